@@ -1,4 +1,4 @@
-/* What the implementations of the public headers share. */
+/* Declarations that the implementations of the public headers share. */
 #ifndef PL_API_API_H
 #define PL_API_API_H
 
@@ -75,7 +75,7 @@ void api_sink_close(struct api_sink *sink);
 int api_check_job(const struct rundir *dir, const Paceline__Job *job, bool force,
                   const struct logger *log, struct err *err);
 
-/* What the caller is told at the end. */
+/* Reports the end of the run to the caller. */
 void api_report(const struct api_sink *sink, const struct train_report *from, pl_run_report *to);
 
 #endif

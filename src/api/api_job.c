@@ -211,7 +211,7 @@ static int job_text(const pl_job *job, char **out)
         buf_release(&text);
         return err_set(&job->engine->error, ERR_NOMEM, "job: out of memory");
     }
-    *out = (char *)text.data; /* whoever asked frees it */
+    *out = (char *)text.data; /* the caller frees it */
     return OK;
 }
 

@@ -99,7 +99,7 @@ static int make_still(pl_net *net, struct err *err)
     return OK;
 }
 
-/* What pl_net_predict will ask for is kept from the beginning. */
+/* The blob that pl_net_predict reads is kept from the beginning. */
 static int plan_net(pl_net *net, const struct shape *record, struct err *err)
 {
     const struct logger *log = &net->engine->log;

@@ -1,4 +1,4 @@
-/* What nets say of records, where it can be said by hand: a net that passes its three inputs on. */
+/* Predictions that can be computed by hand: a net that passes its three inputs on. */
 #include "paceline/predict.h"
 
 #include <math.h>

@@ -104,7 +104,7 @@ static int live_once(struct driving *d, const struct logger *log, struct real_op
 }
 
 /* All workers are lost: the run waits for others, as a driver does that is started again, and
- * resumes from its newest checkpoint. Not when whoever comes is lost again and again. */
+ * resumes from its newest checkpoint. Not when joiners are lost again and again. */
 static int run_here(struct driving *d, const pl_job *job, const struct logger *log)
 {
     const pl_run_options *o = d->options;
@@ -419,8 +419,8 @@ static void report_retry(const struct logger *log, const char *why, int64_t sinc
     *reported_at = now;
 }
 
-/* Whoever finds no driver yet, or has lost its driver, tries to come again; whom it does not want
- * does not. */
+/* A worker that finds no driver yet, or has lost its driver, tries to rejoin; one that the driver
+ * refuses does not. */
 static int keep_working(pl_engine *engine, const pl_work_options *options)
 {
     int64_t lost_at = real_now(), pause = 0, patience = retry_time(options), reported_at = 0;

@@ -33,7 +33,7 @@ struct calling {
     struct err err;
 };
 
-/* What the caller is told of how it ended. */
+/* Reports to the caller how the call ended. */
 static int run_task(struct calling *c, task_fn fn)
 {
     int rc = real_run(c->team->world, fn, c, &c->err);

@@ -58,7 +58,7 @@ void pl_cluster_free(pl_cluster *cluster)
     free(cluster);
 }
 
-/* What all nodes of a simulation share: they compute one at a time. */
+/* State that all nodes of a simulation share: they compute one at a time. */
 struct simulation {
     struct train_options train;
     struct train_host host;

@@ -49,7 +49,7 @@ static int host_end(void *arg)
     return OK;
 }
 
-/* The coordinator's own world, beside that of its member. */
+/* The coordinator's own world, next to that of its member. */
 static int start_host(pl_team *team, const pl_team_options *o)
 {
     struct err *err = &team->engine->error;

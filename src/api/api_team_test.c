@@ -224,7 +224,7 @@ static int play_wires(struct team_member *m)
     return 0;
 }
 
-/* What a wire cannot say, it says later: over many calls nothing is lost. */
+/* The error feedback of a lossy wire: over many calls nothing is lost. */
 static int play_residual(struct team_member *m)
 {
     enum { N = 600, CALLS = 100 };

@@ -47,8 +47,8 @@ static const char *base_of(const char *path)
     return path + n;
 }
 
-/* Beside the solver by its base name; or as a collection renames the files of a model: NAME_net of
- * NAME_solver. */
+/* In the solver's folder by its base name; or as a collection renames the files of a model:
+ * NAME_net of NAME_solver. */
 static bool is_sibling(const char *solver, size_t folder, const char *path, char out[PATH_TEXT_MAX])
 {
     const char *own = base_of(solver), *word = strstr(own, "solver");

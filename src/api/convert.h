@@ -1,4 +1,4 @@
-/* What calls that write files share. */
+/* Declarations that calls which write files share. */
 #ifndef PL_API_CONVERT_H
 #define PL_API_CONVERT_H
 

@@ -1,4 +1,4 @@
-/* What the parts of the public data share. */
+/* Declarations that the files of the public data interface share. */
 #ifndef PL_API_DATA_H
 #define PL_API_DATA_H
 
@@ -33,7 +33,7 @@ struct pl_data {
 int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad_records *bad,
                   pl_data **out);
 
-/* See the records through the maps. What dataset_init returns. */
+/* See the records through the maps. Returns the status of dataset_init. */
 int api_data_map(pl_data *data);
 
 /* The order of colours, where the source has a say in it; else NULL. */

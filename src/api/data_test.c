@@ -203,7 +203,7 @@ static void test_pictures_become_grey(void **state)
     pl_data_close(data);
 }
 
-/* What a job says is done, but where it makes no sense for these. */
+/* The maps of a job are applied, but where they make no sense for these records. */
 static void test_maps_of_a_job(void **state)
 {
     const struct stage *s = *state;

@@ -1,12 +1,12 @@
-/* What stands around every public call that reaches code of ours: a failed assertion ends the call
- * and poisons its engine, and the process lives on. The call returns ERR_BUG, with a message that
- * names file, line and condition, and so does every later call on that engine but its destruction.
- * Other engines do not notice. What the call held is lost: nobody knows what is still whole.
+/* The guard of every public call that reaches code of ours: a failed assertion ends the call and
+ * poisons its engine, and the process lives on. The call returns ERR_BUG, with a message that names
+ * file, line and condition, and so does every later call on that engine but its destruction. Other
+ * engines do not notice. Memory that the call held is lost: its state is unknown.
  *
  * The call leaves the thread as it found it: OpenMP's number of threads is set back.
  *
- * A call that returns ERR_BUG, because a world that it ran was poisoned, poisons the engine, too.
- */
+ * A call that returns ERR_BUG, because a world that it ran was poisoned, poisons the engine,
+ * too. */
 #ifndef PL_API_GUARD_H
 #define PL_API_GUARD_H
 

@@ -1,5 +1,5 @@
 /* A mistake of ours ends the call and poisons its engine, whatever the call was doing, and nothing
- * else. What such a call holds is lost, so each story is told in a process of its own. */
+ * else. Memory that such a call holds is lost, so each test runs in a process of its own. */
 #include "api/guard.h"
 
 #include "api/api.h"

@@ -52,7 +52,7 @@ static void report_error(pl_kv *kv, const struct err *err)
     atomic_flag_clear(&kv->telling);
 }
 
-/* What the caller is told of how it ended: the message stays, the status is one of the public. */
+/* Reports to the caller how the call ended: the message stays, the status is one of the public. */
 static int call_store(pl_kv *kv, struct calling *c, task_fn fn)
 {
     c->kv = &kv->team->kv;

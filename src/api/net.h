@@ -1,4 +1,4 @@
-/* What the parts of the public net share. */
+/* Declarations that the files of the public net interface share. */
 #ifndef PL_API_NET_H
 #define PL_API_NET_H
 

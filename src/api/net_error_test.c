@@ -1,5 +1,5 @@
-/* What can be wrong with a net, its data or its weights is an error that names it; what is there
- * already stays as it was. */
+/* Every mistake in a net, its data or its weights is an error that names it; existing objects stay
+ * unchanged. */
 #include "paceline/net.h"
 #include "paceline/sim.h"
 #include "tiny_job.h"
@@ -341,7 +341,7 @@ static void test_weights_go_through_a_file(void **state)
     pl_net_free(more);
 }
 
-/* What a run leaves behind tests as the run said it does. */
+/* The final model of a run, tested, has the errors that the run reported. */
 static void test_a_runs_final_model_can_be_tested(void **state)
 {
     struct stage *s = *state;

@@ -41,7 +41,7 @@ int pl_job_load_run(pl_engine *engine, const char *path, pl_job **out)
 
 /* ---- the shape of records ---- */
 
-/* What the maps of these data make of any record, as far as the data need not be opened for it. */
+/* The shape of a record after these data's maps, as far as it is known without opening the data. */
 static bool shape_by_maps(const Paceline__Data *data, struct shape *out)
 {
     const Paceline__Data__Color *color = api_data_color(data, NULL);

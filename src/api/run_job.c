@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is said of differences while they are found. */
+/* The list of differences, as it grows. */
 struct changes {
     const struct logger *log;
     bool force;

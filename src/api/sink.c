@@ -120,7 +120,7 @@ static bool trace_is_inside(const pl_run_options *o)
     return o->trace && n > 0 && strncmp(o->trace, o->out, n) == 0 && o->trace[n] == '/';
 }
 
-/* What job.prototxt needs to know of the job that was given. */
+/* Completes job.prototxt with the given job's paths. */
 static void describe_job(struct api_sink *sink)
 {
     sink->dir.folder = sink->given->folder;

@@ -1,4 +1,4 @@
-/* What is said of events that cannot be written. */
+/* Reports of events that cannot be written. */
 #include "api/api.h"
 
 #include "faulty_disk.h"

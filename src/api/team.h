@@ -25,7 +25,7 @@ struct pl_team {
     _Atomic(struct pl_kv *) kvs;
 };
 
-/* What the team's end leaves of them. */
+/* Frees the shared variables when the team ends. */
 void api_shared_free(pl_team *team);
 void api_kv_free(pl_team *team);
 

@@ -161,8 +161,8 @@ static void *run_twice(void *arg)
     return NULL;
 }
 
-/* Two threads of member 1 on one channel: whoever comes second is refused, at once, for member 0
- * comes only after that. */
+/* Two threads of member 1 on one channel: the second is refused, at once, since member 0 calls only
+ * after that. */
 static int play_twice(struct team_member *m)
 {
     struct twice t[2] = {{.m = m, .refusals = m->arg}, {.m = m, .refusals = m->arg}};
@@ -331,7 +331,7 @@ static void test_all_go_on_from_the_same_step(void **state)
         team_play(5, play_steps, NULL);
 }
 
-/* Lengths that differ: whoever notices leaves, and nobody waits for ever. */
+/* Lengths that differ: the member that notices leaves, and none waits for ever. */
 static int play_unlike(struct team_member *m)
 {
     float x[20] = {1};

@@ -48,7 +48,7 @@ static int check_ours(const char *path, struct err *err)
     return ours ? OK : err_set(err, ERR_INPUT, "%s: is no file of choices", path);
 }
 
-/* What there is and can be read; a first run has no file. */
+/* Reads the choices that exist and can be read; a first run has no file. */
 static void read_choices(const struct api_tuning *t)
 {
     struct file_bytes bytes;

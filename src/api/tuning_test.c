@@ -146,7 +146,7 @@ static void assert_alone(void)
     file_names_release(&names);
 }
 
-/* What another has under that name is not lost. */
+/* Another program's file of that name is not lost. */
 static void test_what_is_not_ours_is_left_alone(void **state)
 {
     (void)state;

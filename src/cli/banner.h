@@ -1,4 +1,4 @@
-/* What a run is, as its `start` event says, for people. */
+/* The banner of a run, from its `start` event, for people. */
 #ifndef PL_CLI_BANNER_H
 #define PL_CLI_BANNER_H
 

@@ -1,4 +1,4 @@
-/* What `paceline bench` can measure: a command each, named by the word after `bench`. */
+/* The measurements of `paceline bench`: a command each, named by the word after `bench`. */
 #ifndef PL_CLI_BENCH_H
 #define PL_CLI_BENCH_H
 

@@ -69,7 +69,7 @@ struct bench {
     pl_team *team;
     bool prints;
     uint32_t rank, ranks;
-    float *x, *y;            /* y: what is broadcast beside */
+    float *x, *y;            /* y: the vector that is broadcast meanwhile */
     double *seconds;         /* one a repetition */
     const char **algorithms; /* what each took */
     double cpu_s;            /* of all timed ones */

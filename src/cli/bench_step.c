@@ -138,7 +138,7 @@ static void print_part(int width, const char *name, double ms, double step)
            100 * ms / step);
 }
 
-/* What a layer before it does along with its own work takes no time by itself. */
+/* The time of work that an earlier layer does for this one is not counted here. */
 static void print_layer(int width, const pl_bench_layer *l)
 {
     char shape[128], rate[32];

@@ -117,7 +117,7 @@ static int run_rank(const struct ranks_place *place, void *arg)
             code = EXIT_FAILED;
         }
     }
-    if (code == EXIT_DONE) { /* who leaves cuts short what the other is in */
+    if (code == EXIT_DONE) { /* a rank that leaves would interrupt the other's call */
         float nothing = 0;
         pl_team_allreduce(team, &nothing, 1, NULL, NULL);
     }

@@ -1,5 +1,5 @@
-/* What the commands share: the table of options each one is parsed from and helped by, and exit
- * codes. The command line is built on the public headers alone. */
+/* Declarations that the commands share: the table of options from which each one is parsed and
+ * documented, and exit codes. The command line is built on the public headers alone. */
 #ifndef PL_CLI_CLI_H
 #define PL_CLI_CLI_H
 
@@ -57,7 +57,7 @@ int options_parse(const struct command *command, int argc, char **argv, void *in
  * then set? */
 bool cli_nearer(const char *name, const char *other, size_t *least);
 
-/* What SPEC may be: a table of kinds and keys, on stdout. */
+/* Prints the kinds and keys of a SPEC as a table on stdout. */
 void data_spec_help(void);
 
 void command_help(const struct command *command);

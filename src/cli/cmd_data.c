@@ -224,7 +224,7 @@ static int print_head(pl_data *data, const struct data_arguments *a)
 
 /* ---- stats ---- */
 
-/* What brings the values to mean 0 in each channel and, over all of them, deviation 1. */
+/* Maps that bring the values to mean 0 in each channel and, over all of them, deviation 1. */
 struct suggestion {
     char job[512], spec[512]; /* as a job says it, and as a SPEC does */
 };

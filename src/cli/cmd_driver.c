@@ -51,7 +51,7 @@ static void print_worker_command(const char *address, const char *interface)
                 interface ? interface : "");
 }
 
-/* What whoever starts the workers needs to know: one line to copy. */
+/* Prints the command that starts a worker: one line to copy. */
 static void on_listens(void *user, const char *address)
 {
     (void)user;

@@ -21,7 +21,7 @@ static const struct option model_options[] = {
     {0},
 };
 
-/* What a net's layers sum up to. */
+/* The sums over a net's layers. */
 struct sum {
     size_t parameters, state;
     double multiply_adds;
@@ -91,7 +91,7 @@ static cJSON *net_json(const char *name, const pl_layer *layer, size_t n, bool l
     return object;
 }
 
-/* Takes it. */
+/* The extent of a kernel with the pixels between its taps: E of struct conv_spec. */
 static void print_json(cJSON *object)
 {
     char *text = cJSON_PrintUnformatted(object);

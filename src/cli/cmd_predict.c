@@ -1,4 +1,4 @@
-/* What a model says of pictures and other records: the likeliest classes of each. */
+/* Predictions of a model for pictures and other records: the likeliest classes of each. */
 #include "cli/color.h"
 #include "cli/predict_model.h"
 #include "cli/predict_output.h"
@@ -159,7 +159,8 @@ static int color_of(pl_engine *engine, const struct predict_arguments *a,
     return model->job ? PL_OK : cli_color(engine, &q, color);
 }
 
-/* What was given after the SPEC, or as --maps, and the maps that options bring. NULL: no memory. */
+/* The maps that are given after the SPEC, or as --maps, and those of other options. NULL: no
+ * memory. */
 static char *spec_text(const struct predict_arguments *a, const char *color)
 {
     const struct {

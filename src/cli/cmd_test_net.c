@@ -107,7 +107,7 @@ static int set_data(const struct test_arguments *a, const char *color, pl_job *j
                    : pl_net_set_validation_data_of(net, job);
 }
 
-/* What is tested: of a run, its job and one of its models; or what the options name. */
+/* The model to test: of a run, its job and one of its models; or the one that the options name. */
 static int find_model(pl_engine *engine, const struct test_arguments *a, struct predict_model *m)
 {
     if (a->run)

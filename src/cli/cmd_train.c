@@ -44,7 +44,7 @@ static const struct option train_options[] = {
     {0},
 };
 
-/* What a run's callbacks are given. */
+/* The argument of a run's callbacks. */
 struct training {
     struct run_output output; /* first: it is what the output's callbacks take */
     struct workers workers;

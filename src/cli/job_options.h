@@ -24,7 +24,7 @@ struct job_options {
     JOB_OPTION(type, "solver", OPTION_TEXT, "FILE", "a Caffe solver, in place of a job", solver), \
         JOB_CHANGE_OPTIONS(type)
 
-/* What overrides a job that is known otherwise. */
+/* Options that override a job that is known otherwise. */
 #define JOB_CHANGE_OPTIONS(type)                                                               \
     JOB_OPTION(type, "workers", OPTION_TEXT, "K", "how many workers", workers),                \
         JOB_OPTION(type, "strategy", OPTION_TEXT, "NAME", "this strategy, with its defaults",  \

@@ -62,7 +62,7 @@ int cli_fail(const pl_engine *engine, int status)
     }
 }
 
-/* What the library refuses of the environment, before any command begins. */
+/* Checks the environment variables of the library before any command begins. */
 static bool environment_fits(void)
 {
     pl_engine *engine = NULL;

@@ -9,7 +9,7 @@
 int number_option(const struct command *command, const char *option, const char *text, double least,
                   double most, double *out);
 
-/* What stands behind the word for what is counted: nothing for one of it, else `end`: "s", "es". */
+/* The ending of a plural: nothing for one thing, else `end`: "s", "es". */
 static inline const char *number_plural(double n, const char *end)
 {
     return n == 1 ? "" : end;

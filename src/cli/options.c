@@ -64,7 +64,7 @@ bool cli_nearer(const char *name, const char *other, size_t *least)
     return true;
 }
 
-/* What other tools call an option of ours. */
+/* Other tools' names of our options. */
 static const char *const aliases[][2] = {
     {"batch-size", "batch"},
     {"batch_size", "batch"},

@@ -139,7 +139,7 @@ static size_t write_word(const char *word, size_t n, bool keep, char key[KEY_MAX
     return used;
 }
 
-/* What is alike in warnings of one kind: the line without its numbers, but for those that name a
+/* The common part of warnings of one kind: the line without its numbers, but for those that name a
  * worker or a machine. */
 static void write_key(const char *line, char key[KEY_MAX])
 {

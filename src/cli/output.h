@@ -35,7 +35,7 @@ void output_progress(const struct progress_field *field, size_t count);
  * while nothing else is. */
 void output_tick(void);
 
-/* The progress line is finished: it stays as a line. What was held back of warnings is printed. */
+/* The progress line is finished: it stays as a line. Prints the warnings that were held back. */
 void output_finish(void);
 
 /* For pl_engine_options.log; `user` is not used. */

@@ -1,5 +1,5 @@
-/* What a terminal is sent: a child prints to one, by a pair of pseudo terminals, and the bytes that
- * come out are looked at. */
+/* The bytes that a terminal receives: a child prints to one, by a pair of pseudo terminals, and the
+ * test checks the bytes that come out. */
 #define _GNU_SOURCE /* posix_openpt */
 #include "cli/output.h"
 
@@ -37,13 +37,14 @@ static double seconds_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* What comes at most once in `period` s, and once more at the end. */
+/* The number of lines of a kind that is printed at most once in `period` s, and once more at the
+ * end. */
 static unsigned most_of(double period)
 {
     return (unsigned)(took / period) + 2;
 }
 
-/* What `story` prints to a terminal of so many columns; 0: to a pipe. */
+/* Returns the bytes that `story` prints to a terminal of so many columns; 0: to a pipe. */
 static const char *print_story(unsigned columns, void (*story)(void))
 {
     int ends[2];

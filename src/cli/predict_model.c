@@ -28,8 +28,8 @@ static int refuse_path(const char *command, const char *path, const char *why)
     return EXIT_BAD_INPUT;
 }
 
-/* The job of the run that is the folder `path`, or that the file `path` belongs to: beside it, or
- * beside its folder. */
+/* The job of the run that is the folder `path`, or that the file `path` belongs to: in its folder,
+ * or in the folder above. */
 static bool find_job(const char *path, bool is_run, char out[PREDICT_PATH_MAX])
 {
     char folder[PREDICT_PATH_MAX];

@@ -88,7 +88,7 @@ static const char *name_of(const struct predictions *p, uint32_t class)
     return p->names ? pl_names_at(p->names, class) : pl_data_class_name(p->data, class);
 }
 
-/* What it is called: its file, or its number. */
+/* The name of a record: its file, or its number. */
 static const char *record_text(const pl_data_record *record, size_t i, char number[24])
 {
     snprintf(number, 24, "%zu", i);

@@ -20,7 +20,7 @@ struct ranks_place {
     uint32_t stripes; /* connections to each peer; 0: as many as the library opens */
 };
 
-/* What a command was given, as text; NULL: not. */
+/* The options as text; NULL: not given. */
 struct ranks_options {
     const char *rank, *ranks, *rendezvous, *address;
     bool insecure;

@@ -1,4 +1,4 @@
-/* What train, driver and resume are told of a run, and how the two kinds of them begin it. */
+/* The options of a run for train, driver and resume, and how these commands begin it. */
 #ifndef PL_CLI_RUN_ARGUMENTS_H
 #define PL_CLI_RUN_ARGUMENTS_H
 

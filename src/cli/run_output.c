@@ -188,7 +188,7 @@ static void time_text(double age_s, char out[16])
         snprintf(out, 16, "%.0f s ago", age_s);
 }
 
-/* What a stop at once would keep. */
+/* Names the state that a stop at once would keep. */
 static void name_state(const pl_stopping *s, bool virtual_time, char *out, size_t size)
 {
     char at[16];
@@ -220,7 +220,7 @@ static void name_kept(const pl_stopping *s, bool virtual_time, char *out, size_t
     }
 }
 
-/* Also where only warnings are printed: whoever has interrupted a run waits for an answer. */
+/* Also where only warnings are printed: a user who has interrupted a run waits for a reply. */
 void run_output_stopping(void *user, const pl_stopping *s)
 {
     const struct run_output *output = user;

@@ -1,5 +1,5 @@
-/* What train, driver and sim print while they run, by output.h: a line for each event that a person
- * wants to know, and progress; at the end the result on stdout, with --json as one object. */
+/* Output of train, driver and sim while they run, by output.h: a line for each event that concerns
+ * people, and progress; at the end the result on stdout, with --json as one object. */
 #ifndef PL_CLI_RUN_OUTPUT_H
 #define PL_CLI_RUN_OUTPUT_H
 

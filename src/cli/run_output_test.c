@@ -21,7 +21,7 @@ int cli_fail(const pl_engine *engine, int status)
     return EXIT_FAILED;
 }
 
-/* What the end of such a run prints to stdout, as text. */
+/* The text that the end of such a run prints to stdout. */
 static char *end_run(struct run_output *output, const pl_run_report *report, int *code)
 {
     static char text[1 << 16];

@@ -1,5 +1,6 @@
-/* Signals to the commands that run for long. What was ignored when the command began (by nohup, or
- * of a job in the background of a script) stays ignored; a closed pipe is an error of the write. */
+/* Signals to the commands that run for long. A signal that was ignored when the command began (by
+ * nohup, or of a job in the background of a script) stays ignored; a closed pipe is an error of the
+ * write. */
 #ifndef PL_CLI_SIGNALS_H
 #define PL_CLI_SIGNALS_H
 

@@ -1,7 +1,7 @@
-/* The token of a run: whoever connects must show it. Workers that `paceline train` starts are given
- * one of their own run through a pipe. Where others start the workers, both sides read it from a
- * file: the one that --token-file names, or, on loopback, the user's own, which is made when it is
- * first needed and which other users cannot read. */
+/* The token of a run: every connecting worker must show it. Workers that `paceline train` starts
+ * are given one of their own run through a pipe. Where others start the workers, both sides read it
+ * from a file: the one that --token-file names, or, on loopback, the user's own, which is made when
+ * it is first needed and which other users cannot read. */
 #ifndef PL_CLI_TOKEN_H
 #define PL_CLI_TOKEN_H
 

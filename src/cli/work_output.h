@@ -1,4 +1,4 @@
-/* What `paceline worker` prints: what it has joined, how far it is, how it ended. */
+/* Output of `paceline worker`: the run that it has joined, its progress, and how it ended. */
 #ifndef PL_CLI_WORK_OUTPUT_H
 #define PL_CLI_WORK_OUTPUT_H
 

@@ -1,5 +1,5 @@
-/* What local workers print comes by a pipe to the process that started them, which alone prints:
- * on a terminal lines of others would run into its progress line. */
+/* Local workers print through a pipe to the process that started them, which alone prints: on a
+ * terminal lines of others would run into its progress line. */
 #ifndef PL_CLI_WORKER_RELAY_H
 #define PL_CLI_WORKER_RELAY_H
 

@@ -1,4 +1,4 @@
-/* What is said on a terminal is broken at words, and what is to be copied is not. */
+/* Messages on a terminal are broken at words, and commands to copy are not. */
 #include "cli/wrap_line.h"
 
 #include <setjmp.h>

@@ -8,7 +8,7 @@
 
 enum { SHOWN_MAX = 32 };
 
-/* As whoever wrote it did: -0.01, and not the float that is nearest to it. */
+/* As its author wrote it: -0.01, and not the float that is nearest to it. */
 static const char *show_number(double value, char out[SHOWN_MAX])
 {
     bool single = (double)(float)value == value;

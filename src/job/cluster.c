@@ -98,7 +98,7 @@ static int check_delay(const Paceline__Delay *delay, size_t i, uint32_t nodes, s
     return rc;
 }
 
-/* What has no degree and does not end. */
+/* Checks a fault that has no degree and does not end. */
 static int check_once(const Paceline__Fault *fault, const char *what, size_t i, struct err *err)
 {
     if (!fault->has_factor && !fault->has_for_)

@@ -26,8 +26,8 @@ int job_unset(Paceline__Job *job, const char *field, struct err *err);
 
 /* Set one field and take back those that contradict it: `workers` takes back workers_min,
  * workers_max and, where there are several, the strategy `single`; `batch` global_batch;
- * `stop.epochs` stop.steps, and so on. What was taken back stands in `taken`, with commas; "" when
- * nothing was. ERR_USAGE. */
+ * `stop.epochs` stop.steps, and so on. `taken` lists the fields that were taken back, with commas;
+ * "" when there were none. ERR_USAGE. */
 enum { JOB_TAKEN_MAX = 128 };
 int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKEN_MAX],
                  struct err *err);

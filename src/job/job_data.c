@@ -184,8 +184,7 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
 
 /* ---- KIND:PATH[?map=value&...] ---- */
 
-/* What a kind is called, which field its path goes into, and which fields of its own it has, as a
- * message lists them. */
+/* The name of a kind, the field of its path, and its own fields, as a message lists them. */
 static const struct kind {
     const char *name, *path, *own;
 } kinds[] = {

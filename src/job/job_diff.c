@@ -9,11 +9,11 @@
 
 enum { FIELD_TEXT_MAX = 256 };
 
-/* What makes another run of it. Of several that fit the longest holds; a field without any is free,
- * such as the rate and its schedule, the stop, how many work and how often is evaluated. `data`
- * stands for train_data and test_data. Where data lies is free: the driver compares the records.
- * Rates and periods of strategies are as free as the solver's; that an optimizer, a server or a
- * shard has other state is not. */
+/* Fields whose change makes another run. Of several that fit the longest holds; a field without any
+ * is free, such as the rate and its schedule, the stop, how many work and how often is evaluated.
+ * `data` stands for train_data and test_data. Where data lies is free: the driver compares the
+ * records. Rates and periods of strategies are as free as the solver's; that an optimizer, a server
+ * or a shard has other state is not. */
 static const struct rule {
     const char *path;
     bool breaks;

@@ -1,4 +1,4 @@
-/* What is said of two jobs that differ, and which differences make another run. */
+/* The messages about two jobs that differ, and the differences that make another run. */
 #include "job/job_diff.h"
 
 #include <setjmp.h>

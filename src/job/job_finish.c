@@ -1,4 +1,5 @@
-/* What makes a parsed job a job that can run: every check that needs no file, then the defaults. */
+/* Completion of a parsed job so that it can run: every check that needs no file, then the
+ * defaults. */
 #include "job/check.h"
 #include "job/job.h"
 #include "job/job_solver.h"
@@ -157,7 +158,7 @@ static int check_records(const Paceline__Job *job, struct err *err)
                          RECORDS_MAX, (uint64_t)job->batch * job->iter_size);
 }
 
-/* What says when or on what to evaluate; NULL: nothing does. */
+/* The field that says when or on what to evaluate; NULL: none does. */
 static const char *find_evaluation(const Paceline__Evaluate *e)
 {
     return e->has_every_exchanges           ? "evaluate.every_exchanges"

@@ -27,7 +27,7 @@ void job_free(Paceline__Job *job)
         protobuf_c_message_free_unpacked(&job->base, NULL);
 }
 
-/* What came from a command line is wrong usage, not bad input. */
+/* A mistake on the command line is wrong usage, not bad input. */
 static int as_usage(int rc, struct err *err)
 {
     if (rc != ERR_INPUT)
@@ -72,7 +72,7 @@ int job_unset(Paceline__Job *job, const char *field, struct err *err)
     return as_usage(text_unset(&job->base, field, NULL, err), err);
 }
 
-/* A field, and one that cannot stand beside it. */
+/* A field, and one that excludes it. */
 static const struct rivals {
     const char *field, *rival;
 } rivals[] = {

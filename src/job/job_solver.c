@@ -159,7 +159,7 @@ static int copy_solver(const struct project *p)
     return rc;
 }
 
-/* What has no meaning here, said once. */
+/* Logs, once, the fields that have no meaning here. */
 static int log_differences(const struct project *p)
 {
     const Caffe__SolverParameter *s = p->solver;

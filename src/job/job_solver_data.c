@@ -220,7 +220,7 @@ static void log_pictures(const Caffe__LayerParameter *layer, const char *name,
                  name);
 }
 
-/* What is not as Caffe does it. */
+/* Logs the differences from Caffe. */
 static void log_differences(const Caffe__LayerParameter *layer, bool trained,
                             const struct logger *log)
 {

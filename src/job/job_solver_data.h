@@ -17,9 +17,8 @@ struct job_data_layer {
     char wants[ERR_TEXT_MAX];
 };
 
-/* What the layer says of records and of what is done with them. `option` is the command's that
- * gives others in their place; `trained`: these are trained on. ERR_INPUT, ERR_UNSUPPORTED naming
- * layer and field; ERR_NOMEM */
+/* The layer's records and maps. `option` is the command's that gives others in their place;
+ * `trained`: these are trained on. ERR_INPUT, ERR_UNSUPPORTED naming layer and field; ERR_NOMEM */
 int job_data_layer_map(const Caffe__LayerParameter *layer, const char *option, bool trained,
                        const struct logger *log, struct job_data_layer *out, struct err *err);
 

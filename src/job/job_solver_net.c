@@ -144,7 +144,7 @@ static int open_net(struct merge *m, const struct job_solver_merge *state)
     return m->net && m->net->layer ? OK : no_memory(m);
 }
 
-/* Who brings records to training brings them to a test that has nobody else. */
+/* A layer that brings records to training brings them to a test that has no other. */
 static int finish_data(struct merge *m)
 {
     Caffe__LayerParameter *train = m->data[CAFFE__PHASE__TRAIN];

@@ -43,7 +43,7 @@ static Caffe__NetParameter *net_of(const char *text)
                 : NULL;
 }
 
-/* What was said in the log, line after line. */
+/* The lines of the log. */
 struct logged {
     char text[4096];
 };

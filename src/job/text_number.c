@@ -33,7 +33,7 @@ bool text_number_integer(const char *s, size_t n, uint64_t *out)
     return n > 0;
 }
 
-/* What the C library writes for the decimal point in the process's locale, which is not ours to
+/* The decimal point of the process's locale, as the C library writes it; the locale is not ours to
  * change. */
 static size_t radix_text(char out[8])
 {

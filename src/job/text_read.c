@@ -32,7 +32,7 @@ const char *text_quote(const char *s, size_t n, char out[48])
     return out;
 }
 
-/* What a character that no token begins with was for, and what to write instead. */
+/* The purpose of a character that begins no token, and the right way to write it. */
 static const char *remedy_for(char c)
 {
     switch (c) {

@@ -143,7 +143,7 @@ int text_set(ProtobufCMessage *msg, const char *path, const char *value, struct 
     int rc = find_last(path, &type, &field, err);
     if (rc != OK)
         return rc;
-    /* Read beside the message first, so that a bad value leaves it as it was. */
+    /* Read into another message first, so that a bad value leaves this one as it was. */
     struct text_reader r = {.path = path, .err = err};
     ProtobufCMessage *fresh = text_message_new(type);
     if (!fresh)

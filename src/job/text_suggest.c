@@ -7,7 +7,7 @@
 
 enum { NAME_MAX_BYTES = 64, DEPTH_MAX = 3 };
 
-/* What other tools call a field. */
+/* Other tools' names of our fields. */
 static const struct alias {
     const char *other, *name;
 } aliases[] = {

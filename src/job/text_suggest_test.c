@@ -1,4 +1,4 @@
-/* What a name, a brace or a character that has no place is answered with. */
+/* The messages for a name, a brace or a character that does not belong there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

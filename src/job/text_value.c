@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a reader of one value needs to know; the token may be the second one, after a minus. */
+/* The context of one value; the token may be the second one, after a minus. */
 struct value {
     struct text_reader *r;
     const ProtobufCMessageDescriptor *type;

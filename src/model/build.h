@@ -32,7 +32,7 @@ void build_images(struct build *b, const char *data, const char *label, uint32_t
 
 /* ---- layers that have weights ---- */
 
-/* What a layer's weights and biases start from, and how fast they learn. */
+/* The initial values of a layer's weights and biases, and their learning rates. */
 struct build_weights {
     const char *filler;                       /* Caffe's name */
     float std;                                /* of "gaussian" */

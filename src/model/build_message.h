@@ -1,5 +1,6 @@
-/* What the builders share: messages made piece by piece. Memory is malloc's, since protobuf-c frees
- * a message so. Each call marks the build as failed when memory runs out, and then returns NULL. */
+/* Functions that the builders share: messages made piece by piece. Memory is malloc's, since
+ * protobuf-c frees a message so. Each call marks the build as failed when memory runs out, and then
+ * returns NULL. */
 #ifndef PL_MODEL_BUILD_MESSAGE_H
 #define PL_MODEL_BUILD_MESSAGE_H
 

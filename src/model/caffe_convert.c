@@ -118,7 +118,7 @@ int caffe_convert_net(const char *path, const struct safetensors *st, Caffe__Net
 
 /* ---- tensors and vectors → caffemodel ---- */
 
-/* Who knows the numbers that belong to "LAYER.INDEX". */
+/* The source of the numbers that belong to "LAYER.INDEX". */
 struct numbers {
     const Caffe__NetParameter *net;
     const struct safetensors *st; /* a file, */

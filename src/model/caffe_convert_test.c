@@ -10,7 +10,7 @@
 
 static const struct folder *folder;
 
-/* What a conversion may not touch: signed zeros, numbers that are none, the smallest ones. */
+/* Values that a conversion must keep: signed zeros, NaNs, the smallest numbers. */
 static const uint32_t STRANGE[] = {0x80000000u, 0x7fc01234u, 0xff800000u,
                                    0x00000001u, 0x3f800000u, 0x7f7fffffu};
 

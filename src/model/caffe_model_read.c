@@ -234,7 +234,7 @@ const struct caffe_layer *caffe_model_find(const struct caffe_model *model, cons
     return found ? *found : NULL;
 }
 
-/* ---- what the file says beside its numbers ---- */
+/* ---- the file's contents besides its numbers ---- */
 
 static void put_message(struct buf *out, uint32_t number, const struct buf *in)
 {

@@ -125,8 +125,8 @@ static void expect_parsed_blob(const struct piece *blob, const char *shape, cons
     free(copy);
 }
 
-/* Numbers each a field, or in two pieces; a shape whose numbers are not packed; differences beside;
- * fields that nobody knows. */
+/* Numbers each a field, or in two pieces; a shape whose numbers are not packed; differences, too;
+ * unknown fields. */
 static void test_forms_of_numbers(void **state)
 {
     (void)state;
@@ -343,7 +343,7 @@ static void test_too_many_layers(void **state)
     free(bytes);
 }
 
-/* ---- the net beside the numbers ---- */
+/* ---- the net, without its numbers ---- */
 
 static Caffe__NetParameter *net_of(const struct piece *net)
 {

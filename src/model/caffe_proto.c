@@ -166,7 +166,7 @@ bool caffe_shapes_fit(const struct shape *a, const struct shape *b)
 
 /* ---- blobs ---- */
 
-/* What has been seen of one. */
+/* The fields of a blob that have been seen. */
 struct blob_fields {
     struct shape shape, old;
     bool has_shape, has_old;

@@ -17,7 +17,7 @@
 
 enum proto_kind { PROTO_VARINT = 0, PROTO_EIGHT = 1, PROTO_BYTES = 2, PROTO_FOUR = 5 };
 
-/* What is left of a message. */
+/* The rest of a message. */
 struct proto {
     const char *path;    /* of the file, for messages alone; borrowed */
     const uint8_t *file; /* where its bytes begin: places are counted from here */
@@ -59,11 +59,11 @@ struct caffe_blob {
     size_t count; /* of numbers; as the shape says */
 };
 
-/* What a blob is, without copying its numbers. They may be packed, in one piece or more, or each a
- * field of its own. `diff`, which snapshots may hold beside, is passed over.
+/* Describes a blob, without copying its numbers. They may be packed, in one piece or more, or each
+ * a field of its own. `diff`, which snapshots may contain, too, is passed over.
  *
- * ERR_INPUT with path and byte: no shape, or one that makes no sense or does not fit the numbers.
- */
+ * ERR_INPUT with path and byte: no shape, or one that makes no sense or does not fit the
+ * numbers. */
 int caffe_blob_read(const struct proto *in, struct caffe_blob *out, struct err *err);
 
 /* Copy its numbers: `into` has room for blob->count. The file's bytes must still be there. */

@@ -1,4 +1,4 @@
-/* A .solverstate: what a run of Caffe leaves beside its weights to resume from. */
+/* A .solverstate: the state that a run of Caffe writes with its weights to resume from. */
 #ifndef PL_MODEL_CAFFE_STATE_H
 #define PL_MODEL_CAFFE_STATE_H
 

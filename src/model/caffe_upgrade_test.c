@@ -1,4 +1,4 @@
-/* Old words into new ones, each beside what it has to become. */
+/* Old fields into new ones, each with its expected result. */
 #include "model/caffe_upgrade.h"
 
 #include <setjmp.h>
@@ -90,7 +90,7 @@ static void test_phases_and_losses(void **state)
         "accuracy_param { top_k: 5 } }");
 }
 
-/* What data_param and image_data_param said of values stands above transform_param's. */
+/* The values of data_param and image_data_param take precedence over transform_param's. */
 static void test_values_of_data(void **state)
 {
     (void)state;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is made in the test phase, and who makes it. */
+/* The blobs of the test phase, and their makers. */
 struct blobs {
     const char **name;
     size_t *maker; /* number of the layer; SIZE_MAX: the net's own input */
@@ -125,7 +125,7 @@ static void add_label_shape(struct build *build, Caffe__BlobShape ***list, size_
     more[(*n)++] = shape;
 }
 
-/* Labels beside the net's own input, one a record. */
+/* Labels with the net's own input, one a record. */
 static void add_net_label(struct build *build, const char *label)
 {
     Caffe__NetParameter *net = build->net;
@@ -141,7 +141,7 @@ static void add_net_label(struct build *build, const char *label)
     }
 }
 
-/* Or beside a data layer's. */
+/* Or with a data layer's. */
 static void add_layer_label(struct build *build, Caffe__LayerParameter *layer, const char *label)
 {
     Caffe__InputParameter *input = layer->input_param;

@@ -12,12 +12,12 @@
 #define JUDGE_LOSS "judged_loss"
 
 /* Give a net that lacks them what it is judged by in the test phase. Where no layer is a loss or an
- * accuracy, and one blob comes out, with a score for each class: labels beside the data, unless
- * they are there, an Accuracy, and the loss of the Softmax that the net ends in, if it does. Where
- * the scores have a SoftmaxWithLoss: an Accuracy. `lossless`: the loss of the net says nothing.
+ * accuracy, and one blob comes out, with a score for each class: labels with the data, unless they
+ * are there, an Accuracy, and the loss of the Softmax that the net ends in, if it does. Where the
+ * scores have a SoftmaxWithLoss: an Accuracy. `lossless`: the loss of the net says nothing.
  *
- * ERR_INPUT  no data enter, or several blobs come out, by name
- * ERR_NOMEM  then `net` is only good to be freed */
+ * ERR_INPUT  no data enter, or several blobs come out, by name ERR_NOMEM  then `net` is only good
+ * to be freed */
 int model_judge(Caffe__NetParameter *net, bool *lossless, struct err *err);
 
 /* Is there a layer that is a loss in that phase? */

@@ -176,7 +176,7 @@ static void test_nets_that_stay(void **state)
     expect_judged(nets[1], nets[1], "", false);
 }
 
-/* What only trains does not count. */
+/* Layers that only train do not count. */
 static void test_phases(void **state)
 {
     (void)state;

@@ -158,8 +158,8 @@ static const struct {
     {"googlenet", 13378280, "loss", 6998552 - 1025000}, /* "loss3/classifier" has 1000·1024+1000 */
     {"vgg-a", 132863336, NULL, 0},
     {"vgg-16", 138357544, NULL, 0},
-    /* What three blocks in each stage have, and for each further block in all three stages
-     * 2 (9·16²+3·16) + 2 (9·32²+3·32) + 2 (9·64²+3·64): He et al. say 0.27, 0.46, 0.85, 1.7 M. */
+    /* Parameters with three blocks in each stage, and for each further block in all three stages 2
+     * (9·16²+3·16) + 2 (9·32²+3·32) + 2 (9·64²+3·64): He et al. give 0.27, 0.46, 0.85, 1.7 M. */
     {"resnet-20", 273258, NULL, 0},
     {"resnet-32", 273258 + 2 * 97440, NULL, 0},
     {"resnet-56", 273258 + 6 * 97440, NULL, 0},

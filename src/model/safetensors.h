@@ -63,8 +63,8 @@ void safetensors_tensor(struct safetensors_writer *w, const char *name, const st
 int safetensors_image(const struct safetensors_writer *w, struct buf *out, struct err *err);
 
 /* The same in parts, without a copy of the tensors: what stands before the data, into `out`, which
- * is released by buf_release, and the bytes of the whole file; then the data, piece by piece. What
- * `put` returns ends it, if not OK. Errors as of safetensors_image. */
+ * is released by buf_release, and the bytes of the whole file; then the data, piece by piece. An
+ * error of `put` ends it. Errors as of safetensors_image. */
 int safetensors_head(const struct safetensors_writer *w, struct buf *out, size_t *bytes,
                      struct err *err);
 int safetensors_data(const struct safetensors_writer *w,
@@ -80,8 +80,8 @@ struct safetensors_item {
     size_t offset;     /* in bytes, from the start of the file's data */
 };
 
-/* What a file held. Nothing points into the bytes it was read from, unless it is only looked at;
- * everything is valid until safetensors_release. */
+/* The contents of a file. Nothing points into the bytes it was read from, unless it is only looked
+ * at; everything is valid until safetensors_release. */
 struct safetensors {
     struct arena arena;
     size_t n;
@@ -117,8 +117,8 @@ int safetensors_parse(const char *file, const uint8_t *bytes, size_t len, bool d
 int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool demand_checksums,
                      struct safetensors *out, struct err *err);
 
-/* What the file `path` says of itself, its metadata: reads the header alone, and checks that and
- * the file's length. No tensors come out. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
+/* The metadata of the file `path`: reads the header alone, and checks that and the file's length.
+ * No tensors come out. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
 int safetensors_read_meta(const char *path, struct safetensors *out, struct err *err);
 
 void safetensors_release(struct safetensors *st);

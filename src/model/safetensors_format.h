@@ -1,4 +1,4 @@
-/* What the reader and the writer of safetensors must agree on. */
+/* Constants on which the reader and the writer of safetensors must agree. */
 #ifndef PL_MODEL_SAFETENSORS_FORMAT_H
 #define PL_MODEL_SAFETENSORS_FORMAT_H
 

@@ -105,7 +105,7 @@ static int check_header(struct reading *r)
     return OK;
 }
 
-/* What cJSON lets pass and JSON does not, or would cost without bound. */
+/* Input that cJSON accepts and JSON does not, or that would cost without bound. */
 struct scan {
     const char *text;
     size_t at, depth, values;

@@ -333,7 +333,7 @@ static void test_damage_is_told_with_its_place(void **state)
     assert_int_equal(parse_bytes(image.data, image.len, true, &st, &err), ERR_INPUT);
     assert_string_equal(err.text, "x.safetensors: tensor joint/conv1.1: damaged: its bytes do not "
                                   "match their checksum");
-    /* Who does not ask for checksums is not told. */
+    /* Without a demand for checksums their absence is not reported. */
     assert_int_equal(parse_bytes(image.data, image.len, false, &st, &err), OK);
     safetensors_release(&st);
     image.data[image.len - 1] ^= 1;

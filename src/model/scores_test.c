@@ -112,7 +112,7 @@ static void test_only_the_test_phase_counts(void **state)
                   "prob", SCORES_PROBABILITIES, 1);
 }
 
-/* What was added so that the net can be tested does not make its scores into something else. */
+/* The layers that were added for testing do not change the net's scores. */
 static void test_a_judged_net_says_what_it_said(void **state)
 {
     (void)state;

@@ -168,7 +168,7 @@ static bool one_more(const char *name, const struct weights_into *into)
     return segments_find(into->x, before) || segments_find(into->s, before);
 }
 
-/* What the net has no place for. */
+/* Checks the tensors that the net has no place for. */
 static int check_rest(const struct loading *l, const struct weights_into *into)
 {
     for (size_t i = 0; i < l->list.n; i++) {

@@ -119,7 +119,7 @@ static const void *field_at(const ProtobufCMessage *msg, unsigned offset)
     return (const char *)msg + offset;
 }
 
-/* What an empty list of numbers stands for. */
+/* The meaning of an empty list of numbers. */
 static double list_default(const char *field)
 {
     return strcmp(field, "pad") == 0 ? 0 : 1;
@@ -189,7 +189,8 @@ static bool same_field(const ProtobufCFieldDescriptor *field, const ProtobufCMes
     return strcmp(text[0] ? text[0] : "", text[1] ? text[1] : "") == 0;
 }
 
-/* Do they mean the same? What is not set is its default, and so is a message that is not there. */
+/* Do they mean the same? A field that is not set has its default, and so has a message that is
+ * absent. */
 static bool same_message(const ProtobufCMessageDescriptor *type, const ProtobufCMessage *a,
                          const ProtobufCMessage *b, const char *const *unless, const char **where)
 {

@@ -49,7 +49,7 @@ static struct zoo_name add_pool(struct build *b, const char *module, const char 
     build_concat(b, top, (const char *const[]){__VA_ARGS__}, \
                  sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
-/* Figure 5, on 35×35 pixels: 5×5 beside two of 3×3. */
+/* Figure 5, on 35×35 pixels: 5×5 next to two of 3×3. */
 static void module_a(struct build *b, const char *name, const char *bottom, uint32_t pooled)
 {
     struct zoo_name one = add_conv(b, name, "1x1", bottom, 64, &w1);

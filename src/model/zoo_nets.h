@@ -6,7 +6,7 @@
 
 #include "model/build.h"
 
-/* What a family may vary. */
+/* The variations within a family. */
 struct zoo_plan {
     unsigned depth; /* layers with weights, by the paper's count */
     uint32_t classes;

@@ -34,7 +34,7 @@ bool blocks_may_help(const struct net *net, const struct net_options *options)
     return copies && fits;
 }
 
-/* What the tuner saw the net's convolutions take; 0: not all of them were timed. */
+/* The time of the net's convolutions, as the tuner measured it; 0: not all of them were timed. */
 static double convolution_work(const struct net *net)
 {
     double sum = 0;

@@ -188,7 +188,7 @@ static void test_biases_before_batch_norm(void **state)
     }
 }
 
-/* ---- who comes to lie in blocks ---- */
+/* ---- blobs in blocks of channels ---- */
 
 static struct net *make_net(const char *text, struct net_options options)
 {

@@ -4,7 +4,7 @@
 
 #include "nn/layer.h"
 
-/* What a kernel spans with the pixels between its taps: E of struct conv_spec. */
+/* The extent of a kernel with the pixels between its taps: E of struct conv_spec. */
 static inline size_t conv_span(size_t kernel, size_t dilation)
 {
     return dilation * (kernel - 1) + 1;

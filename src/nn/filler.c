@@ -9,7 +9,7 @@
 
 enum { ELEMENT_BITS = 40 };
 
-/* Beside an element's number: whether it is 0, where some are. */
+/* In addition to an element's number: whether it is 0, where some are. */
 static const uint64_t drop_bit = (uint64_t)1 << 63;
 
 /* Caffe's n: how many inputs (or outputs, or their mean) an element takes part with. */
@@ -87,7 +87,7 @@ static int set_msra(const Caffe__FillerParameter *param, const struct shape *sha
     return OK;
 }
 
-/* What interpolates between the pixels of an image that a deconvolution enlarges. */
+/* Weights that interpolate between the pixels of an image that a deconvolution enlarges. */
 static int set_bilinear(const Caffe__FillerParameter *param, const struct shape *shape,
                         struct filler *out, struct err *err)
 {

@@ -213,7 +213,7 @@ static void test_positive_unitball(void **state)
         assert_true(x[i] == 1.0f);
 }
 
-/* What enlarges by two has 4 taps, 1/4 3/4 3/4 1/4 along each side; by three 5 taps, 1/3 2/3 1 2/3
+/* Enlarging by two takes 4 taps, 1/4 3/4 3/4 1/4 along each side; by three 5 taps, 1/3 2/3 1 2/3
  * 1/3: a pixel's share falls off in a straight line. */
 static void test_bilinear(void **state)
 {

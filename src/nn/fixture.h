@@ -69,7 +69,7 @@ static inline int fixture_try(const char *text, enum phase phase, size_t batch, 
     return fixture_make(text, &options, out, err);
 }
 
-/* What is refused, and with which words. */
+/* A mistake, and the words of its error. */
 struct fixture_refusal {
     const char *net;
     int status;
@@ -122,7 +122,7 @@ static inline void fixture_open(struct fixture *f, const char *text, enum phase 
     fixture_fill(f, net, N, input);
 }
 
-/* As nets are for whoever wants no values but those that come out. */
+/* As nets are for callers that need no values but the outputs. */
 static inline void fixture_open_lean(struct fixture *f, const char *text, enum phase phase,
                                      size_t N, struct shape input, const struct kernels *kernels)
 {

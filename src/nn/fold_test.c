@@ -49,7 +49,7 @@ static const struct example examples[] = {
     {0, DATA LAYER("c", "Convolution", "data", "c",
                    "convolution_param { num_output: 8 kernel_size: 1 } loss_weight: 0.5 ")
             NORM("c", "n")},
-    /* What is not the same for every place of a channel, or not known beforehand. */
+    /* Factors that differ between positions of a channel, or are not known beforehand. */
     {0, DATA CONV("c", "data", "c", "") LAYER("s", "Scale", "c", "s", "scale_param { axis: 2 } ")},
     {0, DATA CONV("c", "data", "c", "")
             LAYER("n", "BatchNorm", "c", "n", "batch_norm_param { use_global_stats: false } ")},

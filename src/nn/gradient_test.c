@@ -138,8 +138,7 @@ static void test_gradients(void **state)
         differences_check(cases[i].net, cases[i].what, cases[i].kind == KINKED, input, kernels);
 }
 
-/* What no loss depends on has no gradient, and what padding there is between segments stays zero.
- */
+/* A parameter that no loss depends on has no gradient, and padding between segments stays zero. */
 static void test_no_gradient_elsewhere(void **state)
 {
     const struct kernels *kernels = *state;

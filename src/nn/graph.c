@@ -1,7 +1,7 @@
-/* What a NetParameter says at its own level, and what all LayerParameters have in common. Each
- * field is honoured or refused, but for these, which are read and mean nothing here:
+/* The fields of a NetParameter at its own level, and those that all LayerParameters have in common.
+ * Each field is honoured or refused, but for these, which are read and mean nothing here:
  *
- * - force_backward asks for gradients that no training uses, for whoever looks at them there.
+ * - force_backward asks for gradients that no training uses, for observers.
  * - state.phase: a net is for the phase that its caller asks for.
  * - blobs of a layer are weights, which come into x by way of src/model.
  * - fields that say where records come from: see layer_input.c. */
@@ -61,7 +61,7 @@ static int check_loss_weights(const Caffe__LayerParameter *param, const struct l
     return OK;
 }
 
-/* What all layers have in common; what is left is the type's. */
+/* The fields that all layers have in common; the type checks its own. */
 static int check_common(const Caffe__LayerParameter *param, const struct layer_ops *ops,
                         enum phase phase, struct err *err)
 {
@@ -221,7 +221,7 @@ static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_
     return OK;
 }
 
-/* What all loops over records rely on. */
+/* The property that all loops over records rely on. */
 static void check_tops(const struct net *net, const struct layer *layer)
 {
     for (size_t i = 0; i < layer->n_top; i++) {

@@ -8,7 +8,7 @@
 #include "nn/profile.h"
 #include "nn/share.h"
 
-/* What the file says, where not all of it runs (fuse.h). */
+/* The layers of the file, where not all of them run (fuse.h). */
 struct net_file {
     struct layer **layer;
     size_t n_layers;
@@ -42,8 +42,8 @@ struct net {
     const struct net_probe *probe; /* borrowed; NULL: nobody measures */
 };
 
-/* What net_create makes, with its images in blocks of channels or not; where they are, all layers
- * are to be able to read them (blocks.h). */
+/* Builds the net of net_create, with its images in blocks of channels or not; in blocks, all layers
+ * must be able to read them (blocks.h). */
 int net_build(const Caffe__NetParameter *param, const struct net_options *options, bool blocks,
               struct net **out, struct err *err);
 
@@ -51,11 +51,11 @@ int net_build(const Caffe__NetParameter *param, const struct net_options *option
 int graph_build(struct net *net, const Caffe__NetParameter *param,
                 const struct net_options *options, struct err *err);
 
-/* Who needs a gradient, who shares memory, and where every blob lies. ERR_INPUT where a gradient is
- * needed that a layer does not have. */
+/* Decides which blobs need a gradient, which share memory, and where every blob lies. ERR_INPUT
+ * where a gradient is needed that a layer does not have. */
 int plan_make(struct net *net, const struct net_options *options, struct err *err);
 
-/* What the optimizer does not move has no gradient: dx is 0 there. */
+/* A parameter that the optimizer does not move has no gradient: dx is 0 there. */
 static inline bool param_frozen(const struct net *net, const struct layer_param *param)
 {
     return net->segments.at[param->index].lr_mult == 0.0f;

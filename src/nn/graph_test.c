@@ -1,5 +1,5 @@
-/* What a NetParameter says beside its layers: which of them take part, what they share, where
- * gradients stop, what the net's result is about. */
+/* The fields of a NetParameter besides its layers: which of them take part, which parameters they
+ * share, where gradients stop, the net's loss. */
 #include "nn/fixture.h"
 
 #include <stdio.h>
@@ -300,8 +300,9 @@ static int record_share(void *user, size_t from, double share)
     return OK;
 }
 
-/* What is finished never changes any more, and all is in the end. What two layers share is finished
- * when the first of the file has added: after a, of (a b) c (b) ip. */
+/* A finished part of dx never changes any more, and all of it is finished in the end. A gradient
+ * that two layers share is finished when the first of the file has added its part: after a, of (a
+ * b) c (b) ip. */
 static void test_finished(void **state)
 {
     (void)state;

@@ -1,13 +1,14 @@
-/* What losses and accuracies that choose among classes read: bottom 0 has C scores for each place,
- * along an axis, and bottom 1 a label a place. A place is a record, or a pixel of one, or whatever
- * the other axes of the scores count: bottom 1 counts the same in canonical order, whatever its
- * shape. It is the data layer's label, or any other blob, whose values are cut to integers. */
+/* The bottoms of losses and accuracies that choose among classes: bottom 0 has C scores for each
+ * position, along an axis, and bottom 1 a label a position. A place is a record, or a pixel of one,
+ * or whatever the other axes of the scores count: bottom 1 counts the same in canonical order,
+ * whatever its shape. It is the data layer's label, or any other blob, whose values are cut to
+ * integers. */
 #ifndef PL_NN_LABELS_H
 #define PL_NN_LABELS_H
 
 #include "nn/rows.h"
 
-/* What a place has instead of a class: nothing to say, or a label that is no class. */
+/* The value of a position without a class: ignored, or a label that is no class. */
 enum { LABEL_IGNORED = -1, LABEL_BAD = -2 };
 
 struct labels {

@@ -44,8 +44,9 @@ struct blob {
     bool kept;        /* net_blob may ask for the values: nothing takes their place */
     void *at, *d;     /* values; gradient, or NULL where there is none (as good as 0) */
     bool rematerialised; /* the maker makes the values again for backward */
-    void *room; /* of the forward's values: elsewhere are the caller's, and what is remade */
-    struct piece *values, *repeated, *gradient; /* the plan's (lives.h); again: of what is remade */
+    void *room; /* for the forward's values: others are the caller's, or rematerialised */
+    struct piece *values, *repeated, *gradient; /* the plan's (live_ranges.h); repeated: of
+                                                   rematerialised values */
 };
 
 /* A bottom: how a layer uses a blob. */
@@ -57,7 +58,8 @@ struct link {
                         * is the blob's rest */
     bool stops;        /* propagate_down is false: no gradient through here */
     bool forward_only; /* backward does not read these values, whatever the layer's reads_bottom */
-    bool remakes;      /* of all that read the blob in backward it is the first: it is remade */
+    bool remakes;      /* of all layers that read the blob in backward it is the first: it
+                          rematerialises the blob */
 };
 
 struct layer_param {
@@ -66,10 +68,10 @@ struct layer_param {
     bool shared; /* by name: a layer before made it, and its filler fills it */
 };
 
-/* What a layer can be to a chain of layers that runs as one (layer_chain.h), in the order there. */
+/* The part of a layer in a chain of layers that runs as one (layer_chain.h), in the order there. */
 enum chain_part { CHAIN_NONE, CHAIN_NORM, CHAIN_SCALE, CHAIN_SUM, CHAIN_RELU, CHAIN_PARTS };
 
-/* What forward and backward work on. */
+/* The arguments of forward and backward. */
 struct pass {
     const float *x;
     float *s;  /* forward only, as are batch and result */
@@ -83,7 +85,7 @@ struct pass {
  * (cast.h). */
 enum layer_takes { TAKES_F32, TAKES_BF16, TAKES_EITHER };
 
-/* What setup may use. */
+/* The arguments of setup. */
 struct setup {
     const struct net_options *options;
     struct arena *arena;
@@ -151,7 +153,7 @@ struct layer_ops {
      * type; struct layer's is of the layer, once it is set up. */
     bool takes_blocks;
 
-    /* What it takes, unless takes_for says so for each layer. */
+    /* The layouts that it reads, unless takes_for decides for each layer. */
     enum layer_takes takes;
     enum layer_takes (*takes_for)(const Caffe__LayerParameter *param);
 };
@@ -235,8 +237,8 @@ int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
 /* Check that no more `param` entries are given than the layer has parameters. */
 int layer_params_done(const struct layer *layer, struct err *err);
 
-/* What a loss's forward ends with: `sum` is the batch's loss, as Caffe has it, times the records.
- * Top 0 gets the loss, the net's result the weighted sum. */
+/* The end of a loss's forward: `sum` is the batch's loss, as in Caffe, times the records. Top 0
+ * gets the loss, the net's result the weighted sum. */
 void layer_loss(struct layer *layer, const struct pass *pass, double sum);
 
 /* In backward: how much the net's loss grows with the layer's. */

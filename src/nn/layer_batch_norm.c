@@ -167,7 +167,7 @@ static void batch_norm_forward(struct layer *layer, const struct pass *pass)
 
 /* ---- backward ---- */
 
-/* What is normalised is y, so that nothing has to keep x. */
+/* The normalised values are y, so that no layer has to keep x. */
 static void batch_norm_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;

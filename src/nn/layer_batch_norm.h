@@ -1,4 +1,4 @@
-/* What a chain of layers that begins with a BatchNorm takes of it (layer_chain.c). */
+/* The parts of a BatchNorm that a chain of layers uses (layer_chain.c). */
 #ifndef PL_NN_LAYER_BATCH_NORM_H
 #define PL_NN_LAYER_BATCH_NORM_H
 
@@ -17,8 +17,8 @@ struct layer_batch_norm {
     double *r, *rest;            /* one a channel: 1 / sqrt(σ² + eps); μ − k */
 };
 
-/* What forward begins with: r, rest and norm->k for the pass's batch of x; s follows where it is
- * to. `norm` is the layer's own, or one of the same shape. */
+/* The first part of forward: r, its statistics and norm->k for the pass's batch of x; the running
+ * averages in s follow in training. `norm` is the layer's own, or one of the same shape. */
 void batch_norm_measure(struct layer_batch_norm *self, struct norm *norm, const void *x,
                         const struct pass *pass);
 

@@ -2,8 +2,8 @@
  *
  *     y = max(0, w · (x − μ) / sqrt(σ² + eps) + b + z)
  *
- * BatchNorm, Scale by channel, Eltwise SUM of two and ReLU, in this order, each there or not. The
- * layers themselves stay what they are, to whoever asks for parameters, state or names. */
+ * BatchNorm, Scale by channel, Eltwise SUM of two and ReLU, in this order, each there or not. To
+ * callers that ask for parameters, state or names, the layers themselves stay as they are. */
 #ifndef PL_NN_LAYER_CHAIN_H
 #define PL_NN_LAYER_CHAIN_H
 

@@ -59,7 +59,7 @@ static enum combine_kind kind_of(const Caffe__EltwiseParameter *p)
     }
 }
 
-/* What takes part in a chain (fuse.h). */
+/* Can the layer be part of a chain (fuse.h)? */
 static bool adds_two(const Caffe__EltwiseParameter *p, size_t bottoms)
 {
     bool plain = true;
@@ -134,7 +134,7 @@ static void backward_to(const struct layer *layer, size_t k)
         axes_clear_rest(x->blob, self->records, x->dx);
 }
 
-/* What takes dy's place comes last. */
+/* The bottom that takes dy's memory comes last. */
 static void eltwise_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;

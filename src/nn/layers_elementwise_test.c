@@ -314,7 +314,7 @@ static void test_scales_by_index(void **state)
 
 /* ---- a batch that is not full ---- */
 
-/* What lies behind the records is zero, where these have no number: it must not spread. */
+/* Values behind the records are zero, and NaN in the records must not spread. */
 static void test_part_of_a_batch(void **state)
 {
     static const char *const nets[] = {

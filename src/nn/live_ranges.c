@@ -107,7 +107,7 @@ static void find_scratch(struct net *net)
 
 /* ---- all together ---- */
 
-/* What the room grows by for the pieces that have come since. */
+/* The growth of the room for the buffers that were added since. */
 static size_t grow_list(struct net *net, struct piece **order)
 {
     size_t before = net->room_floats;

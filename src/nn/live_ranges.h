@@ -2,10 +2,10 @@
  * i, and backward at 2n − 1 − i; what is kept is there until 2n.
  *
  * A value lives from its maker's forward to its last reader's, or, where a backward reads it, to
- * that. One that is remade lives twice: to its last reader's forward, and from the first backward
- * that reads it to the last. A gradient lives from the backward of the blob's last user to that of
- * its maker, as does what is left to the maker to add, from where it is written. All lie in one
- * room, one over the other where lives do not meet. */
+ * that. A rematerialised blob has two live ranges: to its last reader's forward, and from the first
+ * backward that reads it to the last. A gradient lives from the backward of the blob's last user to
+ * that of its maker, as does what is left to the maker to add, from where it is written. All lie in
+ * one room, one over the other where lives do not meet. */
 #ifndef PL_NN_LIVE_RANGES_H
 #define PL_NN_LIVE_RANGES_H
 
@@ -25,7 +25,7 @@ int live_ranges_plan(struct net *net, struct err *err);
 /* Have blobs and links lie in net->room. */
 void live_ranges_finish(struct net *net);
 
-/* Begin the second life of a blob that is remade, or the first again. */
+/* Begin the second live range of a rematerialised blob, or the first again. */
 void live_ranges_repeat(const struct net *net, struct blob *blob);
 void live_ranges_restart(struct blob *blob);
 

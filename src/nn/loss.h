@@ -1,4 +1,4 @@
-/* What losses have in common: what a sum is divided by, and how its gradient goes back.
+/* Code that losses have in common: the divisor of a sum, and the scale of its gradient.
  *
  * Caffe divides the sum over a batch's places by one number d: `normalization`, and where a loss
  * has no such field, the records. Most d are in proportion to the records: the loss is a mean over

@@ -322,7 +322,7 @@ static void test_layouts(void **state)
     }
 }
 
-/* What a batch that is not full gives is what a net made for so many gives. */
+/* A batch that is not full gives the results of a net that is made for its size. */
 static void test_partial_batches(void **state)
 {
     (void)state;

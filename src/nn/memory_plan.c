@@ -1,4 +1,5 @@
-/* Who needs a gradient, who works in place, and what memory there is for it all. */
+/* The plan of memory: which blobs need a gradient, which layers work in place, and where every
+ * buffer lies. */
 #include "nn/live_ranges.h"
 
 #include "base/fault.h"
@@ -60,7 +61,7 @@ static bool newest_of_name(const struct net *net, size_t i)
     return true;
 }
 
-/* What comes out of the net is there to be looked at, and what its caller names. */
+/* The outputs of the net are kept for reading, and so are blobs that the caller names. */
 static void mark_kept(struct net *net, const struct net_options *options)
 {
     for (size_t i = 0; i < net->n_blobs; i++) {
@@ -116,9 +117,9 @@ static bool depends_on_rematerialised(const struct net *net, const struct blob *
     return false;
 }
 
-/* What a layer can make again is not kept for backward: to make it costs a pass over values that
- * the layer's own backward is to read, and no more than to have written it to memory and to fetch
- * it again, long after; and its second life is short. */
+/* Values that a layer can compute again are not kept for backward: computing them costs a pass over
+ * values that the layer's own backward reads, no more than writing them to memory and fetching them
+ * again, long after; and their second live range is short. */
 static void mark_rematerialised(struct net *net)
 {
     for (size_t i = net->n_layers; i-- > 0;) {

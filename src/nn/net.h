@@ -23,8 +23,8 @@ struct net_options {
     size_t memory_limit; /* bytes, of all that the net and its training need; 0: none */
     const char *memory_by; /* the container's limit that it is, for messages; NULL: the machine's */
     struct tuner *tuner;   /* used while the net is made; NULL: the kernels' choices go by rule */
-    /* What net_blob may ask for beside what comes out of the net, which is what no layer reads: the
-     * blob of that name (NULL: none), or all of them, each then in memory of its own. */
+    /* The blob that net_blob may read besides the net's outputs, which no layer reads: the blob of
+     * that name (NULL: none), or all of them, each then in memory of its own. */
     const char *keep;
     bool keep_all;
     bool brings_room; /* the caller does, by net_take_room */
@@ -95,17 +95,17 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
 void net_forward(struct net *net, const struct vec *x, struct vec *s, const struct net_batch *batch,
                  struct net_result *result);
 
-/* Who wants to know how far a backward pass is: told, each time more of dx is, that dx is finished
- * from `from` to its end, and that `share` of the step's products (of 1) are done; last, unless
- * there are no parameters, from 0. */
+/* An observer of a backward pass: it is called, each time more of dx is complete, with the position
+ * `from` from which dx is finished to its end, and the `share` of the step's products (of 1) that
+ * are done; last, unless there are no parameters, from 0. */
 struct net_watch {
     int (*finished)(void *user, size_t from, double share); /* anything but OK ends the pass */
     void *user;
 };
 
 /* Gradient of the mean loss over the batch last run forward, added to dx; but what is frozen
- * (lr_mult 0) has none: dx, which must be 0 there, stays so. `watch` may be NULL. What it returns,
- * or OK. */
+ * (lr_mult 0) has none: dx, which must be 0 there, stays so. `watch` may be NULL. Returns its
+ * error, or OK. */
 int net_backward(struct net *net, const struct vec *x, struct vec *dx,
                  const struct net_watch *watch);
 
@@ -123,8 +123,8 @@ struct net_memory {
 };
 struct net_memory net_memory(const struct net *net);
 
-/* What is copied in a step beside all arithmetic: images between layouts, or between dtypes;
- * weights and their gradients between canonical order and that of a code. */
+/* Copies in a step besides the arithmetic: images between layouts, or between dtypes; weights and
+ * their gradients between canonical order and that of a kernel. */
 struct net_copies {
     unsigned reorders, casts, weights;
 };

@@ -1,5 +1,5 @@
-/* What lies where: lives do not overlap in memory, and what a layer does not say that its backward
- * reads may be spoilt before it. */
+/* The memory layout: live ranges do not overlap in memory, and values that a layer's backward does
+ * not declare as read may be spoilt before it. */
 #include "nn/fixture.h"
 #include "nn/layer.h"
 #include "nn/live_ranges.h"
@@ -213,7 +213,7 @@ static void test_what_is_remade(void **state)
     fixture_close(&f);
 }
 
-/* What may be asked for stays, and so does what no backward leads through. */
+/* Values that may be read stay, and so do those that no backward leads through. */
 static void test_what_is_not_remade(void **state)
 {
     (void)state;

@@ -132,9 +132,9 @@ static void test_partial_batch(void **state)
     }
 }
 
-/* In place changes no number. What backward reads is kept all the same: BatchNorm's top, which
- * Scale may not write over, and Scale's bottom. Only BatchNorm saves memory, over conv, and ReLU
- * over Scale's top. */
+/* In place changes no number. Values that backward reads are kept all the same: BatchNorm's top,
+ * which Scale may not write over, and Scale's bottom. Only BatchNorm saves memory, over conv, and
+ * ReLU over Scale's top. */
 static void test_in_place(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void test_learners_share(void **state)
     fixture_close(&alone);
 }
 
-/* What it normalises has mean 0 and variance 1, whatever scale and however many threads. */
+/* The normalised values have mean 0 and variance 1, at any scale and with any number of threads. */
 static void test_any_number_of_threads(void **state)
 {
     (void)state;

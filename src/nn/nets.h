@@ -62,7 +62,7 @@ static const char *const nets[] = {
                 LAYER("p", "Pooling", "j", "p", "pooling_param { kernel_size: 3 stride: 2 } ")
                     INNER("x", "j", "x", "4") TWO("xl", "SoftmaxWithLoss", "x", "label", "xl",
                                                   "loss_weight: 0.3 ") END("p"),
-    /* Functions of one element, each beside a use of what it reads, and each alone. */
+    /* Functions of one element, each with another reader of its input, and each alone. */
     DATA INNER("a", "data", "a", "8") LAYER("p", "Power", "a", "p",
                                             "power_param { power: 2 scale: 0.5 shift: 0.1 } ")
         LAYER("e", "Exp", "p", "e", "exp_param { scale: 0.2 } ")

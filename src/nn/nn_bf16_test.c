@@ -41,8 +41,8 @@ static size_t count_casts(const struct net *net)
 /* ---- near those of floats ---- */
 
 /* Every value is rounded by up to 2^-8 of itself, and some change places around a ReLU's zero or in
- * a window. What comes of it: of the loss; of a gradient's length, and of the whole one's. To round
- * no more than the parameters and the records moves these nets' gradients by half as much. */
+ * a window. The tolerances: of the loss; of a gradient's length, and of the whole gradient's. To
+ * round no more than the parameters and the records moves these nets' gradients by half as much. */
 #define LOSS_PART     0.01
 #define GRADIENT_PART 0.1
 #define WHOLE_PART    0.02
@@ -162,7 +162,7 @@ static void test_chains(void **state)
 #define POOL(name, bottom, top, rest) \
     LAYER(name, "Pooling", bottom, top, "pooling_param { " rest "} ")
 
-/* What is not weighted here is read there. Inputs are -1, 0 and 1, weights halves and ones: no
+/* Layers without weights here are read there. Inputs are -1, 0 and 1, weights halves and ones: no
  * value needs more than 8 bits. */
 static const struct {
     const char *net;
@@ -280,8 +280,8 @@ static void test_exact(void **state)
 
 /* ---- what else there is to a net ---- */
 
-/* What comes out, and what is named, as floats in the canonical order: of a batch that is not full,
- * too. The named one has a copy, of the same name. */
+/* Outputs and named blobs, as floats in the canonical order: of a batch that is not full, too. The
+ * named one has a copy, of the same name. */
 static void test_blobs(void **state)
 {
     (void)state;
@@ -322,7 +322,8 @@ static size_t floats_of(const struct segments *table)
     return sum;
 }
 
-/* What casts are called is nobody's name: layers may have it, with their parameters and state. */
+/* The names of casts are reserved for none: layers may have them, with their parameters and
+ * state. */
 static void test_names(void **state)
 {
     (void)state;

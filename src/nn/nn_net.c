@@ -250,7 +250,7 @@ static double weighted_tops(const struct layer *layer, size_t count)
     return sum;
 }
 
-/* Whoever brings the batch has checked its labels. */
+/* The caller that brings the batch has checked its labels. */
 static void check_labels(const struct net *net, const struct net_batch *batch)
 {
     for (size_t i = 0; i < batch->count && batch->labels && net->classes > 0; i++)
@@ -285,8 +285,8 @@ void net_forward(struct net *net, const struct vec *x, struct vec *s, const stru
 
 /* ---- backward ---- */
 
-/* Where a top is weighted the net's loss has its values, and their gradient the weight, beside what
- * users of the top have added. */
+/* Where a top is weighted the net's loss has its values, and their gradient the weight, in addition
+ * to the gradients of the top's readers. */
 static void add_weights(const struct net *net, const struct layer *layer)
 {
     for (size_t k = 0; k < layer->n_top; k++) {
@@ -299,7 +299,7 @@ static void add_weights(const struct net *net, const struct layer *layer)
     }
 }
 
-/* What is frozen has no gradient, though a layer's backward may know no better than to add it. */
+/* A frozen parameter has no gradient, though a layer's backward may add one. */
 static void clear_frozen(const struct net *net, const struct layer *layer, float *dx)
 {
     for (size_t k = 0; k < layer->n_at; k++) {
@@ -318,7 +318,7 @@ static void add_scratch(const struct layer *layer)
     }
 }
 
-/* What the layer's backward is the first to read, and its maker makes again. */
+/* Rematerialises the values that the layer's backward is the first to read. */
 static void rematerialise_blob(const struct net *net, const struct layer *layer)
 {
     for (size_t k = 0; k < layer->n_bottom; k++) {

@@ -597,7 +597,8 @@ static int try_within(const char *text, enum phase phase, size_t limit, struct e
     return rc;
 }
 
-/* What would not fit is refused before it is taken: none of these nets could be made here. */
+/* A net that would not fit is refused before memory is taken: none of these nets could be made
+ * here. */
 static void test_memory_limit(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What each layer of a net takes: arithmetic, which is counted, and time, for whoever has a clock.
- */
+/* The cost of each layer of a net: arithmetic, which is counted, and time, for callers that have a
+ * clock. */
 #ifndef PL_NN_PROFILE_H
 #define PL_NN_PROFILE_H
 

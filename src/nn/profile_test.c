@@ -16,7 +16,7 @@ static const char net_text[] =
 
 static const struct shape image = {3, {3, 9, 8}};
 
-/* What a probe was told: "+1" a layer begins, "-1" it ends; "<" after it on the way back. */
+/* The calls of a probe: "+1" a layer begins, "-1" it ends; "<" after it in backward. */
 struct story {
     char text[256];
 };

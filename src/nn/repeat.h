@@ -15,10 +15,10 @@ struct repeat_fields {
     float begin;                          /* what a parameter without a filler begins at */
 };
 
-/* Check the links, set the top, and read what is repeated into spec->w, spec->w_layout and
- * spec->axis, beside spec->x and spec->layout. Learnt, it is declared: num_axes 0 is one number, -1
- * all axes from `axis` on. A second bottom has the records first, unless it is one number; its
- * num_axes, if given, must be its own, and there must be no filler. */
+/* Check the links, set the top, and read the repeated operand into spec->w, spec->w_layout and
+ * spec->axis, in addition to spec->x and spec->layout. Learnt, it is declared: num_axes 0 is one
+ * number, -1 all axes from `axis` on. A second bottom has the records first, unless it is one
+ * number; its num_axes, if given, must be its own, and there must be no filler. */
 int repeat_read(struct layer *layer, const struct setup *setup, const struct repeat_fields *fields,
                 struct broadcast_spec *spec, struct err *err);
 

@@ -1,7 +1,7 @@
 /* A blob as rows: for losses and accuracies, which look at the C values along an axis of each place
  * together, in canonical order whatever the layout. A blob (outer, C, inner) around the axis has
- * outer · inner places, the inner ones next to each other. What does not lie so already is copied.
- */
+ * outer · inner places, the inner ones next to each other. Rows that do not lie so already are
+ * copied. */
 #ifndef PL_NN_ROWS_H
 #define PL_NN_ROWS_H
 
@@ -14,7 +14,7 @@ struct rows {
     float *plain, *row;     /* room for what they make, NULL where not needed */
 };
 
-/* What a layer's `reorders` grows by for reading the rows, and for writing them. */
+/* The number of a layer's `reorders` for reading the rows, and for writing them. */
 static inline unsigned rows_reorders(const struct rows *rows, bool writes)
 {
     return rows->reorders ? (writes ? 2 : 1) : 0;
@@ -33,7 +33,7 @@ int rows_init_records(struct rows *rows, const struct blob *blob, struct arena *
 const float *rows_read(const struct rows *rows);
 
 /* Where to write rows that are to go to `to`, of the blob's shape and layout (its gradient, say):
- * all of them. Then rows_done brings them there. What rows_read returned from room is lost. */
+ * all of them. Then rows_done brings them there. The room that rows_read returned is reused. */
 float *rows_room(const struct rows *rows, float *to);
 void rows_done(const struct rows *rows, float *to);
 

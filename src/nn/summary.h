@@ -1,4 +1,4 @@
-/* What a net is made of, layer by layer, for whoever wants to print it. */
+/* The layers of a net, one by one, for printing. */
 #ifndef PL_NN_SUMMARY_H
 #define PL_NN_SUMMARY_H
 

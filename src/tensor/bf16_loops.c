@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What is left after whole vectors goes by one that is filled up with zeros. */
+/* The remainder after whole vectors is computed with one that is filled up with zeros. */
 static void round_run(size_t n, const float *x, bf16 *y)
 {
     size_t i = 0;

@@ -1,6 +1,6 @@
 /* How floats travel: as they are, rounded to bfloat16, or as bytes that share a scale.
  *
- * Decoding and encoding again gives the same bytes, so whoever forwards what it decoded forwards
+ * Decoding and encoding again gives the same bytes, so a rank that forwards decoded values forwards
  * the same bits, however often. A code depends on nothing but the floats: not on the instruction
  * set, the library, or the order of bytes in memory. On the wire all numbers are little-endian:
  *
@@ -24,7 +24,7 @@
  * Codes of ranges that begin at multiples of CODEC_BLOCK are the parts of the code of the whole.
  *
  * Single-threaded; nothing here allocates, blocks or fails, and any bytes can be decoded. Encoded
- * bytes may lie at any address. What is written overlaps nothing else of the call. */
+ * bytes may lie at any address. The output overlaps no other argument of the call. */
 #ifndef PL_TENSOR_CODEC_H
 #define PL_TENSOR_CODEC_H
 

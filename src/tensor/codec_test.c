@@ -238,7 +238,7 @@ static void test_a_block_that_is_not_finite_decodes_to_nans(void **state)
     }
 }
 
-/* What every rank of an all-gather leans on when it forwards what it decoded. */
+/* Every rank of an all-gather relies on this when it forwards decoded values. */
 static void test_codes_of_decoded_values_are_the_same(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void test_codes_of_decoded_values_are_the_same(void **state)
     }
 }
 
-/* Floats begin anywhere in an array and bytes at any address; nothing beside them is touched. */
+/* Floats begin anywhere in an array and bytes at any address; their neighbours are not touched. */
 static void test_codec_any_offset_and_length(void **state)
 {
     (void)state;
@@ -304,7 +304,7 @@ static void test_codec_parts_at_blocks(void **state)
     }
 }
 
-/* What a stranger sends need not be a code: it decodes to something, within bounds. */
+/* Bytes of a stranger need not be a code: they decode to some values, within bounds. */
 static void test_any_bytes_decode(void **state)
 {
     (void)state;
@@ -353,7 +353,7 @@ static void test_feedback_loses_nothing_in_the_long_run(void **state)
                 total[i] += (double)y[i];
             }
         }
-        /* What a mean lacks is the last residual; and each sum x + residual was rounded. */
+        /* The mean's error is the last residual; and each sum x + residual was rounded. */
         for (size_t i = 0; i < N; i++) {
             double rounding = fabs((double)x[i]) * (double)FLT_EPSILON + step[i] * 0x1p-24;
             double off = fabs(total[i] / ROUNDS - (double)x[i]);

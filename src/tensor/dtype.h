@@ -1,4 +1,4 @@
-/* What the elements of an array of activations are. Everything else (parameters, their gradients,
+/* The element types of arrays of activations. Everything else (parameters, their gradients,
  * statistics, losses) is float. */
 #ifndef PL_TENSOR_DTYPE_H
 #define PL_TENSOR_DTYPE_H

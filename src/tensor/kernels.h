@@ -25,8 +25,8 @@ enum layout {
     LAYOUT_BLOCKS, /* (N, C / 16, H, W, 16) */
 };
 
-/* What an op reads and writes in one call; an op uses the fields it needs. x, w, b are inputs, y
- * the output; dy is the incoming gradient, dx is overwritten, dw and db are added to. dx NULL: not
+/* The arrays of an op in one call; an op uses the fields it needs. x, w, b are inputs, y the
+ * output; dy is the incoming gradient, dx is overwritten, dw and db are added to. dx NULL: not
  * wanted. Nothing may overlap, but that x = y and dx = dy are allowed where `in_place` is set. */
 struct op_args {
     const void *x; /* floats, or bf16, as are y, dy and dx */
@@ -50,8 +50,8 @@ static inline struct op_floats op_floats(const struct op_args *args)
     return (struct op_floats){args->x, args->y, args->dy, args->dx};
 }
 
-/* What a pass puts into another order beside its arithmetic: images and their gradients; weights
- * and theirs. */
+/* The arrays that a pass reorders besides its arithmetic: images and their gradients; weights and
+ * theirs. */
 struct op_reorders {
     unsigned images, weights;
 };
@@ -125,8 +125,8 @@ struct pool_spec {
  *     across: s = k + alpha/size Σ x² over `size` channels around the own
  *     within: s = 1 + alpha/size² Σ x² over size × size pixels around the own
  *
- * What lies outside counts as 0; size is odd. dx = dy · s^-beta - 2 · beta · alpha/size^(1|2) · x ·
- * Σ dy · y / s, summed over the same neighbours. */
+ * Values outside count as 0; size is odd. dx = dy · s^-beta - 2 · beta · alpha/size^(1|2) · x · Σ
+ * dy · y / s, summed over the same neighbours. */
 enum lrn_region { LRN_ACROSS, LRN_WITHIN };
 
 struct lrn_spec {

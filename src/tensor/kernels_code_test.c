@@ -308,7 +308,7 @@ static char *chosen_by(struct tuner *tuner, const struct work *work)
     return text;
 }
 
-/* What was timed in one process is known to the next, which times nothing. */
+/* A choice that was timed in one process is known to the next, which times nothing. */
 static void test_a_second_run_chooses_the_same_and_times_nothing(void **state)
 {
     (void)state;
@@ -406,7 +406,7 @@ static int64_t clock_without_a_cache(void *user)
     return counting_clock(user);
 }
 
-/* What loses is not kept in oneDNN's cache, whose capacity is as before. */
+/* A losing code is not kept in oneDNN's cache, whose capacity is as before. */
 static void test_timing_leaves_no_primitives_behind(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What the kernel sets share: the geometry of images and pooling windows, and the ops that no
+/* Code that the kernel sets share: the geometry of images and pooling windows, and the ops that no
  * library does better than a plain loop. Private to the sets. */
 #ifndef PL_TENSOR_KERNELS_COMMON_H
 #define PL_TENSOR_KERNELS_COMMON_H

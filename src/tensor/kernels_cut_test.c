@@ -206,7 +206,7 @@ static void add_sums(size_t n, const float *x, float *y)
         y[i] += x[i];
 }
 
-/* What `parts` workers do, each with its own share of the same records. */
+/* The work of `parts` workers, each with its own share of the same records. */
 static struct op_args execute_cut(const struct kernels *set, const struct layer *layer,
                                   size_t parts, const struct op_args *whole, struct arena *arena)
 {

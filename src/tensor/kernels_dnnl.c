@@ -130,7 +130,7 @@ static int plan_fail(const struct plan *plan, dnnl_status_t status, const char *
     return onednn_fail(status, slow, what, plan->err);
 }
 
-/* What the tuner chose may want more memory than the rule's choice, which then takes its place. */
+/* The tuner's choice may need more memory than the rule's choice, which then takes its place. */
 static dnnl_status_t plan_chosen(const struct plan *plan, const struct conv_site *site,
                                  struct conv_candidate *candidate, double *seconds)
 {

@@ -141,8 +141,8 @@ static void *image_numbers(struct arena *arena, const struct shape *shape, enum 
 
 enum { COLD_BYTES = 64 << 20, COLD_MAX = 16, TOUCH_BYTES = 4096 };
 
-/* What training makes on its way forward is kept, and so lies where no cache has been for long;
- * what it reads was written just before. Some codes suffer from that more than others. */
+/* Training keeps the values of forward, so they lie where no cache has been for long; its inputs
+ * were written just before. Some codes suffer from that more than others. */
 static void *cold_buffers(struct trial *t, const struct shape *image)
 {
     size_t bytes = shape_count(image) * dtype_size(t->spec.dtype);

@@ -5,8 +5,8 @@
 
 #include "tensor/kernels_dnnl_code.h"
 
-/* What the tuner keeps the choice under: the direction and all of the shape, the threads, the
- * processor, and the versions of our codes and of the library. */
+/* The tuner's key of the choice: the direction and all of the shape, the threads, the processor,
+ * and the versions of our codes and of the library. */
 void conv_key(const struct conv_site *site, char out[TUNER_KEY_MAX + 1]);
 
 /* dnnl_unimplemented as conv_rule. Candidates are timed on a batch that is large enough for them to

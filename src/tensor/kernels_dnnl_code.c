@@ -102,7 +102,7 @@ static size_t take_code(size_t *end, size_t bytes)
     return at;
 }
 
-/* The copy, unless the caller's array will do. What is added to always has one. */
+/* The copy, unless the caller's array will do. An array that is added to always has a reorder. */
 static dnnl_status_t plan_port(struct onednn *dnn, struct port *port, onednn_desc form, bool adds,
                                size_t *end)
 {
@@ -316,11 +316,11 @@ static bool takes_as_is(const struct seen *seen, const_dnnl_primitive_desc_t pd)
 
 enum { AMX_WIDTH_MAX = 512 };
 
-/* What oneDNN 2.6 gets wrong. With AMX it never comes to an end of writing code for the gradient of
- * weights where windows of three pixels go over images more than 736 wide. For windows of one, by a
- * stride, where channels do not fill its vectors, it writes past the scratch that it asked for: of
- * floats, in the gradient of weights. Of bf16 it multiplies channels in pairs, the last of an odd
- * number with what comes after it. */
+/* Kernels of oneDNN 2.6 with wrong results. With AMX it never comes to an end of writing code for
+ * the gradient of weights where windows of three pixels go over images more than 736 wide. For
+ * windows of one, by a stride, where channels do not fill its vectors, it writes past the scratch
+ * that it asked for: of floats, in the gradient of weights. Of bf16 it multiplies channels in
+ * pairs, the last of an odd number with what comes after it. */
 static bool is_known_wrong(const struct conv_spec *s, enum onednn_pass pass, const char *name)
 {
     size_t C = s->x.dim[1] / s->groups, O = s->y.dim[1] / s->groups;

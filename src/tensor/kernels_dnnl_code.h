@@ -16,7 +16,7 @@ struct conv_code {
     struct op_reorders reorders;
 };
 
-/* What a code is planned for, and with. */
+/* The operation that a code is planned for, and its resources. */
 struct conv_site {
     const struct conv_spec *spec;
     enum onednn_pass pass;

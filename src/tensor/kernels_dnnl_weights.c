@@ -112,7 +112,7 @@ static dnnl_status_t plan_run(struct conv_weights *weights, struct conv_slice *s
     return dnnl_success;
 }
 
-/* What the slices are summed in: the form that whole slices come in. */
+/* The form in which the slices are summed: that of whole slices. */
 static dnnl_status_t plan_sums(struct conv_weights *weights, onednn_desc form)
 {
     struct onednn *dnn = weights->dnn;

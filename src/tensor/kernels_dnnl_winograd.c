@@ -1,5 +1,5 @@
-/* Our own Winograd convolution (winograd.h) as a code of the dnnl set. What it plans holds scratch
- * and nothing of a pass, so that all directions of all ops of one shape that share scratch share
+/* Our own Winograd convolution (winograd.h) as a code of the dnnl set. A plan holds scratch memory
+ * and no state of a pass, so that all directions of all ops of one shape that share scratch share
  * one plan, too. */
 #include "tensor/kernels_dnnl_code.h"
 #include "tensor/winograd.h"

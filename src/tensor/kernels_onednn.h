@@ -1,5 +1,5 @@
 /* oneDNN's handles, kept so that running an op is setting pointers and executing. Private to the
- * dnnl set. What differs between oneDNN 2 and 3 is in kernels_onednn_desc.c.
+ * dnnl set. The differences between oneDNN 2 and 3 are in kernels_onednn_desc.c.
  *
  * oneDNN plans for the number of threads the planning thread is set to (kernels_set_threads). */
 #ifndef PL_TENSOR_KERNELS_ONEDNN_H
@@ -26,7 +26,8 @@ struct onednn_step {
     int n_args;
 };
 
-/* What one op holds of oneDNN. Zeroed is empty; release may be called at any stage of set-up. */
+/* The objects of oneDNN that one op holds. Zeroed is empty; release may be called at any stage of
+ * set-up. */
 struct onednn {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
@@ -101,7 +102,7 @@ void onednn_scratch_bind(struct onednn *dnn, size_t first, size_t end, void *at)
 void onednn_bind(dnnl_memory_t memory, const void *data);
 void onednn_run(const struct onednn *dnn, const struct onednn_step *step);
 
-/* What oneDNN calls the code it has chosen. */
+/* The name that oneDNN gives the code it has chosen. */
 const char *onednn_name(const_dnnl_primitive_desc_t pd);
 
 /* That name if it is one of oneDNN's last resorts, some 80 times slower than the rest; or NULL. */

@@ -10,7 +10,7 @@ struct conv_forms {
     dnnl_dims_t stride, pad, dilate; /* dilate: pixels between taps, 0 for none */
 };
 
-/* Who looks at one code after another, until one is taken. */
+/* A search through the codes, one after another, until one is taken. */
 struct look {
     onednn_see see;
     void *user;
@@ -161,7 +161,7 @@ static dnnl_data_type_t type_of(enum dtype dtype)
     return dtype == DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* What is in one block is called so here: oneDNN wants one name for both images. */
+/* An image in one block has this tag: oneDNN wants one tag for both images. */
 static dnnl_format_tag_t tag_of(const struct conv_spec *spec, const struct shape *image)
 {
     return spec->blocks && image->dim[1] % BLOCK_CHANNELS == 0 ? dnnl_nChw16c : dnnl_nhwc;

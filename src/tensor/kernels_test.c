@@ -1,6 +1,6 @@
 /* One suite for all kernel sets: small cases worked out by hand, every pair of sets on the same
- * inputs, and the reference against finite differences of itself. What looks at images through
- * windows has kernels_window_test.c. */
+ * inputs, and the reference against finite differences of itself. Ops that read images through
+ * windows are in kernels_window_test.c. */
 #include "tensor/kernels_test_suite.h"
 
 static void assert_conforms_in_all(const struct work *work)

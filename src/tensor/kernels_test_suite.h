@@ -24,7 +24,7 @@
 static const struct kernels *const sets[] = {&kernels_ref, &kernels_dnnl};
 enum { SETS = sizeof sets / sizeof *sets };
 
-/* What is to be planned, whatever its kind. */
+/* The operation to plan, of any kind. */
 enum kind { CONV, DECONV, POOL, LRN, INNER, RELU, SIGMOID, SCALE, SOFTMAX };
 
 struct work {
@@ -441,8 +441,8 @@ static inline void assert_pair_rounded(const struct run *want, const struct run 
     assert_close("db", want->db.v, got->db.v, want->db.n, 1e-4);
 }
 
-/* What plain C makes of the same numbers: by floats, but from rounded images and weights where the
- * work's are bf16. The op rounds weights itself. */
+/* The results of plain C with the same numbers: by floats, but from rounded images and weights
+ * where the work's are bf16. The op rounds weights itself. */
 static inline void run_plainly(const struct work *work, enum layout layout, struct run *run)
 {
     struct work wide = *work;

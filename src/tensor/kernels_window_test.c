@@ -4,7 +4,7 @@
 
 /* ---- works ---- */
 
-/* What a convolution is called by in the tables below; 0: not given. */
+/* The geometry of a convolution in the tables below; 0: not given. */
 struct window {
     size_t kernel_h, kernel_w, stride, pad, dilation, groups;
     bool bias;

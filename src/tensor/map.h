@@ -1,8 +1,8 @@
 /* Functions of one element. To them a blob is a row of floats: layouts make no difference. One
  * implementation for all kernel sets.
  *
- * What is not arithmetic is libm's in double, whose last bit differs between CPUs: as a float it is
- * the same. */
+ * Functions other than arithmetic are libm's in double, whose last bit differs between CPUs: as a
+ * float it is the same. */
 #ifndef PL_TENSOR_MAP_H
 #define PL_TENSOR_MAP_H
 

@@ -44,7 +44,7 @@ void norm_apply(struct norm *norm, const void *x, const void *z, bool relu, void
  * same where nothing was added and spares the reading of y. */
 enum norm_mask { NORM_MASK_NONE, NORM_MASK_TOP, NORM_MASK_SELF };
 
-/* g = dy, or dy + dy2, or 0 where the mask says so. What is not used may be NULL. */
+/* g = dy, or dy + dy2, or 0 where the mask says so. An unused field may be NULL. */
 struct norm_flow {
     enum norm_mask mask;
     const void *x, *y, *dy, *dy2;
@@ -54,8 +54,8 @@ struct norm_flow {
  * which goes with masks NONE and TOP. It may be dy. */
 void norm_sums(struct norm *norm, size_t n, const struct norm_flow *flow, void *copy);
 
-/* What records [first, first + count) gave of the norm_sums before, which was over n; both bounds
- * are multiples of SLICE_RECORDS, or the end. */
+/* The share of records [first, first + count) in the norm_sums before, which was over n; both
+ * bounds are multiples of SLICE_RECORDS, or the end. */
 void norm_sums_of(const struct norm *norm, size_t n, size_t first, size_t count, double *sum);
 
 /* Over n records: dx = p·g + q·x' + c, or just p·g. It may be dy. */

@@ -1,4 +1,4 @@
-/* What normalising does to one run of elements (norm_loops.c). Private to norm.c. */
+/* Normalisation of one run of elements (norm_loops.c). Private to norm.c. */
 #ifndef PL_TENSOR_NORM_LOOPS_H
 #define PL_TENSOR_NORM_LOOPS_H
 
@@ -7,7 +7,7 @@
 
 /* n elements, which begin where the terms do, and what is asked of each: x' = x − k, and g = dy +
  * dy2, or 0 where the mask says so. Terms by channel are repeated to `period` of them, a multiple
- * of `group`. What an operation does not name may be NULL. */
+ * of `group`. A field that an operation does not name may be NULL. */
 struct norm_run {
     size_t n, period;
     const void *x, *z, *y, *dy, *dy2; /* floats, or bf16 */

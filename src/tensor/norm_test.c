@@ -268,7 +268,7 @@ static void test_sums_of_slices(void **state)
     arena_release(&part.arena);
 }
 
-/* What is not finite is not cut off as if it were below 0; and a constant has no variance. */
+/* A NaN is not cut off as if it were below 0; and a constant has no variance. */
 static void test_no_numbers_and_constants(void **state)
 {
     (void)state;

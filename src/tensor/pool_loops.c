@@ -161,7 +161,7 @@ INLINE void pack_position(struct packing *packing, words position, bool wide)
     }
 }
 
-/* What cuts through the image leave of windows: of a row of y, from `ow` up to but not `end`. */
+/* Windows that the image's edges cut: of a row of y, from `ow` up to but not `end`. */
 INLINE void max_windows(const struct pool_form *p, size_t oh, size_t ow, size_t end, const value *x,
                         value *y, struct packing *packing, bool few, bool wide)
 {
@@ -333,8 +333,8 @@ static void pool_average(const struct pool_form *p, size_t oh, const void *x, vo
 
 /* ---- back ---- */
 
-/* What is in both: R rows by K columns of windows, from (oh, ow) on, of the first of which the
- * pixel is `place`. */
+/* The pixels in both: R rows by K columns of windows, from (oh, ow) on, of the first of which the
+ * pixel is `position`. */
 struct around {
     size_t oh, ow, position;
 };

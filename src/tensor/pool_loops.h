@@ -2,7 +2,7 @@
  *
  * Both ways gather: an output looks at the pixels of its window, and on the way back a pixel at the
  * windows that it lies in. So all is written once, nothing is cleared first, and rows are anybody's
- * to compute. A maximum keeps, beside y, which place of its window won. */
+ * to compute. A maximum keeps, in addition to y, which position of its window won. */
 #ifndef PL_TENSOR_POOL_LOOPS_H
 #define PL_TENSOR_POOL_LOOPS_H
 
@@ -34,8 +34,8 @@ struct pool_form {
 /* Of images of floats, or of bf16. */
 struct pool_loops {
     size_t (*positions)(const struct pool_form *p); /* words that a row of y has in `won` */
-    /* Row oh of y, and unless `won` is NULL its places, from an image x. What is not a number wins:
-     * the last of it, and of equal numbers the first. */
+    /* Row oh of y, and unless `won` is NULL its places, from an image x. A NaN wins: the last of
+     * them, and of equal numbers the first. */
     void (*max)(const struct pool_form *p, size_t oh, const void *x, void *y, uint32_t *won);
     void (*average)(const struct pool_form *p, size_t oh, const void *x, void *y);
     /* Row h of dx from an image dy, and the places of its maxima. */

@@ -1,5 +1,5 @@
-/* Matrix products of an inner product's kind: many weights, and a batch that is short beside them.
- * Private to kernels_dnnl_inner.c and kernels_dnnl_product.c.
+/* Matrix products of an inner product's kind: many weights, and a short batch. Private to
+ * kernels_dnnl_inner.c and kernels_dnnl_product.c.
  *
  * A product adds up a[m][k] · b[k][n] in the order of k, whatever else is in the batch and whatever
  * thread does it. `b` comes in strips of n, PRODUCT_VECTORS vectors wide or fewer, which are packed

@@ -47,7 +47,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-/* From its fields: a sign, 8 bits of exponent, 7 of fraction. What is infinite counts as the power
+/* From its fields: a sign, 8 bits of exponent, 7 of fraction. An infinite value counts as the power
  * of two after the largest number, as IEEE 754 rounds. */
 static double value_of(unsigned half)
 {
@@ -89,7 +89,7 @@ static void check_rounded(float x, bf16 got, const char *isa)
 
 /* ---- numbers ---- */
 
-/* Around every value of bf16: itself, halfway to the next, and a bit beside both. */
+/* Around every value of bf16: itself, halfway to the next, and a bit to either side. */
 static size_t fill_edges(float *x, unsigned first, unsigned end)
 {
     static const uint32_t beside[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};

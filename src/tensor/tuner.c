@@ -167,7 +167,8 @@ static int time_run(struct trial *t, size_t i, int64_t *ns)
     }
 }
 
-/* The median of candidate i's times. Who is far behind `best` is not timed to the end. */
+/* The median of candidate i's times. A candidate that is far behind `best` is not timed to the
+ * end. */
 static int time_candidate(struct trial *t, size_t i, int64_t best, int64_t *median)
 {
     int64_t ns[RUNS_MAX], sum = 0, least;

@@ -30,7 +30,7 @@ enum { TUNER_SECONDS = 20 }; /* of timing in a tuner's life; it ends with a key,
 
 struct tuner;
 
-/* What is new since the last tuner_finish. */
+/* The choices since the last tuner_finish. */
 struct tuner_news {
     size_t timed; /* choices, found in so many */
     double seconds;
@@ -61,7 +61,7 @@ typedef int (*tuner_run)(void *user, size_t i);
  * none. */
 const char *tuner_find(const struct tuner *tuner, const char *key);
 
-/* What that name took when it was timed, in ns; 0: there is none. */
+/* The time of the choice under that key, in ns; 0: there is none. */
 int64_t tuner_time(const struct tuner *tuner, const char *key);
 
 /* From now on some of the choices that are kept are checked when they are asked for. Of processes
@@ -97,7 +97,7 @@ size_t tuner_go_on(struct tuner *tuner);
  * set. */
 void tuner_set_watch(struct tuner *tuner, const struct open_watch *watch);
 
-/* What timing candidates has taken until now, by the host's clock; 0 for NULL. */
+/* Seconds spent on timing candidates until now, by the host's clock; 0 for NULL. */
 double tuner_seconds(const struct tuner *tuner);
 
 /* Hand what is new since the last call to the host's `keep`, if there is anything. */

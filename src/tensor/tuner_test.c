@@ -169,7 +169,7 @@ static void test_what_is_new_is_handed_on_once(void **state)
     tuner_free(tuner);
 }
 
-/* What was found in time is kept and known; what was not is no choice, and counted once. */
+/* A choice that was timed in time is kept and known; another is no choice, and counted once. */
 static void test_timing_ends_after_so_many_seconds(void **state)
 {
     (void)state;

@@ -36,7 +36,7 @@ static size_t block_end(struct range r)
     return r.len ? (r.from + r.len - 1) / VEC_BLOCK + 1 : block_first(r);
 }
 
-/* What of the range lies in block i. */
+/* The part of the range in block i. */
 static struct range block_part(struct range r, size_t i)
 {
     size_t from = i * VEC_BLOCK, end = from + VEC_BLOCK;

@@ -1,10 +1,10 @@
 /* Flat vectors and the closed set of updates on them (D1, D8).
  *
- * A vec lives on a device; today that is the host. Who moves vectors (a strategy) never
- * dereferences one: it exports and imports ranges and calls the updates below. Each update is
- * element-wise IEEE arithmetic in float (add, mul, div, sqrt; no contraction), so every
- * instruction-set variant gives the same bits; sums run in double over fixed blocks of VEC_BLOCK
- * elements counted from the start of the vector, so they do not depend on the number of threads.
+ * A vec lives on a device; today that is the host. A strategy that moves vectors never dereferences
+ * one: it exports and imports ranges and calls the updates below. Each update is element-wise IEEE
+ * arithmetic in float (add, mul, div, sqrt; no contraction), so every instruction-set variant gives
+ * the same bits; sums run in double over fixed blocks of VEC_BLOCK elements counted from the start
+ * of the vector, so they do not depend on the number of threads.
  *
  * Ranges are [from, from + len) in floats. Updates that know a rate take the segment table and
  * multiply rate and decay by each segment's lr_mult and decay_mult; padding is never touched by

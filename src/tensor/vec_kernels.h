@@ -5,7 +5,7 @@
  * vec_loops.c is the only source: compiled plainly it is vec_kernels_base, and with -m flags,
  * -DVEC_KERNELS=NAME and -DVEC_KERNELS_ISA="TEXT" one more table (cmake/layers.cmake lists them).
  *
- * n may be 0. What is written overlaps nothing else. No alignment is asked for. */
+ * n may be 0. The output overlaps no other argument. No alignment is asked for. */
 #ifndef PL_TENSOR_VEC_KERNELS_H
 #define PL_TENSOR_VEC_KERNELS_H
 

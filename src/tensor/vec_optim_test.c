@@ -236,7 +236,7 @@ static struct range random_range(uint64_t round, size_t n)
     return (struct range){from, rng_below(8, 51, round, most + 1)};
 }
 
-/* What belongs to no segment is padding, and stands. */
+/* An element that belongs to no segment is padding, and stays. */
 static void each_element(struct bench *b, const struct trial *trial, struct range r)
 {
     for (size_t j = 0; j < b->table.count; j++) {
@@ -285,8 +285,8 @@ static void test_an_update_in_shards_is_the_update_of_the_whole(void **state)
     }
 }
 
-/* Decay, momentum, state that is there already, gradients that are no numbers: no bit moves of what
- * has an lr_mult of 0, and its neighbours continue. */
+/* Decay, momentum, existing state, NaN gradients: no bit changes of a parameter with lr_mult 0, and
+ * its neighbours change. */
 static void test_what_is_frozen_stays(void **state)
 {
     struct bench *b = *state;

@@ -1,5 +1,5 @@
 /* Every update is held, bit for bit, against a loop over single elements that follows the formula
- * in vec.h, on ranges that start and end anywhere, with one thread and with two. What lies outside
+ * in vec.h, on ranges that start and end anywhere, with one thread and with two. Elements outside
  * the range must not change. */
 #include "tensor/vec.h"
 

@@ -23,7 +23,7 @@ enum {
     PART_WORK_MIN = 1024 * 1024, /* products: less is not worth waking a thread */
 };
 
-/* What is done with x and y, or dy and dx, by blocks of their channels. */
+/* The operation on x and y, or dy and dx, by blocks of their channels. */
 struct pass {
     struct winograd_image in, out;
     size_t tiles; /* of a block, at most */

@@ -242,7 +242,7 @@ INLINE void add_sum(bool table, const struct tile *d, size_t c, float *db)
 
 typedef void read_tile(const struct tile *d, size_t c, float *v, size_t apart);
 
-/* What input and output_back do, by one of two loops for each tile. */
+/* The transforms of input and output_back, by one of two loops for each tile. */
 INLINE void read_tiles(size_t size, read_tile *steps, read_tile *table,
                        const struct winograd_image *image, const value *x, const value *outside,
                        size_t first, size_t tiles, size_t blocks, struct winograd_slab slab,

@@ -1,6 +1,6 @@
 /* The loops of Winograd's convolutions (winograd.h), compiled for each instruction set.
  *
- * With the letters of Lavin and Gray: d is a tile of the input, g a filter, Y a tile of the output,
+ * With the symbols of Lavin and Gray: d is a tile of the input, g a filter, Y a tile of the output,
  *
  *     Y = A^T [ (G g G^T) ⊙ (B^T d B) ] A = A^T [ U ⊙ V ] A = A^T M A
  *

@@ -50,7 +50,7 @@ static struct conv_spec spec_of(const struct sizes *s, enum dtype dtype)
                               .dtype = dtype};
 }
 
-/* What N records make of the inputs, or ought to. Images are NHWC. */
+/* The results of N records from the inputs, measured or expected. Images are NHWC. */
 struct results {
     struct array y, dx, dw, db;
 };
