@@ -1,16 +1,15 @@
 /* Chapter 4 of Elastic again: prices u, v, z, g from its Tables 4.3 and 4.4, and with them
  * Paceline's all-reduces on 8, 16 and 32 simulated nodes, vectors of a hundred to 150 million
- * floats. Who wins, by how much, and what the paper measured.
- *   elastic_ch4 FIGURE.svg TIMES.csv       tables on stdout
- */
+ * floats: the fastest, by how much, and the paper's measurements.
+ *   elastic_ch4 FIGURE.svg TIMES.csv       tables on stdout */
 #include "coll/cost_fit.h"
 #include "elastic_cluster.h"
 #include "elastic_figure.h"
 
 enum { TREE, BUTTERFLY, SHARED_TREE = LINES, SERIES };
 
-/* What is compared; the paper's first. As there, a tree and a ring serialise and reduce on one core
- * and all others on every core; the last is here to tell what of a speed-up is due to that. */
+/* The compared series; the paper's first. As there, a tree and a ring serialise and reduce on one
+ * core and all others on every core; the last is here to tell what of a speed-up is due to that. */
 static const struct series {
     enum coll_algorithm algorithm;
     bool serial;
@@ -73,7 +72,7 @@ static void simulate(struct study *s)
 
 /* ---- tables ---- */
 
-/* Each published figure beside the formula, our collectives, and our collectives kept from
+/* Each published figure, with the formula's value, our collectives, and our collectives kept from
  * overlapping: every step's vector in one piece. */
 static void print_published(struct study *s)
 {
@@ -184,7 +183,7 @@ static void print_stages(struct study *s)
     }
 }
 
-/* cost_predict knows no z. What is simulated is what is asked for. */
+/* cost_predict knows no z. Checks that the simulated figures are those of the request. */
 static double predicted(struct trial *t)
 {
     double rate[RANKS_MAX];

@@ -8,7 +8,7 @@
 
 enum { LINES = 6, PAPERS = 4, SIZES = 14, COLUMNS = 3, ROWS = 2 };
 
-/* What is drawn; times in seconds, NAN where there is none. */
+/* A drawing; times in seconds, NAN where there is none. */
 struct figure {
     const char *row[ROWS]; /* titles */
     const char *column[COLUMNS];
@@ -105,8 +105,8 @@ static void draw_line(FILE *out, const struct panel *p, size_t line)
     fprintf(out, "\"/>\n");
 }
 
-/* Labels stand where lines end, as far apart as text needs: whoever are too close form a pile
- * around the mean of where they want to be. */
+/* Labels stand where lines end, as far apart as text needs: labels that are too close form a pile
+ * around the mean of their places. */
 struct pile {
     double sum; /* of the places wanted, each less what stands above it in the pile */
     size_t count;

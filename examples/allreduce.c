@@ -38,7 +38,7 @@ static int sum_vectors(pl_team *team)
     return rc;
 }
 
-/* Who closes a team may cut short a call that others are still in. So the last call is one whose
+/* A member that closes a team may interrupt a call of the others. So the last call is one whose
  * result nobody needs: who returns from it knows that the calls before are over everywhere. */
 static void finish_team(pl_team *team)
 {

@@ -4,8 +4,8 @@
  *
  *     listing3 [FOLDER [ROUNDS]]
  *
- * FOLDER holds the four files of MNIST or Fashion-MNIST. What a Spark cluster does on its machines
- * is done here by one process, one network after the other: the arithmetic is the same. */
+ * FOLDER holds the four files of MNIST or Fashion-MNIST. One process does here, one network after
+ * the other, the work of a Spark cluster: the arithmetic is the same. */
 #include "paceline/net.h"
 
 #include <stdio.h>

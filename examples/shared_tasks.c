@@ -13,7 +13,7 @@
 
 enum { TASKS = 12, ROUNDS = 3, N = 1000 };
 
-/* What a task computes: the same wherever it runs, and as often as it does. */
+/* The result of a task: the same on any node, and on every repetition. */
 static void run_task(uint32_t task, uint64_t round, float *x)
 {
     for (size_t i = 0; i < N; i++)

@@ -245,8 +245,8 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
 /* How the job wants vectors exchanged. */
 struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 
-/* Offset of the samples of `node` in step `t` of the round: its share of the global batch, which
- * all of progress->sharers split into equal shares in order of their numbers. */
+/* The offset of the samples that `node` takes in step `t` of the round. The sharers split each
+ * global batch into equal parts, in the order of their numbers. */
 uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,
                                 uint32_t batch);
 

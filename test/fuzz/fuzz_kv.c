@@ -1,6 +1,6 @@
-/* The messages of the key-value store, one after another, as a master and a node hear them. What is
- * let through means the same when it is written and read again; and the master's book keeps its
- * rules, whoever says what.
+/* The messages of the key-value store, one after another, as a master and a node hear them.
+ * Accepted messages have the same meaning after they are written and read again; and the master's
+ * table keeps its rules under any messages.
  *
  *   u8 kind: 0 ask, 1 tell, 2 piece, 3 gone, 4 a view of the nodes in the bits of u8
  *   u8 node, u8 length, then the message */
@@ -31,7 +31,7 @@ static void judge_table(const struct kv_table *table)
     }
 }
 
-/* What the master would say reads back as what was meant. */
+/* Decoding the master's messages gives their contents. */
 static void judge_orders(void)
 {
     for (size_t i = 0; i < out.count; i++) {

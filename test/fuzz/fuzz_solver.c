@@ -1,4 +1,4 @@
-/* A solver of Caffe's in text, with its net within or beside it, as a job. */
+/* A solver of Caffe's in text, with its net within or in a second file, as a job. */
 #include "support/fuzz.h"
 
 #include "job/job.h"
@@ -11,7 +11,7 @@
 
 #define NAME "in.prototxt"
 
-/* What a net's file would hold. */
+/* The contents of a net's file. */
 static const char sibling[] =
     "layer { name: 'd' type: 'Data' top: 'data' top: 'label' include { phase: TRAIN } "
     "  transform_param { scale: 0.5 mirror: true crop_size: 5 mean_value: 7 } "

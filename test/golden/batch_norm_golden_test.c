@@ -75,7 +75,7 @@ static void open_net(struct fixture *f, const struct example *e, enum phase phas
         f->labels[n] = hash_mix(LABELS, (uint32_t)n) % CLASSES;
 }
 
-/* What BatchNorm reads has a gradient, which nobody writes over before the next pass. */
+/* BatchNorm's bottom has a gradient, which no layer overwrites before the next pass. */
 static void expect_dx(struct fixture *f, const struct example *e, const char *step)
 {
     const struct net *net = f->net;

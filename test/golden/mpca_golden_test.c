@@ -60,7 +60,7 @@
 
 enum { WORKERS = 3, SHARDS = 2, TICKS = 50, ALL = SHARDS * SEGMENT_ALIGN };
 
-/* What a line of mpca.golden holds after the form. */
+/* The values of a line of mpca.golden after the form. */
 enum {
     TICK,
     SHARD,
@@ -169,7 +169,7 @@ static void add_contribution(struct mpca_sum *out, const struct vec *x, struct r
     out->tau = tau;
 }
 
-/* What the network does: contributions are added up in the order of the workers. */
+/* The network's part: contributions are added up in the order of the workers. */
 static void reduce_shard(struct cluster *k, size_t s, struct mpca_sum *sum)
 {
     float own[SEGMENT_ALIGN];
@@ -181,7 +181,7 @@ static void reduce_shard(struct cluster *k, size_t s, struct mpca_sum *sum)
     }
 }
 
-/* What was prepared a tick ago has reached everybody. */
+/* The model that was prepared a tick ago has reached every worker. */
 static void finish_broadcast(struct cluster *k, size_t s)
 {
     mpca_commit(&k->joint, shard_of(s));

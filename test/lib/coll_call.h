@@ -31,7 +31,7 @@ static int call_schedule(struct schedule *s, const struct call *call, size_t ran
     return schedule_reduce_scatter(s, ranks, me, n, call->cut);
 }
 
-/* What a rank brings to the round-th call. */
+/* A rank's input of the round-th call. */
 static float call_value(size_t rank, size_t round, size_t i)
 {
     return rng_uniform(7, rank, round << 32 | i) - 0.3f;

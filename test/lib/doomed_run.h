@@ -20,7 +20,7 @@ struct doomed_run {
     uint32_t kill_node;
     uint64_t kill_send;              /* 0: never */
     double open_s;                   /* that opening its data takes each node */
-    struct train_options options;    /* beside the job; `line` and `user` unless they are set */
+    struct train_options options;    /* with the job; `line` and `user` unless they are set */
     const struct train_watch *watch; /* may be NULL */
     struct sim *sim;                 /* while it plays */
     /* How it went: */

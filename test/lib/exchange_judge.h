@@ -1,5 +1,5 @@
-/* What must hold after a trial: the commit rule's promises (D5), with every mean recomputed from
- * who took part. */
+/* Invariants after a trial: the commit rule's promises (D5), with every mean recomputed from the
+ * participants. */
 #ifndef PL_LIB_EXCHANGE_JUDGE_H
 #define PL_LIB_EXCHANGE_JUDGE_H
 
@@ -32,7 +32,7 @@ static bool counts(const struct trial *t, uint32_t node, uint64_t n)
     return t->weight(node, n) > 0;
 }
 
-/* What exchange n among `took_part` ought to come to. */
+/* The expected result of exchange n among `participants`. */
 struct expected {
     uint64_t n; /* 0: not computed yet */
     struct members took_part;

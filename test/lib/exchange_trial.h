@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is tested. */
+/* The tested functions. */
 struct subject {
     int (*run)(struct exchange *e, const struct exchange_meta *mine);
     int (*sync)(struct exchange *e);
@@ -32,7 +32,7 @@ enum { SIGNAL_LEADER = 2, LANE = 1, FLOATS_KEPT = 24 };
 #define LIMIT (30 * WORLD_SECOND) /* of virtual time, for a run of 100 ms to a few seconds */
 #define GRACE WORLD_SECOND
 
-/* What a node held when exchange n had ended for it. */
+/* A node's result when exchange n had ended for it. */
 struct record {
     bool there;
     uint32_t view;

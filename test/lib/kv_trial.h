@@ -1,6 +1,7 @@
 /* Simulated nodes with a key-value store, and a driver whose views are scripted: who is in from the
- * beginning, who joins later, when a new master takes over. Who dies is taken out as he goes down.
- * Each node plays a part; all may write on one sheet, since only one task runs at any moment. */
+ * beginning, who joins later, when a new master takes over. A node that dies is removed from the
+ * view at that moment. Each node plays a part; all may write on one sheet, since only one task runs
+ * at any moment. */
 #ifndef PL_LIB_KV_TRIAL_H
 #define PL_LIB_KV_TRIAL_H
 
@@ -141,7 +142,7 @@ static inline void trial_join(struct trial *t, struct view *view)
             view->node[view->count++] = node;
 }
 
-/* What of the script is due. ERR_END: all parts are over */
+/* The lines of the script that are due. ERR_END: all parts are over */
 static inline int trial_deadline(struct trial *t, struct world *w, struct group *group,
                                  struct kv_server *server, struct view *view)
 {

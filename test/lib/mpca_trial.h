@@ -59,7 +59,7 @@ struct trial {
     bool formed;
     int rc;
     uint64_t sent[WORKERS_MAX], trace;
-    /* What its nodes share: */
+    /* State that its nodes share: */
     Paceline__Job *job;
     struct corpus corpus;
     struct workspace *ws;

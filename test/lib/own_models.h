@@ -1,7 +1,7 @@
-/* Beside each evaluation of a simulated run's joint model: how good each worker's own model is on
- * the same records, as its last step left it, before an exchange mixed or replaced it; x, with the
- * worker's own s. (A worker of `ps` has no step of its own: there it is the model that it took its
- * last gradient of.)
+/* An evaluation of each worker's own model with every evaluation of a simulated run's global model:
+ * on the same records, as the worker's last step left it, before an exchange mixed or replaced it;
+ * x, with the worker's own s. (A worker of `ps` has no step of its own: there it is the model that
+ * it took its last gradient of.)
  *
  * A run keeps none of these. So who includes this is linked with own_wraps of cmake/layers.cmake:
  * strategies and model writer call what is here, which calls the library's functions. The workers

@@ -1,7 +1,8 @@
-/* A disk in memory whose power can be cut. What a cut leaves is not one state but many: bytes that
+/* A disk in memory whose power can be cut. A power cut leaves not one state but many: bytes that
  * were written and not synced are there, not there, or torn at any byte; each change of a name in a
- * directory that was not synced after it has happened or has not, whatever came before or after it;
- * what was synced is there. A file's name is its directory's: syncing the file does not keep it.
+ * directory that was not synced after it has happened or has not, independently of earlier and
+ * later ones; synced data is there. A file's name is its directory's: syncing the file does not
+ * keep it.
  *
  * The model is the one of Pillai et al., "All File Systems Are Not Created Equal" (OSDI 2014), with
  * renames that happen whole. */
@@ -58,7 +59,7 @@ struct disk_file {
     int node;
 };
 
-/* What is left of files that were being written. */
+/* The remains of files that were being written. */
 enum power_tear {
     POWER_SHORT, /* ends at a byte */
     POWER_ZEROS, /* has its length, but zeros from a byte on */
@@ -134,7 +135,7 @@ static inline int power_walk(const struct power_disk *p, const char *path, char 
     return dir;
 }
 
-/* What a path leads to; -1: nothing. */
+/* The target of a path; -1: none. */
 static inline int power_at(const struct power_disk *p, const char *path)
 {
     char last[POWER_NAME];
@@ -312,7 +313,7 @@ static inline int power_close(struct disk_file *f, struct err *err)
     return OK;
 }
 
-/* One machine, whose power goes: whoever had a lock has it no more. */
+/* One machine, whose power goes: locks do not survive that. */
 static inline int power_lock(struct disk *d, const char *path, bool take_over,
                              struct disk_file **out, struct disk_holder *holder, struct err *err)
 {
@@ -414,7 +415,7 @@ static inline void power_put_dir(const struct power_disk *p, int dir, const char
     }
 }
 
-/* What all that can be reached looks like; the same for the same. Names are taken in any order. */
+/* A hash of all that can be reached; equal for equal contents. Names are taken in any order. */
 static inline uint64_t power_hash(const struct power_disk *p)
 {
     uint64_t sum = 0;

@@ -54,7 +54,7 @@ static inline int process_capture(void)
     return fd;
 }
 
-/* What has been printed until now, ended by a zero. Freed by the caller. */
+/* The output until now, ended by a zero. Freed by the caller. */
 static inline char *process_output(int fd)
 {
     off_t size = lseek(fd, 0, SEEK_END);

@@ -61,7 +61,7 @@ static inline void proxied_start(struct proxied *p, const char *const *routes)
     }
 }
 
-/* What it answers to a line. */
+/* Sends a line, and receives the reply. */
 static inline void proxied_request(struct proxied *p, const char *line, char *reply, int size)
 {
     fprintf(p->in, "%s\n", line);

@@ -48,7 +48,7 @@ static inline int scene_view(const struct scene *scene, struct group *group, uin
     return rc;
 }
 
-/* Who is who in a view: ranks in the order of nodes. */
+/* The ranks of a view: in the order of nodes. */
 static inline void scene_rank(const struct view *view, uint32_t self, struct ranks *ranks)
 {
     ranks->count = view->count;

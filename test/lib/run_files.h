@@ -1,4 +1,4 @@
-/* What a run leaves in its directory, as tests look at it: events, and models. */
+/* The files of a run's directory, as tests read them: events, and models. */
 #ifndef PL_LIB_RUN_FILES_H
 #define PL_LIB_RUN_FILES_H
 

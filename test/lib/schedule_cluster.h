@@ -12,7 +12,7 @@
 
 enum { RANKS_MAX = 17 };
 
-/* What has been sent from one rank to another and not yet received. */
+/* Messages between two ranks, sent and not yet received. */
 struct transfer {
     struct transfer *next;
     bool final;

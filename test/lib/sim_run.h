@@ -7,8 +7,8 @@
 #include "run_files.h"
 #include "tiny_job.h"
 
-/* Simulate the tiny job with these fields set on that cluster; its directory into `out`. What
- * pl_sim returned; its message into `error`, if there is room for one. */
+/* Simulate the tiny job with these fields set on that cluster; its directory into `out`. Returns
+ * the status of pl_sim; its message into `error`, if there is room for one. */
 static inline int sim_try(struct tiny *t, const char *cluster_text, const char *const *set,
                           char out[128], char error[256])
 {
@@ -44,7 +44,7 @@ static inline void sim_run(struct tiny *t, const char *cluster, const char *cons
 #define SIM_RUN(t, cluster, out, ...) \
     sim_run(t, cluster, (const char *const[]){__VA_ARGS__, NULL}, out)
 
-/* One exchange of a worker that runs free: its nth, ended at `at`, in ms of virtual time. */
+/* One exchange of an asynchronous worker: its nth, ended at `at`, in ms of virtual time. */
 struct sim_exchange {
     double at;
     int node, n;

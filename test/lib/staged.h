@@ -44,7 +44,7 @@ static inline void staged_worker(struct tiny *t, struct staged *s)
 {
     char listen[32];
     staged_port(listen);
-    /* Who is lost stays lost. */
+    /* A lost worker stays lost. */
     const char *argv[] = {"worker",  "--join", s->driver, "--listen", listen,
                           "--retry", "0",      NULL,      NULL,       NULL};
     if (s->workers == 0) {

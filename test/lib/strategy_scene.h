@@ -16,7 +16,7 @@
 
 enum { LOOPS_S = 5, LOOPS_FLOATS = 1024, LOOPS_COMMITS = 16, LOOPS_WORKERS = 3 };
 
-/* What a worker saw at a commit point. */
+/* A worker's state at a commit point. */
 struct loops_commit {
     float own_s[LOOPS_S], model_s[LOOPS_S]; /* its learner's, and the joint model's */
     struct members sharers;                 /* whose part counted */

@@ -68,8 +68,8 @@ static inline int team_member_open(struct team_member *m)
     return 0;
 }
 
-/* Who leaves may cut short the call that others are in. So all end with one that nobody needs: who
- * has left it, or was cut short in it, knows that the calls before are over everywhere. */
+/* A member that leaves may interrupt the call of the others. So all end with one that nobody needs:
+ * who has left it, or was cut short in it, knows that the calls before are over everywhere. */
 static inline void team_last(struct team_member *m)
 {
     float none = 0;

@@ -127,7 +127,7 @@ static int trace_by_row(const void *a, const void *b)
     return x->end > y->end ? -1 : x->end < y->end;
 }
 
-/* What the viewers need: spans of one row lie inside one another or apart. Sorts them. */
+/* The viewers' condition: spans of one row lie inside one another or are disjoint. Sorts them. */
 static inline void trace_nests(struct trace_events *t)
 {
     enum { DEEP = 8 };

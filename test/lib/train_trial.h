@@ -13,7 +13,7 @@
 #include "train/train.h"
 #include "wire/catalogue.h"
 
-/* What trials of one job share. */
+/* State that trials of one job share. */
 struct trial_ground {
     Paceline__Job *job;
     Paceline__Cluster *cluster;
@@ -30,7 +30,7 @@ struct train_trial {
     /* Each line of the log, at debug level; may be NULL. */
     void (*line)(void *user, const char *text);
     void *user;
-    /* What is different on a node, and what happens at a fault; may be NULL. */
+    /* The settings of a single node, and the callback at a fault; may be NULL. */
     void (*host)(void *user, uint32_t node, struct train_host *host);
     void (*fault)(void *user, const struct sim_fault *fault);
     /* A worker's node begins; true: it is no worker, and has ended. May be NULL. */

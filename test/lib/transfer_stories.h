@@ -522,7 +522,7 @@ static inline int story_self(struct world *w)
     return suite_part(w, STORY_NODES);
 }
 
-/* ---- whoever goes, goes; and what is no note is none ---- */
+/* ---- a peer that leaves or dies; and messages that are no header ---- */
 
 static inline int send_bytes(struct world *w, uint32_t to, uint64_t tag, size_t len)
 {

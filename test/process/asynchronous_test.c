@@ -1,5 +1,5 @@
-/* Strategies whose the strategy is asynchronous, and `easgd` in step, between real processes; a
- * worker is killed while others depend on it. */
+/* Asynchronous strategies, and `easgd` in its synchronous mode, between real processes; a worker is
+ * killed while others depend on it. */
 #include "real_run.h"
 
 static const char *const options[] = {"strategy.easgd.tau=2", "strategy.easgd.mode=sync",
@@ -27,8 +27,8 @@ static void test_they_train(void **state)
     }
 }
 
-/* What runs beside training are threads here. That a worker alone is to the bit what it is in
- * simulation shows that they keep out of its way. */
+/* Background tasks are threads here. That a worker alone is to the bit what it is in simulation
+ * shows that they keep out of its way. */
 static void test_alone_they_are_what_they_are_in_simulation(void **state)
 {
     struct tiny *t = *state;

@@ -81,7 +81,7 @@ static cJSON *result_of(struct process *p, int more)
 }
 
 /* LeNet for 1×28×28: 431,080 parameters; conv1 20·24², pool1 20·12², conv2 50·8², pool2 50·4², ip1
- * 500 and ip2 10 values a record. What products read on the way back, pool1, pool2 and ip1, must be
+ * 500 and ip2 10 values a record. The inputs of products in backward, pool1, pool2 and ip1, must be
  * kept; the rest may share. */
 static void test_a_net_of_the_zoo(void **state)
 {

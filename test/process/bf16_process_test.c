@@ -61,8 +61,8 @@ static void test_refusals(void **state)
     REFUSED(t, "bf61", "train", "bad.job", "--out", "run");
 }
 
-/* What narrower instructions lack is said, whatever the processor has; kernels: auto is no way
- * around. */
+/* A narrower instruction set lacks bf16 and says so, whatever the processor has; kernels: auto is
+ * no way around. */
 static void test_narrow_instructions(void **state)
 {
 #ifdef __x86_64__

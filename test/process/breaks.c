@@ -13,7 +13,7 @@ void __real_net_forward(struct net *net, const struct vec *x, struct vec *s,
 void __wrap_net_forward(struct net *net, const struct vec *x, struct vec *s,
                         const struct net_batch *batch, struct net_result *result);
 
-/* What a broken call held is lost, by intention. */
+/* The memory of a broken call is lost, by intention. */
 const char *__asan_default_options(void);
 
 const char *__asan_default_options(void)

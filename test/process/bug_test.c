@@ -144,8 +144,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    /* What an unwound call held is leaked, and said to be: under the address sanitizer the commands
-     * that this starts are not to end with that instead of with 70. */
+    /* The memory of an unwound call is leaked, and reported: under the address sanitizer the
+     * commands that this starts must not end with that status instead of 70. */
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_the_command_ends_with_70, forget_break),

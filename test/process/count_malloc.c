@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The C library's own, by the names under which it offers them to whoever replaces malloc. */
+/* The C library's own, by the names under which it offers them to a library that replaces
+ * malloc. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *at, size_t size);

@@ -143,7 +143,7 @@ static void test_pictures_in_folders(void **state)
     process_release(&p);
 }
 
-/* What it proposes brings mean and deviation to 0 and 1. */
+/* The proposed maps bring mean and deviation to 0 and 1. */
 static void test_what_stats_propose(void **state)
 {
     struct tiny *t = *state;

@@ -67,8 +67,8 @@ static void test_driver_listens_at_the_default_port(void **state)
     process_release(&p);
 }
 
-/* What goes before it has said hello gives its number back after a while; who had its place does
- * not. */
+/* A connection that ends before its hello gives its number back after a while; a worker that had
+ * the number does not. */
 static void test_a_number_is_one_workers(void **state)
 {
     struct tiny *t = *state;
@@ -178,7 +178,7 @@ static void test_addresses_are_refused_by_name(void **state)
 
 /* ---- data elsewhere ---- */
 
-/* A folder beside the tiny job's, with a copy of its data in `sub`, or nothing. */
+/* A folder next to the tiny job's, with a copy of its data in `sub`, or nothing. */
 static void make_elsewhere(const struct tiny *t, char folder[96], const char *sub, bool data)
 {
     char command[512];

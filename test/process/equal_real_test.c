@@ -1,5 +1,5 @@
-/* What strategies owe each other (test/sim/equal_test.c) holds between real processes too; and what
- * does not depend on time is the same in both worlds, bit for bit. */
+/* The equalities of strategies (test/sim/equal_test.c) hold between real processes, too; and
+ * results that do not depend on time are the same in both worlds, bit for bit. */
 #include "fashion.h"
 #include "real_run.h"
 

@@ -1,5 +1,5 @@
 /* Preloaded into a process, makes the n-th call of a kind fail, and says at the process's end how
- * many calls there were and what is still held. What it is to do is in its environment:
+ * many calls there were and what is still held. Its settings are in its environment:
  *
  *   FAIL_IN      train or worker: only the process that runs this command; of several the first,
  *                which makes the file FAIL_CLAIM
@@ -41,7 +41,8 @@ enum { FDS = 1024, APART = 64 };
 enum kind { NO_KIND, MEMORY, FILES, SOCKETS };
 enum death { ERROR, SHORT, INTERRUPTED };
 
-/* The C library's own, by the names under which it offers them to whoever replaces malloc. */
+/* The C library's own, by the names under which it offers them to a library that replaces
+ * malloc. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *at, size_t size);

@@ -23,7 +23,7 @@ struct failing {
     bool always, resume;
 };
 
-/* What the preloaded library says at the end of the process. */
+/* The preloaded library's report at the end of the process. */
 struct kept {
     long calls, failed, live, fds;
 };

@@ -107,7 +107,8 @@ static void test_one_stands_by(void **state)
     process_release(&r.p);
 }
 
-/* Who is asleep for too long is cut; when it wakes up it forgets what it has and comes again. */
+/* A worker that sleeps for too long is disconnected; when it wakes up it discards its state and
+ * rejoins. */
 static void test_a_worker_that_slept_comes_back(void **state)
 {
     struct tiny *t = *state;

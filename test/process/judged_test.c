@@ -1,5 +1,6 @@
-/* What a run says of its net while it trains: an error rate where there are scores and labels, with
- * an Accuracy layer or without; else its loss, which then says which model is the best. */
+/* The reports of a run about its net while it trains: an error rate where there are scores and
+ * labels, with an Accuracy layer or without; else its loss, which then decides which model is the
+ * best. */
 #include "real_run.h"
 #include "refusal.h"
 

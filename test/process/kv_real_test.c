@@ -160,7 +160,8 @@ static void *open_handle(void *arg)
     return NULL;
 }
 
-/* It starts the store, once, whoever comes first; a team without handles has no thread for it. */
+/* The first member to open it starts the store, once; a team without handles has no thread for
+ * it. */
 static int play_open(struct member *m)
 {
     struct caller c[8];

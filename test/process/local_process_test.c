@@ -52,7 +52,7 @@ static void test_a_group_is_one_worker(void **state)
     }
 }
 
-/* Fifty steps of 40 ms of one core; what comes beside them is the same for all. */
+/* Fifty steps of 40 ms of one core; other costs are the same for all. */
 static void test_a_step_takes_its_part_of_the_cores(void **state)
 {
     struct tiny *t = *state;

@@ -1,5 +1,6 @@
-/* Options that change a job: each takes the place of what contradicts it, and says so. What a run
- * says of itself before it begins, and of what is seldom meant. And the ways to ask for help. */
+/* Options that change a job: each takes the place of what contradicts it, and says so. The messages
+ * of a run before it begins, and the warnings about settings that are seldom intended. And the ways
+ * to ask for help. */
 #include "free_port.h"
 #include "process.h"
 #include "tiny_job.h"
@@ -74,7 +75,7 @@ static void test_a_run_says_what_it_is(void **state)
     process_release(&p);
 }
 
-/* The net's line comes first of what is said of the run, whoever joins in the meantime. */
+/* The net's line comes first, even when workers join in the meantime. */
 static void test_a_run_says_what_it_is_before_its_workers_come(void **state)
 {
     struct process p;

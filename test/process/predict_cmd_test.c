@@ -247,7 +247,7 @@ static void has_colours(const struct process *p, const char *which)
         fail_msg("expected `%s`, but it said:\n%s", which ? which : "", p->err);
 }
 
-/* What comes out is the first channel's if that is the brightest: of a red pixel, class 0 where red
+/* The result is the first channel's if that is the brightest: of a red pixel, class 0 where red
  * comes first, and class 2 where blue does. */
 static void test_one_rule_of_colours(void **state)
 {

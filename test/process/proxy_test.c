@@ -67,7 +67,8 @@ static void end_pair(struct scene *s)
     close(s->listener);
 }
 
-/* Send n bytes and receive them on the other side; how long that took. What came is in `got`. */
+/* Send n bytes and receive them on the other side; how long that took. The received bytes are in
+ * `got`. */
 static double carry_bytes(struct scene *s, int from, int to, size_t n)
 {
     double begun = process_now();
@@ -191,7 +192,7 @@ static void test_blackhole(void **state)
     end_pair(&s);
 }
 
-/* Who dies in a black hole is not heard of until it is over. */
+/* A death behind a black hole is noticed when the hole ends. */
 static void test_death_in_a_blackhole(void **state)
 {
     const struct linger at_once = {.l_onoff = 1};

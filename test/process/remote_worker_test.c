@@ -178,7 +178,7 @@ static void test_a_pause(void **state)
     machines_release(&m);
 }
 
-/* Who stands by, and was never in, leaves when it is told to. */
+/* A standby worker, which was never a member, leaves when it is told to. */
 static void test_a_standby_pauses(void **state)
 {
     struct tiny *t = *state;

@@ -1,5 +1,5 @@
-/* Going on with a run, as a user does it: `paceline resume DIR`, what may be changed and what not,
- * and whose the directory is. */
+/* Resuming a run as a user does it: `paceline resume DIR`, the fields that may be changed, and the
+ * owner of the directory. */
 #include "real_run.h"
 #include "refusal.h"
 
@@ -335,7 +335,7 @@ static void test_resume_of_a_longer_run_advises_from_where_it_is(void **state)
     process_release(&r.p);
 }
 
-/* What is simulated stays so, and what is real, unless that is what is wanted. */
+/* A simulated run stays simulated, and a real one real, unless that is forced. */
 static void test_resume_does_not_cross_the_worlds(void **state)
 {
     struct tiny *t = *state;

@@ -1,5 +1,5 @@
-/* What a run says of itself: the training loss for every strategy, one JSON object at the end,
- * which model is the best only where something may choose it, and that a simulation is one. */
+/* The reports of a run: the training loss for every strategy, one JSON object at the end, the best
+ * model only where a set may choose it, and that a simulation is one. */
 #include "real_run.h"
 
 #define STRATEGIES 10

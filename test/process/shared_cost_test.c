@@ -1,5 +1,5 @@
-/* What shared variables cost their caller: handing in takes no time, and a round continues beside a
- * computation that does not feel it. */
+/* The cost of shared variables to their caller: committing takes no time, and a round proceeds
+ * while a computation runs and does not slow it. */
 #define _GNU_SOURCE
 #include "shared_team.h"
 

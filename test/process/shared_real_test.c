@@ -76,7 +76,7 @@ static void *run_reader(void *arg)
     return NULL;
 }
 
-/* And the team's own collectives continue beside them, on every channel. */
+/* And the team's own collectives proceed at the same time, on every channel. */
 static void *run_channels(void *arg)
 {
     struct caller *c = arg;
@@ -175,7 +175,7 @@ static void test_shared_misuse_is_refused_by_name(void **state)
     run_team(1, play_wrong, NULL);
 }
 
-/* The coordinator goes; who still waits is told at once. What was there stays there. */
+/* The coordinator goes; who still waits is told at once. Earlier results stay. */
 static int play_end(struct member *m)
 {
     pl_shared *s = NULL;

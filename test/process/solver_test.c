@@ -145,8 +145,8 @@ static void test_solver_records_must_be_given(void **state)
     expect_logged(p, "a job file is missing");
 }
 
-/* Those that are nowhere are missed with a word on how to give others; a list that lies beside the
- * solver has its pictures there, too. */
+/* Missing records are reported with the way to give others; a list in the solver's folder has its
+ * pictures there, too. */
 static void test_records_that_are_elsewhere(void **state)
 {
     struct project *p = *state;
@@ -303,7 +303,7 @@ static Caffe__BlobProto *blob_of(const struct safetensors *st, const char *name)
     return blob;
 }
 
-/* The .solverstate that Caffe would have written beside the run's last snapshot. */
+/* The .solverstate that Caffe would have written with the run's last snapshot. */
 static void write_state(const char *dir, const char *path, const char *learned_net, int32_t iter)
 {
     static const char *const names[] = {"momentum/conv.0", "momentum/conv.1", "momentum/ip.0",

@@ -20,7 +20,7 @@
 
 enum { MEMBERS = 4, FLOATS = 200000 };
 
-/* What a child tells the test, in memory of both. */
+/* The child's reports to the test, in memory of both. */
 struct reports {
     _Atomic uint32_t sums, whole; /* right ones; those that all took part in */
     _Atomic uint32_t losses;      /* calls that ended because a member was lost */

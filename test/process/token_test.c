@@ -1,4 +1,4 @@
-/* Who may join a run on this machine: whoever shows its token. */
+/* Admission to a run on this machine: a worker must show its token. */
 #include "free_port.h"
 #include "real_run.h"
 

@@ -9,7 +9,7 @@ struct traced {
     char path[160];
 };
 
-/* The run directory and the trace are beside each other. */
+/* The run directory and the trace lie in one folder. */
 static void traced_new(struct tiny *t, struct traced *r)
 {
     *r = (struct traced){.run = real_new(t)};
@@ -161,7 +161,7 @@ static void test_paths_that_cannot_be(void **state)
         REFUSED(t, bad[i], "sim", t->job, "--cluster", t->cluster, "--trace", bad[i]);
     }
     REFUSED(t, "--trace", "train", t->job, "--trace");
-    /* What else is wrong leaves no trace behind. */
+    /* Other mistakes leave no trace behind. */
     REFUSED(t, "not empty", "train", t->job, "--out", ".", "--trace", "t.json");
     REFUSED(t, "nowhere", "train", t->job, "--trace", "t.json", "--data",
             "idx:nowhere,train-labels");

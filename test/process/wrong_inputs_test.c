@@ -335,7 +335,7 @@ static void test_addresses(void **state)
     close(fd);
 }
 
-/* Who is told its place among ranks must be told all of it, and right. */
+/* A process that gets one option of its rank must get all of them, and right. */
 static void bad_position(struct tiny *t, const char *phrase, const char *rank, const char *ranks,
                          const char *rendezvous)
 {

@@ -105,7 +105,7 @@ static void test_the_list(void **state)
     process_release(&p);
 }
 
-/* What it prints is a file that it reads, and that is the same net. */
+/* The printed net is a file that the command reads, and the same net. */
 static void test_a_prototxt(void **state)
 {
     static const char *const names[] = {"lenet", "resnet-20", "googlenet?classes=5"};

@@ -1,7 +1,7 @@
 /* A faulty network between processes of ours: a TCP proxy in one epoll loop, told what to do by
  * lines on its standard input.
  *
- *   paceline_proxy [FROM=]TARGET…         a route for each: whoever connects to FROM (127.0.0.1 and
+ * paceline_proxy [FROM=]TARGET…         a route for each: a client that connects to FROM (127.0.0.1 and
  *                                         any port) is connected to TARGET, both IPv4:PORT
  *
  * It prints `route N ADDRESS` for each route, then answers every line with one: `ok`, or `error`
@@ -16,8 +16,8 @@
  *   reset             connections are reset, this once
  *   count             answers `up BYTES CHANGED down BYTES CHANGED connections N`
  *
- * It ends when its input does. Who is killed behind a black hole is as silent as one that hangs;
- * but unlike a real one's, its kernel still takes what is sent, until the buffers are full. */
+ * It ends when its input does. A process that is killed behind a black hole is as silent as one
+ * that hangs; but unlike a real one's, its kernel still takes bytes until the buffers are full. */
 #define _GNU_SOURCE
 #include "proxy.h"
 
@@ -163,8 +163,8 @@ static bool is_over(const struct pair *p)
     return text || (p->lost[CLIENT] && !f->held[CLIENT]) || (p->lost[TARGET] && !f->held[TARGET]);
 }
 
-/* What to be told of next. A broken socket, and one with nothing to be told, would tell of its end
- * again and again. */
+/* Chooses the events to wait for next. A broken socket, and one with nothing to be told, would tell
+ * of its end again and again. */
 static void watch_both(struct pair *p)
 {
     for (int side = 0; side < SIDES; side++) {

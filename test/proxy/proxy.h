@@ -1,6 +1,6 @@
-/* What a faulty network does to a connection, as the proxy does it (proxy.c): bytes of one
- * direction, each due at a time, at a rate, some of them changed, or held back for as long as it is
- * said. */
+/* The effects of a faulty network on a connection, as the proxy has them (proxy.c): bytes of one
+ * direction, each due at a time, at a rate, some of them changed, or held back for as long as the
+ * fault lasts. */
 #ifndef PL_PROXY_PROXY_H
 #define PL_PROXY_PROXY_H
 
@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The side that connects, and the one that is connected to. What flows from `client` goes up. */
+/* The side that connects, and the one that is connected to. Bytes from `client` go up. */
 enum side { CLIENT, TARGET, SIDES };
 
-/* What is wrong with a route at this moment, either way. All zero: nothing. */
+/* The faults of a route at this moment, in either direction. All zero: nothing. */
 struct fault {
     int64_t delay;          /* ns that each byte takes */
     double mbit;            /* of each direction, all connections together; 0: as it comes */

@@ -1,4 +1,4 @@
-/* `allreduce` beside backward: buckets change when gradients travel, and nothing else. */
+/* `allreduce` while backward runs: buckets change when gradients travel, and nothing else. */
 #include "strategy_sim.h"
 
 #define NEAR 1e-6 /* s: what the bytes of the tiny net and of notes take on these links */
@@ -17,7 +17,7 @@ static void same_time(double is, double hand)
  *                                                                  sums up, sums down
  * All start when the view reaches them: hello (from 0 on the way: connecting two hops, welcome one,
  * hello one) at 0.04, the view at 0.05. So exchange n is committed at 0.05 + n·0.24, and the driver
- * hears of it a hop later. Who is fast entered it 0.14 s before, all of which it waited. Buckets
+ * is told of it a hop later. A fast worker entered it 0.14 s before, all of which it waited. Buckets
  * that left earlier arrived earlier, and change nothing: the slowest's last one decides. */
 static void test_timeline(void **state)
 {
@@ -71,7 +71,7 @@ static void test_buckets_leave_early(void **state)
     assert_true(last_cut < 0.95 * last_whole);
 }
 
-/* Whoever dies in the middle of a step, with buckets under way: the others continue. */
+/* A worker dies in the middle of a step, with buckets under way: the others continue. */
 static void test_a_death_between_buckets(void **state)
 {
     sim_survives(*state,
@@ -80,8 +80,8 @@ static void test_a_death_between_buckets(void **state)
 }
 
 /* All is exchanged, and somebody dies before the model is handed over: lanes that have a task of
- * their own are brought into line by that one alone, and the run ends. So with every strategy that
- * exchanges beside training. */
+ * their own are brought into line by that one alone, and the run ends. The same holds for every
+ * strategy whose exchanges overlap with training. */
 static void test_a_death_at_the_end(void **state)
 {
     static const char *const options[] = {"strategy.allreduce={bucket_kb:1}",

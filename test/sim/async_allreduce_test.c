@@ -184,9 +184,9 @@ static void test_state_that_is_not_learnt_is_averaged(void **state)
     }
 }
 
-/* Worker 1's model is not finite any more after the second commit. What it submits then counts for
- * nothing, and no more does what it submits next: under method 2 its gradient was taken there,
- * under method 1 its optimizer remembers it. Then it is back. */
+/* Worker 1's model is not finite any more after the second commit. Its next submission then has
+ * weight 0, and so has the one after: under method 2 its gradient was taken there, under method 1
+ * its optimizer remembers it. Then it is back. */
 static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
 {
     for (int method = 1; method <= 2; method++) {
@@ -242,7 +242,7 @@ static void test_a_broken_state_is_left_out_and_begins_afresh(void **state)
  * Exchange 1 carries w(0) and has long been there when the first step ends. w_0(1) and w_1(1) are
  * submitted at 1 s, but exchange 2 needs worker 2's, too: it ends at 2.15 and 2.2 s, and until then
  * workers 0 and 1 wait (–) after step 2 for w(1). From then on worker 2 never waits, each exchange
- * lies beside a step of its, and the other two wait (…) for it: a step takes 2 s, not 2.2. After
+ * overlaps with a step of its, and the other two wait (…) for it: a step takes 2 s, not 2.2. After
  * step 3 all wait for exchange 4, whose mean is everybody's w(3) exactly; then w(3) is submitted,
  * to start over. The driver hears of a commit 50 ms later. */
 static void test_the_timeline_of_method_2(void **state)
@@ -265,7 +265,7 @@ static void test_the_timeline_of_method_2(void **state)
               {8.35, 10.35});
     SIM_SPANS(&trace, 1, "wait", zero, {2, 2.2}, {3.2, 4.2}, {4.2, 6.2}, {8.2, 8.4}, {8.4, 10.4});
     SIM_SPANS(&trace, 2, "wait", zero, {6, 6.2}, {10.2, 10.4});
-    /* From its submission to its mean: beside the next step, or waited for. */
+    /* From its submission to its mean: during the next step, or waited for. */
     SIM_SPANS(&trace, 0, "exchange", zero, {0, 0.15}, {1, 2.15}, {2.15, 4.15}, {4.15, 6.15},
               {6.15, 6.35}, {7.15, 8.35}, {8.35, 10.35});
     SIM_SPANS(&trace, 1, "exchange", zero, {0, 0.2}, {1, 2.2}, {2.2, 4.2}, {4.2, 6.2}, {6.2, 6.4},
@@ -324,7 +324,7 @@ static void test_exchanges_cost_nothing_beside_steps(void **state)
 
 /* ---- faults ---- */
 
-/* Who dies has a step on its way, and its part of the next has been shared out. */
+/* A worker that dies has a step on its way, and its part of the next has been shared out. */
 static void test_a_death_at_any_moment_is_survived(void **state)
 {
     static const char *const options[][3] = {

@@ -28,12 +28,12 @@ static const char net[] =
                       "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label'\n"
                       "  top: 'loss' }\n";
 
-/* One worker is slow, so that those who run free come to differ in how far they are. */
+/* One worker is slow, so that asynchronous workers differ in their progress. */
 #define CLUSTER                                                         \
     "node { count: 3 jitter: 0.05 } node { speed: 0.7 jitter: 0.05 }\n" \
     "step_seconds: 0.004 link { mbit: 100 }\n"
 
-/* 72 steps a worker. Who applies gradients late does without momentum. */
+/* 72 steps a worker. A strategy that applies gradients late does without momentum. */
 #define IN_TIME "solver={base_lr:0.02 momentum:0.9 lr_policy:'poly' power:1 max_iter:72}"
 #define LATE    "solver={base_lr:0.05 lr_policy:'poly' power:1 max_iter:72}"
 

@@ -1,5 +1,5 @@
-/* What a run begins with, where files or a checkpoint have it: the driver gives each part of it to
- * one worker, and the workers hand the parts on, whoever dies meanwhile. */
+/* The initial state of a run from files or a checkpoint: the driver sends each part of it to one
+ * worker, and the workers pass the parts on, even when members die meanwhile. */
 #include "train_trial.h"
 
 #include "strategy_sim.h"
@@ -76,7 +76,7 @@ static void test_eight_begin_while_one_link_would_take_four(void **state)
     assert_true(took > model_s && took < MANY / 2 * model_s);
 }
 
-/* What is left of the group begins with the same. */
+/* The rest of the group begins with the same state. */
 static void kill_at_some(struct trial_ground *g, uint32_t node, uint64_t stride, int *runs,
                          int *unformed)
 {

@@ -76,7 +76,7 @@ static int fall_and_rise(struct fall *fall, struct group *group)
     rc = group_wait_view(group, 1, WORLD_FOREVER); /* who had the result waits here */
     if (rc == OK)
         rc = fall->second[w->self] = fall_once(fall, group, 1);
-    /* What is still under way now would come in too late to be ours. */
+    /* A message that is still under way now would arrive too late to be ours. */
     return rc == OK ? world_sleep(w, world_now(w) + WORLD_SECOND / 10) : rc;
 }
 

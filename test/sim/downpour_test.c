@@ -133,9 +133,9 @@ static void test_timeline(void **state)
     assert_true(run_number(dir, "end", 0, "used") == 15 * 16);
 }
 
-/* A link over which the vector of 2240 bytes takes 100 ms, and steps of 200 ms: what is pushed
- * travels beside the next step, and only what is fetched is waited for. A fetch is behind the push
- * of the same step in the worker's queue, so the first to need both takes 200 ms. */
+/* A link over which the vector of 2240 bytes takes 100 ms, and steps of 200 ms: pushes travel
+ * during the next step, and only fetches are waited for. A fetch is behind the push of the same
+ * step in the worker's queue, so the first to need both takes 200 ms. */
 static void test_only_fetching_takes_time(void **state)
 {
     static struct sim_exchange is[SIM_EXCHANGES_MAX];

@@ -151,8 +151,8 @@ static double last_step(const struct sim_run *r)
     return (double)last / 1e9;
 }
 
-/* Whoever waits for the driver before it continues, alone or all in rounds: whatever it has given
- * is in the model once, neither lost nor twice, or the model would be another. The driver dies all
+/* Strategies that wait for the driver before they continue, alone or all in rounds: every update is
+ * in the model once, neither lost nor twice, or the model would be another. The driver dies all
  * over the run; with easgd then at every step of its end, too: before the last visit, after it and,
  * when it is back, with none to come. */
 static void test_what_was_given_is_in_once(void **state)
@@ -186,7 +186,7 @@ static void test_what_was_given_is_in_once(void **state)
 
 /* The first view of the driver that is back is long on its way, and what its worker says comes
  * late; copying takes long, too. So what the worker has fetched from the one before it gives to
- * this one, which has no centre yet, and takes it for that one. What it gave is in once. */
+ * this one, which has no centre yet, and takes it for that one. Its update is in once. */
 static void test_it_is_taken_for_the_one_before(void **state)
 {
     enum { MOMENTS = 16 };

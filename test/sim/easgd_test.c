@@ -31,7 +31,7 @@ static void train_worker(struct replay *r, struct elastic *w, uint64_t offset)
     w->steps++;
 }
 
-/* τ steps of worker i that runs free: on its first lease, or alone. */
+/* τ steps of the asynchronous worker i: on its first lease, or alone. */
 static void train_free(struct replay *r, struct elastic *w, uint64_t i, uint64_t tau)
 {
     for (uint64_t t = 0; t < tau; t++)
@@ -95,7 +95,7 @@ static void test_one_worker_and_its_centre(void **state)
     train_alone(*state, SIM_CALM, 5, 5);
 }
 
-/* What the last visit gave comes in long after the word that the worker has ended. */
+/* The update of the last visit arrives long after the report that the worker has ended. */
 static void test_what_is_given_is_waited_for(void **state)
 {
     train_alone(*state,
@@ -104,10 +104,10 @@ static void test_what_is_given_is_waited_for(void **state)
                 1, 6);
 }
 
-/* Three workers, whose steps take 0.1, 0.125 and 0.2 s; τ = 2; a hop 9 ms, bytes next to nothing.
- * A fetch takes four hops: the question, the note of the answer, the go-ahead, the vector; the
- * centre is read after the first. What is given is in after three: its note, the go-ahead, the
- * vector. Seconds from the first step on; `|..|` waits for the driver.
+/* Three workers, whose steps take 0.1, 0.125 and 0.2 s; τ = 2; a hop 9 ms, bytes next to nothing. A
+ * fetch takes four hops: the question, the note of the answer, the go-ahead, the vector; the centre
+ * is read after the first. An update takes three messages: its header, the grant, the vector.
+ * Seconds from the first step on; `|..|` waits for the driver.
  *
  *   worker 0  0 --.1--.2|..|.236 --.336--.436|..|.472 --.572--.672|..|.708 --.808--.908  stop
  *   worker 1  0 ---.125---.25|..|.286 ---.411---.536|..|.572 ---.697---.822|..|.858      stop

@@ -205,7 +205,7 @@ static void kill_several(uint64_t seed, const char *links, double span, struct t
     dead_by_count[dead(&t)]++;
 }
 
-/* Tasks on threads that take turns do what tasks on one thread do, whoever dies. */
+/* Tasks on threads that take turns do the same as tasks on one thread, even when nodes die. */
 static void test_both_back_ends_take_the_same_path(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* `gossip`: weights that are conserved to the last unit, whoever dies; a timeline drawn by hand;
- * whole runs. */
+/* `gossip`: weights that are conserved to the last unit, even when members die; a timeline drawn by
+ * hand; whole runs. */
 #include "data/lease.h"
 #include "doomed_run.h"
 #include "replay.h"
@@ -164,8 +164,9 @@ static void forget_club(struct club *c)
         arena_release(&c->talker[i].arena);
 }
 
-/* What one of the living has given to another, that one has taken, to the unit; and what each holds
- * is what it began with, less what it gave, and what it took. With nobody dead: all there was. */
+/* Each share that one live member has given to another has been taken, to the unit; and each
+ * member's weight is its first one, less its given shares, plus its taken shares. With nobody dead:
+ * all there was. */
 static void weights_are_conserved(const struct club *c)
 {
     uint64_t sum = 0, dead = 0;
@@ -278,7 +279,7 @@ static void test_nothing_is_lost_when_members_die(void **state)
     free(c);
 }
 
-/* What is spoilt on its way is named, its weight goes back, and nobody's model has it. */
+/* A model that is spoilt on its way is reported, its weight returns, and no model contains it. */
 static void test_what_is_not_finite_goes_back(void **state)
 {
     (void)state;
@@ -312,20 +313,20 @@ static void test_alone_it_is_single(void **state)
     assert_int_equal(run_count(gossip.dir, "exchange", NULL, NULL), 0);
 }
 
-/* Three workers, the last half as fast; a step takes 0.1 s, a hop 0.06 s, bytes next to nothing;
- * p = 1, so that each sends after every step, if its last letter has left. A letter takes three
- * hops: its note, the answer, the vector; its bytes leave after the second. Seconds from the first
- * step on; `s` a letter sent, `-` none, since the last is on its way; `t` a letter taken:
+/* Three workers, the last half as fast; a step takes 0.1 s, a hop 0.06 s, bytes next to nothing; p
+ * = 1, so that each sends after every step, if its last letter has left. A letter takes three hops:
+ * its note, the answer, the vector; its bytes leave after the second. Seconds from the first step
+ * on; `s` a letter sent, `-` none, since the last is on its way; `t` a letter taken:
  *
  *             .1    .2    .3    .4    .5    .6    .7    .8
  *   worker 0  |s-1  |-    |st 1 |-    |s-1  |t    |st 1 |tt   stop
  *   worker 1  |s-0  |-    |st 2 |t    |st 0 |-    |st 0 |t    stop
  *   worker 2        |s-1        |s-0        |st 0       |     stop
  *
- * Whom they send to was drawn by seed 1: worker 0: 1, 2, 1, 1, 1, 1, 1; 1: 0, 2, 2, 2, 0, 2, 0;
- * 2: 1, 0, 0. Fifteen steps make five of all together: at 0.6 these are taken, at 0.66 the driver
- * has heard so, and its word is everywhere at 0.72. What comes in by then is taken yet, in order
- * of arrival: worker 2's at 0.78, the last two at 0.88. Nobody has ever waited. */
+ * Whom they send to was drawn by seed 1: worker 0: 1, 2, 1, 1, 1, 1, 1; 1: 0, 2, 2, 2, 0, 2, 0; 2:
+ * 1, 0, 0. Fifteen steps make five of all together: at 0.6 these are taken, at 0.66 the driver has
+ * heard so, and its word is everywhere at 0.72. Messages that arrive by then are still taken, in
+ * order of arrival: worker 2's at 0.78, the last two at 0.88. Nobody has ever waited. */
 struct drawn_message {
     int from, sent, to, taken; /* tenths of a second */
 };

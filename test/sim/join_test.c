@@ -40,8 +40,8 @@ static const struct way ways[] = {
 enum { WAYS = sizeof ways / sizeof *ways };
 
 /* Records that a worker has in leases, at most: its share of an epoch, of which it has used half
- * when it is given as many again; two at least share one. Who dies leaves no more to be repeated.
- */
+ * when it is given as many again; two at least share one. A worker that dies leaves no more to be
+ * repeated. */
 #define OPEN_MAX (SIM_RECORDS / 2 * 3 / 2)
 
 /* The tiny job with two to four workers, in this way; nodes 2 and 3 come when `faults` let them. */
@@ -66,7 +66,7 @@ static int count_joins(const struct sim_run *r)
     return run_count(r->dir, "member", "what", "join");
 }
 
-/* When the last exchange ended; of those who run free, the last step. */
+/* The end of the last exchange; in asynchronous strategies, of the last step. */
 static double trained_samples(const struct way *way, const struct sim_run *r)
 {
     if (way->free)
@@ -106,8 +106,8 @@ static void test_who_comes_at_any_moment_soon_counts(void **state)
     }
 }
 
-/* Where the next exchange brings the model, who comes early in a round is in at once, and in the
- * exchange at its end. */
+/* Where the next exchange brings the model, a joiner that comes early in a round is in at once, and
+ * in the exchange at its end. */
 static void test_who_comes_amid_a_round_waits_for_no_other(void **state)
 {
     static const struct way way = {{"strategy.sync={tau:24}", "stop.epochs=12"}, 24, false};
@@ -329,8 +329,8 @@ static void test_who_comes_at_the_end_is_told_so(void **state)
     }
 }
 
-/* A round that never has nothing under way has no point to come in at: whoever comes is told so by
- * name, and the run continues. The driver says so once a minute, not for each. */
+/* A round in which an exchange is always under way has no point for a join: the joiner is refused
+ * by name, and the run continues. The driver says so once a minute, not for each. */
 static void test_some_take_nobody(void **state)
 {
     const struct way way = {{"strategy.diloco={tau:4 fragments:2 overlap:2}"}, 8, false};

@@ -100,7 +100,7 @@ static int play_left(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-/* Who is patient waits for the rest, and is told in the end what he waits for. */
+/* A patient reader waits for the rest, and the error in the end names the missing value. */
 static int play_patient(struct trial *t, struct trial_node *n)
 {
     int rc = play_read(t, n);
@@ -209,7 +209,7 @@ static int play_slow_master(struct trial *t, struct trial_node *n)
     if (n->self == 0) {
         TRIAL_CHECK(trial_update(n, "x", 0, 100, time_in(n, 1)) == ERR_TIMEOUT);
         TRIAL_CHECK(message_has(n, "key 'x', version 1: the master has not answered in time"));
-        TRIAL_CHECK(trial_update(n, "y", 0, 151, time_in(n, 5)) == ERR_FULL); /* beside x */
+        TRIAL_CHECK(trial_update(n, "y", 0, 151, time_in(n, 5)) == ERR_FULL); /* with x */
         TRIAL_CHECK(message_has(n, "151 bytes have no room here: 100 of 250 are taken"));
         TRIAL_CHECK(trial_update(n, "y", 0, 100, time_in(n, 5)) == OK);
         TRIAL_CHECK(trial_get(n, "x", 1, 100, time_in(n, 1)) == 1); /* it has come to pass */
@@ -462,7 +462,7 @@ static size_t storm_size(int key, uint64_t version)
     return (size_t)(key * 400 * 1000 + (int)(version % 5) * 1000 + 1);
 }
 
-/* What may go wrong, and nothing else. */
+/* The errors that may occur, and no others. */
 static int storm_step(struct trial_node *n, uint64_t i)
 {
     struct trial *t = n->trial;

@@ -386,7 +386,8 @@ static void test_who_takes_no_pieces_holds_up_no_other(void **state)
              no_members);
 }
 
-/* What a joiner read was made again, with other bytes, before it was a member: its copy goes. */
+/* The value that a joiner read was replaced, with other bytes, before it was a member: its copy
+ * goes. */
 static int play_contradict(struct trial *t, struct trial_node *n)
 {
     const struct kv_want want = {"x", 1, true, time_in(n, 1)};

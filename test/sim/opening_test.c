@@ -5,7 +5,7 @@ static const char three[] = "node { count: 3 } step_seconds: 0.05 link { mbit: 1
 
 enum { LINES = 64 * 1024, NODES = 4 };
 
-/* What is different on a node: 0 … 2, and the driver. */
+/* The settings of a node: 0 … 2, and the driver. */
 struct play {
     double open_s[NODES];
     const char *root; /* node 2 has its data there; NULL: as the others */

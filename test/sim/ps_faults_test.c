@@ -36,7 +36,8 @@ static const char calm[] = "node { count: 2 } node { speed: 0.6 } node { speed: 
 
 enum { NODES = 4 };
 
-/* What servers say when they end: the orders they have carried out, and a hash over them. */
+/* The servers' reports at their end: the orders that they have carried out, and a hash over
+ * them. */
 struct shards {
     struct {
         bool ended;

@@ -238,8 +238,8 @@ static void test_copying_and_applying_take_time(void **state)
 
 /* ---- how far apart ---- */
 
-/* The largest lead at which a worker was let continue. What is told within a moment was decided
- * together. */
+/* The largest lead at which a worker was let continue. Grants that arrive within a moment were
+ * decided together. */
 static int largest_lead(const char *dir, int workers)
 {
     static struct sim_exchange is[SIM_EXCHANGES_MAX];

@@ -57,7 +57,7 @@ static uint64_t kept_number(const char *path, const char *key)
     return value;
 }
 
-/* What the schedules above say, by hand. */
+/* The rates of the schedules above, by hand. */
 static double rate_at(const char *solver, double steps, double epoch)
 {
     return strcmp(solver, STEPS_CLOCK) == 0 ? 0.05 * pow(1 + 0.02 * steps, -0.75)

@@ -97,7 +97,7 @@ static double exchange_number(const struct record *r, int n, const char *key)
     return found;
 }
 
-/* What a run's progress line says, second by second. */
+/* The progress line of a run, second by second. */
 struct lines {
     int count, with_loss;
     double first_loss; /* when */
@@ -181,7 +181,7 @@ static void test_a_run_is_identical_for_both_back_ends(void **state)
     }
 }
 
-/* What follows the first event, which says how many threads a worker has. */
+/* The events after the first, which contains a worker's number of threads. */
 static const char *after_start(const struct record *r)
 {
     assert_int_equal(strncmp(r->text, "{\"t\":0,\"kind\":\"start\"", 21), 0);

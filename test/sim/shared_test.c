@@ -84,7 +84,7 @@ static void test_fewer_tasks_than_nodes(void **state)
     trial_release(&t);
 }
 
-/* Two rounds, whoever dies at whatever he sends, and somebody else runs his tasks. */
+/* Two rounds: a node dies at each of its messages, and another runs its tasks. */
 static void sweep_messages(uint32_t workers, enum coll_algorithm algorithm)
 {
     uint32_t runs = 0, voided = 0, went_on = 0, unformed = 0;

@@ -38,7 +38,7 @@ static float mixed_value(uint32_t v, uint64_t r, uint32_t task, size_t i)
     return (float)((int)((v * 131 + r * 17 + task * 53 + i * 7) % 211) - 100);
 }
 
-/* What the reductions of four tasks are, done by hand; the mean divides by four, which is exact. */
+/* The reductions of four tasks, done by hand; the mean divides by four, which is exact. */
 static float by_hand(uint32_t v, uint64_t r, size_t i)
 {
     float sum = 0, largest = -1000, smallest = 1000;

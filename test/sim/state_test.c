@@ -1,5 +1,5 @@
-/* What becomes of the state of layers, s, under each strategy: BatchNorm's sums and their count, in
- * a real net, against the same sums taken by hand.
+/* The state of layers, s, under each strategy: BatchNorm's sums and their count, in a real net,
+ * against the same sums taken by hand.
  *
  * Most runs here are given a rate that moves no weight. Then what a batch adds to s depends on its
  * records alone, and a worker's s after so many steps is known, whatever it exchanged meanwhile.
@@ -85,8 +85,8 @@ static struct state own_after(uint64_t n, uint64_t worker, uint64_t workers)
     return s;
 }
 
-/* The same of workers that run free, each with one lease of eight steps after another, for which it
- * asked when half of the one before was used; none so early that it overtakes another. */
+/* The same of asynchronous workers, each with one lease of eight steps after another, which it
+ * requested when half of the one before was used; none so early that it overtakes another. */
 static struct state own_leased_after(uint64_t n, uint64_t worker, uint64_t workers)
 {
     struct state s = {{0}};
@@ -140,7 +140,7 @@ static uint64_t steps_of(const struct trace_events *trace, int worker)
     return n;
 }
 
-/* ---- all in step ---- */
+/* ---- synchronous strategies ---- */
 
 /* The joint s is the mean of the workers'. */
 static void test_in_step_it_is_the_mean(void **state)
@@ -476,7 +476,7 @@ static void test_two_local_learners_are_two_workers(void **state)
 
 /* ---- and it trains ---- */
 
-/* What is tested is the joint model by its joint s; a checkpoint has both. */
+/* The evaluation uses the global model with its global s; a checkpoint has both. */
 static void test_every_strategy_trains_it(void **state)
 {
     static const char *const options[] = {

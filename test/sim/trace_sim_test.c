@@ -100,7 +100,7 @@ static void test_steps_are_all_there_and_cost_what_they_cost(void **state)
     }
 }
 
-/* What an exchange's event says that was waited, its spans say too. */
+/* The waits in an exchange's event equal those in its spans. */
 static void test_waits_are_those_of_the_events(void **state)
 {
     struct tiny *t = *state;

@@ -1,4 +1,4 @@
-/* What a node is doing just now, by what it holds. */
+/* The activity of a node at this moment, from its state. */
 #include "storm.h"
 
 static const struct roster_member *member_of(const struct storm *s, uint32_t node)

@@ -34,7 +34,7 @@ enum fault_kind {
     FAULTS
 };
 
-/* What a node, or where it says so the cluster, is doing. */
+/* The activity of a node, or of the cluster where it says so. */
 enum moment {
     MOMENT_FORMS,        /* there is no view yet */
     MOMENT_TRAINS,       /* between exchanges */
@@ -98,7 +98,7 @@ void plan_draw(struct plan *plan, uint64_t seed);
 void plan_print(const struct plan *plan, FILE *out);
 uint32_t plan_ways(void);
 
-/* What was in an exchange of a lane, on one node. */
+/* A node's entry into an exchange of a lane. */
 struct entry {
     uint64_t n;
     double weight;
@@ -113,7 +113,7 @@ struct lane_watch {
     struct entry entry[2]; /* by n & 1 */
 };
 
-/* Who holds what for an exchange. */
+/* The results of an exchange, by node. */
 struct result {
     uint32_t lane;
     uint64_t n, hash, samples;
@@ -191,7 +191,7 @@ struct storm {
 __attribute__((format(printf, 2, 3))) void storm_break(struct storm *s, const char *format, ...);
 __attribute__((format(printf, 2, 3))) void storm_report(struct storm *s, const char *format, ...);
 
-/* What all runs of a process share: the data and the net. */
+/* State that all runs of a process share: the data and the net. */
 struct ground {
     char folder[64];
     Paceline__Job *job; /* without a strategy */
@@ -217,7 +217,7 @@ struct outcome {
 void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend backend,
                 struct table *table, FILE *trace, struct outcome *out);
 
-/* What a worker, or the driver (NODES_MAX), is doing. */
+/* The activity of a worker, or of the driver (NODES_MAX). */
 enum moment moment_of(const struct storm *s, uint32_t node);
 bool moment_alive(const struct storm *s, uint32_t node);
 

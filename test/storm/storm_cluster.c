@@ -257,7 +257,7 @@ static Paceline__Job *job_of(const struct ground *ground, const struct plan *pla
     return job;
 }
 
-/* What its tasks have left behind. */
+/* Memory that its tasks have left. */
 static void check_leaks(struct storm *s, int64_t before)
 {
     int64_t left = live_count() - before;
@@ -330,7 +330,7 @@ static void clear_folder(const char *folder)
     rmdir(folder);
 }
 
-/* Once, and as often again as the driver dies. What was still to strike does so then. */
+/* Once, and as often again as the driver dies. A fault that was still to strike does so then. */
 void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend backend,
                 struct table *table, FILE *trace, struct outcome *out)
 {

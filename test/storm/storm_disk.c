@@ -63,7 +63,7 @@ static int open_file(struct disk *d, const char *path, bool append, struct disk_
     return rc;
 }
 
-/* Who is killed, or finds the disk full, has written half. */
+/* A node that is killed, or finds the disk full, has written half. */
 static int write_file(struct disk_file *f, const void *data, size_t len, struct err *err)
 {
     struct storm_disk *d = f->disk;

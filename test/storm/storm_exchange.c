@@ -1,6 +1,6 @@
-/* What must hold of exchanges: no two members of a view come to different results for one exchange
- * of a lane; and a result is made of what those gave who are said to have counted, all of them
- * members of the view in which it was made. */
+/* Invariants of exchanges: no two members of a view have different results for one exchange of a
+ * lane; and a result is the mean of the contributions that counted, all of them from members of the
+ * view in which it was made. */
 #include "base/hash.h"
 #include "storm.h"
 

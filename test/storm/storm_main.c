@@ -18,7 +18,7 @@ struct wish {
     bool one, verbose, loud, threads;
 };
 
-/* What the processes share. */
+/* State that the processes share. */
 struct share {
     struct table table[CREWS];
     uint64_t seed[CREWS]; /* under way */
@@ -75,7 +75,7 @@ static bool play_seed(struct ground *ground, const struct wish *wish, uint64_t s
     return !(wish->twice && seed % wish->twice == 0) || play_twice(ground, &plan, outcome.trace);
 }
 
-/* What is made once and kept is made before anything is counted. */
+/* Memory that is allocated once and kept is allocated before anything is counted. */
 static void warm_up(struct ground *ground)
 {
     struct plan plan;

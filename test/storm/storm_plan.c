@@ -57,7 +57,7 @@ uint32_t plan_ways(void)
     return WAYS;
 }
 
-/* What a strategy must be, for there to be such a moment. */
+/* The traits that a strategy must have for such a moment to occur. */
 static unsigned needs_of(const struct strike *strike)
 {
     switch (strike->aim) {
@@ -141,7 +141,7 @@ static const struct way *draw_way(const struct plan *plan, struct dice *dice)
     }
 }
 
-/* Every other seed lets whoever is lost be replaced by the host; in others all come when told. */
+/* In every other seed the host replaces lost workers; in others all join when told. */
 static void draw_cluster(struct plan *plan, struct dice *dice)
 {
     static const int mbit[] = {20, 100, 1000};

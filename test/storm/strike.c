@@ -184,7 +184,7 @@ static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
     case FAULT_FLOOD: flood_driver(s); break;
     default: start_lasting(s, k, node), lasts = true;
     }
-    /* Whoever may be given up for it comes again, under another number. */
+    /* A node that may be excluded for it rejoins, under another number. */
     if (lasts && k->fault != FAULT_DISK_FULL && k->fault != FAULT_SLOW && k->lasts > 0.7)
         bring_later(s, k->lasts + k->returns);
     int64_t ends = sim_now(s->sim) + (int64_t)((lasts ? k->lasts : 0) * 1e9);
@@ -199,7 +199,7 @@ static bool is_fatal(enum fault_kind fault)
            fault != FAULT_DISK_FULL && fault != FAULT_DRIVER && fault != FAULT_FLOOD;
 }
 
-/* What does not end a node may strike the driver, while somebody is in that moment. */
+/* A fault that does not end a node may strike the driver, while a node is in that moment. */
 static bool driver_instead(const struct strike *k)
 {
     return (k->fault == FAULT_PAUSE || k->fault == FAULT_SLOW || k->fault == FAULT_CLOG ||
@@ -251,7 +251,7 @@ static void set_the_stage(struct storm *s, const struct strike *k)
     case MOMENT_DONATES:
     case MOMENT_JOIN_PENDING:
         if (!has_room(s))
-            request_leave(s); /* who comes, or stands by, has its place */
+            request_leave(s); /* a joiner, or a standby worker, has its place */
         if (node < NODES_MAX)
             start_worker(s, node);
         break;

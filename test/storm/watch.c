@@ -1,5 +1,5 @@
-/* What must hold at every event: a view's number stands for one membership, and views come in
- * order; and at the end: the books add up, the run has ended as it had to, and in time. */
+/* Invariants at every event: a view's number stands for one membership, and views come in order;
+ * and at the end: the ledgers add up, the run has ended as it had to, and in time. */
 #include "storm.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #define LEFT_TO_DO (30 * WORLD_SECOND)
 #define PATIENCE   (60 * WORLD_SECOND + LEFT_TO_DO)
 
-/* Who is in could not be written for want of space: until the driver tries again. */
+/* The members could not be written for want of space: until the driver tries again. */
 #define WRITTEN_TWICE (6 * WORLD_SECOND / 5)
 
 void storm_report(struct storm *s, const char *format, ...)
@@ -166,7 +166,8 @@ static void check_leases(struct storm *s)
                     table->lost);
 }
 
-/* What a worker takes for its own is so in the driver's book, as long as that knows the worker. */
+/* A worker's own leases are also its leases in the driver's table, as long as the table knows the
+ * worker. */
 static void check_cursor(struct storm *s, uint32_t node, const struct lease_cursor *cursor)
 {
     const struct lease_holder *h = &s->driver->leases.table.holder[node];
@@ -228,7 +229,7 @@ void watch_line(struct storm *s, const char *line)
             storm_break(s, "newcomer %u is fenced, and its sponsor %u is there", number, donor);
 }
 
-/* Faults are of machines and networks: whoever finds that another breaks the protocol, or that
+/* Faults are of machines and networks: a node that finds that another breaks the protocol, or that
  * replicas differ, has found a mistake. */
 void watch_worker_end(struct storm *s, uint32_t node, int rc)
 {

@@ -1,6 +1,7 @@
-/* What the fuzz targets share. A target, fuzz_NAME.c, hands bytes that nobody vouches for to one
- * reader. It must take or refuse them: refuse with a status and a message that says where, read
- * nothing beyond them, and take memory in proportion. Whatever else happens ends the process.
+/* Declarations that the fuzz targets share. A target, fuzz_NAME.c, hands bytes that nobody vouches
+ * for to one reader. It must take or refuse them: refuse with a status and a message that says
+ * where, read nothing beyond them, and take memory in proportion. Whatever else happens ends the
+ * process.
  *
  * With clang and -DPACELINE_FUZZ=ON a target is a fuzzer (scripts/fuzz.sh); else it is a test that
  * plays the committed corpus once more. */
@@ -18,7 +19,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 /* End the process unless `rc` is OK, or an error that input may cause whose message names `place`
- * (NULL: any text). What is said when memory is short names what there is. With FUZZ_SAY in the
+ * (NULL: any text). An error about memory names the memory that there is. With FUZZ_SAY in the
  * environment all messages are shown. */
 void fuzz_judge(int rc, const struct err *err, const char *place);
 

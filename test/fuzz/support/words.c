@@ -64,7 +64,7 @@ static uint32_t draw(uint32_t *state, size_t n)
     return (uint32_t)((*state >> 8) % n);
 }
 
-/* What is to stand in place of a token; 0 characters: nothing was found. */
+/* The replacement of a token; 0 characters: none was found. */
 static size_t choose(const uint8_t *text, const struct token *token, size_t count, size_t which,
                      uint32_t *state, char out[128])
 {
