@@ -296,7 +296,7 @@ def main():
     p.add_argument("--blas", metavar="FOLDER", help="of a libblas.so.3 for PyTorch")
     p.add_argument("--precision", choices=("f32", "bf16"), default="f32")
     p.add_argument("--paceline", default=os.path.join(HERE, "..", "build", "paceline"))
-    p.add_argument("--noisy", action="store_true", help="go on, whatever else the machine does")
+    p.add_argument("--noisy", action="store_true", help="continue, whatever else the machine does")
     p.add_argument("--library", action="store_true", help="ours without own convolutions")
     p.add_argument("--within", type=float, default=30, metavar="PERCENT",
                    help="of the best, ahead of the rounds: other settings are dropped")

@@ -87,7 +87,7 @@ ls "$run"/checkpoint/*.safetensors >/dev/null || { echo "no checkpoint is left" 
 cp -a "$run" "$work/kept"
 expect "full for good, with a checkpoint" 3 "$work/place/rest-final-001.safetensors"
 "$paceline" resume "$work/kept" >"$work/out" 2>"$work/err" || { cat "$work/err" && exit 1; }
-! grep -q "begins afresh" "$work/err" || { echo "resumed from nothing" && exit 1; }
+! grep -q "starts over" "$work/err" || { echo "resumed from nothing" && exit 1; }
 echo "resumed from what was left"
 
 start stop

@@ -20,7 +20,7 @@ import stage
 
 
 class Run:
-    """A driver that dies and comes back, and its workers."""
+    """A driver that dies and returns, and its workers."""
 
     def __init__(self, scene, name, args):
         scene.count += 1
@@ -65,7 +65,7 @@ class Run:
 
 
 def one_kill(run, args, draw, total):
-    """(seconds, exchanges lost, exchanges up to where it goes on)"""
+    """(seconds, exchanges lost, exchanges up to where it resumes)"""
     since = len(run.events)
     run.wait(lambda: run.count("exchange", since) >= args.warm, 60, "exchanges")
     time.sleep(draw.random() * 8 * args.pace)
@@ -81,7 +81,7 @@ def one_kill(run, args, draw, total):
     took = time.monotonic() - started
     back = [e for e in run.events[since:] if e["kind"] == "back"]
     if not back or back[0]["workers"] != args.workers:
-        raise stage.Failure(f"not all have come back; they said:\n{run.said()}")
+        raise stage.Failure(f"not all have return; they said:\n{run.said()}")
     first = next(i for i, e in enumerate(run.events) if i >= since and e["kind"] == "exchange")
     return took, total - back[0]["exchanges"], back[0]["exchanges"], first
 

@@ -41,7 +41,7 @@ def series_of(events, dead):
 
 
 def settled(run, dead):
-    """Every series has gone on."""
+    """Every series has continued."""
     run.poll()
     return all(len(after) >= 3 for _, after in series_of(run.events, dead))
 

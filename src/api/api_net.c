@@ -196,7 +196,7 @@ static int train_net(pl_net *net, uint64_t steps, double *mean_loss)
     for (uint64_t i = 0; i < steps; i++) {
         int rc = learner_step(&net->learner, net->place, net->job->batch);
         if (rc == ERR_DIVERGED)
-            return err_set(err, rc, "net: step %" PRIu64 " of %" PRIu64 ": the loss is no number",
+            return err_set(err, rc, "net: step %" PRIu64 " of %" PRIu64 ": the loss is not finite",
                            i + 1, steps);
         if (rc != OK)
             return err_set(err, rc, "net: %s",

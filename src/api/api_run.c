@@ -10,7 +10,7 @@
 #include "train/work_progress.h"
 
 _Static_assert((int)PL_WORK_JOINED == (int)WORK_JOINED && (int)PL_WORK_OVER == (int)WORK_OVER,
-               "stages of a worker in the public header and in train have parted");
+               "stages of a worker in the public header and in train differ");
 
 #include <math.h>
 #include <string.h>
@@ -133,7 +133,7 @@ static int run_here(struct driving *d, const pl_job *job, const struct logger *l
         rc = live_once(d, log, &real);
         if (!lost_all)
             return rc;
-        log_warn(log, "%s: the run waits for others, and goes on from its newest checkpoint",
+        log_warn(log, "%s: the run waits for others, and resumes from its newest checkpoint",
                  d->err->text);
         attempts = real_now() - begun < SHORT_LIFE ? attempts : 0;
         lost_all = false;
@@ -356,7 +356,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
     real_close(w.world);
     stay->given_up = rc != OK && atomic_load(&alone);
     if (stay->given_up)
-        rc = err_set(&engine->error, ERR_PEER, "driver at %s: it has not come back in %g s",
+        rc = err_set(&engine->error, ERR_PEER, "driver at %s: it has not returned in %g s",
                      options->driver, options->retry_s);
     if (rc != OK && engine->error.text[0] == '\0')
         err_set(&engine->error, rc, "worker %u%s: %s", self, rc == why.status ? "" : " ended",
@@ -386,11 +386,11 @@ static bool wait_while_paused(pl_engine *engine, const pl_work_options *options)
 {
     bool paused = is_paused(options);
     if (paused)
-        log_info(&engine->log, "paused: this worker stands aside until it is to go on");
+        log_info(&engine->log, "paused: this worker waits until it is resumed");
     while (is_paused(options) && !is_leaving(options))
         wait_briefly(options, PAUSED_STEP);
     if (paused && !is_leaving(options))
-        log_info(&engine->log, "goes on: it joins the run again");
+        log_info(&engine->log, "resumed: it joins the run again");
     return !paused || !is_leaving(options);
 }
 

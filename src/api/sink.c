@@ -62,7 +62,7 @@ static void on_progress(void *user, const struct train_progress *p)
 }
 
 _Static_assert((int)PL_STOPPING_DONE == (int)STOPPING_DONE,
-               "stages of a stop in the public header and in train have parted");
+               "stages of a stop in the public header and in train differ");
 
 static void on_stopping(void *user, const struct train_stopping *s)
 {
@@ -185,12 +185,12 @@ static int check_world(const struct api_sink *sink, const struct logger *log, st
     }
     if (was)
         return err_set(err, ERR_USAGE,
-                       "%s: the run in it is simulated, and this would train it for real; go on "
+                       "%s: the run in it is simulated, and this would train it for real; resume "
                        "with paceline sim --resume --out DIR, or train in another directory; "
                        "--force-change trains on for real from its newest checkpoint",
                        dir);
     return err_set(err, ERR_USAGE,
-                   "%s: the run in it is real, and this would simulate it; go on with paceline "
+                   "%s: the run in it is real, and this would simulate it; resume with paceline "
                    "resume DIR, or simulate into another directory; --force-change simulates from "
                    "its newest checkpoint on, in that run's own files",
                    dir);
@@ -204,7 +204,7 @@ static int find_run(struct api_sink *sink, const struct logger *log, struct err 
     char from[256];
     int rc = rundir_find(&sink->dir, real_disk(), o->out, sink->name, err);
     if (rc == OK && !o->out)
-        log_info(log, "goes on with %s, the newest run of that name", sink->dir.path);
+        log_info(log, "resumes with %s, the newest run of that name", sink->dir.path);
     if (rc == OK)
         rc = rundir_lock(&sink->dir, false, from, err);
     sink->takes_over = rc == ERR_USAGE && o->take_over;
@@ -251,7 +251,7 @@ int api_sink_open(struct api_sink *sink, const pl_job *given, const pl_run_optio
     train->snapshot = options->snapshot;
     if (options->resume && options->snapshot)
         return err_set(err, ERR_USAGE,
-                       "a run goes on from its own checkpoint or from a snapshot of "
+                       "a run resumes from its own checkpoint or from a snapshot of "
                        "Caffe's: one of --resume and --snapshot");
     int rc = options->resume ? find_run(sink, log, err) : OK;
     if (rc == OK && options->resume)

@@ -70,7 +70,7 @@ static void name_row(uint32_t node, const struct trace_span *span, char *out, si
     default:
         at = span->row < TRACE_LANES
                  ? snprintf(out, size, "lane %d", span->row)
-                 : snprintf(out, size, "parcels %d", span->row - TRACE_TRANSFERS);
+                 : snprintf(out, size, "transfers %d", span->row - TRACE_TRANSFERS);
     }
     if (span->kind == SPAN_SEND)
         snprintf(out + at, size - (size_t)at, " to %s", node_name(span->peer, to));

@@ -33,7 +33,7 @@ static const struct option driver_options[] = {
     {"workers-file", OPTION_TEXT, "FILE",
      "its number is how many workers there are to be: may change",
      offsetof(struct run_arguments, workers_file)},
-    {"resume", OPTION_FLAG, NULL, "go on with the run in --out, or the newest of that name",
+    {"resume", OPTION_FLAG, NULL, "resume the run in --out, or the newest of that name",
      offsetof(struct run_arguments, resume)},
     RESUME_OPTIONS,
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",

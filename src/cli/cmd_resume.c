@@ -76,7 +76,7 @@ static int run_resume(const struct command *command, int argc, char **argv)
 
 const struct command cmd_resume = {
     .name = "resume",
-    .summary = "Go on with a run that was stopped, or was killed",
+    .summary = "Resume a run that was stopped, or was killed",
     .arguments = "RUN_DIR",
     .options = resume_options,
     .run = run_resume,

@@ -21,7 +21,7 @@ enum { RETRY_S = 60, THREADS_MAX = 1024, WORKER_EVERY_S = 10 };
 
 static const struct option worker_options[] = {
     {"join", OPTION_TEXT, "ADDR[,ADDR]",
-     "the driver's HOST[:PORT] (needed; port " HOST_PORT "), and where it may come back",
+     "the driver's HOST[:PORT] (needed; port " HOST_PORT "), and where it may return",
      offsetof(struct worker_arguments, join)},
     {"token-file", OPTION_TEXT, "FILE", "what the driver asks for (on loopback the user's own)",
      offsetof(struct worker_arguments, token_file)},

@@ -72,10 +72,11 @@ int resume_options_check(const struct command *command, bool resume, bool force_
 {
     if (resume || (!force_change && !take_over))
         return -1;
-    fprintf(stderr,
-            "paceline %s: %s is for a run that goes on; give --resume --out DIR, too, or leave it "
-            "out\n",
-            command->name, force_change ? "--force-change" : "--take-over");
+    fprintf(
+        stderr,
+        "paceline %s: %s is for a run that is resumed; give --resume --out DIR, too, or leave it "
+        "out\n",
+        command->name, force_change ? "--force-change" : "--take-over");
     return EXIT_BAD_INPUT;
 }
 

@@ -185,14 +185,14 @@ static void fail_alike(void)
         sleep_ms(100);
         output_tick();
     }
-    output_line("goes on");
+    output_line("resumes");
 }
 
 static void test_warnings_name_each_machine_while_nothing_moves(void **state)
 {
     (void)state;
     const char *text = print_story(0, fail_alike);
-    const char *waits = strstr(text, "waits\n"), *on = strstr(text, "goes on\n");
+    const char *waits = strstr(text, "waits\n"), *on = strstr(text, "resumes\n");
     assert_true(waits && on);
     assert_int_equal(count_of(text, "node1 (10.0.0.1:"), 2);
     assert_int_equal(count_of(text, "node2 (10.0.0.2:"), 2);

@@ -23,12 +23,12 @@ struct run_arguments {
         name, kind, value, help, offsetof(struct run_arguments, field) \
     }
 /* Of a run that continues. */
-#define RESUME_OPTIONS                                                                       \
-    RUN_OPTION("force-change", OPTION_FLAG, NULL,                                            \
-               "go on although the job is changed in what the run is: net, data, seed, ...", \
-               force_change),                                                                \
-        RUN_OPTION("take-over", OPTION_FLAG, NULL,                                           \
-                   "go on although the run's driver is alive, which ends", take_over)
+#define RESUME_OPTIONS                                                                        \
+    RUN_OPTION("force-change", OPTION_FLAG, NULL,                                             \
+               "resume although the job is changed in what the run is: net, data, seed, ...", \
+               force_change),                                                                 \
+        RUN_OPTION("take-over", OPTION_FLAG, NULL,                                            \
+                   "resume although the run's driver is alive, which ends", take_over)
 
 /* Check that there is one job: of a file, of a solver, or of the run that is to continue; and take
  * what is said of the output. EXIT_BAD_INPUT after a message, -1 to continue. */

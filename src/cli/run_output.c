@@ -323,7 +323,7 @@ int cli_run_ended(const pl_engine *engine, int status, struct run_output *output
     bool interrupted = status == PL_OK && strcmp(report->reason, "interrupted") == 0;
     bool early = interrupted || (status != PL_OK && output->has_ended); /* else another has it */
     if (output->resumable && !output->virtual_time && early)
-        output_line("go on with: paceline resume %s", output->directory);
+        output_line("resume with: paceline resume %s", output->directory);
     output_finish();
     if (status != PL_OK) {
         cJSON_Delete(output->end);

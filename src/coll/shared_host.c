@@ -139,7 +139,7 @@ static int host_task(void *arg)
     if (rc == ERR_CANCELLED)
         return rc;
     /* Rather an end that all can see than a round that never comes. */
-    log_error(h->group->log, "shared variables cannot go on: %s", status_text(rc));
+    log_error(h->group->log, "shared variables cannot continue: %s", status_text(rc));
     for (size_t i = 0; h->view && i < h->view->count; i++)
         wire_send(h->group->world, h->view->node[i], wire_tag(WIRE_BYE, 0, 0, 0), NULL, 0);
     return rc;

@@ -147,7 +147,7 @@ static int take_return(struct server *s, const struct message *m)
         };
         return step_roster(s, &event);
     }
-    log_warn(s->group->log, "worker %u cannot come back: %s", m->from, err.text);
+    log_warn(s->group->log, "worker %u cannot reconnect: %s", m->from, err.text);
     return send_rejoin(s, m->from);
 }
 
@@ -309,7 +309,7 @@ static int serve_task(void *arg)
         if (done == OK)
             done = serve_tick(s, &tick, period);
         if (done != OK) {
-            log_error(s->group->log, "the group cannot go on: %s", status_text(done));
+            log_error(s->group->log, "the group cannot continue: %s", status_text(done));
             return done;
         }
     }

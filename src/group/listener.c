@@ -73,7 +73,7 @@ static int lose_driver(struct listener *l, const char *outcome)
         return ERR_DRIVER;
     if (l->standing == RECEIVED) {
         log_warn(group->log,
-                 "the driver %s: this worker goes on without it, and calls it for %.0f s", outcome,
+                 "the driver %s: this worker resumes without it, and calls it for %.0f s", outcome,
                  world_seconds(group->retry));
         l->lost_at = now;
         l->call_at = now + CALL_FIRST;
@@ -106,7 +106,7 @@ static int call_driver(struct listener *l)
     struct group *group = l->group;
     int64_t now = world_now(group->world);
     if (now - l->lost_at >= group->retry) {
-        log_error(group->log, "no driver has come back in %.0f s", world_seconds(group->retry));
+        log_error(group->log, "no driver has returned in %.0f s", world_seconds(group->retry));
         atomic_store(&group->given_up, true);
         return ERR_DRIVER;
     }

@@ -620,7 +620,7 @@ static void go_through_all(const struct world *all)
         s.peer[i].synced = s.peer[i].reported = 1; /* as exchange_init has it */
     }
     explore_states(&s);
-    print_message("    %zu states, %zu ends, the newcomer in at %zu of them, the driver back at "
+    print_message("    %zu states, %zu ends, the joiner in at %zu of them, the driver back at "
                   "%zu\n",
                   states, ends, joined, returns);
     assert_true(states > 10000 && (joined > 0) == all->joiner && (returns > 0) == all->driver);

@@ -48,7 +48,7 @@ static void test_recovery_all_reconnect(void **state)
     assert_string_equal(returns_from(s, 0, 3, 7, "025"), "");
     assert_string_equal(returns_from(s, 2, 3, 7, "025"), "back 5; back 0; back 2; view 8: 0 2 5");
     assert_int_equal(s->roster.view.incarnation, 4);
-    assert_string_equal(returns_from(s, 5, 3, 7, "025"), "afresh 5"); /* it is in already */
+    assert_string_equal(returns_from(s, 5, 3, 7, "025"), "rejoin 5"); /* it is in already */
 }
 
 /* A member that has not reconnected in time is dead; a reconnect after that is too late. */
@@ -61,7 +61,7 @@ static void test_recovery_wait_is_bounded(void **state)
     assert_string_equal(wait_ns(s, SILENCE - 1), "");
     assert_string_equal(returns_from(s, 2, 3, 7, "012"), "");
     assert_string_equal(wait_ns(s, 1), "back 1; back 2; dead 0; want 1; view 8: 1 2");
-    assert_string_equal(returns_from(s, 0, 3, 7, "012"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 7, "012"), "rejoin 0");
 }
 
 /* Places are filled by those who stand by, and these are asked for again: so many are to be there
@@ -94,7 +94,7 @@ static void test_recovery_newest_view_counts(void **state)
     assert_string_equal(returns_from(s, 2, 3, 7, "0123"), "");
     assert_string_equal(returns_from(s, 3, 3, 8, "013"), "");
     assert_string_equal(returns_from(s, 1, 3, 7, "0123"),
-                        "back 0; afresh 2; back 3; back 1; view 9: 0 1 3");
+                        "back 0; rejoin 2; back 3; back 1; view 9: 0 1 3");
 }
 
 /* A view of an older driver is older, whatever its number; and no number is given twice. */
@@ -105,10 +105,10 @@ static void test_recovery_outranks_older_driver(void **state)
     assert_string_equal(returns_from(s, 2, 2, 20, "2"), "");
     assert_string_equal(returns_from(s, 0, 3, 7, "01"), "");
     assert_string_equal(returns_from(s, 1, 3, 7, "01"),
-                        "afresh 2; back 0; back 1; want 1; view 21: 0 1");
+                        "rejoin 2; back 0; back 1; want 1; view 21: 0 1");
     restart_driver(s, 3, 7, "01");
-    assert_string_equal(returns_from(s, 0, 4, 8, "01"), "afresh 0"); /* another of our own rank */
-    assert_string_equal(returns_from(s, 1, 5, 8, "01"), "afresh 1"); /* it has met a newer one */
+    assert_string_equal(returns_from(s, 0, 4, 8, "01"), "rejoin 0"); /* another of our own rank */
+    assert_string_equal(returns_from(s, 1, 5, 8, "01"), "rejoin 1"); /* it has met a newer one */
 }
 
 /* No member reconnects: the run starts from the driver's own state, with workers that join as new
@@ -136,7 +136,7 @@ static void test_recovery_of_an_excluded_member(void **state)
     assert_string_equal(returns_from(s, 2, 3, 6, "012"), "");
     assert_string_equal(wait_ns(s, MS), "");
     assert_string_equal(wait_ns(s, SILENCE), "");
-    assert_string_equal(wait_ns(s, SILENCE), "afresh 2; want 2");
+    assert_string_equal(wait_ns(s, SILENCE), "rejoin 2; want 2");
     assert_string_equal(returns_from(s, 1, 3, 7, "01"), "");
     assert_string_equal(returns_from(s, 0, 3, 7, "01"), "back 1; back 0; view 8: 0 1");
 }
@@ -154,7 +154,7 @@ static void test_recovery_reconnects_before_joiners(void **state)
     restart_driver(s, 2, 0, "");
     joins(s, 4);
     assert_string_equal(joins(s, 5), "join 5; view 1: 4 5");
-    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "rejoin 0");
 }
 
 /* One that has returned dies before the others are there; it may even return once more. */
@@ -200,7 +200,7 @@ static void test_recovery_disabled_all_rejoin(void **state)
 {
     struct story *s = *state;
     story_init(s, 2, false);
-    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "rejoin 0");
     assert_string_equal(joins(s, 2), "join 2");
     assert_string_equal(joins(s, 3), "join 3; view 1: 2 3");
 }
@@ -213,10 +213,10 @@ static void test_recovery_ignores_invalid_reconnects(void **state)
 {
     struct story *s = *state;
     restart_driver(s, 2, 7, "01");
-    assert_string_equal(returns_from(s, 0, 3, 9, ""), "afresh 0");
-    assert_string_equal(returns_from(s, 0, 3, 9, "1"), "afresh 0");
-    assert_string_equal(returns_from(s, 0, 3, UINT32_MAX, "01"), "afresh 0");
-    assert_string_equal(returns_from(s, 0, 3, 0, "01"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 9, ""), "rejoin 0");
+    assert_string_equal(returns_from(s, 0, 3, 9, "1"), "rejoin 0");
+    assert_string_equal(returns_from(s, 0, 3, UINT32_MAX, "01"), "rejoin 0");
+    assert_string_equal(returns_from(s, 0, 3, 0, "01"), "rejoin 0");
     assert_string_equal(returns_from(s, 0, 3, 7, "01"), "");
     assert_string_equal(returns_from(s, 1, 3, 7, "01"), "back 0; back 1; view 8: 0 1");
 }

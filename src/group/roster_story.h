@@ -103,7 +103,7 @@ static inline void add_order(struct story *s, const struct roster_order *o)
     case ORDER_ADMIT_JOINER: add_text(s, "ask %u for %u", o->node, o->other); break;
     case ORDER_RELEASE_MEMBER: add_text(s, "part %u", o->node); break;
     case ORDER_CANCEL_JOIN: add_text(s, "release %u of %u", o->node, o->other); break;
-    case ORDER_REJOIN: add_text(s, "afresh %u", o->node); break;
+    case ORDER_REJOIN: add_text(s, "rejoin %u", o->node); break;
     case ORDER_WANT: add_text(s, "want %u", o->other); break;
     }
 }

@@ -126,8 +126,7 @@ static int check_kill(const Paceline__Fault *fault, size_t i, uint32_t nodes, st
         return check_positive(indexed_field(name, "fault", i, "for"), fault->for_, err);
     if (fault->kill == CLUSTER_DRIVER && !fault->has_for_)
         return err_set(err, ERR_INPUT,
-                       "fault[%zu].for: is missing: a run whose driver does not come back is over",
-                       i);
+                       "fault[%zu].for: is missing: a run whose driver does not return is over", i);
     int rc = check_once(fault, "kill", i, err);
     return rc != OK ? rc
                     : check_place(indexed_field(name, "fault", i, "kill"), fault->kill, nodes, err);

@@ -139,7 +139,7 @@ static void test_a_driver_that_is_killed_comes_back(void **state)
 {
     (void)state;
     expect_refusal("node { } fault { at: 1 kill: -1 }",
-                   "fault[0].for: is missing: a run whose driver does not come back is over");
+                   "fault[0].for: is missing: a run whose driver does not return is over");
     expect_refusal("node { } fault { at: 1 kill: -1 for: 0 }", "fault[0].for: must be > 0, is 0");
     expect_refusal("node { } fault { at: 1 kill: -1 for: 1 factor: 2 }",
                    "fault[0].factor: belongs to what lasts, not to `kill`");

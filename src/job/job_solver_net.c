@@ -85,7 +85,7 @@ static int take_data_layer(struct merge *m, Caffe__LayerParameter *layer, Caffe_
 {
     if (m->data[phase])
         return err_set(m->err, ERR_UNSUPPORTED,
-                       "layer \"%.100s\": a second data layer beside \"%.100s\" is not supported",
+                       "layer \"%.100s\": a second data layer next to \"%.100s\" is not supported",
                        layer->name ? layer->name : "",
                        m->data[phase]->name ? m->data[phase]->name : "");
     m->data[phase] = layer;

@@ -500,7 +500,7 @@ static void test_data_that_is_refused(void **state)
                    "trained on alone");
     expect_refusal(SOLVER, TRAIN "layer { name: 'more' type: 'Input' top: 'x' } " REST,
                    ERR_UNSUPPORTED,
-                   "layer \"more\": a second data layer beside \"records\" is not supported");
+                   "layer \"more\": a second data layer next to \"records\" is not supported");
 #undef DATA
 }
 

@@ -112,7 +112,8 @@ static int server_task(void *arg)
     struct kv_server *s = arg;
     int rc = serve_requests(s);
     if (rc != ERR_CANCELLED)
-        log_error(s->group->log, "the key-value store's master cannot go on: %s", status_text(rc));
+        log_error(s->group->log, "the key-value store's master cannot continue: %s",
+                  status_text(rc));
     return rc;
 }
 

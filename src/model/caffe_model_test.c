@@ -217,7 +217,7 @@ static void test_blobs_that_are_wrong(void **state)
     blob = blob_new(LONE, 1, TWO, 2);
     piece_block(&blob, 5, "abc", 3);
     net = with_blob(&blob);
-    expect_refusal(&net, ERR_INPUT, "3 bytes are no numbers of 4");
+    expect_refusal(&net, ERR_INPUT, "3 bytes do not divide into numbers of 4");
     blob = blob_new(LONE, 1, TWO, 1);
     piece_block(&blob, 8, "12345678", 8);
     net = with_blob(&blob);

@@ -197,8 +197,8 @@ static int count_numbers(const struct proto_field *field, enum proto_kind single
             return rc;
     }
     if (len % size != 0)
-        return proto_fail(&field->in, field->from, err, "%s: %zu bytes are no numbers of %zu", name,
-                          len, size);
+        return proto_fail(&field->in, field->from, err,
+                          "%s: %zu bytes do not divide into numbers of %zu", name, len, size);
     *count += len / size;
     return OK;
 }

@@ -198,7 +198,7 @@ static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_
     /* One layer brings the data: all tables of a batch have one home. */
     const struct layer *data = ops == &layer_input ? find_data(net) : NULL;
     if (data && param->n_bottom == 0)
-        return err_set(err, ERR_UNSUPPORTED, "a second data layer beside \"%s\" is not supported",
+        return err_set(err, ERR_UNSUPPORTED, "a second data layer next to \"%s\" is not supported",
                        data->name);
     struct layer *layer = arena_alloc(&net->arena, 1, ops->size);
     char *name = arena_strdup(&net->arena, param->name);

@@ -633,10 +633,10 @@ static const struct {
     {DATA "layer { name: 'e' type: 'Input' top: 'more' input_param { shape { dim: 1 dim: 2 dim: 4 "
           "dim: 5 } } }",
      ERR_UNSUPPORTED,
-     {"\"e\": a second data layer beside \"data\""}},
+     {"\"e\": a second data layer next to \"data\""}},
     {DATA "layer { name: 'e' type: 'Input' top: 'more' input_param { shape { dim: 1 dim: 7 } } }",
      ERR_UNSUPPORTED,
-     {"\"e\": a second data layer beside \"data\""}},
+     {"\"e\": a second data layer next to \"data\""}},
     {"layer { name: 'd' type: 'Input' top: 'data' top: 'label'"
      " input_param { shape { dim: 1 dim: 2 dim: 4 dim: 5 } } }",
      ERR_UNSUPPORTED,

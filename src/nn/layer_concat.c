@@ -28,7 +28,7 @@ static int check_shapes(const struct layer *layer, size_t axis, struct shape *y,
         if (!shape_equal(&rest, &first->shape))
             return err_set(
                 err, ERR_INPUT,
-                "bottom \"%.64s\" is %s, bottom \"%.64s\" %s: they differ beside axis %zu",
+                "bottom \"%.64s\" is %s, bottom \"%.64s\" %s: they differ in more than axis %zu",
                 first->name, shape_text(&first->shape, a, sizeof a), x->name,
                 shape_text(&x->shape, b, sizeof b), axis);
         PL_ASSERT(x->layout == first->layout);

@@ -13,7 +13,7 @@ static int declare_bias(struct layer *layer, const struct setup *setup,
 {
     if (layer->n_bottom > 1 && w->n > 0)
         return err_set(err, ERR_UNSUPPORTED,
-                       "scale_param.bias_term is not supported beside a second bottom, whose first "
+                       "scale_param.bias_term is not supported with a second bottom, whose first "
                        "axis has the records");
     return layer_param(layer, setup, w, "bias_filler", p->bias_filler, err);
 }

@@ -416,7 +416,7 @@ static const struct fixture_refusal refusals[] = {
     {DATA LAYER("t", "Concat", "data", "data", ""), ERR_INPUT, "cannot work in place"},
     {DATA LAYER("f", "Flatten", "data", "f", "flatten_param { axis: 2 }")
          LAYER("t", "Concat", "f", "t", "bottom: 'data'"),
-     ERR_INPUT, "they differ beside axis 1"},
+     ERR_INPUT, "they differ in more than axis 1"},
     {T("Slice", "top: 'u'"), ERR_INPUT, "3 places cannot be cut into 2"},
     {T("Slice", "top: 'u' slice_param { axis: 0 }"), ERR_UNSUPPORTED, "slice_param.axis: 0"},
     {T("Slice", "top: 'u' slice_param { axis: 2 slice_dim: 2 }"), ERR_INPUT, "cannot both"},

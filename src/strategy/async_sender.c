@@ -32,7 +32,7 @@ int async_sender_start(struct async_sender *c, struct world *world, struct group
 {
     *c = (struct async_sender){.world = world, .go = go, .done = done};
     transfers_init(&c->transfers, world, group, lane);
-    return world_spawn(world, "courier", async_sender_main, c, &c->task);
+    return world_spawn(world, "async sender", async_sender_main, c, &c->task);
 }
 
 bool async_sender_busy(const struct async_sender *c)

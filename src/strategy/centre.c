@@ -202,7 +202,7 @@ static int take_copy(struct centre *c)
     struct vec x = centre_x(&c->copy, l->x.n), s = centre_s(&c->copy, l->x.n);
     vec_copy(&l->x, &x, vec_all(&x));
     vec_copy(&l->s, &s, vec_all(&s));
-    log_info(l->log, "the centre goes on from worker %u's copy, after %" PRIu64 " gifts",
+    log_info(l->log, "the centre resumes from worker %u's copy, after %" PRIu64 " gifts",
              c->taken.peer, c->version);
     return serve_all(c);
 }

@@ -590,7 +590,7 @@ static void all_go_on(struct race *r)
             return;
     }
     for (size_t i = 0; i < WORKERS; i++)
-        check_worker(&r->s, !r->s.book[i].in || went[i], i, "does not go on");
+        check_worker(&r->s, !r->s.book[i].in || went[i], i, "does not continue");
 }
 
 /* A schedule by chance: the rule, workers, paces, ties, deaths, joins. The judge does the rest. */

@@ -53,8 +53,7 @@ static int reset_worker(struct member *m, const struct vec *centre)
     struct vec x = centre_x(centre, l->x.n), s = centre_s(centre, l->x.n);
     if (!vec_finite(centre, vec_all(centre)))
         return ERR_DIVERGED;
-    log_warn(m->group->log,
-             "worker %u, step %" PRIu64 ": loss %g; it begins afresh from the centre",
+    log_warn(m->group->log, "worker %u, step %" PRIu64 ": loss %g; it starts over from the centre",
              m->world->self, l->steps, l->loss);
     vec_copy(&l->x, &x, vec_all(&x));
     vec_copy(&l->s, &s, vec_all(&s));

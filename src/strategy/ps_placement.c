@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-_Static_assert((int)MEMBER_WORDS <= (int)JOIN_STATE_WORDS, "a sponsor can tell who began");
+_Static_assert((int)MEMBER_WORDS <= (int)JOIN_STATE_WORDS, "a donor knows the first members");
 
 static struct members first_of(const struct group *group, const struct join_state *join)
 {

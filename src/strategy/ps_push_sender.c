@@ -62,7 +62,7 @@ int ps_push_sender_start(struct ps_push_sender *p, struct world *world, struct g
 {
     *p = (struct ps_push_sender){.world = world, .part = part, .parts = parts};
     transfers_init(&p->transfers, world, group, PS_LANE_PUSH);
-    return world_spawn(world, "pusher", push_sender_main, p, &p->task);
+    return world_spawn(world, "push sender", push_sender_main, p, &p->task);
 }
 
 bool ps_push_sender_busy(const struct ps_push_sender *p)

@@ -79,7 +79,7 @@ int ps_on_copied(struct ps_server *s)
     s->version = s->best;
     if (ps_message_decode(transfer_reader(&s->given), &message) == OK)
         s->applied_parity = message.members;
-    log_info(s->log, "shard %zu goes on at %s %u from worker %u's copy of order %llu",
+    log_info(s->log, "shard %zu continues at %s %u from worker %u's copy of order %llu",
              s->config.index, s->config.recovered ? "driver" : "worker",
              s->config.recovered ? 0 : s->world->self, s->giver, (unsigned long long)s->best);
     return ps_report_state(s);

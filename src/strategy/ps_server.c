@@ -392,7 +392,7 @@ static int serve_driver(struct ps_server *s, struct driver_part *l,
     take_state(s, &l->resumed);
     if (config->recovered && s->shard.optim.ops && s->shard.optim.ops->states > 0)
         log_info(l->log, "the optimizer's state is %s",
-                 l->resumed.states > 0 ? "the newest checkpoint's" : "begun afresh");
+                 l->resumed.states > 0 ? "the newest checkpoint's" : "restarted");
     l->model = (struct global_model){.x = &s->shard.x, .s = &s->shard.s};
     if (s->shard.optim.ops) {
         l->model.state = s->shard.optim.state;

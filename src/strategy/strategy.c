@@ -223,7 +223,7 @@ int strategy_async_step(struct member *m)
 /* The job's numbers are those of enum coll_algorithm and enum codec. */
 _Static_assert((int)PACELINE__COLLECTIVE__ALGORITHM__scatter_gather == (int)COLL_SCATTER_GATHER &&
                    (int)PACELINE__COLLECTIVE__WIRE__int8 == (int)CODEC_INT8,
-               "names in job.proto and their numbers here have parted");
+               "names in job.proto and their numbers here differ");
 
 struct exchange_config strategy_exchange_config(const Paceline__Job *job)
 {

@@ -236,8 +236,8 @@ static int load_newest(const struct rundir *dir, const struct checkpoint_numbers
     }
     if (numbers->count == 0)
         return err_set(err, ERR_NOT_FOUND, "%s: there is no checkpoint", dir->path);
-    err_set(err, ERR_INPUT, "%s: no checkpoint to go on from: %.300s", dir->path, newest.text);
-    err_remedy(err, "remove those that are damaged to begin anew");
+    err_set(err, ERR_INPUT, "%s: no checkpoint to resume from: %.300s", dir->path, newest.text);
+    err_remedy(err, "remove those that are damaged to start over");
     return ERR_INPUT;
 }
 

@@ -210,7 +210,7 @@ static void on_want(void *user, uint32_t workers)
     atomic_store(&d->lost_workers, 0); /* they are among these */
     int rc = driver_request_workers(d, workers);
     if (rc != OK)
-        log_warn(d->host->log, "no workers for %u that have not come back: %s", workers,
+        log_warn(d->host->log, "no workers for %u that have not returned: %s", workers,
                  status_text(rc));
 }
 

@@ -73,7 +73,7 @@ static void report_initial_state(const struct driver *d)
     const struct progress *progress = &d->resumed.progress;
     bool state = d->layout.optim->states > 0, extra = d->layout.extras > 0;
     struct buf text = {0};
-    buf_printf(&text, "goes on after exchange %" PRIu64 " at epoch %.2f with %u worker%s: model",
+    buf_printf(&text, "resumes after exchange %" PRIu64 " at epoch %.2f with %u worker%s: model",
                progress->exchanges,
                (double)progress->sample_offset / (double)d->corpus->set[SET_TRAIN].count,
                d->job->workers, plural(d->job->workers, "s"));
@@ -82,11 +82,11 @@ static void report_initial_state(const struct driver *d)
     for (size_t i = 0; extra && d->layout.has_extra && i < d->layout.extras; i++)
         buf_printf(&text, ", %s", d->layout.extra_name[i]);
     if (state && !d->layout.has_state)
-        buf_printf(&text, "; optimizers start afresh");
+        buf_printf(&text, "; optimizers start over");
     for (size_t i = 0; extra && !d->layout.has_extra && i < d->layout.extras; i++)
-        buf_printf(&text, "; %s starts afresh", d->layout.extra_name[i]);
+        buf_printf(&text, "; %s starts over", d->layout.extra_name[i]);
     buf_put_u8(&text, 0);
-    log_info(d->host->log, "%s", text.failed ? "goes on" : (const char *)text.data);
+    log_info(d->host->log, "%s", text.failed ? "resumes" : (const char *)text.data);
     buf_release(&text);
 }
 
@@ -158,7 +158,7 @@ static int check_data(const struct driver *d)
                      d->options->dir->path, before, d->corpus->hash);
     if (!d->options->force)
         return rc;
-    log_warn(d->host->log, "%s: goes on with other data than the checkpoint's",
+    log_warn(d->host->log, "%s: resumes with other data than the checkpoint's",
              d->options->dir->path);
     return OK;
 }
@@ -219,7 +219,7 @@ static int load_newest(struct driver *d, bool *is_final)
     if (rc == ERR_INPUT && !kept && !d->options->force) {
         struct err why = *d->err;
         return err_set(d->err, ERR_INPUT,
-                       "%s: there is no checkpoint, and %.380s; or begin afresh by --force-change",
+                       "%s: there is no checkpoint, and %.380s; or start over with --force-change",
                        dir->path, why.text);
     }
     if (rc == ERR_INPUT)
@@ -237,7 +237,7 @@ static int resume_run(struct driver *d)
     bool is_final;
     int rc = load_newest(d, &is_final);
     if (rc == ERR_NOT_FOUND) { /* it ended before the first one */
-        log_warn(d->host->log, "%s; the run begins afresh", d->err->text);
+        log_warn(d->host->log, "%s; the run starts over", d->err->text);
         return begin_with(d);
     }
     if (rc != OK)

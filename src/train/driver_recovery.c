@@ -90,7 +90,7 @@ void driver_resume_with(struct driver *d, const struct view *view)
     d->resumed_run = true;
     driver_open_counts(d);
     log_info(d->host->log,
-             "goes on with %zu worker%s back, after exchange %" PRIu64 " at epoch %.2f",
+             "resumes with %zu worker%s back, after exchange %" PRIu64 " at epoch %.2f",
              view->count, plural(view->count, "s"), progress.exchanges,
              (double)progress.sample_offset / (double)d->corpus->set[SET_TRAIN].count);
     cJSON *event = events_new(&d->events, "back");

@@ -70,7 +70,7 @@ int driver_check_early_stop(struct driver *d)
         return OK;
     if (d->resumed_run)
         return err_set(d->err, ERR_STOP,
-                       "interrupted before training went on; the state of exchange %llu is kept",
+                       "interrupted before training continued; the state of exchange %llu is kept",
                        (unsigned long long)d->resumed.progress.exchanges);
     return err_set(d->err, ERR_STOP, "interrupted before training began");
 }

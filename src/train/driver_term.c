@@ -12,7 +12,7 @@ void driver_write_term(struct driver *d)
         atomic_store(&d->outranked, true);
     if (rc != OK && !d->term_unwritten)
         log_warn(d->host->log, "%s%s", err.text,
-                 unwritten ? ": until that is written, a driver that comes back knows of no workers"
+                 unwritten ? ": until that is written, a driver that returns knows of no workers"
                            : "");
     d->term_unwritten = unwritten;
     d->term_retry_at = world_now(d->world) + WORLD_SECOND;

@@ -283,5 +283,5 @@ void model_writer_release(struct model_writer *k)
 
 int model_writer_start(struct model_writer *k)
 {
-    return world_spawn(k->world, "keeper", model_writer_main, k, &k->task);
+    return world_spawn(k->world, "model writer", model_writer_main, k, &k->task);
 }

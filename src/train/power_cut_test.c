@@ -178,7 +178,7 @@ static void test_power_is_cut_anywhere(void **state)
     write_on(&c, 0, GENERATIONS);
     print_message(
         "    %d points: %d loads of the newest, %d of the one before, %d times nothing yet; "
-        "%d runs went on, and were cut again; %d bad\n",
+        "%d runs continued, and were cut again; %d bad\n",
         meta.points, meta.loads - meta.older, meta.older, meta.nothing, meta.resumed, meta.bad);
     assert_true(meta.points >= 2000 && meta.loads - meta.older > 20 && meta.older > 100 &&
                 meta.nothing > 100 && meta.resumed > 100);

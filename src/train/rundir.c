@@ -106,7 +106,7 @@ static int check_empty(const struct rundir *dir, struct err *err)
     int rc = dir->disk->ops->list(dir->disk, dir->path, look_at_entry, &contents, err);
     if (rc == OK && contents.entries > 0)
         rc = err_set(err, ERR_USAGE, "%s: is not empty%s; give another directory (--out)",
-                     dir->path, contents.is_run ? "; --resume goes on with the run in it" : "");
+                     dir->path, contents.is_run ? "; --resume resumes the run in it" : "");
     return rc;
 }
 
@@ -172,7 +172,7 @@ int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const c
         rc = disk->ops->list(disk, dir->path, look_at_entry, &contents, err);
     if ((rc == OK || rc == ERR_NOT_FOUND) && !contents.is_run)
         return err_set(err, ERR_NOT_FOUND,
-                       "%s: there is no run to go on with; give the directory of one (--out)",
+                       "%s: there is no run to resume; give the directory of one (--out)",
                        number > 0 || path ? dir->path : RUNS);
     return rc;
 }

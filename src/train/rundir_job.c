@@ -68,10 +68,9 @@ int rundir_read_job(const struct rundir *dir, Paceline__Job **out, char *folder,
     char file[RUNDIR_PATH_MAX + 64];
     rundir_file(dir, "job.prototxt", file, sizeof file);
     if (file_type(file) == FILE_IS_NONE)
-        return err_set(
-            err, ERR_NOT_FOUND,
-            "%s: there is no run to go on with (no job.prototxt); give the directory of one",
-            dir->path);
+        return err_set(err, ERR_NOT_FOUND,
+                       "%s: there is no run to resume (no job.prototxt); give the directory of one",
+                       dir->path);
     int rc = file_read(file, TEXT_BYTES_MAX, &text, err);
     if (rc != OK)
         return rc;

@@ -244,7 +244,7 @@ static size_t floats_of(const struct worker *w, const struct model_header *heade
 static int take_start(struct worker *w, int rc, const struct model_header *header)
 {
     if (rc != OK)
-        return err_set(&w->err, rc, "worker %u: no model to go on from: %s", w->world->self,
+        return err_set(&w->err, rc, "worker %u: no model to resume from: %s", w->world->self,
                        status_text(rc));
     return take_state(w, header, w->publisher.copy);
 }

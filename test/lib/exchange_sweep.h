@@ -33,7 +33,7 @@ static void count_up(struct tallied *sum, const struct trial *t)
 
 static void print_tallied(const char *what, const struct tallied *sum)
 {
-    print_message("%s: %zu runs; %zu never formed, %zu went on without, %zu adopted, %zu where "
+    print_message("%s: %zu runs; %zu never formed, %zu continued without, %zu adopted, %zu where "
                   "the dead held another result, %zu complaints\n",
                   what, sum->runs, sum->unformed, sum->went_on, sum->adopted, sum->apart,
                   sum->complaints);

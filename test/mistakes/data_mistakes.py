@@ -99,7 +99,7 @@ CASES = [
          r"pets/dog/03\.png:", SKIP),
     Case("an empty picture", spoil("pets", "dog/03.png", ""), ": empty;", r"pets/dog/03\.png", SKIP),
     Case("a picture cut short", truncated, "PNG: broken off", r"step \d+: pets/dog/07\.png:", SKIP),
-    Case("a stray file beside the classes",
+    Case("a stray file next to the classes",
          spoil("pets", "README.txt", "hello\n", ("--set", "stop.steps=4")), r"left out \(README\.txt\)", "warning: pets:",
          None, code=(0,)),
     Case("an empty class", empty_class, "1 classes without pictures", r"warning: pets: .*\(emu\)", None, code=(0,)),

@@ -166,7 +166,7 @@ def no_paceline_there(scene, env):
 
 
 def endless(scene, env, *more):
-    """A run that goes on until it is stopped, once it has begun."""
+    """A run that resumes until it is stopped, once it has begun."""
     process = scene.start("train", "x.job", "--out", "run", "--set", "stop.steps=100000", "--set", "pace=0.01",
                           *more, env=env)
     deadline = time.monotonic() + GO_S
@@ -231,13 +231,13 @@ CASES = [
     Case("--out holds other things",
          lambda s: [s.write("run/notes.txt", "x"), "train", "x.job", "--out", "run"][1:], "is not empty",
          "paceline: run:", r"give another directory \(--out\)"),
-    Case("--out holds a run", None, "is not empty", "paceline: run:", "--resume goes on with the run in it",
+    Case("--out holds a run", None, "is not empty", "paceline: run:", "--resume resumes the run in it",
          act=after_a_run("train", "x.job", "--out", "run")),
     Case("--out where nobody may write", lambda s: ["train", "x.job", "--out", "/proc/run"], "cannot make the directory",
          "/proc/run:", r"give another directory \(--out\)"),
     Case("a trace where no folder is", train(more=["--trace", "no/such/trace.json"]), "cannot open for writing",
          r"no/such/trace\.json:", "give --trace a new file, in a folder that is there"),
-    Case("resume where no run is", words("resume", "nowhere"), r"there is no run to go on with \(no job\.prototxt\)",
+    Case("resume where no run is", words("resume", "nowhere"), r"there is no run to resume \(no job\.prototxt\)",
          "paceline: nowhere:", "give the directory of one"),
     Case("resume a run that is complete", None, "the run is complete", r"run/final\.safetensors",
          r"write paceline resume run --set stop\.steps=40", code=(0,), act=after_a_run("resume", "run")),
@@ -252,7 +252,7 @@ CASES = [
     Case("resume while the driver lives", None, r"its driver is alive \(process \d+", "paceline: run:",
          "end it first, or take the run over with --take-over", act=two_at_once),
     Case("resume from broken checkpoints", None, "damaged: the header does not match its checksum",
-         r"run/checkpoint/00000020\.safetensors:", "remove those that are damaged to begin anew",
+         r"run/checkpoint/00000020\.safetensors:", "remove those that are damaged to start over",
          act=after_a_run("resume", "run", "--set", "stop.steps=40", change=break_checkpoints)),
     # ---- models ----
     Case("weights of another net", None, "is 6x1x3x3, the net has 7x1x3x3", r"run/final\.safetensors: joint/conv\.0",

@@ -77,7 +77,7 @@ class Scene:
             return process
 
     def kill_all(self):
-        """Whoever waits for one of them goes on, too."""
+        """Whoever waits for one of them resumes, too."""
         with self.lock:
             self.ended = True
             for process in self.processes:

@@ -46,7 +46,7 @@ static double number_of(const cJSON *object, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItem(object, key);
     if (!cJSON_IsNumber(item))
-        fail_msg("%s is no number", key);
+        fail_msg("%s is not a number", key);
     return item->valuedouble;
 }
 

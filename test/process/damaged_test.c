@@ -56,7 +56,7 @@ static void resumes_from(struct tiny *t, const char *name, const char *older, co
     process_start(&p, t->folder, run);
     process_wait(&p, REFUSAL_LIMIT_S);
     unsigned long n = strtoul(strrchr(older, '/') + 1, NULL, 10);
-    snprintf(phrase, sizeof phrase, "goes on after exchange %lu ", n);
+    snprintf(phrase, sizeof phrase, "resumes after exchange %lu ", n);
     const char *passed = strstr(p.err, "passed over: ");
     if (p.code != 0 || !strstr(p.err, phrase) || !passed || !strstr(passed, strrchr(newest, '/')))
         refusal_complain(&p, run, phrase);

@@ -241,7 +241,7 @@ static void test_it_does_not_come_back(void **state)
     for (int i = 0; i < WORKERS; i++) {
         process_wait(&c.worker[i], REAL_LIMIT_S);
         assert_int_not_equal(c.worker[i].code, 0);
-        assert_non_null(strstr(c.worker[i].err, "it has not come back in 1 s"));
+        assert_non_null(strstr(c.worker[i].err, "it has not returned in 1 s"));
         process_release(&c.worker[i]);
     }
     double took = process_now() - killed;

@@ -151,7 +151,7 @@ static void sweep_calls(struct tiny *t, const struct failing *f, const char *beg
         play_once(t, f, n, begun, &base, &is);
     assert_false(play_once(t, f, 100 * base.calls, begun, &base, &is));
     print_message("    %s%s, %s, %s%s: %d of %ld; %d ended well\n", f->in,
-                  f->resume ? " that goes on" : "", f->kind, f->setting,
+                  f->resume ? " that resumes" : "", f->kind, f->setting,
                   f->always ? " from there on" : "", runs - before - 2, base.calls,
                   absorbed - well);
 }

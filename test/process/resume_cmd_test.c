@@ -150,7 +150,7 @@ static void test_resume_takes_the_runs_own_job(void **state)
     RESUME(t, &r, "--set", "stop.epochs=2");
     real_end(&r, 0, "epochs");
     expect_output(&r, "stop.epochs: 1 \u2192 2\n", true);
-    expect_output(&r, "goes on after exchange", true);
+    expect_output(&r, "resumes after exchange", true);
     expect_output(&r, "base_lr", false);
     expect_output(&r, "strategy: ", false);
     cJSON *start = run_event(r.dir, "start", NULL, NULL, 1);
@@ -256,7 +256,7 @@ static void test_resume_takes_up_a_model_elsewhere(void **state)
     assert_int_equal(unlink(there), 0);
     RESUME(t, &r, "--set", "stop.epochs=1.5");
     real_end(&r, 0, "epochs");
-    expect_output(&r, "goes on after exchange ", true);
+    expect_output(&r, "resumes after exchange ", true);
     assert_true(run_number(r.dir, "end", 2, "used") > used);
     process_release(&r.p);
 }
@@ -272,7 +272,7 @@ static void test_resume_names_damaged_checkpoints(void **state)
         assert_non_null(f);
         fclose(f);
     }
-    REFUSED(t, "no checkpoint to go on from", "resume", r.dir, "--epochs", "2");
+    REFUSED(t, "no checkpoint to resume from", "resume", r.dir, "--epochs", "2");
     process_release(&r.p);
 }
 
@@ -293,7 +293,7 @@ static void test_resume_needs_no_job_file(void **state)
     process_release(&r.p);
     REFUSED(t, "which run?", "resume");
     REFUSED(t, "paceline resume DIR", "train", "--resume");
-    REFUSED(t, "nowhere: there is no run to go on with", "resume", "nowhere");
+    REFUSED(t, "nowhere: there is no run to resume", "resume", "nowhere");
     REFUSED(t, "unknown option --solver", "resume", r.dir, "--solver", "x");
 }
 
@@ -302,9 +302,9 @@ static void test_resume_ignores_no_option(void **state)
 {
     struct tiny *t = *state;
     struct real_run r = half_a_run(t);
-    REFUSED(t, "--force-change is for a run that goes on; give --resume", "train", t->job,
+    REFUSED(t, "--force-change is for a run that is resumed; give --resume", "train", t->job,
             "--force-change");
-    REFUSED(t, "--take-over is for a run that goes on; give --resume", "driver", t->job,
+    REFUSED(t, "--take-over is for a run that is resumed; give --resume", "driver", t->job,
             "--take-over");
     REFUSED(t, "give --listen ADDR", "resume", r.dir, "--max-mbit", "10");
     REFUSED(t, "wait", "resume", r.dir, "--wait", "soon");

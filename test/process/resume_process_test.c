@@ -42,7 +42,7 @@ static void run_both(struct tiny *t, struct real_run *whole, struct real_run *ki
     assert_true(from >= at_least && from > 0);
     if (strcmp(strategy, "strategy.single={}") != 0) /* which has no exchanges to speak of */
         assert_true(run_number(killed->dir, "exchange", before, "n") == from + 1);
-    print_message("    %s, %s, %s workers: went on after exchange %g\n", strategy, solver, workers,
+    print_message("    %s, %s, %s workers: resumed after exchange %g\n", strategy, solver, workers,
                   from);
     assert_true(run_number(killed->dir, "end", 0, "epochs") ==
                 run_number(whole->dir, "end", 0, "epochs"));
@@ -205,8 +205,8 @@ static void test_a_run_that_is_complete(void **state)
 
 static void test_other_numbers_of_workers(void **state)
 {
-    change_workers(*state, "4", "1", "; optimizers start afresh");
-    change_workers(*state, "4", "7", "; optimizers start afresh");
+    change_workers(*state, "4", "1", "; optimizers start over");
+    change_workers(*state, "4", "7", "; optimizers start over");
     change_workers(*state, "1", "4", ", optimizer state");
 }
 

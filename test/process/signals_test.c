@@ -89,7 +89,7 @@ static void test_what_is_said_at_ctrl_c(void **state)
         real_end(&r, 130, "interrupted");
         const char *now = strstr(r.p.err, "stopping now\n");
         assert_true(now && strstr(now, "kept the initial model, since no exchange had been made"));
-        assert_true(quiet || strstr(now, "go on with: paceline resume "));
+        assert_true(quiet || strstr(now, "resume with: paceline resume "));
         assert_null(strstr(r.p.err, "state of exchange"));
         process_release(&r.p);
     }
@@ -129,7 +129,7 @@ static void test_death_of_all_keeps_what_the_driver_has(void **state)
             kill(worker[k], SIGKILL);
         process_wait(&r.p, REAL_LIMIT_S);
         assert_int_equal(r.p.code, 1);
-        if (run_checkpoints(r.dir, path) != 1 || !strstr(r.p.err, "go on with: paceline resume "))
+        if (run_checkpoints(r.dir, path) != 1 || !strstr(r.p.err, "resume with: paceline resume "))
             fail_msg("%s: nothing is kept; it said:\n%s", strategies[i], r.p.err);
         assert_int_equal(run_count(r.dir, "end", "reason", "failed"), 1);
         process_release(&r.p);
@@ -225,8 +225,8 @@ static void test_interrupt_while_it_waits_for_others(void **state)
     kill(m.run.p.pid, SIGINT);
     process_wait(&m.run.p, REAL_LIMIT_S);
     assert_int_equal(m.run.p.code, 130);
-    assert_true(machines_log(&m.run.p, "interrupted before training went on; the state of"));
-    assert_true(machines_log(&m.run.p, "go on with: paceline resume "));
+    assert_true(machines_log(&m.run.p, "interrupted before training continued; the state of"));
+    assert_true(machines_log(&m.run.p, "resume with: paceline resume "));
     assert_int_equal(run_count(m.run.dir, "end", "reason", "interrupted"), 1);
     machines_release(&m);
 }

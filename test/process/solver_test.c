@@ -240,7 +240,7 @@ static void test_solver_weights_without_checkpoint(void **state)
     tiny_write(&p->tiny, job, "");
     RUN(p, 0, dir, "train", p->solver, WITH_RECORDS, "--set", "solver.base_lr=1e-25", "--weights",
         p->snapshot, "--resume", "--force-change"); /* its job is empty */
-    expect_logged(p, "the run begins afresh");
+    expect_logged(p, "the run starts over");
     expect_logged(p, "weights from ");
     assert_true(run_same_bits(dir, p->whole, "final.safetensors"));
 }

@@ -283,7 +283,7 @@ static void test_run_directories(void **state)
     snprintf(earlier, sizeof earlier, "%s/earlier", t->folder);
     assert_int_equal(mkdir(earlier, 0777), 0);
     tiny_write(t, "earlier/job.prototxt", "");
-    REFUSED(t, "earlier: is not empty; --resume goes on with the run in it; give another directory",
+    REFUSED(t, "earlier: is not empty; --resume resumes the run in it; give another directory",
             "train", t->job, "--out", "earlier");
     REFUSED(t, "run", "train", t->job, "--resume", "--out", "run");
     REFUSED(t, "no run", "train", t->job, "--resume", "--out", ".");

@@ -17,7 +17,7 @@ static void same_time(double is, double hand)
  *                                                                  sums up, sums down
  * All start when the view reaches them: hello (from 0 on the way: connecting two hops, welcome one,
  * hello one) at 0.04, the view at 0.05. So exchange n is committed at 0.05 + n·0.24, and the driver
- * is told of it a hop later. A fast worker entered it 0.14 s before, all of which it waited. Buckets
+ * receives it a hop later. A fast worker entered it 0.14 s before, all of which it waited. Buckets
  * that left earlier arrived earlier, and change nothing: the slowest's last one decides. */
 static void test_timeline(void **state)
 {

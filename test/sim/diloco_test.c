@@ -378,7 +378,7 @@ static void test_a_resumed_run_goes_on(void **state)
     cut.limit_s = 0;
     sim_do(t, SIM_CALM, &cut, set);
     double from = run_number(cut.dir, "start", 1, "resumed_after");
-    print_message("    went on after exchange %g\n", from);
+    print_message("    resumed after exchange %g\n", from);
     assert_true(from > 2 && from < 20);
     assert_true(run_same_bits(cut.dir, whole.dir, "final.safetensors"));
     assert_int_equal(cut.report.used, whole.report.used);

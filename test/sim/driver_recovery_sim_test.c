@@ -76,7 +76,7 @@ static void expect_nothing_lost(const struct way *way, const struct sim_run *r, 
             continue;
         double from = strtod(strstr(line, "\"exchanges\":") + 12, NULL);
         if (from < so_far)
-            fail_msg("%s, %s: goes on behind %g of %g exchanges (%s)", way->set[0], faults, from,
+            fail_msg("%s, %s: resumes after %g of %g exchanges (%s)", way->set[0], faults, from,
                      so_far, r->dir);
         so_far = from;
     }
@@ -101,7 +101,7 @@ static void test_it_dies_at_any_moment(void **state)
             play_way(t, &ways[w], faults, &r);
             int back = run_count(r.dir, "member", "what", "back");
             if (back != 4)
-                fail_msg("%s, %s: %d came back (%s)", ways[w].set[0], faults, back, r.dir);
+                fail_msg("%s, %s: %d returned (%s)", ways[w].set[0], faults, back, r.dir);
             assert_int_equal(run_count(r.dir, "member", NULL, NULL), 8);
             expect_nothing_lost(&ways[w], &r, faults);
             if (ways[w].exact && !run_same_bits(r.dir, whole.dir, "final.safetensors"))

@@ -100,7 +100,7 @@ static void test_what_is_given_is_waited_for(void **state)
 {
     train_alone(*state,
                 "node { } step_seconds: 0.004 link { mbit: 100 }\n"
-                "delay { from: 0 to: -1 tag: 'parcel' seconds: 0.5 }",
+                "delay { from: 0 to: -1 tag: 'transfer' seconds: 0.5 }",
                 1, 6);
 }
 
@@ -363,7 +363,7 @@ static void test_models_that_are_lost(void **state)
             fail_msg("%s\n%s", r.err.text, r.log);
         assert_true(r.rc == OK || r.rc == ERR_DIVERGED);
         assert_true(r.end_s < 5);
-        assert_true(i == 1 || strstr(r.log, "it begins afresh from the centre"));
+        assert_true(i == 1 || strstr(r.log, "it starts over from the centre"));
     }
 }
 

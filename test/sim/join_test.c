@@ -188,7 +188,7 @@ static void test_whoever_dies_while_one_comes(void **state)
         assert_true(most <= ways[w].steps * SIM_BATCH);
         assert_true(repeated <= (ways[w].free ? OPEN_MAX : 0));
     }
-    print_message("    %d newcomers lost their sponsor too early\n", fenced);
+    print_message("    %d joiners lost their donor too early\n", fenced);
 }
 
 /* Worker `who` is asked to leave at any moment: it does, within two exchanges, nothing is missed,

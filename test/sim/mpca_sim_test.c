@@ -557,7 +557,7 @@ static void test_a_worker_dies_at_each_message_it_sends(void **state)
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
         struct tallied sum = {0};
         kill_at_each_send(state, strategies[i], &sum);
-        print_message("%s: %zu runs, %zu never formed, %zu went on\n", strategies[i], sum.runs,
+        print_message("%s: %zu runs, %zu never formed, %zu continued\n", strategies[i], sum.runs,
                       sum.unformed, sum.went_on);
         assert_true(sum.went_on > 200 / STRIDE);
     }

@@ -65,7 +65,7 @@ static void on_line(void *user, const char *text)
         sscanf(text, "worker %u", &node) == 1 && node < NODES)
         s->dead[node] = true;
     s->named += strcmp(text, "worker 2: its push 2 is not finite and is left out") == 0;
-    s->taken += strstr(text, "goes on at worker") != NULL;
+    s->taken += strstr(text, "continues at worker") != NULL;
 }
 
 struct swept {
@@ -169,7 +169,7 @@ static void test_a_server_dies_and_the_others_go_on(void **state)
 static void test_who_has_heard_more_hands_it_on(void **state)
 {
     char cluster[256];
-    snprintf(cluster, sizeof cluster, "%s delay { from: 0 to: 2 tag: 'parcel' seconds: 0.003 }",
+    snprintf(cluster, sizeof cluster, "%s delay { from: 0 to: 2 tag: 'transfer' seconds: 0.003 }",
              calm);
     sweep_deaths(*state, cluster, "strategy.ps={ consistency: asp servers: 3 }", 3, 3);
     sweep_deaths(*state, cluster, "strategy.ps={ consistency: bsp colocated: true }", 4, 4);

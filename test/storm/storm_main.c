@@ -144,7 +144,7 @@ static int print_verdict(const struct wish *wish, const struct share *share)
     int few = table_print(&sum, wish->least);
     double gap = (double)sum.exchanges / (double)(sum.faults ? sum.faults : 1);
     printf("%" PRIu64 " seeds, %" PRIu64 " faults, %.1f exchanges committed between two, %" PRIu64
-           " events; %" PRIu64 " drivers came back, %" PRIu64 " runs resumed, %" PRIu64
+           " events; %" PRIu64 " drivers returned, %" PRIu64 " runs resumed, %" PRIu64
            " ended by name, %" PRIu64 " without a worker left\n",
            sum.seeds, sum.faults, gap, sum.events, sum.returned, sum.resumed, sum.ended_by_name,
            sum.lost);

@@ -10,8 +10,8 @@ const char *const fault_names[FAULTS] = {
 };
 
 const char *const moment_names[MOMENTS] = {
-    "forms", "trains",   "gathers", "reduces", "reports",    "adopts",
-    "waits", "sponsors", "settles", "leaves",  "hands over", "saves",
+    "forms", "trains",  "gathers", "reduces", "reports",    "adopts",
+    "waits", "donates", "settles", "leaves",  "hands over", "saves",
 };
 
 const char *table_impossible(enum fault_kind fault, enum moment moment)

@@ -91,7 +91,7 @@ static void release_results(struct storm *s)
 /* Nobody was left: others resume from the checkpoint, and views and exchanges are counted again. */
 static void go_back(struct storm *s)
 {
-    storm_report(s, "it goes on from its checkpoint");
+    storm_report(s, "it resumes from its checkpoint");
     s->went_backwards = true;
     s->views = 0;
     s->node[NODES_MAX].view_number = 0;
@@ -226,7 +226,7 @@ void watch_line(struct storm *s, const char *line)
             donor = roster->member[i].donor;
     for (size_t i = 0; i < roster->count; i++)
         if (roster->member[i].node == donor && roster->member[i].in)
-            storm_break(s, "newcomer %u is fenced, and its sponsor %u is there", number, donor);
+            storm_break(s, "joiner %u is fenced, and its donor %u is there", number, donor);
 }
 
 /* Faults are of machines and networks: a node that finds that another breaks the protocol, or that
@@ -296,13 +296,13 @@ void watch_books(struct storm *s)
     uint64_t besides = free ? ledger->repeated_leases : ledger->missed;
     storm_report(s,
                  "the books: %" PRIu64 " used, %" PRIu64 " again, %" PRIu64 " missed, %" PRIu64
-                 " in the course, %" PRIu64 " taken",
+                 " in the progress, %" PRIu64 " taken",
                  ledger->used, ledger->repeated_leases, ledger->missed, place, s->taken);
     if (!s->driver_dead)
         count_exchanges(s);
     if (s->driver_dead || ledger->used + besides != place) {
         if (!s->driver_dead)
-            storm_break(s, "%" PRIu64 " records used and %" PRIu64 " beside are not %" PRIu64,
+            storm_break(s, "%" PRIu64 " records used and %" PRIu64 " besides are not %" PRIu64,
                         ledger->used, besides, place);
         return;
     }
