@@ -4,11 +4,11 @@
 #   scripts/fuzz.sh TARGET…|all [--runs N] [--seconds N] [--max-len BYTES] [--seed N]
 #
 # A target is caffemodel, prototxt, png, …: test/fuzz/fuzz_TARGET.c. Without --runs and --seconds,
-# 100,000 runs. Memory is bounded: 1 GiB in all, 256 MiB in one piece. What was found to lead to new
-# code stays in build-fuzz/corpus, what broke a target in build-fuzz/broken; to see that again:
+# 100,000 runs. Memory is bounded: 1 GiB in all, 256 MiB in one piece. Inputs that reach new
+# code stay in build-fuzz/corpus, inputs that break a target in build-fuzz/broken; to repeat one:
 # build-fuzz/fuzz_TARGET FILE. Prints a line a target; fails if any target broke.
 #
-# Needs clang, libclang-rt-dev and libomp-dev, beside what ./run check installs.
+# Needs clang, libclang-rt-dev and libomp-dev, besides what ./run check installs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -56,7 +56,7 @@ unexpected() { # DIR
     done < <(skipped "$1")
 }
 
-# What ./run counts of steps that end with so and so.
+# The counts of ./run after steps that end with these statuses.
 counts_of() { # REFUSES_SKIPS STATUS…
     local status
     (

@@ -18,13 +18,13 @@ BEGIN {
     put("strategy", rank, 8)
     put("train", rank, 9)
     put("api", rank, 10)
-    # The two worlds and the command stand beside that order.
+    # The two worlds and the command stand outside of that order.
     put("base job world wire", real_may, 1)
     put("base job world", sim_may, 1)
     put("real sim cli", aside, 1)
     put("train api", names_worlds, 1)
 
-    # What only a world may ask the machine for.
+    # Calls that only a world may make.
     put("time.h sys/time.h pthread.h threads.h sys/socket.h sys/epoll.h sys/eventfd.h fcntl.h " \
         "unistd.h sys/stat.h sys/types.h sys/mman.h dirent.h poll.h signal.h netdb.h", header, 1)
     put("clock_gettime clock_nanosleep gettimeofday clock time nanosleep sleep usleep", call, "clock")
@@ -44,7 +44,7 @@ function bad(text) {
     failures++
 }
 
-# The line without comments and with empty strings; a comment may go on over lines.
+# The line without comments and with empty strings; a comment may span lines.
 function code_of(line,    out, at, c) {
     out = ""
     while (line != "") {

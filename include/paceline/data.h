@@ -125,7 +125,7 @@ int pl_data_take_maps(pl_data *data, const pl_job *job);
  * there is a mean image, to its size first. *how, valid until the next call with the data: what had
  * to be done so, in words, or NULL. PL_ERR_INPUT: they cannot fit; PL_ERR_NOMEM */
 int pl_data_fit(pl_data *data, uint32_t channels, uint32_t height, uint32_t width,
-                const char **how);
+                const char **options);
 
 /* Channels, height and width of each record through the maps. PL_ERR_INPUT: maps that do not fit,
  * or records of different sizes */

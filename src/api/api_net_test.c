@@ -351,7 +351,7 @@ static void test_scores_of_given_records(void **state)
 }
 
 /* An Accuracy's second top has a number for each class, and none for a record. */
-static void test_what_goes_by_no_record(void **state)
+static void test_values_without_records(void **state)
 {
     const struct stage *s = *state;
     enum { FLOATS = TINY_SIDE * TINY_SIDE };
@@ -465,7 +465,7 @@ static void live_and_die(const struct stage *s)
     pl_engine_destroy(mine.engine);
 }
 
-static void test_a_hundred_lives_leave_nothing(void **state)
+static void test_a_hundred_nets_leak_nothing(void **state)
 {
     const struct stage *s = *state;
     for (int i = 0; i < 5; i++)
@@ -518,9 +518,9 @@ int main(void)
         cmocka_unit_test(test_parts_are_apart_and_cover_everything),
         cmocka_unit_test(test_two_nets_live_in_one_engine),
         cmocka_unit_test(test_scores_of_given_records),
-        cmocka_unit_test(test_what_goes_by_no_record),
+        cmocka_unit_test(test_values_without_records),
         cmocka_unit_test(test_inference),
-        cmocka_unit_test(test_a_hundred_lives_leave_nothing),
+        cmocka_unit_test(test_a_hundred_nets_leak_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

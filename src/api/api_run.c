@@ -83,7 +83,7 @@ static void find_run(const struct driving *d, const struct logger *log, struct r
     }
 }
 
-enum { SHORT_LIVES = 3 };
+enum { SHORT_ATTEMPTS = 3 };
 
 #define SHORT_LIFE (30 * WORLD_SECOND)
 
@@ -129,7 +129,7 @@ static int run_here(struct driving *d, const pl_job *job, const struct logger *l
     for (int attempts = 0;;) {
         int64_t begun = real_now();
         attempts = attempts + 1;
-        d->train.lost_all = d->train.elsewhere && attempts < SHORT_LIVES ? &lost_all : NULL;
+        d->train.lost_all = d->train.elsewhere && attempts < SHORT_ATTEMPTS ? &lost_all : NULL;
         rc = live_once(d, log, &real);
         if (!lost_all)
             return rc;
@@ -282,10 +282,10 @@ static int find_root(const pl_work_options *options, const struct drivers *drive
 
 /* How a stay with the driver has ended. */
 struct stay {
-    bool connected;     /* the driver was there */
-    bool given_up;      /* it has gone since, and not return in time */
-    bool left;          /* this worker has left the run, as it was to, */
-    bool told_to_leave; /* by the driver */
+    bool connected;      /* the driver was there */
+    bool given_up;       /* it has gone since, and not return in time */
+    bool left;           /* this worker has left the run, as it was to, */
+    bool asked_to_leave; /* by the driver */
 };
 
 /* Longer than a life is for ever. */
@@ -329,7 +329,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
                  .pause = api_flag(options->pause),
                  .left = &stay->left,
                  .why = &why,
-                 .told_to_leave = &stay->told_to_leave},
+                 .asked_to_leave = &stay->asked_to_leave},
     };
     w.options = options;
     w.watch = (struct work_watch){on_work, &w};

@@ -134,7 +134,7 @@ static void test_a_wrong_layer_is_named(void **state)
     static const struct {
         void (*spoil)(pl_net_spec *spec);
         int status;
-        const char *says;
+        const char *phrase;
     } cases[] = {
         {no_bottom, PL_ERR_INPUT, "layer \"relu\": it is not said what it reads"},
         {no_name, PL_ERR_INPUT, "layer 4 has no name"},
@@ -156,7 +156,7 @@ static void test_a_wrong_layer_is_named(void **state)
         pl_net_spec *spec = linear_net(s, 3);
         cases[i].spoil(spec);
         expect_refusal(s, pl_net_create(s->engine, spec, &quick, &net), cases[i].status,
-                       cases[i].says);
+                       cases[i].phrase);
         assert_null(net);
         pl_net_spec_free(spec);
     }
@@ -184,7 +184,7 @@ static void test_wrong_options_are_named(void **state)
     static const struct {
         pl_net_options options;
         int status;
-        const char *says;
+        const char *phrase;
     } cases[] = {
         {{.batch = 65537}, PL_ERR_INPUT, "batch"},
         {{.threads = 1025}, PL_ERR_INPUT, "threads"},
@@ -201,14 +201,14 @@ static void test_wrong_options_are_named(void **state)
         pl_net *net = NULL;
         pl_net_spec *spec = linear_net(s, 3);
         expect_refusal(s, pl_net_create(s->engine, spec, &cases[i].options, &net), cases[i].status,
-                       cases[i].says);
+                       cases[i].phrase);
         pl_net_spec_free(spec);
     }
 }
 
 /* ---- data ---- */
 
-static void test_without_data_it_says_so(void **state)
+static void test_without_data_is_an_error(void **state)
 {
     const struct stage *s = *state;
     pl_test_result result;
@@ -396,7 +396,7 @@ int main(void)
         cmocka_unit_test(test_a_wrong_layer_is_named),
         cmocka_unit_test(test_a_spoiled_specification_is_no_jobs_net),
         cmocka_unit_test(test_wrong_options_are_named),
-        cmocka_unit_test(test_without_data_it_says_so),
+        cmocka_unit_test(test_without_data_is_an_error),
         cmocka_unit_test(test_a_net_takes_form_with_its_data),
         cmocka_unit_test(test_data_that_does_not_fit_is_refused),
         cmocka_unit_test(test_a_loss_that_is_no_number_ends_training),

@@ -10,14 +10,14 @@ struct scene {
     struct faulty_disk disk;
     struct api_sink sink;
     struct train_options train;
-    char said[2048];
+    char logged[2048];
 };
 
 static void on_log(void *user, enum log_level level, const char *line)
 {
     struct scene *s = user;
-    size_t n = strlen(s->said);
-    snprintf(s->said + n, sizeof s->said - n, "%s%s\n",
+    size_t n = strlen(s->logged);
+    snprintf(s->logged + n, sizeof s->logged - n, "%s%s\n",
              level == LOG_ERROR  ? "error: "
              : level == LOG_WARN ? "warning: "
                                  : "",
@@ -33,7 +33,7 @@ static void play_line(struct scene *s, const char *line, bool broken)
 
 /* A run continues without its log, says so once, and makes up for it; what is missing at its end is
  * counted. */
-static void test_events_that_cannot_be_written_are_told(void **state)
+static void test_events_that_cannot_be_written_are_reported(void **state)
 {
     struct scene *s = calloc(1, sizeof *s);
     static const pl_run_options options;
@@ -64,7 +64,7 @@ static void test_events_that_cannot_be_written_are_told(void **state)
              "warning: the disk: cannot write; events are kept and written later\n"
              "error: %s/events.jsonl lacks its last 2 lines: the disk: cannot write\n",
              s->folder.path, s->folder.path);
-    assert_string_equal(s->said, want);
+    assert_string_equal(s->logged, want);
     folder_remove(&s->folder);
     free(s);
 }
@@ -105,7 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places_are_disks_first),
-        cmocka_unit_test(test_events_that_cannot_be_written_are_told),
+        cmocka_unit_test(test_events_that_cannot_be_written_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,14 +47,14 @@ static void test_addresses(void **state)
 static void test_patience(void **state)
 {
     (void)state;
-    char nobody[32];
-    port_find(nobody);
+    char no_member[32];
+    port_find(no_member);
     double start = team_now();
-    expect_refusal((pl_team_options){.rendezvous = nobody, .members = 2, .timeout_s = 1},
-                   PL_ERR_TIMEOUT, nobody);
+    expect_refusal((pl_team_options){.rendezvous = no_member, .members = 2, .timeout_s = 1},
+                   PL_ERR_TIMEOUT, no_member);
     double alone = team_now() - start;
-    expect_refusal((pl_team_options){.rendezvous = nobody, .timeout_s = 0.5}, PL_ERR_TIMEOUT,
-                   nobody);
+    expect_refusal((pl_team_options){.rendezvous = no_member, .timeout_s = 0.5}, PL_ERR_TIMEOUT,
+                   no_member);
     double without = team_now() - start - alone;
     print_message("    gave up after %.2f and %.2f s\n", alone, without);
     assert_true(alone >= 1 && alone < 2 && without >= 0.5 && without < 1.5);
@@ -89,7 +89,7 @@ static int play_wrong(struct team_member *m)
 {
     static const struct {
         pl_call_options options;
-        const char *says;
+        const char *phrase;
     } wrong[] = {
         {{.algorithm = "trie"}, "trie"},
         {{.algorithm = ""}, "algorithm"},
@@ -113,7 +113,7 @@ static int play_wrong(struct team_member *m)
         pl_call_options options = wrong[i].options;
         options.channel = (uint32_t)i % PL_TEAM_CHANNELS;
         CHECK(pl_team_allreduce(m->team, x, 2, NULL, &options) == PL_ERR_USAGE);
-        CHECK(strstr(pl_team_error(m->team, options.channel), wrong[i].says));
+        CHECK(strstr(pl_team_error(m->team, options.channel), wrong[i].phrase));
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK(pl_team_allreduce(m->team, x, 2, &bad[i], NULL) == PL_ERR_USAGE);

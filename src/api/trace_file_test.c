@@ -164,7 +164,7 @@ static void test_what_is_discarded_is_gone(void **state)
 }
 
 /* A disk that fails is said once, at the end, and does no harm. */
-static void test_a_full_disk_is_told(void **state)
+static void test_a_full_disk_is_reported(void **state)
 {
     struct place *p = *state;
     const struct logger log = {keep_log, p, LOG_INFO};
@@ -180,7 +180,7 @@ static void test_a_full_disk_is_told(void **state)
     assert_string_equal(disk.reported, "open write write close ");
 }
 
-static void test_a_close_that_fails_is_told(void **state)
+static void test_a_close_that_fails_is_reported(void **state)
 {
     struct place *p = *state;
     const struct logger log = {keep_log, p, LOG_INFO};
@@ -203,8 +203,8 @@ int main(void)
         TEST(test_each_row_is_named_once),
         TEST(test_a_path_that_cannot_be_is_the_callers),
         TEST(test_what_is_discarded_is_gone),
-        TEST(test_a_full_disk_is_told),
-        TEST(test_a_close_that_fails_is_told),
+        TEST(test_a_full_disk_is_reported),
+        TEST(test_a_close_that_fails_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

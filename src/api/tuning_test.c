@@ -187,7 +187,7 @@ static void test_tuning_leaves_no_temporary_file(void **state)
 }
 
 /* Another user's, for one. Root may read all files, and so is somebody else here. */
-static void test_a_file_that_may_not_be_read_is_told_by_that(void **state)
+static void test_a_file_that_may_not_be_read_is_reported_by_name(void **state)
 {
     (void)state;
     put_file("paceline kernels 1\n");
@@ -252,7 +252,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tuning_choices_are_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tuning_two_processes_keep_both, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_damaged_file_is_made_good, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_file_that_may_not_be_read_is_told_by_that, setup,
+        cmocka_unit_test_setup_teardown(test_a_file_that_may_not_be_read_is_reported_by_name, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_tuning_unwritable_path_is_logged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tuning_makes_cache_folders, setup, teardown),

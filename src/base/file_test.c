@@ -262,7 +262,7 @@ static void test_file_sibling_path(void **state)
 {
     (void)state;
     static const struct {
-        const char *beside, *path, *want;
+        const char *sibling, *path, *want;
     } known[] = {
         {"/jobs/a.prototxt", "net.prototxt", "/jobs/net.prototxt"},
         {"jobs/a.prototxt", "../net.prototxt", "jobs/../net.prototxt"},
@@ -274,7 +274,7 @@ static void test_file_sibling_path(void **state)
     char out[64];
     struct err err;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        assert_int_equal(file_resolve(known[i].beside, known[i].path, out, sizeof out, &err), OK);
+        assert_int_equal(file_resolve(known[i].sibling, known[i].path, out, sizeof out, &err), OK);
         assert_string_equal(out, known[i].want);
     }
     assert_int_equal(file_resolve("/jobs/a", "net", out, 10, &err), OK); /* nine and the zero */

@@ -96,20 +96,20 @@ struct progress {
 static int play_exchanges(struct scene *scene, struct group *group, const struct ranks *ranks)
 {
     kernels_set_threads(1); /* a node's task is not where a pool of threads belongs */
-    struct progress *course = scene->arg;
-    const struct exchange_config how = {.algorithm = course->algorithm, .chunk = 64 * 1024};
+    struct progress *series = scene->arg;
+    const struct exchange_config config = {.algorithm = series->algorithm, .chunk = 64 * 1024};
     struct exchange e = {0};
     struct arena arena;
     arena_init(&arena);
-    int rc = exchange_init(&e, group, 0, false, course->n, &how, 0, &arena);
+    int rc = exchange_init(&e, group, 0, false, series->n, &config, 0, &arena);
     for (size_t i = 0; rc == OK && i < EXCHANGES; i++) {
         const struct exchange_meta mine = {.weight = 1, .samples = 1, .hash_min = UINT64_MAX};
         int64_t start = world_now(group->world);
         rc = exchange_run(&e, &mine);
         if (ranks->me == 0) {
-            course->at[i].taken = e.planned;
-            course->at[i].seconds = world_seconds(world_now(group->world) - start);
-            course->at[i].ended = world_now(group->world);
+            series->at[i].taken = e.planned;
+            series->at[i].seconds = world_seconds(world_now(group->world) - start);
+            series->at[i].ended = world_now(group->world);
         }
     }
     exchange_release(&e);
@@ -117,11 +117,11 @@ static int play_exchanges(struct scene *scene, struct group *group, const struct
     return rc;
 }
 
-static void run_measuring(struct progress *course, enum coll_algorithm algorithm,
+static void run_measuring(struct progress *series, enum coll_algorithm algorithm,
                           const char *cluster)
 {
-    *course = (struct progress){.algorithm = algorithm, .n = LONG};
-    struct scene scene = {.ranks = 4, .play = play_exchanges, .arg = course, .cluster = cluster};
+    *series = (struct progress){.algorithm = algorithm, .n = LONG};
+    struct scene scene = {.ranks = 4, .play = play_exchanges, .arg = series, .cluster = cluster};
     run_scene(&scene);
     for (size_t r = 0; r < 4; r++)
         assert_int_equal(scene.rc[r], OK);
@@ -132,7 +132,7 @@ static void run_measuring(struct progress *course, enum coll_algorithm algorithm
 static void test_auto_reacts_to_a_halved_link(void **state)
 {
     (void)state;
-    struct progress course, fixed;
+    struct progress series, fixed;
     double best = INFINITY;
     for (int a = COLL_TREE; a < COLL_ALGORITHMS; a++) {
         run_measuring(&fixed, (enum coll_algorithm)a, LINKS "fault { at: 0 clog: 2 }");
@@ -140,30 +140,30 @@ static void test_auto_reacts_to_a_halved_link(void **state)
         print_message("    %-16s %.4f s\n", coll_algorithm_name((enum coll_algorithm)a), took);
         best = took < best ? took : best;
     }
-    run_measuring(&course, COLL_AUTO, LINKS "fault { at: 0.75 clog: 2 }");
+    run_measuring(&series, COLL_AUTO, LINKS "fault { at: 0.75 clog: 2 }");
     size_t hit = 0;
-    while (hit < EXCHANGES && course.at[hit].ended < 3 * WORLD_SECOND / 4)
+    while (hit < EXCHANGES && series.at[hit].ended < 3 * WORLD_SECOND / 4)
         hit++;
     for (size_t i = 0; i < EXCHANGES; i++)
         print_message("    %zu%s: %s, %.4f s\n", i, i == hit ? " (the link halves)" : "",
-                      coll_algorithm_name(course.at[i].taken), course.at[i].seconds);
+                      coll_algorithm_name(series.at[i].taken), series.at[i].seconds);
     assert_in_range(hit, 2, 4);
-    assert_int_equal(course.at[hit - 1].taken, COLL_CHUNKED_RING);
-    assert_int_not_equal(course.at[hit + 1].taken, COLL_CHUNKED_RING);
-    assert_true(course.at[hit + 2].seconds <= 1.1 * best);
-    assert_true(course.at[EXCHANGES - 1].seconds <= 1.1 * best);
+    assert_int_equal(series.at[hit - 1].taken, COLL_CHUNKED_RING);
+    assert_int_not_equal(series.at[hit + 1].taken, COLL_CHUNKED_RING);
+    assert_true(series.at[hit + 2].seconds <= 1.1 * best);
+    assert_true(series.at[EXCHANGES - 1].seconds <= 1.1 * best);
 }
 
 static void test_auto_measures_steady_links_once(void **state)
 {
     (void)state;
-    struct progress course, fixed;
+    struct progress series, fixed;
     run_measuring(&fixed, COLL_CHUNKED_RING, LINKS);
-    run_measuring(&course, COLL_AUTO, LINKS);
-    assert_true(course.at[0].seconds > 1.5 * fixed.at[0].seconds); /* the probe */
+    run_measuring(&series, COLL_AUTO, LINKS);
+    assert_true(series.at[0].seconds > 1.5 * fixed.at[0].seconds); /* the probe */
     for (size_t i = 1; i < EXCHANGES; i++) {
-        assert_int_equal(course.at[i].taken, COLL_CHUNKED_RING);
-        assert_true(course.at[i].seconds < 1.05 * fixed.at[i].seconds);
+        assert_int_equal(series.at[i].taken, COLL_CHUNKED_RING);
+        assert_true(series.at[i].seconds < 1.05 * fixed.at[i].seconds);
     }
 }
 
@@ -173,13 +173,13 @@ static int play_alone(struct scene *scene, struct group *group, const struct ran
 {
     (void)scene;
     kernels_set_threads(1);
-    const struct exchange_config how = {.chunk = 64 * 1024};
+    const struct exchange_config config = {.chunk = 64 * 1024};
     const struct exchange_meta mine = {.weight = 1, .samples = 1, .hash_min = UINT64_MAX};
     struct exchange e = {0};
     struct arena arena;
     arena_init(&arena);
     assert_int_equal(ranks->count, 1);
-    int rc = exchange_init(&e, group, 0, false, LONG, &how, 0, &arena);
+    int rc = exchange_init(&e, group, 0, false, LONG, &config, 0, &arena);
     if (rc == OK)
         rc = exchange_run(&e, &mine);
     exchange_release(&e);

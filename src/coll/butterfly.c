@@ -10,10 +10,10 @@ void schedule_butterfly(struct schedule *s)
     schedule_fold_in(s, &f);
     for (size_t bit = 1; !f.out && bit < f.power; bit *= 2, round++) {
         size_t partner = schedule_unfolded(s->ranks, f.rank ^ bit);
-        size_t beside = n + (round & 1) * n;
+        size_t second_buffer = n + (round & 1) * n;
         schedule_send(s, partner, 0, n, false);
-        schedule_recv(s, partner, beside, n, false);
-        schedule_fold(s, beside, 0, n);
+        schedule_recv(s, partner, second_buffer, n, false);
+        schedule_fold(s, second_buffer, 0, n);
     }
     schedule_fold_out(s, &f);
 }

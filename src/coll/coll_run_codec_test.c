@@ -41,59 +41,59 @@ struct progress {
     double *sum[RANKS_MAX]; /* of the results */
 };
 
-static int run_often(struct progress *course, struct coll *c, struct coll_plan *plan)
+static int run_often(struct progress *series, struct coll *c, struct coll_plan *plan)
 {
-    size_t me = c->ranks->me, n = course->call.n;
+    size_t me = c->ranks->me, n = series->call.n;
     int rc = OK;
-    for (size_t k = 0; rc == OK && k < course->times; k++) {
+    for (size_t k = 0; rc == OK && k < series->times; k++) {
         for (size_t i = 0; i < n; i++)
-            course->x[me][i] = call_value(me, 0, i);
+            series->x[me][i] = call_value(me, 0, i);
         c->n = k + 1;
-        rc = coll_run(c, plan, course->x[me], course->feedback ? course->residual[me] : NULL);
+        rc = coll_run(c, plan, series->x[me], series->feedback ? series->residual[me] : NULL);
         for (size_t i = 0; i < n; i++)
-            course->sum[me][i] += (double)course->x[me][i];
+            series->sum[me][i] += (double)series->x[me][i];
     }
     return rc;
 }
 
 static int play_series(struct scene *scene, struct group *group, const struct ranks *ranks)
 {
-    struct progress *course = scene->arg;
+    struct progress *series = scene->arg;
     struct coll c = {.group = group, .view = group_view(group), .ranks = ranks};
     struct coll_plan plan;
     size_t me = ranks->me;
-    int rc = call_plan(&plan, &course->call, &course->config, ranks->count, me);
+    int rc = call_plan(&plan, &series->call, &series->config, ranks->count, me);
     if (rc != OK)
         return rc;
-    course->x[me] = calloc(course->call.n + 1, sizeof(float));
-    course->residual[me] = calloc(course->call.n + 1, sizeof(float));
-    course->sum[me] = calloc(course->call.n + 1, sizeof(double));
-    rc = course->x[me] && course->residual[me] && course->sum[me] ? OK : ERR_NOMEM;
+    series->x[me] = calloc(series->call.n + 1, sizeof(float));
+    series->residual[me] = calloc(series->call.n + 1, sizeof(float));
+    series->sum[me] = calloc(series->call.n + 1, sizeof(double));
+    rc = series->x[me] && series->residual[me] && series->sum[me] ? OK : ERR_NOMEM;
     if (rc == OK)
-        rc = run_often(course, &c, &plan);
+        rc = run_often(series, &c, &plan);
     coll_plan_release(&plan);
     return rc;
 }
 
-static void run_series(struct progress *course, uint32_t ranks)
+static void run_series(struct progress *series, uint32_t ranks)
 {
-    struct scene scene = {.ranks = ranks, .play = play_series, .arg = course};
-    if (course->uneven) {
+    struct scene scene = {.ranks = ranks, .play = play_series, .arg = series};
+    if (series->uneven) {
         scene.cluster = "node { count: 2 jitter: 0.5 } node { speed: 0.1 jitter: 0.3 } "
                         "node { count: 6 speed: 3 } link { mbit: 10 loss: 0.01 }";
-        course->config.serialise = 1e-6;
+        series->config.serialise = 1e-6;
     }
     run_scene(&scene);
     for (uint32_t r = 0; r < ranks; r++)
         assert_int_equal(scene.rc[r], OK);
 }
 
-static void drop_series(struct progress *course)
+static void drop_series(struct progress *series)
 {
     for (size_t r = 0; r < RANKS_MAX; r++) {
-        free(course->x[r]);
-        free(course->residual[r]);
-        free(course->sum[r]);
+        free(series->x[r]);
+        free(series->residual[r]);
+        free(series->sum[r]);
     }
 }
 
@@ -119,19 +119,19 @@ static double count_roundings(enum coll_algorithm a, uint32_t ranks)
     return a == COLL_CHUNKED_RING || a == COLL_SCATTER_GATHER ? ranks : 2 * log2(ranks) + 3;
 }
 
-static void same_bits_near_the_sum(const struct progress *course, uint32_t ranks)
+static void same_bits_near_the_sum(const struct progress *series, uint32_t ranks)
 {
-    enum coll_algorithm a = course->call.algorithm;
-    double most = count_roundings(a, ranks) * step_of(course->config.codec, ranks);
+    enum coll_algorithm a = series->call.algorithm;
+    double most = count_roundings(a, ranks) * step_of(series->config.codec, ranks);
     for (uint32_t r = 0; r < ranks; r++)
-        if (memcmp(course->x[r], course->x[0], course->call.n * sizeof(float)) != 0)
+        if (memcmp(series->x[r], series->x[0], series->call.n * sizeof(float)) != 0)
             fail_msg("%s %s, %zu floats in pieces of %zu: rank %u of %u has other bits",
-                     coll_algorithm_name(a), codec_name(course->config.codec), course->call.n,
-                     course->config.chunk, r, ranks);
-    for (size_t i = 0; i < course->call.n; i++)
-        if (fabs((double)course->x[0][i] - exact_sum(ranks, i)) > most)
+                     coll_algorithm_name(a), codec_name(series->config.codec), series->call.n,
+                     series->config.chunk, r, ranks);
+    for (size_t i = 0; i < series->call.n; i++)
+        if (fabs((double)series->x[0][i] - exact_sum(ranks, i)) > most)
             fail_msg("%s %s of %u ranks: float %zu is %g, not %g", coll_algorithm_name(a),
-                     codec_name(course->config.codec), ranks, i, (double)course->x[0][i],
+                     codec_name(series->config.codec), ranks, i, (double)series->x[0][i],
                      exact_sum(ranks, i));
 }
 
@@ -144,13 +144,13 @@ static void test_run_codec_ranks_agree_bit_for_bit(void **state)
     for (uint32_t ranks = 1; ranks <= 9; ranks += STRIDE)
         for (size_t k = 0; k < sizeof n / sizeof *n; k++)
             for (size_t j = n[k] > 1000; j < 4; j++) {
-                struct progress course = {.call = {ALL_REDUCE, *a, n[k], 0, NULL},
+                struct progress series = {.call = {ALL_REDUCE, *a, n[k], 0, NULL},
                                           .config = {.chunk = chunk[j], .codec = *codec},
                                           .times = 2,
                                           .feedback = true};
-                run_series(&course, ranks);
-                same_bits_near_the_sum(&course, ranks);
-                drop_series(&course);
+                run_series(&series, ranks);
+                same_bits_near_the_sum(&series, ranks);
+                drop_series(&series);
             }
 }
 
@@ -161,14 +161,14 @@ static void test_run_codec_any_order_and_length(void **state)
     EACH_CODEC_AND_ALGORITHM(codec, a)
     for (uint32_t ranks = 2; ranks <= 9; ranks += STRIDE)
         for (int uneven = 0; uneven < 2; uneven++) {
-            struct progress course = {.call = {ALL_REDUCE, *a, uneven ? 2777 : 40001, 0, NULL},
+            struct progress series = {.call = {ALL_REDUCE, *a, uneven ? 2777 : 40001, 0, NULL},
                                       .config = {.chunk = uneven ? 45 : 700, .codec = *codec},
                                       .times = 2,
                                       .feedback = true,
                                       .uneven = uneven};
-            run_series(&course, ranks);
-            same_bits_near_the_sum(&course, ranks);
-            drop_series(&course);
+            run_series(&series, ranks);
+            same_bits_near_the_sum(&series, ranks);
+            drop_series(&series);
         }
 }
 
@@ -179,23 +179,23 @@ static void test_run_codec_parts_equal_copies(void **state)
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < 2; i++)
             for (uint32_t ranks = 2; ranks <= 9; ranks += STRIDE) {
-                struct progress course = {
+                struct progress series = {
                     .call = {kinds[k], COLL_AUTO, 2900, ranks / 2, NULL},
                     .config = {.chunk = ranks % 2 ? 300 : 64, .codec = lossy[i]},
                     .times = 1};
-                run_series(&course, ranks);
+                run_series(&series, ranks);
                 for (uint32_t r = 1; r < ranks; r++)
-                    assert_memory_equal(course.x[r], course.x[0], 2900 * sizeof(float));
-                drop_series(&course);
+                    assert_memory_equal(series.x[r], series.x[0], 2900 * sizeof(float));
+                drop_series(&series);
             }
 }
 
 /* How far the mean of all results is from the sum, at worst. */
-static double bias_of(const struct progress *course, uint32_t ranks)
+static double bias_of(const struct progress *series, uint32_t ranks)
 {
     double worst = 0;
-    for (size_t i = 0; i < course->call.n; i++)
-        worst = fmax(worst, fabs(course->sum[0][i] / (double)course->times - exact_sum(ranks, i)));
+    for (size_t i = 0; i < series->call.n; i++)
+        worst = fmax(worst, fabs(series->sum[0][i] / (double)series->times - exact_sum(ranks, i)));
     return worst;
 }
 

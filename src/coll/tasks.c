@@ -158,7 +158,7 @@ static uint32_t find_spare(const struct task_table *table, const struct members 
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
         if (members_has(have, node) && may_run_tasks(table, node))
             return node;
-    return TASKS_NOBODY;
+    return TASKS_NO_NODE;
 }
 
 /* Tasks of lost members move to others or become unassigned. */
@@ -166,10 +166,10 @@ static void forget_lost(const struct task_table *table, const struct tasks_var *
                         struct tasks_round *r)
 {
     for (uint32_t t = 0; r->node && t < var->spec.tasks; t++) {
-        if (r->node[t] == TASKS_NOBODY || may_run_tasks(table, r->node[t]))
+        if (r->node[t] == TASKS_NO_NODE || may_run_tasks(table, r->node[t]))
             continue;
         r->node[t] = find_spare(table, &r->have[t]);
-        r->taken -= r->node[t] == TASKS_NOBODY;
+        r->taken -= r->node[t] == TASKS_NO_NODE;
     }
 }
 
@@ -271,7 +271,7 @@ static int open_round(struct tasks_round *r, uint32_t tasks)
         return ERR_NOMEM;
     }
     for (uint32_t t = 0; t < tasks; t++)
-        r->node[t] = TASKS_NOBODY;
+        r->node[t] = TASKS_NO_NODE;
     return OK;
 }
 
@@ -288,7 +288,7 @@ static int on_commit(struct task_table *table, const struct tasks_event *e,
     if (rc != OK)
         return rc;
     members_add(&r->have[e->task], e->node);
-    if (r->node[e->task] == TASKS_NOBODY) {
+    if (r->node[e->task] == TASKS_NO_NODE) {
         r->node[e->task] = e->node;
         r->taken++;
     }

@@ -26,7 +26,7 @@ enum {
 };
 
 #define TASKS_FLOATS_MAX UINT64_C(1000000000)
-#define TASKS_NOBODY     UINT32_MAX
+#define TASKS_NO_NODE    UINT32_MAX
 
 enum tasks_op { TASKS_SUM, TASKS_MEAN, TASKS_LARGEST, TASKS_SMALLEST, TASKS_USER, TASKS_OPS };
 
@@ -45,7 +45,7 @@ void tasks_spec_encode(const struct tasks_spec *spec, struct buf *out);
 void tasks_spec_decode(struct byte_reader *in, struct tasks_spec *out);
 
 struct tasks_round {
-    uint32_t *node;       /* by task: who has it, or TASKS_NOBODY; NULL: nothing committed yet */
+    uint32_t *node;       /* by task: who has it, or TASKS_NO_NODE; NULL: nothing committed yet */
     struct members *have; /* by task: all who have committed it */
     uint32_t taken;       /* tasks that somebody has */
     bool running, voided;

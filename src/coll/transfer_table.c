@@ -138,12 +138,12 @@ int transfers_await(struct transfers *ps, uint32_t from, int64_t deadline, struc
     ps->posts += from != WORLD_ANY && rc == OK;
     while (rc == OK && !got.header) {
         uint64_t seen = atomic_load(&ps->ended.times);
-        int how = from == WORLD_ANY ? POST_PENDING : atomic_load(&life.status);
-        bool lives = how == POST_PENDING; /* else: what has come in by now */
+        int outcome = from == WORLD_ANY ? POST_PENDING : atomic_load(&life.status);
+        bool is_live = outcome == POST_PENDING; /* else: what has come in by now */
         rc = transfers_step(ps);
         if (rc == OK)
-            rc = wait_for_any(ps, NULL, 0, seen, &from, lives ? deadline : 0, &got);
-        rc = rc == ERR_TIMEOUT && !lives ? how : rc;
+            rc = wait_for_any(ps, NULL, 0, seen, &from, is_live ? deadline : 0, &got);
+        rc = rc == ERR_TIMEOUT && !is_live ? outcome : rc;
     }
     trace_end(ps->world, begun,
               (struct trace_span){.kind = SPAN_WAIT, .row = transfers_row(ps), .peer = from});

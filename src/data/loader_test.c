@@ -241,7 +241,7 @@ static int hinted_story(struct bench *b)
     return OK;
 }
 
-static void test_what_is_told_is_foreseen(void **state)
+static void test_a_hint_is_prepared(void **state)
 {
     (void)state;
     play_all(hinted_story);
@@ -371,7 +371,7 @@ static int taker_is_cancelled(struct bench *b)
     return OK;
 }
 
-static void test_a_cancelled_taker_is_told(void **state)
+static void test_a_cancelled_taker_is_reported(void **state)
 {
     (void)state;
     play_all(taker_is_cancelled);
@@ -426,12 +426,12 @@ int main(void)
         cmocka_unit_test(test_a_steady_stream_is_foreseen),
         cmocka_unit_test(test_a_stride_is_learnt),
         cmocka_unit_test(test_a_jump_is_one_wrong_guess),
-        cmocka_unit_test(test_what_is_told_is_foreseen),
+        cmocka_unit_test(test_a_hint_is_prepared),
         cmocka_unit_test(test_wrong_guesses_do_not_show),
         cmocka_unit_test(test_the_spare_batch_disturbs_nothing),
         cmocka_unit_test(test_it_stops_and_starts_again),
         cmocka_unit_test(test_a_stop_waits_for_the_batch_in_work),
-        cmocka_unit_test(test_a_cancelled_taker_is_told),
+        cmocka_unit_test(test_a_cancelled_taker_is_reported),
         cmocka_unit_test(test_a_mistake_in_the_task_ends_the_wait),
         cmocka_unit_test(test_a_broken_record_is_its_batch_s_affair),
     };

@@ -134,7 +134,7 @@ static void put_mean(const struct folder *f, uint8_t H, uint8_t W, const float *
 }
 
 /* The mean is subtracted from the pixel it belongs to, wherever that goes; pads stay zero. */
-static void test_a_mean_goes_along_with_its_pixels(void **state)
+static void test_mean_follows_its_pixels(void **state)
 {
     (void)state;
     struct folder f;
@@ -329,7 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_crop_is_the_middle),
         cmocka_unit_test(test_pads_are_zeros_before_mean_and_scale),
-        cmocka_unit_test(test_a_mean_goes_along_with_its_pixels),
+        cmocka_unit_test(test_mean_follows_its_pixels),
         cmocka_unit_test(test_what_is_drawn),
         cmocka_unit_test(test_drawing_is_pure),
         cmocka_unit_test(test_any_thread_reads_the_same),

@@ -135,7 +135,7 @@ static void expect_refusal(const char *path, int of, const char *why)
         fail_msg("\"%s\" should say \"%s\"", err.text, why);
 }
 
-static void test_what_is_wrong_is_said(void **state)
+static void test_mistakes_are_named(void **state)
 {
     const struct folder *f = *state;
     char path[256];
@@ -160,7 +160,7 @@ static void test_what_is_wrong_is_said(void **state)
     expect_refusal(path, 10, "none: cannot open");
 }
 
-static void test_names_lie_beside(void **state)
+static void test_names_of_the_folder(void **state)
 {
     const struct folder *f = *state;
     const uint8_t labels[] = {1};
@@ -277,8 +277,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_one_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_folder_has_two_roles, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fine_and_coarse, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_is_wrong_is_said, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_names_lie_beside, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_mistakes_are_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_names_of_the_folder, setup, teardown),
         cmocka_unit_test(test_cifar_10_itself),
         cmocka_unit_test(test_figures_of_cifar_10),
     };

@@ -191,13 +191,13 @@ static void test_every_truncation_of_images(void **state)
     struct fixture *f = *state;
     for (size_t len = 0; len < sizeof IMAGES; len++) {
         put_plain(f->images, IMAGES, len);
-        char said[64];
-        snprintf(said, sizeof said,
+        char text[64];
+        snprintf(text, sizeof text,
                  len < 4    ? "not an IDX image file (%zu bytes"
                  : len < 16 ? "truncated: %zu bytes, an IDX image header"
                             : "truncated: %zu bytes, header promises 40",
                  len);
-        expect_refusal(f, f->images, said);
+        expect_refusal(f, f->images, text);
     }
 }
 

@@ -193,7 +193,7 @@ int group_admit_joiner(struct group *group, uint32_t node, bool *in)
     else if (rc == ERR_DRIVER && !atomic_load(&group->over))
         rc = OK; /* another driver may ask again */
     /* Another may have been named meanwhile. */
-    atomic_compare_exchange_strong(&group->joiner, &node, ROSTER_NOBODY);
+    atomic_compare_exchange_strong(&group->joiner, &node, ROSTER_NO_NODE);
     atomic_store(&group->busy, busy);
     return rc;
 }
@@ -224,7 +224,8 @@ static int beat_task(void *arg)
 void group_init(struct group *group, struct world *world, const struct logger *log,
                 const struct group_timing *timing)
 {
-    *group = (struct group){.world = world, .log = log, .timing = *timing, .joiner = ROSTER_NOBODY};
+    *group =
+        (struct group){.world = world, .log = log, .timing = *timing, .joiner = ROSTER_NO_NODE};
 }
 
 int group_listen(struct group *group)

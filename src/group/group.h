@@ -71,11 +71,11 @@ struct group {
     atomic_bool busy;                   /* computing: progress is due */
     atomic_bool stop;                   /* the driver asks to end: vote so in the next exchange */
     _Atomic uint32_t model_requests;    /* a copy of the model, for these uses (the driver asks) */
-    _Atomic uint32_t joiner;            /* whom to admit (roster.h); ROSTER_NOBODY */
+    _Atomic uint32_t joiner;            /* whom to admit (roster.h); ROSTER_NO_NODE */
     atomic_bool leaving;                /* to take part in nothing more than it has to, and go */
     const atomic_int *leave, *pause;    /* the host sets one of them; or NULL */
     atomic_bool left;                   /* and goes now: the driver's answer is to hang up */
-    atomic_bool told_to_leave;          /* the driver has asked it to leave: it may stand by */
+    atomic_bool asked_to_leave;         /* the driver has asked it to leave: it may stand by */
     char refusal[ERR_TEXT_MAX];         /* why, once `refused` is set: */
     atomic_bool refused;                /* the driver has said that it will not have this one */
     atomic_bool run_ended;              /* it is over because the run is, */

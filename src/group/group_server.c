@@ -172,9 +172,9 @@ static int take_lane_at(struct server *s, const struct message *m)
     event.view = read_u32(&in);
     event.lane = read_u32(&in);
     event.completed = read_u64(&in);
-    uint8_t how = read_u8(&in);
-    event.joined = how >= LANE_JOINED;
-    event.needs_sync = how >= LANE_UNKNOWN;
+    uint8_t report = read_u8(&in);
+    event.joined = report >= LANE_JOINED;
+    event.needs_sync = report >= LANE_UNKNOWN;
     return byte_reader_done(&in) ? step_roster(s, &event) : OK;
 }
 

@@ -85,7 +85,7 @@ static int lose_driver(struct listener *l, const char *outcome)
     }
     l->standing = CALLED;
     atomic_store(&group->driver_missing, true);
-    atomic_store(&group->joiner, ROSTER_NOBODY);
+    atomic_store(&group->joiner, ROSTER_NO_NODE);
     group_changed(group);
     return OK;
 }
@@ -257,7 +257,7 @@ static void take_joiner(struct group *group, const struct message *m)
     if (accepts)
         atomic_store(&group->joiner, node);
     else
-        atomic_compare_exchange_strong(&group->joiner, &node, ROSTER_NOBODY);
+        atomic_compare_exchange_strong(&group->joiner, &node, ROSTER_NO_NODE);
     group_changed(group);
 }
 
@@ -324,7 +324,7 @@ static int on_message(struct listener *l, const struct wake *wake)
         log_warn(group->log, "the driver has no place any more for what this worker has");
         return ERR_DRIVER;
     case 9:
-        atomic_store(&group->told_to_leave, true);
+        atomic_store(&group->asked_to_leave, true);
         atomic_store(&group->leaving, true);
         group_changed(group);
         return OK;

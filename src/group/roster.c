@@ -83,15 +83,15 @@ void roster_report_member(struct roster_orders *out, uint32_t node, const char *
 /* ---- joining a run ---- */
 
 /* The lowest that waits, or NULL; and whether one that waits has a donor already. */
-static struct roster_member *first_waiting(struct roster *roster, bool *sponsored)
+static struct roster_member *first_waiting(struct roster *roster, bool *admitted)
 {
     struct roster_member *first = NULL;
-    *sponsored = false;
+    *admitted = false;
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
         if (!m->waits)
             continue;
-        *sponsored |= m->donor != ROSTER_NOBODY;
+        *admitted |= m->donor != ROSTER_NO_NODE;
         if (!first || m->node < first->node)
             first = m;
     }
@@ -114,10 +114,10 @@ static uint32_t members_wanted_max(const struct roster *roster)
 
 void roster_seek_donor(struct roster *roster, struct roster_orders *out)
 {
-    bool sponsored;
-    struct roster_member *m = first_waiting(roster, &sponsored);
+    bool admitted;
+    struct roster_member *m = first_waiting(roster, &admitted);
     const struct view *view = &roster->view;
-    if (!m || sponsored || view->count == 0 || view->count >= roster->options.workers_max ||
+    if (!m || admitted || view->count == 0 || view->count >= roster->options.workers_max ||
         view->count - count_leaving(roster) >= members_wanted_max(roster))
         return;
     for (size_t i = 0; i < view->count; i++) {
@@ -191,7 +191,7 @@ struct roster_member *roster_add(struct roster *roster, const struct roster_even
     struct roster_member *m = &roster->member[roster->count++];
     *m = (struct roster_member){
         .node = event->node,
-        .donor = ROSTER_NOBODY,
+        .donor = ROSTER_NO_NODE,
         .last_beat = event->now,
         .last_progress = event->now,
     };
@@ -237,7 +237,7 @@ static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_or
         if (m->donor != donor)
             continue;
         if (m->waits)
-            m->donor = ROSTER_NOBODY;
+            m->donor = ROSTER_NO_NODE;
         else if (m->in && m->join_pending)
             put_out(m, "fenced", out);
     }

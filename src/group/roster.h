@@ -23,8 +23,8 @@
 
 enum { ROSTER_LANES_MAX = 32, ROSTER_ORDERS_MAX = 5 * VIEW_MEMBERS_MAX };
 
-#define ROSTER_DRIVER (UINT32_MAX - 1) /* the driver's node number, as the world gives it, */
-#define ROSTER_NOBODY UINT32_MAX       /* and nobody's */
+#define ROSTER_DRIVER  (UINT32_MAX - 1) /* the driver's node number, as the world gives it, */
+#define ROSTER_NO_NODE UINT32_MAX       /* and nobody's */
 
 enum roster_event_kind {
     ROSTER_JOIN,      /* node, with its address, is ready */
@@ -124,7 +124,7 @@ struct roster_member {
     bool leaving;      /* has been asked to leave */
     bool reconnected;  /* has returned, and waits for the others */
     bool join_pending; /* has come in, and may lack what its donor has for it */
-    uint32_t donor;    /* of one that waits or settles; ROSTER_NOBODY: not yet */
+    uint32_t donor;    /* of one that waits or settles; ROSTER_NO_NODE: not yet */
     char address[NODE_ADDRESS_MAX];
     int64_t last_beat, last_progress; /* last heartbeat; last progress */
     uint64_t progress;

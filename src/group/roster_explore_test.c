@@ -122,7 +122,7 @@ static void unpack_roster(const struct roster_state *b)
                 .waits = b->waits >> i & 1,
                 .join_pending = b->join_pending >> i & 1,
                 .reconnected = b->reconnected >> i & 1,
-                .donor = b->donor[i] ? b->donor[i] - 1u : ROSTER_NOBODY,
+                .donor = b->donor[i] ? b->donor[i] - 1u : ROSTER_NO_NODE,
             };
     }
     struct roster_lane *lane = &roster.lane[0];
@@ -154,7 +154,7 @@ static void pack_roster(struct roster_state *b)
         b->waits |= (uint8_t)((unsigned)m->waits << m->node);
         b->join_pending |= (uint8_t)((unsigned)m->join_pending << m->node);
         b->reconnected |= (uint8_t)((unsigned)m->reconnected << m->node);
-        b->donor[m->node] = m->donor == ROSTER_NOBODY ? 0 : (uint8_t)(m->donor + 1);
+        b->donor[m->node] = m->donor == ROSTER_NO_NODE ? 0 : (uint8_t)(m->donor + 1);
     }
     b->decided = lane->decided;
     b->reported = (uint8_t)lane->in.word[0];
@@ -305,7 +305,7 @@ static bool recover_driver(struct state *s, uint32_t node)
         return false;
     unpack_roster(&s->roster);
     roster_step(&roster,
-                &(struct roster_event){.kind = ROSTER_TICK, .node = ROSTER_NOBODY, .now = 2},
+                &(struct roster_event){.kind = ROSTER_TICK, .node = ROSTER_NO_NODE, .now = 2},
                 &orders);
     pack_roster(&s->roster);
     carry_out(s);

@@ -140,7 +140,7 @@ static void test_roster_joining_member_is_no_donor(void **state)
 
 static const char *want_members(struct story *s, uint32_t n)
 {
-    return step(s, (struct roster_event){.kind = ROSTER_WANT, .node = ROSTER_NOBODY, .other = n});
+    return step(s, (struct roster_event){.kind = ROSTER_WANT, .node = ROSTER_NO_NODE, .other = n});
 }
 
 static void grow_to_four(struct story *s)

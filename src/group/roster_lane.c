@@ -45,7 +45,7 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
 {
     const struct roster_lane *lane = &roster->lane[number];
     const struct view *view = &roster->view;
-    struct lane_go go = {.view = view->number, .lane = number, .holder = ROSTER_NOBODY};
+    struct lane_go go = {.view = view->number, .lane = number, .holder = ROSTER_NO_NODE};
     if (roster->options.driver_takes_part && !lane->driver_needs_sync) {
         go.completed = lane->driver_at;
         go.holder = ROSTER_DRIVER; /* the driver, until a worker is ahead of it */
@@ -53,7 +53,7 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
     for (size_t i = 0; i < view->count; i++) {
         if (members_has(&lane->joined, view->node[i]))
             continue;
-        if (lane->at[i] > go.completed || go.holder == ROSTER_NOBODY) {
+        if (lane->at[i] > go.completed || go.holder == ROSTER_NO_NODE) {
             go.completed = lane->at[i];
             go.holder = view->node[i];
         }

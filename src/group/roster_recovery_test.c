@@ -37,7 +37,7 @@ static const char *returns_from(struct story *s, uint32_t node, uint32_t incarna
 static const char *wait_ns(struct story *s, int64_t ns)
 {
     s->now += ns;
-    return step(s, (struct roster_event){.kind = ROSTER_TICK, .node = ROSTER_NOBODY});
+    return step(s, (struct roster_event){.kind = ROSTER_TICK, .node = ROSTER_NO_NODE});
 }
 
 static void test_recovery_all_reconnect(void **state)

@@ -135,7 +135,7 @@ static void test_faults_out_of_range(void **state)
                    "fault[0].factor: belongs to what lasts, not to `kill`");
 }
 
-static void test_a_driver_that_is_killed_comes_back(void **state)
+static void test_killed_driver_returns(void **state)
 {
     (void)state;
     expect_refusal("node { } fault { at: 1 kill: -1 }",
@@ -180,7 +180,7 @@ int main(void)
         cmocka_unit_test(test_nodes_out_of_range),
         cmocka_unit_test(test_links_out_of_range),
         cmocka_unit_test(test_faults_out_of_range),
-        cmocka_unit_test(test_a_driver_that_is_killed_comes_back),
+        cmocka_unit_test(test_killed_driver_returns),
         cmocka_unit_test(test_the_example_is_a_cluster),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

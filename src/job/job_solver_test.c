@@ -356,7 +356,7 @@ static void test_colours_of_encoded_records(void **state)
     static const struct {
         const char *more;
         Paceline__Data__Color color;
-        bool told;
+        bool expected;
     } as[] = {
         {"} ", PACELINE__DATA__COLOR__bgr, true},
         {"force_encoded_color: true } ", PACELINE__DATA__COLOR__bgr, false},
@@ -371,7 +371,7 @@ static void test_colours_of_encoded_records(void **state)
                  as[i].more);
         map_solver(&m, SOLVER, net);
         assert_int_equal(m.job->train_data->lmdb->color, as[i].color);
-        assert_true(as[i].told == (strstr(m.lines.text, "encoded records") != NULL));
+        assert_true(as[i].expected == (strstr(m.lines.text, "encoded records") != NULL));
         finish_solver(&m);
         job_free(m.job);
     }

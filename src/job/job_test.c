@@ -340,7 +340,7 @@ static void test_data_from_the_command_line(void **state)
     protobuf_c_message_free_unpacked(&data->base, NULL);
 }
 
-static void test_paths_are_beside_the_job(void **state)
+static void test_paths_are_relative_to_the_job(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -440,7 +440,7 @@ int main(void)
         cmocka_unit_test(test_strategy_by_name),
         cmocka_unit_test(test_set_from_the_command_line),
         cmocka_unit_test(test_data_from_the_command_line),
-        cmocka_unit_test(test_paths_are_beside_the_job),
+        cmocka_unit_test(test_paths_are_relative_to_the_job),
         cmocka_unit_test(test_hash_is_of_the_meaning),
         cmocka_unit_test(test_a_finished_job_travels_as_text),
         cmocka_unit_test(test_the_example_is_a_job),

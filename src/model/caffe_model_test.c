@@ -418,7 +418,7 @@ static void test_a_snapshot_is_settled(void **state)
 static const struct {
     unsigned v1, path[4];
     uint64_t value;
-    const char *says;
+    const char *phrase;
 } WORDS[] = {
     {0, {110, 1}, 7, "layer \"y\": eltwise_param.operation: 7 is none of PROD, SUM, MAX"},
     {0, {121, 1}, 7, "layer \"y\": pooling_param.pool: 7 is none of MAX, AVE, STOCHASTIC"},
@@ -469,8 +469,8 @@ static void test_words_there_are_not(void **state)
         assert_int_equal(parse_model(net.at, net.n, &model, &copy, &err), OK);
         assert_int_equal(caffe_model_net(&model, &param, &err), ERR_INPUT);
         assert_memory_equal(err.text, "x.caffemodel: ", 14);
-        if (strncmp(err.text + 14, WORDS[i].says, strlen(WORDS[i].says)) != 0)
-            fail_msg("\"%s\", not \"%s\"", err.text, WORDS[i].says);
+        if (strncmp(err.text + 14, WORDS[i].phrase, strlen(WORDS[i].phrase)) != 0)
+            fail_msg("\"%s\", not \"%s\"", err.text, WORDS[i].phrase);
         caffe_model_release(&model);
         free(copy);
     }

@@ -323,7 +323,7 @@ static void test_no_byte_can_be_missing_or_too_many(void **state)
     buf_release(&image);
 }
 
-static void test_damage_is_told_with_its_place(void **state)
+static void test_damage_is_reported_with_its_position(void **state)
 {
     (void)state;
     struct buf image = small_file();
@@ -623,7 +623,7 @@ int main(void)
         cmocka_unit_test(test_a_file_of_the_reference_writer_is_read),
         cmocka_unit_test(test_no_byte_can_change_unnoticed),
         cmocka_unit_test(test_no_byte_can_be_missing_or_too_many),
-        cmocka_unit_test(test_damage_is_told_with_its_place),
+        cmocka_unit_test(test_damage_is_reported_with_its_position),
         cmocka_unit_test(test_hostile_files_are_refused_with_reasons),
         cmocka_unit_test(test_a_wrong_header_length_costs_nothing),
         cmocka_unit_test(test_a_text_is_called_no_safetensors_file),

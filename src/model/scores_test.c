@@ -113,7 +113,7 @@ static void test_only_the_test_phase_counts(void **state)
 }
 
 /* The layers that were added for testing do not change the net's scores. */
-static void test_a_judged_net_says_what_it_said(void **state)
+static void test_a_judged_net_keeps_its_scores(void **state)
 {
     (void)state;
     static const struct {
@@ -156,7 +156,7 @@ int main(void)
         cmocka_unit_test(test_the_heaviest_loss_counts),
         cmocka_unit_test(test_nets_that_only_score),
         cmocka_unit_test(test_only_the_test_phase_counts),
-        cmocka_unit_test(test_a_judged_net_says_what_it_said),
+        cmocka_unit_test(test_a_judged_net_keeps_its_scores),
         cmocka_unit_test(test_what_cannot_be_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -286,7 +286,7 @@ static void compare_nets(const char *name, const char *file, bool trained)
     caffe__net_parameter__free_unpacked(theirs, NULL);
 }
 
-static void test_the_zoo_says_what_they_say(void **state)
+static void test_the_zoo_equals_the_files(void **state)
 {
     (void)state;
     compare_nets("lenet", "lenet/lenet_train_test", true);
@@ -343,7 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_have_published_parameters),
-        cmocka_unit_test(test_the_zoo_says_what_they_say),
+        cmocka_unit_test(test_the_zoo_equals_the_files),
         cmocka_unit_test(test_a_difference_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,7 +236,7 @@ static void test_bilinear(void **state)
 }
 
 /* Caffe's GoogLeNet says `type: "xavier" std: 0.1`, and means nothing by it. */
-static void test_std_beside_xavier(void **state)
+static void test_std_with_xavier(void **state)
 {
     (void)state;
     Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
@@ -311,7 +311,7 @@ int main(void)
         cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_positive_unitball),
         cmocka_unit_test(test_bilinear),
-        cmocka_unit_test(test_std_beside_xavier),
+        cmocka_unit_test(test_std_with_xavier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

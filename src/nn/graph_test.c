@@ -595,7 +595,7 @@ static void test_which_accuracy(void **state)
 static const struct {
     const char *net;
     int status;
-    const char *says[2];
+    const char *phrase[2];
 } bad_nets[] = {
     {"layers { name: 'a' type: RELU }", ERR_UNSUPPORTED, {"net: `layers` is the older form (V1)"}},
     {"debug_info: true " DATA, ERR_UNSUPPORTED, {"net: debug_info: true"}},
@@ -697,9 +697,9 @@ static void test_bad_nets(void **state)
         int rc = fixture_try(bad_nets[i].net, PHASE_TRAIN, 5, image, &kernels_ref, &net, &err);
         if (rc != bad_nets[i].status)
             fail_msg("case %zu: status %d (%s) for %s", i, rc, err.text, bad_nets[i].net);
-        for (size_t k = 0; k < 2 && bad_nets[i].says[k]; k++)
-            if (!strstr(err.text, bad_nets[i].says[k]))
-                fail_msg("\"%s\" does not say \"%s\"", err.text, bad_nets[i].says[k]);
+        for (size_t k = 0; k < 2 && bad_nets[i].phrase[k]; k++)
+            if (!strstr(err.text, bad_nets[i].phrase[k]))
+                fail_msg("\"%s\" does not say \"%s\"", err.text, bad_nets[i].phrase[k]);
         assert_null(net);
     }
 }

@@ -112,7 +112,7 @@ static void test_refusals(void **state)
     static const struct {
         const char *layer;
         int status;
-        const char *says[2];
+        const char *phrase[2];
     } cases[] = {
         {CONV("y", "data", "num_output: 6 kernel_size: 3 group: 3"),
          ERR_INPUT,
@@ -195,10 +195,10 @@ static void test_refusals(void **state)
         int rc = fixture_try(text, PHASE_TRAIN, 5, image, kernels, &net, &err);
         if (rc != cases[i].status || !strstr(err.text, "layer \"y\": "))
             fail_msg("%s: status %d: %s", cases[i].layer, rc, err.text);
-        for (size_t k = 0; k < 2 && cases[i].says[k]; k++)
-            if (!strstr(err.text, cases[i].says[k]))
+        for (size_t k = 0; k < 2 && cases[i].phrase[k]; k++)
+            if (!strstr(err.text, cases[i].phrase[k]))
                 fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].layer, err.text,
-                         cases[i].says[k]);
+                         cases[i].phrase[k]);
     }
 }
 

@@ -426,7 +426,7 @@ static void test_steps_do_not_allocate(void **state)
 static const struct {
     const char *net;
     int status;
-    const char *says[2];
+    const char *phrase[2];
 } bad_nets[] = {
     {DATA SCORES("data", "3") LOSS("SoftmaxWithLoss", "ip", "ip", ""),
      ERR_INPUT,
@@ -500,9 +500,9 @@ static void test_bad_nets(void **state)
                              &kernels_ref, &net, &err);
         if (rc != bad_nets[i].status)
             fail_msg("case %zu: status %d (%s) for %s", i, rc, err.text, bad_nets[i].net);
-        for (size_t k = 0; k < 2 && bad_nets[i].says[k]; k++)
-            if (!strstr(err.text, bad_nets[i].says[k]))
-                fail_msg("\"%s\" does not say \"%s\"", err.text, bad_nets[i].says[k]);
+        for (size_t k = 0; k < 2 && bad_nets[i].phrase[k]; k++)
+            if (!strstr(err.text, bad_nets[i].phrase[k]))
+                fail_msg("\"%s\" does not say \"%s\"", err.text, bad_nets[i].phrase[k]);
         assert_null(net);
     }
 }

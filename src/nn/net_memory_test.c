@@ -77,7 +77,7 @@ static void test_every_type_is_there(void **state)
 }
 
 /* No two pieces that live at one moment overlap, and not much more is taken than what lives. */
-static void test_lives(void **state)
+static void test_live_ranges(void **state)
 {
     (void)state;
     for (size_t i = 0; i < NETS; i++) {
@@ -117,7 +117,7 @@ static void same_values(const struct vec *a, const struct vec *b, const struct v
 
 /* A net that is spoilt wherever it says that nobody reads any more gives what it gives unspoilt,
  * and what one gives whose values all stay; for whole batches and for less. */
-static void test_nobody_reads_the_dead(void **state)
+static void test_the_dead_are_not_read(void **state)
 {
     const struct kernels *kernels = *state;
     for (size_t i = 0; i < NETS; i++)
@@ -143,7 +143,7 @@ static void test_nobody_reads_the_dead(void **state)
         }
 }
 
-static void test_nobody_reads_the_dead_in_tests(void **state)
+static void test_the_dead_are_not_read_in_tests(void **state)
 {
     const struct kernels *kernels = *state;
     for (size_t i = 0; i < NETS; i++) {
@@ -189,7 +189,7 @@ static const char rematerialised[] =
         CONV("b", "a", "b", "8") CONV("c", "a", "c", "8") TWO("e", "Eltwise", "b", "c", "e", "")
             RELU("er", "e", "e") INNER("ip", "e", "ip", "4") LOSS("ip");
 
-static void test_what_is_remade(void **state)
+static void test_what_is_rematerialised(void **state)
 {
     (void)state;
     struct fixture f;
@@ -214,7 +214,7 @@ static void test_what_is_remade(void **state)
 }
 
 /* Values that may be read stay, and so do those that no backward leads through. */
-static void test_what_is_not_remade(void **state)
+static void test_what_is_not_rematerialised(void **state)
 {
     (void)state;
     static const char frozen[] = DATA LAYER("n", "BatchNorm", "data", "a", "") RELU("r", "a", "a")
@@ -331,11 +331,16 @@ static void test_one_room_for_two(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places_by_hand),      cmocka_unit_test(test_places_of_many),
-        cmocka_unit_test(test_every_type_is_there), cmocka_unit_test(test_lives),
-        BY_KERNELS(test_nobody_reads_the_dead),     BY_KERNELS(test_nobody_reads_the_dead_in_tests),
-        cmocka_unit_test(test_what_is_remade),      cmocka_unit_test(test_what_is_not_remade),
-        cmocka_unit_test(test_sums_lie_over),       cmocka_unit_test(test_what_is_kept),
+        cmocka_unit_test(test_places_by_hand),
+        cmocka_unit_test(test_places_of_many),
+        cmocka_unit_test(test_every_type_is_there),
+        cmocka_unit_test(test_live_ranges),
+        BY_KERNELS(test_the_dead_are_not_read),
+        BY_KERNELS(test_the_dead_are_not_read_in_tests),
+        cmocka_unit_test(test_what_is_rematerialised),
+        cmocka_unit_test(test_what_is_not_rematerialised),
+        cmocka_unit_test(test_sums_lie_over),
+        cmocka_unit_test(test_what_is_kept),
         cmocka_unit_test(test_one_room_for_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

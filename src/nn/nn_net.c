@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double mebibytes(size_t bytes)
+static double to_mebibytes(size_t bytes)
 {
     return (double)bytes / (1024.0 * 1024.0 * 1024.0);
 }
@@ -54,8 +54,8 @@ static void name_largest(const struct net *net, const struct net_options *option
         err_set(err, ERR_NOMEM,
                 "%.160s: there are %.2f GiB%s; the largest layer is \"%s\", with %.2f GiB of "
                 "parameters and %.2f GiB of tops",
-                what.text, mebibytes(options->memory_limit), by, largest->name,
-                mebibytes(parameters_of(net, largest)), mebibytes(values_of(largest)));
+                what.text, to_mebibytes(options->memory_limit), by, largest->name,
+                to_mebibytes(parameters_of(net, largest)), to_mebibytes(values_of(largest)));
 }
 
 static int check_bf16(const struct net_options *options, struct err *err)

@@ -151,7 +151,7 @@ static void test_phases(void **state)
 static const struct {
     const char *net;
     int status;
-    const char *says[3];
+    const char *phrase[3];
 } bad_nets[] = {
     {DATA "layer { name: 'best' type: 'ArgMax' bottom: 'data' top: 'n' }",
      ERR_UNSUPPORTED,
@@ -257,9 +257,10 @@ static void test_bad_nets(void **state)
         int rc = fixture_try(bad_nets[i].net, PHASE_TRAIN, 5, image, &kernels_ref, &net, &err);
         if (rc != bad_nets[i].status || net)
             fail_msg("case %zu: status %d (%s) for %s", i, rc, err.text, bad_nets[i].net);
-        for (size_t k = 0; k < 3 && bad_nets[i].says[k]; k++)
-            if (!strstr(err.text, bad_nets[i].says[k]))
-                fail_msg("case %zu: \"%s\" does not say \"%s\"", i, err.text, bad_nets[i].says[k]);
+        for (size_t k = 0; k < 3 && bad_nets[i].phrase[k]; k++)
+            if (!strstr(err.text, bad_nets[i].phrase[k]))
+                fail_msg("case %zu: \"%s\" does not say \"%s\"", i, err.text,
+                         bad_nets[i].phrase[k]);
     }
 }
 
@@ -603,7 +604,7 @@ static void test_memory_limit(void **state)
 {
     (void)state;
     static const struct {
-        const char *net, *says;
+        const char *net, *phrase;
     } cases[] = {
         {DATA INNER("ip", "data", "ip", 2000000000), "layer \"ip\": out of memory for parameters"},
         {DATA "layer { name: 'ip' type: 'Convolution' bottom: 'data' top: 'ip' convolution_param {"
@@ -619,7 +620,7 @@ static void test_memory_limit(void **state)
         for (int phase = 0; phase < 2; phase++) {
             struct err err = {0};
             int rc = try_within(cases[i].net, phase ? PHASE_TEST : PHASE_TRAIN, gib, &err);
-            if (rc != ERR_NOMEM || !strstr(err.text, cases[i].says) ||
+            if (rc != ERR_NOMEM || !strstr(err.text, cases[i].phrase) ||
                 !strstr(err.text, "there are 1.00 GiB; the largest layer is \"ip\"") ||
                 !strstr(err.text, "; no smaller batch fits: take a smaller net"))
                 fail_msg("case %zu, phase %d: %d: %s", i, phase, rc, err.text);

@@ -38,7 +38,7 @@ static void on_end(void *user, size_t layer, bool backward)
     record_time(user, '-', layer, backward);
 }
 
-static void test_a_probe_hears_of_each_layer(void **state)
+static void test_probe_is_called_for_each_layer(void **state)
 {
     (void)state;
     for (int k = 0; k < FIXTURE_KERNELS; k++) {
@@ -84,7 +84,7 @@ static void test_operations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_probe_hears_of_each_layer),
+        cmocka_unit_test(test_probe_is_called_for_each_layer),
         cmocka_unit_test(test_operations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

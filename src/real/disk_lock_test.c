@@ -106,7 +106,7 @@ static void test_lock_is_taken_over(void **state)
 }
 
 /* Its lock is not seen from here: it lives as long as it touches the file. */
-static void test_lock_of_another_machine_goes_by_signs_of_life(void **state)
+static void test_lock_of_another_machine_follows_signs_of_life(void **state)
 {
     struct disk_file *lock;
     struct disk_holder holder;
@@ -126,7 +126,7 @@ static void test_lock_of_another_machine_goes_by_signs_of_life(void **state)
 }
 
 /* Where there are no locks an owner on this machine, too, lives by what it touches. */
-static void test_lock_without_locks_goes_by_signs_of_life(void **state)
+static void test_lock_without_flock_follows_signs_of_life(void **state)
 {
     struct disk_file *lock, *second;
     struct disk_holder holder;
@@ -208,8 +208,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lock_ends_with_its_process),
         cmocka_unit_test(test_lock_is_taken_over),
-        cmocka_unit_test(test_lock_of_another_machine_goes_by_signs_of_life),
-        cmocka_unit_test(test_lock_without_locks_goes_by_signs_of_life),
+        cmocka_unit_test(test_lock_of_another_machine_follows_signs_of_life),
+        cmocka_unit_test(test_lock_without_flock_follows_signs_of_life),
         cmocka_unit_test(test_lock_without_owner_is_somebodys_at_first),
         cmocka_unit_test(test_lock_is_taken_again),
         cmocka_unit_test(test_lock_needs_a_directory),

@@ -596,7 +596,7 @@ static void test_half_open_connections_end_in_a_quiet_world(void **state)
 #define JOIN_MAX (2 * WORLD_SECOND)
 
 /* However many say nothing, there is room for who says who it is, and at once. */
-static void test_many_half_open_connections_keep_nobody_out(void **state)
+static void test_many_half_open_connections_keep_no_other_out(void **state)
 {
     (void)state;
     enum { SILENT = 2 * HALF_OPEN_MAX - 100 };
@@ -652,7 +652,7 @@ static void test_one_address_evicts_its_own_connections(void **state)
 }
 
 /* The process has no descriptor left: strangers lose theirs, and then the queue is not taken. */
-static void test_no_descriptors_left_keep_nobody_out(void **state)
+static void test_no_descriptors_left_keep_no_other_out(void **state)
 {
     (void)state;
     enum { SILENT = 40, SPARE = 6 };
@@ -775,9 +775,9 @@ int main(void)
         cmocka_unit_test(test_numbers_have_an_end),
         cmocka_unit_test(test_half_open_connections_end),
         cmocka_unit_test(test_half_open_connections_end_in_a_quiet_world),
-        cmocka_unit_test(test_many_half_open_connections_keep_nobody_out),
+        cmocka_unit_test(test_many_half_open_connections_keep_no_other_out),
         cmocka_unit_test(test_one_address_evicts_its_own_connections),
-        cmocka_unit_test(test_no_descriptors_left_keep_nobody_out),
+        cmocka_unit_test(test_no_descriptors_left_keep_no_other_out),
         cmocka_unit_test(test_garbage_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

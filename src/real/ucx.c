@@ -49,7 +49,7 @@ struct ucx_line {
 
     /* The end: how many bytes there were, and whether all have come. */
     uint64_t sent, got, total;
-    bool shut, all_said, all_heard;
+    bool shut, all_logged, all_received;
 
     const uint8_t *data; /* what has come, where UCX has it */
     size_t len, at;
@@ -198,17 +198,17 @@ static struct ucx_line *line_new(struct ucx *ucx, bool dialled)
 }
 
 /* The few bytes that go there have room in the socket. */
-static void tell(const struct stream *s, const uint8_t *bytes, size_t n)
+static void send_bytes(const struct stream *s, const uint8_t *bytes, size_t n)
 {
     if (send(s->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
         s->line->broken = true;
 }
 
-static void tell_word(const struct stream *s, uint64_t word)
+static void send_word(const struct stream *s, uint64_t word)
 {
     uint8_t bytes[WORD];
     bytes_put_le64(bytes, word);
-    tell(s, bytes, sizeof bytes);
+    send_bytes(s, bytes, sizeof bytes);
 }
 
 static void introduce_players(const struct stream *s)
@@ -218,10 +218,10 @@ static void introduce_players(const struct stream *s)
     bytes_put_le32(bytes, (uint32_t)ucx->address_len);
     bytes_put_le64(bytes + 4, hash_bytes(ucx->address, ucx->address_len));
     memcpy(bytes + UCX_HEAD, ucx->address, ucx->address_len);
-    tell(s, bytes, UCX_HEAD + ucx->address_len);
+    send_bytes(s, bytes, UCX_HEAD + ucx->address_len);
     s->line->introduced = true;
     if (s->line->shut)
-        tell_word(s, s->line->sent);
+        send_word(s, s->line->sent);
 }
 
 void ucx_offer(struct ucx *ucx, struct stream *s, struct hello *hello)
@@ -265,7 +265,7 @@ static void on_error(void *user, ucp_ep_h ep, ucs_status_t status)
     line->broken = true;
 }
 
-static void meet(const struct stream *s, const uint8_t *address)
+static void connect_line(const struct stream *s, const uint8_t *address)
 {
     struct ucx_line *line = s->line;
     const ucp_ep_params_t params = {
@@ -286,7 +286,7 @@ static void meet(const struct stream *s, const uint8_t *address)
 
 /* ---- what comes on the socket ---- */
 
-static size_t told_wants(const struct ucx_line *line)
+static size_t reported_wants(const struct ucx_line *line)
 {
     if (line->ep)
         return WORD;
@@ -294,16 +294,16 @@ static size_t told_wants(const struct ucx_line *line)
 }
 
 /* All that was wanted is here. */
-static void told_all(const struct stream *s)
+static void reported_all(const struct stream *s)
 {
     struct ucx_line *line = s->line;
     if (line->ep) {
         uint64_t word = bytes_le64(line->in);
         line->have = 0;
-        line->unsound = word == UNKNOWN || (word == ALL_HERE ? !line->shut || line->all_heard
+        line->unsound = word == UNKNOWN || (word == ALL_HERE ? !line->shut || line->all_received
                                                              : line->total != UNKNOWN);
         if (word == ALL_HERE)
-            line->all_heard = true;
+            line->all_received = true;
         else
             line->total = word;
         return;
@@ -315,20 +315,20 @@ static void told_all(const struct stream *s)
         line->have = 0;
         line->unsound = hash_bytes(line->in + UCX_HEAD, len) != bytes_le64(line->in + 4);
         if (!line->unsound)
-            meet(s, line->in + UCX_HEAD);
+            connect_line(s, line->in + UCX_HEAD);
     }
 }
 
-static void ucx_told(struct stream *s)
+static void ucx_on_message(struct stream *s)
 {
     struct ucx_line *line = s->line;
     while (!line->unsound && !line->broken && !s->ended) {
-        size_t want = told_wants(line);
+        size_t want = reported_wants(line);
         ssize_t n = recv(s->fd, line->in + line->have, want - line->have, MSG_DONTWAIT);
         if (n > 0) {
             line->have += (size_t)n;
             if (line->have == want)
-                told_all(s);
+                reported_all(s);
         } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
             s->ended = true;
         } else {
@@ -367,7 +367,7 @@ static struct slot *slot_take(struct ucx_line *line)
     return slot;
 }
 
-static void submit(struct ucx_line *line, struct slot *slot, size_t n)
+static void submit_slot(struct ucx_line *line, struct slot *slot, size_t n)
 {
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
@@ -382,7 +382,7 @@ static void submit(struct ucx_line *line, struct slot *slot, size_t n)
 }
 
 /* Bytes from the parts, behind those that have been taken. */
-static size_t fill(struct slot *slot, const struct iovec *part, size_t parts, size_t before)
+static size_t fill_slot(struct slot *slot, const struct iovec *part, size_t parts, size_t before)
 {
     size_t n = 0;
     for (size_t i = 0; i < parts && n < SLOT_BYTES; i++) {
@@ -409,15 +409,15 @@ static ssize_t ucx_send(struct stream *s, const struct iovec *part, size_t parts
         struct slot *slot = slot_take(line);
         if (!slot)
             break;
-        size_t n = fill(slot, part, parts, taken);
-        submit(line, slot, n);
+        size_t n = fill_slot(slot, part, parts, taken);
+        submit_slot(line, slot, n);
         taken += n;
     }
     line->sent += taken;
     return line->broken ? STREAM_BROKEN : (ssize_t)taken;
 }
 
-static void fetch(struct ucx_line *line)
+static void fetch_line(struct ucx_line *line)
 {
     if (line->data || !line->ep || line->broken)
         return;
@@ -442,16 +442,16 @@ static bool is_over(const struct stream *s)
         return false;
     if (!line->shut)
         return true;
-    if (!line->all_said)
-        tell_word(s, ALL_HERE);
-    line->all_said = true;
-    return line->all_heard;
+    if (!line->all_logged)
+        send_word(s, ALL_HERE);
+    line->all_logged = true;
+    return line->all_received;
 }
 
 static ssize_t ucx_peek(struct stream *s, const uint8_t **bytes)
 {
     struct ucx_line *line = s->line;
-    fetch(line);
+    fetch_line(line);
     if (line->unsound || (line->total != UNKNOWN && line->got > line->total))
         return STREAM_UNSOUND;
     if (line->broken)
@@ -482,7 +482,7 @@ static void ucx_consume(struct stream *s, size_t n)
 static uint32_t ucx_ready(const struct stream *s, bool wants_out)
 {
     struct ucx_line *line = s->line;
-    fetch(line);
+    fetch_line(line);
     bool in = line->data || line->unsound || line->broken || is_over(s);
     bool out = wants_out && line->ep && line->busy <= SLOTS / 2;
     return (in ? EPOLLIN : 0) | (out ? EPOLLOUT : 0);
@@ -498,7 +498,7 @@ static int ucx_shut(struct stream *s)
     struct ucx_line *line = s->line;
     line->shut = true;
     if (line->introduced)
-        tell_word(s, line->sent);
+        send_word(s, line->sent);
     return line->broken ? ERR_PEER : OK;
 }
 
@@ -530,6 +530,6 @@ const struct transport_ops transport_ucx = {
     .consume = ucx_consume,
     .ready = ucx_ready,
     .arm = ucx_arm_line,
-    .told = ucx_told,
+    .received = ucx_on_message,
     .shut = ucx_shut,
 };

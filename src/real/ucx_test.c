@@ -13,7 +13,7 @@ static struct world *open_driver(bool ucx)
 }
 
 /* Join and offer UCX. */
-static int offer(struct world *w, struct hello *answer)
+static int offer_ucx(struct world *w, struct hello *answer)
 {
     struct hello hello = *kit_hello(0, WORLD_ANY, WORLD_DRIVER);
     hello.ucx = true;
@@ -54,7 +54,7 @@ static void test_who_uses_it(void **state)
 }
 
 /* Where UCX finds nothing to send through there is a line in the log, and TCP. */
-static void note(void *user, enum log_level level, const char *text)
+static void keep_line(void *user, enum log_level level, const char *text)
 {
     (void)level;
     *(bool *)user = *(bool *)user || strstr(text, "TCP is used") != NULL;
@@ -63,15 +63,15 @@ static void note(void *user, enum log_level level, const char *text)
 static void test_none(void **state)
 {
     (void)state;
-    bool said = false;
-    struct logger log = {.write = note, .user = &said, .level = LOG_INFO};
+    bool lines = false;
+    struct logger log = {.write = keep_line, .user = &lines, .level = LOG_INFO};
     struct err err = {0};
     struct world *driver, *worker;
     struct real_options options = {.ucx = true, .no_shm = true, .log = &log};
     assert_int_equal(setenv("UCX_TLS", "ib", 1), 0);
     assert_int_equal(real_open(&options, &driver, &err), OK);
     assert_int_equal(unsetenv("UCX_TLS"), 0);
-    assert_true(said);
+    assert_true(lines);
     kit_way()->ucx = true;
     worker = kit_worker(driver);
     assert_ptr_equal(ops_of_peer(worker, WORLD_DRIVER), &transport_tcp);
@@ -88,7 +88,7 @@ static void test_garbage_address(void **state)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         uint8_t bytes[UCX_HEAD + UCX_ADDRESS_MAX] = {0};
         struct hello answer;
-        int fd = offer(w, &answer);
+        int fd = offer_ucx(w, &answer);
         assert_true(answer.ucx);
         memset(bytes, 0xa5, sizeof bytes);
         bytes_put_le32(bytes, lengths[i]);
@@ -109,7 +109,7 @@ static void test_silence(void **state)
     (void)state;
     struct world *w = open_driver(true);
     struct hello answer;
-    int silent = offer(w, &answer), gone = offer(w, &answer), half = offer(w, &answer);
+    int silent = offer_ucx(w, &answer), gone = offer_ucx(w, &answer), half = offer_ucx(w, &answer);
     assert_true(kit_put(half, "\xc8\0\0\0 and", 8));
     close(gone);
     real_close(kit_worker(w));
@@ -121,7 +121,7 @@ static void test_silence(void **state)
 }
 
 /* An own address said properly, by a peer that has a worker and says what it must not. */
-static void spoil(const uint64_t *word, size_t words)
+static void send_garbage(const uint64_t *word, size_t words)
 {
     struct world *w = open_driver(true);
     const struct logger log = {0};
@@ -143,7 +143,7 @@ static void spoil(const uint64_t *word, size_t words)
     memset(noise, 0xff, sizeof noise);
     for (int64_t until = real_now() + 30 * WORLD_SECOND; !s.ended && real_now() < until;) {
         const struct iovec part = {noise, sizeof noise};
-        s.ops->told(&s);
+        s.ops->on_message(&s);
         ucx_progress(ucx);
         if (words == 0)
             s.ops->send(&s, &part, 1);
@@ -159,17 +159,17 @@ static void test_garbage(void **state)
 {
     (void)state;
     const uint64_t unknown[] = {UINT64_MAX - 1}, twice[] = {7, 7}, too_early[] = {UINT64_MAX};
-    spoil(NULL, 0); /* frames that are none */
-    spoil(unknown, 1);
-    spoil(twice, 2);
-    spoil(too_early, 1);
+    send_garbage(NULL, 0); /* frames that are none */
+    send_garbage(unknown, 1);
+    send_garbage(twice, 2);
+    send_garbage(too_early, 1);
 }
 
 /* ---- the end ---- */
 
 enum { LAST = 40 };
 
-static int says_last_words(struct world *w)
+static int sends_last_words(struct world *w)
 {
     for (uint64_t i = 0; i < LAST; i++) {
         struct message *m = message_new(7, 0, 100 * 1000);
@@ -206,7 +206,7 @@ static void test_last_words(void **state)
     for (int i = 0; i < 20; i++) {
         struct world *driver = open_driver(true), *worker = kit_worker(driver);
         pthread_t thread;
-        kit_check(worker, says_last_words);
+        kit_check(worker, sends_last_words);
         int64_t before = real_now();
         assert_int_equal(pthread_create(&thread, NULL, close_it, worker), 0);
         if (i % 2 == 0)

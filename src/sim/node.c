@@ -270,7 +270,7 @@ int node_want(struct world *w, uint32_t n)
         return ERR_NOT_FOUND;
     for (uint32_t end = sim->wanted + n; sim->wanted < end; sim->wanted++) {
         struct node *next = &sim->nodes[sim->wanted];
-        if (!next->comes) /* else it does so in its own time */
+        if (!next->joins_later) /* else it does so in its own time */
             heap_push(&sim->heap, &next->start, sim->now + sim->latency);
     }
     return OK;

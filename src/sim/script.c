@@ -235,10 +235,10 @@ static int read_join(struct fault_rule *rule, size_t i, struct err *err)
     struct node *node = rule->node;
     if (rule->what != PACELINE__FAULT__WHAT_JOIN)
         return OK;
-    if (node->comes)
+    if (node->joins_later)
         return err_set(err, ERR_INPUT, "fault[%zu].join: node %" PRIu32 " is there already", i,
                        node->slot);
-    node->comes = true;
+    node->joins_later = true;
     return OK;
 }
 
@@ -273,7 +273,7 @@ int sim_strike(struct sim *sim, const Paceline__Fault *fault)
     bool joins = rule->what == PACELINE__FAULT__WHAT_JOIN;
     if (joins && (rule->node->state != NODE_ABSENT || rule->node->start.queued))
         return OK;
-    rule->node->comes |= joins;
+    rule->node->joins_later |= joins;
     rule->next = sim->script->struck;
     sim->script->struck = rule;
     fault_begin(&rule->begin);

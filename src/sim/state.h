@@ -110,10 +110,10 @@ struct node {
     struct sim *sim;
     uint32_t slot;
     enum node_state state;
-    bool broken;    /* killed before it started: it never will */
-    bool comes;     /* by itself, by the script */
-    bool connected; /* others have heard of it */
-    bool killed;    /* the driver; it may be started again */
+    bool broken;      /* killed before it started: it never will */
+    bool joins_later; /* by itself, by the script */
+    bool connected;   /* others have heard of it */
+    bool killed;      /* the driver; it may be started again */
     struct event start, up, gone;
     struct event dial; /* a worker's: its driver may be there again */
 

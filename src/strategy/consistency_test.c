@@ -30,15 +30,16 @@
 
 enum { WORKERS = 8 };
 
-#define HOW(...) ((struct consistency_config){__VA_ARGS__})
-#define BSP      HOW(.kind = CONSISTENCY_BSP)
-#define ASP      HOW(.kind = CONSISTENCY_ASP)
-#define SSP(s)   HOW(.kind = CONSISTENCY_SSP, .staleness = (s))
-#define DSSP(s_L, most, word) \
-    HOW(.kind = CONSISTENCY_DSSP, .s_lower = (s_L), .r_max = (most), .credit = CONSISTENCY_##word)
-#define HARD(s_L, most, word)                                                                      \
-    HOW(.kind = CONSISTENCY_DSSP, .s_lower = (s_L), .r_max = (most), .credit = CONSISTENCY_##word, \
-        .hard_bound = true)
+#define CONFIG(...) ((struct consistency_config){__VA_ARGS__})
+#define BSP         CONFIG(.kind = CONSISTENCY_BSP)
+#define ASP         CONFIG(.kind = CONSISTENCY_ASP)
+#define SSP(s)      CONFIG(.kind = CONSISTENCY_SSP, .staleness = (s))
+#define DSSP(s_L, most, word)                                           \
+    CONFIG(.kind = CONSISTENCY_DSSP, .s_lower = (s_L), .r_max = (most), \
+           .credit = CONSISTENCY_##word)
+#define HARD(s_L, most, word)                                           \
+    CONFIG(.kind = CONSISTENCY_DSSP, .s_lower = (s_L), .r_max = (most), \
+           .credit = CONSISTENCY_##word, .hard_bound = true)
 
 struct roster_state {
     bool in, waiting, ok; /* ok: sent in the latest event */
@@ -345,7 +346,7 @@ static void test_consistency_value_of_credit(void **state)
 
 /* At 8 workers 1 and 2 have two pushes each. Of worker 1, the older, 6 + 3 = 9 is expected, which
  * r = 1 meets; of worker 2, 7 + 5 = 12, which r = 4 would. */
-static void test_consistency_tie_goes_to_first_push(void **state)
+static void test_consistency_first_push_wins_a_tie(void **state)
 {
     (void)state;
     play_drawing("s_L = 5, r_max = 6", DSSP(5, 6, LETTER),
@@ -684,7 +685,7 @@ static void test_the_cliff(void **state)
 {
     (void)state;
     const struct {
-        struct consistency_config how;
+        struct consistency_config config;
         double jitter, least, most;
     } row[] = {
         {ASP, 0.1, 2.03, 2.07},
@@ -699,9 +700,9 @@ static void test_the_cliff(void **state)
     };
     static const char *const name[] = {"bsp", "asp", "ssp", "dssp"};
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        double found = gain_of(row[i].how, row[i].jitter);
-        print_message("    %-4s%s, jitter %2.0f %%: %.3f of bsp\n", name[row[i].how.kind],
-                      row[i].how.hard_bound ? ", hard_bound" : "", 100 * row[i].jitter, found);
+        double found = gain_of(row[i].config, row[i].jitter);
+        print_message("    %-4s%s, jitter %2.0f %%: %.3f of bsp\n", name[row[i].config.kind],
+                      row[i].config.hard_bound ? ", hard_bound" : "", 100 * row[i].jitter, found);
         assert_true(found >= row[i].least && found <= row[i].most);
     }
 }
@@ -712,7 +713,7 @@ int main(void)
         cmocka_unit_test(test_consistency_bsp_ssp_asp),
         cmocka_unit_test(test_consistency_credit_needs_two_pushes),
         cmocka_unit_test(test_consistency_value_of_credit),
-        cmocka_unit_test(test_consistency_tie_goes_to_first_push),
+        cmocka_unit_test(test_consistency_first_push_wins_a_tie),
         cmocka_unit_test(test_only_the_fastest_gets_credit),
         cmocka_unit_test(test_credit_is_spent_first),
         cmocka_unit_test(test_those_that_arrive_together_are_counted_first),

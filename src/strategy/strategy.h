@@ -49,7 +49,7 @@ struct join_state {
  * owning it until lanes_release. A joiner's begins where its donor stood, whatever `completed` is.
  * ERR_NOMEM; ERR_PROTOCOL: the donor had no such lane */
 int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,
-               const struct exchange_config *how, uint64_t completed, struct arena *arena,
+               const struct exchange_config *config, uint64_t completed, struct arena *arena,
                struct exchange **out);
 void lanes_release(struct lanes *lanes);
 
@@ -245,7 +245,7 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
 /* How the job wants vectors exchanged. */
 struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 
-/* The offset of the samples that `node` takes in step `t` of the round. The sharers split each
+/* The samples that `node` takes in one step `t` of the round: their offset. The sharers split each
  * global batch into equal parts, in the order of their numbers. */
 uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,
                                 uint32_t batch);

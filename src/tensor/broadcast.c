@@ -191,7 +191,7 @@ static void each_record(const struct broadcast_op *op, row_fn *row, const struct
         walk_rows(op, 0, n * op->floats, n * op->w_record, row, args);
 }
 
-static void forward(struct op *op, const struct op_args *args)
+static void broadcast_forward(struct op *op, const struct op_args *args)
 {
     each_record((const struct broadcast_op *)op, forward_row, args);
 }
@@ -243,7 +243,7 @@ static void add_sums(struct broadcast_op *op, const struct op_args *args)
         add_floats(op->W, sum + op->W, args->db);
 }
 
-static void backward(struct op *base, const struct op_args *args)
+static void broadcast_backward(struct op *base, const struct op_args *args)
 {
     struct broadcast_op *op = (struct broadcast_op *)base;
     if (!op->w_record && (args->dw || args->db))
@@ -258,8 +258,8 @@ static void backward(struct op *base, const struct op_args *args)
         memcpy(args->dx, args->dy, op->N * op->floats * sizeof(float));
 }
 
-static const struct op_ops training_ops = {forward, backward, NULL};
-static const struct op_ops inference_ops = {forward, NULL, NULL};
+static const struct op_ops training_ops = {broadcast_forward, broadcast_backward, NULL};
+static const struct op_ops inference_ops = {broadcast_forward, NULL, NULL};
 
 static void check_spec(const struct broadcast_spec *spec)
 {

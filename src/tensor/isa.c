@@ -21,7 +21,7 @@ static enum isa processor_isa(void)
 #else
 static const char *const names[ISAS] = {"plain", "avx2", "avx512"};
 
-static enum isa processor(void)
+static enum isa processor_isa(void)
 {
     return ISA_PLAIN;
 }

@@ -54,7 +54,7 @@ static void multiply_rows(const struct product_code *c, size_t p, size_t N, size
     }
 }
 
-static void forward(struct conv_code *code, const struct op_args *args)
+static void product_forward(struct conv_code *code, const struct op_args *args)
 {
     const struct op_floats io = op_floats(args);
     const struct product_code *c = (const struct product_code *)code;
@@ -158,7 +158,7 @@ static size_t scratch_floats(const struct product_code *c, enum onednn_pass pass
 dnnl_status_t code_plan_product(const struct conv_site *site, struct conv_code **out)
 {
     static void (*const run[])(struct conv_code *, const struct op_args *) = {
-        [ONEDNN_FORWARD] = forward,
+        [ONEDNN_FORWARD] = product_forward,
         [ONEDNN_BACKWARD_DATA] = backward_data,
         [ONEDNN_BACKWARD_WEIGHTS] = backward_weights,
     };

@@ -18,7 +18,7 @@ struct winograd_code {
     bool bias;
 };
 
-static void forward(struct conv_code *code, const struct op_args *args)
+static void winograd_forward_pass(struct conv_code *code, const struct op_args *args)
 {
     const struct winograd_code *c = (const struct winograd_code *)code;
     winograd_forward(c->winograd, c->N, args->x, args->w, c->bias ? args->b : NULL, args->y);
@@ -70,7 +70,7 @@ static dnnl_status_t find_plan(const struct conv_site *site, struct winograd **o
 dnnl_status_t code_plan_winograd(const struct conv_site *site, struct conv_code **out)
 {
     static void (*const run[])(struct conv_code *, const struct op_args *) = {
-        [ONEDNN_FORWARD] = forward,
+        [ONEDNN_FORWARD] = winograd_forward_pass,
         [ONEDNN_BACKWARD_DATA] = backward_data,
         [ONEDNN_BACKWARD_WEIGHTS] = backward_weights,
     };

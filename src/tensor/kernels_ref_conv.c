@@ -217,8 +217,8 @@ static void deconv_sum(void *user, size_t first, size_t count, float *sum)
     }
 }
 
-static void backward(struct conv_op *conv, const struct op_args *args, size_t biases,
-                     void (*set)(void *user, size_t first, size_t count, float *sum))
+static void ref_conv_backward(struct conv_op *conv, const struct op_args *args, size_t biases,
+                          void (*set)(void *user, size_t first, size_t count, float *sum))
 {
     struct pass pass = {conv, args};
     size_t weights = conv->y.C * conv->K;
@@ -231,13 +231,13 @@ static void backward(struct conv_op *conv, const struct op_args *args, size_t bi
 static void conv_backward(struct op *op, const struct op_args *args)
 {
     struct conv_op *conv = (struct conv_op *)op;
-    backward(conv, args, conv->y.C, conv_sum);
+    ref_conv_backward(conv, args, conv->y.C, conv_sum);
 }
 
 static void deconv_backward(struct op *op, const struct op_args *args)
 {
     struct conv_op *conv = (struct conv_op *)op;
-    backward(conv, args, conv->x.C, deconv_sum);
+    ref_conv_backward(conv, args, conv->x.C, deconv_sum);
 }
 
 static const struct op_ops conv_training = {conv_forward, conv_backward, NULL};

@@ -252,8 +252,8 @@ void norm_moments(struct norm *norm, size_t n, const void *x)
     run_all(norm, &run, n, loops_of(norm->dtype)->moments, false);
     norm_sums_of(norm, n, 0, n, norm->sum);
     for (size_t c = 0; c < C; c++) {
-        double beside = norm->sum[c] / m, variance = norm->sum[C + c] / m - beside * beside;
-        norm->sum[c] = (double)norm->k[c] + beside;
+        double other = norm->sum[c] / m, variance = norm->sum[C + c] / m - other * other;
+        norm->sum[c] = (double)norm->k[c] + other;
         norm->sum[C + c] = variance < 0.0 ? 0.0 : variance; /* what is not finite stays so */
     }
 }

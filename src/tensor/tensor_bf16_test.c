@@ -92,11 +92,11 @@ static void check_rounded(float x, bf16 got, const char *isa)
 /* Around every value of bf16: itself, halfway to the next, and a bit to either side. */
 static size_t fill_edges(float *x, unsigned first, unsigned end)
 {
-    static const uint32_t beside[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    static const uint32_t neighbour[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
     size_t n = 0;
     for (unsigned half = first; half < end; half++)
-        for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
-            x[n++] = float_of(half << 16 | beside[i]);
+        for (size_t i = 0; i < sizeof neighbour / sizeof *neighbour; i++)
+            x[n++] = float_of(half << 16 | neighbour[i]);
     return n;
 }
 
@@ -127,7 +127,7 @@ static void test_the_definition_by_hand(void **state)
     assert_true(value_of(0x4049) == 3.140625 && value_of(1) == 0x1p-133);
 }
 
-static void test_every_half_widens_and_comes_back(void **state)
+static void test_every_half_round_trips(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < HALVES; i++)
@@ -263,7 +263,7 @@ int main(void)
     kernels_set_threads(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_definition_by_hand),
-        cmocka_unit_test(test_every_half_widens_and_comes_back),
+        cmocka_unit_test(test_every_half_round_trips),
         cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_adding),
         cmocka_unit_test(test_any_length),

@@ -504,7 +504,7 @@ static bool count_to_five(void *user, const char *stage, uint64_t done, uint64_t
     return done < 5;
 }
 
-static void test_tuner_ends_when_its_watch_says_so(void **state)
+static void test_tuner_ends_when_its_watch_cancels(void **state)
 {
     (void)state;
     struct bench b = {.takes = {3000, 2000, 2900}};
@@ -542,7 +542,7 @@ int main(void)
         cmocka_unit_test(test_tuner_leaves_good_choices_alone),
         cmocka_unit_test(test_tuner_checks_nothing_on_a_busy_machine),
         cmocka_unit_test(test_tuner_on_hold_counts_what_it_would_time),
-        cmocka_unit_test(test_tuner_ends_when_its_watch_says_so),
+        cmocka_unit_test(test_tuner_ends_when_its_watch_cancels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

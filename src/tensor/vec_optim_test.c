@@ -197,9 +197,9 @@ static void one_adam(struct bench *b, size_t i, float lr_mult, float decay_mult)
 
 static void run_adamw(struct bench *b, struct range r)
 {
-    struct vec_adam how = adam;
-    how.decoupled = true;
-    vec_adam(&b->at[0], &b->at[1], &b->at[2], &b->at[3], &how, &b->table, r);
+    struct vec_adam rule = adam;
+    rule.decoupled = true;
+    vec_adam(&b->at[0], &b->at[1], &b->at[2], &b->at[3], &rule, &b->table, r);
 }
 static void one_adamw(struct bench *b, size_t i, float lr_mult, float decay_mult)
 {

@@ -5,7 +5,7 @@
 #include "faulty_disk.h"
 #include "model/safetensors.h"
 
-static void test_what_goes_in_comes_out(void **state)
+static void test_checkpoint_round_trips(void **state)
 {
     struct sample *m = *state;
     sample_save(m, 7, 3);
@@ -67,7 +67,7 @@ static void test_the_newest_are_kept(void **state)
 }
 
 /* A file that a crash has left half written is removed before the disk's room is measured. */
-static void test_what_was_left_half_written_goes(void **state)
+static void test_half_written_file_is_removed(void **state)
 {
     struct sample *m = *state;
     sample_save(m, 1, 3);
@@ -85,7 +85,7 @@ static void test_what_was_left_half_written_goes(void **state)
 
 /* A run that has gone back behind a checkpoint, which could not be read, never resumes from it:
  * when one is reported as saved, those above it are gone for good, or it is not reported. */
-static void test_a_course_left_behind_is_gone(void **state)
+static void test_later_progress_is_removed(void **state)
 {
     struct sample *m = *state;
     int calls = 1;
@@ -205,7 +205,7 @@ static void test_another_net_is_named(void **state)
 }
 
 /* Its vectors are of no use, the model is. */
-static void test_another_optimizer_starts_afresh(void **state)
+static void test_another_optimizer_starts_over(void **state)
 {
     struct sample *m = *state;
     sample_save(m, 1, 3);
@@ -416,17 +416,17 @@ static void test_a_note_is_read_from_the_header(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_what_goes_in_comes_out),
+        TEST(test_checkpoint_round_trips),
         TEST(test_what_a_strategy_adds),
         TEST(test_the_same_bytes_again),
         TEST(test_the_newest_are_kept),
-        TEST(test_what_was_left_half_written_goes),
-        TEST(test_a_course_left_behind_is_gone),
+        TEST(test_half_written_file_is_removed),
+        TEST(test_later_progress_is_removed),
         TEST(test_no_byte_can_change),
         TEST(test_no_byte_can_go_or_come),
         TEST(test_none_is_left),
         TEST(test_another_net_is_named),
-        TEST(test_another_optimizer_starts_afresh),
+        TEST(test_another_optimizer_starts_over),
         TEST(test_a_full_disk_is_refused_before_it_is_full),
         TEST(test_each_call_of_the_disk_fails),
         TEST(test_a_model_alone),

@@ -5,7 +5,7 @@
 #include "sim/scene.h"
 #include "wire/wire_send.h"
 
-enum { SILENT = 20, ASKERS = SILENT + 2, GOES = SILENT };
+enum { SILENT = 20, ASKERS = SILENT + 2, LEAVES = SILENT };
 
 #define TRIES (3 * WORLD_SECOND)
 
@@ -70,7 +70,7 @@ static int request_in_scene(struct scene *s, struct world *w)
     char address[NODE_ADDRESS_MAX];
     bool reached = false;
     uint32_t named = 0, self = w->self;
-    const char *name = self < SILENT ? "silent" : self == GOES ? "goes" : "well";
+    const char *name = self < SILENT ? "silent" : self == LEAVES ? "goes" : "well";
     snprintf(address, sizeof address, "%s:1", name);
     int rc = world_sleep(w, BEGIN + (int64_t)self * MS);
     int64_t requested = world_now(w);
@@ -78,7 +78,7 @@ static int request_in_scene(struct scene *s, struct world *w)
         rc = request_check(w, address, &reached, &named);
     s->time[self] = world_now(w) - requested;
     s->rc[self] = rc != OK ? rc : reached == (self >= SILENT) ? OK : ERR_BUG;
-    if (self == GOES)
+    if (self == LEAVES)
         net.gone = true;
     if (self == ASKERS - 1 && rc == OK) {
         s->rc[ASKERS] = named == 1 ? OK : ERR_BUG;
@@ -90,7 +90,7 @@ static int request_in_scene(struct scene *s, struct world *w)
     return rc;
 }
 
-static void test_silent_hosts_hold_up_nobody(void **state)
+static void test_silent_hosts_delay_no_other(void **state)
 {
     (void)state;
     struct scene s = {.cluster = "node { count: 24 }",
@@ -136,7 +136,7 @@ static void test_reach_tries_are_bounded(void **state)
 }
 
 /* A worker on the driver's machine that has joined by a loopback address. */
-static void test_loopback_is_refused_beside_other_machines(void **state)
+static void test_loopback_is_refused_with_other_machines(void **state)
 {
     (void)state;
     static const char *const own[] = {"127.0.0.1:4", "127.0.1.1:4", "[::1]:4"};
@@ -183,9 +183,9 @@ static void test_reach_answers_who_asks_too_often(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_hosts_hold_up_nobody),
+        cmocka_unit_test(test_silent_hosts_delay_no_other),
         cmocka_unit_test(test_reach_tries_are_bounded),
-        cmocka_unit_test(test_loopback_is_refused_beside_other_machines),
+        cmocka_unit_test(test_loopback_is_refused_with_other_machines),
         cmocka_unit_test(test_reach_answers_who_asks_too_often),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

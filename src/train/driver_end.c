@@ -12,12 +12,12 @@
 bool driver_send_to_all(struct driver *d, enum wire_kind kind, const struct buf *bytes)
 {
     const struct view *view = group_view(&d->group);
-    bool told = true;
+    bool reported = true;
     for (size_t i = 0; view && i < view->count; i++) {
         int rc = driver_send(d, view->node[i], kind, bytes);
-        told &= rc == OK || rc == ERR_PEER;
+        reported &= rc == OK || rc == ERR_PEER;
     }
-    return told;
+    return reported;
 }
 
 void driver_drain_events(struct driver *d, int64_t patience)

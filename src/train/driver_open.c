@@ -28,10 +28,10 @@ static bool watch_opening(void *user, const char *stage, uint64_t done, uint64_t
     if (d->opening_reported == 0)
         d->opening_reported = now;
     if (now - d->opening_reported >= 10 * WORLD_SECOND) {
-        char how_far[OPENING_TEXT_MAX];
+        char progress_text[OPENING_TEXT_MAX];
         d->opening_reported = now;
-        opening_print(stage, done, total, how_far);
-        log_info(d->host->log, "the driver gets ready: %s", how_far);
+        opening_print(stage, done, total, progress_text);
+        log_info(d->host->log, "the driver gets ready: %s", progress_text);
     }
     return may_go_on(d);
 }

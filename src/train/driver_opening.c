@@ -34,15 +34,15 @@ void driver_set_joiner(struct driver *d, uint32_t node, bool here)
 static void log_opening(struct driver *d, uint32_t node, struct joiner *n)
 {
     char name[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
-    char how_far[OPENING_TEXT_MAX];
+    char progress_text[OPENING_TEXT_MAX];
     const struct opening_report *report = &n->report;
     int64_t now = world_now(d->world);
     if (report->done == 0 || now - n->reported_at < LOG_EVERY)
         return;
     n->reported_at = now;
     worker_place_print(&report->place, node, name, sizeof name);
-    opening_print(report->stage, report->done, report->total, how_far);
-    log_info(d->host->log, "%s gets ready: %s", name, how_far);
+    opening_print(report->stage, report->done, report->total, progress_text);
+    log_info(d->host->log, "%s gets ready: %s", name, progress_text);
 }
 
 /* Progress that moves, and a new stage, are life. */
@@ -59,16 +59,16 @@ static void take_report(struct driver *d, uint32_t node, const struct opening_re
 }
 
 /* It has gone without a word: killed, or cut off. */
-static void lose_joiner(struct driver *d, uint32_t node, const char *how)
+static void lose_joiner(struct driver *d, uint32_t node, const char *outcome)
 {
     const struct joiner *n = &d->joiner[node];
     struct departure departure = {.status = ERR_PEER, .place = n->report.place};
-    char how_far[OPENING_TEXT_MAX];
-    opening_print(n->report.stage, n->report.done, n->report.total, how_far);
+    char progress_text[OPENING_TEXT_MAX];
+    opening_print(n->report.stage, n->report.done, n->report.total, progress_text);
     if (n->report.done > 0)
-        snprintf(departure.text, sizeof departure.text, "%s, after %s", how, how_far);
+        snprintf(departure.text, sizeof departure.text, "%s, after %s", outcome, progress_text);
     else
-        snprintf(departure.text, sizeof departure.text, "%s%s%s", how,
+        snprintf(departure.text, sizeof departure.text, "%s%s%s", outcome,
                  n->report.stage[0] ? ", at its " : "", n->report.stage);
     driver_take_departure(d, node, &departure);
 }
@@ -115,14 +115,14 @@ int64_t driver_last_moved(const struct driver *d)
 
 void driver_check_joiners(struct driver *d, int64_t patience)
 {
-    char how[64];
+    char outcome[64];
     int64_t now = world_now(d->world);
     for (uint32_t i = 0; d->joiners > 0 && i < VIEW_MEMBERS_MAX; i++) {
         if (!d->joiner[i].here || now - d->joiner[i].moved <= patience)
             continue;
-        snprintf(how, sizeof how, "no progress for %g s", world_seconds(patience));
+        snprintf(outcome, sizeof outcome, "no progress for %g s", world_seconds(patience));
         world_peer_drop(d->world, i);
-        lose_joiner(d, i, how);
+        lose_joiner(d, i, outcome);
         atomic_store(&d->stirred, now); /* its place is free for another, which may take as long */
     }
 }

@@ -76,7 +76,7 @@ static void test_event_log_flush_writes_the_last_line(void **state)
 
 /* Where the half cannot be cut off the next line begins on a line of its own, and so do those after
  * it. */
-static void test_event_log_goes_on_behind_half_a_line(void **state)
+static void test_event_log_continues_behind_half_a_line(void **state)
 {
     struct faulted f;
     open_log(&f, state);
@@ -209,7 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_event_log_writes_later_what_failed),
         TEST(test_event_log_flush_writes_the_last_line),
-        TEST(test_event_log_goes_on_behind_half_a_line),
+        TEST(test_event_log_continues_behind_half_a_line),
         TEST(test_event_log_counts_what_it_drops),
         TEST(test_event_log_ends_what_a_crash_left),
         TEST(test_event_log_cuts_nothing_that_it_cannot_read),

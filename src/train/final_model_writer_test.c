@@ -497,7 +497,7 @@ static void on_tick_of_tight(void *user)
 }
 
 /* A final model that cannot be used is asked for again, of another worker. */
-static void test_final_model_left_aside_is_asked_for_again(void **state)
+static void test_final_model_left_out_is_requested_again(void **state)
 {
     const struct train_watch watch = {watch_driver, watch_worker, &tight};
     struct scene *s = make_scene(*state);
@@ -522,7 +522,7 @@ int main(void)
         cmocka_unit_test(test_stop_skips_evaluation),
         cmocka_unit_test(test_stop_at_once_keeps_a_state),
         cmocka_unit_test(test_stop_at_once_keeps_what_was_evaluated),
-        cmocka_unit_test(test_final_model_left_aside_is_asked_for_again),
+        cmocka_unit_test(test_final_model_left_out_is_requested_again),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -21,7 +21,7 @@ int join_donor_admit(const struct strategy_ops *strategy, struct publisher *publ
 {
     struct join_state admission;
     uint32_t joiner = atomic_load(&m->group->joiner);
-    if (joiner == ROSTER_NOBODY || atomic_load(&publisher->busy) ||
+    if (joiner == ROSTER_NO_NODE || atomic_load(&publisher->busy) ||
         look_around(strategy, m, &admission) == JOIN_STATE_NOT_HERE)
         return OK;
     bool in = false;

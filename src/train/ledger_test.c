@@ -144,7 +144,7 @@ static void test_who_dies_before_it_reports(void **state)
 }
 
 /* Exchanges of several lanes have numbers of their own; the progress says which came first. */
-static void test_exchanges_of_several_lanes_are_told_in_order(void **state)
+static void test_exchanges_of_several_lanes_are_reported_in_order(void **state)
 {
     struct roster_state *b = *state;
     for (uint64_t k = 1; k <= 4; k++) {
@@ -328,7 +328,7 @@ int main(void)
         TEST(test_ledger_reports_an_exchange_once),
         TEST(test_ledger_every_sample_is_used_or_missed),
         TEST(test_who_dies_before_it_reports),
-        TEST(test_exchanges_of_several_lanes_are_told_in_order),
+        TEST(test_exchanges_of_several_lanes_are_reported_in_order),
         TEST(test_the_dead_do_not_hold_the_book),
         TEST(test_what_cannot_be_is_left_out),
         TEST(test_who_is_rejected_is_named),

@@ -180,7 +180,7 @@ static void test_half_a_buffer_is_sent_in_small_pieces(void **state)
     assert_string_equal(o.lines, "");
 }
 
-static void test_the_log_says_what_is_missing(void **state)
+static void test_the_log_names_what_is_missing(void **state)
 {
     (void)state;
     struct outlet o = outlet_with(1); /* and a piece is all that the driver takes */
@@ -230,7 +230,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_span_is_refused),
         cmocka_unit_test(test_any_bytes_are_survived),
         cmocka_unit_test(test_half_a_buffer_is_sent_in_small_pieces),
-        cmocka_unit_test(test_the_log_says_what_is_missing),
+        cmocka_unit_test(test_the_log_names_what_is_missing),
         cmocka_unit_test(test_in_one_process_nothing_is_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

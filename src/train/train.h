@@ -42,8 +42,8 @@ struct train_host {
     atomic_bool *given_up;      /* set when it has not return in that time; may be NULL */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
     const atomic_int *leave, *pause; /* the same twice */
-    bool *told_to_leave; /* set when a worker has left since the driver asked it to; may be NULL */
-    bool *left;          /* set when a worker ends since it has left the run so; may be NULL */
+    bool *asked_to_leave; /* set when a worker has left since the driver asked it to; may be NULL */
+    bool *left;           /* set when a worker ends since it has left the run so; may be NULL */
     struct err *why; /* written when a worker ends with an error that it knows the cause of; may be
                       * NULL */
     /* A worker opens nothing outside of this folder, by its one whole name, and takes from there

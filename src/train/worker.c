@@ -510,8 +510,8 @@ static int leave_run(struct worker *w)
     if (rc != OK && rc != ERR_PEER)
         return rc;
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
-    if (w->host->told_to_leave)
-        *w->host->told_to_leave = atomic_load(&w->group.told_to_leave);
+    if (w->host->asked_to_leave)
+        *w->host->asked_to_leave = atomic_load(&w->group.asked_to_leave);
     atomic_store(&w->group.left, true);
     rc = trains ? report_done(w, ERR_STOP) : OK;
     if (!w->all_leave)

@@ -73,7 +73,7 @@ static void test_departure_text_obeys_no_terminal(void **state)
     buf_release(&bytes);
 }
 
-static void test_departure_repeated_is_told_once_a_minute(void **state)
+static void test_departure_repeated_is_reported_once_a_minute(void **state)
 {
     struct departures departures = {0};
     struct departure other = sample;
@@ -123,7 +123,7 @@ int main(void)
         cmocka_unit_test(test_departure_arrives_whole_or_not_at_all),
         cmocka_unit_test(test_opening_arrives_whole_or_not_at_all),
         cmocka_unit_test(test_departure_text_obeys_no_terminal),
-        cmocka_unit_test(test_departure_repeated_is_told_once_a_minute),
+        cmocka_unit_test(test_departure_repeated_is_reported_once_a_minute),
         cmocka_unit_test(test_departure_cause_ignores_numbers),
         cmocka_unit_test(test_departure_book_is_bounded),
     };

@@ -29,7 +29,7 @@ static int net_of(const struct job_solver_net *where, Caffe__NetParameter **out,
         return rc == OK ? caffe_upgrade(*out, err) : rc;
     }
     ProtobufCMessage *msg;
-    PL_ASSERT(text_parse(&caffe__net_parameter__descriptor, "beside", sibling, strlen(sibling),
+    PL_ASSERT(text_parse(&caffe__net_parameter__descriptor, "sibling", sibling, strlen(sibling),
                          &msg, err) == OK);
     *out = (Caffe__NetParameter *)msg;
     return OK;

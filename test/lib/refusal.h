@@ -57,7 +57,7 @@ static inline void refusal_expect(const struct tiny *t, const char *phrase, cons
 }
 
 /* The command, refused with a message that holds `says`. */
-#define REFUSED(t, says, ...) refusal_expect(t, says, (const char *const[]){__VA_ARGS__, NULL})
+#define REFUSED(t, phrase, ...) refusal_expect(t, phrase, (const char *const[]){__VA_ARGS__, NULL})
 
 /* A text with `what`, which occurs in it, replaced; as NAME in the folder. */
 static inline void tiny_write_changed(struct tiny *t, const char *name, const char *text,

@@ -53,7 +53,7 @@ struct sim_exchange {
     int lane;
 };
 
-enum { SIM_EXCHANGES_MAX = 4096, SIM_NOBODY = -2 };
+enum { SIM_EXCHANGES_MAX = 4096, SIM_NO_NODE = -2 };
 
 /* All `exchange` events of a run, in their order; how many. A wait below a microsecond is none. */
 static inline int sim_exchanges(const char *dir, struct sim_exchange *out)
@@ -73,11 +73,11 @@ static inline int sim_exchanges(const char *dir, struct sim_exchange *out)
                 .node = (int)cJSON_GetObjectItem(e, "node")->valuedouble,
                 .n = (int)cJSON_GetObjectItem(e, "n")->valuedouble,
                 .waited = 1e3 * cJSON_GetObjectItem(e, "waited_s")->valuedouble,
-                .waited_for = by ? (int)by->valuedouble : SIM_NOBODY,
+                .waited_for = by ? (int)by->valuedouble : SIM_NO_NODE,
                 .lane = (int)cJSON_GetObjectItem(e, "lane")->valuedouble,
             };
             if (out[n].waited < 1e-2)
-                out[n].waited_for = SIM_NOBODY;
+                out[n].waited_for = SIM_NO_NODE;
             n++;
         }
         cJSON_Delete(e);

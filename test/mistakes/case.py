@@ -19,7 +19,7 @@ class Case:
     env: dict = dataclasses.field(default_factory=dict)
     act: Optional[Callable] = None  # (scene, env) → (text, exit code), instead of prepare
     apart: bool = False  # the remedy stands on a line of its own
-    # Of other people, who are not the driver's to correct: it must go on, as `thing` shows.
+    # Of other people, who are not the driver's to correct: it must continue, as `thing` shows.
     harmless: bool = False
 
 

@@ -32,7 +32,7 @@ static void test_it_learns(void **state)
 }
 
 /* The model of the whole run, to the bit, by way of a checkpoint in the middle. */
-static void test_it_goes_on(void **state)
+static void test_it_resumes(void **state)
 {
     struct tiny *t = *state;
     struct real_run whole = real_new(t), parts = real_new(t);
@@ -84,7 +84,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_learns),
-        cmocka_unit_test(test_it_goes_on),
+        cmocka_unit_test(test_it_resumes),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_narrow_instructions),
     };

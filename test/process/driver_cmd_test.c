@@ -341,7 +341,7 @@ static void test_a_worker_that_only_its_machine_reaches(void **state)
 
 /* One worker's data is not there and its unit starts it again and again: the run waits for another,
  * and ends, with the cause, when none comes; it is told once. */
-static void test_a_worker_that_comes_again_and_again(void **state)
+static void test_worker_that_reconnects_repeatedly(void **state)
 {
     struct tiny *t = *state;
     struct machines m;
@@ -436,7 +436,7 @@ int main(void)
         cmocka_unit_test(test_other_data_is_refused_by_what_differs),
         cmocka_unit_test(test_a_worker_that_cannot_be_reached),
         cmocka_unit_test(test_a_worker_that_only_its_machine_reaches),
-        cmocka_unit_test(test_a_worker_that_comes_again_and_again),
+        cmocka_unit_test(test_worker_that_reconnects_repeatedly),
         cmocka_unit_test(test_driver_that_has_lost_all_waits_for_others),
         cmocka_unit_test(test_a_stranger_is_no_worker),
         cmocka_unit_test(test_a_member_that_others_cannot_reach),

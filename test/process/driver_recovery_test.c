@@ -170,7 +170,7 @@ static void test_bad_workers_come_before_the_others_are_back(void **state)
 
 /* As on another machine: at another of the addresses that workers know, and back. At the last of
  * them there is nobody. */
-static void test_it_comes_back_elsewhere(void **state)
+static void test_driver_returns_elsewhere(void **state)
 {
     struct cast c = {.t = *state, .r = real_new(*state)};
     char places[2][PORT_TEXT], mute[PORT_TEXT], all[128];
@@ -195,7 +195,7 @@ static void test_it_comes_back_elsewhere(void **state)
     close(silent);
 }
 
-static void test_it_dies_and_comes_back(void **state)
+static void test_driver_dies_and_returns(void **state)
 {
     dies_and_recovers(*state, "strategy.sync={tau:4}");
     dies_and_recovers(*state, "strategy.allreduce={}");
@@ -341,9 +341,9 @@ static void test_two_take_it_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_dies_and_comes_back),
+        cmocka_unit_test(test_driver_dies_and_returns),
         cmocka_unit_test(test_bad_workers_come_before_the_others_are_back),
-        cmocka_unit_test(test_it_comes_back_elsewhere),
+        cmocka_unit_test(test_driver_returns_elsewhere),
         cmocka_unit_test(test_it_stands_still),
         cmocka_unit_test(test_it_does_not_come_back),
         cmocka_unit_test(test_a_driver_that_was_replaced_ends),

@@ -52,7 +52,7 @@ void __libc_free(void *at);
 static struct {
     pid_t process; /* that is watched; 0: none */
     enum kind kind;
-    enum death how;
+    enum death setting;
     long at;
     bool always;
     atomic_long calls, failed, live;
@@ -131,12 +131,12 @@ static const char *setting_of(const char *name)
 
 __attribute__((constructor)) static void begin_counting(void)
 {
-    const char *kind = setting_of("FAIL_KIND"), *how = setting_of("FAIL_HOW");
+    const char *kind = setting_of("FAIL_KIND"), *setting = setting_of("FAIL_HOW");
     if (!is_chosen(getenv("FAIL_IN")))
         return;
     dl_iterate_phdr(find_library, NULL);
     fail.kind = kind[0] == 'm' ? MEMORY : kind[0] == 'f' ? FILES : SOCKETS;
-    fail.how = how[0] == 's' ? SHORT : how[0] == 'i' ? INTERRUPTED : ERROR;
+    fail.setting = setting[0] == 's' ? SHORT : setting[0] == 'i' ? INTERRUPTED : ERROR;
     fail.at = atol(setting_of("FAIL_AT"));
     fail.always = setting_of("FAIL_ALWAYS")[0] == '1';
     fail.process = (pid_t)syscall(SYS_getpid);
@@ -231,12 +231,13 @@ void free(void *at)
         memcpy(&real, &found, sizeof real); /* no cast has this */ \
     }
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*main)(void *), void *arg)
+int pthread_create(pthread_t *thread, const pthread_attr_t *setting, void *(*main)(void *),
+                   void *arg)
 {
     REAL(pthread_create)
     if (!is_separate(__builtin_return_address(0)) && must_fail(MEMORY))
         return EAGAIN;
-    return real(thread, how, main, arg);
+    return real(thread, setting, main, arg);
 }
 
 static enum kind kind_of(int fd)
@@ -254,7 +255,7 @@ static int count_fd(int fd, enum kind kind)
 /* A call that has nothing to transfer: only `error` touches it. */
 static bool must_break(enum kind kind)
 {
-    return fail.how == ERROR && must_fail(kind);
+    return fail.setting == ERROR && must_fail(kind);
 }
 
 /* One that transfers: *len may become less; else what goes wrong, 0: nothing. */
@@ -262,21 +263,24 @@ static int shorten_call(enum kind kind, size_t *len, int code)
 {
     if (kind == NO_KIND || *len == 0 || !must_fail(kind))
         return 0;
-    if (fail.how == SHORT)
+    if (fail.setting == SHORT)
         *len = 1;
-    return fail.how == ERROR ? code : fail.how == SHORT ? 0 : kind == SOCKETS ? EAGAIN : EINTR;
+    return fail.setting == ERROR   ? code
+           : fail.setting == SHORT ? 0
+           : kind == SOCKETS       ? EAGAIN
+                                   : EINTR;
 }
 
-int open(const char *path, int how, ...)
+int open(const char *path, int setting, ...)
 {
     REAL(open)
     va_list more;
-    va_start(more, how);
-    mode_t mode = how & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_start(more, setting);
+    mode_t mode = setting & O_CREAT ? va_arg(more, mode_t) : 0;
     va_end(more);
     if (must_break(FILES))
-        return set_errno(how & O_CREAT ? ENOSPC : EMFILE);
-    return count_fd(real(path, how, mode), FILES);
+        return set_errno(setting & O_CREAT ? ENOSPC : EMFILE);
+    return count_fd(real(path, setting, mode), FILES);
 }
 
 ssize_t read(int fd, void *into, size_t len)
@@ -333,7 +337,7 @@ FILE_CALL(int, -1, scandir,
           (const char *path, struct dirent ***out, int (*keep)(const struct dirent *),
            int (*order)(const struct dirent **, const struct dirent **)),
           (path, out, keep, order), ENOMEM)
-FILE_CALL(FILE *, NULL, fopen, (const char *path, const char *how), (path, how), EMFILE)
+FILE_CALL(FILE *, NULL, fopen, (const char *path, const char *setting), (path, setting), EMFILE)
 FILE_CALL(char *, NULL, getcwd, (char *into, size_t size), (into, size), ENOENT)
 
 #define SOCKET_CALL(name, parameters, arguments, code)                 \
@@ -351,11 +355,11 @@ FILE_CALL(char *, NULL, getcwd, (char *into, size_t size), (into, size), ENOENT)
     }
 
 SOCKET_MAKER(socket, (int domain, int type, int protocol), (domain, type, protocol), EMFILE)
-SOCKET_MAKER(accept4, (int fd, struct sockaddr *from, socklen_t *len, int how),
-             (fd, from, len, how), EMFILE)
-SOCKET_CALL(epoll_create1, (int how), (how), EMFILE)
-SOCKET_CALL(eventfd, (unsigned value, int how), (value, how), EMFILE)
-SOCKET_CALL(memfd_create, (const char *name, unsigned how), (name, how), ENOMEM)
+SOCKET_MAKER(accept4, (int fd, struct sockaddr *from, socklen_t *len, int setting),
+             (fd, from, len, setting), EMFILE)
+SOCKET_CALL(epoll_create1, (int setting), (setting), EMFILE)
+SOCKET_CALL(eventfd, (unsigned value, int setting), (value, setting), EMFILE)
+SOCKET_CALL(memfd_create, (const char *name, unsigned setting), (name, setting), ENOMEM)
 SOCKET_CALL(ftruncate, (int fd, off_t len), (fd, len), ENOSPC)
 SOCKET_CALL(bind, (int fd, const struct sockaddr *to, socklen_t len), (fd, to, len), EADDRINUSE)
 SOCKET_CALL(listen, (int fd, int backlog), (fd, backlog), EADDRINUSE)
@@ -374,32 +378,33 @@ int epoll_wait(int fd, struct epoll_event *events, int count, int ms)
 {
     REAL(epoll_wait)
     /* Not for ever: it is asked again until it has waited. */
-    return fail.how != SHORT && !fail.always && must_fail(SOCKETS) ? set_errno(EINTR)
-                                                                   : real(fd, events, count, ms);
+    return fail.setting != SHORT && !fail.always && must_fail(SOCKETS)
+               ? set_errno(EINTR)
+               : real(fd, events, count, ms);
 }
 
-void *mmap(void *at, size_t len, int access, int how, int fd, off_t offset)
+void *mmap(void *at, size_t len, int access, int setting, int fd, off_t offset)
 {
     REAL(mmap)
     if (fd >= 0 && must_break(SOCKETS)) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
-    return real(at, len, access, how, fd, offset);
+    return real(at, len, access, setting, fd, offset);
 }
 
-ssize_t send(int fd, const void *from, size_t len, int how)
+ssize_t send(int fd, const void *from, size_t len, int setting)
 {
     REAL(send)
     int code = shorten_call(SOCKETS, &len, ECONNRESET);
-    return code ? set_errno(code) : real(fd, from, len, how);
+    return code ? set_errno(code) : real(fd, from, len, setting);
 }
 
-ssize_t recv(int fd, void *into, size_t len, int how)
+ssize_t recv(int fd, void *into, size_t len, int setting)
 {
     REAL(recv)
     int code = shorten_call(SOCKETS, &len, ECONNRESET);
-    return code ? set_errno(code) : real(fd, into, len, how);
+    return code ? set_errno(code) : real(fd, into, len, setting);
 }
 
 /* The message as a call of one byte sees it. */
@@ -419,22 +424,22 @@ static int shorten_message(struct msghdr *message, struct iovec *one)
     return code;
 }
 
-ssize_t sendmsg(int fd, const struct msghdr *message, int how)
+ssize_t sendmsg(int fd, const struct msghdr *message, int setting)
 {
     REAL(sendmsg)
     struct msghdr less = *message;
     struct iovec one;
     int code = shorten_message(&less, &one);
-    return code ? set_errno(code) : real(fd, &less, how);
+    return code ? set_errno(code) : real(fd, &less, setting);
 }
 
-ssize_t recvmsg(int fd, struct msghdr *message, int how)
+ssize_t recvmsg(int fd, struct msghdr *message, int setting)
 {
     REAL(recvmsg)
     struct msghdr less = *message;
     struct iovec one;
     int code = shorten_message(&less, &one);
-    ssize_t n = code ? set_errno(code) : real(fd, &less, how);
+    ssize_t n = code ? set_errno(code) : real(fd, &less, setting);
     message->msg_flags = less.msg_flags;
     message->msg_controllen = less.msg_controllen;
     message->msg_namelen = less.msg_namelen;

@@ -168,7 +168,7 @@ static void begin_run(struct tiny *t, struct real_run *r)
 static void setup(void **state, const char *kind)
 {
     static const struct {
-        const char *how;
+        const char *setting;
         bool always;
     } hows[] = {{"error", false}, {"error", true}, {"short", true}, {"interrupted", false}};
     struct tiny *t = *state;
@@ -176,8 +176,8 @@ static void setup(void **state, const char *kind)
     begin_run(t, &begun);
     print_message("    seed %d\n", (int)seed);
     for (size_t i = 0; i < (kind[0] == 'm' ? 2 : 4); i++) {
-        const struct failing in_driver = {"train", kind, hows[i].how, hows[i].always, false};
-        const struct failing in_worker = {"worker", kind, hows[i].how, hows[i].always, false};
+        const struct failing in_driver = {"train", kind, hows[i].setting, hows[i].always, false};
+        const struct failing in_worker = {"worker", kind, hows[i].setting, hows[i].always, false};
         sweep_calls(t, &in_driver, begun.dir);
         sweep_calls(t, &in_worker, begun.dir);
         if (i > 0 && !all)

@@ -110,7 +110,7 @@ static void test_the_driver_is_killed(void **state)
 }
 
 /* As Ctrl-C does: the signal goes to the whole group, and is the driver's affair. */
-static void test_an_interrupted_run_goes_on(void **state)
+static void test_an_interrupted_run_resumes(void **state)
 {
     struct tiny *t = *state;
     struct real_run r = real_new(t);
@@ -166,7 +166,7 @@ int main(void)
         cmocka_unit_test(test_a_worker_is_stopped),
         cmocka_unit_test(test_one_alone_is_not_given_up),
         cmocka_unit_test(test_the_driver_is_killed),
-        cmocka_unit_test(test_an_interrupted_run_goes_on),
+        cmocka_unit_test(test_an_interrupted_run_resumes),
         cmocka_unit_test(test_a_second_interrupt_ends_at_once),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

@@ -59,7 +59,7 @@ static void test_a_killed_worker_is_replaced(void **state)
     }
 }
 
-static void test_a_worker_comes_by_hand(void **state)
+static void test_worker_started_by_hand_joins(void **state)
 {
     struct tiny *t = *state;
     struct real_run r = real_new(t);
@@ -109,7 +109,7 @@ static void test_one_stands_by(void **state)
 
 /* A worker that sleeps for too long is disconnected; when it wakes up it discards its state and
  * rejoins. */
-static void test_a_worker_that_slept_comes_back(void **state)
+static void test_worker_that_slept_rejoins(void **state)
 {
     struct tiny *t = *state;
     for (int i = 0; i < 2; i++) {
@@ -161,9 +161,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_killed_worker_is_replaced),
-        cmocka_unit_test(test_a_worker_comes_by_hand),
+        cmocka_unit_test(test_worker_started_by_hand_joins),
         cmocka_unit_test(test_one_stands_by),
-        cmocka_unit_test(test_a_worker_that_slept_comes_back),
+        cmocka_unit_test(test_worker_that_slept_rejoins),
         cmocka_unit_test(test_a_worker_leaves_in_good_order),
     };
     return cmocka_run_group_tests(tests, tiny_setup_elastic, tiny_teardown);

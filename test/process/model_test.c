@@ -23,7 +23,7 @@ static double number_of(const struct process *p, const char *key)
     return value;
 }
 
-static void test_it_repeats_what_the_run_said(void **state)
+static void test_it_repeats_the_runs_results(void **state)
 {
     struct tiny *t = *state;
     struct process trained, p;
@@ -101,7 +101,7 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_repeats_what_the_run_said),
+        cmocka_unit_test(test_it_repeats_the_runs_results),
         cmocka_unit_test(test_bad_input_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);

@@ -85,7 +85,7 @@ static void test_a_worker_stands_still(void **state)
 }
 
 /* Lanes continue with their numbers, and so with their schedules. */
-static void test_a_run_goes_on_from_its_checkpoint(void **state)
+static void test_a_run_resumes_from_its_checkpoint(void **state)
 {
     struct tiny *t = *state;
     for (size_t i = 0; i < 2; i++) {
@@ -112,7 +112,7 @@ int main(void)
         cmocka_unit_test(test_it_trains),
         cmocka_unit_test(test_a_worker_is_killed),
         cmocka_unit_test(test_a_worker_stands_still),
-        cmocka_unit_test(test_a_run_goes_on_from_its_checkpoint),
+        cmocka_unit_test(test_a_run_resumes_from_its_checkpoint),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

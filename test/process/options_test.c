@@ -16,13 +16,13 @@ static void run_in(const struct tiny *t, struct process *p, const char *const *a
 #define RUN(t, p, ...) run_in(t, p, (const char *const[]){__VA_ARGS__, NULL})
 
 /* The command ends with 0, and `says` is in what it prints on stderr. */
-#define TRAINS(t, says, ...)                                                    \
+#define TRAINS(t, phrase, ...)                                                  \
     do {                                                                        \
         struct process p;                                                       \
         char out[128];                                                          \
         RUN(t, &p, "train", "one.job", "--out", tiny_out(t, out), __VA_ARGS__); \
-        if (p.code != 0 || !strstr(p.err, says))                                \
-            fail_msg("code %d, expected `%s` in: %s", p.code, says, p.err);     \
+        if (p.code != 0 || !strstr(p.err, phrase))                              \
+            fail_msg("code %d, expected `%s` in: %s", p.code, phrase, p.err);   \
         process_release(&p);                                                    \
     } while (0)
 
@@ -54,7 +54,7 @@ static void test_epochs_take_the_place_of_steps(void **state)
     TRAINS(*state, "", "--steps", "3", "--lr", "0.01", "--batch", "8");
 }
 
-static void test_a_run_says_what_it_is(void **state)
+static void test_a_run_describes_itself(void **state)
 {
     static const char *const lines[] = {
         "net         net.prototxt, 513 parameters, 3 classes",
@@ -76,7 +76,7 @@ static void test_a_run_says_what_it_is(void **state)
 }
 
 /* The net's line comes first, even when workers join in the meantime. */
-static void test_a_run_says_what_it_is_before_its_workers_come(void **state)
+static void test_a_run_describes_itself_before_its_workers_come(void **state)
 {
     struct process p;
     RUN(*state, &p, "train", "one.job", "--out", "first", "--workers", "2", "--steps", "3");
@@ -87,9 +87,10 @@ static void test_a_run_says_what_it_is_before_its_workers_come(void **state)
     process_release(&p);
 }
 
-#define SUSPECTS(state, says, ...) TRAINS(state, "suspicious: " says, "--steps", "3", __VA_ARGS__)
+#define SUSPECTS(state, phrase, ...) \
+    TRAINS(state, "suspicious: " phrase, "--steps", "3", __VA_ARGS__)
 
-static void test_what_is_seldom_meant_is_told(void **state)
+static void test_rarely_intended_settings_are_reported(void **state)
 {
     struct tiny *t = *state;
     tiny_write(t, "wide.prototxt",
@@ -128,7 +129,7 @@ static void test_driver_suspects_threads_of_its_workers(void **state)
 }
 
 /* Finite, so that the run continues, and hopeless. */
-static void test_an_exploding_loss_is_told(void **state)
+static void test_an_exploding_loss_is_reported(void **state)
 {
     struct process p;
     RUN(*state, &p, "train", "one.job", "--out", "high", "--steps", "60", "--lr", "1e9");
@@ -141,7 +142,7 @@ static void test_an_exploding_loss_is_told(void **state)
     process_release(&p);
 }
 
-static void test_a_divergence_says_what_to_do(void **state)
+static void test_a_divergence_names_the_remedy(void **state)
 {
     struct process p;
     RUN(*state, &p, "train", "one.job", "--out", "wild", "--epochs", "3", "--lr", "1e30");
@@ -177,7 +178,7 @@ static void test_a_dry_run_takes_no_step(void **state)
 }
 
 /* As on two hosts, each told by options which rank it is. */
-static void test_ranks_are_told_by_options(void **state)
+static void test_ranks_come_from_options(void **state)
 {
     struct tiny *t = *state;
     static const char *const ways[][3] = {{"wire", "--json", NULL},
@@ -204,7 +205,7 @@ static void test_ranks_are_told_by_options(void **state)
 static void test_options_that_do_not_fit_are_refused(void **state)
 {
     static const struct {
-        const char *argv[7], *says;
+        const char *argv[7], *phrase;
     } ways[] = {
         {{"bench", "wire", "--rendezvous", "10.0.0.1"},
          "--rank R (0 to 1) and --rendezvous HOST:PORT together say which of the 2 ranks"},
@@ -217,8 +218,8 @@ static void test_options_that_do_not_fit_are_refused(void **state)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct process p;
         run_in(*state, &p, ways[i].argv);
-        if (p.code != 2 || p.out[0] || !strstr(p.err, ways[i].says))
-            fail_msg("%d, expected `%s` in: %s", p.code, ways[i].says, p.err);
+        if (p.code != 2 || p.out[0] || !strstr(p.err, ways[i].phrase))
+            fail_msg("%d, expected `%s` in: %s", p.code, ways[i].phrase, p.err);
         process_release(&p);
     }
 }
@@ -226,7 +227,7 @@ static void test_options_that_do_not_fit_are_refused(void **state)
 static void test_help_is_asked_for_in_every_way(void **state)
 {
     static const struct {
-        const char *ask[3], *says;
+        const char *ask[3], *phrase;
     } ways[] = {
         {{"-h"}, "Exit codes: 0 done"},
         {{"help"}, "Exit codes: 0 done"},
@@ -245,8 +246,8 @@ static void test_help_is_asked_for_in_every_way(void **state)
         struct process p;
         RUN(*state, &p, ways[i].ask[0], ways[i].ask[1], ways[i].ask[2]);
         assert_int_equal(p.code, 0);
-        if (!strstr(p.out, ways[i].says))
-            fail_msg("%s: expected `%s` in: %s", ways[i].ask[0], ways[i].says, p.out);
+        if (!strstr(p.out, ways[i].phrase))
+            fail_msg("%s: expected `%s` in: %s", ways[i].ask[0], ways[i].phrase, p.out);
         process_release(&p);
     }
 }
@@ -256,14 +257,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_workers_take_the_place_of_single),
         cmocka_unit_test(test_epochs_take_the_place_of_steps),
-        cmocka_unit_test(test_a_run_says_what_it_is),
-        cmocka_unit_test(test_a_run_says_what_it_is_before_its_workers_come),
-        cmocka_unit_test(test_what_is_seldom_meant_is_told),
+        cmocka_unit_test(test_a_run_describes_itself),
+        cmocka_unit_test(test_a_run_describes_itself_before_its_workers_come),
+        cmocka_unit_test(test_rarely_intended_settings_are_reported),
         cmocka_unit_test(test_driver_suspects_threads_of_its_workers),
-        cmocka_unit_test(test_an_exploding_loss_is_told),
-        cmocka_unit_test(test_a_divergence_says_what_to_do),
+        cmocka_unit_test(test_an_exploding_loss_is_reported),
+        cmocka_unit_test(test_a_divergence_names_the_remedy),
         cmocka_unit_test(test_a_dry_run_takes_no_step),
-        cmocka_unit_test(test_ranks_are_told_by_options),
+        cmocka_unit_test(test_ranks_come_from_options),
         cmocka_unit_test(test_options_that_do_not_fit_are_refused),
         cmocka_unit_test(test_help_is_asked_for_in_every_way),
     };

@@ -52,19 +52,21 @@ static void expect_output(const struct folder *f, const char *what, const char *
     process_release(&p);
 }
 
-#define SAYS(f, what, ...) expect_output(f, what, (const char *const[]){__VA_ARGS__, NULL})
+#define EXPECT_OUTPUT(f, what, ...) expect_output(f, what, (const char *const[]){__VA_ARGS__, NULL})
 
 static void test_own_pictures_are_learnt(void **state)
 {
     const struct folder *f = *state;
-    SAYS(f, "records    48", "data", "info", "images:pets");
-    SAYS(f, "in a job   mean: ", "data", "stats", "images:pets?resize_height=32&resize_width=32");
-    SAYS(f, "2 classes", "train", "pets.job", "--dry-run");
-    SAYS(f, "validation  error 0.00 %", "train", "pets.job");
-    SAYS(f, "cat", "predict", "runs/pets-001", "pets/cat/3.jpg", "--top", "1");
-    SAYS(f, "dog", "predict", "runs/pets-001", "pets/dog/5.jpg", "--top", "1", "--model", "best");
-    SAYS(f, "accuracy    100.00 % (error 0.00 %)", "test", "runs/pets-001", "--data",
-         "images:pets?resize_height=32&resize_width=32&mean=128&scale=0.015625");
+    EXPECT_OUTPUT(f, "records    48", "data", "info", "images:pets");
+    EXPECT_OUTPUT(f, "in a job   mean: ", "data", "stats",
+                  "images:pets?resize_height=32&resize_width=32");
+    EXPECT_OUTPUT(f, "2 classes", "train", "pets.job", "--dry-run");
+    EXPECT_OUTPUT(f, "validation  error 0.00 %", "train", "pets.job");
+    EXPECT_OUTPUT(f, "cat", "predict", "runs/pets-001", "pets/cat/3.jpg", "--top", "1");
+    EXPECT_OUTPUT(f, "dog", "predict", "runs/pets-001", "pets/dog/5.jpg", "--top", "1", "--model",
+                  "best");
+    EXPECT_OUTPUT(f, "accuracy    100.00 % (error 0.00 %)", "test", "runs/pets-001", "--data",
+                  "images:pets?resize_height=32&resize_width=32&mean=128&scale=0.015625");
 }
 
 /* The net has more outputs than there are folders: those that stand for one have its name. */
@@ -72,8 +74,8 @@ static void test_outputs_without_a_folder_have_a_number(void **state)
 {
     const struct folder *f = *state;
     struct process p;
-    SAYS(f, "the net has 10 outputs, and the records have 2 classes", "train", "pets.job", "--set",
-         "net.zoo=resnet-20?classes=10", "--epochs", "0.2", "--out", "wide");
+    EXPECT_OUTPUT(f, "the net has 10 outputs, and the records have 2 classes", "train", "pets.job",
+                  "--set", "net.zoo=resnet-20?classes=10", "--epochs", "0.2", "--out", "wide");
     process_start(
         &p, f->path,
         (const char *const[]){"predict", "wide", "pets/cat/3.jpg", "--top", "10", "--json", NULL});
@@ -83,7 +85,7 @@ static void test_outputs_without_a_folder_have_a_number(void **state)
     assert_non_null(strstr(p.out, "{\"class\":1,\"name\":\"dog\","));
     assert_non_null(strstr(p.out, "{\"class\":2,\"probability\":"));
     process_release(&p);
-    SAYS(f, "dog ", "predict", "wide", "pets/cat/3.jpg", "--top", "10");
+    EXPECT_OUTPUT(f, "dog ", "predict", "wide", "pets/cat/3.jpg", "--top", "10");
 }
 
 int main(void)

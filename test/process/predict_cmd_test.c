@@ -104,7 +104,7 @@ static void test_it_agrees_with_the_run(void **state)
 }
 
 /* Ways to name the same model and the same records. */
-static void test_many_ways_to_say_it(void **state)
+static void test_equivalent_options(void **state)
 {
     struct tiny *t = *state;
     struct process base, p;
@@ -353,7 +353,7 @@ static void test_a_run_is_tested_by_its_directory(void **state)
 }
 
 /* A model that lies in no run brings a net and no records. */
-static void test_a_file_of_no_run_is_tested_on_what_data_says(void **state)
+static void test_a_file_of_no_run_is_tested_on_given_data(void **state)
 {
     struct tiny *t = *state;
     struct process p, q;
@@ -538,13 +538,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_agrees_with_the_run),
-        cmocka_unit_test(test_many_ways_to_say_it),
+        cmocka_unit_test(test_equivalent_options),
         cmocka_unit_test(test_a_checkpoint),
         cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_one_rule_of_colours),
         cmocka_unit_test(test_a_table_with_names),
         cmocka_unit_test(test_a_run_is_tested_by_its_directory),
-        cmocka_unit_test(test_a_file_of_no_run_is_tested_on_what_data_says),
+        cmocka_unit_test(test_a_file_of_no_run_is_tested_on_given_data),
         cmocka_unit_test(test_a_job_without_test_data_asks_for_records),
         cmocka_unit_test(test_scores_without_a_softmax),
         cmocka_unit_test(test_wrong_inputs),

@@ -42,7 +42,7 @@ static void test_rounds_are_equal(void **state)
 }
 
 /* The optimizer's state goes along where one server has all of it. */
-static void test_a_run_goes_on(void **state)
+static void test_a_run_resumes(void **state)
 {
     struct real_run whole = real_new(*state), parts = real_new(*state);
     static const char options[] = "strategy.ps={ consistency: bsp }";
@@ -63,7 +63,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_mode_trains),
         cmocka_unit_test(test_rounds_are_equal),
-        cmocka_unit_test(test_a_run_goes_on),
+        cmocka_unit_test(test_a_run_resumes),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

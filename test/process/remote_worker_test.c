@@ -85,7 +85,7 @@ static int count_nice(const struct use *use, int nice)
 /* Everything the four send and are sent goes at 10 Mbit/s each way, with the heartbeats of a quick
  * LAN: none is late for it. In a ring of four each sends three halves of the model, and waits for
  * what it is sent, so the rate is not used up (real/real_pace_test.c measures it where it is). */
-static void test_a_rate_costs_nobody_its_place(void **state)
+static void test_a_rate_costs_no_worker_its_place(void **state)
 {
     struct tiny *t = *state;
     struct machines m;
@@ -208,7 +208,7 @@ static void want_workers(const struct tiny *t, const char *number)
 }
 
 /* Whom the run does not want for now stands by, and comes again when it does. */
-static void test_as_many_as_a_file_says(void **state)
+static void test_as_many_as_a_file_names(void **state)
 {
     struct tiny *t = *state;
     struct machines m;
@@ -241,7 +241,7 @@ static void test_as_many_as_a_file_says(void **state)
 }
 
 /* A step takes minutes, and nothing is exchanged meanwhile. */
-static void test_the_file_is_heard_while_nothing_commits(void **state)
+static void test_workers_file_is_read_while_nothing_commits(void **state)
 {
     struct tiny *t = *state;
     struct machines m;
@@ -268,9 +268,9 @@ int main(void)
         cmocka_unit_test(test_what_computes_is_nice),
         cmocka_unit_test(test_a_pause),
         cmocka_unit_test(test_a_standby_pauses),
-        cmocka_unit_test(test_as_many_as_a_file_says),
-        cmocka_unit_test(test_the_file_is_heard_while_nothing_commits),
-        cmocka_unit_test(test_a_rate_costs_nobody_its_place),
+        cmocka_unit_test(test_as_many_as_a_file_names),
+        cmocka_unit_test(test_workers_file_is_read_while_nothing_commits),
+        cmocka_unit_test(test_a_rate_costs_no_worker_its_place),
     };
     return cmocka_run_group_tests(tests, tiny_setup_elastic, tiny_teardown);
 }

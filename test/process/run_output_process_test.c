@@ -86,7 +86,7 @@ static void test_test_set_chooses_no_best_model(void **state)
     process_release(&without.p);
 }
 
-static void test_simulation_says_that_it_is_one(void **state)
+static void test_simulation_is_labelled(void **state)
 {
     struct tiny *t = *state;
     struct process p;
@@ -194,7 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_every_strategy_records_its_training_loss),
         TEST(test_test_set_chooses_no_best_model),
-        TEST(test_simulation_says_that_it_is_one),
+        TEST(test_simulation_is_labelled),
         TEST(test_driver_speaks_before_the_first_exchange),
         TEST(test_numbers_of_one_are_singular),
         TEST(test_quiet_run_prints_its_result_alone),

@@ -137,7 +137,7 @@ static int play_with_load(struct member *m)
     struct load *b = m->arg;
     pl_shared *s = NULL;
     float *x = malloc(n * sizeof *x);
-    int rc = x ? pl_shared_init(m->team, "beside", n, 2, NULL, &s) : PL_ERR_NOMEM;
+    int rc = x ? pl_shared_init(m->team, "with", n, 2, NULL, &s) : PL_ERR_NOMEM;
     for (size_t i = 0; x && i < n; i++)
         x[i] = (float)i;
     if (rc == PL_OK)

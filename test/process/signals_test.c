@@ -72,7 +72,7 @@ static void test_the_only_worker_leaves(void **state)
 
 /* A run of rounds that last for minutes: Ctrl-C says what is kept, or will be; the second one ends
  * the run, whether --quiet is given or not, and the command says how to continue. */
-static void test_what_is_said_at_ctrl_c(void **state)
+static void test_messages_at_ctrl_c(void **state)
 {
     struct tiny *t = *state;
     for (int quiet = 0; quiet < 2; quiet++) {
@@ -267,7 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sigterm_to_all_keeps_the_model),
         cmocka_unit_test(test_the_only_worker_leaves),
-        cmocka_unit_test(test_what_is_said_at_ctrl_c),
+        cmocka_unit_test(test_messages_at_ctrl_c),
         cmocka_unit_test(test_signals_that_come_together_are_one_wish),
         cmocka_unit_test(test_death_of_all_keeps_what_the_driver_has),
         cmocka_unit_test(test_signals_ignored_at_the_start_stay_so),

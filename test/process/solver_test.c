@@ -121,7 +121,7 @@ static void test_solver_project_trains_unchanged(void **state)
 }
 
 /* Five batches of twelve of the 120 records there are: the error is a multiple of 1/60. */
-static void test_iter_says_how_much_is_tested(void **state)
+static void test_iter_bounds_the_test(void **state)
 {
     const struct project *p = *state;
     double wrong = 60 * run_number(p->whole, "eval", 0, "error");
@@ -465,7 +465,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_solver_project_trains_unchanged),
-        cmocka_unit_test(test_iter_says_how_much_is_tested),
+        cmocka_unit_test(test_iter_bounds_the_test),
         cmocka_unit_test(test_solver_records_must_be_given),
         cmocka_unit_test(test_records_that_are_elsewhere),
         cmocka_unit_test(test_it_can_be_simulated),

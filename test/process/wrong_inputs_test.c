@@ -142,7 +142,7 @@ static void test_nets_of_other_tools(void **state)
 {
     struct tiny *t = *state;
     static const struct {
-        const char *name, *bytes, *says;
+        const char *name, *bytes, *phrase;
     } files[] = {
         {"model.onnx", "\x08\x07\x12\x07pytorch", "ONNX"},
         {"strange", "\x08\x07\x12\x07pytorch", "ONNX"},
@@ -156,7 +156,7 @@ static void test_nets_of_other_tools(void **state)
         snprintf(set, sizeof set, "net.file=%s", files[i].name);
         snprintf(phrase, sizeof phrase, "%s: this is ", files[i].name);
         REFUSED(t, phrase, "train", t->job, "--out", "run", "--set", set);
-        REFUSED(t, files[i].says, "train", t->job, "--out", "run", "--weights", files[i].name);
+        REFUSED(t, files[i].phrase, "train", t->job, "--out", "run", "--weights", files[i].name);
     }
     char path[128];
     snprintf(path, sizeof path, "%s/level", t->folder);

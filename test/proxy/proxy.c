@@ -1,8 +1,8 @@
 /* A faulty network between processes of ours: a TCP proxy in one epoll loop, told what to do by
  * lines on its standard input.
  *
- * paceline_proxy [FROM=]TARGET…         a route for each: a client of FROM (127.0.0.1 and any port) is
- *                                         connected to TARGET, both IPv4:PORT
+ * paceline_proxy [FROM=]TARGET…         a route for each: a client of FROM (127.0.0.1 and any port)
+ *                                         is connected to TARGET, both IPv4:PORT
  *
  * It prints `route N ADDRESS` for each route, then answers every line with one: `ok`, or `error`
  * and why. A line is `[ROUTE] COMMAND`, for all routes where none is named:

@@ -98,7 +98,7 @@ static void replay_method_2(struct replay *r, const struct plan *plan, float w[K
 }
 
 /* 48 records a step: 0.266667 epochs of 540 are three steps, 0.177778 two. */
-static void test_three_workers_do_what_the_equations_say(void **state)
+static void test_three_workers_follow_the_equations(void **state)
 {
     struct tiny *t = *state;
     static const struct plan plans[] = {
@@ -149,7 +149,7 @@ static void test_a_warm_up_is_plain_all_reduce(void **state)
     assert_int_equal(run_count(cold.dir, "exchange", NULL, NULL), 14);
 }
 
-static void test_a_rate_that_is_too_high_is_said(void **state)
+static void test_a_rate_that_is_too_high_is_reported(void **state)
 {
     for (int method = 1; method <= 2; method++) {
         struct sim_run r = {0};
@@ -187,7 +187,7 @@ static void test_state_that_is_not_learnt_is_averaged(void **state)
 /* Worker 1's model is not finite any more after the second commit. Its next submission then has
  * weight 0, and so has the one after: under method 2 its gradient was taken there, under method 1
  * its optimizer remembers it. Then it is back. */
-static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
+static void test_a_broken_model_is_left_out_and_is_reset(void **state)
 {
     for (int method = 1; method <= 2; method++) {
         static struct loops loops;
@@ -209,7 +209,7 @@ static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
 
 /* So it is with its s: worker 1's is not finite any more after the first commit. It is put into
  * exchange 2 or, under method 2, 3, and the one after that is lost too. Then it is all others'. */
-static void test_a_broken_state_is_left_out_and_begins_afresh(void **state)
+static void test_a_broken_state_is_left_out_and_is_reset(void **state)
 {
     for (int method = 1; method <= 2; method++) {
         static struct loops loops;
@@ -306,7 +306,7 @@ static void test_the_timeline_of_method_1(void **state)
 }
 
 /* Eq. 6.4: where an exchange takes as long as a step, twice as fast as one after the other. */
-static void test_exchanges_cost_nothing_beside_steps(void **state)
+static void test_exchanges_overlap_with_steps(void **state)
 {
     struct tiny *t = *state;
     struct sim_run background = {0}, after = {0};
@@ -338,7 +338,7 @@ static void test_a_death_at_any_moment_is_survived(void **state)
 
 /* Alone, what is kept at a commit is w(j) with the optimizer's state that led to it: the run
  * continues as if nothing had happened, whatever was on its way. */
-static void test_a_resumed_run_goes_on(void **state)
+static void test_a_resumed_run_continues(void **state)
 {
     struct tiny *t = *state;
     struct sim_run whole = {0}, cut = {.limit_s = 0.3};
@@ -392,17 +392,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone_method_2_is_single),
-        cmocka_unit_test(test_three_workers_do_what_the_equations_say),
+        cmocka_unit_test(test_three_workers_follow_the_equations),
         cmocka_unit_test(test_a_warm_up_is_plain_all_reduce),
-        cmocka_unit_test(test_a_rate_that_is_too_high_is_said),
+        cmocka_unit_test(test_a_rate_that_is_too_high_is_reported),
         cmocka_unit_test(test_state_that_is_not_learnt_is_averaged),
-        cmocka_unit_test(test_a_broken_model_is_left_out_and_begins_afresh),
-        cmocka_unit_test(test_a_broken_state_is_left_out_and_begins_afresh),
+        cmocka_unit_test(test_a_broken_model_is_left_out_and_is_reset),
+        cmocka_unit_test(test_a_broken_state_is_left_out_and_is_reset),
         cmocka_unit_test(test_the_timeline_of_method_2),
         cmocka_unit_test(test_the_timeline_of_method_1),
-        cmocka_unit_test(test_exchanges_cost_nothing_beside_steps),
+        cmocka_unit_test(test_exchanges_overlap_with_steps),
         cmocka_unit_test(test_a_death_at_any_moment_is_survived),
-        cmocka_unit_test(test_a_resumed_run_goes_on),
+        cmocka_unit_test(test_a_resumed_run_continues),
         cmocka_unit_test(test_a_resumed_run_of_four_adds_up),
         cmocka_unit_test(test_two_real_workers),
     };

@@ -156,7 +156,7 @@ static void play_plan(struct play *p, const struct plan *plan)
         }
 }
 
-static void test_three_workers_do_what_the_equations_say(void **state)
+static void test_three_workers_follow_the_equations(void **state)
 {
     struct tiny *t = *state;
     static const struct plan plans[] = {
@@ -206,7 +206,7 @@ static void test_fragments_do_not_forget_one_by_one(void **state)
     assert_non_null(strstr(r.error, "strategy.diloco.on_replace"));
 }
 
-static void test_a_rate_that_is_too_high_is_said(void **state)
+static void test_a_rate_that_is_too_high_is_reported(void **state)
 {
     struct sim_run r = {0};
     SIM_TRY(*state, SIM_CALM, &r, "strategy.diloco.tau=4", "solver.base_lr=1e30");
@@ -235,7 +235,7 @@ static void test_state_that_is_not_learnt_is_averaged(void **state)
 
 /* Worker 1's model is not finite any more after the first commit. Its next step shows it; it
  * resumes from x̃ at once, but what it submits next counts for nothing. */
-static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
+static void test_a_broken_model_is_left_out_and_is_reset(void **state)
 {
     static const char *const options[] = {"strategy.diloco.tau=3",
                                           "strategy.diloco={tau:6 fragments:2 overlap:2}"};
@@ -256,7 +256,7 @@ static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
 }
 
 /* So it is with its s, which goes with the only fragment; that is whole again with x̃. */
-static void test_a_broken_state_is_left_out_and_begins_afresh(void **state)
+static void test_a_broken_state_is_left_out_and_is_reset(void **state)
 {
     static struct loops loops;
     loops = (struct loops){.breaks = 1, .breaks_after = 1, .breaks_s = true};
@@ -273,7 +273,7 @@ static void test_a_broken_state_is_left_out_and_begins_afresh(void **state)
 /* Worker 2's loop breaks at the first commit, when the other fragment has just left. As long as it
  * is in the group it takes that from nobody: the others have it two steps later, and break there.
  */
-static void test_what_is_under_way_goes_on_without_the_loop(void **state)
+static void test_what_is_under_way_continues_without_the_loop(void **state)
 {
     static struct loops loops;
     loops = (struct loops){.fails_after = {2, 2, 1}};
@@ -365,7 +365,7 @@ static void test_it_ends_when_asked_to(void **state)
 
 /* x̃ and its momentum are in the checkpoint. Where the inner optimizer remembers nothing, the run
  * continues as if nothing had happened. */
-static void test_a_resumed_run_goes_on(void **state)
+static void test_a_resumed_run_continues(void **state)
 {
     struct tiny *t = *state;
     struct sim_run whole = {0}, cut = {.limit_s = 0.3}, forgot = {0};
@@ -423,18 +423,18 @@ int main(void)
         cmocka_unit_test(test_alone_with_a_plain_outer_step_it_is_single),
         cmocka_unit_test(test_with_a_plain_outer_step_it_is_sync),
         cmocka_unit_test(test_the_outer_step_is_pytorchs),
-        cmocka_unit_test(test_three_workers_do_what_the_equations_say),
+        cmocka_unit_test(test_three_workers_follow_the_equations),
         cmocka_unit_test(test_a_code_that_rounds_is_given_differences),
         cmocka_unit_test(test_fragments_do_not_forget_one_by_one),
-        cmocka_unit_test(test_a_rate_that_is_too_high_is_said),
+        cmocka_unit_test(test_a_rate_that_is_too_high_is_reported),
         cmocka_unit_test(test_state_that_is_not_learnt_is_averaged),
-        cmocka_unit_test(test_a_broken_model_is_left_out_and_begins_afresh),
-        cmocka_unit_test(test_a_broken_state_is_left_out_and_begins_afresh),
-        cmocka_unit_test(test_what_is_under_way_goes_on_without_the_loop),
+        cmocka_unit_test(test_a_broken_model_is_left_out_and_is_reset),
+        cmocka_unit_test(test_a_broken_state_is_left_out_and_is_reset),
+        cmocka_unit_test(test_what_is_under_way_continues_without_the_loop),
         cmocka_unit_test(test_the_timeline),
         cmocka_unit_test(test_a_death_at_any_moment_is_survived),
         cmocka_unit_test(test_it_ends_when_asked_to),
-        cmocka_unit_test(test_a_resumed_run_goes_on),
+        cmocka_unit_test(test_a_resumed_run_continues),
         cmocka_unit_test(test_a_resumed_stream_adds_up),
         cmocka_unit_test(test_two_real_workers),
     };

@@ -117,12 +117,12 @@ enum { PUSH, FETCH };
 static void test_timeline(void **state)
 {
     static const struct sim_exchange want[] = {
-        {400, 0, 1, 0, SIM_NOBODY, PUSH},  {600, 0, 2, 0, SIM_NOBODY, FETCH},
-        {620, 1, 1, 0, SIM_NOBODY, PUSH},  {800, 0, 3, 0, SIM_NOBODY, PUSH},
-        {930, 1, 2, 0, SIM_NOBODY, FETCH}, {1060, 2, 1, 0, SIM_NOBODY, PUSH},
-        {1200, 0, 4, 0, SIM_NOBODY, PUSH}, {1200, 0, 5, 0, SIM_NOBODY, FETCH},
-        {1240, 1, 3, 0, SIM_NOBODY, PUSH}, {1400, 0, 6, 0, SIM_NOBODY, PUSH},
-        {1550, 1, 4, 0, SIM_NOBODY, PUSH}, {1590, 2, 2, 0, SIM_NOBODY, PUSH},
+        {400, 0, 1, 0, SIM_NO_NODE, PUSH},  {600, 0, 2, 0, SIM_NO_NODE, FETCH},
+        {620, 1, 1, 0, SIM_NO_NODE, PUSH},  {800, 0, 3, 0, SIM_NO_NODE, PUSH},
+        {930, 1, 2, 0, SIM_NO_NODE, FETCH}, {1060, 2, 1, 0, SIM_NO_NODE, PUSH},
+        {1200, 0, 4, 0, SIM_NO_NODE, PUSH}, {1200, 0, 5, 0, SIM_NO_NODE, FETCH},
+        {1240, 1, 3, 0, SIM_NO_NODE, PUSH}, {1400, 0, 6, 0, SIM_NO_NODE, PUSH},
+        {1550, 1, 4, 0, SIM_NO_NODE, PUSH}, {1590, 2, 2, 0, SIM_NO_NODE, PUSH},
     };
     char dir[128];
     SIM_RUN(*state,
@@ -147,7 +147,7 @@ static void test_only_fetching_takes_time(void **state)
     assert_int_equal(sim_exchanges(dir, is), 6);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(is[i].lane, PUSH);
-        assert_true(is[i].waited_for == SIM_NOBODY);
+        assert_true(is[i].waited_for == SIM_NO_NODE);
     }
     assert_true(is[5].at - is[0].at < 5 * 200 + 5); /* told over the same link */
     SIM_RUN(*state, slow, dir, "workers=1", "stop.steps=4", PLAIN, "validation=0",

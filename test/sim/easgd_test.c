@@ -235,7 +235,7 @@ static void test_a_slow_link_is_waited_for(void **state)
 static void test_sync_timeline(void **state)
 {
     static const struct {
-        double longest, heard; /* worker 0's wait; worker 2's report */
+        double longest, received; /* worker 0's wait; worker 2's report */
     } want[] = {{.263, .481}, {.272, .953}, {.172, 1.225}};
     struct sim_run run = {0};
     struct trace_events trace;
@@ -254,7 +254,7 @@ static void test_sync_timeline(void **state)
     SIM_SPANS(&trace, 2, "exchange", zero, {.4, .472}, {.872, .944}, {1.144, 1.216});
     trace_release(&trace);
     for (int n = 0; n < 3; n++) {
-        sim_exchange(&run, n, 0, n + 1, zero, want[n].heard);
+        sim_exchange(&run, n, 0, n + 1, zero, want[n].received);
         assert_true(fabs(run_number(run.dir, "exchange", n, "waited_s") - want[n].longest) < 1e-5);
     }
 }
@@ -367,7 +367,7 @@ static void test_models_that_are_lost(void **state)
     }
 }
 
-static void test_it_goes_on(void **state)
+static void test_it_resumes(void **state)
 {
     const char *const mode[] = {"strategy.easgd.mode=async", "strategy.easgd.mode=sync"};
     for (size_t i = 0; i < 2; i++) {
@@ -439,7 +439,7 @@ int main(void)
         cmocka_unit_test(test_deaths_at_moments),
         cmocka_unit_test(test_on_a_lossy_link),
         cmocka_unit_test(test_models_that_are_lost),
-        cmocka_unit_test(test_it_goes_on),
+        cmocka_unit_test(test_it_resumes),
         cmocka_unit_test(test_momentum_is_nesterovs),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

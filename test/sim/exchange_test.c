@@ -36,15 +36,15 @@ bool planted_ends_all(const struct exchange_meta *meta);
 
 #include "coll/exchange.c"
 
-#undef exchange_enter
-#undef exchange_enter_blank
+#undef exchange_join
+#undef exchange_join_unsynced
 #undef exchange_init
 #undef exchange_release
 #undef exchange_run
-#undef exchange_settle
+#undef exchange_sync
 #undef exchange_result
-#undef exchange_tally
-#undef tally_ends_all
+#undef exchange_result_meta
+#undef exchange_meta_ends_run
 
 static const struct subject planted = {planted_run, planted_sync};
 
@@ -251,7 +251,7 @@ static void test_several_die_and_messages_are_lost(void **state)
 
 /* The driver does not hear from one that lives: it is cut, learns it, and ends; what it held while
  * it was in is what the others held. */
-static void test_who_is_not_heard_is_fenced(void **state)
+static void test_silent_worker_is_fenced(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++) {
@@ -381,7 +381,7 @@ static void test_when_all_are_rejected_the_result_is_nothing(void **state)
     }
 }
 
-static void test_rejection_holds_when_somebody_dies(void **state)
+static void test_rejection_holds_when_a_member_dies(void **state)
 {
     (void)state;
     struct tallied sum = {0};
@@ -487,13 +487,13 @@ int main(void)
         cmocka_unit_test(test_both_back_ends_take_the_same_path),
         cmocka_unit_test(test_several_die),
         cmocka_unit_test(test_several_die_and_messages_are_lost),
-        cmocka_unit_test(test_who_is_not_heard_is_fenced),
+        cmocka_unit_test(test_silent_worker_is_fenced),
         cmocka_unit_test(test_a_decision_of_an_older_view_is_passed_over),
         cmocka_unit_test(test_the_last_result_is_handed_on),
         cmocka_unit_test(test_the_driver_lacks_the_result),
         cmocka_unit_test(test_what_is_not_finite_is_rejected),
         cmocka_unit_test(test_when_all_are_rejected_the_result_is_nothing),
-        cmocka_unit_test(test_rejection_holds_when_somebody_dies),
+        cmocka_unit_test(test_rejection_holds_when_a_member_dies),
         cmocka_unit_test(test_the_driver_does_not_go_on_alone),
         cmocka_unit_test(test_without_faults_everybody_has_what_was_prepared),
         cmocka_unit_test(test_the_commit_rule_holds_for_what_was_prepared),

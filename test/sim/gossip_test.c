@@ -280,7 +280,7 @@ static void test_nothing_is_lost_when_members_die(void **state)
 }
 
 /* A model that is spoilt on its way is reported, its weight returns, and no model contains it. */
-static void test_what_is_not_finite_goes_back(void **state)
+static void test_infinite_model_returns_its_weight(void **state)
 {
     (void)state;
     struct club *c = calloc(1, sizeof *c);
@@ -531,7 +531,7 @@ static void test_lost_models(void **state)
 }
 
 /* Continues from a checkpoint, which is one member's model: equal weights again. */
-static void test_it_goes_on(void **state)
+static void test_it_resumes(void **state)
 {
     struct sim_run r = {0};
     SIM(*state, SIM_CALM, &r, "strategy.gossip.p=0.5", "stop.epochs=3",
@@ -552,7 +552,7 @@ int main(void)
         cmocka_unit_test(test_halves_and_sums_by_hand),
         cmocka_unit_test(test_nothing_is_lost_without_deaths),
         cmocka_unit_test(test_nothing_is_lost_when_members_die),
-        cmocka_unit_test(test_what_is_not_finite_goes_back),
+        cmocka_unit_test(test_infinite_model_returns_its_weight),
         cmocka_unit_test(test_alone_it_is_single),
         cmocka_unit_test(test_timeline),
         cmocka_unit_test(test_all_weights_are_there_at_the_end),
@@ -560,7 +560,7 @@ int main(void)
         cmocka_unit_test(test_deaths_at_moments),
         cmocka_unit_test(test_another_speaks),
         cmocka_unit_test(test_lost_models),
-        cmocka_unit_test(test_it_goes_on),
+        cmocka_unit_test(test_it_resumes),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -76,7 +76,7 @@ static double trained_samples(const struct way *way, const struct sim_run *r)
 
 /* Node 3 comes at `moments` moments all over the run, and soon shares its records: nothing is
  * missed or given twice, nobody is suspected, and the run ends earlier than without it. */
-static void test_who_comes_at_any_moment_soon_counts(void **state)
+static void test_join_at_any_moment(void **state)
 {
     enum { MOMENTS = 8 };
     struct tiny *t = *state;
@@ -108,7 +108,7 @@ static void test_who_comes_at_any_moment_soon_counts(void **state)
 
 /* Where the next exchange brings the model, a joiner that comes early in a round is in at once, and
  * in the exchange at its end. */
-static void test_who_comes_amid_a_round_waits_for_no_other(void **state)
+static void test_join_within_a_round(void **state)
 {
     static const struct way way = {{"strategy.sync={tau:24}", "stop.epochs=12"}, 24, false};
     struct sim_run alone = {0}, r = {0};
@@ -127,7 +127,7 @@ static void test_who_comes_amid_a_round_waits_for_no_other(void **state)
 }
 
 /* A model that is published at each commit point keeps nobody out. */
-static void test_who_comes_where_all_is_evaluated(void **state)
+static void test_join_at_an_evaluation(void **state)
 {
     static const struct way evaluated[] = {
         {{"strategy.allreduce={}", "evaluate.every_exchanges=1"}, 0, false},
@@ -142,7 +142,7 @@ static void test_who_comes_where_all_is_evaluated(void **state)
 }
 
 /* Replicas compare their models after a hundred exchanges: a joiner's is theirs. */
-static void test_a_newcomer_agrees_with_all(void **state)
+static void test_a_joiner_agrees_with_all(void **state)
 {
     static const char *const options[] = {"strategy.allreduce={}", "strategy.diloco={tau:1}",
                                           "strategy.async_allreduce={method:1}"};
@@ -158,7 +158,7 @@ static void test_a_newcomer_agrees_with_all(void **state)
 /* Node 3 comes at 0.1 s, and somebody dies about then: the donor, who has been there for longest,
  * the joiner itself, or the third. All who are left end the run well; a joiner is out again only if
  * its donor is. */
-static void test_whoever_dies_while_one_comes(void **state)
+static void test_a_death_during_a_join(void **state)
 {
     enum { MOMENTS = 6 };
     static const int victims[] = {0, 1, 3};
@@ -309,7 +309,7 @@ static void test_generations_come_and_go(void **state)
 
 /* Node 3 comes while the run comes to its end, to asynchronous workers: it is told that it is over,
  * as those are that were there before. */
-static void test_who_comes_at_the_end_is_told_so(void **state)
+static void test_a_joiner_at_the_end_is_reported(void **state)
 {
     enum { MOMENTS = 16 };
     struct tiny *t = *state;
@@ -331,7 +331,7 @@ static void test_who_comes_at_the_end_is_told_so(void **state)
 
 /* A round in which an exchange is always under way has no point for a join: the joiner is refused
  * by name, and the run continues. The driver says so once a minute, not for each. */
-static void test_some_take_nobody(void **state)
+static void test_some_admit_no_joiner(void **state)
 {
     const struct way way = {{"strategy.diloco={tau:4 fragments:2 overlap:2}"}, 8, false};
     struct sim_run r = {0};
@@ -397,17 +397,17 @@ static void test_little_data_is_gone_over_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_comes_at_any_moment_soon_counts),
-        cmocka_unit_test(test_who_comes_amid_a_round_waits_for_no_other),
-        cmocka_unit_test(test_who_comes_where_all_is_evaluated),
-        cmocka_unit_test(test_a_newcomer_agrees_with_all),
-        cmocka_unit_test(test_whoever_dies_while_one_comes),
+        cmocka_unit_test(test_join_at_any_moment),
+        cmocka_unit_test(test_join_within_a_round),
+        cmocka_unit_test(test_join_at_an_evaluation),
+        cmocka_unit_test(test_a_joiner_agrees_with_all),
+        cmocka_unit_test(test_a_death_during_a_join),
         cmocka_unit_test(test_who_leaves_at_any_moment_takes_nothing_along),
         cmocka_unit_test(test_all_leave_at_once),
         cmocka_unit_test(test_who_came_late_serves_alone),
         cmocka_unit_test(test_generations_come_and_go),
-        cmocka_unit_test(test_who_comes_at_the_end_is_told_so),
-        cmocka_unit_test(test_some_take_nobody),
+        cmocka_unit_test(test_a_joiner_at_the_end_is_reported),
+        cmocka_unit_test(test_some_admit_no_joiner),
         cmocka_unit_test(test_as_many_as_are_wanted),
         cmocka_unit_test(test_little_data_is_gone_over_once),
     };

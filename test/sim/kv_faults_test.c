@@ -292,7 +292,7 @@ static int play_new_master(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-static void test_a_new_master_is_told_everything(void **state)
+static void test_a_new_master_gets_all_reports(void **state)
 {
     (void)state;
     struct trial t = {.cluster = LAN,
@@ -441,7 +441,7 @@ static int play_noise(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-static void test_nonsense_stops_nobody(void **state)
+static void test_nonsense_stops_no_node(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -585,11 +585,11 @@ int main(void)
         cmocka_unit_test(test_links_clog_and_clear),
         cmocka_unit_test(test_a_slow_master_is_waited_for_until_the_deadline),
         cmocka_unit_test(test_a_joiner_holds_what_it_read_when_it_is_a_member),
-        cmocka_unit_test(test_a_new_master_is_told_everything),
+        cmocka_unit_test(test_a_new_master_gets_all_reports),
         cmocka_unit_test(test_a_version_stays_for_who_is_reading_it),
         cmocka_unit_test(test_an_update_is_overtaken_by_a_newer_version),
         cmocka_unit_test(test_what_has_not_the_checksum_is_not_taken),
-        cmocka_unit_test(test_nonsense_stops_nobody),
+        cmocka_unit_test(test_nonsense_stops_no_node),
         cmocka_unit_test(test_kv_storms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -338,7 +338,7 @@ static int play_where(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-static void test_who_is_no_member_is_told_where_holders_are(void **state)
+static void test_a_joiner_gets_the_holders(void **state)
 {
     (void)state;
     run_both((struct trial){.cluster = LAN, .workers = 3, .members = 2, .play = play_where},
@@ -414,7 +414,7 @@ static int play_contradict(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-static void test_a_copy_that_the_master_contradicts_goes(void **state)
+static void test_contradicted_copy_is_dropped(void **state)
 {
     (void)state;
     run_both((struct trial){.cluster = LAN,
@@ -433,9 +433,9 @@ int main(void)
         cmocka_unit_test(test_a_node_keeps_what_it_has_room_for),
         cmocka_unit_test(test_a_joiner_reads_at_line_rate_from_all_holders),
         cmocka_unit_test(test_a_get_can_be_taken_back),
-        cmocka_unit_test(test_who_is_no_member_is_told_where_holders_are),
+        cmocka_unit_test(test_a_joiner_gets_the_holders),
         cmocka_unit_test(test_who_takes_no_pieces_holds_up_no_other),
-        cmocka_unit_test(test_a_copy_that_the_master_contradicts_goes),
+        cmocka_unit_test(test_contradicted_copy_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,14 +136,14 @@ static void test_driver_takes_no_model_of_another_member(void **state)
     expect_ignored(*state, &p, "a model of worker 1, which was not asked for it, is left aside");
 }
 
-static void test_newcomer_takes_no_model_of_a_stranger(void **state)
+static void test_joiner_takes_no_model_of_a_stranger(void **state)
 {
     struct play p = {.from = STRANGER, .to = 2, .at_s = 1};
     p.header.floats = 1;
     expect_ignored(*state, &p, "a model of node 3, which does not let this worker in");
 }
 
-static void test_newcomer_waits_for_no_vectors_that_never_come(void **state)
+static void test_joiner_waits_for_no_vectors_that_never_come(void **state)
 {
     struct play p = {.from = 1, .to = 2, .at_s = 1};
     p.header.floats = 1;
@@ -155,8 +155,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_driver_takes_no_model_of_a_stranger),
         cmocka_unit_test(test_driver_takes_no_model_of_another_member),
-        cmocka_unit_test(test_newcomer_takes_no_model_of_a_stranger),
-        cmocka_unit_test(test_newcomer_waits_for_no_vectors_that_never_come),
+        cmocka_unit_test(test_joiner_takes_no_model_of_a_stranger),
+        cmocka_unit_test(test_joiner_waits_for_no_vectors_that_never_come),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -193,7 +193,7 @@ static const char narrow[] = "node { speed: 1 } node { speed: 0.5 } node { speed
 /* One phase: reduced and broadcast before the next may begin. Two: the next is reduced when this
  * one is prepared. Three: when it is reduced, as workers see it, so that several may be on their
  * way to the driver; but even then a broadcast has the links for itself. */
-static void test_phases_say_how_much_goes_on_at_once(void **state)
+static void test_phases_bound_the_concurrency(void **state)
 {
     double one = shortest_tick(state, "mpca { phases: 1 shards: 3 }", narrow);
     double two = shortest_tick(state, "mpca { phases: 2 shards: 3 }", narrow);
@@ -413,7 +413,7 @@ static void expect_equations(void **state, const char *strategy, bool tilts)
     free(p);
 }
 
-static void test_the_paper_says_the_same(void **state)
+static void test_the_papers_equations(void **state)
 {
     expect_equations(state, "mpca { phases: 1 ramp: 4 alpha_hold: 1 }", false);
     expect_equations(state, "mpca { phases: 2 ramp: 4 alpha_hold: 1 adopt: arrival }", false);
@@ -447,7 +447,7 @@ static void test_without_a_penalty_a_worker_is_alone(void **state)
 
 /* A broadcast takes half a second, where cycles took a step or two: after four of them the worker
  * is pulled no more, says so, and takes its steps alone, until all continues. */
-static void test_an_old_joint_model_pulls_nobody(void **state)
+static void test_an_old_joint_model_pulls_no_worker(void **state)
 {
     static struct trial t;
     struct learner l;
@@ -587,12 +587,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_phase),
         cmocka_unit_test(test_three_phases),
-        cmocka_unit_test(test_phases_say_how_much_goes_on_at_once),
+        cmocka_unit_test(test_phases_bound_the_concurrency),
         cmocka_unit_test(test_one_shard_is_prepared_at_a_time),
         cmocka_unit_test(test_the_slow_are_not_waited_for),
-        cmocka_unit_test(test_the_paper_says_the_same),
+        cmocka_unit_test(test_the_papers_equations),
         cmocka_unit_test(test_without_a_penalty_a_worker_is_alone),
-        cmocka_unit_test(test_an_old_joint_model_pulls_nobody),
+        cmocka_unit_test(test_an_old_joint_model_pulls_no_worker),
         cmocka_unit_test(test_a_worker_dies_at_each_message_it_sends),
         cmocka_unit_test(test_a_seed_is_a_run),
     };

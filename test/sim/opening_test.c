@@ -103,7 +103,7 @@ static void test_opening_without_progress_loses_its_place(void **state)
         strstr(text, "not all of 3 workers came: nobody has stirred for 60 s: worker 2"));
 }
 
-static void test_opening_without_progress_holds_nobody_up(void **state)
+static void test_opening_without_progress_delays_no_other(void **state)
 {
     struct play p = {.open_s = {200, 0, 300}};
     assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 pause: 2 for: 1000 }", NULL), OK);
@@ -139,7 +139,7 @@ int main(void)
         cmocka_unit_test(test_opening_worker_is_waited_for),
         cmocka_unit_test(test_opening_driver_is_waited_for),
         cmocka_unit_test(test_opening_without_progress_loses_its_place),
-        cmocka_unit_test(test_opening_without_progress_holds_nobody_up),
+        cmocka_unit_test(test_opening_without_progress_delays_no_other),
         cmocka_unit_test(test_opening_ends_when_asked_to_leave),
         cmocka_unit_test(test_opening_ends_with_its_connection),
         cmocka_unit_test(test_opening_what_is_not_there_concerns_one_worker),

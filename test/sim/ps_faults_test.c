@@ -166,7 +166,7 @@ static void test_a_server_dies_and_the_others_go_on(void **state)
 
 /* Shard 2 hears everything from the clock later than shard 1 does: when the clock dies, one has
  * heard orders that the other has not, and hands them on. */
-static void test_who_has_heard_more_hands_it_on(void **state)
+static void test_most_advanced_server_passes_on_orders(void **state)
 {
     char cluster[256];
     snprintf(cluster, sizeof cluster, "%s delay { from: 0 to: 2 tag: 'transfer' seconds: 0.003 }",
@@ -246,7 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_worker_dies_and_the_others_go_on),
         cmocka_unit_test(test_a_server_dies_and_the_others_go_on),
-        cmocka_unit_test(test_who_has_heard_more_hands_it_on),
+        cmocka_unit_test(test_most_advanced_server_passes_on_orders),
         cmocka_unit_test(test_two_die_and_the_others_go_on),
         cmocka_unit_test(test_what_is_no_number_is_left_out),
         cmocka_unit_test(test_when_all_is_lost_the_run_ends),

@@ -128,13 +128,13 @@ static const char three[] =
 static void test_timeline_of_asp(void **state)
 {
     static const struct sim_exchange want[] = {
-        {200, 0, 1, 0, SIM_NOBODY, 0},  {310, 1, 1, 0, SIM_NOBODY, 0},
-        {400, 0, 2, 0, SIM_NOBODY, 0},  {530, 2, 1, 0, SIM_NOBODY, 0},
-        {600, 0, 3, 0, SIM_NOBODY, 0},  {620, 1, 2, 0, SIM_NOBODY, 0},
-        {800, 0, 4, 0, SIM_NOBODY, 0},  {930, 1, 3, 0, SIM_NOBODY, 0},
-        {1000, 0, 5, 0, SIM_NOBODY, 0}, {1060, 2, 2, 0, SIM_NOBODY, 0},
-        {1200, 0, 6, 0, SIM_NOBODY, 0}, {1240, 1, 4, 0, SIM_NOBODY, 0},
-        {1400, 0, 7, 0, SIM_NOBODY, 0}, {1590, 2, 3, 0, SIM_NOBODY, 0},
+        {200, 0, 1, 0, SIM_NO_NODE, 0},  {310, 1, 1, 0, SIM_NO_NODE, 0},
+        {400, 0, 2, 0, SIM_NO_NODE, 0},  {530, 2, 1, 0, SIM_NO_NODE, 0},
+        {600, 0, 3, 0, SIM_NO_NODE, 0},  {620, 1, 2, 0, SIM_NO_NODE, 0},
+        {800, 0, 4, 0, SIM_NO_NODE, 0},  {930, 1, 3, 0, SIM_NO_NODE, 0},
+        {1000, 0, 5, 0, SIM_NO_NODE, 0}, {1060, 2, 2, 0, SIM_NO_NODE, 0},
+        {1200, 0, 6, 0, SIM_NO_NODE, 0}, {1240, 1, 4, 0, SIM_NO_NODE, 0},
+        {1400, 0, 7, 0, SIM_NO_NODE, 0}, {1590, 2, 3, 0, SIM_NO_NODE, 0},
     };
     char dir[128];
     SIM_RUN(*state, three, dir, "workers=3", "stop.steps=4", "strategy.ps={ consistency: asp }");
@@ -151,8 +151,8 @@ static void test_timeline_of_asp(void **state)
 static void test_timeline_of_bsp(void **state)
 {
     static const struct sim_exchange want[] = {
-        {530, 0, 1, 330, 2, 0},  {530, 1, 1, 220, 2, 0},  {530, 2, 1, 0, SIM_NOBODY, 0},
-        {1060, 0, 2, 330, 2, 0}, {1060, 1, 2, 220, 2, 0}, {1060, 2, 2, 0, SIM_NOBODY, 0},
+        {530, 0, 1, 330, 2, 0},  {530, 1, 1, 220, 2, 0},  {530, 2, 1, 0, SIM_NO_NODE, 0},
+        {1060, 0, 2, 330, 2, 0}, {1060, 1, 2, 220, 2, 0}, {1060, 2, 2, 0, SIM_NO_NODE, 0},
     };
     char dir[128];
     SIM_RUN(*state, three, dir, "workers=3", "stop.steps=2", "strategy.ps={ consistency: bsp }");
@@ -172,11 +172,11 @@ static void test_timeline_of_bsp(void **state)
 static void test_timeline_of_ssp(void **state)
 {
     static const struct sim_exchange want[] = {
-        {200, 0, 1, 0, SIM_NOBODY, 0}, {310, 1, 1, 0, SIM_NOBODY, 0},  {530, 0, 2, 130, 2, 0},
-        {530, 2, 1, 0, SIM_NOBODY, 0}, {620, 1, 2, 0, SIM_NOBODY, 0},  {1060, 0, 3, 330, 2, 0},
-        {1060, 1, 3, 130, 2, 0},       {1060, 2, 2, 0, SIM_NOBODY, 0}, {1590, 0, 4, 330, 2, 0},
-        {1590, 1, 4, 220, 2, 0},       {1590, 2, 3, 0, SIM_NOBODY, 0}, {2120, 0, 5, 330, 2, 0},
-        {2120, 1, 5, 220, 2, 0},       {2120, 2, 4, 0, SIM_NOBODY, 0},
+        {200, 0, 1, 0, SIM_NO_NODE, 0}, {310, 1, 1, 0, SIM_NO_NODE, 0},  {530, 0, 2, 130, 2, 0},
+        {530, 2, 1, 0, SIM_NO_NODE, 0}, {620, 1, 2, 0, SIM_NO_NODE, 0},  {1060, 0, 3, 330, 2, 0},
+        {1060, 1, 3, 130, 2, 0},        {1060, 2, 2, 0, SIM_NO_NODE, 0}, {1590, 0, 4, 330, 2, 0},
+        {1590, 1, 4, 220, 2, 0},        {1590, 2, 3, 0, SIM_NO_NODE, 0}, {2120, 0, 5, 330, 2, 0},
+        {2120, 1, 5, 220, 2, 0},        {2120, 2, 4, 0, SIM_NO_NODE, 0},
     };
     char dir[128];
     SIM_RUN(*state, three, dir, "workers=3", "stop.steps=4",
@@ -204,15 +204,15 @@ static void test_timeline_of_ssp(void **state)
 static void test_timeline_of_dssp(void **state)
 {
     static const struct sim_exchange want[] = {
-        {200, 0, 1, 0, SIM_NOBODY, 0},  {310, 1, 1, 0, SIM_NOBODY, 0},
-        {530, 0, 2, 130, 2, 0},         {530, 2, 1, 0, SIM_NOBODY, 0},
-        {620, 1, 2, 0, SIM_NOBODY, 0},  {1060, 0, 3, 330, 2, 0},
-        {1060, 1, 3, 130, 2, 0},        {1060, 2, 2, 0, SIM_NOBODY, 0},
-        {1260, 0, 4, 0, SIM_NOBODY, 0}, {1370, 1, 4, 0, SIM_NOBODY, 0},
-        {1460, 0, 5, 0, SIM_NOBODY, 0}, {1590, 2, 3, 0, SIM_NOBODY, 0},
-        {1660, 0, 6, 0, SIM_NOBODY, 0}, {1680, 1, 5, 0, SIM_NOBODY, 0},
-        {1860, 0, 7, 0, SIM_NOBODY, 0}, {1990, 1, 6, 0, SIM_NOBODY, 0},
-        {2120, 2, 4, 0, SIM_NOBODY, 0},
+        {200, 0, 1, 0, SIM_NO_NODE, 0},  {310, 1, 1, 0, SIM_NO_NODE, 0},
+        {530, 0, 2, 130, 2, 0},          {530, 2, 1, 0, SIM_NO_NODE, 0},
+        {620, 1, 2, 0, SIM_NO_NODE, 0},  {1060, 0, 3, 330, 2, 0},
+        {1060, 1, 3, 130, 2, 0},         {1060, 2, 2, 0, SIM_NO_NODE, 0},
+        {1260, 0, 4, 0, SIM_NO_NODE, 0}, {1370, 1, 4, 0, SIM_NO_NODE, 0},
+        {1460, 0, 5, 0, SIM_NO_NODE, 0}, {1590, 2, 3, 0, SIM_NO_NODE, 0},
+        {1660, 0, 6, 0, SIM_NO_NODE, 0}, {1680, 1, 5, 0, SIM_NO_NODE, 0},
+        {1860, 0, 7, 0, SIM_NO_NODE, 0}, {1990, 1, 6, 0, SIM_NO_NODE, 0},
+        {2120, 2, 4, 0, SIM_NO_NODE, 0},
     };
     char dir[128];
     SIM_RUN(*state, three, dir, "workers=3", "stop.steps=5", "strategy.ps={ s_lower: 1 r_max: 3 }");
@@ -298,7 +298,7 @@ static void test_dssp_keeps_a_hard_bound(void **state)
 }
 
 /* The test of the test, and the paper's Theorem 2: by the letter there is no such bound. */
-static void test_dssp_without_one_goes_beyond(void **state)
+static void test_dssp_without_bound_exceeds_it(void **state)
 {
     int most, reached;
     measure_leads(*state, "strategy.ps={ s_lower: 1 r_max: 4 }", 40, &most, &reached, 5);
@@ -321,7 +321,7 @@ int main(void)
         cmocka_unit_test(test_copying_and_applying_take_time),
         cmocka_unit_test(test_ssp_keeps_its_bound),
         cmocka_unit_test(test_dssp_keeps_a_hard_bound),
-        cmocka_unit_test(test_dssp_without_one_goes_beyond),
+        cmocka_unit_test(test_dssp_without_bound_exceeds_it),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

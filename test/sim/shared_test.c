@@ -282,7 +282,7 @@ static struct trial trial_again(enum when *when, const char *cluster, struct mem
     return t;
 }
 
-static void test_a_task_runs_again_while_the_first_lives(void **state)
+static void test_task_is_repeated_during_its_first_run(void **state)
 {
     (void)state;
     enum when when = FIRST_RUNS;
@@ -326,7 +326,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_twelve_tasks_on_three_nodes),
         cmocka_unit_test(test_fewer_tasks_than_nodes),
-        cmocka_unit_test(test_a_task_runs_again_while_the_first_lives),
+        cmocka_unit_test(test_task_is_repeated_during_its_first_run),
         cmocka_unit_test(test_a_task_runs_again_because_its_node_died_before_the_start),
         cmocka_unit_test(test_a_task_runs_again_because_its_node_died_in_the_exchange),
         cmocka_unit_test(test_a_spare_is_taken_at_once),

@@ -200,7 +200,7 @@ static struct state after_a_death(uint64_t tau, bool replaced)
 static void test_who_replaces_his_own_and_who_keeps_it(void **state)
 {
     static const struct {
-        const char *how;
+        const char *options;
         uint64_t tau;
         bool replaced;
     } cases[] = {
@@ -216,9 +216,9 @@ static void test_who_replaces_his_own_and_who_keeps_it(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sim_run r = {0};
         SIM(*state, EQUAL "fault { at: 3.5 kill: 2 }", &r, "workers=3", "stop.steps=8", STILL,
-            cases[i].how);
+            cases[i].options);
         struct state want = after_a_death(cases[i].tau, cases[i].replaced);
-        expect_state(&r, &want, cases[i].how);
+        expect_state(&r, &want, cases[i].options);
     }
     replay_close(&replayed);
 }
@@ -230,7 +230,7 @@ static void test_who_replaces_his_own_and_who_keeps_it(void **state)
 static void test_servers_have_the_mean_of_the_last(void **state)
 {
     static const struct {
-        const char *how;
+        const char *options;
         uint64_t n_push;
     } cases[] = {
         {"strategy.ps.consistency=asp", 1},
@@ -249,7 +249,7 @@ static void test_servers_have_the_mean_of_the_last(void **state)
         struct trace_events trace;
         struct state want = {{0}};
         uint64_t last[K], all = 0;
-        SIM(*state, UNEQUAL, &r, "workers=3", "stop.steps=9", STILL, cases[i].how);
+        SIM(*state, UNEQUAL, &r, "workers=3", "stop.steps=9", STILL, cases[i].options);
         trace_read(r.trace, &trace);
         for (int w = 0; w < K; w++) {
             uint64_t over = steps_of(&trace, w) % cases[i].n_push;
@@ -261,7 +261,7 @@ static void test_servers_have_the_mean_of_the_last(void **state)
             add_state(&want, (double)last[w] / (double)all, &own);
         }
         assert_true(i > 0 || steps_of(&trace, 0) > steps_of(&trace, 2)); /* each at its own */
-        expect_state(&r, &want, cases[i].how);
+        expect_state(&r, &want, cases[i].options);
         trace_release(&trace);
     }
     replay_close(&replayed);
@@ -503,7 +503,7 @@ static void test_every_strategy_trains_it(void **state)
     }
 }
 
-static void test_it_goes_on_from_a_checkpoint(void **state)
+static void test_it_resumes_from_a_checkpoint(void **state)
 {
     struct sim_run whole = {0}, parts = {0};
     net_of(*state, NORM_NET("0.9"));
@@ -525,7 +525,7 @@ int main(void)
         cmocka_unit_test(test_alone_it_is_single),
         cmocka_unit_test(test_two_local_learners_are_two_workers),
         cmocka_unit_test(test_every_strategy_trains_it),
-        cmocka_unit_test(test_it_goes_on_from_a_checkpoint),
+        cmocka_unit_test(test_it_resumes_from_a_checkpoint),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

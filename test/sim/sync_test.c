@@ -82,7 +82,7 @@ static void play_plan(struct replay *r, const struct plan *plan, float x[K][N])
     }
 }
 
-static void test_three_workers_do_what_the_equations_say(void **state)
+static void test_three_workers_follow_the_equations(void **state)
 {
     struct tiny *t = *state;
     static const struct plan plans[] = {
@@ -107,7 +107,7 @@ static void test_three_workers_do_what_the_equations_say(void **state)
     replay_close(&r);
 }
 
-static void test_a_rate_that_is_too_high_is_said(void **state)
+static void test_a_rate_that_is_too_high_is_reported(void **state)
 {
     static const char *const options[] = {"strategy.sync.seconds=0.02",
                                           "strategy.sync.tau_auto=true",
@@ -266,7 +266,7 @@ static void test_who_begins_may_die(void **state)
 }
 
 /* A resumed run does not begin again; and measures τ once more. */
-static void test_a_resumed_run_goes_on(void **state)
+static void test_a_resumed_run_continues(void **state)
 {
     static const char *const options[] = {"strategy.sync={tau:4 init_iterations:10}",
                                           "strategy.sync.tau_auto=true",
@@ -310,15 +310,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone_it_is_single),
         cmocka_unit_test(test_alone_it_begins_behind_what_came_first),
-        cmocka_unit_test(test_three_workers_do_what_the_equations_say),
-        cmocka_unit_test(test_a_rate_that_is_too_high_is_said),
+        cmocka_unit_test(test_three_workers_follow_the_equations),
+        cmocka_unit_test(test_a_rate_that_is_too_high_is_reported),
         cmocka_unit_test(test_the_timeline_of_rounds_by_the_clock),
         cmocka_unit_test(test_tau_is_five_exchanges),
         cmocka_unit_test(test_the_timeline_of_init_iterations),
         cmocka_unit_test(test_a_death_at_any_moment_is_survived),
         cmocka_unit_test(test_by_the_clock_nothing_is_missed),
         cmocka_unit_test(test_who_begins_may_die),
-        cmocka_unit_test(test_a_resumed_run_goes_on),
+        cmocka_unit_test(test_a_resumed_run_continues),
         cmocka_unit_test(test_two_real_workers_by_the_clock),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

@@ -243,7 +243,7 @@ static void test_the_killed_have_spans_until_they_die(void **state)
 }
 
 /* A round of more steps than the buffer has room for: what is missing is counted, and said. */
-static void test_a_buffer_that_is_full_is_said_in_the_log(void **state)
+static void test_a_buffer_that_is_full_is_logged(void **state)
 {
     struct tiny *t = *state;
     struct run r;
@@ -303,7 +303,7 @@ int main(void)
         cmocka_unit_test(test_equal_runs_have_equal_traces),
         cmocka_unit_test(test_a_trace_changes_nothing_of_the_run),
         cmocka_unit_test(test_the_killed_have_spans_until_they_die),
-        cmocka_unit_test(test_a_buffer_that_is_full_is_said_in_the_log),
+        cmocka_unit_test(test_a_buffer_that_is_full_is_logged),
         cmocka_unit_test(test_a_bad_path_is_an_error_before_training),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

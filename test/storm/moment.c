@@ -53,7 +53,7 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
         return MOMENT_LEAVES;
     if (run_hands_over(s))
         return MOMENT_HANDS_OVER;
-    if (atomic_load(&group->joiner) != ROSTER_NOBODY)
+    if (atomic_load(&group->joiner) != ROSTER_NO_NODE)
         return MOMENT_DONATES;
     enum moment lanes = lanes_moment(group);
     /* Servers are waited for without a lane. */

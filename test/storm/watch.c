@@ -220,7 +220,7 @@ void watch_line(struct storm *s, const char *line)
     storm_report(s, "%s", line);
     if (!roster || s->driver_dead || !node || !strstr(line, "\"what\":\"fenced\""))
         return;
-    uint32_t number = (uint32_t)atoi(node + strlen("\"node\":")), donor = ROSTER_NOBODY;
+    uint32_t number = (uint32_t)atoi(node + strlen("\"node\":")), donor = ROSTER_NO_NODE;
     for (size_t i = 0; i < roster->count; i++)
         if (roster->member[i].node == number)
             donor = roster->member[i].donor;

@@ -9,10 +9,10 @@
 
 void fuzz_judge(int rc, const struct err *err, const char *place)
 {
-    static int says = -1;
-    if (says < 0)
-        says = getenv("FUZZ_SAY") != NULL;
-    if (says)
+    static int phrase = -1;
+    if (phrase < 0)
+        phrase = getenv("FUZZ_SAY") != NULL;
+    if (phrase)
         fprintf(stderr, "%s: %s\n", status_text(rc), rc == OK ? "" : err->text);
     if (rc == OK)
         return;

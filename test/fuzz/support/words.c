@@ -27,7 +27,7 @@ static bool is_letter(uint8_t c)
     return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-static bool goes_on(enum kind kind, uint8_t c)
+static bool continues_word(enum kind kind, uint8_t c)
 {
     return is_digit(c) || is_letter(c) || (kind == NUMBER && (c == '.' || c == '-'));
 }
@@ -40,7 +40,7 @@ static size_t string_end(const uint8_t *text, size_t n, size_t from)
     return end < n ? end + 1 : n;
 }
 
-static size_t split(const uint8_t *text, size_t n, struct token *out)
+static size_t split_text(const uint8_t *text, size_t n, struct token *out)
 {
     size_t count = 0, end;
     for (size_t at = 0; at < n && count < TOKENS_MAX; at = end) {
@@ -51,22 +51,22 @@ static size_t split(const uint8_t *text, size_t n, struct token *out)
             end = string_end(text, n, at);
         else if (kind == NUMBER && !is_digit(text[at]) && text[at] != '-')
             continue;
-        while (!string && end < n && goes_on(kind, text[end]))
+        while (!string && end < n && continues_word(kind, text[end]))
             end++;
         out[count++] = (struct token){kind, at, end - at};
     }
     return count;
 }
 
-static uint32_t draw(uint32_t *state, size_t n)
+static uint32_t draw_below(uint32_t *state, size_t n)
 {
     *state = *state * 1664525u + 1013904223u;
     return (uint32_t)((*state >> 8) % n);
 }
 
 /* The replacement of a token; 0 characters: none was found. */
-static size_t choose(const uint8_t *text, const struct token *token, size_t count, size_t which,
-                     uint32_t *state, char out[128])
+static size_t choose_word(const uint8_t *text, const struct token *token, size_t count,
+                          size_t which, uint32_t *state, char out[128])
 {
     static const char *const numbers[] = {
         "0",     "1",     "2",     "3",          "4",          "5",          "7",
@@ -75,12 +75,12 @@ static size_t choose(const uint8_t *text, const struct token *token, size_t coun
         "0.5",   "1e-9",  "3e38",  "1e99",       "-0.25",      "inf",        "9223372036854775807",
         "nan",   "-1e30", "100000"};
     if (token[which].kind == NUMBER) {
-        const char *number = numbers[draw(state, sizeof numbers / sizeof numbers[0])];
+        const char *number = numbers[draw_below(state, sizeof numbers / sizeof numbers[0])];
         memcpy(out, number, strlen(number));
         return strlen(number);
     }
     for (int tries = 0; tries < 8; tries++) {
-        const struct token *other = &token[draw(state, count)];
+        const struct token *other = &token[draw_below(state, count)];
         if (other->kind == token[which].kind && other->len < 128) {
             memcpy(out, text + other->at, other->len);
             return other->len;
@@ -94,13 +94,13 @@ size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t n, size_t most, unsigned s
     static struct token token[TOKENS_MAX];
     char with[128];
     uint32_t state = seed;
-    size_t count = seed % 2 ? split(bytes, n, token) : 0;
+    size_t count = seed % 2 ? split_text(bytes, n, token) : 0;
     if (count == 0)
         return LLVMFuzzerMutate(bytes, n, most);
-    size_t which = draw(&state, count);
+    size_t which = draw_below(&state, count);
     for (int tries = 0; tries < 4 && token[which].kind != NUMBER; tries++)
-        which = draw(&state, count);
-    size_t len = choose(bytes, token, count, which, &state, with);
+        which = draw_below(&state, count);
+    size_t len = choose_word(bytes, token, count, which, &state, with);
     const struct token *old = &token[which];
     if (len == 0 || n - old->len + len > most)
         return LLVMFuzzerMutate(bytes, n, most);
