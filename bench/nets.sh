@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Training steps of every net there is: each *.prototxt under FOLDER that holds layers (Caffe's own
-# files, for instance), and the zoo. A table for RESULTS.md on stdout; ends with 1 if a net failed.
+# files, for instance), and the zoo. Prints a table for a record in bench/records; ends with 1 if a net
+# failed.
 #
 #   bench/nets.sh [FOLDER] [OPTION...]    options are those of `paceline bench step`: --threads 2
 #

@@ -26,7 +26,7 @@ libopenblas0, or name a folder that holds OpenBLAS's libblas.so.3 (--blas); a Py
 product stays below a tenth of the machine's peak ends the script. Variables OPENBLAS_* of the
 caller's are not passed on: OpenBLAS knows its machine.
 
-Prints a table for RESULTS.md:
+Prints a table for a record in bench/records:
   ms        median (p10-p90) over all rounds, ours and the PyTorch setting with the lowest median
   ratio     PyTorch's median over ours, and the lowest and highest of single rounds
   memory    highest resident MB, and in brackets what that is above the process at its beginning:
@@ -323,7 +323,7 @@ def main():
         void = str(why)
         print(f"VOID: {void}")
     if a.noisy:
-        print("\nMeasured with --noisy: not for RESULTS.md.")
+        print("\nMeasured with --noisy: not for a record.")
     if a.json:
         with open(a.json, "w") as f:
             json.dump({"measured": measured, "void": void, "noisy": a.noisy}, f, indent=1)
