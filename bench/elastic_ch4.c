@@ -50,14 +50,14 @@ static struct trial trial_of(const struct study *s, size_t row, size_t ranks, do
     return t;
 }
 
-static double run(struct study *s, struct trial *t)
+static double run_trial(struct study *s, struct trial *t)
 {
     double seconds = trial_run(t);
     s->failed |= isnan(seconds);
     return seconds;
 }
 
-static void simulate(struct study *s)
+static void simulate_all(struct study *s)
 {
     for (size_t i = 0; i < SIZES; i++)
         s->floats[i] = i + 1 < SIZES ? floor(pow(10, 2 + 0.5 * (double)i) + 0.5) : longest;
@@ -66,7 +66,7 @@ static void simulate(struct study *s)
             for (size_t i = 0; i < SIZES && !s->failed; i++)
                 for (size_t k = 0; k < SERIES; k++) {
                     struct trial t = trial_of(s, row, nodes[c], s->floats[i], k);
-                    s->seconds[row][c][i][k] = run(s, &t);
+                    s->seconds[row][c][i][k] = run_trial(s, &t);
                 }
 }
 
@@ -88,16 +88,17 @@ static void print_published(struct study *s)
         const struct cost_figure *f = &s->paper.figure[i];
         size_t line = f->algorithm == COLL_TREE ? TREE : BUTTERFLY;
         struct trial t = trial_of(s, 0, (size_t)f->ranks, f->floats, line);
-        double in_pieces = run(s, &t);
+        double in_pieces = run_trial(s, &t);
         t.whole = true;
-        double whole = run(s, &t);
+        double whole = run_trial(s, &t);
         printf("  %5.0f  %10.0f  %-10s %9.3f %8.3f %7.2f | %20.3f %7.2f %10.3f\n", f->ranks,
                f->floats, series[line].name, f->published, f->fitted, f->fitted / f->published,
                in_pieces, in_pieces / f->published, whole);
     }
 }
 
-static double formula(const struct study *s, size_t row, size_t ranks, double floats, size_t line)
+static double formula_seconds(const struct study *s, size_t row, size_t ranks, double floats,
+                              size_t line)
 {
     struct cost_model m = s->paper.model;
     if (row == 1)
@@ -128,7 +129,7 @@ static void print_times(const struct study *s, size_t row, size_t column)
         for (size_t k = 0; k < SERIES; k++)
             printf(" %*.4f", k < LINES - 2 ? 12 : 16, seconds[k]);
         for (size_t k = 0; k < LINES; k++)
-            by_formula[k] = formula(s, row, nodes[column], s->floats[i], k);
+            by_formula[k] = formula_seconds(s, row, nodes[column], s->floats[i], k);
         print_winners("  ", figure_winners(seconds, LINES));
         print_winners("; ", figure_winners(seconds, PAPERS));
         print_winners("; ", figure_winners(by_formula, LINES));
@@ -162,7 +163,8 @@ static void print_speed_up(const struct study *s)
                 printf("  %9.2f (%6.2f)", seconds[TREE] / seconds[BUTTERFLY],
                        seconds[SHARED_TREE] / seconds[BUTTERFLY]);
             }
-        printf("  %11.2f   %s\n", formula(s, 0, 32, n, TREE) / formula(s, 0, 32, n, BUTTERFLY),
+        printf("  %11.2f   %s\n",
+               formula_seconds(s, 0, 32, n, TREE) / formula_seconds(s, 0, 32, n, BUTTERFLY),
                published_speed_up(n));
     }
 }
@@ -178,13 +180,13 @@ static void print_stages(struct study *s)
         double stages = log2((double)nodes[c]);
         t.whole = true;
         printf("  %5zu %10.2f %8.3f %10.3f %10.3f\n", nodes[c], published[c],
-               formula(s, 0, nodes[c], longest, BUTTERFLY) / stages,
-               s->seconds[0][c][SIZES - 1][BUTTERFLY] / stages, run(s, &t) / stages);
+               formula_seconds(s, 0, nodes[c], longest, BUTTERFLY) / stages,
+               s->seconds[0][c][SIZES - 1][BUTTERFLY] / stages, run_trial(s, &t) / stages);
     }
 }
 
 /* cost_predict knows no z. Checks that the simulated figures are those of the request. */
-static double predicted(struct trial *t)
+static double predict_trial(struct trial *t)
 {
     double rate[RANKS_MAX];
     trial_scale(t);
@@ -210,7 +212,7 @@ static void print_predictions(const struct study *s)
         printf("%11.0f", s->floats[i]);
         for (size_t k = 0; k < LINES; k++) {
             struct trial t = trial_of(s, 1, 32, s->floats[i], k);
-            printf(" %16.3f", s->seconds[1][2][i][k] / predicted(&t));
+            printf(" %16.3f", s->seconds[1][2][i][k] / predict_trial(&t));
         }
         printf("\n");
     }
@@ -223,7 +225,7 @@ static void print_credit(struct study *s)
     for (size_t k = BUTTERFLY; k < LINES && !s->failed; k++) {
         struct trial t = trial_of(s, 0, 32, longest, k);
         t.own_credit = true;
-        double own = series[k].serial ? NAN : run(s, &t);
+        double own = series[k].serial ? NAN : run_trial(s, &t);
         if (!series[k].serial)
             printf("  %-16s %8.3f s, where credit for two vectors gives %8.3f s\n", series[k].name,
                    own, s->seconds[0][2][SIZES - 1][k]);
@@ -246,7 +248,7 @@ static void print_remarks(void)
 
 /* ---- files ---- */
 
-static bool save(FILE *out, const char *path)
+static bool save_file(FILE *out, const char *path)
 {
     bool good = out && !ferror(out);
     good = (!out || fclose(out) == 0) && good;
@@ -259,7 +261,7 @@ static bool write_times(const struct study *s, const char *path)
 {
     FILE *out = fopen(path, "w");
     if (!out)
-        return save(out, path);
+        return save_file(out, path);
     fprintf(out, "z,nodes,floats,algorithm,serial,seconds,formula_seconds,winner\n");
     for (size_t row = 0; row < ROWS; row++)
         for (size_t c = 0; c < COLUMNS; c++)
@@ -270,13 +272,13 @@ static bool write_times(const struct study *s, const char *path)
                             s->floats[i], coll_algorithm_name(series[k].algorithm),
                             series[k].serial, seconds[k]);
                     if (k < LINES) /* there is none for a tree on all cores */
-                        fprintf(out, "%.9g", formula(s, row, nodes[c], s->floats[i], k));
+                        fprintf(out, "%.9g", formula_seconds(s, row, nodes[c], s->floats[i], k));
                     fprintf(out, ",%d\n", k < LINES && figure_winners(seconds, LINES) >> k & 1);
                 }
-    return save(out, path);
+    return save_file(out, path);
 }
 
-static bool draw(const struct study *s, const char *path)
+static bool draw_figure(const struct study *s, const char *path)
 {
     struct figure f = {.row = {"fitted z", "z = 0"}, .column = {"8 nodes", "16 nodes", "32 nodes"}};
     char meta[320];
@@ -299,7 +301,7 @@ static bool draw(const struct study *s, const char *path)
     if (out)
         figure_draw(out, &f, "All-reduce at the prices of Elastic, Tables 4.3 and 4.4: simulated",
                     meta);
-    return save(out, path);
+    return save_file(out, path);
 }
 
 int main(int argc, char **argv)
@@ -311,7 +313,7 @@ int main(int argc, char **argv)
     }
     s.paper = cost_fit_paper();
     print_published(&s);
-    simulate(&s);
+    simulate_all(&s);
     for (size_t row = 0; row < ROWS && !s.failed; row++)
         for (size_t c = 0; c < COLUMNS; c++)
             print_times(&s, row, c);
@@ -322,5 +324,5 @@ int main(int argc, char **argv)
     print_predictions(&s);
     print_credit(&s);
     print_remarks();
-    return !s.failed && write_times(&s, argv[2]) && draw(&s, argv[1]) ? 0 : 1;
+    return !s.failed && write_times(&s, argv[2]) && draw_figure(&s, argv[1]) ? 0 : 1;
 }

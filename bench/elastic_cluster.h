@@ -54,7 +54,7 @@ static int trial_reduce(struct trial *t, struct group *group, const struct ranks
 {
     struct coll c = {.group = group, .view = group_view(group), .ranks = ranks, .n = 1};
     const double share = t->stands_for / t->price.cores;
-    const struct coll_config how = {
+    const struct coll_config config = {
         .chunk = t->chunk,
         .phantom = true,
         .serialise = t->price.z * share,
@@ -64,7 +64,7 @@ static int trial_reduce(struct trial *t, struct group *group, const struct ranks
     struct coll_plan plan = {0};
     int rc = schedule_allreduce(&s, t->algorithm, ranks->count, ranks->me, t->n, NULL);
     if (rc == OK)
-        rc = coll_plan_make(&plan, &s, &how);
+        rc = coll_plan_make(&plan, &s, &config);
     schedule_release(&s);
     if (rc == OK)
         rc = world_sleep(group->world, START);

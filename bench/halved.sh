@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One of four hosts' links carries half from some moment on, while all-reduces go on: what `auto`
-# does about it, beside every fixed choice on links that are halved from the start.
+# One of four hosts' links carries half from some moment on, while all-reduces continue: the reaction of
+# `auto`, and every fixed choice on links that are halved from the start.
 #
 #   bench/halved.sh [FLOATS]        (1e7; needs root for network namespaces)
 set -euo pipefail

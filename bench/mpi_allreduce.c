@@ -11,23 +11,23 @@
 enum { WARMUP = 3, REPETITIONS = 20 };
 
 /* Whole numbers below 64: a sum of many is exact, in whichever order. */
-static float value(size_t i, int rank, int repetition)
+static float input_value(size_t i, int rank, int repetition)
 {
     return (float)((i * 7 + (size_t)rank * 13 + (size_t)repetition * 5) % 61);
 }
 
-static void fill(float *x, size_t n, int rank, int repetition)
+static void fill_vector(float *x, size_t n, int rank, int repetition)
 {
     for (size_t i = 0; i < n; i++)
-        x[i] = value(i, rank, repetition);
+        x[i] = input_value(i, rank, repetition);
 }
 
-static void check(const float *x, size_t n, int ranks, int repetition)
+static void check_sum(const float *x, size_t n, int ranks, int repetition)
 {
     for (size_t i = 0; i < n; i++) {
         float sum = 0;
         for (int r = 0; r < ranks; r++)
-            sum += value(i, r, repetition);
+            sum += input_value(i, r, repetition);
         if (x[i] != sum) {
             fprintf(stderr, "mpi_allreduce: repetition %d: x[%zu] is %g and should be %g\n",
                     repetition, i, (double)x[i], (double)sum);
@@ -39,12 +39,12 @@ static void check(const float *x, size_t n, int ranks, int repetition)
 /* Milliseconds of the slowest rank. */
 static double reduce_once(float *x, size_t n, int rank, int ranks, int repetition)
 {
-    fill(x, n, rank, repetition);
+    fill_vector(x, n, rank, repetition);
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
     MPI_Allreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     double ms = (MPI_Wtime() - start) * 1e3;
-    check(x, n, ranks, repetition);
+    check_sum(x, n, ranks, repetition);
     MPI_Allreduce(MPI_IN_PLACE, &ms, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return ms;
 }
@@ -56,7 +56,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void measure(size_t n, int rank, int ranks)
+static void measure_size(size_t n, int rank, int ranks)
 {
     double ms[REPETITIONS];
     float *x = malloc(n * sizeof *x);
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     for (int i = 1; i < argc; i++)
-        measure((size_t)strtoul(argv[i], NULL, 10), rank, ranks);
+        measure_size((size_t)strtoul(argv[i], NULL, 10), rank, ranks);
     MPI_Finalize();
     return 0;
 }

@@ -114,7 +114,7 @@ remove_hosts() { # PREFIX
     rm -rf "/run/$1"
 }
 
-# What a run left that was killed with no chance to clean up.
+# Removes the remains of a run that was killed with no chance to clean up.
 sweep() {
     local name pid
     for name in $(namespaces paceline); do

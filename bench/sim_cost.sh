@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a simulation costs beside the arithmetic it does: wall seconds of simulating 8 workers, over
+# The cost of a simulation relative to its arithmetic: wall seconds of simulating 8 workers, over
 # steps × the median of `bench step` with the same kernels and threads, plus the evaluation.
 #   bench/sim_cost.sh [JOB] [KERNELS] [THREADS]
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All-reduce of ours beside OpenMPI's: on four hosts of 1 GbE (bench/netns.sh), ours, MPI's default
+# Our all-reduce and OpenMPI's: on four hosts of 1 GbE (bench/netns.sh), ours, MPI's default
 # and MPI's ring in turn; with --shm on this host alone, where both have shared memory.
 #   bench/vs_mpi.sh [--shm] [--floats 1000,100000,10000000] [--reps 2]
 #
@@ -45,7 +45,7 @@ mpi_on_hosts() { # OPTION…
         --mca plm_rsh_agent "$here/vs_mpi.sh --agent" "$@"
 }
 
-# What mpirun has in place of ssh: a command for the host of that address.
+# The replacement of ssh for mpirun: a command for the host of that address.
 agent() { # ADDRESS COMMAND…
     local host=$PACELINE_NETNS-$((${1##*.} - 1))
     shift

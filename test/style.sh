@@ -1,6 +1,7 @@
 #!/bin/sh
 # The part of docs/STYLE.md that a script can read: widths, guards, white space, the length of
-# functions, links between documents. Formatting proper is clang-format's business.
+# functions, links between documents, and the words of docs/GLOSSARY.md (language.py). Formatting
+# proper is clang-format's business.
 #
 #   test/style.sh [ROOT]       judge ROOT (default: this repository)
 #   test/style.sh --self-test  show, on a small bad tree, that each rule can fail
@@ -16,6 +17,7 @@ judge() (
         LC_ALL=C xargs -r awk -v limit="$function_lines" -f "$here/style.awk" || failed=1
     find . -name '*.md' -not -path './build*' -not -path './.git/*' -not -path './runs/*' |
         LC_ALL=C sort | while read -r page; do dead_links "$page" || exit 1; done || failed=1
+    python3 "$here/language.py" "$PWD" || failed=1
     exit "$failed"
 )
 
@@ -77,6 +79,7 @@ x.c = read_u8(in);
 y = (struct a){.b = read_u8(in)};'
     expect docs/A.md "a link to B.md" 'see [b](B.md)'
     expect docs/A.md clean 'see [a](A.md#top), [up](..), [out](https://example.org)'
+    python3 "$here/language.py" --self-test || wrong=1
     [ "$wrong" = 0 ]
 }
 

@@ -95,7 +95,7 @@ def measure(scene, name, args):
             one = one_kill(run, args, draw, total)
             took.append(one[0])
             lost.append(one[1])
-            # What the new driver has told of since is counted at the next death.
+            # Later reports of the new driver are counted at the next death.
             total = one[2] + run.count("exchange", one[3])
         run.driver.send_signal(signal.SIGINT)
         run.driver.wait(60)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-static void delay(const char *path)
+static void delay_open(const char *path)
 {
     static atomic_long opened;
     const char *where = getenv("SLOW_PATH"), *ms = getenv("SLOW_MS"), *n = getenv("SLOW_OPENS");
@@ -29,7 +29,7 @@ int open(const char *path, int flags, ...)
     int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
     mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
     va_end(more);
-    delay(path);
+    delay_open(path);
     return real(path, flags, mode);
 }
 
@@ -41,6 +41,6 @@ int openat(int folder, const char *path, int flags, ...)
         (int (*)(int, const char *, int, ...))dlsym(RTLD_NEXT, "openat");
     mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
     va_end(more);
-    delay(path);
+    delay_open(path);
     return real(folder, path, flags, mode);
 }

@@ -24,7 +24,7 @@ static int workers_may_come(void *user, uint32_t count, const char *address)
     return ready && fclose(ready) == 0 ? 0 : -1;
 }
 
-static int load(pl_engine *engine, const char *path, char **set, pl_job **job)
+static int load_job(pl_engine *engine, const char *path, char **set, pl_job **job)
 {
     int rc = pl_job_load(engine, path, job);
     for (; rc == PL_OK && *set; set++)
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     if (pl_engine_create(&(pl_engine_options){.log = print_log, .log_level = PL_LOG_WARN},
                          &engine) != PL_OK)
         return 1;
-    int rc = load(engine, argv[1], argv + 6, &job);
+    int rc = load_job(engine, argv[1], argv + 6, &job);
     if (rc == PL_OK)
         rc = pl_run(engine, job, &options, &report);
     if (rc != PL_OK)

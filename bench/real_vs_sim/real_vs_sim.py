@@ -54,7 +54,7 @@ STRATEGIES = {
     "allreduce": ["allreduce", *RING],
     "async_allreduce": ["async_allreduce", *RING],
 }
-# What lies between two exchanges of one worker alone, in steps and ways of the model; and how many
+# The time between two exchanges of one worker alone, in steps and ways of the model; and how many
 # random beginnings are simulated, 0 where workers begin evenly apart.
 ALONE = {"easgd": (2, 1, 0), "ps asp": (1, 2, 12)}
 LISTED = "sync,easgd,ps asp,ps asp colocated,mpca"

@@ -196,7 +196,7 @@ static void test_transfer_killed_peer_is_noticed(void **state)
         victim.pid = fork();
         assert_true(victim.pid >= 0);
         if (victim.pid == 0) {
-            execl("/proc/self/exe", "parcel_real_test", "victim", address, way, (char *)NULL);
+            execl("/proc/self/exe", "transfer_real_test", "victim", address, way, (char *)NULL);
             _exit(127);
         }
         kit_check(w, see_it_die);

@@ -217,7 +217,7 @@ static void test_a_slow_link_is_waited_for(void **state)
     train_alone(*state, "node { } step_seconds: 0.004 link { mbit: 0.1 }", 2, 9);
     train_alone(*state,
                 "node { } step_seconds: 0.004 link { mbit: 100 }\n" /* the first d is let in late */
-                "delay { from: -1 to: 0 tag: 'parcel_go' nth: 2 seconds: 0.5 }",
+                "delay { from: -1 to: 0 tag: 'transfer_go' nth: 2 seconds: 0.5 }",
                 2, 9);
 }
 
