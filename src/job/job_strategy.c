@@ -95,25 +95,18 @@ static int finish_momentum(Paceline__Job *job, struct err *err)
     return text_set(&job->base, "solver.type", "Nesterov", err);
 }
 
-/* α = 0.9/K (MPCA §3.2); β = Kα gives elastic symmetry. */
+/* α and β that the job does not set follow the workers of the view (strategy/easgd.c). */
 static int finish_easgd(Paceline__Job *job, struct err *err)
 {
     Paceline__Easgd *e = job->strategy->easgd;
-    uint32_t workers = job_workers_max(job);
-    if (!e->has_alpha) {
-        e->alpha = 0.9f / (float)workers;
-        e->has_alpha = true;
-    }
     int rc = check_range("strategy.easgd.tau", e->tau, 1, UINT32_MAX, err);
-    if (rc == OK)
+    if (rc == OK && e->has_alpha)
         rc = check_rate("strategy.easgd.alpha", e->alpha, err);
     if (rc == OK && e->has_beta)
         rc = check_rate("strategy.easgd.beta", e->beta, err);
-    if (rc == OK && e->mode == PACELINE__EASGD__MODE__sync && !e->has_beta) {
-        e->beta = e->alpha * (float)workers;
-        e->has_beta = true;
-        rc = check_rate("strategy.easgd.beta (workers times alpha)", e->beta, err);
-    }
+    if (rc == OK && e->mode == PACELINE__EASGD__MODE__sync && e->has_alpha && !e->has_beta)
+        rc = check_rate("strategy.easgd.beta (workers times alpha)",
+                        e->alpha * (float)job_workers_max(job), err);
     return rc == OK && e->momentum ? finish_momentum(job, err) : rc;
 }
 
@@ -129,6 +122,8 @@ static int finish_mpca(Paceline__Mpca *m, struct err *err)
     rc = check_range("strategy.mpca.shards", m->shards, m->phases, SHARDS_MAX, err);
     if (rc == OK)
         rc = check_rate("strategy.mpca.alpha", m->alpha, err);
+    if (rc == OK)
+        rc = check_rate("strategy.mpca.alpha_high", m->alpha_high, err);
     if (rc == OK)
         rc = check_rate("strategy.mpca.alpha_decay", m->alpha_decay, err);
     if (rc == OK)
@@ -160,9 +155,46 @@ static int check_diloco(const Paceline__DiLoCo *d, struct err *err)
     return rc == OK ? check_rate("strategy.diloco.mix", d->mix, err) : rc;
 }
 
+/* Does the strategy exchange vectors by collectives? Others send transfers, which are f32 and take
+ * one connection. `single` exchanges nothing, so any value is harmless there. */
+static bool uses_collectives(const Paceline__Strategy *s)
+{
+    switch (s->algorithm_case) {
+    case PACELINE__STRATEGY__ALGORITHM_PS:
+    case PACELINE__STRATEGY__ALGORITHM_DOWNPOUR:
+    case PACELINE__STRATEGY__ALGORITHM_GOSSIP: return false;
+    case PACELINE__STRATEGY__ALGORITHM_EASGD: return s->easgd->mode == PACELINE__EASGD__MODE__sync;
+    default: return true;
+    }
+}
+
+static int check_collective_use(const Paceline__Job *job, struct err *err)
+{
+    const Paceline__Collective *c = job->collective;
+    const Paceline__Collective unset = PACELINE__COLLECTIVE__INIT;
+    if (uses_collectives(job->strategy))
+        return OK;
+    const char *field = c->algorithm != unset.algorithm ? "algorithm"
+                        : c->wire != unset.wire         ? "wire"
+                        : c->stripes != unset.stripes   ? "stripes"
+                                                        : NULL;
+    return field ? err_set(
+                       err, ERR_UNSUPPORTED,
+                       "collective.%s: strategy.%s uses no collectives; leave the field out, or "
+                       "choose another strategy",
+                       field,
+                       protobuf_c_message_descriptor_get_field(
+                           job->strategy->base.descriptor, (unsigned)job->strategy->algorithm_case)
+                           ->name)
+                 : OK;
+}
+
 int job_finish_strategy(Paceline__Job *job, struct err *err)
 {
     Paceline__Strategy *s = job->strategy;
+    int rc = check_collective_use(job, err);
+    if (rc != OK)
+        return rc;
     switch (s->algorithm_case) {
     case PACELINE__STRATEGY__ALGORITHM_SINGLE:
         if (!job_is_alone(job))

@@ -10,6 +10,7 @@
 #include "job/job.h"
 #include "job/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +145,46 @@ static void test_numbers_out_of_range(void **state)
 }
 
 /* A rule that nothing ever judges is refused, with what would judge it. */
+/* A strategy without collectives takes no field of theirs in silence; a default is no wish. */
+static void test_collectives_are_used_or_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy, *name;
+    } without[] = {{"ps {}", "ps"},
+                   {"downpour {}", "downpour"},
+                   {"gossip {}", "gossip"},
+                   {"easgd {}", "easgd"}};
+    static const char *const fields[][2] = {
+        {"wire: bf16", "wire"}, {"algorithm: tree", "algorithm"}, {"stripes: 1", "stripes"}};
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < 3; k++) {
+            char text[512], message[256];
+            struct err err = {0};
+            snprintf(text, sizeof text, LEAST "workers: 2 strategy { %s } collective { %s }",
+                     without[i].strategy, fields[k][0]);
+            snprintf(
+                message, sizeof message,
+                "collective.%s: strategy.%s uses no collectives; leave the field out, or choose "
+                "another strategy",
+                fields[k][1], without[i].name);
+            Paceline__Job *job = parse_job(text);
+            assert_int_equal(job_finish(job, &err), ERR_UNSUPPORTED);
+            assert_string_equal(err.text, message);
+            job_free(job);
+        }
+    static const char *const with[] = {"sync {}", "allreduce {}", "async_allreduce {}", "diloco {}",
+                                       "easgd { mode: sync }"};
+    for (size_t i = 0; i < 5; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 LEAST "workers: 2 strategy { %s } collective { wire: bf16 algorithm: tree }",
+                 with[i]);
+        job_free(finish_job(text));
+    }
+    job_free(finish_job(LEAST "workers: 2 strategy { ps {} } collective { wire: f32 stripes: 4 }"));
+}
+
 static void test_rules_that_cannot_be_judged_are_refused(void **state)
 {
     (void)state;
@@ -432,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_several_workers_default_to_sync),
         cmocka_unit_test(test_parts_that_are_missing),
         cmocka_unit_test(test_numbers_out_of_range),
+        cmocka_unit_test(test_collectives_are_used_or_refused),
         cmocka_unit_test(test_rules_that_cannot_be_judged_are_refused),
         cmocka_unit_test(test_solver_and_data_numbers),
         cmocka_unit_test(test_global_batch),

@@ -17,11 +17,16 @@
  * mode: sync. Every τ steps all exchange, and with the x̃ of before
  *
  *     x ← x − α(x − x̃)               Eq. 2
- *     x̃ ← (1 − β)x̃ + β·mean(x)       Eq. 8; with β = Kα it gains what they give
+ *     x̃ ← (1 − β)x̃ + β·mean(x)       Eq. 8; with β = Kα the centre gains the workers' loss
+ *
+ * K follows the run's membership: α is 0.9/K with the workers of the view, and β is α times the
+ * workers whose models are in the mean, so the force is symmetric when workers join and leave. A
+ * job may set either.
  *
  * `momentum` (EAMSGD) is Nesterov's, in each worker's own optimizer: the job's check sees to it.
  *
  * The joint model is x̃: steps since a worker's last visit are not in it. */
+#include "base/fault.h"
 #include "strategy/async_sender.h"
 #include "strategy/centre.h"
 #include "world/trace.h"
@@ -36,9 +41,17 @@ static const Paceline__Easgd *settings_of(const Paceline__Job *job)
     return job->strategy->easgd;
 }
 
-static bool easgd_runs_free(const Paceline__Job *job)
+static bool easgd_is_async(const Paceline__Job *job)
 {
     return settings_of(job)->mode == PACELINE__EASGD__MODE__async;
+}
+
+/* α with K workers (MPCA §3.2). */
+static float alpha_of(const Paceline__Job *job, size_t workers)
+{
+    const Paceline__Easgd *set = settings_of(job);
+    PL_ASSERT(workers > 0);
+    return set->has_alpha ? set->alpha : 0.9f / (float)workers;
 }
 
 static uint64_t easgd_round(const Paceline__Job *job)
@@ -325,7 +338,7 @@ static int visit_centre(struct centre_client *v, struct member *m, bool diverged
         rc = reset_worker(m, &v->centre);
     } else if (rc == OK) {
         rc = await_sender(v); /* d is to be another; what is under way is an offer at most */
-        pull_to_centre(v, m->learner, settings_of(m->job)->alpha);
+        pull_to_centre(v, m->learner, alpha_of(m->job, group_view(m->group)->count));
         v->given++;
         give_update(v);
     }
@@ -428,6 +441,20 @@ static int ring_init(struct ring *r, struct lanes *lanes, struct group *group,
     return lanes_open(lanes, group, true, r->both.n, &config, completed, arena, &r->lane);
 }
 
+/* α of the exchange that has just completed: the same on all nodes, since its metadata is. */
+static float committed_alpha(const struct ring *r, const Paceline__Job *job)
+{
+    return alpha_of(job, members_count(&exchange_result_meta(r->lane)->participants));
+}
+
+/* β of that exchange: α for each worker whose model is in the mean. */
+static float committed_beta(const struct ring *r, const Paceline__Job *job)
+{
+    const Paceline__Easgd *set = settings_of(job);
+    size_t workers = members_count(&exchange_result_meta(r->lane)->contributors);
+    return set->has_beta ? set->beta : committed_alpha(r, job) * (float)workers;
+}
+
 /* Eq. 8; s̃ is the mean itself. */
 static int move_centre(struct ring *r, const Paceline__Job *job)
 {
@@ -435,7 +462,7 @@ static int move_centre(struct ring *r, const Paceline__Job *job)
     struct vec mean_s = centre_s(mean, r->x.n);
     if (exchange_result_meta(r->lane)->weight == 0)
         return ERR_DIVERGED;
-    vec_lerp(&r->x, settings_of(job)->beta, mean, vec_all(&r->x));
+    vec_lerp(&r->x, committed_beta(r, job), mean, vec_all(&r->x));
     vec_copy(&r->s, &mean_s, vec_all(&r->s));
     return OK;
 }
@@ -452,7 +479,7 @@ static int sync_round(struct ring *r, struct member *m, uint64_t tau)
     vec_export(&l->s, vec_all(&l->s), r->lane->input.at + l->x.n);
     rc = exchange_run(r->lane, &mine);
     if (rc == OK && r->lane->mine.weight > 0)
-        vec_penalise(&l->x, settings_of(m->job)->alpha, &r->x, vec_all(&l->x));
+        vec_penalise(&l->x, committed_alpha(r, m->job), &r->x, vec_all(&l->x));
     else if (rc == OK)
         rc = reset_worker(m, &r->both);
     return rc == OK ? move_centre(r, m->job) : rc;
@@ -526,17 +553,17 @@ static int sync_driver(struct driver_part *l)
 
 static int easgd_worker(struct member *m)
 {
-    return easgd_runs_free(m->job) ? async_worker(m) : sync_worker(m);
+    return easgd_is_async(m->job) ? async_worker(m) : sync_worker(m);
 }
 
 static int easgd_driver(struct driver_part *l)
 {
-    return easgd_runs_free(l->job) ? centre_run(l) : sync_driver(l);
+    return easgd_is_async(l->job) ? centre_run(l) : sync_driver(l);
 }
 
 const struct strategy_ops strategy_easgd = {
     .name = "easgd",
-    .is_async = easgd_runs_free,
+    .is_async = easgd_is_async,
     .round = easgd_round,
     .joinable = strategy_always,
     .worker = easgd_worker,

@@ -58,6 +58,7 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
     config.split = symmetric ? EXCHANGE_AT_OWNERS : EXCHANGE_AT_ROOT;
     node->config = mpca_config_default;
     node->config.alpha = set->alpha;
+    node->config.alpha_high = set->alpha_high;
     node->config.alpha_hold = set->alpha_hold;
     node->config.alpha_decay = set->alpha_decay;
     node->config.beta = set->beta;

@@ -57,6 +57,16 @@ static void scene_close(struct scene *k)
     arena_release(&k->arena);
 }
 
+static void test_mpca_node_takes_alpha_high_from_the_job(void **state)
+{
+    (void)state;
+    struct scene k;
+    scene_open(&k, "mpca { alpha_high: 0.25 alpha_hold: 1 }", 0);
+    assert_true(mpca_alpha(&k.node.config, 0) == 0);
+    assert_true(mpca_alpha(&k.node.config, 1) == 0.25f);
+    scene_close(&k);
+}
+
 /* Σ τ·x with Στ = 4 and a mean of `mean` + the place. */
 static void prepare_range(struct scene *k, struct range r, double mean, float *out)
 {
@@ -216,6 +226,7 @@ static void test_state_travels_with_the_last_shard(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mpca_node_takes_alpha_high_from_the_job),
         cmocka_unit_test(test_mpca_part_driver_moves_on_commit),
         cmocka_unit_test(test_mpca_part_redone_exchange_counts_once),
         cmocka_unit_test(test_without_weight_nothing_changes_and_the_broadcast_repeats),

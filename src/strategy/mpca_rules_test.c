@@ -187,6 +187,7 @@ static void test_mpca_defaults_are_the_papers(void **state)
     assert_true(job.gamma == mpca_config_default.gamma);
     assert_true(job.ramp == mpca_config_default.ramp);
     assert_true(job.alpha == mpca_config_default.alpha);
+    assert_true(job.alpha_high == mpca_config_default.alpha_high);
     assert_true(job.alpha_hold == mpca_config_default.alpha_hold);
     assert_true(job.alpha_decay == mpca_config_default.alpha_decay);
     assert_true(job.stale_limit == mpca_config_default.stale_limit);

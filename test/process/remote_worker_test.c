@@ -190,7 +190,8 @@ static void test_a_standby_pauses(void **state)
     struct process *p = WORKER(&m, t->folder, "--threads", "1");
     UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "worker 1 is at"));
     kill(p->pid, SIGUSR1);
-    UNTIL(REAL_LIMIT_S, machines_log(p, "stands aside") && use_of(p->pid).threads == 1);
+    UNTIL(REAL_LIMIT_S,
+          machines_log(p, "waits until it is resumed") && use_of(p->pid).threads == 1);
     kill(p->pid, SIGUSR2);
     UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "worker 2 is at"));
     kill(p->pid, SIGTERM);

@@ -67,7 +67,8 @@ static struct elastic *begin_replay(struct replay *r, struct tiny *t, size_t wor
 
 /* A worker and the centre: what was given is in when it asks again. The last steps, after the last
  * visit, are in no centre; the end comes before a visit. */
-static void train_alone(struct tiny *t, const char *cluster, uint64_t tau, uint64_t steps)
+static void train_alone_of(struct tiny *t, const char *cluster, const char *workers,
+                           const char *limit, uint64_t tau, uint64_t steps)
 {
     char set[2][64];
     struct sim_run run = {0};
@@ -76,7 +77,7 @@ static void train_alone(struct tiny *t, const char *cluster, uint64_t tau, uint6
     struct elastic *w = begin_replay(&r, t, 1, centre);
     snprintf(set[0], sizeof set[0], "strategy.easgd.tau=%llu", (unsigned long long)tau);
     snprintf(set[1], sizeof set[1], "stop.steps=%llu", (unsigned long long)steps);
-    SIM(t, cluster, &run, set[0], set[1], "workers=1", FIXED);
+    SIM(t, cluster, &run, set[0], set[1], workers, limit, FIXED);
     for (uint64_t s = tau; s < steps; s += tau) {
         train_free(&r, w, 0, tau);
         pull_worker(&r, w, centre, alpha);
@@ -86,6 +87,11 @@ static void train_alone(struct tiny *t, const char *cluster, uint64_t tau, uint6
     assert_true(replay_difference(&r, centre, run.dir) == 0);
     free(w);
     replay_close(&r);
+}
+
+static void train_alone(struct tiny *t, const char *cluster, uint64_t tau, uint64_t steps)
+{
+    train_alone_of(t, cluster, "workers=1", "seed=1", tau, steps);
 }
 
 static void test_one_worker_and_its_centre(void **state)
@@ -273,17 +279,17 @@ static void visit_centre(const struct replay *r, struct elastic *w, size_t k, fl
     }
 }
 
-static double sync_differs(struct tiny *t, uint64_t k, float alpha, float beta, const char *more)
+static double sync_differs_of(struct tiny *t, const char *cluster, const char *workers,
+                              const char *limit, uint64_t k, float alpha, float beta,
+                              const char *more)
 {
-    char workers[32];
     struct sim_run run = {0};
     struct replay r;
     float centre[REPLAY_FLOATS];
     struct elastic *w = begin_replay(&r, t, k, centre);
     uint64_t offset = 0, steps = 11, tau = 3;
-    snprintf(workers, sizeof workers, "workers=%u", (unsigned)k);
-    SIM(t, SIM_CALM, &run, "strategy.easgd.tau=3", "strategy.easgd.mode=sync", "stop.steps=11",
-        FIXED, workers, "collective.algorithm=tree", more);
+    SIM(t, cluster, &run, "strategy.easgd.tau=3", "strategy.easgd.mode=sync", "stop.steps=11",
+        FIXED, workers, limit, "collective.algorithm=tree", more);
     for (uint64_t s = 0; s < steps; s += tau) {
         uint64_t round = steps - s < tau ? steps - s : tau;
         for (uint64_t j = 0; j < k; j++)
@@ -298,6 +304,13 @@ static double sync_differs(struct tiny *t, uint64_t k, float alpha, float beta, 
     return apart;
 }
 
+static double sync_differs(struct tiny *t, uint64_t k, float alpha, float beta, const char *more)
+{
+    char workers[32];
+    snprintf(workers, sizeof workers, "workers=%u", (unsigned)k);
+    return sync_differs_of(t, SIM_CALM, workers, "seed=1", k, alpha, beta, more);
+}
+
 static void test_sync_to_the_bit(void **state)
 {
     assert_true(sync_differs(*state, 1, 0.9f, 0.9f, "seed=1") == 0);
@@ -305,6 +318,22 @@ static void test_sync_to_the_bit(void **state)
     assert_true(sync_differs(*state, 3, 0.9f / 3, 0.9f / 3 * 3, "seed=1") < 1e-6);
     assert_true(sync_differs(*state, 2, 0.9f / 2, 0.25f, "strategy.easgd.beta=0.25") == 0);
     assert_true(sync_differs(*state, 2, 0.9f / 2, 0.25f, "seed=1") > 1e-3); /* the test's test */
+}
+
+/* α and β follow the workers in the view, not those that may join later. The last test, since it
+ * takes the number of workers out of the job. */
+static void test_alpha_follows_the_view(void **state)
+{
+    static const char later[] = SIM_CALM "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }";
+    static const char none[] = SIM_CALM "fault { at: 1000 join: 1 } fault { at: 1000 join: 2 } "
+                                        "fault { at: 1000 join: 3 }";
+    float alpha = 0.9f / 2;
+    tiny_elastic(*state);
+    assert_true(sync_differs_of(*state, later, "workers_min=2", "workers_max=4", 2, alpha,
+                                alpha * 2, "seed=1") == 0);
+    assert_true(sync_differs_of(*state, later, "workers_min=2", "workers_max=4", 2, 0.1f, 0.1f * 2,
+                                "strategy.easgd.alpha=0.1") == 0);
+    train_alone_of(*state, none, "workers_min=1", "workers_max=4", 4, 30);
 }
 
 /* ---- whole runs ---- */
@@ -441,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_models_that_are_lost),
         cmocka_unit_test(test_it_resumes),
         cmocka_unit_test(test_momentum_is_nesterovs),
+        cmocka_unit_test(test_alpha_follows_the_view),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -225,7 +225,7 @@ static int play_slow_master(struct trial *t, struct trial_node *n)
 static void test_a_slow_master_is_waited_for_until_the_deadline(void **state)
 {
     (void)state;
-    struct trial t = {.cluster = LAN "delay { from: -1 tag: \"kv_tell\" seconds: 2 }",
+    struct trial t = {.cluster = LAN "delay { from: -1 tag: \"kv_reply\" seconds: 2 }",
                       .workers = 2,
                       .members = 2,
                       .options = {.bytes_max = 250},
@@ -366,7 +366,7 @@ static void test_an_update_is_overtaken_by_a_newer_version(void **state)
 {
     (void)state;
     struct trial t = {.cluster = "node { count: 2 } link { mbit: 100 latency_us: 100 } "
-                                 "delay { from: -1 to: 1 tag: \"kv_tell\" seconds: 2 nth: 2 }",
+                                 "delay { from: -1 to: 1 tag: \"kv_reply\" seconds: 2 nth: 2 }",
                       .workers = 2,
                       .members = 2,
                       .play = play_overtaken};
