@@ -19,17 +19,18 @@ struct cost_model {
 
 /* Seconds for `bytes` on `ranks` ranks; 0 on one. log2 p is real, as in the paper, not rounded up.
  *
- * tree              (4.1) + (4.2), serial; `block` (bytes, > 0) is of the broadcast
- * butterfly         (4.7); with one core (4.3)
- * ring              (4.4), serial
- * chunked_ring      (4.8); with one core (4.5)
- * halving_doubling  ours, q = 2^⌊log2 p⌋, β = b(v + 2z/c), γ = bg/c:
- *                   2·log2 q·u + 2(q - 1)/q·β + (q - 1)/q·γ, and when p > q, whole vectors handed
- * in and back: 2u + 2β + γ scatter_gather    ours, equal shares: each rank starts p - 1 messages of
- * b/p towards the owners, one after another, and p - 1 with its sums, so 2(p - 1)u + 2(p - 1)/p·β +
- * (p - 1)/p·γ: the price of a chunked ring. It gains by not waiting for
- *                   neighbours shows only where latency and work of a message are told apart, in
- *                   cost_predict. */
+ *   tree              Eq. 4.1 + Eq. 4.2, serial; `block` (bytes, > 0) is of the broadcast
+ *   butterfly         Eq. 4.7; with one core Eq. 4.3
+ *   ring              Eq. 4.4, serial
+ *   chunked_ring      Eq. 4.8; with one core Eq. 4.5
+ *   halving_doubling  ours, with q = 2^⌊log2 p⌋, β = b(v + 2z/c), γ = bg/c:
+ *                     2·log2 q·u + 2(q - 1)/q·β + (q - 1)/q·γ, and when p > q, for whole vectors
+ *                     handed in and back: 2u + 2β + γ
+ *   scatter_gather    ours, equal shares: each rank starts p - 1 messages of b/p towards the
+ *                     owners, one after another, and p - 1 with its sums, so
+ *                     2(p - 1)u + 2(p - 1)/p·β + (p - 1)/p·γ: the price of a chunked ring.
+ *                     cost_predict alone shows that it does not wait for neighbours, since there
+ *                     the latency and the work of a message are separate. */
 double cost_allreduce(enum coll_algorithm algorithm, const struct cost_model *m, size_t ranks,
                       double bytes, double block);
 

@@ -96,9 +96,11 @@ bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
                             const struct progress *progress);
 
 /* Load the newest valid checkpoint into `model`, which has room for everything; layout->has_state
- * and has_extra come out as what the file holds. Damaged files are passed over with a line in the
- * log. ERR_NOT_FOUND  there is none ERR_INPUT      none is valid, with the reason why the newest is
- * not; or it is of another net ERR_NOMEM */
+ * and has_extra become those of the file. A line in the log names each damaged file.
+ *
+ *   ERR_NOT_FOUND  there is no checkpoint
+ *   ERR_INPUT      none is valid, with the error of the newest; or it is of another net
+ *   ERR_NOMEM */
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     float *model, struct checkpoint_header *header, struct err *err);
 
