@@ -404,7 +404,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
     struct coll_waits waits = {0};
     int64_t start = world_now(e->group->world);
     struct ranks ranks;
-    PL_ASSERT(!e->needs_sync);
+    PL_ASSERT(!e->needs_sync); /* E3 */
     take_input(e, mine);
     for (;;) {
         if (atomic_load(&e->group->over))
@@ -428,6 +428,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
         if (rc == OK && !adopted)
             rc = attempt_exchange(e, &c);
         if (rc == OK) {
+            PL_ASSERT(adopted || e->completed + 1 == n); /* E2: one after another */
             e->completed = n;
             e->joined = false;
             begin_tick(e);

@@ -50,9 +50,26 @@ size_t roster_count_in(const struct roster *roster)
     return n;
 }
 
+/* J1: a joiner that has a donor hangs on a member; when the donor goes, so does the joiner, or it
+ * waits for another. */
+static bool donors_are_members(struct roster *roster)
+{
+    for (size_t i = 0; i < roster->count; i++) {
+        const struct roster_member *m = &roster->member[i];
+        bool joins = m->waits || (m->in && m->join_pending);
+        if (!joins || m->donor == ROSTER_NO_NODE)
+            continue;
+        const struct roster_member *donor = roster_find(roster, m->donor);
+        if (!donor || !donor->in)
+            return false;
+    }
+    return true;
+}
+
 void roster_make_view(struct roster *roster, struct roster_orders *out)
 {
     struct view *view = &roster->view;
+    PL_ASSERT(view->number < UINT32_MAX); /* V1: numbers grow */
     view->number++;
     view->incarnation = roster->options.incarnation;
     view->count = 0;
@@ -66,10 +83,12 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
             memcpy(view->address[at], view->address[at - 1], NODE_ADDRESS_MAX);
             at--;
         }
+        PL_ASSERT(at == 0 || view->node[at - 1] < m->node); /* V2: ascending, each once */
         view->node[at] = m->node;
         memcpy(view->address[at], m->address, NODE_ADDRESS_MAX);
     }
-    memset(roster->lane, 0, sizeof roster->lane);
+    PL_ASSERT(donors_are_members(roster));
+    memset(roster->lane, 0, sizeof roster->lane); /* reports of older views do not count (E4) */
     roster_order(out, ORDER_VIEW);
 }
 

@@ -1,4 +1,5 @@
 /* Workers that reconnect to a recovered driver. */
+#include "base/fault.h"
 #include "group/roster_internal.h"
 
 #include <stdio.h>
@@ -34,6 +35,7 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
 {
     struct roster_recovery *r = &roster->recovery;
     struct members missing = r->members;
+    PL_ASSERT(roster->view.number == 0); /* R2: this driver has made no view yet */
     r->on = false;
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
@@ -51,7 +53,7 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
             roster_report_member(out, node, "dead");
     if (roster->options.workers_max > 0) /* else nobody can come in any more */
         request_missing(roster, out);
-    roster->view.number = r->highest;
+    roster->view.number = r->highest; /* the next number is above those of all views before */
     roster_make_view(roster, out);
     roster_seek_donor(roster, out);
 }
