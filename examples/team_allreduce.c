@@ -1,7 +1,7 @@
 /* The sum of a vector over processes: each has its own, all end with the sum.
  *
- *     allreduce 127.0.0.1:7000 3      in one terminal: coordinates a team of three
- *     allreduce 127.0.0.1:7000 0      in two others
+ *     team_allreduce 127.0.0.1:7000 3      in one terminal: coordinates a team of three
+ *     team_allreduce 127.0.0.1:7000 0      in two others
  *
  * It does not matter who is first. Beyond one host, give the coordinator's address, and see
  * `listen` and `insecure` of pl_team_options. */
@@ -33,7 +33,7 @@ static int sum_vectors(pl_team *team)
         printf("rank %u of %u: %g ... %g, by %s\n", pl_team_rank(team), pl_team_size(team),
                (double)x[0], (double)x[N - 1], pl_team_algorithm(team, 0));
     else
-        fprintf(stderr, "allreduce: %s\n", pl_team_error(team, 0));
+        fprintf(stderr, "team_allreduce: %s\n", pl_team_error(team, 0));
     free(x);
     return rc;
 }
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     pl_engine *engine;
     pl_team *team;
     if (argc != 3) {
-        fprintf(stderr, "usage: allreduce HOST:PORT MEMBERS|0\n");
+        fprintf(stderr, "usage: team_allreduce HOST:PORT MEMBERS|0\n");
         return 2;
     }
     const pl_team_options options = {
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
         rc = sum_vectors(team);
         finish_team(team);
     } else {
-        fprintf(stderr, "allreduce: %s\n", pl_engine_error(engine));
+        fprintf(stderr, "team_allreduce: %s\n", pl_engine_error(engine));
     }
     pl_engine_destroy(engine);
     return rc == PL_OK ? 0 : rc == PL_ERR_INPUT ? 2 : 1;

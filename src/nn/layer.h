@@ -44,7 +44,7 @@ struct blob {
     bool kept;        /* net_blob may ask for the values: nothing takes their place */
     void *at, *d;     /* values; gradient, or NULL where there is none (as good as 0) */
     bool rematerialised; /* the maker makes the values again for backward */
-    void *room; /* for the forward's values: others are the caller's, or rematerialised */
+    void *room;          /* for the forward's values: others are the caller's, or rematerialised */
     struct piece *values, *repeated, *gradient; /* the plan's (live_ranges.h); repeated: of
                                                    rematerialised values */
 };

@@ -49,7 +49,7 @@ struct ucx_line {
 
     /* The end: how many bytes there were, and whether all have come. */
     uint64_t sent, got, total;
-    bool shut, all_logged, all_received;
+    bool shut, end_sent, end_received;
 
     const uint8_t *data; /* what has come, where UCX has it */
     size_t len, at;
@@ -128,7 +128,7 @@ static bool is_closed(const struct ucx_line *line)
                                ucp_request_check_status(line->close_request) != UCS_INPROGRESS);
 }
 
-static void reap_children(struct ucx *ucx, bool all)
+static void free_closed_lines(struct ucx *ucx, bool all)
 {
     for (struct ucx_line **at = &ucx->closing; *at;) {
         struct ucx_line *line = *at;
@@ -153,7 +153,7 @@ void ucx_close(struct ucx *ucx)
         ucp_worker_release_address(ucx->worker, ucx->address);
     if (ucx->worker)
         ucp_worker_destroy(ucx->worker);
-    reap_children(ucx, true);
+    free_closed_lines(ucx, true);
     if (ucx->context)
         ucp_cleanup(ucx->context);
     free(ucx);
@@ -166,7 +166,7 @@ void ucx_progress(struct ucx *ucx)
     for (int i = 0; i < PROGRESS_TIMES && ucp_worker_progress(ucx->worker); i++)
         ;
     if (ucx->closing)
-        reap_children(ucx, false);
+        free_closed_lines(ucx, false);
 }
 
 bool ucx_arm(struct ucx *ucx)
@@ -211,7 +211,7 @@ static void send_word(const struct stream *s, uint64_t word)
     send_bytes(s, bytes, sizeof bytes);
 }
 
-static void introduce_players(const struct stream *s)
+static void send_address(const struct stream *s)
 {
     const struct ucx *ucx = s->line->ucx;
     uint8_t bytes[UCX_HEAD + UCX_ADDRESS_MAX];
@@ -241,7 +241,7 @@ int ucx_answered(struct stream *s, const struct hello *answer)
         return OK;
     }
     ucx_begin(s);
-    introduce_players(s);
+    send_address(s);
     return OK;
 }
 
@@ -281,12 +281,12 @@ static void connect_line(const struct stream *s, const uint8_t *address)
         return;
     }
     if (!line->dialled)
-        introduce_players(s);
+        send_address(s);
 }
 
 /* ---- what comes on the socket ---- */
 
-static size_t reported_wants(const struct ucx_line *line)
+static size_t control_bytes_wanted(const struct ucx_line *line)
 {
     if (line->ep)
         return WORD;
@@ -294,16 +294,16 @@ static size_t reported_wants(const struct ucx_line *line)
 }
 
 /* All that was wanted is here. */
-static void reported_all(const struct stream *s)
+static void on_control(const struct stream *s)
 {
     struct ucx_line *line = s->line;
     if (line->ep) {
         uint64_t word = bytes_le64(line->in);
         line->have = 0;
-        line->unsound = word == UNKNOWN || (word == ALL_HERE ? !line->shut || line->all_received
+        line->unsound = word == UNKNOWN || (word == ALL_HERE ? !line->shut || line->end_received
                                                              : line->total != UNKNOWN);
         if (word == ALL_HERE)
-            line->all_received = true;
+            line->end_received = true;
         else
             line->total = word;
         return;
@@ -323,12 +323,12 @@ static void ucx_on_message(struct stream *s)
 {
     struct ucx_line *line = s->line;
     while (!line->unsound && !line->broken && !s->ended) {
-        size_t want = reported_wants(line);
+        size_t want = control_bytes_wanted(line);
         ssize_t n = recv(s->fd, line->in + line->have, want - line->have, MSG_DONTWAIT);
         if (n > 0) {
             line->have += (size_t)n;
             if (line->have == want)
-                reported_all(s);
+                on_control(s);
         } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
             s->ended = true;
         } else {
@@ -382,7 +382,7 @@ static void submit_slot(struct ucx_line *line, struct slot *slot, size_t n)
 }
 
 /* Bytes from the parts, behind those that have been taken. */
-static size_t fill_slot(struct slot *slot, const struct iovec *part, size_t parts, size_t before)
+static size_t copy_to_slot(struct slot *slot, const struct iovec *part, size_t parts, size_t before)
 {
     size_t n = 0;
     for (size_t i = 0; i < parts && n < SLOT_BYTES; i++) {
@@ -409,7 +409,7 @@ static ssize_t ucx_send(struct stream *s, const struct iovec *part, size_t parts
         struct slot *slot = slot_take(line);
         if (!slot)
             break;
-        size_t n = fill_slot(slot, part, parts, taken);
+        size_t n = copy_to_slot(slot, part, parts, taken);
         submit_slot(line, slot, n);
         taken += n;
     }
@@ -417,7 +417,7 @@ static ssize_t ucx_send(struct stream *s, const struct iovec *part, size_t parts
     return line->broken ? STREAM_BROKEN : (ssize_t)taken;
 }
 
-static void fetch_line(struct ucx_line *line)
+static void fetch_data(struct ucx_line *line)
 {
     if (line->data || !line->ep || line->broken)
         return;
@@ -442,16 +442,16 @@ static bool is_over(const struct stream *s)
         return false;
     if (!line->shut)
         return true;
-    if (!line->all_logged)
+    if (!line->end_sent)
         send_word(s, ALL_HERE);
-    line->all_logged = true;
-    return line->all_received;
+    line->end_sent = true;
+    return line->end_received;
 }
 
 static ssize_t ucx_peek(struct stream *s, const uint8_t **bytes)
 {
     struct ucx_line *line = s->line;
-    fetch_line(line);
+    fetch_data(line);
     if (line->unsound || (line->total != UNKNOWN && line->got > line->total))
         return STREAM_UNSOUND;
     if (line->broken)
@@ -482,7 +482,7 @@ static void ucx_consume(struct stream *s, size_t n)
 static uint32_t ucx_ready(const struct stream *s, bool wants_out)
 {
     struct ucx_line *line = s->line;
-    fetch_line(line);
+    fetch_data(line);
     bool in = line->data || line->unsound || line->broken || is_over(s);
     bool out = wants_out && line->ep && line->busy <= SLOTS / 2;
     return (in ? EPOLLIN : 0) | (out ? EPOLLOUT : 0);
@@ -519,7 +519,7 @@ void ucx_end(struct stream *s)
     }
     line->next = line->ucx->closing;
     line->ucx->closing = line;
-    reap_children(line->ucx, false);
+    free_closed_lines(line->ucx, false);
 }
 
 const struct transport_ops transport_ucx = {
@@ -530,6 +530,6 @@ const struct transport_ops transport_ucx = {
     .consume = ucx_consume,
     .ready = ucx_ready,
     .arm = ucx_arm_line,
-    .received = ucx_on_message,
+    .on_message = ucx_on_message,
     .shut = ucx_shut,
 };

@@ -218,7 +218,7 @@ static void deconv_sum(void *user, size_t first, size_t count, float *sum)
 }
 
 static void ref_conv_backward(struct conv_op *conv, const struct op_args *args, size_t biases,
-                          void (*set)(void *user, size_t first, size_t count, float *sum))
+                              void (*set)(void *user, size_t first, size_t count, float *sum))
 {
     struct pass pass = {conv, args};
     size_t weights = conv->y.C * conv->K;

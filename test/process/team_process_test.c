@@ -250,17 +250,17 @@ static pid_t start_example(int out, const char *rendezvous, const char *members)
     assert_true(pid >= 0);
     if (pid == 0) {
         dup2(out, STDOUT_FILENO);
-        execl(TEST_BUILD "/allreduce", "allreduce", rendezvous, members, (char *)NULL);
+        execl(TEST_BUILD "/team_allreduce", "team_allreduce", rendezvous, members, (char *)NULL);
         _exit(126);
     }
     return pid;
 }
 
-static void test_the_example(void **state)
+static void test_team_allreduce_example_runs(void **state)
 {
     (void)state;
-    if (access(TEST_BUILD "/allreduce", X_OK) != 0) {
-        print_message("allreduce is not built\n");
+    if (access(TEST_BUILD "/team_allreduce", X_OK) != 0) {
+        print_message("team_allreduce is not built\n");
         skip();
     }
     char rendezvous[32];
@@ -289,7 +289,7 @@ int main(void)
         cmocka_unit_test(test_a_member_is_killed),
         cmocka_unit_test(test_the_coordinator_is_killed),
         cmocka_unit_test(test_a_member_is_stopped),
-        cmocka_unit_test(test_the_example),
+        cmocka_unit_test(test_team_allreduce_example_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
