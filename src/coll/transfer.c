@@ -29,13 +29,13 @@ static uint64_t grant_tag(uint64_t tag, uint32_t piece)
 
 static size_t piece_bytes(const struct transfer *p, uint32_t piece)
 {
-    size_t left = p->n - (size_t)piece * TRANSFER_CHUNK;
-    return (left < TRANSFER_CHUNK ? left : TRANSFER_CHUNK) * sizeof(float);
+    size_t left = p->n - piece * p->chunk;
+    return (left < p->chunk ? left : p->chunk) * sizeof(float);
 }
 
 static void *piece_at(const struct transfer *p, uint32_t piece)
 {
-    return p->x ? p->x + (size_t)piece * TRANSFER_CHUNK * sizeof(float) : NULL;
+    return p->x ? p->x + piece * p->chunk * sizeof(float) : NULL;
 }
 
 /* ---- posts ---- */
@@ -284,12 +284,14 @@ void transfer_step(struct transfer *p)
 static void begin_transfer(struct transfer *p, struct transfers *ps, struct transfer what)
 {
     PL_ASSERT(p->status != POST_PENDING);
-    PL_ASSERT(what.n <= (size_t)(WIRE_HEADER_PIECE - 1) * TRANSFER_CHUNK);
     if (p->all)
         transfers_forget(p);
     *p = what;
     p->status = POST_PENDING;
-    p->pieces = (uint32_t)((p->n + TRANSFER_CHUNK - 1) / TRANSFER_CHUNK);
+    p->chunk = ps->chunk ? ps->chunk : TRANSFER_CHUNK;
+    while (p->n / p->chunk + 1 >= WIRE_HEADER_PIECE) /* pieces have numbers of sixteen bits */
+        p->chunk *= 2;
+    p->pieces = (uint32_t)((p->n + p->chunk - 1) / p->chunk);
     transfers_put(ps, p);
 }
 

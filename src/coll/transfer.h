@@ -37,7 +37,7 @@
 #include "world/trace.h"
 
 enum {
-    TRANSFER_CHUNK = 64 * 1024, /* floats of a piece */
+    TRANSFER_CHUNK = 64 * 1024, /* floats of a piece, unless `transfers.chunk` says otherwise */
     TRANSFER_WINDOW = 8,        /* pieces of one transfer under way at once */
     TRANSFER_HEADER = 256,      /* largest header of a vector, in bytes */
     TRANSFER_HEAD = 8,          /* and before them: the number of floats */
@@ -51,6 +51,7 @@ struct transfers {
     struct group *group; /* whose `moved` counts bytes to and from other nodes; NULL: nobody's */
     uint32_t lane;       /* 0 … 255 */
     uint32_t stripes;    /* connections to one peer that pieces are spread over; 0: one */
+    size_t chunk;        /* floats of a piece, equal at both ends; 0: TRANSFER_CHUNK */
     uint32_t view;       /* that notes come in and transfers go out in; 0: none. May be changed */
     /* transfer.c's own: */
     uint32_t count; /* transfers sent */
@@ -80,6 +81,7 @@ struct transfer {
     uint32_t peer; /* the other node */
     uint32_t lane; /* and the lane of its task: where an answer goes */
     size_t n;      /* floats */
+    size_t chunk;  /* of which so many travel in a piece */
     /* transfer.c's own: */
     struct transfers *all; /* NULL: not begun, or over and told */
     struct transfer *next;

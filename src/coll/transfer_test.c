@@ -58,6 +58,12 @@ static void test_transfer_all_lengths_both_ways(void **state)
     play_story(story_lengths);
 }
 
+static void test_transfer_in_pieces_of_given_length(void **state)
+{
+    (void)state;
+    play_story(story_pieces);
+}
+
 static void test_transfer_sums_on_arrival(void **state)
 {
     (void)state;
@@ -393,6 +399,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_all_lengths_both_ways),
+        cmocka_unit_test(test_transfer_in_pieces_of_given_length),
         cmocka_unit_test(test_transfer_sums_on_arrival),
         cmocka_unit_test(test_transfer_unaccepted_blocks_nothing),
         cmocka_unit_test(test_transfer_cancel_by_either_side),

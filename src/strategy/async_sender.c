@@ -27,12 +27,13 @@ static int async_sender_main(void *arg)
     return rc;
 }
 
-int async_sender_start(struct async_sender *c, struct world *world, struct group *group,
-                       uint32_t lane, uint32_t go, uint32_t done)
+int async_sender_start(struct async_sender *c, const struct member *m, uint32_t lane, uint32_t go,
+                       uint32_t done)
 {
-    *c = (struct async_sender){.world = world, .go = go, .done = done};
-    transfers_init(&c->transfers, world, group, lane);
-    return world_spawn(world, "async sender", async_sender_main, c, &c->task);
+    *c = (struct async_sender){.world = m->world, .go = go, .done = done};
+    transfers_init(&c->transfers, m->world, m->group, lane);
+    c->transfers.chunk = strategy_chunk(m->job);
+    return world_spawn(m->world, "async sender", async_sender_main, c, &c->task);
 }
 
 bool async_sender_busy(const struct async_sender *c)

@@ -3,6 +3,7 @@
 #define PL_STRATEGY_ASYNC_SENDER_H
 
 #include "coll/transfer.h"
+#include "strategy/strategy.h"
 
 /* The two sides hand over by signals: what one wrote before, the other sees after. */
 struct async_sender {
@@ -17,8 +18,8 @@ struct async_sender {
 };
 
 /* Start the task, which has this lane of transfers and these two signals to itself. ERR_NOMEM */
-int async_sender_start(struct async_sender *c, struct world *world, struct group *group,
-                       uint32_t lane, uint32_t go, uint32_t done);
+int async_sender_start(struct async_sender *c, const struct member *m, uint32_t lane, uint32_t go,
+                       uint32_t done);
 
 /* Is one under way? */
 bool async_sender_busy(const struct async_sender *c);

@@ -315,6 +315,7 @@ int centre_run(struct driver_part *l)
     if (!c->holds_centre && vec_init(&c->copy, l->arena, l->x.n + l->s.n) != OK)
         return ERR_NOMEM;
     transfers_init(&c->sender, l->world, l->group, CENTRE_LANE_VISIT);
+    c->sender.chunk = strategy_chunk(l->job);
     int rc = OK;
     while (rc == OK) {
         uint64_t seen = world_raised(l->world, SIGNAL_GROUP);

@@ -63,6 +63,7 @@ static struct ps_server_config server_config(const Paceline__Job *job, const str
 {
     const Paceline__Downpour *d = settings_of(job);
     struct ps_server_config config = {
+        .chunk = strategy_chunk(job),
         .placement = ps_placement_of(group, d->servers, d->colocated, join),
         .shard = {.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES, .solver = job->solver},
         .start = *start,

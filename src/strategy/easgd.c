@@ -102,6 +102,7 @@ static int centre_client_init(struct centre_client *v, struct member *m)
     v->m = m;
     v->incarnation = group_first_view(m->group)->incarnation;
     transfers_init(&v->receiver, m->world, m->group, CENTRE_LANE_VISIT);
+    v->receiver.chunk = strategy_chunk(m->job);
     v->tau = settings_of(m->job)->tau;
     if (vec_init(&v->centre, m->arena, n) != OK || vec_init(&v->landing, m->arena, n) != OK ||
         vec_init(&v->d, m->arena, n) != OK)
@@ -112,8 +113,7 @@ static int centre_client_init(struct centre_client *v, struct member *m)
         vec_copy(&x, &l->x, vec_all(&x));
         vec_copy(&s, &l->s, vec_all(&s));
     }
-    return async_sender_start(&v->sender, m->world, m->group, CENTRE_LANE_UPDATE, SIGNAL_UPDATE,
-                              SIGNAL_GIVEN);
+    return async_sender_start(&v->sender, m, CENTRE_LANE_UPDATE, SIGNAL_UPDATE, SIGNAL_GIVEN);
 }
 
 /* ---- the driver goes and comes ---- */

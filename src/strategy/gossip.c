@@ -167,7 +167,8 @@ static int gossip_worker(struct member *m)
     int rc = g ? OK : ERR_NOMEM;
     bool alone = job_is_alone(m->job);
     if (rc == OK && !alone)
-        rc = gossip_sender_open(&g->sender, m->world, m->group, l->x.n, l->s.n, m->arena);
+        rc = gossip_sender_open(&g->sender, m->world, m->group, l->x.n, l->s.n,
+                                strategy_chunk(m->job), m->arena);
     while (rc == OK) {
         follow_view(g, m);
         rc = strategy_async_step(m);
@@ -226,6 +227,7 @@ static int gossip_gather(struct member *m)
     g->x = (struct vec){p->in[1].both.at, x->n};
     g->s = (struct vec){p->in[1].both.at + x->n, s->n};
     transfers_init(&own, m->world, m->group, LANE_COLLECT);
+    own.chunk = strategy_chunk(m->job);
     int rc = OK;
     for (size_t i = 0; rc != ERR_CANCELLED && i < view->count; i++) {
         bool self = view->node[i] == m->world->self;

@@ -164,13 +164,14 @@ static int sender_main(void *arg)
 }
 
 int gossip_sender_open(struct gossip_sender *p, struct world *world, struct group *group, size_t x,
-                       size_t s, struct arena *arena)
+                       size_t s, size_t chunk, struct arena *arena)
 {
     p->world = world;
     p->group = group;
     p->w = GOSSIP_WORKER;
     p->n = x;
     transfers_init(&p->transfers, world, group, 0);
+    p->transfers.chunk = chunk;
     int rc = vec_init(&p->out.both, arena, x + s);
     for (size_t i = 0; rc == OK && i < GOSSIP_INBOX; i++)
         rc = vec_init(&p->in[i].both, arena, x + s);

@@ -76,7 +76,7 @@ struct gossip_sender {
 /* Start it for vectors x and s of so many floats, with one worker's weight. `p` is zeroed.
  * ERR_NOMEM */
 int gossip_sender_open(struct gossip_sender *p, struct world *world, struct group *group, size_t x,
-                       size_t s, struct arena *arena);
+                       size_t s, size_t chunk, struct arena *arena);
 
 /* End it, and what is under way. Zeroed, or never opened: nothing to do. */
 void gossip_sender_close(struct gossip_sender *p);

@@ -64,6 +64,7 @@ static struct ps_server_config server_config(const Paceline__Job *job, const str
 {
     const Paceline__Ps *ps = settings_of(job);
     struct ps_server_config config = {
+        .chunk = strategy_chunk(job),
         .placement = ps_placement_of(group, ps->servers, ps->colocated, join),
         .shard = {.rule = SHARD_GRADIENTS,
                   .sum = ps->aggregate == PACELINE__PS__AGGREGATE__sum,

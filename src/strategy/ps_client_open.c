@@ -59,8 +59,7 @@ static int start_push_sender(struct ps_client *c)
         const struct range range = c->link[i].range;
         part[i] = (struct ps_part){.x = c->out.at + range.from, .n = range.len};
     }
-    return ps_push_sender_start(&c->push_sender, c->m->world, c->m->group, part,
-                                c->config.placement.shards);
+    return ps_push_sender_start(&c->push_sender, c->m, part, c->config.placement.shards);
 }
 
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config)
@@ -70,6 +69,7 @@ int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server
                             .view = config->placement.now->number,
                             .incarnation = config->placement.now->incarnation};
     ps_sender_init(&c->sender, m->world, m->group, PS_LANE_WORKER);
+    c->sender.transfers.chunk = config->chunk;
     m->own = c;
     int rc = take_memory(c);
     if (rc == OK)

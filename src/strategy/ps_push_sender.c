@@ -57,12 +57,13 @@ static int push_sender_main(void *arg)
     return rc;
 }
 
-int ps_push_sender_start(struct ps_push_sender *p, struct world *world, struct group *group,
-                         struct ps_part *part, size_t parts)
+int ps_push_sender_start(struct ps_push_sender *p, const struct member *m, struct ps_part *part,
+                         size_t parts)
 {
-    *p = (struct ps_push_sender){.world = world, .part = part, .parts = parts};
-    transfers_init(&p->transfers, world, group, PS_LANE_PUSH);
-    return world_spawn(world, "push sender", push_sender_main, p, &p->task);
+    *p = (struct ps_push_sender){.world = m->world, .part = part, .parts = parts};
+    transfers_init(&p->transfers, m->world, m->group, PS_LANE_PUSH);
+    p->transfers.chunk = strategy_chunk(m->job);
+    return world_spawn(m->world, "push sender", push_sender_main, p, &p->task);
 }
 
 bool ps_push_sender_busy(const struct ps_push_sender *p)

@@ -32,8 +32,8 @@ struct ps_push_sender {
 };
 
 /* Start the task. ERR_NOMEM */
-int ps_push_sender_start(struct ps_push_sender *p, struct world *world, struct group *group,
-                         struct ps_part *part, size_t parts);
+int ps_push_sender_start(struct ps_push_sender *p, const struct member *m, struct ps_part *part,
+                         size_t parts);
 
 bool ps_push_sender_busy(const struct ps_push_sender *p);
 

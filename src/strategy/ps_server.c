@@ -55,6 +55,7 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
     s->recovery_done = config->moved ? 0 : s->view;
     s->giver = WORLD_ANY;
     ps_sender_init(&s->sender, world, group, PS_LANE_SERVER + (uint32_t)config->index);
+    s->sender.transfers.chunk = config->chunk;
     int rc = shard_init(&s->shard, &config->shard, table, x, state, range, arena, err);
     s->together = arena_array(arena, VIEW_MEMBERS_MAX, struct push);
     s->orders_kept =

@@ -19,6 +19,7 @@
 struct ps_server_config {
     struct ps_placement placement;
     size_t index;   /* of the shard */
+    size_t chunk;   /* floats of a piece that a transfer sends */
     bool moved;     /* its server is gone: the range begins as the newest copy that anyone has */
     bool recovered; /* so it does: the driver that serves it has returned */
     struct shard_config shard;

@@ -225,13 +225,18 @@ _Static_assert((int)PACELINE__COLLECTIVE__ALGORITHM__scatter_gather == (int)COLL
                    (int)PACELINE__COLLECTIVE__WIRE__int8 == (int)CODEC_INT8,
                "names in job.proto and their numbers here differ");
 
+size_t strategy_chunk(const Paceline__Job *job)
+{
+    return (size_t)job->collective->chunk_kb * 1024 / sizeof(float);
+}
+
 struct exchange_config strategy_exchange_config(const Paceline__Job *job)
 {
     const Paceline__Collective *c = job->collective;
     return (struct exchange_config){
         .algorithm = (enum coll_algorithm)c->algorithm,
         .pinned = job->deterministic,
-        .chunk = (size_t)c->chunk_kb * 1024 / sizeof(float),
+        .chunk = strategy_chunk(job),
         .codec = (enum codec)c->wire,
         .stripes = c->has_stripes || c->algorithm == PACELINE__COLLECTIVE__ALGORITHM__auto
                        ? c->stripes

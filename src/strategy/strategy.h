@@ -245,6 +245,9 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
 /* How the job wants vectors exchanged. */
 struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 
+/* collective.chunk_kb in floats: the pieces of exchanges and of transfers. */
+size_t strategy_chunk(const Paceline__Job *job);
+
 /* The samples that `node` takes in one step `t` of the round: their offset. The sharers split each
  * global batch into equal parts, in the order of their numbers. */
 uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,

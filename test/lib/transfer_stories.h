@@ -105,7 +105,7 @@ static inline bool story_header_is(struct byte_reader header, uint32_t from, siz
     return b && byte_reader_done(&header);
 }
 
-static inline int story_lengths(struct world *w)
+static inline int story_lengths_by(struct world *w, size_t chunk)
 {
     struct transfers ps;
     struct transfer out[LENGTHS_KNOWN] = {0}, in[LENGTHS_KNOWN] = {0};
@@ -116,6 +116,7 @@ static inline int story_lengths(struct world *w)
     if (w->self > 1)
         return suite_part(w, STORY_NODES);
     transfers_init(&ps, w, &counted, 7);
+    ps.chunk = chunk;
     for (size_t k = 0; k < LENGTHS_KNOWN; k++) {
         uint8_t header[TRANSFER_HEADER];
         size_t n = story_length[k];
@@ -127,6 +128,7 @@ static inline int story_lengths(struct world *w)
                       &(struct transfer_out){other, 7, from[k].x, n, header, story_header_len(k)});
         memset(header, 0xee, sizeof header); /* it has been copied */
         floats += n;
+        CHECK(out[k].pieces == (n + (chunk ? chunk : PIECE) - 1) / (chunk ? chunk : PIECE));
     }
     for (size_t k = 0; k < LENGTHS_KNOWN; k++) {
         struct message *header;
@@ -148,6 +150,16 @@ static inline int story_lengths(struct world *w)
     transfers_close(&ps);
     ranges_free(from, LENGTHS_KNOWN), ranges_free(into, LENGTHS_KNOWN);
     return suite_part(w, STORY_NODES);
+}
+
+static inline int story_lengths(struct world *w)
+{
+    return story_lengths_by(w, 0);
+}
+
+static inline int story_pieces(struct world *w)
+{
+    return story_lengths_by(w, 1000);
 }
 
 /* ---- one adds up what all others send, several of each at once, into the same range ---- */

@@ -151,7 +151,7 @@ static void test_only_fetching_takes_time(void **state)
     }
     assert_true(is[5].at - is[0].at < 5 * 200 + 5); /* told over the same link */
     SIM_RUN(*state, slow, dir, "workers=1", "stop.steps=4", PLAIN, "validation=0",
-            "strategy.downpour={ n_push: 100 n_fetch: 3 }");
+            "collective.chunk_kb=4", "strategy.downpour={ n_push: 100 n_fetch: 3 }");
     assert_int_equal(sim_exchanges(dir, is), 2);
     assert_int_equal(is[0].lane, FETCH);
     assert_true(is[0].waited > 100 && is[0].waited < 125); /* and some notes */

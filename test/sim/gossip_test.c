@@ -136,7 +136,7 @@ static int talk_scene(struct scene *s, struct world *w)
     if (rc == OK)
         rc = vec_init(&t->s, &t->arena, S);
     if (rc == OK)
-        rc = gossip_sender_open(&t->sender, w, &t->group, X, S, &t->arena);
+        rc = gossip_sender_open(&t->sender, w, &t->group, X, S, 0, &t->arena);
     for (size_t i = 0; rc == OK && i < X; i++)
         t->x.at[i] = (float)(100 + w->self * 100 + i);
     for (uint64_t step = 0; rc == OK && step < STEPS; step++) {
