@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The rules of docs/GLOSSARY.md that a script can check: retired words in names and prose, sentences
-that begin with a relative pronoun, static functions of one word, names of files.
+that begin with a relative pronoun, static functions of one word, names of files, and comments that
+name a file which is not there.
 
   test/language.py [ROOT]        judge ROOT (default: this repository)
   test/language.py --self-test   show, on a small bad tree, that each rule can fail
@@ -70,12 +71,19 @@ class Judge:
                     self.complain(path, whole, offset, 'retired: %s (%s); instead: %s'
                                   % (part, name, instead))
 
+    def file_names(self, path, whole, start, text):
+        """A comment that names a file of the tree which is not there."""
+        for found in re.finditer(r'(?<![\w.*<>-])(?:\w+/)*([a-z0-9_]+\.[ch])(?!\w|\.\w)', text):
+            if found.group(1) not in self.basenames:
+                self.complain(path, whole, start + found.start(), 'no such file: %s' % found.group(0))
+
     def c_file(self, path, text):
         seen = set()
         for token in TOKEN.finditer(text):
             if token.group('comment'):
                 body = re.sub(r'(?m)^(\s*)\*', r'\1 ', token.group(0)[2:].replace('*/', '  '))
                 self.read_prose(path, text, token.start() + 2, body)
+                self.file_names(path, text, token.start() + 2, body)
             elif token.group('string'):
                 self.read_prose(path, text, token.start(), token.group(0), sentences=False)
             elif token.group('name') and token.group(0) not in seen:
@@ -101,6 +109,7 @@ class Judge:
 
     def judge(self):
         basenames = collections.defaultdict(list)
+        self.basenames = {os.path.basename(path) for path in files(self.root)}
         for path in files(self.root):
             if path in EXEMPT or '/corpus/' in path:
                 continue
@@ -146,6 +155,8 @@ PLANTED = (
     ('src/coll/a.c', '/* It sends `what` it has. */\n', None),
     ('src/coll/a.c', 'puts("the run goes on");\n', 'retired: "goes on"'),
     ('src/coll/a.c', 'int course;\n', 'retired: course'),
+    ('src/coll/a.c', '/* See coll/gone.h. */\n', 'no such file: coll/gone.h'),
+    ('src/coll/a.c', '/* See a.c. */\n', None),
     ('src/coll/a.c', 'struct mpca_how x;\n', 'retired: how'),
     ('src/coll/a.c', 'static int take(int n)\n{\n}\n', 'one word: take'),
     ('src/coll/a.c', 'static int take_snapshot(int n)\n{\n}\n', None),

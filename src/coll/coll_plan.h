@@ -1,4 +1,4 @@
-/* The contents of a plan: pieces, and the steps that each piece depends on. Private to plan.c and
+/* The contents of a plan: pieces, and the steps that each piece depends on. Private to coll_plan.c and
  * run.c. */
 #ifndef PL_COLL_COLL_PLAN_H
 #define PL_COLL_COLL_PLAN_H

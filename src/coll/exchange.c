@@ -396,6 +396,7 @@ static void take_input(struct exchange *e, const struct exchange_meta *mine)
         e->mine.samples = 0;
         e->mine.loss = 0;
     }
+    PL_ASSERT(!e->joined || e->mine.weight == 0); /* J4 */
 }
 
 static int run_exchange(struct exchange *e, const struct exchange_meta *mine)

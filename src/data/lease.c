@@ -111,6 +111,12 @@ static struct lease new_lease(struct lease_table *table, uint64_t size)
     return lease;
 }
 
+/* L1: each offset below the frontier is used, lost, held or pooled. */
+static bool sums_agree(const struct lease_table *table)
+{
+    return table->frontier == table->used + table->lost + lease_held(table) + lease_pooled(table);
+}
+
 size_t lease_grant(struct lease_table *table, uint32_t node, uint64_t want,
                    struct lease given[LEASE_HELD_MAX])
 {
@@ -125,6 +131,7 @@ size_t lease_grant(struct lease_table *table, uint32_t node, uint64_t want,
         want -= lease_length(&lease);
         h->held[h->count++] = given[n++] = lease;
     }
+    PL_ASSERT(sums_agree(table));
     return n;
 }
 
@@ -163,6 +170,7 @@ static void return_to_pool(struct lease_table *table, uint32_t node, bool doubtf
     }
     if (h)
         *h = (struct lease_holder){.here = false};
+    PL_ASSERT(sums_agree(table));
 }
 
 void lease_node_leaves(struct lease_table *table, uint32_t node)
@@ -273,8 +281,7 @@ bool lease_adds_up(const struct lease_table *table)
     for (size_t i = 0; i < table->pooled; i++)
         sound &= table->pool[i].from < table->pool[i].to && table->pool[i].to <= table->frontier &&
                  (i == 0 || table->pool[i - 1].to <= table->pool[i].from);
-    return sound &&
-           table->frontier == table->used + table->lost + lease_held(table) + lease_pooled(table);
+    return sound && sums_agree(table);
 }
 
 /* ---- checkpoints ---- */

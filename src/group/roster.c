@@ -60,7 +60,7 @@ static bool donors_are_members(struct roster *roster)
         if (!joins || m->donor == ROSTER_NO_NODE)
             continue;
         const struct roster_member *donor = roster_find(roster, m->donor);
-        if (!donor || !donor->in)
+        if (!donor || !donor->in || donor->join_pending || donor->leaving)
             return false;
     }
     return true;
@@ -83,7 +83,9 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
             memcpy(view->address[at], view->address[at - 1], NODE_ADDRESS_MAX);
             at--;
         }
-        PL_ASSERT(at == 0 || view->node[at - 1] < m->node); /* V2: ascending, each once */
+        PL_ASSERT(m->node < VIEW_MEMBERS_MAX);
+        PL_ASSERT(at == 0 || view->node[at - 1] < m->node);  /* V2: ascending, each once */
+        PL_ASSERT(!members_has(&roster->departed, m->node)); /* V3 */
         view->node[at] = m->node;
         memcpy(view->address[at], m->address, NODE_ADDRESS_MAX);
     }
@@ -241,8 +243,10 @@ static void on_join(struct roster *roster, const struct roster_event *event,
 
 /* ---- leaving and dying ---- */
 
-static void put_out(struct roster_member *m, const char *what, struct roster_orders *out)
+static void put_out(struct roster *roster, struct roster_member *m, const char *what,
+                    struct roster_orders *out)
 {
+    members_add(&roster->departed, m->node);
     m->in = m->join_pending = false;
     roster_report_member(out, m->node, what);
     roster_order(out, ORDER_DROP)->node = m->node;
@@ -258,7 +262,7 @@ static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_or
         if (m->waits)
             m->donor = ROSTER_NO_NODE;
         else if (m->in && m->join_pending)
-            put_out(m, "fenced", out);
+            put_out(roster, m, "fenced", out);
     }
 }
 
@@ -269,7 +273,7 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
         m->waits = m->reconnected = false;
         roster_order(out, ORDER_DROP)->node = m->node;
     } else {
-        put_out(m, what, out);
+        put_out(roster, m, what, out);
         drop_orphans(roster, m->node, out);
         if (roster->view.number > 0)
             roster_make_view(roster, out);

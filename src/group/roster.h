@@ -157,8 +157,9 @@ struct roster_recovery {
 struct roster {
     struct roster_options options;
     struct roster_recovery recovery;
-    struct view view; /* number 0: not formed yet */
-    uint32_t wanted;  /* members there are to be: joiners come in while there are fewer; 0: as many
+    struct members departed; /* left, died or were fenced: never members again (V3) */
+    struct view view;        /* number 0: not formed yet */
+    uint32_t wanted; /* members there are to be: joiners come in while there are fewer; 0: as many
                          as there may be */
     size_t count;
     struct roster_member member[VIEW_MEMBERS_MAX]; /* all that ever joined, by node number */

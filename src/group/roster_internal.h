@@ -1,4 +1,4 @@
-/* The roster, as its files share it: roster.c knows who is in and who is not, roster_return.c who
+/* The roster, as its files share it: roster.c knows who is in and who is not, roster_recovery.c who
  * returns to a driver that has returned, roster_lane.c decides what a new view does in a lane. */
 #ifndef PL_GROUP_ROSTER_INTERNAL_H
 #define PL_GROUP_ROSTER_INTERNAL_H

@@ -1,4 +1,5 @@
 /* The decision which result of a lane members of a new view adopt, or which exchange they redo. */
+#include "base/fault.h"
 #include "group/roster_internal.h"
 
 void lane_go_encode(const struct lane_go *go, struct buf *out)
@@ -58,6 +59,10 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
             go.holder = view->node[i];
         }
     }
+    PL_ASSERT(members_count(&lane->in) == view->count); /* E4: all have reported in this view */
+    PL_ASSERT(
+        go.holder == ROSTER_NO_NODE || go.holder == ROSTER_DRIVER ||
+        (view_rank(view, go.holder) >= 0 && !members_has(&lane->needs_sync, go.holder))); /* E1 */
     if (fence_unknown_joiners(roster, lane, go.completed, out))
         return;
     for (size_t i = 0; i < view->count; i++)

@@ -55,6 +55,7 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
         request_missing(roster, out);
     roster->view.number = r->highest; /* the next number is above those of all views before */
     roster_make_view(roster, out);
+    PL_ASSERT(roster->view.number > r->highest); /* R2 */
     roster_seek_donor(roster, out);
 }
 

@@ -1,4 +1,4 @@
-/* The master of the key-value store: a mailbox around its book (core.h), on the driver's node. It
+/* The master of the key-value store: a mailbox around its book (kv_table.h), on the driver's node. It
  * keeps metadata alone, some 250 bytes a version; values live on nodes. Members that the group
  * loses lose what they held. */
 #ifndef PL_KV_KV_SERVER_H

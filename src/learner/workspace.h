@@ -1,6 +1,6 @@
 /* A workspace: the planned nets of a job with their activations, and a loader of batches. Learners
  * that never compute at the same moment (those of one simulation) share one; those of one group
- * (local.h) do, and have a net each in it. */
+ * (local_group.h) do, and have a net each in it. */
 #ifndef PL_LEARNER_WORKSPACE_H
 #define PL_LEARNER_WORKSPACE_H
 

@@ -35,7 +35,7 @@ struct net {
     size_t n_pieces;
     float *room; /* NULL: still to be brought */
     size_t room_floats;
-    bool poisoned;    /* for tests: what must not be read is not finite (lives.h) */
+    bool poisoned;    /* for tests: what must not be read is not finite (live_ranges.h) */
     size_t *finished; /* one a layer: dx is finished from there on when its backward has run */
     size_t classes;   /* net_classes */
     struct net_memory memory;

@@ -3,8 +3,8 @@
  * adds follows it.
  *
  * The life of a net: graph.c makes layers and blobs from the message and calls each `setup` in
- * order of the file; plan.c then decides who needs a gradient and gives every blob its memory;
- * net.c runs forward and backward. Nothing of x may be kept between a forward and its backward but
+ * order of the file; memory_plan.c then decides who needs a gradient and gives every blob its memory;
+ * nn_net.c runs forward and backward. Nothing of x may be kept between a forward and its backward but
  * activations: learners take turns on one net. */
 #ifndef PL_NN_LAYER_H
 #define PL_NN_LAYER_H
@@ -54,7 +54,7 @@ struct link {
     struct blob *blob;
     void *dx; /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
     struct piece *scratch;
-    bool adds;         /* dx is scratch, which net.c adds to the blob's after backward, unless it
+    bool adds;         /* dx is scratch, which nn_net.c adds to the blob's after backward, unless it
                         * is the blob's rest */
     bool stops;        /* propagate_down is false: no gradient through here */
     bool forward_only; /* backward does not read these values, whatever the layer's reads_bottom */

@@ -1,10 +1,10 @@
 /* The simulated cluster's state, shared by the files of this folder and by nobody else.
  *
  *   sim.c     the clock, the loop, creation and end       node.c   nodes and peers come and go
- *   task.c    tasks and the one place where they wait     mail.c   messages, receives, credit
- *   net.c     flows through links                         send.c   sends posted
+ *   sim_task.c    tasks and the one place where they wait     mail.c   messages, receives, credit
+ *   sim_net.c     flows through links                         send.c   sends posted
  *   script.c  the delays and faults of the cluster file   work.c   tasks share a node's cores
- *   hold.c    nodes that stand still, ways that are cut
+ *   delivery_hold.c    nodes that stand still, ways that are cut
  *
  * Nodes are kept by slot: workers by their number, then the driver. Whatever may happen in more
  * than one order happens in the order of slots or of a list's making, never of addresses. */
@@ -190,7 +190,7 @@ int64_t sim_after(const struct sim *sim, double ns);     /* the time in `ns` nan
 struct node *sim_node(struct sim *sim, uint32_t number); /* NULL: there is none */
 const char *sim_node_name(uint32_t number, char out[SIM_NAME_MAX]); /* "node 3", "the driver" */
 
-/* task.c */
+/* sim_task.c */
 extern const struct world_ops sim_world_ops;
 
 int task_new(struct node *node, const char *name, task_fn fn, void *arg, struct task **out);
@@ -241,7 +241,7 @@ void send_recall(struct node *node, bool all, int status);
 /* A post that points here has ended; NULL allowed. */
 void ended_count(struct node *node, struct ended *ended);
 
-/* net.c */
+/* sim_net.c */
 void message_queue_put(struct message_queue *queue, struct pending_message *pending);
 struct pending_message *message_queue_take(struct message_queue *queue);
 /* Take `*at` out, which may be anywhere. */
@@ -281,7 +281,7 @@ void work_pace(struct node *node, double slow);
 void work_halt(struct node *node, bool halted);
 void work_finish(struct event *done);
 
-/* hold.c */
+/* delivery_hold.c */
 bool hold_stands(const struct node *node);
 void hold_pause(struct node *node, int64_t until);
 void hold_resume(struct node *node);

@@ -14,7 +14,7 @@
  *                             whom an odd number of pushes is decided
  *   LEAVE   worker → clock    I have ended: let nobody wait for me
  *
- * and when a new view has moved shards (ps_takeover.c), all with its number:
+ * and when a new view has moved shards (ps_recovery.c), all with its number:
  *
  *   COPY    worker → shard    of your part I have a copy, as of order `version`; my last push
  *                             was `number`, of `samples` records, all mine of `ns`; LEFT: I

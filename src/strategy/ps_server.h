@@ -71,7 +71,7 @@ struct ps_server {
     struct ps_message *orders; /* the newest, by number; as many as may be under way to a shard */
     size_t orders_kept;
     struct ps_clock *clock;
-    /* When the view has changed (ps_takeover.c): */
+    /* When the view has changed (ps_recovery.c): */
     bool holds;                 /* a range of weights; else it waits for copies */
     bool synced;                /* knows how far the orders are */
     uint32_t recovery_done;     /* the view in which all shards stood at one order */

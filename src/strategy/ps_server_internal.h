@@ -27,7 +27,7 @@ int ps_have(struct ps_server *server, uint32_t node);
 /* ps_server.c: a note to the server of a shard. */
 int ps_report_shard(struct ps_server *server, size_t shard, const struct ps_message *message);
 
-/* ps_takeover.c: there is a new view, the one before being seen; a note about it has come in, or a
+/* ps_recovery.c: there is a new view, the one before being seen; a note about it has come in, or a
  * copy; an order has been carried out. */
 int ps_take_stock(struct ps_server *server);
 int ps_on_stock(struct ps_server *server, struct message *m, const struct ps_message *message);

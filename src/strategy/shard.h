@@ -1,5 +1,5 @@
 /* A shard of a parameter server: a range of the joint model, and how what workers send moves it.
- * Arithmetic alone: who sends, when, and what is applied together is server.h's affair.
+ * Arithmetic alone: who sends, when, and what is applied together is ps_server.h's affair.
  *
  * The joint model is one vector here, x̃ and behind it s̃, the state of layers. It is cut anywhere;
  * a shard may hold some of either, or of one alone. Optimizers work element by element, so shards

@@ -34,9 +34,9 @@ struct welcome {
     bool resumes;         /* what it begins with is not drawn (bootstrap.h) */
     bool late;            /* the run is under way: others have what this worker begins with */
     bool traces;          /* say where your time goes (tracer.h) */
-    bool checks;          /* ask the driver whether all can reach each other (reach.h) */
+    bool checks;          /* ask the driver whether all can reach each other (connectivity.h) */
     uint32_t incarnation; /* of the driver */
-    uint64_t leases_from; /* where the first leases begin (leases.h) */
+    uint64_t leases_from; /* where the first leases begin (lease_server.h) */
     struct hello_records records; /* the driver's: who has others need not plan a net for them */
 };
 

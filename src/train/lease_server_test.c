@@ -1,4 +1,4 @@
-/* Leases between a driver and its workers, message by message: the driver's side (leases.c) and a
+/* Leases between a driver and its workers, message by message: the driver's side (lease_server.c) and a
  * worker's (lease client.c), on a world that keeps what is sent, and brings what the test puts
  * there. */
 #include "train/lease_server.h"

@@ -139,7 +139,7 @@ int rundir_put_job(const struct rundir *dir, const Paceline__Job *job, struct er
     if (rc == OK && !same)
         rc = ERR_IO;
     /* Two drivers that take a run up at the same moment disturb each other: once, since one of them
-     * ends (term.h). */
+     * ends (driver_term_file.h). */
     for (int i = 0; i < 2 && rc == ERR_IO && !same; i++)
         rc = disk_replace(dir->disk, path, text.data, text.len, err);
     buf_release(&text);

@@ -1,10 +1,10 @@
 /* The storm: seeds draw a strategy, a cluster and faults; a run of a net of a thousand parameters
  * goes through them in simulation, and what must hold is checked at every event.
  *
- *   plan.c     a seed becomes a plan            moment.c   what a node is doing just now
+ *   storm_plan.c     a seed becomes a plan            moment.c   what a node is doing just now
  *   cluster.c  a plan is played                 strike.c   faults, at the moments that they aim at
- *   disk.c     the run's disk, which fills up   watch.c    what must hold, at every event
- *   exchange.c what must hold of exchanges      table.c    faults by moments, counted
+ *   storm_disk.c     the run's disk, which fills up   watch.c    what must hold, at every event
+ *   exchange.c what must hold of exchanges      storm_table.c    faults by moments, counted
  *   main.c     seeds, processes, the verdict */
 #ifndef PL_STORM_STORM_H
 #define PL_STORM_STORM_H
