@@ -1,5 +1,5 @@
-/* The contents of a plan: pieces, and the steps that each piece depends on. Private to coll_plan.c and
- * run.c. */
+/* The contents of a plan: pieces, and the steps that each piece depends on. Private to coll_plan.c
+ * and coll_run.c. */
 #ifndef PL_COLL_COLL_PLAN_H
 #define PL_COLL_COLL_PLAN_H
 

@@ -1,5 +1,5 @@
-/* The master of the key-value store: a mailbox around its book (kv_table.h), on the driver's node. It
- * keeps metadata alone, some 250 bytes a version; values live on nodes. Members that the group
+/* The master of the key-value store: a mailbox around its book (kv_table.h), on the driver's node.
+ * It keeps metadata alone, some 250 bytes a version; values live on nodes. Members that the group
  * loses lose what they held. */
 #ifndef PL_KV_KV_SERVER_H
 #define PL_KV_KV_SERVER_H

@@ -1,9 +1,9 @@
 /* A learner: network + records + optimizer over flat vectors; the thing that takes a step.
  *
  * x changes only inside learner_update or between two learner calls. A learner works from one task;
- * `threads` compute threads serve it. It may be a group of several (local_group.h), which nobody needs to
- * know: the job's batch is what all of them take together, and pace, steps and samples are those of
- * the group. */
+ * `threads` compute threads serve it. It may be a group of several (local_group.h), which nobody
+ * needs to know: the job's batch is what all of them take together, and pace, steps and samples are
+ * those of the group. */
 #ifndef PL_LEARNER_LEARNER_H
 #define PL_LEARNER_LEARNER_H
 

@@ -3,9 +3,9 @@
  * adds follows it.
  *
  * The life of a net: graph.c makes layers and blobs from the message and calls each `setup` in
- * order of the file; memory_plan.c then decides who needs a gradient and gives every blob its memory;
- * nn_net.c runs forward and backward. Nothing of x may be kept between a forward and its backward but
- * activations: learners take turns on one net. */
+ * order of the file; memory_plan.c then decides who needs a gradient and gives every blob its
+ * memory; nn_net.c runs forward and backward. Nothing of x may be kept between a forward and its
+ * backward but activations: learners take turns on one net. */
 #ifndef PL_NN_LAYER_H
 #define PL_NN_LAYER_H
 

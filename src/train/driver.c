@@ -1,6 +1,6 @@
-/* The driver's main task: waits for what members say (driver_commits.c) and what workers say that come
- * and go (driver_first_view.c), hands out events (it alone), and ends the run. The group's server, the
- * model writer and the strategy's part are background tasks it. */
+/* The driver's main task: waits for what members say (driver_commits.c) and what workers say that
+ * come and go (driver_first_view.c), hands out events (it alone), and ends the run. The group's
+ * server, the model writer and the strategy's part are background tasks it. */
 #include "train/driver.h"
 #include "train/bad_report.h"
 #include "train/describe.h"

@@ -1,8 +1,9 @@
-/* The driver's node, as its files share it: driver_open.c sets it up, driver_initial_state.c finds what
- * the run starts from, driver_handshake.c meets the workers, driver_start.c begins the run;
- * driver_term.c knows which driver it is, driver_recovery.c what one that has returned does instead;
- * driver_first_view.c waits for workers and hears why they leave, driver_opening.c how far they are,
- * driver_arrivals.c that it is alive while it is not ready itself; driver.c is its main task. */
+/* The driver's node, as its files share it: driver_open.c sets it up, driver_initial_state.c finds
+ * what the run starts from, driver_handshake.c meets the workers, driver_start.c begins the run;
+ * driver_term.c knows which driver it is, driver_recovery.c what one that has returned does
+ * instead; driver_first_view.c waits for workers and hears why they leave, driver_opening.c how far
+ * they are, driver_arrivals.c that it is alive while it is not ready itself; driver.c is its main
+ * task. */
 #ifndef PL_TRAIN_DRIVER_H
 #define PL_TRAIN_DRIVER_H
 

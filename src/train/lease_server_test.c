@@ -1,6 +1,6 @@
-/* Leases between a driver and its workers, message by message: the driver's side (lease_server.c) and a
- * worker's (lease client.c), on a world that keeps what is sent, and brings what the test puts
- * there. */
+/* Leases between a driver and its workers, message by message: the driver's side (lease_server.c)
+ * and a worker's (lease client.c), on a world that keeps what is sent, and brings what the test
+ * puts there. */
 #include "train/lease_server.h"
 
 #include "train/lease_client.h"
