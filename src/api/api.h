@@ -53,7 +53,7 @@ struct api_sink {
     struct buf early; /* lines that came before the directory was there */
     const struct logger *log;
     char place_path[API_PLACES][RUNDIR_PATH_MAX];
-    struct rundir_place places[API_PLACES + 1];
+    struct rundir_fallback places[API_PLACES + 1];
     bool behind;     /* lines of the log could not be written yet */
     bool takes_over; /* the run's driver lives, and loses it when this one begins */
     bool simulated;

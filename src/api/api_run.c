@@ -159,7 +159,7 @@ static int run_job(pl_engine *engine, const pl_job *job, const pl_run_options *o
         .options = options ? options : &defaults,
         .train = {.job = finished},
         .host = {.log = &engine->log,
-                 .reach = real_reach,
+                 .check_address = real_reach,
                  .cores = (uint32_t)real_cores(),
                  .tuner = api_tuner(&engine->tuning, &engine->log),
                  .timing = timing_for(finished, options && options->listen)},
@@ -168,7 +168,7 @@ static int run_job(pl_engine *engine, const pl_job *job, const pl_run_options *o
     d.train.stop = api_flag(d.options->stop);
     d.train.workers = api_flag(d.options->workers);
     d.train.elsewhere = !d.options->start_workers;
-    d.train.fresh = d.options->workers_lost != NULL;
+    d.train.no_old_workers = d.options->workers_lost != NULL;
     d.train.open_threads = d.train.elsewhere && !job->message->has_threads;
     d.train.dry = d.options->dry_run;
     d.train.open_end = api_job_is_open_ended(job);
@@ -315,7 +315,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
     struct working w = {
         .host = {.name = name,
                  .data_root = root[0] ? root : NULL,
-                 .reach = real_reach,
+                 .check_address = real_reach,
                  .delay = census_delay,
                  .threads = options->threads,
                  .cores = (uint32_t)real_cores(),

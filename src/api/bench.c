@@ -109,16 +109,16 @@ static int keep_rows(const struct bench_step *b, pl_bench_step_report *report, s
     }
     memcpy(ms, b->ms, b->steps * sizeof *ms);
     for (size_t i = 0; i < b->layers; i++)
-        layer[i] = layer_of(&b->layer[i], b->part_ms[PART_STEP]);
+        layer[i] = layer_of(&b->layer[i], b->part_ms[BENCH_WHOLE_STEP]);
     report->ms = ms;
     report->steps = b->steps;
     report->layer = layer;
     report->layers = b->layers;
-    report->probed_ms = b->part_ms[PART_STEP];
-    report->loading_ms = b->part_ms[PART_LOADING];
-    report->clearing_ms = b->part_ms[PART_CLEARING];
-    report->update_ms = b->part_ms[PART_UPDATE];
-    report->rest_ms = b->part_ms[PART_REST];
+    report->probed_ms = b->part_ms[BENCH_WHOLE_STEP];
+    report->loading_ms = b->part_ms[BENCH_LOADING];
+    report->clearing_ms = b->part_ms[BENCH_CLEARING];
+    report->update_ms = b->part_ms[BENCH_UPDATE];
+    report->rest_ms = b->part_ms[BENCH_OTHER];
     return OK;
 }
 

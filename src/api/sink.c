@@ -100,9 +100,9 @@ static void find_places(struct api_sink *sink)
             if (named[i] && named[i][0] &&
                 file_resolve(here, named[i], path, sizeof sink->place_path[i], NULL) == OK &&
                 real_disk_in_memory(path) == in_memory)
-                sink->places[n++] = (struct rundir_place){path, in_memory};
+                sink->places[n++] = (struct rundir_fallback){path, in_memory};
         }
-    sink->places[n] = (struct rundir_place){.folder = NULL};
+    sink->places[n] = (struct rundir_fallback){.folder = NULL};
 }
 
 static int open_trace(struct api_sink *sink, struct err *err)
@@ -242,7 +242,7 @@ int api_sink_open(struct api_sink *sink, const pl_job *given, const pl_run_optio
     train->stopping = on_stopping;
     train->tick = on_tick;
     find_places(sink);
-    train->places = sink->places;
+    train->fallbacks = sink->places;
     train->user = sink;
     train->trace = options->trace ? &sink->spans : NULL;
     train->dir = &sink->dir;

@@ -88,7 +88,7 @@ static void test_places_are_disks_first(void **state)
     job.name = name;
     s->train.job = &job;
     assert_int_equal(api_sink_open(&s->sink, NULL, &options, &s->train, NULL, &err), OK);
-    for (const struct rundir_place *at = s->train.places; at->folder; at++, n++) {
+    for (const struct rundir_fallback *at = s->train.fallbacks; at->folder; at++, n++) {
         assert_int_equal(at->folder[0], '/');
         assert_true(at->in_memory || memory == 0);
         assert_true(at->in_memory == real_disk_in_memory(at->folder));

@@ -181,7 +181,7 @@ static int plan_checked(struct workspace *ws, const Caffe__NetParameter *param,
     if (ws->tuner)
         tuner_hold(ws->tuner);
     int rc = plan_auto(ws, param, job, record, log, err);
-    size_t untimed = ws->tuner ? tuner_go_on(ws->tuner) : 0;
+    size_t untimed = ws->tuner ? tuner_continue(ws->tuner) : 0;
     if (rc == OK && corpus)
         rc = accept_all(ws, corpus, err);
     if (rc == OK && untimed > 0 && ws->kernels != &kernels_ref) {

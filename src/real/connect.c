@@ -375,7 +375,7 @@ void connect_sweep(struct node *node)
     }
     if (io->paced && pace_due(io) <= now) {
         node_lock(node);
-        peers_go_on(node);
+        peers_resume(node);
         node_unlock(node);
     }
     if (!io->accepting && io->accept_after <= now) {

@@ -280,7 +280,7 @@ bool peer_may_move(struct node *node, struct peer *peer, struct pacer *pacer)
     return false;
 }
 
-void peers_go_on(struct node *node)
+void peers_resume(struct node *node)
 {
     struct io *io = &node->io;
     size_t count = node->peers.count, first = io->paced_turn++; /* who is tended last goes first */

@@ -103,7 +103,7 @@ int peer_credit(struct node *node, struct peer *peer, enum world_class class, ui
 /* May bulk bytes go one way, by that pacer? If not, the peer is tended when they may. */
 bool peer_may_move(struct node *node, struct peer *peer, struct pacer *pacer);
 /* A pacer has opened: tend those that waited. */
-void peers_go_on(struct node *node);
+void peers_resume(struct node *node);
 
 /* The seam's. */
 int peer_send(struct world *w, uint32_t number, struct message *m, enum world_class class);

@@ -181,7 +181,7 @@ void ps_clock_forget(struct ps_clock *clock, size_t shard)
     clock->ready = (struct members){{0}};
 }
 
-void ps_clock_go_on(struct ps_clock *clock, uint64_t offset, const struct members *members)
+void ps_clock_resume(struct ps_clock *clock, uint64_t offset, const struct members *members)
 {
     const struct ps_clock_config config = clock->config;
     const struct progress start = clock->start;

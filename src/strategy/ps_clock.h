@@ -71,7 +71,7 @@ void ps_clock_forget(struct ps_clock *clock, size_t shard);
 
 /* Another clock had come so far, to this place of the stream; it is gone. All of `who` start over,
  * with as many pushes each and none waiting. */
-void ps_clock_go_on(struct ps_clock *clock, uint64_t offset, const struct members *members);
+void ps_clock_resume(struct ps_clock *clock, uint64_t offset, const struct members *members);
 
 /* How long the decided push of `node` has been there. */
 int64_t ps_clock_waited(const struct ps_clock *clock, uint32_t node, int64_t now);

@@ -309,7 +309,7 @@ static void test_fewer_go_on(void **state)
         const struct progress start = p.clock.start;
         ps_clock_init(&p.clock, &config, &start, &members);
     }
-    ps_clock_go_on(&p.clock, 1000 + UINT64_C(4) * 16 * 5, &members);
+    ps_clock_resume(&p.clock, 1000 + UINT64_C(4) * 16 * 5, &members);
     assert_int_equal(p.clock.progress.steps, 7 + 5);
     assert_true(p.clock.base == 7 + 5);
     job_free(p.job);

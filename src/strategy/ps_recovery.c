@@ -179,7 +179,7 @@ static void go_on_from(struct ps_server *s, size_t most)
         learn_what_is_in(s);
     else if (s->placement >= reported)
         s->placement -= s->config.push;
-    ps_clock_go_on(s->clock, s->placement, &members);
+    ps_clock_resume(s->clock, s->placement, &members);
 }
 
 /* ---- 4 ---- */

@@ -323,7 +323,7 @@ void tuner_hold(struct tuner *tuner)
     tuner->passed_over = 0;
 }
 
-size_t tuner_go_on(struct tuner *tuner)
+size_t tuner_continue(struct tuner *tuner)
 {
     tuner->held = false;
     return tuner->passed_over;

@@ -88,9 +88,9 @@ bool tuner_has_time(struct tuner *tuner, const char *key);
 void tuner_stop(struct tuner *tuner);
 
 /* Time nothing for a while: what is planned then shows whether all fits, and what it would take.
- * tuner_go_on says how many keys might have been timed meanwhile. */
+ * tuner_continue says how many keys might have been timed meanwhile. */
 void tuner_hold(struct tuner *tuner);
-size_t tuner_go_on(struct tuner *tuner);
+size_t tuner_continue(struct tuner *tuner);
 
 /* Tell `watch` (borrowed; NULL: nobody) of each run from now on: "kernel timings", of which nobody
  * knows how many there are. When it says no, nothing more is timed or kept until another watch is

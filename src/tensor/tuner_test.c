@@ -488,10 +488,10 @@ static void test_tuner_on_hold_counts_what_it_would_time(void **state)
     tuner_hold(tuner);
     assert_false(tuner_has_time(tuner, "a"));
     assert_false(tuner_has_time(tuner, "b"));
-    assert_int_equal(tuner_go_on(tuner), 2);
+    assert_int_equal(tuner_continue(tuner), 2);
     assert_true(tuner_has_time(tuner, "a"));
     tuner_hold(tuner);
-    assert_int_equal(tuner_go_on(tuner), 0);
+    assert_int_equal(tuner_continue(tuner), 0);
     tuner_finish(tuner);
     assert_int_equal(b.kept, 1); /* there was no news */
     tuner_free(tuner);

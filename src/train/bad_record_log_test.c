@@ -16,7 +16,7 @@ static bool add_report(struct bad_record_log *log, uint64_t machine, enum bad_so
     return confirmed;
 }
 
-static void test_book_confirms_what_two_machines_report(void **state)
+static void test_bad_record_log_confirms_two_machines(void **state)
 {
     struct bad_record_log log = {0};
     (void)state;
@@ -28,7 +28,7 @@ static void test_book_confirms_what_two_machines_report(void **state)
     bad_record_log_release(&log);
 }
 
-static void test_book_keeps_so_many(void **state)
+static void test_bad_record_log_is_bounded(void **state)
 {
     struct bad_record_log log = {0};
     (void)state;
@@ -42,8 +42,8 @@ static void test_book_keeps_so_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_book_confirms_what_two_machines_report),
-        cmocka_unit_test(test_book_keeps_so_many),
+        cmocka_unit_test(test_bad_record_log_confirms_two_machines),
+        cmocka_unit_test(test_bad_record_log_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

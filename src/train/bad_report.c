@@ -19,7 +19,7 @@ int worker_report_bad_records(struct worker *w)
         buf_put_u8(&bytes, (uint8_t)record->of);
         buf_put_u64(&bytes, record->record);
         buf_put_text(&bytes, record->cause);
-        rc = worker_mention(w, WIRE_BAD_RECORD, &bytes);
+        rc = worker_report_if_connected(w, WIRE_BAD_RECORD, &bytes);
         buf_release(&bytes);
     }
     return rc;
@@ -31,7 +31,7 @@ enum { OWN_MACHINE = 0 }; /* the driver's, and that of workers which it has star
 
 static uint64_t machine_of(const struct driver *d, uint32_t node)
 {
-    const char *host = node < VIEW_MEMBERS_MAX ? d->joiner[node].report.place.host : "";
+    const char *host = node < VIEW_MEMBERS_MAX ? d->joiner[node].report.location.host : "";
     if (!d->options->elsewhere)
         return OWN_MACHINE;
     return (*host ? hash_bytes(host, strlen(host)) : node) | 1;

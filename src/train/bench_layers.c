@@ -14,7 +14,7 @@ static size_t layer_row(size_t layer, bool backward)
     return 2 * layer + (backward ? 1 : 0);
 }
 
-static size_t part_row(const struct bench_layers *b, enum bench_phase part)
+static size_t phase_row(const struct bench_layers *b, enum bench_phase part)
 {
     return 2 * b->layers + (size_t)part;
 }
@@ -34,18 +34,18 @@ static void put_ms(struct bench_layers *b, size_t i, double ms)
 }
 
 /* Time before a pass belongs to no layer. */
-static void layer_begins(void *user, size_t layer, bool backward)
+static void begin_layer(void *user, size_t layer, bool backward)
 {
     struct bench_layers *b = user;
     (void)layer;
     double gap = take_lap(b);
     if (b->passes == (backward ? 1 : 0)) {
-        put_ms(b, part_row(b, backward ? PART_CLEARING : PART_LOADING), gap);
+        put_ms(b, phase_row(b, backward ? BENCH_CLEARING : BENCH_LOADING), gap);
         b->passes++;
     }
 }
 
-static void layer_ends(void *user, size_t layer, bool backward)
+static void end_layer(void *user, size_t layer, bool backward)
 {
     struct bench_layers *b = user;
     put_ms(b, layer_row(layer, backward), take_lap(b));
@@ -56,11 +56,11 @@ int bench_layers_init(struct bench_layers *b, struct world *world, const struct 
 {
     *b = (struct bench_layers){
         .world = world,
-        .probe = {layer_begins, layer_ends, b},
+        .probe = {begin_layer, end_layer, b},
         .layers = net_layer_count(net),
         .steps = steps,
     };
-    b->ms = arena_array(arena, (2 * b->layers + BENCH_PARTS) * steps, double);
+    b->ms = arena_array(arena, (2 * b->layers + BENCH_PHASES) * steps, double);
     return b->ms ? OK : ERR_NOMEM;
 }
 
@@ -79,10 +79,10 @@ void bench_layers_update(struct bench_layers *b)
 
 void bench_layers_end(struct bench_layers *b)
 {
-    put_ms(b, part_row(b, PART_UPDATE), take_lap(b));
+    put_ms(b, phase_row(b, BENCH_UPDATE), take_lap(b));
     double step = world_seconds(b->moment - b->begun) * 1e3;
-    put_ms(b, part_row(b, PART_REST), step - b->known);
-    put_ms(b, part_row(b, PART_STEP), step);
+    put_ms(b, phase_row(b, BENCH_OTHER), step - b->known);
+    put_ms(b, phase_row(b, BENCH_WHOLE_STEP), step);
     b->step++;
 }
 
@@ -110,7 +110,7 @@ static double gflops_of(const struct net *net, size_t layer, double ms)
 }
 
 int bench_layers_sum(struct bench_layers *b, const struct net *net, struct arena *arena,
-                     struct bench_layer **out, double part_ms[BENCH_PARTS])
+                     struct bench_layer **out, double part_ms[BENCH_PHASES])
 {
     PL_ASSERT(b->step > 0);
     struct bench_layer *layer = arena_array(arena, b->layers, struct bench_layer);
@@ -132,8 +132,8 @@ int bench_layers_sum(struct bench_layers *b, const struct net *net, struct arena
         if (!layer[i].name || !layer[i].type || !layer[i].chosen)
             return ERR_NOMEM;
     }
-    for (size_t part = 0; part < BENCH_PARTS; part++)
-        part_ms[part] = median_of(b, part_row(b, (enum bench_phase)part));
+    for (size_t part = 0; part < BENCH_PHASES; part++)
+        part_ms[part] = median_of(b, phase_row(b, (enum bench_phase)part));
     *out = layer;
     return OK;
 }

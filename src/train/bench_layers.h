@@ -19,7 +19,14 @@ struct bench_layer {
 
 /* Of a step, what is no layer's: waiting for records; making dx zero; the optimizer's update; the
  * rest, which is the clock's own and little else. And all of it. */
-enum bench_phase { PART_LOADING, PART_CLEARING, PART_UPDATE, PART_REST, PART_STEP, BENCH_PARTS };
+enum bench_phase {
+    BENCH_LOADING,
+    BENCH_CLEARING,
+    BENCH_UPDATE,
+    BENCH_OTHER,
+    BENCH_WHOLE_STEP,
+    BENCH_PHASES
+};
 
 struct bench_layers {
     struct world *world;
@@ -44,7 +51,7 @@ void bench_layers_end(struct bench_layers *b);
 /* The medians of those steps that have ended, at least one: a row for each layer of the net, from
  * `arena`, and the parts, in milliseconds. ERR_NOMEM */
 int bench_layers_sum(struct bench_layers *b, const struct net *net, struct arena *arena,
-                     struct bench_layer **out, double part_ms[BENCH_PARTS]);
+                     struct bench_layer **out, double part_ms[BENCH_PHASES]);
 
 /* In place: ascending. */
 void bench_ascending(double *values, size_t n);

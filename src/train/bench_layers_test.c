@@ -45,7 +45,7 @@ static void take_step(struct bench_layers *b, struct clock_world *c, struct fixt
     assert_int_equal(*c->jump, 0);
 }
 
-static void test_medians_of_steps(void **state)
+static void test_bench_layers_sums_medians(void **state)
 {
     /* begin | wait, layer 0, gap, 1, gap, 2, gap, 3 | clear, 3, gap, 2, gap, 1 | gap, update */
     static const int jump[STEPS][20] = {
@@ -59,7 +59,7 @@ static void test_medians_of_steps(void **state)
     struct fixture f;
     struct bench_layers b;
     struct bench_layer *layer;
-    double part[BENCH_PARTS];
+    double part[BENCH_PHASES];
     fixture_open(&f, net_text, PHASE_TRAIN, 5, image, &kernels_ref);
     assert_int_equal(bench_layers_init(&b, &clock.world, f.net, STEPS, &f.arena), OK);
     net_set_probe(f.net, &b.probe);
@@ -72,12 +72,12 @@ static void test_medians_of_steps(void **state)
     }
     assert_string_equal(layer[1].name, "conv");
     assert_string_equal(layer[2].type, "InnerProduct");
-    fixture_near(part[PART_LOADING], 8, 1e-9);
-    fixture_near(part[PART_CLEARING], 4, 1e-9);
-    fixture_near(part[PART_UPDATE], 20, 1e-9);
-    fixture_near(part[PART_REST], 7, 1e-9);
+    fixture_near(part[BENCH_LOADING], 8, 1e-9);
+    fixture_near(part[BENCH_CLEARING], 4, 1e-9);
+    fixture_near(part[BENCH_UPDATE], 20, 1e-9);
+    fixture_near(part[BENCH_OTHER], 7, 1e-9);
     /* Sums of the rows less their first number: 144, 238, 114. */
-    fixture_near(part[PART_STEP], 144, 1e-9);
+    fixture_near(part[BENCH_WHOLE_STEP], 144, 1e-9);
     /* 5 records, 2 outputs of 7×6 from 27, twice; × 2; in 20 + 40 ms. */
     fixture_near(layer[1].gflops, 5 * 2 * 42 * 27 * 2 * 2 / 60.0 * 1e-6, 1e-12);
     assert_true(layer[0].gflops == 0 && layer[3].gflops == 0);
@@ -87,7 +87,7 @@ static void test_medians_of_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_medians_of_steps),
+        cmocka_unit_test(test_bench_layers_sums_medians),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ enum {
 
 /* Where nothing shows that others have begun they may take so much longer than this worker. */
 #define KEEP       (30 * WORLD_SECOND)
-#define HOLD_TIMES 4
+#define KEEP_TIMES 4
 
 /* How it is cut: into parts of `each`, of which the last may be shorter. */
 struct parts {
@@ -45,7 +45,7 @@ static struct parts parts_of(size_t floats, size_t workers)
 }
 
 /* A worker that takes it all. */
-struct taking {
+struct part_fetch {
     struct bootstrap *b;
     struct group *group;
     const struct view *first;
@@ -58,19 +58,19 @@ struct taking {
     int64_t arrived; /* when something last came from others */
     bool impatient;  /* too long ago */
     uint32_t under_way;
-    struct wanted {
+    struct pending_part {
         struct kv_call *call; /* NULL: nothing */
         uint32_t part;
         uint64_t have; /* bytes, when it was last looked at */
-    } wanted[AHEAD];
+    } pending[AHEAD];
 };
 
-static size_t part_at(const struct taking *t, uint32_t part)
+static size_t part_at(const struct part_fetch *t, uint32_t part)
 {
     return part * t->parts.each;
 }
 
-static size_t part_len(const struct taking *t, uint32_t part)
+static size_t part_len(const struct part_fetch *t, uint32_t part)
 {
     size_t left = t->parts.floats - part_at(t, part);
     return left < t->parts.each ? left : t->parts.each;
@@ -78,7 +78,7 @@ static size_t part_len(const struct taking *t, uint32_t part)
 
 /* The worker that receives this part from the driver: of those that began together, starting at the
  * part's number, the first that is still a member. */
-static uint32_t owner_of(const struct taking *t, uint32_t part)
+static uint32_t owner_of(const struct part_fetch *t, uint32_t part)
 {
     const struct view *now = group_view(t->group);
     size_t rank = part % t->first->count;
@@ -122,7 +122,7 @@ static bool is_final(int rc)
     return rc == ERR_DRIVER || rc == ERR_CANCELLED || rc == ERR_NOMEM;
 }
 
-static int take_from_driver(struct taking *t, uint32_t part)
+static int take_from_driver(struct part_fetch *t, uint32_t part)
 {
     struct model_header message;
     struct err err = {0};
@@ -144,12 +144,12 @@ static int take_from_driver(struct taking *t, uint32_t part)
 
 /* ---- from the others ---- */
 
-static void begin_part(struct taking *t, struct wanted *w, uint32_t part)
+static void begin_part(struct part_fetch *t, struct pending_part *w, uint32_t part)
 {
     char key[KV_KEY_MAX + 1];
     struct err err;
     part_key(part, key);
-    *w = (struct wanted){.part = part};
+    *w = (struct pending_part){.part = part};
     const struct kv_want want = {
         .key = key, .version = 1, .patient = true, .deadline = WORLD_FOREVER};
     if (kv_begin(&t->b->kv, &want, &w->call, &err) != OK)
@@ -158,18 +158,18 @@ static void begin_part(struct taking *t, struct wanted *w, uint32_t part)
 
 /* Want more, as long as there is more and not too much under way. Everybody begins elsewhere, or
  * all would want the same of the same. */
-static void begin_some(struct taking *t)
+static void begin_some(struct part_fetch *t)
 {
     uint32_t count = t->parts.count, workers = (uint32_t)t->first->count;
     while (t->under_way < AHEAD && t->turn < count) {
         uint32_t part = (t->rank + 1 + t->turn++) % count;
         if (part % workers == t->rank || t->here[part])
             continue;
-        begin_part(t, &t->wanted[t->under_way++], part);
+        begin_part(t, &t->pending[t->under_way++], part);
     }
 }
 
-static bool put_part(struct taking *t, uint32_t part, const struct kv_value *value)
+static bool put_part(struct part_fetch *t, uint32_t part, const struct kv_value *value)
 {
     size_t size = part_len(t, part) * sizeof *t->into;
     if (value->meta.size != size)
@@ -179,7 +179,7 @@ static bool put_part(struct taking *t, uint32_t part, const struct kv_value *val
 }
 
 /* Something has come of late. */
-static bool may_come(struct taking *t, struct wanted *w)
+static bool may_arrive(struct part_fetch *t, struct pending_part *w)
 {
     uint64_t have, size;
     int64_t now = world_now(t->group->world);
@@ -194,7 +194,7 @@ static bool may_come(struct taking *t, struct wanted *w)
 
 /* When somebody has gone: all of its parts that are this worker's now, before it waits for others,
  * who may be waiting for them. */
-static int stand_in(struct taking *t)
+static int take_orphaned_parts(struct part_fetch *t)
 {
     const struct view *now = group_view(t->group);
     if (now == t->seen)
@@ -208,7 +208,7 @@ static int stand_in(struct taking *t)
 }
 
 /* Has what was wanted come? POST_PENDING: it still may. */
-static int look_at(struct taking *t, struct wanted *w)
+static int poll_part(struct part_fetch *t, struct pending_part *w)
 {
     struct group *group = t->group;
     struct kv_value *value = NULL;
@@ -220,7 +220,7 @@ static int look_at(struct taking *t, struct wanted *w)
         t->here[w->part] = put_part(t, w->part, value);
         rc = t->here[w->part] ? OK : ERR_PROTOCOL;
         kv_value_unref(value);
-    } else if (rc == ERR_TIMEOUT && may_come(t, w)) {
+    } else if (rc == ERR_TIMEOUT && may_arrive(t, w)) {
         return POST_PENDING;
     }
     if (rc != OK && !is_final(rc))
@@ -230,24 +230,24 @@ static int look_at(struct taking *t, struct wanted *w)
 }
 
 /* The oldest that is wanted comes from somebody, and if not, from the driver. */
-static int take_next(struct taking *t)
+static int take_next(struct part_fetch *t)
 {
-    struct wanted w = t->wanted[0];
+    struct pending_part w = t->pending[0];
     int rc;
     do {
-        rc = stand_in(t);
+        rc = take_orphaned_parts(t);
         if (rc == OK && !t->here[w.part])
-            rc = look_at(t, &w);
+            rc = poll_part(t, &w);
     } while (rc == POST_PENDING);
     kv_end(w.call);
     t->under_way--;
-    memmove(t->wanted, t->wanted + 1, t->under_way * sizeof *t->wanted);
+    memmove(t->pending, t->pending + 1, t->under_way * sizeof *t->pending);
     if (rc == OK)
         t->arrived = world_now(t->group->world);
     return rc == OK || is_final(rc) ? rc : take_from_driver(t, w.part);
 }
 
-static int take_all(struct taking *t)
+static int take_all(struct part_fetch *t)
 {
     int rc = OK;
     for (uint32_t part = t->rank; rc == OK && part < t->parts.count;
@@ -262,7 +262,7 @@ static int take_all(struct taking *t)
         begin_some(t);
     }
     for (uint32_t i = 0; i < t->under_way; i++)
-        kv_end(t->wanted[i].call);
+        kv_end(t->pending[i].call);
     return rc;
 }
 
@@ -273,7 +273,7 @@ int bootstrap_take(struct bootstrap *b, struct group *group, float *into, size_t
     int64_t begun = world_now(world);
     int rank = view_rank(first, world->self);
     PL_ASSERT(rank >= 0);
-    struct taking t = {
+    struct part_fetch t = {
         .b = b,
         .group = group,
         .first = first,
@@ -287,7 +287,7 @@ int bootstrap_take(struct bootstrap *b, struct group *group, float *into, size_t
     if (rc == OK)
         rc = take_all(&t);
     int64_t now = world_now(world);
-    b->until = b->kv.group ? now + KEEP + HOLD_TIMES * (now - begun) : 0;
+    b->until = b->kv.group ? now + KEEP + KEEP_TIMES * (now - begun) : 0;
     return rc;
 }
 
@@ -318,7 +318,7 @@ void bootstrap_release(struct bootstrap *b, struct world *world)
 /* ---- the driver's side ---- */
 
 /* The driver does not wait for a node that is no member, since nothing would report its death. */
-static int send_parts(struct bootstrap_giver *g, const struct message *m)
+static int send_parts(struct bootstrap_server *g, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
     uint64_t from = read_u64(&in), count = read_u64(&in);
@@ -331,14 +331,14 @@ static int send_parts(struct bootstrap_giver *g, const struct message *m)
     return model_send(g->group->world, m->from, &message, g->vectors + from);
 }
 
-static int giver_main(void *arg)
+static int server_main(void *arg)
 {
-    struct bootstrap_giver *g = arg;
+    struct bootstrap_server *g = arg;
     struct world *world = g->group->world;
     for (;;) {
-        const struct wait_for asked = wire_from(WORLD_ANY, WIRE_WANT_MODEL);
+        const struct wait_for request = wire_from(WORLD_ANY, WIRE_WANT_MODEL);
         struct wake wake;
-        int rc = world_wait(world, &asked, 1, WORLD_FOREVER, &wake);
+        int rc = world_wait(world, &request, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
         uint32_t from = wake.msg->from;
@@ -354,17 +354,17 @@ static int giver_main(void *arg)
     }
 }
 
-int bootstrap_give(struct bootstrap_giver *giver)
+int bootstrap_serve(struct bootstrap_server *server)
 {
-    struct group *group = giver->group;
-    int rc = kv_server_start(&giver->store, group);
-    return rc == OK ? world_spawn(group->world, "giver", giver_main, giver, &giver->task) : rc;
+    struct group *group = server->group;
+    int rc = kv_server_start(&server->store, group);
+    return rc == OK ? world_spawn(group->world, "giver", server_main, server, &server->task) : rc;
 }
 
-void bootstrap_give_stop(struct bootstrap_giver *giver)
+void bootstrap_serve_stop(struct bootstrap_server *server)
 {
-    if (!giver->group)
+    if (!server->group)
         return;
-    world_end_task(giver->group->world, &giver->task);
-    kv_server_stop(&giver->store);
+    world_end_task(server->group->world, &server->task);
+    kv_server_stop(&server->store);
 }

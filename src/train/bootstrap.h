@@ -41,7 +41,7 @@ void bootstrap_release(struct bootstrap *b, struct world *world);
 
 /* ---- the driver's ---- */
 
-struct bootstrap_giver {
+struct bootstrap_server {
     struct group *group;
     struct model_header message; /* of all that there is */
     const float *vectors;        /* borrowed */
@@ -50,7 +50,7 @@ struct bootstrap_giver {
 };
 
 /* Give parts of it to members that ask. `giver` is large. ERR_NOMEM */
-int bootstrap_give(struct bootstrap_giver *giver);
-void bootstrap_give_stop(struct bootstrap_giver *giver);
+int bootstrap_serve(struct bootstrap_server *server);
+void bootstrap_serve_stop(struct bootstrap_server *server);
 
 #endif

@@ -52,7 +52,7 @@ static void test_chance_slow_start_is_not_reported(void **state)
     assert_int_equal(chance_end(&c), CHANCE_NOTHING);
 }
 
-static void test_a_short_run_is_reported_at_its_end(void **state)
+static void test_chance_short_run_is_reported_at_end(void **state)
 {
     (void)state;
     struct chance c;
@@ -66,7 +66,7 @@ static void test_a_short_run_is_reported_at_its_end(void **state)
     assert_int_equal(chance_end(&c), CHANCE_STUCK);
 }
 
-static void test_a_loss_far_above_chance_is_reported_once(void **state)
+static void test_chance_high_loss_is_reported_once(void **state)
 {
     (void)state;
     struct chance c;
@@ -87,8 +87,8 @@ int main(void)
         cmocka_unit_test(test_chance_constant_loss_is_reported_once),
         cmocka_unit_test(test_chance_falling_loss_is_not_reported),
         cmocka_unit_test(test_chance_slow_start_is_not_reported),
-        cmocka_unit_test(test_a_short_run_is_reported_at_its_end),
-        cmocka_unit_test(test_a_loss_far_above_chance_is_reported_once),
+        cmocka_unit_test(test_chance_short_run_is_reported_at_end),
+        cmocka_unit_test(test_chance_high_loss_is_reported_once),
     };
     return cmocka_run_group_tests_name("chance", tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static void test_checkpoint_round_trips(void **state)
 }
 
 /* A strategy's own vectors, with the optimizer's and without. */
-static void test_what_a_strategy_adds(void **state)
+static void test_checkpoint_keeps_strategy_vectors(void **state)
 {
     struct sample *m = *state;
     m->layout.extras = 1;
@@ -39,7 +39,7 @@ static void test_what_a_strategy_adds(void **state)
     assert_false(m->layout.has_extra);
 }
 
-static void test_the_same_bytes_again(void **state)
+static void test_checkpoint_bytes_are_deterministic(void **state)
 {
     const struct sample *m = *state;
     static uint8_t a[FOLDER_BYTES_MAX], b[FOLDER_BYTES_MAX];
@@ -51,7 +51,7 @@ static void test_the_same_bytes_again(void **state)
     assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors.paceline-new"));
 }
 
-static void test_the_newest_are_kept(void **state)
+static void test_checkpoint_keeps_the_newest(void **state)
 {
     struct sample *m = *state;
     for (uint64_t n = 1; n <= 12; n++)
@@ -67,7 +67,7 @@ static void test_the_newest_are_kept(void **state)
 }
 
 /* A file that a crash has left half written is removed before the disk's room is measured. */
-static void test_half_written_file_is_removed(void **state)
+static void test_checkpoint_removes_unfinished_file(void **state)
 {
     struct sample *m = *state;
     sample_save(m, 1, 3);
@@ -85,7 +85,7 @@ static void test_half_written_file_is_removed(void **state)
 
 /* A run that has gone back behind a checkpoint, which could not be read, never resumes from it:
  * when one is reported as saved, those above it are gone for good, or it is not reported. */
-static void test_later_progress_is_removed(void **state)
+static void test_checkpoint_removes_later_progress(void **state)
 {
     struct sample *m = *state;
     int calls = 1;
@@ -117,7 +117,7 @@ static void expect_passed_over(struct sample *m, const uint8_t *bytes, size_t n)
     assert_non_null(strstr(m->log, "00000002.safetensors"));
 }
 
-static void test_no_byte_can_change(void **state)
+static void test_checkpoint_rejects_changed_byte(void **state)
 {
     struct sample *m = *state;
     static uint8_t bytes[FOLDER_BYTES_MAX];
@@ -137,7 +137,7 @@ static void test_no_byte_can_change(void **state)
     sample_expect_loaded(m, 2);
 }
 
-static void test_no_byte_can_go_or_come(void **state)
+static void test_checkpoint_rejects_changed_length(void **state)
 {
     struct sample *m = *state;
     static uint8_t bytes[FOLDER_BYTES_MAX];
@@ -150,7 +150,7 @@ static void test_no_byte_can_go_or_come(void **state)
         expect_passed_over(m, bytes, n + more); /* zeros follow */
 }
 
-static void test_none_is_left(void **state)
+static void test_checkpoint_load_without_valid_file(void **state)
 {
     struct sample *m = *state;
     float model[SAMPLE_ROOM];
@@ -181,7 +181,7 @@ static void expect_other_net(struct sample *m, const struct segments *x, const c
     m->layout.x = own;
 }
 
-static void test_another_net_is_named(void **state)
+static void test_checkpoint_of_another_net_is_refused(void **state)
 {
     struct sample *m = *state;
     struct segments shaped = {0}, named = {0}, more = {0}, fewer = {0};
@@ -205,7 +205,7 @@ static void test_another_net_is_named(void **state)
 }
 
 /* Its vectors are of no use, the model is. */
-static void test_another_optimizer_starts_over(void **state)
+static void test_checkpoint_of_another_optimizer_resets_state(void **state)
 {
     struct sample *m = *state;
     sample_save(m, 1, 3);
@@ -214,7 +214,7 @@ static void test_another_optimizer_starts_over(void **state)
     assert_false(m->layout.has_state);
 }
 
-static void test_a_full_disk_is_refused_before_it_is_full(void **state)
+static void test_checkpoint_checks_space_before_writing(void **state)
 {
     struct sample *m = *state;
     struct faulty_disk faulty;
@@ -231,7 +231,7 @@ static void test_a_full_disk_is_refused_before_it_is_full(void **state)
 
 /* Whatever call fails, alone or with all that follow: there is a whole checkpoint, and the next one
  * can be written. */
-static void test_each_call_of_the_disk_fails(void **state)
+static void test_checkpoint_survives_each_disk_failure(void **state)
 {
     struct sample *m = *state;
     for (int for_good = 0; for_good < 2; for_good++) {
@@ -259,7 +259,7 @@ static void test_each_call_of_the_disk_fails(void **state)
 }
 
 /* A model alone has no optimizer state, and replaces the one before. */
-static void test_a_model_alone(void **state)
+static void test_checkpoint_model_alone_has_no_state(void **state)
 {
     struct sample *m = *state;
     float model[SAMPLE_ROOM];
@@ -297,7 +297,7 @@ static int save_as(const struct sample *m, struct disk *disk, uint64_t n, uint32
 }
 
 /* One that was stopped for a while, and does not know yet that another has the run. */
-static void test_a_later_drivers_checkpoints_stay(void **state)
+static void test_checkpoint_keeps_those_of_a_later_driver(void **state)
 {
     struct sample *m = *state;
     struct err err = {0};
@@ -321,7 +321,7 @@ static int sync_and_take_over(struct disk_file *file, struct err *err)
     return real_disk()->ops->sync(file, err);
 }
 
-static void test_a_run_taken_over_amid_a_checkpoint(void **state)
+static void test_checkpoint_is_fenced_by_take_over(void **state)
 {
     struct sample *m = *state;
     struct err err = {0};
@@ -348,7 +348,7 @@ static void test_a_run_taken_over_amid_a_checkpoint(void **state)
 
 /* ---- a model elsewhere ---- */
 
-static size_t count_word(const char *text, const char *word)
+static size_t count_matches(const char *text, const char *word)
 {
     size_t n = 0;
     for (; (text = strstr(text, word)); text += strlen(word))
@@ -357,7 +357,7 @@ static size_t count_word(const char *text, const char *word)
 }
 
 /* With copies of earlier runs in the folder; and a disk that cannot be written is tried once. */
-static void test_a_copy_takes_the_next_name(void **state)
+static void test_checkpoint_copy_takes_the_next_name(void **state)
 {
     struct sample *m = *state;
     struct faulty_disk faulty;
@@ -380,12 +380,12 @@ static void test_a_copy_takes_the_next_name(void **state)
     assert_int_equal(checkpoint_save_copy(&faulty.disk, m->folder.path, "net-final", &header,
                                           &m->layout, model, path, sizeof path, &err),
                      ERR_IO);
-    assert_int_equal(count_word(faulty.reported, "open"), 1);
+    assert_int_equal(count_matches(faulty.reported, "open"), 1);
     assert_false(folder_has(&m->folder, "net-final-009.safetensors"));
 }
 
 /* Reading a header costs the header alone: the tensors may be damaged, but not missing. */
-static void test_a_note_is_read_from_the_header(void **state)
+static void test_checkpoint_header_is_read_alone(void **state)
 {
     struct sample *m = *state;
     static uint8_t bytes[FOLDER_BYTES_MAX];
@@ -417,23 +417,23 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_checkpoint_round_trips),
-        TEST(test_what_a_strategy_adds),
-        TEST(test_the_same_bytes_again),
-        TEST(test_the_newest_are_kept),
-        TEST(test_half_written_file_is_removed),
-        TEST(test_later_progress_is_removed),
-        TEST(test_no_byte_can_change),
-        TEST(test_no_byte_can_go_or_come),
-        TEST(test_none_is_left),
-        TEST(test_another_net_is_named),
-        TEST(test_another_optimizer_starts_over),
-        TEST(test_a_full_disk_is_refused_before_it_is_full),
-        TEST(test_each_call_of_the_disk_fails),
-        TEST(test_a_model_alone),
-        TEST(test_a_later_drivers_checkpoints_stay),
-        TEST(test_a_run_taken_over_amid_a_checkpoint),
-        TEST(test_a_copy_takes_the_next_name),
-        TEST(test_a_note_is_read_from_the_header),
+        TEST(test_checkpoint_keeps_strategy_vectors),
+        TEST(test_checkpoint_bytes_are_deterministic),
+        TEST(test_checkpoint_keeps_the_newest),
+        TEST(test_checkpoint_removes_unfinished_file),
+        TEST(test_checkpoint_removes_later_progress),
+        TEST(test_checkpoint_rejects_changed_byte),
+        TEST(test_checkpoint_rejects_changed_length),
+        TEST(test_checkpoint_load_without_valid_file),
+        TEST(test_checkpoint_of_another_net_is_refused),
+        TEST(test_checkpoint_of_another_optimizer_resets_state),
+        TEST(test_checkpoint_checks_space_before_writing),
+        TEST(test_checkpoint_survives_each_disk_failure),
+        TEST(test_checkpoint_model_alone_has_no_state),
+        TEST(test_checkpoint_keeps_those_of_a_later_driver),
+        TEST(test_checkpoint_is_fenced_by_take_over),
+        TEST(test_checkpoint_copy_takes_the_next_name),
+        TEST(test_checkpoint_header_is_read_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

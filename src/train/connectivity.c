@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY_MAX    (3 * WORLD_SECOND) /* for a connection */
-#define ANSWER_MAX (60 * WORLD_SECOND)
-#define PAUSE      (WORLD_SECOND / 5)
+#define TRY_MAX   (3 * WORLD_SECOND) /* for a connection */
+#define REPLY_MAX (60 * WORLD_SECOND)
+#define PAUSE     (WORLD_SECOND / 5)
 
-enum { QUESTIONS = 3 };
+enum { REQUESTS_MAX = 3 };
 
 /* Of the driver: so many questions are answered together, and so many addresses tried at a time. */
 enum { ROUND_MAX = 32, PROBES_MAX = 64 };
@@ -46,7 +46,7 @@ struct connectivity_checker {
     struct task *task;
     size_t count;
     struct connectivity_entry at[VIEW_MEMBERS_MAX]; /* who has asked, and could be reached since */
-    size_t asking;
+    size_t pending;
     struct connectivity_entry requests[ROUND_MAX];
     struct err why[ROUND_MAX];
     size_t probes;
@@ -56,7 +56,7 @@ struct connectivity_checker {
 
 static int try_address(const struct train_host *host, const char *address, struct err *err)
 {
-    return host->reach(address, TRY_MAX, err);
+    return host->check_address(address, TRY_MAX, err);
 }
 
 /* ---- the driver's side ---- */
@@ -94,14 +94,14 @@ static void add_probe(struct connectivity_checker *checker, const char *address,
 static void try_all_known(struct connectivity_checker *checker)
 {
     checker->probes = 0;
-    for (size_t i = 0; i < checker->asking; i++)
+    for (size_t i = 0; i < checker->pending; i++)
         add_probe(checker, checker->requests[i].address, &checker->why[i]);
     for (size_t i = 0; i < checker->count; i++)
         add_probe(checker, checker->at[i].address, NULL);
     try_them(checker);
     size_t left = 0;
     for (size_t i = 0; i < checker->count; i++)
-        if (checker->probe[checker->asking + i].rc == OK)
+        if (checker->probe[checker->pending + i].rc == OK)
             checker->at[left++] = checker->at[i];
     checker->count = left;
 }
@@ -154,8 +154,8 @@ static int send_result(struct connectivity_checker *checker,
 
 /* Can the joiner be reached? And who was before it? Its address goes along: when it has gone, its
  * number may be another's by now. */
-static int answer_request(struct connectivity_checker *checker,
-                          const struct connectivity_entry *request, int reached, struct err *why)
+static int reply_to_request(struct connectivity_checker *checker,
+                            const struct connectivity_entry *request, int reached, struct err *why)
 {
     char here[NODE_ADDRESS_MAX];
     world_address(checker->world, here, sizeof here);
@@ -230,22 +230,22 @@ static bool may_request(struct connectivity_checker *checker,
 }
 
 /* All who ask now, but one at the least. */
-static int take_questions(struct connectivity_checker *checker)
+static int take_requests(struct connectivity_checker *checker)
 {
     const struct wait_for requested = wire_from(WORLD_ANY, WIRE_CONNECT_CHECK);
     struct wake wake;
     int rc = OK;
-    for (checker->asking = 0; checker->asking < ROUND_MAX;) {
-        int64_t until = checker->asking == 0 ? WORLD_FOREVER : world_now(checker->world);
+    for (checker->pending = 0; checker->pending < ROUND_MAX;) {
+        int64_t until = checker->pending == 0 ? WORLD_FOREVER : world_now(checker->world);
         rc = world_wait(checker->world, &requested, 1, until, &wake);
         if (rc != OK)
             break;
         struct byte_reader in = {wake.msg->data, wake.msg->len, false};
-        struct connectivity_entry *request = &checker->requests[checker->asking];
+        struct connectivity_entry *request = &checker->requests[checker->pending];
         *request = (struct connectivity_entry){.node = wake.msg->from};
         read_text(&in, request->address, sizeof request->address);
         printable(request->address);
-        checker->asking += byte_reader_done(&in) && may_request(checker, request);
+        checker->pending += byte_reader_done(&in) && may_request(checker, request);
         message_unref(wake.msg);
     }
     return rc == ERR_TIMEOUT ? OK : rc;
@@ -255,12 +255,12 @@ static int checker_task(void *arg)
 {
     struct connectivity_checker *checker = arg;
     for (;;) {
-        int rc = take_questions(checker);
+        int rc = take_requests(checker);
         if (rc == OK)
             try_all_known(checker);
-        for (size_t i = 0; rc == OK && i < checker->asking; i++)
-            rc = answer_request(checker, &checker->requests[i], checker->probe[i].rc,
-                                &checker->why[i]);
+        for (size_t i = 0; rc == OK && i < checker->pending; i++)
+            rc = reply_to_request(checker, &checker->requests[i], checker->probe[i].rc,
+                                  &checker->why[i]);
         if (rc != OK)
             return rc;
     }
@@ -304,7 +304,7 @@ static int await_result(struct world *world, const char *here, struct message **
 {
     const struct wait_for set[] = {wire_from(WORLD_DRIVER, WIRE_CONNECT_RESULT),
                                    {.kind = WAIT_PEER}};
-    int64_t deadline = world_now(world) + ANSWER_MAX;
+    int64_t deadline = world_now(world) + REPLY_MAX;
     struct wake wake;
     int rc;
     for (;;) {
@@ -383,7 +383,7 @@ int connectivity_check(struct world *world, const struct train_host *host, struc
 {
     bool reached = false;
     int rc = request_check(world, host, &reached, err);
-    for (int i = 1; rc == ERR_PEER && reached && i < QUESTIONS; i++) {
+    for (int i = 1; rc == ERR_PEER && reached && i < REQUESTS_MAX; i++) {
         rc = world_sleep(world, world_now(world) + PAUSE);
         if (rc == OK)
             rc = request_check(world, host, &reached, err);

@@ -11,7 +11,7 @@ enum { SILENT = 20, ASKERS = SILENT + 2, LEAVES = SILENT };
 
 static struct {
     struct world *driver;
-    bool gone; /* the host that goes */
+    bool host_left; /* the host that goes */
     int at_once, most;
 } net;
 
@@ -19,7 +19,8 @@ static struct {
 static int try_address(const char *address, int64_t patience, struct err *err)
 {
     net.most = ++net.at_once > net.most ? net.at_once : net.most;
-    bool silent = strncmp(address, "silent", 6) == 0 || (net.gone && !strcmp(address, "goes:1"));
+    bool silent =
+        strncmp(address, "silent", 6) == 0 || (net.host_left && !strcmp(address, "goes:1"));
     world_sleep(net.driver, world_now(net.driver) + (silent ? patience : MS));
     net.at_once--;
     return silent ? err_set(err, ERR_PEER, "nobody answers") : OK;
@@ -28,10 +29,10 @@ static int try_address(const char *address, int64_t patience, struct err *err)
 static int stay_connected(struct scene *s, struct world *w)
 {
     struct logger log = {.write = scene_log, .user = s, .level = LOG_WARN};
-    const struct train_host host = {.log = &log, .reach = try_address};
+    const struct train_host host = {.log = &log, .check_address = try_address};
     struct connectivity_checker *checker;
     net.driver = w;
-    net.gone = false;
+    net.host_left = false;
     net.most = net.at_once = 0;
     int rc = connectivity_start(w, &host, &checker);
     if (rc == OK)
@@ -79,7 +80,7 @@ static int request_in_scene(struct scene *s, struct world *w)
     s->time[self] = world_now(w) - requested;
     s->rc[self] = rc != OK ? rc : reached == (self >= SILENT) ? OK : ERR_BUG;
     if (self == LEAVES)
-        net.gone = true;
+        net.host_left = true;
     if (self == ASKERS - 1 && rc == OK) {
         s->rc[ASKERS] = named == 1 ? OK : ERR_BUG;
         requested = world_now(w);
@@ -90,7 +91,7 @@ static int request_in_scene(struct scene *s, struct world *w)
     return rc;
 }
 
-static void test_silent_hosts_delay_no_other(void **state)
+static void test_connectivity_silent_hosts_delay_no_other(void **state)
 {
     (void)state;
     struct scene s = {.cluster = "node { count: 24 }",
@@ -113,7 +114,7 @@ static void test_silent_hosts_delay_no_other(void **state)
 
 /* A machine that asks and asks is a nuisance to those whose addresses it names, and keeps no other
  * machine out. */
-static void test_reach_tries_are_bounded(void **state)
+static void test_connectivity_counts_tries_per_machine(void **state)
 {
     (void)state;
     static struct connectivity_rate rates[CONNECTIVITY_MACHINES_MAX];
@@ -136,7 +137,7 @@ static void test_reach_tries_are_bounded(void **state)
 }
 
 /* A worker on the driver's machine that has joined by a loopback address. */
-static void test_loopback_is_refused_with_other_machines(void **state)
+static void test_connectivity_refuses_loopback_across_machines(void **state)
 {
     (void)state;
     static const char *const own[] = {"127.0.0.1:4", "127.0.1.1:4", "[::1]:4"};
@@ -166,7 +167,7 @@ static int request_often(struct scene *s, struct world *w)
     return rc;
 }
 
-static void test_reach_answers_who_asks_too_often(void **state)
+static void test_connectivity_replies_above_rate_limit(void **state)
 {
     (void)state;
     struct scene s = {.cluster = "node { count: 2 }",
@@ -183,10 +184,10 @@ static void test_reach_answers_who_asks_too_often(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_hosts_delay_no_other),
-        cmocka_unit_test(test_reach_tries_are_bounded),
-        cmocka_unit_test(test_loopback_is_refused_with_other_machines),
-        cmocka_unit_test(test_reach_answers_who_asks_too_often),
+        cmocka_unit_test(test_connectivity_silent_hosts_delay_no_other),
+        cmocka_unit_test(test_connectivity_counts_tries_per_machine),
+        cmocka_unit_test(test_connectivity_refuses_loopback_across_machines),
+        cmocka_unit_test(test_connectivity_replies_above_rate_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

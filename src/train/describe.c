@@ -223,17 +223,17 @@ static bool is_far(size_t a, size_t b)
 static void suspect_size(struct driver *d)
 {
     const struct shape *is = &d->ws->record;
-    struct shape wanted = {0};
+    struct shape expected = {0};
     if (d->job->net->source_case == PACELINE__NET__SOURCE_ZOO)
-        wanted = zoo_record(d->job->net->zoo);
-    if (wanted.n != 3 || is->n != 3 ||
-        (!is_far(is->dim[1], wanted.dim[1]) && !is_far(is->dim[2], wanted.dim[2])))
+        expected = zoo_record(d->job->net->zoo);
+    if (expected.n != 3 || is->n != 3 ||
+        (!is_far(is->dim[1], expected.dim[1]) && !is_far(is->dim[2], expected.dim[2])))
         return;
     warn_if(&d->events, "size",
             "%s was made for records of %zu x %zu, and these are %zu x %zu: resize them "
             "(train_data.resize_height and resize_width, and those of test_data), or "
             "take another net",
-            d->job->net->zoo, wanted.dim[1], wanted.dim[2], is->dim[1], is->dim[2]);
+            d->job->net->zoo, expected.dim[1], expected.dim[2], is->dim[1], is->dim[2]);
 }
 
 static void suspect_rate(struct driver *d)
@@ -309,11 +309,11 @@ static void warn_chance(struct driver *d, enum chance_news news)
 
 void describe_chance(struct driver *d)
 {
-    uint64_t place = d->ledger.last.progress.sample_offset, before = d->chance_offset;
-    if (place <= before)
+    uint64_t offset = d->ledger.last.progress.sample_offset, before = d->chance_offset;
+    if (offset <= before)
         return;
-    d->chance_offset = place;
-    warn_chance(d, chance_add(&d->chance, place - before, d->ledger.loss));
+    d->chance_offset = offset;
+    warn_chance(d, chance_add(&d->chance, offset - before, d->ledger.loss));
 }
 
 void describe_chance_end(struct driver *d)

@@ -10,7 +10,7 @@
 #include "train/display.h"
 
 /* Means worked by hand. */
-static void test_the_mean_is_of_the_newest(void **state)
+static void test_mean_loss_is_of_the_newest(void **state)
 {
     (void)state;
     struct arena arena;
@@ -52,7 +52,7 @@ static void report_steps(struct display *d, const Paceline__Job *job, uint64_t s
 }
 
 /* Exchanges of four steps; a line at the first from each tenth on, with the mean of eight steps. */
-static void test_a_line_every_so_many_steps(void **state)
+static void test_display_logs_every_n_steps(void **state)
 {
     (void)state;
     Paceline__Job job;
@@ -95,8 +95,8 @@ static void test_a_line_every_so_many_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_mean_is_of_the_newest),
-        cmocka_unit_test(test_a_line_every_so_many_steps),
+        cmocka_unit_test(test_mean_loss_is_of_the_newest),
+        cmocka_unit_test(test_display_logs_every_n_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ int driver_on_task_end(struct driver *d, struct task **task, const char *what)
         d->kept = true;
         return OK;
     }
-    if (task == &d->leader_task && result == ERR_PEER)
+    if (task == &d->driver_part_task && result == ERR_PEER)
         return driver_lose_all(d);
     const char *why =
         task == &d->model_writer.task ? model_writer_set_samples(&d->model_writer, result) : NULL;
@@ -63,10 +63,10 @@ int driver_turn(struct driver *d)
         {.kind = WAIT_TASK, .task = d->server.task},
     };
     const int messages = 5, server = 6;
-    int n = 7, leader = -1;
-    if (d->leader_task) {
-        leader = n;
-        set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->leader_task};
+    int n = 7, part_at = -1;
+    if (d->driver_part_task) {
+        part_at = n;
+        set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->driver_part_task};
     }
     if (d->model_writer.task)
         set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->model_writer.task};
@@ -94,8 +94,8 @@ int driver_turn(struct driver *d)
         message_unref(wake.msg);
     if (wake.which == server)
         return driver_on_task_end(d, &d->server.task, "group");
-    if (wake.which == leader)
-        return driver_on_task_end(d, &d->leader_task, "part in the strategy");
+    if (wake.which == part_at)
+        return driver_on_task_end(d, &d->driver_part_task, "part in the strategy");
     return wake.which > server ? driver_on_task_end(d, &d->model_writer.task, "model writer") : rc;
 }
 
@@ -139,14 +139,14 @@ static void check_workers(struct driver *d)
 /* Somebody has said how many workers there are to be: within what the job allows. Those that are
  * too many are asked to leave, and may stand by; of those that lack, who stands by comes first, and
  * the host is asked for the others. */
-static void check_wanted(struct driver *d, const struct view *view)
+static void check_worker_count(struct driver *d, const struct view *view)
 {
     uint32_t n = d->options->workers ? (uint32_t)atomic_load(d->options->workers) : 0;
     uint32_t least = d->job->has_workers_min ? d->job->workers_min : 1;
     uint32_t most = job_workers_max(d->job), standing = atomic_load(&d->server.standing);
-    if (n == d->wanted || d->stop_sent)
+    if (n == d->target_workers || d->stop_sent)
         return;
-    d->wanted = n;
+    d->target_workers = n;
     if (!d->job->has_workers_max || !strategy_joinable(d->strategy, d->job)) {
         log_warn(d->host->log, "%u worker%s wanted, but the job does not let the number change", n,
                  plural(n, "s"));
@@ -217,9 +217,10 @@ bool driver_all_done(const struct driver *d, const struct view *view)
  * it dies on the way, or what it sends cannot be used, the next. */
 static void request_model(struct driver *d, const struct view *view)
 {
-    uint32_t asked = atomic_load(&d->model_of), departed = atomic_load(&d->model_writer.left_out);
-    int rank = asked == WORLD_ANY ? -1 : view_rank(view, asked);
-    if (!train_workers_speak(d->job, d->strategy) || view->count == 0 ||
+    uint32_t model_node = atomic_load(&d->model_of),
+             departed = atomic_load(&d->model_writer.left_out);
+    int rank = model_node == WORLD_ANY ? -1 : view_rank(view, model_node);
+    if (!train_workers_hold_model(d->job, d->strategy) || view->count == 0 ||
         !driver_all_done(d, view) || (rank >= 0 && departed == d->departed_seen))
         return;
     uint32_t next = view->node[(size_t)(rank + 1) % view->count];
@@ -229,14 +230,14 @@ static void request_model(struct driver *d, const struct view *view)
 }
 
 /* In asynchronous strategies the driver's part serves them until their loops have ended. */
-static void let_leader_finish(struct driver *d, const struct view *view)
+static void finish_driver_part(struct driver *d, const struct view *view)
 {
-    if (!d->leader_task || !strategy_is_async(d->strategy, d->job) ||
-        atomic_load(&d->leader.finish) || view->count == 0 || !driver_all_done(d, view))
+    if (!d->driver_part_task || !strategy_is_async(d->strategy, d->job) ||
+        atomic_load(&d->driver_part.finish) || view->count == 0 || !driver_all_done(d, view))
         return;
     driver_snapshot_leases(d, true);
     atomic_store(&d->handing_over, true);
-    atomic_store(&d->leader.finish, true);
+    atomic_store(&d->driver_part.finish, true);
     world_raise(d->world, SIGNAL_GROUP);
 }
 
@@ -263,11 +264,11 @@ static int run_driver(struct driver *d)
         if (driver_stops_now(d))
             return driver_stop_now(d);
         check_workers(d);
-        check_wanted(d, view);
+        check_worker_count(d, view);
         check_checkpoint(d, view);
         driver_check_joiners(d, driver_patience(d));
         request_model(d, view);
-        let_leader_finish(d, view);
+        finish_driver_part(d, view);
         driver_report_loss(d, false);
         driver_report_progress(d);
         if (view->count > 0)
@@ -300,7 +301,7 @@ int train_drive(struct world *world, const struct train_host *host,
     rc = driver_close(d, rc, report);
     if (host->watch)
         host->watch->driver(host->watch->user, NULL);
-    lanes_release(&d->leader.lanes);
+    lanes_release(&d->driver_part.lanes);
     if (d->group.world)
         group_release(&d->group);
     buf_release(&d->welcome);

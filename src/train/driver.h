@@ -81,13 +81,13 @@ struct driver {
     struct global_model start; /* of it; x NULL: there is none */
     struct vec start_state[OPTIM_STATE_MAX], start_extra[STRATEGY_EXTRAS_MAX];
     struct model_writer model_writer;
-    struct driver_part leader;
-    struct publisher to_model_writer; /* the leader's */
-    struct bootstrap_giver giver;     /* of start_model */
+    struct driver_part driver_part;
+    struct publisher to_model_writer;         /* the leader's */
+    struct bootstrap_server bootstrap_server; /* of start_model */
     uint64_t evaluate_every;
     _Atomic uint32_t model_uses; /* uses that the leader's next copy of the model is for */
     struct trigger_counts triggers_before; /* in asynchronous strategies */
-    struct progress led;                   /* the leader's commit point before */
+    struct progress last_commit;           /* the leader's commit point before */
     struct display display;
     struct chance chance;                             /* of the loss; */
     uint64_t chance_offset;                           /* as far as it has been looked at */
@@ -106,14 +106,14 @@ struct driver {
     int64_t commit_at, commit_every; /* are none: when the newest, and how long each takes */
     int64_t first_exchange_at;       /* when that is about to come; 0: unknown */
     bool released;                   /* the run is over for workers */
-    struct task *leader_task;
+    struct task *driver_part_task;
     _Atomic(const char *) reason;  /* why it ends before its time; NULL: it does not */
     bool complete;                 /* asynchronous workers have taken all that the run asks for */
     uint32_t stop_sent;            /* to the members of this view; 0: not yet */
     bool kept;                     /* the model writer has taken the final model */
     atomic_bool handing_over;      /* all is exchanged; the leader gives the model writer the final
                                  model */
-    uint32_t wanted;               /* workers there are to be; 0: nobody has said */
+    uint32_t target_workers;       /* workers there are to be; 0: nobody has said */
     uint32_t first_workers;        /* of the server's task: who belongs to the first view */
     _Atomic int64_t stirred;       /* before the first view: when a worker last came */
     _Atomic uint32_t lost_workers; /* workers that were lost and have not been replaced */
@@ -121,7 +121,7 @@ struct driver {
     uint32_t replaced;     /* since then */
     uint32_t last_workers; /* of the newest view that had any */
     double next_loss;      /* when a `loss` event is due; seconds */
-    uint64_t judgements;   /* of the model writer's, when the last was */
+    uint64_t evaluations;  /* of the model writer's, when the last was */
     struct members done;
     struct err lost; /* why the last worker left that said so, and when */
     int64_t lost_at;
@@ -134,9 +134,10 @@ struct driver {
     size_t bad_own, bad_emitted, bad_logged; /* the driver's that are in it; of all in it */
     int64_t next_bad_log;
     struct joiner joiner[VIEW_MEMBERS_MAX];
-    size_t joiners;                                     /* that are here */
-    struct worker_place worker_place[VIEW_MEMBERS_MAX]; /* of the server's task: who said hello */
-    _Atomic uint32_t started;  /* workers that the host has been asked for */
+    size_t joiners; /* that are here */
+    struct worker_location
+        worker_location[VIEW_MEMBERS_MAX]; /* of the server's task: who said hello */
+    _Atomic uint32_t started;              /* workers that the host has been asked for */
     bool ends_resumable;       /* all are lost, and others are to continue with the run */
     bool deserted;             /* and they have left in good order */
     bool unseen;               /* all are lost, and none said why */

@@ -8,7 +8,7 @@ static void report_opening(struct driver *d)
 {
     struct opening_report report = {.stage = "data"};
     struct buf bytes = {0};
-    world_address(d->world, report.place.address, sizeof report.place.address);
+    world_address(d->world, report.location.address, sizeof report.location.address);
     opening_encode(&report, &bytes);
     for (uint32_t i = 0; i < VIEW_MEMBERS_MAX; i++)
         if (members_has(&d->arrived, i))

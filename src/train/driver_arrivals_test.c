@@ -18,7 +18,7 @@ static void count_touch(struct disk_file *lock)
     real_disk()->ops->touch(lock);
 }
 
-static void test_opening_driver_gives_signs_of_life(void **state)
+static void test_driver_touches_lock_while_opening(void **state)
 {
     struct tiny *t = *state;
     struct counting_disk disk = {.ops = *real_disk()->ops};
@@ -49,7 +49,7 @@ static void test_opening_driver_gives_signs_of_life(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_opening_driver_gives_signs_of_life),
+        cmocka_unit_test(test_driver_touches_lock_while_opening),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -22,9 +22,9 @@ void driver_snapshot_leases(struct driver *d, bool final)
 }
 
 /* Note that checkpoint_of has been asked for a checkpoint's model, if that could be. */
-static void await_checkpoint(struct driver *d, int asked)
+static void await_checkpoint(struct driver *d, int requested)
 {
-    d->awaits_checkpoint = asked == OK;
+    d->awaits_checkpoint = requested == OK;
     d->taken_before = atomic_load(&d->model_writer.taken);
 }
 
@@ -49,7 +49,7 @@ void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses)
 void driver_request_model(struct driver *d, uint32_t uses)
 {
     const struct view *view = group_view(&d->group);
-    if (train_workers_speak(d->job, d->strategy)) {
+    if (train_workers_hold_model(d->job, d->strategy)) {
         if (view->count > 0)
             driver_request_model_of(d, view->node[0], uses);
         return;
@@ -64,24 +64,23 @@ void driver_request_model(struct driver *d, uint32_t uses)
 
 /* the strategy is asynchronous: how far all are together says when the model is to be evaluated,
  * after so many exchanges or once an epoch, and when the run ends. */
-static void count_free(struct driver *d)
+static void count_async(struct driver *d)
 {
     const struct progress *all = &d->ledger.last.progress;
     atomic_store(&d->sample_offset, all->sample_offset);
     atomic_store(&d->steps, all->steps);
     atomic_store(&d->exchanges, all->exchanges);
     size_t records = d->corpus->set[SET_TRAIN].count;
-    struct trigger_counts wanted_uses = trigger_counts_of(d->job, d->evaluate_every, records, all);
+    struct trigger_counts counts = trigger_counts_of(d->job, d->evaluate_every, records, all);
     if (strategy_done(d->job, all, records)) {
         d->complete = true;
         return;
     }
-    uint32_t uses =
-        (wanted_uses.evaluations > d->triggers_before.evaluations ? MODEL_EVALUATE : 0u) |
-        (wanted_uses.snapshots > d->triggers_before.snapshots ? MODEL_SNAPSHOT : 0u);
+    uint32_t uses = (counts.evaluations > d->triggers_before.evaluations ? MODEL_EVALUATE : 0u) |
+                    (counts.snapshots > d->triggers_before.snapshots ? MODEL_SNAPSHOT : 0u);
     if (uses)
         driver_request_model(d, uses);
-    d->triggers_before = wanted_uses;
+    d->triggers_before = counts;
 }
 
 void driver_update_model_writer(struct driver *d)
@@ -143,7 +142,8 @@ void driver_on_committed(struct driver *d, const struct message *m)
         return;
     }
     bool leased = strategy_leases(d->strategy, d->job);
-    if (rc != OK || report.free != free || (leased && !on_lease_report(d, m->from, &report.lease)))
+    if (rc != OK || report.asynchronous != free ||
+        (leased && !on_lease_report(d, m->from, &report.lease)))
         return;
     ledger_report(&d->ledger, m->from, &report);
     if (leased)
@@ -154,7 +154,7 @@ void driver_on_committed(struct driver *d, const struct message *m)
     describe_chance(d);
     driver_record_commit(d, &d->ledger.last.progress);
     if (free) {
-        count_free(d);
+        count_async(d);
         driver_report_departed(d);
     }
 }
@@ -173,7 +173,7 @@ static void add_local_steps(struct driver *d, const struct view *view, struct tr
         least = steps < least ? steps : least;
         loss += atomic_load(&d->server.local_loss[node]) / (double)view->count;
     }
-    progress_add_local(&d->meter, least, d->strategy->round(d->job), loss, p);
+    progress_meter_add_local(&d->meter, least, d->strategy->round(d->job), loss, p);
     if (p->first_exchange_s >= 0)
         d->first_exchange_at =
             world_now(d->world) + (int64_t)(p->first_exchange_s * (double)WORLD_SECOND);
@@ -184,8 +184,8 @@ void driver_report_progress(struct driver *d)
     struct train_progress p;
     const struct view *view = group_view(&d->group);
     if (!view || !d->options->progress ||
-        !progress_due(&d->meter, &d->events, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
-                      &p))
+        !progress_meter_poll(&d->meter, &d->events, &d->ledger, d->job,
+                             d->corpus->set[SET_TRAIN].count, &p))
         return;
     p.workers = (uint32_t)view->count;
     p.error = atomic_load(&d->model_writer.last_error);
@@ -197,14 +197,14 @@ void driver_report_loss(struct driver *d, bool now)
 {
     const struct progress *progress = &d->ledger.last.progress;
     size_t records = d->corpus->set[SET_TRAIN].count;
-    uint64_t judgements = atomic_load(&d->model_writer.judgements);
+    uint64_t evaluations = atomic_load(&d->model_writer.evaluations);
     double t = events_seconds(&d->events);
-    if (!now && t < d->next_loss && judgements == d->judgements)
+    if (!now && t < d->next_loss && evaluations == d->evaluations)
         return;
     if (ledger_report_loss(&d->ledger, (double)progress->sample_offset / (double)records,
                            display_rate(d->job, progress, records)))
         d->next_loss = t + LOSS_EVERY_S;
-    d->judgements = judgements;
+    d->evaluations = evaluations;
 }
 
 uint64_t driver_parameters(const struct driver *d)

@@ -67,11 +67,11 @@ static void fill_report(struct driver *d, struct train_report *report)
     const struct model_writer *k = &d->model_writer;
     const struct progress *progress = &k->at;
     double t = events_seconds(&d->events);
-    bool judged = !d->over && model_writer_has_evaluated(k, progress);
+    bool evaluated = !d->over && model_writer_has_evaluated(k, progress);
     *report = (struct train_report){
         .reason = reason_of(d),
-        .has_validation = judged && d->corpus->set[SET_VALIDATION].count > 0,
-        .has_test = judged && d->corpus->set[SET_TEST].count > 0,
+        .has_validation = evaluated && d->corpus->set[SET_VALIDATION].count > 0,
+        .has_test = evaluated && d->corpus->set[SET_TEST].count > 0,
         .validation_error = o->last[SET_VALIDATION].error,
         .test_error = o->last[SET_TEST].error,
         .validation_loss = o->last[SET_VALIDATION].loss,
@@ -142,17 +142,17 @@ static bool have_workers_reconnected(const struct driver *d)
 /* The strategy's part, and those who give workers what they begin with. */
 static int end_tasks(struct driver *d)
 {
-    int leader = OK;
+    int part_rc = OK;
     driver_end_arrivals(d);
-    if (d->leader_task)
-        world_cancel(d->world, d->leader_task);
-    bootstrap_give_stop(&d->giver);
+    if (d->driver_part_task)
+        world_cancel(d->world, d->driver_part_task);
+    bootstrap_serve_stop(&d->bootstrap_server);
     connectivity_stop(d->connectivity);
-    if (d->leader_task)
-        world_join(d->world, d->leader_task, WORLD_FOREVER, &leader);
-    d->leader_task = NULL;
+    if (d->driver_part_task)
+        world_join(d->world, d->driver_part_task, WORLD_FOREVER, &part_rc);
+    d->driver_part_task = NULL;
     publisher_release(&d->to_model_writer);
-    return leader == ERR_CANCELLED ? OK : leader;
+    return part_rc == ERR_CANCELLED ? OK : part_rc;
 }
 
 /* The final model is safe, though not where it belongs: no worker is needed any more, and none
@@ -187,17 +187,18 @@ int driver_await_model(struct driver *d)
 /* The tasks end one after another; what made the run fail first is what is told. */
 int driver_close(struct driver *d, int rc, struct train_report *report)
 {
-    int leader;
+    int part_rc;
     driver_keep_state(d, rc);
-    if (d->leader_task)
-        world_cancel(d->world, d->leader_task);
+    if (d->driver_part_task)
+        world_cancel(d->world, d->driver_part_task);
     world_end_task(d->world,
                    &d->model_writer.task); /* it has ended, or what broke the run ends it */
-    leader = end_tasks(d);
-    if (rc == OK && leader != OK)
-        rc = err_set(d->err, leader, "the driver's part ended: %s", status_text(leader));
-    bool repeated = rc != OK && d->ends_resumable, held = rc != OK && have_workers_reconnected(d);
-    bool over = rc != ERR_FENCED && !repeated && !held; /* else a later driver has it */
+    part_rc = end_tasks(d);
+    if (rc == OK && part_rc != OK)
+        rc = err_set(d->err, part_rc, "the driver's part ended: %s", status_text(part_rc));
+    bool repeated = rc != OK && d->ends_resumable,
+         taken_over = rc != OK && have_workers_reconnected(d);
+    bool over = rc != ERR_FENCED && !repeated && !taken_over; /* else a later driver has it */
     if (repeated)
         *d->options->lost_all = true;
     if (d->group.world && over)
@@ -220,7 +221,7 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
         drain_events(d);
     /* In good order: nobody is to be waited for. Workers that said nothing may be well, and it is
      * this driver that was cut off: they continue, and call the next one. */
-    if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && !held &&
+    if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && !taken_over &&
         (!repeated || d->deserted))
         driver_leave(d);
     tracer_stop(&d->tracer, d->host->log);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#define LAST_WORDS (WORLD_SECOND / 2)
+#define LAST_REPORTS (WORLD_SECOND / 2)
 
 /* ---- workers that leave ---- */
 
@@ -22,8 +22,8 @@ static void emit_departure(struct driver *d, uint32_t node, const struct departu
     cJSON_AddStringToObject(event, "what",
                             departure->stage == DEPARTED_TRAINING ? "failed" : "refused");
     cJSON_AddNumberToObject(event, "view", view ? view->number : 0);
-    cJSON_AddStringToObject(event, "host", departure->place.host);
-    cJSON_AddStringToObject(event, "address", departure->place.address);
+    cJSON_AddStringToObject(event, "host", departure->location.host);
+    cJSON_AddStringToObject(event, "address", departure->location.address);
     cJSON_AddStringToObject(event, "why", departure->text);
     events_emit(&d->events, event);
 }
@@ -103,10 +103,11 @@ static int lack_workers(struct driver *d, int status, const char *what)
 /* The last worker's messages are still to be read. */
 int driver_lose_all(struct driver *d)
 {
-    const struct wait_for word[] = {wire_from(WORLD_ANY, WIRE_DONE),
-                                    wire_from(WORLD_ANY, WIRE_OPENING)};
+    const struct wait_for reports[] = {wire_from(WORLD_ANY, WIRE_DONE),
+                                       wire_from(WORLD_ANY, WIRE_OPENING)};
     struct wake wake;
-    while (world_wait(d->world, word, 2, world_now(d->world) + WORLD_SECOND / 1000, &wake) == OK) {
+    while (world_wait(d->world, reports, 2, world_now(d->world) + WORLD_SECOND / 1000, &wake) ==
+           OK) {
         int rc = OK;
         if (wake.which == 0)
             rc = driver_on_done(d, wake.msg);
@@ -141,7 +142,7 @@ static int check_lost(struct driver *d, int64_t *since)
         return OK;
     if (*since == WORLD_FOREVER)
         *since = world_now(d->world);
-    if (world_now(d->world) - *since < LAST_WORDS)
+    if (world_now(d->world) - *since < LAST_REPORTS)
         return OK;
     char what[96];
     snprintf(what, sizeof what, "%u of %u worker%s ended before training began", ended, started,

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 /* The host's word counts before the job's; what does not fit into the world's clock is for long. */
-static void test_patience_of_any_length_is_a_time(void **state)
+static void test_driver_patience_is_bounded(void **state)
 {
     static const struct {
         double given, jobs, want_s;
@@ -35,6 +35,6 @@ static void test_patience_of_any_length_is_a_time(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_patience_of_any_length_is_a_time)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_driver_patience_is_bounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

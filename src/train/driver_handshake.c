@@ -55,7 +55,7 @@ int driver_write_welcome(struct driver *d)
             .busy_hosts = d->host->timing.silence_max > WORLD_SECOND,
             .resumes = d->start_model != NULL,
             .traces = d->options->trace != NULL,
-            .checks = d->options->elsewhere && d->host->reach,
+            .checks = d->options->elsewhere && d->host->check_address,
             .incarnation = d->term.incarnation,
             .leases_from = d->leases.table.frontier,
             .records = d->own.records,
@@ -73,7 +73,7 @@ int driver_write_welcome(struct driver *d)
 /* ---- what the group's server asks of us, on its task ---- */
 
 /* It waits for what it cannot be sent: it is better told so, by being let go. */
-static void let_go(struct driver *d, uint32_t node, const char *what, int rc)
+static void disconnect_worker(struct driver *d, uint32_t node, const char *what, int rc)
 {
     log_warn(d->host->log, "worker %u: no %s for it: %s", node, what, status_text(rc));
     world_peer_drop(d->world, node);
@@ -85,7 +85,7 @@ void driver_welcome(struct driver *d, uint32_t node)
     const struct buf *welcome = group_view(&d->group) ? &d->welcome_late : &d->welcome;
     int rc = driver_send(d, node, WIRE_WELCOME, welcome);
     if (rc != OK && rc != ERR_PEER)
-        let_go(d, node, "welcome", rc);
+        disconnect_worker(d, node, "welcome", rc);
 }
 
 static void on_arrived(void *user, uint32_t node)
@@ -105,7 +105,7 @@ static void on_refused(void *user, uint32_t node, const struct err *why)
     struct departure departure = {.status = why->status, .stage = DEPARTED_REFUSED};
     struct buf bytes = {0};
     if (node < VIEW_MEMBERS_MAX)
-        departure.place = d->worker_place[node];
+        departure.location = d->worker_location[node];
     memcpy(departure.text, why->text, sizeof departure.text);
     buf_put_u32(&bytes, node);
     departure_encode(&departure, &bytes);
@@ -114,15 +114,15 @@ static void on_refused(void *user, uint32_t node, const struct err *why)
 }
 
 /* Keeps the machine of a worker that sends its hello. */
-static void keep_worker_place(struct driver *d, uint32_t node, struct hello *hello)
+static void keep_worker_location(struct driver *d, uint32_t node, struct hello *hello)
 {
     printable(hello->host);
     printable(hello->address);
     if (node >= VIEW_MEMBERS_MAX)
         return;
-    struct worker_place *place = &d->worker_place[node];
-    memcpy(place->host, hello->host, sizeof place->host);
-    memcpy(place->address, hello->address, sizeof place->address);
+    struct worker_location *location = &d->worker_location[node];
+    memcpy(location->host, hello->host, sizeof location->host);
+    memcpy(location->address, hello->address, sizeof location->address);
 }
 
 static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, char *address,
@@ -133,7 +133,7 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     struct hello hello;
     if (hello_read(&in, &hello) != OK)
         return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
-    keep_worker_place(d, node, &hello);
+    keep_worker_location(d, node, &hello);
     int rc = hello_check(&hello, &d->own, err);
     if (rc != OK) {
         char here[NODE_ADDRESS_MAX];
@@ -173,7 +173,7 @@ static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
     int rc = hello_check(&hello, &d->own, err);
     if (rc != OK)
         return rc;
-    keep_worker_place(d, node, &hello);
+    keep_worker_location(d, node, &hello);
     driver_report_joiner(d, node, JOINER_JOINED, "");
     memcpy(address, hello.address, sizeof hello.address);
     atomic_store(&d->stirred, world_now(d->world));
@@ -226,7 +226,7 @@ static void report_lost_worker(struct driver *d, uint32_t node, const char *what
         snprintf(why, sizeof why, "it computes without progress");
     else if (strcmp(what, "fenced") == 0)
         snprintf(why, sizeof why, "its donor left before it had its state");
-    worker_place_print(&d->worker_place[node], node, name, sizeof name);
+    worker_location_print(&d->worker_location[node], node, name, sizeof name);
     snprintf(line, sizeof line, "%s is lost: %s%s", name, why, here);
     driver_report_joiner(d, node, JOINER_LOST, line);
 }
@@ -261,8 +261,8 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
 int driver_start_group(struct driver *d)
 {
     /* A worker that gave a reason for leaving does not return. */
-    bool gone = d->options->why_lost && d->options->why_lost->text[0];
-    uint32_t last_view = gone ? 0 : d->last_term.view;
+    bool workers_left = d->options->why_lost && d->options->why_lost->text[0];
+    uint32_t last_view = workers_left ? 0 : d->last_term.view;
     const struct roster_options roster = {
         .workers = d->job->workers,
         .workers_max = strategy_joinable(d->strategy, d->job) ? job_workers_max(d->job) : 0,
@@ -271,7 +271,7 @@ int driver_start_group(struct driver *d)
         .driver_takes_part = strategy_driver_hosts_model(d->strategy, d->job),
         .silence_max = d->host->timing.silence_max,
         .stall_max = d->host->timing.stall_max,
-        .recovers = d->options->resume && !d->options->fresh,
+        .recovers = d->options->resume && !d->options->no_old_workers,
         .last_view = last_view,
         .last_incarnation = last_view ? d->last_term.incarnation : 0,
         .last = d->last_term.members,
@@ -290,7 +290,7 @@ int driver_start_group(struct driver *d)
     };
     group_init(&d->group, d->world, d->host->log, &d->host->timing);
     int rc = OK;
-    if (d->options->elsewhere && d->host->reach)
+    if (d->options->elsewhere && d->host->check_address)
         rc = connectivity_start(d->world, d->host, &d->connectivity);
     driver_welcome_arrivals(d);
     if (rc == OK)

@@ -41,7 +41,7 @@ static int make_room(struct driver *d)
 }
 
 /* Files of weights, and what a run of Caffe left: read here, given to all. */
-static int begin_with(struct driver *d)
+static int load_initial_state(struct driver *d)
 {
     bool weights = d->job->weights && *d->job->weights;
     const char *state = d->options->snapshot;
@@ -110,7 +110,7 @@ static void report_finished_run(const struct driver *d)
 }
 
 /* The final model, which was put elsewhere, into the run directory. */
-static int bring_home(struct driver *d)
+static int save_final_here(struct driver *d)
 {
     const struct rundir *dir = d->options->dir;
     struct checkpoint_header header = d->resumed;
@@ -122,7 +122,7 @@ static int bring_home(struct driver *d)
 /* The run has come to its end, and has left what it was for: in the directory, or it is what was
  * loaded (`has_final`). Nobody is waited for then; but a driver that died before its workers had
  * heard of it owes them that. */
-static int look_whether_over(struct driver *d, bool has_final)
+static int check_whether_over(struct driver *d, bool has_final)
 {
     const struct rundir *dir = d->options->dir;
     const struct progress *progress = &d->resumed.progress;
@@ -136,7 +136,7 @@ static int look_whether_over(struct driver *d, bool has_final)
     bool here = checkpoint_model_is_of(dir, FINAL, progress);
     if (!here && !has_final)
         return OK;
-    int rc = here ? OK : bring_home(d);
+    int rc = here ? OK : save_final_here(d);
     if (rc != OK)
         return rc;
     d->over = true;
@@ -238,7 +238,7 @@ static int resume_run(struct driver *d)
     int rc = load_newest(d, &is_final);
     if (rc == ERR_NOT_FOUND) { /* it ended before the first one */
         log_warn(d->host->log, "%s; the run starts over", d->err->text);
-        return begin_with(d);
+        return load_initial_state(d);
     }
     if (rc != OK)
         return rc;
@@ -250,7 +250,7 @@ static int resume_run(struct driver *d)
     header->progress.samples_used = header->used;
     point_at_start(d);
     d->resumed_run = true;
-    rc = look_whether_over(d, is_final);
+    rc = check_whether_over(d, is_final);
     if (rc == OK && !d->over)
         report_initial_state(d);
     return rc;
@@ -280,6 +280,6 @@ static int open_leases(struct driver *d)
 
 int driver_find_start(struct driver *d)
 {
-    int rc = d->options->resume ? resume_run(d) : begin_with(d);
+    int rc = d->options->resume ? resume_run(d) : load_initial_state(d);
     return rc == OK ? open_leases(d) : rc;
 }

@@ -15,7 +15,7 @@ static int pass_opening(struct driver *d)
     return s > 0 ? world_sleep(d->world, world_now(d->world) + s) : OK;
 }
 
-static bool may_go_on(const struct driver *d)
+static bool may_continue(const struct driver *d)
 {
     return !d->options->stop || !atomic_load(d->options->stop);
 }
@@ -33,7 +33,7 @@ static bool watch_opening(void *user, const char *stage, uint64_t done, uint64_t
         opening_print(stage, done, total, progress_text);
         log_info(d->host->log, "the driver gets ready: %s", progress_text);
     }
-    return may_go_on(d);
+    return may_continue(d);
 }
 
 static int open_data(struct driver *d)
@@ -54,7 +54,7 @@ static int open_data(struct driver *d)
                               d->err);
         d->ws = d->own_ws;
     }
-    if (rc == ERR_CANCELLED && !may_go_on(d))
+    if (rc == ERR_CANCELLED && !may_continue(d))
         rc = err_set(d->err, ERR_STOP, "interrupted before training began");
     if (rc == OK && d->options->dir && d->corpus->set[SET_VALIDATION].count == 0 &&
         d->corpus->set[SET_TEST].count > 0)
@@ -121,7 +121,7 @@ void driver_open_counts(struct driver *d)
     uint32_t together = strategy_is_async(d->strategy, d->job) ? 1 : d->job->workers;
     d->evaluate_every = objectives_every(d->job, records, d->strategy->round(d->job) * together);
     d->triggers_before = trigger_counts_of(d->job, d->evaluate_every, records, start);
-    d->led = *start;
+    d->last_commit = *start;
     d->ledger.step_samples = (uint64_t)job_step_records(d->job) * d->job->workers;
     atomic_store(&d->sample_offset, start->sample_offset);
     atomic_store(&d->steps, start->steps);
@@ -130,8 +130,8 @@ void driver_open_counts(struct driver *d)
 
 static uint64_t repeated_before(const struct driver *d)
 {
-    uint64_t place = d->resumed.progress.sample_offset, used = d->resumed.used;
-    return place > used ? place - used : 0;
+    uint64_t offset = d->resumed.progress.sample_offset, used = d->resumed.used;
+    return offset > used ? offset - used : 0;
 }
 
 static void open_lease_table(struct driver *d)
@@ -173,10 +173,10 @@ static int check_room(struct driver *d)
 {
     const struct rundir *dir = d->options->dir;
     uint64_t left, final = checkpoint_bytes(&d->layout, true);
-    uint64_t wanted = final + 2 * checkpoint_bytes(&d->layout, false);
+    uint64_t needed = final + 2 * checkpoint_bytes(&d->layout, false);
     struct err none;
     if (!dir || dir->disk->ops->free_space(dir->disk, dir->path, &left, &none) != OK ||
-        left >= wanted)
+        left >= needed)
         return OK;
     if (left < final && !d->options->resume)
         return err_set(d->err, ERR_FULL,
@@ -187,7 +187,7 @@ static int check_room(struct driver *d)
     log_warn(d->host->log,
              "%s: %" PRIu64 " bytes are left, and two checkpoints and the final model need %" PRIu64
              ": checkpoints may be missing; free %" PRIu64 " bytes there",
-             dir->path, left, wanted, wanted - left);
+             dir->path, left, needed, needed - left);
     return OK;
 }
 

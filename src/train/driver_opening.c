@@ -40,7 +40,7 @@ static void log_opening(struct driver *d, uint32_t node, struct joiner *n)
     if (report->done == 0 || now - n->reported_at < LOG_EVERY)
         return;
     n->reported_at = now;
-    worker_place_print(&report->place, node, name, sizeof name);
+    worker_location_print(&report->location, node, name, sizeof name);
     opening_print(report->stage, report->done, report->total, progress_text);
     log_info(d->host->log, "%s gets ready: %s", name, progress_text);
 }
@@ -62,7 +62,7 @@ static void take_report(struct driver *d, uint32_t node, const struct opening_re
 static void lose_joiner(struct driver *d, uint32_t node, const char *outcome)
 {
     const struct joiner *n = &d->joiner[node];
-    struct departure departure = {.status = ERR_PEER, .place = n->report.place};
+    struct departure departure = {.status = ERR_PEER, .location = n->report.location};
     char progress_text[OPENING_TEXT_MAX];
     opening_print(n->report.stage, n->report.done, n->report.total, progress_text);
     if (n->report.done > 0)

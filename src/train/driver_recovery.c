@@ -30,7 +30,7 @@ static void sum_of_repeated(struct driver *d, const struct view *view, const str
 }
 
 /* The progress of all asynchronous workers together: those present, and those that have left. */
-static struct progress sum_of_free(struct driver *d, const struct view *view)
+static struct progress sum_of_async(struct driver *d, const struct view *view)
 {
     struct progress all = {.sample_offset = 0};
     uint64_t departed[DEPARTED_COUNT] = {0};
@@ -79,8 +79,8 @@ void driver_resume_with(struct driver *d, const struct view *view)
 {
     struct ledger *ledger = &d->ledger;
     bool free = strategy_is_async(d->strategy, d->job);
-    struct progress progress = free ? sum_of_free(d, view) : furthest_progress(d, view);
-    ledger_go_on(ledger, &progress);
+    struct progress progress = free ? sum_of_async(d, view) : furthest_progress(d, view);
+    ledger_resume(ledger, &progress);
     if (strategy_leases(d->strategy, d->job))
         sum_of_repeated(d, view, &progress);
     d->resumed.progress = progress;

@@ -2,7 +2,7 @@
 #include "tensor/kernels.h"
 #include "train/driver.h"
 
-bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy)
+bool train_workers_hold_model(const Paceline__Job *job, const struct strategy_ops *strategy)
 {
     return !strategy_driver_hosts_model(strategy, job) ||
            (job_is_alone(job) && !strategy_is_async(strategy, job));
@@ -40,7 +40,7 @@ static uint32_t allowed_uses(void *user, uint32_t node, uint32_t uses)
 {
     const struct driver *d = user;
     const struct view *view = group_view(&d->group);
-    if (!train_workers_speak(d->job, d->strategy))
+    if (!train_workers_hold_model(d->job, d->strategy))
         return node == WORLD_DRIVER ? uses : 0;
     if (!view || view_rank(view, node) < 0)
         return 0;
@@ -64,7 +64,7 @@ static int start_model_writer(struct driver *d)
     k->events = &d->events;
     k->dir = d->options->dir;
     k->keep = d->job->checkpoint->keep;
-    k->places = d->options->places;
+    k->fallbacks = d->options->fallbacks;
     k->stop = d->options->stop;
     k->wait_s = d->job->checkpoint->wait_seconds;
     k->layout = d->layout;
@@ -72,7 +72,7 @@ static int start_model_writer(struct driver *d)
     k->replaced = is_replaced;
     k->allowed = allowed_uses;
     k->free = strategy_is_async(d->strategy, d->job);
-    k->where = k->free && train_workers_speak(d->job, d->strategy) ? where_all_were : NULL;
+    k->where = k->free && train_workers_hold_model(d->job, d->strategy) ? where_all_were : NULL;
     k->user = d;
     k->header = (struct checkpoint_header){
         .seed = d->job->seed,
@@ -97,7 +97,7 @@ static int start_model_writer(struct driver *d)
 
 /* the strategy is asynchronous, and the driver's model has changed: the main task knows how far
  * they are and what is due. */
-static int on_free_change(struct driver *d, struct driver_part *l)
+static int on_async_change(struct driver *d, struct driver_part *l)
 {
     uint32_t uses = atomic_load(&d->model_uses);
     where_all_are(d, &l->progress);
@@ -106,19 +106,19 @@ static int on_free_change(struct driver *d, struct driver_part *l)
     return OK;
 }
 
-static int on_leader_committed(struct driver_part *l, const struct exchange *e)
+static int on_driver_part_commit(struct driver_part *l, const struct exchange *e)
 {
     struct driver *d = l->train;
     if (!e)
-        return on_free_change(d, l);
+        return on_async_change(d, l);
     l->progress.samples_used += exchange_result_meta(e)->samples;
     bool last = strategy_done(l->job, &l->progress, l->records);
-    uint32_t use = trigger_uses(d->job, d->evaluate_every, &d->led, &l->progress);
+    uint32_t use = trigger_uses(d->job, d->evaluate_every, &d->last_commit, &l->progress);
     uint32_t uses = atomic_load(&d->model_uses);
     atomic_fetch_or(&d->model_uses, use & MODEL_SNAPSHOT); /* that one waits for its turn */
-    d->led = l->progress;
+    d->last_commit = l->progress;
     use |= uses;
-    if (use && !last && !train_workers_speak(d->job, d->strategy) &&
+    if (use && !last && !train_workers_hold_model(d->job, d->strategy) &&
         publisher_start(&d->to_model_writer, &l->progress, use, &l->model))
         atomic_fetch_and(&d->model_uses, ~use);
     return exchange_meta_ends_run(exchange_result_meta(e)) ? ERR_STOP : OK;
@@ -126,8 +126,8 @@ static int on_leader_committed(struct driver_part *l, const struct exchange *e)
 
 static int hand_over_final(struct driver *d)
 {
-    struct driver_part *l = &d->leader;
-    if (train_workers_speak(d->job, d->strategy))
+    struct driver_part *l = &d->driver_part;
+    if (train_workers_hold_model(d->job, d->strategy))
         return OK;
     if (strategy_is_async(d->strategy, d->job))
         where_all_are(d, &l->progress);
@@ -156,19 +156,20 @@ static int drain_lanes(struct driver_part *l)
     }
 }
 
-static int leader_main(void *arg)
+static int driver_part_main(void *arg)
 {
     struct driver *d = arg;
     kernels_set_threads((int)d->job->threads);
-    int rc = d->strategy->driver(&d->leader);
+    int rc = d->strategy->driver(&d->driver_part);
     if (rc == OK)
         rc = hand_over_final(d);
-    return rc == OK ? drain_lanes(&d->leader) : rc; /* an error ends the run: driver.c watches */
+    return rc == OK ? drain_lanes(&d->driver_part)
+                    : rc; /* an error ends the run: driver.c watches */
 }
 
-static int start_leader(struct driver *d, const struct view *view)
+static int start_driver_part(struct driver *d, const struct view *view)
 {
-    d->leader = (struct driver_part){
+    d->driver_part = (struct driver_part){
         .world = d->world,
         .group = &d->group,
         .log = d->host->log,
@@ -179,31 +180,31 @@ static int start_leader(struct driver *d, const struct view *view)
         .progress = d->resumed.progress,
         .untaken = d->untaken,
         .resumed = d->start,
-        .on_commit = on_leader_committed,
+        .on_commit = on_driver_part_commit,
         .train = d,
     };
     bool back = view->number > 1;
-    d->leader.lanes.needs_sync = back;
-    d->leader.recovered = back && d->recovery_reported ? d->recovery_join_state : NULL;
+    d->driver_part.lanes.needs_sync = back;
+    d->driver_part.recovered = back && d->recovery_reported ? d->recovery_join_state : NULL;
     for (size_t i = 0; !back && i < view->count; i++)
-        members_add(&d->leader.progress.sharers, view->node[i]);
-    if (vec_init(&d->leader.x, &d->arena, d->x.n) != OK ||
-        vec_init(&d->leader.s, &d->arena, d->s.n) != OK ||
+        members_add(&d->driver_part.progress.sharers, view->node[i]);
+    if (vec_init(&d->driver_part.x, &d->arena, d->x.n) != OK ||
+        vec_init(&d->driver_part.s, &d->arena, d->s.n) != OK ||
         publisher_init(&d->to_model_writer, d->world, WORLD_DRIVER, model_floats_most(&d->layout),
                        d->layout.extras, &d->arena) != OK)
         return ERR_NOMEM;
-    vec_copy(&d->leader.x, &d->x, vec_all(&d->x));
-    vec_copy(&d->leader.s, &d->s, vec_all(&d->s));
-    d->leader.model = (struct global_model){.x = &d->leader.x, .s = &d->leader.s};
-    return world_spawn(d->world, "leader", leader_main, d, &d->leader_task);
+    vec_copy(&d->driver_part.x, &d->x, vec_all(&d->x));
+    vec_copy(&d->driver_part.s, &d->s, vec_all(&d->s));
+    d->driver_part.model = (struct global_model){.x = &d->driver_part.x, .s = &d->driver_part.s};
+    return world_spawn(d->world, "leader", driver_part_main, d, &d->driver_part_task);
 }
 
 /* Workers fetch what they begin with, where they do not draw it. */
-static int start_giver(struct driver *d)
+static int start_bootstrap_server(struct driver *d)
 {
     const struct global_model *start = &d->start;
     size_t extras = start->extra ? d->layout.extras : 0;
-    d->giver = (struct bootstrap_giver){
+    d->bootstrap_server = (struct bootstrap_server){
         .group = &d->group,
         .message = {.progress = d->resumed.progress,
                     .has_state = start->states > 0,
@@ -212,7 +213,7 @@ static int start_giver(struct driver *d)
                     .updates = start->updates},
         .vectors = d->start_model,
     };
-    return bootstrap_give(&d->giver);
+    return bootstrap_serve(&d->bootstrap_server);
 }
 
 int driver_start(struct driver *d, const struct view *view)
@@ -227,10 +228,10 @@ int driver_start(struct driver *d, const struct view *view)
     if (d->options->trace)
         rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start, d->joined_at);
     if (rc == OK && d->start_model) /* who is in already may have asked */
-        rc = start_giver(d);
+        rc = start_bootstrap_server(d);
     if (rc == OK)
         rc = start_model_writer(d);
     if (rc == OK && strategy_driver_hosts_model(d->strategy, d->job))
-        rc = start_leader(d, view);
+        rc = start_driver_part(d, view);
     return rc == OK ? OK : err_set(d->err, rc, "the run cannot start: %s", status_text(rc));
 }

@@ -9,9 +9,9 @@ static int read_stop(const struct driver *d)
 }
 
 /* Does the driver's part of the strategy hold the joint model? */
-static bool holds_model(const struct driver *d)
+static bool has_model(const struct driver *d)
 {
-    return d->leader_task && !train_workers_speak(d->job, d->strategy);
+    return d->driver_part_task && !train_workers_hold_model(d->job, d->strategy);
 }
 
 void driver_record_commit(struct driver *d, const struct progress *progress)
@@ -49,13 +49,13 @@ static void find_state(const struct driver *d, struct train_stopping *out)
         at = atomic_load(&k->kept_at);
         out->exchanges = atomic_load(&k->kept_exchanges);
     }
-    if (holds_model(d) && d->commit_at > 0 && d->commit_at > at) {
+    if (has_model(d) && d->commit_at > 0 && d->commit_at > at) {
         at = d->commit_at;
         out->exchanges = d->ledger.last.progress.exchanges;
     }
     out->state_age_s = at < 0 ? -1 : world_seconds(world_now(d->world) - at);
-    out->initial = at < 0 && holds_model(d);
-    out->requests = train_workers_speak(d->job, d->strategy);
+    out->initial = at < 0 && has_model(d);
+    out->requests = train_workers_hold_model(d->job, d->strategy);
 }
 
 static void report_stopping(struct driver *d, const struct train_stopping *news)
@@ -117,11 +117,11 @@ static int fetch_model(struct driver *d)
 static const char *save_state(struct driver *d)
 {
     struct model_writer *k = &d->model_writer;
-    struct driver_part *l = &d->leader;
+    struct driver_part *l = &d->driver_part;
     bool whole = !l->lanes.needs_sync || d->commits > 0;
-    world_end_task(d->world, &d->leader_task);
+    world_end_task(d->world, &d->driver_part_task);
     world_end_task(d->world, &k->task);
-    if (l->model.x && whole && !train_workers_speak(d->job, d->strategy)) {
+    if (l->model.x && whole && !train_workers_hold_model(d->job, d->strategy)) {
         if (strategy_is_async(d->strategy, d->job)) {
             driver_snapshot_leases(d, false);
             l->progress = d->ledger.last.progress;

@@ -12,14 +12,14 @@
 
 enum { TERM_FILE_MAX = 64 * 1024, CLAIMS_MAX = 100 /* one after another */ };
 
-static const char *const words[] = {"run", "incarnation", "view", "members", "next"};
+static const char *const keys[] = {"run", "incarnation", "view", "members", "next"};
 
 /* The next line's words after its first, which must be this one. NULL: it is another. */
-static char *line_of(char **text, const char *word)
+static char *line_of(char **text, const char *key)
 {
     char *line = *text, *end = strchr(line, '\n');
-    size_t n = strlen(word);
-    if (!end || strncmp(line, word, n) != 0 || (line[n] != ' ' && line + n != end))
+    size_t n = strlen(key);
+    if (!end || strncmp(line, key, n) != 0 || (line[n] != ' ' && line + n != end))
         return NULL;
     *end = '\0';
     *text = end + 1;
@@ -40,7 +40,7 @@ static bool parse_term(char *text, struct driver_term *out)
     char *line[5];
     uint64_t run, incarnation, view, next, node;
     for (int i = 0; i < 5; i++)
-        if (!(line[i] = line_of(&text, words[i])))
+        if (!(line[i] = line_of(&text, keys[i])))
             return false;
     if (!read_number(&line[0], 16, UINT64_MAX, &run) ||
         !read_number(&line[1], 10, UINT32_MAX, &incarnation) ||

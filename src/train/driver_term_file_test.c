@@ -146,7 +146,7 @@ static bool is_fenced(uint32_t incarnation)
 
 static uint32_t other;
 
-static void another_takes_it_up(void)
+static void take_up_by_another(void)
 {
     assert_int_equal(take_up(&here, &other), OK);
 }
@@ -154,16 +154,16 @@ static void another_takes_it_up(void)
 static void claim_and_release(void)
 {
     struct err err;
-    another_takes_it_up();
+    take_up_by_another();
     assert_int_equal(
         driver_term_write(&here, &(struct driver_term){.run = 9, .incarnation = other}, &err), OK);
     driver_term_unclaim(&here, other);
 }
 
-static void test_one_of_two_wins(void **state)
+static void test_driver_term_one_of_two_wins(void **state)
 {
     int points = 0;
-    void (*const ways[])(void) = {another_takes_it_up, claim_and_release};
+    void (*const ways[])(void) = {take_up_by_another, claim_and_release};
     for (int way = 0; way < 2; way++)
         for (int at = 1; begin_term(*state, at, ways[way]), true; at++) {
             uint32_t mine;
@@ -189,16 +189,16 @@ static void test_one_of_two_wins(void **state)
     assert_true(points >= 20);
 }
 
-static void another_claims(void)
+static void claim_by_another(void)
 {
     struct err err;
     assert_int_equal(driver_term_claim(&here, 4, &other, &err), OK);
 }
 
-static void test_claims_alone_differ(void **state)
+static void test_driver_term_claims_differ(void **state)
 {
     int points = 0;
-    for (int at = 1; begin_term(*state, at, another_claims), true; at++, points++) {
+    for (int at = 1; begin_term(*state, at, claim_by_another), true; at++, points++) {
         uint32_t mine;
         int rc = take_up(&hooked, &mine);
         if (hook.calls < at)
@@ -210,7 +210,7 @@ static void test_claims_alone_differ(void **state)
 }
 
 /* One that has looked, and found nobody yet, replaces the file while the later one does. */
-static void another_is_writing(void)
+static void write_by_another(void)
 {
     char path[RUNDIR_PATH_MAX + 64];
     struct err err;
@@ -218,9 +218,9 @@ static void another_is_writing(void)
     assert_int_equal(disk_replace(real_disk(), path, "run 9\n", 6, &err), OK);
 }
 
-static void test_the_later_one_is_not_disturbed(void **state)
+static void test_driver_term_later_driver_is_undisturbed(void **state)
 {
-    for (int at = 1; begin_term(*state, at, another_is_writing), true; at++) {
+    for (int at = 1; begin_term(*state, at, write_by_another), true; at++) {
         uint32_t mine;
         int rc = take_up(&hooked, &mine);
         if (hook.calls < at)
@@ -229,7 +229,7 @@ static void test_the_later_one_is_not_disturbed(void **state)
     }
 }
 
-static void is_cut(void)
+static void crash_here(void)
 {
     hook.dead = true;
 }
@@ -240,19 +240,19 @@ static void count_claims(void *user, const char *name)
 }
 
 /* Whatever it had done, the next one has a higher number, is not held up, and leaves one claim. */
-static void test_one_is_cut_off(void **state)
+static void test_driver_term_survives_crash_at_any_call(void **state)
 {
     int points = 0;
-    for (int at = 1; begin_term(*state, at, is_cut), true; at++, points++) {
-        uint32_t cut, next;
+    for (int at = 1; begin_term(*state, at, crash_here), true; at++, points++) {
+        uint32_t crashed, next;
         struct err err;
         struct driver_term now;
-        int rc = take_up(&hooked, &cut), claims = 0;
+        int rc = take_up(&hooked, &crashed), claims = 0;
         if (hook.calls < at)
             break;
         (void)rc;
         assert_int_equal(take_up(&here, &next), OK);
-        assert_true(next > cut && next > 4 && next <= 6);
+        assert_true(next > crashed && next > 4 && next <= 6);
         assert_int_equal(driver_term_read(&here, &now, &err), OK);
         assert_int_equal(now.incarnation, next);
         assert_int_equal(real_ops()->list(real_disk(), here.path, count_claims, &claims, &err), OK);
@@ -263,7 +263,7 @@ static void test_one_is_cut_off(void **state)
 }
 
 /* A file that only looks like one is nobody's. */
-static void test_what_is_no_claim(void **state)
+static void test_driver_term_ignores_other_files(void **state)
 {
     static const char *const names[] = {"driver.",
                                         "driver.x",
@@ -287,11 +287,11 @@ static void test_what_is_no_claim(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_one_of_two_wins),
-        TEST(test_claims_alone_differ),
-        TEST(test_the_later_one_is_not_disturbed),
-        TEST(test_one_is_cut_off),
-        TEST(test_what_is_no_claim),
+        TEST(test_driver_term_one_of_two_wins),
+        TEST(test_driver_term_claims_differ),
+        TEST(test_driver_term_later_driver_is_undisturbed),
+        TEST(test_driver_term_survives_crash_at_any_call),
+        TEST(test_driver_term_ignores_other_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ static void on_log(void *user, enum log_level level, const char *line)
     warnings += level == LOG_WARN;
 }
 
-static void test_what_could_not_be_written_is_written_later(void **state)
+static void test_driver_term_write_is_retried(void **state)
 {
     (void)state;
     struct listening_world here;
@@ -67,7 +67,7 @@ static void test_what_could_not_be_written_is_written_later(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_could_not_be_written_is_written_later),
+        cmocka_unit_test(test_driver_term_write_is_retried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,9 +73,9 @@ static int write_kept(struct event_log *log)
 {
     const struct disk_ops *ops = log->disk->ops;
     struct buf text = {0};
-    bool cut =
+    bool truncated =
         !log->torn || (log->whole != UNKNOWN && ops->truncate(log->file, log->whole, NULL) == OK);
-    if (!cut)
+    if (!truncated)
         buf_put_u8(&text, '\n');
     if (log->dropped > 0)
         buf_printf(&text, "{\"t\":%s,\"kind\":\"dropped\",\"lines\":%" PRIu64 "}\n",
@@ -85,7 +85,7 @@ static int write_kept(struct event_log *log)
                          : ops->write(log->file, text.data, text.len, &log->error);
     log->torn = rc != OK;
     if (rc == OK) {
-        log->whole = cut && log->whole != UNKNOWN ? log->whole + text.len : UNKNOWN;
+        log->whole = truncated && log->whole != UNKNOWN ? log->whole + text.len : UNKNOWN;
         log->kept.len = 0;
         log->kept_lines = log->dropped = 0;
     }

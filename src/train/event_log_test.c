@@ -43,7 +43,7 @@ static void break_disk(struct faulted *f, bool broken)
 }
 
 /* Of a write that fails half is in the file: it is cut off again when the next one goes well. */
-static void test_event_log_writes_later_what_failed(void **state)
+static void test_event_log_retries_failed_lines(void **state)
 {
     struct faulted f;
     open_log(&f, state);
@@ -76,7 +76,7 @@ static void test_event_log_flush_writes_the_last_line(void **state)
 
 /* Where the half cannot be cut off the next line begins on a line of its own, and so do those after
  * it. */
-static void test_event_log_continues_behind_half_a_line(void **state)
+static void test_event_log_appends_after_partial_line(void **state)
 {
     struct faulted f;
     open_log(&f, state);
@@ -93,7 +93,7 @@ static void test_event_log_continues_behind_half_a_line(void **state)
 }
 
 /* Memory is bounded: of what does not fit the oldest goes, and a line says how many went. */
-static void test_event_log_counts_what_it_drops(void **state)
+static void test_event_log_counts_dropped_lines(void **state)
 {
     enum { LINES = 6 };
     static char line[EVENT_LOG_KEPT_MAX / 4], text[EVENT_LOG_KEPT_MAX * 2];
@@ -123,7 +123,7 @@ static void test_event_log_counts_what_it_drops(void **state)
 }
 
 /* A run that continues: what a power cut left of a line gets its end. */
-static void test_event_log_ends_what_a_crash_left(void **state)
+static void test_event_log_ends_partial_line_of_a_crash(void **state)
 {
     struct faulted f;
     folder_put(*state, "events", "{\"a\":1}\n{\"los", 13);
@@ -153,7 +153,7 @@ static int write_half(struct disk_file *f, const void *data, size_t len, struct 
 }
 
 /* It may be written and not be read: how long it is nobody knows, and older events stay. */
-static void test_event_log_cuts_nothing_that_it_cannot_read(void **state)
+static void test_event_log_never_truncates_unreadable_file(void **state)
 {
     struct disk_ops ops = *real_disk()->ops;
     struct disk disk = {&ops};
@@ -207,12 +207,12 @@ static void test_event_log_finds_the_newest_of_a_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_event_log_writes_later_what_failed),
+        TEST(test_event_log_retries_failed_lines),
         TEST(test_event_log_flush_writes_the_last_line),
-        TEST(test_event_log_continues_behind_half_a_line),
-        TEST(test_event_log_counts_what_it_drops),
-        TEST(test_event_log_ends_what_a_crash_left),
-        TEST(test_event_log_cuts_nothing_that_it_cannot_read),
+        TEST(test_event_log_appends_after_partial_line),
+        TEST(test_event_log_counts_dropped_lines),
+        TEST(test_event_log_ends_partial_line_of_a_crash),
+        TEST(test_event_log_never_truncates_unreadable_file),
         TEST(test_event_log_finds_the_newest_of_a_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

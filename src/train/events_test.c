@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-static void test_a_line_has_its_time_and_its_kind_first(void **state)
+static void test_events_line_begins_with_time_and_kind(void **state)
 {
     struct listening_world l;
     struct events events;
@@ -32,7 +32,7 @@ static void test_a_line_has_its_time_and_its_kind_first(void **state)
 }
 
 /* An event that cannot be sent is lost, and nothing else. */
-static void test_a_world_that_takes_nothing(void **state)
+static void test_events_unsent_event_is_lost(void **state)
 {
     static const int fails[] = {ERR_FULL, ERR_PEER, ERR_NOMEM};
     struct listening_world l;
@@ -59,7 +59,7 @@ static void expect_fault(const char *what, uint32_t node, const char *want)
     free(line);
 }
 
-static void test_faults(void **state)
+static void test_events_fault_line(void **state)
 {
     (void)state;
     expect_fault("kill", 3,
@@ -72,7 +72,7 @@ static void test_faults(void **state)
 }
 
 /* As its user wrote it, not as the nearest double has it. */
-static void test_decimal_is_the_shortest_that_is_that_float(void **state)
+static void test_events_decimal_is_shortest(void **state)
 {
     static const char *const texts[] = {"0.01", "0.1", "0.004", "1", "0", "123456.8", "3.0e-05"};
     (void)state;
@@ -82,7 +82,7 @@ static void test_decimal_is_the_shortest_that_is_that_float(void **state)
     assert_true(isnan(events_decimal(NAN)) && isinf(events_decimal(INFINITY)));
 }
 
-static void test_measures_have_the_digits_of_a_float(void **state)
+static void test_events_measure_has_float_digits(void **state)
 {
     (void)state;
     cJSON *event = cJSON_CreateObject();
@@ -99,11 +99,11 @@ static void test_measures_have_the_digits_of_a_float(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_line_has_its_time_and_its_kind_first),
-        cmocka_unit_test(test_a_world_that_takes_nothing),
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_decimal_is_the_shortest_that_is_that_float),
-        cmocka_unit_test(test_measures_have_the_digits_of_a_float),
+        cmocka_unit_test(test_events_line_begins_with_time_and_kind),
+        cmocka_unit_test(test_events_unsent_event_is_lost),
+        cmocka_unit_test(test_events_fault_line),
+        cmocka_unit_test(test_events_decimal_is_shortest),
+        cmocka_unit_test(test_events_measure_has_float_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

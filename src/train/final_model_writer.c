@@ -37,7 +37,7 @@ static bool put_elsewhere(struct model_writer *k, const struct checkpoint_header
 {
     char name[256];
     name_copy(k, name, sizeof name);
-    for (const struct rundir_place *at = k->places; at && at->folder && !k->copy[0]; at++) {
+    for (const struct rundir_fallback *at = k->fallbacks; at && at->folder && !k->copy[0]; at++) {
         struct err why;
         if (checkpoint_save_copy(k->dir->disk, at->folder, name, header, &k->layout, k->landing,
                                  k->copy, sizeof k->copy, &why) != OK)

@@ -147,13 +147,13 @@ struct scene {
     struct doomed_run run;
     struct tight_disk disk;
     struct rundir dir;
-    char path[128], place[160];
-    struct rundir_place places[2];
+    char path[128], fallback[160];
+    struct rundir_fallback fallbacks[2];
     atomic_int stop;
     double stop_at[2]; /* when it is raised; 0: never */
     double stopping_at[STOPPING_DONE + 1];
     struct train_stopping stopping[STOPPING_DONE + 1];
-    int reported, ticks, judged_after_stop;
+    int reported, ticks, evaluated_after_stop;
     const char *every; /* seconds between checkpoints */
 };
 
@@ -161,7 +161,7 @@ static void on_line(void *user, const char *event)
 {
     struct scene *s = user;
     event_log_line(&s->dir.events, event);
-    s->judged_after_stop += s->reported > 0 && strstr(event, "\"kind\":\"eval\"");
+    s->evaluated_after_stop += s->reported > 0 && strstr(event, "\"kind\":\"eval\"");
 }
 
 static void on_tick(void *user)
@@ -200,9 +200,9 @@ static struct scene *make_scene(struct tiny *t)
     struct err err = {0};
     assert_non_null(s);
     tiny_out(t, s->path);
-    snprintf(s->place, sizeof s->place, "%s/place-%d", t->folder, t->runs);
+    snprintf(s->fallback, sizeof s->fallback, "%s/place-%d", t->folder, t->runs);
     assert_int_equal(mkdir(s->path, 0700), 0);
-    assert_int_equal(mkdir(s->place, 0700), 0);
+    assert_int_equal(mkdir(s->fallback, 0700), 0);
     s->disk = (struct tight_disk){.disk = {&ops}, .root = s->path, .run = &s->run};
     s->dir.disk = &s->disk.disk;
     snprintf(s->dir.path, sizeof s->dir.path, "%s", s->path);
@@ -210,7 +210,7 @@ static struct scene *make_scene(struct tiny *t)
     snprintf(path, sizeof path, "%s/events.jsonl", s->path);
     if (event_log_open(&s->dir.events, &s->disk.disk, path, &err) != OK)
         fail_msg("%s", err.text);
-    s->places[0] = (struct rundir_place){s->place, true};
+    s->fallbacks[0] = (struct rundir_fallback){s->fallback, true};
     s->run.kill_node = 0;
     s->run.options = (struct train_options){
         .dir = &s->dir,
@@ -219,7 +219,7 @@ static struct scene *make_scene(struct tiny *t)
         .tick = on_tick,
         .stopping = on_stopping,
         .stop = &s->stop,
-        .places = s->places,
+        .fallbacks = s->fallbacks,
     };
     s->every = "0.5";
     return s;
@@ -272,7 +272,7 @@ static void expect_model(const struct scene *s, bool elsewhere)
 {
     struct safetensors st;
     const struct train_report *r = &s->run.report;
-    const char *folder = elsewhere ? s->place : s->path;
+    const char *folder = elsewhere ? s->fallback : s->path;
     assert_int_equal(r->elsewhere, elsewhere);
     assert_int_equal(strncmp(r->model, folder, strlen(folder)), 0);
     run_model(folder, r->model + strlen(folder) + 1, &st);
@@ -300,7 +300,7 @@ static void end_scene(struct scene *s)
 }
 
 /* The run takes 2.7 s. */
-static void test_final_model_survives_a_disk_that_cannot_take_it(void **state)
+static void test_final_model_survives_failing_disk(void **state)
 {
     static const struct {
         double from_s, until_s;
@@ -332,7 +332,7 @@ static void test_final_model_survives_a_disk_that_cannot_take_it(void **state)
 
 /* The disk is full as soon as the last checkpoint is written: that one is the model, and needs no
  * room. A run that has not come to its end keeps it to resume from. */
-static void test_last_checkpoint_becomes_the_final_model(void **state)
+static void test_final_model_is_last_checkpoint_on_full_disk(void **state)
 {
     for (int stopped = 0; stopped < 2; stopped++) {
         struct scene *s = make_scene(*state);
@@ -354,7 +354,7 @@ static void test_last_checkpoint_becomes_the_final_model(void **state)
 }
 
 /* A stop ends the wait: the copy is the model then. */
-static void test_final_model_wait_ends_by_a_stop(void **state)
+static void test_final_model_wait_ends_on_stop(void **state)
 {
     struct scene *s = make_scene(*state);
     s->disk.fault = FAULT_FULL;
@@ -381,7 +381,7 @@ static void test_stop_skips_evaluation(void **state)
     assert_true(s->stopping_at[0] < 1.3);
     assert_true(s->stopping[0].commit_s >= 0 && s->stopping[0].commit_s <= 0.4);
     assert_true(s->stopping[0].state_age_s >= 0 && s->stopping[0].state_age_s <= 0.5);
-    assert_int_equal(s->judged_after_stop, 0);
+    assert_int_equal(s->evaluated_after_stop, 0);
     assert_false(s->run.report.has_test);
     assert_true(s->run.end_s < 1.8);
     expect_whole_events(s);
@@ -393,20 +393,20 @@ static void test_stop_skips_evaluation(void **state)
  */
 static void expect_checkpoint(const struct scene *s, const char *strategy)
 {
-    static struct lease_table book;
+    static struct lease_table table;
     const struct train_report *r = &s->run.report;
     struct safetensors st;
     run_model(s->path, r->model + r->model_name, &st);
-    uint64_t place = strtoull(safetensors_meta_get(&st, "place"), NULL, 10);
+    uint64_t offset = strtoull(safetensors_meta_get(&st, "place"), NULL, 10);
     const char *leases = safetensors_meta_get(&st, "leases");
     if (strtoull(safetensors_meta_get(&st, "lane.0"), NULL, 10) !=
         s->stopping[STOPPING_DONE].exchanges)
         fail_msg("%s: not the exchange that was told", strategy);
     if (leases) {
-        assert_true(lease_read(&book, leases, 16));
-        uint64_t used = book.frontier - book.lost - lease_pooled(&book);
-        if (used != place)
-            fail_msg("%s: at %llu, leases \"%s\"", strategy, (unsigned long long)place, leases);
+        assert_true(lease_read(&table, leases, 16));
+        uint64_t used = table.frontier - table.lost - lease_pooled(&table);
+        if (used != offset)
+            fail_msg("%s: at %llu, leases \"%s\"", strategy, (unsigned long long)offset, leases);
     }
     safetensors_release(&st);
 }
@@ -447,7 +447,7 @@ static void test_stop_at_once_keeps_a_state(void **state)
 
 /* Steps are so long that no worker answers a stop at once: the model that was evaluated last, of
  * which no checkpoint was asked for, is promised and kept. */
-static void test_stop_at_once_keeps_what_was_evaluated(void **state)
+static void test_stop_at_once_keeps_evaluated_model(void **state)
 {
     struct scene *s = make_scene(*state);
     s->stop_at[0] = s->stop_at[1] = 17;
@@ -516,12 +516,12 @@ static void test_final_model_left_out_is_requested_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_final_model_survives_a_disk_that_cannot_take_it),
-        cmocka_unit_test(test_last_checkpoint_becomes_the_final_model),
-        cmocka_unit_test(test_final_model_wait_ends_by_a_stop),
+        cmocka_unit_test(test_final_model_survives_failing_disk),
+        cmocka_unit_test(test_final_model_is_last_checkpoint_on_full_disk),
+        cmocka_unit_test(test_final_model_wait_ends_on_stop),
         cmocka_unit_test(test_stop_skips_evaluation),
         cmocka_unit_test(test_stop_at_once_keeps_a_state),
-        cmocka_unit_test(test_stop_at_once_keeps_what_was_evaluated),
+        cmocka_unit_test(test_stop_at_once_keeps_evaluated_model),
         cmocka_unit_test(test_final_model_left_out_is_requested_again),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

@@ -48,7 +48,7 @@ static int read_welcome(const void *bytes, size_t n, struct welcome *out)
     return rc;
 }
 
-static void test_a_hello_arrives_whole_or_not_at_all(void **state)
+static void test_hello_is_decoded_whole(void **state)
 {
     struct buf bytes = {0};
     struct hello out;
@@ -72,24 +72,24 @@ static void test_a_hello_arrives_whole_or_not_at_all(void **state)
 }
 
 /* Texts that do not fit their fields, and lengths that lie. */
-static void test_long_words(void **state)
+static void test_hello_refuses_long_texts(void **state)
 {
     struct hello out;
     (void)state;
     for (int which = 0; which < 3; which++) {
         struct buf bytes = {0};
-        char word[NODE_ADDRESS_MAX + 1];
-        memset(word, 'w', sizeof word - 1);
-        word[which == 2 ? NODE_ADDRESS_MAX : HELLO_TEXT_MAX] = '\0';
+        char text[NODE_ADDRESS_MAX + 1];
+        memset(text, 'w', sizeof text - 1);
+        text[which == 2 ? NODE_ADDRESS_MAX : HELLO_TEXT_MAX] = '\0';
         buf_put_u32(&bytes, WIRE_VERSION);
         buf_put_text(&bytes, "1");
         for (int i = 0; i < 2; i++)
             buf_put_u64(&bytes, 1);
         buf_put_u32(&bytes, 1);
-        buf_put_text(&bytes, which == 0 ? word : "isa");
-        buf_put_text(&bytes, which == 1 ? word : "ref");
+        buf_put_text(&bytes, which == 0 ? text : "isa");
+        buf_put_text(&bytes, which == 1 ? text : "ref");
         buf_put_text(&bytes, "attic");
-        buf_put_text(&bytes, which == 2 ? word : "127.0.0.1:1");
+        buf_put_text(&bytes, which == 2 ? text : "127.0.0.1:1");
         for (int i = 0; i < 12; i++)
             buf_put_u32(&bytes, 0);
         assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
@@ -99,7 +99,7 @@ static void test_long_words(void **state)
     }
 }
 
-static void test_a_welcome_arrives_whole_or_not_at_all(void **state)
+static void test_welcome_is_decoded_whole(void **state)
 {
     static char job[] = "name: 'x'", folder[] = "jobs/";
     (void)state;
@@ -141,7 +141,7 @@ static void test_a_welcome_arrives_whole_or_not_at_all(void **state)
     }
 }
 
-static void test_any_bytes(void **state)
+static void test_handshake_survives_random_bytes(void **state)
 {
     uint8_t bytes[160];
     (void)state;
@@ -164,7 +164,7 @@ static void expect_refused(const struct hello *hello, const char *phrase)
     assert_non_null(strstr(err.text, phrase));
 }
 
-static void test_what_differs_is_named(void **state)
+static void test_hello_check_names_difference(void **state)
 {
     struct err err = {0};
     struct hello hello = sample;
@@ -198,11 +198,11 @@ static void test_what_differs_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_hello_arrives_whole_or_not_at_all),
-        cmocka_unit_test(test_long_words),
-        cmocka_unit_test(test_a_welcome_arrives_whole_or_not_at_all),
-        cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test(test_what_differs_is_named),
+        cmocka_unit_test(test_hello_is_decoded_whole),
+        cmocka_unit_test(test_hello_refuses_long_texts),
+        cmocka_unit_test(test_welcome_is_decoded_whole),
+        cmocka_unit_test(test_handshake_survives_random_bytes),
+        cmocka_unit_test(test_hello_check_names_difference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

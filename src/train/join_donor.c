@@ -3,8 +3,8 @@
 #include "base/fault.h"
 
 /* JOIN_STATE_NOT_HERE, or the words that the strategy adds. */
-static size_t look_around(const struct strategy_ops *strategy, const struct member *m,
-                          struct join_state *a)
+static size_t fill_join_state(const struct strategy_ops *strategy, const struct member *m,
+                              struct join_state *a)
 {
     *a = (struct join_state){.lanes = (uint32_t)m->lanes.count};
     for (size_t i = 0; i < m->lanes.count; i++)
@@ -22,7 +22,7 @@ int join_donor_admit(const struct strategy_ops *strategy, struct publisher *publ
     struct join_state admission;
     uint32_t joiner = atomic_load(&m->group->joiner);
     if (joiner == ROSTER_NO_NODE || atomic_load(&publisher->busy) ||
-        look_around(strategy, m, &admission) == JOIN_STATE_NOT_HERE)
+        fill_join_state(strategy, m, &admission) == JOIN_STATE_NOT_HERE)
         return OK;
     bool in = false;
     int rc = group_admit_joiner(m->group, joiner, &in);

@@ -186,7 +186,7 @@ static void test_lease_server_resends_unsent_grant(void **state)
     office.full = true;
     report_use(5, 80, 3, 32);
     assert_int_equal(office.sent, 1);
-    uint64_t held = lease_held(&leases.table);
+    uint64_t held_before = lease_held(&leases.table);
     office.full = true;
     report_use(5, 80, 3, 32);
     report_use(5, 80, 3, 0); /* it does not ask here */
@@ -194,7 +194,7 @@ static void test_lease_server_resends_unsent_grant(void **state)
     report_use(5, 80, 3, 32);
     assert_int_equal(office.sent, 2);
     expect_grant(1, 5, 3, BEGIN + 448, BEGIN + 480);
-    assert_int_equal(lease_held(&leases.table), held);
+    assert_int_equal(lease_held(&leases.table), held_before);
     report_use(5, 80, 3, 32);
     assert_int_equal(office.sent, 2);
 }
@@ -320,7 +320,7 @@ static void test_lease_grant_is_decoded_whole(void **state)
     buf_release(&bytes);
 }
 
-static void test_grant_is_read_in_the_order_of_its_bytes(void **state)
+static void test_lease_grant_is_little_endian(void **state)
 {
     (void)state;
     const uint8_t bytes[24] = {7, 0, 0, 0, 1, 0, 0, 0, 0x10, 2, 0, 0, 0, 0, 0, 0, 0x30, 2};
@@ -403,7 +403,7 @@ static int take_steps(int n, double seconds)
     return requests;
 }
 
-static void test_a_member_knows_its_first_lease(void **state)
+static void test_lease_client_knows_its_first_lease(void **state)
 {
     (void)state;
     be_worker(false);
@@ -481,7 +481,7 @@ static void test_lease_client_ignores_invalid_grants(void **state)
 }
 
 /* The question is put again, under another number; what the driver before has answered is void. */
-static void test_lease_client_asks_a_new_driver(void **state)
+static void test_lease_client_requests_from_new_driver(void **state)
 {
     (void)state;
     be_worker(false);
@@ -530,12 +530,12 @@ int main(void)
         cmocka_unit_test(test_lease_server_leaver_returns_the_rest),
         cmocka_unit_test(test_lease_server_recovers),
         cmocka_unit_test(test_lease_grant_is_decoded_whole),
-        cmocka_unit_test(test_grant_is_read_in_the_order_of_its_bytes),
-        cmocka_unit_test(test_a_member_knows_its_first_lease),
+        cmocka_unit_test(test_lease_grant_is_little_endian),
+        cmocka_unit_test(test_lease_client_knows_its_first_lease),
         cmocka_unit_test(test_lease_server_joiner_waits_for_no_lease),
         cmocka_unit_test(test_lease_client_requests_two_seconds),
         cmocka_unit_test(test_lease_client_ignores_invalid_grants),
-        cmocka_unit_test(test_lease_client_asks_a_new_driver),
+        cmocka_unit_test(test_lease_client_requests_from_new_driver),
         cmocka_unit_test(test_lease_client_recovery_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@ void committed_encode(const struct committed *c, struct buf *out)
 {
     buf_put_u32(out, c->lane);
     buf_put_u64(out, c->n);
-    buf_put_u8(out, c->free);
+    buf_put_u8(out, c->asynchronous);
     progress_encode(&c->progress, out);
     buf_put_f64(out, c->cost.seconds);
     buf_put_f64(out, c->cost.waited_s);
@@ -26,7 +26,7 @@ int committed_decode(struct byte_reader *in, struct committed *out)
 {
     out->lane = read_u32(in);
     out->n = read_u64(in);
-    out->free = read_u8(in) != 0;
+    out->asynchronous = read_u8(in) != 0;
     progress_decode(in, &out->progress);
     out->cost.seconds = read_f64(in);
     out->cost.waited_s = read_f64(in);
@@ -66,7 +66,7 @@ static void report_exchange(const struct ledger *ledger, const struct committed 
 {
     cJSON *event = events_new(ledger->events, "exchange");
     cJSON_AddStringToObject(event, "strategy", ledger->strategy);
-    if (c->free)
+    if (c->asynchronous)
         cJSON_AddNumberToObject(event, "node", events_node(node));
     cJSON_AddNumberToObject(event, "lane", c->lane);
     cJSON_AddNumberToObject(event, "n", (double)c->n);
@@ -148,7 +148,7 @@ static uint64_t growth_of(uint64_t *was, uint64_t now)
 
 /* the strategy is asynchronous: what each has done adds up, and there is nothing to close. A report
  * that never came, for want of a driver, is made good by the next. */
-static void report_free(struct ledger *ledger, uint32_t node, const struct committed *report)
+static void report_async(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
     struct progress *all = &ledger->last.progress;
     struct ledger_own *own = &ledger->own[node % VIEW_MEMBERS_MAX];
@@ -157,9 +157,9 @@ static void report_free(struct ledger *ledger, uint32_t node, const struct commi
     ledger->used += samples - (repeated < samples ? repeated : samples);
     ledger->repeated_leases += repeated;
     all->sample_offset += samples;
-    ledger->odd_samples += samples;
-    all->steps += ledger->odd_samples / ledger->step_samples;
-    ledger->odd_samples %= ledger->step_samples;
+    ledger->partial_step_samples += samples;
+    all->steps += ledger->partial_step_samples / ledger->step_samples;
+    ledger->partial_step_samples %= ledger->step_samples;
     add_loss(ledger, report->loss, report->samples);
     if (report->n == 0)
         return;
@@ -172,8 +172,8 @@ static void report_free(struct ledger *ledger, uint32_t node, const struct commi
 
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
-    if (report->free) {
-        report_free(ledger, node, report);
+    if (report->asynchronous) {
+        report_async(ledger, node, report);
         return;
     }
     if (report->n == 0) {
@@ -206,7 +206,7 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
     }
 }
 
-void ledger_go_on(struct ledger *ledger, const struct progress *progress)
+void ledger_resume(struct ledger *ledger, const struct progress *progress)
 {
     for (int i = 0; i < LEDGER_OPEN_MAX; i++)
         ledger->entry[i].open = false;

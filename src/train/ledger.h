@@ -18,7 +18,7 @@ struct lease_report {
 struct committed {
     uint32_t lane;
     uint64_t n;               /* 0: no exchange, only how far a worker is */
-    bool free;                /* its own: the strategy is asynchronous */
+    bool asynchronous;        /* its own: the strategy is asynchronous */
     struct progress progress; /* after it */
     struct exchange_cost cost;
     uint64_t samples; /* in the exchange, of all; free: of this worker since its last report */
@@ -56,7 +56,7 @@ struct ledger {
     struct committed last; /* the newest exchange that was closed; n 0: none yet; in asynchronous
                               strategies, its progress is that of them all */
     uint64_t step_samples; /* of a step of all together; free */
-    uint64_t odd_samples;  /* beyond last.progress.steps of those; free */
+    uint64_t partial_step_samples; /* beyond last.progress.steps of those; free */
     struct ledger_own own[VIEW_MEMBERS_MAX];
     /* Records. Synchronous strategies: samples that counted in exchanges, and samples of a dead
      * worker's share of the round under way. Asynchronous strategies: samples that workers have
@@ -76,7 +76,7 @@ struct ledger {
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report);
 
 /* The run resumes from there, whatever has been reported yet: a driver has returned. */
-void ledger_go_on(struct ledger *ledger, const struct progress *progress);
+void ledger_resume(struct ledger *ledger, const struct progress *progress);
 
 /* In asynchronous strategies: what the book of leases says. */
 void ledger_lease(struct ledger *ledger, const struct lease_table *table);

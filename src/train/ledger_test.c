@@ -127,7 +127,7 @@ static void test_ledger_every_sample_is_used_or_missed(void **state)
 }
 
 /* A participant that does not report is dead, once all others have reported the next. */
-static void test_who_dies_before_it_reports(void **state)
+static void test_ledger_closes_without_dead_worker(void **state)
 {
     struct roster_state *b = *state;
     struct committed second = report_of(2, 4);
@@ -144,7 +144,7 @@ static void test_who_dies_before_it_reports(void **state)
 }
 
 /* Exchanges of several lanes have numbers of their own; the progress says which came first. */
-static void test_exchanges_of_several_lanes_are_reported_in_order(void **state)
+static void test_ledger_reports_lanes_in_order(void **state)
 {
     struct roster_state *b = *state;
     for (uint64_t k = 1; k <= 4; k++) {
@@ -161,7 +161,7 @@ static void test_exchanges_of_several_lanes_are_reported_in_order(void **state)
 }
 
 /* Or once the next but one is reported; what is still open at the end is closed in order. */
-static void test_the_dead_do_not_hold_the_book(void **state)
+static void test_ledger_is_not_blocked_by_dead_worker(void **state)
 {
     struct roster_state *b = *state;
     struct committed second = report_of(2, 4), third = report_of(3, 3);
@@ -182,7 +182,7 @@ static void test_the_dead_do_not_hold_the_book(void **state)
     assert_int_equal(b->listener.lines, 4);
 }
 
-static void test_what_cannot_be_is_left_out(void **state)
+static void test_ledger_ignores_impossible_reports(void **state)
 {
     struct roster_state *b = *state;
     struct committed report = report_of(1 + LEDGER_OPEN_MAX, 1);
@@ -197,7 +197,7 @@ static void test_what_cannot_be_is_left_out(void **state)
     assert_true(b->ledger.used == 2 * 32);
 }
 
-static void test_who_is_rejected_is_named(void **state)
+static void test_ledger_names_rejected_workers(void **state)
 {
     struct roster_state *b = *state;
     struct committed report = report_of(1, 4);
@@ -213,7 +213,7 @@ static void test_who_is_rejected_is_named(void **state)
 }
 
 /* Without exchanges a lone worker says how far it is, and there is nothing to tell. */
-static void test_a_lone_worker(void **state)
+static void test_ledger_of_lone_worker(void **state)
 {
     struct roster_state *b = *state;
     struct committed report = {
@@ -225,7 +225,7 @@ static void test_a_lone_worker(void **state)
 }
 
 /* Whatever way records are reported, the training loss is their mean since the last event. */
-static void test_loss_event_has_the_mean_since_the_last(void **state)
+static void test_ledger_loss_event_is_mean_since_last(void **state)
 {
     struct roster_state *b = *state;
     struct committed alone = {
@@ -245,18 +245,18 @@ static void test_loss_event_has_the_mean_since_the_last(void **state)
     report_all(b, 1, 4, 0);
     assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01));
     assert_true(b->ledger.mean_loss == 2.0);
-    struct committed freely = {.free = true, .samples = 16, .loss = 16 * 5.0};
+    struct committed async = {.asynchronous = true, .samples = 16, .loss = 16 * 5.0};
     b->ledger.step_samples = 64;
-    ledger_report(&b->ledger, 0, &freely);
-    freely.loss = 16 * 3.0;
-    ledger_report(&b->ledger, 1, &freely);
+    ledger_report(&b->ledger, 0, &async);
+    async.loss = 16 * 3.0;
+    ledger_report(&b->ledger, 1, &async);
     assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01));
     assert_true(b->ledger.mean_loss == 4.0);
 }
 
 /* An exchange that was never reported, for want of a driver, is part of the next report's
  * progress. */
-static void test_reports_that_never_came_are_made_good(void **state)
+static void test_ledger_makes_up_for_missing_reports(void **state)
 {
     struct roster_state *b = *state;
     report_all(b, 1, 4, 0);
@@ -264,7 +264,7 @@ static void test_reports_that_never_came_are_made_good(void **state)
     assert_true(b->ledger.used == 4 * ROUND - 16 && b->ledger.missed == 16);
     const struct progress progress = {
         .sample_offset = 100 * ROUND, .exchanges = 100, .samples_used = 99 * ROUND};
-    ledger_go_on(&b->ledger, &progress);
+    ledger_resume(&b->ledger, &progress);
     assert_true(b->ledger.used == 99 * ROUND && b->ledger.missed == ROUND);
     report_all(b, 100, 4, 0); /* of the one before */
     assert_true(b->ledger.used == 99 * ROUND);
@@ -274,11 +274,12 @@ static void test_reports_that_never_came_are_made_good(void **state)
 
 /* An asynchronous worker says what it has done in all: twice said, or not said at all, it counts
  * once. */
-static void test_who_runs_free_counts_once(void **state)
+static void test_ledger_counts_async_samples_once(void **state)
 {
     struct roster_state *b = *state;
     b->ledger.step_samples = 64;
-    struct committed report = {.free = true, .progress = {.samples_used = 64}, .samples = 64};
+    struct committed report = {
+        .asynchronous = true, .progress = {.samples_used = 64}, .samples = 64};
     ledger_report(&b->ledger, 2, &report);
     ledger_report(&b->ledger, 2, &report);
     assert_true(b->ledger.used == 64);
@@ -288,7 +289,7 @@ static void test_who_runs_free_counts_once(void **state)
     assert_int_equal(b->ledger.last.progress.steps, 3);
 }
 
-static void test_reports_arrive_whole_or_not_at_all(void **state)
+static void test_committed_is_decoded_whole(void **state)
 {
     struct committed report = report_of(UINT64_C(1) << 40, 4), out;
     struct buf bytes = {0};
@@ -327,16 +328,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_ledger_reports_an_exchange_once),
         TEST(test_ledger_every_sample_is_used_or_missed),
-        TEST(test_who_dies_before_it_reports),
-        TEST(test_exchanges_of_several_lanes_are_reported_in_order),
-        TEST(test_the_dead_do_not_hold_the_book),
-        TEST(test_what_cannot_be_is_left_out),
-        TEST(test_who_is_rejected_is_named),
-        TEST(test_reports_that_never_came_are_made_good),
-        TEST(test_who_runs_free_counts_once),
-        TEST(test_a_lone_worker),
-        TEST(test_loss_event_has_the_mean_since_the_last),
-        TEST(test_reports_arrive_whole_or_not_at_all),
+        TEST(test_ledger_closes_without_dead_worker),
+        TEST(test_ledger_reports_lanes_in_order),
+        TEST(test_ledger_is_not_blocked_by_dead_worker),
+        TEST(test_ledger_ignores_impossible_reports),
+        TEST(test_ledger_names_rejected_workers),
+        TEST(test_ledger_makes_up_for_missing_reports),
+        TEST(test_ledger_counts_async_samples_once),
+        TEST(test_ledger_of_lone_worker),
+        TEST(test_ledger_loss_event_is_mean_since_last),
+        TEST(test_committed_is_decoded_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,8 +96,8 @@ static void report_rate(const struct model_writer *k, const struct progress *pro
 
 bool model_writer_has_evaluated(const struct model_writer *k, const struct progress *progress)
 {
-    return k->objectives.evaluated > 0 && k->judged.exchanges == progress->exchanges &&
-           k->judged.sample_offset == progress->sample_offset;
+    return k->objectives.evaluated > 0 && k->evaluated.exchanges == progress->exchanges &&
+           k->evaluated.sample_offset == progress->sample_offset;
 }
 
 static int evaluate_model(struct model_writer *k, const struct model_header *model)
@@ -110,12 +110,12 @@ static int evaluate_model(struct model_writer *k, const struct model_header *mod
     vec_import(&k->x, vec_all(&k->x), k->landing);
     vec_import(&k->s, vec_all(&k->s), k->landing + k->x.n);
     report_rate(k, &model->progress);
-    atomic_fetch_add(&k->judgements, 1);
+    atomic_fetch_add(&k->evaluations, 1);
     int rc =
         objectives_evaluate(o, &k->x, &k->s, model->progress.sample_offset, model->progress.steps);
     if (rc == ERR_END)
         return OK;
-    k->judged = model->progress;
+    k->evaluated = model->progress;
     atomic_store(&k->last_error, o->error);
     if (rc == ERR_STOP)
         k->reached(k->user);
@@ -170,15 +170,15 @@ static int take_model(struct model_writer *k, const struct model_header *model)
     if (wants_snapshot(k, model))
         rc = first_error(rc, keep_snapshot(k, model));
     if (model->use & (MODEL_EVALUATE | MODEL_FINAL)) {
-        int judged = evaluate_model(k, model);
-        if (judged != OK)
-            return judged;
+        int evaluated = evaluate_model(k, model);
+        if (evaluated != OK)
+            return evaluated;
     }
     return final ? rc : OK;
 }
 
 /* The model that the run begins from. */
-static int judge_first(struct model_writer *k)
+static int evaluate_first(struct model_writer *k)
 {
     const struct global_model *first = k->first;
     vec_export(first->x, vec_all(first->x), k->landing);
@@ -243,7 +243,7 @@ static int model_writer_main(void *arg)
 {
     struct model_writer *k = arg;
     kernels_set_threads((int)k->objectives.job->threads);
-    int begun = k->first ? judge_first(k) : OK;
+    int begun = k->first ? evaluate_first(k) : OK;
     if (begun != OK)
         return begun;
     for (;;) {

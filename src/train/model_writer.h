@@ -16,7 +16,8 @@ struct model_writer {
     uint32_t keep;            /* checkpoints */
     struct objectives objectives;
     struct model_layout layout;
-    const struct rundir_place *places; /* where else the final model may be put; may be NULL */
+    const struct rundir_fallback
+        *fallbacks;         /* where else the final model may be put; may be NULL */
     const atomic_int *stop; /* as train_options'; raised while a model waits: end the wait */
     double wait_s;          /* how long the final model waits for a place in `dir` */
     struct err err;         /* why the newest file that could not be written was not */
@@ -40,7 +41,7 @@ struct model_writer {
     _Atomic(char *) leases_given, leases_final;
     char *leases;                    /* the one that was taken last; owned */
     _Atomic uint64_t taken;          /* models for checkpoints that have come */
-    struct progress judged;          /* where the model last evaluated stood, */
+    struct progress evaluated;       /* where the model last evaluated stood, */
     struct progress at;              /* and the newest that has come, or is kept */
     struct model_header kept_model;  /* of what lies whole in `landing`; floats 0: nothing does */
     _Atomic int64_t kept_at;         /* when the newest model came, on the world's clock; 0: none */
@@ -48,7 +49,7 @@ struct model_writer {
     bool written;                    /* the newest checkpoint of this run is of: */
     struct progress written_at;
     int64_t written_at_offset;    /* when that model came; 0: there is none */
-    _Atomic uint64_t judgements;  /* evaluations that have begun */
+    _Atomic uint64_t evaluations; /* evaluations that have begun */
     _Atomic double last_error;    /* of the set that counts; < 0: none yet */
     void (*reached)(void *user);  /* an error that the job stops at has been reached */
     bool (*replaced)(void *user); /* by a later driver, whose run directory it is now */

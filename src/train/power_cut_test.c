@@ -4,7 +4,14 @@
 #include "checkpoint_sample.h"
 #include "power_disk.h"
 
-enum { GENERATIONS = 6, AGAIN = 3, KEEP = 3, SEEN = 1 << 18, EACH_BYTE = 1, SOME_BYTES = 97 };
+enum {
+    GENERATIONS = 6,
+    SECOND_GENERATIONS = 3,
+    KEEP = 3,
+    SEEN = 1 << 18,
+    EACH_BYTE = 1,
+    SOME_BYTES = 97
+};
 
 struct cutting {
     struct sample *m;
@@ -94,7 +101,7 @@ static void resume_on(const struct cutting *c, const struct power_disk *image, u
     second->second = true;
     second->stride = SOME_BYTES;
     second->reported = second->begun = from;
-    write_on(second, from, AGAIN);
+    write_on(second, from, SECOND_GENERATIONS);
     free(second);
     meta.resumed++;
 }
@@ -171,7 +178,7 @@ static void begin_cutting(struct cutting *c, struct sample *m, const struct disk
     m->dir.disk = real_disk(); /* which loads */
 }
 
-static void test_power_is_cut_anywhere(void **state)
+static void test_checkpoint_survives_power_cut_at_any_call(void **state)
 {
     static struct cutting c;
     begin_cutting(&c, *state, NULL);
@@ -218,7 +225,7 @@ static int bad_with(struct sample *m, const struct disk_ops *ops)
     return meta.bad;
 }
 
-static void test_a_disk_that_does_not_sync_is_found_out(void **state)
+static void test_power_cut_detects_missing_sync(void **state)
 {
     struct power_disk *p = calloc(1, sizeof *p);
     assert_non_null(p);
@@ -239,8 +246,8 @@ static void test_a_disk_that_does_not_sync_is_found_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_power_is_cut_anywhere),
-        TEST(test_a_disk_that_does_not_sync_is_found_out),
+        TEST(test_checkpoint_survives_power_cut_at_any_call),
+        TEST(test_power_cut_detects_missing_sync),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

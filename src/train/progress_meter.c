@@ -3,9 +3,9 @@
 #define PROGRESS_EVERY_S 0.1
 #define PROGRESS_LEAST_S 1.0
 
-bool progress_due(struct progress_meter *meter, const struct events *events,
-                  const struct ledger *ledger, const Paceline__Job *job, size_t records,
-                  struct train_progress *out)
+bool progress_meter_poll(struct progress_meter *meter, const struct events *events,
+                         const struct ledger *ledger, const Paceline__Job *job, size_t records,
+                         struct train_progress *out)
 {
     const struct committed *last = &ledger->last;
     double t = events_seconds(events);
@@ -37,8 +37,8 @@ bool progress_due(struct progress_meter *meter, const struct events *events,
     return true;
 }
 
-void progress_add_local(struct progress_meter *meter, uint64_t steps, uint64_t round, double loss,
-                        struct train_progress *p)
+void progress_meter_add_local(struct progress_meter *meter, uint64_t steps, uint64_t round,
+                              double loss, struct train_progress *p)
 {
     if (steps == 0)
         return;

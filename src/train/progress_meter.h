@@ -32,13 +32,13 @@ struct progress_meter {
 };
 
 /* Nothing has been committed yet: what local steps say. `round`: steps to the first exchange. */
-void progress_add_local(struct progress_meter *meter, uint64_t steps, uint64_t round, double loss,
-                        struct train_progress *p);
+void progress_meter_add_local(struct progress_meter *meter, uint64_t steps, uint64_t round,
+                              double loss, struct train_progress *p);
 
 /* Is it time for another: a tenth of a second after the one before, or, where nothing has moved,
  * a second? Then it is filled in. `records`: of the training set. */
-bool progress_due(struct progress_meter *meter, const struct events *events,
-                  const struct ledger *ledger, const Paceline__Job *job, size_t records,
-                  struct train_progress *out);
+bool progress_meter_poll(struct progress_meter *meter, const struct events *events,
+                         const struct ledger *ledger, const Paceline__Job *job, size_t records,
+                         struct train_progress *out);
 
 #endif

@@ -18,7 +18,7 @@ struct rundir {
 };
 
 /* A folder elsewhere, for the final model where the directory cannot take it. */
-struct rundir_place {
+struct rundir_fallback {
     const char *folder; /* NULL: the end of a list */
     bool in_memory;     /* what is there is gone once the machine is switched off */
 };

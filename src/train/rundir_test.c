@@ -47,7 +47,7 @@ static void expect_no_dir(const char *path, const char *phrase)
         fail_msg("%s: %s", phrase, err.text);
 }
 
-static void test_runs_are_numbered(void **state)
+static void test_rundir_create_numbers_runs(void **state)
 {
     const struct folder *folder = *state;
     assert_string_equal(create_directory(NULL, "net").path, "runs/net-001");
@@ -73,7 +73,7 @@ static void expect_no_run(const char *path, const char *phrase)
 }
 
 /* A run is a directory with its job in it. */
-static void test_the_newest_is_found(void **state)
+static void test_rundir_find_returns_newest(void **state)
 {
     const struct folder *folder = *state;
     struct rundir dir;
@@ -93,7 +93,7 @@ static void test_the_newest_is_found(void **state)
     assert_int_equal(rundir_find(&dir, real_disk(), "", "net", &err), ERR_USAGE);
 }
 
-static void test_a_path_of_ones_own(void **state)
+static void test_rundir_create_at_given_path(void **state)
 {
     const struct folder *folder = *state;
     char long_path[RUNDIR_PATH_MAX + 2];
@@ -113,7 +113,7 @@ static void test_a_path_of_ones_own(void **state)
 }
 
 /* A job's name makes no way out of runs/. */
-static void test_a_name_is_no_path(void **state)
+static void test_rundir_refuses_path_in_name(void **state)
 {
     struct rundir dir;
     struct err err = {0};
@@ -139,12 +139,12 @@ static uint64_t hash_of(const Paceline__Job *job)
     return hash;
 }
 
-static void test_the_job_and_the_events(void **state)
+static void test_rundir_open_writes_job_and_events(void **state)
 {
     const struct folder *folder = *state;
     static uint8_t text[FOLDER_BYTES_MAX];
     struct err err = {0};
-    Paceline__Job *job = sample_job(), *again = NULL;
+    Paceline__Job *job = sample_job(), *reread = NULL;
     struct rundir dir = create_directory("run", "net");
     event_log_line(&dir.events, "{\"too\":\"early\"}"); /* no file is open yet */
     for (int i = 0; i < 2; i++) {                       /* the second time as a run that
@@ -156,14 +156,14 @@ static void test_the_job_and_the_events(void **state)
     }
     folder_expect(folder, "run/events.jsonl", "{\"a\":1}\n{\"b\":2}\n");
     size_t n = folder_get(folder, "run/job.prototxt", text);
-    assert_int_equal(job_parse("again", (char *)text, n, &again, &err), OK);
-    assert_int_equal(hash_of(again), hash_of(job));
+    assert_int_equal(job_parse("again", (char *)text, n, &reread, &err), OK);
+    assert_int_equal(hash_of(reread), hash_of(job));
     job_free(job);
-    job_free(again);
+    job_free(reread);
 }
 
 /* A reader of the job need not be in the folder where it was trained. */
-static void test_the_job_has_whole_paths(void **state)
+static void test_rundir_job_has_absolute_paths(void **state)
 {
     const struct folder *folder = *state;
     static const char given[] =
@@ -171,9 +171,9 @@ static void test_the_job_has_whole_paths(void **state)
         "train_data { idx { images: 'd/e' labels: '/f' } mean_file: 'g' } "
         "test_data { images { list: 'h' } }";
     static uint8_t text[FOLDER_BYTES_MAX];
-    char here[1024], wanted[8192];
+    char here[1024], expected[8192];
     struct err err = {0};
-    Paceline__Job *job = NULL, *again = NULL;
+    Paceline__Job *job = NULL, *reread = NULL;
     assert_int_equal(job_parse("given", given, strlen(given), &job, &err), OK);
     uint64_t hash = hash_of(job);
     struct rundir dir = create_directory("run", "net");
@@ -181,25 +181,25 @@ static void test_the_job_has_whole_paths(void **state)
     rundir_close(&dir);
     assert_int_equal(hash_of(job), hash);
     size_t n = folder_get(folder, "run/job.prototxt", text);
-    assert_int_equal(job_parse("again", (char *)text, n, &again, &err), OK);
+    assert_int_equal(job_parse("again", (char *)text, n, &reread, &err), OK);
     assert_non_null(getcwd(here, sizeof here));
-    snprintf(wanted, sizeof wanted, "%s/a.prototxt", here);
-    assert_string_equal(again->net->file, wanted);
-    snprintf(wanted, sizeof wanted, "%s/b,/c", here);
-    assert_string_equal(again->weights, wanted);
-    snprintf(wanted, sizeof wanted, "%s/d/e", here);
-    assert_string_equal(again->train_data->idx->images, wanted);
-    assert_string_equal(again->train_data->idx->labels, "/f");
-    snprintf(wanted, sizeof wanted, "%s/g", here);
-    assert_string_equal(again->train_data->mean_file, wanted);
-    snprintf(wanted, sizeof wanted, "%s/h", here);
-    assert_string_equal(again->test_data->images->list, wanted);
+    snprintf(expected, sizeof expected, "%s/a.prototxt", here);
+    assert_string_equal(reread->net->file, expected);
+    snprintf(expected, sizeof expected, "%s/b,/c", here);
+    assert_string_equal(reread->weights, expected);
+    snprintf(expected, sizeof expected, "%s/d/e", here);
+    assert_string_equal(reread->train_data->idx->images, expected);
+    assert_string_equal(reread->train_data->idx->labels, "/f");
+    snprintf(expected, sizeof expected, "%s/g", here);
+    assert_string_equal(reread->train_data->mean_file, expected);
+    snprintf(expected, sizeof expected, "%s/h", here);
+    assert_string_equal(reread->test_data->images->list, expected);
     job_free(job);
-    job_free(again);
+    job_free(reread);
 }
 
 /* Whatever it is: what nobody can read is no new run, and stays. */
-static void test_an_unreadable_job_is_kept(void **state)
+static void test_rundir_keeps_unreadable_job(void **state)
 {
     static const char broken[] = "\x1f\x8b but no gzip";
     Paceline__Job *job = sample_job();
@@ -216,7 +216,7 @@ static void test_an_unreadable_job_is_kept(void **state)
 }
 
 /* A write of the job that fails once may be another driver's doing, and is repeated. */
-static void test_each_call_fails_at_the_start(void **state)
+static void test_rundir_open_survives_failed_call(void **state)
 {
     Paceline__Job *job = sample_job();
     (void)state;
@@ -309,14 +309,14 @@ static void test_rundir_lock_refuses_living_driver(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_runs_are_numbered),
-        TEST(test_the_newest_is_found),
-        TEST(test_a_path_of_ones_own),
-        TEST(test_a_name_is_no_path),
-        TEST(test_the_job_and_the_events),
-        TEST(test_the_job_has_whole_paths),
-        TEST(test_an_unreadable_job_is_kept),
-        TEST(test_each_call_fails_at_the_start),
+        TEST(test_rundir_create_numbers_runs),
+        TEST(test_rundir_find_returns_newest),
+        TEST(test_rundir_create_at_given_path),
+        TEST(test_rundir_refuses_path_in_name),
+        TEST(test_rundir_open_writes_job_and_events),
+        TEST(test_rundir_job_has_absolute_paths),
+        TEST(test_rundir_keeps_unreadable_job),
+        TEST(test_rundir_open_survives_failed_call),
         TEST(test_rundir_create_claims_number_alone),
         TEST(test_rundir_create_refuses_claimed_directory),
         TEST(test_rundir_lock_refuses_living_driver),

@@ -45,7 +45,7 @@ struct bench_step {
     const char *kernels, *isa, *layout;
     struct bench_layer *layer; /* by_layer: in the order of the file. Several `local` learners: */
     size_t layers;             /* the first one's */
-    double part_ms[BENCH_PARTS];
+    double part_ms[BENCH_PHASES];
 };
 
 /* On a task of `world` and by its clock, take timed steps of the job's learner, and a tenth as many

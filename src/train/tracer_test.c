@@ -36,7 +36,7 @@ static int read_span(const void *bytes, size_t n, struct trace_span *out)
     return rc;
 }
 
-static void test_a_span_arrives_whole_or_not_at_all(void **state)
+static void test_span_is_decoded_whole(void **state)
 {
     (void)state;
     struct buf bytes = {0};
@@ -70,7 +70,7 @@ static int read_changed(struct trace_span span)
         assert_int_equal(read_changed(s_), ERR_PROTOCOL); \
     }
 
-static void test_what_is_no_span_is_refused(void **state)
+static void test_span_decode_refuses_invalid(void **state)
 {
     (void)state;
     CHANGED(kind, SPAN_KINDS);
@@ -88,7 +88,7 @@ static void test_what_is_no_span_is_refused(void **state)
     assert_int_equal(read_span(bytes, sizeof bytes, &out), ERR_PROTOCOL);
 }
 
-static void test_any_bytes_are_survived(void **state)
+static void test_span_decode_survives_random_bytes(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 20000; seed++) {
@@ -156,7 +156,7 @@ static void add_spans(struct outlet *o, size_t n)
         trace_between(&o->world, 100, 101, (struct trace_span){.kind = SPAN_COMPUTE});
 }
 
-static void test_half_a_buffer_is_sent_in_small_pieces(void **state)
+static void test_tracer_sends_half_full_buffer(void **state)
 {
     (void)state;
     struct outlet o = outlet_with(1000);
@@ -180,7 +180,7 @@ static void test_half_a_buffer_is_sent_in_small_pieces(void **state)
     assert_string_equal(o.lines, "");
 }
 
-static void test_the_log_names_what_is_missing(void **state)
+static void test_tracer_logs_missing_spans(void **state)
 {
     (void)state;
     struct outlet o = outlet_with(1); /* and a piece is all that the driver takes */
@@ -206,7 +206,7 @@ static void count_here(void *user, uint32_t node, const struct trace_span *span,
     *count += n;
 }
 
-static void test_in_one_process_nothing_is_sent(void **state)
+static void test_tracer_sends_nothing_in_one_process(void **state)
 {
     (void)state;
     struct outlet o = outlet_with(0);
@@ -226,12 +226,12 @@ static void test_in_one_process_nothing_is_sent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_span_arrives_whole_or_not_at_all),
-        cmocka_unit_test(test_what_is_no_span_is_refused),
-        cmocka_unit_test(test_any_bytes_are_survived),
-        cmocka_unit_test(test_half_a_buffer_is_sent_in_small_pieces),
-        cmocka_unit_test(test_the_log_names_what_is_missing),
-        cmocka_unit_test(test_in_one_process_nothing_is_sent),
+        cmocka_unit_test(test_span_is_decoded_whole),
+        cmocka_unit_test(test_span_decode_refuses_invalid),
+        cmocka_unit_test(test_span_decode_survives_random_bytes),
+        cmocka_unit_test(test_tracer_sends_half_full_buffer),
+        cmocka_unit_test(test_tracer_logs_missing_spans),
+        cmocka_unit_test(test_tracer_sends_nothing_in_one_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

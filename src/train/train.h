@@ -51,7 +51,7 @@ struct train_host {
     const char *data_root;
     /* Does anybody of ours listen at that address? Blocks for `patience` ns at most. ERR_PEER
      * saying what happened instead; NULL: nobody asks. */
-    int (*reach)(const char *address, int64_t patience, struct err *err);
+    int (*check_address)(const char *address, int64_t patience, struct err *err);
     /* ns that threads of this process were ready to run and had no processor, until now; NULL: the
      * number of threads stays as it is. */
     int64_t (*delay)(void);
@@ -125,7 +125,7 @@ struct train_options {
                              run then ends */
     struct err *why_lost; /* of the driving before: why its last worker left, "": nobody said; set
                              with lost_all; may be NULL */
-    bool fresh;           /* no worker of an earlier driver can be there any more */
+    bool no_old_workers;  /* no worker of an earlier driver can be there any more */
     uint64_t run;         /* the world's number of this run */
     const char *snapshot; /* resume from a .solverstate of Caffe's instead; NULL: no */
     /* Workers may be on other machines: they are given the net itself, not the name of a file of
@@ -155,14 +155,14 @@ struct train_options {
     void (*stopping)(void *user, const struct train_stopping *s); /* may be NULL */
     void (*tick)(void *user); /* ten times a second, about, whatever happens; may be NULL */
     /* Where the final model goes while `dir` cannot take it, the best first. May be NULL. */
-    const struct rundir_place *places;
+    const struct rundir_fallback *fallbacks;
 };
 
 struct strategy_ops;
 
 /* Do copies of the joint model come from a worker? Where the driver has none itself; and where
  * there is one worker alone, whose optimizer state then goes along. */
-bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy);
+bool train_workers_hold_model(const Paceline__Job *job, const struct strategy_ops *strategy);
 
 /* Does it end the run for all that a worker's loop ended so? Does the error concern all replicas?
  * Trouble of one machine does not: the run continues with the others, or waits for another. */

@@ -22,7 +22,7 @@ enum { LONE_REPORT_EVERY = 20 };
  */
 static bool speaks_for_all(const struct worker *w, const struct progress *progress)
 {
-    return train_workers_speak(w->job, w->strategy) &&
+    return train_workers_hold_model(w->job, w->strategy) &&
            members_rank(&progress->sharers, w->world->self) == 0;
 }
 
@@ -62,7 +62,7 @@ static bool publish_model(struct worker *w, const struct progress *progress, uin
 static void publish_if_requested(struct worker *w, const struct progress *progress)
 {
     struct group *group = &w->group;
-    uint32_t wanted = atomic_load(&group->model_requests), use = wanted;
+    uint32_t requests = atomic_load(&group->model_requests), use = requests;
     if (!strategy_is_async(w->strategy, w->job))
         use |= trigger_uses(w->job, w->evaluate_every, &w->seen, progress);
     w->seen = *progress;
@@ -79,7 +79,7 @@ static int send_report(struct worker *w, const struct committed *report)
 {
     struct buf bytes = {0};
     committed_encode(report, &bytes);
-    int rc = worker_mention(w, WIRE_COMMITTED, &bytes);
+    int rc = worker_report_if_connected(w, WIRE_COMMITTED, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -139,7 +139,7 @@ static uint64_t lone_report_every(const Paceline__Job *job)
     return display % parts == 0 ? display / parts : 1;
 }
 
-static bool lone_report_is_due(const struct worker *w)
+static bool should_report_alone(const struct worker *w)
 {
     return w->member.progress.steps % lone_report_every(w->job) == 0 ||
            world_now(w->world) - w->lone_reported >= LONE_REPORT_AFTER;
@@ -160,11 +160,11 @@ static int admit_joiner(struct worker *w)
  * can be sent before the next. */
 static void publish_urgent(struct worker *w)
 {
-    uint32_t wanted = atomic_load(&w->group.model_requests);
+    uint32_t requests = atomic_load(&w->group.model_requests);
     bool steady = w->member.model.x != &w->learner.x;
-    if (wanted & MODEL_URGENT && steady && speaks_for_all(w, &w->member.progress) &&
-        publish_model(w, &w->member.progress, wanted))
-        atomic_fetch_and(&w->group.model_requests, ~wanted);
+    if (requests & MODEL_URGENT && steady && speaks_for_all(w, &w->member.progress) &&
+        publish_model(w, &w->member.progress, requests))
+        atomic_fetch_and(&w->group.model_requests, ~requests);
 }
 
 /* A round can be long. Where the next exchange brings the model, a joiner need not wait for the
@@ -220,7 +220,7 @@ static int on_commit(struct member *m, const struct exchange *e)
     w->round_loss = 0;
     worker_show_step(w);
     bootstrap_hand_on(&w->bootstrap, w->world, e != NULL);
-    bool report = e || last || stop || lone_report_is_due(w);
+    bool report = e || last || stop || should_report_alone(w);
     int rc = worker_report_bad_records(w);
     if (rc == OK && report)
         rc = report_exchange(w, e);
@@ -243,10 +243,10 @@ static int on_commit(struct member *m, const struct exchange *e)
 
 /* An asynchronous worker: the steps since its last report, and, for an exchange of its own, what it
  * cost. */
-static int report_free(struct worker *w, uint32_t lane, const struct exchange_cost *cost)
+static int report_async(struct worker *w, uint32_t lane, const struct exchange_cost *cost)
 {
     struct committed report = {
-        .free = true,
+        .asynchronous = true,
         .progress = w->member.progress,
         .lane = lane,
         .n = cost ? w->member.progress.exchanges : 0,
@@ -263,7 +263,7 @@ static int report_free(struct worker *w, uint32_t lane, const struct exchange_co
 
 /* May this worker continue? A single worker decides itself when the run is done; others are
  * told. */
-static int may_go_on(const struct worker *w)
+static int check_stop(const struct worker *w)
 {
     const struct member *m = &w->member;
     bool alone = job_is_alone(m->job);
@@ -279,15 +279,15 @@ static int on_step(struct member *m)
     w->unreported += job_step_records(m->job);
     if (isfinite(m->learner->loss))
         w->unreported_loss += m->learner->loss * job_step_records(m->job);
-    bool asks = lease_client_on_step(&w->lease_client, m);
+    bool wants_lease = lease_client_on_step(&w->lease_client, m);
     worker_show_step(w);
     record_recovery_report(w);
     bootstrap_hand_on(&w->bootstrap, w->world, false);
     int rc = worker_report_bad_records(w);
     if (rc == OK)
-        rc = may_go_on(w);
-    if (w->unreported >= w->report_samples || asks) {
-        int reported = report_free(w, 0, NULL);
+        rc = check_stop(w);
+    if (w->unreported >= w->report_samples || wants_lease) {
+        int reported = report_async(w, 0, NULL);
         rc = reported != OK ? reported : rc;
     }
     bool leaving = group_is_leaving(m->group);
@@ -300,7 +300,7 @@ static int on_step(struct member *m)
     return rc == OK && leaving ? ERR_STOP : rc;
 }
 
-static void used_up(struct member *m)
+static void on_leases_exhausted(struct member *m)
 {
     struct worker *w = m->train;
     uint64_t high = m->lease_cursor.highest;
@@ -316,19 +316,19 @@ static int on_exchange(struct member *m, uint32_t lane, const struct exchange_co
     m->progress.exchanges++;
     w->own_exchanges++;
     record_recovery_report(w);
-    int rc = report_free(w, lane, cost);
-    return rc == OK ? may_go_on(w) : rc;
+    int rc = report_async(w, lane, cost);
+    return rc == OK ? check_stop(w) : rc;
 }
 
 static int report_done(struct worker *w, int status)
 {
     struct buf bytes = {0};
     struct departure departure = {.status = status, .stage = w->stage};
-    worker_find_place(w, &departure.place);
+    worker_find_location(w, &departure.location);
     if (status != OK)
         memcpy(departure.text, w->err.text, sizeof departure.text);
     departure_encode(&departure, &bytes);
-    int rc = worker_mention(w, WIRE_DONE, &bytes);
+    int rc = worker_report_if_connected(w, WIRE_DONE, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -370,9 +370,9 @@ static int await_release(struct worker *w, int status, uint32_t reported)
         reported = reconnects;
         if (rc == OK)
             rc = drain_lanes(w);
-        uint32_t wanted = atomic_exchange(&w->group.model_requests, 0);
-        if (rc == OK && wanted & (MODEL_FINAL | MODEL_URGENT))
-            rc = hand_over(w, wanted);
+        uint32_t requests = atomic_exchange(&w->group.model_requests, 0);
+        if (rc == OK && requests & (MODEL_FINAL | MODEL_URGENT))
+            rc = hand_over(w, requests);
         if (rc != OK)
             return rc;
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
@@ -403,12 +403,12 @@ static uint64_t report_every(const struct worker *w, size_t workers)
 static int report_last(struct worker *w)
 {
     w->lease_client.ends = true;
-    return report_free(w, 0, NULL);
+    return report_async(w, 0, NULL);
 }
 
 /* A joiner of asynchronous workers has no stripe among theirs, where they have such, and takes one
  * sample after another from about where they all are; its exchanges it numbers from 1. */
-static void begin_free(struct worker *w)
+static void begin_async(struct worker *w)
 {
     w->start.sharers = (struct members){{0}};
     members_add(&w->start.sharers, w->world->self);
@@ -464,7 +464,7 @@ static int run_loop(struct worker *w)
         .on_step_boundary = on_step_boundary,
         .on_step = on_step,
         .on_exchange = on_exchange,
-        .on_leases_exhausted = used_up,
+        .on_leases_exhausted = on_leases_exhausted,
         .train = w,
     };
     for (size_t i = 0; !w->joined && i < view->count; i++)
@@ -472,7 +472,7 @@ static int run_loop(struct worker *w)
     w->member.join_state = w->member.lanes.joined = w->joined ? &w->admission : NULL;
     bool free = strategy_is_async(w->strategy, w->job);
     if (w->joined && free)
-        begin_free(w);
+        begin_async(w);
     if (free)
         w->start.samples_used = 0;
     w->member.start = w->member.progress = w->seen = w->start;

@@ -81,7 +81,7 @@ int worker_begin_stage(struct worker *w, const char *stage);
 int worker_pass_opening(struct worker *w);
 
 /* Where this worker runs, for messages. */
-void worker_find_place(const struct worker *w, struct worker_place *out);
+void worker_find_location(const struct worker *w, struct worker_location *out);
 
 /* Of a model that brings all that it may. */
 size_t worker_floats_most(const struct worker *w);
@@ -89,6 +89,6 @@ size_t worker_floats_most(const struct worker *w);
 int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 
 /* The same for what a driver that returns learns otherwise: OK, too, while there is none. */
-int worker_mention(struct worker *w, enum wire_kind kind, const struct buf *bytes);
+int worker_report_if_connected(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 
 #endif

@@ -18,7 +18,7 @@ int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes
     return rc == ERR_PEER ? ERR_DRIVER : rc;
 }
 
-int worker_mention(struct worker *w, enum wire_kind kind, const struct buf *bytes)
+int worker_report_if_connected(struct worker *w, enum wire_kind kind, const struct buf *bytes)
 {
     int rc = worker_report(w, kind, bytes);
     return rc == ERR_DRIVER && w->group.retry > 0 && !atomic_load(&w->group.over) ? OK : rc;
@@ -120,9 +120,9 @@ static int await_welcome(struct worker *w)
     return rc;
 }
 
-void worker_find_place(const struct worker *w, struct worker_place *out)
+void worker_find_location(const struct worker *w, struct worker_location *out)
 {
-    *out = (struct worker_place){.host = ""};
+    *out = (struct worker_location){.host = ""};
     if (w->host->name)
         snprintf(out->host, sizeof out->host, "%s", w->host->name);
     world_address(w->world, out->address, sizeof out->address);
@@ -415,9 +415,9 @@ static int shake_hands(void *user, const struct message *m, uint32_t *incarnatio
 int worker_open(struct worker *w)
 {
     int rc = await_welcome(w);
-    if (rc == OK && w->checks && w->host->reach)
+    if (rc == OK && w->checks && w->host->check_address)
         rc = worker_begin_stage(w, "connections");
-    if (rc == OK && w->checks && w->host->reach)
+    if (rc == OK && w->checks && w->host->check_address)
         rc = connectivity_check(w->world, w->host, &w->err);
     if (rc == OK)
         rc = open_learner(w);

@@ -16,7 +16,7 @@ static int send_opening(struct worker *w, const char *stage, uint64_t done, uint
 {
     struct opening_report report = {.done = done, .total = total};
     struct buf bytes = {0};
-    worker_find_place(w, &report.place);
+    worker_find_location(w, &report.location);
     snprintf(report.stage, sizeof report.stage, "%s", stage);
     opening_encode(&report, &bytes);
     int rc = worker_report(w, WIRE_OPENING, &bytes);

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static void put_place(const struct worker_place *place, struct buf *out)
+static void put_location(const struct worker_location *location, struct buf *out)
 {
-    buf_put_text(out, place->host);
-    buf_put_text(out, place->address);
+    buf_put_text(out, location->host);
+    buf_put_text(out, location->address);
 }
 
-static void read_place(struct byte_reader *in, struct worker_place *out)
+static void read_location(struct byte_reader *in, struct worker_location *out)
 {
     read_text(in, out->host, sizeof out->host);
     read_text(in, out->address, sizeof out->address);
@@ -23,7 +23,7 @@ static void read_place(struct byte_reader *in, struct worker_place *out)
 
 void opening_encode(const struct opening_report *report, struct buf *out)
 {
-    put_place(&report->place, out);
+    put_location(&report->location, out);
     buf_put_text(out, report->stage);
     buf_put_u64(out, report->done);
     buf_put_u64(out, report->total);
@@ -31,7 +31,7 @@ void opening_encode(const struct opening_report *report, struct buf *out)
 
 int opening_decode(struct byte_reader *in, struct opening_report *out)
 {
-    read_place(in, &out->place);
+    read_location(in, &out->location);
     read_text(in, out->stage, sizeof out->stage);
     out->done = read_u64(in);
     out->total = read_u64(in);
@@ -53,7 +53,7 @@ void departure_encode(const struct departure *departure, struct buf *out)
 {
     buf_put_u32(out, (uint32_t)departure->status);
     buf_put_u8(out, (uint8_t)departure->stage);
-    put_place(&departure->place, out);
+    put_location(&departure->location, out);
     buf_put_text(out, departure->text);
 }
 
@@ -61,7 +61,7 @@ int departure_decode(struct byte_reader *in, struct departure *out)
 {
     out->status = (int)read_u32(in);
     uint8_t stage = read_u8(in);
-    read_place(in, &out->place);
+    read_location(in, &out->location);
     read_text(in, out->text, sizeof out->text);
     if (!byte_reader_done(in) || stage > DEPARTED_TRAINING)
         return ERR_PROTOCOL;
@@ -70,9 +70,10 @@ int departure_decode(struct byte_reader *in, struct departure *out)
     return OK;
 }
 
-void worker_place_print(const struct worker_place *place, uint32_t node, char *out, size_t size)
+void worker_location_print(const struct worker_location *location, uint32_t node, char *out,
+                           size_t size)
 {
-    const char *host = place->host, *address = place->address;
+    const char *host = location->host, *address = location->address;
     if (*host || *address)
         snprintf(out, size, "worker %u (%s%s%s)", node, host, *host && *address ? ", " : "",
                  address);
@@ -89,7 +90,7 @@ void departure_explain(const struct departure *departure, uint32_t node, struct 
         [DEPARTED_TRAINING] = "left while training",
     };
     char name[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
-    worker_place_print(&departure->place, node, name, sizeof name);
+    worker_location_print(&departure->location, node, name, sizeof name);
     err_set(out, departure->status, "%s %s: %s", name, outcome[departure->stage], departure->text);
 }
 
@@ -103,7 +104,7 @@ static uint64_t find_cause(const struct departure *departure)
     for (const char *at = departure->text; *at; at++)
         if (*at < '0' || *at > '9')
             letters[n++] = *at;
-    uint64_t host = hash_bytes(departure->place.host, strlen(departure->place.host));
+    uint64_t host = hash_bytes(departure->location.host, strlen(departure->location.host));
     uint64_t cause = hash_mix(host, hash_bytes(letters, n));
     return cause ? cause : 1;
 }

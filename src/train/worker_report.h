@@ -12,13 +12,13 @@ enum { WORKER_HOST_MAX = 64, WORKER_STAGE_MAX = 32 };
 
 /* Where a worker runs: the name of its machine and the address it listens at, each "" when unknown.
  */
-struct worker_place {
+struct worker_location {
     char host[WORKER_HOST_MAX], address[NODE_ADDRESS_MAX];
 };
 
 /* Opening: `done` of `total` things of a stage; total 0: unknown. */
 struct opening_report {
-    struct worker_place place;
+    struct worker_location location;
     char stage[WORKER_STAGE_MAX]; /* "train_data", "planning" */
     uint64_t done, total;
 };
@@ -37,7 +37,7 @@ enum departure_stage { DEPARTED_OPENING, DEPARTED_JOINING, DEPARTED_REFUSED, DEP
 struct departure {
     int status;
     enum departure_stage stage;
-    struct worker_place place;
+    struct worker_location location;
     char text[ERR_TEXT_MAX]; /* what failed, where, and the remedy */
 };
 
@@ -46,7 +46,8 @@ void departure_encode(const struct departure *departure, struct buf *out);
 int departure_decode(struct byte_reader *in, struct departure *out);
 
 /* "worker 3 (host, 10.0.0.3:4711)" into `out`; what is unknown is left out. */
-void worker_place_print(const struct worker_place *place, uint32_t node, char *out, size_t size);
+void worker_location_print(const struct worker_location *location, uint32_t node, char *out,
+                           size_t size);
 
 /* "worker 3 (host, address) left while opening: TEXT", with the departure's status. */
 void departure_explain(const struct departure *departure, uint32_t node, struct err *out);

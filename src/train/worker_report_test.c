@@ -14,11 +14,11 @@
 static const struct departure sample = {
     .status = ERR_INPUT,
     .stage = DEPARTED_OPENING,
-    .place = {"attic", "10.0.0.3:4711"},
+    .location = {"attic", "10.0.0.3:4711"},
     .text = "train_data: /data/pets: cannot open: No such file or directory",
 };
 
-static void test_departure_arrives_whole_or_not_at_all(void **state)
+static void test_departure_is_decoded_whole(void **state)
 {
     struct buf bytes = {0};
     struct departure out;
@@ -27,7 +27,7 @@ static void test_departure_arrives_whole_or_not_at_all(void **state)
     assert_int_equal(departure_decode(&(struct byte_reader){bytes.data, bytes.len, false}, &out),
                      OK);
     assert_int_equal(out.status, ERR_INPUT);
-    assert_string_equal(out.place.host, "attic");
+    assert_string_equal(out.location.host, "attic");
     assert_string_equal(out.text, sample.text);
     for (size_t n = 0; n < bytes.len; n++) {
         uint8_t *copy = malloc(n ? n : 1); /* of that size: a sanitizer sees a read past it */
@@ -40,7 +40,7 @@ static void test_departure_arrives_whole_or_not_at_all(void **state)
     buf_release(&bytes);
 }
 
-static void test_opening_arrives_whole_or_not_at_all(void **state)
+static void test_opening_report_is_decoded_whole(void **state)
 {
     const struct opening_report report = {{"attic", "10.0.0.3:4711"}, "train_data", 7, 1281167};
     struct buf bytes = {0};
@@ -56,13 +56,13 @@ static void test_opening_arrives_whole_or_not_at_all(void **state)
     buf_release(&bytes);
 }
 
-static void test_departure_text_obeys_no_terminal(void **state)
+static void test_departure_text_is_printable(void **state)
 {
     struct departure bad = sample, out;
     struct buf bytes = {0};
     struct err err;
     (void)state;
-    snprintf(bad.place.host, sizeof bad.place.host, "a\033[2Jb");
+    snprintf(bad.location.host, sizeof bad.location.host, "a\033[2Jb");
     snprintf(bad.text, sizeof bad.text, "x\ny");
     departure_encode(&bad, &bytes);
     assert_int_equal(departure_decode(&(struct byte_reader){bytes.data, bytes.len, false}, &out),
@@ -84,7 +84,7 @@ static void test_departure_repeated_is_reported_once_a_minute(void **state)
     assert_int_equal(silent, 0);
     for (int i = 0; i < 11; i++)
         assert_false(departure_is_news(&departures, &sample, now += 5 * second, &silent));
-    snprintf(other.place.host, sizeof other.place.host, "cellar"); /* another host is news, */
+    snprintf(other.location.host, sizeof other.location.host, "cellar"); /* another host is news, */
     assert_true(departure_is_news(&departures, &other, now, &silent));
     snprintf(other.text, sizeof other.text, "out of memory"); /* and so is another cause */
     assert_true(departure_is_news(&departures, &other, now, &silent));
@@ -104,14 +104,14 @@ static void test_departure_cause_ignores_numbers(void **state)
     assert_false(departure_is_news(&departures, &b, 2, &silent));
 }
 
-static void test_departure_book_is_bounded(void **state)
+static void test_departures_are_bounded(void **state)
 {
     struct departures departures = {0};
     struct departure one = sample;
     uint32_t silent;
     (void)state;
     for (int i = 0; i < 3 * DEPARTURES_MAX; i++) {
-        snprintf(one.place.host, sizeof one.place.host, "host%d", i);
+        snprintf(one.location.host, sizeof one.location.host, "host%d", i);
         assert_true(departure_is_news(&departures, &one, i + 1, &silent));
     }
     assert_false(departure_is_news(&departures, &one, 3 * DEPARTURES_MAX + 1, &silent));
@@ -120,12 +120,12 @@ static void test_departure_book_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_departure_arrives_whole_or_not_at_all),
-        cmocka_unit_test(test_opening_arrives_whole_or_not_at_all),
-        cmocka_unit_test(test_departure_text_obeys_no_terminal),
+        cmocka_unit_test(test_departure_is_decoded_whole),
+        cmocka_unit_test(test_opening_report_is_decoded_whole),
+        cmocka_unit_test(test_departure_text_is_printable),
         cmocka_unit_test(test_departure_repeated_is_reported_once_a_minute),
         cmocka_unit_test(test_departure_cause_ignores_numbers),
-        cmocka_unit_test(test_departure_book_is_bounded),
+        cmocka_unit_test(test_departures_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

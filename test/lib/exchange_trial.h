@@ -247,7 +247,7 @@ struct driver {
     struct server server;
     struct arena arena;
     struct exchange lane;
-    struct task *leader;
+    struct task *driver_part;
     struct members done;
     bool lost; /* somebody */
 };
@@ -317,7 +317,8 @@ static bool all_done(const struct driver *d)
     for (size_t i = 0; i < view->count; i++)
         if (!members_has(&d->done, view->node[i]))
             return false;
-    return view->count > 0 && (!d->leader || d->trial->record[DRIVER][d->trial->exchanges].there);
+    return view->count > 0 &&
+           (!d->driver_part || d->trial->record[DRIVER][d->trial->exchanges].there);
 }
 
 static int turn(struct driver *d, int64_t deadline)
@@ -351,7 +352,7 @@ static int drive(struct driver *d)
     }
     t->formed = rc == OK;
     if (rc == OK && t->driver_takes_part)
-        rc = world_spawn(d->group.world, "leader", leader_main, d, &d->leader);
+        rc = world_spawn(d->group.world, "leader", leader_main, d, &d->driver_part);
     while (rc == OK && !all_done(d))
         rc = turn(d, WORLD_FOREVER);
     const struct view *view = group_view(&d->group);
@@ -380,7 +381,7 @@ static int driver_main(struct trial *t, struct world *w)
     int rc = server_start(&d->server, &d->group, &options, &hooks);
     if (rc == OK)
         rc = drive(d);
-    world_end_task(w, &d->leader);
+    world_end_task(w, &d->driver_part);
     server_stop(&d->server);
     exchange_release(&d->lane);
     group_release(&d->group);

@@ -248,7 +248,7 @@ struct driver {
     struct group group;
     struct server server;
     struct arena arena;
-    struct driver_part leader;
+    struct driver_part driver_part;
     struct task *task;
     struct members done;
     bool lost;
@@ -286,13 +286,13 @@ static int leader_main(void *arg)
 {
     struct driver *d = arg;
     kernels_set_threads(1);
-    return strategy_mpca.driver(&d->leader);
+    return strategy_mpca.driver(&d->driver_part);
 }
 
 static int start_leader(struct driver *d)
 {
     struct trial *t = d->trial;
-    struct driver_part *l = &d->leader;
+    struct driver_part *l = &d->driver_part;
     const struct segments *table = net_segments(t->ws->train);
     struct vec s;
     *l = (struct driver_part){
@@ -360,12 +360,12 @@ static int drive(struct driver *d)
         rc = turn(d, WORLD_FOREVER);
     if (d->task) {
         int result = OK;
-        atomic_store(&d->leader.finish, true);
+        atomic_store(&d->driver_part.finish, true);
         world_raise(w, SIGNAL_GROUP);
         world_join(w, d->task, WORLD_FOREVER, &result);
         d->task = NULL;
         rc = rc == OK ? result : rc;
-        vec_copy(&t->joint, &d->leader.x, vec_all(&t->joint));
+        vec_copy(&t->joint, &d->driver_part.x, vec_all(&t->joint));
     }
     const struct view *view = group_view(&d->group);
     server_stop(&d->server);

@@ -289,7 +289,7 @@ static void test_a_resumed_run_continues(void **state)
 /* ---- for real ---- */
 
 /* Steps of 10 ms at least and rounds of 100 ms: a round is at most ten steps of each and a step
- * that was under way. */
+ * that was under way. On a busy machine one of the two may take only one step a round. */
 static void test_two_real_workers_by_the_clock(void **state)
 {
     struct tiny *t = *state;
@@ -301,7 +301,8 @@ static void test_two_real_workers_by_the_clock(void **state)
     int exchanges = real_exchanges(&r);
     assert_true(exchanges >= 1 + 4 && exchanges <= 1 + 40);
     double used = run_number(r.dir, "end", 0, "used");
-    assert_true(used >= (3 + 2 * 39.0) * SIM_BATCH && used <= (3 + 2 * 41.0) * SIM_BATCH);
+    assert_true(used >= (3 + 39.0 + (exchanges - 1)) * SIM_BATCH);
+    assert_true(used <= (3 + 2 * 41.0) * SIM_BATCH);
     assert_true(run_number(r.dir, "end", 0, "missed") == 0);
 }
 

@@ -209,7 +209,7 @@ void ground_close(struct ground *ground);
 /* Play a plan to its end, and again from its checkpoint where the driver has died. True: all held;
  * else `why` says what did not. */
 struct outcome {
-    bool held;
+    bool passed;
     char why[STORM_TEXT_MAX];
     uint64_t trace; /* hash */
 };
@@ -228,12 +228,12 @@ void strike_all_down(struct storm *s);
 
 /* After each event. */
 void watch_event(struct storm *s, uint32_t node);
-void watch_exchanges(struct storm *s, uint32_t place, const struct group *group);
+void watch_exchanges(struct storm *s, uint32_t slot, const struct group *group);
 void watch_worker_end(struct storm *s, uint32_t node, int rc);
 /* Each line of the run's events. */
 void watch_line(struct storm *s, const char *line);
 /* When the driver is about to go. */
-void watch_books(struct storm *s);
+void watch_ledger(struct storm *s);
 /* It is killed; another has come. */
 void watch_driver_dies(struct storm *s);
 void watch_driver_starts(struct storm *s);

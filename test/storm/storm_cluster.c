@@ -151,7 +151,7 @@ static void on_driver(void *user, const struct driver *d)
 {
     struct storm *s = user;
     if (!d && s->driver)
-        watch_books(s);
+        watch_ledger(s);
     s->driver = d;
 }
 
@@ -336,8 +336,8 @@ void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend
 {
     struct rundir dir = {0};
     uint32_t struck = 0;
-    bool again = false;
-    *out = (struct outcome){.held = true};
+    bool resumed = false;
+    *out = (struct outcome){.passed = true};
     snprintf(dir.path, sizeof dir.path, "%s/run", ground->folder);
     mkdir(dir.path, 0700);
     table->seeds++;
@@ -347,21 +347,21 @@ void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend
         if (!s)
             abort();
         *s = (struct storm){.plan = plan, .ground = ground, .table = table, .trace = trace};
-        s->resumes = again;
+        s->resumes = resumed;
         s->struck = struck;
         storm_disk_init(&s->disk);
         dir.disk = &s->disk.disk;
-        table->resumed += again;
+        table->resumed += resumed;
         play_seed(s, backend, &dir, &path);
         add_up(table, s);
         out->trace = out->trace * 31 + path;
-        out->held = s->broken[0] == '\0';
+        out->passed = s->broken[0] == '\0';
         memcpy(out->why, s->broken, sizeof out->why);
-        again = s->driver_dead;
+        resumed = s->driver_dead;
         struck = s->struck;
         free(s);
-        if (again && trace)
+        if (resumed && trace)
             fprintf(trace, "and on, from the newest checkpoint\n");
-    } while (again && out->held);
+    } while (resumed && out->passed);
     clear_folder(dir.path);
 }

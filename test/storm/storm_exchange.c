@@ -11,14 +11,14 @@
 
 #define CLOSE 2e-5 /* of the largest number: sums in another order */
 
-static uint64_t bit_of(uint32_t place)
+static uint64_t bit_of(uint32_t slot)
 {
-    return UINT64_C(1) << place;
+    return UINT64_C(1) << slot;
 }
 
-static int name_of(uint32_t place)
+static int name_of(uint32_t slot)
 {
-    return place == NODES_MAX ? -1 : (int)place;
+    return slot == NODES_MAX ? -1 : (int)slot;
 }
 
 enum { STRAGGLE = 16 }; /* exchanges */
@@ -49,10 +49,9 @@ static void record_entry(struct storm *s, struct lane_watch *lane, const struct 
 
 /* ---- what comes of it ---- */
 
-static const struct entry *entry_of(const struct storm *s, uint32_t place, uint32_t lane,
-                                    uint64_t n)
+static const struct entry *entry_of(const struct storm *s, uint32_t slot, uint32_t lane, uint64_t n)
 {
-    const struct entry *entry = &s->node[place].lane[lane].entry[n & 1];
+    const struct entry *entry = &s->node[slot].lane[lane].entry[n & 1];
     return entry->n == n ? entry : NULL;
 }
 
@@ -138,7 +137,7 @@ static bool must_agree(const struct storm *s, const struct result *r, uint32_t a
     return known && members & bit_of(a) && members & bit_of(b);
 }
 
-static void record_result(struct storm *s, uint32_t place, const struct exchange *e, uint64_t n)
+static void record_result(struct storm *s, uint32_t slot, const struct exchange *e, uint64_t n)
 {
     const struct vec *x = &e->result[n & 1];
     const struct exchange_meta *t = &e->meta[n & 1];
@@ -152,11 +151,11 @@ static void record_result(struct storm *s, uint32_t place, const struct exchange
         if (r->hash == hash)
             same = r;
         for (uint32_t k = 0; r->hash != hash && k <= NODES_MAX; k++)
-            if (r->nodes & bit_of(k) && must_agree(s, r, k, place, e->synced))
+            if (r->nodes & bit_of(k) && must_agree(s, r, k, slot, e->synced))
                 storm_break(s,
                             "two results of exchange %" PRIu64 " of lane %u: %d's of view %u "
                             "and %d's of view %u",
-                            n, e->lane, name_of(k), r->view_of[k], name_of(place), e->synced);
+                            n, e->lane, name_of(k), r->view_of[k], name_of(slot), e->synced);
     }
     if (!same || same->samples != t->samples) {
         check_made(s, e, n, x->at, t);
@@ -168,18 +167,18 @@ static void record_result(struct storm *s, uint32_t place, const struct exchange
         storm_report(s,
                      "%d makes exchange %" PRIu64 " of lane %u in view %u: %016" PRIx64 ", %" PRIu64
                      " records",
-                     name_of(place), n, e->lane, e->synced, hash, t->samples);
+                     name_of(slot), n, e->lane, e->synced, hash, t->samples);
     }
-    same->nodes |= bit_of(place);
-    same->view_of[place] = e->synced;
+    same->nodes |= bit_of(slot);
+    same->view_of[slot] = e->synced;
     same->view = e->synced > same->view ? e->synced : same->view;
 }
 
-void watch_exchanges(struct storm *s, uint32_t place, const struct group *group)
+void watch_exchanges(struct storm *s, uint32_t slot, const struct group *group)
 {
     for (uint32_t l = 0; l < LANES_WATCHED; l++) {
         const struct exchange *e = group->lane[l];
-        struct lane_watch *lane = &s->node[place].lane[l];
+        struct lane_watch *lane = &s->node[slot].lane[l];
         if (!e)
             continue;
         if (lane->seen != e) {
@@ -188,13 +187,13 @@ void watch_exchanges(struct storm *s, uint32_t place, const struct group *group)
         }
         if (e->completed < lane->completed)
             storm_break(s, "%d goes back from exchange %" PRIu64 " of lane %u to %" PRIu64,
-                        name_of(place), lane->completed, l, e->completed);
+                        name_of(slot), lane->completed, l, e->completed);
         if (e->completed > lane->completed) {
             if (e->completed == lane->completed + 1 && e->mine.weight > 0 &&
                 e->stage == EXCHANGE_IDLE)
                 record_entry(s, lane, e, e->completed); /* alone, it waits for nobody */
             lane->completed = e->completed;
-            record_result(s, place, e, e->completed);
+            record_result(s, slot, e, e->completed);
         }
         if (e->stage == EXCHANGE_COLLECTING || e->stage == EXCHANGE_REDUCING)
             record_entry(s, lane, e, e->completed + 1);

@@ -38,11 +38,11 @@ static void on_fault(struct fault_sink *sink, const char *file, int line, const 
 /* The same seed takes the same path, whatever carries its tasks. */
 static bool play_twice(struct ground *ground, const struct plan *plan, uint64_t trace)
 {
-    struct outcome again;
+    struct outcome second;
     struct table scratch = {0};
     enum sim_backend backend = plan->seed % BACKENDS == 0 ? SIM_BATON : SIM_FIBRES;
-    storm_play(ground, plan, backend, &scratch, NULL, &again);
-    if (again.trace == trace)
+    storm_play(ground, plan, backend, &scratch, NULL, &second);
+    if (second.trace == trace)
         return true;
     printf("seed %" PRIu64 ": two runs took two paths%s\n", plan->seed,
            backend == SIM_BATON ? ", on fibres and on threads" : "");
@@ -64,7 +64,7 @@ static bool play_seed(struct ground *ground, const struct wish *wish, uint64_t s
                wish->verbose ? stdout : NULL, &outcome);
     if (wish->verbose)
         printf("trace %016" PRIx64 "\n", outcome.trace);
-    if (!outcome.held) {
+    if (!outcome.passed) {
         printf("seed %" PRIu64 ": %s\n  storm --seed %" PRIu64 " --verbose\n", seed, outcome.why,
                seed);
         if (!wish->verbose)

@@ -73,7 +73,7 @@ static unsigned needs_of(const struct strike *strike)
 }
 
 /* When in a run a strike has its place. */
-static int place_of(const struct strike *strike)
+static int phase_of(const struct strike *strike)
 {
     return strike->aim == MOMENT_FORMS ? 0 : strike->aim == MOMENT_HANDS_OVER ? 2 : 1;
 }
@@ -122,7 +122,7 @@ static void sort_strikes(struct plan *plan)
     for (uint32_t i = 1; i < plan->strikes; i++)
         for (uint32_t j = i; j > 0; j--) {
             struct strike *a = &plan->strike[j - 1], *b = &plan->strike[j], t = *a;
-            if (place_of(a) <= place_of(b))
+            if (phase_of(a) <= phase_of(b))
                 break;
             *a = *b;
             *b = t;

@@ -19,9 +19,9 @@ static Paceline__Fault empty_fault(Paceline__Fault__WhatCase what, double lasts)
     return f;
 }
 
-static int32_t number_of(uint32_t place)
+static int32_t number_of(uint32_t slot)
 {
-    return place == NODES_MAX ? -1 : (int32_t)place;
+    return slot == NODES_MAX ? -1 : (int32_t)slot;
 }
 
 static void start_worker(struct storm *s, uint32_t node)
@@ -41,7 +41,7 @@ static uint32_t spare_node(const struct storm *s)
     return node < s->plan->nodes && s->plan->joinable ? node : NODES_MAX;
 }
 
-static void bring_later(struct storm *s, double seconds)
+static void start_worker_later(struct storm *s, double seconds)
 {
     uint32_t node = spare_node(s);
     if (node < NODES_MAX)
@@ -82,12 +82,12 @@ static void kill_driver(struct storm *s, const struct strike *k, uint32_t node)
 /* The one and, by draw, some others hear nothing of the rest, nor the rest of them. */
 static void partition_node(struct storm *s, const struct strike *k, uint32_t node)
 {
-    uint32_t alive = members_alive(s), apart = 0, side[NODES_MAX + 1] = {0};
+    uint32_t alive = members_alive(s), cut_count = 0, side[NODES_MAX + 1] = {0};
     for (uint32_t i = 0; i < NODES_MAX; i++) {
-        bool away = i == node ||
-                    (moment_alive(s, i) && apart + 2 < (alive + 1) / 2 && (k->draw >> (i + 4) & 1));
-        side[i] = away;
-        apart += away;
+        bool cut_off = i == node || (moment_alive(s, i) && cut_count + 2 < (alive + 1) / 2 &&
+                                     (k->draw >> (i + 4) & 1));
+        side[i] = cut_off;
+        cut_count += cut_off;
     }
     for (uint32_t i = 0; i < NODES_MAX; i++)
         for (uint32_t j = 0; side[i] && j <= NODES_MAX; j++) {
@@ -137,7 +137,7 @@ static void reset_links(struct storm *s, const struct strike *k, uint32_t node)
     f.reset = number_of(node);
     f.to = number_of(k->draw & 32 ? NODES_MAX : another_node(s, k, node));
     start_fault(s, f);
-    bring_later(s, k->returns);
+    start_worker_later(s, k->returns);
 }
 
 static void start_lasting(struct storm *s, const struct strike *k, uint32_t node)
@@ -170,11 +170,11 @@ static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
     case FAULT_CRASH:
         kill_node(s, node);
         if (members_alive(s) < 3 || k->draw & 1 || k->aim == MOMENT_FORMS)
-            bring_later(s, 1 + k->returns);
+            start_worker_later(s, 1 + k->returns);
         break;
     case FAULT_RESTART:
         kill_node(s, node);
-        bring_later(s, k->returns);
+        start_worker_later(s, k->returns);
         break;
     case FAULT_PARTITION: partition_node(s, k, node), lasts = true; break;
     case FAULT_ONE_WAY: one_way(s, k, node), lasts = true; break;
@@ -186,7 +186,7 @@ static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
     }
     /* A node that may be excluded for it rejoins, under another number. */
     if (lasts && k->fault != FAULT_DISK_FULL && k->fault != FAULT_SLOW && k->lasts > 0.7)
-        bring_later(s, k->lasts + k->returns);
+        start_worker_later(s, k->lasts + k->returns);
     int64_t ends = sim_now(s->sim) + (int64_t)((lasts ? k->lasts : 0) * 1e9);
     s->calm = ends > s->calm ? ends : s->calm;
 }
@@ -200,7 +200,7 @@ static bool is_fatal(enum fault_kind fault)
 }
 
 /* A fault that does not end a node may strike the driver, while a node is in that moment. */
-static bool driver_instead(const struct strike *k)
+static bool strikes_driver(const struct strike *k)
 {
     return (k->fault == FAULT_PAUSE || k->fault == FAULT_SLOW || k->fault == FAULT_CLOG ||
             k->fault == FAULT_REORDER) &&
@@ -238,7 +238,7 @@ static bool has_room(const struct storm *s)
 }
 
 /* Somebody comes, or is asked to go, so that there will be such a moment. */
-static void set_the_stage(struct storm *s, const struct strike *k)
+static void prepare_strike(struct storm *s, const struct strike *k)
 {
     uint32_t node = spare_node(s);
     if (s->staged)
@@ -290,7 +290,7 @@ void strike_if_scheduled(struct storm *s)
     bool early = k->aim == MOMENT_FORMS || k->aim == MOMENT_HANDS_OVER;
     if (!early && s->exchanges < s->struck_at + k->after)
         return;
-    set_the_stage(s, k);
+    prepare_strike(s, k);
     uint32_t node = choose_target(s, k);
     bool formed = s->driver->group.world && group_view(&s->driver->group);
     if (node > NODES_MAX || (is_fatal(k->fault) && members_alive(s) < 2)) {
@@ -303,12 +303,12 @@ void strike_if_scheduled(struct storm *s)
         return;
     }
     storm_report(s, "%s strikes %s%d, which %s", fault_names[k->fault],
-                 driver_instead(k) ? "the driver, not " : "", number_of(node),
+                 strikes_driver(k) ? "the driver, not " : "", number_of(node),
                  moment_names[k->aim]);
     s->table->hits[k->fault][k->aim]++;
     s->table->faults++;
     s->struck++;
     s->staged = false;
     s->struck_at = s->exchanges;
-    strike_node(s, k, driver_instead(k) ? NODES_MAX : node);
+    strike_node(s, k, strikes_driver(k) ? NODES_MAX : node);
 }

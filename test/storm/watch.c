@@ -8,8 +8,8 @@
 
 /* Longest that a run may take once the faults are over: what is left to do, and while it forms, as
  * for workers that are left alone, a minute's patience (FORM_TIMEOUT, WELCOME_TIMEOUT). */
-#define LEFT_TO_DO (30 * WORLD_SECOND)
-#define PATIENCE   (60 * WORLD_SECOND + LEFT_TO_DO)
+#define RESUME_PATIENCE (30 * WORLD_SECOND)
+#define PATIENCE        (60 * WORLD_SECOND + RESUME_PATIENCE)
 
 /* The members could not be written for want of space: until the driver tries again. */
 #define WRITTEN_TWICE (6 * WORLD_SECOND / 5)
@@ -89,7 +89,7 @@ static void release_results(struct storm *s)
 }
 
 /* Nobody was left: others resume from the checkpoint, and views and exchanges are counted again. */
-static void go_back(struct storm *s)
+static void record_resume(struct storm *s)
 {
     storm_report(s, "it resumes from its checkpoint");
     s->went_backwards = true;
@@ -100,18 +100,18 @@ static void go_back(struct storm *s)
 
 /* ---- views, as nodes take them ---- */
 
-static void record_view(struct storm *s, uint32_t place, const struct view *view)
+static void record_view(struct storm *s, uint32_t position, const struct view *view)
 {
-    struct storm_node *n = &s->node[place];
+    struct storm_node *n = &s->node[position];
     uint64_t nodes = 0, was;
     bool known;
     if (view == n->view || !view)
         return;
-    if (place == NODES_MAX && s->drivers > 1 && view->number == 1 && s->views > 0)
-        go_back(s);
+    if (position == NODES_MAX && s->drivers > 1 && view->number == 1 && s->views > 0)
+        record_resume(s);
     if (n->view_number >= view->number)
-        storm_break(s, "%d goes from view %u to view %u", place == NODES_MAX ? -1 : (int)place,
-                    n->view_number, view->number);
+        storm_break(s, "%d goes from view %u to view %u",
+                    position == NODES_MAX ? -1 : (int)position, n->view_number, view->number);
     n->view = view;
     n->view_number = view->number;
     for (size_t i = 0; i < view->count; i++)
@@ -124,8 +124,8 @@ static void record_view(struct storm *s, uint32_t place, const struct view *view
         s->view[s->views++] = (struct view_seen){view->number, nodes};
         storm_report(s, "view %u: %" PRIx64, view->number, nodes);
     }
-    if (place < NODES_MAX && !(nodes >> place & 1))
-        storm_break(s, "worker %u took view %u, which does not hold it", place, view->number);
+    if (position < NODES_MAX && !(nodes >> position & 1))
+        storm_break(s, "worker %u took view %u, which does not hold it", position, view->number);
 }
 
 /* ---- every event ---- */
@@ -144,7 +144,7 @@ static void check_progress(struct storm *s)
 {
     bool continues = s->driver && !s->driver_dead;
     int64_t late = sim_now(s->sim) - s->calm;
-    if (late > (continues && s->views > 0 ? LEFT_TO_DO : PATIENCE))
+    if (late > (continues && s->views > 0 ? RESUME_PATIENCE : PATIENCE))
         storm_break(s, "the faults were over at %.3f s, and the run is not",
                     world_seconds(s->calm));
 }
@@ -286,24 +286,24 @@ static void check_replicas(struct storm *s)
     }
 }
 
-void watch_books(struct storm *s)
+void watch_ledger(struct storm *s)
 {
     const struct ledger *ledger = &s->driver->ledger;
     uint64_t before = s->used_known ? s->used_before : s->driver->resumed.used;
     uint64_t used = ledger->used - before;
-    uint64_t place = ledger->last.progress.sample_offset;
+    uint64_t position = ledger->last.progress.sample_offset;
     bool free = s->driver->leases.opened;
     uint64_t besides = free ? ledger->repeated_leases : ledger->missed;
     storm_report(s,
                  "the books: %" PRIu64 " used, %" PRIu64 " again, %" PRIu64 " missed, %" PRIu64
                  " in the progress, %" PRIu64 " taken",
-                 ledger->used, ledger->repeated_leases, ledger->missed, place, s->taken);
+                 ledger->used, ledger->repeated_leases, ledger->missed, position, s->taken);
     if (!s->driver_dead)
         count_exchanges(s);
-    if (s->driver_dead || ledger->used + besides != place) {
+    if (s->driver_dead || ledger->used + besides != position) {
         if (!s->driver_dead)
             storm_break(s, "%" PRIu64 " records used and %" PRIu64 " besides are not %" PRIu64,
-                        ledger->used, besides, place);
+                        ledger->used, besides, position);
         return;
     }
     if (free && ledger->used != s->driver->leases.table.used)
