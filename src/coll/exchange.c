@@ -27,7 +27,7 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
         .config = *config,
         .n_floats = n,
         .completed = completed,
-        .synced = 1, /* everybody starts the first view at the same exchange */
+        .synced = 1, /* in the first view all members start at the same exchange */
     };
     group->lane[lane] = e;
     while (n / e->config.chunk + 1 >= WIRE_HEADER_PIECE) /* pieces have numbers of sixteen bits */
@@ -134,7 +134,7 @@ static bool may_measure(const struct exchange *e)
     return e->config.algorithm == COLL_AUTO && !e->config.pinned && auto_measures(e->n_floats);
 }
 
-/* Rank 0 says how all continue. */
+/* Rank 0 chooses the algorithm for all: members that chose for themselves could disagree. */
 static void decide_algorithm(struct exchange *e, const struct coll *c, struct exchange_meta *meta)
 {
     meta->algorithm = e->config.algorithm;
@@ -144,7 +144,9 @@ static void decide_algorithm(struct exchange *e, const struct coll *c, struct ex
         auto_decide(&e->automatic, c, e->n_floats, e->config.stripes, &meta->automatic);
 }
 
-/* The notes come when everybody has come: what was put in, together, and how to continue. */
+/* Reduce and broadcast the metadata: the sum of the inputs' weights and counts, and the algorithm. It
+ * goes ahead of the vector because it is short and completes only when all members take part, so no
+ * vector is sent to a member that still computes. */
 static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta *meta)
 {
     struct exchange_meta other;
@@ -202,7 +204,7 @@ static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorith
     return OK;
 }
 
-/* The vector itself, timed for `auto`. */
+/* Reduce the vector, timed for `auto`. */
 static int run_vector(struct exchange *e, struct coll *c, float *x, float *owed)
 {
     int64_t start = world_now(e->group->world);
@@ -250,11 +252,13 @@ static int report_lane(const struct exchange *e, const struct view *view)
     buf_put_u32(&bytes, e->lane);
     buf_put_u64(&bytes, e->completed);
     buf_put_u8(&bytes, e->needs_sync ? LANE_UNKNOWN : e->joined ? LANE_JOINED : LANE_HELD);
+    /* The report goes out from the task that runs the lane, so it is never older than the state. */
     int rc = wire_send_buf(e->group->world, WORLD_DRIVER, WIRE_LANE_AT, e->lane, &bytes);
     buf_release(&bytes);
     if (rc != ERR_PEER)
         return rc;
-    rc = group_wait_view(e->group, view->number, WORLD_FOREVER); /* of a driver that returns */
+    /* Without a driver nothing decides this view: wait for the view of the next driver. */
+    rc = group_wait_view(e->group, view->number, WORLD_FOREVER);
     return rc == OK ? ERR_VIEW : rc;
 }
 
@@ -284,12 +288,13 @@ static int await_go(const struct exchange *e, const struct view *view, struct la
         struct byte_reader in = {wake.msg->data, wake.msg->len, false};
         rc = lane_go_decode(&in, go);
         message_unref(wake.msg);
-        if (rc != OK || go->view == view->number) /* older ones are passed over */
+        if (rc != OK || go->view == view->number) /* decisions of older views are skipped */
             return rc;
     }
 }
 
-static int hand_on(struct exchange *e, struct coll *c, size_t to, const struct lane_go *go)
+/* Send the result of the exchange that counts, and to a recovered driver the state kept with it. */
+static int send_result(struct exchange *e, struct coll *c, size_t to, const struct lane_go *go)
 {
     const struct vec *result = &e->result[go->completed & 1], *kept = &e->config.kept;
     int rc = coll_send(c, to, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE),
@@ -301,7 +306,8 @@ static int hand_on(struct exchange *e, struct coll *c, size_t to, const struct l
     return rc;
 }
 
-/* The holder's result of exchange `completed` goes to all that lack it. */
+/* The holder sends its result of exchange go->completed to all nodes that lack it; those store it.
+ * All others have it already. */
 static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go *go)
 {
     uint32_t self = e->group->world->self;
@@ -313,7 +319,7 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
             uint32_t node = c->ranks->node[to];
             if (node == WORLD_DRIVER ? !go->driver_lacks : !members_has(&go->lacking, node))
                 continue;
-            rc = hand_on(e, c, to, go);
+            rc = send_result(e, c, to, go);
         }
         return rc;
     }
@@ -334,7 +340,8 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
     return rc;
 }
 
-/* Bring the lane into line in a new view: report, hear what counts, hand on or adopt its result. */
+/* Bring the lane into line with a new view: report, await the driver's decision, and send or adopt
+ * the result that counts. Only then may exchange completed + 1 begin: it is the same for all. */
 static int bring_into_line(struct exchange *e, struct coll *c)
 {
     struct lane_go go;
@@ -347,7 +354,7 @@ static int bring_into_line(struct exchange *e, struct coll *c)
     e->stage = EXCHANGE_ADOPTING;
     if (rc == OK && COMMIT_RULE) {
         c->patient = true; /* the holder serves one after another */
-        /* An exchange completes only when all contributed, so nobody is two behind. */
+        /* An exchange completes only when all have contributed: no member is two behind (E2). */
         bool near =
             e->needs_sync || go.completed == e->completed || go.completed == e->completed + 1;
         c->n = go.completed;
@@ -359,7 +366,7 @@ static int bring_into_line(struct exchange *e, struct coll *c)
     return rc;
 }
 
-/* The next exchange is to be done from its beginning; or the lane is told so once more. */
+/* Let the lane's turn begin again: for the next exchange, or for another attempt at this one. */
 static void begin_tick(struct exchange *e)
 {
     if (e->config.stages)
@@ -376,6 +383,8 @@ static void record_cost(struct exchange *e, int64_t start, const struct coll_wai
     };
 }
 
+/* Fix this member's contribution for all attempts at the exchange: an attempt in a later view must
+ * not differ, as other members may have completed the earlier one. */
 static void take_input(struct exchange *e, const struct exchange_meta *mine)
 {
     uint32_t self = e->group->world->self;
@@ -390,7 +399,7 @@ static void take_input(struct exchange *e, const struct exchange_meta *mine)
         e->mine.weight = 0;
     if (e->mine.weight > 0) {
         members_add(&e->mine.contributors, self);
-    } else { /* it counts as nothing, and what it stood for is given back */
+    } else { /* its samples are not counted as used: they are granted again */
         if (self != WORLD_DRIVER && e->joined)
             members_add(&e->mine.non_contributing, self);
         e->mine.samples = 0;
@@ -424,7 +433,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
         int rc = OK;
         if (view->number != e->synced)
             rc = bring_into_line(e, &c);
-        bool adopted = rc == OK && e->completed == n; /* somebody had completed it */
+        bool adopted = rc == OK && e->completed == n; /* a member had completed it */
         c.n = n;
         if (rc == OK && !adopted)
             rc = attempt_exchange(e, &c);
@@ -437,13 +446,14 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
             return OK;
         }
         begin_tick(e);
-        if (rc != ERR_VIEW)
+        if (rc != ERR_VIEW) /* ERR_VIEW: the view changed; try again in the new one */
             return rc;
     }
 }
 
-/* While a member waits for others, no progress is expected of it. */
-static int run_without_input(struct exchange *e, const struct exchange_meta *mine)
+/* Run the exchange as not busy: while a member waits for others, no progress is expected of it, and
+ * the driver must not take it for hung. */
+static int run_idle(struct exchange *e, const struct exchange_meta *mine)
 {
     if (!e->in_background)
         atomic_store(&e->group->busy, false);
@@ -458,7 +468,7 @@ int exchange_run(struct exchange *e, const struct exchange_meta *mine)
 {
     struct trace_span span = span_of(e, SPAN_EXCHANGE, 0);
     int64_t begun = trace_now(e->group->world);
-    int rc = run_without_input(e, mine);
+    int rc = run_idle(e, mine);
     span.amount = e->cost.bytes;
     trace_end(e->group->world, begun, span);
     return rc;

@@ -1,12 +1,12 @@
 /* Exchanges: numbered all-reduces of a lane, with the commit rule (D5).
  *
- * A member keeps its input and the result of exchange n until n+1 of that lane completes. When the
- * view changes, all who take part report the last exchange they completed; if anyone completed n,
- * all adopt that result, else all redo n from their kept inputs. So no two members of a view ever
- * apply different results for one (lane, n), and a caller sees only committed results.
+ * A member keeps its input and the result of exchange n until exchange n + 1 of the lane completes.
+ * When the view changes, all participants report the last exchange that they completed. If any of
+ * them completed n, all adopt that result; otherwise all redo n from their kept inputs. So no two
+ * members of a view ever apply different results for one (lane, n), and a caller sees committed
+ * results only.
  *
- * A contribution that is not finite, or that its owner marks so, counts as nothing: weight 0, its
- * sender named to everyone. */
+ * A contribution that is not finite gets weight 0, and the metadata names its sender to all. */
 #ifndef PL_COLL_EXCHANGE_H
 #define PL_COLL_EXCHANGE_H
 
@@ -19,54 +19,54 @@
  * wide: it goes over the wire as it stands. */
 struct exchange_meta {
     double weight;                   /* Σ: of the mean */
-    uint64_t samples;                /* Σ: records that went into the contributions */
+    uint64_t samples;                /* Σ: records behind the contributions */
     double loss;                     /* Σ of losses over those records */
-    uint64_t stop_votes;             /* Σ: who want the run to end here */
-    struct members contributors;     /* ∪: whose contribution counted */
-    struct members participants;     /* ∪: who took part, counted or not */
-    struct members non_contributing; /* ∪: who rightly had nothing to give: comes in, or goes */
-    struct members leaving; /* ∪: who has no part in what follows: leaves, or is not in yet */
-    uint64_t hash_min, hash_max; /* of replicas that must agree: min, max; UINT64_MAX and 0 when
-                                    not compared */
-    double step_s;               /* max: seconds of a member's step, where it says so; else 0 */
-    double exchange_s;           /* min: of its exchange before this one, likewise */
-    struct auto_meta automatic;  /* merged; where links are measured */
-    uint64_t algorithm;          /* rank 0's choice, for all */
-    double rate;                 /* Σ: steps that a member takes in a second, where it says so */
+    uint64_t stop_votes;             /* Σ: members that want the run to end here */
+    struct members contributors;     /* ∪: members whose contribution counted */
+    struct members participants;     /* ∪: members that took part */
+    struct members non_contributing; /* ∪: members with nothing to contribute: joiners, leavers */
+    struct members leaving;          /* ∪: members that have no part in what follows */
+    uint64_t hash_min, hash_max; /* min, max: of replicas that must agree; UINT64_MAX and 0 where
+                                    they are not compared */
+    double step_s;               /* max: seconds of a member's step, or 0 where it is not given */
+    double exchange_s;           /* min: seconds of its previous exchange, likewise */
+    struct auto_meta automatic;  /* merged, where links are measured */
+    uint64_t algorithm;          /* rank 0's choice for all */
+    double rate;                 /* Σ: steps of a member per second, where it is given */
 };
 
 /* The nodes that process the reduced vector before it is broadcast. */
 enum exchange_split {
-    EXCHANGE_WHOLE,     /* nobody: an all-reduce */
-    EXCHANGE_AT_ROOT,   /* the driver, which takes part as rank 0 and brings nothing itself */
+    EXCHANGE_WHOLE,     /* none: an all-reduce */
+    EXCHANGE_AT_ROOT,   /* the driver, which takes part as rank 0 with weight 0 */
     EXCHANGE_AT_OWNERS, /* each rank, for its own part */
 };
 
 /* How a lane's vectors are exchanged. */
 struct exchange_config {
     enum coll_algorithm algorithm;
-    bool pinned;  /* COLL_AUTO goes by its rule, whatever links can do */
+    bool pinned;  /* COLL_AUTO chooses by its rule alone and measures no links */
     size_t chunk; /* floats of a piece */
     enum codec codec;
     uint32_t stripes; /* connections to each peer; COLL_AUTO, where it measures, uses them or one */
-    /* Instead of the weighted mean: the plain reduction of the inputs whose weight is not 0, finite
-     * or not. Others put `identity` in, which changes nothing under the reduction. */
+    /* Instead of the weighted mean: the plain reduction of all inputs of weight above 0, finite or
+     * not. A member of weight 0 contributes `identity`, which does not change the reduction. */
     bool plain;
     struct reduction reduction;
     float identity;
-    /* A split exchange has schedules of its own, whatever the algorithm. `x` is Σ w·input over the
-     * range, which may be empty, and Σ w is exchange metadata->weight; what prepare leaves there is
-     * the result. It may come again for the same exchange, with another range and other sums: what
-     * the last one did counts, and only when the exchange is completed. OK, or what ends the
-     * lane. */
+    /* A split exchange has schedules of its own, whatever the algorithm. `prepare` receives
+     * x = Σ w·input over the range, which may be empty, with Σ w in meta->weight, and leaves the
+     * result in x. After a view change it may be called again for the same exchange, with another
+     * range and other sums; the last call counts, once the exchange has completed. An error ends
+     * the lane. */
     enum exchange_split split;
     int (*prepare)(void *user, struct range range, float *x, const struct exchange_meta *meta);
     void *user;
-    struct stages *stages; /* lanes of this node that take turns; NULL: it continues as it likes */
+    struct stages *stages; /* shared by lanes of this node that take turns; NULL: no turns */
     /* State that the driver and the workers hold for this lane besides its results, as of the last
-     * exchange that each completed. The member that sends a recovered driver the result sends this
-     * state, too. A joiner is not: what its strategy does not bring it otherwise it starts over.
-     * Borrowed; of one length on all. n 0: nothing. */
+     * exchange that each completed. The holder that sends a recovered driver the result sends this
+     * state, too. A joiner does not receive it: its strategy brings it or resets it. Borrowed, of
+     * one length on all nodes. n 0: there is none. */
     struct vec kept;
 };
 
@@ -81,38 +81,38 @@ struct exchange_cost {
 /* The activity of a member in a lane, for observers. */
 enum exchange_stage {
     EXCHANGE_IDLE,
-    EXCHANGE_COLLECTING, /* it has given its input, and waits until all have */
-    EXCHANGE_REDUCING,   /* the vector is on its way */
-    EXCHANGE_REPORTING,  /* a new view: it has said how far it is, and waits to hear what counts */
-    EXCHANGE_ADOPTING,   /* and hands a result on, or fetches it */
+    EXCHANGE_COLLECTING, /* the metadata is being reduced: it waits until all take part */
+    EXCHANGE_REDUCING,   /* the vector is being reduced */
+    EXCHANGE_REPORTING,  /* a new view: it has reported, and waits for the driver's decision */
+    EXCHANGE_ADOPTING,   /* it sends or receives the result that counts */
 };
 
 struct exchange {
     struct group *group;
     uint32_t lane;
     enum exchange_stage stage;
-    bool driver_takes_part; /* as rank 0; else the first worker of the view is */
-    bool in_background;     /* run by a background task the one that computes */
+    bool driver_takes_part; /* as rank 0; otherwise the first worker of the view is rank 0 */
+    bool in_background;     /* a background task runs it while the main task computes */
     struct exchange_config config;
     size_t n_floats;
-    uint64_t completed;        /* number of the last exchange completed here */
-    uint32_t synced;           /* the view in which the lane was last brought into line */
-    bool joined;               /* come in behind `completed`, whose result is not here: has nothing
-                                  to give to its first exchange */
-    bool needs_sync;           /* come in, and does not know how far the lane is */
-    struct vec input;          /* kept, unweighted */
-    struct vec result[2];      /* of exchange n in [n & 1] */
-    struct exchange_meta mine; /* kept with the input */
+    uint64_t completed;           /* number of the last exchange completed here */
+    uint32_t synced;              /* the view in which the lane was last brought into line */
+    bool joined;                  /* a joiner behind `completed`, without its result: it contributes
+                                  nothing to its first exchange */
+    bool needs_sync;              /* a joiner that does not know how far the lane is */
+    struct vec input;             /* kept, unweighted */
+    struct vec result[2];         /* of exchange n in [n & 1] */
+    struct exchange_meta mine;    /* kept with the input */
     struct exchange_meta meta[2]; /* with the results */
     struct exchange_cost cost;    /* of the last exchange */
-    struct coll_plan plan; /* for `planned_in` and `planned`, kept from exchange to exchange */
-    struct coll_plan result_plan; /* split: `plan` reduces, this one brings the results */
-    uint32_t planned_in;          /* 0: nothing is planned */
+    struct coll_plan plan;        /* of view `planned_in` and algorithm `planned`; reused */
+    struct coll_plan result_plan; /* of a split exchange: `plan` reduces, this one broadcasts */
+    uint32_t planned_in;          /* 0: there is no plan */
     enum coll_algorithm planned;
     struct coll_auto automatic;
-    double took; /* s, the last vector with the present choice; 0: none */
-    /* The error that a lossy codec has not delivered yet: after the last exchange, and in the one
-     * under way. Not used with f32. */
+    double took; /* s, of the last vector with the present choice; 0: none */
+    /* Rounding error of a lossy codec that has not been sent yet: after the last exchange, and in
+     * the one under way. Not used with f32. */
     struct vec residual[2];
 };
 
@@ -123,36 +123,36 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
                   struct arena *arena);
 void exchange_release(struct exchange *e); /* zeroed: nothing to do */
 
-/* This member comes to a lane under way, of which so many exchanges are completed. Its first has
- * weight 0 whatever it gives. */
+/* This member joins a lane of which `completed` exchanges are done. Its first exchange has weight 0,
+ * whatever it contributes. */
 void exchange_join(struct exchange *e, uint64_t completed);
 
-/* The same for one that is not told how far the lane is: exchange_sync finds out, and brings the
- * result of the last exchange, before the first exchange_run. Until then e->blank. */
+/* The same for a joiner that does not know how far the lane is. exchange_sync, called before the first
+ * exchange_run, finds out and fetches the last result. Until then e->needs_sync is set. */
 void exchange_join_unsynced(struct exchange *e);
 
-/* The weighted mean over all who take part of what they put into e->input (unweighted; the root
- * that only collects gives weight 0), with `mine` saying what it stands for. Returns when exchange
- * e->completed + 1 is committed, in however many views that takes: the result is then
- * exchange_result(e). When all weights are 0 the result is 0 and exchange metadata->weight says so.
- * The result of a split exchange is what was prepared.
+/* The weighted mean, over all participants, of their e->input (unweighted; a root that only collects
+ * gives weight 0). `mine` describes the input. Returns when exchange e->completed + 1 is committed,
+ * in however many views that takes; the result is then exchange_result(e). When all weights are 0,
+ * the result is 0, and so is the weight in its metadata. The result of a split exchange is what
+ * `prepare` left.
  *
  * ERR_TIMEOUT (the group stood still past its deadline), ERR_PEER (no worker is left),
  * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
 int exchange_run(struct exchange *e, const struct exchange_meta *mine);
 
-/* After the last exchange of a lane there is no next one in which a new view would be noticed, but
- * members of it may lack the last result. A member that has the last result calls this whenever the
- * group has changed (SIGNAL_GROUP) until the run is over: it reports, and sends the result to
- * members that lack it. Same errors. */
+/* Bring the lane into line with the current view without an exchange. After the last exchange of a
+ * lane no other one would notice a new view, but members may lack the last result. So each member
+ * calls this whenever the group has changed (SIGNAL_GROUP) until the run is over: it reports, and
+ * sends or adopts the result. The same errors. */
 int exchange_sync(struct exchange *e);
 
 /* Of the last exchange completed here; valid until the next one completes. */
 const struct vec *exchange_result(const struct exchange *e);
 const struct exchange_meta *exchange_result_meta(const struct exchange *e);
 
-/* Does the run end for all behind that exchange? Somebody has asked for it, or all who took part
- * leave: nobody would be there to continue. */
+/* Does the run end behind that exchange for all members? It does if one of them voted to stop, or if
+ * all of them leave. */
 bool exchange_meta_ends_run(const struct exchange_meta *meta);
 
 #endif

@@ -50,7 +50,7 @@ void group_quit(struct group *group, int why)
     group_changed(group);
 }
 
-/* Connections follow the membership: all members of the view, and nobody else. */
+/* Connect to all members of the view and close connections to former members. */
 static int follow_peers(struct group *group, const struct view *old, const struct view *now)
 {
     uint32_t self = group->world->self;
@@ -71,7 +71,7 @@ int group_set_view(struct group *group, const struct view *view)
 {
     const struct view *old = group_view(group);
     if (old && (view->number <= old->number || view->incarnation < old->incarnation))
-        return OK; /* an older driver's, too, is no view any more */
+        return OK; /* a repeated view, or one of an older driver */
     struct view_node *node = malloc(sizeof *node);
     if (!node)
         return ERR_NOMEM;
@@ -191,14 +191,14 @@ int group_admit_joiner(struct group *group, uint32_t node, bool *in)
     if (rc == OK)
         rc = await_joiner(group, node, in);
     else if (rc == ERR_DRIVER && !atomic_load(&group->over))
-        rc = OK; /* another driver may ask again */
-    /* Another may have been named meanwhile. */
+        rc = OK; /* a recovered driver will choose a donor again */
+    /* The driver may have named another joiner meanwhile: that one stays. */
     atomic_compare_exchange_strong(&group->joiner, &node, ROSTER_NO_NODE);
     atomic_store(&group->busy, busy);
     return rc;
 }
 
-/* A worker's heart: on a task of its own, so that it beats while a step computes. */
+/* Sends heartbeats from a task of its own, so that they continue while a step computes. */
 static int beat_task(void *arg)
 {
     struct group *group = arg;
@@ -212,7 +212,7 @@ static int beat_task(void *arg)
         beat[8] = atomic_load(&group->busy);
         memcpy(&bits, &loss, sizeof bits);
         bytes_put_le64(beat + 9, bits);
-        /* One that cannot be sent is a silence, and heard as such. */
+        /* A heartbeat that cannot be sent is missing, which is what the driver must notice. */
         wire_send(group->world, WORLD_DRIVER, wire_tag(WIRE_HEARTBEAT, 0, 0, 0), beat, sizeof beat);
         next += group->timing.heartbeat;
         int rc = world_sleep(group->world, next);

@@ -4,7 +4,7 @@
 
 enum { TICKS_PER_SILENCE = 16 };
 
-/* To every member; who cannot be reached is about to be lost by another event. */
+/* Send the view to every member. One that cannot be reached is reported by another event. */
 static int send_view(struct server *s)
 {
     const struct view *view = &s->roster.view;
@@ -105,7 +105,7 @@ static int take_hello(struct server *s, const struct message *m)
     char address[NODE_ADDRESS_MAX] = "";
     struct err err = {0};
     int rc = admit_worker(s, m, address, &err);
-    if (rc == OK) { /* others may hear of it now, and must never take another for it */
+    if (rc == OK) { /* the number is fixed before a view makes it known to others */
         rc = world_peer_add(s->group->world, m->from, address);
         if (rc != OK)
             return rc;
@@ -247,7 +247,7 @@ static int on_want(struct server *s)
         s, &(struct roster_event){.kind = ROSTER_WANT, .node = WORLD_ANY, .other = want});
 }
 
-/* To all who listen, whether they are in or wait. */
+/* Send a beat to members and to waiting workers, so that all notice when the driver is gone. */
 static void send_beats(struct server *s)
 {
     uint8_t bytes[8 * GROUP_TOTALS];
@@ -255,12 +255,13 @@ static void send_beats(struct server *s)
         bytes_put_le64(bytes + 8 * i, atomic_load(&s->departed_totals[i]));
     for (size_t i = 0; i < s->roster.count; i++) {
         const struct roster_member *m = &s->roster.member[i];
-        if (m->in || m->waits || m->reconnected) /* one that cannot be sent is a silence */
+        if (m->in || m->waits || m->reconnected)
             wire_send(s->group->world, m->node, wire_tag(WIRE_BEAT, 0, 0, 0), bytes, sizeof bytes);
     }
 }
 
-/* A tick that comes a period late was the driver's own sleep, not anybody's silence. */
+/* A tick that comes more than a period late means that the driver did not run: roster_step subtracts
+ * that time from the members' silence. */
 static int serve_tick(struct server *s, int64_t *tick, int64_t period)
 {
     int64_t now = world_now(s->group->world), late = now - *tick;
@@ -321,7 +322,7 @@ int server_start(struct server *server, struct group *group, const struct roster
     server->group = group;
     server->hooks = *hooks;
     roster_init(&server->roster, options);
-    /* The tick that sees a silence comes before it has lasted too long, not after. */
+    /* One tick less, so that the tick that notices a silence comes before the limit, not after. */
     server->roster.options.silence_max -= group->timing.silence_max / TICKS_PER_SILENCE;
     return world_spawn(group->world, "server", serve_task, server, &server->task);
 }

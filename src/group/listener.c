@@ -1,4 +1,4 @@
-/* Messages of the driver, and the fate of a member whose driver is silent. */
+/* Receives the driver's messages, and looks for a driver when there is none. */
 #include "group/listener.h"
 
 #include "base/fault.h"
@@ -8,18 +8,18 @@
 #include <string.h>
 
 #define CALL_FIRST \
-    (WORLD_SECOND / 50) /* between two calls for a driver that is gone; then longer */
+    (WORLD_SECOND / 50) /* ns until the first call to a lost driver; then twice as long each time */
 #define CALL_MAX (WORLD_SECOND / 2)
 
-/* A driver that is silent for so many times what a member may be is given up: it may only have
- * stood still, and who gives it up then is given up itself. */
+/* A member takes its driver for dead after four times the silence that a member is allowed. A driver
+ * that only did not run for a while drops members that reconnect elsewhere, so members wait longer. */
 enum { LOOKS_PER_SILENCE = 8, SILENCES = 4 };
 
-/* Where a member stands with its driver. */
+/* State of the connection to the driver. */
 enum standing {
-    RECEIVED, /* it is there */
-    CALLED,   /* it is gone, and called again and again */
-    REPLIED   /* somebody is there, who has not said yet who */
+    RECEIVED, /* connected, and the handshake is done */
+    CALLED,   /* lost: the listener calls its addresses */
+    REPLIED   /* connected again; its welcome has not arrived */
 };
 
 struct listener {
@@ -27,7 +27,7 @@ struct listener {
     struct driver_liveness liveness;
     enum standing standing;
     int64_t lost_at, call_at, pause;
-    size_t calls; /* since it has gone */
+    size_t calls; /* since the driver was lost */
 };
 
 bool driver_liveness_expired(struct driver_liveness *liveness, int64_t now, int64_t period,
@@ -55,8 +55,8 @@ int group_return_decode(const void *data, size_t len, struct group_return *out)
 
 /* ---- a driver that is gone ---- */
 
-/* Without a view there is nothing to continue with, nor before the first commit point; and a driver
- * that hangs up on a member that has left does what it was asked for. */
+/* May this member wait for another driver? Not without a view or before its first commit point, as
+ * it has nothing to continue with; nor after it left, as the driver disconnects it then. */
 static bool may_wait(const struct group *group)
 {
     return group->retry > 0 && group->handshake.handshake && group_view(group) &&
@@ -64,7 +64,7 @@ static bool may_wait(const struct group *group)
            !atomic_load(&group->run_ended) && !atomic_load(&group->over);
 }
 
-/* The driver is gone. ERR_DRIVER: and that is the end. */
+/* Begin to call a lost driver. ERR_DRIVER: this member may not wait for one. */
 static int lose_driver(struct listener *l, const char *outcome)
 {
     struct group *group = l->group;
@@ -79,8 +79,7 @@ static int lose_driver(struct listener *l, const char *outcome)
         l->call_at = now + CALL_FIRST;
         l->pause = 2 * CALL_FIRST;
         l->calls = 0;
-    } else if (l->standing ==
-               REPLIED) { /* the driver has disconnected: there is no message to wait for */
+    } else if (l->standing == REPLIED) { /* it disconnected before its welcome: call again */
         l->call_at = now + l->pause;
     }
     l->standing = CALLED;
@@ -90,7 +89,7 @@ static int lose_driver(struct listener *l, const char *outcome)
     return OK;
 }
 
-/* Where it is called next: at one address after the other. */
+/* The next address to call, in turns; NULL: the one that the driver had. */
 static const char *next_address(struct listener *l)
 {
     const char *const *at = l->group->drivers;
@@ -100,7 +99,7 @@ static const char *next_address(struct listener *l)
     return n > 0 ? at[l->calls++ % n] : NULL;
 }
 
-/* Call it again, less and less often. ERR_DRIVER: it has been long enough. */
+/* Call once more, with longer and longer pauses. ERR_DRIVER: `retry` has passed. */
 static int call_driver(struct listener *l)
 {
     struct group *group = l->group;
@@ -112,18 +111,18 @@ static int call_driver(struct listener *l)
     }
     const char *address = next_address(l);
     bool several = address && group->drivers[1];
-    /* The driver that replied is silent since; or this one of several addresses does not reply. */
+    /* Close a connection whose driver sent no welcome, or an attempt at one of several addresses. */
     if (l->standing == REPLIED || several)
         world_peer_drop(group->world, WORLD_DRIVER);
     l->standing = CALLED;
     l->call_at = now + l->pause;
     l->pause = 2 * l->pause < CALL_MAX ? 2 * l->pause : CALL_MAX;
     int rc = world_peer_add(group->world, WORLD_DRIVER, address);
-    if (rc == ERR_FULL) { /* the call before is being closed yet: the same place, soon */
+    if (rc == ERR_FULL) { /* the previous connection is still closing: the same address, soon */
         l->calls -= address != NULL;
         l->call_at = now + CALL_FIRST;
     }
-    return rc == ERR_NOMEM || rc == ERR_FULL ? OK : rc; /* next time, perhaps */
+    return rc == ERR_NOMEM || rc == ERR_FULL ? OK : rc; /* the next call may succeed */
 }
 
 static int send_return(struct group *group, const struct buf *hello)
@@ -148,8 +147,8 @@ static int send_return(struct group *group, const struct buf *hello)
     return rc;
 }
 
-/* Another member's connection broke: the driver cannot see it, and must know, or the two would wait
- * for each other for ever. */
+/* The connection to another member broke. The driver cannot see that and must know, or the two would
+ * wait for each other for ever. */
 static int lose_peer(struct group *group, uint32_t peer)
 {
     const struct view *view = group_view(group);
@@ -157,11 +156,11 @@ static int lose_peer(struct group *group, uint32_t peer)
         return OK;
     members_add(&group->broken, peer);
     int rc = group_send_node(group, WIRE_LOST, peer);
-    return rc == ERR_DRIVER ? OK : rc; /* that is heard by itself */
+    return rc == ERR_DRIVER ? OK : rc; /* the loss of the driver has its own event */
 }
 
-/* A welcome may be read before the news of the calls that led to it: the last of them counts.
- * ERR_PEER: who said it is gone again. */
+/* A welcome may be read before the connection events that led to it. Process those: the last one
+ * counts. ERR_PEER: the driver that sent the welcome is gone again. */
 static int drain_old_messages(struct group *group)
 {
     const struct wait_for news = {.kind = WAIT_PEER};
@@ -177,8 +176,9 @@ static int drain_old_messages(struct group *group)
     return rc != ERR_TIMEOUT ? rc : up ? OK : ERR_PEER;
 }
 
-/* A driver has said who it is. One that is no newer than the view's own has given this worker up,
- * or is to be given up itself. */
+/* A driver has sent its welcome. A newer driver gets the recovery report. The view's own driver has
+ * dropped this worker, so there is no way back; an older driver was replaced, so the worker leaves it
+ * and calls on (R3). */
 static int shake_hands(struct listener *l, const struct message *welcome)
 {
     struct group *group = l->group;
@@ -209,10 +209,10 @@ static int shake_hands(struct listener *l, const struct message *welcome)
     return OK;
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
-/* Links that broke while there was nobody to tell, or another driver: if both ends are in the view,
- * this one must know, too. */
+/* Report links that broke while there was no driver, or that only an earlier driver knows of: two
+ * members of the new view that cannot reach each other would wait for ever. */
 static int report_broken_links(struct group *group)
 {
     const struct view *view = group_view(group);
@@ -268,7 +268,7 @@ static void take_refusal(struct group *group, const struct message *m)
     atomic_store(&group->refused, true);
 }
 
-/* The run is over. The message may say why: "epochs", for one. */
+/* The run is over. The message may carry the reason, such as "epochs". */
 static void take_bye(struct group *group, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
@@ -332,12 +332,12 @@ static int on_message(struct listener *l, const struct wake *wake)
     }
 }
 
-/* When it has to look up from listening. */
+/* When the listener must act without a message: the next call, or the next check of liveness. */
 static int64_t look_at(const struct listener *l)
 {
     if (l->standing != RECEIVED)
         return l->call_at;
-    if (l->liveness.looked == 0) /* drivers that beat are listened for from their first beat on */
+    if (l->liveness.looked == 0) /* the first beat starts the check of liveness */
         return WORLD_FOREVER;
     return l->liveness.looked + l->group->timing.silence_max / LOOKS_PER_SILENCE;
 }

@@ -103,7 +103,7 @@ void roster_report_member(struct roster_orders *out, uint32_t node, const char *
 
 /* ---- joining a run ---- */
 
-/* The lowest that waits, or NULL; and whether one that waits has a donor already. */
+/* The waiting joiner with the lowest number, or NULL. *admitted: one of them has a donor. */
 static struct roster_member *first_waiting(struct roster *roster, bool *admitted)
 {
     struct roster_member *first = NULL;
@@ -119,7 +119,7 @@ static struct roster_member *first_waiting(struct roster *roster, bool *admitted
     return first;
 }
 
-/* Members that have been asked to leave, and are still here. */
+/* Members that the driver has asked to leave and that are still in. */
 static uint32_t count_leaving(struct roster *roster)
 {
     uint32_t n = 0;
@@ -160,12 +160,12 @@ static bool is_donor(const struct roster *roster, uint32_t node)
     return false;
 }
 
-/* Where there are more than there are to be, the latest to come are the first to go; not one on
- * whom another hangs, nor the last. */
+/* Release members above the target, the latest first. A donor stays, because its joiner depends on
+ * it; a joining member stays, because its donor has just paid for it; the last member stays. */
 static void release_surplus(struct roster *roster, struct roster_orders *out)
 {
     if (roster->wanted == 0)
-        return; /* nobody has said */
+        return; /* no target is set */
     const struct view *view = &roster->view;
     uint32_t stay = (uint32_t)view->count - count_leaving(roster);
     for (size_t i = view->count; i-- > 0 && stay > members_wanted_max(roster) && stay > 1;) {
@@ -181,7 +181,7 @@ static void release_surplus(struct roster *roster, struct roster_orders *out)
 static void on_want(struct roster *roster, uint32_t n, struct roster_orders *out)
 {
     if (roster->options.workers_max == 0)
-        return; /* a member that leaves could not rejoin */
+        return; /* the run admits no joiners, so a released worker could not return */
     roster->wanted = n < 1 ? 1 : n > roster->options.workers_max ? roster->options.workers_max : n;
     release_surplus(roster, out);
     roster_seek_donor(roster, out);
@@ -252,7 +252,8 @@ static void put_out(struct roster *roster, struct roster_member *m, const char *
     roster_order(out, ORDER_DROP)->node = m->node;
 }
 
-/* When a donor dies, the joiner that has not received all of its state is dropped. */
+/* A joiner whose donor died lacks state that only the donor had promised: if it is in the view it is
+ * fenced and joins again; if it still waits, it gets another donor. */
 static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_orders *out)
 {
     for (size_t i = 0; i < roster->count; i++) {
@@ -269,7 +270,7 @@ static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_or
 void roster_lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out)
 {
-    if (m->waits || m->reconnected) { /* it is not in: nobody else is concerned */
+    if (m->waits || m->reconnected) { /* no view holds it, so none changes */
         m->waits = m->reconnected = false;
         roster_order(out, ORDER_DROP)->node = m->node;
     } else {
@@ -281,7 +282,7 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
     roster_seek_donor(roster, out);
 }
 
-/* Nobody else has the model of the run. */
+/* Is this the last member that has the model? Its leave would lose the run's state. */
 static bool is_needed(const struct roster *roster, const struct roster_member *m,
                       const struct roster_event *leave)
 {
@@ -303,7 +304,8 @@ static void on_heartbeat(struct roster *roster, const struct roster_event *event
     m->progress = event->progress;
 }
 
-/* Two members cannot hear each other, though the driver hears both: one of them will have to go. */
+/* Two members have lost their connection, while the driver reaches both. They cannot exchange, so
+ * tick_link drops one of them unless they reconnect. */
 static void on_lost_link(struct roster *roster, const struct roster_event *event)
 {
     struct roster_member *m = roster_find(roster, event->node);
@@ -315,7 +317,7 @@ static void on_lost_link(struct roster *roster, const struct roster_event *event
     m->lost_at = event->now;
 }
 
-/* How long a member may be busy without progress. */
+/* ns for which a member may be busy without progress. */
 static int64_t stall_limit(const struct roster *roster, const struct roster_member *m)
 {
     int64_t limit = roster->options.stall_max;
@@ -329,7 +331,7 @@ static bool has_lost(const struct roster_member *m, uint32_t node)
     return m->in && m->link_lost && m->other == node;
 }
 
-/* How many links of a member's are broken, by what it or the other end of each has said. */
+/* Number of the member's links that it or the other end has reported as broken. */
 static size_t broken_links(const struct roster *roster, const struct roster_member *m)
 {
     size_t n = 0;
@@ -364,7 +366,7 @@ static void on_tick(struct roster *roster, const struct roster_event *event,
         struct roster_member *m = &roster->member[i];
         if (!m->in && !m->waits)
             continue;
-        /* While the driver stood still it heard nobody: that is nobody's silence. */
+        /* While the driver did not run, it received nothing: that is no member's silence. */
         m->last_beat += event->pause;
         m->last_progress += event->pause;
         if (event->now - m->last_beat > roster->options.silence_max)

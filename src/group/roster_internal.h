@@ -1,29 +1,30 @@
-/* The roster, as its files share it: roster.c knows who is in and who is not, roster_recovery.c who
- * returns to a driver that has returned, roster_lane.c decides what a new view does in a lane. */
+/* Functions that the roster's files share. roster.c keeps the membership, roster_recovery.c handles
+ * members that reconnect to a recovered driver, and roster_lane.c decides which result of a lane
+ * counts in a new view. */
 #ifndef PL_GROUP_ROSTER_INTERNAL_H
 #define PL_GROUP_ROSTER_INTERNAL_H
 
 #include "group/roster.h"
 
-/* The next order, for the caller to fill in; and those that are often given. */
+/* Append an order, for the caller to fill in; and shorthands for two frequent kinds. */
 struct roster_order *roster_order(struct roster_orders *out, enum roster_order_kind kind);
 void roster_order_pair(struct roster_orders *out, enum roster_order_kind kind, uint32_t node,
                        uint32_t other);
 void roster_report_member(struct roster_orders *out, uint32_t node, const char *what);
 
-/* NULL: there is none. */
+/* NULL: the roster does not have the node. */
 struct roster_member *roster_find(struct roster *roster, uint32_t node);
 struct roster_member *roster_add(struct roster *roster, const struct roster_event *event);
 size_t roster_count_in(const struct roster *roster);
 
-/* The next view holds those who are in; reports of older views are forgotten. */
+/* Make the next view of all members that are in. Lane reports of older views are discarded. */
 void roster_make_view(struct roster *roster, struct roster_orders *out);
 
-/* If there is room, the next that waits gets a donor: who has been in for longest, for it has all
- * that is to be handed on. One comes in at a time. */
+/* If there is room, choose a donor for the next waiting joiner: the member with the lowest number
+ * that is neither joining nor leaving, since it has all of the state. One joiner at a time. */
 void roster_seek_donor(struct roster *roster, struct roster_orders *out);
 
-/* A member, or one that waits, is there no more. */
+/* Remove a member, or a waiting joiner: `what` names the cause. */
 void roster_lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out);
 

@@ -1,4 +1,4 @@
-/* The decision which result of a lane members of a new view adopt, or which exchange they redo. */
+/* Decides, for a lane in a new view, which result the members adopt or which exchange they redo. */
 #include "base/fault.h"
 #include "group/roster_internal.h"
 
@@ -25,8 +25,9 @@ int lane_go_decode(struct byte_reader *in, struct lane_go *out)
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
-/* A joiner that is ahead of all who hold a result: what it begins behind has died with those who
- * had it. Out it goes, and so the view ends; false: there is none. */
+/* A joiner that begins behind an exchange whose result no member holds any more: the holders died.
+ * Its state and the others' cannot be brought together, so it is fenced, which makes the next view.
+ * false: there is no such joiner. */
 static bool fence_unknown_joiners(struct roster *roster, const struct roster_lane *lane,
                                   uint64_t completed, struct roster_orders *out)
 {
@@ -41,7 +42,8 @@ static bool fence_unknown_joiners(struct roster *roster, const struct roster_lan
     return false;
 }
 
-/* All who take part have reported: if anyone completed the highest number, it counts. */
+/* All participants have reported. The highest completed exchange counts, because its result may have
+ * been applied by the members that completed it; the others are at most one behind (E2). */
 static void decide_lane(struct roster *roster, uint32_t number, struct roster_orders *out)
 {
     const struct roster_lane *lane = &roster->lane[number];
@@ -49,7 +51,7 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
     struct lane_go go = {.view = view->number, .lane = number, .holder = ROSTER_NO_NODE};
     if (roster->options.driver_takes_part && !lane->driver_needs_sync) {
         go.completed = lane->driver_at;
-        go.holder = ROSTER_DRIVER; /* the driver, until a worker is ahead of it */
+        go.holder = ROSTER_DRIVER; /* unless a worker is ahead of it */
     }
     for (size_t i = 0; i < view->count; i++) {
         if (members_has(&lane->joined, view->node[i]))

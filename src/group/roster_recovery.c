@@ -6,7 +6,7 @@
 
 #define GRACE_MAX INT64_C(5000000000) /* ns */
 
-/* Of those who are to train, and of those who are to stand by. */
+/* Request as many workers as lack for training and for standby. */
 static void request_missing(const struct roster *roster, struct roster_orders *out)
 {
     const struct roster_options *o = &roster->options;
@@ -30,7 +30,8 @@ static size_t count_reconnected(const struct roster *roster)
     return n;
 }
 
-/* Those who are back from the newest view continue together. */
+/* Members of the newest view that have reconnected form the next view; others must rejoin, because
+ * the run may have continued without them and their state may differ. */
 static void form_recovered_view(struct roster *roster, struct roster_orders *out)
 {
     struct roster_recovery *r = &roster->recovery;
@@ -51,21 +52,22 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
         if (members_has(&missing, node))
             roster_report_member(out, node, "dead");
-    if (roster->options.workers_max > 0) /* else nobody can come in any more */
+    if (roster->options.workers_max > 0) /* the run admits joiners */
         request_missing(roster, out);
-    roster->view.number = r->highest; /* the next number is above those of all views before */
+    roster->view.number = r->highest; /* members take a view only if its number is higher */
     roster_make_view(roster, out);
     PL_ASSERT(roster->view.number > r->highest); /* R2 */
     roster_seek_donor(roster, out);
 }
 
-/* Nobody is left of those who trained: the run resumes from what the driver has, with others. */
+/* No member of the newest view has reconnected: the run resumes from the driver's own state, with
+ * other workers. */
 static void forget_recovery(struct roster *roster, struct roster_orders *out)
 {
     roster->recovery.on = false;
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
-        if (m->reconnected) /* of a view that was left behind */
+        if (m->reconnected) /* from an older view */
             roster_order(out, ORDER_REJOIN)->node = m->node;
         m->reconnected = false;
     }
@@ -89,15 +91,15 @@ static bool is_newer(const struct roster_recovery *r, const struct roster_event 
            (event->incarnation == r->incarnation && event->view > r->view);
 }
 
-/* As long as a death takes to be noticed, where that is not a matter of minutes. */
+/* ns for which the driver waits for members: as long as it takes to detect a death, 5 s at most. */
 static int64_t recovery_wait(const struct roster *roster)
 {
     int64_t silence_max = roster->options.silence_max;
     return silence_max < GRACE_MAX ? silence_max : GRACE_MAX;
 }
 
-/* No view that was ever made: of nobody, or without who tells of it, or at the end of all numbers.
- */
+/* Reports a view that no driver can have made: number 0 or beyond half of the numbers, or without
+ * the reporting node itself. */
 static bool makes_no_sense(const struct roster_event *event)
 {
     return event->node >= VIEW_MEMBERS_MAX || event->view == 0 || event->view >= UINT32_MAX / 2 ||
@@ -116,7 +118,8 @@ void roster_reconnect(struct roster *roster, const struct roster_event *event,
     }
     if (!m)
         m = roster_add(roster, event);
-    for (size_t i = 0; i < roster->count && !r->on; i++) /* who came for a first view waits */
+    /* Workers that joined for a first view wait: the view of the returned members comes first. */
+    for (size_t i = 0; i < roster->count && !r->on; i++)
         if (roster->member[i].in) {
             roster->member[i].in = false;
             roster->member[i].waits = true;
@@ -137,7 +140,7 @@ void roster_reconnect(struct roster *roster, const struct roster_event *event,
         form_recovered_view(roster, out);
 }
 
-/* Nobody is waited for longer than that, or twice as long, for the first. */
+/* The driver waits for recovery_wait after the first member, and twice that for the first one. */
 void roster_tick_recovery(struct roster *roster, const struct roster_event *event,
                           struct roster_orders *out)
 {

@@ -1,6 +1,6 @@
-/* The driver's main task: waits for what members say (driver_commits.c) and what workers say that
- * come and go (driver_first_view.c), hands out events (it alone), and ends the run. The group's
- * server, the model writer and the strategy's part are background tasks it. */
+/* The driver's main task. It handles the members' reports (driver_commits.c) and those of arriving
+ * and departing workers (driver_first_view.c), emits all events, and ends the run. The group's
+ * server, the model writer and the driver part are background tasks. */
 #include "train/driver.h"
 #include "train/bad_report.h"
 #include "train/describe.h"
@@ -15,7 +15,7 @@
 
 #define TICK (WORLD_SECOND / 10)
 
-enum { REPLACE_WINDOW_S = 60, REPLACE_TIMES = 5 }; /* so often the workers in so long */
+enum { REPLACE_WINDOW_S = 60, REPLACE_TIMES = 5 }; /* replacements per worker in the window */
 
 void driver_request_stop(struct driver *d, const char *reason)
 {
@@ -29,8 +29,8 @@ int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const stru
     return wire_send_buf(d->world, node, kind, 0, bytes ? bytes : &nothing);
 }
 
-/* A background task has ended. The model writer's end is the run's; the others end by being
- * cancelled, unless something broke them. */
+/* A background task has ended. The run ends with the model writer. The other tasks end only when
+ * they are cancelled, so any other end is an error. */
 int driver_on_task_end(struct driver *d, struct task **task, const char *what)
 {
     int result;
@@ -112,8 +112,8 @@ int driver_check_replaced(struct driver *d)
                : OK;
 }
 
-/* Where the job says from how many to how many workers there may be, lost ones are replaced; but
- * something that kills them as fast as they come is not fed for ever. */
+/* Replace lost workers where the job sets workers_max. A limit per minute stops the replacement
+ * when a fault kills workers as fast as they start. */
 static void check_workers(struct driver *d)
 {
     uint32_t departed_count = atomic_exchange(&d->lost_workers, 0);
@@ -136,9 +136,8 @@ static void check_workers(struct driver *d)
         log_warn(d->host->log, "no worker for one that is lost: %s", status_text(rc));
 }
 
-/* Somebody has said how many workers there are to be: within what the job allows. Those that are
- * too many are asked to leave, and may stand by; of those that lack, who stands by comes first, and
- * the host is asked for the others. */
+/* The user has set the number of workers, within the job's limits. Surplus workers are asked to
+ * leave and may stand by. Standby workers fill gaps first; the host is asked for the rest. */
 static void check_worker_count(struct driver *d, const struct view *view)
 {
     uint32_t n = d->options->workers ? (uint32_t)atomic_load(d->options->workers) : 0;
@@ -161,10 +160,10 @@ static void check_worker_count(struct driver *d, const struct view *view)
         log_warn(d->host->log, "no more workers can be had");
 }
 
-/* Is the model of the checkpoint before still to come? The lease table of a checkpoint is copied at
- * the request, so that the next request follows when the model has arrived, or its worker is gone;
- * or else after a minute more, since a run without checkpoints is worse than a lease table that is
- * a little newer. */
+/* Is the model of the previous checkpoint still on its way? The lease table is copied at the
+ * request, so the next request waits until that model has arrived or its worker is gone. After
+ * another minute the request is repeated: a run without checkpoints is worse than a lease table
+ * that is a little newer than its model. */
 static bool awaits_checkpoint(const struct driver *d, const struct view *view, double t)
 {
     enum { PATIENCE = 60 };
@@ -213,8 +212,8 @@ bool driver_all_done(const struct driver *d, const struct view *view)
     return true;
 }
 
-/* When every loop has ended and the driver has no model itself, one member hands over its own; when
- * it dies on the way, or what it sends cannot be used, the next. */
+/* When all loops have ended and only workers hold the model, request it from one member. If that
+ * member dies, or its copy is unusable, request it from the next. */
 static void request_model(struct driver *d, const struct view *view)
 {
     uint32_t model_node = atomic_load(&d->model_of),
@@ -229,7 +228,8 @@ static void request_model(struct driver *d, const struct view *view)
     driver_request_model_of(d, next, MODEL_FINAL);
 }
 
-/* In asynchronous strategies the driver's part serves them until their loops have ended. */
+/* In asynchronous strategies the driver part serves workers until all their loops have ended. Then
+ * it finishes and hands over the final model. */
 static void finish_driver_part(struct driver *d, const struct view *view)
 {
     if (!d->driver_part_task || !strategy_is_async(d->strategy, d->job) ||
@@ -241,7 +241,7 @@ static void finish_driver_part(struct driver *d, const struct view *view)
     world_raise(d->world, SIGNAL_GROUP);
 }
 
-/* Until the final model is kept and every member's loop has ended. */
+/* Run until the final model is kept and all members' loops have ended. */
 static int run_driver(struct driver *d)
 {
     int rc = driver_form(d);

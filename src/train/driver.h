@@ -1,9 +1,9 @@
-/* The driver's node, as its files share it: driver_open.c sets it up, driver_initial_state.c finds
- * what the run starts from, driver_handshake.c meets the workers, driver_start.c begins the run;
- * driver_term.c knows which driver it is, driver_recovery.c what one that has returned does
- * instead; driver_first_view.c waits for workers and hears why they leave, driver_opening.c how far
- * they are, driver_arrivals.c that it is alive while it is not ready itself; driver.c is its main
- * task. */
+/* The driver's node, shared by its files. driver_open.c sets it up. driver_initial_state.c finds
+ * the initial state. driver_handshake.c does the workers' handshakes. driver_start.c begins the
+ * run. driver_term.c claims the run for this driver, and driver_recovery.c takes up the counts of
+ * returned workers. driver_first_view.c waits for workers and receives their reasons for leaving.
+ * driver_opening.c follows their opening reports. driver_arrivals.c replies to workers while the
+ * driver itself still opens. driver.c is the main task. */
 #ifndef PL_TRAIN_DRIVER_H
 #define PL_TRAIN_DRIVER_H
 
@@ -24,15 +24,16 @@
 #include "train/triggers.h"
 #include "train/worker_report.h"
 
-/* A worker that has connected and is no member yet. */
+/* A worker that has connected and is not a member yet. */
 struct joiner {
     bool here;
-    struct opening_report report; /* the last; no stage: none yet */
-    int64_t moved, reported_at;   /* when it last moved, and was last logged */
-    int64_t left;                 /* when one of this number last said why it leaves */
+    struct opening_report report; /* the last one; stage 0: none yet */
+    int64_t moved, reported_at;   /* when it last progressed, and when that was last logged */
+    int64_t left;                 /* when a worker of this number last gave its reason */
 };
 
-/* LOST: one that had joined; the line says how, and is for who has not said why itself. */
+/* LOST: a worker that had joined. The log line says how it was lost, unless the worker gave its own
+ * reason. */
 enum joiner_event { JOINER_CONNECTED, JOINER_JOINED, JOINER_LEFT, JOINER_LOST };
 
 struct driver {
@@ -51,102 +52,104 @@ struct driver {
     struct lease_server leases; /* in asynchronous strategies */
     struct progress_meter meter;
     struct tracer tracer;
-    _Atomic int64_t joined_at[VIEW_MEMBERS_MAX]; /* the tracer's: who came to a run under way */
-    struct connectivity_checker *connectivity;   /* NULL: nobody is asked */
+    _Atomic int64_t joined_at[VIEW_MEMBERS_MAX]; /* the tracer's: when a joiner was admitted */
+    struct connectivity_checker *connectivity;   /* NULL: addresses are not checked */
     struct group group;
     struct server server;
-    struct hello own;                 /* what a worker's hello must agree with */
+    struct hello own;                 /* a worker's hello must agree with it */
     struct buf welcome, welcome_late; /* the latter for joiners of a run under way */
     struct optim optim;               /* for its layout; the driver takes no step */
     struct model_layout layout;
-    struct vec x, s;                  /* what the run starts from */
-    struct global_model initial;      /* these two */
-    struct checkpoint_header resumed; /* where; progress.exchanges 0: at the beginning */
-    bool resumed_run;                 /* from there: a checkpoint, or a run of Caffe */
-    bool over;                        /* and there is nothing left to be done */
-    struct driver_term term;          /* this driver's; and what the one before has left: */
-    struct driver_term last_term;     /* view 0: nothing */
-    bool claimed;                     /* its incarnation is nobody else's */
-    bool term_unwritten;              /* the file could not be written, and is to be */
-    int64_t term_retry_at;            /* at that time; both of the server's task */
-    struct recovery_report recovery[VIEW_MEMBERS_MAX]; /* of workers that have returned: */
+    struct vec x, s;             /* the initial state */
+    struct global_model initial; /* the same two vectors */
+    struct checkpoint_header
+        resumed;                  /* the resumed position; progress.exchanges 0: the beginning */
+    bool resumed_run;             /* `resumed` is from a checkpoint or a run of Caffe */
+    bool over;                    /* the resumed run is already complete */
+    struct driver_term term;      /* of this driver */
+    struct driver_term last_term; /* of the previous driver; view 0: there was none */
+    bool claimed;                 /* no other driver has this incarnation */
+    bool term_unwritten;          /* the file could not be written yet */
+    int64_t term_retry_at;        /* when to try again; both are the server task's */
+    struct recovery_report recovery[VIEW_MEMBERS_MAX]; /* of workers that have reconnected */
 
-    struct progress early; /* as they have reported it before all were back */
+    struct progress early; /* reported by members before all had reconnected */
     atomic_bool outranked; /* a later driver has taken the run over */
-    bool begun;            /* what is reported is counted */
-    uint64_t recovery_join_state[JOIN_STATE_WORDS]; /* of the one that was furthest */
-    uint64_t untaken;                               /* records that none of them has taken */
+    bool begun;            /* reports are counted from now on */
+    uint64_t recovery_join_state[JOIN_STATE_WORDS]; /* of the member that was furthest */
+    uint64_t untaken;                               /* samples that none of them has taken */
     bool recovery_reported;
-    float *start_model;        /* for the workers; NULL: they draw it themselves */
-    struct global_model start; /* of it; x NULL: there is none */
+    float *start_model;        /* for the workers; NULL: each draws it from the seed */
+    struct global_model start; /* its vectors; x NULL: there is none */
     struct vec start_state[OPTIM_STATE_MAX], start_extra[STRATEGY_EXTRAS_MAX];
     struct model_writer model_writer;
     struct driver_part driver_part;
-    struct publisher to_model_writer;         /* the leader's */
+    struct publisher to_model_writer;         /* of the driver part */
     struct bootstrap_server bootstrap_server; /* of start_model */
     uint64_t evaluate_every;
-    _Atomic uint32_t model_uses; /* uses that the leader's next copy of the model is for */
+    _Atomic uint32_t model_uses;           /* uses of the driver part's next copy of the model */
     struct trigger_counts triggers_before; /* in asynchronous strategies */
-    struct progress last_commit;           /* the leader's commit point before */
+    struct progress last_commit;           /* the driver part's previous commit point */
     struct display display;
-    struct chance chance;                             /* of the loss; */
-    uint64_t chance_offset;                           /* as far as it has been looked at */
-    _Atomic uint64_t sample_offset, steps, exchanges; /* of all together; in asynchronous
+    struct chance chance;   /* compares the loss with chance */
+    uint64_t chance_offset; /* sample offset up to which it was compared */
+    _Atomic uint64_t sample_offset, steps, exchanges; /* sums over all workers, in asynchronous
                                                          strategies */
     _Atomic uint64_t requested_offset, requested_steps,
-        requested_exchanges; /* when a model was last asked for */
+        requested_exchanges; /* at the last model request */
     double next_checkpoint;  /* seconds */
-    bool awaits_checkpoint;  /* a model for one has been asked for, of worker checkpoint_of */
-    _Atomic uint32_t checkpoint_of;  /* (WORLD_DRIVER: of the driver's part; WORLD_ANY: nobody yet)
-                                        when the model writer had taken */
-    uint64_t taken_before;           /* so many */
-    double next_look;                /* for a later driver; seconds */
-    bool stop_reported;              /* the caller of the stop knows how soon the run can stop */
-    uint64_t commits;                /* exchanges that have been reported, or steps where there */
-    int64_t commit_at, commit_every; /* are none: when the newest, and how long each takes */
-    int64_t first_exchange_at;       /* when that is about to come; 0: unknown */
-    bool released;                   /* the run is over for workers */
+    bool awaits_checkpoint;  /* a checkpoint's model was requested from worker checkpoint_of */
+    _Atomic uint32_t checkpoint_of; /* WORLD_DRIVER: the driver part; WORLD_ANY: none yet */
+    uint64_t taken_before;          /* models that the model writer had taken at that request */
+    double next_look;               /* when to check for a later driver; seconds */
+    bool stop_reported;             /* reported to the caller of the stop how soon the run can
+                                        stop */
+    uint64_t commits; /* exchanges that were reported, or steps where there are none */
+    int64_t commit_at, commit_every; /* time of the newest, and the mean ns between two */
+    int64_t first_exchange_at;       /* when the first exchange is expected; 0: unknown */
+    bool released;                   /* workers have received `bye` */
     struct task *driver_part_task;
-    _Atomic(const char *) reason;  /* why it ends before its time; NULL: it does not */
-    bool complete;                 /* asynchronous workers have taken all that the run asks for */
-    uint32_t stop_sent;            /* to the members of this view; 0: not yet */
+    _Atomic(const char *) reason;  /* reason for an early end; NULL: none */
+    bool complete;                 /* asynchronous workers have taken all samples of the run */
+    uint32_t stop_sent;            /* view whose members have received `stop`; 0: none */
     bool kept;                     /* the model writer has taken the final model */
-    atomic_bool handing_over;      /* all is exchanged; the leader gives the model writer the final
-                                 model */
-    uint32_t target_workers;       /* workers there are to be; 0: nobody has said */
-    uint32_t first_workers;        /* of the server's task: who belongs to the first view */
-    _Atomic int64_t stirred;       /* before the first view: when a worker last came */
-    _Atomic uint32_t lost_workers; /* workers that were lost and have not been replaced */
+    atomic_bool handing_over;      /* all loops have ended; the driver part hands the final model
+                                      to the model writer */
+    uint32_t target_workers;       /* requested number of workers; 0: none requested */
+    uint32_t first_workers;        /* the server task's: workers of the first view */
+    _Atomic int64_t stirred;       /* before the first view: when a worker last arrived */
+    _Atomic uint32_t lost_workers; /* lost workers that were not replaced */
     double replacing_since;
-    uint32_t replaced;     /* since then */
-    uint32_t last_workers; /* of the newest view that had any */
+    uint32_t replaced;     /* replaced since replacing_since */
+    uint32_t last_workers; /* workers in the newest view that was not empty */
     double next_loss;      /* when a `loss` event is due; seconds */
-    uint64_t evaluations;  /* of the model writer's, when the last was */
+    uint64_t evaluations;  /* evaluations of the model writer at the last loss event */
     struct members done;
-    struct err lost; /* why the last worker left that said so, and when */
+    struct err lost; /* the last reason that a worker gave, and its time */
     int64_t lost_at;
-    struct task *arrivals; /* until the driver is ready: who has come meanwhile */
+    struct task *arrivals; /* the task that receives workers until the driver is ready */
     struct members arrived;
-    bool has_lock; /* of the run directory, since before it opens */
+    bool has_lock; /* it locked the run directory before opening */
     int64_t opening_reported;
     struct departures departures;
     struct bad_record_log bad;
-    size_t bad_own, bad_emitted, bad_logged; /* the driver's that are in it; of all in it */
+    size_t bad_own, bad_emitted, bad_logged; /* bad records: of the driver; emitted; logged */
     int64_t next_bad_log;
     struct joiner joiner[VIEW_MEMBERS_MAX];
-    size_t joiners; /* that are here */
+    size_t joiners; /* connected joiners */
     struct worker_location
-        worker_location[VIEW_MEMBERS_MAX]; /* of the server's task: who said hello */
-    _Atomic uint32_t started;              /* workers that the host has been asked for */
-    bool ends_resumable;       /* all are lost, and others are to continue with the run */
-    bool deserted;             /* and they have left in good order */
-    bool unseen;               /* all are lost, and none said why */
-    _Atomic uint32_t model_of; /* for its model, at the end; WORLD_ANY: nobody yet; */
-    uint32_t departed_seen;    /* when the model writer had left so many aside */
+        worker_location[VIEW_MEMBERS_MAX]; /* the server task's: machines of workers that sent a
+                                              hello */
+    _Atomic uint32_t started;              /* workers requested from the host */
+    bool ends_resumable;                   /* all workers are lost, and the run can be resumed */
+    bool deserted;                         /* all workers have left in good order */
+    bool unseen;                           /* all are lost, and none gave a reason */
+    _Atomic uint32_t model_of; /* the worker whose final model was requested; WORLD_ANY: none yet */
+    uint32_t departed_seen; /* departed models that the model writer had skipped at that request */
     struct err *err;
 };
 
-/* Load job, net, data and, to continue, the newest checkpoint; start the group and ask for workers.
+/* Load job, net, data and, to resume, the newest checkpoint. Start the group and request workers.
  * d->err has the message. */
 int driver_open(struct driver *d);
 
@@ -160,14 +163,14 @@ int driver_start_group(struct driver *d);
 /* Sets the counters to the run's beginning, or to where it resumes. */
 void driver_open_counts(struct driver *d);
 
-/* Workers have continued without a driver, and this is the first view of those that are back: it is
- * where they are that the run resumes from. */
+/* Take the counts of a recovered run from the workers' recovery reports. `view` is this driver's
+ * first view. */
 void driver_resume_with(struct driver *d, const struct view *view);
 
-/* Wait for the first view, with events going out meanwhile; d->err has the message. */
+/* Wait for the first view, and emit events meanwhile. d->err has the message. */
 int driver_form(struct driver *d);
 
-/* While the driver opens: workers that come are told that it is alive. ERR_NOMEM */
+/* While the driver opens its data, reply to arriving workers that it is alive. ERR_NOMEM */
 int driver_await_arrivals(struct driver *d);
 void driver_end_arrivals(struct driver *d);
 /* Sends the welcomes; from now on the server's task receives connections. */
@@ -186,72 +189,71 @@ void driver_on_opening(struct driver *d, const struct message *m);
 /* When a worker that opens last made progress; 0: there is none. */
 int64_t driver_last_moved(const struct driver *d);
 
-/* Those without progress for so long lose their places. */
+/* Disconnect joiners that made no progress for `patience` ns. */
 void driver_check_joiners(struct driver *d, int64_t patience);
 
-/* How long to wait for workers while nothing moves. */
+/* ns to wait for workers without progress. */
 int64_t driver_patience(const struct driver *d);
 
-/* A worker that is to be a member, or was one, cannot continue. */
+/* A joiner or former member has given its reason for leaving. */
 void driver_take_departure(struct driver *d, uint32_t node, const struct departure *departure);
 
 /* A worker's loop has ended, or it cannot continue. */
 int driver_on_done(struct driver *d, const struct message *m);
 
-/* No member is left: the end of the run, with its message. */
+/* No member is left: end the run with a message. */
 int driver_lose_all(struct driver *d);
 
-/* Ask the host for `n` workers more. As world_want_nodes */
+/* Request `n` more workers from the host. Errors as world_want_nodes. */
 int driver_request_workers(struct driver *d, uint32_t n);
 
-/* Those that are here, or come within so many ns of one another. */
+/* Emit events that have arrived, or that follow one another within `patience` ns. */
 void driver_drain_events(struct driver *d, int64_t patience);
 
-/* One wait of the main task, and one thing done. */
+/* Wait once, and handle one message or event. */
 int driver_turn(struct driver *d);
 
-/* ERR_FENCED: another driver has taken the run up at the same moment, or since. */
+/* ERR_FENCED: another driver has taken the run over. */
 int driver_check_replaced(struct driver *d);
 
-/* The first view has formed: start the model writer and the strategy's part. */
+/* The first view exists: start the model writer and the driver part. */
 int driver_start(struct driver *d, const struct view *view);
 
-/* Outrank all that have been here before; and leave word of this driver. */
+/* Claim the run under an incarnation above all earlier ones, and write the term file. */
 void driver_take_over(struct driver *d);
 void driver_write_term(struct driver *d);
-/* Once more, if that could not be written. */
+/* Write the term file again, if that had failed. */
 void driver_retry_term(struct driver *d);
 
 /* Has a later driver taken the run over? Looks into the run directory. From any task. */
 bool driver_replaced(struct driver *d);
 
-/* The run has ended here: nobody waits for its workers when it is continued with. */
+/* The run has ended: record in the term file that no worker will reconnect. */
 void driver_leave(struct driver *d);
 
-/* A member has reported what it has done; the host hears how far all are. */
+/* A member has reported an exchange or steps. Report the run's progress to the host. */
 void driver_on_committed(struct driver *d, const struct message *m);
 void driver_report_progress(struct driver *d);
 
-/* An event with the training loss, once a second at most; `now`: at once; and where the model is
- * evaluated. */
+/* Emit a `loss` event: once a second at most, at every evaluation, and at once if `now`. */
 void driver_report_loss(struct driver *d, bool now);
 
-/* Numbers that are learnt. */
+/* Number of trainable parameters. */
 uint64_t driver_parameters(const struct driver *d);
 
-/* A copy of the model, for those uses: from the strategy's part here, or from the first worker. */
+/* Request a copy of the model for these uses, from the driver part or from the first worker. */
 void driver_request_model(struct driver *d, uint32_t uses);
-/* Where workers have it: from that one. */
+/* The same, from worker `node`. */
 void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses);
 
-/* The book of leases as it stands, for the checkpoint that is asked for, or the final one. One that
- * lacks it would be resumed from as if all that was handed out had been done. */
+/* Copy the lease table for the next checkpoint, or for the final one. A run resumed from a
+ * checkpoint without it would take every granted sample for used. */
 void driver_snapshot_leases(struct driver *d, bool final);
 
 /* Updates the departed totals that every heartbeat carries. */
 void driver_report_departed(struct driver *d);
 
-/* Why the run is to end before its time; the first reason stands. From any task. */
+/* Request an early end. The first reason is kept. From any task. */
 void driver_request_stop(struct driver *d, const char *reason);
 
 /* Updates the sample counts that checkpoints contain. */

@@ -1,5 +1,5 @@
-/* While the driver still opens its own data: each second those who wait for its run directory see
- * that it is alive, and workers that connect are told; they are welcomed as soon as it is ready. */
+/* While the driver opens its own data, it shows each second in the run directory that it is alive,
+ * and replies the same to workers that connect. It sends them the welcome when it is ready. */
 #include "train/driver.h"
 
 #include "wire/wire_send.h"
@@ -49,7 +49,7 @@ static int arrivals_task(void *arg)
 
 int driver_await_arrivals(struct driver *d)
 {
-    d->has_lock = d->options->dir && d->options->dir->lock; /* that of a new run is taken later */
+    d->has_lock = d->options->dir && d->options->dir->lock; /* a new run takes its lock later */
     return world_spawn(d->world, "arrivals", arrivals_task, d, &d->arrivals);
 }
 

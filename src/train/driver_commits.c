@@ -21,7 +21,7 @@ void driver_snapshot_leases(struct driver *d, bool final)
                              (char *)text.data));
 }
 
-/* Note that checkpoint_of has been asked for a checkpoint's model, if that could be. */
+/* Record a checkpoint request to checkpoint_of, if it was sent. */
 static void await_checkpoint(struct driver *d, int requested)
 {
     d->awaits_checkpoint = requested == OK;
@@ -38,7 +38,7 @@ void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses)
     atomic_store(&d->requested_offset, atomic_load(&d->sample_offset));
     atomic_store(&d->requested_steps, atomic_load(&d->steps));
     atomic_store(&d->requested_exchanges, atomic_load(&d->exchanges));
-    if (checkpoint) /* before it can answer */
+    if (checkpoint) /* before it can reply */
         atomic_store(&d->checkpoint_of, node);
     int rc = driver_send(d, node, WIRE_WANT_MODEL, &bytes);
     if (checkpoint)
@@ -62,8 +62,8 @@ void driver_request_model(struct driver *d, uint32_t uses)
     atomic_fetch_or(&d->model_uses, uses);
 }
 
-/* the strategy is asynchronous: how far all are together says when the model is to be evaluated,
- * after so many exchanges or once an epoch, and when the run ends. */
+/* In asynchronous strategies the summed progress decides when the model is evaluated (after so many
+ * exchanges, or once an epoch) and when the run ends. */
 static void count_async(struct driver *d)
 {
     const struct progress *all = &d->ledger.last.progress;
@@ -92,8 +92,8 @@ void driver_update_model_writer(struct driver *d)
     atomic_store(&d->model_writer.repeated, ledger->repeated);
 }
 
-/* The part of the ledger that no member reports itself: a later driver adds the members' own
- * counts. */
+/* Publish the counts of departed members with each beat. A later driver adds the members' own
+ * counts to them. */
 void driver_report_departed(struct driver *d)
 {
     const struct view *view = group_view(&d->group);
@@ -113,8 +113,8 @@ void driver_report_departed(struct driver *d)
     atomic_store(&d->server.departed_totals[DEPARTED_REPEATED], repeated);
 }
 
-/* Takes the lease report of an asynchronous worker. False: it was given up, they are others' by
- * now, and what it says does not count. */
+/* Process the lease report of an asynchronous worker. false: the driver has reclaimed its leases,
+ * so other workers have them and the report does not count. */
 static bool on_lease_report(struct driver *d, uint32_t node, const struct lease_report *report)
 {
     struct lease_server *leases = &d->leases;
@@ -136,7 +136,8 @@ void driver_on_committed(struct driver *d, const struct message *m)
     bool free = strategy_is_async(d->strategy, d->job);
     int rc = committed_decode(&in, &report);
     const struct view *first = group_first_view(&d->group);
-    if (!d->begun && (!first || first->number > 1)) { /* who is back does not wait for others */
+    if (!d->begun && (!first || first->number > 1)) { /* a returned member trains on while the
+                                                         driver still waits for others */
         if (rc == OK && !free && report.progress.exchanges > d->early.exchanges)
             d->early = report.progress;
         return;
@@ -159,7 +160,8 @@ void driver_on_committed(struct driver *d, const struct message *m)
     }
 }
 
-/* No exchange yet, which all wait for: how far the slowest worker is, by its heartbeats. */
+/* Before the first exchange the slowest worker's heartbeats give the progress, since all wait for
+ * it. */
 static void add_local_steps(struct driver *d, const struct view *view, struct train_progress *p)
 {
     uint64_t least = UINT64_MAX;

@@ -1,4 +1,4 @@
-/* The end of a run: what is said of it, workers let go, and its tasks ended in order. */
+/* The end of a run: writes the report, releases the workers, and ends the tasks in order. */
 #include "train/bad_report.h"
 #include "train/describe.h"
 #include "train/driver.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Has everybody who can be reached been told? */
+/* Send to all members. true: every member that can be reached has the message. */
 bool driver_send_to_all(struct driver *d, enum wire_kind kind, const struct buf *bytes)
 {
     const struct view *view = group_view(&d->group);
@@ -32,25 +32,25 @@ void driver_drain_events(struct driver *d, int64_t patience)
     }
 }
 
-/* Every other task has ended, so all events are under way to us. */
+/* All other tasks have ended, so every event has been sent. */
 static void drain_events(struct driver *d)
 {
     driver_drain_events(d, WORLD_SECOND / 1000);
 }
 
-/* A reason to end early is one only when the run had not come to its end by itself. */
+/* The reason for the end. An early reason counts only if the run had not reached its own end. */
 static const char *reason_of(struct driver *d)
 {
     const Paceline__Stop *stop = d->job->stop;
     const struct progress *progress = &d->model_writer.at;
     const char *early = atomic_load(&d->reason);
     if (!strategy_done(d->job, progress, d->corpus->set[SET_TRAIN].count))
-        return early ? early : "interrupted"; /* else all workers have been asked to leave */
+        return early ? early : "interrupted"; /* no reason: all workers were asked to leave */
     return stop->has_steps && progress->steps >= stop->steps ? "steps" : "epochs";
 }
 
-/* Workers were asked to leave, all of them, and have handed over what they had: others may continue
- * with that. */
+/* All workers were asked to leave and have handed the model over. The run ends so that it can be
+ * resumed with others. */
 int driver_check_deserted(struct driver *d)
 {
     bool done = strategy_done(d->job, &d->model_writer.at, d->corpus->set[SET_TRAIN].count);
@@ -111,11 +111,11 @@ static void report_failure(struct driver *d, int rc)
     events_emit(&d->events, event);
 }
 
-/* The run is over for them; for those who stand by, too. */
+/* Send `bye` to the members and to standby workers. */
 static void release_workers(struct driver *d, const char *reason)
 {
     const struct roster *roster = &d->server.roster;
-    server_stop(&d->server); /* before anybody goes, which would be a death to it */
+    server_stop(&d->server); /* first, or it would take the workers' ends for deaths */
     if (d->released)
         return;
     d->released = true;
@@ -128,8 +128,8 @@ static void release_workers(struct driver *d, const char *reason)
     buf_release(&bytes);
 }
 
-/* Workers have returned to this driver, which has not continued with them: what they hold is newer
- * than any checkpoint. */
+/* Have workers reconnected to this driver before it made a view with them? Their state is newer
+ * than any checkpoint, so the run is left to a later driver. */
 static bool have_workers_reconnected(const struct driver *d)
 {
     const struct roster *roster = &d->server.roster;
@@ -139,7 +139,7 @@ static bool have_workers_reconnected(const struct driver *d)
     return back && !group_view(&d->group);
 }
 
-/* The strategy's part, and those who give workers what they begin with. */
+/* End the driver part, the bootstrap server and the connectivity checker. */
 static int end_tasks(struct driver *d)
 {
     int part_rc = OK;
@@ -155,8 +155,8 @@ static int end_tasks(struct driver *d)
     return part_rc == ERR_CANCELLED ? OK : part_rc;
 }
 
-/* The final model is safe, though not where it belongs: no worker is needed any more, and none
- * waits with this driver. */
+/* The final model is safe in a fallback location, so the workers are released; the driver waits
+ * until the model can be written where it belongs. */
 int driver_await_model(struct driver *d)
 {
     int rc = end_tasks(d);
@@ -184,7 +184,7 @@ int driver_await_model(struct driver *d)
     return rc;
 }
 
-/* The tasks end one after another; what made the run fail first is what is told. */
+/* End the tasks one after another. The first error is the run's error. */
 int driver_close(struct driver *d, int rc, struct train_report *report)
 {
     int part_rc;
@@ -192,13 +192,14 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
     if (d->driver_part_task)
         world_cancel(d->world, d->driver_part_task);
     world_end_task(d->world,
-                   &d->model_writer.task); /* it has ended, or what broke the run ends it */
+                   &d->model_writer.task); /* it has ended already, unless the run failed */
     part_rc = end_tasks(d);
     if (rc == OK && part_rc != OK)
         rc = err_set(d->err, part_rc, "the driver's part ended: %s", status_text(part_rc));
     bool repeated = rc != OK && d->ends_resumable,
          taken_over = rc != OK && have_workers_reconnected(d);
-    bool over = rc != ERR_FENCED && !repeated && !taken_over; /* else a later driver has it */
+    bool over = rc != ERR_FENCED && !repeated && !taken_over; /* otherwise a later driver continues
+                                                                 the run */
     if (repeated)
         *d->options->lost_all = true;
     if (d->group.world && over)
@@ -214,13 +215,15 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
         driver_sum_bad_records(d, report);
         describe_chance_end(d);
         train_report_event(&d->events, report);
-    } else if (d->events.world && !repeated && rc != ERR_FENCED) { /* whose events they are not */
+    } else if (d->events.world && !repeated && rc != ERR_FENCED) { /* a replaced driver writes no
+                                                                      events */
         report_failure(d, rc);
     }
     if (d->events.world)
         drain_events(d);
-    /* In good order: nobody is to be waited for. Workers that said nothing may be well, and it is
-     * this driver that was cut off: they continue, and call the next one. */
+    /* The run ended in good order, so no later driver waits for its workers. If all were lost
+     * without a reason, this driver may have been cut off: the workers continue and call the next
+     * one. */
     if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && !taken_over &&
         (!repeated || d->deserted))
         driver_leave(d);

@@ -1,6 +1,6 @@
-/* Workers that are not there yet, or not any more: waiting for the first view, and what workers say
- * that cannot continue. Such a worker's trouble is its own: it is named, with its machine, and the
- * run waits for another, or continues with the others. */
+/* Waits for the workers of the first view, and receives the reasons of workers that cannot
+ * continue. A fault on one worker ends that worker alone: the log names it and its machine, and the
+ * run waits for another or continues with the others. */
 #include "train/driver.h"
 #include "train/driver_stop.h"
 
@@ -28,8 +28,8 @@ static void emit_departure(struct driver *d, uint32_t node, const struct departu
     events_emit(&d->events, event);
 }
 
-/* Departures of members are always told; of others, which may come again and again, once a minute.
- */
+/* Departures of members are always logged. Those of other workers, which may reconnect repeatedly,
+ * are logged once a minute. */
 void driver_take_departure(struct driver *d, uint32_t node, const struct departure *departure)
 {
     uint32_t silent = 0;
@@ -62,7 +62,8 @@ int driver_on_done(struct driver *d, const struct message *m)
     const struct view *view = group_view(&d->group);
     struct byte_reader in = {m->data, m->len, false};
     struct departure departure;
-    uint32_t node = m->from == WORLD_DRIVER ? read_u32(&in) : m->from; /* the server's task's */
+    /* sent by the server's task */
+    uint32_t node = m->from == WORLD_DRIVER ? read_u32(&in) : m->from;
     if (departure_decode(&in, &departure) != OK) {
         log_warn(d->host->log, "worker %u: its last word cannot be read", node);
         return OK;
@@ -70,11 +71,11 @@ int driver_on_done(struct driver *d, const struct message *m)
     bool member = view && view_rank(view, node) >= 0;
     bool leaves = departure.status == ERR_STOP && departure.stage == DEPARTED_TRAINING;
     if (departure.status == OK || leaves) {
-        if (member || !view) /* else it has been given up; without a view it is back, and ready */
+        if (member || !view) /* otherwise it was dropped; without a view it may reconnect */
             members_add(&d->done, node);
         return OK;
     }
-    /* The host's own worker has the host's data: another would fail as it did. */
+    /* The host's own worker uses the host's data: a second one would fail in the same way. */
     bool alone = job_is_alone(d->job) && !d->options->elsewhere;
     if (member && (alone || train_ends_the_run(departure.status)))
         return err_set(d->err, departure.status, "%s", departure.text);
@@ -82,15 +83,15 @@ int driver_on_done(struct driver *d, const struct message *m)
     return OK;
 }
 
-/* Why the last one left, unless that was long ago; NULL: nobody said. */
+/* The last worker's reason, unless it is old; NULL: none. */
 static const struct err *last_cause(const struct driver *d)
 {
     bool late = world_now(d->world) - d->lost_at > DEPARTURE_PAUSE + driver_patience(d);
     return d->lost.text[0] && !late ? &d->lost : NULL;
 }
 
-/* The end of a run for lack of workers: for the reason that the last one gave, if any did. The
- * status of a worker from elsewhere is its own: mended, it comes to this run started again. */
+/* End the run for lack of workers, with the last reason that a worker gave. A remote worker's
+ * status does not become the run's, since that worker can be repaired and join again. */
 static int lack_workers(struct driver *d, int status, const char *what)
 {
     const struct err *cause = last_cause(d), *before = d->options->why_lost;
@@ -100,7 +101,7 @@ static int lack_workers(struct driver *d, int status, const char *what)
                    cause ? ": " : "", cause ? cause->text : "");
 }
 
-/* The last worker's messages are still to be read. */
+/* The last worker's messages may still be unread: process them first. */
 int driver_lose_all(struct driver *d)
 {
     const struct wait_for reports[] = {wire_from(WORLD_ANY, WIRE_DONE),
@@ -132,8 +133,8 @@ int driver_request_workers(struct driver *d, uint32_t n)
     return world_want_nodes(d->world, n);
 }
 
-/* Of those that the host itself has started so many have ended that the others are too few. Their
- * earlier messages are read first. */
+/* So many of the host's own workers have ended that the rest are too few for the first view. Their
+ * messages are read first, as they may give a reason. */
 static int check_lost(struct driver *d, int64_t *since)
 {
     uint32_t ended = d->options->lost ? d->options->lost(d->options->user) : 0;
@@ -163,7 +164,7 @@ static int check_patience(struct driver *d, int64_t patience)
 
 int64_t driver_patience(const struct driver *d)
 {
-    const double most = 1e9; /* s; more is for ever, too, and does not fit */
+    const double most = 1e9; /* s; a longer wait would overflow */
     double s = d->options->patience_s;
     return (int64_t)(fmin(s > 0 ? s : d->job->patience_seconds, most) * (double)WORLD_SECOND);
 }

@@ -1,5 +1,4 @@
-/* How the driver meets its workers: what it welcomes them with, and what the group's server asks of
- * it about them. */
+/* The driver's side of the handshake: the welcome, and the hooks that the group's server calls. */
 #include "base/plural.h"
 #include "base/printable.h"
 #include "job/text.h"
@@ -13,8 +12,8 @@
 
 /* ---- the welcome ---- */
 
-/* The job as workers elsewhere are given it: with what they cannot read, and without what is theirs
- * to say. */
+/* The job as remote workers receive it: with the contents of files that they cannot read, and
+ * without the settings that are local to each machine. */
 static int write_elsewhere(struct driver *d, struct buf *text)
 {
     Caffe__NetParameter *net = NULL;
@@ -62,7 +61,7 @@ int driver_write_welcome(struct driver *d)
         };
         welcome_encode(&welcome, &d->welcome);
         welcome.resumes = false;
-        welcome.late = true; /* a donor has what it resumes from */
+        welcome.late = true; /* a joiner receives its state from a donor */
         welcome_encode(&welcome, &d->welcome_late);
     }
     bool failed = text.failed || d->welcome.failed || d->welcome_late.failed;
@@ -72,7 +71,7 @@ int driver_write_welcome(struct driver *d)
 
 /* ---- what the group's server asks of us, on its task ---- */
 
-/* It waits for what it cannot be sent: it is better told so, by being let go. */
+/* The worker waits for a message that cannot be sent, so disconnect it: it then tries again. */
 static void disconnect_worker(struct driver *d, uint32_t node, const char *what, int rc)
 {
     log_warn(d->host->log, "worker %u: no %s for it: %s", node, what, status_text(rc));
@@ -98,7 +97,7 @@ static void on_disconnect(void *user, uint32_t node)
     driver_report_joiner(user, node, JOINER_LEFT, "");
 }
 
-/* To the main task, which knows what was reported before. */
+/* Reports to the main task, which suppresses repetitions. */
 static void on_refused(void *user, uint32_t node, const struct err *why)
 {
     struct driver *d = user;
@@ -160,8 +159,8 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     return OK;
 }
 
-/* It brings what it has: the server's task writes this down until the first view has formed, then
- * the main task reads it. */
+/* A worker has reconnected. The server's task stores its recovery report, and the main task reads
+ * all reports once the first view exists. */
 static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
                        const uint64_t *message, char *address, struct err *err)
 {
@@ -178,14 +177,14 @@ static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
     memcpy(address, hello.address, sizeof hello.address);
     atomic_store(&d->stirred, world_now(d->world));
     if (group_view(&d->group))
-        return OK; /* it comes too late, and will be told */
+        return OK; /* too late: the roster orders it to rejoin */
     recovery_report_read(message, &d->recovery[node]);
     log_info(d->host->log, "worker %u is back, after exchange %" PRIu64, node,
              d->recovery[node].progress.exchanges);
     return OK;
 }
 
-/* For a driver that comes after this one. */
+/* Write the view to the term file, from which a later driver knows whom to wait for. */
 static void on_formed(void *user, const struct view *view)
 {
     struct driver *d = user;
@@ -207,7 +206,7 @@ static void on_tick(void *user)
 static void on_want(void *user, uint32_t workers)
 {
     struct driver *d = user;
-    atomic_store(&d->lost_workers, 0); /* they are among these */
+    atomic_store(&d->lost_workers, 0); /* the recovered driver has just requested them */
     int rc = driver_request_workers(d, workers);
     if (rc != OK)
         log_warn(d->host->log, "no workers for %u that have not returned: %s", workers,
@@ -260,7 +259,7 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
 
 int driver_start_group(struct driver *d)
 {
-    /* A worker that gave a reason for leaving does not return. */
+    /* A worker that gave a reason for leaving will not reconnect. */
     bool workers_left = d->options->why_lost && d->options->why_lost->text[0];
     uint32_t last_view = workers_left ? 0 : d->last_term.view;
     const struct roster_options roster = {
@@ -297,7 +296,7 @@ int driver_start_group(struct driver *d)
         rc = server_start(&d->server, &d->group, &roster, &hooks);
     uint32_t workers = job_workers_max(d->job) + d->job->standby;
     if (roster.recovers && roster.last_view > 0)
-        workers = 0; /* those of before may still be there */
+        workers = 0; /* the previous workers may still be running */
     if (rc == OK)
         rc = driver_request_workers(d, workers);
     return rc == OK ? OK

@@ -1,11 +1,11 @@
-/* A driver that has died and return: what its workers say of themselves becomes its book. */
+/* Driver recovery: rebuilds the ledger and the progress from the workers' recovery reports. */
 #include "base/plural.h"
 #include "train/driver.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Repeated samples have the same offsets. */
+/* Repeated samples have the offsets of their first use, so they are counted separately. */
 static void sum_of_repeated(struct driver *d, const struct view *view, const struct progress *all)
 {
     struct ledger *ledger = &d->ledger;
@@ -29,7 +29,7 @@ static void sum_of_repeated(struct driver *d, const struct view *view, const str
     ledger_lease(ledger, &d->leases.table);
 }
 
-/* The progress of all asynchronous workers together: those present, and those that have left. */
+/* The sum over all asynchronous workers, those that have left included. */
 static struct progress sum_of_async(struct driver *d, const struct view *view)
 {
     struct progress all = {.sample_offset = 0};
@@ -46,8 +46,8 @@ static struct progress sum_of_async(struct driver *d, const struct view *view)
     }
     all.sample_offset += departed[DEPARTED_SAMPLES];
     all.exchanges += departed[DEPARTED_EXCHANGES];
-    /* The counts of a worker that died with the driver are in neither sum, but its reports are in
-     * the checkpoint. */
+    /* A worker that died with the driver is in neither sum, but the checkpoint contains its
+     * reports. */
     if (all.sample_offset < d->resumed.progress.sample_offset)
         all.sample_offset = d->resumed.progress.sample_offset;
     if (all.exchanges < d->resumed.progress.exchanges)
@@ -60,7 +60,7 @@ static struct progress sum_of_async(struct driver *d, const struct view *view)
     return all;
 }
 
-/* Of synchronous workers: who is furthest knows best. */
+/* Of synchronous workers, whose progress differs by one exchange at most: the furthest. */
 static struct progress furthest_progress(struct driver *d, const struct view *view)
 {
     const struct recovery_report *best = &d->recovery[view->node[0]];
@@ -70,7 +70,8 @@ static struct progress furthest_progress(struct driver *d, const struct view *vi
     d->recovery_reported = best->words > 0;
     memcpy(d->recovery_join_state, best->join_state, sizeof d->recovery_join_state);
     bool further =
-        !strategy_driver_hosts_model(d->strategy, d->job) && /* these complete none without us */
+        !strategy_driver_hosts_model(d->strategy, d->job) && /* those strategies complete no
+                                                                exchange without a driver */
         d->early.exchanges > best->progress.exchanges;
     return further ? d->early : best->progress;
 }

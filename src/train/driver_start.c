@@ -1,4 +1,4 @@
-/* The run begins: the model writer, and the strategy's own part where the driver has one. */
+/* Begins the run: starts the model writer, and the driver part where the strategy has one. */
 #include "tensor/kernels.h"
 #include "train/driver.h"
 
@@ -8,7 +8,7 @@ bool train_workers_hold_model(const Paceline__Job *job, const struct strategy_op
            (job_is_alone(job) && !strategy_is_async(strategy, job));
 }
 
-/* Asked by the model writer, before it writes. */
+/* The model writer asks this before it writes. */
 static bool is_replaced(void *user)
 {
     return driver_replaced(user);
@@ -16,7 +16,7 @@ static bool is_replaced(void *user)
 
 /* ---- the model writer ---- */
 
-/* In asynchronous strategies. */
+/* Of asynchronous strategies: the summed progress. */
 static void where_all_are(void *user, struct progress *progress)
 {
     const struct driver *d = user;
@@ -25,7 +25,7 @@ static void where_all_are(void *user, struct progress *progress)
     progress->exchanges = atomic_load(&d->exchanges);
 }
 
-/* And where they were when a worker was asked for its model. */
+/* The summed progress at the last model request. */
 static void where_all_were(void *user, struct progress *progress)
 {
     const struct driver *d = user;
@@ -34,8 +34,8 @@ static void where_all_were(void *user, struct progress *progress)
     progress->exchanges = atomic_load(&d->requested_exchanges);
 }
 
-/* The driver's own part is the run's model, where it has one. Else members send what is due without
- * being asked; a checkpoint's model, and the final one, only the member that was asked. */
+/* Where the driver has a part, only its model counts. Otherwise any member may send a model for an
+ * evaluation, and only the requested member a checkpoint's or the final one. */
 static uint32_t allowed_uses(void *user, uint32_t node, uint32_t uses)
 {
     const struct driver *d = user;
@@ -95,8 +95,8 @@ static int start_model_writer(struct driver *d)
 
 /* ---- the strategy's part ---- */
 
-/* the strategy is asynchronous, and the driver's model has changed: the main task knows how far
- * they are and what is due. */
+/* The driver's model has changed in an asynchronous strategy: the main task has the progress and
+ * the uses that are due. */
 static int on_async_change(struct driver *d, struct driver_part *l)
 {
     uint32_t uses = atomic_load(&d->model_uses);
@@ -115,7 +115,7 @@ static int on_driver_part_commit(struct driver_part *l, const struct exchange *e
     bool last = strategy_done(l->job, &l->progress, l->records);
     uint32_t use = trigger_uses(d->job, d->evaluate_every, &d->last_commit, &l->progress);
     uint32_t uses = atomic_load(&d->model_uses);
-    atomic_fetch_or(&d->model_uses, use & MODEL_SNAPSHOT); /* that one waits for its turn */
+    atomic_fetch_or(&d->model_uses, use & MODEL_SNAPSHOT); /* a snapshot waits for the next copy */
     d->last_commit = l->progress;
     use |= uses;
     if (use && !last && !train_workers_hold_model(d->job, d->strategy) &&
@@ -138,8 +138,8 @@ static int hand_over_final(struct driver *d)
     return rc == OK ? publisher_finish(&d->to_model_writer, WORLD_FOREVER) : rc;
 }
 
-/* The loop has ended; members of a new view may still lack the last result, until the run is over
- * and this task is cancelled. */
+/* The loop has ended, but members of a new view may lack the last result. So this part keeps the
+ * lanes in line until the run is over and the task is cancelled. */
 static int drain_lanes(struct driver_part *l)
 {
     for (;;) {
@@ -164,7 +164,7 @@ static int driver_part_main(void *arg)
     if (rc == OK)
         rc = hand_over_final(d);
     return rc == OK ? drain_lanes(&d->driver_part)
-                    : rc; /* an error ends the run: driver.c watches */
+                    : rc; /* the main task (driver.c) sees the error and ends the run */
 }
 
 static int start_driver_part(struct driver *d, const struct view *view)
@@ -199,7 +199,7 @@ static int start_driver_part(struct driver *d, const struct view *view)
     return world_spawn(d->world, "leader", driver_part_main, d, &d->driver_part_task);
 }
 
-/* Workers fetch what they begin with, where they do not draw it. */
+/* Serve the initial state to workers, where they do not draw it from the seed. */
 static int start_bootstrap_server(struct driver *d)
 {
     const struct global_model *start = &d->start;
@@ -227,7 +227,7 @@ int driver_start(struct driver *d, const struct view *view)
     int rc = OK;
     if (d->options->trace)
         rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start, d->joined_at);
-    if (rc == OK && d->start_model) /* who is in already may have asked */
+    if (rc == OK && d->start_model) /* members may have sent their requests already */
         rc = start_bootstrap_server(d);
     if (rc == OK)
         rc = start_model_writer(d);

@@ -1,7 +1,7 @@
 /* A request to stop the run: at the next commit point, or at once. */
 #include "train/driver_stop.h"
 
-#define MODEL_WAIT (2 * WORLD_SECOND) /* for a worker's model, where the run is to stop at once */
+#define MODEL_WAIT (2 * WORLD_SECOND) /* ns to wait for a worker's model at a stop at once */
 
 static int read_stop(const struct driver *d)
 {
@@ -99,7 +99,7 @@ bool driver_stops_now(const struct driver *d)
     return read_stop(d) > 1 && !atomic_load(&d->model_writer.here);
 }
 
-/* A worker's model, if one can send it soon. */
+/* Request a worker's model, and wait MODEL_WAIT for it. */
 static int fetch_model(struct driver *d)
 {
     int64_t until = world_now(d->world) + MODEL_WAIT;
@@ -112,8 +112,8 @@ static int fetch_model(struct driver *d)
     return rc;
 }
 
-/* All that the driver holds is this task's from here on: the newest model of it is written, if the
- * newest checkpoint is older. Its path; NULL: nothing is kept. */
+/* End the other tasks, so that this one owns all state, and write the newest model unless the
+ * newest checkpoint is as new. Returns its path; NULL: none was kept. */
 static const char *save_state(struct driver *d)
 {
     struct model_writer *k = &d->model_writer;
