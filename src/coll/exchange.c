@@ -144,9 +144,9 @@ static void decide_algorithm(struct exchange *e, const struct coll *c, struct ex
         auto_decide(&e->automatic, c, e->n_floats, e->config.stripes, &meta->automatic);
 }
 
-/* Reduce and broadcast the metadata: the sum of the inputs' weights and counts, and the algorithm. It
- * goes ahead of the vector because it is short and completes only when all members take part, so no
- * vector is sent to a member that still computes. */
+/* Reduce and broadcast the metadata: the sum of the inputs' weights and counts, and the algorithm.
+ * It goes ahead of the vector because it is short and completes only when all members take part, so
+ * no vector is sent to a member that still computes. */
 static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta *meta)
 {
     struct exchange_meta other;

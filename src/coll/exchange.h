@@ -123,19 +123,19 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
                   struct arena *arena);
 void exchange_release(struct exchange *e); /* zeroed: nothing to do */
 
-/* This member joins a lane of which `completed` exchanges are done. Its first exchange has weight 0,
- * whatever it contributes. */
+/* This member joins a lane of which `completed` exchanges are done. Its first exchange has weight
+ * 0, whatever it contributes. */
 void exchange_join(struct exchange *e, uint64_t completed);
 
-/* The same for a joiner that does not know how far the lane is. exchange_sync, called before the first
- * exchange_run, finds out and fetches the last result. Until then e->needs_sync is set. */
+/* The same for a joiner that does not know how far the lane is. exchange_sync, called before the
+ * first exchange_run, finds out and fetches the last result. Until then e->needs_sync is set. */
 void exchange_join_unsynced(struct exchange *e);
 
-/* The weighted mean, over all participants, of their e->input (unweighted; a root that only collects
- * gives weight 0). `mine` describes the input. Returns when exchange e->completed + 1 is committed,
- * in however many views that takes; the result is then exchange_result(e). When all weights are 0,
- * the result is 0, and so is the weight in its metadata. The result of a split exchange is what
- * `prepare` left.
+/* The weighted mean, over all participants, of their e->input (unweighted; a root that only
+ * collects gives weight 0). `mine` describes the input. Returns when exchange e->completed + 1 is
+ * committed, in however many views that takes; the result is then exchange_result(e). When all
+ * weights are 0, the result is 0, and so is the weight in its metadata. The result of a split
+ * exchange is what `prepare` left.
  *
  * ERR_TIMEOUT (the group stood still past its deadline), ERR_PEER (no worker is left),
  * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
@@ -151,8 +151,8 @@ int exchange_sync(struct exchange *e);
 const struct vec *exchange_result(const struct exchange *e);
 const struct exchange_meta *exchange_result_meta(const struct exchange *e);
 
-/* Does the run end behind that exchange for all members? It does if one of them voted to stop, or if
- * all of them leave. */
+/* Does the run end behind that exchange for all members? It does if one of them voted to stop, or
+ * if all of them leave. */
 bool exchange_meta_ends_run(const struct exchange_meta *meta);
 
 #endif

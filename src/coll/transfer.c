@@ -1,13 +1,13 @@
 /* The messages between the two ends of a transfer, all in its view and under its number:
  *
- * TRANSFER   piece WIRE_HEADER_PIECE   sender → receiver   floats (u64), then the caller's header
- *   PARCEL_GO  TRANSFER_MAY        receiver → sender   pieces that may come by now (u32), or NEVER
- * TRANSFER   0, 1, 2 …         sender → receiver   only chunks that a receive is posted for
- *   PARCEL_GO  TRANSFER_ENDED       sender → receiver   cancelled
+ *   TRANSFER     piece WIRE_HEADER_PIECE  sender → receiver  floats (u64), then the caller's header
+ *   TRANSFER_GO  piece TRANSFER_MAY       receiver → sender  pieces that it may send (u32), or NEVER
+ *   TRANSFER     piece 0, 1, 2 …          sender → receiver  pieces with a posted receive only
+ *   TRANSFER_GO  piece TRANSFER_ENDED     sender → receiver  cancelled
  *
- * The lane is the receiver's; a number is the sender's lane, then a count. Pieces that come in as
- * messages were posted for once: they are what is left of a transfer that has been cancelled, and
- * are thrown away where notes are waited for. */
+ * The lane is the receiver's. A number is the sender's lane, then a count. A piece that arrives as
+ * a message had a posted receive once: it belongs to a transfer that was cancelled, and is
+ * discarded where headers are awaited (T3). */
 #include "base/fault.h"
 #include "coll/transfer_internal.h"
 #include "wire/catalogue.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    SEND_GRANT = TRANSFER_WINDOW, /* bits of `busy` after those of the slots */
+    SEND_GRANT = TRANSFER_WINDOW, /* bits of `busy`, after those of the slots */
     RECEIVE_GRANT,
 };
 
@@ -40,8 +40,8 @@ static void *piece_at(const struct transfer *p, uint32_t piece)
 
 /* ---- posts ---- */
 
-/* Worlds take posts to other nodes only: to its own a transfer goes as messages that hold copies,
- * and is done with them at once. ERR_FULL: not now */
+/* Send to the node itself. A world posts to other nodes only, so the transfer sends messages with
+ * copies, which end at once. ERR_FULL: try again later */
 static int send_here(struct transfers *ps, struct send *s)
 {
     struct message *m =
@@ -86,7 +86,8 @@ static int start_recv(struct transfer *p, int bit, struct recv *r, struct recv w
     return rc;
 }
 
-/* Listen to the other side: a sender for a go, a receiver for the end. */
+/* Post a receive for the other side's control message: a sender's for a grant, a receiver's for the
+ * sender's cancellation. */
 static int listen_to(struct transfer *p)
 {
     const struct recv answer = {.tag = grant_tag(p->tag, p->sends ? TRANSFER_MAY : TRANSFER_ENDED),
@@ -133,7 +134,7 @@ static int status_of(const struct transfer *p, int i)
     return atomic_load(p->sends ? &p->slot[i].send.status : &p->slot[i].recv.status);
 }
 
-/* Whether this post was under way and has ended; how, in *status. */
+/* Was this post under way, and has it ended? *status is its result. */
 static bool has_ended(struct transfer *p, int i, int *status)
 {
     if (!(p->busy >> i & 1))
@@ -164,7 +165,8 @@ static void withdraw_posts(struct transfer *p)
 
 /* ---- moving on ---- */
 
-/* The sender receives a grant: how many chunks it may send. And a receiver: that no more will. */
+/* A control message has arrived: at a sender, the number of pieces that it may send; at a receiver,
+ * the sender's cancellation. A grant beyond the vector is a protocol error (T1). */
 static int take_grant(struct transfer *p)
 {
     uint32_t may = bytes_le32(p->grant_bytes);
@@ -201,7 +203,8 @@ static int take_ended(struct transfer *p)
             p->done++;
             count_bytes(p, p->sends ? p->slot[i].send.len : p->slot[i].recv.len);
         }
-    /* How pieces end says more: all may be there, and who sent them, or has them, be gone. */
+    /* The pieces decide first: all of them may have arrived although the other node is gone by now.
+     */
     bool waits = p->sends && !(p->agreed && p->granted == p->pieces);
     (void)has_ended(p, SEND_GRANT, &rc);
     if (!has_ended(p, RECEIVE_GRANT, &rc))
@@ -241,8 +244,8 @@ static int send_control(struct transfer *p)
     return OK;
 }
 
-/* "No", to a sender; or, from one, that there is no more. If it has no credit it does not read, and
- * will be cut. */
+/* Refuse a sender's transfer, or cancel one towards a receiver. A node without credit does not
+ * read, and loses its connection anyway. */
 static void send_refusal(struct world *world, uint32_t to, uint32_t view, uint64_t tag)
 {
     struct message *m = message_new(tag, view, sizeof(uint32_t));
@@ -253,7 +256,7 @@ static void send_refusal(struct world *world, uint32_t to, uint32_t view, uint64
         message_unref(m);
 }
 
-/* Pieces under way may continue, but nobody's range is touched. */
+/* Pieces may still be in transit, but no post touches the range any more (T2). */
 static void end_transfer(struct transfer *p, int status)
 {
     bool knows = status == OK || status == ERR_STOP || status == ERR_PEER || status == ERR_VIEW;
@@ -289,7 +292,7 @@ static void begin_transfer(struct transfer *p, struct transfers *ps, struct tran
     *p = what;
     p->status = POST_PENDING;
     p->chunk = ps->chunk ? ps->chunk : TRANSFER_CHUNK;
-    while (p->n / p->chunk + 1 >= WIRE_HEADER_PIECE) /* pieces have numbers of sixteen bits */
+    while (p->n / p->chunk + 1 >= WIRE_HEADER_PIECE) /* piece numbers have sixteen bits */
         p->chunk *= 2;
     p->pieces = (uint32_t)((p->n + p->chunk - 1) / p->chunk);
     transfers_put(ps, p);

@@ -9,19 +9,19 @@
 /* A number: the sender's lane, then a count. */
 enum { TRANSFER_COUNT_BITS = 24 };
 
-/* Pieces of PARCEL_GO. */
+/* Piece numbers of WIRE_TRANSFER_GO. */
 enum { TRANSFER_MAY, TRANSFER_ENDED, TRANSFER_LIFE };
 
-/* Move one on as far as it goes now. */
+/* Advance one transfer as far as possible. */
 void transfer_step(struct transfer *p);
 
-/* Where a trace shows the task's waits. */
+/* The row in which a trace shows the task's waits. */
 static inline uint8_t transfers_row(const struct transfers *ps)
 {
     return (uint8_t)(TRACE_TRANSFERS + ps->lane % (UINT8_MAX + 1 - TRACE_TRANSFERS));
 }
 
-/* Into the task's list, and out of it. */
+/* Add a transfer to the task's list; remove it. */
 void transfers_put(struct transfers *ps, struct transfer *p);
 void transfers_forget(struct transfer *p);
 

@@ -35,15 +35,16 @@ void transfers_close(struct transfers *ps)
 {
     while (ps->first)
         transfer_cancel(ps->first);
-    /* A post is counted a moment after its status is set. */
+    /* A post is counted a moment after its status is set: wait for the count. */
     for (uint64_t seen; (seen = atomic_load(&ps->ended.times)) < ps->posts;) {
         const struct wait_for any = {.kind = WAIT_ENDED, .ended = &ps->ended, .seen = seen};
         struct wake wake;
-        (void)world_wait(ps->world, &any, 1, WORLD_FOREVER, &wake); /* cancelled: look again */
+        /* even if the task is cancelled: look again */
+        (void)world_wait(ps->world, &any, 1, WORLD_FOREVER, &wake);
     }
 }
 
-/* Bytes are sealed where they leave, and opened where they come in. */
+/* Charge the task for sealing and opening the bytes that it has moved (simulation). */
 static int pay_for_crypto(struct transfers *ps)
 {
     const struct cost cost = {ps->world->costs.crypto * (double)ps->bytes};
@@ -67,8 +68,9 @@ static bool is_header(const struct message *m)
            m->len >= TRANSFER_HEAD && m->len <= TRANSFER_HEAD + TRANSFER_HEADER;
 }
 
-/* Until something of `own` holds (out->which), a post has ended since `seen`, or a note (out->note)
- * has come in from `*from` (NULL: notes can wait). It may also turn out to be nothing. */
+/* Wait until an event of `own` occurs (out->which), a post has ended since `seen`, or a header
+ * (out->header) arrives from `*from` (NULL: headers can wait). It may return without any of them.
+ */
 static int wait_for_any(struct transfers *ps, const struct wait_for *own, int n, uint64_t seen,
                         const uint32_t *from, int64_t deadline, struct transfer_wake *out)
 {
@@ -127,7 +129,7 @@ int transfers_next(struct transfers *ps, const struct wait_for *own, int n, int6
 
 int transfers_await(struct transfers *ps, uint32_t from, int64_t deadline, struct message **header)
 {
-    /* Nobody sends this: it ends when the node does, or the view. */
+    /* No node sends this message: the receive ends with the node or with the view. */
     struct recv life = {.from = from,
                         .view = ps->view,
                         .tag = wire_tag(WIRE_TRANSFER_GO, ps->lane, UINT32_MAX, TRANSFER_LIFE),
@@ -139,7 +141,7 @@ int transfers_await(struct transfers *ps, uint32_t from, int64_t deadline, struc
     while (rc == OK && !got.header) {
         uint64_t seen = atomic_load(&ps->ended.times);
         int outcome = from == WORLD_ANY ? POST_PENDING : atomic_load(&life.status);
-        bool is_live = outcome == POST_PENDING; /* else: what has come in by now */
+        bool is_live = outcome == POST_PENDING; /* else: take what has arrived */
         rc = transfers_step(ps);
         if (rc == OK)
             rc = wait_for_any(ps, NULL, 0, seen, &from, is_live ? deadline : 0, &got);

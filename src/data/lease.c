@@ -66,7 +66,7 @@ static void pool_remove(struct lease_table *table, size_t i)
     memmove(&table->pool[i], &table->pool[i + 1], (table->pooled - i) * sizeof *table->pool);
 }
 
-/* A range that finds no room is lost. */
+/* Add a range to the pool, merged with its neighbours. If the pool is full, the range is lost. */
 static void pool_add(struct lease_table *table, struct lease lease)
 {
     size_t i = 0;
@@ -91,7 +91,7 @@ static void pool_add(struct lease_table *table, struct lease lease)
     }
 }
 
-/* At most `want` from the front of it. */
+/* Take at most `want` samples from the front of the pool. */
 static struct lease pool_cut(struct lease_table *table, uint64_t want)
 {
     struct lease *first = &table->pool[0], cut = *first;
@@ -225,9 +225,9 @@ bool lease_node_reconnects(struct lease_table *table, uint32_t node,
 void lease_finish_recovery(struct lease_table *table, uint64_t used, uint64_t repeated)
 {
     uint64_t held = lease_held(table), known;
-    used = smaller_of(used, LEASE_OFFSET_MAX - held); /* which are below it, each once */
+    used = smaller_of(used, LEASE_OFFSET_MAX - held); /* used offsets are distinct */
     known = used + held;
-    table->pooled = 0; /* some of it has been done since, and nobody knows what */
+    table->pooled = 0; /* after the checkpoint some of it was granted, and it is unknown which */
     table->used = used;
     table->repeated = repeated;
     if (table->frontier < known)
@@ -254,7 +254,7 @@ uint64_t lease_pooled(const struct lease_table *table)
     return sum;
 }
 
-/* Is it somebody else's, too? */
+/* Does another lease or the pool hold part of this lease? */
 static bool owned_twice(const struct lease_table *table, uint32_t node, size_t at)
 {
     const struct lease *own = &table->holder[node].held[at];
@@ -300,7 +300,7 @@ void lease_write(const struct lease_table *table, struct buf *out)
     buf_put_u8(out, 0);
 }
 
-/* Digits. */
+/* Read digits. */
 static bool read_number(const char **at, uint64_t *out)
 {
     char *end;
@@ -311,7 +311,7 @@ static bool read_number(const char **at, uint64_t *out)
     return true;
 }
 
-/* Is that the next character? It has then been read. */
+/* If `c` is the next character, consume it. */
 static bool read_char(const char **at, char c)
 {
     bool is = **at == c;
@@ -319,7 +319,7 @@ static bool read_char(const char **at, char c)
     return is;
 }
 
-/* One more range, of which the places below `frontier` are nobody's else. */
+/* Read one more range, which must not overlap the earlier ones. */
 static bool read_range(struct lease_table *table, const char **at)
 {
     struct lease lease = {.from = 0};
@@ -336,7 +336,7 @@ static bool read_range(struct lease_table *table, const char **at)
     return true;
 }
 
-/* Steps may be of another size than they were. */
+/* The step size of the resumed run may differ: cut the ranges to whole steps. */
 static void cut_to_grain(struct lease_table *table)
 {
     for (size_t i = table->pooled; i-- > 0;) {

@@ -4,7 +4,8 @@
  * A member that loses its driver, or receives nothing from it, continues in its view for `retry`:
  * exchanges that need no driver complete, others wait. Its listener calls the driver's addresses
  * until a driver replies whose incarnation is higher than that of any earlier view, and sends it
- * the recovery report. The next view is that driver's. A member never returns to an older driver. */
+ * the recovery report. The next view is that driver's. A member never returns to an older driver.
+ * */
 #ifndef PL_GROUP_GROUP_H
 #define PL_GROUP_GROUP_H
 
@@ -55,7 +56,8 @@ struct driver_liveness {
 };
 
 /* Has the driver been silent for longer than `silence_max`? Called every `period` ns. A call that
- * comes more than a period late means that this node itself did not run; that time does not count. */
+ * comes more than a period late means that this node itself did not run; that time does not count.
+ * */
 bool driver_liveness_expired(struct driver_liveness *liveness, int64_t now, int64_t period,
                              int64_t silence_max);
 struct exchange;
@@ -119,8 +121,8 @@ void group_quit(struct group *group, int why);
  * that is not newer is ignored. ERR_NOMEM */
 int group_set_view(struct group *group, const struct view *view);
 
-/* Called by a donor at a commit point: report that it is ready for the joiner `node`, and wait until
- * a view holds that. OK with *in false: the joiner or the driver is gone. ERR_DRIVER,
+/* Called by a donor at a commit point: report that it is ready for the joiner `node`, and wait
+ * until a view holds that. OK with *in false: the joiner or the driver is gone. ERR_DRIVER,
  * ERR_CANCELLED */
 int group_admit_joiner(struct group *group, uint32_t node, bool *in);
 
@@ -131,8 +133,9 @@ void group_set_recovery_report(struct group *group, const uint64_t *words, size_
 /* Is this member to leave? Its next exchange carries the fact, and it leaves after that one. */
 bool group_is_leaving(struct group *group);
 
-/* Announce the leave: the next view does not hold this member, and its leases return as sound. If it
- * is the last member and holds the model, the driver requests that first and then disconnects. */
+/* Announce the leave: the next view does not hold this member, and its leases return as sound. If
+ * it is the last member and holds the model, the driver requests that first and then disconnects.
+ * */
 void group_send_leave(struct group *group, bool holds_model);
 
 /* The current view, or NULL. Valid until group_release. */

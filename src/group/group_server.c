@@ -260,8 +260,8 @@ static void send_beats(struct server *s)
     }
 }
 
-/* A tick that comes more than a period late means that the driver did not run: roster_step subtracts
- * that time from the members' silence. */
+/* A tick that comes more than a period late means that the driver did not run: roster_step
+ * subtracts that time from the members' silence. */
 static int serve_tick(struct server *s, int64_t *tick, int64_t period)
 {
     int64_t now = world_now(s->group->world), late = now - *tick;

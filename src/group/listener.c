@@ -11,8 +11,9 @@
     (WORLD_SECOND / 50) /* ns until the first call to a lost driver; then twice as long each time */
 #define CALL_MAX (WORLD_SECOND / 2)
 
-/* A member takes its driver for dead after four times the silence that a member is allowed. A driver
- * that only did not run for a while drops members that reconnect elsewhere, so members wait longer. */
+/* A member takes its driver for dead after four times the silence that a member is allowed. A
+ * driver that only did not run for a while drops members that reconnect elsewhere, so members wait
+ * longer. */
 enum { LOOKS_PER_SILENCE = 8, SILENCES = 4 };
 
 /* State of the connection to the driver. */
@@ -111,7 +112,8 @@ static int call_driver(struct listener *l)
     }
     const char *address = next_address(l);
     bool several = address && group->drivers[1];
-    /* Close a connection whose driver sent no welcome, or an attempt at one of several addresses. */
+    /* Close a connection whose driver sent no welcome, or an attempt at one of several addresses.
+     * */
     if (l->standing == REPLIED || several)
         world_peer_drop(group->world, WORLD_DRIVER);
     l->standing = CALLED;
@@ -147,8 +149,8 @@ static int send_return(struct group *group, const struct buf *hello)
     return rc;
 }
 
-/* The connection to another member broke. The driver cannot see that and must know, or the two would
- * wait for each other for ever. */
+/* The connection to another member broke. The driver cannot see that and must know, or the two
+ * would wait for each other for ever. */
 static int lose_peer(struct group *group, uint32_t peer)
 {
     const struct view *view = group_view(group);
@@ -177,8 +179,8 @@ static int drain_old_messages(struct group *group)
 }
 
 /* A driver has sent its welcome. A newer driver gets the recovery report. The view's own driver has
- * dropped this worker, so there is no way back; an older driver was replaced, so the worker leaves it
- * and calls on (R3). */
+ * dropped this worker, so there is no way back; an older driver was replaced, so the worker leaves
+ * it and calls on (R3). */
 static int shake_hands(struct listener *l, const struct message *welcome)
 {
     struct group *group = l->group;

@@ -252,8 +252,8 @@ static void put_out(struct roster *roster, struct roster_member *m, const char *
     roster_order(out, ORDER_DROP)->node = m->node;
 }
 
-/* A joiner whose donor died lacks state that only the donor had promised: if it is in the view it is
- * fenced and joins again; if it still waits, it gets another donor. */
+/* A joiner whose donor died lacks state that only the donor had promised: if it is in the view it
+ * is fenced and joins again; if it still waits, it gets another donor. */
 static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_orders *out)
 {
     for (size_t i = 0; i < roster->count; i++) {

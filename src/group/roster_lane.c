@@ -42,8 +42,8 @@ static bool fence_unknown_joiners(struct roster *roster, const struct roster_lan
     return false;
 }
 
-/* All participants have reported. The highest completed exchange counts, because its result may have
- * been applied by the members that completed it; the others are at most one behind (E2). */
+/* All participants have reported. The highest completed exchange counts, because its result may
+ * have been applied by the members that completed it; the others are at most one behind (E2). */
 static void decide_lane(struct roster *roster, uint32_t number, struct roster_orders *out)
 {
     const struct roster_lane *lane = &roster->lane[number];

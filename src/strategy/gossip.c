@@ -28,13 +28,13 @@ enum { LANE_COLLECT = 1 };
 
 enum { DRAW_WHETHER, DRAW_WHOM };
 
-#define PATIENCE WORLD_SECOND       /* with one that has been asked */
-#define GLANCE   (WORLD_SECOND / 4) /* at what the driver says, while waiting */
+#define PATIENCE WORLD_SECOND       /* ns to wait for a requested model */
+#define GLANCE   (WORLD_SECOND / 4) /* ns between two looks at the driver's messages while waiting */
 
 struct gossip {
-    struct gossip_sender sender; /* not opened by one who is alone */
-    struct vec x, s;             /* of the joint model, once collected */
-    uint32_t view;               /* that progress.who was taken from */
+    struct gossip_sender sender; /* not opened in a run of one worker */
+    struct vec x, s;             /* of the collected joint model */
+    uint32_t view;               /* view from which progress.sharers was taken */
 };
 
 static uint64_t gossip_round(const Paceline__Job *job)
@@ -49,7 +49,7 @@ static bool gossip_runs_free(const Paceline__Job *job)
     return true;
 }
 
-/* The member to whom this worker sends after this step; WORLD_ANY: to none. */
+/* Draw the member that receives this worker's model after this step; WORLD_ANY: none. */
 static uint32_t draw_peer(const struct member *m)
 {
     const struct view *view = group_view(m->group);
@@ -61,7 +61,7 @@ static uint32_t draw_peer(const struct member *m)
     return view->node[rank + (view->node[rank] >= m->world->self ? 1 : 0)];
 }
 
-/* The lowest number speaks for all, of those who are left. */
+/* After a view change the lowest remaining number reports for all. */
 static void follow_view(struct gossip *g, struct member *m)
 {
     const struct view *view = group_view(m->group);
@@ -73,7 +73,7 @@ static void follow_view(struct gossip *g, struct member *m)
         members_add(&m->progress.sharers, view->node[i]);
 }
 
-/* A member that has lost its model takes precedence over the peer that was drawn. */
+/* Send half of the weight: to a member that has lost its model first, else to the drawn one. */
 static int give_share(struct gossip *g, struct member *m)
 {
     const struct learner *l = m->learner;
@@ -84,7 +84,7 @@ static int give_share(struct gossip *g, struct member *m)
     return world_copied(m->world, (l->x.n + l->s.n) * sizeof(float));
 }
 
-/* An exchange is a letter that has been taken in; nobody has waited for it. */
+/* Mix in an arrived model; this counts as an exchange, for which no member waited. */
 static int take_share(struct gossip *g, struct member *m)
 {
     struct learner *l = m->learner;
@@ -106,7 +106,7 @@ static int take_share(struct gossip *g, struct member *m)
 
 /* ---- who has lost its model ---- */
 
-/* Until a letter has come, or the one who was asked says no, or enough time has passed. */
+/* Wait until a model arrives, the requested member refuses, or PATIENCE has passed. */
 static int await_model(struct gossip *g, struct member *m, bool *refused)
 {
     int64_t deadline = world_now(m->world) + PATIENCE;
@@ -127,14 +127,16 @@ static int await_model(struct gossip *g, struct member *m, bool *refused)
     }
 }
 
-/* All others say no: they have no model either, or have ended, and STOP is on its way here, too. */
+/* All others refuse: they have lost their models, too, or have ended and `stop` is on its way here.
+ */
 static bool ends_now(struct member *m)
 {
     (void)world_sleep(m->world, world_now(m->world) + GLANCE);
     return atomic_load(&m->group->stop) || atomic_load(&m->group->over);
 }
 
-/* Ask one after another. When all others say no, in a row, nobody has a model. */
+/* Request a model from one member after another. When all refuse in a row, no member has a model.
+ */
 static int recover_weight(struct gossip *g, struct member *m)
 {
     if (!g->sender.world)
@@ -182,7 +184,7 @@ static int gossip_worker(struct member *m)
             rc = take_share(g, m);
     }
     atomic_store(&m->group->busy, false);
-    if (rc == ERR_STOP && !alone) /* what is under way arrives, or its receiver is lost */
+    if (rc == ERR_STOP && !alone) /* messages in transit arrive, or their receivers are lost */
         rc = gossip_finish(&g->sender, &l->x, &l->s, WORLD_FOREVER);
     return rc == ERR_STOP ? OK : rc;
 }
@@ -196,13 +198,13 @@ static void gossip_close(struct member *m)
 
 /* ---- the joint model ---- */
 
-/* One more model in the mean: (w x + w_m x_m)/(w + w_m). */
+/* Add a model to the mean: (w x + w_m x_m)/(w + w_m). */
 static void add_share(struct gossip *g, uint64_t *w, uint64_t w_m, const struct vec *x_m,
                       const struct vec *s_m)
 {
     bool first = *w == 0;
     float share = gossip_add(w, w_m);
-    if (first) { /* whatever lies there, it may be no number */
+    if (first) { /* the old contents may be NaN */
         vec_copy(&g->x, x_m, vec_all(&g->x));
         vec_copy(&g->s, s_m, vec_all(&g->s));
         return;
@@ -211,7 +213,7 @@ static void add_share(struct gossip *g, uint64_t *w, uint64_t w_m, const struct 
     vec_lerp(&g->s, share, s_m, vec_all(&g->s));
 }
 
-/* x̃ = Σ w x / Σ w over who is there. Nobody's inbox is in use any more. */
+/* Collect x̃ = Σ w x / Σ w over all members. No inbox is in use any more. */
 static int gossip_gather(struct member *m)
 {
     struct gossip *g = m->own;
@@ -231,7 +233,8 @@ static int gossip_gather(struct member *m)
     int rc = OK;
     for (size_t i = 0; rc != ERR_CANCELLED && i < view->count; i++) {
         bool self = view->node[i] == m->world->self;
-        rc = !self ? gossip_fetch(p, &own, view->node[i], WORLD_FOREVER) /* or while it lives */
+        /* no deadline: until it is there or its sender is gone */
+        rc = !self                   ? gossip_fetch(p, &own, view->node[i], WORLD_FOREVER)
              : atomic_load(&p->lost) ? ERR_DIVERGED
                                      : OK;
         if (rc == OK)

@@ -28,10 +28,10 @@
 
 #include <math.h>
 
-enum { AUTO_ROUNDS = 3, AUTO_STEPS = 10 }; /* with tau_auto: the first rounds, to measure in */
+enum { AUTO_ROUNDS = 3, AUTO_STEPS = 10 }; /* tau_auto: the first rounds, which measure */
 
-#define AUTO_SHARE 5   /* parts of computing to one of exchanging */
-#define LONG_S     1e9 /* seconds; longer rounds are as long */
+#define AUTO_SHARE 5   /* parts of computing to one part of exchanging */
+#define LONG_S     1e9 /* seconds; the longest round */
 
 static const Paceline__Sync *settings_of(const Paceline__Job *job)
 {
@@ -42,13 +42,13 @@ static const Paceline__Sync *settings_of(const Paceline__Job *job)
 struct rounds {
     const Paceline__Job *job;
     struct exchange *lane; /* for x, s, and with `average` the optimizer's state */
-    size_t states;         /* vectors of the latter */
-    uint64_t first;        /* exchange after which the run began, or continues */
-    uint64_t tau;          /* as agreed; tau_auto: 0 until it is */
-    uint64_t updates;      /* that had made the optimizer's state when the round began */
+    size_t states;         /* number of vectors of that state */
+    uint64_t first;        /* exchange behind which the run began, or resumed */
+    uint64_t tau;          /* the agreed τ; tau_auto: 0 until it is agreed */
+    uint64_t updates;      /* updates behind the optimizer's state when the round began */
 };
 
-enum { JOIN_FIRST, JOIN_TAU, JOIN_UPDATES, JOIN_WORDS }; /* to a joiner */
+enum { JOIN_FIRST, JOIN_TAU, JOIN_UPDATES, JOIN_WORDS }; /* words of the join state */
 
 static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *group,
                        const Paceline__Job *job, const struct vec *x, const struct vec *s,
@@ -67,13 +67,13 @@ static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *grou
     return lanes_open(lanes, group, true, n, &config, progress->exchanges, arena, &r->lane);
 }
 
-/* Is the first round, of init_iterations, still to come? */
+/* Is the next round the first one, of init_iterations? */
 static bool begins_round(const struct rounds *r, const struct progress *progress)
 {
     return settings_of(r->job)->init_iterations > 0 && progress->sample_offset == 0;
 }
 
-/* Steps of the next round, at most. */
+/* Largest number of steps of the next round. */
 static uint64_t longest_round(const struct rounds *r)
 {
     if (settings_of(r->job)->has_seconds)
@@ -81,9 +81,9 @@ static uint64_t longest_round(const struct rounds *r)
     return r->tau > 0 ? r->tau : AUTO_STEPS;
 }
 
-/* A round whose length is not finite of steps is worth what went into it: the stream moves on by
- * the records that counted, and `steps` by their mean over those who gave them. So nothing of it is
- * ever missed; what a worker had done that died in it is in no book. */
+/* Advance by a round that a clock ended. The sample offset advances by the samples that counted,
+ * and `steps` by their mean over the contributors. So no sample of the round is missed; the work of
+ * a worker that died in it is not counted anywhere. */
 static void advance_by_samples(struct progress *progress, uint32_t batch,
                                const struct exchange_meta *meta)
 {
@@ -102,7 +102,7 @@ static void choose_tau(struct rounds *r, const struct progress *progress)
     r->tau = tau < 1 ? 1 : tau > UINT32_MAX ? UINT32_MAX : (uint64_t)tau;
 }
 
-/* A round of at most `tau` steps is committed. ERR_DIVERGED: nobody had anything left to give. */
+/* A round of at most `tau` steps has committed. ERR_DIVERGED: no member had a finite model. */
 static int advance_round(struct rounds *r, struct progress *progress, uint64_t tau)
 {
     const struct exchange_meta *meta = exchange_result_meta(r->lane);
@@ -116,8 +116,8 @@ static int advance_round(struct rounds *r, struct progress *progress, uint64_t t
     return OK;
 }
 
-/* The first round is committed: its records are used, no worker has taken a step of its own. If who
- * was to do it died, nobody gave anything, and it is the next one's turn. */
+/* The first round has committed: its samples are used, and no worker has taken a step of its own.
+ * If its worker died, nothing was contributed, and the next worker repeats the round. */
 static int advance_first(struct rounds *r, struct progress *progress)
 {
     const struct exchange_meta *meta = exchange_result_meta(r->lane);
@@ -131,7 +131,7 @@ static int advance_first(struct rounds *r, struct progress *progress)
     return OK;
 }
 
-/* The exchanged vector is x, then s, then the optimizer's state. */
+/* Fill the exchanged vector: x, then s, then the optimizer's state. */
 static void put_model(const struct rounds *r, const struct learner *l)
 {
     float *at = r->lane->input.at;
@@ -151,14 +151,14 @@ static void take_model(const struct rounds *r, struct vec *x, struct vec *s)
 
 /* ---- a worker ---- */
 
-/* By the clock, workers take unequal numbers of steps: each continues in a stripe of the stream
- * that is its own, as if all took as many. */
+/* With rounds by the clock, workers take unequal numbers of steps. Each trains on its own stripe of
+ * the stream, as if all took equally many. */
 struct stripe {
-    struct progress from; /* where all stripes begin */
-    uint64_t taken;       /* steps in this one */
+    struct progress from; /* start of all stripes */
+    uint64_t taken;       /* steps taken in this stripe */
 };
 
-/* The steps of a round. */
+/* Take the steps of a round. */
 static int train_round(struct member *m, const struct rounds *r, uint64_t most, struct stripe *own,
                        struct exchange_meta *mine)
 {
@@ -179,7 +179,8 @@ static int train_round(struct member *m, const struct rounds *r, uint64_t most, 
     return rc;
 }
 
-/* The first worker's init_iterations, on records that are its alone; all others give nothing. */
+/* The first worker takes init_iterations steps on samples of its own. All others contribute
+ * nothing. */
 static int train_first(struct member *m, struct exchange_meta *mine)
 {
     struct progress alone = {.sample_offset = m->progress.sample_offset};
@@ -203,7 +204,7 @@ static void reset_rounds(struct learner *l, const struct progress *progress)
     l->steps = progress->steps;
 }
 
-/* How many updates made the optimizer's state goes where the state goes. */
+/* Replace x, s and the optimizer's state, together with the number of updates behind it. */
 static void replace_model(const struct rounds *r, struct learner *l,
                           const struct progress *progress, uint64_t steps)
 {
@@ -234,7 +235,7 @@ static int first_round(struct member *m, struct rounds *r)
         return rc;
     if (exchange_result_meta(r->lane)->weight > 0)
         take_model(r, &l->x, &l->s);
-    reset_rounds(l, &m->progress); /* all alike */
+    reset_rounds(l, &m->progress); /* all members alike */
     return m->on_commit(m, r->lane);
 }
 
@@ -276,7 +277,7 @@ static int sync_worker(struct member *m)
     while (rc == OK && begins_round(&r, &m->progress))
         rc = first_round(m, &r);
     struct stripe own = {.from = m->progress};
-    if (m->join_state) /* a stripe of its own, as if all began theirs here (ours) */
+    if (m->join_state) /* a joiner's own stripe, as if all began theirs here (our choice) */
         members_add(&own.from.sharers, m->world->self);
     while (rc == OK && !strategy_done(m->job, &m->progress, records))
         rc = one_round(m, &r, &own);
@@ -301,7 +302,7 @@ static void report_tau(const struct driver_part *l, const struct rounds *r)
              (unsigned long long)r->tau, meta->exchange_s, meta->step_s);
 }
 
-/* The round that follows l->progress has been exchanged. */
+/* The round behind l->progress has been exchanged. */
 static int driver_commits(struct driver_part *l, struct rounds *r)
 {
     bool first = begins_round(r, &l->progress);
@@ -323,9 +324,8 @@ static int driver_round(struct driver_part *l, struct rounds *r)
     return rc == OK ? driver_commits(l, r) : rc;
 }
 
-/* This driver has returned: x̃ is the result that its workers have kept, of the exchange behind
- * which l->progress is, or of the next, which the last driver completed for one of them at
- * least. */
+/* Driver recovery: x̃ is the result that the workers hold. It is that of the exchange at
+ * l->progress, or of the next one, if the last driver completed that for at least one worker. */
 static int take_up(struct driver_part *l, struct rounds *r)
 {
     if (l->recovered) {
@@ -334,7 +334,7 @@ static int take_up(struct driver_part *l, struct rounds *r)
     }
     int rc = exchange_sync(r->lane);
     if (rc == OK && r->lane->needs_sync)
-        rc = ERR_PEER; /* nobody was left to ask */
+        rc = ERR_PEER; /* no worker is left that holds it */
     if (rc != OK)
         return rc;
     if (r->lane->completed > l->progress.exchanges)
@@ -346,7 +346,7 @@ static int take_up(struct driver_part *l, struct rounds *r)
 
 static int sync_driver(struct driver_part *l)
 {
-    struct optim optim; /* whose only use is to say how many vectors its state has */
+    struct optim optim; /* used only for the number of its state vectors */
     struct err err;
     struct rounds r;
     int rc = optim_init(&optim, l->job->solver, 0, l->arena, &err);
@@ -361,7 +361,7 @@ static int sync_driver(struct driver_part *l)
     return rc == ERR_STOP ? OK : rc;
 }
 
-/* Where it is not known beforehand, `tau` stands for it. */
+/* Steps of a round; `tau` where the length is not known beforehand. */
 static uint64_t sync_round(const Paceline__Job *job)
 {
     return settings_of(job)->tau;

@@ -9,21 +9,21 @@
 
 enum {
     PART_LEAST = 16 * 1024, /* floats */
-    PARTS_EACH = 4,         /* for each worker, where there is enough */
+    PARTS_EACH = 4,         /* parts for each worker, if the model is large enough */
     PARTS_MAX = 256,
-    AHEAD = 4 /* parts that a worker wants of others at once */
+    AHEAD = 4 /* parts that a worker fetches from others at once */
 };
 
-/* While nothing comes; then the driver is asked for the rest. */
+/* ns without a part from other workers, after which the rest is requested from the driver. */
 #define PATIENCE (60 * WORLD_SECOND)
-/* A worker's link may be busy for long with pieces that came before (kv_options). */
+/* A holder's link may be busy for long with earlier requests (kv_options). */
 #define SLOW (30 * WORLD_SECOND)
 
-/* Where nothing shows that others have begun they may take so much longer than this worker. */
+/* ns for which copies are kept where no exchange shows that all others have begun. */
 #define KEEP       (30 * WORLD_SECOND)
 #define KEEP_TIMES 4
 
-/* How it is cut: into parts of `each`, of which the last may be shorter. */
+/* The division into parts of `each` floats; the last may be shorter. */
 struct parts {
     size_t floats, each;
     uint32_t count;
@@ -36,7 +36,7 @@ static struct parts parts_of(size_t floats, size_t workers)
     size_t least = (size_t)((floats * sizeof(float) + KV_VALUE_MAX - 1) / KV_VALUE_MAX);
     struct parts p = {.floats = floats, .each = floats};
     count = count > least ? count : least;
-    PL_ASSERT(count <= PARTS_MAX); /* or a terabyte */
+    PL_ASSERT(count <= PARTS_MAX); /* the limit is a terabyte */
     if (floats == 0)
         return p;
     p.each = (floats + count - 1) / count;
@@ -44,7 +44,7 @@ static struct parts parts_of(size_t floats, size_t workers)
     return p;
 }
 
-/* A worker that takes it all. */
+/* The state of a worker that fetches all parts. */
 struct part_fetch {
     struct bootstrap *b;
     struct group *group;
@@ -52,16 +52,16 @@ struct part_fetch {
     struct parts parts;
     float *into;
     bool here[PARTS_MAX];
-    const struct view *seen; /* by whose members owners have been told */
+    const struct view *seen; /* the view by which parts were assigned */
     uint32_t rank;
-    uint32_t turn;   /* of the parts of others: those that have been asked for */
-    int64_t arrived; /* when something last came from others */
-    bool impatient;  /* too long ago */
+    uint32_t turn;   /* parts of others that were requested */
+    int64_t arrived; /* when a part last arrived from others */
+    bool impatient;  /* `arrived` is too long ago */
     uint32_t under_way;
     struct pending_part {
-        struct kv_call *call; /* NULL: nothing */
+        struct kv_call *call; /* NULL: free */
         uint32_t part;
-        uint64_t have; /* bytes, when it was last looked at */
+        uint64_t have; /* bytes at the last look */
     } pending[AHEAD];
 };
 
@@ -76,8 +76,8 @@ static size_t part_len(const struct part_fetch *t, uint32_t part)
     return left < t->parts.each ? left : t->parts.each;
 }
 
-/* The worker that receives this part from the driver: of those that began together, starting at the
- * part's number, the first that is still a member. */
+/* The worker that receives this part from the driver: counting from the part's number, the first
+ * worker of the first view that is still a member. Every member computes the same. */
 static uint32_t owner_of(const struct part_fetch *t, uint32_t part)
 {
     const struct view *now = group_view(t->group);
@@ -94,7 +94,7 @@ static void part_key(uint32_t part, char key[KV_KEY_MAX + 1])
 
 /* ---- from the driver ---- */
 
-/* That many floats from there; none: the note alone. */
+/* Request `count` floats from offset `from`; 0: the header alone. */
 static int request_parts(struct group *group, size_t from, size_t count, float *into,
                          struct model_header *message)
 {
@@ -104,7 +104,8 @@ static int request_parts(struct group *group, size_t from, size_t count, float *
     buf_put_u64(&range, count);
     int rc = wire_send_buf(world, WORLD_DRIVER, WIRE_WANT_MODEL, 0, &range);
     buf_release(&range);
-    if (rc == OK) /* the driver serves one worker after another, and a send to a dead one fails */
+    if (rc == OK) /* no deadline: the driver serves one worker after another, and its death has an
+                     event */
         rc = model_receive(world, group, WORLD_DRIVER, into, count, message, WORLD_FOREVER);
     if (rc == OK && message->floats != count)
         rc = ERR_PROTOCOL;
@@ -116,7 +117,7 @@ int bootstrap_request(struct group *group, struct model_header *message)
     return request_parts(group, 0, 0, NULL, message);
 }
 
-/* Errors that stop a worker; any other costs the driver one more part. */
+/* Errors that stop the worker. After any other error the part is requested from the driver. */
 static bool is_final(int rc)
 {
     return rc == ERR_DRIVER || rc == ERR_CANCELLED || rc == ERR_NOMEM;
@@ -135,7 +136,7 @@ static int take_from_driver(struct part_fetch *t, uint32_t part)
     part_key(part, key);
     rc = kv_update(&t->b->kv, key, 0, at, part_len(t, part) * sizeof *at,
                    world_now(t->group->world) + PATIENCE, &err);
-    if (rc != OK && !is_final(rc)) { /* the worker requests the part from the driver, too */
+    if (rc != OK && !is_final(rc)) { /* request the part from the driver */
         log_warn(t->group->log, "what the run begins with is not handed on: %s", err.text);
         rc = OK;
     }
@@ -153,11 +154,11 @@ static void begin_part(struct part_fetch *t, struct pending_part *w, uint32_t pa
     const struct kv_want want = {
         .key = key, .version = 1, .patient = true, .deadline = WORLD_FOREVER};
     if (kv_begin(&t->b->kv, &want, &w->call, &err) != OK)
-        w->call = NULL; /* the driver has it */
+        w->call = NULL; /* the driver serves it */
 }
 
-/* Want more, as long as there is more and not too much under way. Everybody begins elsewhere, or
- * all would want the same of the same. */
+/* Begin to fetch more parts, up to AHEAD at once. Each worker begins at another part: otherwise all
+ * would request the same part from the same holder. */
 static void begin_some(struct part_fetch *t)
 {
     uint32_t count = t->parts.count, workers = (uint32_t)t->first->count;
@@ -178,7 +179,7 @@ static bool put_part(struct part_fetch *t, uint32_t part, const struct kv_value 
     return true;
 }
 
-/* Something has come of late. */
+/* Has a part arrived recently enough to wait on? */
 static bool may_arrive(struct part_fetch *t, struct pending_part *w)
 {
     uint64_t have, size;
@@ -192,8 +193,8 @@ static bool may_arrive(struct part_fetch *t, struct pending_part *w)
     return arrives || !t->impatient;
 }
 
-/* When somebody has gone: all of its parts that are this worker's now, before it waits for others,
- * who may be waiting for them. */
+/* After a death, fetch the parts that are this worker's now from the driver, before waiting for
+ * others: they may be waiting for these. */
 static int take_orphaned_parts(struct part_fetch *t)
 {
     const struct view *now = group_view(t->group);
@@ -207,7 +208,7 @@ static int take_orphaned_parts(struct part_fetch *t)
     return rc;
 }
 
-/* Has what was wanted come? POST_PENDING: it still may. */
+/* Has the part arrived? POST_PENDING: not yet. */
 static int poll_part(struct part_fetch *t, struct pending_part *w)
 {
     struct group *group = t->group;
@@ -229,7 +230,8 @@ static int poll_part(struct part_fetch *t, struct pending_part *w)
     return rc;
 }
 
-/* The oldest that is wanted comes from somebody, and if not, from the driver. */
+/* Wait for the oldest pending part from other workers, and request it from the driver if they fail.
+ */
 static int take_next(struct part_fetch *t)
 {
     struct pending_part w = t->pending[0];
@@ -293,7 +295,7 @@ int bootstrap_take(struct bootstrap *b, struct group *group, float *into, size_t
 
 /* ---- handing on, and its end ---- */
 
-/* A reader may hang, and what is on its way to it with it: nobody waits for that here. */
+/* Close the store in a task of its own: a reader may hang, and training must not wait for it. */
 static int end_store(void *arg)
 {
     struct bootstrap *b = arg;
@@ -306,7 +308,8 @@ void bootstrap_hand_on(struct bootstrap *b, struct world *world, bool all_have_b
     if (b->until == 0 || (!all_have_begun && world_now(world) < b->until))
         return;
     b->until = 0;
-    (void)world_spawn(world, "bootstrap", end_store, b, &b->end); /* if not now, then at the end */
+    (void)world_spawn(world, "bootstrap", end_store, b, &b->end); /* if that fails,
+                                                                     bootstrap_release closes it */
 }
 
 void bootstrap_release(struct bootstrap *b, struct world *world)
@@ -317,7 +320,8 @@ void bootstrap_release(struct bootstrap *b, struct world *world)
 
 /* ---- the driver's side ---- */
 
-/* The driver does not wait for a node that is no member, since nothing would report its death. */
+/* Send the requested parts to a member. Others get none, since no event would report their death.
+ */
 static int send_parts(struct bootstrap_server *g, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY_MAX   (3 * WORLD_SECOND) /* for a connection */
+#define TRY_MAX   (3 * WORLD_SECOND) /* ns to wait for a connection */
 #define REPLY_MAX (60 * WORLD_SECOND)
 #define PAUSE     (WORLD_SECOND / 5)
 
 enum { REQUESTS_MAX = 3 };
 
-/* Of the driver: so many questions are answered together, and so many addresses tried at a time. */
+/* The driver's limits: requests answered together, and addresses tried at a time. */
 enum { ROUND_MAX = 32, PROBES_MAX = 64 };
 
 static const char advice[] = "open that port where a firewall stands between them, or give that "
@@ -45,13 +45,14 @@ struct connectivity_checker {
     const struct train_host *host;
     struct task *task;
     size_t count;
-    struct connectivity_entry at[VIEW_MEMBERS_MAX]; /* who has asked, and could be reached since */
+    struct connectivity_entry at[VIEW_MEMBERS_MAX]; /* workers that were found reachable */
     size_t pending;
     struct connectivity_entry requests[ROUND_MAX];
     struct err why[ROUND_MAX];
     size_t probes;
-    struct probe probe[ROUND_MAX + VIEW_MEMBERS_MAX]; /* those who ask, then the book */
-    atomic_size_t next;                               /* of them, to be tried */
+    struct probe probe[ROUND_MAX + VIEW_MEMBERS_MAX]; /* the requesting workers, then the known
+                                                         ones */
+    atomic_size_t next;                               /* index of the next probe to try */
 };
 
 static int try_address(const struct train_host *host, const char *address, struct err *err)
@@ -70,7 +71,7 @@ static int probe_task(void *arg)
     return OK;
 }
 
-/* Many at a time: one that is silent takes as long as all. */
+/* Try all probes, many at a time: a silent address takes as long as all of them. */
 static void try_them(struct connectivity_checker *checker)
 {
     struct task *task[PROBES_MAX - 1];
@@ -90,7 +91,8 @@ static void add_probe(struct connectivity_checker *checker, const char *address,
         (struct probe){.address = address, .rc = ERR_PEER, .why = why};
 }
 
-/* A worker that cannot be reached any more has left, or is lost soon by other means. */
+/* Try the known workers again and forget those that do not answer: they have left, or their loss is
+ * reported by other means. */
 static void try_all_known(struct connectivity_checker *checker)
 {
     checker->probes = 0;
@@ -134,7 +136,7 @@ int connectivity_check_loopback(const char *driver, uint32_t node, const char *a
                    node, address, driver);
 }
 
-/* The driver's answer; why: NULL, it can be reached. */
+/* Send the result; why NULL: the worker can be reached. */
 static int send_result(struct connectivity_checker *checker,
                        const struct connectivity_entry *request, const struct err *why)
 {
@@ -152,8 +154,8 @@ static int send_result(struct connectivity_checker *checker,
     return rc;
 }
 
-/* Can the joiner be reached? And who was before it? Its address goes along: when it has gone, its
- * number may be another's by now. */
+/* Reply with the result, and with the addresses of the workers before it. The reply repeats the
+ * requested address: the number may belong to another worker by now. */
 static int reply_to_request(struct connectivity_checker *checker,
                             const struct connectivity_entry *request, int reached, struct err *why)
 {
@@ -180,7 +182,7 @@ static bool is_over(const struct connectivity_rate *rate, int64_t now)
     return rate->requests == 0 || now - rate->since >= 60 * WORLD_SECOND;
 }
 
-/* Of that machine, or the place of one whose minute began first. */
+/* The entry of that machine, or the oldest entry to replace. */
 static struct connectivity_rate *find_rate(struct connectivity_rate *rates, const char *host,
                                            size_t n)
 {
@@ -210,7 +212,7 @@ uint32_t connectivity_count(struct connectivity_rate rates[CONNECTIVITY_MACHINES
     return ++rate->requests;
 }
 
-/* Is that to be tried? If not it is answered at once. */
+/* Is this machine below its limit of tries? If not, the request is refused at once. */
 static bool may_request(struct connectivity_checker *checker,
                         const struct connectivity_entry *request)
 {
@@ -229,7 +231,7 @@ static bool may_request(struct connectivity_checker *checker,
     return false;
 }
 
-/* All who ask now, but one at the least. */
+/* Take all requests that have arrived; wait for one at least. */
 static int take_requests(struct connectivity_checker *checker)
 {
     const struct wait_for requested = wire_from(WORLD_ANY, WIRE_CONNECT_CHECK);
@@ -310,7 +312,7 @@ static int await_result(struct world *world, const char *here, struct message **
     for (;;) {
         rc = world_wait(world, set, 2, deadline, &wake);
         if (rc == OK && wake.which == 0 && !is_about(wake.msg, here))
-            message_unref(wake.msg); /* of who had this number before */
+            message_unref(wake.msg); /* a reply to the previous worker of this number */
         else if (rc != OK || wake.which == 0 || !wake.up)
             break;
     }
@@ -321,7 +323,7 @@ static int await_result(struct world *world, const char *here, struct message **
     return rc;
 }
 
-/* Everyone who came before. */
+/* Try the addresses of all earlier workers. */
 static int try_all(struct world *world, const struct train_host *host, struct byte_reader *in,
                    struct err *err)
 {
@@ -377,7 +379,7 @@ static int request_check(struct world *world, const struct train_host *host, boo
     return rc;
 }
 
-/* A worker that could not be reached may have left just then: the driver, asked again, has removed
+/* A worker that cannot be reached may have just left: then the driver's second reply does not list
  * it. */
 int connectivity_check(struct world *world, const struct train_host *host, struct err *err)
 {

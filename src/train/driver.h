@@ -1,9 +1,11 @@
-/* The driver's node, shared by its files. driver_open.c sets it up. driver_initial_state.c finds
- * the initial state. driver_handshake.c does the workers' handshakes. driver_start.c begins the
- * run. driver_term.c claims the run for this driver, and driver_recovery.c takes up the counts of
- * returned workers. driver_first_view.c waits for workers and receives their reasons for leaving.
- * driver_opening.c follows their opening reports. driver_arrivals.c replies to workers while the
- * driver itself still opens. driver.c is the main task. */
+/* The driver's node, shared by its files.
+ *
+ * driver_open.c sets it up. driver_initial_state.c finds the initial state. driver_handshake.c does
+ * the workers' handshakes. driver_start.c begins the run. driver_term.c claims the run for this
+ * driver, and driver_recovery.c takes up the counts of returned workers. driver_first_view.c waits
+ * for workers and receives their reasons for leaving. driver_opening.c follows their opening
+ * reports. driver_arrivals.c replies to workers while the driver itself still opens. driver.c is
+ * the main task. */
 #ifndef PL_TRAIN_DRIVER_H
 #define PL_TRAIN_DRIVER_H
 

@@ -1,4 +1,4 @@
-/* Which of those that drive this run, or have driven it, this driver is. */
+/* The driver's term: claims the run for this driver, and keeps the term file. */
 #include "train/driver.h"
 
 void driver_write_term(struct driver *d)
@@ -40,7 +40,7 @@ void driver_leave(struct driver *d)
     struct err none;
     bool reported = d->claimed && driver_term_read(d->options->dir, &left, &none) == OK &&
                     left.incarnation == d->term.incarnation;
-    if (reported) /* else the claim alone says that this number has been somebody's */
+    if (reported) /* otherwise the claim file alone records that the number was used */
         driver_term_unclaim(d->options->dir, d->term.incarnation);
 }
 
@@ -53,8 +53,8 @@ static int read_before(struct driver *d, struct err *err)
     return rc;
 }
 
-/* This driver outranks all that have been here before. Where what they left is damaged it goes far
- * beyond what they can have come to. */
+/* Claim an incarnation above all earlier ones. If the term file is damaged, take one far above any
+ * possible earlier number. */
 void driver_take_over(struct driver *d)
 {
     enum { FAR = 1000 };
@@ -73,7 +73,7 @@ void driver_take_over(struct driver *d)
             log_warn(d->host->log, "%s", err.text);
             mine = newest >= mine ? newest + 1 : mine;
         }
-        read_before(d, &err); /* another may have been quicker, and be older now */
+        read_before(d, &err); /* another driver may have claimed it first, and is outranked now */
     }
     d->term = (struct driver_term){
         .run = d->options->run,

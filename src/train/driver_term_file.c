@@ -14,7 +14,7 @@ enum { TERM_FILE_MAX = 64 * 1024, CLAIMS_MAX = 100 /* one after another */ };
 
 static const char *const keys[] = {"run", "incarnation", "view", "members", "next"};
 
-/* The next line's words after its first, which must be this one. NULL: it is another. */
+/* The rest of the next line, which must begin with `key`. NULL: it does not. */
 static char *line_of(char **text, const char *key)
 {
     char *line = *text, *end = strchr(line, '\n');
@@ -87,7 +87,7 @@ static void print_term(const struct driver_term *t, struct buf *text)
 
 /* ---- who has it ---- */
 
-/* 0: that is no claim's name. */
+/* The number in a claim file's name; 0: another file. */
 static uint32_t claimed_number(const char *name)
 {
     size_t n = strlen(CLAIM);
@@ -167,11 +167,11 @@ int driver_term_claim(const struct rundir *dir, uint32_t above, uint32_t *incarn
         rc = make_claim(dir, mine, err);
         uint32_t then = driver_term_newest(dir);
         if (rc != OK && then < mine)
-            return rc; /* and not because somebody was quicker */
+            return rc; /* an error other than that another driver was quicker */
         struct driver_term left;
         struct err none;
         bool removed = driver_term_read(dir, &left, &none) == OK && left.incarnation >= mine;
-        if (rc != OK || removed) /* had it, has ended, and has taken its claim away */
+        if (rc != OK || removed) /* another driver had the number, ended, and removed its claim */
             continue;
         const struct older older = {dir, mine};
         dir->disk->ops->list(dir->disk, dir->path, remove_older, (void *)(uintptr_t)&older, &none);
@@ -202,7 +202,7 @@ int driver_term_write(const struct rundir *dir, const struct driver_term *term, 
     rundir_file(dir, "driver", path, sizeof path);
     print_term(term, &text);
     rc = text.failed ? err_set(err, ERR_NOMEM, "%s: out of memory", path) : ERR_IO;
-    /* Two who write at the same moment disturb each other; the later driver does it once more. */
+    /* Two drivers that write at the same moment disturb each other: write once more. */
     for (int i = 0; i < 2 && rc == ERR_IO; i++)
         rc = disk_replace(dir->disk, path, text.data, text.len, err);
     buf_release(&text);

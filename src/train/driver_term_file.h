@@ -29,23 +29,25 @@ struct driver_term {
     uint32_t next;
 };
 
-/* ERR_NOT_FOUND: nobody has left any; ERR_INPUT: it is damaged */
+/* Read the term file. ERR_NOT_FOUND: there is none; ERR_INPUT: it is damaged */
 int driver_term_read(const struct rundir *dir, struct driver_term *out, struct err *err);
 
-/* The highest incarnation that has been there, or is about to be; 0: none. */
+/* The highest incarnation in the term file and in claims; 0: none. */
 uint32_t driver_term_newest(const struct rundir *dir);
 
-/* Has nobody come after the driver of this incarnation? ERR_FENCED, with a message, if so. */
+/* OK: no driver has outranked incarnation `own`. ERR_FENCED, with a message: one has. */
 int driver_term_check(const struct rundir *dir, uint32_t own, struct err *err);
 
-/* Take an incarnation above that one and all that have been there: nobody else gets it. ERR_IO */
+/* Claim an incarnation above `above` and above all earlier ones; no other driver gets it (R1).
+ * ERR_IO */
 int driver_term_claim(const struct rundir *dir, uint32_t above, uint32_t *incarnation,
                       struct err *err);
 
-/* The claimed number is in the term file, and the run has ended in good order. */
+/* Remove the claim file: the term file has the number, and the run has ended in good order. */
 void driver_term_unclaim(const struct rundir *dir, uint32_t incarnation);
 
-/* Replaces the one before, durably. ERR_IO, ERR_NOMEM; ERR_FENCED: a later driver has been there */
+/* Replace the term file durably. ERR_IO, ERR_NOMEM; ERR_FENCED: a later driver has claimed the run
+ */
 int driver_term_write(const struct rundir *dir, const struct driver_term *term, struct err *err);
 
 #endif

@@ -13,15 +13,15 @@
 
 enum { HELLO_TEXT_MAX = 32, HELLO_PATH_MAX = 200 };
 
-/* A source of records as a node has it, for a message that says how two differ. */
+/* A node's source of records, for a message that names a difference. */
 struct hello_data {
     uint64_t hash, count;
-    char path[HELLO_PATH_MAX]; /* cut where it does not fit; opened by nobody */
+    char path[HELLO_PATH_MAX]; /* truncated where it does not fit; for messages only */
 };
 
-/* The data of a job as a node has it. */
+/* A node's data of the job. */
 struct hello_records {
-    uint64_t hash; /* of all of it */
+    uint64_t hash; /* of all of the data */
     struct hello_data train, test;
 };
 
@@ -29,15 +29,15 @@ struct welcome {
     uint32_t version;          /* WIRE_VERSION */
     char release[RELEASE_MAX]; /* the driver's */
     char *job;                 /* the finished job as text; both owned, freed by welcome_release */
-    char *folder; /* of the job file, with its slash: relative paths of data were taken from it */
-    bool busy_hosts;      /* heartbeats at the pace of busy or shared hosts */
-    bool resumes;         /* what it begins with is not drawn (bootstrap.h) */
-    bool late;            /* the run is under way: others have what this worker begins with */
-    bool traces;          /* say where your time goes (tracer.h) */
-    bool checks;          /* ask the driver whether all can reach each other (connectivity.h) */
-    uint32_t incarnation; /* of the driver */
-    uint64_t leases_from; /* where the first leases begin (lease_server.h) */
-    struct hello_records records; /* the driver's: who has others need not plan a net for them */
+    char *folder;    /* folder of the job file, with its slash: the base of relative data paths */
+    bool busy_hosts; /* use the timing for busy or shared hosts */
+    bool resumes;    /* the initial state is not drawn from the seed (bootstrap.h) */
+    bool late;       /* the run is under way: a donor sends the state */
+    bool traces;     /* the worker sends trace spans (tracer.h) */
+    bool checks;     /* the worker must pass the connectivity check (connectivity.h) */
+    uint32_t incarnation;         /* of the driver */
+    uint64_t leases_from;         /* frontier at which the first leases begin (lease_server.h) */
+    struct hello_records records; /* the driver's: a worker with other data need not plan a net */
 };
 
 struct hello {
@@ -56,7 +56,7 @@ struct corpus;
 void hello_take_records(struct hello_records *own, const Paceline__Job *job,
                         const struct corpus *corpus);
 
-/* Are they the driver's? ERR_INPUT: how much of it there is, where, and that contents differ. */
+/* Is it the driver's data? ERR_INPUT names both sizes and paths, or that the contents differ. */
 int hello_check_records(const struct hello_records *theirs, const struct hello_records *drivers,
                         struct err *err);
 
@@ -74,8 +74,7 @@ void hello_write(const struct hello *hello, struct buf *out);
 /* ERR_PROTOCOL */
 int hello_read(struct byte_reader *in, struct hello *out);
 
-/* Does a worker that says `hello` fit a run whose own hello would be `own`? ERR_INPUT naming what
- * differs. */
+/* Does a worker's hello agree with the driver's `own` (H1)? ERR_INPUT naming the difference. */
 int hello_check(const struct hello *hello, const struct hello *own, struct err *err);
 
 #endif

@@ -2,7 +2,8 @@
 
 #include "base/fault.h"
 
-/* JOIN_STATE_NOT_HERE, or the words that the strategy adds. */
+/* Fill in the join state: the last completed exchange of each lane, behind which the joiner begins,
+ * and the strategy's own words. JOIN_STATE_NOT_HERE: this member cannot be a donor now. */
 static size_t fill_join_state(const struct strategy_ops *strategy, const struct member *m,
                               struct join_state *a)
 {

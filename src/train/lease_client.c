@@ -27,7 +27,7 @@ static void take_grant(struct member *m, const struct message *msg)
                  m->world->self);
     else
         lease_cursor_take_grant(&m->lease_cursor, grant.request, grant.lease,
-                                grant.count); /* or it is an old one */
+                                grant.count); /* or the grant is an old one */
 }
 
 /* A worker that has reconnected to a driver repeats its request: the previous driver may not have

@@ -1,5 +1,5 @@
-/* A worker's side of leases (data/lease_cursor.h), in asynchronous strategies: it asks in its
- * reports, and looks between two steps whether an answer has come. */
+/* A worker's side of leases (data/lease_cursor.h) in asynchronous strategies. Its reports carry the
+ * requests, and it looks for a grant between two steps. */
 #ifndef PL_TRAIN_LEASE_CLIENT_H
 #define PL_TRAIN_LEASE_CLIENT_H
 
@@ -8,21 +8,21 @@
 #include "train/recovery_report.h"
 
 struct lease_client {
-    uint64_t from;       /* where the book ended when the run began, as the driver said */
-    int64_t since;       /* when it last asked, or began, */
-    uint64_t steps;      /* and its steps since */
-    uint32_t reconnects; /* drivers that it had returned to by then */
+    uint64_t from;       /* the frontier when the run began, from the welcome */
+    int64_t since;       /* time of its last request, or of its beginning */
+    uint64_t steps;      /* its steps since then */
+    uint32_t reconnects; /* drivers that it had reconnected to by then */
     bool ends;           /* it takes no more steps */
 };
 
-/* Bring m->hold: the first lease, which a member of the first view knows; a joiner (entered) is
- * being sent one, and until it comes goes over what others have, about where they are. */
+/* Set up m->lease_cursor. A member of the first view computes its first lease. A joiner receives
+ * one soon, and until then repeats samples at about the others' offset. */
 void lease_client_begin(struct lease_client *client, struct member *m, bool joined);
 
-/* Take an answer that has come. */
+/* Take a grant that has arrived. */
 void lease_client_poll(struct lease_client *client, struct member *m);
 
-/* After a step: the same. True: it is time to ask, by a report now. */
+/* After a step: the same. true: it is time to request a lease, by a report now. */
 bool lease_client_on_step(struct lease_client *client, struct member *m);
 
 /* Adds the leases to a recovery report. */

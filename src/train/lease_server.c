@@ -46,8 +46,8 @@ static bool holds_lease(const struct lease_server *leases, uint32_t node)
     return node < LEASE_NODES_MAX && leases->table.holder[node].here;
 }
 
-/* The worker has not used a grant that was not sent, but reports it as held: the server sends what
- * it still holds, and where that is nothing, the request is open again. */
+/* A grant could not be sent. The server sends it again while the worker still holds part of it; if
+ * nothing is left, the request is open again. */
 static void forget_unsent(struct lease_server *leases, uint32_t node)
 {
     size_t count = leases->table.holder[node].count;
@@ -58,7 +58,7 @@ static void forget_unsent(struct lease_server *leases, uint32_t node)
         leases->replied[node]--;
 }
 
-/* The newest leases of a node, which it has not been sent. It will ask again where that fails. */
+/* Send a node its newest leases. If that fails, the node requests again. */
 static void send_grant(struct lease_server *leases, uint32_t node)
 {
     const struct lease_holder *h = &leases->table.holder[node];
@@ -77,13 +77,13 @@ static void grant_lease(struct lease_server *leases, uint32_t node, uint32_t req
     struct lease given[LEASE_HELD_MAX];
     size_t n = lease_grant(&leases->table, node, want, given);
     if (n == 0)
-        return; /* it has not said yet that it has used up what it holds */
+        return; /* its report of the leases that it holds has not arrived */
     leases->replied[node] = request;
     leases->unsent[node] = (uint8_t)n;
     send_grant(leases, node);
 }
 
-/* Coming is a question, too: the first. */
+/* A node that joins has made its first request by joining. */
 static void add_node(struct lease_server *leases, uint32_t node)
 {
     members_add(&leases->known, node);

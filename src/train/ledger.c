@@ -61,7 +61,7 @@ static void name_rejected(const struct ledger *ledger, const struct committed *c
     }
 }
 
-/* An `exchange`; of one worker's own, with its number. */
+/* Emit an `exchange` event; that of one worker's own exchange has its number. */
 static void report_exchange(const struct ledger *ledger, const struct committed *c, uint32_t node)
 {
     cJSON *event = events_new(ledger->events, "exchange");
@@ -78,7 +78,7 @@ static void report_exchange(const struct ledger *ledger, const struct committed 
     events_emit(ledger->events, event);
 }
 
-/* Adds the sum of the losses of records. */
+/* Add a sum of losses over `records` samples. */
 static void add_loss(struct ledger *ledger, double sum, uint64_t records)
 {
     if (records == 0)
@@ -105,7 +105,7 @@ static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
     ledger->last = *c;
 }
 
-/* Another member's share of an exchange. The last participant to arrive waits least. */
+/* Add another member's report of an exchange. The participant that waited least arrived last. */
 static void add_report(struct ledger_entry *entry, uint32_t node, const struct committed *report)
 {
     const struct exchange_cost *cost = &report->cost;
@@ -131,14 +131,14 @@ static void add_report(struct ledger_entry *entry, uint32_t node, const struct c
     }
 }
 
-/* Close what is open below the nth of all exchanges: in order, and none is left behind. */
+/* Close all open exchanges below the nth, in order. */
 static void close_below(struct ledger *ledger, uint64_t n)
 {
     for (uint64_t k = ledger->last.progress.exchanges + 1; k < n; k++)
         close_entry(ledger, &ledger->entry[k % LEDGER_OPEN_MAX]);
 }
 
-/* The growth of a counter that never falls. */
+/* The growth of a counter, which never falls. */
 static uint64_t growth_of(uint64_t *was, uint64_t now)
 {
     uint64_t by = now > *was ? now - *was : 0;
@@ -146,8 +146,8 @@ static uint64_t growth_of(uint64_t *was, uint64_t now)
     return by;
 }
 
-/* the strategy is asynchronous: what each has done adds up, and there is nothing to close. A report
- * that never came, for want of a driver, is made good by the next. */
+/* Asynchronous strategies: the workers' counts are added up, and nothing is closed. Counts are
+ * totals, so a report that was lost while there was no driver is made up for by the next. */
 static void report_async(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
     struct progress *all = &ledger->last.progress;
@@ -185,7 +185,7 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
     }
     uint64_t n = report->progress.exchanges, closed = ledger->last.progress.exchanges;
     if (n <= closed || n >= closed + LEDGER_OPEN_MAX)
-        return; /* closed without it, or nonsense */
+        return; /* closed already, or not a number of an open exchange */
     close_below(ledger, n - 1);
     struct ledger_entry *entry = &ledger->entry[n % LEDGER_OPEN_MAX];
     if (!entry->open) {
@@ -201,7 +201,7 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
         add_report(entry, node, report);
     }
     if (entry->reports >= entry->expected) {
-        close_below(ledger, n); /* who lacks there died before it could report */
+        close_below(ledger, n); /* members without a report died before they could send it */
         close_entry(ledger, entry);
     }
 }

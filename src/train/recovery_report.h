@@ -1,5 +1,6 @@
-/* A worker's report to a recovered driver (group.h, group_set_recovery_report): its progress and
- * its counts, so that the driver, which lost them since its last checkpoint, counts on. */
+/* A worker's recovery report (group_set_recovery_report in group.h): its progress and counts. The
+ * recovered driver has lost those since its last checkpoint, and rebuilds its ledger from the
+ * reports. */
 #ifndef PL_TRAIN_RECOVERY_REPORT_H
 #define PL_TRAIN_RECOVERY_REPORT_H
 
@@ -7,15 +8,14 @@
 
 struct recovery_report {
     struct progress progress; /* as of its last commit point; in asynchronous strategies, its own */
-    /* In asynchronous strategies: what it has done itself, since it began. */
+    /* In asynchronous strategies: this worker's own counts since it began. */
     uint64_t samples, exchanges;
-    struct lease_holder lease; /* what it holds */
-    uint64_t lease_high;       /* where the highest lease ends that it has had */
-    uint32_t lease_request;    /* the number of its newest question */
+    struct lease_holder lease; /* its leases */
+    uint64_t lease_high;       /* end of the highest lease that it has had */
+    uint32_t lease_request;    /* number of its newest request */
     /* The strategy's join state (ops->export_join_state). */
     uint64_t words, join_state[JOIN_STATE_WORDS];
-    /* As the last driver said, by enum aside: what others have done that are not there any more, in
-     * asynchronous strategies. */
+    /* In asynchronous strategies: the totals of departed members, from the last driver's beats. */
     uint64_t departed_totals[GROUP_TOTALS];
 };
 

@@ -1,4 +1,4 @@
-/* A worker's node: when it has met its driver it runs its strategy's loop until the end. */
+/* A worker's node: after the handshake it runs its strategy's loop until the end of the run. */
 #include "train/worker.h"
 #include "tensor/kernels.h"
 #include "train/bad_report.h"
@@ -13,20 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where there are no exchanges: steps, or, where those are long, so much time. */
+/* Reports of a worker without exchanges: every so many steps, or seconds where steps are long. */
 enum { LONE_REPORT_EVERY = 20 };
 
 #define LONE_REPORT_AFTER WORLD_SECOND
 
-/* The lowest of those who share the records speaks for all, where the driver has no model itself.
- */
+/* Does this worker report for all? Where the driver has no part, the worker with the lowest number
+ * among the sharers does. */
 static bool speaks_for_all(const struct worker *w, const struct progress *progress)
 {
     return train_workers_hold_model(w->job, w->strategy) &&
            members_rank(&progress->sharers, w->world->self) == 0;
 }
 
-/* The optimizer's state goes along where it is everybody's. */
+/* This worker's model. The optimizer's state is part of it where all replicas have the same. */
 static struct global_model own_model(const struct worker *w)
 {
     const struct learner *l = &w->learner;
@@ -40,7 +40,7 @@ static struct global_model own_model(const struct worker *w)
     return model;
 }
 
-/* The updates counted by the learner itself are those of now. */
+/* The model as of now, with the learner's count of updates. */
 static struct global_model current_model(const struct worker *w)
 {
     struct global_model model = w->member.model;
@@ -49,16 +49,16 @@ static struct global_model current_model(const struct worker *w)
     return model;
 }
 
-/* Start sending the model. */
+/* Start to send a copy of the model. */
 static bool publish_model(struct worker *w, const struct progress *progress, uint32_t use)
 {
     struct global_model model = current_model(w);
     return publisher_start(&w->publisher, progress, use, &model);
 }
 
-/* Between two steps: is a copy of the model due, and what for? One that cannot be sent yet, since
- * the one before is still on its way, is left out if it was to be evaluated, else sent later; while
- * what a joiner begins with is on its way, nothing is left out. */
+/* Between two steps: publish the model for the uses that are due. While the previous copy is still
+ * being sent, a copy for an evaluation is skipped and any other is sent later. While a joiner's
+ * state is being sent, nothing is skipped. */
 static void publish_if_requested(struct worker *w, const struct progress *progress)
 {
     struct group *group = &w->group;
@@ -95,7 +95,8 @@ static int report_exchange(struct worker *w, const struct exchange *e)
         report.samples = meta->samples;
         report.loss = meta->loss;
         report.contributors = members_union(&meta->contributors,
-                                            &meta->non_contributing); /* nobody that was left out */
+                                            /* not members that were left out */
+                                            &meta->non_contributing);
         report.participants = meta->participants;
     } else {
         report.samples = w->unreported;
@@ -108,7 +109,7 @@ static int report_exchange(struct worker *w, const struct exchange *e)
     return send_report(w, &report);
 }
 
-/* Stores the report for a recovered driver, as of this moment. */
+/* Store the recovery report as of this moment: a recovered driver continues from it. */
 static void record_recovery_report(struct worker *w)
 {
     const struct member *m = &w->member;
@@ -129,7 +130,7 @@ static void record_recovery_report(struct worker *w)
     group_set_recovery_report(&w->group, header, GROUP_REPORT);
 }
 
-/* Steps, where there are no exchanges; those that `display` asks for among them. */
+/* Steps between two reports of a worker without exchanges; `display` asks for some of them. */
 static uint64_t lone_report_every(const Paceline__Job *job)
 {
     uint64_t display = job->solver->has_display ? (uint64_t)job->solver->display : 0;
@@ -156,8 +157,8 @@ static int admit_joiner(struct worker *w)
     return join_donor_admit(w->strategy, &w->publisher, m, &progress, &model);
 }
 
-/* The run is to stop at once: where the joint model stays what it was at the last commit point, it
- * can be sent before the next. */
+/* A stop at once: where the joint model does not change between commit points, it can be sent
+ * before the next one. */
 static void publish_urgent(struct worker *w)
 {
     uint32_t requests = atomic_load(&w->group.model_requests);
@@ -167,9 +168,9 @@ static void publish_urgent(struct worker *w)
         atomic_fetch_and(&w->group.model_requests, ~requests);
 }
 
-/* A round can be long. Where the next exchange brings the model, a joiner need not wait for the
- * round's end, but is in that exchange already. Before the first one there is nothing to come to.
- * An asynchronous worker lets others in at any time. */
+/* At a step boundary within a round, which can be long. Where the next exchange brings the model, a
+ * joiner is admitted here and takes part in that exchange. Before the first exchange there is no
+ * state to join. An asynchronous worker admits joiners at any step. */
 static int on_step_boundary(struct member *m)
 {
     struct worker *w = m->train;
@@ -184,9 +185,9 @@ static int on_step_boundary(struct member *m)
     return may && !group_is_leaving(m->group) ? admit_joiner(w) : OK;
 }
 
-/* A member that leaves says so in an exchange, behind which it has no share of the records, and
- * puts nothing into the next. When that is complete, all have the one before: nothing is lost with
- * it. */
+/* A leave takes two exchanges. The first one announces it: behind it this member has no share of
+ * the samples. The member contributes nothing to the second. When the second is complete, all
+ * members have the result of the first, so its last contribution cannot be lost with it. */
 static bool is_leaving(struct worker *w)
 {
     bool leaving = w->leaving;
@@ -194,7 +195,7 @@ static bool is_leaving(struct worker *w)
     return group_is_leaving(&w->group) && leaving && w->leaving;
 }
 
-/* A step of a worker that has no exchanges. */
+/* Count a step of a worker that has no exchanges. */
 static void count_lone(struct worker *w)
 {
     uint64_t records = job_step_records(w->job);
@@ -229,8 +230,8 @@ static int on_commit(struct member *m, const struct exchange *e)
     tracer_ship(w->world, w->host->trace);
     bool on = e && !last && !stop;
     bool leaving = on && is_leaving(w);
-    /* Before a model is published, which would keep joiners out. Of those who leave none lets one
-     * in: another one does, when they have gone. */
+    /* First the joiner, since a busy publisher keeps joiners out. A leaving member admits none: the
+     * driver chooses another donor when it is gone. */
     if (on && !group_is_leaving(m->group))
         rc = admit_joiner(w);
     if (rc == OK && !last)
@@ -241,8 +242,7 @@ static int on_commit(struct member *m, const struct exchange *e)
     return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
 }
 
-/* An asynchronous worker: the steps since its last report, and, for an exchange of its own, what it
- * cost. */
+/* Report the samples since the last report, and the cost of an exchange of this worker's own. */
 static int report_async(struct worker *w, uint32_t lane, const struct exchange_cost *cost)
 {
     struct committed report = {
@@ -261,8 +261,8 @@ static int report_async(struct worker *w, uint32_t lane, const struct exchange_c
     return send_report(w, &report);
 }
 
-/* May this worker continue? A single worker decides itself when the run is done; others are
- * told. */
+/* May this worker continue? A worker that trains alone decides itself when the run is done; the
+ * others receive `stop`. */
 static int check_stop(const struct worker *w)
 {
     const struct member *m = &w->member;
@@ -296,7 +296,8 @@ static int on_step(struct member *m)
     if (rc == OK)
         publish_if_requested(w, &m->progress);
     tracer_ship(w->world, w->host->trace);
-    w->left |= rc == OK && leaving; /* an asynchronous worker goes at once */
+    w->left |= rc == OK && leaving; /* an asynchronous worker leaves at once, since no exchange
+                                       needs it */
     return rc == OK && leaving ? ERR_STOP : rc;
 }
 
@@ -333,7 +334,7 @@ static int report_done(struct worker *w, int status)
     return rc;
 }
 
-/* A lane that has a task of its own is settled by that. */
+/* Keep the lanes in line with new views. A lane with a task of its own is drained by that task. */
 static int drain_lanes(struct worker *w)
 {
     const struct lanes *lanes = &w->member.lanes;
@@ -355,8 +356,9 @@ static int hand_over(struct worker *w, uint32_t use)
     return rc;
 }
 
-/* After the loop: hand over the model if asked, for the end or for a stop at once, until the driver
- * says that the run is over. One that has returned meanwhile is told what the one before was. */
+/* After the loop, until the driver sends `bye`: members may still lack the last result, and the
+ * driver may request the model. A driver that recovers meanwhile does not know that this loop has
+ * ended, so `done` is sent again. */
 static int await_release(struct worker *w, int status, uint32_t reported)
 {
     atomic_store(&w->group.busy, false);
@@ -383,8 +385,8 @@ static int await_release(struct worker *w, int status, uint32_t reported)
     }
 }
 
-/* An asynchronous worker says how far it is so often that the end, which counts them all, is not
- * missed by much: fifty times in a run, and every twenty steps at least. */
+/* Samples between two reports of an asynchronous worker. The end of the run depends on the sum of
+ * all reports, so a worker reports fifty times in a run, and every twenty steps at least. */
 static uint64_t report_every(const struct worker *w, size_t workers)
 {
     const Paceline__Stop *stop = w->job->stop;
@@ -399,15 +401,15 @@ static uint64_t report_every(const struct worker *w, size_t workers)
     return (every > 0 ? every : 1) * job_step_records(w->job);
 }
 
-/* It has taken its last step: what it has not gone over is handed out again. */
+/* The last report: the driver grants the unused rest of this worker's leases to others. */
 static int report_last(struct worker *w)
 {
     w->lease_client.ends = true;
     return report_async(w, 0, NULL);
 }
 
-/* A joiner of asynchronous workers has no stripe among theirs, where they have such, and takes one
- * sample after another from about where they all are; its exchanges it numbers from 1. */
+/* A joiner of asynchronous workers is its own only sharer and counts its exchanges from 1: its
+ * samples come from its leases, or from about the others' sample offset. */
 static void begin_async(struct worker *w)
 {
     w->start.sharers = (struct members){{0}};
@@ -428,7 +430,8 @@ static void explain_divergence(struct worker *w)
             (unsigned long long)w->learner.steps, is ? is : number, rate, rate / 10);
 }
 
-/* The error that ended the loop, and the remedy where the data or the machine is at fault. */
+/* Explain the error that ended the loop, with a remedy where the data or the machine is at fault.
+ */
 static void explain_end(struct worker *w, int rc)
 {
     const struct err *why = &w->learner.err;
@@ -499,9 +502,9 @@ bool train_ends_the_run(int status)
     return status == ERR_DIVERGED || status == ERR_REPLICAS;
 }
 
-/* Models on their way to a joiner or to the driver must arrive; then the driver drops this worker.
- * The last one is asked for its model before, and so is one of those that have all ended
- * together. */
+/* Leave the run. Models that are being sent to a joiner or to the driver must arrive first; then
+ * the driver disconnects this worker. From the last member, and from one of several that leave
+ * together, the driver requests the model first. */
 static int leave_run(struct worker *w)
 {
     bool trains = w->stage == DEPARTED_TRAINING;
@@ -523,14 +526,14 @@ static int leave_run(struct worker *w)
     return rc;
 }
 
-/* This worker cannot continue, and says why; the others continue without it. */
+/* This worker cannot continue: report the reason and end. The others continue without it. */
 static int end_in_trouble(struct worker *w, int rc)
 {
     report_done(w, rc);
     return rc;
 }
 
-/* It was asked to leave before it was a member. */
+/* Leave before being a member. */
 static int leave_early(struct worker *w)
 {
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
@@ -540,7 +543,7 @@ static int leave_early(struct worker *w)
     return OK;
 }
 
-/* It cannot begin: for its own reasons, or since there is no run (any more). */
+/* This worker cannot begin, for a reason of its own or because there is no run: report it. */
 static int report_reason(struct worker *w, int rc)
 {
     if (atomic_load(&w->group.run_ended))
@@ -576,7 +579,7 @@ static int run_strategy(struct worker *w)
     if (rc == OK && (w->left || w->all_leave))
         return leave_run(w);
     if (rc != OK && !train_ends_the_run(rc)) {
-        (void)worker_report_bad_records(w); /* what it has met is the run's to know */
+        (void)worker_report_bad_records(w); /* the run's log gets the bad records that it has met */
         return end_in_trouble(w, rc);
     }
     uint32_t reconnects = atomic_load(&w->group.reconnects);

@@ -1,5 +1,5 @@
-/* A worker's node, as its files share it: worker_open.c meets the driver and brings the worker to
- * where its strategy's loop begins, worker.c runs that and ends it. */
+/* A worker's node, shared by its files. worker_open.c does the handshake and receives the initial
+ * state; worker.c runs the strategy's loop and ends it. */
 #ifndef PL_TRAIN_WORKER_H
 #define PL_TRAIN_WORKER_H
 
@@ -19,16 +19,16 @@ struct worker {
     const struct train_host *host;
     struct arena arena;
     Paceline__Job *job;
-    Paceline__Job *found; /* the same with its data where it is here; NULL: as `job` says */
+    Paceline__Job *found; /* the job with this machine's data paths; NULL: those of `job` */
     bool busy_hosts, resumes, late, traces, checks;
     struct hello_records records; /* the driver's */
-    struct progress start;        /* where the run resumes from, or this worker came to it */
-    bool joined;                  /* it is under way, and this is what its donor said: */
+    struct progress start;        /* where the run resumes, or where this worker joined it */
+    bool joined;                  /* it joined a run under way, with this join state of its donor */
     struct join_state admission;
-    bool leaving, left; /* has no share of the records any more; and has gone */
-    bool all_leave;     /* so have all others, at the same commit point */
+    bool leaving, left; /* it has announced its leave; it has left */
+    bool all_leave;     /* all other members leave at the same commit point */
     struct vec extra[STRATEGY_EXTRAS_MAX];
-    bool has_extra; /* `extra` holds a checkpoint's */
+    bool has_extra; /* `extra` holds the strategy's vectors of a checkpoint */
     struct corpus own_corpus;
     struct workspace *own_ws;
     const struct corpus *corpus;
@@ -37,58 +37,59 @@ struct worker {
     struct group group;
     struct publisher publisher;
     struct bootstrap bootstrap;
-    struct task *warming; /* touches the learner's memory, while its model is on its way */
+    struct task *warming; /* touches the learner's memory while the model is received */
     struct member member;
     const struct strategy_ops *strategy;
     uint64_t evaluate_every;
-    struct progress seen;                /* the commit point before */
+    struct progress seen;                /* the previous commit point */
     struct lease_client lease_client;    /* asynchronous */
-    uint64_t own_exchanges;              /* asynchronous: in all lanes */
-    struct mean_loss mean;               /* alone: of the last steps' losses */
-    uint64_t unreported, report_samples; /* asynchronous: taken and not told; told when so many */
+    uint64_t own_exchanges;              /* asynchronous: exchanges in all lanes */
+    struct mean_loss mean;               /* alone: mean of the last steps' losses */
+    uint64_t unreported, report_samples; /* asynchronous: samples not reported yet; how many make a
+                                            report */
     double unreported_loss;              /* Σ over them */
-    int64_t lone_reported;               /* alone: when, last */
-    int64_t opening_reported;            /* when, last */
-    int opening_ended;                   /* why opening is not to continue; OK: it is */
-    size_t bad_reported;                 /* of the corpus' broken records */
-    enum departure_stage stage;          /* that it is in, should it have to leave */
-    uint64_t round_steps;                /* taken since the last commit point, */
+    int64_t lone_reported;               /* alone: time of the last report */
+    int64_t opening_reported;            /* time of the last opening report */
+    int opening_ended;                   /* status that ends the opening; OK: it continues */
+    size_t bad_reported;                 /* of the corpus' bad records, so many are reported */
+    enum departure_stage stage;          /* the stage that a departure names */
+    uint64_t round_steps;                /* steps since the last commit point */
     double round_loss;                   /* Σ over them */
-    struct work_meter meter;             /* for its own user */
+    struct work_meter meter;             /* for this machine's user */
     struct err err;
 };
 
-/* Be welcomed, open the data, and plan the net. w->err has the message. */
+/* Receive the welcome, open the data and plan the net. w->err has the message. */
 int worker_open(struct worker *w);
 
-/* Say hello, and wait for the first view that holds this worker; then for what it begins with, if
- * it does not draw that, or, in a run under way, for what its donor sends; or, with w->left, until
- * it is to leave. ERR_DRIVER, ERR_CANCELLED, or w->err has the message */
+/* Send the hello and wait for the first view that holds this worker. Then receive the initial
+ * state, unless it is drawn from the seed; in a run under way, receive the donor's state. With
+ * w->left, wait until it is to leave. ERR_DRIVER, ERR_CANCELLED, or w->err has the message. */
 int worker_join(struct worker *w);
 
-/* Is this worker to leave, or to stand aside? */
+/* Is this worker to leave, or to pause? */
 bool worker_is_to_leave(const struct worker *w);
 
-/* How far opening is, for the driver: sent at most once a second. false: it is not to continue,
- * since this worker is to leave or its driver is gone; opening_ended has the status. An
- * open_watch's progress. */
+/* Report the progress of opening to the driver, at most once a second. false: opening must end,
+ * because this worker is to leave or its driver is gone; opening_ended has the status. It is the
+ * progress function of an open_watch. */
 bool worker_report_opening(void *worker, const char *stage, uint64_t done, uint64_t total);
-/* Opening is not to continue: w->err with opening_ended, which is returned. */
+/* Set w->err for opening_ended, and return that. */
 int worker_report_ended(struct worker *w);
-/* Its first report of a stage. OK, or opening_ended */
+/* Send the first report of a stage. OK, or opening_ended */
 int worker_begin_stage(struct worker *w, const char *stage);
-/* In a simulation: let the time pass that opening takes. OK, opening_ended, ERR_CANCELLED */
+/* In a simulation: wait for the time that opening takes. OK, opening_ended, ERR_CANCELLED */
 int worker_pass_opening(struct worker *w);
 
 /* Where this worker runs, for messages. */
 void worker_find_location(const struct worker *w, struct worker_location *out);
 
-/* Of a model that brings all that it may. */
+/* Number of floats of a model with all optional vectors. */
 size_t worker_floats_most(const struct worker *w);
 
 int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 
-/* The same for what a driver that returns learns otherwise: OK, too, while there is none. */
+/* Send a report that a recovered driver gets in another way, too: OK while there is no driver. */
 int worker_report_if_connected(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 
 #endif

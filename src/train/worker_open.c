@@ -1,5 +1,5 @@
-/* A worker meets its driver: it is welcomed with the job, opens the data, plans the net, says
- * hello, and, when it is in, gets what it begins with. */
+/* The worker's side of the handshake: it receives the welcome with the job, opens the data, plans
+ * the net, sends the hello, waits for a view, and receives its initial state. */
 #include "tensor/kernels.h"
 #include "train/connectivity.h"
 #include "train/worker.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define WELCOME_TIMEOUT (60 * WORLD_SECOND) /* without a sign of the driver's life */
-#define LOOK_EVERY      (WORLD_SECOND / 4)  /* whether to leave */
+#define LOOK_EVERY      (WORLD_SECOND / 4)  /* between two checks whether to leave */
 
 int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes)
 {
@@ -30,8 +30,8 @@ static int read_job(const char *text, Paceline__Job **out, struct err *err)
     return rc == OK ? job_finish(*out, err) : rc;
 }
 
-/* No path of the driver's is opened but those of data, and of them none outside of the data root.
- */
+/* Set the folder in which this worker may open data. A worker opens no other path of the driver's
+ * job. */
 static int take_root(struct worker *w, const struct welcome *welcome)
 {
     const char *root = w->host->data_root;
@@ -56,7 +56,8 @@ static int choose_threads(struct worker *w)
     return OK;
 }
 
-/* The driver may be opening its own data for as long as that takes: it says so. */
+/* Wait for the welcome. The driver may still be opening its own data, and its messages show that it
+ * is alive. */
 static int await_driver(struct worker *w, struct wake *wake)
 {
     const struct wait_for set[] = {
@@ -142,7 +143,7 @@ static void add_remedy(struct err *err, const char *remedy)
     err_set(err, err->status, "%s; %s", text, remedy);
 }
 
-/* The data, and whether it is the driver's: no kernels are timed for other records. */
+/* Open the data and compare it with the driver's before any kernel is timed for its shapes. */
 static int open_data(struct worker *w, const struct open_watch *watch)
 {
     const Paceline__Job *job = w->found ? w->found : w->job;
@@ -171,7 +172,7 @@ static int open_learner(struct worker *w)
     const struct open_watch watch = {w, worker_report_opening};
     int rc = strategy_find(w->job, &w->strategy, &w->err);
     w->ws = w->host->ws;
-    /* Learners that share a workspace with others take turns, with all threads. */
+    /* Learners that share a workspace take turns, each with all threads. */
     kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
     if (rc == OK)
         rc = open_data(w, &watch);
@@ -204,7 +205,7 @@ static int open_learner(struct worker *w)
     return rc;
 }
 
-/* The strategy's own vectors of a checkpoint, kept for it. */
+/* Keep the strategy's own vectors of a checkpoint. */
 static int take_extra(struct worker *w, const float *from)
 {
     for (size_t i = 0; i < w->strategy->extras; i++) {
@@ -231,7 +232,7 @@ static int take_state(struct worker *w, const struct model_header *header, const
     return header->has_extra ? take_extra(w, model) : OK;
 }
 
-/* As many floats as the note says that there are vectors. */
+/* Number of floats of the vectors that the header announces. */
 static size_t floats_of(const struct worker *w, const struct model_header *header)
 {
     const struct learner *l = &w->learner;
@@ -240,7 +241,7 @@ static size_t floats_of(const struct worker *w, const struct model_header *heade
     return vectors * l->x.n + l->s.n;
 }
 
-/* The publisher's copy has what it begins with. */
+/* Take the received initial state from the publisher's copy. */
 static int take_start(struct worker *w, int rc, const struct model_header *header)
 {
     if (rc != OK)
@@ -256,15 +257,16 @@ static int touch_memory(void *arg)
     struct worker *w = arg;
     struct learner *l = &w->learner;
     vec_touch(&l->x);
-    if (!w->host->dx || l->dx.at != w->host->dx->at) /* others may be at work in that */
+    if (!w->host->dx || l->dx.at != w->host->dx->at) /* other learners may be using it */
         vec_touch(&l->dx);
     for (size_t i = 0; i < l->optim.ops->states; i++)
         vec_touch(&l->optim.state[i]);
     return OK;
 }
 
-/* x, dx and the optimizer's state are 0 until a model comes: meanwhile their memory is
- * got from the system. Where there is no task for it the first step pays. */
+/* Touch the memory of x, dx and the optimizer's state in a task while the model is received, so
+ * that the first step does not pay for page faults. Without memory for the task, the first step
+ * does. */
 static void begin_warming(struct worker *w)
 {
     if (w->late || w->resumes)
@@ -279,7 +281,8 @@ static int end_warming(struct worker *w)
     return rc;
 }
 
-/* A donor is a member of the view that lets this worker in, and may have left since. */
+/* Can this model be the donor's? The donor is a member of the view that admits this worker, and may
+ * have left since. */
 static bool may_be_donor(const struct worker *w, uint32_t node, const struct model_header *header)
 {
     return header->use == 0 && node != w->world->self &&
@@ -287,7 +290,7 @@ static bool may_be_donor(const struct worker *w, uint32_t node, const struct mod
             view_rank(group_view(&w->group), node) >= 0);
 }
 
-/* The donor's model. Messages of other senders are ignored. */
+/* Receive the donor's model. Models of other senders are ignored. */
 static int receive_start(struct worker *w, struct model_header *header)
 {
     for (;;) {
@@ -312,8 +315,8 @@ static int receive_start(struct worker *w, struct model_header *header)
     }
 }
 
-/* The first view that holds this worker is not the first of all: its donor sends what it resumes
- * from. Where the next exchange brings the model, that is no vectors. */
+/* Join a run under way: receive the join state from the donor. Where the next exchange brings the
+ * model, it comes without vectors. */
 static int join_run(struct worker *w)
 {
     struct model_header header = {0};
@@ -342,7 +345,7 @@ static int join_run(struct worker *w)
     return rc == OK ? worker_report(w, WIRE_JOIN_COMPLETE, &nothing) : rc;
 }
 
-/* Of the first of all views, in a run that does not draw what it begins with. */
+/* Begin in the run's first view with a state that is not drawn from the seed. */
 static int begin_run(struct worker *w)
 {
     struct model_header header = {0};
@@ -395,8 +398,8 @@ static int send_hello(struct worker *w)
     return rc;
 }
 
-/* Another driver has answered, on the listener's task. Whether its run is this one is for it to
- * judge, by the hello. */
+/* A driver has replied to the listener's call. It decides by the hello whether this worker belongs
+ * to its run. */
 static int shake_hands(void *user, const struct message *m, uint32_t *incarnation,
                        struct buf *hello)
 {
@@ -424,7 +427,8 @@ int worker_open(struct worker *w)
     return rc;
 }
 
-/* The first view that holds this worker, or the end of the run; who stands by may leave. */
+/* Wait for the first view that holds this worker, or for the end of the run. A standby worker may
+ * leave. */
 static int await_view(struct worker *w)
 {
     int rc;

@@ -1,5 +1,5 @@
-/* A worker that is no member yet: it says how far it is with opening, which tells the driver that
- * it is alive, and looks whether it is still to continue. */
+/* Opening reports of a worker that is no member yet. They show the driver that it is alive, and
+ * each one checks whether opening is still wanted. */
 #include "train/worker.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
-/* A worker's reports to its driver outside of training: how far it is with opening its data, and
- * why it cannot continue. Both name the machine, since the number of a worker that is no member yet
- * says nothing to a person. */
+/* A worker's reports outside of training: the progress of opening its data, and the reason why it
+ * cannot continue. Both name the machine, because a worker's number means little to a person. */
 #ifndef PL_TRAIN_WORKER_REPORT_H
 #define PL_TRAIN_WORKER_REPORT_H
 
@@ -23,7 +22,7 @@ struct opening_report {
     uint64_t done, total;
 };
 
-/* "120 of 600 pictures", or "7 kernel timings" where nobody knows of how many. */
+/* "120 of 600 pictures", or "7 kernel timings" where the total is unknown. */
 enum { OPENING_TEXT_MAX = 96 };
 void opening_print(const char *stage, uint64_t done, uint64_t total, char out[OPENING_TEXT_MAX]);
 
@@ -59,14 +58,14 @@ enum { DEPARTURES_MAX = 64 };
 
 struct departures {
     struct {
-        uint64_t cause; /* of the host and the text, digits left out; 0: free */
+        uint64_t cause; /* hash of the host and of the text without digits; 0: a free entry */
         int64_t reported;
         uint32_t silent; /* since then */
     } at[DEPARTURES_MAX];
 };
 
-/* Is this one to be reported at `now`? Then *silent is how many like it were not, since the last
- * report. */
+/* Is this departure to be reported at `now`? If so, *silent is the number of equal ones that were
+ * not reported since the last one. */
 bool departure_is_news(struct departures *departures, const struct departure *departure,
                        int64_t now, uint32_t *silent);
 
