@@ -1,7 +1,7 @@
 /* The messages between the two ends of a transfer, all in its view and under its number:
  *
  *   TRANSFER     piece WIRE_HEADER_PIECE  sender → receiver  floats (u64), then the caller's header
- *   TRANSFER_GO  piece TRANSFER_MAY       receiver → sender  pieces that it may send (u32), or NEVER
+ *   TRANSFER_GO  piece TRANSFER_MAY       receiver → sender  pieces granted (u32), or NEVER
  *   TRANSFER     piece 0, 1, 2 …          sender → receiver  pieces with a posted receive only
  *   TRANSFER_GO  piece TRANSFER_ENDED     sender → receiver  cancelled
  *

@@ -29,7 +29,7 @@ enum { LANE_COLLECT = 1 };
 enum { DRAW_WHETHER, DRAW_WHOM };
 
 #define PATIENCE WORLD_SECOND       /* ns to wait for a requested model */
-#define GLANCE   (WORLD_SECOND / 4) /* ns between two looks at the driver's messages while waiting */
+#define GLANCE   (WORLD_SECOND / 4) /* ns between two looks at the group */
 
 struct gossip {
     struct gossip_sender sender; /* not opened in a run of one worker */
