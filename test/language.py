@@ -37,10 +37,12 @@ def retired(path):
 
 
 def sentences_without_actor(text):
-    """Offsets of sentences that begin with Who, Whoever, What or That which."""
+    """Offsets of sentences that begin with Who, Whoever, What or That which and are no questions."""
     for found in re.finditer(r'(?:\A|[.:;!?]\s|\n\s*(?:[-*|>]|\d+\.)\s+|\n\s*\n\s*|\|\s*)\W{0,3}'
                              r'(?=(Who|Whoever|What|That which)\b)', text):
-        yield found.end(), found.group(1)
+        end = re.search(r'[.?!|;]|\Z', text[found.end():])
+        if end.group(0) != '?':
+            yield found.end(), found.group(1)
 
 
 class Judge:
@@ -163,6 +165,7 @@ PLANTED = (
     ('src/coll/a_test.c', 'static int setup(void **state)\n{\n}\n', None),
     ('docs/A.md', 'The run resumes.\n\nWhat is lost is repeated.\n', 'begins with "What"'),
     ('docs/A.md', '| a | Who is lost |\n', 'begins with "Who"'),
+    ('docs/A.md', 'Who is lost?\n', None),
     ('docs/A.md', 'The sponsor sends its model.\n', 'retired: "sponsor"'),
     ('docs/A.md', 'The donor sends its model.\n\n```\nthe sponsor\n```\n', None),
     ('proto/a.proto', '// What it is.\n', 'begins with "What"'),

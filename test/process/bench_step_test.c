@@ -302,8 +302,8 @@ static void steps_allocate_nothing(const struct folder *f, const char *precision
             if (is_busy) /* every process would time kernels again: go by the rule */
                 setenv("PACELINE_TUNER", "off", 1);
             /* On a busy machine a process may time a kept choice again and take another, which
-             * allocates differently when it is set up: compare again. What a step allocates
-             * differs every time. */
+             * allocates differently when it is set up: compare again. Allocations of steps
+             * would make a difference every time. */
             long few = 0, many = 1;
             for (int try = 0; many != few && try < TUNING_TRIES; try++) {
                 few = count_allocations(f, precision, nets[i], threads, "3", &any);
