@@ -17,7 +17,7 @@ enum {
 /* Several connections are used if a vector takes less than this part of its time with one. */
 #define WORTH_STRIPES 0.95
 
-/* So many times as long as expected is no noise. */
+/* A time beyond this factor of the expected one is not noise. */
 #define GREAT 1.6
 
 static bool power_of_two(size_t ranks)
@@ -54,7 +54,7 @@ double auto_took(const struct coll *c, double seconds, uint64_t moved, uint64_t 
     return all > own ? seconds * (double)own / (double)all : seconds;
 }
 
-/* Moves the record of that vector length to the front; NULL: nothing is known of it. */
+/* Find the record of that vector length and move it to the front; NULL: there is none. */
 static struct auto_length *find_length(struct coll_auto *a, const struct coll *c, size_t n)
 {
     if (a->view != c->view->number)
@@ -84,8 +84,8 @@ static void remember_time(struct auto_length *l, double took)
     l->count += l->count < 3;
 }
 
-/* One connection may not fill a fast link, and several are no faster on a slow one: once the first
- * time is known, the next vector goes over all there are, and the better stays. */
+/* One connection may not fill a fast link, and several are no faster on a slow one. So the second
+ * vector uses all connections, and the faster choice stays. */
 static void try_stripes(struct auto_length *l, uint32_t stripes, double took)
 {
     if (l->trial == STRIPES_TRIED || stripes < 2 || l->count == 0)

@@ -1,6 +1,7 @@
-/* `auto`: which algorithm an all-reduce takes, in what pieces. Short vectors go by a rule of ranks
- * and length alone. For long ones the links are measured, the model of cost.h chooses, and when
- * exchanges no longer take what they did, that is done again, before the next one. */
+/* `auto` chooses the algorithm and the pieces of an all-reduce. For short vectors a rule of ranks
+ * and length decides. For long ones the links are measured, and the cost model (cost.h) decides.
+ * When exchanges take a different time than before, the links are measured again before the next
+ * one. */
 #ifndef PL_COLL_AUTO_H
 #define PL_COLL_AUTO_H
 
@@ -14,7 +15,7 @@ enum coll_algorithm auto_rule(enum codec codec, size_t ranks, size_t n);
 /* Long enough to be worth measuring for. */
 bool auto_measures(size_t n);
 
-/* A length of vectors: what was chosen for it, and what it took. */
+/* The choice for a vector length, and the times that it took. */
 struct auto_length {
     size_t n; /* 0: none */
     struct cost_choice choice;
@@ -55,13 +56,13 @@ void auto_meta_merge(struct auto_meta *meta, const struct auto_meta *other);
  * bytes. */
 double auto_took(const struct coll *c, double seconds, uint64_t moved, uint64_t own);
 
-/* Rank 0, before a long vector: what all do, from what all have said. `stripes`: connections that
- * there are to each peer. */
+/* On rank 0, before a long vector: decide for all from the merged metadata. `stripes`: connections
+ * to each peer. */
 void auto_decide(struct coll_auto *a, const struct coll *c, size_t n, uint32_t stripes,
                  struct auto_meta *meta);
 
-/* All ranks: measure. `note` as rank 0 has told it: if the choice for n stays what it was, what the
- * last one took is what the next ones are expected to take. Errors of probe_links. */
+/* On all ranks: measure the links as rank 0 decided. If the choice for n stays the same, the last
+ * time becomes the expected one. Errors of probe_links. */
 int auto_measure(struct coll_auto *a, struct coll *c, size_t n, enum codec codec,
                  const struct auto_meta *meta);
 

@@ -1,5 +1,5 @@
-/* Collectives: what all have in common. One runs in one view, among ranks, and ends with ERR_VIEW
- * on every survivor when the view changes. */
+/* Functions that all collectives share. A collective runs in one view, among ranks, and ends with
+ * ERR_VIEW on every survivor when the view changes. */
 #ifndef PL_COLL_COLL_H
 #define PL_COLL_COLL_H
 
@@ -16,7 +16,7 @@ struct ranks {
 struct coll_waits {
     int64_t total;        /* ns */
     int64_t longest;      /* the longest single one */
-    uint32_t longest_for; /* the node whose message ended it */
+    uint32_t longest_for; /* the node whose message ended that wait */
     uint64_t bytes;       /* sent and received */
 };
 
@@ -27,7 +27,7 @@ struct coll {
     const struct ranks *ranks;
     uint32_t lane;
     uint64_t n;               /* exchange number */
-    size_t chunk_floats;      /* pieces that a vector travels in, to who lacks a result */
+    size_t chunk_floats;      /* floats of a piece, to nodes that lack a result */
     uint32_t stripes;         /* connections to one peer that pieces are spread over; 0: one */
     struct coll_waits *waits; /* NULL: not counted */
     bool patient; /* others may still be computing: only the end of the view ends a wait */
@@ -41,19 +41,18 @@ int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t 
 /* Receive exactly `len` bytes from a rank. Same errors. */
 int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len);
 
-/* Wait for `what`, or for the end of the view: what the verbs and run.h are made of. OK: it holds.
- */
+/* Wait for `what` or for the end of the view. OK: `what` has occurred. */
 int coll_wait(struct coll *c, const struct wait_for *what, int64_t deadline, struct wake *wake);
 
-/* A peer is gone, and the driver sees it too: wait for the new view. ERR_VIEW, or why it did not
- * come. */
+/* A peer is gone, and the driver notices it, too: wait for the new view. ERR_VIEW, or the error
+ * that ended the wait. */
 int coll_lost(struct coll *c, int64_t deadline);
 
 /* How long the next piece may take. */
 int64_t coll_deadline(const struct coll *c);
 
-/* Count a receive of `len` bytes whose first byte came at `first_byte`, for which this member stood
- * still from `from`. */
+/* Account for a receive of `len` bytes whose first byte arrived at `first_byte`, and for which this
+ * member waited from time `from` on. */
 void coll_account(struct coll *c, uint32_t node, int64_t first_byte, size_t len, int64_t from);
 
 /* A vector travels in pieces: their number, where piece i begins and (returned) its length. */

@@ -5,12 +5,12 @@
 
 #include "coll/coll.h"
 
-/* `merge` folds another's note into one's own, children from the nearest; rank 0 ends with all of
- * them. `other` has room for a note. ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM */
+/* Reduce metadata towards rank 0. `merge` merges a child's metadata into this rank's, the nearest
+ * child first. `other` has room for one. ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM */
 int coll_meta_reduce(struct coll *c, void *meta, size_t len, void *other,
                      void (*merge)(void *meta, const void *other));
 
-/* Rank 0's note to every rank. */
+/* Broadcast rank 0's metadata to every rank. */
 int coll_meta_broadcast(struct coll *c, void *meta, size_t len);
 
 #endif

@@ -44,7 +44,7 @@ static bool step_depends(const struct coll_plan *plan, size_t later, size_t earl
 
 /* ---- may it begin? ---- */
 
-/* No piece of `range`, of which the first `done` floats have ended, is still to come in `span`. */
+/* Has every piece of `range` that touches `span` ended? The first `done` floats of `range` have. */
 static bool span_passed(struct span range, size_t done, struct span span)
 {
     size_t end =
@@ -135,8 +135,8 @@ static void find_first_codes(struct coll_plan *plan)
     }
 }
 
-/* Pieces between two ranks are numbered in the order of the schedules, each way, and parts of sums
- * apart from results: the same numbers come out on either side. */
+/* Number the pieces between two ranks in the order of the schedules, each direction on its own,
+ * partial sums apart from results. Both sides compute the same numbers. */
 static int number_pieces(struct coll_plan *plan)
 {
     const struct schedule *s = &plan->schedule;

@@ -9,7 +9,7 @@ enum {
     PLAN_SENDS = 32, /* pieces under way at once, of all steps */
     PLAN_RECVS = 32,
     PLAN_WINDOW = 8,  /* of one step: enough to keep a link busy while a task sleeps */
-    PLAN_ACTIVE = 64, /* steps looked at beyond the first that is not finished */
+    PLAN_ACTIVE = 64, /* steps considered from the first unfinished one on */
 };
 
 /* A step while it runs. */
@@ -44,7 +44,7 @@ static inline struct span plan_piece(const struct coll_plan *plan, size_t at, si
                          len - from < plan->config.chunk ? len - from : plan->config.chunk};
 }
 
-/* Whether a piece may begin: what it touches is free of the steps before it. */
+/* May a piece begin? It may when no earlier step still uses the floats that it touches. */
 bool plan_clear(const struct coll_plan *plan, size_t step, size_t piece);
 
 #endif

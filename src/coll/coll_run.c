@@ -72,7 +72,8 @@ static void land_reduced(void *user, void *at, const void *bytes, size_t n)
     reduce_range(user, at, bytes, n / sizeof(float));
 }
 
-/* Results that travel in a lossy code are what the code says, on the rank that sends them too. */
+/* A result that is sent in a lossy code is rounded on the sending rank, too, so that all ranks end
+ * with the same bits. */
 static void encode_piece(const struct runner *r, const struct step *step, struct port *port,
                          float *x)
 {
@@ -197,7 +198,8 @@ static int begin_all(struct runner *r, bool *progress)
 
 /* ---- ending one ---- */
 
-/* Pieces of a step may end in any order; what counts is how many have from the first on. */
+/* Pieces of a step may end in any order; `done` counts those that ended without a gap from the
+ * first. */
 static void count_done(struct flow *flow, size_t piece)
 {
     flow->ahead |= UINT64_C(1) << (piece - flow->done);
@@ -217,7 +219,7 @@ static int finish_recv(struct runner *r, struct port *port)
     count_moved(r, recv->len);
     if (r->c->waits)
         coll_account(r->c, recv->from, recv->first_byte, recv->len, r->idle_from);
-    r->idle_from = world_now(r->c->group->world); /* what was counted is not counted again */
+    r->idle_from = world_now(r->c->group->world); /* the time before was accounted for */
     if (port->stage && x && step->kind == STEP_RECV) {
         codec_decode(plan->config.codec, port->stage, n, x);
     } else if (port->stage && x) {

@@ -1,7 +1,6 @@
-/* Running schedules: every step is cut into pieces, and a piece moves as soon as the pieces it
- * depends on have. So receiving, reducing and sending on overlap whatever the algorithm; sums land
- * in the vector as bytes come in, sends leave from it, and nothing is copied or allocated on the
- * way. */
+/* Runs schedules. Every step is cut into pieces, and a piece starts when the pieces that it depends
+ * on have ended. So receiving, reducing and sending overlap for any algorithm. Sums are added into
+ * the vector as bytes arrive, sends leave from it, and nothing is copied or allocated. */
 #ifndef PL_COLL_COLL_RUN_H
 #define PL_COLL_COLL_RUN_H
 
@@ -40,11 +39,11 @@ int coll_plan_make(struct coll_plan *plan, struct schedule *schedule,
                    const struct coll_config *config);
 void coll_plan_release(struct coll_plan *plan); /* zeroed: nothing to do */
 
-/* Run it on x (schedule.n floats) as exchange c->n of its lane; every rank runs its own schedule of
- * the same collective. `residual` (n floats, NULL: none) is what lossy codecs owe from earlier
- * runs. Returns when x has its result here and the world is done with it: others may still be under
- * way. ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_PROTOCOL: x is undefined, and nobody touches it.
- */
+/* Run the plan on x (schedule.n floats) as exchange c->n of its lane. Every rank runs its own
+ * schedule of the same collective. `residual` (n floats; NULL: none) is the rounding error that
+ * lossy codecs have not sent yet. Returns when x has the result and the world no longer uses x;
+ * other ranks may still be running. ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_PROTOCOL: x is
+ * undefined, and not used any more. */
 int coll_run(struct coll *c, struct coll_plan *plan, float *x, float *residual);
 
 #endif

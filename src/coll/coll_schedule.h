@@ -54,9 +54,9 @@ enum coll_algorithm {
 const char *coll_algorithm_name(enum coll_algorithm algorithm);
 enum coll_algorithm coll_algorithm_find(const char *name);
 
-/* An all-reduce of n floats. `cut` (ranks + 1 places from 0 to n, ascending; NULL: equal parts)
- * says which part each rank owns in a scatter_gather; others do not look at it. The schedule is the
- * caller's to release, whatever is returned. ERR_NOMEM */
+/* An all-reduce of n floats. `cut` (ranks + 1 offsets from 0 to n, ascending; NULL: equal parts)
+ * gives the part that each rank owns in a scatter_gather; other algorithms ignore it. The caller
+ * releases the schedule, whatever is returned. ERR_NOMEM */
 int schedule_allreduce(struct schedule *s, enum coll_algorithm algorithm, size_t ranks, size_t me,
                        size_t n, const size_t *cut);
 

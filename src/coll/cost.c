@@ -47,10 +47,10 @@ double cost_equation_4_6(const struct cost_model *m, double ranks, double bytes)
 
 /* ---- one rank of a schedule ---- */
 
-/* In butterflies and rings every rank's steps are the rounds of the whole, one after another: a
- * round lasts as long as its bytes, but not less than its first piece's way, since the next round
- * passes on what has come. Elsewhere all messages share the links at will, and the chain of hops
- * comes on top. */
+/* Butterflies and rings work in rounds, one after another on every rank. A round lasts as long as
+ * its bytes take, and at least as long as its first piece is in transit, since the next round sends
+ * what has arrived. In other algorithms messages share the links freely, and the chain of hops is
+ * added. */
 static bool has_rounds(enum coll_algorithm algorithm)
 {
     return algorithm != COLL_TREE && algorithm != COLL_SCATTER_GATHER;
@@ -65,8 +65,7 @@ static size_t count_hops(enum coll_algorithm algorithm, size_t ranks)
         down++;
     switch (algorithm) {
     case COLL_TREE: return 2 * down;
-    case COLL_BUTTERFLY: /* what was handed in continues, is handed back, or both: to its
-                            opposite */
+    case COLL_BUTTERFLY: /* folded ranks: the vector continues, returns, or both */
         return down + (f.extra > 0) + (2 * f.extra > f.power);
     case COLL_RING: return ranks - 1;
     case COLL_CHUNKED_RING: return 2 * (ranks - 1);
@@ -158,7 +157,8 @@ static double slowest_rate(const struct cost_links *links)
     return slowest;
 }
 
-/* A half that travels in blocks, both ways by turns, is one message each way for what is asked. */
+/* A half that is sent in blocks, in both directions by turns, counts as one message in each
+ * direction. */
 static void join_blocks(struct schedule *s)
 {
     size_t kept = 0;
@@ -213,9 +213,10 @@ double cost_predict(enum coll_algorithm algorithm, const struct cost_links *link
 
 /* ---- shares ---- */
 
-/* With T known, rank r may own (T·rate/b - 1)/(p - 2); when the slowest link sets T, that is more
- * than there is to own, and all get less in proportion. Parts begin at multiples of 16 floats, as
- * equal ones do, and a rank that owns nothing gets not a float of what rounding leaves. */
+/* With T known, rank r may own (T·rate/b - 1)/(p - 2) of the vector. When the slowest link
+ * determines T, the sum exceeds 1, and all shares are reduced in proportion. Parts begin at
+ * multiples of 16 floats, as equal ones do. A rank that owns nothing gets no float from rounding.
+ */
 void cost_shares(const struct cost_links *links, size_t n, size_t *cut)
 {
     enum { LINE = 16 };

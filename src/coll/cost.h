@@ -1,8 +1,7 @@
-/* The cost of an all-reduce: the paper's closed forms, for its figures; a prediction for links as
- * they are, each rank with its own; and the choice that follows from the prediction.
- *
- * The prediction and the choice use comparisons and + - * / alone, so that ranks which know the
- * same links come to the same answer on any machine. */
+/* The cost of an all-reduce: the paper's closed forms, for its figures; a prediction for measured
+ * links, which may differ for each rank; and the choice of an algorithm by that prediction.
+ * Prediction and choice use comparisons and + - * / alone, so that ranks with the same measurements
+ * make the same choice on any machine. */
 #ifndef PL_COLL_COST_H
 #define PL_COLL_COST_H
 
@@ -10,8 +9,8 @@
 
 /* ---- closed forms (Elastic §4.1.2) ---- */
 
-/* The paper's prices: of a message u (s), and of a byte to send v, to serialise z and to reduce g
- * (s/byte); the last two are divided among `cores` where the paper says so. */
+/* The paper's prices: u of a message (s); v to send, z to serialise and g to reduce a byte
+ * (s/byte). The last two are divided by `cores` where the paper does so. */
 struct cost_model {
     double u, v, z, g;
     double cores;
@@ -79,8 +78,9 @@ enum { COST_ANY = (1u << COLL_ALGORITHMS) - 2 };
 struct cost_choice cost_choose(const struct cost_links *links, size_t n, unsigned allowed,
                                size_t *cut);
 
-/* Whether exchanges (seconds, oldest first) no longer take what was predicted: the last one 1.3
- * times as long or more, or the median of the last three beyond 1.25 times or below 0.8. */
+/* Have exchanges (seconds, oldest first) drifted from the prediction? They have when the last one
+ * took 1.3 times as long or more, or the median of the last three is above 1.25 times or below 0.8
+ * times. */
 bool cost_drifted(double predicted, const double *measured, size_t n);
 
 #endif

@@ -64,7 +64,8 @@ static void move_in_blocks(const struct blocks *b, size_t bit, struct range give
     }
 }
 
-/* Results continue in the ranges they came in: a code with a scale depends on where those begin. */
+/* Results are sent on in the ranges in which they arrived, since a code with a scale depends on
+ * their beginnings. */
 static void hand_on(struct schedule *s, const struct folded *f)
 {
     const struct range all = {0, s->n}, halves[2] = {lower_half(all), upper_half(all)};

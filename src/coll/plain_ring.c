@@ -1,6 +1,7 @@
-/* Ring (Elastic §4.1, Eq. 4.4): every rank's whole vector goes round, and after P − 1 steps each
- * has seen all. To end with the same bits everywhere, a rank keeps what it has seen and sums in the
- * order of ranks: that takes P vectors of memory, and P − 1 times the traffic of one. */
+/* Ring (Elastic §4.1, Eq. 4.4): every rank's whole vector travels round the ring, and after P − 1
+ * steps each rank has received all. To end with the same bits everywhere, a rank keeps the vectors
+ * and sums them in the order of ranks. That takes the memory of P vectors and the traffic of P − 1.
+ */
 #include "coll/coll_schedule.h"
 
 void schedule_ring(struct schedule *s)

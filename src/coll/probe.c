@@ -14,7 +14,7 @@ enum {
     FEW_ROUNDS = 16,
 };
 
-#define FASTEST       1e-12f               /* s a byte: what seems to take no time at all */
+#define FASTEST       1e-12f               /* s/byte, for transfers too fast to measure */
 #define PROBE_NUMBERS UINT64_C(0x80000000) /* apart from the exchange's own */
 
 /* The circle method: the last of an even number stays, the others move round it. */
@@ -57,7 +57,7 @@ static int recv_probe(const struct pair *p, size_t len, uint32_t piece)
     return coll_recv(p->c, p->partner, probe_tag(p->c, piece), p->bytes, len);
 }
 
-/* There and back; what the one that began counts is twice the way. */
+/* A round trip; the beginning rank measures twice the latency. */
 static int there_and_back(const struct pair *p, bool begins, size_t len, size_t messages,
                           uint32_t piece, double *seconds)
 {
@@ -117,13 +117,13 @@ static int compare_floats(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A rank's link is as fast as its best pair; latency is what most pairs have. */
+/* A rank's link is as fast as its best pair; the latency is the median of the pairs. */
 static void sum_up(size_t P, float *rows, struct probe *out)
 {
     size_t pairs = 0;
     out->ranks = P;
     out->alone = true;
-    for (size_t i = 0; i < P; i++) /* what ranks say of themselves */
+    for (size_t i = 0; i < P; i++) /* each rank's own report */
         out->alone = out->alone && rows[2 * (P * i + i)] == 0;
     for (size_t i = 0; i < P; i++)
         out->rate[i] = 0;

@@ -9,7 +9,10 @@
  * slices: the first slices are there when the last begin. */
 #include "coll/coll_schedule.h"
 
-enum { SLICES = 8, SLICE_MIN = 1024 }; /* at most so many, of so many floats at least */
+enum {
+    SLICES = 8,
+    SLICE_MIN = 1024
+}; /* number of slices at most, and floats of a slice at least */
 
 struct relay {
     size_t others; /* K */
@@ -50,7 +53,7 @@ static size_t rank_before(const struct relay *r)
     return rank_at(r, r->place + r->others - 1);
 }
 
-/* The part in whose chain this rank is `links` behind the first. */
+/* The part in whose chain this rank is `links` hops behind the first rank. */
 static size_t part_at(const struct relay *r, size_t links)
 {
     return (r->place + r->others - links) % r->others;

@@ -1,4 +1,4 @@
-/* The coordinator's side of shared variables: a mailbox around the book of tasks. */
+/* The coordinator's side of shared variables: connects the task table to the mailbox. */
 #include "base/fault.h"
 #include "coll/shared_internal.h"
 
@@ -63,7 +63,7 @@ static int step_table(struct shared_host *h, const struct tasks_event *event)
     return rc;
 }
 
-/* The book knows the members as the group's view has them. */
+/* Give the task table the members of the group's view. */
 static int follow_view(struct shared_host *h)
 {
     const struct view *view = group_view(h->group);
@@ -138,7 +138,7 @@ static int host_task(void *arg)
     int rc = serve_requests(h);
     if (rc == ERR_CANCELLED)
         return rc;
-    /* Rather an end that all can see than a round that never comes. */
+    /* End visibly: otherwise callers would wait for a round for ever. */
     log_error(h->group->log, "shared variables cannot continue: %s", status_text(rc));
     for (size_t i = 0; h->view && i < h->view->count; i++)
         wire_send(h->group->world, h->view->node[i], wire_tag(WIRE_BYE, 0, 0, 0), NULL, 0);

@@ -20,7 +20,7 @@ enum shared_report_kind { REPORT_VAR = 1, REPORT_REFUSAL, REPORT_START, REPORT_M
 enum shared_item_kind {
     ITEM_INIT,   /* a call → the service */
     ITEM_SUBMIT, /* a call → the service */
-    ITEM_CLOSED, /* a lane → the service: nobody reads the round's vectors any more */
+    ITEM_CLOSED, /* lane → service: no caller reads the round's vectors any more */
     ITEM_JOB,    /* the service → a lane */
 };
 
@@ -28,7 +28,7 @@ struct shared_item {
     struct shared_item *next;
     enum shared_item_kind kind;
     _Atomic int references; /* INIT: the caller's and the service's; others: one */
-    struct shared_var *var; /* INIT: the answer */
+    struct shared_var *var; /* INIT: the reply */
     uint64_t round;
     uint32_t task;
     const float *x;
@@ -36,7 +36,7 @@ struct shared_item {
     uint64_t request;
     struct tasks_spec spec;
     struct reduction reduction;
-    struct err err; /* of the answer */
+    struct err err; /* of the reply */
     atomic_bool has_reply;
     /* JOB: this node's vectors, in order of their tasks */
     uint64_t number;
@@ -56,11 +56,12 @@ void shared_drop(struct shared_item *items);
 /* To the coordinator; releases `bytes`. ERR_DRIVER, ERR_NOMEM */
 int shared_request(struct shared *shared, struct buf *bytes);
 
-/* Start the lane's task, if it has none yet. ERR_NOMEM */
+/* Start the lane's task, unless it runs. ERR_NOMEM */
 int shared_lane_start(struct shared_lane *lane);
 void shared_lane_stop(struct shared_lane *lane);
 
-/* The service's task, with the shared as its argument; and, after its end, what it held. */
+/* The service's task, with the struct shared as its argument; shared_service_release frees its
+ * state after its end. */
 int shared_service_task(void *arg);
 void shared_service_release(struct shared *shared);
 

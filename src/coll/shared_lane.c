@@ -1,5 +1,5 @@
-/* A lane of shared variables: the exchanges that the coordinator has started there, one after
- * another, each with what this node's tasks have to put in. */
+/* A lane of shared variables: runs the exchanges that the coordinator has started in it, one after
+ * another, with the contributions of this node's tasks. */
 #include "base/fault.h"
 #include "coll/shared_internal.h"
 #include "tensor/kernels.h"
@@ -37,7 +37,8 @@ static float identity_of(const struct tasks_spec *spec)
     }
 }
 
-/* The place of this round's result: it is no longer that of an older one, and nobody reads it. */
+/* Clear the slot of this round's result: mark it as unused, and wait until no caller reads the
+ * older result. */
 static int clear_slot(struct shared_var *var, struct shared_slot *slot)
 {
     struct world *world = var->shared->group->world;
@@ -79,8 +80,8 @@ static int reduce_here(struct shared_var *var, const struct shared_item *job, co
     return OK;
 }
 
-/* Make the lane's exchange this variable's: its next input, its next result. The last result stays
- * what it is, for who lacks it. */
+/* Point the lane's exchange to this variable's next input and result. The last result stays, for
+ * members that lack it. */
 static void set_exchange(struct exchange *e, struct shared_var *var, const float *input, float *out)
 {
     const struct reduction reduction = reduction_of(var);
@@ -111,8 +112,8 @@ static int report_ended(struct shared_var *var, const struct shared_item *job, b
     return shared_request(var->shared, &bytes);
 }
 
-/* The service hears of it before any caller: who submits to a later round because this one is done
- * finds its place free. */
+/* Report to the service before any caller sees the result: a caller that then submits to a later
+ * round finds its slot free. */
 static int publish_result(struct shared_var *var, struct shared_slot *slot, uint64_t round)
 {
     struct shared *s = var->shared;
@@ -169,7 +170,7 @@ static int do_jobs(struct shared_lane *lane, struct shared_item *job)
     return rc;
 }
 
-/* Between exchanges a lane looks after who may lack the last result. */
+/* Between exchanges, keep the lane in line with new views: members may lack the last result. */
 static int serve_result(struct shared_lane *lane)
 {
     struct group *group = lane->shared->group;

@@ -1,5 +1,5 @@
-/* A member's service of shared variables: it alone knows what this node's tasks have submitted,
- * speaks with the coordinator, and hands started rounds to their lanes. */
+/* A member's service of shared variables. It alone keeps the submissions of this node's tasks,
+ * communicates with the coordinator, and passes started rounds to their lanes. */
 #include "base/fault.h"
 #include "coll/shared_internal.h"
 
@@ -8,7 +8,7 @@
 
 /* ---- variables ---- */
 
-/* By the coordinator's number; made when it is first heard of. NULL: no memory. */
+/* The variable of the coordinator's number; created at its first mention. NULL: no memory. */
 static struct shared_var *var_of(struct shared *s, uint32_t id, const struct tasks_spec *spec)
 {
     if (s->var[id])

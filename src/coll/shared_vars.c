@@ -72,7 +72,7 @@ int shared_start(struct shared *shared, struct group *group)
     return world_spawn(group->world, "shared", shared_service_task, shared, &shared->service);
 }
 
-/* Something that `what` says is so, or the end of the group. */
+/* Wait until `what` returns true, or the group ends. */
 static int await_condition(struct group *group, bool (*what)(void *arg), void *arg,
                            int64_t deadline)
 {
@@ -233,7 +233,7 @@ static void let_go(struct shared_var *var, struct shared_slot *slot, uint64_t ro
         world_raise(var->shared->group->world, SIGNAL_RESULT);
 }
 
-/* True: until it is let go the slot stays as it is. */
+/* true: the slot stays unchanged until it is released. */
 static bool hold_slot(struct shared_var *var, struct shared_slot *slot, uint64_t round)
 {
     if (!slot_holds(slot, round))

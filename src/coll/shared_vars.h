@@ -24,8 +24,9 @@ enum shared_signal { SIGNAL_SHARED = 2, SIGNAL_RESULT = 3, SIGNAL_LANE = 4 /* â€
 
 /* ---- a member ---- */
 
-/* Where the result of every SHARED_KEPT-th round lies. A reader counts itself in before he looks;
- * who wants to write says first that nothing is there, then waits for the readers to be gone. */
+/* The slot for the result of every SHARED_KEPT-th round. A reader increments the count of readers
+ * before it looks. A writer first marks the slot as empty, then waits until there are no readers.
+ */
 struct shared_slot {
     _Atomic uint64_t holds; /* round + 1; 0: nothing */
     _Atomic uint32_t readers;
@@ -39,8 +40,8 @@ struct shared_var {
     struct reduction reduction;
     _Atomic uint64_t done; /* rounds below have ended here */
     struct shared_slot slot[SHARED_KEPT];
-    /* The service's: rounds below `closed` are over; what was submitted to others, by round %
-     * SHARED_AHEAD and task. NULL: this node only takes part. */
+    /* The service's: rounds below `closed` are over. Submissions to later rounds, by round %
+     * SHARED_AHEAD and task; NULL: this node has no tasks. */
     uint64_t closed;
     const float **vector;
     float *local; /* the lane's: this node's tasks together */
@@ -61,10 +62,9 @@ struct shared {
     size_t chunk;                  /* floats of a piece; likewise */
     struct task *service;
     _Atomic(struct shared_item *) inbox;
-    struct shared_item
-        *open_requests; /* the service's: variables that the coordinator was asked for */
+    struct shared_item *open_requests; /* the service's: open requests for variables */
     _Atomic uint64_t requests;
-    _Atomic uint32_t voids; /* exchanges that had to be done once more */
+    _Atomic uint32_t voids; /* void exchanges, which were repeated */
     atomic_bool may_leave;
     struct arena arena; /* nothing but the lanes' empty vectors */
     struct shared_lane lane[TASKS_LANES];
@@ -74,8 +74,8 @@ struct shared {
 /* Begin to serve, in a group that has its first view. ERR_NOMEM */
 int shared_start(struct shared *shared, struct group *group);
 
-/* End: first what runs with this node's tasks in it, everywhere. No call is under way. Frees all
- * variables. */
+/* End the service, after all rounds that contain this node's tasks have ended on all members. No
+ * call may be under way. Frees all variables. */
 void shared_stop(struct shared *shared);
 
 /* Make the variable, or find it made: spec and reduction must be what they were. Asks the
@@ -92,7 +92,7 @@ int shared_init(struct shared *shared, const struct tasks_spec *spec,
 int shared_submit(struct shared_var *var, uint64_t round, uint32_t task, const float *x,
                   struct err *err);
 
-/* Is the result there? 1, 0 (not yet), ERR_NOT_FOUND (no longer), ERR_DRIVER (it never will be) */
+/* 1: the result is there; 0: not yet; ERR_NOT_FOUND: no longer; ERR_DRIVER: it will never be */
 int shared_poll(struct shared_var *var, uint64_t round, struct err *err);
 
 /* Wait for the result and copy it out (NULL: only wait).
@@ -105,12 +105,12 @@ int shared_get(struct shared_var *var, uint64_t round, float *out, int64_t deadl
 struct shared_host {
     struct group *group;
     struct task *task;
-    const struct view *view; /* that the book has heard of */
+    const struct view *view; /* view that the task table knows */
     struct task_table table;
     struct tasks_orders orders;
 };
 
-/* Begin to keep the book. `host` is large. ERR_NOMEM */
+/* Start the coordinator's task. `host` is large. ERR_NOMEM */
 int shared_host_start(struct shared_host *host, struct group *group);
 void shared_host_stop(struct shared_host *host);
 

@@ -5,7 +5,7 @@
 
 enum {
     LINK_PIECES = 16, /* of a part: links of a chain are all busy but for the first few */
-    PIECE_MIN = 2048, /* floats; unless the job asks for smaller ones */
+    PIECE_MIN = 2048, /* floats; smaller pieces only if the job sets them */
 };
 
 static bool at_root(const struct exchange *e)
@@ -83,7 +83,7 @@ static void pass_stage(const struct exchange *e, enum stage stage)
 
 /* ---- the stages ---- */
 
-/* Owners need the sum of the weights; the root sends it along with what it prepared. */
+/* Owners need the sum of the weights; the root sends it with the prepared result. */
 static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, float *owed,
                        struct exchange_meta *meta,
                        void (*merge_meta)(void *meta, const void *other))
@@ -127,7 +127,7 @@ static int broadcast_result(struct exchange *e, struct coll *c, struct vec *x, f
     return rc == OK ? coll_run(c, &e->result_plan, x->at, owed) : rc;
 }
 
-/* Members come when they can, and who is waited for is alive: only the end of the view ends it. */
+/* No deadline: members take part when they can, and a dead member ends the view. */
 int split_run(struct exchange *e, struct coll *c, void (*merge_meta)(void *meta, const void *other))
 {
     struct vec *x = &e->result[c->n & 1], *debt = &e->residual[c->n & 1];

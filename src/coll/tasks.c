@@ -47,7 +47,7 @@ static bool same_float(float a, float b)
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
 }
 
-/* Two members mean the same variable and say different things of it. */
+/* Two members declare the same variable with different properties. */
 static int compare_specs(const struct tasks_spec *had, const struct tasks_spec *now,
                          struct err *err)
 {
@@ -173,7 +173,7 @@ static void forget_lost(const struct task_table *table, const struct tasks_var *
     }
 }
 
-/* All who are left have said how it ended. */
+/* All remaining members have reported how the round ended. */
 static void end_round(struct task_table *table, uint32_t v, struct tasks_orders *out)
 {
     struct tasks_var *var = table->var[v];
@@ -313,7 +313,8 @@ static void on_ended(struct task_table *table, const struct tasks_event *e,
         end_round(table, e->var, out);
 }
 
-/* It gets no more tasks; what it gave to rounds that run now it must stay for. */
+/* The member gets no more tasks. It must stay until the running rounds with its tasks have ended.
+ */
 static void on_leave(struct task_table *table, uint32_t node, struct tasks_orders *out)
 {
     members_add(&table->leaving, node);

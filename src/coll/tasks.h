@@ -39,39 +39,39 @@ struct tasks_spec {
     float identity; /* TASKS_USER: changes nothing under the reduction */
 };
 
-/* OK, or `status` with a message that names what is wrong. */
+/* OK, or `status` with a message that names the fault. */
 int tasks_spec_check(const struct tasks_spec *spec, int status, struct err *err);
 void tasks_spec_encode(const struct tasks_spec *spec, struct buf *out);
 void tasks_spec_decode(struct byte_reader *in, struct tasks_spec *out);
 
 struct tasks_round {
-    uint32_t *node;       /* by task: who has it, or TASKS_NO_NODE; NULL: nothing committed yet */
-    struct members *have; /* by task: all who have committed it */
-    uint32_t taken;       /* tasks that somebody has */
+    uint32_t *node;       /* by task: its member, or TASKS_NO_NODE; NULL: nothing committed yet */
+    struct members *have; /* by task: all members that have committed it */
+    uint32_t taken;       /* tasks that a member has committed */
     bool running, voided;
     uint64_t number;            /* of the exchange, while it runs */
-    struct members outstanding; /* who has not said yet how it ended */
-    struct members witness;     /* who asked to part while it ran */
+    struct members outstanding; /* members that have not reported how it ended */
+    struct members witness;     /* members that asked to leave while it ran */
 };
 
 struct tasks_var {
     struct tasks_spec spec;
     uint32_t lane;
-    struct members known;                   /* who has made it, too */
+    struct members known;                   /* members that have declared it */
     uint64_t done;                          /* rounds below are done */
     struct tasks_round round[TASKS_ROUNDS]; /* round r in [r % TASKS_ROUNDS] */
 };
 
 struct task_table {
     struct members in, leaving; /* parting: no task is theirs any more */
-    struct members waiting;     /* parting, and not told yet that they may go */
+    struct members waiting;     /* leaving members without permission to leave yet */
     uint32_t count;
     struct tasks_var *var[TASKS_VARS_MAX];
     uint64_t number[TASKS_LANES]; /* of the last exchange started */
 };
 
 enum tasks_event_kind {
-    TASKS_MEMBERS, /* `members` are in, and nobody else */
+    TASKS_MEMBERS, /* the membership is `members` */
     TASKS_INIT,    /* node wants a variable: request, spec */
     TASKS_COMMIT,  /* node has a vector: var, round, task */
     TASKS_ENDED,   /* node has ended an exchange: var, round, number, whole */
@@ -90,10 +90,10 @@ struct tasks_event {
 };
 
 enum tasks_order_kind {
-    TASKS_REPLY,     /* tell node: its request is variable `var` */
-    TASKS_REFUSE,    /* tell node: its request cannot be met, with the orders' text */
-    TASKS_START,     /* tell all: round `round` of `var`, as its book entry has it */
-    TASKS_MAY_LEAVE, /* tell node: it may go */
+    TASKS_REPLY,     /* send node: its request is variable `var` */
+    TASKS_REFUSE,    /* send node: its request is refused, with the orders' text */
+    TASKS_START,     /* send all: round `round` of `var` starts, as the table has it */
+    TASKS_MAY_LEAVE, /* send node: it may leave */
 };
 
 struct tasks_order {
@@ -111,9 +111,9 @@ struct tasks_orders {
 void task_table_init(struct task_table *table);
 void task_table_release(struct task_table *table);
 
-/* Take one event in; what is to be done comes out in `out` (cleared first). Events that make no
- * sense (from strangers, repeated, of rounds that are over) are ignored. ERR_NOMEM: the book is
- * torn. */
+/* Process one event. `out` is cleared and receives the orders. Events of unknown nodes, repeated
+ * ones and those of ended rounds are ignored. ERR_NOMEM: the table is inconsistent, and must not be
+ * used. */
 int task_table_step(struct task_table *table, const struct tasks_event *event,
                     struct tasks_orders *out);
 

@@ -231,7 +231,7 @@ static int choose_algorithm(struct team_channel *channel, const struct team_call
     return rc;
 }
 
-/* ERR_VIEW: the caller has not been told of this view yet. */
+/* ERR_VIEW: a new view, which the caller does not know yet. */
 static int enter_view(const struct team *team, struct team_channel *channel,
                       const struct view *view)
 {

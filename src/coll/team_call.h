@@ -24,11 +24,11 @@ struct team_host {
     struct shared_host shared;
 };
 
-/* Start taking members in; the first view is made when `members` of them have come. `host` is
+/* Start to admit members; the first view is made when `members` of them have joined. `host` is
  * large. ERR_NOMEM */
 int team_host_start(struct team_host *host, struct world *world, const struct logger *log,
                     const struct group_timing *timing, uint32_t members);
-/* Tell the members that it is over, and stop. */
+/* Send the members `bye`, and stop. */
 void team_host_stop(struct team_host *host);
 
 /* ---- a member ---- */
@@ -44,7 +44,7 @@ struct team_plan {
 
 struct team_channel {
     atomic_bool busy;
-    uint32_t view;     /* in which n counts; 0: none yet */
+    uint32_t view;     /* the view in which n counts; 0: none yet */
     uint32_t reported; /* a view that the caller knows of, by ERR_VIEW */
     uint64_t n;
     enum coll_algorithm algorithm; /* of the last all-reduce */
@@ -91,12 +91,12 @@ struct team_call {
     uint32_t view;                 /* the only one to run in, or ERR_VIEW; 0: any */
     size_t root;                   /* broadcast, reduce, gather: a rank */
     enum coll_algorithm algorithm; /* allreduce */
-    bool pinned;                   /* COLL_AUTO goes by its rule, whatever links can do */
+    bool pinned;                   /* COLL_AUTO chooses by its rule alone and measures no links */
     struct coll_config config;
     uint32_t stripes;         /* connections to each peer */
     bool stripes_given;       /* else COLL_AUTO, where it measures, uses them or one */
     float *residual;          /* (optional) of a lossy codec; n floats */
-    struct coll_waits *waits; /* (optional) what it waited for, and the bytes it moved */
+    struct coll_waits *waits; /* (optional) receives the waits and the bytes moved */
 };
 
 /* One collective. ERR_VIEW (a member was lost), ERR_DRIVER (the team is over), ERR_USAGE (the

@@ -1,6 +1,6 @@
-/* Binomial tree, Spark's way: reduce towards rank 0 in ⌈log2 P⌉ rounds, broadcast back. Sums run in
- * a fixed order: own value, then children from the nearest. Down the tree far children come first:
- * the longest way is begun first. */
+/* Binomial tree, as in Spark: reduce towards rank 0 in ⌈log2 P⌉ rounds, then broadcast. Sums have a
+ * fixed order: the rank's own value, then its children from the nearest on. The broadcast serves
+ * far children first, since their subtrees take longest. */
 #include "coll/tree.h"
 
 #include "coll/coll_schedule.h"

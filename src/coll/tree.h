@@ -1,5 +1,5 @@
 /* Rank arithmetic of the binomial tree: a rank's parent is the rank without its lowest one bit, so
- * that ⌈log2 P⌉ hops reach everybody. */
+ * that ⌈log2 P⌉ hops reach all ranks. */
 #ifndef PL_COLL_TREE_H
 #define PL_COLL_TREE_H
 
