@@ -4,7 +4,7 @@
 
 enum { PUBLISH_BYTES = 64 * 1024 }; /* so that the other side begins while we continue */
 
-/* Somebody sleeps, and we are the one to wake it. */
+/* true: the other side sleeps, and this call must wake it. */
 static bool claim_sleeper(_Atomic uint32_t *wants)
 {
     return atomic_load(wants) != 0 && atomic_exchange(wants, 0) != 0;

@@ -19,7 +19,7 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "places are shared between processes")
 /* In the shared memory, a cache line a side. */
 struct ring_ends {
     _Alignas(64) _Atomic uint32_t written; /* bytes since the beginning, modulo 2³²; the writer's */
-    _Atomic uint32_t wants_room;           /* the writer sleeps until half of it is free */
+    _Atomic uint32_t wants_room;           /* the writer sleeps until half of the ring is free */
     _Alignas(64) _Atomic uint32_t read;    /* the reader's */
     _Atomic uint32_t wants_bytes;          /* the reader sleeps until there are bytes */
 };
@@ -28,17 +28,18 @@ struct ring {
     struct ring_ends *ends;
     uint8_t *bytes;
     uint32_t size; /* a power of two */
-    uint32_t at;   /* this side's place */
+    uint32_t at;   /* this side's position */
 };
 
-/* Writer: put as many bytes as there is room for, or -1: the reader's place is none. *wake: it
- * sleeps, and is to be woken. */
+/* Writer: put as many bytes as there is room for; -1: the reader's position is invalid. *wake: the
+ * reader sleeps and must be woken. */
 ptrdiff_t ring_put(struct ring *r, const struct iovec *part, size_t parts, bool *wake);
-/* At least half is free; also when the reader's place is none, for ring_put to tell. */
+/* At least half is free. Also true when the reader's position is invalid: ring_put reports that. */
 bool ring_has_room(const struct ring *r);
 void ring_want_room(struct ring *r);
 
-/* Reader: the bytes that lie there in one piece; how many, or -1: the writer's place is none. */
+/* Reader: the bytes that lie contiguously in the ring, and their number; -1: the writer's position
+ * is invalid. */
 ptrdiff_t ring_peek(const struct ring *r, const uint8_t **bytes);
 /* The first n of them are done with. true: the writer sleeps, and is to be woken. */
 bool ring_consume(struct ring *r, uint32_t n);

@@ -23,8 +23,8 @@ void census_take(struct census *out);
 /* Nanoseconds that a thread of `end` was on a processor since `start`. */
 int64_t census_busy(const struct census *start, const struct census *end, int thread);
 
-/* Nanoseconds, over all threads of this process that live, that they were ready to run and had no
- * processor. 0 where the system does not say. */
+/* Nanoseconds for which the living threads of this process were ready to run without a processor. 0
+ * where the system does not report it. */
 int64_t census_delay(void);
 
 #endif

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define ACCEPT_PAUSE   (WORLD_SECOND / 10)
-#define DRIVER_ANSWERS WORLD_SECOND /* or is called once more: its machine may just come up */
+#define DRIVER_ANSWERS WORLD_SECOND /* then it is called again: its machine may be starting */
 
 enum { ACCEPT_TURN = 64 }; /* connections taken before others are served */
 
@@ -85,7 +85,7 @@ void connect_ended(struct node *node, struct link *link)
     if (!is_timed(link))
         node->io.timed++;
     link->ended = true;
-    link->wants_out = true; /* for good: nobody reads there */
+    link->wants_out = true; /* for good: the other side does not read */
     link->deadline = real_now() + node->limits.flush;
     epoll_ctl(node->io.epoll, EPOLL_CTL_DEL, link->stream.fd, NULL);
 }
@@ -115,7 +115,7 @@ void connect_end(struct node *node, struct link *link, bool was_handshake)
     struct peer *peer = link->peer;
     if (peer) {
         node_lock(node);
-        peer_lost(node, peer); /* with it ends what the link was sending */
+        peer_lost(node, peer); /* this ends the sends of the link, too */
         peer->link[link->stripe] = NULL;
         for (int i = 0; i < STRIPES_MAX && !peer->cut; i++)
             peer->cut = peer->link[i] != NULL;
@@ -148,7 +148,7 @@ void connect_finish(struct node *node, struct link *link, int rc, bool was_hands
 {
     char name[NAME_SIZE], where[ADDRESS_TEXT_MAX];
     if (rc == ERR_PEER && link->stripe > 0 && link_is_in_handshake(link)) {
-        connect_ended(node, link); /* its node may be closing, and say so on the first one */
+        connect_ended(node, link); /* its node may be closing, and announce that on the first one */
         return;
     }
     if (rc != OK && rc != ERR_FULL) {
@@ -204,7 +204,7 @@ static void dial_peer(struct node *node, struct peer *peer, uint32_t stripe)
             link->deadline = real_now() + DRIVER_ANSWERS;
     } else {
         peer_lost(node, peer);
-        peer->cut = true; /* what there is of other stripes */
+        peer->cut = true; /* close the other stripes */
         io_tend(node, peer);
     }
     node_unlock(node);
@@ -224,7 +224,7 @@ static void report_unreached(const struct node *node, const struct link *link, c
     char here[ADDRESS_TEXT_MAX], there[ADDRESS_TEXT_MAX];
     address_print(&node->address, here, sizeof here);
     address_print(&link->peer->address, there, sizeof there);
-    if (link->peer->number == WORLD_DRIVER) /* called until it answers */
+    if (link->peer->number == WORLD_DRIVER) /* called until it replies */
         log_debug(&node->log, "the driver at %s cannot be connected to from %s: %s", there, here,
                   why);
     else
@@ -283,14 +283,14 @@ static bool is_half_open(const struct link *link)
  * one address opens many, they make room for each other and for those of all others. */
 static struct link *find_evicted(const struct io *io)
 {
-    enum { NETWORKS = 1024 }; /* two of one place count as one */
+    enum { NETWORKS = 1024 }; /* two with one hash count as one */
     uint16_t count[NETWORKS] = {0}, most = 0;
     struct link *oldest = NULL;
     for (const struct link *link = io->links; link; link = link->next) {
         uint16_t n = is_half_open(link) ? ++count[link->network % NETWORKS] : 0;
         most = n > most ? n : most;
     }
-    for (struct link *link = io->links; link; link = link->next) /* the newest comes first */
+    for (struct link *link = io->links; link; link = link->next) /* the newest first */
         if (is_half_open(link) && count[link->network % NETWORKS] == most)
             oldest = link;
     return oldest;
@@ -358,7 +358,7 @@ static int64_t pace_due(const struct io *io)
     return out < in ? out : in;
 }
 
-/* Close who is late, and accept again after a pause. */
+/* Close connections without a hello in time, and accept again after a pause. */
 void connect_sweep(struct node *node)
 {
     struct io *io = &node->io;

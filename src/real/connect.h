@@ -1,5 +1,5 @@
-/* Connections made and taken: how each begins, is kept watched, and ends. All of it is for who
- * serves (real/role.h), with the lock released. */
+/* Connections: how each begins, is watched, and ends. All functions are for the thread that serves
+ * (real/role.h), with the lock released. */
 #ifndef PL_REAL_CONNECT_H
 #define PL_REAL_CONNECT_H
 
@@ -29,7 +29,7 @@ void connect_end(struct node *node, struct link *link, bool was_handshake);
 void connect_finish(struct node *node, struct link *link, int rc, bool was_handshake);
 bool link_is_in_handshake(const struct link *link);
 
-/* Send what is queued, and be told when the stream takes more. As link_write. */
+/* Send the queue, and watch for more room in the stream. Errors as link_write. */
 int connect_send(struct node *node, struct link *link);
 
 /* The first connection to a peer, or, when that is open, the others. */
@@ -41,10 +41,10 @@ int connect_made(struct node *node, struct link *link); /* or not: ERR_PEER */
 void connect_report_stranger(struct node *node, const struct link *link, const char *why);
 
 void connect_listening(struct io *io, bool on);
-/* Take those who wait at the listener, some at a time. However many say nothing, there is room for
- * one more: see HALF_OPEN_MAX. May close links. */
+/* Accept waiting connections, some at a time. Silent connections cannot fill all room: see
+ * HALF_OPEN_MAX. May close links. */
 void connect_accept(struct node *node);
-/* Close who is late, and accept again after a pause. */
+/* Close connections without a hello in time, and accept again after a pause. */
 void connect_sweep(struct node *node);
 /* When the next sweep is due; WORLD_FOREVER: never. */
 int64_t connect_deadline(const struct io *io);

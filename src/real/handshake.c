@@ -30,7 +30,7 @@ static int put_bytes(const struct link *link, const uint8_t *bytes, size_t n)
     return sent == (ssize_t)n ? OK : ERR_PEER;
 }
 
-/* A connecting side's, with the token behind it. */
+/* Write the connecting side's hello, followed by the token. */
 static void write_first(const struct node *node, const struct hello *hello,
                         uint8_t out[HELLO_SIZE + TOKEN_SIZE])
 {
@@ -38,7 +38,7 @@ static void write_first(const struct node *node, const struct hello *hello,
     memcpy(out + HELLO_SIZE, node->token, TOKEN_SIZE);
 }
 
-/* In a time that does not tell how much of it is right. */
+/* Compare in a time that does not depend on the number of equal bytes. */
 static bool is_token(const struct node *node, const uint8_t given[TOKEN_SIZE])
 {
     volatile uint8_t differs = 0;
@@ -100,7 +100,7 @@ static enum hello_refusal judge_hello(const struct node *node, const struct hell
                                                                                   : REFUSED_NUMBER;
 }
 
-/* Find a place for it in the address book, the lock held. */
+/* Find its entry in the address book. The lock is held. */
 static enum hello_refusal admit_link(struct node *node, struct link *link,
                                      const struct hello *hello)
 {
@@ -110,16 +110,17 @@ static enum hello_refusal admit_link(struct node *node, struct link *link,
     bool numbers = node_is_driver(node) && hello->node == WORLD_ANY;
     uint32_t number = numbers ? peer_give_number(node) : hello->node;
     if (node_is_driver(node) && !numbers && !node->resumed_at && number >= peers->next_number)
-        return REFUSED_NUMBER; /* nobody has that one */
+        return REFUSED_NUMBER; /* no worker has that number */
     struct peer *peer = number < peers->numbers ? peer_make(node, number) : NULL;
     if (!peer)
         return REFUSED_FULL;
     if (node_is_driver(node) && number >= peers->next_number)
         peers->next_number = number + 1;
-    if (node_is_driver(node) && !numbers) /* it may come once more */
+    if (node_is_driver(node) && !numbers) /* it may try again */
         peer_keep_number(node, number);
     if (node_is_driver(node) && peer->state == PEER_DOWN)
-        peer_revive(node, peer); /* it may not have ended yet: the worker will try again */
+        peer_revive(node, peer); /* the old connection may not have ended: the worker will try
+                                    again */
     if (peer->state != PEER_AWAITED || peer->link[0])
         return REFUSED_NUMBER;
     link->peer = peer;
@@ -139,7 +140,7 @@ static enum hello_refusal admit_stripe(struct node *node, struct link *link,
     return REFUSED_NOT;
 }
 
-/* Both hellos have been said. ERR_PEER: the peer was dropped in the meantime. */
+/* Both hellos were exchanged: open the link. ERR_PEER: the peer was dropped meanwhile. */
 static int open_link(struct node *node, struct link *link, uint32_t stripes)
 {
     struct peer *peer = link->peer;
@@ -172,7 +173,7 @@ static int take_stranger(struct node *node, struct link *link, const struct hell
     reply.stripe = hello->stripe;
     reply.stripes = hello->stripes;
     if (refusal != REFUSED_NOT)
-        reply.run = 0; /* not everybody's business */
+        reply.run = 0; /* a stranger must not learn the run */
     else if (hello->ucx && hello->stripe == 0)
         ucx_accept(node->io.ucx, &link->stream, hello, &reply);
     else if (!node->no_shm)
@@ -325,7 +326,7 @@ static int exchange_hellos(struct node *node, struct stream *stream, const char 
     return read_reply(node, bytes, stream, where, err);
 }
 
-/* Nobody's hello, of a run that there is none of, is refused, and the refusal is ours. */
+/* Send a hello of no node and no run. The driver's refusal shows that it is there. */
 static int probe_driver(int fd, const struct address *there, int64_t deadline, struct err *err)
 {
     uint8_t bytes[HELLO_SIZE + TOKEN_SIZE] = {0};

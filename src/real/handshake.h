@@ -5,11 +5,11 @@
 #include "real/address.h"
 #include "real/link.h"
 
-/* Say hello on a connection that we have made, to its peer. ERR_PEER */
+/* Send the hello on an outgoing connection. ERR_PEER */
 int handshake_begin(struct node *node, struct link *link);
 
-/* The other side's hello has come (link->in.head): take the connection or refuse it.
- * ERR_PEER, ERR_PROTOCOL: to be closed */
+/* The other side's hello has arrived (link->in.head): accept or refuse the connection. ERR_PEER,
+ * ERR_PROTOCOL: the caller closes it */
 int handshake_take(struct node *node, struct link *link);
 
 /* Connect to the driver, on the calling thread, and be given a number and the run.

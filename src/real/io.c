@@ -16,7 +16,7 @@
 enum {
     SCRATCH_BYTES = 256 * 1024,
     BACKLOG = 1024,
-    DESCRIPTORS_SHARE = 4 /* of the process: one in so many may be a stranger's */
+    DESCRIPTORS_SHARE = 4 /* of the process's descriptors one in so many may be a stranger's */
 };
 
 /* ---- serving ---- */
@@ -157,13 +157,13 @@ void io_tend_all(struct node *node)
 
 /* ---- the end ---- */
 
-/* Turn an open link round, once all has been sent; what is not worth waiting for ends. */
+/* Close an open link in order once all is sent; other links end at once. */
 static void finish_link(struct node *node, struct link *link)
 {
     if (link_is_in_handshake(link)) {
         node_lock(node);
         bool waits = link->dialled && link->peer->state == PEER_AWAITED && outbox_waits(link->peer);
-        waits = waits || link->stripe > 0; /* there may be an answer, and more behind it */
+        waits = waits || link->stripe > 0; /* a reply may come, and more after it */
         node_unlock(node);
         if (!waits)
             connect_end(node, link, true);
@@ -210,7 +210,7 @@ static void finish_io(struct node *node)
     }
 }
 
-/* Give up the role and sleep until something comes; serve it, unless tasks have in the meantime. */
+/* Give up the role and sleep until an event; serve it, unless tasks have done so meanwhile. */
 static void watch_until_event(struct node *node)
 {
     struct io *io = &node->io;
@@ -227,7 +227,7 @@ static void watch_until_event(struct node *node)
     role->watching = false;
     if (role->turns != turns) {
         if (role->asleep)
-            io_kick(io); /* whom this should have woken */
+            io_kick(io); /* the sleeper that this should have woken */
         return;
     }
     role->holder = &io->task;
@@ -258,7 +258,7 @@ static int io_main(void *arg)
 
 /* ---- opening and closing ---- */
 
-/* 0, or errno's word for why not; without a socket even, `listener` is < 0. */
+/* 0, or errno; `listener` is < 0 if not even a socket could be made. */
 static int open_listener(struct node *node)
 {
     struct io *io = &node->io;

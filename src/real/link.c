@@ -22,13 +22,13 @@ static size_t out_data(const struct link_out *out)
     return out->m ? out->m->len : out->send ? out->send->len : 0;
 }
 
-/* Is there a sum behind so much data? */
+/* Does a checksum follow data of this length? */
 static bool has_sum(const struct link *link, size_t len)
 {
     return link->stream.ops->sums && len > 0;
 }
 
-/* Zeros behind a frame with so much data. */
+/* Number of zeros behind a frame with data of this length. */
 static size_t padding_after(const struct link *link, size_t len)
 {
     return -(FRAME_SIZE + len) & (link->stream.ops->align - 1);
@@ -61,7 +61,7 @@ static void out_part(struct iovec *part, size_t *parts, const void *bytes, size_
         part[(*parts)++] = (struct iovec){(char *)(uintptr_t)bytes + at, n - at};
 }
 
-/* Of the data, what goes now, and before that into the sum. */
+/* The part of the data that is sent now, after it was added to the checksum. */
 struct out_piece {
     struct iovec part[3];
     size_t parts;
@@ -74,7 +74,7 @@ struct out_piece {
 static bool out_begin(struct node *node, struct link *link, struct out_piece *piece)
 {
     struct link_out *out = &link->out;
-    while (out->busy) /* somebody keeps the rest of a send */
+    while (out->busy) /* a thread keeps the rest of a send */
         pthread_cond_wait(&node->peers.paused, &node->lock);
     if (out->broken || (!out->going && !out_next(node, link)))
         return false;
@@ -99,7 +99,7 @@ static bool out_begin(struct node *node, struct link *link, struct out_piece *pi
     return true;
 }
 
-/* Only who serves touches a sum. */
+/* Only the serving thread uses the checksum state. */
 static void out_sum(struct link_out *out, const struct out_piece *piece)
 {
     if (piece->n)
@@ -114,7 +114,7 @@ static void out_clear(struct link_out *out)
     *out = (struct link_out){.sum = out->sum};
 }
 
-/* So many bytes more have gone. */
+/* Account for `n` more sent bytes. */
 static void out_end(struct node *node, struct link *link, size_t n)
 {
     struct link_out *out = &link->out;
@@ -192,7 +192,7 @@ void link_keep_rest(struct node *node, struct link *link, int status)
 {
     struct link_out *out = &link->out;
     struct send *send = out->send;
-    if (out->sent == 0) { /* nobody has seen anything of it */
+    if (out->sent == 0) { /* no byte of it was sent */
         out_clear(out);
         link->peer->sent[CLASS_BULK] -= message_cost(send->len);
         send_end(node, send, status);
@@ -213,7 +213,7 @@ void link_keep_rest(struct node *node, struct link *link, int status)
 
 /* ---- in ---- */
 
-/* All of the frame is here, and is what was sent. */
+/* The frame is complete and undamaged. */
 static int in_complete(struct node *node, struct link *link)
 {
     struct link_in *in = &link->in;
@@ -242,7 +242,7 @@ static int in_complete(struct node *node, struct link *link)
     return rc;
 }
 
-/* All of the data is here. */
+/* The data is complete. */
 static int in_landed(struct node *node, struct link *link)
 {
     struct link_in *in = &link->in;
@@ -262,7 +262,7 @@ static int in_tail(struct node *node, struct link *link)
     return same ? in_complete(node, link) : ERR_CORRUPT;
 }
 
-/* A data frame's header is here: decide where its bytes go. */
+/* The header of a data frame has arrived: decide where its bytes go. */
 static int in_begin(struct node *node, struct link *link)
 {
     struct link_in *in = &link->in;
@@ -290,7 +290,7 @@ static int in_begin(struct node *node, struct link *link)
     return rc;
 }
 
-/* Hand whole words to the receive's function, at addresses that are multiples of four. */
+/* Pass whole words to the receive's function, at addresses that are multiples of four. */
 static void land_words(struct link_in *in, const uint8_t *bytes, size_t n)
 {
     struct recv *recv = in->claim.recv;
@@ -404,7 +404,7 @@ static int in_hello(struct node *node, struct link *link)
     return handshake_take(node, link);
 }
 
-/* Some of a header or hello, and zeros before it. Returns how many bytes of it. */
+/* Take bytes of a header or hello, and of zeros before it. Returns the number of bytes taken. */
 static size_t feed_head(struct node *node, struct link *link, const uint8_t *bytes, size_t n,
                         int *rc)
 {
@@ -433,7 +433,7 @@ static int feed_bytes(struct node *node, struct link *link, const uint8_t *bytes
     struct link_in *in = &link->in;
     const struct transport_ops *ops = link->stream.ops;
     int rc = OK;
-    while (rc == OK && n > 0 && link->stream.ops == ops) { /* behind a hello may be doorbells */
+    while (rc == OK && n > 0 && link->stream.ops == ops) { /* doorbells may follow a hello */
         size_t k;
         if (in->data) {
             size_t want = in->frame.length - in->got;
@@ -448,8 +448,7 @@ static int feed_bytes(struct node *node, struct link *link, const uint8_t *bytes
     return rc;
 }
 
-/* Where data goes as it comes, without passing through scratch: NULL, or what in_arrived is told.
- */
+/* The destination of data that does not pass through scratch; NULL: none. */
 static char *in_direct(struct node *node, struct link_in *in)
 {
     if (!in->data)
@@ -477,8 +476,8 @@ static int in_arrived(struct node *node, struct link *link, const char *bytes, s
     return in->got == in->frame.length ? in_landed(node, link) : OK;
 }
 
-/* Nothing comes any more. While other stripes are open that is all right: what they bring came
- * before. They have some time to end too. */
+/* The stream has ended. While other stripes are open, that is in order: their frames were sent
+ * before. They have some time to end, too. */
 static int in_ended(struct node *node, struct link *link)
 {
     const struct peer *peer = link->peer;
@@ -493,10 +492,10 @@ static int in_ended(struct node *node, struct link *link)
     return OK;
 }
 
-/* Bytes behind those that go to their place at once: what is copied on the way, so not many. */
+/* Bytes read beyond those with a direct destination: these are copied, so they are few. */
 enum { AHEAD_BYTES = 16 * 1024, READ_BYTES_MAX = 2 * 1024 * 1024 };
 
-/* One look at the stream. *more: there may be more. */
+/* Read the stream once. *more: there may be more. */
 static int receive_bytes(struct node *node, struct link *link, uint8_t *scratch, size_t size,
                          bool *more, size_t *total)
 {

@@ -1,8 +1,7 @@
-/* The part of the seam that is what a run writes: directories, logs that grow, files that are
- * replaced whole. Read-only inputs are base/file.h's.
- *
- * Paths are the host's. Every function gives a message naming the path. ERR_IO below is ERR_FULL
- * where the disk is full or the user's quota is used up. */
+/* The part of the seam through which a run writes: directories, logs that grow, and files that are
+ * replaced whole. base/file.h reads inputs. Paths are the host's. Every error has a message that
+ * names the path. ERR_IO below is ERR_FULL where the disk is full or the user's quota is used up.
+ */
 #ifndef PL_WORLD_DISK_H
 #define PL_WORLD_DISK_H
 
@@ -17,8 +16,8 @@ struct disk_file;
 struct disk_holder;
 
 struct disk_ops {
-    /* Make a directory whose parent exists; fine when it is there. *made: it was not; may be NULL.
-     * ERR_IO */
+    /* Make a directory whose parent exists. OK also if the directory exists; *made (may be NULL):
+     * it did not. ERR_IO */
     int (*make_dir)(struct disk *d, const char *path, bool *made, struct err *err);
     /* Call fn with the name of each entry, in order of their bytes. ERR_NOT_FOUND: no such
      * directory; ERR_IO */
@@ -31,7 +30,7 @@ struct disk_ops {
     int (*sync_dir)(struct disk *d, const char *path, struct err *err);
     int (*free_space)(struct disk *d, const char *path, uint64_t *bytes, struct err *err);
 
-    /* Open for writing: at the end of what is there (`append`), or a new file, which must not
+    /* Open for writing: an existing file at its end (`append`), or a new file, which must not
      * exist. ERR_IO, ERR_NOMEM */
     int (*open)(struct disk *d, const char *path, bool append, struct disk_file **out,
                 struct err *err);
@@ -41,17 +40,17 @@ struct disk_ops {
     int (*truncate)(struct disk_file *f, uint64_t len, struct err *err);
     /* Written data survives a power cut. An error is final. ERR_IO */
     int (*sync)(struct disk_file *f, struct err *err);
-    int (*close)(struct disk_file *f, struct err *err); /* f is gone, also after an error */
+    int (*close)(struct disk_file *f, struct err *err); /* f is freed, also after an error */
 
-    /* Take the file for this process until `unlock`, or until the process ends in any way; the file
-     * says who has it. take_over: the present holder loses it. ERR_USAGE  somebody has it, or may
-     * have it: *holder; ERR_IO, ERR_NOMEM */
+    /* Lock the file for this process until `unlock`, or until the process ends in any way. The file
+     * names its holder. take_over: the present holder loses it. ERR_USAGE another process has it,
+     * or may have it: *holder; ERR_IO, ERR_NOMEM */
     int (*lock)(struct disk *d, const char *path, bool take_over, struct disk_file **out,
                 struct disk_holder *holder, struct err *err);
-    /* A sign of life of who has the lock, for machines from which that cannot be seen. Another may
-     * have taken it over: it is taken again once that one has given it up, or is dead. */
+    /* A sign of life of the holder, for machines that cannot see its process. If another process
+     * has taken the lock over, it is taken again once that process has released it or is dead. */
     void (*touch)(struct disk_file *lock);
-    /* Gives it up and removes the file, if it is still this process's; `lock` is gone. */
+    /* Release the lock, and remove the file if it is still this process's. Frees `lock`. */
     void (*unlock)(struct disk_file *lock);
 };
 
@@ -62,19 +61,19 @@ struct disk_holder {
                       lives for certain */
 };
 
-/* A holder that cannot be seen from here is taken to be gone after so long without a sign, s. */
+/* Seconds without a sign of life after which a holder on another machine counts as gone. */
 enum { DISK_SILENCE_MAX = 20 };
 
 struct disk {
     const struct disk_ops *ops;
 };
 
-/* Make a directory that is there after a power cut, too: its maker syncs its name in the directory
- * above. Fine when it is there; *made: it was not (may be NULL). ERR_IO */
+/* Make a directory that survives a power cut: its name is synced in the parent directory. OK also
+ * if it exists; *made (may be NULL): it did not. ERR_IO */
 int disk_keep_dir(struct disk *d, const char *path, bool *made, struct err *err);
 
-/* A file that is being written is `path` with this ending, which no user gives a file. Of one that
- * a crash left, the next write of `path` takes the place. */
+/* Ending of the temporary file while `path` is written; users do not use it. The next write of
+ * `path` replaces a file that a crash left. */
 #define DISK_UNFINISHED ".paceline-new"
 
 /* Replace `path` by these bytes, or leave it as it was: a new file in the same directory, synced,
@@ -82,7 +81,7 @@ int disk_keep_dir(struct disk *d, const char *path, bool *made, struct err *err)
  * followed. ERR_IO, ERR_NOMEM */
 int disk_replace(struct disk *d, const char *path, const void *data, size_t len, struct err *err);
 
-/* The same, with what `fill` writes. An error that it returns. */
+/* The same, with the contents that `fill` writes. Errors also those of `fill`. */
 int disk_replace_by(struct disk *d, const char *path,
                     int (*fill)(void *user, struct disk_file *file, struct err *err), void *user,
                     struct err *err);

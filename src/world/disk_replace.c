@@ -18,7 +18,7 @@ static int write_piece(void *user, struct disk_file *file, struct err *err)
     return piece->disk->ops->write(file, piece->data, piece->len, err);
 }
 
-/* The directory that holds `path`; where no slash says so, the working directory. */
+/* The directory of `path`; without a slash, the working directory. */
 static void parent_folder(const char *path, char out[DISK_PATH_MAX])
 {
     size_t n = strlen(path);
@@ -66,7 +66,7 @@ int disk_replace_by(struct disk *d, const char *path,
     if (!slash || n < 0 || (size_t)n >= sizeof temp)
         return err_set(err, ERR_IO, "%.100s: not a path that can be written", path);
     parent_folder(path, dir);
-    d->ops->remove(d, temp, NULL); /* left behind by a crash */
+    d->ops->remove(d, temp, NULL); /* a crash may have left one */
     int rc = write_new(d, temp, fill, user, err);
     if (rc == OK)
         rc = d->ops->rename(d, temp, path, err);

@@ -29,19 +29,19 @@ enum span_kind {
         SPAN_KINDS
 };
 
-/* Rows: lanes have their numbers, the rest comes after them. */
+/* Rows: lanes have their numbers, and the others follow. */
 enum {
     TRACE_LANES = 32,
     TRACE_STEPS = TRACE_LANES, /* the learner's */
-    TRACE_MODELS,              /* models on their way to who evaluates them */
-    TRACE_MODEL_WRITER,        /* who evaluates them */
+    TRACE_MODELS,              /* models being sent for an evaluation */
+    TRACE_MODEL_WRITER,        /* the model writer */
     TRACE_TRANSFERS = 64,      /* and the lane of a task that has transfers */
 };
 
 struct trace_span {
     uint8_t kind, row;
-    uint32_t peer;      /* SEND, WAIT: whom to or for; WORLD_ANY: not known */
-    uint64_t n, amount; /* as the table above says */
+    uint32_t peer;      /* SEND, WAIT: the other node; WORLD_ANY: unknown */
+    uint64_t n, amount; /* see the table above */
     int64_t start, end; /* ns */
 };
 
@@ -64,7 +64,7 @@ size_t trace_take(struct trace *trace, const struct trace_span **out);
 /* Is it time to take some? For the task that takes. */
 bool trace_half_full(const struct trace *trace);
 
-/* How many have been dropped; and count so many more, for which there was no room elsewhere. */
+/* The number of dropped spans; trace_drop adds spans that were dropped elsewhere. */
 uint64_t trace_dropped(const struct trace *trace);
 void trace_drop(struct trace *trace, uint64_t n);
 
@@ -94,7 +94,7 @@ static inline int64_t trace_now(struct world *w)
     return w && w->trace ? world_now(w) : 0;
 }
 
-/* A span from `start` to `end`; its own times are not looked at. */
+/* Add `span` with the times `start` and `end` instead of its own. */
 static inline void trace_between(struct world *w, int64_t start, int64_t end,
                                  struct trace_span span)
 {
@@ -112,8 +112,8 @@ static inline void trace_end(struct world *w, int64_t start, struct trace_span s
         trace_between(w, start, world_now(w), span);
 }
 
-/* A send of so many bytes to the peer begins, and one of those to the peer has ended; `span` says
- * what they were. */
+/* A send of `bytes` to the peer begins; one of the sends to the peer has ended. `span` describes
+ * them. */
 static inline void trace_sending(struct world *w, struct trace_sends *sends, uint32_t peer,
                                  uint64_t bytes)
 {

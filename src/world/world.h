@@ -1,17 +1,17 @@
-/* The seam (D2): everything a node may ask of its surroundings. Two implementations, src/real and
- * src/sim, pass one conformance suite; what is built on it does not know in which world it runs.
+/* The seam (D2): all that a node may use of its surroundings. Two implementations, src/real and
+ * src/sim, pass one conformance suite; code above the seam does not know which of them it runs on.
  *
- * A world is one node's. Its tasks share memory and hand over by signals only: what a task wrote
- * before world_raise is seen by a task that world_wait returned that signal to. Tasks of different
- * nodes share nothing but messages.
+ * A world belongs to one node. Its tasks share memory and synchronise by signals only: a task that
+ * world_wait returns a signal to sees what another task wrote before world_raise. Tasks of
+ * different nodes share nothing; they send messages.
  *
- * Messages. Between peer up and peer down, those of one class from one peer arrive once and in
- * order. Each message carries the view it belongs to (0: none); world_abort draws the line below
- * which a message is never delivered and a posted receive never written.
+ * Between a peer's up and down, messages of one class from that peer arrive once and in order. Each
+ * message carries the view that it belongs to (0: none). After world_abort no message of an older
+ * view is delivered and no posted receive of one is written.
  *
- * Memory is bounded by credit: a sender may have at most WORLD_CREDIT bytes a class at a peer that
- * the peer has not taken; past that world_send says ERR_FULL, and a wait for credit wakes the
- * sender when half of it is free again. */
+ * Memory is bounded by credit: a sender may have at most WORLD_CREDIT bytes of a class at a peer
+ * that the peer has not taken. Beyond that world_send returns ERR_FULL, and a wait for credit wakes
+ * the sender when half of it is free again. */
 #ifndef PL_WORLD_WORLD_H
 #define PL_WORLD_WORLD_H
 
@@ -35,9 +35,9 @@ enum {
     WORLD_SIGNALS = 34,
 };
 
-/* Nodes. Workers are numbered by the driver, from 0. The number of a node that the driver has added
- * to its address book is its own for ever, and a later node has a higher one; a worker that
- * disconnects before that gives its number back. */
+/* Nodes. The driver numbers workers from 0. A node that the driver has added to its address book
+ * keeps its number for ever, and later nodes have higher ones. A worker that disconnects before
+ * that returns its number. */
 #define WORLD_ANY    UINT32_MAX
 #define WORLD_DRIVER (UINT32_MAX - 1)
 
@@ -46,10 +46,10 @@ enum world_class { CLASS_CONTROL, CLASS_BULK, CLASS_COUNT };
 /* A message: a header and `len` bytes. Counted references; made with one. */
 struct message {
     uint32_t from, view; /* `from` is filled in by the world */
-    uint64_t tag;        /* what receivers match; its bits are wire/catalogue.h's */
+    uint64_t tag;        /* receivers match it; wire/catalogue.h defines its bits */
     size_t len;
     void *data;             /* NULL: phantom, only its length travels (sim) */
-    int64_t first_byte;     /* when its first byte came in: a wait before that was for the sender */
+    int64_t first_byte;     /* when its first byte arrived: an earlier wait was for the sender */
     _Atomic int references; /* message_* only */
     void (*release)(struct message *m); /* a world's, that wants its memory back; NULL: free() */
 };
@@ -60,25 +60,26 @@ struct message *message_phantom(uint64_t tag, uint32_t view, size_t len);
 struct message *message_ref(struct message *m);
 void message_unref(struct message *m); /* NULL allowed */
 
-/* How many posts that point here have ended: a task that has posted many waits for any of them
- * (WAIT_ENDED), then looks at each one's status. Zeroed by its owner, raised by the world; it stays
- * where it is until all are counted, and each is counted a moment after its status is set. */
+/* Counts the ended posts that point to it: a task with many posts waits for any of them
+ * (WAIT_ENDED), then checks each one's status. Its owner zeroes it, and the world increments it. It
+ * must stay in place until all posts are counted; each is counted a moment after its status is set.
+ */
 struct ended {
     _Atomic uint64_t times;
 };
 
 enum { POST_PENDING = 1 };
 
-/* A receive posted ahead: the bytes of the next message from `from` with exactly this tag and view
- * land in the caller's range as they come in. The struct is the caller's and stays where it is
- * until `status` has left POST_PENDING; world_abort and world_unpost see to that. */
+/* A posted receive: the bytes of the next message from `from` with exactly this tag and view go
+ * into the caller's range as they arrive. The struct is the caller's, and stays in place until
+ * `status` is no longer POST_PENDING; world_abort and world_unpost end it, too. */
 struct recv {
     uint32_t from, view;
     uint64_t tag;
     void *into; /* NULL in sim: phantom */
     size_t len; /* exactly; a message of another length is ERR_PROTOCOL */
-    /* Puts bytes where they belong: `at` is within `into`, n a multiple of 4. NULL: copies. Runs on
-     * a thread of the world's and touches nothing but the range and what `user` points to. */
+    /* Stores arrived bytes: `at` is within `into`, n is a multiple of 4. NULL: copies them. It runs
+     * on a thread of the world, and may touch only the range and the object of `user`. */
     void (*land)(void *user, void *at, const void *bytes, size_t n);
     void *user;
     struct ended *ended; /* NULL: not counted */
@@ -89,10 +90,10 @@ struct recv {
     size_t landed;     /* bytes so far */
 };
 
-/* A send posted: the bytes leave from the caller's range, after what was sent to that peer before,
- * as soon as the peer has room for them; nothing is copied or allocated on the way. Until `status`
- * has left POST_PENDING the struct stays where it is and the range as it is; then the world is done
- * with both, which does not mean that the bytes have arrived. Travels as CLASS_BULK. */
+/* A posted send: the bytes leave from the caller's range, after earlier sends to that peer, as soon
+ * as the peer has room for them. Nothing is copied or allocated. The struct must stay in place and
+ * the range unchanged until `status` is no longer POST_PENDING; then the world does not use them
+ * any more, but the bytes may not have arrived. It travels as CLASS_BULK. */
 struct send {
     uint32_t to, view; /* to: another node */
     uint64_t tag;
@@ -114,7 +115,7 @@ enum wait_kind {
     WAIT_RECV,    /* `recv` no longer pending */
     WAIT_ENDED,   /* posts counted by `ended` have ended more often than `seen` */
     WAIT_CREDIT,  /* `peer` would take a bulk message again, or is down */
-    WAIT_PEER,    /* a peer came up, or went down, or cannot be reached; each wakes one wait */
+    WAIT_PEER,    /* a peer is up, down, or cannot be reached; each event wakes one wait */
     WAIT_TASK,    /* `task` has ended */
 };
 
@@ -131,7 +132,7 @@ struct wait_for {
 };
 
 struct wake {
-    int which;           /* index of what woke the task */
+    int which;           /* index of the event that woke the task */
     struct message *msg; /* WAIT_MESSAGE: now the caller's reference */
     uint32_t peer;       /* WAIT_PEER */
     bool up;
@@ -154,14 +155,14 @@ struct world_ops {
     int (*spawn)(struct world *w, const char *name, task_fn fn, void *arg, struct task **out);
     /* From now on every wait of the task returns ERR_CANCELLED. May be called twice. */
     void (*cancel)(struct world *w, struct task *task);
-    /* Wait for the end of a task, put what it returned in *result (may be NULL) and forget it.
-     * ERR_TIMEOUT: it still runs and *task is still valid. */
+    /* Wait for the end of a task, store its return value in *result (may be NULL), and free it.
+     * ERR_TIMEOUT: it still runs, and *task is still valid. */
     int (*join)(struct world *w, struct task *task, int64_t deadline, int *result);
 
-    /* The one place where a task waits: until one of `n` things holds, the lowest index first, or
-     * the absolute deadline passes. A message that is there already wakes at once, in the order of
-     * arrival. n may be 0: a sleep.
-     * ERR_TIMEOUT, ERR_CANCELLED (the task, or in sim its node, is to end) */
+    /* The one function in which a task waits: until one of `n` events has occurred, the lowest
+     * index first, or the absolute deadline passes. Messages that have arrived are returned at
+     * once, in the order of arrival. n 0: a sleep. ERR_TIMEOUT, ERR_CANCELLED (the task, or in sim
+     * its node, is to end) */
     int (*wait)(struct world *w, const struct wait_for *set, int n, int64_t deadline,
                 struct wake *out);
     /* Never blocks; signal < WORLD_SIGNALS. */
@@ -175,46 +176,48 @@ struct world_ops {
      * ERR_PEER   no such peer, or it is down */
     int (*send)(struct world *w, uint32_t peer, struct message *m, enum world_class class);
 
-    /* Post a receive. Bytes that came in before it was posted land now. ERR_VIEW when recv->view
-     * has been aborted. */
+    /* Post a receive. Bytes that arrived before are stored now. ERR_VIEW: recv->view was aborted.
+     */
     int (*post_recv)(struct world *w, struct recv *recv);
     /* Take back a receive that is still pending; afterwards nothing touches its range. */
     void (*unpost)(struct world *w, struct recv *recv);
 
-    /* Post a send. ERR_VIEW when send->view has been aborted. A peer that is down ends it with
-     * ERR_PEER, for a wait to tell. */
+    /* Post a send. ERR_VIEW: send->view was aborted. If the peer is down, the send ends with the
+     * status ERR_PEER. */
     int (*post_send)(struct world *w, struct send *send);
     /* Take back a send that is still pending; afterwards nothing reads its range. */
     void (*unsend)(struct world *w, struct send *send);
 
-    /* After it returns no byte of a view older than `view` (view 0 apart) touches a caller's range,
-     * none is delivered, and what was posted for those views has ended with ERR_VIEW. Messages of
-     * newer views are kept. */
+    /* When it returns, no byte of a view older than `view` (except view 0) is written into a
+     * caller's range or delivered any more, and posts of those views have ended with ERR_VIEW.
+     * Messages of newer views are kept. */
     void (*abort)(struct world *w, uint32_t view);
 
-    /* The address book: where `peer` listens. A peer that is known is connected to and comes up by
-     * itself. A driver so takes a worker's number for good. sim: peers know each other, `address`
-     * is ignored. A worker whose driver is down may add it once more, at the same address (NULL) or
-     * another: it is called again, under this node's number, and comes up or goes down; what lay
-     * here of the one before is gone. ERR_FULL: that is being closed yet, and nobody is called;
-     * soon again. Others that are down stay so. ERR_INPUT, ERR_NOMEM */
+    /* Add a peer's address to the address book. The world connects to a known peer by itself. On
+     * the driver this fixes the worker's number for ever. sim: all peers are known, and `address`
+     * is ignored.
+     *
+     * A worker whose driver is down may add the driver again, at the same address (NULL) or
+     * another: the world calls it under this node's number, and it comes up or goes down. Messages
+     * of the previous connection are dropped. ERR_FULL: that connection is still closing; try again
+     * soon. Other peers that are down stay down. ERR_INPUT, ERR_NOMEM */
     int (*peer_add)(struct world *w, uint32_t peer, const char *address);
-    /* Forget a peer, closing what is open; it does not come up again. */
+    /* Close the connection to a peer and forget it; it does not come up again. */
     void (*peer_drop)(struct world *w, uint32_t peer);
 
     /* Where this node listens, for others' address books: "host:port"; "" in sim. */
     void (*address)(struct world *w, char *out, size_t size);
 
-    /* Ask the host for `n` more nodes: a process each from the command, a join in sim. */
+    /* Request `n` more nodes from the host: a process each from the command, a join each in sim. */
     int (*want_nodes)(struct world *w, uint32_t n);
 
-    /* The calling task is about to wait for what takes microseconds: until it takes that back (-1)
-     * its waits serve the connections themselves instead of leaving that to another thread, and
-     * look for `spin` ns before they sleep. sim: nothing. */
+    /* Announce waits of microseconds. Until the calling task withdraws this (-1), its waits serve
+     * the connections themselves instead of leaving that to the I/O thread, and poll for `spin` ns
+     * before they sleep. sim: no effect. */
     void (*busy_poll)(struct world *w, int64_t spin);
 
-    /* Let the time pass that work takes on this node, whose cores tasks share. real: returns at
-     * once, the work itself takes time. ERR_CANCELLED */
+    /* sim: wait for the time that the work takes on this node, whose tasks share its cores. real:
+     * returns at once, since the work itself takes time. ERR_CANCELLED */
     int (*work)(struct world *w, const struct cost *cost);
 };
 
@@ -227,7 +230,7 @@ struct world_costs {
 struct world {
     const struct world_ops *ops;
     uint32_t self;       /* this node */
-    struct trace *trace; /* trace.h; NULL: it is not traced. Set while no task looks at it */
+    struct trace *trace; /* trace.h; NULL: not traced. Set while no task uses it */
     struct world_costs costs;
 };
 
@@ -334,7 +337,7 @@ static inline int world_work(struct world *w, const struct cost *cost)
     return w->ops->work(w, cost);
 }
 
-/* Let the time pass that copying so many bytes takes. */
+/* sim: wait for the time that copying so many bytes takes. */
 static inline int world_copied(struct world *w, size_t bytes)
 {
     double seconds = w->costs.copy * (double)bytes;
