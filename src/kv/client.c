@@ -32,7 +32,8 @@ void kv_call_unref(struct kv_call *call)
     free(call);
 }
 
-/* Anyone may hand over; the service takes all, in the order in which they came. */
+/* Pass a call to the service from any task. The service takes calls in the order of their arrival.
+ */
 static void hand_over(struct kv_call *call)
 {
     struct kv *kv = call->kv;
@@ -146,8 +147,8 @@ static int status_of(const struct kv_call *call, struct err *err)
     return call->reported.status;
 }
 
-/* Hand it over, and wait for its end; the caller's reference goes. The service keeps to the
- * deadline, and knows better what it waited for. */
+/* Pass the call to the service and wait for its end; consumes the caller's reference. The service
+ * enforces the deadline, since it knows what the call waited for. */
 static int carry_out(struct kv_call *call, struct err *err)
 {
     hand_over(call);

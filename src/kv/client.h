@@ -22,7 +22,7 @@ enum kv_signal { SIGNAL_KV = 32, SIGNAL_KV_DONE = 33 };
 struct kv_options {
     uint64_t bytes_max; /* of values kept here and coming in; 0: 2⁶⁴ − 1 */
     int64_t slow;       /* ns without a piece after which a holder is given up; 0: 5 s */
-    int64_t drain;      /* ns that a replaced value stays for who was reading it; 0: 5 s */
+    int64_t drain;      /* ns for which a replaced value is kept for its readers; 0: 5 s */
 };
 
 struct kv_call;
@@ -38,15 +38,15 @@ struct kv {
     struct kv_store store;
     struct kv_call *calls;    /* not ended yet */
     uint64_t coming;          /* bytes that room is kept for */
-    uint32_t number;          /* of the last piece that was asked for */
-    uint32_t incarnation;     /* of the master that has been told everything; 0: none */
+    uint32_t number;          /* number of the last requested piece */
+    uint32_t incarnation;     /* incarnation of the master that knows all copies; 0: none */
     struct kv_serving *first; /* pieces on their way out */
     uint32_t servings;
     struct ended ended;
-    uint64_t posts, moved; /* posts made; bytes not yet paid for (world->costs) */
+    uint64_t posts, moved; /* posts made; bytes whose cost was not charged yet (world->costs) */
 };
 
-/* Begin to serve. A worker that listens to its driver; it need not be a member yet. ERR_NOMEM */
+/* Start the service. The node must listen to its driver, and need not be a member yet. ERR_NOMEM */
 int kv_start(struct kv *kv, struct group *group, const struct kv_options *options);
 
 /* Withdraw everything, and end. No call is under way. */
@@ -64,20 +64,20 @@ void kv_stop(struct kv *kv);
 int kv_update(struct kv *kv, const char *key, uint64_t state, const void *data, size_t size,
               int64_t deadline, struct err *err);
 
-/* This node's copy of key goes. ERR_NOT_FOUND, ERR_DRIVER, ERR_CANCELLED, ERR_NOMEM */
+/* Drop this node's copy of key. ERR_NOT_FOUND, ERR_DRIVER, ERR_CANCELLED, ERR_NOMEM */
 int kv_withdraw(struct kv *kv, const char *key, struct err *err);
 
 struct kv_want {
     const char *key;
     uint64_t version; /* or KV_NEWEST */
-    bool patient;     /* wait until somebody holds it */
-    int64_t deadline; /* of it all */
+    bool patient;     /* wait until a node holds it */
+    int64_t deadline; /* of the whole call */
 };
 
 /* Begin to get a value, in the background. ERR_USAGE, ERR_NOMEM */
 int kv_begin(struct kv *kv, const struct kv_want *want, struct kv_call **out, struct err *err);
 
-/* Bytes that are here, and of the whole; 0 of 0 while it is not known who has it. */
+/* Bytes received, and of the whole value; 0 of 0 while no holder is known. */
 void kv_progress(const struct kv_call *call, uint64_t *have, uint64_t *size);
 
 /* Wait for its end; the value is the caller's reference. Once OK, again OK. A newer version than

@@ -18,7 +18,7 @@ struct kv_slot {
 };
 
 struct kv_fetch {
-    struct kv_value *value; /* not whole yet */
+    struct kv_value *value; /* incomplete */
     struct kv_plan plan;
     int64_t slow; /* silence after which a holder is given up: longer, each time that all were */
     struct kv_slot slot[SLOTS];
@@ -57,7 +57,7 @@ int kv_fetch_begin(struct kv *kv, struct kv_call *call, const struct kv_meta *me
     return OK;
 }
 
-/* Nobody writes into the slot's piece any more. */
+/* End the slot: no receive writes into its piece any more. */
 static void slot_fail(struct kv_call *call, struct kv_slot *slot)
 {
     struct kv_fetch *f = call->fetch;
@@ -184,7 +184,7 @@ static struct kv_slot *free_slot(struct kv_fetch *f)
     return NULL;
 }
 
-/* The receive first: what comes finds it. */
+/* Post the receive before the request, so that the piece finds it. */
 static int want_piece(struct kv_call *call, uint32_t s, uint32_t piece)
 {
     struct kv *kv = call->kv;
@@ -251,7 +251,7 @@ static int want_more(struct kv_call *call, int64_t now)
     return kv_plan_stuck(plan) ? ERR_NOT_FOUND : POST_PENDING;
 }
 
-/* All is here: is it what the master knows? */
+/* All pieces are here: does the checksum agree with the master's (K3)? */
 static int check_value(struct kv_call *call)
 {
     struct kv_fetch *f = call->fetch;

@@ -81,8 +81,8 @@ bool kv_plan_next(struct kv_plan *plan, int64_t now, uint32_t *s, uint32_t *piec
     return true;
 }
 
-/* How long the last piece under way from a source will take yet: at its pace, or, where it has been
- * silent for longer than that, at the pace of its silence. */
+/* Predicted time until the last piece under way from a source arrives: by its pace, or by the
+ * length of its silence if that is longer. */
 static int64_t left_at(const struct kv_source *source, int64_t now)
 {
     int64_t silent = now - source->last_piece;
@@ -160,7 +160,7 @@ void kv_plan_out(struct kv_plan *plan, uint32_t s)
     PL_ASSERT(plan->source[s].under_way == 0);
     plan->source[s].state = KV_OUT;
     if (plan->alone)
-        restart_plan(plan); /* what is here shall be of one holder */
+        restart_plan(plan); /* all pieces must come from one holder */
 }
 
 void kv_plan_rest(struct kv_plan *plan, uint32_t s, int64_t until)

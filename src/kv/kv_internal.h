@@ -14,7 +14,7 @@ enum kv_call_kind {
     CALL_UPDATE,
     CALL_GET,
     CALL_WITHDRAW,
-    CALL_REGISTER, /* the service's own: the master is told of a copy */
+    CALL_REGISTER, /* the service's own: report a copy to the master */
 };
 
 struct kv_call {
@@ -24,19 +24,19 @@ struct kv_call {
     uint64_t version; /* wanted */
     bool patient;
     int64_t deadline;
-    struct kv_value *value; /* UPDATE, REGISTER: what; GET: the result */
+    struct kv_value *value; /* UPDATE, REGISTER: the value; GET: the result */
     _Atomic int references; /* the caller's and the service's */
     atomic_bool cancelled, completed;
     _Atomic uint64_t have, size;
     struct err reported; /* how it ended, once it is answered: not written again */
     /* The service's: */
     struct kv_call *next;
-    struct err err;     /* what it would end with */
+    struct err err;     /* the error with which it would end */
     uint64_t request;   /* of the question that the master has not answered; 0: none */
     uint64_t requested; /* version, of that question */
     uint64_t room;      /* UPDATE: bytes of `coming` */
-    bool given_up;      /* UPDATE: the caller has been told that it took too long */
-    int64_t retry_at;   /* when to ask the master again; 0: not */
+    bool given_up;      /* UPDATE: the caller has returned with ERR_TIMEOUT */
+    int64_t retry_at;   /* when to send the master another request; 0: not */
     struct kv_fetch *fetch;
 };
 
@@ -49,7 +49,7 @@ struct kv_call *kv_calls_take(_Atomic(struct kv_call *) *list);
 int kv_service_task(void *arg);
 void kv_service_release(struct kv *kv);
 
-/* Posts to the world, counted: each must have ended before `kv` goes. */
+/* Posts to the world, counted: each must have ended before `kv` is freed. */
 int kv_post_recv(struct kv *kv, struct recv *recv);
 int kv_post_send(struct kv *kv, struct send *send);
 
@@ -66,7 +66,7 @@ int kv_request_forget(struct kv *kv, const struct kv_call *call);
 /* ERR_PROTOCOL: the master is out of order */
 int kv_on_reply(struct kv *kv, const struct message *m);
 
-/* Tell a master that does not know them yet of this node's copies. */
+/* Report this node's copies to a master that does not know them yet. */
 int kv_follow_view(struct kv *kv);
 
 /* Keeps a fetched value, unless the store has a newer one. */
@@ -87,12 +87,12 @@ int64_t kv_read_since(const struct kv *kv);
 int kv_fetch_begin(struct kv *kv, struct kv_call *call, const struct kv_meta *meta);
 void kv_fetch_end(struct kv_call *call); /* NULL fetch allowed */
 
-/* These have it now. ERR_PROTOCOL (all of them have sent what is wrong); ERR_CANCELLED, ERR_NOMEM
+/* Set the present holders. ERR_PROTOCOL (all of them sent wrong pieces); ERR_CANCELLED, ERR_NOMEM
  */
 int kv_fetch_sources(struct kv_call *call, const struct kv_reply *reply);
 
-/* Move it on. OK: all is here, and call->value is it. POST_PENDING. ERR_NOT_FOUND: none of the
- * holders is left. ERR_PROTOCOL, with the call's message */
+/* Advance the fetch. OK: call->value is complete. POST_PENDING. ERR_NOT_FOUND: no holder is left.
+ * ERR_PROTOCOL, with the call's message */
 int kv_fetch_step(struct kv_call *call, int64_t now);
 
 /* The value that is being fetched; NULL: none. */
@@ -109,7 +109,7 @@ bool kv_fetch_gone(struct kv_call *call, uint32_t from, uint32_t number, enum kv
 
 /* Serves a reader's request. ERR_CANCELLED, ERR_NOMEM */
 int kv_serve(struct kv *kv, const struct message *m);
-/* Let go of what has left. */
+/* Free sends that have ended. */
 void kv_serve_reap(struct kv *kv);
 void kv_serve_release(struct kv *kv);
 

@@ -1,11 +1,11 @@
 /* Messages between the store's nodes. Readers and holders, master and nodes:
  *
- *   KV_ASK    node → master    u8 what · u64 request · text key · u64 version, size, checksum · u8
- *   KV_TELL   master → node    u8 what · u64 request · u64 version, size, checksum ·
+ *   KV_REQUEST  node → master    u8 what · u64 request · text key · u64 version, size, checksum · u8
+ *   KV_REPLY    master → node    u8 what · u64 request · u64 version, size, checksum ·
  *                              u8 count · count × (u32 node · text address) · i32 status · text why
- *   KV_FETCH  reader → holder  text key · u64 version · u64 at · u32 length     number: the piece's
- *   KV_PIECE  holder → reader  `length` bytes                                   the same number
- *   KV_GONE   holder → reader  u8 why not                                       the same number
+ *   KV_FETCH    reader → holder  text key · u64 version · u64 at · u32 length     number: the piece's
+ *   KV_PIECE    holder → reader  `length` bytes                                   the same number
+ *   KV_GONE     holder → reader  u8 why not                                       the same number
  *
  * all of view 0. Numbers are the reader's, each used once, so that what comes late is never taken
  * for something else. Decoding checks every bound; what it lets through may be worked with. */
@@ -33,7 +33,7 @@ struct kv_reply {
     struct kv_meta meta;
     uint32_t count;
     uint32_t node[KV_LOCATIONS];
-    char address[KV_LOCATIONS][NODE_ADDRESS_MAX]; /* for who is no member; else empty */
+    char address[KV_LOCATIONS][NODE_ADDRESS_MAX]; /* for a node that is no member; else empty */
     struct err refusal;
 };
 

@@ -44,7 +44,7 @@ static int step_table(struct kv_server *s, const struct kv_event *event)
     return rc;
 }
 
-/* The book knows the members as the group's view has them. */
+/* Give the table the members of the group's view. */
 static int follow_view(struct kv_server *s)
 {
     const struct view *view = group_view(s->group);
@@ -73,7 +73,8 @@ static int take_request(struct kv_server *s, const struct message *m)
                                           .key = request.key,
                                           .meta = request.meta,
                                           .patient = request.patient});
-    if (rc == ERR_NOMEM) { /* who asked asks in vain, until its deadline; the book is whole */
+    if (rc == ERR_NOMEM) { /* the request gets no reply, and ends at its deadline; the table is
+                              intact */
         log_error(s->group->log, "the key-value store has no memory for what node %u asks",
                   m->from);
         return OK;
@@ -96,7 +97,7 @@ static int serve_requests(struct kv_server *s)
         if (rc == OK)
             rc = world_wait(world, set, 2, WORLD_FOREVER, &wake);
         if (rc == OK && wake.which == 1) {
-            rc = follow_view(s); /* who asks may be a member by now */
+            rc = follow_view(s); /* the requesting node may be a member by now */
             if (rc == OK)
                 rc = take_request(s, wake.msg);
             message_unref(wake.msg);
@@ -106,7 +107,8 @@ static int serve_requests(struct kv_server *s)
     }
 }
 
-/* Without a master nodes keep what they have; their calls end at their deadlines. */
+/* The master's task. If it fails, nodes keep their copies, and their calls end at their deadlines.
+ */
 static int server_task(void *arg)
 {
     struct kv_server *s = arg;

@@ -215,8 +215,8 @@ static uint32_t first_holder(const struct kv_entry *e)
     return node;
 }
 
-/* Why the node cannot hold it: OK if it can. `same` is the entry of the version, `old` what the
- * node holds of the key. */
+/* May the node hold the version? OK, or the reason for the refusal. `same` is the entry of the
+ * version, `old` the one that the node holds of the key. */
 static int judge_hold(const struct kv_table *table, const struct kv_event *event, size_t same,
                       size_t old, struct err *err)
 {

@@ -22,7 +22,7 @@ struct kv_entry {
     struct members holders; /* never none */
 };
 
-/* A reader who wants to be told when it is there. */
+/* A reader that waits for a version. */
 struct kv_wait {
     uint32_t node;
     uint64_t request, version;
@@ -30,19 +30,19 @@ struct kv_wait {
 };
 
 struct kv_table {
-    struct members in; /* who may hold something */
+    struct members in; /* members, which may hold values */
     struct kv_entry *entry;
     size_t count, room;
     struct kv_wait *wait;
     size_t waits, waits_room;
-    uint64_t turn; /* whose turn it is to be named as a holder */
+    uint64_t turn; /* rotates the holders that a reply names */
 };
 
 enum kv_event_kind {
-    KV_MEMBERS, /* `members` are in, and nobody else */
+    KV_MEMBERS, /* the membership is `members` */
     KV_HOLD,    /* node holds `meta` of key, and nothing older: request */
-    KV_FIND,    /* node wants to know who holds a version (KV_NEWEST) of key: request, patient */
-    KV_FORGET,  /* node no longer waits for the answer to this request */
+    KV_FIND,    /* node requests the holders of a version (or KV_NEWEST) of key: request, patient */
+    KV_FORGET,  /* node no longer waits for the reply to this request */
     KV_DROP,    /* node no longer holds this version of key */
     KV_LEAVE,   /* node holds nothing any more, and waits for nothing */
 };
@@ -54,17 +54,17 @@ struct kv_event {
     const struct members *members; /* borrowed */
     const char *key;               /* borrowed; ≤ KV_KEY_MAX */
     struct kv_meta meta;           /* FIND, DROP: the version alone */
-    bool patient;                  /* FIND: answer when it is there */
+    bool patient;                  /* FIND: reply when a node holds it */
 };
 
 enum kv_order_kind {
-    KV_HELD,    /* it is in the book */
+    KV_HELD,    /* it is recorded */
     KV_FOUND,   /* meta, and up to KV_LOCATIONS other nodes that have it */
-    KV_NONE,    /* nobody holds it */
+    KV_NONE,    /* no node holds it */
     KV_REFUSED, /* with the orders' refusal */
 };
 
-/* Tell node, of its request: */
+/* A reply to a node's request: */
 struct kv_order {
     enum kv_order_kind kind;
     uint32_t node;

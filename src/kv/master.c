@@ -12,7 +12,7 @@ static int post_request(struct kv *kv, const struct kv_request *request)
     kv_request_encode(request, &bytes);
     int rc = wire_send_buf(kv->group->world, WORLD_DRIVER, WIRE_KV_REQUEST, 0, &bytes);
     buf_release(&bytes);
-    return rc == ERR_PEER ? OK : rc; /* the group will say that the driver is gone */
+    return rc == ERR_PEER ? OK : rc; /* the group reports the loss of the driver */
 }
 
 static int request_with(struct kv *kv, struct kv_call *call, struct kv_request question)
@@ -35,7 +35,7 @@ int kv_request_find(struct kv *kv, struct kv_call *call)
     struct kv_request find = {.what = KV_FIND, .patient = call->patient};
     find.meta.version = half ? half->version : call->version;
     if (half && call->version == KV_NEWEST)
-        find.patient = false; /* if nobody has, a newer one will do */
+        find.patient = false; /* if no node has it, a newer one will do */
     return request_with(kv, call, find);
 }
 
@@ -62,7 +62,7 @@ int64_t kv_read_since(const struct kv *kv)
     return now > kv->options.drain ? now - kv->options.drain : 1;
 }
 
-/* Tell the master of a copy, for nobody who waits. */
+/* Report a copy to the master without a waiting call. */
 static int report_copy(struct kv *kv, struct kv_value *value)
 {
     struct kv_call *call = kv_call_new(kv, CALL_REGISTER, value->key);
@@ -211,7 +211,7 @@ int kv_on_reply(struct kv *kv, const struct message *m)
         call = call->next;
     if (rc == OK && call && reply.request != 0 && !reply_fits(call, &reply))
         rc = ERR_PROTOCOL;
-    else if (rc == OK && call && reply.request != 0) { /* else: nobody waits for it any more */
+    else if (rc == OK && call && reply.request != 0) { /* else: no call waits for it any more */
         call->request = 0;
         rc = call->kind == CALL_UPDATE     ? on_update_reply(kv, call, &reply)
              : call->kind == CALL_REGISTER ? on_copy_reply(kv, call, &reply)
@@ -222,8 +222,8 @@ int kv_on_reply(struct kv *kv, const struct message *m)
 
 /* ---- a new master, or membership at last ---- */
 
-/* Everything is told to a master that has heard nothing of this node; and to one that came after
- * another, what that one left unanswered, too. */
+/* Report all copies to a master that does not know this node. A recovered master also gets the
+ * requests that the previous one did not answer. */
 int kv_follow_view(struct kv *kv)
 {
     const struct view *view = group_view(kv->group);

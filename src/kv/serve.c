@@ -11,7 +11,7 @@ struct kv_serving {
     struct send send;
 };
 
-/* An update that the master has in its book may be asked for before its answer is here. */
+/* A reader may request an update that the master has recorded before the master's reply is here. */
 static struct kv_value *value_of(struct kv *kv, const struct kv_piece *piece)
 {
     struct kv_value *value =

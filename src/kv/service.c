@@ -3,8 +3,9 @@
 #include "base/fault.h"
 #include "kv/kv_internal.h"
 
-#define RETRY \
-    (WORLD_SECOND / 20) /* between two questions who holds it, when the last did not help */
+#define RETRY       \
+    (WORLD_SECOND / \
+     20) /* ns between two requests for the holders, if the last reply did not help */
 
 int kv_post_recv(struct kv *kv, struct recv *recv)
 {
@@ -168,7 +169,8 @@ static void reply_too_late(struct kv_call *call)
                 kv_version_text(call, version));
 }
 
-/* An update that has been asked for may be in the master's book: it is kept until that is known. */
+/* The master may have recorded an update whose caller gave up: keep the value until that is known.
+ */
 static int end_late(struct kv *kv, struct kv_call *call, bool cancelled)
 {
     if (cancelled)
@@ -217,7 +219,7 @@ static int step_call(struct kv *kv, struct kv_call *call, int64_t now)
     return OK;
 }
 
-/* Bytes are sealed where they leave, and opened where they come in. */
+/* Charge the task for sealing and opening bytes (simulation). */
 static int pay_for_crypto(struct kv *kv)
 {
     const struct cost cost = {kv->group->world->costs.crypto * (double)kv->moved};
@@ -225,7 +227,7 @@ static int pay_for_crypto(struct kv *kv)
     return cost.seconds > 0 ? world_work(kv->group->world, &cost) : OK;
 }
 
-/* Everything as far as it goes now; when to look again at the latest. */
+/* Advance all calls as far as possible. *until: when to do so again at the latest. */
 static int step_calls(struct kv *kv, int64_t *until)
 {
     int rc = take_calls(kv, true);
@@ -279,7 +281,7 @@ static int take_event(struct kv *kv, const struct wake *wake)
         rc = take_gone(kv, wake->msg);
     else if (wake->which == ON_FETCH)
         rc = kv_serve(kv, wake->msg);
-    if (wake->which <= ON_LATE) /* ON_LATE: a piece that nobody waits for any more */
+    if (wake->which <= ON_LATE) /* ON_LATE: a piece that no receive waits for any more */
         message_unref(wake->msg);
     return rc;
 }

@@ -142,7 +142,7 @@ static void claim_judge(struct node *node, struct claim *claim, int status)
         claim_end(node, claim);
 }
 
-/* Until no writer is at a range whose receive has been taken back. */
+/* Wait until no thread writes into a range whose receive was taken back. */
 static void await_writers(struct node *node)
 {
     for (struct claim *c = node->mailbox.claims; c;) {

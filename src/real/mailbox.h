@@ -20,14 +20,14 @@ struct frame;
 struct claim {
     struct recv *recv; /* NULL: none, or taken back */
     int verdict;       /* POST_PENDING, or how the receive ends when the writer is done */
-    bool whole;        /* the message is here: it lands though its sender be lost */
+    bool whole;        /* the message is complete: it is stored even if its sender is lost */
     bool busy;         /* bytes are being written, by this thread: */
     pthread_t writer;
     struct claim *next;
 };
 
-/* Messages that lie here of one peer, at most: with so many on their way that nobody waits for, it
- * is mistaken or hostile, and looking through them would hold up all. More are dropped. */
+/* Limit of pending messages of one peer. A peer with more messages that no task waits for is faulty
+ * or hostile, and searching them would delay all. More are dropped. */
 enum { MAILBOX_PENDING_MAX = 16384 };
 
 /* Some have been dropped: how many, and the last one. */
@@ -38,7 +38,7 @@ struct dropped {
 
 struct mailbox {
     struct pending_message *head, **end;
-    struct dropped dropped; /* not yet told */
+    struct dropped dropped; /* not reported yet */
     int64_t report_dropped; /* not before */
     struct recv *posted;
     struct claim *claims;
@@ -55,14 +55,14 @@ bool mailbox_matches(const struct wait_for *want, const struct message *m);
 /* The oldest message that matches, now the caller's; NULL: none. */
 struct message *mailbox_take(struct node *node, const struct wait_for *want);
 
-/* A message has come in whole; takes the reference. May release the lock for a while. ERR_NOMEM */
+/* A message is complete; takes the reference. May release the lock for a while. ERR_NOMEM */
 int mailbox_deliver(struct node *node, struct message *m, enum world_class class);
 
 /* The messages dropped since the last call; count 0: none, or that call was less than a minute
  * ago. */
 struct dropped mailbox_news(struct node *node);
 
-/* The header of a message has come in: when a receive is posted for it, claim that. A receive of
+/* The header of a message has arrived: claim the receive that is posted for it. A receive of
  * another length ends at once. false: none is posted. */
 bool mailbox_claim(struct node *node, struct claim *claim, uint32_t from, const struct frame *frame,
                    int64_t first_byte);
@@ -70,14 +70,14 @@ bool mailbox_claim(struct node *node, struct claim *claim, uint32_t from, const 
  * writer's (waits). Between the two the lock may be released. */
 bool claim_begin(struct node *node, struct claim *claim);
 void claim_end(struct node *node, struct claim *claim);
-/* The receive, if it was not taken back, ends so; the claim is gone. */
+/* End the receive with this status, if it was not taken back, and the claim. */
 void claim_finish(struct node *node, struct claim *claim, int status);
 
 /* Discards the messages of this peer, which is down. */
 void mailbox_forget(struct node *node, uint32_t peer);
 /* No receive from this peer will be served any more. */
 void mailbox_fail_peer(struct node *node, uint32_t peer);
-/* None at all will, and what this thread was writing stays as it is. */
+/* No claim ends any more, and a partly written range stays as it is. */
 void mailbox_poison(struct node *node);
 
 /* The seam's; they take the lock themselves. */

@@ -18,7 +18,7 @@
 /* Tests shorten them. */
 struct node_limits {
     int64_t hello; /* ns that a new connection has for its hello */
-    int64_t flush; /* ns that closing may take to send what is under way */
+    int64_t flush; /* ns that closing may take to send queued traffic */
     int64_t rest;  /* ns for which a number that was given back is not given again */
 };
 
@@ -33,8 +33,9 @@ struct node {
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
     uint64_t random_seed;
-    uint8_t token[TOKEN_SIZE];          /* zeros behind it; all zeros: none */
-    bool asks_token;                    /* of who connects; a worker's: its driver does */
+    uint8_t token[TOKEN_SIZE];          /* filled up with zeros; all zeros: none */
+    bool asks_token;                    /* it requests the token of connecting nodes; a worker does
+                                           if its driver does */
     uint64_t run;                       /* which run: drawn by the driver, never 0 */
     bool resumed_at;                    /* a driver, to a run that there was before */
     struct address address, advertised; /* .len of the second may be 0 */

@@ -95,7 +95,7 @@ static bool send_is_first(const struct outbox *box)
     return send && (!pending || is_before((uintptr_t)send->world, pending->turn));
 }
 
-/* Credit for what other stripes have that came before this turn. */
+/* Credit for sends of other stripes that were queued before this turn. */
 static size_t owed_before(const struct outbox *box, uint32_t stripe, uintptr_t turn)
 {
     size_t owed = 0;
@@ -164,7 +164,7 @@ bool outbox_next(struct node *node, struct peer *peer, uint32_t stripe, struct f
 
 /* ---- taking back ---- */
 
-/* Wait until nobody is at a range, if anybody is: then things may have changed. */
+/* Wait until no thread reads a range. true: one did, so the state may have changed. */
 static bool wait_until_idle(struct node *node, const struct link *link)
 {
     if (!link->out.busy)
@@ -256,7 +256,7 @@ void outbox_abort(struct node *node)
         task_wake(node, WAIT_CREDIT, peer);
     }
     end_sends(node, is_aborted, ERR_VIEW);
-    for (size_t i = 0; i < node->peers.count; i++) /* who waited behind them may go */
+    for (size_t i = 0; i < node->peers.count; i++) /* traffic behind them may be sent */
         if (node->peers.at[i]->state == PEER_UP && outbox_waits(node->peers.at[i]))
             io_tend(node, node->peers.at[i]);
 }
@@ -321,7 +321,7 @@ void outbox_unsend(struct world *w, struct send *send)
         if (take_from_queue(&peer->out, send)) {
             send_end(node, send, ERR_CANCELLED);
             if (peer->state == PEER_UP && outbox_waits(peer))
-                io_tend(node, peer); /* who waited behind it may go */
+                io_tend(node, peer); /* traffic behind it may be sent */
             continue;
         }
         struct link *link = link_with(peer, send);

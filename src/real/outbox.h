@@ -23,7 +23,7 @@ struct peer;
 struct outbox {
     struct pending_message *first[CLASS_COUNT], *last[CLASS_COUNT];
     struct send *first_send[STRIPES_MAX], *last_send[STRIPES_MAX];
-    uintptr_t turn;             /* what comes next gets it */
+    uintptr_t turn;             /* the next queued item gets it */
     size_t queued[CLASS_COUNT]; /* credit that the messages here will take */
 };
 
@@ -36,10 +36,10 @@ bool outbox_next(struct node *node, struct peer *peer, uint32_t stripe, struct f
                  struct message **m, struct send **send);
 /* How many stripes there are to the peer is known: put sends where they belong. */
 void outbox_spread(struct peer *peer);
-/* Something waits, be it for credit. */
+/* Is anything queued, even without credit? */
 bool outbox_waits(const struct peer *peer);
 
-/* Nothing goes there any more: sends end with ERR_PEER. */
+/* Send nothing to the peer any more: its sends end with ERR_PEER. */
 void outbox_close(struct node *node, struct peer *peer);
 /* Forget messages of aborted views; sends of such views end. */
 void outbox_abort(struct node *node);

@@ -1,7 +1,7 @@
 #include "real/pacer.h"
 
-/* Of 1448 bytes of data an Ethernet frame makes 1514; sleep is exact to a millisecond or two, and
- * what it oversleeps is not lost. */
+/* An Ethernet frame carries 1448 bytes of data in 1514. Sleeping is exact to a millisecond or two;
+ * the rate of an overslept time is not lost. */
 static const double HEADERS = 1514.0 / 1448.0, SLEPT_NS = 20e6;
 
 void pacer_init(struct pacer *pacer, double mbit, int64_t now)

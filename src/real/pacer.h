@@ -1,8 +1,7 @@
-/* How fast bytes may go one way, for a node that is a worker on its network: a bucket of debt. Sent
- * bytes are a debt, the debt drains at the rate, and nothing bulky begins while there is some. A
- * frame that has begun continues at the link's own speed, so that what is urgent never waits behind
- * half of one; it is counted, and waits for nothing itself. A pacer belongs to who serves
- * (real/role.h). */
+/* Limits the rate of bytes in one direction, by a bucket of debt. Sent bytes are debt, the debt
+ * drains at the rate, and no bulk frame begins while there is debt. A frame that has begun is sent
+ * at the link's speed, so that an urgent frame never waits behind half of one. Urgent frames are
+ * counted and never wait. The serving thread owns a pacer (real/role.h). */
 #ifndef PL_REAL_PACER_H
 #define PL_REAL_PACER_H
 
@@ -11,8 +10,8 @@
 #include <stdint.h>
 
 struct pacer {
-    double rate;  /* bytes a nanosecond; 0: as fast as it goes */
-    double debt;  /* bytes; below 0 what was slept through, up to a little */
+    double rate;  /* bytes a nanosecond; 0: no limit */
+    double debt;  /* bytes; below 0: overslept time, up to a limit */
     int64_t at;   /* when that was so */
     bool awaited; /* some peer waits for it */
 };

@@ -92,7 +92,7 @@ bool peer_is_expected(const struct node *node, uint32_t number)
     return peer && peer->state != PEER_DOWN;
 }
 
-/* Of the credit that we have there: sent, or put by for what waits. */
+/* Credit in use at the peer: sent, or reserved for queued messages. */
 static size_t in_use(const struct peer *peer, enum world_class class)
 {
     return peer->sent[class] + peer->out.queued[class];
@@ -121,8 +121,8 @@ bool peer_change(struct node *node, uint32_t *number, bool *up)
     return true;
 }
 
-/* Each happens once in a peer's life; and again in that of one that is revived, when both have been
- * told. */
+/* Report a change. Up and down are reported once in a peer's life, and again for a revived peer
+ * after both were reported. */
 static void report_change(struct node *node, struct change *change)
 {
     change->queued = true;
@@ -192,7 +192,8 @@ bool peer_revive(struct node *node, struct peer *peer)
 
 /* ---- numbers ---- */
 
-/* Joiners come after all who stay: what has been handed on lies with the lowest numbers. */
+/* Give the next higher number: the lowest numbers hold state longest, and donors are chosen among
+ * them. */
 uint32_t peer_give_number(struct node *node)
 {
     const struct peers *peers = &node->peers;
@@ -283,7 +284,8 @@ bool peer_may_move(struct node *node, struct peer *peer, struct pacer *pacer)
 void peers_resume(struct node *node)
 {
     struct io *io = &node->io;
-    size_t count = node->peers.count, first = io->paced_turn++; /* who is tended last goes first */
+    size_t count = node->peers.count, first = io->paced_turn++; /* rotate, so that the last peer
+                                                                   comes first next time */
     io->paced = io->pace_out.awaited = io->pace_in.awaited = false;
     for (size_t i = 0; i < count; i++) {
         struct peer *peer = node->peers.at[(first + i) % count];
@@ -293,7 +295,7 @@ void peers_resume(struct node *node)
     }
 }
 
-/* Of what it may be told, so much now. */
+/* Credit to report to the peer now. */
 static size_t credit_to_report(struct node *node, struct peer *peer, enum world_class class)
 {
     struct pacer *pacer = &node->io.pace_in;
@@ -321,8 +323,8 @@ bool peer_must_report_credit(struct node *node, struct peer *peer, struct frame 
     return false;
 }
 
-/* The receiver's header is its own: who keeps the message must not see it change. A new reference
- * to the same message, or to a copy. */
+/* A message with a header of its own, since the sender may keep a reference: a new reference to the
+ * same message, or to a copy. */
 static struct message *as_received(const struct node *node, struct message *m)
 {
     struct message *own = NULL;
@@ -398,8 +400,8 @@ static bool connects_to(const struct node *node, uint32_t number)
     return !node_is_driver(node) && number < node->world.self;
 }
 
-/* A worker calls its driver once more; nothing happens while that is under way already. ERR_FULL:
- * what was open before is being closed yet. */
+/* A worker calls its driver again. No effect while a call is under way. ERR_FULL: the previous
+ * connection is still closing. */
 static int call_driver(struct node *node, const char *text)
 {
     struct address a = {0};

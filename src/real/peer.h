@@ -32,32 +32,32 @@ struct peer {
     uint32_t number;
     enum peer_state state;
     struct address address;
-    bool dial;  /* to be connected to, by who serves */
-    bool cut;   /* to be closed, by who serves */
-    bool paced; /* to be tended when a pacer opens; of who serves */
-    /* Connections: messages and the first stripe continue the first. Written by who serves
+    bool dial;  /* the serving thread must connect to it */
+    bool cut;   /* the serving thread must close it */
+    bool paced; /* to be processed when a pacer opens; the serving thread's */
+    /* Connections: messages and the first stripe use the first one. Written by the serving thread
      * alone. */
     struct link *link[STRIPES_MAX];
     uint32_t stripes, open; /* how many there are to be, once the first is open, and are */
     struct outbox out;
-    size_t sent[CLASS_COUNT];  /* of the credit we have at it: what it has not taken */
+    size_t sent[CLASS_COUNT];  /* of our credit at it: bytes that it has not taken */
     size_t held[CLASS_COUNT];  /* of the credit it has here */
-    size_t taken[CLASS_COUNT]; /* part of it that has been taken, to be told */
-    size_t pending;            /* of it in the mailbox */
-    size_t given; /* what it has had from the start has been counted against our rate, so far */
-    struct change went[2]; /* down, up */
-    bool tended;           /* is in the list of those that are to be looked after */
-    int64_t down_at;       /* of the driver's book: when it went */
+    size_t taken[CLASS_COUNT]; /* bytes of it that were taken and not reported yet */
+    size_t pending;            /* its bytes in the mailbox */
+    size_t given;              /* bytes of its initial credit that were counted against our rate */
+    struct change went[2];     /* down, up */
+    bool tended;               /* is in the list of those that are to be looked after */
+    int64_t down_at;           /* on the driver: when it went down */
     struct peer *next_tended;
 };
 
 struct peers {
     struct peer **at; /* by number */
     size_t count, room, up;
-    /* The driver's. No number up to `kept` is given any more; between the two are those of workers
-     * who may not stay, and of some who have gone. */
+    /* The driver's. Numbers up to `kept` are not given again; those between the two belong to
+     * workers that may not stay, or that have gone. */
     uint32_t kept, next_number, numbers;
-    struct change *changes, **changes_end; /* not yet told */
+    struct change *changes, **changes_end; /* not reported yet */
     pthread_cond_t paused;                 /* a link that was busy with a send no longer is */
 };
 
@@ -72,16 +72,16 @@ bool peer_is_expected(const struct node *node, uint32_t number); /* up, or may c
 bool peer_has_credit(const struct node *node, uint32_t number);  /* or is down */
 bool peer_change(struct node *node, uint32_t *number, bool *up); /* the next change, if any */
 
-/* The first of so many connections to it is open. */
+/* The first of `stripes` connections to it is open. */
 void peer_up(struct node *node, struct peer *peer, struct link *link, uint32_t stripes);
 /* Another one is. */
 void peer_wider(struct node *node, struct peer *peer, struct link *link);
-/* Nothing goes there or is expected from there any more. */
+/* Close the peer: nothing is sent to it or expected from it any more. */
 void peer_close(struct node *node, struct peer *peer);
-/* The same, and tell: it was lost. */
+/* The same, and report that it was lost. */
 void peer_lost(struct node *node, struct peer *peer);
-/* One that is down may come up again, with nothing of before. false: not yet, for what was between
- * us has not ended altogether. */
+/* Let a peer that is down come up again, without earlier state. false: not yet, since its earlier
+ * traffic has not ended. */
 bool peer_revive(struct node *node, struct peer *peer);
 
 /* The driver's: a number for a worker that has none, and for the driver to be sure of. News of a
@@ -89,15 +89,15 @@ bool peer_revive(struct node *node, struct peer *peer);
 uint32_t peer_give_number(struct node *node);
 void peer_keep_number(struct node *node, uint32_t number);
 
-/* Enough of its messages have been taken to tell it, and of bulk ones as many as this node's rate
- * allows: true with the frame that does. */
+/* Must credit be reported to the peer? true, with the frame, when enough of its messages were
+ * taken; for bulk ones as this node's rate allows. */
 bool peer_must_report_credit(struct node *node, struct peer *peer, struct frame *frame);
 
-/* A message begins to come in: ERR_PROTOCOL when the peer has no credit for it. */
+/* A message begins to arrive. ERR_PROTOCOL: the peer has no credit for it. */
 int peer_hold(struct node *node, struct peer *peer, const struct frame *frame);
 /* Bytes of a peer's message have been taken here. */
 void peer_taken(struct node *node, uint32_t number, enum world_class class, size_t bytes);
-/* The peer says that it has taken ours. ERR_PROTOCOL: more than we have sent. */
+/* The peer reports taken bytes. ERR_PROTOCOL: more than were sent. */
 int peer_credit(struct node *node, struct peer *peer, enum world_class class, uint64_t bytes);
 
 /* May bulk bytes go one way, by that pacer? If not, the peer is tended when they may. */

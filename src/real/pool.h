@@ -1,6 +1,5 @@
-/* Memory that is kept when it is given back, so that a node that has warmed up allocates nothing
- * for what it sends and receives: messages that come in, and the letters that hold messages in
- * queues. The kept memory is bounded. */
+/* A pool of messages and of queue entries, so that a node that has warmed up allocates nothing for
+ * its traffic. The kept memory is bounded. */
 #ifndef PL_REAL_POOL_H
 #define PL_REAL_POOL_H
 
@@ -30,7 +29,7 @@ struct pool {
 struct pool *pool_create(void); /* NULL: no memory */
 void pool_close(struct pool *pool);
 
-/* As message_new; the reference that goes last brings it back. */
+/* As message_new; the last reference returns it to the pool. */
 struct message *pool_message(struct pool *pool, uint64_t tag, uint32_t view, size_t len);
 
 /* A message in a queue. */
@@ -38,7 +37,7 @@ struct pending_message {
     struct pending_message *next;
     struct message *m;
     enum world_class class;
-    uintptr_t turn; /* outgoing: its place among posted sends */
+    uintptr_t turn; /* outgoing: its turn among posted sends */
 };
 
 struct message_queue {

@@ -126,7 +126,8 @@ static int parse_advertised(struct node *node, const char *text, struct err *err
     return nowhere ? err_set(err, ERR_INPUT, "advertise %s: nobody can connect to that", text) : rc;
 }
 
-/* Where to listen: as it was told, or on the interface that leads to the driver. */
+/* Choose the address to listen at: the option's, or that of the interface that leads to the driver.
+ */
 static int choose_listen(struct node *node, const struct real_options *options,
                          const struct address *driver, struct err *err)
 {
@@ -150,7 +151,7 @@ static void report_address(const struct node *node)
         address_print(&node->advertised, others, sizeof others);
         log_info(&node->log, "listens on %s (%s), to be reached at %s", where, interface, others);
     } else {
-        bool far = !address_is_loopback(&node->address); /* where nobody else is, it is no news */
+        bool far = !address_is_loopback(&node->address); /* on loopback, which needs no log line */
         log_write(&node->log, far ? LOG_INFO : LOG_DEBUG, "listens on %s (%s)", where, interface);
     }
 }

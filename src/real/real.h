@@ -38,7 +38,8 @@ struct real_options {
      * that have a number of that run may return with it. */
     uint64_t run;
     uint32_t first_number;
-    uint32_t numbers; /* all are below that: who gets none is refused for now. 0: any */
+    uint32_t
+        numbers; /* limit of numbers: a worker that gets none is refused for now. 0: no limit */
     /* Connections to open to a peer that we connect to, 1 (0: the same) to 16: the stripes of
      * posted sends. Others may open as many to us as they like, up to 16. */
     uint32_t stripes;
@@ -49,7 +50,8 @@ struct real_options {
      * caller's, stay as they are. The main task then runs on a thread of its own. */
     int nice;
     bool no_shm; /* TCP also between processes of one host */
-    bool ucx;    /* UCX to whom wants it too, for builds with it; without `insecure` by loopback */
+    bool ucx;    /* use UCX with peers that do, too, in builds with it; without `insecure` on
+                    loopback only */
     /* Carries out want_nodes; may be NULL: ERR_UNSUPPORTED. Called on the asking task. */
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
@@ -86,7 +88,7 @@ bool real_is_loopback(const char *address);
  * ERR_INPUT: that is no address */
 int real_reach(const char *address, int64_t patience, struct err *err);
 
-/* Monotonic nanoseconds, for who measures without a world. */
+/* Monotonic nanoseconds, for measurements without a world. */
 int64_t real_now(void);
 
 /* The name of this machine; "" when it has none. */
@@ -101,7 +103,7 @@ void real_sleep(int64_t ns);
 int real_cores(void);
 int real_cores_under(const char *root);
 
-/* The highest resident memory of this process yet, in bytes. */
+/* The peak resident memory of this process, in bytes. */
 uint64_t real_peak_bytes(void);
 
 #endif

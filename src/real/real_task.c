@@ -98,7 +98,7 @@ static void be_nice(const struct node *node, const char *name)
             return;
     id_t self = (id_t)gettid();
     if (node->nice > getpriority(PRIO_PROCESS, self))
-        (void)setpriority(PRIO_PROCESS, self, node->nice); /* less may always be asked for */
+        (void)setpriority(PRIO_PROCESS, self, node->nice); /* a lower priority is always allowed */
 }
 
 static void *task_thread(void *arg)
@@ -120,8 +120,8 @@ static void *task_thread(void *arg)
     return NULL;
 }
 
-/* A thread, and its place in the list: with the lock held, so that it finds itself there. Signals
- * are the business of the program's own threads. */
+/* Create a thread and its entry in the list, with the lock held so that the thread finds the entry.
+ * Signals are left to the program's own threads. */
 static int create_thread(struct node *node, struct task *task)
 {
     sigset_t all, before;
@@ -144,7 +144,7 @@ static int have_created(struct node *node, struct task *task)
         return create_thread(node, task);
     while (tasks->unborn)
         pthread_cond_wait(&tasks->nursery, &node->lock);
-    int rc = -1; /* until it is said */
+    int rc = -1; /* until it is set */
     tasks->unborn = task;
     tasks->reported = &rc;
     pthread_cond_broadcast(&tasks->nursery);
@@ -206,7 +206,7 @@ int task_spawn(struct world *w, const char *name, task_fn fn, void *arg, struct 
         return ERR_NOMEM;
     task->fn = fn;
     task->arg = arg;
-    *out = task; /* before the thread runs, which may look at it */
+    *out = task; /* before the thread runs, since it may use it */
     int rc = task_start(node_of(w), task, name);
     if (rc != OK) {
         *out = NULL;
@@ -224,7 +224,7 @@ void task_cancel(struct world *w, struct task *task)
     node_unlock(node);
 }
 
-/* Does not end with the caller's own cancellation: who cleans up joins. */
+/* The caller's own cancellation does not end the wait, since cleaning up needs joins. */
 int task_join(struct world *w, struct task *task, int64_t deadline, int *result)
 {
     struct node *node = node_of(w);

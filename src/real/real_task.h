@@ -26,10 +26,10 @@ struct task {
     enum task_state state;
     bool cancelled;
     int result;
-    const struct wait_for *set; /* what it waits for, while it waits */
+    const struct wait_for *set; /* its events, while it waits */
     int n;
     int64_t spin;    /* in a hurry: for how long its waits look; -1: it is in none */
-    bool helps;      /* it will tend what this call leaves to be tended */
+    bool helps;      /* it will process the requests that this call leaves */
     bool wants_role; /* waits for the role of the server */
     struct task *next;
 };
@@ -42,16 +42,16 @@ struct tasks {
      * of others, since one made by a nice thread is as nice and cannot become less so. */
     bool nursing;
     struct task *unborn;    /* the one that it is to make a thread for; NULL: none */
-    int *reported;          /* where it says how that went */
+    int *reported;          /* receives the result of its creation */
     pthread_cond_t nursery; /* one is to be made, or has been */
-    struct err bug;         /* what poisoned the world */
+    struct err bug;         /* the failure that poisoned the world */
 };
 
 int tasks_init(struct tasks *tasks);
-/* Cancels tasks that nobody has joined and waits for their ends; lets the parked ones go. */
+/* Cancel tasks that were not joined and wait for their ends; release the parked ones. */
 void tasks_release(struct node *node);
 
-/* Start a thread for `task`, whose fn and arg are set; it is the caller's. ERR_NOMEM. */
+/* Start a thread for `task`, whose fn and arg are set; the caller owns it. ERR_NOMEM. */
 int task_start(struct node *node, struct task *task, const char *name);
 /* Wait for its end, whatever that takes. */
 void task_finish(struct node *node, struct task *task);

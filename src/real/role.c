@@ -127,7 +127,7 @@ bool role_step(struct node *node, struct task *task, int64_t deadline, int64_t s
     struct epoll_event events[IO_EVENTS_MAX];
     role->asleep = !spin && now < deadline;
     node_unlock(node);
-    if (spin) /* who shares the core has something to do now that this one has sent */
+    if (spin) /* a process on the same core may have work, now that this one has sent */
         sched_yield();
     int n = io_poll(io, events, role->asleep ? deadline : 0);
     if (role->asleep) {
@@ -170,7 +170,7 @@ void role_forget(struct node *node, struct task *task)
     if (task->spin < 0)
         return;
     task->spin = -1;
-    role->hurried--; /* the next call of such a task may be microseconds away: nobody is woken */
+    role->hurried--; /* the next call may be microseconds away: wake no thread */
 }
 
 void role_fail(struct node *node, struct task *task)
@@ -180,7 +180,7 @@ void role_fail(struct node *node, struct task *task)
     task->helps = false;
     if (role->holder != task)
         return;
-    role->lost = true; /* and a link is in a state that nobody knows */
+    role->lost = true; /* a link may be in an unknown state */
     pthread_cond_signal(&node->io.task.wake);
     io_kick(&node->io);
 }

@@ -21,16 +21,16 @@ struct task;
 #define ROLE_BACK_MAX (4 * WORLD_SECOND / 1000) /* and after a task that has served for a while */
 
 struct role {
-    struct task *holder; /* NULL: nobody serves at the moment */
+    struct task *holder; /* NULL: no thread serves */
     bool asleep;         /* the holder, a task, is in epoll_wait for long */
     bool watching;       /* the I/O thread is, and has not the role */
-    bool idle;           /* the I/O thread keeps back until it is told: the holder sleeps long */
+    bool idle;           /* the I/O thread waits until it is summoned: the holder sleeps for long */
     bool asked;          /* the I/O thread is to take the role at once */
-    bool lost;           /* its holder has failed: nobody serves any more */
-    bool unseen;         /* something had come when the last holder left */
+    bool lost;           /* its holder has failed: no thread serves any more */
+    bool unseen;         /* events were pending when the last holder left */
     uint64_t turns;      /* how often tasks have had it */
     int64_t left_at;     /* when a task has last given it up */
-    int64_t watch_until; /* what the I/O thread sleeps until while it watches */
+    int64_t watch_until; /* time until which the I/O thread sleeps in epoll_wait */
     unsigned hurried;    /* tasks in a hurry */
     unsigned wanting;    /* those that wait for the role */
 };
@@ -38,17 +38,17 @@ struct role {
 /* The I/O thread: wait until the role is to be taken, and take it. false: there is none any more.
  */
 bool role_await(struct node *node);
-/* Give it up, after what was asked for has been done. */
+/* Give the role up, after all requests were processed. */
 void role_leave(struct node *node);
 
-/* Some other thread is to look after what has been asked for. */
+/* Summon another thread to process the requests. */
 void role_summon(struct node *node);
 /* One more thing may hold that this task waits for, or it is to end. */
 void role_poke(struct node *node, struct task *task);
 
-/* A task in a hurry that waits: take the role, if it is free, and serve what there is, for want of
- * that sleep until the deadline, or for a moment until `spin_until`. Returns whenever something may
- * have changed. false: the deadline has passed. */
+/* A task with busy polling that waits: take the role, if it is free, and serve pending events;
+ * without any, poll until `spin_until`, then sleep until the deadline. Returns whenever something
+ * may have changed. false: the deadline has passed. */
 bool role_step(struct node *node, struct task *task, int64_t deadline, int64_t spin_until);
 
 /* Around what a task does in a call that may leave something to be tended: a task in a hurry does

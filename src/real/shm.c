@@ -19,7 +19,7 @@
 
 struct shm {
     struct segment *segment;
-    int file; /* of the connecting side, until the answer has come; else -1 */
+    int file; /* the connecting side's, until the reply arrives; else -1 */
     struct ring in, out;
 };
 
@@ -42,7 +42,7 @@ static struct ring ring_of(struct segment *segment, int which)
         .ends = &segment->ends[which], .bytes = segment->bytes[which], .size = SHM_RING_BYTES};
 }
 
-/* Map what `file` is, which stays the caller's. */
+/* Map `file`, which the caller keeps. */
 static struct shm *shm_map(int file, int out)
 {
     struct shm *shm = calloc(1, sizeof *shm);
@@ -170,7 +170,7 @@ static ssize_t shm_send(struct stream *s, const struct iovec *part, size_t parts
 
 static ssize_t shm_peek(struct stream *s, const uint8_t **bytes)
 {
-    bool ended = s->ended; /* before we look: nothing comes after */
+    bool ended = s->ended; /* read before the ring: nothing is written after the end */
     ptrdiff_t n = ring_peek(&s->shm->in, bytes);
     if (n < 0)
         return STREAM_UNSOUND;

@@ -21,25 +21,25 @@ enum {
     STREAM_NONE = 0,    /* not now */
     STREAM_END = -1,    /* the other side has closed, and all that it sent has been read */
     STREAM_BROKEN = -2, /* it was lost */
-    STREAM_UNSOUND = -3 /* it has written where or what it must not */
+    STREAM_UNSOUND = -3 /* the other side violated the protocol of shared memory */
 };
 
 struct transport_ops {
     const char *name;
     size_t align; /* frames begin at multiples of it: a power of two, at most 8 */
-    bool sums;    /* data is followed by its sum, for what lies between may change it */
+    bool sums;    /* data is followed by its checksum, since hardware on the way may damage it */
 
     /* Take as many bytes as there is room for. */
     ssize_t (*send)(struct stream *s, const struct iovec *part, size_t parts);
 
-    /* Bytes come in by one of two ways. Into the caller's memory: */
+    /* Bytes are received in one of two ways: into the caller's memory, */
     ssize_t (*receive)(struct stream *s, const struct iovec *part, size_t parts);
-    /* or, where `receive` is NULL, they are looked at where they lie, and given back. */
+    /* or, where `receive` is NULL, by a look at the transport's own memory, which is then released.
+     */
     ssize_t (*peek)(struct stream *s, const uint8_t **bytes);
     void (*consume)(struct stream *s, size_t n);
 
-    /* So many bytes of a message are still to come, and nobody needs each of them at once. NULL
-     * allowed */
+    /* `left` bytes of a message are still to arrive, and not needed one by one. NULL allowed */
     void (*expect)(struct stream *s, size_t left);
 
     /* Readiness. Without these the socket's is meant. EPOLLIN, and EPOLLOUT if that is wanted: now,
@@ -50,7 +50,7 @@ struct transport_ops {
     /* the socket has become readable: a doorbell, or the end. */
     void (*on_message)(struct stream *s);
 
-    /* Nothing more will be sent: the other side reads what there is, and then STREAM_END. */
+    /* End sending: the other side reads the rest, and then STREAM_END. */
     int (*shut)(struct stream *s);
 };
 
@@ -60,7 +60,7 @@ struct stream {
     struct shm *shm;       /* offered, or in use; NULL: none */
     struct ucx_line *line; /* the same through UCX */
     int low_water;         /* SO_RCVLOWAT; 0: never set */
-    bool ended;            /* the socket has told so, there may be bytes in shared memory */
+    bool ended;            /* the socket has ended; bytes may be left in shared memory */
 };
 
 extern const struct transport_ops transport_tcp, transport_shm;

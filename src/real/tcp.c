@@ -12,7 +12,7 @@
 
 enum {
     SILENCE_MAX_MS = 5000, /* of a peer's host that acknowledges nothing */
-    PROBE_IDLE_S = 2,      /* before it is asked whether it is there, */
+    PROBE_IDLE_S = 2,      /* of silence before the first keep-alive probe */
     PROBE_INTERVAL_S = 1,
     PROBE_COUNT = 3,
     LOW_WATER = 384 * 1024,     /* bytes */
@@ -40,8 +40,8 @@ static ssize_t tcp_receive(struct stream *s, const struct iovec *part, size_t pa
     return n == 0 ? STREAM_END : bytes_moved(n);
 }
 
-/* Inside a long message nobody needs to be woken for each packet of it. The rest of a message
- * arrives in any case, or the connection ends. */
+/* Within a long message the receiver need not wake for each packet. The rest of the message arrives
+ * in any case, or the connection ends. */
 static void tcp_expect(struct stream *s, size_t left)
 {
     int want = left >= 2 * LOW_WATER ? LOW_WATER : left >= LOW_WATER / 2 ? (int)left : 1;
@@ -70,7 +70,7 @@ static void set_option(int fd, int level, int option, int value)
     setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/* Whose host has gone silent is noticed within SILENCE_MAX_MS, also while nothing is sent. */
+/* A silent host is noticed within SILENCE_MAX_MS, also while nothing is sent. */
 struct stream stream_tcp(int fd)
 {
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);

@@ -14,7 +14,7 @@
 
 enum {
     SLOT_BYTES = 64 * 1024,
-    SLOTS = 16,         /* what a connection has under way */
+    SLOTS = 16,         /* sends of a connection under way */
     PROGRESS_TIMES = 8, /* at most, then others have their turn */
     ARM_TIMES = 4,
     WORD = 8,
@@ -22,7 +22,7 @@ enum {
 
 #define CLOSE_MAX WORLD_SECOND
 #define UNKNOWN   (UINT64_MAX - 1)
-#define ALL_HERE  UINT64_MAX /* a word: what you have sent has come */
+#define ALL_HERE  UINT64_MAX /* control word: all that the other side sent has arrived */
 
 struct ucx {
     ucp_context_h context;
@@ -30,10 +30,10 @@ struct ucx {
     ucp_address_t *address;
     size_t address_len;
     int fd;
-    struct ucx_line *closing; /* those whose memory UCX may still use */
+    struct ucx_line *closing; /* lines whose memory UCX may still use */
 };
 
-/* UCX may use it until it says that it does not: what is sent is copied here. */
+/* A copy of sent bytes, which UCX uses until the send completes. */
 struct slot {
     struct ucx_line *line;
     struct slot *next;
@@ -42,19 +42,19 @@ struct slot {
 
 struct ucx_line {
     struct ucx *ucx;
-    ucp_ep_h ep; /* NULL: the other side's address has not come */
+    ucp_ep_h ep; /* NULL: the other side's address has not arrived */
     bool dialled;
     bool introduced; /* our address has been sent */
     bool broken, unsound;
 
-    /* The end: how many bytes there were, and whether all have come. */
+    /* The end: bytes sent and received, and the other side's total. */
     uint64_t sent, got, total;
     bool shut, end_sent, end_received;
 
-    const uint8_t *data; /* what has come, where UCX has it */
+    const uint8_t *data; /* received bytes, in UCX's memory */
     size_t len, at;
 
-    size_t have; /* of what comes on the socket */
+    size_t have; /* bytes of the control message on the socket */
     uint8_t in[UCX_HEAD + UCX_ADDRESS_MAX];
 
     void *close_request;
@@ -293,7 +293,7 @@ static size_t control_bytes_wanted(const struct ucx_line *line)
     return line->have < UCX_HEAD ? (size_t)UCX_HEAD : UCX_HEAD + bytes_le32(line->in);
 }
 
-/* All that was wanted is here. */
+/* The control message is complete. */
 static void on_control(const struct stream *s)
 {
     struct ucx_line *line = s->line;
@@ -381,7 +381,7 @@ static void submit_slot(struct ucx_line *line, struct slot *slot, size_t n)
     slot_back(slot);
 }
 
-/* Bytes from the parts, behind those that have been taken. */
+/* Copy bytes of the parts, behind those already taken. */
 static size_t copy_to_slot(struct slot *slot, const struct iovec *part, size_t parts, size_t before)
 {
     size_t n = 0;
@@ -432,7 +432,8 @@ static void fetch_data(struct ucx_line *line)
     }
 }
 
-/* Nothing more comes. A side that is closing, too, waits until the other has all of its bytes. */
+/* Has the stream ended? A side that closes, too, waits until the other side has all of its bytes.
+ */
 static bool is_over(const struct stream *s)
 {
     struct ucx_line *line = s->line;

@@ -29,7 +29,7 @@ struct ucx *ucx_open(const struct logger *log, bool local);
 void ucx_close(struct ucx *ucx);   /* NULL allowed */
 int ucx_fd(const struct ucx *ucx); /* for epoll */
 
-/* Let what is under way continue. */
+/* Let UCX progress what is under way. */
 void ucx_progress(struct ucx *ucx);
 /* From now on the descriptor becomes readable when there is something. true: there is already. */
 bool ucx_arm(struct ucx *ucx);

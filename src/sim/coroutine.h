@@ -1,5 +1,5 @@
-/* Coroutines: what carries a task. One runs at any moment; it runs until it yields. Two runs that
- * resume in the same order do the same, whichever back end carries them. */
+/* Coroutines, on which tasks run. One runs at any moment, until it yields. Two runs that resume in
+ * the same order do the same on either back end. */
 #ifndef PL_SIM_COROUTINE_H
 #define PL_SIM_COROUTINE_H
 
@@ -21,7 +21,7 @@ struct coroutine_ops {
     /* Run it until it yields or fn returns. Not called from within a coroutine, nor after fn has
      * returned. The caller's fault sink is put back. */
     void (*resume)(struct coroutine *co);
-    /* Called within `co`: go back to who resumed it. */
+    /* Called within `co`: return to its resumer. */
     void (*yield)(struct coroutine *co);
     /* Give its stack back. One that has not ended is abandoned: its frames are not unwound. */
     void (*free)(struct coroutine_host *host, struct coroutine *co);
@@ -30,7 +30,7 @@ struct coroutine_ops {
 /* On one OS thread: a stack each, of 512 KiB, with a guard page below it. */
 extern const struct coroutine_ops coroutine_fibres;
 
-/* A thread each, of which one runs at a time: slower, and what debuggers and race detectors know.
+/* One thread each, of which one runs at a time: slower, but known to debuggers and race detectors.
  */
 extern const struct coroutine_ops coroutine_baton;
 

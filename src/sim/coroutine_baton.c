@@ -14,11 +14,11 @@ enum { STACK_BYTES = 2 * 1024 * 1024 }; /* reserved, and taken as it is used */
 
 struct coroutine {
     pthread_t thread;
-    sem_t turn, back; /* the baton: to the coroutine, and back to who resumed it */
+    sem_t turn, back; /* the baton: to the coroutine, and back to its resumer */
     void (*fn)(void *arg);
     void *arg;
     struct fault_sink *sink;
-    bool abandoned; /* read when the turn comes: end instead of running */
+    bool abandoned; /* read at its turn: end instead of running */
 };
 
 struct coroutine_host {

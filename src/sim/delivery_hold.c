@@ -28,7 +28,7 @@ void hold_resume(struct node *node)
         work_halt(node, false);
 }
 
-/* It ends where it stands: what its tasks were about to do they do now. */
+/* The pause ends: the node's tasks continue where they were. */
 void hold_release(struct node *node)
 {
     for (struct task *task = node->tasks; node->stands_until > 0 && task; task = task->next)

@@ -1,6 +1,6 @@
-/* The queue of what is to happen: a pairing heap of events by (time, sequence number). Events live
- * inside the things they happen to, so that queueing needs no memory and cannot fail, and one that
- * is no longer wanted is taken out: a deadline nobody waits for does not drag time forward. */
+/* The queue of future events: a pairing heap by (time, sequence number). An event is part of the
+ * object that it happens to, so queueing needs no memory and cannot fail. An event that is no
+ * longer wanted is removed, so that an old deadline does not advance the time. */
 #ifndef PL_SIM_HEAP_H
 #define PL_SIM_HEAP_H
 

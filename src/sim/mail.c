@@ -1,5 +1,5 @@
-/* Messages between nodes: handed over, delivered, taken. A sender and a receiver never share a
- * header: what the world fills in for one must not show to the other. */
+/* Messages between nodes: sent, delivered, taken. Sender and receiver never share a header, since
+ * the world fills in fields for each. */
 #include "base/fault.h"
 #include "base/rng.h"
 #include "sim/state.h"
@@ -15,7 +15,7 @@ static struct node *node_of(struct world *w)
     return (struct node *)w;
 }
 
-/* How much later than the links allow this message comes in. */
+/* The extra delay of this message, by the script. */
 static int64_t delay_of(struct node *from, const struct node *to, uint64_t tag)
 {
     struct sim *sim = from->sim;
@@ -106,7 +106,7 @@ static void recv_end(struct node *node, struct recv *recv, int status)
     ended_count(node, recv->ended);
 }
 
-/* All of the message has come in for a receive that is not, or no longer, in the list. */
+/* The message is complete for a receive that is not in the list (any more). */
 static void finish_receive(struct node *node, struct recv *recv, struct pending_message *pending)
 {
     const struct message *m = pending->m;
@@ -238,7 +238,8 @@ int mail_post(struct world *w, struct recv *recv)
         }
     struct node *from = sim_node(node->sim, recv->from);
     if (!from || node->peer[from->slot] == PEER_DOWN) {
-        recv_end(node, recv, ERR_PEER); /* told by the wait, as if it were lost a moment later */
+        recv_end(node, recv, ERR_PEER); /* the wait reports it, as if the peer were lost a moment
+                                           later */
         return OK;
     }
     struct recv **end = &node->posted;

@@ -1,4 +1,4 @@
-/* Nodes start, end and are killed; peers come up and go down. News of any of it takes a latency. */
+/* Nodes start, end and are killed; peers come up and go down. Others notice after a latency. */
 #include "base/fault.h"
 #include "sim/state.h"
 
@@ -37,7 +37,7 @@ static void peer_up(struct node *node, struct node *peer)
         lane_start(&route->lane[c]);
 }
 
-/* Nothing goes to the peer or is expected from it any more. */
+/* Close a peer: nothing is sent to it or expected from it any more. */
 static void peer_close(struct node *node, struct node *peer)
 {
     node->peer[peer->slot] = PEER_DOWN;
@@ -57,8 +57,8 @@ void peer_down(struct node *node, struct node *peer)
         report_change(node, peer, false);
 }
 
-/* `node` and one that started before it find each other, even if `node` has ended by now: its end
- * is news that comes after. */
+/* Connect `node` and an older node, even if `node` has ended by now: its end is noticed afterwards.
+ */
 static void connect_to(struct node *node, struct node *older)
 {
     if (older->state == NODE_ABSENT)
@@ -133,8 +133,8 @@ static void worker_start(struct event *start)
         log_error(sim->options.log, "node %" PRIu32 " cannot start: out of memory", node->slot);
 }
 
-/* A worker that has lost its driver has called it again. A driver that has not noticed yet that the
- * connection of before is gone does not answer. */
+/* A worker calls its lost driver again. A driver that has not noticed the loss of the old
+ * connection does not reply. */
 static void on_dial(struct event *dial)
 {
     struct node *node = event_owner(dial, struct node, dial);
@@ -216,7 +216,7 @@ void node_release(struct node *node)
     for (uint32_t i = 0; node->routes && i < node->sim->slots; i++)
         if (node->routes[i])
             route_free(node->routes[i]);
-    while (node->tasks) /* last: what was posted is on their stacks */
+    while (node->tasks) /* last, since posts are on their stacks */
         task_free(node->tasks);
 }
 

@@ -1,5 +1,5 @@
-/* The cluster file's script: which messages come late, what happens to nodes and links, and when;
- * and faults that are in no file, which happen at once. */
+/* The cluster file's script: delays of messages, and faults of nodes and links with their times;
+ * and faults of the tests, which occur at once. */
 #include "sim/state.h"
 
 #include <inttypes.h>
@@ -229,7 +229,7 @@ uint32_t script_workers(const Paceline__Cluster *cluster, uint32_t workers)
     return workers;
 }
 
-/* A node that joins by itself joins once, then, even if others request it. */
+/* A node with a join time in the script joins then, and once, even if it is requested earlier. */
 static int read_join(struct fault_rule *rule, size_t i, struct err *err)
 {
     struct node *node = rule->node;

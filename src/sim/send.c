@@ -1,7 +1,7 @@
-/* Sends posted: letters whose bytes stay in the caller's range until the last of them has left. It
- * is read at that moment and no earlier, so that who touches it too soon is caught by what comes
- * out at the other end. The letter's message has its room from the beginning: once posted, a send
- * cannot fail for want of memory. */
+/* Posted sends. The bytes stay in the caller's range until the last of them has left, and are read
+ * at that moment and no earlier: a caller that changes the range too soon is found out by the
+ * receiver's data. The message is allocated when the send is posted, so a posted send cannot fail
+ * for lack of memory. */
 #include "base/fault.h"
 #include "sim/state.h"
 

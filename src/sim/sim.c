@@ -47,7 +47,7 @@ struct node *sim_node(struct sim *sim, uint32_t number)
     return number < sim->slots - 1 ? &sim->nodes[number] : NULL;
 }
 
-/* In the failing task: note the fault and stop for good; its stack stays for a debugger. */
+/* In the failing task: record the fault and stop for ever; its stack stays for a debugger. */
 static void fault_in_task(struct fault_sink *sink, const char *file, int line, const char *what)
 {
     struct sim *sim = event_owner(sink, struct sim, sink);
@@ -146,7 +146,8 @@ void sim_free(struct sim *sim)
     uint32_t made = 0;
     while (sim->nodes && made < sim->slots && sim->nodes[made].sim)
         made++;
-    for (uint32_t i = 0; i < made; i++) /* letters first: they came by others' routes */
+    for (uint32_t i = 0; i < made; i++) /* messages first, since they arrived by other nodes'
+                                           routes */
         mail_discard(&sim->nodes[i], NULL);
     for (uint32_t i = 0; i < made; i++)
         node_release(&sim->nodes[i]);
@@ -156,7 +157,7 @@ void sim_free(struct sim *sim)
     free(sim);
 }
 
-/* Says of every task where it stands. */
+/* Log where every task waits. */
 static void log_tasks(const struct sim *sim, const char *why)
 {
     const struct logger *log = sim->options.log;
@@ -217,7 +218,7 @@ static int run_until_end(struct sim *sim, const struct node *driver, int64_t lim
     return driver->main->result;
 }
 
-/* Cancel what is left of every node and let it unwind, in no time at all. */
+/* Cancel the remaining tasks of every node, and let them unwind at the present time. */
 static void unwind_nodes(struct sim *sim)
 {
     sim->ending = true;

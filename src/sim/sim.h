@@ -33,19 +33,19 @@ struct sim_options {
     uint64_t seed;
     enum sim_backend backend;
     const struct logger *log;
-    /* The main task of a node, run when the node starts: the driver at once, and again after a kill
-     * if the script has it return; a worker when want_nodes asks for it. Its return ends the node:
-     * what tasks it has left are cancelled. */
+    /* The main task of a node, which runs when the node starts: the driver at once, and again after
+     * a kill if the script restarts it; a worker when want_nodes requests it. Its return ends the
+     * node, and cancels the node's other tasks. */
     int (*node_main)(void *arg, struct world *w);
     void *arg;
     /* Number of the message kind that a delay's tag names; 0 for none. The top eight bits of a
      * message's tag are its kind. */
     uint32_t (*kind_of)(const char *name);
     void (*fault)(void *arg, const struct sim_fault *fault);
-    /* For tests, which may look at what they know of all nodes: after each event. `node` is whose
-     * task ran; WORLD_ANY: nobody's. It may call sim_strike. NULL: nobody looks on. */
+    /* Called after each event, for tests that check the state of all nodes. `node` is the node
+     * whose task ran; WORLD_ANY: none. It may call sim_strike. NULL: no observer. */
     void (*observe)(void *arg, uint32_t node);
-    /* Not only the driver's main is to end by itself before sim_run returns, but every node's. */
+    /* sim_run returns when every node's main task has ended by itself, not only the driver's. */
     bool to_the_last;
     /* For tests: kill `kill_node` at the moment it hands its kill_send-th message, or send that it
      * posts (from 1; 0: never), to the world; that one is not sent. */
@@ -60,8 +60,8 @@ struct sim;
 int sim_create(const struct sim_options *options, struct sim **out, struct err *err);
 void sim_free(struct sim *sim);
 
-/* Run until the driver's main task has returned; what it returned. ERR_TIMEOUT when every task
- * waits and nothing will ever happen, or virtual time passes `limit_ns`. */
+/* Run until the driver's main task has returned, and return its result. ERR_TIMEOUT: all tasks wait
+ * and no event is left, or virtual time has passed `limit_ns`. */
 int sim_run(struct sim *sim, int64_t limit_ns);
 
 int64_t sim_now(const struct sim *sim);
@@ -74,8 +74,7 @@ int sim_strike(struct sim *sim, const Paceline__Fault *fault);
  * same one took the same path. */
 uint64_t sim_trace(const struct sim *sim);
 
-/* Messages, and sends posted, that `node` has handed to the world yet; for tests that kill it at
- * each. */
+/* Number of messages and posted sends of `node` so far, for tests that kill it at each. */
 uint64_t sim_sent(const struct sim *sim, uint32_t node);
 
 #endif

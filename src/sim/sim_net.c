@@ -128,8 +128,8 @@ static void flow_sent(struct event *sent)
     lane_start(lane);
 }
 
-/* The peer buffers no more than the credit, whichever lane it was granted to: messages that queue
- * behind sends wait as these do. A node that has ended has no time to wait. */
+/* May the lane's first message begin? The peer buffers no more than the credit, so messages behind
+ * sends wait like these. A node that has ended does not wait. */
 static bool has_room(const struct lane *lane)
 {
     return lane->begun + lane->queue.head->m->len <= WORLD_CREDIT ||
@@ -197,7 +197,8 @@ static struct link *tightest_link(struct link *links)
     return best;
 }
 
-/* Fill: the flows of the tightest link get equal parts of it and leave the rest to the others. */
+/* Water-filling: the flows of the tightest link get equal parts of it, and the remaining capacity
+ * goes to the others. */
 static void share_out(struct link *links)
 {
     struct link *link;

@@ -1,6 +1,5 @@
-/* Tasks, and the one place where they wait. Whatever changes wakes those who wait for it; a woken
- * task looks again at all it waits for, so that nothing is lost and the lowest index comes first.
- */
+/* Tasks, and the one function in which they wait. A change wakes the tasks that wait for it. A
+ * woken task checks all its events again, so that none is lost and the lowest index comes first. */
 #include "base/fault.h"
 #include "base/rng.h"
 #include "sim/state.h"
@@ -117,7 +116,7 @@ void task_fire(struct event *resume)
         heap_push(&sim->heap, resume, node->stands_until);
         return;
     }
-    wait_leave(task); /* its deadline has come */
+    wait_leave(task); /* its deadline has passed */
     sim_record(sim, TRACE_RESUME, node, task->number, 0);
     sim->running = task;
     sim->acted = node;
@@ -162,7 +161,7 @@ void node_wake(struct node *node, enum wait_kind kind, const void *what)
     }
 }
 
-/* Whether one of the things waited for holds. OK, ERR_TIMEOUT: not yet, ERR_NOMEM */
+/* Has one of the events occurred? OK; ERR_TIMEOUT: not yet; ERR_NOMEM */
 static int wait_holds(struct node *node, const struct wait_for *want, struct wake *out)
 {
     bool yes;
@@ -228,8 +227,8 @@ static void task_cancel(struct world *w, struct task *task)
         task_ready(task);
 }
 
-/* Continues in a task that is cancelled and in a node that has ended: what the other task was given
- * may be memory of this one. */
+/* It waits on in a cancelled task and in a node that has ended, since the other task may use this
+ * one's memory. */
 static int task_join(struct world *w, struct task *task, int64_t deadline, int *result)
 {
     struct node *node = node_of(w);

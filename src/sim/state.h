@@ -25,11 +25,12 @@ struct pending_message {
     struct event arrival;
     struct pending_message *next;
     struct message *m; /* a reference */
-    struct send *send; /* posted and pending: the bytes are in the caller's range yet; or NULL */
-    struct lane *lane; /* which it came by, and which has its credit back when it is taken */
+    struct send *send; /* posted and pending: the bytes are still in the caller's range; or NULL */
+    struct lane *lane; /* the lane that it used, which gets its credit back when it is taken */
     int64_t first_byte, extra;
-    bool charged; /* it has taken credit: messages when handed over, sends when they begin */
-    bool begun;   /* it flows, or has flowed */
+    bool
+        charged; /* it has taken credit: a message when it was sent, a posted send when it begins */
+    bool begun;  /* it flows, or has flowed */
 };
 
 struct message_queue {
@@ -40,10 +41,10 @@ struct message_queue {
 struct link {
     double speed; /* bytes a nanosecond */
     struct lane *flows, *flows_last;
-    bool dirty; /* flows have come or gone since rates were settled */
+    bool dirty; /* flows were added or removed since the rates were computed */
     struct link *next;
     bool found;       /* scratch of settling: */
-    double left;      /* speed not given away yet */
+    double left;      /* capacity not assigned yet */
     uint32_t waiting; /* flows without a rate yet */
 };
 
@@ -55,7 +56,7 @@ struct lane {
     enum world_class class;
     size_t outstanding;                 /* bytes charged and not taken by the receiver */
     size_t begun;                       /* those of them that wait for nothing but the receiver */
-    struct message_queue queue, flight; /* not yet all sent; sent and not yet there */
+    struct message_queue queue, flight; /* not sent completely; sent and not arrived */
     int64_t last_arrival;
     /* The flow: */
     bool flowing;
@@ -111,8 +112,8 @@ struct node {
     uint32_t slot;
     enum node_state state;
     bool broken;      /* killed before it started: it never will */
-    bool joins_later; /* by itself, by the script */
-    bool connected;   /* others have heard of it */
+    bool joins_later; /* at a time of the script */
+    bool connected;   /* other nodes know it */
     bool killed;      /* the driver; it may be started again */
     struct event start, up, gone;
     struct event dial; /* a worker's: its driver may be there again */
@@ -123,7 +124,7 @@ struct node {
 
     struct message_queue mailbox;
     struct recv *posted;   /* in the order of posting */
-    uint32_t oldest_view;  /* what is older has been aborted */
+    uint32_t oldest_view;  /* older views were aborted */
     struct route **routes; /* to each slot; NULL: not used yet */
     uint64_t sent;
     struct link link[HOPS];
@@ -132,7 +133,7 @@ struct node {
     struct {
         uint32_t slot;
         bool up;
-    } * changes; /* not yet told: from `out` to `in` */
+    } * changes; /* not reported yet: from `out` to `in` */
     size_t changes_in, changes_out, changes_room;
 
     int64_t stands_until; /* its tasks do nothing before, */
@@ -161,16 +162,16 @@ struct sim {
     const struct coroutine_ops *carry;
     struct coroutine_host *host;
     struct node *nodes;     /* by slot */
-    uint32_t slots, wanted; /* nodes up to this one have been asked for */
+    uint32_t slots, wanted; /* nodes up to this one were requested */
     struct task *running;
-    struct node *acted; /* whose the last event was; NULL: nobody's */
+    struct node *acted; /* node of the last event; NULL: none */
     int64_t latency;
     double loss;
     struct link *dirty, *dirty_last;
     struct script *script;
     bool ran, ending;
-    unsigned coming; /* restarts of the driver that are to come */
-    /* A task's fault is told again on the stack of sim_run's caller, who can be unwound. */
+    unsigned coming; /* scheduled restarts of the driver */
+    /* A task's fault is raised again on the stack of sim_run's caller, which can be unwound. */
     struct fault_sink sink, *outer;
     struct {
         const char *file, *what;
@@ -225,18 +226,17 @@ bool mail_credit(struct node *node, uint32_t peer);
 void mail_arrive(struct event *arrival);
 /* End posted receives from `from` (NULL: from anybody) with `status`. */
 void mail_fail(struct node *node, const struct node *from, int status);
-/* Drop what lies in the mailbox from `from` (NULL: from anybody). */
+/* Drop the messages of `from` in the mailbox (NULL: of all nodes). */
 void mail_discard(struct node *node, const struct node *from);
 
 /* send.c */
 int send_post(struct world *w, struct send *send);
 void send_unpost(struct world *w, struct send *send);
-/* The letter is on its way; what is borrowed is the caller's again. Queues of messages in
- * transit. */
+/* The message is in transit; the caller owns its range again. */
 void send_done(struct pending_message *pending);
 /* The letter is lost. */
 void send_lost(struct pending_message *pending, int status);
-/* Take back what is posted: all, or only what is aborted. */
+/* Take posted sends back: all, or those of aborted views. */
 void send_recall(struct node *node, bool all, int status);
 /* A post that points here has ended; NULL allowed. */
 void ended_count(struct node *node, struct ended *ended);
@@ -263,9 +263,9 @@ void net_settle(struct sim *sim);
 /* node.c */
 void node_init(struct sim *sim, uint32_t slot);
 int node_start(struct node *node);
-/* Its tasks are cancelled; what it has handed over still travels, unless it was killed. */
+/* Cancel its tasks. Messages that it has sent still travel, unless it was killed. */
 void node_end(struct node *node, bool killed);
-/* The driver, which was killed, begins again as a new one, that knows nobody. */
+/* Restart the killed driver as a new one without state. */
 int node_restart(struct node *node);
 void node_release(struct node *node);
 void peer_down(struct node *node, struct node *peer);
@@ -290,18 +290,18 @@ void hold_release(struct node *node);
 void hold_cut_way(struct node *from, struct node *to, int64_t until);
 bool hold_cut(const struct node *from, const struct node *to);
 int64_t hold_opens(const struct node *from, const struct node *to);
-/* When both ends of a way that was cut just now hold the other to be gone. */
+/* Time at which both ends of a link cut now take the other for lost. */
 int64_t hold_unanswered(const struct sim *sim);
-/* Both see the other go down, and what was between them is lost. */
+/* Both see the other go down, and their messages in transit are lost. */
 void hold_part(struct node *a, struct node *b);
-/* When what would arrive then does. */
+/* The time at which a message due at `at` arrives. */
 int64_t hold_arrival(const struct node *from, const struct node *to, int64_t arrival);
 /* How much later than others the next message of a shuffled node is. */
 int64_t hold_shuffle(const struct node *from);
 
 /* script.c */
 int script_read(struct sim *sim, struct err *err);
-/* How many there are in all, when so many are asked for. */
+/* Number of workers in all, when `wanted` are requested. */
 uint32_t script_workers(const Paceline__Cluster *cluster, uint32_t workers);
 int64_t script_delay(struct sim *sim, const struct node *from, const struct node *to, uint64_t tag);
 

@@ -1,6 +1,6 @@
-/* Work takes time: the tasks of a node that work share its cores equally, none getting more than
- * one core. All of them are served at one pace, so that a single number, how much each has had
- * since the first began, says when each is done. */
+/* Work takes time. The working tasks of a node share its cores equally, at most one core each. All
+ * are served at one pace, so a single number, the service of each since the first began, determines
+ * when each is done. */
 #include "base/fault.h"
 #include "base/rng.h"
 #include "sim/state.h"
