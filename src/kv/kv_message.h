@@ -1,14 +1,15 @@
-/* Messages between the store's nodes. Readers and holders, master and nodes:
+/* Messages between the store's nodes: readers and holders, master and nodes. All travel in view 0.
  *
- *   KV_REQUEST  node → master    u8 what · u64 request · text key · u64 version, size, checksum · u8
- *   KV_REPLY    master → node    u8 what · u64 request · u64 version, size, checksum ·
- *                              u8 count · count × (u32 node · text address) · i32 status · text why
- *   KV_FETCH    reader → holder  text key · u64 version · u64 at · u32 length     number: the piece's
- *   KV_PIECE    holder → reader  `length` bytes                                   the same number
- *   KV_GONE     holder → reader  u8 why not                                       the same number
+ *   KV_REQUEST  node → master    u8 what · u64 request · text key ·
+ *                                u64 version, size, checksum · u8 patient
+ *   KV_REPLY    master → node    u8 what · u64 request · u64 version, size, checksum · u8 count ·
+ *                                count × (u32 node · text address) · i32 status · text refusal
+ *   KV_FETCH    reader → holder  text key · u64 version · u64 at · u32 length
+ *   KV_PIECE    holder → reader  `length` bytes
+ *   KV_GONE     holder → reader  u8 reason
  *
- * all of view 0. Numbers are the reader's, each used once, so that what comes late is never taken
- * for something else. Decoding checks every bound; what it lets through may be worked with. */
+ * The last three carry the number of the piece. Numbers are the reader's, each used once, so that a
+ * late message is never taken for another. Decoding checks every bound. */
 #ifndef PL_KV_KV_MESSAGE_H
 #define PL_KV_KV_MESSAGE_H
 

@@ -7,7 +7,7 @@
 #include "data/bad_records.h"
 
 struct bad_record_log {
-    struct bad_records *seen; /* each once; NULL: none yet */
+    struct bad_records *seen; /* each record once; NULL: none yet */
     uint64_t *machine;        /* that reported it first */
 };
 

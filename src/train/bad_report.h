@@ -10,15 +10,15 @@
  * ERR_CANCELLED */
 int worker_report_bad_records(struct worker *w);
 
-/* Count a record that a worker has reported; `m` is borrowed. ERR_INPUT: they are too many, and
- * d->err says so. */
+/* Count a record that a worker has reported; `m` is borrowed. ERR_INPUT: there are too many, with
+ * the message in d->err. */
 int driver_on_bad_record(struct driver *d, const struct message *m);
 
 /* Log those that are new, at most one a second, and write an event for each. */
 void driver_report_bad_records(struct driver *d);
 
-/* The run is over: take what is still to be read, and put the number and the first names into the
- * report. */
+/* The run is over: read the remaining reports, and put the number and the first names into the
+ * run's report. */
 void driver_sum_bad_records(struct driver *d, struct train_report *report);
 
 #endif

@@ -1,5 +1,5 @@
-/* Where a training step's time goes: a probe of a net that reads the clock as layers begin and end,
- * and between them. */
+/* Measures where the time of a training step goes: reads the clock when layers begin and end, and
+ * between them. */
 #ifndef PL_TRAIN_BENCH_LAYERS_H
 #define PL_TRAIN_BENCH_LAYERS_H
 
@@ -17,8 +17,8 @@ struct bench_layer {
     const char *chosen; /* the code of each direction (summary.h); "": there was no choice */
 };
 
-/* Of a step, what is no layer's: waiting for records; making dx zero; the optimizer's update; the
- * rest, which is the clock's own and little else. And all of it. */
+/* The phases of a step outside of its layers: waiting for records, zeroing dx, the optimizer's
+ * update, and the rest, which is mostly the clock itself; and the whole step. */
 enum bench_phase {
     BENCH_LOADING,
     BENCH_CLEARING,
@@ -32,13 +32,13 @@ struct bench_layers {
     struct world *world;
     struct net_probe probe;
     size_t layers, steps, step; /* steps there is room for; the one under way */
-    int passes;                 /* of it that have begun */
+    int passes;                 /* passes that have begun */
     double *ms;                 /* [forward, then backward, of each layer; then parts][step] */
-    double known;               /* milliseconds of it that have found their row */
-    int64_t begun, moment;      /* the step; the layer, or what is between two of them */
+    double known;               /* milliseconds that are assigned to rows */
+    int64_t begun, moment;      /* start of the step; start of the present layer or gap */
 };
 
-/* Room for so many steps of the net. ERR_NOMEM */
+/* Allocate for so many steps of the net. ERR_NOMEM */
 int bench_layers_init(struct bench_layers *b, struct world *world, const struct net *net,
                       size_t steps, struct arena *arena);
 
@@ -53,7 +53,7 @@ void bench_layers_end(struct bench_layers *b);
 int bench_layers_sum(struct bench_layers *b, const struct net *net, struct arena *arena,
                      struct bench_layer **out, double part_ms[BENCH_PHASES]);
 
-/* In place: ascending. */
+/* Sort in place, ascending. */
 void bench_ascending(double *values, size_t n);
 
 #endif

@@ -20,15 +20,16 @@ struct chance {
     uint64_t window, records; /* of a stretch; of the one under way */
     double sum, before;       /* of losses over it; the mean loss of the one before, 0: none */
     unsigned stuck;           /* stretches in a row that were at chance, and fell nowhere */
-    bool left;                /* chance, or that was told: it is not looked for any more */
-    uint64_t high;            /* records in a row with a loss far above chance; UINT64_MAX: told */
+    bool left;                /* the loss has left chance, or that was reported: no further check */
+    uint64_t high;            /* records in a row with a loss far above chance; UINT64_MAX:
+                                 reported */
 };
 
 /* A stretch is a quarter of the training set, of 100 to 1,000 steps of `step` records. `classes` 0:
  * nothing is watched. */
 void chance_init(struct chance *c, size_t classes, uint64_t set, uint64_t step);
 
-/* `records` more, with that mean loss. Each kind of news comes once. */
+/* Add `records` records with this mean loss. Each kind of news is returned once. */
 enum chance_news chance_add(struct chance *c, uint64_t records, double loss);
 
 /* The run ends. CHANCE_STUCK: it has never been elsewhere, for half a stretch at least;

@@ -104,7 +104,7 @@ static void put_model(struct safetensors_writer *w, const struct checkpoint_head
     }
 }
 
-/* Is there room for so many bytes in the folder? */
+/* Does the folder's file system have room for so many bytes? */
 static int check_space(struct disk *disk, const char *folder, const char *what, uint64_t bytes,
                        struct err *err)
 {
@@ -128,7 +128,7 @@ struct image {
     struct buf gathered;
     size_t bytes;
     struct disk *disk;
-    const struct rundir *dir; /* NULL: it goes to another folder */
+    const struct rundir *dir; /* NULL: written to another folder */
     uint32_t incarnation;     /* of the driver that writes it */
     struct disk_file *file;
     struct err *err;

@@ -1,9 +1,8 @@
-/* Checkpoints (D11): what a run needs to continue, as safetensors, data only.
- *
- * Tensors are joint/SEGMENT, s/SEGMENT and, where all workers have it in common or there is but
- * one, the optimizer's state by its own name (momentum/SEGMENT); and a strategy's own
- * (outer_momentum/SEGMENT). The metadata holds the progress, the book of records, seed and driver's
- * incarnation. Every byte is under a checksum. */
+/* Checkpoints (D11): the state from which a run resumes, as safetensors. Tensors are joint/SEGMENT
+ * and s/SEGMENT; the optimizer's state by its own name (momentum/SEGMENT), if all workers share it
+ * or there is one worker; and the strategy's own (outer_momentum/SEGMENT). The metadata has the
+ * progress, the sample counts, the seed and the driver's incarnation. A checksum covers every byte.
+ */
 #ifndef PL_TRAIN_CHECKPOINT_H
 #define PL_TRAIN_CHECKPOINT_H
 
@@ -22,7 +21,7 @@ struct model_layout {
     bool has_extra; /* the strategy's follow */
 };
 
-/* Floats of what it has; and when it has everything. */
+/* Floats of the present vectors; floats with all optional vectors. */
 size_t model_floats(const struct model_layout *layout);
 size_t model_floats_most(const struct model_layout *layout);
 
@@ -31,11 +30,11 @@ struct checkpoint_header {
     struct progress progress;
     uint64_t updates;                /* that made the optimizer's vectors, where they follow */
     uint64_t used, repeated, missed; /* records (train.h) */
-    char *leases; /* in asynchronous strategies, the book of them (data/lease.h); NULL: there is
-                     none. Of a checkpoint that was loaded, owned */
+    char *leases; /* in asynchronous strategies the lease table (data/lease.h); NULL: none. Owned
+                     in a loaded checkpoint */
     uint64_t seed, job_hash, data_hash;
     size_t records;       /* of the training set */
-    double best_score;    /* lowest error yet of the set that counts, or loss where the net has no
+    double best_score;    /* lowest error so far of the deciding set, or loss where the net has no
                              error rate; INFINITY: none */
     uint32_t incarnation; /* of the driver that wrote it */
 };
@@ -64,8 +63,8 @@ int checkpoint_save_model(const struct rundir *dir, const char *name,
                           const struct checkpoint_header *header, const struct model_layout *layout,
                           const float *model, struct err *err);
 
-/* Make the checkpoint of the note's commit point, which has been written, the model `name` of the
- * run directory: it costs no room. ERR_IO, ERR_FENCED */
+/* Turn the written checkpoint of the header's commit point into the model `name` of the run
+ * directory, which needs no room. ERR_IO, ERR_FENCED */
 int checkpoint_turn_into_model(const struct rundir *dir, const struct checkpoint_header *header,
                                const char *name, struct err *err);
 
@@ -79,19 +78,19 @@ int checkpoint_save_copy(struct disk *disk, const char *folder, const char *name
  * hold. */
 uint64_t checkpoint_bytes(const struct model_layout *layout, bool alone);
 
-/* Remove the oldest checkpoint, for a driver of that incarnation; never the newest. False: none is
- * gone. */
+/* Remove the oldest checkpoint, for a driver of that incarnation, but never the newest. false: none
+ * was removed. */
 bool checkpoint_remove_oldest(const struct rundir *dir, uint32_t incarnation);
 
 /* Reads the header of a file alone, without the lease table. ERR_INPUT: it cannot be read, or is no
  * checkpoint or model of a run; ERR_NOMEM */
 int checkpoint_read_header(const char *path, struct checkpoint_header *header, struct err *err);
 
-/* The progress of the newest checkpoint whose header can be read, the beginning where none can.
- * False: there is no checkpoint. */
+/* The progress of the newest checkpoint with a readable header, or of the beginning if none is
+ * readable. false: there is no checkpoint. */
 bool checkpoint_find_newest(const struct rundir *dir, struct progress *progress);
 
-/* Is the model `name` of the run directory the one of this commit point? Its header says. */
+/* Is the model `name` of the run directory that of this commit point? Reads its header. */
 bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
                             const struct progress *progress);
 

@@ -90,7 +90,7 @@ void checkpoint_files_remove_unfinished(const struct rundir *dir)
     free(numbers.at);
 }
 
-/* Remove checkpoint n, unless a later driver has written it. One that cannot be read goes. */
+/* Remove checkpoint n, unless a later driver has written it. An unreadable one is removed. */
 static int remove_own(const struct rundir *dir, uint64_t n, uint32_t incarnation, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
@@ -102,8 +102,8 @@ static int remove_own(const struct rundir *dir, uint64_t n, uint32_t incarnation
     return dir->disk->ops->remove(dir->disk, path, err);
 }
 
-/* Those above n are of a progress that the run has gone back behind. One that stayed, or returned
- * after a power cut, would be taken for the newest. */
+/* Remove checkpoints above n: the run was resumed from an earlier one. If one stayed, or reappeared
+ * after a power cut, it would be taken for the newest. */
 static int remove_above(const struct rundir *dir, const struct checkpoint_numbers *numbers,
                         uint64_t n, uint32_t incarnation, struct err *err)
 {

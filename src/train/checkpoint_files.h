@@ -1,6 +1,6 @@
-/* The files of checkpoint/ in a run directory: their names, and which of them go. A driver removes
- * what is its own or an earlier driver's, never what a later driver has written: between two
- * instructions of this one, which may have been stopped, another may have taken the run over. */
+/* The files of checkpoint/ in a run directory: their names, and which are removed. A driver removes
+ * its own files and those of earlier drivers, but never those of a later driver: this process may
+ * have been stopped between two instructions while another took the run over. */
 #ifndef PL_TRAIN_CHECKPOINT_FILES_H
 #define PL_TRAIN_CHECKPOINT_FILES_H
 
@@ -8,7 +8,7 @@
 
 #define CHECKPOINT_FORMAT "paceline 1" /* "format" of the metadata */
 
-/* Numbers of the checkpoints that are there, ascending. */
+/* Numbers of the existing checkpoints, ascending. */
 struct checkpoint_numbers {
     const char *end; /* of their names */
     uint64_t *at;    /* owned: free it */

@@ -64,7 +64,7 @@ static int take_header(const struct safetensors *st, const char *path,
     }
     header->incarnation = (uint32_t)incarnation;
     header->repeated = 0;
-    if (safetensors_meta_get(st, "repeated")) { /* older ones do not say */
+    if (safetensors_meta_get(st, "repeated")) { /* older ones lack it */
         int rc = take_number(st, path, "repeated", 10, &header->repeated, err);
         if (rc != OK)
             return rc;
@@ -134,7 +134,7 @@ static int check_no_more(const struct safetensors *st, const char *path,
     return OK;
 }
 
-/* All of them or none: what is not there starts again. */
+/* Load all of these vectors or none: missing ones are reset. */
 static bool take_vectors(const struct safetensors *st, const char *path, const char *const *names,
                          size_t count, const struct segments *table, float *into)
 {
@@ -166,8 +166,8 @@ static int take_model(const struct safetensors *st, const char *path, struct mod
     return OK;
 }
 
-/* How many updates made the optimizer's vectors. Where the file does not say, the optimizer was one
- * that does not ask. */
+/* The number of updates behind the optimizer's vectors. A file without it is of an optimizer that
+ * does not need it. */
 static int take_updates(const struct safetensors *st, const char *path,
                         const struct model_layout *layout, struct checkpoint_header *header,
                         struct err *err)

@@ -31,7 +31,7 @@ static const char *net_title(const Paceline__Net *net)
     }
 }
 
-/* Without what fills up segments. */
+/* Parameters without the padding of segments. */
 static size_t count_parameters(const struct segments *x)
 {
     size_t n = 0;
@@ -197,7 +197,7 @@ static void suspect_batch(struct driver *d)
 
 static void suspect_threads(struct driver *d)
 {
-    enum { FAR = 8 }; /* times the cores here, which says little of cores elsewhere */
+    enum { FAR = 8 }; /* times this machine's cores, as other machines may have more */
     uint32_t cores = d->host->cores, workers = d->job->workers, threads = d->job->threads;
     bool elsewhere = d->options->elsewhere, chosen = d->options->open_threads;
     if (cores > 0 && elsewhere && !chosen && threads > FAR * cores)

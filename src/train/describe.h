@@ -10,12 +10,12 @@ struct driver;
 /* Add to the `start` event: net, parameters, classes, records, a step, the rate, the end. */
 void describe_run(const struct driver *d, cJSON *start);
 
-/* Emit the warnings, {"kind":"warning","what":"classes","text":"..."}: each text says what is
- * odd and what to write instead. Reads a few training records. */
+/* Emit warnings, {"kind":"warning","what":"classes","text":"..."}: each text names a suspicious
+ * setting and the remedy. Reads a few training records. */
 void describe_suspicions(struct driver *d);
 
-/* The same of a loss that stays where guessing has it: looked at from the beginning on, at each
- * report, and at the end. */
+/* Warnings of a loss that stays at chance: checked from the beginning on, at each report, and at
+ * the end. */
 void describe_chance_begin(struct driver *d);
 void describe_chance(struct driver *d);
 void describe_chance_end(struct driver *d);

@@ -1,5 +1,5 @@
-/* Caffe's `display` and `average_loss`: a line of the log every so many steps, with the loss, a
- * mean over the last steps. */
+/* Caffe's `display` and `average_loss`: a log line every so many steps, with the mean loss of the
+ * last steps. */
 #ifndef PL_TRAIN_DISPLAY_H
 #define PL_TRAIN_DISPLAY_H
 
@@ -34,9 +34,9 @@ double display_rate(const Paceline__Job *job, const struct progress *progress, s
 /* From where a run begins or continues. ERR_NOMEM */
 int display_init(struct display *d, const Paceline__Job *job, uint64_t steps, struct arena *arena);
 
-/* A report has been taken into the ledger: of a lone worker, whose loss is a mean already, or of an
- * exchange. Says so in the log when a multiple of `every` has been passed. `records`: of the
- * training set. */
+/* Called after the ledger has taken a report: of a worker that trains alone, whose loss is a mean
+ * already, or of an exchange. Writes a log line when a multiple of `every` steps was passed.
+ * `records`: of the training set. */
 void display_report(struct display *d, const struct ledger *ledger, const Paceline__Job *job,
                     size_t records, bool lone, const struct logger *log);
 

@@ -9,9 +9,8 @@
 
 #define UNKNOWN UINT64_MAX
 
-/* A power cut may have left half a line: the next one begins a line of its own. So it does where
- * the file can be written and not read: nobody knows then how long it is, and nothing is cut off.
- */
+/* End a line that a power cut left unfinished, so that the next event begins a new line. A file
+ * that cannot be read gets a line end in any case, since its length is unknown. */
 static int end_last_line(struct event_log *log, const char *path, struct err *err)
 {
     struct file_open file;
@@ -36,7 +35,7 @@ int event_log_open(struct event_log *log, struct disk *disk, const char *path, s
     return rc == OK ? end_last_line(log, path, err) : rc;
 }
 
-/* The oldest line that is kept goes. */
+/* Drop the oldest kept line. */
 static void drop_line(struct event_log *log)
 {
     char *lines = (char *)log->kept.data;

@@ -19,14 +19,14 @@ struct event_log {
     struct disk *disk;
     struct disk_file *file; /* NULL: it is not open */
     uint64_t whole;         /* bytes of the file that are whole lines; UINT64_MAX: unknown */
-    bool torn;              /* there may be more bytes behind them */
-    struct buf kept;        /* lines that could not be written yet */
+    bool torn;              /* the file may contain more bytes behind the last whole line */
+    struct buf kept;        /* lines that were not written yet */
     uint64_t kept_lines, dropped;
     char dropped_at[32]; /* `t` of the newest line that was dropped */
     struct err error;    /* why the newest write failed */
 };
 
-/* Open it for appending, at the end of what is there. ERR_IO, ERR_FULL, ERR_NOMEM */
+/* Open the file for appending. ERR_IO, ERR_FULL, ERR_NOMEM */
 int event_log_open(struct event_log *log, struct disk *disk, const char *path, struct err *err);
 
 /* The newest event of that kind in a file that can be read, owned; NULL: there is none. Reads the
@@ -36,11 +36,11 @@ cJSON *event_log_newest(const char *path, const char *kind);
 /* `t` of the newest event of a file that can be read; 0: there is none. */
 double event_log_last(const char *path);
 
-/* Write what is kept, and this line behind it. Anything but OK: the line is kept, and log->error
- * says why. Nothing happens while it is not open. */
+/* Write the kept lines, then this one. On an error the line is kept, and log->error has the
+ * message. No effect while the log is not open. */
 int event_log_line(struct event_log *log, const char *line);
 
-/* Try once more to write what is kept. Returns how many lines the file lacks. */
+/* Try again to write the kept lines. Returns the number of lines that the file lacks. */
 uint64_t event_log_flush(struct event_log *log);
 void event_log_close(struct event_log *log);
 

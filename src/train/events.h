@@ -15,7 +15,7 @@ struct events {
     struct world *world;
     int64_t start;  /* of this driver, on the world's clock */
     double before;  /* s of the run that earlier drivers have had */
-    bool simulated; /* each event says so */
+    bool simulated; /* each event carries it */
 };
 
 /* `before`: seconds of the run until now, 0 for a new one. */
@@ -33,12 +33,11 @@ void events_emit(const struct events *events, cJSON *event);
  * runs out. */
 char *events_fault(double t, const char *what, uint32_t node, double factor);
 
-/* A number whose digits are those of the shortest decimal that is this float: 0.01, where as a
- * double it were 0.00999999977648258. */
+/* The shortest decimal that equals this float: 0.01, where the double is 0.00999999977648258. */
 double events_decimal(float value);
 
-/* Add what was measured or divided (a loss, a share, an epoch) with no more digits than a float
- * has: 0.15833333, where 19 of 120 as a double were 0.15833333333333333. */
+/* Add a measured or divided number (a loss, a share, an epoch) with the digits of a float:
+ * 0.15833333, where the double 19/120 is 0.15833333333333333. */
 void events_add_measure(cJSON *event, const char *key, double value);
 
 /* A node's number as events give it: the driver is -1. */

@@ -1,7 +1,6 @@
-/* Writes the last files of a run: its final model, and its kept model when it is stopped at once.
- *
- * The final model's room is waited for, with a copy in another place meanwhile, where one has room;
- * and in the end that copy is the model. */
+/* Writes the last files of a run: its final model, or its kept model after a stop at once. If the
+ * disk has no room for the final model, the writer waits, with a copy in a fallback location that
+ * has room; at the end of the wait that copy is the model. */
 #include "train/model_writer.h"
 
 #include <inttypes.h>
@@ -13,7 +12,7 @@
 #define REPORT_EVERY (30 * WORLD_SECOND) /* between two messages */
 #define POLL         (WORLD_SECOND / 5)  /* for a request to stop */
 
-/* One wait, until the model is written or given another place. */
+/* The state of a wait until the model is written, here or in a fallback location. */
 struct patience {
     int64_t until, next_report;
     int level;     /* of the request to stop when it began */
@@ -32,7 +31,7 @@ static void name_copy(const struct model_writer *k, char *out, size_t size)
     snprintf(out, size, "%.200s-final", slash ? slash + 1 : k->dir->path);
 }
 
-/* The first place that takes it. */
+/* Write it to the first fallback location that has room. */
 static bool put_elsewhere(struct model_writer *k, const struct checkpoint_header *header)
 {
     char name[256];
@@ -72,9 +71,9 @@ static void report_wait(struct model_writer *k, struct patience *p)
                   k->err.text, bytes, k->dir->path, left);
 }
 
-/* Write it into the run directory. Of checkpoints that take its room the oldest go, and never the
- * newest: other processes may have that room as soon as it is free. Where that one is of this very
- * commit point it becomes the model, once nobody needs it to resume from. */
+/* Write it into the run directory. To make room, old checkpoints are removed, the oldest first, but
+ * never the newest: another process may take the room as soon as it is free. If the newest is of
+ * this commit point, it becomes the model once it is not needed to resume from. */
 static int write_here(struct model_writer *k, const struct checkpoint_header *header, bool complete)
 {
     int rc = checkpoint_save_model(k->dir, FINAL, header, &k->layout, k->landing, &k->err);
@@ -103,7 +102,7 @@ static int try_once(struct model_writer *k, const struct checkpoint_header *head
     return rc;
 }
 
-/* Until it is time to try again. ERR_STOP: somebody does not want to wait any more; ERR_TIMEOUT */
+/* Wait until the next attempt. ERR_STOP: the user has ended the wait; ERR_TIMEOUT */
 static int pause_wait(struct model_writer *k, const struct patience *p)
 {
     int64_t retry_at = world_now(k->world) + LOOK;

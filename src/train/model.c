@@ -197,7 +197,7 @@ int publisher_finish(struct publisher *p, int64_t deadline)
 {
     if (!p->task)
         return OK;
-    /* A wait, not a join, so that a cancelled caller is not held up by a reader that is gone. */
+    /* A wait instead of a join, so that a reader that is gone does not delay a cancelled caller. */
     struct wait_for end = {.kind = WAIT_TASK, .task = p->task};
     struct wake wake;
     int rc = world_wait(p->world, &end, 1, deadline, &wake);

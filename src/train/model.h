@@ -1,5 +1,5 @@
-/* A copy of a model on its way to who evaluates or keeps it: where the run stood, then the vectors,
- * in pieces. It belongs to no view: a change of membership does not stop it. */
+/* Sends a copy of a model for an evaluation, a checkpoint or a joiner: the progress, then the
+ * vectors in pieces. The messages belong to no view, so a view change does not stop them. */
 #ifndef PL_TRAIN_MODEL_H
 #define PL_TRAIN_MODEL_H
 
@@ -10,8 +10,8 @@ enum model_use {
     MODEL_EVALUATE = 1,
     MODEL_CHECKPOINT = 2,
     MODEL_FINAL = 4,
-    MODEL_URGENT = 16,  /* in the middle of a round, where the joint model can be told there, too */
-    MODEL_SNAPSHOT = 8, /* for who reads Caffe's files (snapshot.h) */
+    MODEL_URGENT = 16,  /* also within a round, where the global model is known there */
+    MODEL_SNAPSHOT = 8, /* for readers of Caffe's files (snapshot.h) */
 };
 
 #define MODEL_PAUSE_MAX (60 * WORLD_SECOND) /* between two pieces of one */
@@ -30,7 +30,7 @@ struct model_header {
 struct publisher {
     struct world *world;
     uint32_t reader; /* the identity that a reader presents */
-    uint32_t to;     /* of what is on its way */
+    uint32_t to;     /* receiver of the present copy */
     size_t extras;   /* vectors, where a joint model brings them */
     struct model_header header;
     float *copy;
@@ -43,8 +43,8 @@ struct publisher {
 int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t floats,
                    size_t extras, struct arena *arena);
 
-/* Copy the model and start sending it. Returns without sending, and says false, while the one
- * before is still on its way: training never waits for the network. */
+/* Copy the model and start to send it. Returns false, without sending, while the previous copy is
+ * still being sent: training never waits for the network. */
 bool publisher_start(struct publisher *p, const struct progress *progress, uint32_t use,
                      const struct global_model *model);
 
@@ -55,7 +55,7 @@ bool publisher_admit(struct publisher *p, uint32_t to, const struct progress *pr
 /* Is that still on its way? */
 bool publisher_admits(const struct publisher *p);
 
-/* Wait until what was started has been handed over. OK, ERR_TIMEOUT, ERR_PEER, ERR_CANCELLED */
+/* Wait until the present copy is sent. OK, ERR_TIMEOUT, ERR_PEER, ERR_CANCELLED */
 int publisher_finish(struct publisher *p, int64_t deadline);
 void publisher_release(struct publisher *p);
 
@@ -64,28 +64,27 @@ void publisher_release(struct publisher *p);
 struct model_header model_header_of(const struct global_model *model, size_t extras);
 void model_copy(float *copy, const struct global_model *model, size_t extras);
 
-/* Send a model that the note describes, its vectors one behind the other; waits for credit.
+/* Send the model that the header describes, its vectors one after another; waits for credit.
  * ERR_PEER, ERR_NOMEM, ERR_CANCELLED */
 int model_send(struct world *world, uint32_t to, const struct model_header *header,
                const float *vectors);
 
-/* Wait for a model of `from` (or of WORLD_ANY) and take its vectors into `into`, which has room for
- * `room` floats. The end of `group` (may be NULL) is heard: ERR_DRIVER.
- * ERR_TIMEOUT, ERR_CANCELLED; ERR_PEER: it broke off, the next may come; ERR_PROTOCOL: it is longer
- * than the room */
+/* Wait for a model of `from` (or of WORLD_ANY) and store its vectors in `into`, which has room for
+ * `room` floats. ERR_DRIVER: the group (may be NULL) has ended; ERR_TIMEOUT, ERR_CANCELLED;
+ * ERR_PEER: it broke off, and another may follow; ERR_PROTOCOL: it is longer than the room */
 int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,
                   size_t room, struct model_header *header, int64_t deadline);
 
-/* The same in two steps, for who looks at the sender in between: the note of the next model of
- * *from (or of WORLD_ANY), whose node is then in *from; and the vectors behind it, of which each
- * piece may take `pause` ns (0: for ever): ERR_TIMEOUT. */
+/* The same in two steps, for callers that check the sender in between: the header of the next model
+ * of *from (or of WORLD_ANY), with its node in *from; then the vectors. ERR_TIMEOUT: a piece took
+ * more than `pause` ns (0: no limit). */
 int model_receive_header(struct world *world, const struct group *group,
                          struct model_header *header, uint32_t *from, int64_t deadline);
 int model_receive_vectors(struct world *world, const struct group *group, uint32_t from,
                           float *into, size_t room, const struct model_header *header,
                           int64_t pause);
 
-/* Forget what has come of the vectors behind that note, which are not to be received. */
+/* Drop the vectors behind that header instead of receiving them. */
 void model_drop_chunks(struct world *world, uint32_t from, size_t room,
                        const struct model_header *header);
 

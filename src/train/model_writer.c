@@ -37,7 +37,7 @@ struct checkpoint_header model_writer_header_at(const struct model_writer *k,
     header.repeated = atomic_load(&k->repeated);
     header.missed = atomic_load(&k->missed);
     header.used = progress->sample_offset > unused ? progress->sample_offset - unused
-                                                   : 0; /* of a model of before, say */
+                                                   : 0; /* of an earlier model, for instance */
     header.best_score = k->objectives.best_score;
     return header;
 }
@@ -156,7 +156,7 @@ static int take_model(struct model_writer *k, const struct model_header *model)
     bool final = model->use & MODEL_FINAL;
     int rc = OK;
     if (k->dir && k->replaced && k->replaced(k->user))
-        return OK; /* it is told to end, and writes nothing more */
+        return OK; /* the run ends, and writes nothing more */
     if (model->use & (MODEL_CHECKPOINT | MODEL_FINAL)) {
         model_writer_set_leases(k, model->use);
         atomic_fetch_add(&k->taken, 1);
@@ -194,7 +194,7 @@ static void record_kept(struct model_writer *k, const struct model_header *model
     atomic_store(&k->kept_at, world_now(k->world));
 }
 
-/* Another model comes in where it lies: what is left is the newest checkpoint. */
+/* Another model overwrites the kept one: from now on the newest checkpoint is the newest state. */
 static void drop_kept(struct model_writer *k)
 {
     k->kept_model.floats = 0;
@@ -202,7 +202,7 @@ static void drop_kept(struct model_writer *k)
     atomic_store(&k->kept_at, k->written_at_offset);
 }
 
-/* A model that has not come whole; the driver asks for another, where it needs one. */
+/* Leave out a model that did not arrive completely; the driver requests another if it needs one. */
 static void leave_out(struct model_writer *k, uint32_t from, const struct model_header *model,
                       int rc)
 {

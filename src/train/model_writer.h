@@ -1,5 +1,5 @@
-/* The model writer: who takes the copies of the joint model that come as messages, evaluates them,
- * and keeps them on disk. A task of the driver's, concurrent with training. */
+/* The model writer: a task of the driver that receives copies of the global model, evaluates them
+ * and writes them to disk, while training continues. */
 #ifndef PL_TRAIN_MODEL_WRITER_H
 #define PL_TRAIN_MODEL_WRITER_H
 
@@ -19,42 +19,42 @@ struct model_writer {
     const struct rundir_fallback
         *fallbacks;         /* where else the final model may be put; may be NULL */
     const atomic_int *stop; /* as train_options'; raised while a model waits: end the wait */
-    double wait_s;          /* how long the final model waits for a place in `dir` */
+    double wait_s;          /* seconds for which the final model waits for room in `dir` */
     struct err err;         /* why the newest file that could not be written was not */
-    float *landing;         /* where models come in; `room` floats */
+    float *landing;         /* receives models; `room` floats */
     size_t room;
     struct vec x, s;
-    _Atomic uint32_t left_out;       /* final models that came, and could not be used */
-    atomic_bool here;                /* the final model has come */
-    atomic_bool waits;               /* and a copy of it is safe, but not where it belongs */
+    _Atomic uint32_t left_out;       /* final models that could not be used */
+    atomic_bool here;                /* the final model has arrived */
+    atomic_bool waits;               /* a copy of it is safe in a fallback location */
     char copy[RUNDIR_PATH_MAX + 64]; /* that; "": there is none */
     bool copy_in_memory;
     char final_path[RUNDIR_PATH_MAX + 64]; /* where the final model is, at the end */
     bool elsewhere;                        /* and that is not the run directory */
     struct snapshot snapshot;              /* opened and closed by the caller */
     const struct global_model *first;      /* evaluated before any other; NULL: none is */
-    struct checkpoint_header header;       /* what does not change */
-    /* Told by the main task: records of the progress that do not count as used; and the ledger. */
+    struct checkpoint_header header;       /* the constant fields */
+    /* Set by the main task from the ledger: unused, repeated and missed samples. */
     _Atomic uint64_t unused, repeated, missed;
-    /* The book of leases as it stood when a checkpoint was asked for, and when the final model was:
-     * owned. One checkpoint at a time is on its way, so that no book is of another model. */
+    /* Copies of the lease table at the request for a checkpoint, and at that for the final model;
+     * owned. One checkpoint at a time is under way, so that no table belongs to another model. */
     _Atomic(char *) leases_given, leases_final;
     char *leases;                    /* the one that was taken last; owned */
-    _Atomic uint64_t taken;          /* models for checkpoints that have come */
+    _Atomic uint64_t taken;          /* models for checkpoints that have arrived */
     struct progress evaluated;       /* where the model last evaluated stood, */
-    struct progress at;              /* and the newest that has come, or is kept */
-    struct model_header kept_model;  /* of what lies whole in `landing`; floats 0: nothing does */
-    _Atomic int64_t kept_at;         /* when the newest model came, on the world's clock; 0: none */
+    struct progress at;              /* progress of the newest model that arrived or is kept */
+    struct model_header kept_model;  /* header of the complete model in `landing`; floats 0: none */
+    _Atomic int64_t kept_at;         /* when the newest model arrived, on the world's clock; 0:
+                                        none */
     _Atomic uint64_t kept_exchanges; /* and of how many exchanges it is */
     bool written;                    /* the newest checkpoint of this run is of: */
     struct progress written_at;
-    int64_t written_at_offset;    /* when that model came; 0: there is none */
+    int64_t written_at_offset;    /* when that model arrived; 0: none */
     _Atomic uint64_t evaluations; /* evaluations that have begun */
-    _Atomic double last_error;    /* of the set that counts; < 0: none yet */
+    _Atomic double last_error;    /* error of the deciding set; < 0: none yet */
     void (*reached)(void *user);  /* an error that the job stops at has been reached */
-    bool (*replaced)(void *user); /* by a later driver, whose run directory it is now */
-    bool free; /* the strategy is asynchronous: models that stand at the same place need not be the
-                  same */
+    bool (*replaced)(void *user); /* has a later driver taken the run directory over? */
+    bool free; /* the strategy is asynchronous: two models of one progress may differ */
     /* Which of these uses may that node send a model for? NULL: all. */
     uint32_t (*allowed)(void *user, uint32_t node, uint32_t uses);
     /* The sender of a model does not know the progress of all workers at the time of the request;
@@ -72,34 +72,35 @@ struct checkpoint_header model_writer_header_at(const struct model_writer *k,
  * the next may succeed. */
 void model_writer_checkpoint(struct model_writer *k, const struct model_header *model);
 
-/* Write the final model, which lies in `landing`, into the run directory; wait for room there, or
- * for a disk that can be written. Meanwhile a copy is in another place, and that is what is left at
- * the end of the wait. `complete`: the run needs no checkpoint any more to resume from.
- * ERR_CANCELLED; ERR_IO, ERR_FULL: it is nowhere */
+/* Write the final model from `landing` into the run directory; wait for room, or for a writable
+ * disk. Meanwhile a copy is in a fallback location, and remains the model at the end of the wait.
+ * `complete`: no checkpoint is needed any more to resume from. ERR_CANCELLED; ERR_IO, ERR_FULL: it
+ * was written nowhere */
 int model_writer_write_final(struct model_writer *k, const struct checkpoint_header *header,
                              bool complete);
 
-/* The book of leases that was told with the request for a model for that use is this one's. */
+/* Use the lease table that was copied at the request for this use. */
 void model_writer_set_leases(struct model_writer *k, uint32_t use);
 
-/* Once the task has ended: put a newer model where models come in; what is there stays if it is as
- * new. And write what is there as a checkpoint, if the newest is older: its path, or that of a copy
- * in another place; NULL: there is nothing, or no place for it. */
+/* After the task has ended: model_writer_keep stores a newer model in `landing`, and keeps the
+ * present one if it is as new. model_writer_save_kept writes it as a checkpoint, if the newest is
+ * older. Returns its path, or that in a fallback location; NULL: there is no model, or no room for
+ * it. */
 void model_writer_keep(struct model_writer *k, const struct progress *progress,
                        const struct global_model *model, size_t extras);
 const char *model_writer_save_kept(struct model_writer *k);
 
-/* Is what was evaluated last the model that stood there? */
+/* Was the model of this progress the last one to be evaluated? */
 bool model_writer_has_evaluated(const struct model_writer *k, const struct progress *progress);
 
-/* Memory for models of the layout from the arena. The caller has filled in world, log, events, dir,
- * keep, objectives, layout, note, reached and user. ERR_NOMEM */
+/* Allocate models of the layout from the arena. The caller has set world, log, events, dir, keep,
+ * objectives, layout, header, the callbacks and user. ERR_NOMEM */
 int model_writer_init(struct model_writer *k, struct arena *arena);
 
-/* Why its task ended with that; NULL: nobody said. Once it has ended. */
+/* After its task has ended: the message for that status; NULL: none. */
 const char *model_writer_set_samples(const struct model_writer *k, int result);
 
-/* The task has ended: give back what is not the arena's. */
+/* After its task has ended: free what is not the arena's. */
 void model_writer_release(struct model_writer *k);
 
 /* Start the task; it ends after the model that is marked final. ERR_NOMEM */

@@ -1,6 +1,6 @@
-/* Objectives, concurrent with training: the global model is evaluated every so many exchanges, the
- * best one is remembered, and the stop rules that depend on an error are checked. The holder of the
- * global model calls this, never a strategy. */
+/* Objectives: evaluates the global model every so many exchanges, concurrently with training,
+ * remembers the best score, and checks the stop rules that depend on an error. The holder of the
+ * global model calls it, never a strategy. */
 #ifndef PL_TRAIN_OBJECTIVES_H
 #define PL_TRAIN_OBJECTIVES_H
 
@@ -15,24 +15,24 @@ struct objectives {
     struct workspace *ws; /* its test net; not used by a learner while objectives run */
     struct world *world;
     const struct events *events;
-    const atomic_int *stop; /* above 0: nothing is evaluated any more; NULL: nobody asks */
-    double batch_seconds;   /* what evaluating a batch costs a node with speed 1 */
+    const atomic_int *stop; /* above 0: evaluate no more; NULL: never */
+    double batch_seconds;   /* seconds of an evaluated batch on a node with speed 1 */
     struct evaluation last[SET_COUNT];
     uint64_t evaluated; /* times */
     double error;       /* last of the validation set, or of the test set without it; -1: the net
                            has none, or there is no set */
-    double best_score;  /* lowest validation error yet, or else of the loss; INFINITY: none. The
-                           test set chooses nothing */
+    double best_score;  /* lowest validation error so far, or loss; INFINITY: none. The test set
+                           decides nothing */
     bool best;          /* the last evaluation was the best */
-    struct err err;     /* why evaluating failed, where its status does not say it all */
+    struct err err;     /* message of a failed evaluation */
 };
 
 void objectives_init(struct objectives *o, struct world *world, const Paceline__Job *job,
                      const struct corpus *corpus, struct workspace *ws, const struct events *events,
                      double step_seconds);
 
-/* After how many exchanges an evaluation is due, where each commits `batches` batches: what the job
- * says, or about once an epoch of so many records. */
+/* Exchanges between two evaluations, where each exchange commits `batches` batches: as the job sets
+ * it, or about once an epoch of `records`. */
 uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t batches);
 
 /* Evaluate the validation and the test set on (x, s), with an `eval` event for each. `place` is

@@ -15,8 +15,8 @@ struct train_progress {
     double exchange_s; /* 0: there was none */
     uint32_t slowest;  /* worker of the newest exchange; WORLD_ANY: there was none */
     double eta_s;      /* < 0: unknown */
-    /* Before the first exchange of a synchronous strategy: steps that the slowest worker has taken
-     * towards it, and when it is about to come; 0 and < 0: there was one, or there is none. */
+    /* Before the first exchange of a synchronous strategy: steps of the slowest worker towards it,
+     * and the expected seconds until it; 0 and < 0: not before a first exchange. */
     uint64_t local_steps;
     double first_exchange_s;
 };
@@ -27,11 +27,11 @@ struct progress_meter {
     double t;             /* when the run was last seen to move, */
     uint64_t offset;      /* and to where */
     double rate;          /* samples a second, smoothed */
-    double local_t;       /* when local steps were first heard of, */
-    uint64_t local_steps; /* so many */
+    double local_t;       /* when local steps were first reported */
+    uint64_t local_steps; /* and their number */
 };
 
-/* Nothing has been committed yet: what local steps say. `round`: steps to the first exchange. */
+/* Before the first commit: use the local steps. `round`: steps to the first exchange. */
 void progress_meter_add_local(struct progress_meter *meter, uint64_t steps, uint64_t round,
                               double loss, struct train_progress *p);
 

@@ -74,7 +74,8 @@ static int numbered_file(struct rundir *dir, const char *name, unsigned long num
     return rundir_set_path(dir, path, err);
 }
 
-/* Others may look for a number at the same moment: who makes the directory has it. */
+/* Other processes may look for a number at the same moment: the one that makes the directory gets
+ * it. */
 static int make_numbered(struct rundir *dir, const char *name, struct err *err)
 {
     struct disk *disk = dir->disk;

@@ -1,4 +1,4 @@
-/* A run's directory: the resolved job, the events, the models it leaves behind. */
+/* A run's directory: the resolved job, the events, and the models. */
 #ifndef PL_TRAIN_RUNDIR_H
 #define PL_TRAIN_RUNDIR_H
 
@@ -12,22 +12,21 @@ struct rundir {
     struct disk *disk;
     char path[RUNDIR_PATH_MAX];
     const char *folder;      /* of the job file, with its slash (borrowed); NULL: none */
-    bool open_threads;       /* nobody has said how many: job.prototxt does not either */
-    struct disk_file *lock;  /* driver.lock: the run is this driver's; NULL: nobody asked */
+    bool open_threads;       /* the number of threads is open, in job.prototxt, too */
+    struct disk_file *lock;  /* driver.lock, which this driver holds; NULL: not locked */
     struct event_log events; /* events.jsonl, growing */
 };
 
 /* A folder elsewhere, for the final model where the directory cannot take it. */
 struct rundir_fallback {
     const char *folder; /* NULL: the end of a list */
-    bool in_memory;     /* what is there is gone once the machine is switched off */
+    bool in_memory;     /* its files do not survive a power-off */
 };
 
-/* Take `path` for a new run (it must be empty or not exist yet); NULL: the first free of
- * runs/NAME-001, … in the working directory. Of several who do so at the same moment each gets
- * another directory, or is refused. Nothing is written yet but the directory and its lock.
- * ERR_USAGE  it holds something, another driver has it, or there can be no directory
- * ERR_IO, ERR_NOMEM */
+/* Create the directory `path` for a new run (it must be empty or not exist); NULL: the first free
+ * of runs/NAME-001, … in the working directory. Several processes at the same moment get different
+ * directories, or are refused. Only the directory and its lock are written. ERR_USAGE: it is not
+ * empty, another driver has it, or it cannot be a directory; ERR_IO, ERR_NOMEM */
 int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const char *name,
                   struct err *err);
 
@@ -36,15 +35,15 @@ int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const
 int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const char *name,
                 struct err *err);
 
-/* Take the lock of a run that was found, until rundir_close. take_over: of a driver that lives,
- * too. *taken_from, of 256 bytes: who lost it; "": nobody. ERR_USAGE: its driver lives, or may
- * live, with who and where that is; ERR_IO, ERR_NOMEM */
+/* Lock an existing run until rundir_close. take_over: also when its driver lives. *taken_from, of
+ * 256 bytes: the former holder; "": none. ERR_USAGE: its driver lives, or may live; the message
+ * names it and its machine; ERR_IO, ERR_NOMEM */
 int rundir_lock(struct rundir *dir, bool take_over, char *taken_from, struct err *err);
 
 /* A sign of life of this driver, about once a second. */
 void rundir_beat(const struct rundir *dir);
 
-/* Say where it is. ERR_USAGE: it is no path */
+/* Set its path. ERR_USAGE: invalid path */
 int rundir_set_path(struct rundir *dir, const char *path, struct err *err);
 
 /* The job as the directory has it: a copy with whole paths, and without threads where they are
@@ -57,7 +56,7 @@ int rundir_whole_job(const struct rundir *dir, const Paceline__Job *job, Pacelin
  * ERR_NOT_FOUND: there is no run; ERR_INPUT, ERR_NOMEM */
 int rundir_read_job(const struct rundir *dir, Paceline__Job **out, char *folder, struct err *err);
 
-/* Write job.prototxt. One that says something else is kept as job.1.prototxt, job.2.prototxt, …
+/* Write job.prototxt. An existing, different one is kept as job.1.prototxt, job.2.prototxt, …
  * ERR_IO, ERR_NOMEM; ERR_INPUT: a path is too long */
 int rundir_put_job(const struct rundir *dir, const Paceline__Job *job, struct err *err);
 

@@ -1,5 +1,5 @@
-/* The job of a run's directory: written so that it is read the same wherever it is read, and never
- * lost where another one takes its place. */
+/* The job of a run's directory. It reads the same from any working directory, and is kept when
+ * another job replaces it. */
 #include "base/bytes.h"
 #include "base/file.h"
 #include "job/job.h"
@@ -39,7 +39,7 @@ int rundir_whole_job(const struct rundir *dir, const Paceline__Job *job, Pacelin
     return OK;
 }
 
-/* Behind this a comment in job.prototxt names the folder of the job file. */
+/* Begins a comment in job.prototxt that names the folder of the job file. */
 #define FOLDER "# from "
 
 static int write_job(const struct rundir *dir, const Paceline__Job *job, struct buf *text,
@@ -97,8 +97,8 @@ static void find_oldest_free(void *user, const char *name)
         *highest = number;
 }
 
-/* A job file that is there stays, under a number, if it is another job, or cannot be read. *same:
- * it is this one. */
+/* Keep an existing job file under a number, if it is another job or unreadable. *same: it is this
+ * job. */
 static int keep_older_job(const struct rundir *dir, const char *path, const struct buf *text,
                           bool *same, struct err *err)
 {

@@ -64,7 +64,7 @@ static void make_path(const struct snapshot *s, uint64_t steps, char *out, size_
 }
 
 struct found {
-    const char *last; /* what names of snapshots begin with */
+    const char *last; /* the beginning of snapshots' names */
     uint64_t steps;   /* only those of later ones count */
     char name[256];   /* "": none */
 };

@@ -1,7 +1,7 @@
-/* Snapshots: the joint model as Caffe's users expect it, PREFIX_iter_N.caffemodel for N steps of
- * each worker. Where the prefix of the solver is absolute they lie there, whose folder must exist;
- * else in the run directory, by the last part of the prefix alone: what a run leaves is in its
- * directory. No run writes over another's. */
+/* Snapshots: the global model as Caffe's users expect it, PREFIX_iter_N.caffemodel for N steps of
+ * each worker. With an absolute prefix they are written there, and its folder must exist; otherwise
+ * into the run directory, under the last part of the prefix. No run overwrites another's snapshots.
+ */
 #ifndef PL_TRAIN_SNAPSHOT_H
 #define PL_TRAIN_SNAPSHOT_H
 
@@ -25,7 +25,7 @@ int snapshot_check_free(const struct snapshot *s, uint64_t steps, struct err *er
 /* Is the model to be written when the run ends? */
 bool snapshot_at_end(const struct snapshot *s);
 
-/* Write x and s, which lie at `model`, as the layout says. ERR_IO, ERR_INPUT, ERR_NOMEM */
+/* Write x and s at `model`, by the layout. ERR_IO, ERR_INPUT, ERR_NOMEM */
 int snapshot_write(const struct snapshot *s, const struct model_layout *layout, const float *model,
                    uint64_t steps, struct err *err);
 

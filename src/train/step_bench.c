@@ -15,7 +15,7 @@ struct bench {
     uint64_t offset;            /* of the next step's records */
     uint32_t steps;             /* taken */
     double *sorted;             /* milliseconds of the timed steps */
-    struct bench_layers layers; /* measured where that is asked for */
+    struct bench_layers layers; /* measured by layer if requested */
 };
 
 /* Operations a second at the machine's best: the highest of three runs of some milliseconds. */
@@ -225,7 +225,8 @@ int bench_step_run(struct world *world, const Paceline__Job *job, const struct l
     struct bench b = {.world = world, .options = options};
     struct bench_step result = {0};
     arena_init(&b.arena);
-    kernels_set_threads(learner_threads(job)); /* before planning: ops are planned for so many */
+    kernels_set_threads(learner_threads(job)); /* before planning, since ops are planned for a
+                                                  number of threads */
     int rc = open_records(&b, job, options->made_up, log, err);
     if (rc == OK)
         rc = open_learner(&b, job, err);

@@ -1,5 +1,5 @@
-/* How long a training step takes: the whole of it, with new records each time (loaded ahead, as a
- * worker does), loss, gradient, weight decay and update. */
+/* Measures a whole training step, with new records each time (loaded ahead, as on a worker): loss,
+ * gradient, weight decay and update. */
 #ifndef PL_TRAIN_STEP_BENCH_H
 #define PL_TRAIN_STEP_BENCH_H
 
@@ -14,7 +14,7 @@
 struct bench_memory {
     size_t parameters, state, gradients, optimizer; /* flat vectors */
     size_t activations, activation_gradients, scratch;
-    size_t testing; /* the net once more, as evaluations need it */
+    size_t testing; /* the net as evaluations need it */
     size_t records; /* the batch, and the one that is prepared during the step */
 };
 

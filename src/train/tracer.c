@@ -118,7 +118,7 @@ static void take_in(const struct tracer *t, const struct message *m)
         size_t n = 0;
         while (n < sizeof span / sizeof *span && in.left > 0) {
             if (tracer_decode(&in, &span[n]) != OK)
-                return; /* what cannot be read is left aside */
+                return; /* an unreadable message is ignored */
             span[n].start += zero;
             span[n++].end += zero;
         }

@@ -21,18 +21,18 @@ struct trace_sink {
 
 /* ---- a worker ---- */
 
-/* From here on this node is traced; without memory for it the log says so, and it is not. `here`:
- * where its spans go, or NULL: to the driver. */
+/* Trace this node from now on; without memory it is not traced, and the log says so. `here`: the
+ * sink of its spans; NULL: the driver. */
 void tracer_begin(struct world *world, const struct trace_sink *here, const struct logger *log);
 
-/* Hand on what there is, if the buffer is half full: for moments between two steps. */
+/* Between two steps: ship the spans, if the buffer is half full. */
 void tracer_ship(struct world *world, const struct trace_sink *here);
 
-/* Hand on all there is. Spans that the driver has no room for are dropped. */
+/* Ship all spans. Spans for which the driver has no room are dropped. */
 void tracer_ship_all(struct world *world, const struct trace_sink *here);
 
-/* All other tasks of the node have ended: it is traced no longer, and the log says what is missing.
- * Nothing to do where it was not. */
+/* After all other tasks of the node have ended: end its trace, and log the number of dropped spans.
+ * No effect if it was not traced. */
 void tracer_end(struct world *world, const struct trace_sink *here, const struct logger *log);
 
 /* ---- the driver ---- */
@@ -41,16 +41,17 @@ struct tracer {
     struct world *world;
     const struct trace_sink *sink;
     int64_t first_view;               /* ns since the run began */
-    const _Atomic int64_t *joined_at; /* by node: the same of those that came later; else 0 */
+    const _Atomic int64_t *joined_at; /* by node: the same for joiners; else 0 */
     struct task *task;
 };
 
-/* At the driver's first view; `began` is when the run did. The driver is traced, and workers' spans
- * are taken in; `came` has room for VIEW_MEMBERS_MAX. ERR_NOMEM */
+/* Called at the driver's first view; `began` is the start of the run. Trace the driver, and receive
+ * the workers' spans. `joined_at` has VIEW_MEMBERS_MAX entries. ERR_NOMEM */
 int tracer_start(struct tracer *tracer, struct world *world, const struct trace_sink *sink,
                  int64_t began, const _Atomic int64_t *joined_at);
 
-/* All other tasks that are traced have ended: take in what has come. Zeroed: nothing to do. */
+/* After all other traced tasks have ended: take the spans that have arrived. Zeroed: nothing to do.
+ */
 void tracer_stop(struct tracer *tracer, const struct logger *log);
 
 /* ---- on the wire: whole spans of 40 bytes, one after another ---- */

@@ -23,45 +23,45 @@ struct train_watch {
     void *user;
 };
 
-/* The resources that a node of this process brings along, and may share with others of it. */
+/* The resources of a node of this process, which it may share with the process's other nodes. */
 struct train_host {
     const struct logger *log;
     struct tuner *tuner; /* chooses kernels (tensor/tuner.h); NULL: they go by rule */
     struct group_timing timing;
-    const char *name;    /* of this machine, for messages; NULL: it has none */
-    double step_seconds; /* what a step at the job's batch costs a node of speed 1; 0 when real */
-    double open_seconds; /* what opening its data costs a node; 0 when real */
+    const char *name; /* of this machine, for messages; NULL: it has none */
+    double
+        step_seconds; /* seconds of a step at the job's batch on a node of speed 1; 0 when real */
+    double open_seconds; /* seconds of opening its data; 0 when real */
     /* Shared by the nodes of a simulation; NULL: the node opens its own. */
     const struct corpus *corpus;
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */
-    /* How long a worker whose driver is gone continues without it, and calls it, ns; 0: not at
-     * all. */
+    /* ns for which a worker continues without its driver and calls it; 0: not at all. */
     int64_t retry;
     const char *const *drivers; /* addresses, as the group's; NULL: it has the one */
     atomic_bool *given_up;      /* set when it has not return in that time; may be NULL */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
     const atomic_int *leave, *pause; /* the same twice */
-    bool *asked_to_leave; /* set when a worker has left since the driver asked it to; may be NULL */
+    bool *asked_to_leave; /* set when a worker has left at the driver's request; may be NULL */
     bool *left;           /* set when a worker ends since it has left the run so; may be NULL */
     struct err *why; /* written when a worker ends with an error that it knows the cause of; may be
                       * NULL */
-    /* A worker opens nothing outside of this folder, by its one whole name, and takes from there
-     * what the job's paths of data name relative to it; NULL: the job's paths hold as they are. */
+    /* The canonical folder outside of which a worker opens nothing; the job's data paths are
+     * relative to it. NULL: the job's paths are used unchanged. */
     const char *data_root;
-    /* Does anybody of ours listen at that address? Blocks for `patience` ns at most. ERR_PEER
-     * saying what happened instead; NULL: nobody asks. */
+    /* Does a node of Paceline listen at that address? Blocks for `patience` ns at most. ERR_PEER
+     * with the cause; NULL: addresses are not checked. */
     int (*check_address)(const char *address, int64_t patience, struct err *err);
     /* ns that threads of this process were ready to run and had no processor, until now; NULL: the
      * number of threads stays as it is. */
     int64_t (*delay)(void);
-    uint32_t threads; /* of a worker that computes; 0: as the job says, */
-    uint32_t cores;   /* or where that says nothing, so many */
+    uint32_t threads; /* threads of a worker; 0: as the job sets them */
+    uint32_t cores;   /* threads if the job sets none */
     /* Where a worker's spans go, where it lives in one process and on one clock with its driver;
      * NULL: to the driver. */
     const struct trace_sink *trace;
-    const struct work_watch *work;   /* who is told how a worker does; NULL: nobody */
-    const struct train_watch *watch; /* NULL: nobody looks on */
+    const struct work_watch *work;   /* receives a worker's progress; NULL: none */
+    const struct train_watch *watch; /* observer of tests; NULL: none */
 };
 
 /* The summary of a run, as in its `end` event. */
@@ -83,15 +83,14 @@ struct train_report {
     uint32_t workers; /* that were in the run when it ended */
     uint64_t parameters;
     bool simulated;
-    uint64_t bad_records; /* left out, of all workers; and what was wrong with the first of them */
+    uint64_t bad_records; /* bad records of all workers, and the causes of the first ones */
     char bad_record[TRAIN_BAD_NAMED][240];
     bool elsewhere;    /* the model is not in the run directory, which could not take it */
     char model[2112];  /* the path of the newest model of the run; "": there is none */
     size_t model_name; /* where its name in the run directory begins */
 };
 
-/* Stages of a run that has been asked to stop: it has the request; it has the request to stop at
- * once; it has stopped. */
+/* Stages of a stop: requested; requested at once; done. */
 enum stopping_stage { STOPPING_SOON, STOPPING_NOW, STOPPING_DONE };
 
 struct train_stopping {
@@ -115,28 +114,28 @@ struct rundir;
 struct train_options {
     const Paceline__Job *job; /* finished, paths resolved */
     const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
-    bool resume;              /* resume from the newest checkpoint in `dir`, or from what workers
-                                 that are still there have */
-    bool simulated;           /* its events say so */
+    bool resume;              /* resume from the newest checkpoint in `dir`, or from the state of
+                                 workers that still run */
+    bool simulated;           /* events carry it */
     double before;        /* s of the run until now: its events resume from there; 0: a new one */
-    bool force;           /* to be continued with is what the caller knows to be another job */
+    bool force;           /* resume although the job has changed */
     bool *lost_all;       /* set when all workers are lost and the run can be continued with, which
                              has then not ended: it is to be driven again, with `resume`. NULL: the
                              run then ends */
-    struct err *why_lost; /* of the driving before: why its last worker left, "": nobody said; set
+    struct err *why_lost; /* of the previous driver: the reason of its last worker; "": none; set
                              with lost_all; may be NULL */
     bool no_old_workers;  /* no worker of an earlier driver can be there any more */
     uint64_t run;         /* the world's number of this run */
     const char *snapshot; /* resume from a .solverstate of Caffe's instead; NULL: no */
-    /* Workers may be on other machines: they are given the net itself, not the name of a file of
-     * it, and choose their threads themselves where the job leaves that `open_threads`. */
+    /* elsewhere: workers may be on other machines, so they receive the net itself instead of a file
+     * name. open_threads: the job sets no threads, so each worker chooses them. */
     bool elsewhere, open_threads;
     bool dry;           /* job, data and net are opened and described, and no more */
-    bool open_end;      /* the job says no end, and ends by the default one */
+    bool open_end;      /* the job sets no end, and the default applies */
     const char *folder; /* of the job file, with its slash; NULL: none */
-    double patience_s;  /* how long to wait for workers while none stirs; 0: as the job says */
-    /* Job, data and net fit each other, nobody has been started yet: the host may make the run
-     * directory. An error ends the run. May be NULL. */
+    double patience_s;  /* seconds to wait for workers without progress; 0: as the job sets it */
+    /* Called when job, data and net agree and before any worker is started: the host may make the
+     * run directory. An error ends the run. May be NULL. */
     int (*begin)(void *user, struct err *err);
     /* Each event, and how the run stands, from the driver's main task. `progress` may be NULL. */
     void (*line)(void *user, const char *event);
@@ -144,24 +143,24 @@ struct train_options {
     uint32_t (*lost)(void *user);
     void (*progress)(void *user, const struct train_progress *progress);
     void *user;
-    /* Where a trace goes; NULL: there is none. Called by a background task the driver's main
-     * one. */
+    /* The sink of a trace; NULL: none. A background task of the driver calls it. */
     const struct trace_sink *trace;
     /* Set by anyone: how many workers there are to be; 0: as many as the job allows; may be NULL */
     const atomic_int *workers;
-    /* Set by anyone: 1, end at the next commit point, without evaluating any more; 2, end at once,
-     * and keep what state there is. May be NULL. */
+    /* Set from any thread: 1, end at the next commit point without another evaluation; 2, end at
+     * once and keep the present state. May be NULL. */
     const atomic_int *stop;
     void (*stopping)(void *user, const struct train_stopping *s); /* may be NULL */
     void (*tick)(void *user); /* ten times a second, about, whatever happens; may be NULL */
-    /* Where the final model goes while `dir` cannot take it, the best first. May be NULL. */
+    /* Fallback locations for the final model while `dir` cannot store it, the best first. May be
+     * NULL. */
     const struct rundir_fallback *fallbacks;
 };
 
 struct strategy_ops;
 
-/* Do copies of the joint model come from a worker? Where the driver has none itself; and where
- * there is one worker alone, whose optimizer state then goes along. */
+/* Do copies of the global model come from a worker? They do where the driver holds none, and from a
+ * worker that trains alone, with its optimizer's state. */
 bool train_workers_hold_model(const Paceline__Job *job, const struct strategy_ops *strategy);
 
 /* Does it end the run for all that a worker's loop ended so? Does the error concern all replicas?
@@ -177,10 +176,10 @@ bool train_ends_the_run(int status);
 int train_drive(struct world *world, const struct train_host *host,
                 const struct train_options *options, struct train_report *report, struct err *err);
 
-/* Work for the driver, and those that come after it, until one says that the run is over, or until
- * this worker has left it. Errors are reported to the driver. ERR_DRIVER when the driver is gone
- * for good, or has excluded this worker: a worker that rejoins starts over. ERR_PEER when it
- * refuses this worker; ERR_CANCELLED, or what broke the worker. */
+/* Work for the driver, and for drivers that recover the run, until the run is over or this worker
+ * has left. Errors are reported to the driver. ERR_DRIVER: the driver is gone for good, or has
+ * excluded this worker, which may rejoin as a new one. ERR_PEER: the driver refuses this worker;
+ * ERR_CANCELLED, or the error that ended the worker. */
 int train_work(struct world *world, const struct train_host *host);
 
 #endif

@@ -4,14 +4,14 @@
 
 #include "strategy/strategy.h"
 
-/* Uses (model.h) that fell due between two commit points: an evaluation, every `exchanges` of them
- * or every so many steps if the job says so; a snapshot, at every `solver.snapshot` steps. */
+/* Uses (model.h) that fell due between two commit points: an evaluation every `exchanges`
+ * exchanges, or every so many steps if the job sets that; a snapshot every `solver.snapshot` steps.
+ */
 uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, const struct progress *before,
                       const struct progress *after);
 
-/* In asynchronous strategies: how many evaluations and snapshots are due from the run's beginning
- * to where all are together. Without a word in the job they come once an epoch of so many
- * records. */
+/* In asynchronous strategies: the number of evaluations and snapshots due from the run's beginning
+ * to the summed progress. If the job sets none, evaluations are due once an epoch of `records`. */
 struct trigger_counts {
     uint64_t evaluations, snapshots;
 };

@@ -13,7 +13,7 @@ struct work_progress {
     uint64_t steps;         /* that it has taken since it joined */
     double loss;            /* mean since the report before */
     double samples_per_s;   /* likewise */
-    const char *reason;     /* WORK_OVER: why the run ended; "": the driver has not said */
+    const char *reason;     /* WORK_OVER: why the run ended; "": unknown */
 };
 
 /* Called by the worker's main task: WORK_TRAINING four times a second at most, the others once. */
@@ -26,7 +26,7 @@ struct worker;
 
 /* The counters between two reports. */
 struct work_meter {
-    int64_t reported; /* when; 0: not yet */
+    int64_t reported; /* time of the last report; 0: none */
     uint64_t steps, reported_steps, loss_steps;
     double loss; /* Σ over loss_steps */
 };
