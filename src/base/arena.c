@@ -10,8 +10,8 @@ enum { BLOCK_BYTES = 64 * 1024 };
 struct arena_block {
     struct arena_block *next;
     size_t used, size; /* of the bytes that follow the header's line */
-    size_t touched;    /* have been handed out before: those behind are zero, and of a large block
-                          no page is there yet */
+    size_t touched;    /* bytes used before; those behind are zero, and a large block has no pages
+                          there yet */
     void *memory;
 };
 

@@ -14,22 +14,21 @@ struct arena_block;
 
 struct arena {
     struct arena_block *head;
-    size_t bytes; /* handed out, padding included */
+    size_t bytes; /* allocated, padding included */
     size_t limit; /* of these; 0: as many as there are */
 };
 
 void arena_init(struct arena *arena);
 void arena_release(struct arena *arena);
 
-/* Hand out so many bytes in all from now on, those already out included; 0: as many as there are.
- */
+/* Limit the allocated bytes in all, present ones included; 0: no limit. */
 void arena_limit(struct arena *arena, size_t bytes);
 
 /* `count` × `size` zeroed bytes, valid until arena_release. NULL when memory or the limit runs out,
  * or the product overflows. A zero count gives a valid pointer. */
 void *arena_alloc(struct arena *arena, size_t count, size_t size);
 
-/* Give back all that was handed out since the mark; what was marked after it marks nothing. */
+/* arena_rewind releases all that was allocated since the mark; later marks become invalid. */
 struct arena_mark {
     struct arena_block *head;
     size_t used, bytes;

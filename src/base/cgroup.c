@@ -21,8 +21,8 @@ static bool read_text(const char *root, const char *folder, const char *name,
     return n > 0 && (size_t)n < sizeof path && file_read(path, FILE_BYTES, out, &ignored) == OK;
 }
 
-/* The number at the start of a text. False for "max", and for -1 and the huge number by which
- * version 1 says the same. */
+/* The number at the start of a text. false for "max", and for -1 and the huge number that mean the
+ * same in version 1. */
 static bool parse_limit(const char *text, uint64_t *out)
 {
     char *end;
@@ -42,7 +42,7 @@ static bool read_limit(const char *root, const char *folder, const char *name, u
     return found;
 }
 
-/* The number behind a word at the start of a line; 0: there is no such line. */
+/* The number behind `key` at the start of a line; 0: there is no such line. */
 static uint64_t read_field(const char *root, const char *folder, const char *name, const char *word)
 {
     struct file_bytes text;
@@ -138,12 +138,12 @@ static void limit_all_v2(const char *root, const char *folder, struct cgroup_lim
 
 /* ---- where the groups are ---- */
 
-/* One of a hierarchy's mounts: what of it is seen (`below`), and where. */
+/* A mount of a hierarchy: the visible part (`below`) and the mount point. */
 struct mount {
     char below[PATH_BYTES], point[PATH_BYTES];
 };
 
-/* Is `word` one of a list with commas between? */
+/* Is `word` in the comma-separated list? */
 static bool is_listed(const char *list, size_t len, const char *word)
 {
     size_t n = strlen(word);
@@ -179,8 +179,8 @@ static bool parse_mount(const char *line, const char *controller, struct mount *
                : strcmp(type, "cgroup2") == 0;
 }
 
-/* The mount through which the group `path` is seen; else any of its hierarchy, whose top is then
- * all there is to go by. */
+/* The mount through which the group `path` is visible; otherwise any mount of its hierarchy, of
+ * which only the top is known. */
 static bool find_mount(const char *mounts, const char *controller, const char *path,
                        struct mount *out)
 {

@@ -7,7 +7,7 @@
 
 struct cgroup_limits {
     size_t memory;         /* bytes that may still be taken; SIZE_MAX: no limit */
-    const char *memory_by; /* the file that says so, as "memory.max"; NULL: no limit */
+    const char *memory_by; /* the file with the limit, as "memory.max"; NULL: no limit */
     double cpus;           /* processors' time; INFINITY: no limit */
 };
 

@@ -1,5 +1,5 @@
-/* An error with its message. The function that first decides on an error writes the message, naming
- * the thing and the place; callers pass the status up and leave the message alone. */
+/* An error with its message. The function that detects an error writes the message, which names the
+ * object and the place; callers pass the status on and leave the message unchanged. */
 #ifndef PL_BASE_ERR_H
 #define PL_BASE_ERR_H
 
@@ -18,10 +18,10 @@ struct err {
 int err_set(struct err *err, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Put "prefix: " before the message that stands there, for a caller that alone knows the place. */
+/* Put "prefix: " before the message, for a caller that alone knows the place. */
 void err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Put "; remedy" after it: what to do about it, for a caller that alone knows. */
+/* Append "; remedy" to the message, for a caller that alone knows it. */
 void err_remedy(struct err *err, const char *remedy);
 
 #endif

@@ -1,9 +1,8 @@
-/* Our own mistakes. PL_ASSERT stays on in every build; when it fails the thread's current fault
- * sink is told, which logs, poisons its engine and never returns to the failing code: a task is
- * parked, a call from the user's thread is unwound to the API. Without a sink the process aborts.
- *
- * The sink is per thread, and a world switches it when it resumes a task: engines that share a
- * process do not share it. */
+/* Assertions of our own mistakes. PL_ASSERT stays on in every build. When it fails, it calls the
+ * thread's current fault sink, which logs, poisons its engine and never returns to the failing
+ * code: a task is parked, a call from the user's thread is unwound to the API. Without a sink the
+ * process aborts. The sink is per thread, and a world switches it when it resumes a task, so
+ * engines of one process do not share it. */
 #ifndef PL_BASE_FAULT_H
 #define PL_BASE_FAULT_H
 

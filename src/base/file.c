@@ -31,7 +31,7 @@ static int report_bytes(const struct reading *r, struct err *err)
 {
     z_off_t at = gzoffset(r->gz);
     uint64_t done = at > 0 ? (uint64_t)at : 0;
-    if (done >= r->len) /* it may not be the last piece yet */
+    if (done >= r->len) /* it may not be the last piece */
         return OK;
     return open_watch_report(r->watch, "bytes", done, r->len, err);
 }
@@ -303,8 +303,8 @@ static void split_path(const char *path, char folder[PATH_MAX], char name[PATH_M
     snprintf(folder, PATH_MAX, "%.*s", at ? (int)without_slashes(path, at) : 1, at ? path : ".");
 }
 
-/* Of a path that cannot be opened: would that be under the root, as far as names and links say? A
- * request for a path outside of the root does not reveal whether the path exists. */
+/* Would a path that cannot be opened be under the root, by its names and links? A request for a
+ * path outside of the root must not reveal whether that exists. */
 static bool leads_under(const char *root, const char *path, int steps)
 {
     char folder[PATH_MAX], name[PATH_MAX], next[2 * PATH_MAX + 2], *full = realpath(path, NULL);

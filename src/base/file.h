@@ -1,5 +1,5 @@
-/* Read-only inputs: job files, data sets, models. They cost no virtual time, so both worlds read
- * them here; what a run writes goes through the world's disk. */
+/* Reads inputs: job files, data sets, models. Reading costs no virtual time, so both worlds use
+ * this file; a run writes through the world's disk. */
 #ifndef PL_BASE_FILE_H
 #define PL_BASE_FILE_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct file_bytes {
-    uint8_t *data; /* owned; one zero byte follows the last, so that text may be parsed in place */
+    uint8_t *data; /* owned; a zero byte follows, so that text may be parsed in place */
     size_t len;
 };
 
@@ -21,17 +21,17 @@ struct file_bytes {
  * ERR_NOMEM */
 int file_read(const char *path, size_t max, struct file_bytes *out, struct err *err);
 
-/* The same, watched (NULL: by nobody) in stage "bytes", those of the file as it lies on the disk.
- * ERR_CANCELLED, too */
+/* The same with a watch (may be NULL) in stage "bytes", those of the file on disk. Also
+ * ERR_CANCELLED */
 int file_read_watched(const char *path, size_t max, const struct open_watch *watch,
                       struct file_bytes *out, struct err *err);
 
-/* The same of no more than the first `n` bytes unpacked: what comes after them is not looked at. */
+/* The same for at most the first `n` unpacked bytes; the rest is not read. */
 int file_read_begin(const char *path, size_t n, const struct open_watch *watch,
                     struct file_bytes *out, struct err *err);
 void file_release(struct file_bytes *bytes);
 
-/* A regular file that is held open, for pieces of it from any thread; nothing is unpacked. */
+/* An open regular file, whose parts any thread may read; it is not unpacked. */
 struct file_open {
     int fd;
     uint64_t len; /* when it was opened */
@@ -45,7 +45,7 @@ void file_close(struct file_open *file);
  * be read. offset + n <= file->len */
 int file_part(const struct file_open *file, uint64_t offset, void *out, size_t n);
 
-/* Is there a folder, or a regular file, of that name? Links are followed. */
+/* Is `path` a folder, or a regular file? Links are followed. */
 bool file_is_folder(const char *path);
 bool file_is_regular(const char *path);
 
@@ -72,13 +72,13 @@ int file_target(const char *path, char *out, size_t size, struct err *err);
  * ERR_INPUT: there is none; it does not fit */
 int file_canonical(const char *path, char *out, size_t size, struct err *err);
 
-/* Is `path`, wherever links lead from it, the folder `root` (canonical) or something in it? Asked
- * before something is opened that somebody else has named. `root` NULL: anything may be. ERR_INPUT
- * naming both, whether it exists or not; or what would be in it and does not exist */
+/* Check that `path`, after all links, is the folder `root` (canonical) or inside of it, before a
+ * path that another node has named is opened. `root` NULL: any path is allowed. ERR_INPUT naming
+ * both, whether the path exists or not; or a missing path inside of it */
 int file_check_under(const char *root, const char *path, struct err *err);
 
-/* The working directory, with a slash at its end: what file_resolve takes for `beside`.
- * ERR_IO: there is none, or it does not fit */
+/* The working directory with a slash at its end, for file_resolve. ERR_IO: there is none, or it
+ * does not fit */
 int file_here(char *out, size_t size, struct err *err);
 
 /* `path` itself when absolute, else taken from the folder that holds the file `beside`. Written to

@@ -7,7 +7,7 @@
 
 uint64_t hash_bytes(const void *data, size_t len);
 
-/* The same of bytes that come in pieces: begin, add each, take. */
+/* The same for bytes in pieces: begin, add each piece, take the hash. */
 struct hash_stream;
 
 struct hash_stream *hash_stream_create(void); /* NULL: out of memory */

@@ -11,7 +11,7 @@
 
 enum { MEMINFO_MAX = 1 << 16, PATH_BYTES = 4096 };
 
-/* False: it does not say. */
+/* false: the system does not report it. */
 static bool read_machine_memory(const char *root, size_t *out)
 {
     static const char key[] = "MemAvailable:"; /* in KiB */

@@ -5,10 +5,10 @@
 
 #include <stddef.h>
 
-/* Bytes that could be taken now without swapping, as the system estimates and control groups
- * (cgroup.h) allow: MEMORY_LEAST where nothing is left, 0 where neither says. *limit (may be NULL)
- * becomes the control file that is the tighter of the two, as "memory.max", or NULL: the machine's
- * own memory is. */
+/* Bytes that could be allocated now without swapping, by the system's estimate and the limits of
+ * control groups (cgroup.h): MEMORY_LEAST where none are left, 0 where neither is known. *limit
+ * (may be NULL): the control file with the tighter limit, as "memory.max"; NULL: the machine's own
+ * memory is tighter. */
 size_t memory_available(const char **limit);
 
 /* The same of the files under `root`, which is "" for the machine's own. */

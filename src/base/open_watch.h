@@ -1,5 +1,4 @@
-/* A watch over something long that is opened or read: it is told how far that is, and may end it.
- */
+/* A watch over a long open or read: it receives the progress and may cancel. */
 #ifndef PL_BASE_OPEN_WATCH_H
 #define PL_BASE_OPEN_WATCH_H
 
@@ -18,7 +17,7 @@ struct open_watch {
     bool (*progress)(void *user, const char *stage, uint64_t done, uint64_t total);
 };
 
-/* Tell the watch. `watch` NULL: nobody watches. ERR_CANCELLED: "opening was cancelled". */
+/* Report progress to the watch, which may be NULL. ERR_CANCELLED: "opening was cancelled". */
 static inline int open_watch_report(const struct open_watch *watch, const char *stage,
                                     uint64_t done, uint64_t total, struct err *err)
 {

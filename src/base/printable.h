@@ -2,9 +2,9 @@
 #ifndef PL_BASE_PRINTABLE_H
 #define PL_BASE_PRINTABLE_H
 
-/* Replace in place what a terminal or a log of one line a message would obey: each byte of an ASCII
- * control character, line feeds among them, and of UTF-8's U+0080 to U+009F, by '?'. Other
- * UTF-8 stays as it is. */
+/* Make a text safe for terminals and for logs of one line a message: replace, in place, each byte
+ * of ASCII control characters, line feeds included, and of U+0080 to U+009F in UTF-8 by '?'. Other
+ * UTF-8 is kept. */
 void printable(char *text);
 
 #endif

@@ -6,33 +6,33 @@
 #ifndef PL_BASE_STATUS_H
 #define PL_BASE_STATUS_H
 
-#define STATUS_LIST(X)                                                           \
-    X(OK, 0, "ok")                                                               \
-    /* Nothing is lost: the same call may succeed later, or was asked to end. */ \
-    X(ERR_TIMEOUT, -1, "deadline passed")                                        \
-    X(ERR_FULL, -2, "no credit left for this peer")                              \
-    X(ERR_STOP, -3, "asked to stop")                                             \
-    X(ERR_CANCELLED, -4, "task cancelled")                                       \
-    X(ERR_END, -5, "no more items")                                              \
-    /* An exchange is lost; its inputs are intact. */                            \
-    X(ERR_VIEW, -20, "the view changed")                                         \
-    /* A peer is lost. */                                                        \
-    X(ERR_PEER, -30, "peer lost")                                                \
-    X(ERR_PROTOCOL, -31, "peer broke the protocol")                              \
-    X(ERR_CORRUPT, -32, "bytes were corrupted on the way")                       \
-    /* This member is lost to the group. */                                      \
-    X(ERR_FENCED, -40, "fenced out of the group")                                \
-    X(ERR_DRIVER, -41, "driver lost")                                            \
-    X(ERR_REPLICAS, -42, "replicas that must be equal are not")                  \
-    /* A request is lost: its input is at fault. */                              \
-    X(ERR_INPUT, -60, "bad input")                                               \
-    X(ERR_USAGE, -61, "wrong usage")                                             \
-    X(ERR_NOT_FOUND, -62, "not found")                                           \
-    X(ERR_UNSUPPORTED, -63, "not supported")                                     \
-    /* This process, or what it stands on, is short of something. */             \
-    X(ERR_NOMEM, -80, "out of memory")                                           \
-    X(ERR_IO, -81, "input/output error")                                         \
-    X(ERR_DIVERGED, -82, "the model diverged")                                   \
+#define STATUS_LIST(X)                                                        \
+    X(OK, 0, "ok")                                                            \
+    /* Nothing is lost: the same call may succeed later, or was cancelled. */ \
+    X(ERR_TIMEOUT, -1, "deadline passed")                                     \
+    X(ERR_FULL, -2, "no credit left for this peer")                           \
+    X(ERR_STOP, -3, "asked to stop")                                          \
+    X(ERR_CANCELLED, -4, "task cancelled")                                    \
+    X(ERR_END, -5, "no more items")                                           \
+    /* An exchange is lost; its inputs are intact. */                         \
+    X(ERR_VIEW, -20, "the view changed")                                      \
+    /* A peer is lost. */                                                     \
+    X(ERR_PEER, -30, "peer lost")                                             \
+    X(ERR_PROTOCOL, -31, "peer broke the protocol")                           \
+    X(ERR_CORRUPT, -32, "bytes were corrupted on the way")                    \
+    /* This member is lost to the group. */                                   \
+    X(ERR_FENCED, -40, "fenced out of the group")                             \
+    X(ERR_DRIVER, -41, "driver lost")                                         \
+    X(ERR_REPLICAS, -42, "replicas that must be equal are not")               \
+    /* A request is lost: its input is at fault. */                           \
+    X(ERR_INPUT, -60, "bad input")                                            \
+    X(ERR_USAGE, -61, "wrong usage")                                          \
+    X(ERR_NOT_FOUND, -62, "not found")                                        \
+    X(ERR_UNSUPPORTED, -63, "not supported")                                  \
+    /* This process or its machine lacks a resource. */                       \
+    X(ERR_NOMEM, -80, "out of memory")                                        \
+    X(ERR_IO, -81, "input/output error")                                      \
+    X(ERR_DIVERGED, -82, "the model diverged")                                \
     X(ERR_BUG, -99, "internal error")
 
 enum status {

@@ -1,9 +1,7 @@
-/* The broken records of a job's data, each counted once, and a limit on how many there may be.
- *
- * With `on_bad_record: skip` the next readable record of the same set stands in for a broken one
- * (dataset_read). That keeps a dataset's record i a pure function of source, maps, seed, epoch and
- * i: this list only says what has been found so far, and no batch depends on it. May be used from
- * any thread. */
+/* The bad records of a job's data, each counted once, and the limit of their number. With
+ * `on_bad_record: skip` the next readable record of the same set replaces a bad one (dataset_read).
+ * So a dataset's record i stays a pure function of source, maps, seed, epoch and i: no batch
+ * depends on this list. May be used from any thread. */
 #ifndef PL_DATA_BAD_RECORDS_H
 #define PL_DATA_BAD_RECORDS_H
 
@@ -39,8 +37,8 @@ struct bad_records;
 struct bad_records *bad_records_create(uint32_t max);
 void bad_records_free(struct bad_records *bad); /* NULL is allowed */
 
-/* Count a record, unless it has been; `cause` is cut to fit. ERR_INPUT: they are more than the
- * limit now; the message says how many, which was the first, and the remedy. */
+/* Count a record once; `cause` is truncated to fit. ERR_INPUT: the limit is exceeded; the message
+ * has the number, the first record, and the remedy. */
 int bad_records_add(struct bad_records *bad, enum bad_source of, uint64_t record, const char *cause,
                     struct err *err);
 

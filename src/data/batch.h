@@ -17,14 +17,14 @@ struct batch {
     size_t count, cap;      /* filled, and room for */
     size_t record_floats;   /* C*H*W */
     uint64_t epoch;         /* of the first record */
-    struct scratch scratch; /* what reading takes; not the arena's */
+    struct scratch scratch; /* memory for reading; not the arena's */
 };
 
 /* Room for `cap` (> 0) records of `record_floats` (> 0) floats, valid as long as `arena`.
  * ERR_NOMEM; `batch` is then unchanged. */
 int batch_init(struct batch *batch, struct arena *arena, size_t cap, size_t record_floats);
 
-/* Give back what is not the arena's: what reading took, of sources that do not lie in memory. */
+/* Free what is not the arena's: the memory that reading from files took. */
 void batch_release(struct batch *batch);
 
 /* Fill with the places start .. start+count-1 of an endless stream of epochs: place p of the stream

@@ -75,13 +75,13 @@ int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw 
                    bad_records_at(set->bad, 0)->cause);
 }
 
-/* How a split goes about it: per class, the records there are and those to take. */
+/* Quotas of a split: by class, the existing records and those to take. */
 struct quota {
     size_t *have, *take;
 };
 
-/* An equal share for every class that occurs; what does not divide goes to classes drawn by seed,
- * one record each. Every class keeps a record to train on. */
+/* An equal share for every class that occurs; the remainder goes to classes drawn by the seed, one
+ * record each. Every class keeps a record to train on. */
 static int quota_share(const struct quota *quota, uint32_t classes, uint32_t held, uint64_t seed,
                        struct err *err)
 {

@@ -21,7 +21,7 @@ int dataset_init(struct dataset *set, const struct source *source, const Pacelin
                  struct err *err);
 void dataset_release(struct dataset *set);
 
-/* Identity of the records and of what the maps bring along. */
+/* Hash of the records and of the maps' own data. */
 uint64_t dataset_hash(const struct dataset *set);
 
 /* Move `held` records of `set` to `validation`, as near as can be equally many of each class
@@ -30,8 +30,7 @@ uint64_t dataset_hash(const struct dataset *set);
 int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct dataset *validation,
                   struct err *err);
 
-/* For whom a record is read: while training, what is random in maps is drawn by (seed, epoch); NULL
- * in its place: plain, for evaluation. */
+/* How maps draw: in training by (seed, epoch); NULL: without random choices, for evaluation. */
 struct dataset_draw {
     uint64_t seed, epoch;
 };

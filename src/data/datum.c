@@ -8,7 +8,7 @@
 
 enum field { CHANNELS = 1, HEIGHT, WIDTH, DATA, LABEL, FLOAT_DATA, ENCODED, FIELDS };
 
-/* As the fields come. */
+/* The fields in the order of their arrival. */
 struct seen {
     uint64_t number[FIELDS]; /* of those that are numbers */
     uint64_t at, len;        /* data */

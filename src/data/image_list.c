@@ -34,7 +34,7 @@ void image_list_release(struct image_list *list)
 
 /* ---- a list file ---- */
 
-/* "path label": the path is ended by a zero in place. */
+/* Split "path label" in place. */
 static int parse_line(const char *name, size_t number, char *line, uint32_t *label, struct err *err)
 {
     char quoted[QUOTE_MAX];

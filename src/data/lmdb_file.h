@@ -21,7 +21,7 @@ struct lmdb_callback {
      * returns, the value as long as the file. */
     int (*entry)(void *user, const uint8_t *key, size_t key_len, const struct part_of *value);
     void *user;
-    const struct open_watch *watch; /* told of "records", one by one; may be NULL */
+    const struct open_watch *watch; /* receives the progress in "records"; may be NULL */
 };
 
 /* Walk through all entries of the one unnamed database. Costs every branch and leaf page, and the

@@ -15,7 +15,7 @@
 /* Of the world's signals, the loader's; a world has at most one loader that is started. */
 enum loader_signal { SIGNAL_LOADER_WANT = 2, SIGNAL_LOADER_READY = 3 };
 
-/* The places [start, start + count) of the stream. */
+/* The sample offsets [start, start + count). */
 struct stretch {
     uint64_t start;
     size_t count;
@@ -30,14 +30,15 @@ struct loader {
     size_t given;             /* which of them the caller has; the task fills the other */
     uint64_t start;           /* last taken */
     uint64_t stride, stepped; /* expected; and the last one seen */
-    struct stretch expected;  /* what follows the batch that is taken next; count 0: nobody knows */
+    struct stretch expected;  /* the batch after the next one; count 0: unknown */
     uint64_t takes, hits;     /* while started; and how many were there already */
     /* Until it is started, world and task are NULL. */
     struct world *world;
     struct task *task;
-    struct stretch ahead;     /* what the task was asked for; its own between want and ready */
+    struct stretch ahead;     /* the batch that the task prepares; the task's own between the two
+                                 signals */
     uint64_t asked;           /* how often */
-    uint64_t wanted, readied; /* what the world's signals stood at before */
+    uint64_t wanted, readied; /* counts of the world's signals before */
 };
 
 /* A synchronous loader of batches of up to `cap` (> 0) records, in memory of `arena`. `set` is
@@ -45,28 +46,26 @@ struct loader {
 int loader_init(struct loader *loader, struct arena *arena, const struct dataset *set,
                 uint64_t seed, size_t cap);
 
-/* Prepare ahead from now on, on a task of `world`, whose task calls all functions of the loader. A
- * second batch comes from `arena`. ERR_NOMEM; the loader is then synchronous as before. */
+/* Prepare batches ahead from now on, in a task of `world`; one task of `world` calls all functions
+ * of the loader. The second batch comes from `arena`. ERR_NOMEM: the loader stays synchronous. */
 int loader_start(struct loader *loader, struct arena *arena, struct world *world);
 
 /* End the task, and wait for its end; synchronous from now on. Nothing if not started. The arena
  * may be released after it and not before. */
 void loader_stop(struct loader *loader);
 
-/* Give back what is not the arena's; the loader is not started. */
+/* Free what is not the arena's; the loader must not be started. */
 void loader_release(struct loader *loader);
 
-/* Behind the batch that is taken next comes the one at those places (count > 0, ≤ cap), probably.
- */
+/* Hint: after the next batch, the one at these offsets is probably taken (count > 0, ≤ cap). */
 void loader_expect(struct loader *loader, uint64_t start, size_t count);
 
-/* The batch at those places (count ≤ cap), valid until the next call. ERR_CANCELLED, or what
- * batch_fill returns: a record that cannot be read is an error of the batch that it belongs to, and
- * of no other. */
+/* The batch at these offsets (count ≤ cap), valid until the next call. ERR_CANCELLED, or the status
+ * of batch_fill: an unreadable record is an error of its own batch alone. */
 int loader_take(struct loader *loader, uint64_t start, size_t count, const struct batch **batch,
                 struct err *err);
 
-/* The batch that was given last, to be used for something else; what was prepared stays. */
+/* The batch that was returned last, for other use; the prepared one stays. */
 struct batch *loader_spare(struct loader *loader);
 
 #endif

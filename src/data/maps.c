@@ -45,7 +45,7 @@ static int size_of(const struct maps *maps, const struct source *source, size_t 
     return OK;
 }
 
-/* Every record comes out like the first, and no larger than the limit. */
+/* Check that all records have the shape of the first after mapping, within the limit. */
 static int check_sizes(const struct maps *maps, const struct source *source, struct shape *shape,
                        struct err *err)
 {
@@ -165,14 +165,14 @@ void maps_release(struct maps *maps)
 
 /* ---- a record ---- */
 
-/* One of n places, from 32 random bits: each is as likely as any other to within n 2^-32. */
+/* One of n positions from 32 random bits, equally likely within n 2^-32. */
 static size_t one_of(size_t n, uint32_t bits)
 {
     return (size_t)(((uint64_t)n * bits) >> 32);
 }
 
-/* The window of the resized record that the net sees. The stream of random numbers is the record's
- * own in each epoch: word 0 says whether it is mirrored, 1 and 2 where its crop begins. */
+/* Choose the crop of the resized record. A record has its own random stream in each epoch: word 0
+ * decides mirroring, words 1 and 2 the position of the crop. */
 static struct window choose_window(const struct maps *maps, const struct raw *raw,
                                    const struct maps_draw *draw)
 {

@@ -23,9 +23,9 @@ struct maps {
     float *mean;           /* one a channel, or one a pixel; owned */
     bool per_pixel;        /* the mean is (C, mean_H, mean_W) */
     size_t mean_H, mean_W; /* of records that are resized */
-    uint64_t mean_hash;    /* of the file it comes from; 0: none */
+    uint64_t mean_hash;    /* hash of the mean file; 0: none */
     bool mirror;
-    size_t pad, crop, resize, resize_H, resize_W; /* 0: not asked for */
+    size_t pad, crop, resize, resize_H, resize_W; /* 0: not set */
 };
 
 /* While training: which record of which epoch is drawn for. */

@@ -23,7 +23,7 @@ static int add_name(struct names *names, size_t room, const char *name)
     return names->at[names->count++] ? OK : ERR_NOMEM;
 }
 
-/* Cut `text` into lines, in place. */
+/* Split `text` into lines, in place. */
 static int add_lines(struct names *names, size_t room, char *text)
 {
     size_t end = strlen(text);
@@ -68,8 +68,8 @@ int names_read(const char *path, struct names *out, struct err *err)
     return OK;
 }
 
-/* The file of that name in the folder `path`, or in the folder of the file `path`, if it is
- * there. */
+/* Read the file of that name in the folder `path`, or in the folder of the file `path`, if it
+ * exists. */
 static int read_sibling(const char *path, const char *name, struct names *out, struct err *err)
 {
     char full[PATH_TEXT_MAX];

@@ -28,8 +28,8 @@ size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t offset)
     while (half < 32 && ((uint64_t)sampler->n - 1) >> 2 * half)
         half++;
     uint64_t key = rng_u64(sampler->seed, RNG_ORDER, epoch);
-    /* The walk follows a cycle that holds `place` itself, so it ends; fewer than four steps on
-     * average, since n is more than a quarter of the network's range. */
+    /* The walk follows a cycle that contains `offset` itself, so it ends, after fewer than four
+     * steps on average, since n is more than a quarter of the network's range. */
     uint64_t v = offset;
     do
         v = permute_feistel(key, half, v);

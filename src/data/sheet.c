@@ -18,7 +18,7 @@ struct canvas {
 
 /* ---- a cell ---- */
 
-/* Bounds of the values that are shown: what becomes black, what white. */
+/* Bounds of the shown values: the one that becomes black, and the one that becomes white. */
 static void value_bounds(const float *x, size_t n, bool stretched, float *least, float *most)
 {
     *least = 0;
@@ -51,7 +51,7 @@ static void fit_cell(const struct raw *raw, size_t side, size_t *h, size_t *w, s
     *w = *w > 0 ? *w : 1;
 }
 
-/* x, (C, h, w), into the cell whose upper left corner is there, in its middle. */
+/* Paint x, (C, h, w), into the middle of the cell with this upper left corner. */
 static void paint_cell(const struct sheet *sheet, const float *x, size_t h, size_t w, size_t factor,
                        bool stretched, struct canvas *canvas, size_t top, size_t left)
 {

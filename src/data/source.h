@@ -16,7 +16,7 @@ struct source {
     struct shape shape; /* of a record: (C, H, W); H = W = 0 where they differ in size */
     uint32_t classes;   /* labels are below it */
     uint64_t hash;      /* identity of the data, compared between nodes: see each source */
-    char warning[320];  /* of what was left out when it was opened; "": nothing was */
+    char warning[320];  /* names the records that were left out when it was opened; "": none */
 };
 
 struct source_ops {
@@ -32,12 +32,12 @@ struct source_ops {
     uint32_t (*label)(const struct source *source, size_t i);
     /* (optional: all are alike) Height and width of record i. */
     void (*size)(const struct source *source, size_t i, size_t *H, size_t *W);
-    /* (optional: its number says it) What a message calls record i. */
+    /* (optional) The name of record i in messages; default: its number. */
     void (*name)(const struct source *source, size_t i, char *out, size_t room);
     void (*close)(struct source *source);
 };
 
-/* For whom data is opened: a folder of CIFAR files holds records for both. */
+/* The use of the data: a folder of CIFAR files has records for both. */
 enum source_role { SOURCE_TRAIN, SOURCE_TEST };
 
 /* Open what `spec` names; paths in it are absolute or relative to the working directory.
@@ -53,21 +53,22 @@ struct source_config {
      * ERR_INPUT by name (file_check_under). Borrowed as long as the source is open; NULL: anything
      * may be. */
     const char *root;
-    const struct open_watch *watch; /* told how far it is: ERR_CANCELLED when it says so; or NULL */
-    /* A record whose head is broken is counted here and left out; NULL: it is an error. */
+    const struct open_watch *watch; /* receives the progress and may cancel (ERR_CANCELLED); or
+                                       NULL */
+    /* Counts records with a damaged header, which are left out; NULL: such a record is an error. */
     struct bad_records *bad;
-    enum bad_source of; /* what it is counted as */
+    enum bad_source of; /* the set under which they are counted */
 };
 
 int source_open_with(const struct source_config *config, const Paceline__Data *spec,
                      struct source **out, struct err *err);
 void source_close(struct source *source);
 
-/* Record `number` of what is opened is broken, as the message in `err` says: count it among
- * config->bad (not NULL). ERR_INPUT: there are too many. Internal to sources. */
+/* Count the bad record `number`, whose message is in `err`, in config->bad (not NULL). ERR_INPUT:
+ * there are too many. Internal to sources. */
 int source_leave_out(const struct source_config *config, uint64_t number, struct err *err);
 
-/* All `count` records were left out, the last for what `err` says. ERR_INPUT */
+/* All `count` records were left out; `err` has the last one's message. ERR_INPUT */
 int source_refuse_empty(const char *path, uint64_t count, struct err *err);
 
 /* hash_bytes of something large, watched in stage "bytes hashed". ERR_CANCELLED, ERR_NOMEM */
@@ -80,8 +81,8 @@ void source_size(const struct source *source, size_t i, size_t *H, size_t *W);
 enum { SOURCE_NAME_MAX = 256 };
 const char *source_name(const struct source *source, size_t i, char out[SOURCE_NAME_MAX]);
 
-/* Text of unknown origin made fit for a message: what is not printable UTF-8 as \xNN, cut where it
- * is too long. */
+/* Make text of unknown origin fit for a message: bytes that are no printable UTF-8 become \xNN, and
+ * long text is truncated. */
 const char *source_quote(const char *text, char *out, size_t room);
 
 #endif

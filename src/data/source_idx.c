@@ -14,7 +14,7 @@ enum {
     HEADER_LABELS = 8,
 };
 
-/* Of the pixels of one file; a bound on what a few bytes of gzip can make us allocate. */
+/* Limit of the pixels of a file: it bounds the allocation that a few bytes of gzip can cause. */
 static const size_t PIXELS_MAX = (size_t)1 << 32;
 
 struct source_idx {
@@ -55,7 +55,7 @@ static const struct source_ops idx_ops = {
     .close = idx_close,
 };
 
-/* The first number tells what the file is; the header must be there whole. */
+/* Check the magic number, which tells the kind of file, and that the header is complete. */
 static int check_magic(const char *path, const struct file_bytes *file, uint32_t want,
                        size_t header, struct err *err)
 {

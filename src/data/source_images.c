@@ -15,7 +15,7 @@ static const size_t LIST_BYTES_MAX = (size_t)1 << 28;
 struct source_images {
     struct source source; /* first: the ops get a pointer to it */
     struct image_list list;
-    char *root;        /* what relative paths count from, with its slash */
+    char *root;        /* base of relative paths, with its slash */
     const char *under; /* where all must be; NULL: anywhere */
     Paceline__Data__Color color;
 };

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "data/source.h"
 
-/* ERR_INPUT with file, line and what is wrong; ERR_NOMEM, ERR_CANCELLED */
+/* ERR_INPUT with file, line and fault; ERR_NOMEM, ERR_CANCELLED */
 int source_images_open(const struct source_config *config, const Paceline__Data__Images *spec,
                        struct source **out, struct err *err);
 
@@ -24,7 +24,7 @@ struct image_strays {
     char first[80];
 };
 
-/* Paths of pictures and their labels, not looked at yet. */
+/* Paths of pictures and their labels, not opened yet. */
 struct image_list {
     char *text; /* all paths, each ended by a zero; owned */
     struct image_entry {

@@ -30,7 +30,7 @@ struct source_lmdb {
     struct err *err; /* while it is opened */
     struct pb pb;    /* likewise, */
     const struct source_config *config;
-    uint64_t entries; /* looked at so far */
+    uint64_t entries; /* visited so far */
 };
 
 static const struct lmdb_record *record_of(const struct source *source, size_t i)

@@ -1,6 +1,5 @@
-/* Pictures by their paths, JPEG or PNG, that nobody has labelled: label 0, of one class. Opening
- * looks at their headers; decoding happens when a record is read. The hash is over paths, lengths
- * and sizes. */
+/* Unlabelled pictures by their paths, JPEG or PNG: label 0, of one class. Opening reads their
+ * headers; reading a record decodes it. The hash is over paths, lengths and sizes. */
 #ifndef PL_DATA_SOURCE_PICTURES_H
 #define PL_DATA_SOURCE_PICTURES_H
 

@@ -11,7 +11,7 @@ enum corpus_set { SET_TRAIN, SET_VALIDATION, SET_TEST, SET_COUNT };
 struct corpus {
     struct dataset set[SET_COUNT];             /* count 0 where there is no such set */
     struct source *train_source, *test_source; /* opened here and closed with it; may be NULL */
-    struct bad_records *bad; /* of both; owned; NULL: the job says on_bad_record: stop */
+    struct bad_records *bad; /* of both sets; owned; NULL: on_bad_record is `stop` */
     uint64_t hash;           /* identity of a job's data, compared by nodes */
 };
 
@@ -29,7 +29,7 @@ int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct
  * long as the corpus is open; NULL: anything may be. */
 int corpus_open_under(const char *root, const Paceline__Job *job, const struct open_watch *watch,
                       struct corpus *out, struct err *err);
-/* Log what was left out when its sources were opened. */
+/* Log the records that were left out when the sources were opened. */
 void corpus_log_warnings(const struct corpus *corpus, const struct logger *log);
 void corpus_close(struct corpus *corpus);
 

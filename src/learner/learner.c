@@ -64,9 +64,9 @@ void learner_stop(struct learner *l)
         local_stop(l->group);
 }
 
-/* The job's `pace`: a step takes so many seconds at least, and each part of it its share. Where
- * steps have a cost the wait comes before the arithmetic, which is to happen whole at the step's
- * end: learners may share dx. */
+/* The job's `pace`: a step takes at least so many seconds, and each part of it its share. Where
+ * steps have a cost (simulation) the wait comes before the arithmetic, which must happen in one
+ * piece at the step's end, since learners may share dx. */
 static int keep_pace(const struct learner *l, double share)
 {
     if (!l->world || l->job->pace <= 0)
@@ -100,8 +100,8 @@ static void gather_gradient(struct learner *l, size_t from)
     vec_axpy(&l->dx, 1.0f, &l->before, r);
 }
 
-/* The batch behind the one that is next: of this step, `left` records of which are still to come,
- * or of the step that follows. */
+/* Tell the loader the batch behind the next one: of this step, which has `left` records to go, or
+ * of the following step. */
 static void hint_loader(struct learner *l, uint64_t next, size_t left)
 {
     size_t batch = l->job->batch;
@@ -143,7 +143,7 @@ static int compute_batch(struct learner *l, uint64_t start, size_t count,
     return OK;
 }
 
-/* The arithmetic of a gradient; `watch` is told of the last batch. */
+/* The arithmetic of a gradient; `watch` observes the last batch. */
 static int compute_gradient(struct learner *l, uint64_t start, size_t count,
                             const struct net_watch *watch)
 {
@@ -169,13 +169,13 @@ static int compute_gradient(struct learner *l, uint64_t start, size_t count,
     return OK;
 }
 
-/* Of a whole step, when so much of its last batch is done. */
+/* The share of a whole step that is done when `share` of its last batch is. */
 static double share_of_step(const struct learner *l, double share)
 {
     return ((double)l->part + share) / (double)l->parts;
 }
 
-/* A part of dx is there. */
+/* Report that dx is finished from `from` on. */
 static int announce_gradient(const struct learner *l, size_t from, double share)
 {
     int rc = keep_pace(l, share);
@@ -203,8 +203,8 @@ static size_t shared_out(const struct learner *l, size_t count)
     return count < l->job->batch ? count : l->job->batch;
 }
 
-/* Where steps have a cost, and somebody waits for each part of dx: the arithmetic at once, which
- * nobody sees, and then its time, part by part. dx is this learner's own. */
+/* Simulation with a strategy that sends parts of dx: do the arithmetic at once, then wait for its
+ * time part by part. dx is this learner's own. */
 static int spend_in_parts(struct learner *l, uint64_t start, size_t count, double seconds)
 {
     size_t shared = shared_out(l, count);
@@ -261,7 +261,7 @@ int learner_gradient(struct learner *l, uint64_t start, size_t count)
     return rc;
 }
 
-/* The solver's clock: this learner's own steps, or the place in the run in epochs. */
+/* The solver's clock: this learner's own steps, or the epochs of the run's sample offset. */
 static double clock_value(const struct learner *l, uint64_t start)
 {
     if (l->job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs)

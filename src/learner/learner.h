@@ -1,9 +1,9 @@
-/* A learner: network + records + optimizer over flat vectors; the thing that takes a step.
+/* A learner: a net, records and an optimizer over flat vectors; it takes training steps.
  *
- * x changes only inside learner_update or between two learner calls. A learner works from one task;
- * `threads` compute threads serve it. It may be a group of several (local_group.h), which nobody
- * needs to know: the job's batch is what all of them take together, and pace, steps and samples are
- * those of the group. */
+ * x changes only inside learner_update or between two learner calls. One task uses a learner;
+ * `threads` compute threads serve it. It may be a group of several (local_group.h), which is
+ * transparent to its caller: the job's batch is that of the whole group, and so are pace, steps and
+ * samples. */
 #ifndef PL_LEARNER_LEARNER_H
 #define PL_LEARNER_LEARNER_H
 
@@ -12,7 +12,7 @@
 #include "optim/optim.h"
 #include "world/world.h"
 
-/* dx is finished from `from` to its end, when so much of a step (of 1) is done. */
+/* dx is finished from `from` to its end when `share` of the step (of 1) is done. */
 struct learner_mark {
     size_t from;
     double share;
@@ -29,38 +29,38 @@ struct learner {
     struct vec before; /* Σ of the step's batches before the last; empty where iter_size is 1 */
     struct optim optim;
     uint64_t steps;             /* taken by this learner */
-    uint64_t samples;           /* gone into those steps */
+    uint64_t samples;           /* samples of those steps */
     double loss;                /* mean loss of the last step's records */
-    struct err err;             /* why a step failed, where its status does not say it all */
+    struct err err;             /* message of a failed step */
     _Atomic uint64_t *progress; /* counts steps begun, for heartbeats; may be NULL */
-    double step_seconds;        /* what a step costs a core of speed 1; 0 in the real world */
-    /* (optional) Told during learner_gradient, on its task, from the end of dx to its beginning: dx
-     * is finished from `from` on. Several `local` learners: once. Not for learners that share dx.
-     * An error that it returns ends the step. */
+    double step_seconds;        /* seconds of a step on a core of speed 1; 0 in the real world */
+    /* (optional) Called during learner_gradient, on its task, from the end of dx to its beginning:
+     * dx is finished from `from` on. With several `local` learners it is called once. Not for
+     * learners that share dx. An error ends the step. */
     int (*finished)(void *user, size_t from);
     void *user;
     struct thread_adapter adapter;
     /* Its own: */
     int64_t begun;    /* the step under way */
-    uint64_t follows; /* where the step behind it begins, */
+    uint64_t follows; /* offset of the following step */
     bool knows;       /* if that is known */
-    size_t part;      /* batches of it that are done, */
-    size_t parts;     /* of so many; */
+    size_t part;      /* batches of it that are done */
+    size_t parts;     /* of so many */
     float weight;     /* the share of the last one's records in the step; */
     size_t gathered;  /* dx is the whole step's from here on */
     struct learner_mark *mark;
     size_t marks;
 };
 
-/* Everything is borrowed and must outlive the learner. x, s and the optimizer state come from
- * `arena`, and so does dx unless `dx` brings one that learners share. x and s get the job's initial
- * values. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
+/* Prepare a learner. All arguments are borrowed and must outlive it. x, s and the optimizer's state
+ * come from `arena`, and so does dx, unless `dx` is given, which learners may share. x and s get
+ * the job's initial values. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
 int learner_init(struct learner *l, struct world *world, const Paceline__Job *job,
                  const struct corpus *corpus, struct workspace *ws, struct arena *arena,
                  struct vec *dx, struct err *err);
 
-/* The same, but that x and s are 0: for who gets them from somewhere else. Drawing 25 million
- * values takes a third of a second, and touches all their memory. */
+/* The same with x and s 0, for callers that receive them. Drawing 25 million values takes a third
+ * of a second, and touches all their memory. */
 int learner_init_unset(struct learner *l, struct world *world, const Paceline__Job *job,
                        const struct corpus *corpus, struct workspace *ws, struct arena *arena,
                        struct vec *dx, struct err *err);
@@ -70,9 +70,8 @@ int learner_init_unset(struct learner *l, struct world *world, const Paceline__J
 int learner_threads(const Paceline__Job *job);
 
 /* Let the learners of the group work at the same time, on tasks of `world`, until learner_stop,
- * which comes before arena and workspace are given back; step_seconds is set by then. Without it
- * they take turns. Nothing where there is one.
- * ERR_NOMEM, ERR_CANCELLED */
+ * which must come before the arena and the workspace are released. step_seconds must be set.
+ * Without this call they take turns. No effect for one learner. ERR_NOMEM, ERR_CANCELLED */
 int learner_start(struct learner *l, struct world *world, struct err *err);
 void learner_stop(struct learner *l);
 
@@ -86,11 +85,11 @@ void learner_stop(struct learner *l);
  * or what the world's work returns, its waits for the group, its sleep where the job sets a pace */
 int learner_gradient(struct learner *l, uint64_t start, size_t count);
 
-/* The step behind the next one begins there, probably: its records are prepared meanwhile. Without
- * it, and where that is wrong, the next one may wait for them. */
+/* The step after the next one will probably begin at `start`: its records are prepared meanwhile.
+ * Without this hint, or with a wrong one, that step may wait for them. */
 void learner_expect(struct learner *l, uint64_t start);
 
-/* x ← optimizer's update by dx at the schedule's rate; `start` is what the gradient was given. */
+/* x ← the optimizer's update by dx at the schedule's rate; `start` as for learner_gradient. */
 void learner_update(struct learner *l, uint64_t start);
 
 /* One step: learner_gradient, then learner_update. */

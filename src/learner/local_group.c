@@ -16,21 +16,21 @@ struct inner {
     struct task *task; /* NULL: the first; and all, until started */
 };
 
-/* The arguments of a turn are written before the turn is handed out, and by no task until all have
- * ended. */
+/* The arguments of a turn are written before the turn begins, and by no task until all have ended
+ * it. */
 struct local_group {
     struct inner *inner;
     size_t n, each; /* learners, and records of each */
     size_t record_floats;
     struct world *world;
-    bool started;                 /* the others have tasks, which may look at all above */
+    bool started;                 /* the others have tasks, which may read the fields above */
     int threads;                  /* of each; 0: arithmetic is the caller's */
-    uint64_t turns, wanted, done; /* handed out; and what the signals stood at before the first */
+    uint64_t turns, wanted, done; /* turns begun; and the counts of the signals before the first */
     int (*turn)(struct inner *me);
     size_t count; /* records in all */
     double seconds;
     const struct vec *x;
-    const struct net_watch *watch; /* of the step under way; NULL: nobody watches */
+    const struct net_watch *watch; /* of the step under way; NULL: no observer */
 };
 
 /* ---- its life ---- */
@@ -193,8 +193,8 @@ static struct range share_of(const struct inner *me, size_t len)
     return (struct range){from, (end < len ? end : len) - from};
 }
 
-/* The sum over all who had records goes to the first: each learner adds its share of the vectors.
- */
+/* Add the gradients of all learners with records into the first one's: each learner adds its range
+ * of the vectors. */
 static int add_up(struct inner *me)
 {
     const struct local_group *g = me->group;

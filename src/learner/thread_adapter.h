@@ -1,6 +1,6 @@
-/* A learner computes with fewer threads while other processes take its processors. It measures its
- * steps, thread_count.h decides, and the net that is planned for so many threads takes over between
- * two steps. Off until it is started. */
+/* Lets a learner compute with fewer threads while other processes use its processors. It measures
+ * steps, thread_count.h decides, and the net that is planned for the new number of threads is used
+ * from the next step on. Off until it is started. */
 #ifndef PL_LEARNER_THREAD_ADAPTER_H
 #define PL_LEARNER_THREAD_ADAPTER_H
 
@@ -19,7 +19,7 @@ struct thread_adapter {
     int64_t (*delay)(void);
     int64_t delay_before; /* at the window's begin */
     int64_t computed;     /* ns, in this window, */
-    uint64_t records;     /* and what went through the net meanwhile */
+    uint64_t records;     /* records computed meanwhile */
     int steps;
 };
 
@@ -29,11 +29,11 @@ struct thread_adapter {
 void thread_adapter_start(struct thread_adapter *a, const Paceline__Job *job, int threads,
                           int64_t (*delay)(void), const struct logger *log);
 
-/* A batch of `records` was computed in so many ns. */
+/* Record that a batch of `records` took `ns`. */
 void thread_adapter_record(struct thread_adapter *a, int64_t ns, size_t records);
 
-/* Between two steps, at time `now`: if a window is full, let the learner use the net and the number
- * of threads that come next. A change is told in the log. */
+/* Between two steps, at time `now`: if a window is full, let the learner use the next net and
+ * number of threads. A change is logged. */
 void thread_adapter_apply(struct thread_adapter *a, int64_t now, struct workspace *ws,
                           struct local_group *group);
 
