@@ -13,7 +13,8 @@ extern "C" {
 /* The planned memory by purpose, in bytes. */
 typedef struct pl_bench_memory {
     uint64_t parameters, state, gradients, optimizer; /* vectors as long as the model */
-    uint64_t activations;                             /* what layers make, and keep for backward */
+    uint64_t activations;                             /* outputs of layers, and values kept for
+                                                         backward */
     uint64_t activation_gradients, scratch;
     uint64_t testing; /* a second plan of the net, for evaluations */
     uint64_t records; /* two batches: one is made ready while the other is used */
@@ -33,7 +34,7 @@ typedef struct pl_bench_layer {
     double forward_ms, backward_ms;
     double gflops;    /* of its products, forward and backward; 0: it has none */
     double share;     /* of the step; of 1 */
-    char chosen[160]; /* which code runs each direction, in words; "": there was no choice */
+    char chosen[160]; /* the code that runs each direction, in words; "": there was no choice */
 } pl_bench_layer;
 
 enum { PL_BENCH_THREADS_MAX = 64 };
@@ -44,7 +45,7 @@ typedef struct pl_bench_step_report {
     double peak_percent; /* of the multiply-add peak, measured in the same run */
     double samples_per_s;
     double first_step_s; /* from the call until the first step was done, */
-    double tuning_s;     /* and what choosing codes took of it; 0: all choices were kept */
+    double tuning_s;     /* seconds of it for choosing codes; 0: all choices were known */
     uint64_t parameters; /* floats that are learnt */
     uint64_t state;      /* floats learnt without a gradient, such as running means */
     pl_bench_memory memory;
@@ -67,7 +68,7 @@ typedef struct pl_bench_step_report {
     const char *precision;     /* static */
 
     /* pl_bench_step_release frees the following fields. */
-    double *ms; /* what each of the `steps` took, in their order */
+    double *ms; /* ms of each of the `steps`, in their order */
     uint32_t steps;
     pl_bench_layer *layer; /* with by_layer, from further steps in which each layer was timed */
     size_t layers;

@@ -25,9 +25,9 @@ extern "C" {
 int pl_convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net,
                bool replace);
 
-/* Does a file of weights come from Caffe: a .caffemodel, or a .safetensors that was converted from
- * one? Then its net has learnt pictures in the order blue, green, red. A .safetensors is read whole
- * for it. PL_ERR_INPUT, PL_ERR_UNSUPPORTED: it cannot be read; PL_ERR_NOMEM */
+/* Is a file of weights from Caffe: a .caffemodel, or a .safetensors that was converted from one?
+ * Then its net was trained on pictures in the order blue, green, red. Reads a .safetensors whole.
+ * PL_ERR_INPUT, PL_ERR_UNSUPPORTED: it cannot be read; PL_ERR_NOMEM */
 int pl_weights_of_caffe(pl_engine *engine, const char *path, bool *of_caffe);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Records, to be looked at: what a SPEC holds, what its values are like, how it looks, and single
- * records as a net is given them. */
+/* Inspect records: the contents of a SPEC, statistics of its values, a picture of it, and single
+ * records as a net receives them. */
 #ifndef PACELINE_DATA_H
 #define PACELINE_DATA_H
 
@@ -45,7 +45,7 @@ typedef struct pl_data_info {
     uint64_t hash;      /* identity of the records */
 } pl_data_info;
 
-/* Looks at every label and size, and decodes the first record alone; pl_data_verify decodes all.
+/* Reads every label and size, and decodes only the first record; pl_data_verify decodes all.
  * PL_ERR_INPUT: maps that do not fit */
 int pl_data_describe(pl_data *data, pl_data_info *out);
 
@@ -53,7 +53,7 @@ typedef struct pl_data_record {
     uint32_t height, width; /* before any map */
     bool has_label;
     uint32_t label;
-    const char *class_name; /* NULL: nothing says it; valid until pl_data_close */
+    const char *class_name; /* NULL: unknown; valid until pl_data_close */
     char name[256];         /* of its file, printable; "": its number is all that it is called */
 } pl_data_record;
 
@@ -80,17 +80,18 @@ typedef struct pl_data_stats {
  * the next call with the data. PL_ERR_INPUT, PL_ERR_IO: a record cannot be read; PL_ERR_NOMEM */
 int pl_data_measure(pl_data *data, size_t first, pl_data_stats *out);
 
-/* How a verification goes; called on the caller's thread. */
+/* Callbacks of a verification, on the caller's thread. */
 typedef struct pl_data_check {
     void *user;
     /* A record that cannot be read, with its path and cause. */
     void (*problem)(void *user, const char *what);
-    /* So many of all records have been looked at; false ends the verification. May be NULL. */
+    /* `done` of `total` records were checked; returning false ends the verification. May be NULL.
+     */
     bool (*progress)(void *user, size_t done, size_t total);
 } pl_data_check;
 
 typedef struct pl_data_verified {
-    size_t done;     /* records looked at, fewer than there are when `progress` has ended it */
+    size_t done;     /* checked records; fewer than all if `progress` ended it */
     size_t broken;   /* how many of them could not be read, which is no error of the call */
     const char *set; /* "train" or "test", of a folder that holds records for both; else NULL */
 } pl_data_verified;
@@ -147,7 +148,7 @@ int pl_names_load(pl_engine *engine, const char *path, pl_names **out);
 int pl_names_of_job(const pl_job *job, pl_names **out);
 void pl_names_free(pl_names *names); /* NULL is allowed */
 size_t pl_names_count(const pl_names *names);
-/* NULL: there are not so many. Valid until pl_names_free. */
+/* NULL: there is no such label. Valid until pl_names_free. */
 const char *pl_names_at(const pl_names *names, size_t label);
 
 #ifdef __cplusplus

@@ -21,7 +21,7 @@ typedef enum pl_status {
     PL_OK = 0,
     PL_ERR_TIMEOUT = -1,   /* a deadline passed */
     PL_ERR_FULL = -2,      /* no room for it */
-    PL_ERR_STOP = -3,      /* ended because it was asked to */
+    PL_ERR_STOP = -3,      /* ended on request */
     PL_ERR_PEER = -30,     /* a peer is lost */
     PL_ERR_REPLICAS = -42, /* copies that must be equal are not */
     PL_ERR_INPUT = -60,    /* a file, job or value is bad */

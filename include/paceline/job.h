@@ -1,5 +1,5 @@
-/* A job: what to train, on what, how, and when to stop (docs and proto/job.proto list the fields).
- */
+/* A job: the net, the data, the training and its end (docs/JOBS.md and proto/job.proto list the
+ * fields). */
 #ifndef PACELINE_JOB_H
 #define PACELINE_JOB_H
 
@@ -14,8 +14,8 @@ extern "C" {
 typedef struct pl_job pl_job;
 typedef struct pl_net_spec pl_net_spec; /* paceline/net.h */
 
-/* Read a job file (protobuf text). Paths in it count from its folder. A file whose fields are those
- * of a Caffe solver is taken as one. PL_ERR_INPUT with file:line:column. */
+/* Read a job file (protobuf text). Its paths are relative to its folder. A file with the fields of
+ * a Caffe solver is read as one. PL_ERR_INPUT with file:line:column. */
 int pl_job_load(pl_engine *engine, const char *path, pl_job **out);
 
 /* Read a Caffe project, a solver and the nets it names, as a job: its data layers become the job's
@@ -34,7 +34,7 @@ int pl_job_load_directory(pl_engine *engine, const char *dir, pl_job **out);
 typedef struct pl_job_change {
     const char *field;     /* "stop.epochs" */
     const char *from, *to; /* as job files have them, or "not set" */
-    bool breaks; /* changes what the run is: pl_run continues with it only by force_change */
+    bool breaks; /* a change of what the run is: pl_run resumes with it only by force_change */
 } pl_job_change;
 
 /* Call `each` for each field in which the two jobs differ, once their defaults are filled in; paths

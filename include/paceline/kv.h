@@ -34,7 +34,7 @@ extern "C" {
 
 #define PL_KV_KEY_MAX 63         /* characters, printable ASCII without blanks */
 #define PL_KV_MAX     1024       /* versions of keys that the team holds at once */
-#define PL_KV_NEWEST  UINT64_MAX /* in place of a version: the newest that somebody holds */
+#define PL_KV_NEWEST  UINT64_MAX /* in place of a version: the newest that a member holds */
 
 typedef struct pl_kv pl_kv;
 typedef struct pl_kv_value pl_kv_value;
@@ -66,8 +66,8 @@ int pl_kv_withdraw(pl_kv *kv, const char *key);
 typedef struct pl_kv_want {
     const char *key;
     uint64_t version; /* ≥ 1, or PL_KV_NEWEST */
-    int wait;         /* until somebody holds it; else PL_ERR_NOT_FOUND at once */
-    double timeout_s; /* for all of it; negative: for ever */
+    int wait;         /* wait until a member holds it; else PL_ERR_NOT_FOUND at once */
+    double timeout_s; /* seconds for the whole call; negative: for ever */
 } pl_kv_want;
 
 /* A value: from here, if this member has that version, else from others. The caller's, to be freed;
@@ -84,14 +84,15 @@ int pl_kv_get(pl_kv *kv, const pl_kv_want *want, pl_kv_value **out);
  * PL_ERR_USAGE, PL_ERR_NOMEM */
 int pl_kv_begin(pl_kv *kv, const pl_kv_want *want, pl_kv_fetch **out);
 
-/* Bytes that are here, and of the whole; 0 of 0 while nobody is known to have it. */
+/* Bytes received, and of the whole; 0 of 0 while no holder is known. */
 void pl_kv_progress(const pl_kv_fetch *fetch, uint64_t *have, uint64_t *size);
 
 /* Wait for its end, at most timeout_s seconds; errors as pl_kv_get's. PL_ERR_TIMEOUT: it is still
  * under way, or the want's own time is up: then again at once. */
 int pl_kv_finish(pl_kv_fetch *fetch, double timeout_s, pl_kv_value **out);
 
-/* Free it; what is under way is taken back. Before the team is closed. NULL is allowed. */
+/* Free the fetch, and cancel it if it is under way. Call it before the team is closed. NULL is
+ * allowed. */
 void pl_kv_end(pl_kv_fetch *fetch);
 
 /* The bytes, aligned for any number; how many; of which version. Valid until it is freed. */

@@ -36,8 +36,8 @@ extern "C" {
 /* An empty one, to be built. PL_ERR_NOMEM */
 int pl_net_spec_create(pl_engine *engine, const char *name, pl_net_spec **out);
 
-/* From a Caffe prototxt; or what a .caffemodel says of its net, or a .safetensors that was
- * converted from one. PL_ERR_INPUT with file:line:column; PL_ERR_UNSUPPORTED; PL_ERR_NOMEM */
+/* From a Caffe prototxt, or from the net of a .caffemodel or of a .safetensors that was converted
+ * from one. PL_ERR_INPUT with file:line:column; PL_ERR_UNSUPPORTED; PL_ERR_NOMEM */
 int pl_net_spec_load(pl_engine *engine, const char *path, pl_net_spec **out);
 
 /* By its name in the zoo: "resnet-50"; or "resnet-110?classes=100" for data with another number of
@@ -69,7 +69,7 @@ int pl_net_spec_text(pl_net_spec *spec, const char **text);
 typedef struct pl_layer {
     const char *name, *type;
     size_t dims, shape[8]; /* of its result (the first, if it has several), for a batch of one */
-    size_t parameters;     /* floats it learns; those it shares count at the first who has them */
+    size_t parameters;     /* trainable floats; shared ones count at their first layer */
     size_t state;          /* floats learnt without a gradient, such as running means */
     double multiply_adds;  /* of its matrix product, forward, for one record */
 } pl_layer;
@@ -184,8 +184,7 @@ void pl_spec_concat(pl_net_spec *spec, const char *name, const char *const *bott
 
 typedef enum pl_eltwise { PL_ELTWISE_SUM, PL_ELTWISE_PRODUCT, PL_ELTWISE_MAX } pl_eltwise;
 
-/* n blobs of one shape, element by element. `factors`, of a sum: what each is multiplied by, n of
- * them; NULL: 1. */
+/* n blobs of one shape, element by element. `factors`: the n factors of a sum; NULL: 1. */
 void pl_spec_eltwise(pl_net_spec *spec, const char *name, pl_eltwise operation,
                      const char *const *bottoms, size_t n, const float *factors);
 
@@ -340,12 +339,12 @@ int pl_net_all_state(pl_net *net, float **s, size_t *n);
  * PL_ERR_USAGE  the net has no form yet */
 int pl_net_load_weights(pl_net *net, const char *path);
 
-/* The same to begin from, where file and net agree in part: what is missing, or of another shape,
- * stays as it was, each named in a line of the log. PL_ERR_INPUT: not one tensor fits */
+/* The same for a file that agrees with the net in part: tensors that are missing or of another
+ * shape keep their values, and a log line names each. PL_ERR_INPUT: not one tensor fits */
 int pl_net_load_some_weights(pl_net *net, const char *path);
 
-/* Write such a file, a caffemodel if its name ends so, else safetensors; it replaces the one that
- * is there whole or not at all. PL_ERR_IO; PL_ERR_USAGE: the net has no form yet */
+/* Write such a file, a caffemodel if its name ends so, else safetensors. It replaces an existing
+ * file whole or not at all. PL_ERR_IO; PL_ERR_USAGE: the net has no form yet */
 int pl_net_save_weights(const pl_net *net, const char *path);
 
 #ifdef __cplusplus

@@ -18,8 +18,8 @@ int pl_job_load_run(pl_engine *engine, const char *path, pl_job **out);
  * returns */
 int pl_net_spec_record(const pl_net_spec *spec, const pl_job *job, uint32_t shape[3]);
 
-/* Let a net whose specification leaves the shape of records open take form for these, without data.
- * PL_ERR_USAGE: it has a form, for records of another size; and as pl_net_create */
+/* Give a net whose specification leaves the shape of records open its form, without data.
+ * PL_ERR_USAGE: it has a form for records of another size; and as pl_net_create */
 int pl_net_form(pl_net *net, uint32_t channels, uint32_t height, uint32_t width);
 
 /* How a net scores the classes, in its test phase. */

@@ -19,10 +19,10 @@ typedef struct pl_progress {
     uint64_t steps;       /* of each worker */
     uint32_t workers;     /* in the current view */
     double loss;          /* of the newest exchange's records */
-    double error;         /* last validation error (test error without validation); < 0: none yet */
+    double error; /* last validation error, or test error without validation; < 0: none yet */
     double samples_per_s; /* over all workers, since the progress before */
-    double exchange_s;    /* what the newest exchange took; 0: there was none */
-    int slowest;          /* the worker that came to it last; -1: there was none */
+    double exchange_s;    /* seconds of the newest exchange; 0: none */
+    int slowest;          /* the worker that arrived last at it; -1: none */
     double eta_s;         /* to the end by epochs; < 0: unknown */
     /* Before the first exchange of a synchronous strategy: steps that the slowest worker has taken
      * towards it, whose mean loss `loss` is; 0: there was one, or the strategy has none. And in how
@@ -32,10 +32,10 @@ typedef struct pl_progress {
     bool simulated; /* times are virtual */
 } pl_progress;
 
-/* How a run ends that has been asked to stop. */
+/* Stages of a requested stop. */
 typedef enum pl_stopping_stage {
     PL_STOPPING_SOON, /* it is going to, at its next commit point; */
-    PL_STOPPING_NOW,  /* it has been asked again, and stops at once; */
+    PL_STOPPING_NOW,  /* a second request: it stops at once */
     PL_STOPPING_DONE  /* it has stopped at once */
 } pl_stopping_stage;
 
@@ -70,7 +70,7 @@ typedef struct pl_run_options {
     /* Continue from what a run of Caffe left, a .solverstate, which names its weights: those, the
      * optimizer's state and the step. For one worker. NULL: none. */
     const char *snapshot;
-    /* The run directory is there: once, before the first event. May be NULL. */
+    /* Called once when the run directory exists, before the first event. May be NULL. */
     void (*begins)(void *user, const char *directory);
     /* Each event of the run as a line of JSON, as it happens: the lines of events.jsonl. The first,
      * `start`, says what the run is: net, parameters, classes, records of each set, batch and
@@ -114,17 +114,17 @@ typedef struct pl_run_options {
      * waiting for them. A host that can count lost workers has all of them at hand: with `resume`,
      * workers of an earlier driver are not waited for. May be NULL. */
     uint32_t (*workers_lost)(void *user);
-    /* Without start_workers: the driver listens at `address`, where those that somebody else starts
-     * are to join it. Called once, before it waits for them. May be NULL. */
+    /* Without start_workers: the address at which the driver listens for workers that are started
+     * elsewhere. Called once, before it waits for them. May be NULL. */
     void (*listens)(void *user, const char *address);
-    /* How long to wait for workers while none comes or opens its data, up to 1e9 s; 0: the job's
+    /* Seconds to wait for workers while none arrives or opens its data, up to 1e9; 0: the job's
      * patience_seconds. */
     double patience_s;
     /* Where the driver listens, "host:port"; NULL: 127.0.0.1 and `port`, or, where another process
      * has that port, one that is free, which is logged. 0: one that is free. */
     const char *listen;
     unsigned short port;
-    bool insecure; /* allow an address beyond loopback although nothing is authenticated yet */
+    bool insecure; /* allow an address beyond loopback without a token */
     /* The secret that every worker must show before the driver sends it anything of the run, 16 to
      * 64 characters; it travels unencrypted. NULL: no token is required, and every worker that can
      * connect can join. */
@@ -159,7 +159,7 @@ typedef struct pl_run_report {
     char model[2112];
     bool model_elsewhere;
     uint64_t bad_records;    /* left out by `on_bad_record: skip`, each counted once; */
-    char bad_record[3][240]; /* what was wrong with the first of them, by name */
+    char bad_record[3][240]; /* causes of the first of them, by name */
 } pl_run_report;
 
 /* Drive a run; returns when it has ended.
@@ -183,7 +183,7 @@ typedef struct pl_work_progress {
     uint32_t worker, workers;   /* the number that the driver gave it; how many are in the run */
     unsigned long long steps;   /* that it has taken since it joined */
     double loss, samples_per_s; /* of this worker, since the call before; NaN and 0: not known */
-    const char *reason;         /* PL_WORK_OVER: as pl_run_report's; "": the driver has not said */
+    const char *reason;         /* PL_WORK_OVER: as pl_run_report's; "": unknown */
 } pl_work_progress;
 
 typedef struct pl_work_options {
@@ -193,7 +193,7 @@ typedef struct pl_work_options {
     const char *driver; /* its address; or several, with commas between: where it may return */
     const char *listen; /* where other workers reach this one; NULL: 127.0.0.1 and any port */
     bool insecure;
-    const char *token; /* the run's, where its driver asks for one; NULL: none */
+    const char *token; /* the run's token, if its driver requires one; NULL: none */
     /* The address that others connect to in order to reach `listen`, where a port is forwarded or a
      * proxy stands in front; NULL: `listen` itself. */
     const char *advertise;
@@ -203,7 +203,7 @@ typedef struct pl_work_options {
      * other, the working directory. */
     const char *data_root;
     double max_mbit;  /* as the driver's */
-    unsigned threads; /* that compute here; 0: as the job says, or else one a core */
+    unsigned threads; /* compute threads; 0: as the job sets them, or one a core */
     /* A worker that finds no driver yet tries again. One whose driver is gone keeps what it has,
      * trains on as far as the strategy needs no driver, and calls it until it has returned. One
      * that its driver holds to be lost comes again, as a new one: what it had learnt since the last
@@ -212,21 +212,19 @@ typedef struct pl_work_options {
     /* Set it, from any thread or a signal handler, to leave the run in good order: within two
      * exchanges, with nothing lost. The only worker of a run stays. May be NULL. */
     const pl_flag *leave;
-    /* While it is set, this worker stands aside: it leaves the run in good order, gives back what
-     * it holds and waits; when it is not any more, it joins the run again, as a new one. May be
-     * NULL.
-     */
+    /* While it is set, this worker pauses: it leaves the run in good order, returns its leases and
+     * waits. When it is cleared, the worker joins the run again as a new one. May be NULL. */
     const pl_flag *pause;
-    /* Niceness of threads that compute or read data, 0 to 19. Those that say that this worker lives
-     * stay as they are, and so does the calling thread. */
+    /* Niceness of threads that compute or read data, 0 to 19. Threads that send heartbeats and the
+     * calling thread keep theirs. */
     int nice;
-    /* Called by the calling thread a few times a second while no run has this worker: it looks for
-     * a driver, or stands aside. May be NULL. */
+    /* Called by the calling thread a few times a second while this worker is in no run: it looks
+     * for a driver, or pauses. May be NULL. */
     void (*tick)(void *user);
 } pl_work_options;
 
-/* Work for a driver; returns when its run is over, or has been left.
- * PL_ERR_PEER (the driver is gone or refuses), PL_ERR_INPUT, PL_ERR_NOMEM */
+/* Work for a driver. Returns when the run is over, or this worker has left it. PL_ERR_PEER (the
+ * driver is gone or refuses), PL_ERR_INPUT, PL_ERR_NOMEM */
 int pl_work(pl_engine *engine, const pl_work_options *options);
 
 #ifdef __cplusplus

@@ -77,8 +77,8 @@ int pl_shared_init(pl_team *team, const char *key, size_t n, uint32_t num_tasks,
  * PL_ERR_PEER   the team is over; PL_ERR_NOMEM */
 int pl_shared_submit(pl_shared *shared, uint64_t round, uint32_t task, const float *x);
 
-/* Is the result of the round here? 1: yes. 0: not yet. PL_ERR_NOT_FOUND: it was, and is no longer
- * kept. PL_ERR_PEER: the team is over, and it never will be. Never waits. */
+/* Is the result of the round here? 1: yes. 0: not yet. PL_ERR_NOT_FOUND: it is no longer kept.
+ * PL_ERR_PEER: the team is over, and the result will never come. Never waits. */
 int pl_shared_poll(pl_shared *shared, uint64_t round);
 
 /* Wait until the result of the round is here, at most timeout_s seconds (negative: for ever), and

@@ -33,7 +33,8 @@ typedef struct pl_team pl_team;
 
 typedef struct pl_team_options {
     const char *rendezvous; /* "host:port" where the coordinator listens */
-    uint32_t members;       /* > 0: this process coordinates, a team of so many; one process does */
+    uint32_t members;       /* > 0: this process coordinates a team of so many members; exactly one
+                               process does */
     const char *listen;     /* where this member listens; NULL: 127.0.0.1:0 */
     int insecure;           /* allow addresses beyond this host, where nothing is secret */
     double timeout_s;       /* for all to find each other; 0: 60 */
@@ -49,9 +50,9 @@ typedef struct pl_team_options {
  * lost), PL_ERR_NOMEM, PL_ERR_IO */
 int pl_team_open(pl_engine *engine, const pl_team_options *options, pl_team **out);
 
-/* Leave. The coordinator's end ends the team. No call of this member's is under way; those of
- * others that need it end, so the last call before is best one whose result nobody needs. NULL is
- * allowed. */
+/* Leave the team. The coordinator's end ends the team. No call of this member may be under way.
+ * Calls of others that need this member end, so the last call before should be one whose result no
+ * member needs. NULL is allowed. */
 void pl_team_close(pl_team *team);
 
 /* Members at this moment, and the rank of this one among them: 0, 1, ... 0 members: it is over. */
@@ -80,7 +81,8 @@ typedef struct pl_call_options {
     const char *algorithm;
     const char *wire;  /* NULL or "f32", "bf16", "int8": how numbers travel */
     uint32_t chunk_kb; /* pieces that vectors travel in, at most 4096; 0: 256 */
-    uint32_t stripes;  /* connections used; 0: what auto finds faster, or 1 with a named one */
+    uint32_t stripes;  /* connections used; 0: the faster number by `auto`, or 1 with a named
+                          algorithm */
     double spin_us;    /* how long a wait looks again and again before it sleeps; for vectors of
                           up to 16 Ki floats at least 30 */
     /* The rounding error that bf16 and int8 have not delivered yet: n floats that the caller owns,

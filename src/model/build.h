@@ -1,7 +1,7 @@
-/* Building a net layer by layer, as the zoo does: each call appends one layer that reads `bottom`
- * and writes `top` (its name too, unless it works in place), with Caffe's defaults where the call
- * names nothing. After memory runs out calls do nothing, so that a builder need not look until the
- * end. */
+/* Builds a net layer by layer, as the zoo does. Each call appends one layer that reads `bottom` and
+ * writes `top` (also its name, unless it works in place), with Caffe's defaults for all that it
+ * does not set. After memory runs out, calls do nothing, so a builder need check only at the end.
+ */
 #ifndef PL_MODEL_BUILD_H
 #define PL_MODEL_BUILD_H
 
@@ -107,7 +107,7 @@ void build_dropout_separate(struct build *b, const char *top, const char *bottom
 /* The channels of n blobs, one blob's after the other's. */
 void build_concat(struct build *b, const char *top, const char *const *bottom, size_t n);
 
-/* `coeff`: what each bottom of a sum is multiplied by, n of them; NULL: 1. */
+/* `coeff`: the n factors of a sum's bottoms; NULL: 1. */
 void build_eltwise(struct build *b, const char *top, Caffe__EltwiseParameter__EltwiseOp operation,
                    const char *const *bottom, size_t n, const float *coeff);
 
@@ -116,7 +116,7 @@ void build_softmax_loss(struct build *b, const char *top, const char *scores, co
 /* Of the loss that was added last: it counts so often in the sum that is trained on. */
 void build_loss_weight(struct build *b, float weight);
 
-/* In the test phase only. Right is a record whose label is among the top_k highest scores. */
+/* In the test phase only. A record is right if its label is among the top_k highest scores. */
 void build_accuracy(struct build *b, const char *top, const char *scores, const char *label,
                     uint32_t top_k);
 

@@ -1,6 +1,7 @@
-/* A .caffemodel: a binary NetParameter whose layers bring their trained blobs. Read in place, so
- * that reading costs the file's bytes and no more; written layer by layer from where the numbers
- * lie. Layers of the old syntax (V1, `layers`) are read, too; new ones are written. */
+/* A .caffemodel: a binary NetParameter whose layers contain their trained blobs. It is read in
+ * place, so reading costs the memory of the file alone, and written layer by layer from the
+ * caller's vectors. Layers of the old syntax (V1, `layers`) are read, too; the new syntax is
+ * written. */
 #ifndef PL_MODEL_CAFFE_MODEL_H
 #define PL_MODEL_CAFFE_MODEL_H
 
@@ -61,7 +62,7 @@ struct caffe_tensor {
     const float *data;
 };
 
-/* Blob k of layer number i of the net: false when there are no more. Asked more than once. */
+/* Blob k of layer number i of the net; false: there are no more. Called more than once. */
 struct caffe_blobs {
     bool (*get)(void *user, size_t i, size_t k, struct caffe_tensor *out);
     void *user;

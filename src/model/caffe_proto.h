@@ -20,7 +20,7 @@ enum proto_kind { PROTO_VARINT = 0, PROTO_EIGHT = 1, PROTO_BYTES = 2, PROTO_FOUR
 /* The rest of a message. */
 struct proto {
     const char *path;    /* of the file, for messages alone; borrowed */
-    const uint8_t *file; /* where its bytes begin: places are counted from here */
+    const uint8_t *file; /* the beginning of its bytes, from which offsets are counted */
     const uint8_t *at, *end;
 };
 
@@ -39,7 +39,7 @@ struct proto proto_of(const char *path, const uint8_t *bytes, size_t len);
  * does not end, a kind that there is not, a length beyond the message. */
 int proto_next(struct proto *w, struct proto_field *field, struct err *err);
 
-/* ERR_INPUT unless the field is of that kind; `name` is what the schema calls it. */
+/* ERR_INPUT unless the field is of that kind; `name` is its name in the schema. */
 int proto_expect(const struct proto_field *field, enum proto_kind kind, const char *name,
                  struct err *err);
 
@@ -56,7 +56,7 @@ struct caffe_blob {
     struct shape shape;
     bool old;     /* the shape stood as num, channels, height, width: always four dimensions */
     bool doubles; /* its numbers are doubles in the file, and rounded when copied */
-    size_t count; /* of numbers; as the shape says */
+    size_t count; /* of numbers, by the shape */
 };
 
 /* Describes a blob, without copying its numbers. They may be packed, in one piece or more, or each

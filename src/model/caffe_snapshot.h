@@ -1,4 +1,4 @@
-/* The net in a caffemodel as the file that it was made from would say it. */
+/* Restores the net of a caffemodel to the form of the file from which it was made. */
 #ifndef PL_MODEL_CAFFE_SNAPSHOT_H
 #define PL_MODEL_CAFFE_SNAPSHOT_H
 

@@ -1,4 +1,4 @@
-/* Nets as they were written for older versions of Caffe, put into the words of today. */
+/* Converts nets of older versions of Caffe to the present syntax. */
 #ifndef PL_MODEL_CAFFE_UPGRADE_H
 #define PL_MODEL_CAFFE_UPGRADE_H
 

@@ -1,4 +1,4 @@
-/* Files of other tools, where a net or weights are asked for: recognised by their first bytes, so
+/* Recognises files of other tools by their first bytes, where a net or weights are expected, so
  * that they are refused by name. */
 #ifndef PL_MODEL_FOREIGN_H
 #define PL_MODEL_FOREIGN_H
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* OK when the bytes of the file `path` may be what is asked for; else ERR_UNSUPPORTED, naming what
- * they are and what to give instead. */
+/* OK if the bytes of the file `path` may be of the expected kind; else ERR_UNSUPPORTED, with their
+ * kind and the remedy. */
 int foreign_check(const char *path, const uint8_t *bytes, size_t len, struct err *err);
 
 /* The same for a path that may be a folder. */

@@ -20,7 +20,7 @@
  * to be freed */
 int model_judge(Caffe__NetParameter *net, bool *lossless, struct err *err);
 
-/* Is there a layer that is a loss in that phase? */
+/* Does the net have a loss in that phase? */
 bool model_has_loss(const Caffe__NetParameter *net, enum phase phase);
 
 #endif

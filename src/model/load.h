@@ -1,4 +1,4 @@
-/* The net of a job: by name from the zoo, from a file, or given in place. */
+/* The net of a job: a name of the zoo, a file, or a definition in the job. */
 #ifndef PL_MODEL_LOAD_H
 #define PL_MODEL_LOAD_H
 
@@ -22,7 +22,7 @@ int model_load_file(const char *path, Caffe__NetParameter **out, struct err *err
 /* ERR_NOMEM */
 int model_copy_net(const Caffe__NetParameter *net, Caffe__NetParameter **out, struct err *err);
 
-/* Replace *spec by a copy of `net`, given in place. ERR_NOMEM */
+/* Replace *spec by a copy of `net` as a definition. ERR_NOMEM */
 int model_define_net(Paceline__Net **spec, const Caffe__NetParameter *net, struct err *err);
 
 /* The shape of one record as the net's first data layer states it; n = 0 when it states none that

@@ -1,4 +1,4 @@
-/* Where a net says which class a record is of. */
+/* Finds the scores by which a net classifies a record. */
 #ifndef PL_MODEL_SCORES_H
 #define PL_MODEL_SCORES_H
 
@@ -14,7 +14,7 @@ enum scores_form {
 struct scores {
     const char *blob; /* borrowed of the net */
     enum scores_form form;
-    int axis; /* of the softmax, as its layer says it: from the end where it is negative */
+    int axis; /* of the softmax, as in its layer; negative: from the end */
 };
 
 /* Of the layers that take part in the test phase, the first of these that there is:

@@ -13,12 +13,12 @@
 /* Where the file and the net may differ. A tensor fits a segment when their shapes are equal, or
  * one is the other with 1s before it, as blobs of old caffemodels have four dimensions always. */
 enum weights_fit {
-    WEIGHTS_ALL,  /* every segment has a tensor that fits; what else is in the file does not matter
-                   */
-    WEIGHTS_SOME, /* segments without one keep what they have */
+    WEIGHTS_ALL,  /* every segment must have a tensor that fits; other tensors of the file are
+                     ignored */
+    WEIGHTS_SOME, /* segments without one keep their values */
 };
 
-/* The vectors that take: a table each, and the floats of it. */
+/* The destination vectors: a table each, and its floats. */
 struct weights_into {
     const struct segments *x, *s;
     float *x_at, *s_at;

@@ -29,7 +29,8 @@ zoo_family zoo_inception_v3;
 /* Records "data" and "label". */
 void zoo_begin(struct build *b);
 
-/* "loss" and "accuracy" of these scores, and "accuracy5" among the five highest where asked for. */
+/* Append "loss" and "accuracy" of these scores, and "accuracy5" among the five highest if
+ * requested. */
 void zoo_end(struct build *b, const char *scores, bool top_5);
 
 /* Caffe's usual multipliers: biases learn twice as fast and do not decay. */

@@ -1,6 +1,5 @@
-/* How layers read Caffe's axes. Axis 0 has the records of a batch: how many there are is the job's
- * business and not the net's, and whatever would mix them, or make one of them count for more than
- * its values say, is refused by name. */
+/* How layers read Caffe's axes. Axis 0 has the records of a batch. Their number is the job's, so a
+ * layer that would mix records, or weight one of them, is refused by name. */
 #ifndef PL_NN_AXES_H
 #define PL_NN_AXES_H
 
@@ -28,7 +27,7 @@ enum layout axes_layout(const struct setup *setup, const struct shape *shape);
  * them. */
 size_t axes_live(const struct blob *blob, size_t records);
 
-/* Zero what lies behind them in `at`, an array of the blob's size. */
+/* Zero the rest of `at`, an array of the blob's size, behind `records` records. */
 void axes_clear_rest(const struct blob *blob, size_t records, void *at);
 
 #endif

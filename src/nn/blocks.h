@@ -9,8 +9,8 @@
 
 #include "nn/graph.h"
 
-/* Might the net, whose images lie in NHWC, be faster in blocks? It is to train, with a tuner that
- * chose a code that copies images for one of its convolutions; and all layers can read blocks. */
+/* Might the net, whose images are NHWC, be faster in blocks? It might if it trains, the tuner chose
+ * a code that copies images for one of its convolutions, and all layers can read blocks. */
 bool blocks_may_help(const struct net *net, const struct net_options *options);
 
 /* Is the net in blocks faster than the same in NHWC, going by the times of its convolutions? */

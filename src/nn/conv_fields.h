@@ -10,8 +10,8 @@ static inline size_t conv_span(size_t kernel, size_t dilation)
     return dilation * (kernel - 1) + 1;
 }
 
-/* Check the links and read every field: all of `spec` but y, and the number of outputs, which the
- * groups divide, like the inputs. `what` is the reader: "a convolution". */
+/* Check the links and read every field: all of `spec` except y, and the number of outputs. The
+ * groups must divide outputs and inputs. `what` names the reader: "a convolution". */
 int conv_fields_read(const struct layer *layer, const char *what, struct conv_spec *spec,
                      size_t *outputs, struct err *err);
 

@@ -1,4 +1,4 @@
-/* Which fields of a message are set: so that a layer can refuse what it does not honour. */
+/* Lists the set fields of a message, so that a layer can refuse those that it does not honour. */
 #ifndef PL_NN_FIELDS_H
 #define PL_NN_FIELDS_H
 

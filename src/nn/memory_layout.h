@@ -1,5 +1,5 @@
-/* Where pieces of memory lie, when it is known beforehand from when to when each is wanted: those
- * whose lives do not meet may lie over one another. */
+/* Places pieces of memory with known live ranges: pieces whose live ranges do not overlap may share
+ * memory. */
 #ifndef PL_NN_MEMORY_LAYOUT_H
 #define PL_NN_MEMORY_LAYOUT_H
 
@@ -8,10 +8,10 @@
 /* Lives from moment `first` to moment `last`, both included. */
 struct piece {
     size_t floats, first, last;
-    size_t offset; /* floats: what is looked for */
+    size_t offset; /* floats: the result */
 };
 
-/* Pieces begin at multiples of so many floats, a cache line. */
+/* Pieces begin at multiples of a cache line, in floats. */
 enum { LAYOUT_ALIGN = 16 };
 
 /* Give each piece its offset. The floats of memory that all of them need. To find the smallest is

@@ -5,15 +5,15 @@
 
 #include "nn/net.h"
 
-/* Told, on the task that computes, when a layer begins and ends its part of a pass; layers are
- * numbered as in summary.h. A layer that has nothing to do on the way back is not announced. */
+/* Callbacks, on the computing task, when a layer begins and ends its part of a pass; layers are
+ * numbered as in summary.h. A layer without a backward pass is not reported. */
 struct net_probe {
     void (*begins)(void *user, size_t layer, bool backward);
     void (*ends)(void *user, size_t layer, bool backward);
     void *user;
 };
 
-/* From now on, in every pass. Borrowed; NULL: nobody is told, as at first. */
+/* Set the probe of every pass from now on. Borrowed; NULL: none, as at first. */
 void net_set_probe(struct net *net, const struct net_probe *probe);
 
 /* Multiply-adds × 2 of a layer's products in one pass; 0 where it has none. */

@@ -12,7 +12,7 @@ struct repeat_fields {
     int32_t axis, num_axes;
     bool has_num_axes;
     const Caffe__FillerParameter *filler; /* NULL: not given */
-    float begin;                          /* what a parameter without a filler begins at */
+    float begin;                          /* initial value of a parameter without a filler */
 };
 
 /* Check the links, set the top, and read the repeated operand into spec->w, spec->w_layout and

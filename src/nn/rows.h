@@ -10,8 +10,8 @@
 struct rows {
     const struct blob *blob;
     size_t outer, C, inner;
-    bool reorders, gathers; /* steps on the way: to plain; then C values of a place together */
-    float *plain, *row;     /* room for what they make, NULL where not needed */
+    bool reorders, gathers; /* steps: to plain order; then the C values of a position together */
+    float *plain, *row;     /* buffers of these steps; NULL: not needed */
 };
 
 /* The number of a layer's `reorders` for reading the rows, and for writing them. */

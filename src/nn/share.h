@@ -24,7 +24,7 @@ struct shares {
 /* The name's entry, or NULL. Valid until the next is added. */
 struct share *shares_find(const struct shares *shares, const char *name);
 
-/* Note that layer `owner` has begun the use of spec->name, for segment number `segment`. Strings
+/* Record that layer `owner` is the first to use spec->name, for segment number `segment`. Strings
  * are copied into the arena. ERR_NOMEM. */
 int shares_add(struct shares *shares, struct arena *arena, const Caffe__ParamSpec *spec,
                const char *owner, size_t segment, struct err *err);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* No value may be larger: what is computed from a few of them then fits a size_t. */
+/* Upper limit of the values, so that results computed from a few of them fit a size_t. */
 enum { WINDOW_MAX = 1 << 20 };
 
 struct window_field {

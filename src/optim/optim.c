@@ -30,7 +30,8 @@ static int find_ops(const char *type, const struct optim_ops **ops, struct err *
                    known);
 }
 
-/* Momenta and means: 0 or more, and less than 1 or nothing new would come in. */
+/* Momenta and decay rates of means: 0 or more, and less than 1, or new values would have no effect.
+ */
 static int check_share(const char *field, float value, struct err *err)
 {
     if (value >= 0 && value < 1)
@@ -39,7 +40,7 @@ static int check_share(const char *field, float value, struct err *err)
                    (double)value);
 }
 
-/* A field that this optimizer does not read may only hold what it does when nobody sets it. */
+/* A field that this optimizer does not read may only have its default. */
 static int check_unread(const Caffe__SolverParameter *solver, const struct optim_ops *ops,
                         struct err *err)
 {
@@ -125,7 +126,7 @@ int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t
     return OK;
 }
 
-/* The norm of the whole gradient, but for what is frozen. */
+/* The norm of the gradient without frozen segments. */
 static double gradient_norm(const struct vec *dx, const struct segments *table)
 {
     double sum = 0;

@@ -1,7 +1,6 @@
-/* Activations as bf16: the upper half of a float, rounded to the nearest, ties to even; what is not
- * finite stays none. Arithmetic is done in float, and rounded where it is stored.
- *
- * Long arrays go by the calling thread's OpenMP threads. */
+/* Activations as bf16: the upper half of a float, rounded to nearest, ties to even; non-finite
+ * values stay non-finite. Arithmetic is done in float, and rounded when it is stored. Long arrays
+ * use the calling thread's OpenMP threads. */
 #ifndef PL_TENSOR_BF16_H
 #define PL_TENSOR_BF16_H
 
@@ -10,8 +9,8 @@
 
 #include <stdbool.h>
 
-/* Whether products of bf16 are the processor's own (AVX512_BF16), within PACELINE_ISA's limit:
- * ERR_UNSUPPORTED, with what is missing, where they are not. */
+/* OK: the processor multiplies bf16 itself (AVX512_BF16), within PACELINE_ISA's limit.
+ * ERR_UNSUPPORTED: it does not; the message names what is missing. */
 int bf16_check(struct err *err);
 
 void bf16_round(size_t n, const float *x, bf16 *y); /* y ← x */

@@ -1,6 +1,6 @@
-/* Sums and products by channel, over records of C channels of S pixels: what normalising and
- * scaling are made of. One implementation for all kernel sets: it is memory that bounds it. The
- * bits are the same for any number of threads. */
+/* Sums and products by channel, over records of C channels of S pixels, for normalising and
+ * scaling. All kernel sets share this implementation, since memory bounds its speed. The bits are
+ * the same for any number of threads. */
 #ifndef PL_TENSOR_CHANNELS_H
 #define PL_TENSOR_CHANNELS_H
 
@@ -9,7 +9,7 @@
 struct channels {
     size_t C, S;
     bool inner;   /* channels lie next to one another, not pixels */
-    size_t width; /* so many of them, before the next pixel's */
+    size_t width; /* channels of a pixel that are stored together */
 };
 
 /* Of x, (N, C, ..), as it lies in memory. */

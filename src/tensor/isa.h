@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 enum isa {
-    ISA_PLAIN,  /* what every processor of the kind has: SSE2, NEON */
+    ISA_PLAIN,  /* the baseline of the architecture: SSE2, NEON */
     ISA_AVX2,   /* and FMA */
     ISA_AVX512, /* F, VL, BW and DQ */
     ISAS,
@@ -20,7 +20,7 @@ enum isa {
 /* The widest that this processor has, its system keeps, and PACELINE_ISA allows. Costs a load. */
 enum isa isa_best(void);
 
-/* Does PACELINE_ISA ask for less than this processor has? */
+/* Does PACELINE_ISA limit the instruction set below the processor's? */
 bool isa_is_limited(void);
 
 /* Whether isa_best's processor runs it, within the same limit. */

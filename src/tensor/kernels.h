@@ -60,19 +60,18 @@ struct op {
     const struct op_ops *ops;
     enum layout x_layout, y_layout;
     bool in_place;
-    size_t scratch_bytes; /* for the report on memory; of what is shared, nothing */
-    const char *chosen;   /* which code runs each direction, in words; NULL: there is one alone */
+    size_t scratch_bytes; /* for the memory report; shared memory is not counted */
+    const char *chosen;   /* the code that runs each direction, in words; NULL: there is only one */
     double seconds;       /* that the tuner saw them take, all together; 0: not all were timed */
     struct op_reorders forward, backward;
 };
 
-/* Memory for ops that never run at the same moment, as those of one net: each planning makes
- * `bytes` as large as that op needs, and who planned them all provides `at` before the first runs.
- */
+/* Memory shared by ops that never run at the same time, as those of one net. Each planned op raises
+ * `bytes` to its need, and the planner provides `at` before the first op runs. */
 struct op_scratch {
     size_t bytes;
     void *at;              /* aligned as the arena's */
-    struct op_plan *plans; /* what else a set's ops share: the set's own */
+    struct op_plan *plans; /* other state that the set's ops share */
 };
 
 struct tuner;
@@ -80,9 +79,9 @@ struct tuner;
 /* How an op is planned. */
 struct plan_options {
     bool training;              /* there is a way back, */
-    bool no_dx;                 /* on which nobody ever wants dx, */
+    bool no_dx;                 /* dx of the op is never needed */
     bool no_db;                 /* nor db, which may stay as it is */
-    struct arena *arena;        /* where the op's memory comes from */
+    struct arena *arena;        /* arena of the op's memory */
     struct op_scratch *scratch; /* NULL: the op has its own */
     struct tuner *tuner;        /* finds out which code is the fastest; NULL: a rule chooses */
 };
@@ -91,7 +90,7 @@ struct op_ops {
     void (*forward)(struct op *op, const struct op_args *args);
     /* After the forward of the same batch, x (and y) unchanged since. NULL for inference-only. */
     void (*backward)(struct op *op, const struct op_args *args);
-    void (*release)(struct op *op); /* (optional) what the arena does not free */
+    void (*release)(struct op *op); /* (optional) frees what the arena does not */
 };
 
 /* (N, C, H, W) * (O, C/groups, KH, KW) → (N, O, OH, OW), zero padding; cross-correlation as in
@@ -105,7 +104,7 @@ struct conv_spec {
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
     size_t dilation_h, dilation_w, groups; /* at least 1 */
     bool bias;
-    bool blocks;      /* x and y lie as layout_in_blocks says, where the set has_blocks */
+    bool blocks;      /* x and y are in blocks (layout_in_blocks), if the set has_blocks */
     enum dtype dtype; /* of x and y */
 };
 
@@ -195,8 +194,8 @@ enum { BLOCK_CHANNELS = 16 };
  */
 enum layout layout_in_blocks(const struct shape *shape);
 
-/* The NHWC image, of 16 channels and more records, that an image in blocks is to whom channels mean
- * nothing. */
+/* The shape of an image in blocks, seen as NHWC with 16 channels and more records, for ops that
+ * treat all channels alike. */
 struct shape shape_of_blocks(const struct shape *shape);
 
 /* Convert (N, C, H, W) between PLAIN and another layout. */
@@ -207,7 +206,7 @@ void kernels_reorder(const struct shape *shape, enum layout from, const float *x
  * until the next on the same thread; other threads are not affected. Call it before planning: an op
  * may be planned for the number it will run on. */
 void kernels_set_threads(int threads);
-int kernels_threads(void); /* what it was set to, or what OpenMP begins with */
+int kernels_threads(void); /* the number that was set, or OpenMP's default */
 
 /* "avx512", "avx2", "sse2", ...: the widest instructions that kernels use here (isa_best). */
 const char *kernels_isa(void);
