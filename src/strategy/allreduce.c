@@ -170,18 +170,20 @@ static void allreduce_close(struct member *m)
         async_exchange_stop(&r->bucket[i].sender);
 }
 
-static uint64_t allreduce_round(const Paceline__Job *job)
+static int allreduce_configure(const Paceline__Job *job, struct strategy_traits *traits,
+                               struct err *err)
 {
-    (void)job;
-    return 1;
+    (void)job, (void)err;
+    traits->joinable = true;
+    traits->sends_gradients = true;
+    traits->replicas_agree = true;
+    traits->round = 1;
+    return OK;
 }
 
 const struct strategy_ops strategy_allreduce = {
     .name = "allreduce",
-    .sends_gradients = true,
-    .replicas_agree = true,
-    .round = allreduce_round,
-    .joinable = strategy_always,
+    .configure = allreduce_configure,
     .worker = allreduce_worker,
     .close = allreduce_close,
 };

@@ -358,17 +358,19 @@ static void async_close(struct member *m)
         async_exchange_stop(&p->sender);
 }
 
-static uint64_t async_round(const Paceline__Job *job)
+static int async_configure(const Paceline__Job *job, struct strategy_traits *traits,
+                           struct err *err)
 {
-    (void)job;
-    return 1;
+    (void)job, (void)err;
+    traits->joinable = true;
+    traits->sends_gradients = true;
+    traits->round = 1;
+    return OK;
 }
 
 const struct strategy_ops strategy_async_allreduce = {
     .name = "async_allreduce",
-    .sends_gradients = true,
-    .round = async_round,
-    .joinable = strategy_always,
+    .configure = async_configure,
     .export_join_state = async_export_join_state,
     .worker = async_worker,
     .close = async_close,

@@ -393,34 +393,24 @@ static void diloco_close(struct member *m)
         async_exchange_stop(&d->at[p].sender);
 }
 
-static int diloco_check(const Paceline__Job *job, struct err *err)
+static int diloco_configure(const Paceline__Job *job, struct strategy_traits *traits,
+                            struct err *err)
 {
     const Paceline__DiLoCo *config = job->strategy->diloco;
     if (config->on_replace == PACELINE__ON_REPLACE__reset && config->fragments > 1)
         return err_set(err, ERR_UNSUPPORTED,
                        "strategy.diloco.on_replace: reset needs fragments: 1, is %u",
                        config->fragments);
+    /* A joiner needs a commit point at which no exchange is under way. */
+    traits->joinable =
+        config->overlap == 0 || (uint64_t)config->overlap * config->fragments < config->tau;
+    traits->round = config->tau / config->fragments;
     return OK;
-}
-
-static uint64_t diloco_round(const Paceline__Job *job)
-{
-    const Paceline__DiLoCo *config = job->strategy->diloco;
-    return config->tau / config->fragments;
-}
-
-/* Are there commit points at which nothing is under way? */
-static bool diloco_joinable(const Paceline__Job *job)
-{
-    const Paceline__DiLoCo *config = job->strategy->diloco;
-    return config->overlap == 0 || (uint64_t)config->overlap * config->fragments < config->tau;
 }
 
 const struct strategy_ops strategy_diloco = {
     .name = "diloco",
-    .check = diloco_check,
-    .round = diloco_round,
-    .joinable = diloco_joinable,
+    .configure = diloco_configure,
     .export_join_state = diloco_export_join_state,
     .extras = 1,
     .extra_name = {"outer_momentum"},

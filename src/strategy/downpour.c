@@ -33,11 +33,6 @@ static bool on_driver(const Paceline__Job *job)
     return settings_of(job)->servers == 1 && !settings_of(job)->colocated;
 }
 
-static uint64_t steps_a_push(const Paceline__Job *job)
-{
-    return settings_of(job)->n_push;
-}
-
 /* The sum of steps stands for them only when a step depends on its gradient alone. */
 static int check_plain(const Paceline__Job *job, struct err *err)
 {
@@ -195,16 +190,23 @@ static int downpour_driver(struct driver_part *l)
     return ps_server_lead(l, &config);
 }
 
+static int downpour_configure(const Paceline__Job *job, struct strategy_traits *traits,
+                              struct err *err)
+{
+    traits->is_async = true;
+    traits->takes_leases = true;
+    traits->driver_part = on_driver(job);
+    traits->joinable = true;
+    traits->round = settings_of(job)->n_push;
+    return check_plain(job, err);
+}
+
 const struct strategy_ops strategy_downpour = {
     .name = "downpour",
-    .is_async = strategy_always,
-    .check = check_plain,
-    .round = steps_a_push,
-    .joinable = strategy_always,
+    .configure = downpour_configure,
     .export_join_state = ps_client_export_join_state,
     .worker = downpour_worker,
     .close = ps_client_close,
     .collect_model = ps_client_gather,
-    .driver_hosts_model = on_driver,
     .driver = downpour_driver,
 };

@@ -54,11 +54,6 @@ static float alpha_of(const Paceline__Job *job, size_t workers)
     return set->has_alpha ? set->alpha : 0.9f / (float)workers;
 }
 
-static uint64_t easgd_round(const Paceline__Job *job)
-{
-    return settings_of(job)->tau;
-}
-
 /* A model that is not finite any more has nothing to give: its worker starts over. */
 static int reset_worker(struct member *m, const struct vec *centre)
 {
@@ -561,13 +556,22 @@ static int easgd_driver(struct driver_part *l)
     return easgd_is_async(l->job) ? centre_run(l) : sync_driver(l);
 }
 
+static int easgd_configure(const Paceline__Job *job, struct strategy_traits *traits,
+                           struct err *err)
+{
+    (void)err;
+    traits->is_async = easgd_is_async(job);
+    traits->takes_leases = traits->is_async;
+    traits->driver_part = true;
+    traits->joinable = true;
+    traits->round = settings_of(job)->tau;
+    return OK;
+}
+
 const struct strategy_ops strategy_easgd = {
     .name = "easgd",
-    .is_async = easgd_is_async,
-    .round = easgd_round,
-    .joinable = strategy_always,
+    .configure = easgd_configure,
     .worker = easgd_worker,
     .close = easgd_close,
-    .driver_hosts_model = strategy_always,
     .driver = easgd_driver,
 };

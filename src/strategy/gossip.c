@@ -37,18 +37,6 @@ struct gossip {
     uint32_t view;               /* view from which progress.sharers was taken */
 };
 
-static uint64_t gossip_round(const Paceline__Job *job)
-{
-    double p = job->strategy->gossip->p;
-    return p > 1e-6 ? (uint64_t)(1 / p + 0.5) : 1000000;
-}
-
-static bool gossip_runs_free(const Paceline__Job *job)
-{
-    (void)job;
-    return true;
-}
-
 /* Draw the member that receives this worker's model after this step; WORLD_ANY: none. */
 static uint32_t draw_peer(const struct member *m)
 {
@@ -251,11 +239,21 @@ static int gossip_gather(struct member *m)
     return OK;
 }
 
+static int gossip_configure(const Paceline__Job *job, struct strategy_traits *traits,
+                            struct err *err)
+{
+    (void)err;
+    double p = job->strategy->gossip->p;
+    traits->is_async = true;
+    traits->takes_leases = true;
+    traits->joinable = true;
+    traits->round = p > 1e-6 ? (uint64_t)(1 / p + 0.5) : 1000000;
+    return OK;
+}
+
 const struct strategy_ops strategy_gossip = {
     .name = "gossip",
-    .is_async = gossip_runs_free,
-    .round = gossip_round,
-    .joinable = strategy_always,
+    .configure = gossip_configure,
     .worker = gossip_worker,
     .close = gossip_close,
     .collect_model = gossip_gather,

@@ -38,24 +38,10 @@ static bool driver_hosts(const Paceline__Job *job)
     return settings_of(job)->coordination == PACELINE__MPCA__COORDINATION__driver;
 }
 
-static uint64_t round_of(const Paceline__Job *job)
-{
-    (void)job;
-    return 1;
-}
-
 /* After a restart each lane continues with its number, and so with its schedules. */
 static uint64_t completed_exchanges(const Paceline__Job *job, const struct progress *start)
 {
     return start->exchanges / settings_of(job)->shards;
-}
-
-static int check_job(const Paceline__Job *job, struct err *err)
-{
-    if (job->collective && job->collective->algorithm != PACELINE__COLLECTIVE__ALGORITHM__auto)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "collective.algorithm: mpca reduces and broadcasts in its own way");
-    return OK;
 }
 
 /* ---- a worker: what goes out ---- */
@@ -408,18 +394,27 @@ static int mpca_driver(struct driver_part *l)
     return rc;
 }
 
+static int mpca_configure(const Paceline__Job *job, struct strategy_traits *traits, struct err *err)
+{
+    if (job->collective && job->collective->algorithm != PACELINE__COLLECTIVE__ALGORITHM__auto)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "collective.algorithm: mpca reduces and broadcasts in its own way");
+    traits->is_async = true;
+    traits->takes_leases = true;
+    traits->driver_part = driver_hosts(job);
+    traits->joinable = true;
+    traits->join_needs_no_model = true;
+    traits->round = 1;
+    return OK;
+}
+
 const struct strategy_ops strategy_mpca = {
     .name = "mpca",
-    .is_async = strategy_always,
-    .check = check_job,
-    .round = round_of,
-    .joinable = strategy_always,
-    .join_needs_no_model = strategy_always,
+    .configure = mpca_configure,
     .worker = mpca_worker,
     .close = mpca_close,
     .collect_model = mpca_gather,
     .extras = 1,
     .extra_name = {"joint_direction"},
-    .driver_hosts_model = driver_hosts,
     .driver = mpca_driver,
 };

@@ -27,12 +27,6 @@ static bool on_driver(const Paceline__Job *job)
     return settings_of(job)->servers == 1 && !settings_of(job)->colocated;
 }
 
-static uint64_t every_step(const Paceline__Job *job)
-{
-    (void)job;
-    return 1;
-}
-
 static int check_optimizer(const Paceline__Job *job, struct err *err)
 {
     struct optim optim;
@@ -161,17 +155,22 @@ static int ps_driver(struct driver_part *l)
     return ps_server_lead(l, &config);
 }
 
+static int ps_configure(const Paceline__Job *job, struct strategy_traits *traits, struct err *err)
+{
+    traits->is_async = true;
+    traits->takes_leases = !in_rounds(job);
+    traits->driver_part = on_driver(job);
+    traits->joinable = true;
+    traits->round = 1;
+    return check_optimizer(job, err);
+}
+
 const struct strategy_ops strategy_ps = {
     .name = "ps",
-    .is_async = strategy_always,
-    .has_fixed_partition = in_rounds,
-    .check = check_optimizer,
-    .round = every_step,
-    .joinable = strategy_always,
+    .configure = ps_configure,
     .export_join_state = ps_client_export_join_state,
     .worker = ps_worker,
     .close = ps_client_close,
     .collect_model = ps_client_gather,
-    .driver_hosts_model = on_driver,
     .driver = ps_driver,
 };

@@ -21,14 +21,16 @@ static int single_worker(struct member *m)
     return OK;
 }
 
-static uint64_t single_round(const Paceline__Job *job)
+static int single_configure(const Paceline__Job *job, struct strategy_traits *traits,
+                            struct err *err)
 {
-    (void)job;
-    return 1;
+    (void)job, (void)err;
+    traits->round = 1;
+    return OK;
 }
 
 const struct strategy_ops strategy_single = {
     .name = "single",
-    .round = single_round,
+    .configure = single_configure,
     .worker = single_worker,
 };

@@ -10,48 +10,23 @@ static const struct strategy_ops *const strategies[] = {
     &strategy_ps,     &strategy_downpour,
 };
 
-int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, struct err *err)
+int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,
+                  struct strategy_traits *traits, struct err *err)
 {
     const char *name = job_strategy_name(job);
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
-        if (strcmp(strategies[i]->name, name) == 0) {
-            *out = strategies[i];
-            return (*out)->check ? (*out)->check(job, err) : OK;
-        }
+        if (strcmp(strategies[i]->name, name) != 0)
+            continue;
+        *out = strategies[i];
+        *traits = (struct strategy_traits){0};
+        int rc = (*out)->configure(job, traits, err);
+        PL_ASSERT(rc != OK || (traits->round > 0 && (traits->is_async || !traits->takes_leases)));
+        PL_ASSERT(rc != OK || !traits->driver_part || (*out)->driver);
+        traits->workers_hold_model =
+            !traits->driver_part || (job_is_alone(job) && !traits->is_async);
+        return rc;
     }
     return err_set(err, ERR_UNSUPPORTED, "strategy %s is not supported", name);
-}
-
-bool strategy_driver_hosts_model(const struct strategy_ops *strategy, const Paceline__Job *job)
-{
-    return strategy->driver_hosts_model && strategy->driver_hosts_model(job);
-}
-
-bool strategy_is_async(const struct strategy_ops *strategy, const Paceline__Job *job)
-{
-    return strategy->is_async && strategy->is_async(job);
-}
-
-bool strategy_leases(const struct strategy_ops *strategy, const Paceline__Job *job)
-{
-    return strategy_is_async(strategy, job) &&
-           !(strategy->has_fixed_partition && strategy->has_fixed_partition(job));
-}
-
-bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job)
-{
-    return strategy->joinable && strategy->joinable(job);
-}
-
-bool strategy_join_needs_no_model(const struct strategy_ops *strategy, const Paceline__Job *job)
-{
-    return strategy->join_needs_no_model && strategy->join_needs_no_model(job);
-}
-
-bool strategy_always(const Paceline__Job *job)
-{
-    (void)job;
-    return true;
 }
 
 int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,

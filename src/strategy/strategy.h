@@ -135,28 +135,37 @@ struct driver_part {
     void *train;
 };
 
+/* The properties of a strategy in a job, which ops->configure fills in once. */
+struct strategy_traits {
+    /* Asynchronous: each worker takes its own share of the samples at its own pace and calls on_step
+     * and on_exchange instead of on_commit; the run ends when all workers together have taken the
+     * samples that it asks for. Otherwise synchronous: all members commit together. */
+    bool is_async;
+    /* Asynchronous workers take their samples by leases (data/lease.h). Otherwise each one's samples
+     * follow from the progress. */
+    bool takes_leases;
+    /* The driver has a part (ops->driver) and holds the global model. Otherwise any member's model
+     * is the global model. */
+    bool driver_part;
+    /* Copies of the global model come from a worker: the driver has no part, or one worker trains
+     * alone, whose copies then include its optimizer's state. Set by strategy_find. */
+    bool workers_hold_model;
+    /* Workers can join a run that is under way. A joiner begins behind a commit point of its donor,
+     * with that progress, m->join_state and the global model. */
+    bool joinable;
+    bool join_needs_no_model; /* the joiner gets the model in another way than from its donor */
+    bool sends_gradients;     /* dx outlives the step, so each learner needs its own */
+    bool
+        replicas_agree; /* x and the optimizer's state are equal on all workers at a commit point */
+    uint64_t round;     /* approximate steps between two exchanges */
+};
+
 struct strategy_ops {
-    const char *name;     /* of its field in the job's strategy */
-    bool sends_gradients; /* dx outlives the step: each learner needs its own */
-    bool replicas_agree;  /* x and optimizer state are equal on all workers at a commit point */
-    /* (optional) Is the strategy asynchronous for this job? Then each worker takes its own share of
-     * the samples at its own pace and calls on_step and on_exchange instead of on_commit; the run
-     * ends when all workers together have taken the samples that it asks for. NULL: it is
-     * synchronous. */
-    bool (*is_async)(const Paceline__Job *job);
-    /* (optional) Do asynchronous workers work in rounds all the same, so that each one's samples
-     * follow from the progress? NULL: never; each takes its samples by leases (data/lease.h). */
-    bool (*has_fixed_partition)(const Paceline__Job *job);
-    /* (optional) Checks beyond those of every job, such as an optimizer that a sharded server
-     * cannot compute. ERR_INPUT, ERR_UNSUPPORTED naming the field. */
-    int (*check)(const Paceline__Job *job, struct err *err);
-    uint64_t (*round)(const Paceline__Job *job); /* approximate steps between two exchanges */
-    /* (optional) Can workers join a run of this job that is under way? NULL: never. A joiner begins
-     * behind a commit point of its donor, with that progress, m->join_state and the global model.
-     */
-    bool (*joinable)(const Paceline__Job *job);
-    /* (optional) Does the joiner get the model in another way than from its donor? NULL: no. */
-    bool (*join_needs_no_model)(const Paceline__Job *job);
+    const char *name; /* of its field in the job's strategy */
+    /* Fill in the traits (zeroed before) of a finished job, and check what only the strategy can,
+     * such as an optimizer that a sharded server cannot compute. ERR_INPUT, ERR_UNSUPPORTED naming
+     * the field. */
+    int (*configure)(const Paceline__Job *job, struct strategy_traits *traits, struct err *err);
     /* (optional) On a donor at a commit point: fill in the strategy's words of the join state.
      * Returns their number, at most JOIN_STATE_WORDS. JOIN_STATE_NOT_HERE: no joiner can begin
      * behind this commit point, but perhaps behind the next. */
@@ -172,11 +181,9 @@ struct strategy_ops {
     void (*close)(struct member *m);
     /* (optional) All loops have ended: fetch the global model to this worker, into m->model. */
     int (*collect_model)(struct member *m);
-    /* (optional) Does the driver have a part in this job, and hold the global model? NULL: never.
-     * Otherwise any member's model is the global model. */
-    bool (*driver_hosts_model)(const Paceline__Job *job);
-    /* The driver part, which is rank 0 of every exchange. A recovered driver (l->lanes.needs_sync)
-     * continues from the workers' state; l->recovered has what they reported. */
+    /* The driver part, which is rank 0 of every exchange; called if traits.driver_part. A recovered
+     * driver (l->lanes.needs_sync) continues from the workers' state; l->recovered has what they
+     * reported. */
     int (*driver)(struct driver_part *l);
 };
 
@@ -191,23 +198,9 @@ extern const struct strategy_ops strategy_gossip;
 extern const struct strategy_ops strategy_ps;
 extern const struct strategy_ops strategy_downpour;
 
-/* The strategy that the finished job names, checked. ERR_INPUT, ERR_UNSUPPORTED by name. */
-int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, struct err *err);
-
-/* Does the driver have a part? Is the strategy asynchronous for this job? */
-bool strategy_driver_hosts_model(const struct strategy_ops *strategy, const Paceline__Job *job);
-bool strategy_is_async(const struct strategy_ops *strategy, const Paceline__Job *job);
-
-/* Do workers take their samples by leases? */
-bool strategy_leases(const struct strategy_ops *strategy, const Paceline__Job *job);
-
-/* Can workers join a run of this job that is under way? */
-bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job);
-
-bool strategy_join_needs_no_model(const struct strategy_ops *strategy, const Paceline__Job *job);
-
-/* For ops: always. */
-bool strategy_always(const Paceline__Job *job);
+/* The strategy that the finished job names, configured. ERR_INPUT, ERR_UNSUPPORTED by name. */
+int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,
+                  struct strategy_traits *traits, struct err *err);
 
 /* Has a run with this progress, on a training set of `records`, reached the job's `stop`? */
 bool strategy_done(const Paceline__Job *job, const struct progress *progress, size_t records);

@@ -292,12 +292,14 @@ static void test_strategies_are_found_by_the_job(void **state)
         static const char text[] = "solver { base_lr: 0.1 }";
         assert_int_equal(job_parse("t", text, strlen(text), &job, &err), OK);
         assert_int_equal(job_set_strategy(job, want[i].name, &err), OK);
-        assert_int_equal(strategy_find(job, &ops, &err), OK);
+        struct strategy_traits traits;
+        assert_int_equal(strategy_find(job, &ops, &traits, &err), OK);
         assert_ptr_equal(ops, want[i].ops);
         assert_string_equal(ops->name, want[i].name);
-        assert_int_equal(ops->round(job), want[i].round);
+        assert_int_equal(traits.round, want[i].round);
         assert_int_equal(ops->driver != NULL, want[i].driver);
-        assert_int_equal(ops->sends_gradients, want[i].sends_gradients);
+        assert_int_equal(traits.sends_gradients, want[i].sends_gradients);
+        assert_int_equal(traits.driver_part, want[i].driver);
         job_free(job);
     }
 }

@@ -361,19 +361,20 @@ static int sync_driver(struct driver_part *l)
     return rc == ERR_STOP ? OK : rc;
 }
 
-/* Steps of a round; `tau` where the length is not known beforehand. */
-static uint64_t sync_round(const Paceline__Job *job)
+static int sync_configure(const Paceline__Job *job, struct strategy_traits *traits, struct err *err)
 {
-    return settings_of(job)->tau;
+    (void)err;
+    traits->driver_part = true;
+    traits->joinable = true;
+    traits->join_needs_no_model = true;
+    traits->round = settings_of(job)->tau; /* also where tau_auto or seconds decide */
+    return OK;
 }
 
 const struct strategy_ops strategy_sync = {
     .name = "sync",
-    .round = sync_round,
-    .joinable = strategy_always,
-    .join_needs_no_model = strategy_always,
+    .configure = sync_configure,
     .export_join_state = sync_export_join_state,
     .worker = sync_worker,
-    .driver_hosts_model = strategy_always,
     .driver = sync_driver,
 };

@@ -146,7 +146,7 @@ static void check_worker_count(struct driver *d, const struct view *view)
     if (n == d->target_workers || d->stop_sent)
         return;
     d->target_workers = n;
-    if (!d->job->has_workers_max || !strategy_joinable(d->strategy, d->job)) {
+    if (!d->job->has_workers_max || !d->traits.joinable) {
         log_warn(d->host->log, "%u worker%s wanted, but the job does not let the number change", n,
                  plural(n, "s"));
         return;
@@ -219,8 +219,8 @@ static void request_model(struct driver *d, const struct view *view)
     uint32_t model_node = atomic_load(&d->model_of),
              departed = atomic_load(&d->model_writer.left_out);
     int rank = model_node == WORLD_ANY ? -1 : view_rank(view, model_node);
-    if (!train_workers_hold_model(d->job, d->strategy) || view->count == 0 ||
-        !driver_all_done(d, view) || (rank >= 0 && departed == d->departed_seen))
+    if (!d->traits.workers_hold_model || view->count == 0 || !driver_all_done(d, view) ||
+        (rank >= 0 && departed == d->departed_seen))
         return;
     uint32_t next = view->node[(size_t)(rank + 1) % view->count];
     d->departed_seen = departed;
@@ -232,8 +232,8 @@ static void request_model(struct driver *d, const struct view *view)
  * it finishes and hands over the final model. */
 static void finish_driver_part(struct driver *d, const struct view *view)
 {
-    if (!d->driver_part_task || !strategy_is_async(d->strategy, d->job) ||
-        atomic_load(&d->driver_part.finish) || view->count == 0 || !driver_all_done(d, view))
+    if (!d->driver_part_task || !d->traits.is_async || atomic_load(&d->driver_part.finish) ||
+        view->count == 0 || !driver_all_done(d, view))
         return;
     driver_snapshot_leases(d, true);
     atomic_store(&d->handing_over, true);

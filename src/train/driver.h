@@ -44,6 +44,7 @@ struct driver {
     const struct train_options *options;
     const Paceline__Job *job;
     const struct strategy_ops *strategy;
+    struct strategy_traits traits; /* of the strategy in this job */
     struct arena arena;
     struct corpus own_corpus;
     struct workspace *own_ws;

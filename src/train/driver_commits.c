@@ -11,7 +11,7 @@
 void driver_snapshot_leases(struct driver *d, bool final)
 {
     struct buf text = {0};
-    if (!strategy_leases(d->strategy, d->job))
+    if (!d->traits.takes_leases)
         return;
     lease_write(&d->leases.table, &text);
     if (text.failed)
@@ -49,7 +49,7 @@ void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses)
 void driver_request_model(struct driver *d, uint32_t uses)
 {
     const struct view *view = group_view(&d->group);
-    if (train_workers_hold_model(d->job, d->strategy)) {
+    if (d->traits.workers_hold_model) {
         if (view->count > 0)
             driver_request_model_of(d, view->node[0], uses);
         return;
@@ -133,7 +133,7 @@ void driver_on_committed(struct driver *d, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
     struct committed report;
-    bool free = strategy_is_async(d->strategy, d->job);
+    bool free = d->traits.is_async;
     int rc = committed_decode(&in, &report);
     const struct view *first = group_first_view(&d->group);
     if (!d->begun && (!first || first->number > 1)) { /* a returned member trains on while the
@@ -142,7 +142,7 @@ void driver_on_committed(struct driver *d, const struct message *m)
             d->early = report.progress;
         return;
     }
-    bool leased = strategy_leases(d->strategy, d->job);
+    bool leased = d->traits.takes_leases;
     if (rc != OK || report.asynchronous != free ||
         (leased && !on_lease_report(d, m->from, &report.lease)))
         return;
@@ -167,7 +167,7 @@ static void add_local_steps(struct driver *d, const struct view *view, struct tr
     uint64_t least = UINT64_MAX;
     double loss = 0;
     if (d->ledger.last.n > d->resumed.progress.exchanges || view->number > 1 || view->count == 0 ||
-        job_is_alone(d->job) || strategy_is_async(d->strategy, d->job))
+        job_is_alone(d->job) || d->traits.is_async)
         return;
     for (size_t i = 0; i < view->count; i++) {
         uint32_t node = view->node[i];
@@ -175,7 +175,7 @@ static void add_local_steps(struct driver *d, const struct view *view, struct tr
         least = steps < least ? steps : least;
         loss += atomic_load(&d->server.local_loss[node]) / (double)view->count;
     }
-    progress_meter_add_local(&d->meter, least, d->strategy->round(d->job), loss, p);
+    progress_meter_add_local(&d->meter, least, d->traits.round, loss, p);
     if (p->first_exchange_s >= 0)
         d->first_exchange_at =
             world_now(d->world) + (int64_t)(p->first_exchange_s * (double)WORLD_SECOND);

@@ -141,7 +141,7 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
                    here);
         return rc;
     }
-    if (group_view(&d->group) && !strategy_joinable(d->strategy, d->job))
+    if (group_view(&d->group) && !d->traits.joinable)
         return err_set(err, ERR_UNSUPPORTED,
                        "the run is under way, and with strategy %s as the job has it nobody can "
                        "join it then",
@@ -264,10 +264,10 @@ int driver_start_group(struct driver *d)
     uint32_t last_view = workers_left ? 0 : d->last_term.view;
     const struct roster_options roster = {
         .workers = d->job->workers,
-        .workers_max = strategy_joinable(d->strategy, d->job) ? job_workers_max(d->job) : 0,
+        .workers_max = d->traits.joinable ? job_workers_max(d->job) : 0,
         .standby = d->job->standby,
         .incarnation = d->term.incarnation,
-        .driver_takes_part = strategy_driver_hosts_model(d->strategy, d->job),
+        .driver_takes_part = d->traits.driver_part,
         .silence_max = d->host->timing.silence_max,
         .stall_max = d->host->timing.stall_max,
         .recovers = d->options->resume && !d->options->no_old_workers,

@@ -118,8 +118,8 @@ void driver_open_counts(struct driver *d)
 {
     const struct progress *start = &d->resumed.progress;
     size_t records = d->corpus->set[SET_TRAIN].count;
-    uint32_t together = strategy_is_async(d->strategy, d->job) ? 1 : d->job->workers;
-    d->evaluate_every = objectives_every(d->job, records, d->strategy->round(d->job) * together);
+    uint32_t together = d->traits.is_async ? 1 : d->job->workers;
+    d->evaluate_every = objectives_every(d->job, records, d->traits.round * together);
     d->triggers_before = trigger_counts_of(d->job, d->evaluate_every, records, start);
     d->last_commit = *start;
     d->ledger.step_samples = (uint64_t)job_step_records(d->job) * d->job->workers;
@@ -148,7 +148,7 @@ static void open_lease_table(struct driver *d)
         .repeated = d->resumed.repeated,
         .missed = d->resumed.missed,
     };
-    if (strategy_leases(d->strategy, d->job))
+    if (d->traits.takes_leases)
         d->ledger.repeated_leases = repeated_before(d);
     d->ledger.last.n = d->resumed.progress.exchanges;
     d->ledger.last.progress = d->resumed.progress;
@@ -203,7 +203,7 @@ static int open_snapshots(struct driver *d)
 
 int driver_open(struct driver *d)
 {
-    int rc = strategy_find(d->job, &d->strategy, d->err);
+    int rc = strategy_find(d->job, &d->strategy, &d->traits, d->err);
     if (rc == OK && !d->options->dry && (!d->host->corpus || d->host->open_seconds > 0))
         rc = driver_await_arrivals(d);
     if (rc == OK)

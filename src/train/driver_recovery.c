@@ -69,20 +69,19 @@ static struct progress furthest_progress(struct driver *d, const struct view *vi
             best = &d->recovery[view->node[i]];
     d->recovery_reported = best->words > 0;
     memcpy(d->recovery_join_state, best->join_state, sizeof d->recovery_join_state);
-    bool further =
-        !strategy_driver_hosts_model(d->strategy, d->job) && /* those strategies complete no
+    bool further = !d->traits.driver_part && /* those strategies complete no
                                                                 exchange without a driver */
-        d->early.exchanges > best->progress.exchanges;
+                   d->early.exchanges > best->progress.exchanges;
     return further ? d->early : best->progress;
 }
 
 void driver_resume_with(struct driver *d, const struct view *view)
 {
     struct ledger *ledger = &d->ledger;
-    bool free = strategy_is_async(d->strategy, d->job);
+    bool free = d->traits.is_async;
     struct progress progress = free ? sum_of_async(d, view) : furthest_progress(d, view);
     ledger_resume(ledger, &progress);
-    if (strategy_leases(d->strategy, d->job))
+    if (d->traits.takes_leases)
         sum_of_repeated(d, view, &progress);
     d->resumed.progress = progress;
     d->resumed.used = ledger->used;

@@ -2,12 +2,6 @@
 #include "tensor/kernels.h"
 #include "train/driver.h"
 
-bool train_workers_hold_model(const Paceline__Job *job, const struct strategy_ops *strategy)
-{
-    return !strategy_driver_hosts_model(strategy, job) ||
-           (job_is_alone(job) && !strategy_is_async(strategy, job));
-}
-
 /* The model writer asks this before it writes. */
 static bool is_replaced(void *user)
 {
@@ -40,7 +34,7 @@ static uint32_t allowed_uses(void *user, uint32_t node, uint32_t uses)
 {
     const struct driver *d = user;
     const struct view *view = group_view(&d->group);
-    if (!train_workers_hold_model(d->job, d->strategy))
+    if (!d->traits.workers_hold_model)
         return node == WORLD_DRIVER ? uses : 0;
     if (!view || view_rank(view, node) < 0)
         return 0;
@@ -71,8 +65,8 @@ static int start_model_writer(struct driver *d)
     k->reached = on_error_reached;
     k->replaced = is_replaced;
     k->allowed = allowed_uses;
-    k->free = strategy_is_async(d->strategy, d->job);
-    k->where = k->free && train_workers_hold_model(d->job, d->strategy) ? where_all_were : NULL;
+    k->free = d->traits.is_async;
+    k->where = k->free && d->traits.workers_hold_model ? where_all_were : NULL;
     k->user = d;
     k->header = (struct checkpoint_header){
         .seed = d->job->seed,
@@ -118,7 +112,7 @@ static int on_driver_part_commit(struct driver_part *l, const struct exchange *e
     atomic_fetch_or(&d->model_uses, use & MODEL_SNAPSHOT); /* a snapshot waits for the next copy */
     d->last_commit = l->progress;
     use |= uses;
-    if (use && !last && !train_workers_hold_model(d->job, d->strategy) &&
+    if (use && !last && !d->traits.workers_hold_model &&
         publisher_start(&d->to_model_writer, &l->progress, use, &l->model))
         atomic_fetch_and(&d->model_uses, ~use);
     return exchange_meta_ends_run(exchange_result_meta(e)) ? ERR_STOP : OK;
@@ -127,9 +121,9 @@ static int on_driver_part_commit(struct driver_part *l, const struct exchange *e
 static int hand_over_final(struct driver *d)
 {
     struct driver_part *l = &d->driver_part;
-    if (train_workers_hold_model(d->job, d->strategy))
+    if (d->traits.workers_hold_model)
         return OK;
-    if (strategy_is_async(d->strategy, d->job))
+    if (d->traits.is_async)
         where_all_are(d, &l->progress);
     atomic_store(&d->handing_over, true);
     int rc = publisher_finish(&d->to_model_writer, WORLD_FOREVER);
@@ -220,7 +214,7 @@ int driver_start(struct driver *d, const struct view *view)
 {
     if (view->number > 1)
         driver_resume_with(d, view);
-    else if (!d->leases.opened && strategy_leases(d->strategy, d->job))
+    else if (!d->leases.opened && d->traits.takes_leases)
         lease_server_begin(&d->leases, view);
     driver_report_departed(d);
     d->begun = true;
@@ -231,7 +225,7 @@ int driver_start(struct driver *d, const struct view *view)
         rc = start_bootstrap_server(d);
     if (rc == OK)
         rc = start_model_writer(d);
-    if (rc == OK && strategy_driver_hosts_model(d->strategy, d->job))
+    if (rc == OK && d->traits.driver_part)
         rc = start_driver_part(d, view);
     return rc == OK ? OK : err_set(d->err, rc, "the run cannot start: %s", status_text(rc));
 }

@@ -11,13 +11,13 @@ static int read_stop(const struct driver *d)
 /* Does the driver's part of the strategy hold the joint model? */
 static bool has_model(const struct driver *d)
 {
-    return d->driver_part_task && !train_workers_hold_model(d->job, d->strategy);
+    return d->driver_part_task && !d->traits.workers_hold_model;
 }
 
 void driver_record_commit(struct driver *d, const struct progress *progress)
 {
     int64_t now = world_now(d->world);
-    bool stepwise = progress->exchanges == 0 || strategy_is_async(d->strategy, d->job);
+    bool stepwise = progress->exchanges == 0 || d->traits.is_async;
     uint64_t n = stepwise ? progress->steps : progress->exchanges;
     if (n <= d->commits)
         return;
@@ -55,7 +55,7 @@ static void find_state(const struct driver *d, struct train_stopping *out)
     }
     out->state_age_s = at < 0 ? -1 : world_seconds(world_now(d->world) - at);
     out->initial = at < 0 && has_model(d);
-    out->requests = train_workers_hold_model(d->job, d->strategy);
+    out->requests = d->traits.workers_hold_model;
 }
 
 static void report_stopping(struct driver *d, const struct train_stopping *news)
@@ -121,8 +121,8 @@ static const char *save_state(struct driver *d)
     bool whole = !l->lanes.needs_sync || d->commits > 0;
     world_end_task(d->world, &d->driver_part_task);
     world_end_task(d->world, &k->task);
-    if (l->model.x && whole && !train_workers_hold_model(d->job, d->strategy)) {
-        if (strategy_is_async(d->strategy, d->job)) {
+    if (l->model.x && whole && !d->traits.workers_hold_model) {
+        if (d->traits.is_async) {
             driver_snapshot_leases(d, false);
             l->progress = d->ledger.last.progress;
         }

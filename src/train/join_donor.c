@@ -16,9 +16,9 @@ static size_t fill_join_state(const struct strategy_ops *strategy, const struct 
     return words;
 }
 
-int join_donor_admit(const struct strategy_ops *strategy, struct publisher *publisher,
-                     const struct member *m, const struct progress *progress,
-                     const struct global_model *model)
+int join_donor_admit(const struct strategy_ops *strategy, const struct strategy_traits *traits,
+                     struct publisher *publisher, const struct member *m,
+                     const struct progress *progress, const struct global_model *model)
 {
     struct join_state admission;
     uint32_t joiner = atomic_load(&m->group->joiner);
@@ -30,6 +30,6 @@ int join_donor_admit(const struct strategy_ops *strategy, struct publisher *publ
     if (rc != OK || !in)
         return rc;
     bool sent = publisher_admit(publisher, joiner, progress, &admission,
-                                strategy_join_needs_no_model(strategy, m->job) ? NULL : model);
+                                traits->join_needs_no_model ? NULL : model);
     return sent ? OK : ERR_NOMEM;
 }

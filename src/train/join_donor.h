@@ -12,8 +12,8 @@
 /* Called at a commit point, or between two steps in asynchronous strategies. If the driver has
  * named a joiner, admit it with `progress` and `model`. While the publisher is busy, no joiner is
  * admitted. OK, ERR_NOMEM, ERR_DRIVER, ERR_CANCELLED */
-int join_donor_admit(const struct strategy_ops *strategy, struct publisher *publisher,
-                     const struct member *m, const struct progress *progress,
-                     const struct global_model *model);
+int join_donor_admit(const struct strategy_ops *strategy, const struct strategy_traits *traits,
+                     struct publisher *publisher, const struct member *m,
+                     const struct progress *progress, const struct global_model *model);
 
 #endif

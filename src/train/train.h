@@ -159,10 +159,6 @@ struct train_options {
 
 struct strategy_ops;
 
-/* Do copies of the global model come from a worker? They do where the driver holds none, and from a
- * worker that trains alone, with its optimizer's state. */
-bool train_workers_hold_model(const Paceline__Job *job, const struct strategy_ops *strategy);
-
 /* Does it end the run for all that a worker's loop ended so? Does the error concern all replicas?
  * Trouble of one machine does not: the run continues with the others, or waits for another. */
 bool train_ends_the_run(int status);

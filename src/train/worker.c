@@ -22,15 +22,14 @@ enum { LONE_REPORT_EVERY = 20 };
  * among the sharers does. */
 static bool speaks_for_all(const struct worker *w, const struct progress *progress)
 {
-    return train_workers_hold_model(w->job, w->strategy) &&
-           members_rank(&progress->sharers, w->world->self) == 0;
+    return w->traits.workers_hold_model && members_rank(&progress->sharers, w->world->self) == 0;
 }
 
 /* This worker's model. The optimizer's state is part of it where all replicas have the same. */
 static struct global_model own_model(const struct worker *w)
 {
     const struct learner *l = &w->learner;
-    bool common = job_is_alone(w->job) || w->strategy->replicas_agree;
+    bool common = job_is_alone(w->job) || w->traits.replicas_agree;
     struct global_model model = {.x = &l->x, .s = &l->s};
     if (common) {
         model.state = l->optim.state;
@@ -63,7 +62,7 @@ static void publish_if_requested(struct worker *w, const struct progress *progre
 {
     struct group *group = &w->group;
     uint32_t requests = atomic_load(&group->model_requests), use = requests;
-    if (!strategy_is_async(w->strategy, w->job))
+    if (!w->traits.is_async)
         use |= trigger_uses(w->job, w->evaluate_every, &w->seen, progress);
     w->seen = *progress;
     if (!use || !speaks_for_all(w, progress))
@@ -122,8 +121,7 @@ static void record_recovery_report(struct worker *w)
     for (int i = 0; i < GROUP_TOTALS; i++)
         report.departed_totals[i] = atomic_load(&w->group.departed_totals[i]);
     uint64_t header[GROUP_REPORT];
-    bool reports = w->strategy->export_join_state &&
-                   strategy_driver_hosts_model(w->strategy, w->job) && m->own;
+    bool reports = w->strategy->export_join_state && w->traits.driver_part && m->own;
     size_t words = reports ? w->strategy->export_join_state(m, report.join_state) : 0;
     report.words = words == JOIN_STATE_NOT_HERE ? 0 : words;
     recovery_report_write(&report, header);
@@ -151,10 +149,10 @@ static int admit_joiner(struct worker *w)
     struct member *m = &w->member;
     struct global_model model = current_model(w);
     struct progress progress = m->progress;
-    if (strategy_is_async(w->strategy, w->job))
+    if (w->traits.is_async)
         progress.sample_offset =
             m->leased ? lease_cursor_offset(&m->lease_cursor) : strategy_async_offset(m);
-    return join_donor_admit(w->strategy, &w->publisher, m, &progress, &model);
+    return join_donor_admit(w->strategy, &w->traits, &w->publisher, m, &progress, &model);
 }
 
 /* A stop at once: where the joint model does not change between commit points, it can be sent
@@ -178,9 +176,8 @@ static int on_step_boundary(struct member *m)
     w->round_loss += w->learner.loss;
     atomic_store(&w->group.local_loss, w->round_loss / (double)w->round_steps);
     worker_show_step(w);
-    bool may = strategy_is_async(w->strategy, w->job) ||
-               (strategy_join_needs_no_model(w->strategy, w->job) &&
-                m->progress.exchanges > m->start.exchanges);
+    bool may = w->traits.is_async ||
+               (w->traits.join_needs_no_model && m->progress.exchanges > m->start.exchanges);
     publish_urgent(w);
     return may && !group_is_leaving(m->group) ? admit_joiner(w) : OK;
 }
@@ -473,7 +470,7 @@ static int run_loop(struct worker *w)
     for (size_t i = 0; !w->joined && i < view->count; i++)
         members_add(&w->start.sharers, view->node[i]);
     w->member.join_state = w->member.lanes.joined = w->joined ? &w->admission : NULL;
-    bool free = strategy_is_async(w->strategy, w->job);
+    bool free = w->traits.is_async;
     if (w->joined && free)
         begin_async(w);
     if (free)
@@ -482,8 +479,8 @@ static int run_loop(struct worker *w)
     w->lone_reported = world_now(w->world);
     w->report_samples = report_every(w, w->job->workers);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
-                                         w->strategy->round(w->job) * w->job->workers);
-    if (strategy_leases(w->strategy, w->job))
+                                         w->traits.round * w->job->workers);
+    if (w->traits.takes_leases)
         lease_client_begin(&w->lease_client, &w->member, w->joined);
     atomic_store(&w->group.busy, true);
     int rc = mean_loss_init(&w->mean, (size_t)w->job->solver->average_loss, &w->arena);

@@ -40,6 +40,7 @@ struct worker {
     struct task *warming; /* touches the learner's memory while the model is received */
     struct member member;
     const struct strategy_ops *strategy;
+    struct strategy_traits traits; /* of the strategy in this job */
     uint64_t evaluate_every;
     struct progress seen;                /* the previous commit point */
     struct lease_client lease_client;    /* asynchronous */

@@ -170,7 +170,7 @@ static int open_data(struct worker *w, const struct open_watch *watch)
 static int open_learner(struct worker *w)
 {
     const struct open_watch watch = {w, worker_report_opening};
-    int rc = strategy_find(w->job, &w->strategy, &w->err);
+    int rc = strategy_find(w->job, &w->strategy, &w->traits, &w->err);
     w->ws = w->host->ws;
     /* Learners that share a workspace take turns, each with all threads. */
     kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
@@ -189,7 +189,7 @@ static int open_learner(struct worker *w)
         rc = worker_report_ended(w);
     if (rc != OK)
         return rc;
-    struct vec *dx = w->strategy->sends_gradients ? NULL : w->host->dx;
+    struct vec *dx = w->traits.sends_gradients ? NULL : w->host->dx;
     rc = (w->resumes || w->late ? learner_init_unset : learner_init)(
         &w->learner, w->world, w->job, w->corpus, w->ws, &w->arena, dx, &w->err);
     w->learner.step_seconds = w->host->step_seconds;
@@ -333,7 +333,7 @@ static int join_run(struct worker *w)
     w->admission = header.admission;
     if (rc == OK)
         rc = end_warming(w);
-    if (rc == OK && strategy_join_needs_no_model(w->strategy, w->job)) {
+    if (rc == OK && w->traits.join_needs_no_model) {
         w->start = header.progress;
         w->learner.steps = header.progress.steps;
     } else {

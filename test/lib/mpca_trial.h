@@ -97,6 +97,11 @@ static void record_adopted(struct trial *t, const struct member *m, uint32_t num
     memcpy(a->x + lane->r.len, m->model.s->at, lane->n_s * sizeof *star);
 }
 
+static bool trial_driver_hosts(const struct trial *t)
+{
+    return t->job->strategy->mpca->coordination == PACELINE__MPCA__COORDINATION__driver;
+}
+
 /* Where the records of a worker's step are, counted from 0: each has one lease, long enough. */
 static uint64_t mpca_trial_offset(const struct trial *t, uint32_t worker, uint64_t step)
 {
@@ -206,7 +211,7 @@ static int train_on(struct trial *t, struct group *group, struct arena *arena)
         rc = log_line(group->world, WORLD_DRIVER, WIRE_DONE);
     if (rc == OK)
         rc = await_bye(group);
-    if (rc == OK && !strategy_mpca.driver_hosts_model(t->job)) {
+    if (rc == OK && !trial_driver_hosts(t)) {
         strategy_mpca.collect_model(&m);
         vec_copy(&t->joint, m.model.x, vec_all(&t->joint));
     }
@@ -354,7 +359,7 @@ static int drive(struct driver *d)
             return OK; /* it never forms */
     }
     t->formed = rc == OK;
-    if (rc == OK && strategy_mpca.driver_hosts_model(t->job))
+    if (rc == OK && trial_driver_hosts(t))
         rc = start_leader(d);
     while (rc == OK && !all_done(d))
         rc = turn(d, WORLD_FOREVER);
@@ -379,7 +384,7 @@ static int driver_main(struct trial *t, struct world *w)
     struct group_timing timing = group_timing_lan();
     const struct roster_options options = {
         .workers = t->workers,
-        .driver_takes_part = strategy_mpca.driver_hosts_model(t->job),
+        .driver_takes_part = trial_driver_hosts(t),
         .silence_max = timing.silence_max,
         .stall_max = timing.stall_max,
     };

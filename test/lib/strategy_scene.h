@@ -76,12 +76,13 @@ static int loops_play(struct scene *scene, struct group *group, const struct ran
 {
     struct loops *loops = (struct loops *)scene;
     const struct strategy_ops *ops = NULL;
+    struct strategy_traits traits;
     struct world *w = group->world;
     struct learner *l = calloc(1, sizeof *l);
     struct arena arena;
     struct err err = {0};
     arena_init(&arena);
-    int rc = l ? strategy_find(loops->job, &ops, &err) : ERR_NOMEM;
+    int rc = l ? strategy_find(loops->job, &ops, &traits, &err) : ERR_NOMEM;
     if (rc == OK)
         rc = loops_learner(loops, l, w, &arena);
     struct member m = {

@@ -314,7 +314,7 @@ void watch_ledger(struct storm *s)
     if (s->plan->frees || s->went_backwards)
         return;
     uint64_t sum = committed_samples(s);
-    if (s->driver->kept && s->driver->strategy->replicas_agree)
+    if (s->driver->kept && s->driver->traits.replicas_agree)
         check_replicas(s);
     if (s->driver->kept && sum != used)
         storm_break(s, "%" PRIu64 " records used, and exchanges held %" PRIu64, used, sum);
