@@ -72,7 +72,7 @@ const struct exchange_meta *exchange_result_meta(const struct exchange *e)
 bool exchange_meta_ends_run(const struct exchange_meta *meta)
 {
     struct members stay = members_without(&meta->participants, &meta->leaving);
-    return meta->stop_votes > 0 || members_count(&stay) == 0;
+    return meta->stop_votes > 0 || members_empty(&stay);
 }
 
 static void merge_meta(void *header, const void *other)
@@ -83,12 +83,10 @@ static void merge_meta(void *header, const void *other)
     t->samples += o->samples;
     t->loss += o->loss;
     t->stop_votes += o->stop_votes;
-    for (int i = 0; i < MEMBER_WORDS; i++) {
-        t->contributors.word[i] |= o->contributors.word[i];
-        t->participants.word[i] |= o->participants.word[i];
-        t->non_contributing.word[i] |= o->non_contributing.word[i];
-        t->leaving.word[i] |= o->leaving.word[i];
-    }
+    t->contributors = members_union(&t->contributors, &o->contributors);
+    t->participants = members_union(&t->participants, &o->participants);
+    t->non_contributing = members_union(&t->non_contributing, &o->non_contributing);
+    t->leaving = members_union(&t->leaving, &o->leaving);
     t->hash_min = o->hash_min < t->hash_min ? o->hash_min : t->hash_min;
     t->hash_max = o->hash_max > t->hash_max ? o->hash_max : t->hash_max;
     t->step_s = o->step_s > t->step_s ? o->step_s : t->step_s;

@@ -67,11 +67,9 @@ static int step_table(struct shared_host *h, const struct tasks_event *event)
 static int follow_view(struct shared_host *h)
 {
     const struct view *view = group_view(h->group);
-    struct members in = {{0}};
     if (!view || view == h->view)
         return OK;
-    for (size_t i = 0; i < view->count; i++)
-        members_add(&in, view->node[i]);
+    const struct members in = view_members(view);
     h->view = view;
     return step_table(h, &(struct tasks_event){.kind = TASKS_MEMBERS, .members = &in});
 }

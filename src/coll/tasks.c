@@ -66,33 +66,6 @@ static int compare_specs(const struct tasks_spec *had, const struct tasks_spec *
     return OK;
 }
 
-/* ---- sets ---- */
-
-static void members_drop(struct members *set, uint32_t node)
-{
-    set->word[node / 64 % MEMBER_WORDS] &= ~(UINT64_C(1) << node % 64);
-}
-
-static void members_keep(struct members *set, const struct members *among)
-{
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        set->word[i] &= among->word[i];
-}
-
-static bool members_within(const struct members *set, const struct members *of)
-{
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        if (set->word[i] & ~of->word[i])
-            return false;
-    return true;
-}
-
-static bool members_none(const struct members *set)
-{
-    static const struct members none;
-    return members_within(set, &none);
-}
-
 /* ---- the book ---- */
 
 void task_table_init(struct task_table *table)
@@ -200,17 +173,17 @@ static void take_members(struct task_table *table, const struct members *in,
                          struct tasks_orders *out)
 {
     table->in = *in;
-    members_keep(&table->waiting, in);
+    table->waiting = members_intersection(&table->waiting, in);
     for (uint32_t v = 0; v < table->count; v++) {
         struct tasks_var *var = table->var[v];
         for (size_t i = 0; i < TASKS_ROUNDS; i++) {
-            members_keep(&var->round[i].outstanding, in);
+            var->round[i].outstanding = members_intersection(&var->round[i].outstanding, in);
             if (!var->round[i].running)
                 forget_lost(table, var, &var->round[i]);
         }
         if (!running_var(table, v))
             try_start(table, v, out);
-        else if (members_none(&tasks_round_of(var, var->done)->outstanding))
+        else if (members_empty(&tasks_round_of(var, var->done)->outstanding))
             end_round(table, v, out);
     }
 }
@@ -305,11 +278,11 @@ static void on_ended(struct task_table *table, const struct tasks_event *e,
     struct tasks_round *r = tasks_round_of(var, e->round);
     if (e->number != r->number || !members_has(&r->outstanding, e->node))
         return;
-    members_drop(&r->outstanding, e->node);
+    members_remove(&r->outstanding, e->node);
     /* A lost member may have been the only one with a whole result, so its report does not make the
      * round valid. A member that reports a void round is right for all that live. */
     r->voided |= !e->whole;
-    if (members_none(&r->outstanding))
+    if (members_empty(&r->outstanding))
         end_round(table, e->var, out);
 }
 
@@ -343,9 +316,9 @@ static bool is_witness(struct task_table *table, uint32_t node)
 
 static void let_go(struct task_table *table, struct tasks_orders *out)
 {
-    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX && !members_none(&table->waiting); node++)
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX && !members_empty(&table->waiting); node++)
         if (members_has(&table->waiting, node) && !is_witness(table, node)) {
-            members_drop(&table->waiting, node);
+            members_remove(&table->waiting, node);
             add_order(out, TASKS_MAY_LEAVE, node);
         }
 }

@@ -130,11 +130,9 @@ static int call_driver(struct listener *l)
 static int send_return(struct group *group, const struct buf *hello)
 {
     const struct view *view = group_view(group);
-    struct members members = {{0}};
+    const struct members members = view_members(view);
     uint64_t report[GROUP_REPORT];
     struct buf bytes = {0};
-    for (size_t i = 0; i < view->count; i++)
-        members_add(&members, view->node[i]);
     buf_put_u32(&bytes, view->number);
     buf_put_u32(&bytes, view->incarnation);
     members_encode(&members, &bytes);

@@ -42,16 +42,15 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
         struct roster_member *m = &roster->member[i];
         m->in = is_expected(roster, m);
         if (m->in) {
-            missing.word[m->node / 64] &= ~(UINT64_C(1) << m->node % 64);
+            members_remove(&missing, m->node);
             roster_report_member(out, m->node, "back");
         } else if (m->reconnected) {
             roster_order(out, ORDER_REJOIN)->node = m->node;
         }
         m->reconnected = false;
     }
-    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
-        if (members_has(&missing, node))
-            roster_report_member(out, node, "dead");
+    MEMBERS_EACH (node, &missing)
+        roster_report_member(out, node, "dead");
     if (roster->options.workers_max > 0) /* the run admits joiners */
         request_missing(roster, out);
     roster->view.number = r->highest; /* members take a view only if its number is higher */

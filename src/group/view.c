@@ -8,6 +8,14 @@ int view_rank(const struct view *view, uint32_t node)
     return -1;
 }
 
+struct members view_members(const struct view *view)
+{
+    struct members set = {{0}};
+    for (size_t i = 0; i < view->count; i++)
+        members_add(&set, view->node[i]);
+    return set;
+}
+
 void view_encode(const struct view *view, struct buf *out)
 {
     buf_put_u32(out, view->number);
@@ -33,49 +41,4 @@ int view_decode(struct byte_reader *in, struct view *out)
             return ERR_PROTOCOL;
     }
     return byte_reader_done(in) && out->number > 0 ? OK : ERR_PROTOCOL;
-}
-
-void members_encode(const struct members *set, struct buf *out)
-{
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        buf_put_u64(out, set->word[i]);
-}
-
-void members_decode(struct byte_reader *in, struct members *out)
-{
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        out->word[i] = read_u64(in);
-}
-
-struct members members_union(const struct members *a, const struct members *b)
-{
-    struct members both;
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        both.word[i] = a->word[i] | b->word[i];
-    return both;
-}
-
-struct members members_without(const struct members *a, const struct members *b)
-{
-    struct members left;
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        left.word[i] = a->word[i] & ~b->word[i];
-    return left;
-}
-
-size_t members_count(const struct members *set)
-{
-    size_t n = 0;
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        n += (size_t)__builtin_popcountll(set->word[i]);
-    return n;
-}
-
-size_t members_rank(const struct members *set, uint32_t node)
-{
-    size_t n = 0;
-    for (uint32_t i = 0; i < node / 64; i++)
-        n += (size_t)__builtin_popcountll(set->word[i]);
-    uint64_t below = (UINT64_C(1) << node % 64) - 1;
-    return n + (size_t)__builtin_popcountll(set->word[node / 64 % MEMBER_WORDS] & below);
 }

@@ -111,9 +111,8 @@ int kv_fetch_sources(struct kv_call *call, const struct kv_reply *reply)
             node[count++] = reply->node[i];
     }
     kv_plan_sources(&f->plan, node, count);
-    return reply->count > 0 && f->plan.sources == 0 && members_count(&f->plan.liars) > 0
-               ? ERR_PROTOCOL
-               : OK;
+    return reply->count > 0 && f->plan.sources == 0 && !members_empty(&f->plan.liars) ? ERR_PROTOCOL
+                                                                                      : OK;
 }
 
 bool kv_fetch_gone(struct kv_call *call, uint32_t from, uint32_t number, enum kv_gone why,

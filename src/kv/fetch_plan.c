@@ -169,14 +169,6 @@ void kv_plan_rest(struct kv_plan *plan, uint32_t s, int64_t until)
     plan->source[s].until = until;
 }
 
-static uint32_t only_member(const struct members *set)
-{
-    uint32_t node = 0;
-    while (!members_has(set, node))
-        node++;
-    return node;
-}
-
 int kv_plan_check(struct kv_plan *plan, uint32_t *liar)
 {
     PL_ASSERT(plan->have == plan->pieces);
@@ -184,7 +176,7 @@ int kv_plan_check(struct kv_plan *plan, uint32_t *liar)
         return OK;
     *liar = WORLD_ANY;
     if (members_count(&plan->givers) == 1) {
-        *liar = only_member(&plan->givers);
+        *liar = members_next(&plan->givers, 0);
         members_add(&plan->liars, *liar);
         for (uint32_t s = 0; s < plan->sources; s++)
             if (plan->source[s].node == *liar)

@@ -48,11 +48,9 @@ static int step_table(struct kv_server *s, const struct kv_event *event)
 static int follow_view(struct kv_server *s)
 {
     const struct view *view = group_view(s->group);
-    struct members in = {{0}};
     if (!view || view == s->view)
         return OK;
-    for (size_t i = 0; i < view->count; i++)
-        members_add(&in, view->node[i]);
+    const struct members in = view_members(view);
     s->view = view;
     return step_table(s, &(struct kv_event){.kind = KV_MEMBERS, .members = &in});
 }

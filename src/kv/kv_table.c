@@ -29,11 +29,6 @@ void kv_table_release(struct kv_table *table)
     kv_table_init(table);
 }
 
-static void members_take(struct members *set, uint32_t node)
-{
-    set->word[node / 64 % MEMBER_WORDS] &= ~(UINT64_C(1) << node % 64);
-}
-
 /* ---- entries ---- */
 
 static size_t entry_of(const struct kv_table *table, const char *key, uint64_t version)
@@ -67,8 +62,8 @@ static size_t held_by(const struct kv_table *table, const char *key, uint32_t no
 static bool withdraw_holder(struct kv_table *table, size_t i, uint32_t node)
 {
     struct kv_entry *e = &table->entry[i];
-    members_take(&e->holders, node);
-    if (members_count(&e->holders) > 0)
+    members_remove(&e->holders, node);
+    if (!members_empty(&e->holders))
         return false;
     *e = table->entry[--table->count];
     return true;
@@ -280,11 +275,11 @@ static void on_drop(struct kv_table *table, const struct kv_event *event)
 
 static void on_members(struct kv_table *table, const struct members *in)
 {
-    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
-        if (members_has(&table->in, node) && !members_has(in, node)) {
-            withdraw_all(table, node);
-            forget_all(table, node);
-        }
+    const struct members gone = members_without(&table->in, in);
+    MEMBERS_EACH (node, &gone) {
+        withdraw_all(table, node);
+        forget_all(table, node);
+    }
     table->in = *in;
 }
 

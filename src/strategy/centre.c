@@ -57,7 +57,7 @@ static bool parity_of(const struct centre *c, uint32_t node)
 static void count_update(struct centre *c, uint32_t node)
 {
     c->version++;
-    c->applied_parity.word[node / 64] ^= UINT64_C(1) << node % 64;
+    members_put(&c->applied_parity, node, !members_has(&c->applied_parity, node));
 }
 
 /* ---- joining workers ---- */

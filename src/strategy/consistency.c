@@ -12,24 +12,6 @@
 
 #include <string.h>
 
-/* The smallest number in the set that is not below `from`; VIEW_MEMBERS_MAX if there is none. */
-static uint32_t next_of(const struct members *set, uint32_t from)
-{
-    for (uint32_t i = from / 64; i < MEMBER_WORDS; i++) {
-        uint64_t word = set->word[i];
-        if (i == from / 64)
-            word &= UINT64_MAX << from % 64;
-        if (word != 0)
-            return i * 64 + (uint32_t)__builtin_ctzll(word);
-    }
-    return VIEW_MEMBERS_MAX;
-}
-
-static void remove_from(struct members *set, uint32_t node)
-{
-    set->word[node / 64] &= ~(UINT64_C(1) << node % 64);
-}
-
 void consistency_init(struct consistency *c, const struct consistency_config *config)
 {
     PL_ASSERT(config->r_max <= CONSISTENCY_R_MAX);
@@ -60,7 +42,7 @@ static int64_t latest_push(const struct consistency_worker *w)
 static const struct consistency_worker *find_slowest(const struct consistency *c)
 {
     const struct consistency_worker *slow = NULL;
-    for (uint32_t p = next_of(&c->in, 0); p < VIEW_MEMBERS_MAX; p = next_of(&c->in, p + 1)) {
+    MEMBERS_EACH (p, &c->in) {
         const struct consistency_worker *w = &c->worker[p];
         if (!slow || w->t < slow->t || (w->t == slow->t && latest_push(w) < latest_push(slow)))
             slow = w;
@@ -70,7 +52,7 @@ static const struct consistency_worker *find_slowest(const struct consistency *c
 
 static bool is_fastest(const struct consistency *c, const struct consistency_worker *w)
 {
-    for (uint32_t p = next_of(&c->in, 0); p < VIEW_MEMBERS_MAX; p = next_of(&c->in, p + 1))
+    MEMBERS_EACH (p, &c->in)
         if (c->worker[p].t > w->t)
             return false;
     return true;
@@ -80,7 +62,7 @@ void consistency_join(struct consistency *c, const struct members *members)
 {
     const struct consistency_worker *slow = find_slowest(c);
     uint64_t t_slowest = slow ? slow->t : 0;
-    for (uint32_t p = next_of(members, 0); p < VIEW_MEMBERS_MAX; p = next_of(members, p + 1)) {
+    MEMBERS_EACH (p, members) {
         PL_ASSERT(!members_has(&c->in, p));
         c->worker[p] = (struct consistency_worker){.t = t_slowest};
         members_add(&c->in, p);
@@ -161,10 +143,10 @@ static void release_waiting(struct consistency *c, struct members *ok)
 {
     const struct consistency_worker *slow = find_slowest(c);
     const struct members waiting = c->waiting;
-    for (uint32_t p = next_of(&waiting, 0); p < VIEW_MEMBERS_MAX; p = next_of(&waiting, p + 1)) {
+    MEMBERS_EACH (p, &waiting) {
         if (c->worker[p].t - slow->t > bound_of(&c->config))
             continue;
-        remove_from(&c->waiting, p);
+        members_remove(&c->waiting, p);
         send_ok(c, p, slow, ok);
     }
 }
@@ -173,7 +155,7 @@ void consistency_push(struct consistency *c, const struct members *members, int6
                       struct members *ok)
 {
     *ok = (struct members){{0}};
-    for (uint32_t p = next_of(members, 0); p < VIEW_MEMBERS_MAX; p = next_of(members, p + 1)) {
+    MEMBERS_EACH (p, members) {
         struct consistency_worker *w = &c->worker[p];
         PL_ASSERT(consistency_expects(c, p) && now >= latest_push(w));
         w->t++;            /* Algorithm 1, line 1 */
@@ -182,7 +164,7 @@ void consistency_push(struct consistency *c, const struct members *members, int6
         w->known += w->known < 2;
     }
     const struct consistency_worker *slow = find_slowest(c);
-    for (uint32_t p = next_of(members, 0); p < VIEW_MEMBERS_MAX; p = next_of(members, p + 1)) {
+    MEMBERS_EACH (p, members) {
         if (may_continue(c, &c->worker[p], slow))
             send_ok(c, p, slow, ok);
         else
@@ -194,10 +176,10 @@ void consistency_push(struct consistency *c, const struct members *members, int6
 void consistency_leave(struct consistency *c, const struct members *members, struct members *ok)
 {
     *ok = (struct members){{0}};
-    for (uint32_t p = next_of(members, 0); p < VIEW_MEMBERS_MAX; p = next_of(members, p + 1)) {
+    MEMBERS_EACH (p, members) {
         PL_ASSERT(members_has(&c->in, p));
-        remove_from(&c->in, p);
-        remove_from(&c->waiting, p);
+        members_remove(&c->in, p);
+        members_remove(&c->waiting, p);
     }
     release_waiting(c, ok);
 }

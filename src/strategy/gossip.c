@@ -56,9 +56,7 @@ static void follow_view(struct gossip *g, struct member *m)
     if (view->number == g->view)
         return;
     g->view = view->number;
-    m->progress.sharers = (struct members){{0}};
-    for (size_t i = 0; i < view->count; i++)
-        members_add(&m->progress.sharers, view->node[i]);
+    m->progress.sharers = view_members(view);
 }
 
 /* Send half of the weight: to a member that has lost its model first, else to the drawn one. */

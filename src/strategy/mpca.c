@@ -217,9 +217,7 @@ static int report_progress(struct worker *w, struct member *m)
     const struct view *view = group_view(m->group);
     bool speaks = view_rank(view, m->world->self) == 0;
     int rc = OK;
-    m->progress.sharers = (struct members){{0}};
-    for (size_t i = 0; i < view->count; i++)
-        members_add(&m->progress.sharers, view->node[i]);
+    m->progress.sharers = view_members(view);
     for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++) {
         struct mpca_lane *lane = &w->node.lane[i];
         uint64_t arrived = atomic_load(&lane->arrived);

@@ -66,9 +66,7 @@ static int on_view(struct ps_client *c, const struct view *view)
     c->config.placement.now = view;
     if (!c->ended) /* else the worker's task, which tells a driver that is back of it, may read it
                     */
-        c->m->progress.sharers = (struct members){{0}};
-    for (size_t i = 0; !c->ended && i < view->count; i++)
-        members_add(&c->m->progress.sharers, view->node[i]);
+        c->m->progress.sharers = view_members(view);
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
         struct ps_link *link = &c->link[i];
         uint32_t host = ps_placement_host(&c->config.placement, i);

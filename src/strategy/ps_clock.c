@@ -42,27 +42,6 @@ static bool is_over(const struct ps_clock *clock)
     return strategy_done(clock->config.job, &clock->progress, clock->config.records);
 }
 
-static struct members members_both(const struct members *a, const struct members *b)
-{
-    struct members out;
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        out.word[i] = a->word[i] & b->word[i];
-    return out;
-}
-
-static struct members members_minus(const struct members *a, const struct members *b)
-{
-    struct members out;
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        out.word[i] = a->word[i] & ~b->word[i];
-    return out;
-}
-
-static bool is_empty(const struct members *set)
-{
-    return members_count(set) == 0;
-}
-
 /* Another K from here on: what the rate has come to stays. */
 static void change_number(struct ps_clock *clock)
 {
@@ -80,9 +59,8 @@ void ps_clock_join(struct ps_clock *clock, uint32_t node)
 
 static void count_in(struct ps_clock *clock, uint32_t node)
 {
-    struct members members = {{0}};
-    members_add(&members, node);
-    clock->coming = members_minus(&clock->coming, &members);
+    const struct members members = members_only(node);
+    clock->coming = members_without(&clock->coming, &members);
     change_number(clock);
     consistency_join(&clock->consistency, &members);
 }
@@ -118,20 +96,20 @@ void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t
  * it may be one alone.) */
 static bool is_diverged(const struct ps_clock *clock)
 {
-    const struct members sound = members_minus(&clock->consistency.in, &clock->lost);
-    return is_empty(&sound) && !is_empty(&clock->consistency.in);
+    const struct members sound = members_without(&clock->consistency.in, &clock->lost);
+    return members_empty(&sound) && !members_empty(&clock->consistency.in);
 }
 
 bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *out)
 {
     const struct members members = clock->ready;
-    const struct members missing = members_minus(&clock->consistency.in, &members);
-    if (is_empty(&members) ||
-        (clock->config.consistency.kind == CONSISTENCY_BSP && !is_empty(&missing)))
+    const struct members missing = members_without(&clock->consistency.in, &members);
+    if (members_empty(&members) ||
+        (clock->config.consistency.kind == CONSISTENCY_BSP && !members_empty(&missing)))
         return false;
     *out = (struct ps_decision){
-        .applied = members_minus(&members, &clock->bad),
-        .dropped = members_both(&members, &clock->bad),
+        .applied = members_without(&members, &clock->bad),
+        .dropped = members_intersection(&members, &clock->bad),
         .t = clock_value(clock),
         .by = clock->latest,
     };
@@ -141,10 +119,9 @@ bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *ou
             samples += clock->worker[p].samples;
             clock->worker[p].have = (struct members){{0}};
         }
-    clock->lost = members_minus(&clock->lost, &out->applied);
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        clock->lost.word[i] |= out->dropped.word[i];
-    clock->bad = members_minus(&clock->bad, &members);
+    clock->lost = members_without(&clock->lost, &out->applied);
+    clock->lost = members_union(&clock->lost, &out->dropped);
+    clock->bad = members_without(&clock->bad, &members);
     clock->ready = (struct members){{0}};
     advance_clock(clock, samples);
     consistency_push(&clock->consistency, &members, now, &out->ok);
@@ -155,16 +132,15 @@ bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *ou
 
 void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_decision *out)
 {
-    struct members members = {{0}};
+    const struct members members = members_only(node);
     *out = (struct ps_decision){.by = node};
-    members_add(&members, node);
-    clock->coming = members_minus(&clock->coming, &members);
+    clock->coming = members_without(&clock->coming, &members);
     if (!members_has(&clock->consistency.in, node))
         return;
     change_number(clock);
-    clock->ready = members_minus(&clock->ready, &members);
-    clock->bad = members_minus(&clock->bad, &members);
-    clock->lost = members_minus(&clock->lost, &members);
+    clock->ready = members_without(&clock->ready, &members);
+    clock->bad = members_without(&clock->bad, &members);
+    clock->lost = members_without(&clock->lost, &members);
     /* A worker that died may not have reported its last push to the driver: the others take the
      * missing steps. */
     if (died && clock->consistency.worker[node].t > 0)
@@ -177,7 +153,7 @@ void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_
 void ps_clock_forget(struct ps_clock *clock, size_t shard)
 {
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        clock->worker[p].have.word[shard / 64] &= ~(UINT64_C(1) << shard % 64);
+        members_remove(&clock->worker[p].have, (uint32_t)shard);
     clock->ready = (struct members){{0}};
 }
 

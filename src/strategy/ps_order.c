@@ -33,9 +33,7 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
         if (!g)
             continue;
         g->done = g->here;
-        s->applied_parity.word[p / 64] &= ~(UINT64_C(1) << p % 64);
-        s->applied_parity.word[p / 64] |= (g->done & 1)
-                                          << p % 64; /* by number: one may have been lost */
+        members_put(&s->applied_parity, p, g->done & 1); /* by number: one may have been lost */
     }
     s->version++;
     s->placement = order->samples;
@@ -96,7 +94,7 @@ static int send_order(struct ps_server *s, enum ps_op op, const struct members *
                                        .samples = s->clock->progress.sample_offset,
                                        .t = t,
                                        .members = *members};
-    if (members_count(members) == 0)
+    if (members_empty(members))
         return OK;
     for (size_t i = 1; i < s->config.placement.shards; i++) {
         int rc = ps_report_shard(s, i, &message);

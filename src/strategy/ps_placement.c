@@ -14,9 +14,7 @@ static struct members first_of(const struct group *group, const struct join_stat
         memcpy(out.word, join->word, sizeof out.word);
         return out;
     }
-    for (size_t i = 0; i < view->count; i++)
-        members_add(&out, view->node[i]);
-    return out;
+    return view_members(view);
 }
 
 struct ps_placement ps_placement_of(const struct group *group, uint32_t servers, bool colocated,

@@ -41,14 +41,6 @@ static int report_to_worker(struct ps_server *s, uint32_t node, enum ps_op op, u
     return ps_sender_send(&s->sender, node, PS_LANE_WORKER, &message);
 }
 
-static bool members_cover(const struct members *all, const struct members *some)
-{
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        if (some->word[i] & ~all->word[i])
-            return false;
-    return true;
-}
-
 static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *message)
 {
     if (message->flags & PS_LEFT)
@@ -67,7 +59,7 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
         s->best = message->version;
         s->giver = from;
     }
-    return members_cover(&s->offered, &s->known)
+    return members_within(&s->known, &s->offered)
                ? report_to_worker(s, s->giver, PS_OFFERED_COPY, 0, 0)
                : OK;
 }
@@ -166,15 +158,13 @@ static void learn_what_is_in(struct ps_server *s)
  * driver: the others take the missing steps. */
 static void go_on_from(struct ps_server *s, size_t most)
 {
-    struct members members = s->known;
+    const struct members members = members_without(&s->known, &s->left);
     uint64_t reported = s->config.start.sample_offset + s->config.push;
     if (most < s->config.placement.shards) {
         s->version = s->stand[most].version;
         s->history = s->stand[most].history;
         s->placement = s->stand[most].sample_offset;
     }
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        members.word[i] &= ~s->left.word[i];
     if (s->config.recovered)
         learn_what_is_in(s);
     else if (s->placement >= reported)

@@ -5,14 +5,6 @@
 
 /* ---- setting up ---- */
 
-static struct members members_of(const struct view *view)
-{
-    struct members out = {{0}};
-    for (size_t i = 0; i < view->count; i++)
-        members_add(&out, view->node[i]);
-    return out;
-}
-
 static int make_client(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node] = arena_new(&s->own, struct ps_server_client);
@@ -48,7 +40,7 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
     struct range range = shard_range(x->n + state->n, config->index, config->placement.shards);
     *s = (struct ps_server){.world = world, .group = group, .log = log, .config = *config};
     arena_init(&s->own);
-    s->known = members_of(now);
+    s->known = view_members(now);
     s->view = now->number;
     s->placement = config->start.sample_offset;
     s->holds = s->synced = !config->moved;
@@ -223,7 +215,7 @@ int ps_look_at_view(struct ps_server *s)
     if (view->number == s->view)
         return OK;
     int rc = OK;
-    const struct members now = members_of(view), before = s->known;
+    const struct members now = view_members(view), before = s->known;
     struct members all; /* whose memory is kept: while the shards are uneven, everybody's */
     memset(&all, s->recovery_done == s->view ? 0 : 0xff, sizeof all);
     const struct members kept = members_union(&all, &before);

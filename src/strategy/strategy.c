@@ -122,7 +122,7 @@ void strategy_contribute_nothing(const struct member *m, struct exchange_meta *m
 struct members strategy_sharers(const struct exchange_meta *meta)
 {
     struct members stay = members_without(&meta->participants, &meta->leaving);
-    return members_count(&stay) > 0 ? stay : meta->participants;
+    return members_empty(&stay) ? meta->participants : stay;
 }
 
 void strategy_advance(struct progress *progress, uint64_t steps, uint32_t batch,

@@ -196,7 +196,7 @@ static void check_leases(struct driver *d, const struct view *view)
     leases->view = view->number;
     lease_server_welcome(leases, view);
     const struct members departed_count = lease_server_orphans(leases, view);
-    while (members_count(&departed_count) > 0 &&
+    while (!members_empty(&departed_count) &&
            world_wait(d->world, &report, 1, world_now(d->world), &wake) == OK) {
         driver_on_committed(d, wake.msg);
         message_unref(wake.msg);

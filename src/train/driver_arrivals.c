@@ -10,20 +10,16 @@ static void report_opening(struct driver *d)
     struct buf bytes = {0};
     world_address(d->world, report.location.address, sizeof report.location.address);
     opening_encode(&report, &bytes);
-    for (uint32_t i = 0; i < VIEW_MEMBERS_MAX; i++)
-        if (members_has(&d->arrived, i))
-            driver_send(d, i, WIRE_OPENING, &bytes);
+    MEMBERS_EACH (i, &d->arrived)
+        driver_send(d, i, WIRE_OPENING, &bytes);
     buf_release(&bytes);
 }
 
 static void record_arrival(struct driver *d, const struct wake *wake)
 {
     uint32_t node = wake->peer;
-    if (node >= VIEW_MEMBERS_MAX)
-        return;
-    struct members one = {{0}};
-    members_add(&one, node);
-    d->arrived = wake->up ? members_union(&d->arrived, &one) : members_without(&d->arrived, &one);
+    if (node < VIEW_MEMBERS_MAX)
+        members_put(&d->arrived, node, wake->up);
 }
 
 static int arrivals_task(void *arg)
@@ -61,7 +57,6 @@ void driver_end_arrivals(struct driver *d)
 void driver_welcome_arrivals(struct driver *d)
 {
     driver_end_arrivals(d);
-    for (uint32_t i = 0; i < VIEW_MEMBERS_MAX; i++)
-        if (members_has(&d->arrived, i))
-            driver_welcome(d, i);
+    MEMBERS_EACH (i, &d->arrived)
+        driver_welcome(d, i);
 }

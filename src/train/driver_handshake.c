@@ -189,9 +189,8 @@ static void on_formed(void *user, const struct view *view)
 {
     struct driver *d = user;
     d->term.view = view->number;
-    d->term.members = (struct members){{0}};
+    d->term.members = view_members(view);
     for (size_t i = 0; i < view->count; i++) {
-        members_add(&d->term.members, view->node[i]);
         if (view->node[i] >= d->term.next)
             d->term.next = view->node[i] + 1;
     }

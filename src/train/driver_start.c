@@ -180,8 +180,8 @@ static int start_driver_part(struct driver *d, const struct view *view)
     bool back = view->number > 1;
     d->driver_part.lanes.needs_sync = back;
     d->driver_part.recovered = back && d->recovery_reported ? d->recovery_join_state : NULL;
-    for (size_t i = 0; !back && i < view->count; i++)
-        members_add(&d->driver_part.progress.sharers, view->node[i]);
+    if (!back)
+        d->driver_part.progress.sharers = view_members(view);
     if (vec_init(&d->driver_part.x, &d->arena, d->x.n) != OK ||
         vec_init(&d->driver_part.s, &d->arena, d->s.n) != OK ||
         publisher_init(&d->to_model_writer, d->world, WORLD_DRIVER, model_floats_most(&d->layout),

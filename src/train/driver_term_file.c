@@ -79,9 +79,8 @@ static void print_term(const struct driver_term *t, struct buf *text)
 {
     buf_printf(text, "run %" PRIx64 "\nincarnation %" PRIu32 "\nview %" PRIu32 "\nmembers", t->run,
                t->incarnation, t->view);
-    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
-        if (members_has(&t->members, node))
-            buf_printf(text, " %" PRIu32, node);
+    MEMBERS_EACH (node, &t->members)
+        buf_printf(text, " %" PRIu32, node);
     buf_printf(text, "\nnext %" PRIu32 "\n", t->next);
 }
 

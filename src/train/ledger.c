@@ -48,9 +48,8 @@ int committed_decode(struct byte_reader *in, struct committed *out)
 /* Names the participants whose contribution did not count. */
 static void name_rejected(const struct ledger *ledger, const struct committed *c)
 {
-    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
-        if (!members_has(&c->participants, node) || members_has(&c->contributors, node))
-            continue;
+    const struct members rejected = members_without(&c->participants, &c->contributors);
+    MEMBERS_EACH (node, &rejected) {
         log_warn(ledger->log, "worker %u: its part in exchange %llu was not finite and is left out",
                  node, (unsigned long long)c->n);
         cJSON *event = events_new(ledger->events, "rejected");

@@ -409,8 +409,7 @@ static int report_last(struct worker *w)
  * samples come from its leases, or from about the others' sample offset. */
 static void begin_async(struct worker *w)
 {
-    w->start.sharers = (struct members){{0}};
-    members_add(&w->start.sharers, w->world->self);
+    w->start.sharers = members_only(w->world->self);
     w->start.exchanges = 0;
 }
 
@@ -467,8 +466,8 @@ static int run_loop(struct worker *w)
         .on_leases_exhausted = on_leases_exhausted,
         .train = w,
     };
-    for (size_t i = 0; !w->joined && i < view->count; i++)
-        members_add(&w->start.sharers, view->node[i]);
+    if (!w->joined)
+        w->start.sharers = view_members(view);
     w->member.join_state = w->member.lanes.joined = w->joined ? &w->admission : NULL;
     bool free = w->traits.is_async;
     if (w->joined && free)
