@@ -137,12 +137,12 @@ struct driver_part {
 
 /* The properties of a strategy in a job, which ops->configure fills in once. */
 struct strategy_traits {
-    /* Asynchronous: each worker takes its own share of the samples at its own pace and calls on_step
-     * and on_exchange instead of on_commit; the run ends when all workers together have taken the
-     * samples that it asks for. Otherwise synchronous: all members commit together. */
+    /* Asynchronous: each worker takes its own share of the samples at its own pace. It calls
+     * on_step and on_exchange instead of on_commit, and the run ends when all workers together have
+     * taken the samples that it asks for. Otherwise synchronous: all members commit together. */
     bool is_async;
-    /* Asynchronous workers take their samples by leases (data/lease.h). Otherwise each one's samples
-     * follow from the progress. */
+    /* Asynchronous workers take their samples by leases (data/lease.h). Otherwise the samples of
+     * each follow from the progress. */
     bool takes_leases;
     /* The driver has a part (ops->driver) and holds the global model. Otherwise any member's model
      * is the global model. */
