@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/status.h"
 #include "tensor/codec.h"
+#include "tensor/vec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,12 +99,9 @@ void schedule_copy(struct schedule *s, size_t source, size_t at, size_t len)
 
 size_t schedule_cut(size_t n, size_t parts, size_t i)
 {
-    enum { LINE = CODEC_BLOCK }; /* codes of parts are parts of the code of the whole */
-    size_t unit = n / LINE >= parts ? LINE : 1;
-    size_t units = n / unit;
-    size_t each = units / parts, longer = units % parts;
-    size_t cut = (i * each + (i < longer ? i : longer)) * unit;
-    return i == parts ? n : cut;
+    /* Codes of parts are parts of the code of the whole. */
+    size_t unit = n / CODEC_BLOCK >= parts ? CODEC_BLOCK : 1;
+    return i == parts ? n : range_cut(n, parts, i, unit).from;
 }
 
 /* ---- ranks beyond a power of two ---- */

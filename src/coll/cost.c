@@ -1,6 +1,7 @@
 #include "coll/cost.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "base/status.h"
 
 #include <math.h>
@@ -84,16 +85,6 @@ struct way {
 };
 
 /* fmin and fmax without their care for NaN. */
-static double min_of(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-static double max_of(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 static double bytes_of(size_t floats)
 {
     return (double)floats * sizeof(float);
@@ -111,7 +102,7 @@ static void advance_way(const struct cost_links *links, struct way *way, size_t 
     double bytes = bytes_of(len) / way->rate;
     double first = piece_time(links, way->rate, len < chunk ? len : chunk);
     way->bytes += bytes;
-    way->rounds += max_of(bytes, first);
+    way->rounds += max_double(bytes, first);
     way->tail = bytes > first ? links->latency : 0;
     way->steps++;
     way->pieces += (len + chunk - 1) / chunk;
@@ -136,14 +127,14 @@ static double rank_time(enum coll_algorithm algorithm, const struct cost_links *
     }
     piece = piece < chunk ? piece : chunk;
     double work = (double)(out.pieces + in.pieces) * links->per_message;
-    double busy = max_of(work + reduced / links->reduce_rate, max_of(out.bytes, in.bytes));
+    double busy = max_double(work + reduced / links->reduce_rate, max_double(out.bytes, in.bytes));
     double hop = piece_time(links, slowest, piece);
     if (!has_rounds(algorithm)) /* one piece of the chain is among the bytes of its link */
         return busy + (double)chain * hop - bytes_of(piece) / slowest;
     size_t steps = out.steps > in.steps ? out.steps : in.steps;
     PL_ASSERT(steps <= chain);
-    double rounds = max_of(out.rounds + out.tail, in.rounds + in.tail);
-    return max_of(busy, rounds + (double)(chain - steps) * hop);
+    double rounds = max_double(out.rounds + out.tail, in.rounds + in.tail);
+    return max_double(busy, rounds + (double)(chain - steps) * hop);
 }
 
 /* ---- all ranks ---- */
@@ -152,7 +143,7 @@ static double slowest_rate(const struct cost_links *links)
 {
     double slowest = INFINITY;
     for (size_t r = 0; r < links->ranks; r++)
-        slowest = min_of(slowest, min_of(links->send_rate[r], links->recv_rate[r]));
+        slowest = min_double(slowest, min_double(links->send_rate[r], links->recv_rate[r]));
     PL_ASSERT(slowest > 0);
     return slowest;
 }
@@ -193,7 +184,7 @@ static int predict_chunks(enum coll_algorithm algorithm, const struct cost_links
             double mine = INFINITY;
             if (rc == OK)
                 mine = rank_time(algorithm, links, &s, chunk[k], slowest);
-            seconds[k] = max_of(seconds[k], mine);
+            seconds[k] = max_double(seconds[k], mine);
         }
         schedule_release(&s);
         if (rc != OK)
@@ -223,16 +214,16 @@ void cost_shares(const struct cost_links *links, size_t n, size_t *cut)
     size_t p = links->ranks, unit = n / LINE >= p ? LINE : 1, last = 0;
     double slowest = slowest_rate(links), sum = 0, spare = 0, so_far = 0;
     for (size_t r = 0; r < p; r++)
-        sum += min_of(links->send_rate[r], links->recv_rate[r]);
-    double T = max_of(1 / slowest, 2 * ((double)p - 1) / sum); /* for one byte */
+        sum += min_double(links->send_rate[r], links->recv_rate[r]);
+    double T = max_double(1 / slowest, 2 * ((double)p - 1) / sum); /* for one byte */
     cut[0] = 0;
     for (size_t r = 0; r < p; r++) {
-        double own = max_of(0, T * min_of(links->send_rate[r], links->recv_rate[r]) - 1);
+        double own = max_double(0, T * min_double(links->send_rate[r], links->recv_rate[r]) - 1);
         last = own > 0 ? r : last;
         spare += own;
     }
     for (size_t r = 0; r < p; r++) {
-        so_far += max_of(0, T * min_of(links->send_rate[r], links->recv_rate[r]) - 1);
+        so_far += max_double(0, T * min_double(links->send_rate[r], links->recv_rate[r]) - 1);
         double share = p > 2 ? so_far / spare : (double)(r + 1) / (double)p;
         size_t at = (size_t)(share * (double)(n / unit) + 0.5) * unit;
         cut[r + 1] = r + 1 == p || (p > 2 && r >= last) ? n : at;
@@ -283,7 +274,7 @@ struct cost_choice cost_choose(const struct cost_links *links, size_t n, unsigne
         choice[i] = best_chunk(order[i], links, n, cut);
         if (choice[i].algorithm == COLL_AUTO)
             return choice[i]; /* a guess would differ from the other ranks' choice */
-        least = min_of(least, choice[i].seconds);
+        least = min_double(least, choice[i].seconds);
     }
     for (size_t i = 0;; i++)
         if (allowed & 1u << order[i] && choice[i].seconds <= least * 1.02)
@@ -297,6 +288,6 @@ bool cost_drifted(double predicted, const double *measured, size_t n)
     if (n < 3)
         return false;
     double a = measured[n - 3], b = measured[n - 2], c = measured[n - 1];
-    double median = max_of(min_of(a, b), min_of(max_of(a, b), c));
+    double median = max_double(min_double(a, b), min_double(max_double(a, b), c));
     return median > 1.25 * predicted || median < 0.8 * predicted;
 }

@@ -7,12 +7,9 @@
  * away in the next round, on the way back first what its sender had all along. So every rank can
  * begin its next round at the same moment, and no link is idle while another is shared. */
 #include "coll/coll_schedule.h"
+#include "tensor/vec.h"
 
 enum { ROUNDS_MAX = 64, BLOCK_MIN = 4096 };
-
-struct range {
-    size_t at, len;
-};
 
 /* The ranges that a rank sends its partner in a round and receives in return. */
 struct half {
@@ -29,22 +26,22 @@ struct blocks {
 
 static struct range lower_half(struct range r)
 {
-    return (struct range){r.at, schedule_cut(r.len, 2, 1)};
+    return (struct range){r.from, schedule_cut(r.len, 2, 1)};
 }
 
 static struct range upper_half(struct range r)
 {
     size_t low = schedule_cut(r.len, 2, 1);
-    return (struct range){r.at + low, r.len - low};
+    return (struct range){r.from + low, r.len - low};
 }
 
 static void move_halves(const struct blocks *b, struct range give, struct range take)
 {
-    schedule_send(b->s, b->partner, give.at, give.len, b->doubling);
+    schedule_send(b->s, b->partner, give.from, give.len, b->doubling);
     if (b->doubling)
-        schedule_recv(b->s, b->partner, take.at, take.len, true);
+        schedule_recv(b->s, b->partner, take.from, take.len, true);
     else
-        schedule_add(b->s, b->partner, take.at, take.len);
+        schedule_add(b->s, b->partner, take.from, take.len);
 }
 
 /* `bit`: of the round in which these ranges are, or were, halved next. */
@@ -71,9 +68,9 @@ static void hand_on(struct schedule *s, const struct folded *f)
     const struct range all = {0, s->n}, halves[2] = {lower_half(all), upper_half(all)};
     for (int i = 0; i < 2 && s->me < 2 * f->extra; i++) {
         if (f->out)
-            schedule_recv(s, s->me + 1, halves[i].at, halves[i].len, true);
+            schedule_recv(s, s->me + 1, halves[i].from, halves[i].len, true);
         else
-            schedule_send(s, s->me - 1, halves[i].at, halves[i].len, true);
+            schedule_send(s, s->me - 1, halves[i].from, halves[i].len, true);
     }
 }
 

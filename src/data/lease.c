@@ -1,6 +1,7 @@
 #include "data/lease.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,18 +12,13 @@ static uint64_t lease_length(const struct lease *lease)
     return lease->to - lease->from;
 }
 
-static uint64_t smaller_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 uint64_t lease_size(double step_s, uint64_t grain, uint64_t records, size_t workers)
 {
     double steps = step_s > 0 ? LEASE_SECONDS / step_s : LEASE_STEPS_MIN;
     uint64_t n = steps < LEASE_STEPS_MIN   ? LEASE_STEPS_MIN
                  : steps > LEASE_STEPS_MAX ? LEASE_STEPS_MAX
                                            : (uint64_t)(steps + 0.5);
-    n = smaller_of(n, records / (grain * (workers > 0 ? workers : 1)));
+    n = min_size(n, records / (grain * (workers > 0 ? workers : 1)));
     return (n > LEASE_STEPS_LEAST ? n : LEASE_STEPS_LEAST) * grain;
 }
 
@@ -95,7 +91,7 @@ static void pool_add(struct lease_table *table, struct lease lease)
 static struct lease pool_cut(struct lease_table *table, uint64_t want)
 {
     struct lease *first = &table->pool[0], cut = *first;
-    cut.to = cut.from + smaller_of(want, lease_length(first));
+    cut.to = cut.from + min_size(want, lease_length(first));
     first->from = cut.to;
     if (first->from == first->to)
         pool_remove(table, 0);
@@ -124,7 +120,7 @@ size_t lease_grant(struct lease_table *table, uint32_t node, uint64_t want,
     size_t n = 0;
     uint64_t most = (uint64_t)LEASE_STEPS_MAX * table->grain;
     PL_ASSERT(h);
-    want = smaller_of(want, most) / table->grain * table->grain;
+    want = min_size(want, most) / table->grain * table->grain;
     want = want > 0 ? want : table->grain;
     while (want > 0 && h->count < LEASE_HELD_MAX) {
         struct lease lease = table->pooled > 0 ? pool_cut(table, want) : new_lease(table, want);
@@ -151,7 +147,7 @@ void lease_report_use(struct lease_table *table, uint32_t node, uint64_t taken, 
     }
     while (h && h->count > 0 && h->taken < taken) {
         struct lease *now = &h->held[0];
-        uint64_t n = smaller_of(taken - h->taken, lease_length(now));
+        uint64_t n = min_size(taken - h->taken, lease_length(now));
         now->from += n;
         h->taken += n;
         table->used += n;
@@ -225,7 +221,7 @@ bool lease_node_reconnects(struct lease_table *table, uint32_t node,
 void lease_finish_recovery(struct lease_table *table, uint64_t used, uint64_t repeated)
 {
     uint64_t held = lease_held(table), known;
-    used = smaller_of(used, LEASE_OFFSET_MAX - held); /* used offsets are distinct */
+    used = min_size(used, LEASE_OFFSET_MAX - held); /* used offsets are distinct */
     known = used + held;
     table->pooled = 0; /* after the checkpoint some of it was granted, and it is unknown which */
     table->used = used;

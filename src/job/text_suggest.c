@@ -1,5 +1,6 @@
 #include "job/text_suggest.h"
 
+#include "base/minmax.h"
 #include "job/text_field.h"
 
 #include <stdio.h>
@@ -47,11 +48,6 @@ static const struct alias {
     {"dir", "list"},
 };
 
-static size_t smaller_of(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Levenshtein's distance; n < NAME_MAX_BYTES. */
 static size_t edit_distance(const char *a, size_t n, const char *b)
 {
@@ -64,7 +60,7 @@ static size_t edit_distance(const char *a, size_t n, const char *b)
         for (size_t i = 1; i <= n; i++) {
             size_t change = corner + (a[i - 1] != b[j]);
             corner = row[i];
-            row[i] = smaller_of(change, smaller_of(row[i], row[i - 1]) + 1);
+            row[i] = min_size(change, min_size(row[i], row[i - 1]) + 1);
         }
     }
     return row[n];

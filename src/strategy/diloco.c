@@ -29,7 +29,6 @@
  * Where a worker trains is ahead of where the run stands: records are committed with the first
  * exchange that is submitted after them. */
 #include "strategy/async_exchange.h"
-#include "strategy/mpca_rules.h"
 #include "strategy/strategy.h"
 
 enum { FRAGMENTS_MAX = 16, HASH_EVERY = 100 /* exchanges of a fragment */ };
@@ -104,7 +103,7 @@ static int open_fragment(struct diloco *d, size_t p)
     struct member *m = d->m;
     struct fragment *f = &d->at[p];
     const struct exchange_config config = strategy_exchange_config(m->job);
-    f->r = mpca_shard_range(d->x.n, d->count, p);
+    f->r = range_shard(d->x.n, d->count, p);
     f->last = p + 1 == d->count;
     f->sent = m->progress;
     f->joined = !m->join_state;

@@ -19,7 +19,7 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     config.prepare = mpca_lane_prepare;
     config.user = lane;
     config.stages = &node->stages;
-    lane->r = mpca_shard_range(x->n, node->lanes, number);
+    lane->r = range_shard(x->n, node->lanes, number);
     lane->n_s = number + 1 == node->lanes ? s->n : 0;
     lane->arrived = lane->c = lane->reported = completed;
     size_t n = lane->r.len + lane->n_s;

@@ -4,6 +4,8 @@
  * and without a direction, ṽ = 0 (ours). */
 #include "strategy/mpca.h"
 
+#include "base/minmax.h"
+
 /* Passes over the range, as a copy makes one: next from now 3, R 2, Eq. 8 1, Eq. 4 and 5 2, out 1.
  */
 enum { PREPARE_PASSES = 9 };
@@ -18,26 +20,16 @@ static struct range range_between(size_t from, size_t end)
     return end > from ? (struct range){from, end - from} : (struct range){0, 0};
 }
 
-static size_t smaller_of(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t larger_of(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* A range of the lane's vector that is of x_s, and, counted from its beginning, of s. */
 static struct range of_x(const struct mpca_lane *lane, struct range r)
 {
-    return range_between(r.from, smaller_of(end_of(r), lane->r.len));
+    return range_between(r.from, min_size(end_of(r), lane->r.len));
 }
 
 static struct range of_s(const struct mpca_lane *lane, struct range r)
 {
     size_t n = lane->r.len;
-    return range_between(larger_of(r.from, n) - n, larger_of(end_of(r), n) - n);
+    return range_between(max_size(r.from, n) - n, max_size(end_of(r), n) - n);
 }
 
 int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool own,
@@ -77,8 +69,8 @@ int mpca_lane_prepare(void *user, struct range range, float *x, const struct exc
     struct range xs = of_x(lane, range), ss = of_s(lane, range), owned = p->owned;
     if (owned.len == 0)
         owned.from = end_of(range);
-    take_over(lane, range_between(range.from, smaller_of(end_of(range), owned.from)));
-    take_over(lane, range_between(larger_of(range.from, end_of(owned)), end_of(range)));
+    take_over(lane, range_between(range.from, min_size(end_of(range), owned.from)));
+    take_over(lane, range_between(max_size(range.from, end_of(owned)), end_of(range)));
     struct mpca_sum sum = {.x = x, .tau = (uint64_t)meta->weight};
     mpca_prepare(&p->joint, &lane->node->config, lane->exchange.completed, xs, &sum);
     vec_export(&p->joint.next.star, xs, x);

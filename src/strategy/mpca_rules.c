@@ -42,21 +42,6 @@ float mpca_alpha(const struct mpca_config *config, uint64_t c)
                    above * pow((double)config->alpha_decay, (double)(c - config->alpha_hold)));
 }
 
-/* Where shard s begins: the last multiple of `unit` that is not past s·n/shards. */
-static size_t shard_start(size_t n, size_t shards, size_t s, size_t unit)
-{
-    size_t even = n / shards * s + n % shards * s / shards;
-    return s < shards ? even / unit * unit : n;
-}
-
-struct range mpca_shard_range(size_t n, size_t shards, size_t s)
-{
-    PL_ASSERT(s < shards);
-    size_t unit = n / shards >= VEC_BLOCK ? VEC_BLOCK : SEGMENT_ALIGN;
-    size_t from = shard_start(n, shards, s, unit), end = shard_start(n, shards, s + 1, unit);
-    return (struct range){from, end - from};
-}
-
 void mpca_displace(struct vec *x, const struct vec *star, float alpha, struct range r)
 {
     if (alpha > 0)

@@ -40,12 +40,6 @@ float mpca_gamma(const struct mpca_config *config, uint64_t c);
  * explore alone, be called together, and be let go again (§6.3; the decay's form is ours). */
 float mpca_alpha(const struct mpca_config *config, uint64_t c);
 
-/* Shard s of `shards` (> s) that a vector of n floats is cut into, wherever layers end. Shards
- * follow one another without gaps and cover the vector. Cuts are at multiples of VEC_BLOCK when
- * every shard gets a whole block so, else of SEGMENT_ALIGN; each shard differs from n/shards by
- * less than that. If n < shards·SEGMENT_ALIGN some are empty. */
-struct range mpca_shard_range(size_t n, size_t shards, size_t s);
-
 /* ---- the worker ---- */
 
 /* Numerator and denominator of Eq. 9 for a range: a worker's own, or several added up. Those of the

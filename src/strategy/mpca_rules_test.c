@@ -193,50 +193,6 @@ static void test_mpca_defaults_are_the_papers(void **state)
     assert_true(job.stale_limit == mpca_config_default.stale_limit);
 }
 
-/* ---- shards ---- */
-
-static void test_shards_by_hand(void **state)
-{
-    (void)state;
-    static const struct {
-        size_t n, shards, from[4];
-    } by_hand[] = {
-        {3 * 4096, 3, {0, 4096, 8192, 12288}},      /* a block each */
-        {3 * 4096 - 16, 3, {0, 4080, 8176, 12272}}, /* not quite: 4090⅔, 8181⅓ */
-        {10 * 4096, 3, {0, 12288, 24576, 40960}},   /* 3⅓ and 6⅔ blocks */
-        {48, 3, {0, 16, 32, 48}},
-        {32, 3, {0, 0, 16, 32}}, /* one has nothing */
-        {0, 1, {0, 0}},
-    };
-    for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++)
-        for (size_t s = 0; s < by_hand[i].shards; s++) {
-            struct range r = mpca_shard_range(by_hand[i].n, by_hand[i].shards, s);
-            assert_int_equal(r.from, by_hand[i].from[s]);
-            assert_int_equal(r.from + r.len, by_hand[i].from[s + 1]);
-        }
-}
-
-static void test_shards_are_equal_and_cover_the_vector(void **state)
-{
-    (void)state;
-    for (uint64_t trial = 0; trial < 2000; trial++) {
-        size_t shards = 1 + rng_below(SEED, 1, trial, 9);
-        size_t n = rng_below(SEED, 2, trial, trial % 2 ? 300000 : 5000);
-        size_t unit = n / shards >= VEC_BLOCK ? VEC_BLOCK : SEGMENT_ALIGN, at = 0;
-        for (size_t s = 0; s < shards; s++) {
-            struct range r = mpca_shard_range(n, shards, s);
-            assert_int_equal(r.from, at);
-            assert_int_equal(r.from % unit, 0);
-            assert_true(fabs((double)r.len - (double)n / (double)shards) < (double)unit);
-            assert_true(unit < VEC_BLOCK || r.len >= VEC_BLOCK);
-            at += r.len;
-        }
-        assert_int_equal(at, n);
-    }
-    struct range last = mpca_shard_range(SIZE_MAX, 7, 6); /* no product overflows */
-    assert_true(last.from > SIZE_MAX / 7 * 6 - VEC_BLOCK && last.from + last.len == SIZE_MAX);
-}
-
 /* ---- the worker ---- */
 
 /* By hand: from 8 towards 4 with α = ½, ¼ and 0. */
@@ -247,11 +203,11 @@ static void test_each_shard_is_displaced_by_its_own_alpha(void **state)
     struct vec *x = &k->x[0], *star = &k->x[1];
     vec_fill(x, vec_all(x), 8);
     vec_fill(star, vec_all(star), 4);
-    vec_fill(star, mpca_shard_range(N, SHARDS, 2), NAN); /* never came: nobody reads it */
+    vec_fill(star, range_shard(N, SHARDS, 2), NAN); /* never came: nobody reads it */
     for (size_t s = 0; s < SHARDS; s++)
-        mpca_displace(x, star, alpha[s], mpca_shard_range(N, SHARDS, s));
+        mpca_displace(x, star, alpha[s], range_shard(N, SHARDS, s));
     for (size_t s = 0; s < SHARDS; s++) {
-        struct range r = mpca_shard_range(N, SHARDS, s);
+        struct range r = range_shard(N, SHARDS, s);
         for (size_t i = r.from; i < r.from + r.len; i++)
             assert_true(x->at[i] == want[s]);
     }
@@ -260,7 +216,7 @@ static void test_each_shard_is_displaced_by_its_own_alpha(void **state)
 static void test_a_gradient_is_tilted_in_its_range(void **state)
 {
     struct scene *k = *state;
-    struct range r = mpca_shard_range(N, SHARDS, 1);
+    struct range r = range_shard(N, SHARDS, 1);
     struct vec *x = &k->x[0], *star = &k->x[1], *before = &k->x[2];
     fill_random(&k->dx, 50);
     vec_copy(before, &k->dx, vec_all(before));
@@ -406,7 +362,7 @@ static void test_shards_know_nothing_of_each_other(void **state)
     mpca_prepare(&k->joint, &mpca_config_default, 4, all, sum_contributions(k, all, tau));
     record_model(&k->joint.next, whole);
     for (size_t i = 0; i < SHARDS; i++) {
-        struct range r = mpca_shard_range(N, SHARDS, order[i]);
+        struct range r = range_shard(N, SHARDS, order[i]);
         one_cycle(k, 4, r, tau);
         for (size_t part = 0; part < 3; part++)
             memcpy(before + part * N + r.from, whole + part * N + r.from, r.len * sizeof(float));
@@ -500,8 +456,6 @@ int main(void)
         cmocka_unit_test(test_alpha_explores_then_calls_together_then_lets_go),
         cmocka_unit_test(test_schedules_without_a_ramp_or_hold),
         cmocka_unit_test(test_mpca_defaults_are_the_papers),
-        cmocka_unit_test(test_shards_by_hand),
-        cmocka_unit_test(test_shards_are_equal_and_cover_the_vector),
 #define IN_SCENE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
         IN_SCENE(test_each_shard_is_displaced_by_its_own_alpha),
         IN_SCENE(test_a_gradient_is_tilted_in_its_range),

@@ -40,7 +40,7 @@ static int take_memory(struct ps_client *c)
         vec_init(&c->landing, arena, n) != OK)
         return ERR_NOMEM;
     for (size_t i = 0; i < shards; i++) {
-        c->link[i].range = shard_range(n, i, shards);
+        c->link[i].range = range_shard(n, shards, i);
         c->link[i].host = ps_placement_host(&c->config.placement, i);
     }
     c->x = (struct vec){c->global.at, l->x.n};

@@ -37,7 +37,7 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
                    struct arena *arena, struct err *err)
 {
     const struct view *now = config->placement.now;
-    struct range range = shard_range(x->n + state->n, config->index, config->placement.shards);
+    struct range range = range_shard(x->n + state->n, config->placement.shards, config->index);
     *s = (struct ps_server){.world = world, .group = group, .log = log, .config = *config};
     arena_init(&s->own);
     s->known = view_members(now);

@@ -12,14 +12,6 @@ int shard_check(const struct optim *optim, struct err *err)
                : OK;
 }
 
-struct range shard_range(size_t floats, size_t i, size_t n)
-{
-    size_t blocks = (floats + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN;
-    size_t from = blocks * i / n * SEGMENT_ALIGN, to = blocks * (i + 1) / n * SEGMENT_ALIGN;
-    to = to < floats ? to : floats;
-    return (struct range){from, from < to ? to - from : 0};
-}
-
 /* The segments within [from, from + len), counted from there. */
 static int cut_table(struct segments *out, const struct segments *table, size_t from, size_t len,
                      struct arena *arena)

@@ -41,9 +41,6 @@ struct push {
 /* Can a part of x be updated without the rest? ERR_UNSUPPORTED by name */
 int shard_check(const struct optim *optim, struct err *err);
 
-/* Shard i of n of a joint model of so many floats: about equal, cut at multiples of 16 floats. */
-struct range shard_range(size_t floats, size_t i, size_t n);
-
 /* Memory for the shard from the arena; x̃ and s̃ begin as given. ERR_NOMEM, or what optim_init says
  */
 int shard_init(struct shard *shard, const struct shard_config *config, const struct segments *table,

@@ -49,7 +49,7 @@ static void open_shard(struct shard *shard, struct model *m, const struct shard_
                        size_t i, size_t n)
 {
     struct err err = {0};
-    int rc = shard_init(shard, config, &m->table, &m->x, &m->s, shard_range(WHOLE, i, n), &m->arena,
+    int rc = shard_init(shard, config, &m->table, &m->x, &m->s, range_shard(WHOLE, n, i), &m->arena,
                         &err);
     if (rc != OK)
         fail_msg("%s", err.text);
@@ -75,7 +75,7 @@ static void test_shard_ranges_cover_all(void **state)
         for (size_t n = 1; n < 9; n++) {
             size_t at = 0;
             for (size_t i = 0; i < n; i++) {
-                struct range r = shard_range(floats, i, n);
+                struct range r = range_shard(floats, n, i);
                 assert_true(r.len == 0 || (r.from == at && r.from % SEGMENT_ALIGN == 0));
                 assert_true(r.len <= floats / n + 2 * SEGMENT_ALIGN);
                 at += r.len;

@@ -1,6 +1,7 @@
 #include "tensor/kernels_common.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "tensor/relu_loops.h"
 #include "tensor/turn.h"
 
@@ -10,11 +11,6 @@ struct image image_of(const struct shape *shape)
 {
     PL_ASSERT(shape->n == 4);
     return (struct image){shape->dim[0], shape->dim[1], shape->dim[2], shape->dim[3]};
-}
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 struct window window_at(const struct pool_spec *spec, size_t oh, size_t ow)

@@ -5,6 +5,7 @@
 #include "tensor/kernels_dnnl.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "tensor/kernels_common.h"
 #include "tensor/product_loops.h"
 #include "tensor/slices.h"
@@ -28,11 +29,6 @@ struct inner_op {
  * of x; and of so few rows at a time a strip of w is packed that they are read as they lie. */
 enum { ROWS = 48, DW_ROWS = 12, COLUMNS = 512, STEPS = 64 };
 
-static size_t smaller_of(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- forward ---- */
 
 /* Some rows of w make as many columns of y. */
@@ -44,11 +40,11 @@ static void set_y(const struct inner_op *inner, size_t o, const struct op_args *
     for (size_t i = 0; i < I; i += COLUMNS) {
         const struct product_a w = {args->w + o * I + i, I, 1};
         for (size_t n = 0; n < N; n += strip) {
-            size_t records = smaller_of(strip, N - n);
+            size_t records = min_size(strip, N - n);
             size_t wide = inner->loops->wide(records);
-            inner->loops->multiply_turned(
-                smaller_of(ROWS, O - o), records, smaller_of(COLUMNS, I - i), &w,
-                inner->strips + n * I + i * wide, i > 0, bias, io.y + n * O + o, O);
+            inner->loops->multiply_turned(min_size(ROWS, O - o), records, min_size(COLUMNS, I - i),
+                                          &w, inner->strips + n * I + i * wide, i > 0, bias,
+                                          io.y + n * O + o, O);
         }
     }
 }
@@ -66,7 +62,7 @@ static void inner_forward(struct op *op, const struct op_args *args)
     {
 #pragma omp for schedule(static)
         for (size_t n = 0; n < N; n += strip)
-            inner->loops->pack_turned(I, smaller_of(strip, N - n), x + n * I, I,
+            inner->loops->pack_turned(I, min_size(strip, N - n), x + n * I, I,
                                       inner->strips + n * I);
 #pragma omp for schedule(static)
         for (size_t o = 0; o < inner->O; o += ROWS)
@@ -82,7 +78,7 @@ static void add_dw(const struct inner_op *inner, size_t o, const float *dy, floa
     size_t N = inner->N, I = inner->I, strip = inner->loops->strip;
     const struct product_a turned = {dy + o, 1, inner->O};
     for (size_t i = 0; i < I; i += strip)
-        inner->loops->add_slices(smaller_of(DW_ROWS, inner->O - o), smaller_of(strip, I - i), N,
+        inner->loops->add_slices(min_size(DW_ROWS, inner->O - o), min_size(strip, I - i), N,
                                  &turned, inner->strips + i * N, dw + o * I + i, I);
 }
 
@@ -94,10 +90,10 @@ static void set_dx(const struct inner_op *inner, size_t i, size_t columns, const
     float *packed = inner->packed + (size_t)omp_get_thread_num() * STEPS * COLUMNS;
     for (size_t o = 0; o < O; o += STEPS) {
         const struct product_a part = {dy + o, O, 1};
-        size_t steps = smaller_of(STEPS, O - o);
+        size_t steps = min_size(STEPS, O - o);
         inner->loops->pack(steps, columns, w + o * I + i, I, packed);
         for (size_t at = 0; at < columns; at += strip)
-            inner->loops->multiply(inner->N, smaller_of(strip, columns - at), steps, &part,
+            inner->loops->multiply(inner->N, min_size(strip, columns - at), steps, &part,
                                    packed + at * steps, o > 0, dx + i + at, I);
     }
 }
@@ -130,7 +126,7 @@ static void inner_backward(struct op *op, const struct op_args *args)
         if (dx)
 #pragma omp for schedule(static)
             for (size_t i = 0; i < I; i += inner->columns)
-                set_dx(inner, i, smaller_of(inner->columns, I - i), args->w, args->dy, dx);
+                set_dx(inner, i, min_size(inner->columns, I - i), args->w, args->dy, dx);
     }
     if (inner->spec.bias) {
         struct bias_pass pass = {inner->O, args->dy};
@@ -162,7 +158,7 @@ static int plan_training(struct inner_op *inner, struct arena *arena)
     size_t bytes = 0;
     size_t share =
         whole_batch(inner, (inner->I + (size_t)inner->threads - 1) / (size_t)inner->threads);
-    inner->columns = smaller_of(share, COLUMNS);
+    inner->columns = min_size(share, COLUMNS);
     inner->packed = reserve_room(inner, arena, (size_t)inner->threads * STEPS * COLUMNS);
     if (inner->x)
         inner->dx = reserve_room(inner, arena, inner->N * inner->I);

@@ -1,6 +1,7 @@
 /* A window of one pixel makes a convolution over NHWC images a product of matrices: with P pixels
  * of the batch, y (P, O) = x (P, C) · wᵀ, dx = dy · w, and dw += dyᵀ · x, straight on canonical
  * weights. By loops of ours (product_loops.h), for oneDNN's products allocate whenever they run. */
+#include "base/minmax.h"
 #include "tensor/kernels_common.h"
 #include "tensor/kernels_dnnl_code.h"
 #include "tensor/product_loops.h"
@@ -20,11 +21,6 @@ struct product_code {
  * so many are done at a time, or half of it. */
 enum { STEPS = 256, ROWS = 96, BLOCK = 128, ROWS_EVEN = 12 };
 
-static size_t smaller_of(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 static float *scratch_of(const struct product_code *c)
 {
     return c->scratch->at;
@@ -43,12 +39,12 @@ static size_t wide_of(const struct product_code *c, size_t n)
 static void multiply_rows(const struct product_code *c, size_t p, size_t N, size_t K,
                           const float *in, bool add, float *out)
 {
-    size_t strip = c->loops->strip, rows = smaller_of(ROWS, c->P - p);
+    size_t strip = c->loops->strip, rows = min_size(ROWS, c->P - p);
     for (size_t k = 0; k < K; k += STEPS) {
         const struct product_a a = {in + p * K + k, K, 1};
         for (size_t n = 0; n < N; n += strip) {
-            size_t columns = smaller_of(strip, N - n), wide = c->loops->wide(columns);
-            c->loops->multiply(rows, columns, smaller_of(STEPS, K - k), &a,
+            size_t columns = min_size(strip, N - n), wide = c->loops->wide(columns);
+            c->loops->multiply(rows, columns, min_size(STEPS, K - k), &a,
                                scratch_of(c) + n * K + k * wide, add || k > 0, out + p * N + n, N);
         }
     }
@@ -63,12 +59,12 @@ static void product_forward(struct conv_code *code, const struct op_args *args)
     {
 #pragma omp for schedule(static)
         for (size_t o = 0; o < O; o += strip)
-            c->loops->pack_turned(C, smaller_of(strip, O - o), args->w + o * C, C,
+            c->loops->pack_turned(C, min_size(strip, O - o), args->w + o * C, C,
                                   scratch_of(c) + o * C);
 #pragma omp for schedule(static)
         for (size_t p = 0; p < P; p += ROWS) {
             float *y = io.y + p * O;
-            for (size_t i = 0; c->bias && i < smaller_of(ROWS, P - p); i++)
+            for (size_t i = 0; c->bias && i < min_size(ROWS, P - p); i++)
                 for (size_t o = 0; o < O; o++)
                     y[i * O + o] = args->b[o];
             multiply_rows(c, p, O, C, io.x, c->bias, io.y);
@@ -84,7 +80,7 @@ static void backward_data(struct conv_code *code, const struct op_args *args)
     {
 #pragma omp for schedule(static)
         for (size_t i = 0; i < C; i += strip)
-            c->loops->pack(O, smaller_of(strip, C - i), args->w + i, C, scratch_of(c) + i * O);
+            c->loops->pack(O, min_size(strip, C - i), args->w + i, C, scratch_of(c) + i * O);
 #pragma omp for schedule(static)
         for (size_t p = 0; p < c->P; p += ROWS)
             multiply_rows(c, p, C, O, args->dy, false, args->dx);
@@ -106,10 +102,10 @@ static void add_weights(const struct product_code *c, const struct part *part,
     float *packed = scratch_of(c) + (size_t)omp_get_thread_num() * BLOCK * wide_of(c, C);
     for (size_t p = 0; p < c->P; p += BLOCK) {
         const struct product_a turned = {io.dy + p * O + part->o, 1, O};
-        size_t steps = smaller_of(BLOCK, c->P - p);
+        size_t steps = min_size(BLOCK, c->P - p);
         c->loops->pack(steps, part->columns, io.x + p * C + part->i, C, packed);
         for (size_t i = part->i; i < end; i += strip)
-            c->loops->multiply(part->rows, smaller_of(strip, end - i), steps, &turned,
+            c->loops->multiply(part->rows, min_size(strip, end - i), steps, &turned,
                                packed + (i - part->i) * steps, true, args->dw + part->o * C + i, C);
     }
 }
@@ -129,8 +125,8 @@ static void backward_weights(struct conv_code *code, const struct op_args *args)
         struct part part = {by_columns ? 0 : t * rows, rows, by_columns ? t * columns : 0, columns};
         if (part.o >= O)
             continue;
-        part.rows = smaller_of(rows, O - part.o);
-        part.columns = smaller_of(columns, C - part.i);
+        part.rows = min_size(rows, O - part.o);
+        part.columns = min_size(columns, C - part.i);
         add_weights(c, &part, args);
     }
     if (c->bias)

@@ -78,6 +78,25 @@ static void each_block(update_fn *fn, const struct update *u, struct range r)
     }
 }
 
+static size_t cut_at(size_t n, size_t parts, size_t i, size_t unit)
+{
+    size_t even = n / parts * i + n % parts * i / parts; /* i·n/parts without overflow */
+    return i < parts ? even / unit * unit : n;
+}
+
+struct range range_cut(size_t n, size_t parts, size_t i, size_t unit)
+{
+    PL_ASSERT(i < parts && unit > 0);
+    size_t from = cut_at(n, parts, i, unit);
+    return (struct range){from, cut_at(n, parts, i + 1, unit) - from};
+}
+
+struct range range_shard(size_t n, size_t shards, size_t i)
+{
+    PL_ASSERT(i < shards);
+    return range_cut(n, shards, i, n / shards >= VEC_BLOCK ? VEC_BLOCK : SEGMENT_ALIGN);
+}
+
 int vec_init(struct vec *v, struct arena *arena, size_t n)
 {
     float *at = arena_array(arena, n, float);

@@ -36,6 +36,15 @@ static inline struct range vec_all(const struct vec *v)
     return (struct range){0, v->n};
 }
 
+/* Part i (< parts) of n floats that are cut into equal parts. Parts follow one another without gaps
+ * and cover all n. Part i begins at the last multiple of `unit` that is not past i·n/parts, so each
+ * differs from n/parts by less than a unit; with fewer units than parts, some are empty. */
+struct range range_cut(size_t n, size_t parts, size_t i, size_t unit);
+
+/* Shard i of a vector of n floats, wherever layers end: a range_cut at multiples of VEC_BLOCK when
+ * every shard gets a whole block so, else of SEGMENT_ALIGN. */
+struct range range_shard(size_t n, size_t shards, size_t i);
+
 /* n zeroed floats from the arena. ERR_NOMEM. */
 int vec_init(struct vec *v, struct arena *arena, size_t n);
 

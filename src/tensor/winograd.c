@@ -4,6 +4,7 @@
 #include "tensor/winograd.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "tensor/kernels_common.h"
 #include "tensor/winograd_loops.h"
 
@@ -51,16 +52,6 @@ static size_t round_up(size_t n, size_t step)
     return (n + step - 1) / step * step;
 }
 
-static size_t smaller_of(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t larger_of(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- tiles ---- */
 
 /* The tiles of a part, from `first` up to `end`, by `step`. */
@@ -72,9 +63,9 @@ static struct span span_of(const struct pass *p, size_t part, size_t parts)
 {
     size_t tiles = p->in.N * p->in.rows * p->in.columns, rows = round_up(tiles, ROWS) / ROWS;
     size_t first = rows * part / parts * ROWS, end = rows * (part + 1) / parts * ROWS;
-    size_t blocks = larger_of(1, round_up(end - first, p->tiles) / p->tiles);
-    return (struct span){first, smaller_of(end, tiles),
-                         larger_of(ROWS, round_up((end - first) / blocks, ROWS))};
+    size_t blocks = max_size(1, round_up(end - first, p->tiles) / p->tiles);
+    return (struct span){first, min_size(end, tiles),
+                         max_size(ROWS, round_up((end - first) / blocks, ROWS))};
 }
 
 /* The pixel that nothing lies behind. */
@@ -95,13 +86,13 @@ static void make_tiles(const struct winograd *winograd, const struct pass *p, st
 {
     const struct winograd_loops *loops = winograd->loops;
     const enum dtype dtype = winograd->dtype;
-    size_t in = p->in.C, c = o * BLOCK, channels = smaller_of(blocks * BLOCK, p->out.C - c);
+    size_t in = p->in.C, c = o * BLOCK, channels = min_size(blocks * BLOCK, p->out.C - c);
     float *outside = scratch, *V = outside + round_up(p->out.C, BLOCK);
     float *M = V + winograd->points * p->V.point;
     for (size_t t = span.first; t < span.end; t += span.step) {
-        size_t tiles = smaller_of(span.step, span.end - t);
+        size_t tiles = min_size(span.step, span.end - t);
         for (size_t k = 0; k < in; k += p->in_blocks * BLOCK) {
-            size_t some = smaller_of(p->in_blocks * BLOCK, in - k);
+            size_t some = min_size(p->in_blocks * BLOCK, in - k);
             loops->input(&p->in, dtype_in(dtype, x, k), dtype_in(dtype, x_outside, k), t, tiles,
                          winograd_blocks(some), p->V, V);
             for (size_t i = 0; i < winograd->points; i++)
@@ -124,7 +115,7 @@ static void convolve_batch(const struct winograd *winograd, struct pass p, size_
     copy_last(winograd->dtype, &p.in, x, x_outside);
 #pragma omp parallel num_threads((int)parts)
     for (size_t o = 0; o < all; o += p.out_blocks) {
-        size_t blocks = smaller_of(p.out_blocks, all - o);
+        size_t blocks = min_size(p.out_blocks, all - o);
 #pragma omp for schedule(static) collapse(2)
         for (size_t i = 0; i < blocks; i++)
             for (size_t k = 0; k < in; k += BLOCK)
@@ -176,7 +167,7 @@ static void sum_tiles(const struct winograd *winograd, const struct pass *p, siz
     if (span.first >= span.end)
         memset(dU, 0, winograd->points * p->shared_point * sizeof *dU);
     for (size_t t = span.first; t < span.end; t += span.step) {
-        size_t tiles = smaller_of(span.step, span.end - t);
+        size_t tiles = min_size(span.step, span.end - t);
         loops->input(&p->in, dtype_in(dtype, x, c * BLOCK),
                      dtype_in(dtype, winograd->x_outside, c * BLOCK), t, tiles, ins, p->V, V);
         loops->output_back(&p->out, dtype_in(dtype, dy, o * BLOCK),
@@ -214,8 +205,8 @@ void winograd_backward_weights(const struct winograd *winograd, size_t N, const 
 #pragma omp parallel num_threads((int)winograd->parts)
     for (size_t c = 0; c < all_in; c += p.in_blocks)
         for (size_t o = 0; o < all_out; o += p.out_blocks) {
-            size_t ins = smaller_of(p.in_blocks, all_in - c);
-            size_t outs = smaller_of(p.out_blocks, all_out - o);
+            size_t ins = min_size(p.in_blocks, all_in - c);
+            size_t outs = min_size(p.out_blocks, all_out - o);
 #pragma omp for schedule(static)
             for (size_t part = 0; part < winograd->parts; part++)
                 sum_tiles(winograd, &p, part, c, ins, o, outs, x, dy);
@@ -257,7 +248,7 @@ static void plan_images(struct pass *p, struct image x, struct image y, size_t p
 static void plan_slabs(struct pass *p, size_t points)
 {
     size_t tile = points * BLOCK * (p->in_blocks + p->out_blocks);
-    size_t tiles = smaller_of(larger_of(SLABS_FLOATS / tile, TILES_MIN), TILES_MAX);
+    size_t tiles = min_size(max_size(SLABS_FLOATS / tile, TILES_MIN), TILES_MAX);
     p->tiles = tiles / ROWS * ROWS;
     p->V = slab_of(p->tiles, p->in_blocks);
     p->M = slab_of(p->tiles, p->out_blocks);
@@ -266,9 +257,9 @@ static void plan_slabs(struct pass *p, size_t points)
 /* As many outputs as U has room for, of all inputs. */
 static void plan_convolve(struct pass *p, size_t points)
 {
-    p->in_blocks = smaller_of(winograd_blocks(p->in.C), IN_BLOCKS_MAX);
-    size_t most = larger_of(SHARED_FLOATS / (points * p->in.C * BLOCK), 2);
-    p->out_blocks = smaller_of(most, winograd_blocks(p->out.C));
+    p->in_blocks = min_size(winograd_blocks(p->in.C), IN_BLOCKS_MAX);
+    size_t most = max_size(SHARED_FLOATS / (points * p->in.C * BLOCK), 2);
+    p->out_blocks = min_size(most, winograd_blocks(p->out.C));
     p->shared_point = point_floats(p->in.C * p->out_blocks);
     plan_slabs(p, points);
 }
@@ -277,8 +268,8 @@ static void plan_convolve(struct pass *p, size_t points)
 static void plan_weights(struct pass *p, size_t points)
 {
     size_t most = SHARED_FLOATS / 2 / (points * BLOCK * BLOCK), in = winograd_blocks(p->in.C);
-    p->out_blocks = smaller_of(winograd_blocks(p->out.C), larger_of(8, most / in));
-    p->in_blocks = smaller_of(in, most / p->out_blocks);
+    p->out_blocks = min_size(winograd_blocks(p->out.C), max_size(8, most / in));
+    p->in_blocks = min_size(in, most / p->out_blocks);
     p->shared_point = point_floats(p->in_blocks * p->out_blocks * BLOCK);
     plan_slabs(p, points);
 }
@@ -292,11 +283,11 @@ static int plan_scratch(struct winograd *winograd, size_t C, size_t O, bool trai
                         struct arena *arena, size_t *bytes, struct err *err)
 {
     const struct pass *p = &winograd->forward, *q = &winograd->back, *r = &winograd->weights;
-    size_t U = p->shared_point, part = slabs_floats(p), widest = round_up(larger_of(C, O), BLOCK);
+    size_t U = p->shared_point, part = slabs_floats(p), widest = round_up(max_size(C, O), BLOCK);
     size_t before = arena->bytes;
     if (training) {
-        U = larger_of(U, q->shared_point);
-        part = larger_of(larger_of(part, slabs_floats(q)), r->shared_point + slabs_floats(r));
+        U = max_size(U, q->shared_point);
+        part = max_size(max_size(part, slabs_floats(q)), r->shared_point + slabs_floats(r));
         winograd->dy_outside = arena_alloc(arena, 2 * widest, dtype_size(winograd->dtype));
     }
     winograd->part_floats = widest + part * winograd->points;
@@ -340,7 +331,7 @@ int winograd_plan(const struct conv_spec *spec, bool training, struct arena *are
     winograd->filters_turned = (struct winograd_filters){O, C, C * taps, taps, true};
     const struct winograd_image *tiles = &winograd->forward.in;
     size_t work = x.N * tiles->rows * tiles->columns * winograd->points * C * O;
-    winograd->parts = smaller_of((size_t)omp_get_max_threads(), 1 + work / PART_WORK_MIN);
+    winograd->parts = min_size((size_t)omp_get_max_threads(), 1 + work / PART_WORK_MIN);
     int result = plan_scratch(winograd, C, O, training, arena, bytes, err);
     if (result)
         return result;

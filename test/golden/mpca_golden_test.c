@@ -104,7 +104,7 @@ static size_t shard_start(size_t s)
 
 static struct range shard_of(size_t s)
 {
-    struct range r = mpca_shard_range(ALL, SHARDS, s);
+    struct range r = range_shard(ALL, SHARDS, s);
     assert_int_equal(r.from, shard_start(s));
     return r;
 }

@@ -95,7 +95,7 @@ struct play {
 
 static void play_submit(struct play *p, const struct plan *plan, uint64_t f, uint64_t t)
 {
-    struct range r = mpca_shard_range(p->r.n, plan->P, f);
+    struct range r = range_shard(p->r.n, plan->P, f);
     float all[N] = {0}, all_m[N] = {0};
     replay_mean(&p->r, p->x[0], N, K, all);
     replay_mean(&p->r, p->m[0], N, K, all_m);
@@ -107,7 +107,7 @@ static void play_submit(struct play *p, const struct plan *plan, uint64_t f, uin
 
 static void play_take(struct play *p, const struct plan *plan, uint64_t f, uint64_t t)
 {
-    struct range r = mpca_shard_range(p->r.n, plan->P, f);
+    struct range r = range_shard(p->r.n, plan->P, f);
     float own = t > p->sent[f] ? plan->mix : 0;
     p->in_flight[f] = false;
     outer_step(p->model + r.from, p->v + r.from, p->mean + r.from, r.len, plan->lr, plan->momentum);

@@ -287,7 +287,7 @@ static void expect_near(const char *what, uint32_t worker, uint64_t n, float hav
 static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
 {
     struct cycle *cycle = &p->cycle[s][n];
-    struct range r = mpca_shard_range(p->l.x.n, p->lanes, s);
+    struct range r = range_shard(p->l.x.n, p->lanes, s);
     double beta = pow((double)0.9f, ramped_gamma(n - 1)),
            gamma = (double)0.7f * ramped_gamma(n - 1), taus = 0;
     for (uint32_t w = 0; w < p->t->workers; w++)
@@ -311,7 +311,7 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
 
 static void give_contribution(struct replay *p, uint32_t w, uint64_t k, uint32_t s)
 {
-    struct range r = mpca_shard_range(p->l.x.n, p->lanes, s);
+    struct range r = range_shard(p->l.x.n, p->lanes, s);
     uint64_t n = ++p->gives[w][s];
     assert_true(n < EXCHANGES_MAX);
     struct cycle *cycle = &p->cycle[s][n];
@@ -326,7 +326,7 @@ static void give_contribution(struct replay *p, uint32_t w, uint64_t k, uint32_t
 static void take_result(struct replay *p, uint32_t w, uint64_t k, uint32_t s)
 {
     uint64_t n = p->t->step[w][k].c[s];
-    struct range r = mpca_shard_range(p->l.x.n, p->lanes, s);
+    struct range r = range_shard(p->l.x.n, p->lanes, s);
     const struct cycle *cycle = &p->cycle[s][n];
     const struct adopted *have = &p->t->adopted[s][n];
     assert_int_equal(cycle->given, p->t->workers);
@@ -344,7 +344,7 @@ static void take_step(struct replay *p, uint32_t w, uint64_t k)
     float *x = p->x[w], pull[FLOATS_MAX];
     size_t n = p->l.x.n;
     for (uint32_t s = 0; s < p->lanes; s++) {
-        struct range r = mpca_shard_range(n, p->lanes, s);
+        struct range r = range_shard(n, p->lanes, s);
         for (size_t i = r.from; i < r.from + r.len; i++)
             pull[i] = alpha_at(p->t->step[w][k].c[s]) * (x[i] - p->star[w][i]);
     }
