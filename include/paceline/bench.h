@@ -54,9 +54,9 @@ typedef struct pl_bench_step_report {
     uint64_t faults; /* pages of memory that the timed steps were the first to touch */
     uint32_t batch;  /* records a step */
     int threads;     /* that are to compute; */
-    /* those there were, besides this engine's also others of the process: in all; of those that
-     * were on a processor most, what part of the timed steps each was, in falling order; and how
-     * many of them were there at least a quarter as long as the first. Linux only: else 0. */
+    /* The threads of the process, this engine's and all others: their number; for those that used a
+     * processor most, the share of the timed steps during which each did, in falling order; and how
+     * many of them did so for at least a quarter of the first one's time. Linux only, else 0. */
     int process_threads, busy_threads;
     double busy[PL_BENCH_THREADS_MAX];
     /* Copies in one step besides the arithmetic: of images between layouts, of values between f32
@@ -91,7 +91,7 @@ int pl_bench_step(pl_engine *engine, const pl_job *job, const pl_bench_options *
  * net      may be NULL; its default solver is SGD with momentum, at a rate too low to diverge
  * record   channels, height and width; three zeros: as for pl_net_spec_layers
  *
- * As pl_net_create; PL_ERR_USAGE when nobody knows the shape of records; PL_ERR_DIVERGED */
+ * As pl_net_create; PL_ERR_USAGE: the shape of records is unknown; PL_ERR_DIVERGED */
 int pl_bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *net,
                  const uint32_t record[3], const pl_bench_options *options,
                  pl_bench_step_report *report);

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Convert the file `in` to the file `out`; the ending of its name says to what. A .caffemodel
+/* Convert the file `in` to the file `out`; the ending of its name selects the format. A .caffemodel
  * becomes .safetensors, with tensors as a run leaves them, joint/LAYER.INDEX and s/LAYER.INDEX, and
  * back; every number keeps its bits. A .prototxt of any of Caffe's syntaxes becomes one of the
  * newest, and so does the net of a .caffemodel. `out` is written whole or not at all.
@@ -18,7 +18,8 @@ extern "C" {
  *
  * replace  `out` may be there already, and may be `in`; of a link what it leads to is replaced
  *
- * PL_ERR_INPUT        the file is missing or broken, with the place; there is no such way; no net
+ * PL_ERR_INPUT        the file is missing or broken, with the place; there is no such conversion;
+ *                     no net
  *                     is known, or a tensor is of none of its layers; `out` is there
  * PL_ERR_UNSUPPORTED  a format within the format that is not read, by name
  * PL_ERR_IO, PL_ERR_NOMEM */

@@ -21,7 +21,7 @@ typedef struct pl_data pl_data;
 int pl_data_open(pl_engine *engine, const char *spec, bool training, pl_data **out);
 
 /* Open pictures, JPEG or PNG, by their paths (copied): records without labels. `maps`, which may be
- * NULL: what comes after the `?` of a SPEC. As above, naming the file. */
+ * NULL, is the part of a SPEC after the `?`. As above, naming the file. */
 int pl_data_open_pictures(pl_engine *engine, const char *const *paths, size_t count,
                           const char *maps, pl_data **out);
 
@@ -106,10 +106,10 @@ int pl_data_verify(pl_engine *engine, const char *spec, bool training, const pl_
 /* Write a contact sheet of the first `first` records to a PNG file, whole or not at all: a grid of
  * so many columns (0: about a square) of cells of side × side pixels. Records are shown as the SPEC
  * crops and resizes them, without its mean and scale; three channels are red, green and blue, or
- * the other way about where the data says so; of others the first is shown in grey. `replace`:
- * there may be a file of that name already. PL_ERR_USAGE: no record, or a side that is not from 8
- * to 1024; PL_ERR_INPUT: a record cannot be read, the sheet were too large, or there is such a
- * file; PL_ERR_IO, PL_ERR_NOMEM */
+ * the reverse where the data states that order; of other numbers of channels the first is shown in
+ * grey. `replace`: there may be a file of that name already. PL_ERR_USAGE: no record, or a side
+ * that is not from 8 to 1024; PL_ERR_INPUT: a record cannot be read, the sheet would be too large,
+ * or the file exists; PL_ERR_IO, PL_ERR_NOMEM */
 int pl_data_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t side, const char *path,
                   bool replace);
 
@@ -120,11 +120,11 @@ int pl_data_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t side, 
 int pl_data_take_maps(pl_data *data, const pl_job *job);
 
 /* Make records fit a net that takes channels × height × width. Pictures become grey for one
- * channel, if nobody has said otherwise. Where the SPEC gives no size, and what a job says does not
- * lead to this one, or would cut out less than half of a record's edges, the shorter edge is
- * resized and the middle cut out; where height and width differ, both edges are resized; where
- * there is a mean image, to its size first. *how, valid until the next call with the data: what had
- * to be done so, in words, or NULL. PL_ERR_INPUT: they cannot fit; PL_ERR_NOMEM */
+ * channel, unless the SPEC or job sets it. Where the SPEC gives no size, and the job's maps give
+ * another size or would crop to less than half of a record's edges, the shorter edge is resized and
+ * the centre cropped. If height and width differ, both edges are resized; with a mean image, to its
+ * size first. *how describes these changes, or is NULL; valid until the next call with the data.
+ * PL_ERR_INPUT: they cannot fit; PL_ERR_NOMEM */
 int pl_data_fit(pl_data *data, uint32_t channels, uint32_t height, uint32_t width,
                 const char **options);
 
@@ -132,8 +132,8 @@ int pl_data_fit(pl_data *data, uint32_t channels, uint32_t height, uint32_t widt
  * or records of different sizes */
 int pl_data_shape(pl_data *data, uint32_t shape[3]);
 
-/* Records first .. first + count - 1 through the maps, as for testing, one after another; `room`
- * floats are there. PL_ERR_USAGE: no such records, too little room; and as pl_data_measure */
+/* Records first .. first + count - 1 through the maps, as for testing, one after another; `out` has
+ * room for `room` floats. PL_ERR_USAGE: no such records, too little room; and as pl_data_measure */
 int pl_data_read(pl_data *data, size_t first, size_t count, float *out, size_t room);
 
 /* ---- names of classes ---- */

@@ -2,14 +2,14 @@
  *
  * Every function that can fail returns a pl_status and leaves a message that names the thing and
  * the place in pl_engine_error. An engine is used by one thread at a time, except where a function
- * says otherwise. The library prints nothing, starts no process, and changes no setting of the
- * process it lives in, but for two of oneDNN's, which has them for the process alone: PACELINE_ISA
- * holds all of its users to those instructions, if it is set before the first of them; and while
- * codes are timed its cache of primitives holds none (then as many as before).
+ * says otherwise. The library prints nothing, starts no process, and changes no setting of its
+ * process, except two of oneDNN's, which exist once a process: PACELINE_ISA limits all users of
+ * oneDNN to those instructions, if it is set before its first use; and while kernels are timed,
+ * oneDNN's cache of primitives is empty (afterwards it has its former capacity).
  *
  * The library checks itself. When a check fails the call returns PL_ERR_BUG, and so does every
- * later call on that engine, which can only be destroyed, as can what was made from it; other
- * engines are not affected. Memory and files of the call are not given back. */
+ * later call on that engine, which can only be destroyed, like all objects made from it. Other
+ * engines are not affected. Memory and files of the failed call are not released. */
 #ifndef PACELINE_ENGINE_H
 #define PACELINE_ENGINE_H
 
@@ -49,17 +49,17 @@ typedef struct pl_engine_options {
 /* `options` may be NULL and is copied. The environment's PACELINE_ISA (sse2, avx2, avx512), if set,
  * is the widest instruction set that is used. PL_ERR_USAGE: it is none of these. PL_ERR_NOMEM.
  *
- * Which code does a net's convolutions is found out by timing each shape once, unless the job is
+ * The engine chooses the kernel of each convolution by timing each shape once, unless the job is
  * deterministic. The tuner keeps its choices in the file that PACELINE_TUNER names, by a path with
  * a slash in it (`off`: nothing is timed), else in paceline/kernels.txt under $XDG_CACHE_HOME or
  * ~/.cache; a file of that name with other contents is left alone. An engine times for 20 s at
- * most: shapes that are left go by rule, and are timed in a later run. */
+ * most: the remaining shapes use a rule, and are timed in a later run. */
 int pl_engine_create(const pl_engine_options *options, pl_engine **out);
 
-/* OpenMP's threads, by which nets compute, spin while they wait for one another. Where other
- * processes want the same processors that is many times slower than to sleep; OpenMP then wants to
- * find OMP_WAIT_POLICY=passive in its environment when it is loaded, which is the host's to set.
- * The command `paceline` does it by itself where it finds the machine busy. */
+/* Nets compute on OpenMP's threads, which spin while they wait for one another. Where other
+ * processes use the same processors, spinning is many times slower than sleeping. The host program
+ * can then set OMP_WAIT_POLICY=passive in the environment before OpenMP is loaded. The command
+ * `paceline` sets it when it finds the machine busy. */
 
 /* Everything made from the engine must have been freed. NULL is allowed. */
 void pl_engine_destroy(pl_engine *engine);

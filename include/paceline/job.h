@@ -20,9 +20,9 @@ int pl_job_load(pl_engine *engine, const char *path, pl_job **out);
 
 /* Read a Caffe project, a solver and the nets it names, as a job: its data layers become the job's
  * data, max_iter its end, test_interval and test_iter its evaluations, snapshot_prefix a caffemodel
- * in the run directory. Paths are tried as they stand, then from the solver's folder and the
- * folders above it, then in the solver's own folder by their last name. Every field is honoured, or
- * refused by name, or told in the log. PL_ERR_INPUT, PL_ERR_UNSUPPORTED */
+ * in the run directory. Each path is tried as written, then relative to the solver's folder and the
+ * folders above it, then by its last name in the solver's folder. Every field is honoured, refused
+ * by name, or named in the log. PL_ERR_INPUT, PL_ERR_UNSUPPORTED */
 int pl_job_load_solver(pl_engine *engine, const char *path, pl_job **out);
 
 /* Read the job of a run's directory (job.prototxt), with all its defaults, its paths whole: to
@@ -47,8 +47,8 @@ int pl_job_diff(const pl_job *from, const pl_job *to,
 int pl_job_create(pl_engine *engine, pl_job **out);
 void pl_job_free(pl_job *job);
 
-/* The job as a run of it has it, with the default of every field, as protobuf text in *out, which
- * is freed with free. PL_ERR_INPUT naming the field that is wrong; PL_ERR_NOMEM. */
+/* The job with the default of every field, as a run uses it: protobuf text in *out, which the
+ * caller frees with free. PL_ERR_INPUT naming the field that is wrong; PL_ERR_NOMEM. */
 int pl_job_text(const pl_job *job, char **out);
 
 /* Replace the strategy by the defaults of the one named. PL_ERR_USAGE naming those there are. */
@@ -61,10 +61,10 @@ int pl_job_set(pl_job *job, const char *assignment);
  * PL_ERR_USAGE: there is no such field. */
 int pl_job_unset(pl_job *job, const char *field);
 
-/* As pl_job_set, and take back the fields that contradict the one that is set: `workers` takes back
+/* As pl_job_set, and unset the fields that contradict the one that is set: `workers` unsets
  * workers_min, workers_max and, for more than one, the strategy `single` (the default, `sync`,
- * takes its place); `batch` takes back global_batch, `stop.epochs` stop.steps; and the other way
- * round. The log names the assignments that were taken back. PL_ERR_USAGE. */
+ * replaces it); `batch` unsets global_batch, and `stop.epochs` stop.steps; and vice versa. The log
+ * names the assignments that were unset. PL_ERR_USAGE. */
 int pl_job_override(pl_job *job, const char *assignment);
 
 /* Replace the net by a copy of this one. PL_ERR_NOMEM, or the first error of the specification. */

@@ -3,13 +3,14 @@
  * member, and is read whole by members that join late or fall behind.
  *
  *     pl_kv_update(kv, "x", state, x, bytes, 10);      makes version state + 1, here
- *     pl_kv_get(kv, &want, &value);                    any version that somebody has, anywhere
+ *     pl_kv_get(kv, &want, &value);                    any version that a member holds
  *
- * Values live on members. The coordinator knows who holds which version, and its checksum: a value
- * of one key and version is the same wherever it is, and who makes another one is told so. A member
- * that gets a value becomes one of its holders. The value arrives in pieces from up to eight
- * holders at once, so as fast as the links allow; when a holder dies, hangs or withdraws the value,
- * the others deliver the remaining pieces. It is taken when its checksum is right.
+ * Members hold the values. The coordinator knows the holders of each version and its checksum: a
+ * value of one key and version is the same everywhere, and a member that makes a different one gets
+ * an error. A member that gets a value becomes one of its holders. The value arrives in pieces from
+ * up to eight holders at once, so as fast as the links allow; when a holder dies, hangs or
+ * withdraws the value, the others deliver the remaining pieces. It is taken when its checksum is
+ * right.
  *
  * A member holds one version of a key: an update, or a newer version that it gets, takes the place
  * of the one it held (which it continues sending, for five seconds, to who is reading it). A
@@ -48,14 +49,15 @@ int pl_kv_open(pl_team *team, pl_kv **out);
 void pl_kv_error(pl_kv *kv, char *text, size_t size);
 
 /* Make version state + 1 of key: `size` bytes (≤ 4 GiB), copied. state is the version it was made
- * from, 0 for the first. Waits for the coordinator's word, at most timeout_s seconds (negative: for
- * ever). Making again what is there, with the same bytes, is fine: this member holds it, too.
+ * from, 0 for the first. Waits for the coordinator's reply, at most timeout_s seconds (negative:
+ * for ever). Making an existing version again with the same bytes is allowed: this member becomes a
+ * holder, too.
  *
  * PL_ERR_USAGE     a bad key, state or size; this member holds a newer version
- * PL_ERR_REPLICAS  the version is there, with other bytes; the message names who has it. Nothing
+ * PL_ERR_REPLICAS  the version exists with other bytes; the message names a holder. Nothing
  *                  has changed
- * PL_ERR_FULL      the team holds PL_KV_MAX versions, or this member all the bytes it may
- * PL_ERR_TIMEOUT   no word in time; it may still come to pass
+ * PL_ERR_FULL      the team holds PL_KV_MAX versions, or this member has no bytes left
+ * PL_ERR_TIMEOUT   no reply in time; the update may still succeed
  * PL_ERR_PEER      the team is over; PL_ERR_NOMEM */
 int pl_kv_update(pl_kv *kv, const char *key, uint64_t state, const void *value, size_t size,
                  double timeout_s);
@@ -70,13 +72,13 @@ typedef struct pl_kv_want {
     double timeout_s; /* seconds for the whole call; negative: for ever */
 } pl_kv_want;
 
-/* A value: from here, if this member has that version, else from others. The caller's, to be freed;
- * it stays as it is whatever becomes of the store.
+/* A value: this member's own copy, or else from other holders. The caller frees it; it does not
+ * change when the store does.
  *
- * PL_ERR_NOT_FOUND  nobody holds it, or nobody any more
- * PL_ERR_TIMEOUT    the message says how much has come, or that nobody holds it
+ * PL_ERR_NOT_FOUND  no member holds it, or not any more
+ * PL_ERR_TIMEOUT    the message states the bytes received, or that no member holds it
  * PL_ERR_FULL       it is larger than what this member may still keep
- * PL_ERR_PEER       the team is over; or what its holders send has not its checksum
+ * PL_ERR_PEER       the team is over; or its holders sent bytes with a wrong checksum
  * PL_ERR_USAGE, PL_ERR_NOMEM */
 int pl_kv_get(pl_kv *kv, const pl_kv_want *want, pl_kv_value **out);
 

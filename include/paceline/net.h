@@ -1,11 +1,10 @@
-/* One network, held by hand: describe it, give it data, let it train for some steps, look at its
- * weights and change them. Runs and jobs are made of these parts. They let a program write the
- * training loop itself: SparkNet's way of training on several machines takes a dozen lines
- * (examples/listing3.c).
+/* One network under the program's control: describe it, give it data, train it for some steps, read
+ * and change its weights. Runs use the same parts. A program can so write the training loop itself:
+ * SparkNet's training on several machines takes a dozen lines (examples/listing3.c).
  *
  * A net belongs to its engine, costs memory for two plans (training and testing) of one batch each
  * and three vectors of its weights, and computes on the thread that calls it. Several nets of an
- * engine take turns; those that are given the same data share its bytes. */
+ * engine take turns; nets with the same data share its bytes. */
 #ifndef PACELINE_NET_H
 #define PACELINE_NET_H
 
@@ -51,11 +50,11 @@ const char *const *pl_zoo_names(void);
 /* That of a job. PL_ERR_INPUT; PL_ERR_NOMEM */
 int pl_net_spec_job(const pl_job *job, pl_net_spec **out);
 
-/* Make a net fit for pl_net_test that lacks what is needed. If testing it meets neither a loss nor
- * an accuracy, as in a deploy.prototxt, and one blob comes out, that one is judged against labels,
- * and so is the softmax it may end in; if it meets a softmax loss alone, an accuracy is added. Any
- * other net stays as it is. *lossless: it has no loss to speak of.
- * PL_ERR_INPUT: it is not known what to judge; PL_ERR_NOMEM */
+/* Add to a net the layers that pl_net_test needs. If its test phase has neither a loss nor an
+ * accuracy, as in a deploy.prototxt, and one output, that output (or the input of its final
+ * softmax) is compared with the labels. If it has only a softmax loss, an accuracy is added. Any
+ * other net is not changed. *lossless: it has no meaningful loss. PL_ERR_INPUT: it has no output to
+ * compare; PL_ERR_NOMEM */
 int pl_net_spec_judge(pl_net_spec *spec, bool *lossless);
 
 /* Nets and jobs made from it do not need it any more. NULL is allowed. */
@@ -77,7 +76,7 @@ typedef struct pl_layer {
 /* The layers' shapes and parameters for records of the given shape; three zeros: the shape that the
  * specification states, or that a net of the zoo was published for. In the order of the file; valid
  * until the next call with the specification. Plans a net, but makes no weights. As pl_net_create;
- * PL_ERR_USAGE when nobody knows the shape */
+ * PL_ERR_USAGE: the shape is unknown */
 int pl_net_spec_layers(pl_net_spec *spec, uint32_t channels, uint32_t height, uint32_t width,
                        const pl_layer **layers, size_t *count);
 
@@ -195,8 +194,8 @@ void pl_spec_softmax_loss(pl_net_spec *spec, const char *name, const char *score
 /* The loss that was added last counts so often in the sum that is trained on. */
 void pl_spec_loss_weight(pl_net_spec *spec, float weight);
 
-/* Counts, in testing only, the records whose highest score is their label's: pl_net_test's error
- * comes from here. */
+/* Counts, in the test phase only, the records whose highest score is that of their label: the
+ * source of pl_net_test's error. */
 void pl_spec_accuracy(pl_net_spec *spec, const char *name, const char *scores, const char *label);
 
 /* Any layer there is, as a prototxt describes it, without the `layer { }` around. */
@@ -223,12 +222,12 @@ typedef struct pl_net_options {
 
 /* A net with its initial weights. `options` may be NULL.
  *
- * When the specification leaves the shape of records to the data, the net takes form, and what is
- * wrong with it comes to light, when it is first given some. Until then it has no weights.
+ * When the specification leaves the shape of records to the data, the net is built, and its errors
+ * are found, when it first receives data. Until then it has no weights.
  *
  * PL_ERR_INPUT        a layer, the solver or a value is wrong, by name
  * PL_ERR_UNSUPPORTED  there is no such layer, filler, or optimizer; bf16 where the processor, or
- *                     kernels "ref", have none
+ *                     the kernels "ref" do not support it
  * PL_ERR_USAGE        wrong kernels, or precision
  * PL_ERR_NOMEM */
 int pl_net_create(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
@@ -238,16 +237,15 @@ int pl_net_create(pl_engine *engine, const pl_net_spec *spec, const pl_net_optio
 void pl_net_free(pl_net *net);
 
 /* Train on, or test with, part `part` (from 0) of `parts` of the data of a SPEC,
- * KIND:PATH[?scale=…&mean=…]: of n records those from part·n/parts up to, but not,
- * (part+1)·n/parts. 0 of 1 is all of them. Parts do not overlap, and together they are everything.
+ * KIND:PATH[?scale=…&mean=…]: of n records [part·n/parts, (part+1)·n/parts). Part 0 of 1 is the
+ * whole. Parts do not overlap and cover all records.
  *
- * Replaces what the net was given before; training then begins with a first epoch. The net keeps
- * the data it had when the new cannot be taken.
+ * The data replaces the net's former data, and training begins with a first epoch. On an error the
+ * net keeps its former data.
  *
  * PL_ERR_USAGE  not a SPEC, no such part
  * PL_ERR_INPUT  the data is missing or broken, does not fit the net, or the part is empty
- * PL_ERR_NOMEM
- * and what pl_net_create returns, if the net takes form here */
+ * PL_ERR_NOMEM and the errors of pl_net_create, if this call builds the net */
 int pl_net_set_training_data(pl_net *net, const char *spec, uint32_t part, uint32_t parts);
 int pl_net_set_validation_data(pl_net *net, const char *spec, uint32_t part, uint32_t parts);
 
@@ -258,12 +256,12 @@ int pl_net_set_validation_data_of(pl_net *net, const pl_job *job);
 size_t pl_net_training_records(const pl_net *net);
 size_t pl_net_validation_records(const pl_net *net);
 
-/* Take `steps` steps of one batch each, where the last call left off. The optimizer's state and the
- * place in its schedule are the net's own and resume from call to call, whatever is done to the
- * weights between. *mean_loss, which may be NULL: over these steps.
+/* Take `steps` steps of one batch each, from where the last call ended. The net keeps the
+ * optimizer's state and its position in the schedule from call to call, whatever happens to the
+ * weights in between. *mean_loss, which may be NULL: over these steps.
  *
  * PL_ERR_USAGE     no training data; it was made for inference
- * PL_ERR_DIVERGED  a loss was not finite; the weights are those before that step */
+ * PL_ERR_DIVERGED  a loss was not finite; the weights are those from before that step */
 int pl_net_train(pl_net *net, uint64_t steps, double *mean_loss);
 
 typedef struct pl_test_result {
@@ -285,11 +283,11 @@ int pl_net_test(pl_net *net, uint64_t steps, pl_test_result *result);
  * out      room for `room` floats; the blob's for each record, in the records' order
  * each     the blob's floats for one record
  *
- * Nets keep no more than is asked for: the first call that asks for a blob inside plans the net
- * again, and its last bits may differ from those of a call that asked for other blobs.
+ * A net keeps only the requested blobs: the first call for an inner blob plans the net again, and
+ * the last bits of its values may differ from those of a call for other blobs.
  *
  * PL_ERR_INPUT  a value that is not finite
- * PL_ERR_USAGE  no such blob, or not one that goes by records, too little room (*each is then
+ * PL_ERR_USAGE  no such blob, or one without a part for each record; too little room (*each is then
  *               written), or the net has no form yet
  * PL_ERR_NOMEM */
 int pl_net_forward(pl_net *net, const float *records, size_t count, const char *blob, float *out,
@@ -319,19 +317,18 @@ size_t pl_net_weights_count(const pl_net *net);
 int pl_net_weights_at(pl_net *net, size_t i, pl_weights *out);
 
 /* All weights as one vector of n floats, the same in every net of one specification: to be
- * averaged, sent, kept. Each layer's begin at a multiple of 16 floats; the floats between belong to
- * nobody, are zero, and must stay so, which they do under any linear arithmetic on whole vectors.
+ * averaged, sent, kept. Each layer's begin at a multiple of 16 floats; the floats between are
+ * padding, are zero, and must stay zero, as they do under any linear arithmetic on whole vectors.
  * PL_ERR_USAGE: the net has no form yet */
 int pl_net_all_weights(pl_net *net, float **x, size_t *n);
 
 /* The same for what a net learns without a gradient, such as running means; often empty: n 0. */
 int pl_net_all_state(pl_net *net, float **s, size_t *n);
 
-/* Take weights (and state) from a file: safetensors such as a run leaves behind
- * (final.safetensors, best.safetensors, or a checkpoint: tensors joint/LAYER.INDEX and
- * s/LAYER.INDEX), or a caffemodel, by the names of layers. Shapes may differ by 1s before them. A
- * net keeps what it has when the file does not fit; what else is in it does not matter, and is
- * named in the log.
+/* Take weights (and state) from a file: safetensors such as a run leaves behind (final.safetensors,
+ * best.safetensors, or a checkpoint: tensors joint/LAYER.INDEX and s/LAYER.INDEX), or a caffemodel,
+ * by the names of layers. Shapes may differ by 1s before them. If the file does not fit, the net
+ * keeps its weights. Other tensors of the file are ignored, and the log names them.
  *
  * PL_ERR_INPUT  the file is missing or broken, a tensor is missing or of another shape, a layer has
  *               another number of them, a value is no finite number, by name

@@ -14,12 +14,12 @@ int pl_job_load_run(pl_engine *engine, const char *path, pl_job **out);
 
 /* Channels, height and width of the records that a net is for: those that it states, or those of a
  * job's test (else training) data, which may be opened for it, or what a net of the zoo was
- * published for. `job` may be NULL. PL_ERR_NOT_FOUND: nobody knows; and what opening the data
- * returns */
+ * published for. `job` may be NULL. PL_ERR_NOT_FOUND: none of these states it; and the errors of
+ * opening the data */
 int pl_net_spec_record(const pl_net_spec *spec, const pl_job *job, uint32_t shape[3]);
 
-/* Give a net whose specification leaves the shape of records open its form, without data.
- * PL_ERR_USAGE: it has a form for records of another size; and as pl_net_create */
+/* Build a net whose specification leaves the shape of records open, without data. PL_ERR_USAGE: it
+ * is built for records of another size; and as pl_net_create */
 int pl_net_form(pl_net *net, uint32_t channels, uint32_t height, uint32_t width);
 
 /* How a net scores the classes, in its test phase. */
@@ -30,11 +30,11 @@ typedef struct pl_net_classes {
         probabilities; /* there is a softmax; else scores are numbers of which the highest counts */
 } pl_net_classes;
 
-/* Where a net has a SoftmaxWithLoss, its scores are what that reads, through a softmax; of several
- * the one with the largest loss_weight, of equals the last. Else they are what its Softmax makes,
- * what its HingeLoss or Accuracy reads, or its one result.
- * PL_ERR_INPUT        none of these, or it ends in a loss that knows no classes
- * PL_ERR_UNSUPPORTED  several scores a class, as of a net that scores each place of a picture
+/* If a net has a SoftmaxWithLoss, its scores are the softmax of that layer's input; of several such
+ * layers, that with the largest loss_weight counts, among equals the last. Otherwise the scores are
+ * the output of its Softmax, the input of its HingeLoss or Accuracy, or its only output.
+ * PL_ERR_INPUT        none of these, or it ends in a loss without classes
+ * PL_ERR_UNSUPPORTED  several scores a class, as of a net that scores each position of a picture
  * PL_ERR_USAGE        the net has no form yet */
 int pl_net_classes_of(pl_net *net, pl_net_classes *out);
 

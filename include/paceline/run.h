@@ -24,9 +24,9 @@ typedef struct pl_progress {
     double exchange_s;    /* seconds of the newest exchange; 0: none */
     int slowest;          /* the worker that arrived last at it; -1: none */
     double eta_s;         /* to the end by epochs; < 0: unknown */
-    /* Before the first exchange of a synchronous strategy: steps that the slowest worker has taken
-     * towards it, whose mean loss `loss` is; 0: there was one, or the strategy has none. And in how
-     * many seconds it is about to come; < 0: unknown. */
+    /* Before the first exchange of a synchronous strategy: steps of the slowest worker since the
+     * start, with mean loss `loss`; 0: an exchange has completed, or the strategy has none. Then
+     * the expected seconds until the first exchange; < 0: unknown. */
     uint64_t local_steps;
     double first_exchange_s;
     bool simulated; /* times are virtual */
@@ -54,12 +54,12 @@ typedef struct pl_run_options {
      * of the run to continue with. NULL: the next free (with `resume`: the newest)
      * runs/NAME-NNN. */
     const char *out;
-    /* Continue with the run of the directory: from what workers have that are still there and wait
-     * for their driver, or else from the newest checkpoint. */
+    /* Continue the run of the directory: from the state of workers that still wait for their
+     * driver, or else from the newest checkpoint. */
     bool resume;
-    /* With `resume`: each field in which `job` differs from the directory's own is told in the log;
-     * one that changes what the run is (pl_job_change.breaks) is refused unless this is set, and so
-     * is continuing for real with a simulated run (pl_sim: the other way round). */
+    /* With `resume`: the log names each field in which `job` differs from the directory's own; a
+     * field that changes what the run is (pl_job_change.breaks) is refused unless this is set, and
+     * so is continuing a simulated run as a real one (pl_sim: a real run as a simulated one). */
     bool force_change;
     /* With `resume`: take the run from a driver that lives, which then ends; once all has been
      * opened, so that a run that is refused stays its own. Else such a run is refused. */
@@ -67,29 +67,29 @@ typedef struct pl_run_options {
     /* Check alone: job, data and net are opened, `start` and the warnings are given to `event`, and
      * the run ends, with reason "checked", before it makes its directory or starts a worker. */
     bool dry_run;
-    /* Continue from what a run of Caffe left, a .solverstate, which names its weights: those, the
-     * optimizer's state and the step. For one worker. NULL: none. */
+    /* Continue from a .solverstate of a run of Caffe: from the weights that it names, its optimizer
+     * state and its step. For one worker. NULL: none. */
     const char *snapshot;
     /* Called once when the run directory exists, before the first event. May be NULL. */
     void (*begins)(void *user, const char *directory);
-    /* Each event of the run as a line of JSON, as it happens: the lines of events.jsonl. The first,
-     * `start`, says what the run is: net, parameters, classes, records of each set, batch and
-     * nodes, steps an epoch, strategy and its settings, optimizer and rate, where it ends. A
-     * `warning` has in `text` what is allowed and seldom meant, and what to write instead. May be
-     * NULL. */
+    /* Each event of the run as a line of JSON, when it happens: the lines of events.jsonl. The
+     * first, `start`, describes the run: net, parameters, classes, records of each set, batch and
+     * nodes, steps an epoch, strategy and its settings, optimizer and rate, end of the run. The
+     * `text` of a `warning` names a setting that is allowed but rarely intended, and the
+     * alternative. May be NULL. */
     void (*event)(void *user, const char *line);
     void (*progress)(void *user, const pl_progress *progress);
     void *user;
-    /* A new file for a trace of the run: where each node's time went, as Chrome's trace events, for
-     * Perfetto (ui.perfetto.dev) or chrome://tracing. A process for each node, with spans of
+    /* A new file for a trace of the run: how each node spent its time, as Chrome's trace events,
+     * for Perfetto (ui.perfetto.dev) or chrome://tracing. A process for each node, with spans of
      * `compute`, `update`, `copy`, `exchange`, `wait`, `send` and `evaluate`. Times are virtual in
-     * a simulation, which the trace does not change; else each node counts from the moment at which
-     * it had the first list of members, and clocks of hosts are not compared. Spans that a killed
-     * worker has not yet sent are missing. NULL: none. */
+     * a simulation, which the trace does not change; in a real run each node counts from its first
+     * view, and clocks of hosts are not compared. Spans that a killed worker has not yet sent are
+     * missing. NULL: none. */
     const char *trace;
     /* Set it, from any thread or a signal handler. 1: the run ends at its next commit point, with a
-     * final model that is not evaluated any more. 2: it ends at once, and what state the driver
-     * has, or gets from a worker within two seconds, is kept as a checkpoint to resume from. While
+     * final model that is not evaluated. 2: it ends at once, and the driver writes its own state,
+     * or that of a worker that sends it within two seconds, as a checkpoint to resume from. While
      * the final model waits for room in the run directory a higher number than before ends that
      * wait. May be NULL. */
     const pl_flag *stop;
@@ -98,21 +98,20 @@ typedef struct pl_run_options {
     /* Called by the run's thread about ten times a second, whatever happens, also while workers are
      * waited for. May be NULL. */
     void (*tick)(void *user);
-    /* Set it, from any thread, to change how many workers there are while the run continues,
-     * between the job's workers_min and workers_max: more are taken from those that stand by, or
-     * asked for (start_workers); of fewer the latest to come leave in good order, and stand by
-     * where they are pl_work's. 0: as many as the job allows. May be NULL. */
+    /* Set it, from any thread, to change the number of workers while the run continues, between the
+     * job's workers_min and workers_max. For more, the driver admits waiting workers or requests
+     * new ones (start_workers). For fewer, the newest workers leave in good order, and wait if they
+     * run pl_work. 0: as many as the job allows. May be NULL. */
     const pl_flag *workers;
-    /* pl_run: start `count` workers, each of which must call pl_work with `address`; once more to
-     * replace those that are lost, where the job says from how many to how many there may be. NULL:
-     * workers are started by somebody else, wherever that is: they are given the net itself, need
-     * no file but those of data, and use the threads of their own machine where the job names no
-     * number. Not used by pl_sim. */
+    /* pl_run: start `count` workers, each of which must call pl_work with `address`; also to
+     * replace lost workers, if the job has workers_min and workers_max. NULL: workers are started
+     * elsewhere. They receive the net, need only the files of data, and use the threads of their
+     * own machine if the job sets no number. Not used by pl_sim. */
     int (*start_workers)(void *user, uint32_t count, const char *address);
-    /* How many of those have ended? Asked while they are waited for, by the thread that calls
-     * start_workers: a run ends at once when the others are too few to begin with, instead of
-     * waiting for them. A host that can count lost workers has all of them at hand: with `resume`,
-     * workers of an earlier driver are not waited for. May be NULL. */
+    /* The number of started workers that have ended. The thread that calls start_workers calls it
+     * while the run waits for workers: the run ends at once when the remaining ones are too few to
+     * begin, instead of waiting. A host that can count lost workers has started all of them: with
+     * `resume`, the driver does not wait for workers of an earlier driver. May be NULL. */
     uint32_t (*workers_lost)(void *user);
     /* Without start_workers: the address at which the driver listens for workers that are started
      * elsewhere. Called once, before it waits for them. May be NULL. */
@@ -198,16 +197,16 @@ typedef struct pl_work_options {
      * proxy stands in front; NULL: `listen` itself. */
     const char *advertise;
     /* The folder that holds the data here: nothing outside of it is opened for reading, whatever
-     * the job, lists of pictures and links say, and paths of data that the job names relative to
-     * itself are taken from there. NULL: for a driver at loopback, whatever the job names; for any
-     * other, the working directory. */
+     * the job, lists of pictures and links name; the job's relative paths of data begin there.
+     * NULL: for a driver at loopback any path that the job names; for any other driver, the working
+     * directory. */
     const char *data_root;
     double max_mbit;  /* as the driver's */
     unsigned threads; /* compute threads; 0: as the job sets them, or one a core */
-    /* A worker that finds no driver yet tries again. One whose driver is gone keeps what it has,
-     * trains on as far as the strategy needs no driver, and calls it until it has returned. One
-     * that its driver holds to be lost comes again, as a new one: what it had learnt since the last
-     * exchange is gone. So long it tries each of these, seconds; 0: it does not, and ends. */
+    /* Seconds for which a worker tries each of these; 0: it ends at once. A worker that finds no
+     * driver tries again. A worker whose driver is lost keeps its state, trains on as far as the
+     * strategy needs no driver, and reconnects when the driver returns. A worker that its driver
+     * considers lost joins again as a new one, without the training since its last exchange. */
     double retry_s;
     /* Set it, from any thread or a signal handler, to leave the run in good order: within two
      * exchanges, with nothing lost. The only worker of a run stays. May be NULL. */
@@ -218,8 +217,8 @@ typedef struct pl_work_options {
     /* Niceness of threads that compute or read data, 0 to 19. Threads that send heartbeats and the
      * calling thread keep theirs. */
     int nice;
-    /* Called by the calling thread a few times a second while this worker is in no run: it looks
-     * for a driver, or pauses. May be NULL. */
+    /* Called by the calling thread a few times a second while this worker is in no run: it connects
+     * to a driver, or pauses. May be NULL. */
     void (*tick)(void *user);
 } pl_work_options;
 

@@ -19,7 +19,7 @@ void pl_cluster_free(pl_cluster *cluster);
 typedef struct pl_sim_options {
     pl_run_options run; /* its events have virtual times */
     double limit_s;     /* virtual seconds after which the run is given up; 0: a year */
-    /* The carrier of simulated tasks: false, fibres; true, threads of which one runs at a time, for
+    /* Simulated tasks run on fibres (false), or on threads of which one runs at a time (true), for
      * debuggers and race detectors. The run is the same; callbacks come from those threads. */
     bool threads;
 } pl_sim_options;

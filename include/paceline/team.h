@@ -1,20 +1,20 @@
 /* Teams: processes that find each other and move vectors together, with or without training.
  *
- * One process coordinates; every process, that one too, is a member. Members call the same
- * collectives in the same order on a channel; calls on different channels, from different threads,
- * continue at the same time and do not wait for each other. Sums are taken in an order that depends
- * on ranks alone, and every member ends with the same bits.
+ * One process coordinates; every process, the coordinator included, is a member. Members call the
+ * same collectives in the same order on a channel; calls on different channels, from different
+ * threads, continue at the same time and do not wait for each other. Sums are taken in an order
+ * that depends on ranks alone, and every member ends with the same bits.
  *
- * When a member is lost, each channel says so once to everybody who is left, by PL_ERR_PEER: by the
- * call under way, within a second on a LAN, or, to who has its result already, by the next call,
- * which then does nothing else. Sizes and ranks are the new ones from there on, and the first call
- * after it is the first on all. Some have the result that others lack: let the team agree where to
- * continue, say by PL_MIN over a counter of steps. For results that either all members have or
- * none, even when members die, see paceline/shared.h; for state that late joiners read, see
- * paceline/kv.h.
+ * When a member is lost, each channel reports it once to each remaining member, by PL_ERR_PEER:
+ * from the call under way, within a second on a LAN, or, on a member that already has its result,
+ * from the next call, which then does nothing else. Sizes and ranks are then the new ones, and the
+ * next call is the first of the new team on all members. Some members may have a result that others
+ * lack: let the team agree where to continue, for example by PL_MIN over a counter of steps. For
+ * results that either all members have or none, even when members die, see paceline/shared.h; for
+ * state that late joiners read, see paceline/kv.h.
  *
- * A call that cannot be carried out by one member alone, for want of memory or because the others
- * call something else, ends its membership, so that nobody waits for it. */
+ * If one member cannot carry out a call, for lack of memory or because the others make another
+ * call, its membership ends, so that no member waits for it. */
 #ifndef PACELINE_TEAM_H
 #define PACELINE_TEAM_H
 
@@ -52,7 +52,7 @@ int pl_team_open(pl_engine *engine, const pl_team_options *options, pl_team **ou
 
 /* Leave the team. The coordinator's end ends the team. No call of this member may be under way.
  * Calls of others that need this member end, so the last call before should be one whose result no
- * member needs. NULL is allowed. */
+ * other member needs. NULL is allowed. */
 void pl_team_close(pl_team *team);
 
 /* Members at this moment, and the rank of this one among them: 0, 1, ... 0 members: it is over. */

@@ -16,13 +16,13 @@
 
 #include <stdatomic.h>
 
-/* The same flag, as what is below this folder reads it. NULL gives NULL. */
+/* The same flag in the type that the lower layers use. NULL gives NULL. */
 const atomic_int *api_flag(const pl_flag *flag);
 
 struct pl_engine {
     struct logger log;
     struct err error;           /* of the last call that failed */
-    struct err bug;             /* status ERR_BUG: it is poisoned, and by what (guard.h) */
+    struct err bug;             /* status ERR_BUG: the engine is poisoned (guard.h) */
     struct api_source *sources; /* data that is open, for its nets (net.h) */
     struct api_tuning *tuning;  /* once a net has asked for it */
 };
@@ -34,12 +34,12 @@ struct pl_job {
     struct job_solver_wants *wants; /* owned; NULL where it was not a solver of Caffe's */
 };
 
-/* A finished copy of the job, checked, with `threads` filled in where the job leaves it open: the
- * cores of this machine shared by so many workers, or by all of the job's when 0. Freed with
+/* A finished copy of the job, checked, with `threads` set if the job leaves it open: the cores of
+ * this machine divided by `workers_here`, or by all of the job's workers if that is 0. Freed with
  * job_free. ERR_INPUT, ERR_NOMEM */
 int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out);
 
-/* Does it leave open when a run of it ends? */
+/* Does the job not state when its run ends? */
 bool api_job_is_open_ended(const pl_job *job);
 
 enum { API_PLACES = 3 };
@@ -50,11 +50,11 @@ struct api_sink {
     const pl_job *given; /* what `job` was made from */
     const Paceline__Job *job;
     const pl_run_options *options;
-    struct buf early; /* lines that came before the directory was there */
+    struct buf early; /* lines from before the directory existed */
     const struct logger *log;
     char place_path[API_PLACES][RUNDIR_PATH_MAX];
     struct rundir_fallback places[API_PLACES + 1];
-    bool behind;     /* lines of the log could not be written yet */
+    bool behind;     /* some lines of the log are not written yet */
     bool takes_over; /* the run's driver lives, and loses it when this one begins */
     bool simulated;
     char name[208]; /* of run directories that are numbered */
@@ -62,16 +62,16 @@ struct api_sink {
     struct trace_sink spans; /* where the caller wants a trace: `trace`, once the run has begun */
 };
 
-/* Point `train` at the sink, and find the directory of a run to continue with. A new one is made,
- * and the job written into it, when the driver begins, and so is the trace: what fails before
- * leaves nothing behind. `log` is borrowed. */
+/* Make `train` write to the sink, and find the directory of the run to continue. A new directory
+ * with its job and trace is made when the driver begins: an earlier failure leaves no files. `log`
+ * is borrowed. */
 int api_sink_open(struct api_sink *sink, const pl_job *given, const pl_run_options *options,
                   struct train_options *train, const struct logger *log, struct err *err);
 void api_sink_close(struct api_sink *sink);
 
-/* The job that is to continue is the directory's own: each difference goes to the log, and what
- * would make another run of it is refused, unless it is forced. ERR_USAGE naming the field;
- * ERR_INPUT: the directory's job cannot be read; ERR_NOMEM */
+/* The job that is to continue is the directory's own: the log names each difference; a change of
+ * what the run is is refused, unless it is forced. ERR_USAGE naming the field; ERR_INPUT: the
+ * directory's job cannot be read; ERR_NOMEM */
 int api_check_job(const struct rundir *dir, const Paceline__Job *job, bool force,
                   const struct logger *log, struct err *err);
 

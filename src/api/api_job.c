@@ -142,7 +142,7 @@ int pl_job_override(pl_job *job, const char *assignment)
     RETURN_GUARDED(job->engine, override_field(job, assignment));
 }
 
-/* In place of a data layer's records others come, through those of its maps that they do not bring
+/* Replace a data layer's records by others, which get those of its maps that they do not have
  * themselves. */
 static int replace_layer(Paceline__Data **data, char *wants, const char *spec, struct err *err)
 {
@@ -186,7 +186,7 @@ int pl_job_set_test_data(pl_job *job, const char *spec)
     RETURN_GUARDED(job->engine, set_test_data(job, spec));
 }
 
-/* A message's copy, by way of its text: what is written to a run directory is what is run. */
+/* Copy a message by way of its text, so that the run uses exactly the text in its directory. */
 static int copy_job(const Paceline__Job *job, Paceline__Job **out, struct err *err)
 {
     struct buf text = {0};

@@ -86,8 +86,8 @@ static int name_layers(pl_net *net)
     return net->layer ? OK : ERR_NOMEM;
 }
 
-/* Weights and state are there, and nothing else of a learner; initial values, which in a large net
- * take longer than to load it, nobody wants. */
+/* Make weights and state alone, without the rest of a learner and without initial values, which
+ * take longer to draw in a large net than its weights take to load. */
 static int make_still(pl_net *net, struct err *err)
 {
     struct learner *l = &net->learner;
@@ -115,7 +115,7 @@ static int plan_net(pl_net *net, const struct shape *record, struct err *err)
 
 int api_net_form(pl_net *net, const struct shape *record, struct err *err)
 {
-    kernels_set_threads((int)net->job->threads); /* before planning: ops are planned for so many */
+    kernels_set_threads((int)net->job->threads); /* before planning, which depends on this number */
     int rc = plan_net(net, record, err);
     if (rc != OK)
         return rc;
@@ -238,7 +238,7 @@ int pl_net_test(pl_net *net, uint64_t steps, pl_test_result *result)
     RETURN_GUARDED(net->engine, test_net(net, steps, result));
 }
 
-/* Is there such a blob, a piece of it for each record, and room for all? */
+/* Does the blob exist, with a part for each record, and is there room for all parts? */
 static int check_blob(const pl_net *net, size_t count, const char *blob, size_t room, size_t *each,
                       struct err *err)
 {
@@ -281,7 +281,7 @@ static int forward_net(pl_net *net, const float *records, size_t count, const ch
     kernels_set_threads((int)net->job->threads);
     if ((rc = workspace_keep(net->ws, net->job, blob, err)) != OK)
         return rc;
-    uint32_t *labels = calloc(batch, sizeof *labels); /* for a loss, which nobody will look at */
+    uint32_t *labels = calloc(batch, sizeof *labels); /* for a loss, which is ignored */
     if (!labels)
         return err_set(err, ERR_NOMEM, "net: out of memory for %zu labels", batch);
     for (size_t i = 0; i < count; i += batch) {

@@ -41,7 +41,7 @@ static int want_nodes(void *user, uint32_t n)
         return OK;
     if (d->options->start_workers)
         return d->options->start_workers(d->options->user, n, address) == 0 ? OK : ERR_IO;
-    if (d->options->listens && !d->reported) /* somebody else starts them */
+    if (d->options->listens && !d->reported) /* workers are started elsewhere */
         d->options->listens(d->options->user, address);
     d->reported = true;
     return OK;
@@ -53,9 +53,8 @@ static int drive_run(void *arg)
     return train_drive(d->world, &d->host, &d->train, &d->report, d->err);
 }
 
-/* More computing threads than cores, or hosts we know nothing of: heartbeats may come late. And who
- * is alone holds up nobody: to give it up, on a machine that has no time for it, is to lose the
- * run. */
+/* Heartbeats may be late where more threads compute than there are cores, or on unknown hosts. A
+ * lone worker delays no other, and giving it up on a busy machine would lose the run. */
 static struct group_timing timing_for(const Paceline__Job *job, bool elsewhere)
 {
     bool crowded = job_workers_max(job) * job->threads > (uint32_t)real_cores();
@@ -255,7 +254,7 @@ static int find_drivers(struct drivers *d, const char *text, bool insecure, stru
     return rc;
 }
 
-/* From the one whose turn it is, and NULL at the end. */
+/* The driver addresses, from the one whose turn it is on; NULL ends the list. */
 static void in_turn(const struct drivers *d, const char *out[DRIVERS_MAX + 1])
 {
     for (size_t i = 0; i < d->count; i++)
@@ -283,7 +282,7 @@ static int find_root(const pl_work_options *options, const struct drivers *drive
 /* How a stay with the driver has ended. */
 struct stay {
     bool connected;      /* the driver was there */
-    bool given_up;       /* it has gone since, and not return in time */
+    bool given_up;       /* it was lost since and did not return in time */
     bool left;           /* this worker has left the run, as it was to, */
     bool asked_to_leave; /* by the driver */
 };
@@ -294,7 +293,7 @@ static int64_t retry_time(const pl_work_options *options)
     return (int64_t)(fmin(fmax(options->retry_s, 0), 1e9) * 1e9);
 }
 
-/* A worker looks now and then whether what earlier runs chose is still the best. */
+/* A worker sometimes measures again whether the earlier runs' choices are still the best. */
 static struct tuner *checking_tuner(pl_engine *engine)
 {
     struct tuner *tuner = api_tuner(&engine->tuning, &engine->log);
@@ -344,7 +343,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
         .max_mbit = options->max_mbit,
         .nice = options->nice,
         .driver = addresses[0],
-        .stripes = STRIPES, /* the job, which says how many are used, comes later */
+        .stripes = STRIPES, /* the job, which sets the number in use, is not known yet */
     };
     int rc = real_open(&real, &w.world, &engine->error);
     stay->connected = rc == OK;
@@ -394,7 +393,7 @@ static bool wait_while_paused(pl_engine *engine, const pl_work_options *options)
     return !paused || !is_leaving(options);
 }
 
-/* Longer each time: others want to come again, too. */
+/* Each pause is longer than the last, since other workers reconnect, too. */
 static void pause_for(const pl_work_options *options, int64_t *pause)
 {
     int64_t until = real_now() + *pause;
@@ -403,7 +402,7 @@ static void pause_for(const pl_work_options *options, int64_t *pause)
     *pause = *pause == 0 ? PAUSE_FIRST : 2 * *pause < PAUSE_MAX ? 2 * *pause : PAUSE_MAX;
 }
 
-/* At once, and then every so often: somebody may look on. */
+/* Report at once, and then at intervals, for a user who watches. */
 static void report_retry(const struct logger *log, const char *why, int64_t since, int64_t patience,
                          int64_t *reported_at)
 {

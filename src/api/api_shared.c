@@ -10,7 +10,7 @@ struct pl_shared {
     pl_shared *next; /* of the team's */
     pl_team *team;
     struct shared_var *var;
-    atomic_flag telling; /* somebody writes or reads the message; never for longer than a copy */
+    atomic_flag telling; /* held while the message is written or read */
     struct err error;
 };
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY (60 * WORLD_SECOND) /* that workers wait for a driver that is gone */
+#define RETRY (60 * WORLD_SECOND) /* how long workers wait for a lost driver */
 
 struct pl_cluster {
     Paceline__Cluster *message;
@@ -69,7 +69,7 @@ struct simulation {
     struct sim *sim;
     atomic_int *leave; /* by node */
     uint32_t nodes;
-    atomic_int workers; /* that there are to be; 0: nobody has said */
+    atomic_int workers; /* the requested number; 0: none requested */
     unsigned drivers;   /* that there have been */
     struct train_report report;
     struct api_sink sink;

@@ -16,7 +16,7 @@ enum {
     BRIEF_FLOATS = 16 * 1024
 };
 
-/* Waking a core that sleeps takes longer than a short vector: what is looked for at least. */
+/* The shortest time of spinning: waking a sleeping core takes longer than a short vector does. */
 #define BRIEF_SPIN    (30 * WORLD_SECOND / 1000000)
 
 #define TIMEOUT_S     60.0
@@ -62,7 +62,7 @@ static int start_host(pl_team *team, const pl_team_options *o)
     return rc;
 }
 
-/* Connect to the coordinator, who may not be there yet. */
+/* Connect to the coordinator, which may not have started yet. */
 static int find_host(pl_team *team, const pl_team_options *o)
 {
     struct err *err = &team->engine->error;
@@ -267,7 +267,7 @@ static int sum_of_weights(struct calling *c, float sum[2])
     return rc;
 }
 
-/* By one thread: the cores are the caller's, who may run a member on each. */
+/* By one thread: the other cores belong to the caller, which may run a member on each. */
 static void scale_vector(float *x, size_t n, float by)
 {
     for (size_t i = 0; i < n; i++)
@@ -296,7 +296,7 @@ static int call_main(void *arg)
     return c->weight >= 0 ? call_mean(c) : team_run(&c->team->team, &c->call);
 }
 
-/* Everything that a collective may end with, as the caller is told. */
+/* Map every internal status of a collective to the public one. */
 static int public_status(struct err *err, int rc)
 {
     switch (rc) {
@@ -312,7 +312,7 @@ static int public_status(struct err *err, int rc)
                        "the vector is too long for this algorithm on so many members");
     case ERR_PROTOCOL:
         return err_set(err, ERR_USAGE, "the members' calls do not fit together; this one has left");
-    case ERR_BUG: return rc; /* the message is there */
+    case ERR_BUG: return rc; /* the message is set */
     default: return err_set(err, rc, "the collective failed: %s", status_text(rc));
     }
 }

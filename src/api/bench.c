@@ -74,7 +74,7 @@ static void count_threads(const struct census census[2], pl_bench_step_report *r
     report->process_threads = end->threads;
     for (int i = 0; i < n; i++)
         report->busy[i] = -(double)census_busy(&census[0], end, i) / elapsed;
-    bench_ascending(report->busy, (size_t)n); /* ascending: they are negative yet */
+    bench_ascending(report->busy, (size_t)n); /* ascending, since the values are still negative */
     for (int i = 0; i < n; i++) {
         report->busy[i] = -report->busy[i];
         if (BUSY * report->busy[i] >= report->busy[0])
@@ -291,7 +291,7 @@ static void pass_int8_decode(struct passing *p)
     codec_decode(CODEC_INT8, p->code, BYTES_FLOATS, p->y);
 }
 
-/* The fastest of a few rounds: what the machine can do. */
+/* The fastest of a few rounds. */
 static double ns_per_byte(struct passing *p, void (*pass)(struct passing *))
 {
     int64_t best = INT64_MAX;

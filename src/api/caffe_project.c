@@ -61,7 +61,7 @@ static bool is_sibling(const char *solver, size_t folder, const char *path, char
     return is_in(in, strlen(in), base_of(path), out) || is_in(in, strlen(in), name, out);
 }
 
-/* False: it is nowhere; `out` is then the path as it stands. */
+/* false: it was not found; `out` is then the path as written. */
 static bool find_file(const char *solver, const char *path, char out[PATH_TEXT_MAX])
 {
     snprintf(out, PATH_TEXT_MAX, "%s", path);
@@ -83,7 +83,7 @@ struct finder {
     struct err *err;
 };
 
-/* Replace a path of the job's by what was found. */
+/* Replace a path of the job by the one that was found. */
 static int resolve_path(const struct finder *f, const char *field, char **path)
 {
     char found[PATH_TEXT_MAX];

@@ -43,7 +43,7 @@ static void forget_maps(pl_data *data)
     data->mapped = false;
 }
 
-/* Open what the spec says now, in place of the source there is, which stays if that cannot be. */
+/* Open the source of the present spec in place of the open one, which stays open on an error. */
 static int open_source(pl_data *data)
 {
     struct err *err = &data->engine->error;
@@ -379,7 +379,7 @@ static bool sees_little(const pl_data *data)
     return false;
 }
 
-/* Other maps in place of those that do not lead there. */
+/* Replace maps that do not give the wanted size. */
 static int resize_records(pl_data *data, const uint32_t want[3])
 {
     forget_maps(data);

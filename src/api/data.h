@@ -15,7 +15,7 @@ struct pl_data {
     char **path; /* of pictures that were given by their paths; owned, else NULL */
     size_t paths;
     struct source *source;
-    struct bad_records *bad; /* told of those found while it was opened; borrowed, or NULL */
+    struct bad_records *bad; /* receives records found bad; borrowed, or NULL */
     bool own_maps, own_size; /* those of the SPEC, not a job's; some of them decide the size */
     bool maps;               /* there are any */
     struct dataset set;      /* the records through the maps, once `mapped` */
@@ -28,15 +28,15 @@ struct pl_data {
     char reason[160];         /* pl_data_fit's */
 };
 
-/* Open the SPEC. `bad` (borrowed as long as it is open; NULL: no record may be broken)
- * is told of records whose heads are. */
+/* Open the SPEC. `bad` receives the records with broken heads; borrowed as long as the data is
+ * open; NULL: no record may be broken. */
 int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad_records *bad,
                   pl_data **out);
 
 /* See the records through the maps. Returns the status of dataset_init. */
 int api_data_map(pl_data *data);
 
-/* The order of colours, where the source has a say in it; else NULL. */
+/* The order of colours, if the source states one; else NULL. */
 Paceline__Data__Color *api_data_color(const Paceline__Data *spec, protobuf_c_boolean **given);
 
 #endif

@@ -234,7 +234,7 @@ static int look_read(void *user, size_t i, struct raw *raw, bool *stretched, str
     return OK;
 }
 
-/* The maps without what they do to values. */
+/* The maps, without those that change values. */
 static int begin_look(pl_data *data, struct look *look)
 {
     struct err *err = &data->engine->error;
@@ -254,8 +254,8 @@ static int begin_look(pl_data *data, struct look *look)
     return look->x ? OK : err_set(err, ERR_NOMEM, "data: out of memory");
 }
 
-/* Is the first channel blue? Of Datums nobody knows but who wrote them: Caffe's convert_imageset
- * does it so, and `color` says it. */
+/* Is the first channel blue? Datums do not state it: `color` does, and Caffe's convert_imageset
+ * writes blue first. */
 static bool begins_blue(const pl_data *data)
 {
     const Paceline__Data__Color *color = api_data_color(data->spec, NULL);
@@ -315,7 +315,7 @@ struct pl_names {
     struct names names;
 };
 
-/* From the file, or of what the data says. */
+/* The names of classes, from the file or from the data. */
 static int make_names(pl_engine *engine, const char *path, const Paceline__Data *spec,
                       pl_names **out)
 {

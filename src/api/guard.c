@@ -3,7 +3,7 @@
 #include "api/api.h"
 #include "tensor/kernels.h"
 
-/* The first mistake is the one to tell of. */
+/* The first mistake is the one that is reported. */
 static void poison_engine(pl_engine *engine, const char *text)
 {
     if (engine->bug.status == OK)

@@ -16,8 +16,8 @@
 #include <setjmp.h>
 #include <stdbool.h>
 
-/* The whole body of a public function: `return expression`, an int status, under guard. `engine`
- * stands for the engine that is told; nothing of the expression is evaluated if it is poisoned. */
+/* The whole body of a public function: `return expression`, an int status, under guard. `engine` is
+ * the engine that keeps the error; if it is poisoned, the expression is not evaluated. */
 #define RETURN_GUARDED(engine, expression)       \
     do {                                         \
         struct guard guard_;                     \
@@ -39,7 +39,7 @@ struct guard {
 /* Bind the guard to the thread. false: the engine is poisoned, nothing was bound. */
 bool guard_begin(struct guard *guard, pl_engine *engine);
 
-/* Unbind it; what the call is to return. */
+/* Unbind it. Returns the status that the call returns. */
 int guard_end(struct guard *guard, int status);
 
 /* ERR_BUG, with the message of what poisoned the engine. */

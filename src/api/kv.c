@@ -9,7 +9,7 @@
 struct pl_kv {
     pl_kv *next; /* of the team's */
     pl_team *team;
-    atomic_flag telling; /* somebody writes or reads the message; never for longer than a copy */
+    atomic_flag telling; /* held while the message is written or read */
     struct err error;
 };
 

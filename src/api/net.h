@@ -11,23 +11,23 @@ struct pl_net_spec {
     pl_engine *engine;
     struct build build;
     struct err error;    /* the first of the building calls; status OK: none */
-    struct shape record; /* what a net of the zoo was published for; else n = 0 */
+    struct shape record; /* the record shape that a net of the zoo was published for; else n = 0 */
     struct buf text;     /* pl_net_spec_text's */
     struct arena arena;  /* pl_net_spec_layers' */
 };
 
-/* OK, or what went wrong while it was built. */
+/* OK, or the first error of its construction. */
 int api_spec_check(const pl_net_spec *spec, struct err *err);
 
-/* The shape of records to plan for: the one given, or, if that is three zeros, what the net states
- * or was published for. ERR_USAGE when nobody knows. */
+/* The shape of records to plan for: the one given, or, if that is three zeros, the shape that the
+ * net states or was published for. ERR_USAGE: unknown */
 int api_spec_record(const pl_net_spec *spec, const uint32_t given[3], struct shape *out,
                     struct err *err);
 
 /* Set a field of the job to a word; NULL leaves it. As job_set. */
 int api_set_word(Paceline__Job *job, const char *field, const char *word, struct err *err);
 
-/* As much of a job as a learner reads, with the net and what the options say, or their defaults.
+/* The part of a job that a learner reads, with the net and the options or their defaults.
  * *out is the caller's (job_free), also on failure. ERR_INPUT, ERR_USAGE, ERR_NOMEM */
 int api_net_job(const pl_net_spec *spec, const pl_net_options *options, Paceline__Job **out,
                 struct err *err);
@@ -59,7 +59,7 @@ int api_net_form(pl_net *net, const struct shape *record, struct err *err);
 /* ERR_USAGE while it has none. */
 int api_net_formed(const pl_net *net, struct err *err);
 
-/* Let go of the data it holds. */
+/* Release the net's data. */
 void api_net_release_data(pl_net *net);
 
 #endif

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where the next error goes: the first stays. */
+/* The place for the next error: the first error is kept. */
 static struct err *error_of(pl_net_spec *spec)
 {
     return spec->error.status == OK ? &spec->error : NULL;
 }
 
-/* Do name and bottoms say anything? Whether they fit is seen when all layers are there. */
+/* Are name and bottoms set? Whether they fit is checked when all layers exist. */
 static bool check_names(pl_net_spec *spec, const char *name, const char *bottom)
 {
     if (spec->error.status != OK || spec->build.failed)

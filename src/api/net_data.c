@@ -74,8 +74,7 @@ void api_net_release_data(pl_net *net)
 
 /* ---- what a net is given ---- */
 
-/* Training batches come from the training set; while there is none, the set to test with makes room
- * for batches to test. */
+/* Training batches come from the training set; without one, batches for testing get the room. */
 static int feed_set(pl_net *net, enum corpus_set which, struct err *err)
 {
     if (which != SET_TRAIN && net->ws->loader.set)

@@ -13,8 +13,7 @@
 
 /* ---- views ---- */
 
-/* Elsewhere vectors are looked into by tensor, nn and learner alone; the public views are there to
- * be looked into. */
+/* Only tensor, nn and learner read the contents of vectors; the public views are the exception. */
 static pl_weights view_of(const pl_net *net, size_t i)
 {
     const struct segment *segment = &net->learner.table->at[i];

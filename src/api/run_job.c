@@ -1,4 +1,4 @@
-/* The job of a run that continues: the directory's own, and what may be changed of it. */
+/* The job of a run that is continued: the directory's own, with the permitted changes. */
 #include "api/api.h"
 #include "api/guard.h"
 #include "job/job_diff.h"
@@ -60,8 +60,8 @@ int api_check_job(const struct rundir *dir, const Paceline__Job *job, bool force
     return rc;
 }
 
-/* A finished job says how many workers it begins with, which follows from the fewest there may be:
- * so that those can be set again. */
+/* A finished job states its first number of workers, which follows from workers_min; unset it, so
+ * that workers_min can be set again. */
 static void reopen_workers(Paceline__Job *job)
 {
     if (job->has_workers_min)

@@ -85,8 +85,8 @@ static void on_tick(void *user)
         sink->options->tick(sink->options->user);
 }
 
-/* Where the final model may go when the run directory cannot take it, by whole paths: disks first,
- * then what is memory. */
+/* Folders for the final model if the run directory is full, as whole paths: on disks first, then in
+ * memory. */
 static void find_places(struct api_sink *sink)
 {
     char here[RUNDIR_PATH_MAX];
@@ -164,7 +164,7 @@ static int on_begin(void *user, struct err *err)
     return rc;
 }
 
-/* A simulated run is not continued with for real without a word, nor the other way round. */
+/* A simulated run is continued as a real one only if forced, and vice versa. */
 static int check_world(const struct api_sink *sink, const struct logger *log, struct err *err)
 {
     const char *dir = sink->dir.path;
@@ -196,8 +196,8 @@ static int check_world(const struct api_sink *sink, const struct logger *log, st
                    dir);
 }
 
-/* The run to continue with, which is nobody else's. One that is to be taken over is its driver's
- * until all is known to fit. */
+/* Find the run to continue, which no other process may drive. If this driver takes a run over, the
+ * run belongs to its former driver until everything is known to fit. */
 static int find_run(struct api_sink *sink, const struct logger *log, struct err *err)
 {
     const pl_run_options *o = sink->options;
@@ -270,7 +270,7 @@ void api_sink_close(struct api_sink *sink)
     buf_release(&sink->early);
 }
 
-/* As a user would say it: the net's own name, or that of its file. */
+/* The net's name for users: its own, or that of its file. */
 static const char *name_net(const Paceline__Net *net)
 {
     if (net->source_case == PACELINE__NET__SOURCE_ZOO)

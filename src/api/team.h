@@ -18,7 +18,7 @@ struct pl_team {
     struct team team;
     struct team_host host;
     struct kv kv;           /* started with the first handle */
-    atomic_flag kv_opening; /* somebody looks whether it is, or starts it */
+    atomic_flag kv_opening; /* held while a thread checks whether it is open, or opens it */
     struct kv_server kv_server;
     struct err error[PL_TEAM_CHANNELS];
     _Atomic(struct pl_shared *) shared; /* all handles, owned */

@@ -76,7 +76,7 @@ static void name_row(uint32_t node, const struct trace_span *span, char *out, si
         snprintf(out + at, size - (size_t)at, " to %s", node_name(span->peer, to));
 }
 
-/* The place of the key, or the empty one where it belongs. */
+/* The slot of the key, or the empty slot where it belongs. */
 static uint64_t *find_name(const struct trace_file *f, uint64_t key)
 {
     uint64_t mix = key * UINT64_C(0x9e3779b97f4a7c15);
@@ -86,7 +86,7 @@ static uint64_t *find_name(const struct trace_file *f, uint64_t key)
     return &f->named[at];
 }
 
-/* Half of the places at least stay empty. False when memory runs out. */
+/* At least half of the slots stay empty. false: out of memory. */
 static bool make_place(struct trace_file *f)
 {
     if (f->names + 1 <= f->places / 2)
@@ -104,12 +104,12 @@ static bool make_place(struct trace_file *f)
     return true;
 }
 
-/* Is it the first time that this is asked? */
+/* Is this the first call for this pair? */
 static bool is_new(struct trace_file *f, uint32_t pid, uint32_t tid)
 {
     uint64_t key = (uint64_t)pid << 32 | tid;
     if (!make_place(f))
-        return false; /* it goes without a name */
+        return false; /* its span has no name */
     uint64_t *place = find_name(f, key);
     if (*place == key)
         return false;
@@ -161,7 +161,7 @@ static void put_span(struct trace_file *f, uint32_t pid, uint32_t tid, const str
     buf_printf(&f->text, "}}");
 }
 
-/* Write what is at hand. */
+/* Write the spans in the buffer. */
 static void flush_spans(struct trace_file *f)
 {
     if (f->error.status == OK && f->text.failed)

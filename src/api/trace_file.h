@@ -4,9 +4,9 @@
  *     {"name":"compute","cat":"compute","ph":"X","ts":12.000,"dur":4000.000,"pid":2,"tid":1,
  *      "cname":"rail_response","args":{"step":1,"records":64}}
  *
- * ts and dur are microseconds, ts since the run began. The driver is process 1, worker w process
- * w + 2. Equal spans in equal order give equal bytes. It grows as spans come; what a crash leaves
- * lacks the closing bracket, which both viewers forgive. */
+ * ts and dur are microseconds, ts since the run began. The driver is process 1, worker w process w
+ * + 2. Equal spans in equal order give equal bytes. The file grows with the spans. After a crash it
+ * lacks the closing bracket, which both viewers accept. */
 #ifndef PL_API_TRACE_FILE_H
 #define PL_API_TRACE_FILE_H
 
@@ -20,10 +20,10 @@ struct trace_file {
     struct disk_file *file; /* NULL: not open */
     const char *path;       /* borrowed */
     struct buf text;        /* of the spans at hand */
-    bool first;             /* nothing has been written yet */
+    bool first;             /* no span has been written yet */
     struct err error;       /* of the first write that failed: the run continues without its
                                trace */
-    uint64_t *named;        /* pid << 32 | tid of what has been named; 0: an empty place */
+    uint64_t *named;        /* pid << 32 | tid of named rows; 0: an empty slot */
     size_t names, places;
 };
 

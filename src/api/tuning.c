@@ -16,7 +16,7 @@ enum { PATH_MAX_HERE = 2048, FILE_MAX = 16 * 1024 * 1024 };
 struct api_tuning {
     struct tuner *tuner; /* NULL: it is off */
     const struct logger *log;
-    char path[PATH_MAX_HERE]; /* "": there is no place for a file */
+    char path[PATH_MAX_HERE]; /* "": there is no folder for a file */
 };
 
 static int64_t clock_now(void *user)
@@ -58,7 +58,7 @@ static void read_choices(const struct api_tuning *t)
     file_release(&bytes);
 }
 
-/* Where each folder above the file is made; those that are there are left alone. */
+/* Make the folders above the file; existing ones are not changed. */
 static void make_folders(struct disk *disk, const char *path)
 {
     char folder[PATH_MAX_HERE];

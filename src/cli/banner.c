@@ -35,7 +35,7 @@ static const char *grouped_digits(double value, char out[NUMBER_BYTES])
     return out;
 }
 
-/* A piece of a line, behind those that stand there. */
+/* Append a piece to a line. */
 __attribute__((format(printf, 2, 3))) static void add_text(char line[LINE_BYTES],
                                                            const char *format, ...)
 {

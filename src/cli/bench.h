@@ -1,4 +1,4 @@
-/* The measurements of `paceline bench`: a command each, named by the word after `bench`. */
+/* The measurements of `paceline bench`: one command each, `bench WHAT`. */
 #ifndef PL_CLI_BENCH_H
 #define PL_CLI_BENCH_H
 
@@ -15,10 +15,11 @@ uint32_t bench_number(const char *text, uint32_t fallback);
 /* A number from 0 to 1e9 and nothing after it. false for anything else. */
 bool bench_real(const char *text, double *out);
 
-/* Say on stderr that an option of `bench WHAT` must be something else; EXIT_BAD_INPUT. */
+/* Report on stderr that an option of `bench WHAT` is wrong, and its allowed values;
+ * EXIT_BAD_INPUT. */
 int bench_refuse(const char *what, const char *option, const char *text, const char *expected);
 
-/* Seconds on a clock that only goes forward. */
+/* Seconds on a monotonic clock. */
 double bench_now(void);
 
 /* The value below which `part` of the sorted values lie. */

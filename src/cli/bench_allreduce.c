@@ -71,7 +71,7 @@ struct bench {
     uint32_t rank, ranks;
     float *x, *y;            /* y: the vector that is broadcast meanwhile */
     double *seconds;         /* one a repetition */
-    const char **algorithms; /* what each took */
+    const char **algorithms; /* the algorithm of each call */
     double cpu_s;            /* of all timed ones */
 };
 
@@ -81,7 +81,7 @@ struct result {
 
 /* ---- one rank ---- */
 
-/* Small whole numbers, so that a sum has one right answer whatever its order. */
+/* Small whole numbers, whose sum is exact in any order. */
 static float input_value(uint32_t rank, uint32_t rep, size_t i)
 {
     return (float)((i * 7 + rank * 13u + rep * 31u) & 255) - 127.0f;
@@ -279,7 +279,7 @@ static size_t longest_size(const struct bench *b)
     return n;
 }
 
-/* A vector in large pages, where the host has them: who moves long ones does well to have that. */
+/* A vector in huge pages, where the host has them: long vectors move faster. */
 static float *new_vector(size_t n)
 {
     enum { LARGE_PAGE = 2 * 1024 * 1024 };
@@ -314,7 +314,7 @@ static int run_rank(const struct ranks_place *place, void *arg)
         b->prints = place->rank == 0; /* ranks of the team are dealt in order of arrival */
         code = measure_all(b);
         if (code == EXIT_DONE)
-            wait_for_all(b); /* the coordinator's end is everybody's */
+            wait_for_all(b); /* the end of the coordinator ends the team */
     }
     pl_team_close(b->team);
     pl_engine_destroy(engine);
@@ -350,7 +350,7 @@ static int refuse_option(const char *option, const char *text, const char *expec
     return bench_refuse("allreduce", option, text, expected);
 }
 
-/* Is it one of the words of a text, which are apart by ", "? */
+/* Is it one of the words of a text that ", " separates? */
 static bool one_of(const char *word, const char *words)
 {
     size_t length = strlen(word);
@@ -360,8 +360,8 @@ static bool one_of(const char *word, const char *words)
     return false;
 }
 
-/* How a call goes: what the library would refuse, but once, and before there are ranks. -1: all
- * well. */
+/* Read the options of a call, and refuse once, before ranks start, what the library would refuse in
+ * each. -1: all are valid. */
 static int read_call(const struct arguments *a, pl_call_options *call)
 {
     *call = (pl_call_options){

@@ -239,7 +239,7 @@ static int time_net(pl_engine *engine, const struct bench_arguments *a,
     return rc;
 }
 
-/* A net alone has no use for most of what a job can be told; -1 to continue. */
+/* Refuse options of a job that a net alone does not use; -1 to continue. */
 static int check_net_options(const struct bench_arguments *a, size_t files, pl_net_options *options,
                              uint32_t record[3])
 {

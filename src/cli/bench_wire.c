@@ -1,4 +1,5 @@
-/* `paceline bench wire`: what a network between two ranks can do, and what a byte costs a core. */
+/* `paceline bench wire`: the rate and latency of the network between two ranks, and a core's time
+ * for a byte. */
 #include "cli/bench.h"
 #include "cli/ranks.h"
 #include "paceline/bench.h"
@@ -35,7 +36,7 @@ struct bench {
     double latency_us, mbytes_per_s;
 };
 
-/* A float there and one back: half of it is the way. */
+/* Send a float and receive one: the latency is half of the time. */
 static int measure_latency(pl_team *team, struct bench *b)
 {
     static double seconds[PINGS];
@@ -55,7 +56,7 @@ static int measure_latency(pl_team *team, struct bench *b)
     return PL_OK;
 }
 
-/* From rank 0 to rank 1, until that has said that all is there. */
+/* From rank 0 to rank 1, until rank 1 has confirmed the last byte. */
 static int measure_stream(pl_team *team, struct bench *b)
 {
     double seconds[STREAMS];

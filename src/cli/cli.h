@@ -31,7 +31,7 @@ struct option_list {
 struct option {
     const char *name;
     enum option_kind kind;
-    const char *value; /* what stands for the value in the help; NULL for a flag */
+    const char *value; /* the name of the value in the help; NULL for a flag */
     const char *help;
     size_t offset;
 };
@@ -53,8 +53,8 @@ extern const struct command cmd_train, cmd_resume, cmd_sim, cmd_test, cmd_predic
 int options_parse(const struct command *command, int argc, char **argv, void *into,
                   const char **positional, size_t max, size_t *count);
 
-/* Is `other` what was meant by `name`, and nearer to it than *least (SIZE_MAX at first), which is
- * then set? */
+/* Is `other` a likely correction of `name`, and nearer to it than *least (SIZE_MAX at first)? Sets
+ * *least. */
 bool cli_nearer(const char *name, const char *other, size_t *least);
 
 /* Prints the kinds and keys of a SPEC as a table on stdout. */
@@ -65,8 +65,8 @@ void command_help(const struct command *command);
 /* The engine of a command: log lines go to stderr. NULL after a message. */
 pl_engine *cli_engine(void);
 
-/* A net as it is named on the command line: a prototxt, whose path has a slash or a dot, or a net
- * of the zoo, whose name has neither. */
+/* A net by its name on the command line: a prototxt, if the name has a slash or a dot, else a net
+ * of the zoo. */
 int cli_net_spec(pl_engine *engine, const char *text, pl_net_spec **out);
 
 /* The shape of a record, "3x224x224", into three numbers > 0; false for anything else. */

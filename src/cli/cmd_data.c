@@ -1,4 +1,5 @@
-/* Looking at records: what there is, the first of them, what their values are like. */
+/* `paceline data`: the number and shape of records, the first records, statistics of their
+ * values. */
 #include "cli/cli.h"
 #include "cli/data_verify.h"
 #include "cli/number.h"
@@ -17,7 +18,7 @@ struct data_arguments {
     const char *first, *sheet, *columns, *side, *problems;
     bool training, force, json;
     size_t problems_n;
-    size_t first_n; /* what the texts above say; 0: not given */
+    size_t first_n; /* the numbers of the texts above; 0: not given */
     uint32_t columns_n, side_n;
 };
 
@@ -226,7 +227,7 @@ static int print_head(pl_data *data, const struct data_arguments *a)
 
 /* Maps that bring the values to mean 0 in each channel and, over all of them, deviation 1. */
 struct suggestion {
-    char job[512], spec[512]; /* as a job says it, and as a SPEC does */
+    char job[512], spec[512]; /* in a job's form, and in a SPEC's */
 };
 
 static struct suggestion suggest_maps(const pl_data_stats *stats)
@@ -316,8 +317,8 @@ static bool read_count(const char *text, unsigned long max, unsigned long *out)
     return !text || (text[0] >= '0' && text[0] <= '9' && !*end && *out >= 1 && *out <= max);
 }
 
-/* The numbers among the options, and which of them go with what. -1 to continue, or the exit
- * code. */
+/* Parse the numbers among the options, and check which options may be combined. -1 to continue, or
+ * the exit code. */
 static int check_options(struct data_arguments *a, const struct look *look)
 {
     unsigned long first, columns, side, problems;

@@ -1,4 +1,4 @@
-/* `paceline driver`: drives a run whose workers somebody else starts, here or on other machines. */
+/* `paceline driver`: drives a run whose workers are started by hand, here or on other machines. */
 #include "cli/host_address.h"
 #include "cli/number.h"
 #include "cli/output.h"

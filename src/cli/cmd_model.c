@@ -1,4 +1,4 @@
-/* Showing a net: as a prototxt, or what its layers come to. */
+/* `paceline model`: print a net as a prototxt, or the shapes and parameters of its layers. */
 #include "cli/cli.h"
 
 #include <cjson/cJSON.h>

@@ -17,7 +17,7 @@ struct predict_arguments {
     const char *given[INPUTS_MAX]; /* MODEL, unless --net is given, and pictures */
     const char *model, *const *pictures;
     size_t count;                              /* of pictures */
-    size_t first_n, top_n, batch_n, threads_n; /* what the texts above say; 0: not given */
+    size_t first_n, top_n, batch_n, threads_n; /* the numbers of the texts above; 0: not given */
     uint32_t shape[3];                         /* likewise; zeros */
 };
 
@@ -100,7 +100,7 @@ static int check_numbers(struct predict_arguments *a)
     return -1;
 }
 
-/* Sort out what was given; -1 to continue, or the exit code. */
+/* Check the arguments; -1 to continue, or the exit code. */
 static int check_arguments(struct predict_arguments *a, size_t given)
 {
     size_t models = a->net ? 0 : 1;
@@ -208,8 +208,8 @@ static int open_data(pl_engine *engine, const struct predict_arguments *a,
     return rc == PL_OK && model->job ? pl_data_take_maps(*out, model->job) : rc;
 }
 
-/* The records, as the net takes them: *shape is what the net states or a job's data has, or else
- * what the SPEC's records are. */
+/* Open the records in the shape that the net takes: *shape is the one that the net states or a
+ * job's data has, or else that of the SPEC's records. */
 static int find_records(pl_engine *engine, const struct predict_arguments *a,
                         const struct predict_model *model, uint32_t shape[3], pl_data **out)
 {

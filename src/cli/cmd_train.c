@@ -46,7 +46,7 @@ static const struct option train_options[] = {
 
 /* The argument of a run's callbacks. */
 struct training {
-    struct run_output output; /* first: it is what the output's callbacks take */
+    struct run_output output; /* first, since the output's callbacks get its address */
     struct workers workers;
 };
 
@@ -60,8 +60,8 @@ static uint32_t count_lost_workers(void *user)
     return workers_lost(&((struct training *)user)->workers);
 }
 
-/* Workers that we start have one of this run. Where others may come by hand, to the address that
- * was named, it is one that they can have, too. */
+/* Workers that this command starts use a token of this run. If workers may also be started by hand,
+ * for the given address, the token is one that they can read. */
 static int find_token(const struct run_arguments *arguments, char out[TOKEN_TEXT_MAX],
                       const char **token)
 {

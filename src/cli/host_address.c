@@ -54,7 +54,7 @@ static int find_host(const char *command, const char *option, const char *text,
     size_t n = colon ? (size_t)(colon - text) : 0;
     *at = text;
     if (!colon || n == 0 || n > NAME_MAX_BYTES || strchr(text, ':') != colon)
-        return -1; /* the library says what is wrong with it, if anything is */
+        return -1; /* the library reports any error in it */
     memcpy(host, text, n);
     host[n] = '\0';
     if (is_number(host))
@@ -147,7 +147,7 @@ bool host_address_own(char out[HOST_ADDRESS_MAX])
 {
     struct sockaddr_in elsewhere = {.sin_family = AF_INET, .sin_port = htons(9)}, own;
     socklen_t len = sizeof own;
-    inet_pton(AF_INET, "192.0.2.1", &elsewhere.sin_addr); /* of nobody: RFC 5737 */
+    inet_pton(AF_INET, "192.0.2.1", &elsewhere.sin_addr); /* no host has this address: RFC 5737 */
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool found = fd >= 0 &&
                  connect(fd, (const struct sockaddr *)&elsewhere, sizeof elsewhere) == 0 &&
@@ -168,7 +168,7 @@ bool host_address_own(char out[HOST_ADDRESS_MAX])
     return found;
 }
 
-/* One of those, up to its comma: a name, whose address is loopback? */
+/* Is this entry, up to its comma, a name whose address is loopback? */
 static bool is_own_name(const char *text, const char *number)
 {
     bool named = text[0] != '[' && strncmp(text, "127.", 4) != 0 &&

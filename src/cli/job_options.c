@@ -4,7 +4,7 @@
 
 enum { ASSIGNMENT_MAX = 4200 };
 
-/* `--lr 0.1`: the field, in place of those that contradict it. */
+/* `--lr 0.1`: set the field, and unset those that contradict it. */
 static int override_field(pl_job *job, const char *field, const char *value)
 {
     char assignment[ASSIGNMENT_MAX];
@@ -37,7 +37,7 @@ static int apply_options(pl_job *job, const struct job_options *o)
         rc = pl_job_unset(job, o->unset.at[i]);
     if (rc == PL_OK)
         rc = apply_fields(job, o);
-    if (rc == PL_OK && o->strategy) /* after --workers, which takes the place of `single` */
+    if (rc == PL_OK && o->strategy) /* after --workers, which replaces `single` */
         rc = pl_job_set_strategy(job, o->strategy);
     if (rc == PL_OK && o->deterministic)
         rc = pl_job_set(job, "deterministic=true");

@@ -12,7 +12,7 @@ struct job_options {
     const char *epochs, *steps, *lr, *batch;
     struct option_list set, unset;
     bool deterministic;
-    const char *run; /* a run directory, whose own job it is; NULL: the job file, or solver */
+    const char *run; /* a run directory, whose job is used; NULL: the job file, or solver */
 };
 
 /* Rows for a table of options; `type` has a member `job` of struct job_options. */

@@ -124,8 +124,8 @@ static bool does_compute(const struct command *command)
     return command != &cmd_model && command != &cmd_data && command != &cmd_convert;
 }
 
-/* A file that is opened must not become what the command prints to: the standard streams of a
- * command that is started without them lead nowhere. */
+/* Open missing standard streams on the null device, so that a file that is opened later does not
+ * become stdout or stderr. */
 static void open_standard_streams(void)
 {
     int fd;

@@ -54,7 +54,7 @@ static size_t edit_distance(const char *a, const char *b)
 bool cli_nearer(const char *name, const char *other, size_t *least)
 {
     size_t n = strlen(name), d = n < NAME_BYTES ? edit_distance(name, other) : n;
-    size_t most = n < 5 ? 1 : n < 9 ? 2 : 3; /* slips in a name so long */
+    size_t most = n < 5 ? 1 : n < 9 ? 2 : 3; /* typing errors allowed in a name of this length */
     bool begins = n >= 3 && strncmp(name, other, n) == 0;
     if (begins)
         d = 1;
@@ -83,7 +83,7 @@ static const char *const aliases[][2] = {
     {"validation", "set validation=..."},
 };
 
-/* The option that somebody meant; NULL when none is near. */
+/* The most similar option; NULL: none is similar. */
 static const char *suggest_option(const struct command *command, const char *name)
 {
     const char *meant = NULL;

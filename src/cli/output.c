@@ -30,7 +30,7 @@ static struct output {
     pthread_mutex_t lock;
     struct output_options options;
     bool looked, terminal;
-    bool drawn; /* the progress line stands on the terminal, its cursor behind it */
+    bool drawn; /* the progress line is on the terminal, with the cursor behind it */
     struct progress_field field[PROGRESS_FIELDS_MAX];
     size_t fields;
     double progressed; /* when the newest was printed */
@@ -45,7 +45,8 @@ static double seconds_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Whole, so that lines of several processes do not mix. A stderr that is gone is nobody's loss. */
+/* In one write, so that lines of several processes do not mix. Errors of a closed stderr are
+ * ignored. */
 static void put_text(const char *text)
 {
     fputs(text, stderr);
@@ -60,8 +61,8 @@ static bool is_terminal(struct output *o)
     return o->terminal;
 }
 
-/* Asked for each time: the window may have changed. The last column stays free, since some
- * terminals wrap as soon as it is taken. */
+/* Read each time, since the window may have changed. The last column stays free, since some
+ * terminals wrap when it is used. */
 static size_t count_columns(void)
 {
     struct winsize size;
@@ -74,7 +75,7 @@ static void draw_progress(struct output *o)
 {
     char line[PROGRESS_LINE_MAX], text[PROGRESS_LINE_MAX + 8];
     progress_line_fit(o->field, o->fields, count_columns(), line);
-    snprintf(text, sizeof text, "\r%s\033[K", line); /* what an older, longer line left */
+    snprintf(text, sizeof text, "\r%s\033[K", line); /* clears the rest of an older, longer line */
     put_text(text);
     o->drawn = true;
 }
@@ -112,8 +113,8 @@ static void put_all_held(struct output *o, double now, double age)
             put_held(o, &o->kind[i], now);
 }
 
-/* How much of a word may be the name of a machine or its address: of letters, digits, dots and
- * dashes, and either beginning with a letter or four numbers. 0: it is none. */
+/* The length of the part of a word that may be a machine's name or address: letters, digits, dots
+ * and dashes that begin with a letter, or four numbers. 0: none. */
 static size_t measure_host(const char *word, size_t n)
 {
     size_t host = 0, dots = 0, letters = 0;
@@ -126,7 +127,8 @@ static size_t measure_host(const char *word, size_t n)
     return whole && named ? host : 0;
 }
 
-/* A word without its numbers. A path may be of one of many files; a machine is always told. */
+/* Write a word without its numbers: a path may name one of many files. The name of a machine is
+ * kept. */
 static size_t write_word(const char *word, size_t n, bool keep, char key[KEY_MAX], size_t used)
 {
     size_t host = keep ? n : measure_host(word, n);
@@ -145,7 +147,7 @@ static void write_key(const char *line, char key[KEY_MAX])
 {
     static const char between[] = " \t,;()[]'\"";
     size_t used = 0;
-    bool worker = false; /* the word before */
+    bool worker = false; /* the previous word */
     for (const char *at = line; *at;) {
         size_t n = strcspn(at, between), rest = n > 0 ? n : strspn(at, between);
         bool number = worker && isdigit((unsigned char)*at);

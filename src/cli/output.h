@@ -1,7 +1,7 @@
-/* The one author of what a command prints on stderr while it works: lines, and on a terminal one
- * progress line below them, which is cut to the terminal's width and updated in place. Log lines
- * come from several threads: every function here may be called from any thread, and each takes a
- * lock. The object is the process's own, as stderr is. */
+/* All output of a command on stderr goes through here: lines, and on a terminal one progress line
+ * below them, which is cut to the terminal's width and updated in place. Log lines come from
+ * several threads: every function here may be called from any thread, and each takes a lock. The
+ * object is the process's own, as stderr is. */
 #ifndef PL_CLI_OUTPUT_H
 #define PL_CLI_OUTPUT_H
 
@@ -21,18 +21,18 @@ void output_configure(const struct output_options *options);
 /* A line of its own, without its newline. When quiet nothing is printed. */
 __attribute__((format(printf, 1, 2))) void output_line(const char *format, ...);
 
-/* The same for warnings, which `quiet` does not stop; no prefix is added. Of one kind, lines that
- * differ in numbers alone, at most one a second is printed: the next says how many there were. The
- * number behind the word "worker", and those in the name or address of a machine, are no such
- * numbers: who is concerned is always said. */
+/* The same for warnings, which `quiet` does not suppress; no prefix is added. Lines that differ in
+ * numbers alone are of one kind. At most one of a kind is printed a second, and the next one states
+ * how many there were. The number after the word "worker" and those in a machine's name or address
+ * distinguish kinds, so that each worker and machine is always named. */
 void output_warning(const char *line);
 
 /* How far the work is: drawn at most four times a second on a terminal, or a line every
  * progress_s. */
 void output_progress(const struct progress_field *field, size_t count);
 
-/* Time passes: what was held back of warnings long enough is printed. To be called now and then
- * while nothing else is. */
+/* Print warnings that were held back long enough. Call it regularly while no other function here is
+ * called. */
 void output_tick(void);
 
 /* The progress line is finished: it stays as a line. Prints the warnings that were held back. */

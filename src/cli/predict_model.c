@@ -44,7 +44,7 @@ static bool find_job(const char *path, bool is_run, char out[PREDICT_PATH_MAX])
            ends_in(folder, "checkpoint");
 }
 
-/* The model that is asked for by name: best, final, or a file of the directory or of anywhere. */
+/* Find the named model: best, final, or a file in the directory or elsewhere. */
 static int find_named(const char *command, const char *folder, const char *which,
                       char out[PREDICT_PATH_MAX])
 {

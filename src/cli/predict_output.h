@@ -7,7 +7,7 @@
 
 struct predictions {
     pl_net_classes classes;
-    size_t records, top; /* so many of them, and so many classes of each */
+    size_t records, top; /* number of records, and of classes printed for each */
     const pl_data *data; /* the records */
     pl_names *names;     /* of the classes; NULL: those of the data, if `named` */
     bool named;
@@ -15,16 +15,16 @@ struct predictions {
     float *score; /* and their scores */
 };
 
-/* Make room for p->records, with names for p->classes: from the file `names`, or what a job's data
- * knows (of a net with more outputs the rest has none), or the data. `names` and `job` may be NULL.
- * A status; or, after a message, an exit code: the file has other than a name a class, memory is
- * short. */
+/* Make room for p->records, with names for p->classes: from the file `names`, or from a job's data
+ * (further outputs of a net have no names), or from the data. `names` and `job` may be NULL. A
+ * status; or, after a message, an exit code: the file's number of names is not that of the classes;
+ * out of memory. */
 int predictions_begin(struct predictions *p, pl_engine *engine, size_t top, const pl_data *data,
                       const char *names, const pl_job *job);
 void predictions_end(struct predictions *p);
 
-/* Of record i, a score for each class. Of equal scores the class with the lower number comes first.
- */
+/* Take the score of each class for record i. Among equal scores the class with the lower number is
+ * first. */
 void predictions_take(struct predictions *p, size_t i, const float *score);
 
 /* All of them on stdout: a row a class, or an object a record. */

@@ -160,7 +160,7 @@ static int exit_code(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
 }
 
-/* A rank has ended. One that failed ends the others, who would wait for it in vain. */
+/* A rank has ended. A rank that failed ends the others, which would wait for it in vain. */
 static void take_end(pid_t ended, int status, const pid_t *pid, uint32_t count, int *code)
 {
     if (*code == EXIT_DONE)

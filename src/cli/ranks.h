@@ -1,7 +1,7 @@
-/* Commands that run as several ranks: one a process, on one host or several, told which it is by
- * --rank, --ranks and --rendezvous, or by PACELINE_RANK, PACELINE_RANKS and PACELINE_RENDEZVOUS in
- * the environment (mpirun and srun wrappers and bench/netns.sh do so); or on this machine, as
- * children of one command. */
+/* Commands that run as several ranks: one a process, on one host or several, each with its rank
+ * from --rank, --ranks and --rendezvous, or by PACELINE_RANK, PACELINE_RANKS and
+ * PACELINE_RENDEZVOUS in the environment (mpirun and srun wrappers and bench/netns.sh do so); or on
+ * this machine, as children of one command. */
 #ifndef PL_CLI_RANKS_H
 #define PL_CLI_RANKS_H
 
@@ -41,8 +41,8 @@ struct ranks_options {
         RANKS_OPTION(type, "insecure", OPTION_FLAG, NULL,                                       \
                      "allow addresses beyond loopback: nothing is authenticated yet", insecure)
 
-/* Read the options, or else the environment. `count` is how many there are by the command, 0: it is
- * not said. false after a message. */
+/* Read the options, or else the environment. `count` is the number of ranks that the command sets;
+ * 0: none. false after a message. */
 bool ranks_find(const char *command, const struct ranks_options *options, uint32_t count,
                 struct ranks_place *place);
 

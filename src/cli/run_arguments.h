@@ -30,13 +30,13 @@ struct run_arguments {
         RUN_OPTION("take-over", OPTION_FLAG, NULL,                                            \
                    "resume although the run's driver is alive, which ends", take_over)
 
-/* Check that there is one job: of a file, of a solver, or of the run that is to continue; and take
- * what is said of the output. EXIT_BAD_INPUT after a message, -1 to continue. */
+/* Check that the arguments name exactly one job: a file, a solver, or a run to continue; and take
+ * the output options. EXIT_BAD_INPUT after a message, -1 to continue. */
 int run_arguments_check(const struct command *command, struct run_arguments *arguments,
                         size_t files);
 
-/* Begin the run, or continue with it, and return the command's exit code: with workers of its own;
- * or for workers that somebody else starts. `path`: the job file; NULL: `job` says. */
+/* Begin the run, or continue with it, and return the command's exit code: with workers that it
+ * starts; or for workers started elsewhere. `path`: the job file; NULL: `job` says. */
 int run_with_workers(const struct run_arguments *arguments, const char *path);
 int run_as_driver(const struct command *command, struct run_arguments *arguments, const char *path);
 

@@ -148,7 +148,7 @@ static void add_place(struct fields *f, const pl_progress *p)
         add_field(f, 0, "epoch %.2f", p->epoch);
     }
     if (p->steps == 0 && p->local_steps == 0)
-        return; /* nothing is known of it yet */
+        return; /* not known yet */
     char loss[LOSS_TEXT];
     add_field(f, 0, "loss %s", loss_text(p->loss, loss));
     set_brief(f, fabs(p->loss) < 1e6 ? "loss %.3f" : "loss %.2g", p->loss);
@@ -179,7 +179,7 @@ void run_output_tick(void *user)
     output_tick();
 }
 
-/* The time of day so many seconds ago. */
+/* The time of day `age_s` seconds ago. */
 static void time_text(double age_s, char out[16])
 {
     time_t at = time(NULL) - (time_t)(age_s + 0.5);
@@ -272,7 +272,7 @@ static void print_set(const char *name, double error, double loss)
     printf("loss %s\n", loss_text(loss, text));
 }
 
-/* The run's end, and what that event does not know. */
+/* Print the run's end, with the fields that its event lacks. */
 static int print_object(struct run_output *output, const pl_run_report *report)
 {
     cJSON *object = output->end;

@@ -16,7 +16,7 @@ struct run_output {
     bool virtual_time; /* the run's seconds are not ours */
     bool has_ended;    /* this driver has written the run's end */
     bool resumable;    /* there is a checkpoint to resume from */
-    cJSON *end;        /* with json: the run's end, once it has come; until it is printed */
+    cJSON *end;        /* with json: the event of the run's end, until it is printed */
     char directory[2048];
     struct workers_file workers;
 };

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One wish may arrive as several signals: timeout(1) sends its own to the command and once more to
- * the command's group. */
+/* One request may arrive as several signals: timeout(1) sends its own to the command and once more
+ * to the command's group. */
 #define ONE_WISH_NS (INT64_C(300) * 1000 * 1000)
 
 pl_flag signals_stop, signals_leave, signals_pause, signals_heeded;
@@ -38,11 +38,11 @@ static bool is_wish(void)
 static void write_text(const char *text)
 {
     if (write(STDERR_FILENO, text, strlen(text)) < 0)
-        return; /* nobody reads it */
+        return; /* it is closed */
 }
 
-/* Closing a terminal may send SIGHUP more than once, which nobody means as a second wish. Until
- * somebody heeds the flag there is nothing to be kept. */
+/* Closing a terminal may send SIGHUP more than once, which is not a second request. Until a run
+ * reads the flag there is no state to save. */
 static void on_stop(int number)
 {
     int level = pl_flag_get(&signals_stop), error = errno;

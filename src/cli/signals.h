@@ -7,13 +7,13 @@
 #include "paceline/flag.h"
 
 /* For pl_run_options.stop, once signals_catch_run has been called: 1 after SIGINT, SIGTERM or
- * SIGHUP, 2 after another SIGINT or SIGTERM; one more ends the process. Those that come together
- * count as one. */
+ * SIGHUP, 2 after another SIGINT or SIGTERM; one more ends the process. Signals that arrive
+ * together count as one. */
 extern pl_flag signals_stop;
 void signals_catch_run(void);
 
-/* Set by the command while the flags are heeded at once: a run has opened, or a worker is in one.
- * It decides what is said when a signal comes. */
+/* Set by the command while a run or worker reads the flags: the run is open, or the worker is in
+ * one. It selects the message that a signal prints. */
 extern pl_flag signals_heeded;
 
 /* For pl_work_options, once signals_catch_worker has been called: SIGINT, SIGTERM and SIGHUP set

@@ -32,7 +32,7 @@ int token_draw(const char *command, char out[TOKEN_TEXT_MAX])
     return -1;
 }
 
-/* A file of others is no secret; a pipe is whose process inherited it. */
+/* A file that others can read is not secret; a pipe belongs to the processes that inherited it. */
 static bool is_open_to_others(int fd)
 {
     struct stat of;
@@ -57,7 +57,7 @@ static int read_line(const char *command, const char *file, int fd, char out[TOK
     return -1;
 }
 
-/* Written aside and linked, so that who looks at the same moment sees all of it or nothing. */
+/* Written under another name and linked: a concurrent reader sees the whole file or none. */
 static int make_file(const char *command, const char *file)
 {
     char reserve[PATH_TEXT_MAX], token[TOKEN_TEXT_MAX];

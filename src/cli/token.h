@@ -17,8 +17,8 @@ int token_draw(const char *command, char out[TOKEN_TEXT_MAX]);
  * made, others can read it, or it holds no token. */
 int token_read(const char *command, const char *file, bool makes, char out[TOKEN_TEXT_MAX]);
 
-/* The user's own, as token_read. *token is `out`, or NULL where there is no place for the file, and
- * none is asked for then. */
+/* The user's own, as token_read. *token is `out`, or NULL if there is no folder for the file; no
+ * token is then required. */
 int token_own(const char *command, char out[TOKEN_TEXT_MAX], const char **token);
 
 #endif

@@ -9,8 +9,8 @@
 
 enum { PATH_BYTES = 4096, LOOKS = 5, INTERVAL_NS = 10 * 1000 * 1000 };
 
-/* Threads of the machine that run or could, this one left out: the fourth word of loadavg,
- * "RUNNABLE/ALL". 0 where the system does not say. */
+/* Runnable threads of the machine, this one excluded: from the fourth word of loadavg,
+ * "RUNNABLE/ALL". 0: unknown. */
 static int count_runnable(void)
 {
     int runnable = 1;

@@ -5,7 +5,7 @@
 #ifndef PL_CLI_WAIT_POLICY_H
 #define PL_CLI_WAIT_POLICY_H
 
-/* Look for 40 ms at whether others run here; if so, execute this command again with
+/* Check for 40 ms whether other processes compute; if so, execute this command again with
  * OMP_WAIT_POLICY=passive. Returns at once where the user has set that, GOMP_SPINCOUNT or
  * OMP_NUM_THREADS=1, and where the machine is not busy. Call it before anything is opened. */
 void wait_policy_choose(char **argv);

@@ -23,7 +23,7 @@ static const char *write_count(unsigned long long n, char out[32])
     return out;
 }
 
-/* Why a run ended, in words. */
+/* The reason of a run's end, in words. */
 static const char *name_reason(const char *reason)
 {
     static const struct {

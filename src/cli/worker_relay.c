@@ -10,8 +10,8 @@
 
 enum { LINE_BYTES_MAX = 4096 };
 
-/* Why it ended: the driver, which is this process, has that from the worker itself and says it with
- * what it means for the run. */
+/* Is it the line with the reason of the worker's end? The driver, which is this process, prints
+ * that itself, with the consequence for the run. */
 static bool is_last_line(const char *line)
 {
     return strncmp(line, "paceline: worker ", 17) == 0;

@@ -12,8 +12,8 @@ struct worker_relay {
     pthread_t reader;
 };
 
-/* Begin to print what comes; without it workers keep the stderr of this process. Does nothing when
- * it is open. */
+/* Begin to print the workers' output; without it workers use the stderr of this process. Does
+ * nothing when it is open. */
 void worker_relay_open(struct worker_relay *relay);
 
 /* All workers have ended: print the rest. */

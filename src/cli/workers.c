@@ -21,8 +21,8 @@ enum {
 
 extern char **environ;
 
-/* Our own environment, where threads that wait for work do not spin on cores that other workers
- * need; what the user has said of that stays. Freed by the caller, but for its texts. */
+/* This process's environment, with settings that keep waiting threads from spinning on cores that
+ * other workers need; settings of the user are kept. The caller frees the array, not its texts. */
 static char **make_environment(void)
 {
     static const char policy[] = "OMP_WAIT_POLICY=passive";
@@ -63,7 +63,7 @@ static void block_terminal(posix_spawnattr_t *attributes)
     sigprocmask(SIG_BLOCK, NULL, &mask);
     sigaddset(&mask, SIGINT);
     sigaddset(&mask, SIGHUP);
-    sigaddset(&mask, SIGPIPE); /* one whose relay has died continues */
+    sigaddset(&mask, SIGPIPE); /* a worker continues when its relay has died */
     posix_spawnattr_setsigmask(attributes, &mask);
     posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK);
 }
@@ -101,7 +101,7 @@ static int spawn_worker(const struct workers *workers, const char *address, char
     return code;
 }
 
-/* The places of those that have ended are free again. */
+/* Free the slots of workers that have ended. */
 static void reap_children(struct workers *workers)
 {
     uint32_t left = 0;

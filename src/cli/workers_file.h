@@ -1,5 +1,5 @@
-/* A file in which a user says how many workers a run is to have: looked at again and again while
- * the run continues. */
+/* A file in which a user sets the run's number of workers; read repeatedly while the run
+ * continues. */
 #ifndef PL_CLI_WORKERS_FILE_H
 #define PL_CLI_WORKERS_FILE_H
 

@@ -19,7 +19,7 @@ static size_t find_indent(const char *line)
     size_t label = strspn(line, " ");
     label += strcspn(line + label, " ");
     size_t gap = strspn(line + label, " ");
-    while (gap == 1) { /* a label of two words */
+    while (gap == 1) { /* the label has two words */
         label += gap + strcspn(line + label + gap, " ");
         gap = strspn(line + label, " ");
     }

@@ -107,7 +107,7 @@ static int check_once(const Paceline__Fault *fault, const char *what, size_t i, 
                    fault->has_factor ? "factor" : "for", what);
 }
 
-/* `join` or `leave`, as `what` says. */
+/* `what` names it: `join` or `leave`. */
 static int check_worker(const Paceline__Fault *fault, const char *what, int32_t node, size_t i,
                         uint32_t nodes, struct err *err)
 {
@@ -147,7 +147,7 @@ static int check_lasting(const Paceline__Fault *fault, const char *what, int32_t
     return rc;
 }
 
-/* `slow` or `clog`, as `what` says. */
+/* `what` names it: `slow` or `clog`. */
 static int check_pace(const Paceline__Fault *fault, const char *what, int32_t node, size_t i,
                       uint32_t nodes, struct err *err)
 {

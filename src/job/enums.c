@@ -7,7 +7,7 @@
 
 enum { PLACE_MAX = 256, WORDS_MAX = 200 };
 
-/* A message that is looked at: value `i` of a field of the one above. */
+/* The message under examination: value `i` of a field of its parent. */
 struct place {
     const struct place *above; /* NULL: the outermost, which has no field */
     const ProtobufCMessage *msg;

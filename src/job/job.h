@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parse a job file. Not yet complete: overrides come next, then job_finish.
+/* Parse a job file. The job is not complete yet: overrides follow, then job_finish.
  * ERR_INPUT with file:line:column. */
 int job_parse(const char *name, const char *text, size_t len, Paceline__Job **out, struct err *err);
 void job_free(Paceline__Job *job);

@@ -9,11 +9,11 @@
 
 enum { FIELD_TEXT_MAX = 256 };
 
-/* Fields whose change makes another run. Of several that fit the longest holds; a field without any
- * is free, such as the rate and its schedule, the stop, how many work and how often is evaluated.
- * `data` stands for train_data and test_data. Where data lies is free: the driver compares the
- * records. Rates and periods of strategies are as free as the solver's; that an optimizer, a server
- * or a shard has other state is not. */
+/* Fields whose change makes it another run. The longest matching path applies; a field without a
+ * match may change, such as the rate and its schedule, the stop, the number of workers and the
+ * evaluations. `data` stands for train_data and test_data. The paths of data may change: the driver
+ * compares the records. Rates and periods of strategies may change like those of the solver; a
+ * change of the state that an optimizer, a server or a shard keeps may not. */
 static const struct rule {
     const char *path;
     bool breaks;
@@ -114,7 +114,7 @@ static const ProtobufCMessage *message_at(const ProtobufCMessage *msg,
     return *(const ProtobufCMessage *const *)text_field_slot(msg, field);
 }
 
-/* A whole message in a few words: which one of its kinds it is. */
+/* Describe a message in a few words: which member of its oneof is set. */
 static void describe_message(const ProtobufCMessage *msg, struct buf *out)
 {
     const ProtobufCFieldDescriptor *member = find_member(msg);
@@ -205,7 +205,7 @@ static void compare_field(struct differing *d, const char *path, const ProtobufC
     add_difference(d, name, &from, &to);
 }
 
-/* Where the two are of different kinds, what is in each says nothing. */
+/* If the two are of different kinds, their fields are not compared. */
 static void compare_messages(struct differing *d, const char *path, const ProtobufCMessage *a,
                              const ProtobufCMessage *b)
 {

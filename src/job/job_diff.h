@@ -1,4 +1,4 @@
-/* In which fields two jobs differ, and which of those make another run of it. */
+/* The fields in which two jobs differ, and which of those make it another run. */
 #ifndef PL_JOB_JOB_DIFF_H
 #define PL_JOB_JOB_DIFF_H
 
@@ -7,8 +7,7 @@
 struct job_change {
     const char *field;     /* "stop.epochs"; of a strategy, net or data of another kind its own */
     const char *from, *to; /* as job files have them; "not set" */
-    bool breaks;           /* it changes what the run is: what a checkpoint holds does not fit, or
-                              its results would be of two things */
+    bool breaks;           /* it makes it another run */
 };
 
 /* Call `each` for each field in which the two finished jobs differ, in the order of the schema.

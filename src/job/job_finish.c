@@ -158,7 +158,7 @@ static int check_records(const Paceline__Job *job, struct err *err)
                          RECORDS_MAX, (uint64_t)job->batch * job->iter_size);
 }
 
-/* The field that says when or on what to evaluate; NULL: none does. */
+/* A field that sets when or on which records to evaluate; NULL: none is set. */
 static const char *find_evaluation(const Paceline__Evaluate *e)
 {
     return e->has_every_exchanges           ? "evaluate.every_exchanges"
@@ -217,7 +217,7 @@ static void finish_stop(Paceline__Stop *stop)
     stop->has_epochs = true;
 }
 
-/* Not in the net: what a field that is left out means there is each layer's own affair. */
+/* Not in the net: each layer defines the meaning of its missing fields. */
 static int fill_defaults(Paceline__Job *job, struct err *err)
 {
     Paceline__Net *net = job->net;
@@ -228,8 +228,8 @@ static int fill_defaults(Paceline__Job *job, struct err *err)
     return filled_in ? OK : err_set(err, ERR_NOMEM, "job: out of memory");
 }
 
-/* From so many to so many: `workers` becomes those that it begins with. A job that has been
- * finished before says both. */
+/* Settle workers_min, workers_max and `workers`, the number that the run begins with. A job that
+ * has been finished before has all of them. */
 static int finish_workers(Paceline__Job *job, struct err *err)
 {
     int rc = OK;

@@ -74,8 +74,8 @@ static bool is_filled(const char *text)
     return text && *text;
 }
 
-/* Caffe's rule: one word for the training net; those for testing nets, and then as many as
- * test_iter still lacks, of the net that is both. Here there is one testing net. */
+/* Caffe's rule: one field names the training net; others name testing nets, and if test_iter has
+ * more entries, the common net serves for the rest. Paceline has one testing net. */
 int job_solver_nets(const Caffe__SolverParameter *s, struct job_solver_net *train,
                     struct job_solver_net *test, struct err *err)
 {
@@ -137,7 +137,7 @@ static int set_number(const struct project *p, const char *path, double value)
     return rc;
 }
 
-/* The solver of the job: what is said elsewhere in a job is left out of it. */
+/* The solver of the job, without the fields that a job states elsewhere. */
 static int copy_solver(const struct project *p)
 {
     static const char *const left_out[] = {
@@ -191,7 +191,7 @@ static int map_weights(const struct project *p)
     return rc;
 }
 
-/* Where the run goes, and ends. */
+/* Set the run's directory and its end. */
 static int map_run(const struct project *p, const char *name)
 {
     const Caffe__SolverParameter *s = p->solver;

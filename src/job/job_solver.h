@@ -1,6 +1,6 @@
-/* A Caffe project as a job: its solver and its nets, turned into the messages of a Paceline job.
- * Messages in, messages out: the caller reads the files (job_solver_nets says which) and resolves
- * the paths that the job then holds, which stand as Caffe's files wrote them. */
+/* A Caffe project as a job: its solver and its nets, turned into the messages of a Paceline job. It
+ * reads no files: the caller reads those that job_solver_nets names, and resolves the paths in the
+ * job, which are as Caffe's files have them. */
 #ifndef PL_JOB_JOB_SOLVER_H
 #define PL_JOB_JOB_SOLVER_H
 
@@ -30,8 +30,8 @@ struct job_solver_net {
 int job_solver_nets(const Caffe__SolverParameter *solver, struct job_solver_net *train,
                     struct job_solver_net *test, struct err *err);
 
-/* Why a data layer's own records cannot be had; "": they can, or there is no such layer. Records
- * given in their place make it void. */
+/* Why a data layer's own records cannot be used; "": they can, or there is no such layer.
+ * Irrelevant if other records are given. */
 struct job_solver_wants {
     char train[ERR_TEXT_MAX], test[ERR_TEXT_MAX];
 };
@@ -44,17 +44,17 @@ int job_from_solver(const Caffe__SolverParameter *solver, const Caffe__NetParame
                     const Caffe__NetParameter *test, const char *name, const struct logger *log,
                     Paceline__Job **out, struct job_solver_wants *wants, struct err *err);
 
-/* Records that were given in place of a data layer's: they get the layer's maps, each unless they
- * bring one of its kind (mean and mean_file are one kind, and so are the ways to resize), and
- * images its colours, in the order of Caffe's means. `layer` may be NULL. ERR_NOMEM */
+/* Records that were given in place of a data layer's: they get each of the layer's maps of whose
+ * kind they have none (mean and mean_file are one kind, and so are the ways to resize), and images
+ * get Caffe's order of colours. `layer` may be NULL. ERR_NOMEM */
 int job_solver_keep_maps(Paceline__Data *records, const Paceline__Data *layer, struct err *err);
 
-/* Check the solver of a job, and put the words of older versions into today's; `iter_size` may
- * stand in the job or the solver. ERR_INPUT, ERR_UNSUPPORTED naming the field; ERR_NOMEM */
+/* Check the solver of a job, and convert fields of older versions; `iter_size` may be in the job or
+ * the solver. ERR_INPUT, ERR_UNSUPPORTED naming the field; ERR_NOMEM */
 int job_finish_solver(Paceline__Job *job, struct err *err);
 
-/* Of a settled solver: take out what a job says elsewhere, so that the defaults that a solver of
- * Caffe's has there do not stand in the job. */
+/* Remove from a finished solver the fields that a job states elsewhere, so that the job does not
+ * contain Caffe's defaults for them. */
 void job_leave_out_elsewhere(Caffe__SolverParameter *solver);
 
 #endif

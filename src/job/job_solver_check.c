@@ -1,5 +1,5 @@
-/* The solver of a job: what its numbers may be; and what a solver of Caffe's can say that a job
- * says elsewhere. */
+/* Checks the solver of a job: the ranges of its numbers, and the fields of Caffe that a job states
+ * elsewhere. */
 #include "job/check.h"
 #include "job/job_solver.h"
 #include "job/text.h"
@@ -16,7 +16,7 @@ static bool is_filled(const char *text)
     return text && *text;
 }
 
-/* Fields with a meaning in a Caffe project alone, and where a job says the same. */
+/* Fields that have a meaning in a Caffe project alone, and the job's fields for the same. */
 static const struct elsewhere {
     const char *name, *instead;
 } elsewhere[] = {
@@ -42,7 +42,7 @@ static const struct elsewhere {
     {"snapshot_format", "HDF5 is not supported"},
 };
 
-/* Set, and to something else than what it is when nobody sets it. */
+/* Is it set, and not to its default? */
 static bool is_given(const ProtobufCMessage *msg, const char *name)
 {
     const ProtobufCFieldDescriptor *field = text_field_find(msg->descriptor, name, strlen(name));
@@ -93,7 +93,7 @@ static int check_numbers(const Caffe__SolverParameter *s, struct err *err)
     return check_range("solver.average_loss", s->average_loss, 1, AVERAGE_LOSS_MAX, err);
 }
 
-/* `solver_type` was what `type` is. */
+/* `solver_type` is the old name of `type`. */
 static int finish_type(Paceline__Job *job, struct err *err)
 {
     static const char *const types[] = {"SGD",     "Nesterov", "AdaGrad",

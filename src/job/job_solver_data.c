@@ -166,7 +166,7 @@ static int map_images(const Caffe__LayerParameter *layer, struct job_data_layer 
     return rc == OK ? map_colour(layer, !p->is_color, "images.color", out->data, err) : rc;
 }
 
-/* A layer whose records only the user can name. */
+/* A layer that does not name its records. */
 static int map_other(const Caffe__LayerParameter *layer, const char *option,
                      struct job_data_layer *out)
 {
@@ -201,7 +201,7 @@ static void log_ignored(const Caffe__LayerParameter *layer, const char *name,
                  name);
 }
 
-/* Where pictures do not come out as Caffe has them, to the last bit or at all. */
+/* Log where pictures differ from Caffe's, in the last bit or more. */
 static void log_pictures(const Caffe__LayerParameter *layer, const char *name,
                          const struct logger *log)
 {

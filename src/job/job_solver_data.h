@@ -13,12 +13,12 @@ bool job_data_layer_is(const Caffe__LayerParameter *layer);
 
 struct job_data_layer {
     Paceline__Data *data; /* owned; without a source where `wants` is not empty */
-    uint32_t batch;       /* 0: the layer does not say */
+    uint32_t batch;       /* 0: the layer does not state it */
     char wants[ERR_TEXT_MAX];
 };
 
-/* The layer's records and maps. `option` is the command's that gives others in their place;
- * `trained`: these are trained on. ERR_INPUT, ERR_UNSUPPORTED naming layer and field; ERR_NOMEM */
+/* The layer's records and maps. `option` is the command's option that replaces them; `trained`:
+ * they are the training set. ERR_INPUT, ERR_UNSUPPORTED naming layer and field; ERR_NOMEM */
 int job_data_layer_map(const Caffe__LayerParameter *layer, const char *option, bool trained,
                        const struct logger *log, struct job_data_layer *out, struct err *err);
 

@@ -10,7 +10,7 @@
 
 /* ---- what a net's state lets in ---- */
 
-/* The solver's words are added to the net's own. */
+/* The solver's stages are added to the net's own. */
 static int make_state(struct net_state *out, Caffe__Phase phase, const Caffe__NetState *net,
                       const Caffe__NetState *solver, const char *field, struct err *err)
 {

@@ -7,13 +7,13 @@
 
 struct job_solver_merge {
     const Caffe__NetParameter *train, *test; /* may be the same; test NULL: the training net's */
-    const Caffe__NetState *train_state, *test_state; /* the solver's; NULL: it says nothing */
+    const Caffe__NetState *train_state, *test_state; /* the solver's; NULL: not set */
 };
 
-/* One net whose layers belong to phases as the states of both nets have it; other rules are
- * settled. Its layers of data take whatever records the job has; `train_data` and `test_data` are
- * copies of those, owned, of each phase; NULL: there is none.
- * ERR_INPUT, ERR_UNSUPPORTED naming the layer; ERR_NOMEM */
+/* Merge both nets into one whose layers belong to the phases that the states of the nets select;
+ * other rules are resolved. Its data layers take the job's records; `train_data` and `test_data`
+ * are copies of those, owned, of each phase; NULL: there is none. ERR_INPUT, ERR_UNSUPPORTED naming
+ * the layer; ERR_NOMEM */
 int job_merge_nets(const struct job_solver_merge *state, Caffe__NetParameter **out,
                    Caffe__LayerParameter **train_data, Caffe__LayerParameter **test_data,
                    struct err *err);

@@ -1,4 +1,4 @@
-/* The numbers of each strategy: what they may be, and the defaults that follow from other fields.
+/* The numbers of each strategy: their ranges, and the defaults that follow from other fields.
  */
 #include "job/job_strategy.h"
 #include "job/check.h"
@@ -15,7 +15,7 @@
 enum { SHARDS_MAX = 16, FRAGMENTS_MAX = 16, R_MAX = 255 };
 enum { SERVERS_MAX = 250 };
 
-/* Setting two fields of which one is a number and the other says how to find it. */
+/* Refuse a job that sets both a number and the field that makes Paceline find this number. */
 static int check_one_of(const char *number, bool has_number, const char *word, bool has_word,
                         struct err *err)
 {

@@ -18,7 +18,7 @@ static bool has_stage(const struct net_state *state, const char *stage)
     return false;
 }
 
-/* A rule holds when all that it says does. */
+/* A rule holds when all its conditions hold. */
 static bool rule_holds(const Caffe__NetStateRule *rule, const struct net_state *state)
 {
     if ((rule->has_phase && rule->phase != state->phase) ||

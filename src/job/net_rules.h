@@ -11,7 +11,7 @@
 struct net_state {
     Caffe__Phase phase;
     int32_t level;
-    const Caffe__NetState *given[2]; /* borrowed; NULL: nothing said */
+    const Caffe__NetState *given[2]; /* borrowed; NULL: not set */
 };
 
 /* ERR_INPUT where a layer has rules of both kinds. */

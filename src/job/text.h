@@ -36,9 +36,9 @@ void text_write(const ProtobufCMessage *msg, struct buf *out);
  * oneof replaces the other. A repeated field is replaced. ERR_INPUT naming path and field. */
 int text_set(ProtobufCMessage *msg, const char *path, const char *value, struct err *err);
 
-/* Take back one field by its path: it has its default again, or is missing where it has none.
- * *was_set (may be NULL) says whether it was set before; an enclosing message that is not there
- * stays so. ERR_INPUT: there is no such field. */
+/* Unset one field by its path: it has its default again, or is missing if it has none. *was_set
+ * (may be NULL): it was set before; a missing enclosing message stays missing. ERR_INPUT: there is
+ * no such field. */
 int text_unset(ProtobufCMessage *msg, const char *path, bool *was_set, struct err *err);
 
 #endif

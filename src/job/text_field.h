@@ -1,5 +1,5 @@
-/* Fields of a protobuf-c message by their descriptors: where a value lies, whether it is set, how
- * it is let go. Internal to job. */
+/* Fields of a protobuf-c message by their descriptors: the address of a value, whether it is set,
+ * how to free it. Internal to job. */
 #ifndef PL_JOB_TEXT_FIELD_H
 #define PL_JOB_TEXT_FIELD_H
 

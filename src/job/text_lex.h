@@ -13,7 +13,7 @@ enum text_kind {
     TEXT_NUMBER, /* starts with a digit or a dot and a digit; not yet checked */
     TEXT_STRING, /* one literal with its quotes; escapes not yet checked */
     TEXT_MARK,   /* one character */
-    TEXT_BAD,    /* `why` says what is wrong; NULL: one character that no token begins with */
+    TEXT_BAD,    /* `why` is the error; NULL: a character that begins no token */
 };
 
 struct text_lex {

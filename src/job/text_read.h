@@ -29,7 +29,8 @@ struct text_reader {
 int text_fail(const struct text_reader *r, size_t at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Count `bytes` more of memory, for what the current token begins. ERR_INPUT: too many. */
+/* Count `bytes` more of memory, for the value that the current token begins. ERR_INPUT: too
+ * many. */
 int text_take(struct text_reader *r, size_t bytes);
 
 /* Read the value of one field from the current token on, to the first token after it. The field is
@@ -46,7 +47,7 @@ int text_read_scalar(struct text_reader *r, const ProtobufCMessageDescriptor *ty
 int text_fail_value(const struct text_reader *r, const ProtobufCMessageDescriptor *type,
                     const ProtobufCFieldDescriptor *field, size_t at, const char *wanted);
 
-/* Quote bytes of the input for a message: cut, and without what a terminal would obey. */
+/* Quote bytes of the input for a message: shortened, without control characters. */
 const char *text_quote(const char *s, size_t n, char out[48]);
 
 #endif

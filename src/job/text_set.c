@@ -57,7 +57,7 @@ static int find_last(const char *path, const ProtobufCMessageDescriptor **type,
     return OK;
 }
 
-/* A string without quotes, taken as it stands. */
+/* Read a string without quotes or escapes. */
 static int read_plain(struct text_reader *r, ProtobufCMessage *msg,
                       const ProtobufCFieldDescriptor *field, const char *value)
 {

@@ -81,7 +81,8 @@ static const ProtobufCFieldDescriptor *find_nearest(const ProtobufCMessageDescri
     return nearest;
 }
 
-/* Messages of a job that hold fields that somebody may look for outside: ours, and the solver. */
+/* Is the field a message whose fields users may write one level too high: Paceline's own, or the
+ * solver? */
 static bool is_searched(const ProtobufCFieldDescriptor *field)
 {
     const ProtobufCMessageDescriptor *type = field->descriptor;

@@ -1,4 +1,4 @@
-/* The field that somebody meant who wrote a name that there is not. Internal to job. */
+/* The likely field for a name that does not exist. Internal to job. */
 #ifndef PL_JOB_TEXT_SUGGEST_H
 #define PL_JOB_TEXT_SUGGEST_H
 
@@ -14,8 +14,8 @@ enum text_likeness {
 };
 
 /* A path from `type` ("batch", "solver.base_lr") for the `n` characters of `name`: a field of this
- * type that is as like it as `likeness` asks for, or one of that name in a message inside. False
- * when there is none. */
+ * type that is as similar as `likeness` requires, or one of that name in an inner message. false:
+ * none. */
 bool text_suggest(const ProtobufCMessageDescriptor *type, const char *name, size_t n,
                   enum text_likeness likeness, char path[TEXT_SUGGESTION_MAX]);
 

@@ -19,9 +19,9 @@ struct corpus {
 const char *corpus_set_name(enum corpus_set set);
 
 /* Open the job's data: sources opened, validation held out, test set next to it. Paths are absolute
- * or relative to the working directory. `watch`, which may be NULL, is told how far that is.
+ * or relative to the working directory. `watch`, which may be NULL, receives the progress.
  * ERR_INPUT      a file is bad, or train and test do not fit together
- * ERR_CANCELLED  the watch has said so
+ * ERR_CANCELLED the watch cancelled it
  * ERR_NOMEM */
 int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct corpus *out,
                 struct err *err);
@@ -39,7 +39,7 @@ struct part {
 };
 
 /* A set of a part of a source (borrowed), seen through the maps of `spec`; released by
- * dataset_release, or put into a corpus, in place of what was there, which takes it.
+ * dataset_release, or put into a corpus, which then owns it in place of its former set.
  * ERR_INPUT  the maps do not fit the source, there is no such part, or it holds no record
  * ERR_NOMEM */
 int corpus_make(const struct source *source, const Paceline__Data *spec, struct part part,

@@ -64,9 +64,9 @@ void learner_stop(struct learner *l)
         local_stop(l->group);
 }
 
-/* The job's `pace`: a step takes at least so many seconds, and each part of it its share. Where
- * steps have a cost (simulation) the wait comes before the arithmetic, which must happen in one
- * piece at the step's end, since learners may share dx. */
+/* The job's `pace`: a step takes at least `pace` seconds, and each part of a step its share. Where
+ * steps have a cost (simulation), the wait is before the arithmetic, which must not be interrupted,
+ * since learners may share dx. */
 static int keep_pace(const struct learner *l, double share)
 {
     if (!l->world || l->job->pace <= 0)

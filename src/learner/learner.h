@@ -44,8 +44,8 @@ struct learner {
     int64_t begun;    /* the step under way */
     uint64_t follows; /* offset of the following step */
     bool knows;       /* if that is known */
-    size_t part;      /* batches of it that are done */
-    size_t parts;     /* of so many */
+    size_t part;      /* finished batches of the step */
+    size_t parts;     /* of `parts` */
     float weight;     /* the share of the last one's records in the step; */
     size_t gathered;  /* dx is the whole step's from here on */
     struct learner_mark *mark;
@@ -71,18 +71,18 @@ int learner_threads(const Paceline__Job *job);
 
 /* Let the learners of the group work at the same time, on tasks of `world`, until learner_stop,
  * which must come before the arena and the workspace are released. step_seconds must be set.
- * Without this call they take turns. No effect for one learner. ERR_NOMEM, ERR_CANCELLED */
+ * Without this call they compute in turns. No effect for one learner. ERR_NOMEM, ERR_CANCELLED */
 int learner_start(struct learner *l, struct world *world, struct err *err);
 void learner_stop(struct learner *l);
 
 /* dx ← gradient of the mean loss over the records at places [start, start + count) of the training
  * set's endless stream of epochs; count ≤ job_step_records. With iter_size they are computed batch
- * by batch, as one batch of all would be but for layers that look at a whole batch, and for the
- * last bits.
+ * by batch; the result is that of one large batch, except for layers that depend on the whole
+ * batch, and for the last bits.
  *
  * ERR_DIVERGED  the loss is not finite; dx is not to be used
- * ERR_INPUT, ERR_IO, ERR_NOMEM: a record cannot be read; learner->err names it
- * or what the world's work returns, its waits for the group, its sleep where the job sets a pace */
+ * ERR_INPUT, ERR_IO, ERR_NOMEM: a record cannot be read; learner->err names it. Or the errors of
+ * the world's work, of waits for the group, of the sleep for the job's pace */
 int learner_gradient(struct learner *l, uint64_t start, size_t count);
 
 /* The step after the next one will probably begin at `start`: its records are prepared meanwhile.

@@ -16,11 +16,11 @@
 enum { THREAD_COUNT_ROUNDS = 3 }; /* windows of each number in a trial */
 
 #define THREAD_COUNT_WINDOW_NS (INT64_C(250) * 1000 * 1000) /* of computing, at least, */
-enum { THREAD_COUNT_WINDOW_STEPS = 2 };                     /* and so many steps */
+enum { THREAD_COUNT_WINDOW_STEPS = 2 };                     /* and this many steps */
 
 /* Some steps in a row with one number of threads. */
 struct thread_window {
-    int64_t now;      /* ns, of a clock that never goes back: the window's end */
+    int64_t now;      /* ns of a monotonic clock: the window's end */
     int64_t computed; /* ns that its steps computed, > 0 */
     int64_t delay;    /* ns, over all threads, that they were ready and had no processor */
     uint64_t records; /* that went through the net, > 0 */

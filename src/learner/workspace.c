@@ -25,7 +25,8 @@ static int load_net(const Paceline__Job *job, bool only_tests, Caffe__NetParamet
     return rc;
 }
 
-/* Held to what is free now, of which memory that the net before has not touched yet is part. */
+/* The limit is the memory that is free now, which includes memory that the previous net has not
+ * touched yet. */
 static int make_net(struct workspace *ws, const Caffe__NetParameter *param,
                     struct net_options *options, struct net **out, struct err *err)
 {
@@ -173,7 +174,7 @@ static int accept_all(const struct workspace *ws, const struct corpus *corpus, s
 }
 
 /* A net that does not fit, in memory or in its records, is refused before kernels are timed for it:
- * the nets are planned with known choices, and once more where some kernel is to be timed. */
+ * the nets are planned with known choices, and again if some kernel is to be timed. */
 static int plan_checked(struct workspace *ws, const Caffe__NetParameter *param,
                         const Paceline__Job *job, const struct shape *record,
                         const struct corpus *corpus, const struct logger *log, struct err *err)
@@ -267,7 +268,7 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
         return rc;
     struct net_options options = options_of(ws, PHASE_TEST, job->batch, &ws->record);
     options.keep = blob;
-    options.keep_all = ws->requested; /* who asks for a second one may ask for more */
+    options.keep_all = ws->requested; /* a second requested blob may be followed by more */
     rc = make_net(ws, param, &options, &net, err);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (ws->tuner)
@@ -329,7 +330,7 @@ const struct net *workspace_net(const struct workspace *ws)
     return ws->train ? ws->train : ws->test;
 }
 
-/* A net without a loss has no classes to ask for: an Accuracy takes any label. */
+/* A net without a loss has no number of classes: an Accuracy accepts any label. */
 static int labels_fit(const struct net *net, const char *what, const struct dataset *set,
                       const char *field, struct err *err)
 {
@@ -377,8 +378,8 @@ static int refuse_difference(const struct corpus *corpus, const char *why, struc
                    shape_text(&corpus->set[SET_TRAIN].shape, b, sizeof b), why);
 }
 
-/* A net that looks at its records through windows alone can be tested on records of another size
- * than those it is trained on, as crops often are: its parameters are the same. */
+/* A fully convolutional net can be tested on records of another size than its training records, as
+ * crops often are: its parameters are the same. */
 static int plan_separate(struct workspace *ws, const Paceline__Job *job,
                          const struct corpus *corpus, struct err *err)
 {

@@ -20,13 +20,13 @@ struct workspace {
     struct arena arena;
     const struct kernels *kernels;
     struct tuner *tuner;            /* of the kernels' choices; NULL: a rule */
-    const struct open_watch *watch; /* while it is made; NULL: nobody looks on */
-    uint64_t planned;               /* nets, that it has been told of */
+    const struct open_watch *watch; /* while it is made; NULL: none */
+    uint64_t planned;               /* planned nets that it was told of */
     struct net *train, *test;       /* for batch / (1 + others) records, and for `batch` */
     int threads;                    /* that both are planned for */
-    struct net *fewer; /* as `train`, for fewer threads; NULL: nobody has asked for it, */
-    int fewer_threads; /* and for how many */
-    float *room;       /* train, test and apart lie here, one over the other */
+    struct net *fewer;              /* as `train`, for fewer threads; NULL: not requested, */
+    int fewer_threads;              /* and for how many */
+    float *room;                    /* train, test and apart lie here, one over the other */
     size_t room_floats;
     bool only_tests;      /* train is NULL */
     const char *keep;     /* a blob that tests keep (nn/net.h), or NULL */
@@ -38,26 +38,26 @@ struct workspace {
     size_t others;
     size_t batch;         /* the job's */
     struct shape record;  /* that it was planned for, */
-    size_t record_floats; /* and what it has of floats */
+    size_t record_floats; /* and its number of floats */
     struct loader loader; /* of training batches; its spare one serves evaluation */
 };
 
-/* Load the job's net and plan it for the corpus's records. One that tests a SoftmaxWithLoss, and no
- * Accuracy, is given one (model/judge_net.h); a job that stops at an error rate needs it. `kernels:
- * auto` takes oneDNN, and plain C where oneDNN has no path for some layer, with a line in the log.
- * The tuner (tensor/tuner.h) chooses among codes, unless it is NULL or the job deterministic: then
- * a rule does. A net that does not fit is refused before anything is timed. `watch` (NULL: nobody)
- * is told of each net and each timing, and may end it. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM,
- * ERR_CANCELLED */
+/* Load the job's net and plan it for the corpus's records. A net that tests a SoftmaxWithLoss
+ * without an Accuracy gets one (model/judge_net.h); a job that stops at an error rate needs it.
+ * `kernels: auto` takes oneDNN, and plain C where oneDNN has no path for some layer, with a line in
+ * the log. The tuner (tensor/tuner.h) chooses among codes, unless it is NULL or the job
+ * deterministic: then a rule does. A net that does not fit is refused before anything is timed.
+ * `watch` (may be NULL) is called for each net and each timing, and may cancel. ERR_INPUT,
+ * ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELLED */
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      const struct logger *log, struct tuner *tuner, const struct open_watch *watch,
                      struct workspace **out, struct err *err);
 
-/* The same in three steps, for who has no records yet: plan the nets for records of that shape; ask
- * whether they can be given a set's (ERR_INPUT, with the name of the field that brought it);
- * and take training batches from `set` (borrowed, not empty) from now on, in place of the one
- * before, which needs a loader that is not started (ERR_NOMEM). Evaluating needs some set, too: its
- * batches lie in the loader. */
+/* The same in three steps, for a caller without records: plan the nets for records of that shape;
+ * check whether a set's records fit (ERR_INPUT, with the name of the field that named it); and take
+ * training batches from `set` (borrowed, not empty) from now on, in place of the previous one. The
+ * last needs a loader that is not started (ERR_NOMEM). Evaluation needs a set, too: its batches are
+ * in the loader. */
 int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
                    struct tuner *tuner, struct workspace **out, struct err *err);
 int workspace_accepts(const struct workspace *ws, const struct dataset *set, const char *field,
@@ -65,8 +65,8 @@ int workspace_accepts(const struct workspace *ws, const struct dataset *set, con
 int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct dataset *set,
                    struct err *err);
 
-/* The same without a net to train, for who only tests, or asks what a net makes of records: of the
- * blob `keep` (NULL: of what comes out), which may be borrowed for the call. */
+/* The same without a net for training, for a caller that only tests or reads outputs: the blob
+ * `keep` (NULL: the net's outputs), borrowed for the call. */
 int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
                          const struct logger *log, struct tuner *tuner, const char *keep,
                          struct workspace **out, struct err *err);
@@ -80,15 +80,15 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
 const struct net *workspace_net(const struct workspace *ws);
 
 /* The training net planned for `threads` threads, at most as many as the workspace was planned for,
- * and set them (kernels_set_threads) for the calling thread. The net for fewer is made when it is
- * first asked for, and again when the number differs from the last one; `out` is valid until then.
- * It lies where the others do. No kernel is timed for it: the tuner's choices hold, else a rule.
+ * and set them (kernels_set_threads) for the calling thread. The net for fewer threads is made at
+ * the first request, and again when the number changes; `out` is valid until then. It shares the
+ * memory of the others. No kernel is timed for it: the tuner's choices hold, else a rule.
  * ERR_UNSUPPORTED, ERR_NOMEM: the threads are as before */
 int workspace_net_for(struct workspace *ws, const Paceline__Job *job, int threads, struct net **out,
                       struct err *err);
 
-/* Make the other learners' vectors; nothing once they are there. A caller that only evaluates does
- * without. ERR_NOMEM */
+/* Make the other learners' vectors, at the first call. A caller that only evaluates does not need
+ * them. ERR_NOMEM */
 int workspace_fill(struct workspace *ws);
 
 /* Prepare batches ahead, on a task of `world`. ERR_NOMEM */

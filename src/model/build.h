@@ -1,7 +1,7 @@
 /* Builds a net layer by layer, as the zoo does. Each call appends one layer that reads `bottom` and
- * writes `top` (also its name, unless it works in place), with Caffe's defaults for all that it
- * does not set. After memory runs out, calls do nothing, so a builder need check only at the end.
- */
+ * writes `top` (also its name, unless it works in place), with Caffe's defaults for all fields that
+ * it does not set. After memory runs out, calls do nothing, so a builder checks only once, at the
+ * end. */
 #ifndef PL_MODEL_BUILD_H
 #define PL_MODEL_BUILD_H
 

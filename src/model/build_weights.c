@@ -25,7 +25,7 @@ static Caffe__FillerParameter *weight_filler(struct build *b, const struct build
     return filler;
 }
 
-/* NULL, Caffe's zero, unless something else is asked for. */
+/* NULL, Caffe's zero, unless another filler is requested. */
 static Caffe__FillerParameter *bias_filler(struct build *b, const struct build_weights *weights)
 {
     if (!weights->bias || weights->bias_value == 0.0f)

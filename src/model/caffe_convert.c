@@ -154,7 +154,7 @@ static const float *find_tensor(const struct numbers *from, const char *name, st
     return vector + segment->offset;
 }
 
-/* Parameter k of layer i has a name: who has it first owns it. */
+/* If parameter k of layer i has a name, the first layer with this name owns it. */
 static bool owner_of(const Caffe__NetParameter *net, size_t *i, size_t *k)
 {
     const Caffe__LayerParameter *layer = net->layer[*i];

@@ -17,13 +17,13 @@
 #define CAFFE_CONVERT_NET "caffe.net"
 
 /* Convert the file `in` to the file `out`, which is replaced whole or not at all, and has a
- * directory part. Names say what is wanted: .caffemodel and .safetensors into each other, or
+ * directory part. The names select the conversion: .caffemodel and .safetensors into each other, or
  * .prototxt to .prototxt, where older syntax becomes new.
  *
- * net  (may be NULL) describes the layers of a safetensors file that brings no net along, or
- * instead of what it brings
+ * net  (may be NULL) describes the layers of a safetensors file without a net, or replaces its net
  *
- * ERR_INPUT        the file is missing or broken; there is no such way; no net is known, or a
+ * ERR_INPUT        the file is missing or broken; there is no such conversion; no net is known, or
+ *                  a
  * tensor is of none of its layers ERR_UNSUPPORTED, ERR_IO, ERR_NOMEM */
 int caffe_convert(const char *in, const char *out, const Caffe__NetParameter *net,
                   struct disk *disk, const struct logger *log, struct err *err);

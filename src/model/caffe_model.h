@@ -49,8 +49,8 @@ void caffe_model_release(struct caffe_model *model);
 const struct caffe_layer *caffe_model_find(const struct caffe_model *model, const char *name);
 
 /* The net that the file describes, upgraded and settled (caffe_upgrade.h, caffe_snapshot.h), with
- * all that it says but the numbers of its blobs: freed with caffe__net_parameter__free_unpacked.
- * ERR_INPUT: broken, or a field, by its layer, has a number that stands for none of its words;
+ * all its fields but the values of its blobs: freed with caffe__net_parameter__free_unpacked.
+ * ERR_INPUT: broken, or a field, by its layer, has a number that is none of its enum's values;
  * ERR_UNSUPPORTED: a description of more than 1 MiB; ERR_NOMEM */
 int caffe_model_net(const struct caffe_model *model, Caffe__NetParameter **out, struct err *err);
 
@@ -68,9 +68,9 @@ struct caffe_blobs {
     void *user;
 };
 
-/* Write `net` with these blobs (its own are not looked at) as the file `path`, whole or not at all;
- * `path` has a directory part. The numbers go to the disk from where they lie.
- * ERR_INPUT: more than the format's 2 GiB; ERR_IO, ERR_NOMEM */
+/* Write `net` with these blobs (its own are ignored) as the file `path`, whole or not at all;
+ * `path` has a directory part. The values are written without a copy. ERR_INPUT: more than the
+ * format's 2 GiB; ERR_IO, ERR_NOMEM */
 int caffe_model_write(const Caffe__NetParameter *net, const struct caffe_blobs *blobs,
                       struct disk *disk, const char *path, struct err *err);
 

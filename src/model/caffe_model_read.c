@@ -18,7 +18,7 @@ enum {
     BLOB_DOUBLE_DIFF = 9,
 };
 
-/* Where a syntax has what is looked for here; 0: it has no such field. */
+/* The field numbers of a syntax; 0: it has no such field. */
 struct fields {
     uint32_t v0, name, type, blobs;
     enum proto_kind type_kind;
@@ -123,8 +123,8 @@ static int take_blob(const struct proto_field *field, struct caffe_layer *layer,
     return rc;
 }
 
-/* The layer's name may come after its blobs, as any field may, so that it is put before messages at
- * the end. `blob` is the first of those that are free; it moves on. */
+/* The layer's name may follow its blobs, as any field may, so messages get it at the end. `blob` is
+ * the first free slot; it advances. */
 static int read_layer(struct arena *arena, const struct proto_field *from, struct caffe_layer *out,
                       struct caffe_blob **blob, struct err *err)
 {

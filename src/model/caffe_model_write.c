@@ -23,7 +23,7 @@ struct writer {
     const struct caffe_blobs *blobs;
     struct disk *disk;
     struct disk_file *file;
-    struct buf piece; /* what stands between two blobs' numbers */
+    struct buf piece; /* the bytes between two blobs' values */
 };
 
 /* ---- pieces ---- */

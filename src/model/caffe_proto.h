@@ -1,11 +1,12 @@
-/* Protobuf's wire format. It is read where it lies: untrusted bytes, no memory taken.
+/* Protobuf's wire format. It is read in place: untrusted bytes, no allocation.
  *
  *   message   field*
  *   field     varint(number << 3 | kind), then the value: kind 0 a varint, 1 eight bytes,
  *             2 a varint n and n bytes, 5 four bytes
- *   varint    seven bits a byte, lowest first; the top bit says that more follow; ten bytes at most
+ *   varint    seven bits a byte, lowest first; the top bit is set in all but the last; ten bytes at
+ *             most
  *
- * And BlobProto, the one message whose numbers are not worth unpacking twice. */
+ * Also BlobProto, the one message whose values are too large to be unpacked twice. */
 #ifndef PL_MODEL_CAFFE_PROTO_H
 #define PL_MODEL_CAFFE_PROTO_H
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A Split's top: who reads it reads the Split's bottom. */
+/* A Split's top: its readers read the Split's bottom instead. */
 struct copy {
     const char *name;
     size_t split; /* number of the layer */

@@ -7,10 +7,10 @@
 
 #include <stdbool.h>
 
-/* Caffe writes the net of its training phase as it runs: rules of phases have done their work,
- * layers have the phase, and where several read one blob a Split stands between. Take all that
- * back, in place. `spent`: the rules have done their work even where no layer has a phase, as in
- * files of the V1 syntax; nets that still have both phases stay as they are. ERR_NOMEM */
+/* Caffe writes the net of its training phase as it runs: phase rules are applied, layers have the
+ * phase, and a Split is inserted where several layers read one blob. Undo that, in place. `spent`:
+ * the rules are applied even if no layer has a phase, as in files of the V1 syntax; nets that still
+ * have both phases are not changed. ERR_NOMEM */
 int caffe_snapshot_finish(Caffe__NetParameter *net, bool spent, struct err *err);
 
 #endif

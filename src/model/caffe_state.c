@@ -117,7 +117,7 @@ void caffe_state_release(struct caffe_state *state)
 
 /* ---- in a net's order ---- */
 
-/* A walk over what Caffe counts as a net's parameters: layer by layer, blob by blob. */
+/* Iterates over Caffe's parameters of a net: layer by layer, blob by blob. */
 struct walk {
     const Caffe__NetParameter *net;
     const struct segments *x, *s;

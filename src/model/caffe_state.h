@@ -9,7 +9,7 @@
 #include "tensor/segment.h"
 
 struct caffe_state {
-    struct file_bytes bytes;    /* what the views look into */
+    struct file_bytes bytes;    /* the bytes that the views point into */
     const char *path;           /* borrowed */
     int32_t iter;               /* steps taken, */
     int32_t current_step;       /* and rates stepped down, under lr_policy "multistep" or "step" */

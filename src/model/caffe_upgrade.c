@@ -84,7 +84,7 @@ static void move_alike(ProtobufCMessage *from, ProtobufCMessage *to)
             *count_of(from, a) = 0;
         }
     }
-    to->n_unknown_fields = from->n_unknown_fields; /* for who refuses them */
+    to->n_unknown_fields = from->n_unknown_fields; /* for the code that refuses them */
     to->unknown_fields = from->unknown_fields;
     from->n_unknown_fields = 0;
     from->unknown_fields = NULL;
@@ -146,8 +146,7 @@ static bool move_params(Caffe__V1LayerParameter *from, Caffe__LayerParameter *to
 
 /* ---- what data layers do to values ---- */
 
-/* Move those of the four that are set. They stand above what transform_param says already, as in
- * Caffe. */
+/* Move those of the four that are set. They override fields of transform_param, as in Caffe. */
 #define MOVE_VALUES(old, transform)                      \
     do {                                                 \
         if ((old)->has_scale) {                          \
@@ -198,7 +197,7 @@ static bool move_values(Caffe__LayerParameter *layer)
 
 /* ---- layers and net ---- */
 
-/* The new layer owns what it has got, also on failure. */
+/* The new layer owns the fields that it received, also on failure. */
 static bool upgrade_layer(Caffe__V1LayerParameter *from, Caffe__LayerParameter *to)
 {
     move_alike(&from->base, &to->base);

@@ -6,13 +6,14 @@
 #include "job/caffe.pb-c.h"
 
 /* Change `net` in place, so that only `layer` is left of `layers` (V1): types are words, blobs_lr,
- * weight_decay, param and blob_share_mode are ParamSpecs, and what data_param or image_data_param
- * say of values (scale, mean_file, crop_size, mirror) stands in transform_param. Types that are not
- * known here keep Caffe's name. A net without `layers` stays as it is, and so do `input` and
- * `input_dim`, which are for who builds the graph.
+ * weight_decay, param and blob_share_mode are ParamSpecs, and the fields of data_param or
+ * image_data_param about values (scale, mean_file, crop_size, mirror) move to transform_param.
+ * Unknown types keep Caffe's name. A net without `layers` is not changed, nor are `input` and
+ * `input_dim`, which the graph builder reads.
  *
- * ERR_INPUT        layers of both syntaxes; old words for values in a layer of the new syntax,
- * where Caffe passes over them ERR_UNSUPPORTED  a layer of the oldest syntax, V0 ERR_NOMEM then
+ * ERR_INPUT        layers of both syntaxes; old enum values in a layer of the new syntax, where
+ *                  Caffe ignores them ERR_UNSUPPORTED  a layer of the oldest syntax, V0 ERR_NOMEM
+ *                  then
  * `net` is only good to be freed */
 int caffe_upgrade(Caffe__NetParameter *net, struct err *err);
 

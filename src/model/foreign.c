@@ -23,7 +23,7 @@ static const struct magic {
     {"GGUF", 4, "GGUF"},
 };
 
-/* The version of the format, then who wrote it: no net or weights of Caffe's begin so. */
+/* The version of the format, then its producer: no net or weights of Caffe's begin so. */
 static bool is_onnx(const char *path, const uint8_t *bytes, size_t len)
 {
     const char *dot = strrchr(path, '.');

@@ -75,7 +75,7 @@ static bool is_input(const Caffe__NetParameter *net, const struct blobs *b, size
     return b->maker[i] == SIZE_MAX || net->layer[b->maker[i]]->n_bottom == 0;
 }
 
-/* The one blob that nobody reads and that is not the data's. */
+/* The only blob that no layer reads and that is not data. */
 static int find_scores(const Caffe__NetParameter *net, const struct blobs *b, size_t *out,
                        struct err *err)
 {
@@ -204,7 +204,7 @@ static void add_loss(struct build *build, const char *scores, const char *label,
     build->net->layer[build->net->n_layer - 1]->softmax_param = param;
 }
 
-/* Layers come at the end: what stands before them stays what it was. */
+/* Layers are appended, so that the layers before them do not change. */
 static int add_both(Caffe__NetParameter *net, const struct blobs *b, size_t scores, bool *lossless,
                     struct err *err)
 {

@@ -8,15 +8,16 @@
 
 #include <stdbool.h>
 
-/* The loss that model_judge adds goes by this name. */
+/* The name of the loss that model_judge adds. */
 #define JUDGE_LOSS "judged_loss"
 
-/* Give a net that lacks them what it is judged by in the test phase. Where no layer is a loss or an
- * accuracy, and one blob comes out, with a score for each class: labels with the data, unless they
- * are there, an Accuracy, and the loss of the Softmax that the net ends in, if it does. Where the
- * scores have a SoftmaxWithLoss: an Accuracy. `lossless`: the loss of the net says nothing.
+/* Add the layers that measure a net in the test phase, if it lacks them. If no layer is a loss or
+ * an accuracy, and the only output has a score for each class, these are labels with the data,
+ * unless it has them, an Accuracy, and the loss of the net's final Softmax, if there is one. If the
+ * scores have a SoftmaxWithLoss alone, it is an Accuracy. `lossless`: the loss of the net is
+ * meaningless.
  *
- * ERR_INPUT  no data enter, or several blobs come out, by name ERR_NOMEM  then `net` is only good
+ * ERR_INPUT  there is no input, or several outputs, by name ERR_NOMEM  then `net` is only good
  * to be freed */
 int model_judge(Caffe__NetParameter *net, bool *lossless, struct err *err);
 

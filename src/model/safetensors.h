@@ -7,14 +7,14 @@
  *   bytes 8+N..    the data; offsets count from here, and the tensors cover it to the end of the
  *                  file without gap or overlap
  *
- * A file of ours can be read by everyone, and carries checksums such that no byte of it can change
- * unnoticed. Its metadata begins with "check", 16 hex digits of hash_bytes over the N bytes of the
- * header, spaces included, as they stand with those digits taken as zeros; and holds for each
- * tensor "xxh3.NAME", 16 hex digits of hash_bytes over the tensor's bytes. Its data begins at a
- * multiple of 64 bytes. The same calls make the same bytes.
+ * Any reader of the format can read a file written here. Its checksums reveal a change of any byte.
+ * Its metadata begins with "check": 16 hex digits of hash_bytes over the N bytes of the header,
+ * spaces included, with those digits replaced by zeros. For each tensor it has "xxh3.NAME", 16 hex
+ * digits of hash_bytes over the tensor's bytes. Its data begins at a multiple of 64 bytes. The same
+ * calls write the same bytes.
  *
- * Reading costs the file's size once more, unless the file is only looked at; so does making an
- * image, but not writing in parts. */
+ * Reading needs as much memory as the file's size, unless the file is only viewed; so does making
+ * an image, but not writing in parts. */
 #ifndef PL_MODEL_SAFETENSORS_H
 #define PL_MODEL_SAFETENSORS_H
 
@@ -62,9 +62,9 @@ void safetensors_tensor(struct safetensors_writer *w, const char *name, const st
  * ERR_NOMEM  here or in a call before */
 int safetensors_image(const struct safetensors_writer *w, struct buf *out, struct err *err);
 
-/* The same in parts, without a copy of the tensors: what stands before the data, into `out`, which
- * is released by buf_release, and the bytes of the whole file; then the data, piece by piece. An
- * error of `put` ends it. Errors as of safetensors_image. */
+/* The same in parts, without a copy of the tensors: the bytes before the data, into `out`, which is
+ * released by buf_release, and the size of the whole file; then the data, piece by piece. An error
+ * of `put` ends the writing. Errors as of safetensors_image. */
 int safetensors_head(const struct safetensors_writer *w, struct buf *out, size_t *bytes,
                      struct err *err);
 int safetensors_data(const struct safetensors_writer *w,
@@ -80,8 +80,8 @@ struct safetensors_item {
     size_t offset;     /* in bytes, from the start of the file's data */
 };
 
-/* The contents of a file. Nothing points into the bytes it was read from, unless it is only looked
- * at; everything is valid until safetensors_release. */
+/* The contents of a file. Nothing points into the bytes it was read from, unless it is only viewed;
+ * everything is valid until safetensors_release. */
 struct safetensors {
     struct arena arena;
     size_t n;
@@ -99,14 +99,14 @@ bool safetensors_begins(const uint8_t *bytes, size_t len);
  *
  * file              its name, for messages alone
  * bytes, len        the file, borrowed until return; at any alignment
- * demand_checksums  refuse a file without the checksums drawn above, and one that does not match
- *                   them; else they are not looked at
+ * demand_checksums  refuse a file without the checksums described above, or with wrong ones; else
+ *                   they are ignored
  * out               written only on success; released by safetensors_release
  *
- * Memory is bounded before it is taken: by the file's length for the data, and for the header by
- * 16 MiB and 2^18 JSON values.
+ * Memory is bounded before it is taken: by the file's length for the data, and for the header by 16
+ * MiB and 2^18 JSON values.
  *
- * ERR_INPUT        anything that the format does not allow, named with tensor or place; a
+ * ERR_INPUT        a violation of the format, with its tensor or offset; a
  *                  checksum missing or wrong
  * ERR_UNSUPPORTED  a tensor of another type than F32, or of more than 8 dimensions
  * ERR_NOMEM */
@@ -117,8 +117,8 @@ int safetensors_parse(const char *file, const uint8_t *bytes, size_t len, bool d
 int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool demand_checksums,
                      struct safetensors *out, struct err *err);
 
-/* The metadata of the file `path`: reads the header alone, and checks that and the file's length.
- * No tensors come out. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
+/* The metadata of the file `path`: reads the header alone, and checks it and the file's length. The
+ * result has no tensors. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
 int safetensors_read_meta(const char *path, struct safetensors *out, struct err *err);
 
 void safetensors_release(struct safetensors *st);

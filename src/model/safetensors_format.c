@@ -33,7 +33,8 @@ static size_t utf8_length(uint8_t b)
 
 bool safetensors_utf8(const char *text, size_t len)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* that needs so many bytes */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* the smallest code point that
+                                                                     needs i bytes */
     const uint8_t *b = (const uint8_t *)text;
     for (size_t i = 0; i < len;) {
         size_t n = utf8_length(b[i]);

@@ -19,8 +19,8 @@ enum {
 #define SAFETENSORS_CHECK    "check"
 #define SAFETENSORS_XXH3     "xxh3."
 
-/* The header of a file of ours up to the 16 digits of its own checksum: their place is fixed, so
- * that they can be taken as zeros without trust in the JSON around them. */
+/* The header of a file written here, up to the 16 digits of its own checksum. Their offset is
+ * fixed, so that they can be replaced by zeros before the JSON is parsed. */
 #define SAFETENSORS_LEAD "{\"" SAFETENSORS_METADATA "\":{\"" SAFETENSORS_CHECK "\":\""
 
 struct safetensors_meta {

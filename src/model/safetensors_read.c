@@ -26,9 +26,9 @@ struct reading {
     const uint8_t *data;
     size_t data_len;
     bool looks; /* tensors stay where they are */
-    bool alone; /* the header is there, and nothing behind it */
+    bool alone; /* there are no bytes after the header */
     struct safetensors st;
-    struct safetensors_item *item; /* st.item and st.notes while they are filled */
+    struct safetensors_item *item; /* st.item and st.notes during reading */
     struct safetensors_meta *notes;
 };
 
@@ -47,7 +47,7 @@ bool safetensors_begins(const uint8_t *bytes, size_t len)
 
 enum { START_BYTES = 16 }; /* of a foreign file, for its refusal */
 
-/* A text, for one, whose first letters were taken for a length. */
+/* The file is, for example, a text whose first letters were read as a length. */
 static int refuse_start(const struct reading *r, const uint8_t *bytes, size_t len)
 {
     char start[START_BYTES + 1] = "";
@@ -87,7 +87,7 @@ static int split_header(struct reading *r, const uint8_t *bytes, size_t len)
     return OK;
 }
 
-/* The header's own checksum. It comes before all else is read, so that damage is called damage. */
+/* Check the header's own checksum before all else, so that damage is reported as damage. */
 static int check_header(struct reading *r)
 {
     size_t lead = strlen(SAFETENSORS_LEAD);
@@ -500,7 +500,7 @@ static int read_head(const char *path, const struct file_open *file, uint8_t **h
     int rc = file_part(file, 0, length, n);
     uint64_t header = bytes_le64(length), rest = file->len - n;
     if (header > SAFETENSORS_HEADER_MAX || header > rest)
-        header = 0; /* the parser says so */
+        header = 0; /* the parser reports it */
     n += (size_t)header;
     if (n < START_BYTES)
         n = file->len < START_BYTES ? (size_t)file->len : START_BYTES;

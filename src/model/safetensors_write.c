@@ -129,7 +129,7 @@ static int check_tensors(const struct safetensors_writer *w, struct err *err)
     return check_twice(w, err);
 }
 
-/* The text as it stands between a JSON string's quotes. */
+/* Write the text as it is between a JSON string's quotes. */
 static void put_escaped(struct buf *header, const char *text)
 {
     for (; *text; text++) {

@@ -17,7 +17,7 @@ struct scores {
     int axis; /* of the softmax, as in its layer; negative: from the end */
 };
 
-/* Of the layers that take part in the test phase, the first of these that there is:
+/* Among the layers of the test phase, the first of these that exists:
  *
  *   a SoftmaxWithLoss     what it reads, through a softmax; of several the one with the largest
  *                         loss_weight, of equals the last
@@ -26,9 +26,9 @@ struct scores {
  *   an Accuracy
  *   one blob that no layer reads
  *
- * A loss that model_judge has added is none of the net's.
+ * A loss that model_judge has added does not count.
  *
- * ERR_INPUT: none of these, or it ends in a loss that knows no classes, by name */
+ * ERR_INPUT: none of these, or it ends in a loss without classes, by name */
 int model_scores(const Caffe__NetParameter *net, struct scores *out, struct err *err);
 
 #endif

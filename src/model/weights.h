@@ -24,15 +24,15 @@ struct weights_into {
     float *x_at, *s_at;
 };
 
-/* Take weights and state from the file `path`; what it is, its first bytes say. Nothing is written
- * unless all is well. Lines of the log say, tensor by tensor, which segments keep what they have
- * and why, and what in the file the net has no place for; a last one, how many were taken. `log`
- * may be NULL.
+/* Take weights and state from the file `path`, whose first bytes identify its format. On an error
+ * nothing is written. The log names, tensor by tensor, the segments that keep their values, with
+ * the reason, and the file's tensors that the net does not have; a last line gives the number
+ * taken. `log` may be NULL.
  *
- * Costs the file's bytes while it works, and for safetensors once more.
+ * Needs as much memory as the file's size, and for safetensors twice that.
  *
- * ERR_INPUT  the file is missing or broken, with the place; a tensor that is to be taken holds what
- *            is no finite number; WEIGHTS_ALL: a tensor is missing or of another shape, or a layer
+ * ERR_INPUT  the file is missing or broken, with the place; a tensor to be taken has a value that
+ *            is not finite; WEIGHTS_ALL: a tensor is missing or of another shape, or a layer
  *            has another number of blobs, by name; WEIGHTS_SOME: not one tensor fits
  * ERR_UNSUPPORTED, ERR_NOMEM */
 int model_weights_load(const char *path, enum weights_fit fit, const struct weights_into *into,

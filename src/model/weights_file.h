@@ -19,7 +19,7 @@ enum weights_trust {
     WEIGHTS_FOREIGN, /* only if it is one of ours: others have none */
 };
 
-/* Read the file: its first bytes say what it is, and where they say nothing its name does.
+/* Read the file: its first bytes identify the format, or else its name does.
  * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM as caffe_model_parse and safetensors_parse */
 int weights_file_open(const char *path, enum weights_trust trust, struct weights_file *out,
                       struct err *err);

@@ -98,7 +98,7 @@ struct loading {
     size_t taken, left;
 };
 
-/* A vector that takes: from[i] goes to segment i; NULL: nothing does. */
+/* A vector to be loaded: from[i] goes to segment i; NULL: it keeps its values. */
 struct taker {
     const char *prefix;
     const struct segments *table;
@@ -168,7 +168,7 @@ static bool one_more(const char *name, const struct weights_into *into)
     return segments_find(into->x, before) || segments_find(into->s, before);
 }
 
-/* Checks the tensors that the net has no place for. */
+/* Checks the tensors that the net does not have. */
 static int check_rest(const struct loading *l, const struct weights_into *into)
 {
     for (size_t i = 0; i < l->list.n; i++) {

@@ -49,7 +49,7 @@ const char *const *zoo_names(void)
     return names;
 }
 
-/* The net of that name, without what may follow it; NULL when there is none. */
+/* The net of that name, without the options after it; NULL: none. */
 static const struct zoo_entry *find_net(const char *name, size_t len)
 {
     for (size_t i = 0; i < COUNT; i++)

@@ -17,8 +17,8 @@ static void add_inner(struct build *b, const char *top, const char *bottom, uint
     build_inner_product(b, top, bottom, outputs, &weights);
 }
 
-/* Caffe's models/bvlc_alexnet/train_val.prototxt: 60,965,224 parameters. Two groups in three of its
- * convolutions are what is left of the paper's two GPUs. */
+/* Caffe's models/bvlc_alexnet/train_val.prototxt: 60,965,224 parameters. Three of its convolutions
+ * have two groups, a remainder of the paper's two GPUs. */
 void zoo_alexnet(struct build *b, const struct zoo_plan *plan)
 {
     static const struct build_window conv2 = {.kernel = 5, .stride = 1, .pad = 2, .group = 2},
@@ -52,9 +52,9 @@ void zoo_alexnet(struct build *b, const struct zoo_plan *plan)
 /* DSSP's "downsized AlexNet" for CIFAR-10 (§V): 3 convolutions and 2 fully connected layers, no
  * sizes given. These are ours: 64 maps of 5×5, 64 of 5×5, 128 of 3×3, each followed by a pooling of
  * 3×3 that halves the image, then 1,024 and 10 neurons: 2,289,610 parameters, of which the fully
- * connected layers hold 92 %, as AlexNet's hold 96 %. So it is cheap to compute and dear to send,
- * which is what the letter uses it for. Weights begin as He et al. 2015 have it, so that it learns
- * from records of any scale. */
+ * connected layers hold 92 %, as AlexNet's hold 96 %. So it is cheap to compute and expensive to
+ * send, which is its purpose in the letter. Weights are initialised as in He et al. 2015, so that
+ * it learns from records of any scale. */
 void zoo_alexnet_small(struct build *b, const struct zoo_plan *plan)
 {
     const struct build_weights weights = zoo_weights("msra", 0, 0);

@@ -33,8 +33,8 @@ void zoo_fc_480_160(struct build *b, const struct zoo_plan *plan)
 
 /* SparkDML's convolutional net (§3): 6 maps of 5×5, mean pooling of 2×2, 12 of 5×5, mean pooling,
  * 12 of 4×4, which leaves one pixel of 28×28, and a fully connected layer with softmax: 4,414
- * parameters. The paper's only activation is the sigmoid of its Eq. 3; where it stands in the
- * convolutional net it does not say: here after each convolution. */
+ * parameters. The paper's only activation is the sigmoid of its Eq. 3. It does not state its
+ * position in the convolutional net: here it follows each convolution. */
 void zoo_cnn_6_12_12(struct build *b, const struct zoo_plan *plan)
 {
     zoo_begin(b);

@@ -1,6 +1,6 @@
 /* The families of the zoo, a file each: functions that append a net's layers, from an input of the
  * data's shape to the loss and the accuracy. Layers are named as in Caffe's own files where there
- * is one, so that weights trained elsewhere find their place. */
+ * is one, so that weights trained elsewhere can be loaded. */
 #ifndef PL_MODEL_ZOO_NETS_H
 #define PL_MODEL_ZOO_NETS_H
 

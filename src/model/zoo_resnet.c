@@ -4,8 +4,8 @@
  * 1×1 changes the image alike (§3.3, option B). */
 #include "model/zoo_nets.h"
 
-/* Of BatchNorm's moving averages. Caffe's 0.999 remembers thousands of steps: a net that trains for
- * a few epochs would be tested by what its activations were long ago. */
+/* Of BatchNorm's moving averages. Caffe's 0.999 averages over thousands of steps: a net that trains
+ * for a few epochs would be tested with the statistics of much earlier weights. */
 static const float FRACTION = 0.9f;
 
 static void add_sum(struct build *b, const char *top, const char *image, const char *branch)

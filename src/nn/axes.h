@@ -27,7 +27,7 @@ enum layout axes_layout(const struct setup *setup, const struct shape *shape);
  * them. */
 size_t axes_live(const struct blob *blob, size_t records);
 
-/* Zero the rest of `at`, an array of the blob's size, behind `records` records. */
+/* Zero the part of `at`, an array of the blob's size, after `records` records. */
 void axes_clear_rest(const struct blob *blob, size_t records, void *at);
 
 #endif

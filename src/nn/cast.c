@@ -98,7 +98,7 @@ static struct blob *find_cast(const struct net *net, const struct blob *x)
     return NULL;
 }
 
-/* The cast takes the place of the newest layer, which comes after it. */
+/* Insert the cast before the newest layer. */
 static int insert_cast(struct net *net, struct layer *reader, struct blob *x, struct blob **out,
                        struct err *err)
 {

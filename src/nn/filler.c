@@ -25,7 +25,7 @@ static double fan_of(const Caffe__FillerParameter *param, const struct shape *sh
     }
 }
 
-/* Each makes the filler, or says what it does not fill. */
+/* Each makes the filler, or refuses shapes that it does not fill. */
 static int set_constant(const Caffe__FillerParameter *param, const struct shape *shape,
                         struct filler *out, struct err *err)
 {
@@ -61,7 +61,7 @@ static int set_gaussian(const Caffe__FillerParameter *param, const struct shape 
     return OK;
 }
 
-/* The rows are what one output has (dim 0): each sums to 1. */
+/* A row has the weights of one output (dim 0), and sums to 1. */
 static int set_unitball(const Caffe__FillerParameter *param, const struct shape *shape,
                         struct filler *out, struct err *err)
 {
@@ -140,7 +140,7 @@ int filler_read(const Caffe__FillerParameter *param, const struct shape *shape, 
 {
     static const struct shape one = {1, {1}};
     PL_ASSERT(shape_count(shape) > 0);
-    if (shape->n == 0) /* a number by itself is filled as a vector of one */
+    if (shape->n == 0) /* a scalar is filled as a vector of one element */
         shape = &one;
     if (!param) {
         *out = (struct filler){.kind = FILLER_CONSTANT};

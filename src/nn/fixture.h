@@ -55,7 +55,7 @@ static inline int fixture_make(const char *text, const struct net_options *optio
     return rc;
 }
 
-/* With all its values there to be looked at. */
+/* Keeps all values for inspection. */
 static inline int fixture_try(const char *text, enum phase phase, size_t batch, struct shape input,
                               const struct kernels *kernels, struct net **out, struct err *err)
 {
@@ -69,7 +69,7 @@ static inline int fixture_try(const char *text, enum phase phase, size_t batch, 
     return fixture_make(text, &options, out, err);
 }
 
-/* A mistake, and the words of its error. */
+/* An invalid net, and the text of its error. */
 struct fixture_refusal {
     const char *net;
     int status;

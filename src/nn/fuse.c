@@ -102,7 +102,7 @@ static int list_file(struct net *net, struct err *err)
     return OK;
 }
 
-/* The chain's layer runs where its last member did, by when all that it reads is there. */
+/* The chain's layer runs at the position of its last member, when all its inputs exist. */
 static void put_chain(struct net *net, const struct chain *chain, struct layer *layer, bool *taken)
 {
     for (size_t i = 0; i < CHAIN_PARTS; i++) {

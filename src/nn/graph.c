@@ -1,10 +1,10 @@
 /* The fields of a NetParameter at its own level, and those that all LayerParameters have in common.
- * Each field is honoured or refused, but for these, which are read and mean nothing here:
+ * Each field is honoured or refused, except these, which have no effect here:
  *
  * - force_backward asks for gradients that no training uses, for observers.
  * - state.phase: a net is for the phase that its caller asks for.
- * - blobs of a layer are weights, which come into x by way of src/model.
- * - fields that say where records come from: see layer_input.c. */
+ * - blobs of a layer are weights, which src/model loads into x.
+ * - fields about the source of records: see layer_input.c. */
 #include "nn/graph.h"
 
 #include "base/fault.h"
@@ -123,7 +123,7 @@ static int add_top(struct net *net, struct layer *layer, const char *name, struc
     return OK;
 }
 
-/* A top in the place of the bottom of its name continues it. A loss may leave its top out. */
+/* A top with the name of a bottom is that blob's next version. A loss may omit its top. */
 static int connect_tops(struct net *net, struct layer *layer, struct err *err)
 {
     const Caffe__LayerParameter *param = layer->param;
@@ -270,15 +270,15 @@ static bool normalises_batch(const Caffe__LayerParameter *layer)
            !(p && p->has_use_global_stats && p->use_global_stats);
 }
 
-/* Is one such layer alone to read the ith one's top? Of rules that are wrong it is said when it is
- * their layer's turn. */
+/* Does exactly one such layer read the i-th one's top? Invalid rules are reported at their own
+ * layer. */
 static bool is_normalised(const struct net *net, const Caffe__NetParameter *param, size_t i)
 {
     const Caffe__LayerParameter *maker = param->layer[i];
     size_t readers = 0;
     if (net->phase != PHASE_TRAIN || !maker->convolution_param || maker->n_top != 1 ||
         maker->n_loss_weight > 0)
-        return false; /* or nobody asks */
+        return false; /* or it is not requested */
     for (size_t k = i + 1; k < param->n_layer; k++) {
         const Caffe__LayerParameter *layer = param->layer[k];
         struct err ignored;
@@ -289,7 +289,7 @@ static bool is_normalised(const struct net *net, const Caffe__NetParameter *para
         if (reads && (readers++ > 0 || !normalises_batch(layer)))
             return false;
         if (has_name(layer->top, layer->n_top, maker->top[0]))
-            break; /* what is read from here on is another version */
+            break; /* later layers read another version */
     }
     return readers == 1;
 }

@@ -35,11 +35,12 @@ struct net {
     size_t n_pieces;
     float *room; /* NULL: still to be brought */
     size_t room_floats;
-    bool poisoned;    /* for tests: what must not be read is not finite (live_ranges.h) */
+    bool poisoned;    /* for tests: memory that must not be read is filled with NaN
+                         (live_ranges.h) */
     size_t *finished; /* one a layer: dx is finished from there on when its backward has run */
     size_t classes;   /* net_classes */
     struct net_memory memory;
-    const struct net_probe *probe; /* borrowed; NULL: nobody measures */
+    const struct net_probe *probe; /* borrowed; NULL: no measurement */
 };
 
 /* Builds the net of net_create, with its images in blocks of channels or not; in blocks, all layers

@@ -49,7 +49,7 @@ int labels_init(struct labels *labels, struct layer *layer, const struct setup *
     return OK;
 }
 
-/* The fraction is cut off, as Caffe does; what is no integer of 32 bits is no label. */
+/* The value is truncated, as in Caffe; one outside of 32-bit integers is no label. */
 static int32_t class_of(const struct labels *labels, float value)
 {
     if (!(value > -2147483649.0f && value < 2147483648.0f))

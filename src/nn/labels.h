@@ -1,8 +1,7 @@
-/* The bottoms of losses and accuracies that choose among classes: bottom 0 has C scores for each
- * position, along an axis, and bottom 1 a label a position. A place is a record, or a pixel of one,
- * or whatever the other axes of the scores count: bottom 1 counts the same in canonical order,
- * whatever its shape. It is the data layer's label, or any other blob, whose values are cut to
- * integers. */
+/* The bottoms of losses and accuracies over classes: bottom 0 has C scores for each position, along
+ * an axis, and bottom 1 one label a position. A position is a record, or a pixel of one, or an
+ * index of the other axes of the scores; bottom 1 has as many values in canonical order, in any
+ * shape. It is the data layer's label, or another blob, whose values are truncated to integers. */
 #ifndef PL_NN_LABELS_H
 #define PL_NN_LABELS_H
 
@@ -13,10 +12,10 @@ enum { LABEL_IGNORED = -1, LABEL_BAD = -2 };
 
 struct labels {
     struct rows scores, given;
-    size_t per, outer; /* a record's places; a record's part of Caffe's outer_num_ */
+    size_t per, outer; /* a record's positions; a record's part of Caffe's outer_num_ */
     bool ignores;
     int32_t ignored;
-    int32_t *at;  /* one a place of the batch last read */
+    int32_t *at;  /* one for each position of the last batch */
     size_t valid; /* of these, not ignored */
 };
 
@@ -24,7 +23,7 @@ struct labels {
  * all over a record. `ignored` may be NULL. Sets layer->classes where bottom 1 is the data layer's.
  * Adds to layer->buffer_bytes.
  *
- * ERR_INPUT  as many labels as places there are not; more classes than a label can count (2^24,
+ * ERR_INPUT  not one label for each position; more classes than a label can count (2^24,
  *            exact in a float) */
 enum { LABELS_RECORD = 0 };
 int labels_init(struct labels *labels, struct layer *layer, const struct setup *setup, size_t axis,

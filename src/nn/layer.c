@@ -137,7 +137,7 @@ static int join_shared(struct layer *layer, const struct setup *setup, struct sh
     return shares_join(share, segment, spec, shape, err);
 }
 
-/* x and, in training, dx are the caller's to make: what is left of the limit is the net's. */
+/* The caller makes x and, in training, dx: the net may use the rest of the limit. */
 static int leave_room(const struct setup *setup, struct err *err)
 {
     size_t limit = setup->options->memory_limit, size = sizeof(float);

@@ -1,11 +1,11 @@
-/* A layer, as the folder sees it: a type, or some that are alike, a file, each filling a table
- * `struct layer_ops`, listed in layers.c. A layer's object begins with `struct layer`; what a type
- * adds follows it.
+/* The interface of layers inside this folder: each type, or group of similar types, is a file that
+ * fills a table `struct layer_ops`, listed in layers.c. A layer's object begins with `struct
+ * layer`; the fields of its type follow.
  *
  * The life of a net: graph.c makes layers and blobs from the message and calls each `setup` in
- * order of the file; memory_plan.c then decides who needs a gradient and gives every blob its
- * memory; nn_net.c runs forward and backward. Nothing of x may be kept between a forward and its
- * backward but activations: learners take turns on one net. */
+ * order of the file; memory_plan.c then decides which blobs need a gradient and gives every blob
+ * its memory; nn_net.c runs forward and backward. Nothing of x may be kept between a forward and
+ * its backward but activations: several learners use one net in turns. */
 #ifndef PL_NN_LAYER_H
 #define PL_NN_LAYER_H
 
@@ -19,8 +19,8 @@ struct piece;
 struct fold;
 
 /* One version of a named array: a layer that works in place makes a new version of its bottom's
- * name. 4-D blobs lie in the kernel set's image layout, or in blocks (blocks.h), and may be bf16;
- * all others are plain, and floats. */
+ * name. 4-D blobs have the kernel set's image layout, or blocks (blocks.h), and may be bf16; all
+ * others are plain floats. */
 struct blob {
     const char *name;
     struct shape shape; /* canonical; outermost the planned batch, but for scalars */
@@ -29,19 +29,19 @@ struct blob {
     size_t count;     /* elements */
     struct layer *maker;
     size_t users;
-    struct blob *over;  /* the bottom in whose memory the values lie */
-    struct blob *under; /* the bottom whose gradient is made where this one's lies */
+    struct blob *over;  /* the bottom whose memory holds the values */
+    struct blob *under; /* the bottom whose gradient uses the memory of this one's */
     float weight;       /* loss_weight: the net's loss has the sum of the values, times this */
     bool is_labels;     /* class numbers from the data layer */
     bool is_borrowed;   /* values may lie in the caller's batch: not to be written */
-    bool is_whole;      /* outermost is not the batch: what is there does not go by records; read
-                         * by takes_whole alone */
+    bool is_whole;      /* the outermost axis is not the batch: it has no records; only layers
+                           with takes_whole read it */
     bool needs, leads;  /* depends on parameters; a loss depends on it: both: has a gradient */
     size_t parts;       /* of the gradient, as many as links write it */
     struct link
-        *second_grad; /* whose dx is the rest of the gradient, which the maker adds as it reads */
+        *second_grad; /* its dx is the rest of the gradient, which the maker adds when it reads */
     bool is_cast;     /* another in another dtype: no version of its name (cast.h) */
-    bool kept;        /* net_blob may ask for the values: nothing takes their place */
+    bool kept;        /* net_blob may read the values: no other blob uses their memory */
     void *at, *d;     /* values; gradient, or NULL where there is none (as good as 0) */
     bool rematerialised; /* the maker makes the values again for backward */
     void *room;          /* for the forward's values: others are the caller's, or rematerialised */
@@ -80,9 +80,8 @@ struct pass {
     struct net_result *result;
 };
 
-/* In a net of bf16, what a layer takes for 4-D bottoms, and makes its 4-D tops of: floats; bf16; or
- * what its bottoms are, bf16 where one of them is. Bottoms that are something else are cast for it
- * (cast.h). */
+/* In a net of bf16, the type of a layer's 4-D bottoms and tops: floats; bf16; or that of its
+ * bottoms, bf16 if one of them is. Other bottoms are cast for it (cast.h). */
 enum layer_takes { TAKES_F32, TAKES_BF16, TAKES_EITHER };
 
 /* The arguments of setup. */
@@ -93,8 +92,8 @@ struct setup {
     struct segments *segments, *states; /* of x; of s */
     struct shares *shares;              /* parameters with a name of their own (share.h) */
     bool blocks;                        /* images lie in blocks of channels (blocks.h) */
-    bool normalised; /* only a BatchNorm that goes by the batch reads the layer's top: what is the
-                      * same for all of a channel is lost there, and has no gradient */
+    bool normalised; /* only a BatchNorm with batch statistics reads the layer's top: it removes
+                        a constant of the channel, which so has no gradient */
 };
 
 struct layer_ops {
@@ -112,13 +111,12 @@ struct layer_ops {
      * gradient over its top's. */
     bool in_place;
 
-    /* backward reads values of the bottoms, or of the tops, which are then there until it has run.
-     * Both are what struct layer begins with; setup knows better. */
+    /* backward reads values of the bottoms, or of the tops, which are then kept until it has run.
+     * These are the initial values of struct layer's fields; setup may change them. */
     bool reads_bottom, reads_top;
 
-    /* A loss: the first top is one number, which counts for the net's loss with weight 1 unless
-     * loss_weight says something else. forward ends with layer_loss; backward takes the weight
-     * from layer_loss_weight. */
+    /* A loss: the first top is one number, which counts for the net's loss with loss_weight, 1 by
+     * default. forward ends with layer_loss; backward takes the weight from layer_loss_weight. */
     bool is_loss;
 
     /* Check the number of bottoms and tops and every field of the type's message: each is honoured
@@ -146,7 +144,7 @@ struct layer_ops {
     /* backward reads its only top's gradient in two parts, where there are two (blob's rest). */
     bool takes_second_grad;
 
-    /* May read what does not go by records (is_whole), and then makes tops that do not either. */
+    /* May read blobs without records (is_whole), and then its tops have none either. */
     bool takes_whole;
 
     /* Reads images in blocks of channels, and makes its tops so, where those would lie so. Of the
@@ -164,7 +162,7 @@ struct layer {
     const char *name, *type;
     size_t index;   /* in the NetParameter, so the same in both phases */
     size_t nth;     /* of the net's layers */
-    size_t in_file; /* its place, or its first member's, among those of the file (fuse.h) */
+    size_t in_file; /* its index, or its first member's, among the layers of the file (fuse.h) */
     struct link *bottom;
     size_t n_bottom;
     struct blob **top;
@@ -178,23 +176,25 @@ struct layer {
     double products;          /* multiply-adds of the forward matrix product */
     size_t classes;           /* labels from the data layer must stay below; 0: it reads none */
     size_t top_k;             /* of an accuracy; else 0 */
-    bool judges;              /* the accuracy whose hits are the net's (net_result.right) */
+    bool judges;              /* the accuracy that counts net_result.right */
     unsigned reorders;        /* of images between layouts, in a step; the op has its own */
     bool runs_backward;
     enum dtype dtype; /* of 4-D bottoms and tops */
     enum chain_part part;
     bool takes_largest; /* its top's values are each the largest of some of its bottom's */
-    /* For tests (fold.h): by channel of the top, the first parameter's rows may be multiplied; what
-     * is done so, or NULL; where its parameters are made; a bias where the net has none. */
+    /* For testing (fold.h): whether the first parameter's rows may be multiplied by channel of the
+     * top; the layers folded in, or NULL; the memory of the folded parameters; a bias where the net
+     * has none. */
     bool folds;
     struct fold *fold;
     struct piece *folded;
     float *folded_at, *zeros;
     bool takes_blocks;
     bool in_place, reads_bottom, reads_top; /* of the type; of this layer, once it is set up */
-    size_t n_over; /* so many of its first bottoms may lie where its top does: of those alone
-                    * an element is read before it is written */
-    bool remakes;  /* its only top, in one pass over what its backward reads anyway */
+    size_t n_over; /* this many of its first bottoms may share memory with its top: of these,
+                      each element is read before it is written */
+    bool remakes;  /* can compute its only top again in one pass over the values that its
+                      backward reads anyway */
 };
 
 /* The type's table, or NULL. */
@@ -206,7 +206,7 @@ char *layer_types_text(char *out, size_t size);
 /* ERR_INPUT unless there are that many. */
 int layer_links(const struct layer *layer, size_t bottoms, size_t tops, struct err *err);
 
-/* ERR_INPUT unless there are so many, limits included; a maximum of 0 is none. */
+/* ERR_INPUT unless the numbers are within the limits, inclusive; a maximum of 0 is no limit. */
 int layer_links_between(const struct layer *layer, size_t bottoms_min, size_t bottoms_max,
                         size_t tops_min, size_t tops_max, struct err *err);
 
@@ -248,12 +248,12 @@ static inline float layer_loss_weight(const struct layer *layer)
     return d ? *d : 0.0f;
 }
 
-/* A layer that folds (fold.h): its op is to be planned with a bias of n floats, which *bias says it
- * has; where it has none, it is zeros. Nothing where there is nothing to be folded. ERR_NOMEM */
+/* A layer that folds (fold.h): its op is planned with a bias of n floats, and *bias becomes true; a
+ * missing bias is zeros. Does nothing if no layer is folded in. ERR_NOMEM */
 int layer_folds(struct layer *layer, const struct setup *setup, size_t n, bool *bias,
                 struct err *err);
 
-/* Set args' w and b for a forward pass, to what is folded where something is. */
+/* Set the w and b of args for a forward pass: the folded ones, if layers are folded in. */
 void layer_params(const struct layer *layer, const struct pass *pass, struct op_args *args);
 
 /* forward and backward of layers that are one op on bottom 0, top 0 and parameters (w, b). */

@@ -1,6 +1,6 @@
-/* Accuracy: the share of places (records, or pixels of them) whose label is among the top_k scores,
- * of those whose label is not ignored. A score that ties with the label's counts as better, so that
- * a net that gives all classes the same score has learnt nothing. A second top has the share for
+/* Accuracy: the share of positions (records, or pixels of them) whose label is among the top_k
+ * scores, of those whose label is not ignored. A score that ties with the label's counts as better,
+ * so that a net with equal scores for all classes is never right. A second top has the share for
  * each class (0 for one that does not occur). */
 #include "nn/axes.h"
 #include "nn/labels.h"

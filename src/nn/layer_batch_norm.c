@@ -1,17 +1,17 @@
 /* BatchNorm (Ioffe & Szegedy 2015, Algorithm 1, without γ and β, which are a Scale layer's): for
- * each channel, over the m values that a batch has of it,
+ * each channel, over its m values in the batch,
  *
  *     μ = 1/m Σ x,   σ² = 1/m Σ (x − μ)²,   y = r·(x − μ)   with r = 1 / sqrt(σ² + eps)
  *     dx = r·(dy − 1/m Σ dy − y · 1/m Σ dy·y)
  *
- * State are Caffe's three blobs, two sums and what they are to be divided by, with
- * f = moving_average_fraction:
+ * The state is Caffe's three blobs, two sums and their common divisor, with f =
+ * moving_average_fraction:
  *
  *     s_0 ← f·s_0 + μ,   s_1 ← f·s_1 + m/(m−1)·σ²,   s_2 ← f·s_2 + 1
  *
  * With use_global_stats, which is the default in phase TEST, μ = s_0/s_2 and σ² = s_1/s_2 (0 as
- * long as s_2 is), s stays as it is, and dx = r·dy. Phase TEST never changes s: evaluating is no
- * training. A batch that is not full has the statistics of the records there are. */
+ * long as s_2 is), s stays as it is, and dx = r·dy. Phase TEST never changes s: an evaluation does
+ * not train. A batch that is not full has the statistics of its records. */
 #include "nn/layer_batch_norm.h"
 
 #include "nn/axes.h"

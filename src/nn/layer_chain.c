@@ -1,17 +1,17 @@
 /* BatchNorm, Scale, Eltwise SUM and ReLU in one pass over memory (layer_chain.h). With x' = x − k,
- * r = 1 / sqrt(σ² + eps) and d = μ − k, what is normalised is x̂ = r·(x' − d), and
+ * r = 1 / sqrt(σ² + eps) and d = μ − k, the normalised value is x̂ = r·(x' − d), and
  *
  *     y = max(0, a·x' + c + z)    a = w·r,   c = b − a·d
  *
- * Backward, with g = dy where y > 0, else 0 (Ioffe & Szegedy 2015, section 3, of which the sums
- * over the m values of a channel are taken once):
+ * Backward, with g = dy where y > 0, else 0 (Ioffe & Szegedy 2015, section 3, with the sums over
+ * the m values of a channel computed once):
  *
  *     dz = g,   db = Σ g,   dw = Σ g·x̂ = r·(Σ g·x' − d·Σ g)
  *     dx = w·r·(g − 1/m Σ g − x̂ · 1/m Σ g·x̂)
  *
- * Without a BatchNorm, or with one that goes by running sums, dx = w·r·g; r is 1 and d is 0 where
- * there is none. The first of two passes takes the sums and writes dz; the second takes x̂ from x
- * again, which is cheaper than to have kept it. */
+ * Without a BatchNorm, or with one that uses running sums, dx = w·r·g; without one, r is 1 and d is
+ * 0. The first of two passes computes the sums and writes dz; the second computes x̂ from x again,
+ * which is cheaper than keeping it. */
 #include "nn/layer_chain.h"
 
 #include "nn/axes.h"
@@ -59,7 +59,7 @@ static double b_of(const struct layer_chain *self, const float *x, size_t c)
     return self->scale && self->scale->n_at > 1 ? (double)x[self->scale->at[1].offset + c] : 0.0;
 }
 
-/* By a, b and k, which are there until the next forward. */
+/* From a, b and k, which are valid until the next forward. */
 static void make_top(struct layer *layer)
 {
     struct layer_chain *self = (struct layer_chain *)layer;
@@ -215,7 +215,8 @@ static int make_room(struct layer_chain *self, bool training, struct arena *aren
     return OK;
 }
 
-/* A sum comes first: y may lie over z, whose values backward does not read, and dz over dy. */
+/* The sum is first: y may use the memory of z, whose values backward does not read, and dz that of
+ * dy. */
 static void tie_members(struct layer_chain *self, const struct chain *chain)
 {
     struct layer *layer = &self->layer;

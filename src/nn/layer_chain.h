@@ -2,8 +2,8 @@
  *
  *     y = max(0, w · (x − μ) / sqrt(σ² + eps) + b + z)
  *
- * BatchNorm, Scale by channel, Eltwise SUM of two and ReLU, in this order, each there or not. To
- * callers that ask for parameters, state or names, the layers themselves stay as they are. */
+ * BatchNorm, Scale by channel, Eltwise SUM of two and ReLU, in this order, each of them optional.
+ * For callers that ask for parameters, state or names, the member layers remain. */
 #ifndef PL_NN_LAYER_CHAIN_H
 #define PL_NN_LAYER_CHAIN_H
 
@@ -15,9 +15,9 @@ struct chain {
     struct layer *first, *last;        /* of the members */
 };
 
-/* The layer that does what the chain's do, with the last one's top as its own. It keeps nothing for
- * backward but x and, with a sum, y; without one it can make y again. Memory is the arena's.
- * ERR_NOMEM */
+/* The layer that computes the chain, with the last member's top as its own. For backward it keeps
+ * only x and, with a sum, y; without a sum it can compute y again. Memory is the arena's. ERR_NOMEM
+ */
 int layer_chain_make(const struct chain *chain, enum phase phase, struct arena *arena,
                      struct layer **out, struct err *err);
 

@@ -1,8 +1,8 @@
 /* Convolution: y = w * x + b, weights (O, C/group, KH, KW), zero padding.
  *
- * Deconvolution: what a convolution from y to x would send back from x, plus b; weights
- * (C, O/group, KH, KW). An image of H rows becomes one of stride · (H - 1) + E - 2 pad rows, E
- * being what the kernel spans. */
+ * Deconvolution: the backward pass to x of a convolution from y to x, plus b; weights (C, O/group,
+ * KH, KW). An image of H rows becomes one of stride · (H - 1) + E - 2 pad rows, where E is the
+ * extent of the kernel. */
 #include "nn/conv_fields.h"
 #include "nn/layers.h"
 

@@ -101,7 +101,7 @@ static void dropout_forward(struct layer *layer, const struct pass *pass)
     size_t N = x->shape.n > 0 ? x->shape.dim[0] : 1, floats = x->count / N;
     size_t C = x->shape.n > 1 ? x->shape.dim[1] : 1;
     for (size_t n = 0; n < N; n++) {
-        /* Places that hold no record (a batch that is not full) may get any mask. */
+        /* Positions without a record (in a batch that is not full) may get any mask. */
         uint64_t record = n < batch->count && batch->records ? batch->records[n] : n;
         draw_mask(self, batch, record, C, floats / C, x->layout, self->keep + n * floats);
     }

@@ -1,6 +1,6 @@
 /* Layers that are a function of one element: Power, Exp, Log, AbsVal, TanH, ELU (tensor/map.h). A
- * batch that is not full has zeros behind its records, and a function of zero may be no number:
- * there, zero is put back. */
+ * batch that is not full has zeros after its records, and the function of zero may not be a number:
+ * these positions are set to zero again. */
 #include "nn/axes.h"
 #include "nn/layers.h"
 #include "tensor/map.h"
@@ -128,7 +128,7 @@ static void elementwise_backward(struct layer *layer, const struct pass *pass)
     axes_clear_rest(layer->bottom[0].blob, self->records, layer->bottom[0].dx);
 }
 
-/* One type: its table, the message it reads, and whether backward needs what it wrote. */
+/* One type: its table, the message it reads, and whether backward needs its output. */
 #define TYPE(name, caffe, message, kind, read, reads_y)                                      \
     static const char *const name##_types[] = {caffe, NULL};                                 \
     static const char *const name##_messages[] = {message, NULL};                            \

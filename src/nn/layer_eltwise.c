@@ -134,7 +134,7 @@ static void backward_to(const struct layer *layer, size_t k)
         axes_clear_rest(x->blob, self->records, x->dx);
 }
 
-/* The bottom that takes dy's memory comes last. */
+/* The bottom that uses dy's memory is last. */
 static void eltwise_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;

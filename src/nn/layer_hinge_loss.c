@@ -62,7 +62,7 @@ static double row_loss(const struct layer_hinge_loss *self, const float *x, int3
     double sum = 0.0;
     for (size_t c = 0; c < self->labels.scores.C; c++) {
         float s = (int32_t)c == label ? -1.0f : 1.0f, m = 1.0f + s * x[c];
-        m = m < 0.0f ? 0.0f : m; /* what is not finite stays so */
+        m = m < 0.0f ? 0.0f : m; /* keeps NaN and infinity */
         sum += self->squares ? (double)m * (double)m : (double)m;
         g[c] = self->squares ? 2.0f * s * m : m > 0.0f ? s : 0.0f;
     }

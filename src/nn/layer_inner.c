@@ -115,7 +115,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
 
 /* ---- running ---- */
 
-/* A matrix is an image of one row, whose channels are its own rows: to turn it is to put its
+/* A matrix is treated as an image of one row, with its rows as channels: its transpose has the
  * channels last. */
 static void turn_layout(const struct layer_inner *self, enum layout from, const float *x, float *y)
 {

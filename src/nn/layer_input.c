@@ -1,9 +1,8 @@
-/* Data enters the net: tops are the records' values and, second, their labels. Caffe's data layers
- * come down to this one: a net works on what its caller brings. Where records come from and what
- * is done to them is the data folder's business: transform_param, data_param, image_data_param,
- * hdf5_data_param and the rest of memory_data_param are accepted here where they mean something to
- * the type, and read there. A shape that is stated is that of a record: the first dimension, and
- * each field batch_size, is another's number of records, and does not count. */
+/* Data enters the net: tops are the records' values and, second, their labels. All of Caffe's data
+ * layers become this one: a net computes on its caller's batches. The data folder reads and
+ * transforms records: transform_param, data_param, image_data_param, hdf5_data_param and the rest
+ * of memory_data_param are accepted here if the type has them, and read there. A stated shape is
+ * that of a record: its first dimension, and each batch_size, are ignored. */
 #include "base/fault.h"
 #include "nn/axes.h"
 #include "nn/layers.h"
@@ -13,8 +12,8 @@
 
 struct layer_input {
     struct layer layer;
-    const struct op_scratch *scratch; /* where what is to be rounded is put in order */
-    bool same; /* the layout of what comes in and of the top are the same memory */
+    const struct op_scratch *scratch; /* room to reorder values that are to be rounded */
+    bool same;                        /* the input and the top have the same layout in memory */
 };
 
 static const char *const types[] = {"Data", "HDF5Data", "ImageData", "Input", "MemoryData", NULL};
@@ -22,7 +21,7 @@ static const char *const messages[] = {"data_param",  "hdf5_data_param", "image_
                                        "input_param", "transform_param", "memory_data_param",
                                        NULL};
 
-/* Each type has a message of its own, and all but two what is done to records. */
+/* Each type has its own message, and all but two have transform_param. */
 static int check_messages(const struct layer *layer, struct err *err)
 {
     const Caffe__LayerParameter *p = layer->param;
@@ -46,7 +45,7 @@ static int check_messages(const struct layer *layer, struct err *err)
     return OK;
 }
 
-/* MemoryData says all three, or leaves them to the data. */
+/* MemoryData states all three, or leaves them to the data. */
 static int stated_by_memory(const Caffe__MemoryDataParameter *p, struct shape *out, struct err *err)
 {
     *out = (struct shape){0};

@@ -9,7 +9,7 @@ static const char *const messages[] = {"lrn_param", NULL};
 
 enum { SIZE_MAX_OF_LRN = 9999 };
 
-/* engine chooses among Caffe's implementations, whose values are the same. */
+/* `engine` selects one of Caffe's implementations, all of which give the same values. */
 static int read_fields(const struct layer *layer, struct lrn_spec *spec, struct err *err)
 {
     Caffe__LRNParameter none = CAFFE__LRNPARAMETER__INIT;

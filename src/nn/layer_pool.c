@@ -1,5 +1,5 @@
 /* Pooling: the largest value, or the mean, of each window. The output's size rounds up as in Caffe,
- * unless round_mode says FLOOR; a window that would begin in the far padding is left out. */
+ * unless round_mode is FLOOR; a window that would begin in the far padding is left out. */
 #include "nn/axes.h"
 #include "nn/layers.h"
 #include "nn/window.h"

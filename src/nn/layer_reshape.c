@@ -1,5 +1,5 @@
 /* Reshape: num_axes axes of the bottom, from `axis` on, become those of `shape`: 0 is the bottom's
- * dimension at that place, -1 what is left. The first axis stays: it has the records. */
+ * dimension at that axis, -1 the rest. The first axis stays: it has the records. */
 #include "nn/layers.h"
 #include "nn/recast.h"
 
@@ -46,7 +46,7 @@ static int read_dim(const struct shape *x, int64_t dim, size_t at, struct shape 
     return OK;
 }
 
-/* Fill in what -1 stands for, and see that all values are there. */
+/* Compute the dimension of -1, and check that the number of values is the same. */
 static int complete_shape(const struct blob *x, struct shape *y, size_t rest, struct err *err)
 {
     char a[128], b[128];

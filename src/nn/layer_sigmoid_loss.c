@@ -2,8 +2,8 @@
  *
  *     −t·log σ(x) − (1 − t)·log(1 − σ(x)) = max(x, 0) − x·t + log(1 + e^−|x|)
  *
- * summed and divided by d (loss.h), the records unless loss_param says otherwise. The gradient is
- * σ(x) − t. Targets that, cut to an integer, are ignore_label do not count. */
+ * summed and divided by d (loss.h), the records unless loss_param sets another. The gradient is
+ * σ(x) − t. Targets whose integer part is ignore_label do not count. */
 #include "nn/layers.h"
 #include "nn/loss.h"
 
@@ -63,7 +63,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     return plan_loss(self, setup, err);
 }
 
-/* Does the target, cut to an integer, say that it does not count? */
+/* Is the target's integer part ignore_label? */
 static bool is_ignored(const struct layer_sigmoid_loss *self, float t)
 {
     return self->ignores && truncf(t) == (float)self->ignored;

@@ -1,4 +1,5 @@
-/* Silence: uses up blobs that nobody reads. Here such blobs disturb nobody anyway. */
+/* Silence: consumes blobs that no layer reads. It has no effect here, where such blobs are
+ * allowed. */
 #include "nn/layers.h"
 
 static const char *const types[] = {"Silence", NULL};

@@ -12,7 +12,7 @@ struct layer_slice {
 static const char *const types[] = {"Slice", NULL};
 static const char *const messages[] = {"slice_param", NULL};
 
-/* Where top i ends along an axis of n places. */
+/* The end of top i along an axis of length n. */
 static int cut_at(const struct layer *layer, const Caffe__SliceParameter *p, size_t i, size_t n,
                   size_t *end, struct err *err)
 {

@@ -1,8 +1,8 @@
-/* SoftmaxWithLoss: at each place of the scores (a record, or a pixel of one) −log of the softmax of
- * its label's score, but where loss_param says that the label is ignored; summed and divided by d
- * (loss.h), which is the number of labels that count unless loss_param says otherwise. A second top
- * is the softmax, through which no gradient goes, as in Caffe. A label that is no class makes the
- * loss no number. */
+/* SoftmaxWithLoss: at each position of the scores (a record, or a pixel of one) −log of the softmax
+ * of its label's score, except for labels that loss_param ignores; summed and divided by d
+ * (loss.h), which is the number of labels that count unless loss_param sets another. A second top
+ * is the softmax; no gradient flows through it, as in Caffe. A label that is not a class makes the
+ * loss NaN. */
 #include "nn/axes.h"
 #include "nn/labels.h"
 #include "nn/layers.h"

@@ -58,7 +58,8 @@ static void find_values(struct net *net)
 
 static void find_gradients(struct net *net)
 {
-    for (size_t i = net->n_blobs; i-- > 0;) { /* what `under` points to comes later here */
+    for (size_t i = net->n_blobs; i-- > 0;) { /* in this order a blob follows those whose `under`
+                                                 points to it */
         struct blob *blob = net->blob[i];
         if (!blob_has_gradient(blob))
             continue;

@@ -1,12 +1,12 @@
 /* Code that losses have in common: the divisor of a sum, and the scale of its gradient.
  *
- * Caffe divides the sum over a batch's places by one number d: `normalization`, and where a loss
- * has no such field, the records. Most d are in proportion to the records: the loss is a mean over
- * them, its gradient that of the mean, and workers that share a batch get what one would have. Two
- * are not. With ignored labels VALID divides by what is left in this batch, so that each label of a
- * batch with few of them weighs more: cut among workers it is the mean of the workers' means. NONE
- * divides by 1: cut among K workers, whose gradients are averaged, it is 1/K of the whole sum (as
- * it is with Caffe's own parallel training). */
+ * Caffe divides the sum over a batch's positions by one number d: by `normalization`, or, for a
+ * loss without that field, the records. Most d are in proportion to the records: the loss is a mean
+ * over them, its gradient that of the mean, and workers that share a batch get what one would have.
+ * Two are not. With ignored labels VALID divides by the number of the other labels in this batch,
+ * so that each label of a batch with few of them has more weight: split among workers, the loss is
+ * the mean of the workers' means. NONE divides by 1: split among K workers, whose gradients are
+ * averaged, it is 1/K of the whole sum (as it is with Caffe's own parallel training). */
 #ifndef PL_NN_LOSS_H
 #define PL_NN_LOSS_H
 
@@ -19,8 +19,8 @@ typedef Caffe__LossParameter__NormalizationMode loss_mode;
 int loss_read_mode(const Caffe__LossParameter *param, loss_mode fallback, loss_mode *out,
                    struct err *err);
 
-/* d, at least 1: of all places FULL, of those not ignored VALID, of Caffe's outer_num_ (that is
- * axes before the one of the classes) BATCH_SIZE, 1 NONE. */
+/* d, at least 1: FULL: all positions; VALID: those not ignored; BATCH_SIZE: Caffe's outer_num_ (the
+ * axes before that of the classes); NONE: 1. */
 double loss_divisor(loss_mode mode, size_t positions, size_t valid, size_t outer);
 
 /* ERR_INPUT unless both bottoms have records of one size. */

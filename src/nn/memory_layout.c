@@ -14,8 +14,8 @@ static bool ranges_overlap(const struct piece *a, const struct piece *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* The lowest place that is free during the whole life. The first n of `placed` are those that have
- * a place, by their offsets; this one joins them. */
+/* Place the buffer at the lowest offset that is free during its whole live range. The first n of
+ * `placed` have offsets, in ascending order; this one joins them. */
 static void place_buffer(struct piece **placed, size_t n, struct piece *piece)
 {
     size_t i = 0;
@@ -45,7 +45,7 @@ static int larger_first(const void *a, const void *b)
     return rc ? rc : by_number((size_t)x, (size_t)y);
 }
 
-/* Then what is there throughout does not lie in the way of what comes and goes. */
+/* So pieces with long live ranges do not fragment the room of short ones. */
 static int longer_first(const void *a, const void *b)
 {
     const struct piece *x = *(struct piece *const *)a, *y = *(struct piece *const *)b;
@@ -55,7 +55,7 @@ static int longer_first(const void *a, const void *b)
 
 typedef int compare_fn(const void *a, const void *b);
 
-/* `order` becomes that of the offsets: what is still to be placed lies behind what is. */
+/* The array is sorted by offset: pieces without one are behind those with one. */
 static size_t place_buffers(struct piece *piece, size_t n, struct piece **order, compare_fn *before)
 {
     size_t total = 0;

@@ -1,5 +1,5 @@
-/* The plan of memory: which blobs need a gradient, which layers work in place, and where every
- * buffer lies. */
+/* The memory plan: which blobs need a gradient, which layers work in place, and the offset of every
+ * buffer. */
 #include "nn/live_ranges.h"
 
 #include "base/fault.h"
@@ -72,7 +72,7 @@ static void mark_kept(struct net *net, const struct net_options *options)
     }
 }
 
-/* May y take the place of the values that its maker is given through the link? */
+/* May y use the memory of the values that its maker reads through the link? */
 static bool may_lie_over(const struct layer *layer, const struct link *link, const struct blob *y)
 {
     const struct blob *x = link->blob;
@@ -82,8 +82,8 @@ static bool may_lie_over(const struct layer *layer, const struct link *link, con
            x->weight == 0.0f && !(maker->runs_backward && maker->reads_top);
 }
 
-/* Nets ask to work in place by giving top and bottom one name; it is done wherever it can be, but
- * for a net whose values are all to be kept: there it is done only as asked. */
+/* Nets request working in place by giving top and bottom one name. It is done wherever possible,
+ * except in a net that keeps all values: there only where requested. */
 static void lay_over(struct net *net, bool keep_all)
 {
     for (size_t i = 0; i < net->n_layers; i++) {
@@ -100,8 +100,8 @@ static void lay_over(struct net *net, bool keep_all)
     }
 }
 
-/* To make y again takes what it is made of as it was: not what is itself made again, which may not
- * have begun its second life, or have ended it. */
+/* Recomputing y needs its unchanged inputs: not an input that is itself recomputed, whose second
+ * live range may not have begun or be over. */
 static bool depends_on_rematerialised(const struct net *net, const struct blob *y)
 {
     for (size_t k = 0; k < y->maker->n_bottom; k++)
@@ -143,8 +143,8 @@ static bool leaves_second_grad(const struct blob *blob)
     return blob->maker->ops->takes_second_grad && blob->weight == 0.0f;
 }
 
-/* The first to write a blob's gradient writes it in place, which may be that of its top's, for it
- * is the last to read that one; others write scratch, to be added. */
+/* The first writer of a blob's gradient writes it in place, possibly into the memory of its top's
+ * gradient, of which it is the last reader; others write to scratch, which is added. */
 static void share_gradients(struct net *net)
 {
     for (size_t i = net->n_layers; i-- > 0;) {
@@ -163,8 +163,8 @@ static void share_gradients(struct net *net)
     }
 }
 
-/* Segments that layers before the ith, whose backward is later, will still add to end where what is
- * finished begins. */
+/* Find, for each layer i, the part of dx that is finished after its backward: it begins where the
+ * segments of layers before i, whose backward is later, end. */
 static int find_finished(struct net *net, struct err *err)
 {
     net->finished = arena_array(&net->arena, net->n_layers, size_t);

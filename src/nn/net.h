@@ -43,15 +43,16 @@ struct net_batch {
 
 /* Sums over the batch's records, so that batches can be added up.
  *
- * loss   the batch's loss as Caffe has it (each top times its loss_weight) × count. Where that is
- *        the mean over the records, as it is unless loss_param says otherwise, the sum over
- *        batches is that over all their records however they are cut; where it is not (labels that
- *        are ignored, normalization NONE, loss_weight on a layer that is no loss), sums stand for
- *        the mean of the batches' losses, as Caffe's tests print it.
- * right  accuracy × count: the records that are right, where each has one label. Of several
+ * loss   the batch's loss as Caffe has it (each top times its loss_weight) × count. If that is the
+ *        mean over the records, as it is unless loss_param sets otherwise, the sum over batches is
+ *        that over all their records in any split. If it is not (ignored labels, normalization
+ *        NONE, loss_weight on a layer that is no loss), sums stand for the mean of the batches'
+ *        losses, as Caffe's tests print it.
+ * right accuracy × count: the number of correct records, if each has one label. Of several
  *        Accuracy layers one counts: one that reads the same scores as the loss with the largest
- *        loss_weight (the last of equals) if there is any such, of those the one with the smallest
- *        top_k, of those the first. */
+ *        loss_weight (among equals the last) if there is one; of these, the one with the smallest
+ *        top_k; of these, the first.
+ */
 struct net_result {
     double loss;
     double right;
@@ -61,22 +62,22 @@ struct net_result {
 
 struct net;
 
-/* Build the net for one phase (layers whose include/exclude rules leave it out are dropped). The
+/* Build the net for one phase (layers that their include/exclude rules exclude are dropped). The
  * message is borrowed only during the call. Messages of errors name the layer.
  *
  * ERR_INPUT        a bad field, shape or connection
  * ERR_UNSUPPORTED  a layer type or option that is not supported, by name; bf16 where the kernels or
  *                  the processor have none
- * ERR_NOMEM        memory, or memory_limit, runs out: the limit is looked at before memory is
- * taken, and then the message names the largest layer as well
+ * ERR_NOMEM        memory, or memory_limit, runs out: the limit is checked before memory is
+ *                  allocated, and the message then names the largest layer as well
  */
 int net_create(const Caffe__NetParameter *param, const struct net_options *options,
                struct net **out, struct err *err);
 void net_free(struct net *net);
 
-/* The floats of memory that values and gradients lie in. Nets that bring their room may have one
- * together, if only one of them is at a time between a forward and what follows from it: backward,
- * net_blob. `room` is borrowed, aligned as an arena's, and may be brought again. */
+/* The number of floats for values and gradients. Nets with caller's room may share one, if only one
+ * of them at a time is between a forward and its backward or net_blob. `room` is borrowed, aligned
+ * as an arena's, and may be given again. */
 size_t net_room(const struct net *net);
 void net_take_room(struct net *net, float *room);
 
@@ -103,16 +104,16 @@ struct net_watch {
     void *user;
 };
 
-/* Gradient of the mean loss over the batch last run forward, added to dx; but what is frozen
- * (lr_mult 0) has none: dx, which must be 0 there, stays so. `watch` may be NULL. Returns its
- * error, or OK. */
+/* Gradient of the mean loss over the batch last run forward, added to dx; but frozen parameters
+ * (lr_mult 0) have none: dx, which must be 0 there, is not changed. `watch` may be NULL. Returns
+ * its error, or OK. */
 int net_backward(struct net *net, const struct vec *x, struct vec *dx,
                  const struct net_watch *watch);
 
 /* The blob of that name (canonical NCHW) of the last forward pass, copied to `out`, which has room
- * for `size` floats. Returns the number of floats of the blob, 0 when there is none of that name.
- * With room for them, the blob must be one that is kept. Only tops that are not overwritten in
- * place are guaranteed to be what the layer wrote. */
+ * for `size` floats. Returns the number of floats of the blob; 0: there is none of that name. If
+ * there is room for them, the blob must be a kept one. Only tops that are not overwritten in place
+ * are guaranteed to have the layer's values. */
 bool net_keeps(const struct net *net, const char *name);
 bool net_by_records(const struct net *net, const char *name); /* there is one, a piece a record */
 size_t net_blob(const struct net *net, const char *name, float *out, size_t size,

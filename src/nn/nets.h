@@ -32,7 +32,7 @@ static const char *const nets[] = {
     DATA CONV("c", "data", "c", "8") LAYER("s", "Scale", "c", "s", "") RELU("r", "s", "r")
         LAYER("t", "Scale", "r", "t", "") RELU("u", "t", "u") LAYER("k", "Scale", "u", "k", "")
             RELU("j", "k", "j") CONV("w", "j", "w", "8") END("w"),
-    /* A chain as most nets are, asked in place and not. */
+    /* A chain as in most nets, in place and not. */
     DATA CONV("c", "data", "c", "8") RELU("r", "c", "c")
         LAYER("p", "Pooling", "c", "p", "pooling_param { kernel_size: 2 stride: 2 } ")
             CONV("c2", "p", "c2", "8") RELU("r2", "c2", "r2")
@@ -48,8 +48,8 @@ static const char *const nets[] = {
                                                "") RELU("gr", "g", "h") CONV("i", "e", "i", "8")
                     TWO("s", "Eltwise", "h", "i", "s",
                         "bottom: 'e' eltwise_param { coeff: 2 coeff: -1 coeff: 0.5 } ") END("s"),
-    /* A shortcut that only the sum reads; what is made again is read by three, one of them the sum.
-     */
+    /* A shortcut that only the sum reads; the recomputed blob has three readers, one of them the
+     * sum. */
     DATA CONV("z", "data", "z", "8") NORM("zn", "z", "z") RELU("zr", "z", "z")
         CONV("x", "z", "x", "8") NORM("xn", "x", "x") TWO("e", "Eltwise", "x", "z", "e", "") RELU(
             "er", "e", "e") CONV("y", "z", "y", "8") CONV("t", "e", "t", "8") NORM("tn", "t", "t")
@@ -78,7 +78,7 @@ static const char *const nets[] = {
         LAYER("y", "ReLU", "x", "y", "relu_param { negative_slope: -0.1 } ")
             LAYER("z", "Softmax", "y", "z", "")
                 LAYER("w", "Power", "z", "w", "power_param { scale: 3 } ") END("w"),
-    /* Scales, biases, slopes; what only moves values. */
+    /* Scales, biases, slopes; layers that only move values. */
     DATA CONV("a", "data", "a", "8") LAYER("b", "Bias", "a", "b", "bias_param { axis: 1 } ")
         LAYER("s", "Scale", "b", "s", "scale_param { axis: 1 num_axes: 2 } ") LAYER("p", "PReLU",
                                                                                     "s", "p", "")
@@ -97,7 +97,7 @@ static const char *const nets[] = {
                "'xavier' } } ") RELU("r", "c", "c")
         LAYER("b", "BatchNorm", "c", "b", "batch_norm_param { use_global_stats: true } ")
             RELU("q", "b", "q") END("q"),
-    /* Each after and before what reads nothing. */
+    /* Each after and before a layer that reads nothing. */
     DATA CONV("c", "data", "c", "8")
         LAYER("p", "Pooling", "c", "p", "pooling_param { kernel_size: 2 } ")
             LAYER("n", "LRN", "p", "n", "lrn_param { local_size: 3 alpha: 0.5 } ")

@@ -60,7 +60,7 @@ static void name_largest(const struct net *net, const struct net_options *option
 
 static int check_bf16(const struct net_options *options, struct err *err)
 {
-    PL_ASSERT(!options->keep_all); /* chains are what computes with bf16 */
+    PL_ASSERT(!options->keep_all); /* only chains compute with bf16 */
     if (!options->kernels->has_bf16)
         return err_set(err, ERR_UNSUPPORTED, "precision: kernels \"%s\" have no bf16",
                        options->kernels->name);
@@ -94,7 +94,7 @@ int net_build(const Caffe__NetParameter *param, const struct net_options *option
     return OK;
 }
 
-/* The largest batch that is the one asked for, halved some times, and fits; 0: none does. */
+/* The largest batch that fits: the requested one, halved as often as needed; 0: none fits. */
 static size_t find_batch(const Caffe__NetParameter *param, const struct net_options *options)
 {
     struct net_options smaller = *options;

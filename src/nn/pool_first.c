@@ -2,7 +2,7 @@
 
 #include "nn/fuse.h"
 
-/* The pooling that alone reads what the ReLU makes, or NULL. */
+/* The pooling that is the only reader of the ReLU's output, or NULL. */
 static struct layer *pooling_of(const struct net *net, const struct net_options *options,
                                 const struct layer *relu)
 {

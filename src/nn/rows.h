@@ -1,6 +1,6 @@
-/* A blob as rows: for losses and accuracies, which look at the C values along an axis of each place
+/* A blob as rows: for losses and accuracies, which read the C values along an axis of each position
  * together, in canonical order whatever the layout. A blob (outer, C, inner) around the axis has
- * outer · inner places, the inner ones next to each other. Rows that do not lie so already are
+ * outer · inner positions, the inner ones next to each other. Rows that are not contiguous are
  * copied. */
 #ifndef PL_NN_ROWS_H
 #define PL_NN_ROWS_H
@@ -32,8 +32,8 @@ int rows_init_records(struct rows *rows, const struct blob *blob, struct arena *
 /* The blob's values now, valid until the blob or these rows change: row p at p · C. */
 const float *rows_read(const struct rows *rows);
 
-/* Where to write rows that are to go to `to`, of the blob's shape and layout (its gradient, say):
- * all of them. Then rows_done brings them there. The room that rows_read returned is reused. */
+/* The memory for all rows of `to`, which has the blob's shape and layout (its gradient, for
+ * example). rows_done then stores them there. The room that rows_read returned is reused. */
 float *rows_room(const struct rows *rows, float *to);
 void rows_done(const struct rows *rows, float *to);
 

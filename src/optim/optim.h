@@ -34,7 +34,7 @@ struct optim {
     const struct optim_ops *ops;
     const Caffe__SolverParameter *solver; /* borrowed */
     struct vec state[OPTIM_STATE_MAX];    /* ops->states of them, as long as x */
-    uint64_t updates;                     /* updates behind the state; travels with it */
+    uint64_t updates;                     /* updates behind the state; sent and saved with it */
 };
 
 /* Look up solver->type and take state for n floats from the arena.

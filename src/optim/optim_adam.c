@@ -1,11 +1,11 @@
 /* Adam as Caffe does it, AdamW as PyTorch does it. Both divide a running mean of gradients by the
- * root of a running mean of squares and correct both means for having begun at zero, t steps ago:
+ * root of a running mean of squares and correct both means for their start at zero, t steps ago:
  *
  *     Adam    x ← x − η·c·m / (√v + δ),   c = √(1−β2^t) / (1−β1^t)
  *     AdamW   x ← (1−η·λ)·x − η·m̂ / (√v̂ + δ),   m̂ = m / (1−β1^t),  v̂ = v / (1−β2^t)
  *
- * They differ in where δ stands. Multiplied through by √(1−β2^t), AdamW's quotient is Adam's with
- * δ·√(1−β2^t) in δ's place, so one loop does for both. */
+ * They differ in the position of δ. Multiplied through by √(1−β2^t), AdamW's quotient is Adam's
+ * with δ·√(1−β2^t) in δ's place, so one loop does for both. */
 #include "optim/optim_list.h"
 
 #include <math.h>

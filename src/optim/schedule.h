@@ -5,7 +5,8 @@
 #include "base/err.h"
 #include "job/caffe.pb-c.h"
 
-/* Check that the solver names a policy and sets what the policy needs. ERR_INPUT by name. */
+/* Check that the solver names a policy and sets the fields that the policy needs. ERR_INPUT by
+ * name. */
 int schedule_check(const Caffe__SolverParameter *solver, struct err *err);
 
 /* The rate at `t`, in the unit of the solver's clock (steps, or fractional epochs); computed in
