@@ -25,7 +25,7 @@ int bf16_check(struct err *err)
 #endif
 }
 
-/* Runs, one after another, of so many elements. */
+/* Successive runs of RUN elements. */
 enum { RUN = PARALLEL_MIN };
 
 static size_t run_at(size_t n, size_t i)

@@ -19,7 +19,7 @@ struct broadcast_op {
     struct walk walk;
     size_t N, floats, W; /* records; floats of one; entries of w that it meets */
     size_t w_record;     /* from the entries of one record to those of the next: W or 0 */
-    size_t sums;         /* W, or 2 W where there is a db behind dw */
+    size_t sums;         /* W, or 2 W if db follows dw */
     struct slices slices;
     double *part; /* sums of each record of a slice */
 };

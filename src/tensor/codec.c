@@ -85,7 +85,7 @@ static void f32_decode(const uint8_t *restrict in, size_t n, float *restrict x)
         x[i] = of_bits(get_le32(in + F32_BYTES * i));
 }
 
-/* Adding just under half of the last kept bit carries what is above it, and the kept bit itself
+/* Adding just under half of the last kept bit carries a larger remainder, and the kept bit itself
  * decides the tie. A NaN keeps its upper bits; the quiet bit, for those whose payload was cut. */
 static inline uint16_t bf16_of(float x)
 {

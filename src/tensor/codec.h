@@ -1,8 +1,9 @@
-/* How floats travel: as they are, rounded to bfloat16, or as bytes that share a scale.
+/* The wire formats of floats: unchanged, rounded to bfloat16, or as bytes that share a scale.
  *
  * Decoding and encoding again gives the same bytes, so a rank that forwards decoded values forwards
- * the same bits, however often. A code depends on nothing but the floats: not on the instruction
- * set, the library, or the order of bytes in memory. On the wire all numbers are little-endian:
+ * the same bits, however often. The encoded bytes depend on nothing but the floats: not on the
+ * instruction set, the library, or the order of bytes in memory. On the wire all numbers are
+ * little-endian:
  *
  *   f32    | x0 (4) | x1 (4) | ...                  the bits of each float
  *   bf16   | x0 (2) | x1 (2) | ... | 0 (0 or 2) |   the upper half of each float, rounded
@@ -42,9 +43,9 @@ size_t codec_bytes(enum codec codec, size_t n);
 void codec_encode(enum codec codec, const float *x, size_t n, void *out);
 void codec_decode(enum codec codec, const void *in, size_t n, float *x);
 
-/* Encodes x + residual (float addition) and leaves in residual, exactly, what the decoded value
- * lacks of that sum; start with zeros. Where the decoded value is not finite nothing has been sent:
- * there the residual stays as it was. So residuals stay finite. */
+/* Encodes x + residual (float addition) and leaves in residual the exact difference between that
+ * sum and the decoded value; start with zeros. Where the decoded value is not finite, the residual
+ * is not changed, so that residuals stay finite. */
 void codec_encode_feedback(enum codec codec, const float *x, float *residual, size_t n, void *out);
 
 /* "f32", "bf16", "int8". */

@@ -3,7 +3,7 @@
 #include "base/fault.h"
 #include "tensor/kernels_common.h"
 
-/* Floats at a time: what several loops touch in turn stays in a core's nearest cache. */
+/* Floats at a time: few enough that several loops in turn find them in a core's nearest cache. */
 enum { CHUNK = 2048 };
 
 static size_t chunk_at(size_t n, size_t at)

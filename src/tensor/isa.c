@@ -38,7 +38,7 @@ static enum isa limit_of(const char *text)
 
 enum isa isa_best(void)
 {
-    /* 1 + what was found; a process's processor and first environment do not change. */
+    /* 1 + the detected set; a process's processor and first environment do not change. */
     static _Atomic int known;
     int isa = atomic_load_explicit(&known, memory_order_relaxed) - 1;
     if (isa >= 0)

@@ -1,8 +1,8 @@
-/* Which of the instruction sets that loops are compiled for this process uses.
+/* The instruction set that this process uses, of those that loops are compiled for.
  *
  * A file of loops is compiled once for each (cmake/layers.cmake), every time with a table of its
- * own, and the widest that runs is taken. The environment's PACELINE_ISA (sse2, avx2, avx512)
- * holds the choice down, oneDNN's included, so that one machine can test what others will do. */
+ * own, and the widest that runs is used. The environment's PACELINE_ISA (sse2, avx2, avx512) limits
+ * the choice, oneDNN's included, so that one machine can test the code of others. */
 #ifndef PL_TENSOR_ISA_H
 #define PL_TENSOR_ISA_H
 

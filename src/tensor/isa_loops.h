@@ -3,7 +3,7 @@
  *
  *     const struct foo_loops ISA_NAME(foo_loops) = { .. };
  *
- * and who calls it declares foo_loops_plain and, by ISA_DECLARE, those of the wider sets. A vector
+ * and its caller declares foo_loops_plain and, by ISA_DECLARE, those of the wider sets. A vector
  * `floats` is as wide as a register of the set; arithmetic on it is the language's own (a
  * vector extension of gcc and clang), so that what has no table of its own is vectorised, too. */
 #ifndef PL_TENSOR_ISA_LOOPS_H
@@ -47,8 +47,8 @@ static inline void floats_store(float *p, floats v)
 
 /* ---- bf16 (bf16.h) ---- */
 
-/* For AVX-512 in its own words, by the same steps: gcc 12 widens in two halves, and narrows through
- * a table. AVX512_BF16 rounds in one instruction, but not every AVX-512 processor has it, and it
+/* For AVX-512 by intrinsics, in the same steps: gcc 12 widens in two halves, and narrows through a
+ * table. AVX512_BF16 rounds in one instruction, but not every AVX-512 processor has it, and it
  * makes zeros of denormals: bits would depend on the processor, to save 0 to 4 % of a Winograd
  * convolution. */
 #if defined __AVX512F__

@@ -61,7 +61,7 @@ struct op {
     enum layout x_layout, y_layout;
     bool in_place;
     size_t scratch_bytes; /* for the memory report; shared memory is not counted */
-    const char *chosen;   /* the code that runs each direction, in words; NULL: there is only one */
+    const char *chosen;   /* the names of the kernels for each direction; NULL: there is only one */
     double seconds;       /* that the tuner saw them take, all together; 0: not all were timed */
     struct op_reorders forward, backward;
 };
@@ -90,15 +90,16 @@ struct op_ops {
     void (*forward)(struct op *op, const struct op_args *args);
     /* After the forward of the same batch, x (and y) unchanged since. NULL for inference-only. */
     void (*backward)(struct op *op, const struct op_args *args);
-    void (*release)(struct op *op); /* (optional) frees what the arena does not */
+    void (*release)(struct op *op); /* (optional) frees memory that is not the arena's */
 };
 
 /* (N, C, H, W) * (O, C/groups, KH, KW) → (N, O, OH, OW), zero padding; cross-correlation as in
- * Caffe. Outputs see the inputs of their own group alone; taps lie `dilation` pixels apart. With
- * E = dilation · (K - 1) + 1, what a kernel spans, OH = (H + 2 pad - E) / stride + 1, rounded down.
+ * Caffe. Outputs depend on the inputs of their own group alone; taps lie `dilation` pixels apart.
+ * With E = dilation · (K - 1) + 1, the extent of a kernel, OH = (H + 2 pad - E) / stride + 1,
+ * rounded down.
  *
- * A deconvolution is the convolution that leads from its y to its x, gone backwards: its weights
- * are (C, O/groups, KH, KW), and OH = stride · (H - 1) + E - 2 pad. */
+ * A deconvolution is the backward pass of the convolution from its y to its x: its weights are (C,
+ * O/groups, KH, KW), and OH = stride · (H - 1) + E - 2 pad. */
 struct conv_spec {
     struct shape x, y;
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
@@ -158,10 +159,9 @@ struct kernels {
     enum layout image_layout;
     bool has_bf16;   /* its conv, pool and relu take images of bf16, where bf16_check is OK */
     bool has_blocks; /* its conv takes floats in blocks of channels */
-    /* Plan an op, of bf16 where has_bf16 alone. Memory is the arena's; op_release gives back the
-     * rest.
-     * ERR_UNSUPPORTED  the set has no fast path for it (the caller says so; never a silent slow
-     * one) ERR_NOMEM */
+    /* Plan an op, of bf16 where has_bf16 alone. Memory is the arena's; op_release frees the rest.
+     * ERR_UNSUPPORTED the set has no fast path for it (the caller reports it; there is no silent
+     * slow one) ERR_NOMEM */
     int (*conv)(const struct conv_spec *spec, const struct plan_options *options, struct op **op,
                 struct err *err);
     int (*deconv)(const struct conv_spec *spec, const struct plan_options *options, struct op **op,
@@ -177,7 +177,7 @@ struct kernels {
     /* y = 1 / (1 + e^-x), element by element; backward reads y and never x. */
     int (*sigmoid)(const struct shape *x, enum layout layout, bool training, struct arena *arena,
                    struct op **op, struct err *err);
-    /* y = w·x + b by channel. Training reads x on the way back: not in place. */
+    /* y = w·x + b by channel. Backward reads x, so training is not in place. */
     int (*scale)(const struct scale_spec *spec, enum layout layout, bool training,
                  struct arena *arena, struct op **op, struct err *err);
     /* Softmax over the last axis of (N, C); forward only: the loss does its own gradient. */

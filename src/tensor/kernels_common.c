@@ -100,8 +100,8 @@ static size_t transpose_three(size_t C, const float *x, float *y)
     return c;
 }
 
-/* All but the last R mod 4 rows and C mod 4 columns; by tiles, whose lines a cache holds whatever
- * lies between them. */
+/* All but the last R mod 4 rows and C mod 4 columns; by tiles, whose cache lines fit in a cache at
+ * any distance between them. */
 static void transpose_fours(size_t R, size_t C, const float *x, float *y)
 {
     enum { TILE = 32 };
@@ -171,7 +171,8 @@ static void relu_forward(struct op *op, const struct op_args *args)
     rectify_values((const struct relu_op *)op, args->x, args->x, args->y);
 }
 
-/* In place x holds y by now: its sign is x's, for no slope that is allowed in place is negative. */
+/* In place, x holds y by this time: its sign is that of x, since slopes in place are not
+ * negative. */
 static void relu_backward(struct op *op, const struct op_args *args)
 {
     if (args->dx)
@@ -208,8 +209,8 @@ struct softmax_op {
 
 static void softmax_row(size_t C, const float *x, float *y)
 {
-    /* The largest goes to e^0: nothing overflows, and the sum is at least 1. exp is libm's, whose
-     * last bit differs between CPUs: as a float it is the same. */
+    /* The largest becomes e^0: nothing overflows, and the sum is at least 1. libm's exp differs
+     * between CPUs in its last bit; rounded to float it is the same. */
     float max = x[0], sum = 0;
     for (size_t c = 1; c < C; c++)
         max = x[c] > max ? x[c] : max;

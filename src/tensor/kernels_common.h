@@ -34,7 +34,7 @@ void inner_check(const struct inner_spec *spec, enum layout x_layout);
 /* Whether x has its I values in another order than NCHW. */
 bool inner_needs_reorder(const struct inner_spec *spec, enum layout x_layout);
 
-/* The convolution whose way back a deconvolution is: from y to x, and without the bias. */
+/* The convolution whose backward pass a deconvolution is: from y to x, without the bias. */
 struct conv_spec conv_turned(const struct conv_spec *spec);
 
 /* y (C, R) = transpose of x (R, C). */

@@ -21,7 +21,7 @@ struct conv_op {
     struct conv_spec spec; /* of the convolution; */
     struct conv_spec back; /* of its dw, without a bias where no db is wanted */
     struct conv_code *code[ONEDNN_PASSES];
-    struct op_scratch own; /* where nobody shares */
+    struct op_scratch own; /* where it is not shared */
     bool timed;            /* all codes until now */
     bool bias;             /* of a deconvolution */
     struct slices sums;    /* of its db */
@@ -130,7 +130,7 @@ static int plan_fail(const struct plan *plan, dnnl_status_t status, const char *
     return onednn_fail(status, slow, what, plan->err);
 }
 
-/* The tuner's choice may need more memory than the rule's choice, which then takes its place. */
+/* The tuner's choice may need more memory than the rule's choice, which is then used instead. */
 static dnnl_status_t plan_chosen(const struct plan *plan, const struct conv_site *site,
                                  struct conv_candidate *candidate, double *seconds)
 {
@@ -159,7 +159,8 @@ static int plan_code(const struct plan *plan, enum onednn_pass pass, const char 
     const struct conv_site site = {
         .spec = pass == ONEDNN_BACKWARD_WEIGHTS ? &conv->back : &conv->spec,
         .pass = pass,
-        .training = plan->options->training || plan->turned, /* only then is there a way back */
+        .training = plan->options->training || plan->turned, /* only then is there a backward
+                                                                pass */
         .cold = plan->options->training &&
                 pass == (plan->turned ? ONEDNN_BACKWARD_DATA : ONEDNN_FORWARD),
         .dnn = &conv->dnn,
@@ -185,7 +186,7 @@ static int plan_code(const struct plan *plan, enum onednn_pass pass, const char 
     return OK;
 }
 
-/* The op's forward comes first: it orders the weights that its backward may read, too. */
+/* The op's forward is planned first: it reorders the weights that its backward may read, too. */
 static int plan_codes(const struct plan *plan)
 {
     bool turned = plan->turned;

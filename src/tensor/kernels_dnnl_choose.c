@@ -64,7 +64,8 @@ struct trial {
     const struct conv_candidate *candidates;
     struct arena arrays;
     struct op_args args;
-    size_t bytes, places, turn; /* what is made goes round so many places, one behind the other */
+    size_t bytes, places, turn; /* the output rotates through this many buffers, one behind the
+                                   other */
 
     size_t current; /* which is planned; SIZE_MAX: none */
     struct arena arena;
@@ -234,7 +235,7 @@ dnnl_status_t conv_choose(const struct conv_site *site, struct tuner *tuner,
         winner = better;
     if (n == 0 || (!known && !tuner_has_time(tuner, key)) ||
         (!known && time_candidates(site, tuner, key, list, n, &winner) != dnnl_success))
-        return conv_rule(site, out); /* which knows the word for what there is no code for */
+        return conv_rule(site, out); /* which knows the status for an unsupported site */
     *out = list[winner];
     double times = (double)site->spec->x.dim[0] / (double)records_to_time(site->spec);
     *seconds = (double)tuner_time(tuner, key) * 1e-9 * times;

@@ -9,9 +9,9 @@
  * and the versions of our codes and of the library. */
 void conv_key(const struct conv_site *site, char out[TUNER_KEY_MAX + 1]);
 
-/* dnnl_unimplemented as conv_rule. Candidates are timed on a batch that is large enough for them to
- * show what they can do, with arrays of their own, all of which is given back. *seconds: what the
- * chosen one takes for the whole batch; 0 where that was not timed. */
+/* dnnl_unimplemented as conv_rule. Candidates are timed on a batch that is large enough to show
+ * their speed, with arrays of their own, which are freed. *seconds: the time of the chosen one for
+ * the whole batch; 0: not timed. */
 dnnl_status_t conv_choose(const struct conv_site *site, struct tuner *tuner,
                           struct conv_candidate *out, double *seconds);
 

@@ -16,7 +16,7 @@
 struct port {
     dnnl_memory_t user, own;   /* own == user: there is no copy */
     struct onednn_step *order; /* between them; NULL: none */
-    size_t at;                 /* the copy's place in scratch; SIZE_MAX: not there */
+    size_t at;                 /* the copy's offset in scratch; SIZE_MAX: there is none */
 };
 
 struct library_code {
@@ -28,8 +28,8 @@ struct library_code {
     dnnl_memory_t b;        /* or db, in scratch; NULL: there is none */
     size_t b_at, channels;
     struct onednn_step *run;
-    size_t first_step, end_step, steps_at; /* whose scratch lies there */
-    void *bound;                           /* what the places in scratch were bound for */
+    size_t first_step, end_step, steps_at; /* the steps whose scratch is there */
+    void *bound;                           /* the scratch that the offsets were bound to */
 };
 
 /* ---- running ---- */
@@ -40,7 +40,7 @@ static void bind_place(const struct port *port, char *base)
         onednn_bind(port->own, base + port->at);
 }
 
-/* Binding may cost more than setting a pointer (what pads a form is zeroed): once is enough. */
+/* Binding may cost more than setting a pointer (padding is zeroed), so it is done once. */
 static void bind_scratch(struct library_code *c)
 {
     char *base = c->scratch->at;
@@ -94,7 +94,7 @@ static void run_weights(struct conv_code *code, const struct op_args *args)
 
 /* ---- planning ---- */
 
-/* Where `bytes` more lie behind *end. */
+/* The offset of `bytes` more, after *end. */
 static size_t take_code(size_t *end, size_t bytes)
 {
     size_t at = *end;
@@ -114,8 +114,8 @@ static dnnl_status_t plan_port(struct onednn *dnn, struct port *port, onednn_des
     return onednn_memory(dnn, form, NULL, &port->own);
 }
 
-/* The other direction may have put the weights into this form already: they then get a place of
- * their own, and stay there. */
+/* The other direction may have reordered the weights into this form already: they then get their
+ * own memory, and stay there. */
 static dnnl_status_t share_weights(const struct conv_site *site, struct port *w, onednn_desc form,
                                    bool *shared)
 {
@@ -229,8 +229,8 @@ static dnnl_status_t plan_primitive(const struct conv_site *site, const_dnnl_pri
 
 /* ---- finding ---- */
 
-/* Its name in a table: oneDNN's, and whether images are put into its form. Winograd, which has but
- * one, may be given what lies so already. */
+/* Its name in a table: oneDNN's, and whether images are reordered. Winograd, which has only one
+ * form, may get images that have it already. */
 static void name_library(const_dnnl_primitive_desc_t pd, bool reordered, char *out)
 {
     snprintf(out, TUNER_NAME_MAX + 1, "%.48s%s", onednn_name(pd), reordered ? " reordered" : "");
@@ -295,10 +295,12 @@ struct seen {
     dnnl_memory_t x, y; /* as they lie */
 };
 
-/* So many of one question: what follows in oneDNN's order was never the fastest. */
+/* At most this many candidates of one query: later ones in oneDNN's order were never the
+ * fastest. */
 enum { SEEN_MAX = 3, SEEN_REORDERED_MAX = 1 };
 
-/* Was it written for narrower vectors than there are? Not asked of a question's first. */
+/* Is it written for narrower vectors than the processor has? Not applied to the first of a
+ * query. */
 static bool narrow_codes(const char *name)
 {
     return (isa_best() > ISA_PLAIN && strstr(name, ":sse41")) ||
@@ -316,11 +318,11 @@ static bool takes_as_is(const struct seen *seen, const_dnnl_primitive_desc_t pd)
 
 enum { AMX_WIDTH_MAX = 512 };
 
-/* Kernels of oneDNN 2.6 with wrong results. With AMX it never comes to an end of writing code for
- * the gradient of weights where windows of three pixels go over images more than 736 wide. For
- * windows of one, by a stride, where channels do not fill its vectors, it writes past the scratch
- * that it asked for: of floats, in the gradient of weights. Of bf16 it multiplies channels in
- * pairs, the last of an odd number with what comes after it. */
+/* Kernels of oneDNN 2.6 with wrong results. With AMX its code generation for the gradient of
+ * weights never ends if windows of three pixels slide over images wider than 736. For windows of
+ * one pixel, with a stride, if channels do not fill its vectors, it writes past the scratch that it
+ * requested: of floats, in the gradient of weights. Of bf16 it multiplies channels in pairs, the
+ * last of an odd number with what comes after it. */
 static bool is_known_wrong(const struct conv_spec *s, enum onednn_pass pass, const char *name)
 {
     size_t C = s->x.dim[1] / s->groups, O = s->y.dim[1] / s->groups;
@@ -369,7 +371,7 @@ static void query_code(struct seen *seen, bool winograd, bool any_form)
         dnnl_primitive_desc_destroy(pd);
 }
 
-/* PACELINE_WINOGRAD=off: the library's codes alone, for who wants to know what ours are worth. */
+/* PACELINE_WINOGRAD=off: the library's kernels alone, to measure the benefit of Paceline's own. */
 static bool own_winograd(const struct conv_spec *spec)
 {
     const char *text = getenv("PACELINE_WINOGRAD");

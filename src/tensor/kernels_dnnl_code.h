@@ -8,7 +8,7 @@
 #include "tensor/kernels_onednn.h"
 #include "tensor/tuner.h"
 
-/* One direction, planned: `run` reads and writes what the direction says, by the args' names. dw
+/* One direction, planned: `run` reads and writes the arguments of that direction. dw
  * and db are added to. */
 struct conv_code {
     void (*run)(struct conv_code *code, const struct op_args *args);
@@ -21,11 +21,11 @@ struct conv_site {
     const struct conv_spec *spec;
     enum onednn_pass pass;
     bool training;
-    bool cold;          /* what it makes is kept for long, and lies where no cache has been */
-    struct onednn *dnn; /* what the code holds of oneDNN is released with it */
+    bool cold;          /* its output is kept for long, in memory that is in no cache */
+    struct onednn *dnn; /* oneDNN's objects of the code are released with it */
     struct arena *arena;
     struct op_scratch *scratch;
-    size_t *bytes;           /* grows by what is taken from the arena for arrays */
+    size_t *bytes;           /* grows by the bytes of arrays taken from the arena */
     struct conv_code *first; /* has run before this one, on the same weights; NULL: none */
 };
 
@@ -39,20 +39,19 @@ struct conv_candidate {
 
 enum { CONV_CANDIDATES_MAX = 24 };
 
-/* Grows with every change to the speed of our own codes, to the list, or to how they are timed:
- * what was timed before is timed again. */
+/* Increased with every change to the speed of Paceline's own kernels, to the list, or to the
+ * timing, so that all are timed again. */
 enum { CONV_CODES_VERSION = 4 };
 
 /* All that may be fastest at the site's direction; how many. */
 size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out);
 
-/* The one that is taken without measuring: oneDNN's first choice over images as they lie, and for
- * weights, over NHWC, the sum over slices, whose bits do not hang on how the batch was cut.
- * dnnl_unimplemented: there is none, or oneDNN's last resort alone, and out->name then is its name.
- */
+/* The choice without measurement: oneDNN's first over images in their layout, and for weights, over
+ * NHWC, the sum over slices, whose bits do not depend on the split of the batch.
+ * dnnl_unimplemented: there is none, or only oneDNN's last resort, whose name is then out->name. */
 dnnl_status_t conv_rule(const struct conv_site *site, struct conv_candidate *out);
 
-/* A plan that fails leaves nothing behind, and *out NULL. */
+/* A plan that fails frees everything, and sets *out to NULL. */
 dnnl_status_t conv_code_plan(const struct conv_site *site, const struct conv_candidate *candidate,
                              struct conv_code **out);
 

@@ -25,8 +25,9 @@ struct inner_op {
     struct slices db;
 };
 
-/* So many rows of w, by so many columns, stay in a core's second cache while they meet all strips
- * of x; and of so few rows at a time a strip of w is packed that they are read as they lie. */
+/* This many rows of w, by this many columns, stay in a core's second cache while they are
+ * multiplied by all strips of x; a strip of w has so few rows at a time that they are read in
+ * place. */
 enum { ROWS = 48, DW_ROWS = 12, COLUMNS = 512, STEPS = 64 };
 
 /* ---- forward ---- */

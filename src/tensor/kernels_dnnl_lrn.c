@@ -1,4 +1,4 @@
-/* Local response normalisation of NHWC images, by loops of ours: oneDNN's fast code asks for
+/* Local response normalisation of NHWC images, by Paceline's own loops: oneDNN's fast code requires
  * channels in whole vectors. */
 #include "tensor/kernels_dnnl.h"
 

@@ -1,6 +1,6 @@
-/* Pooling of NHWC images, by loops of ours: oneDNN's maximum clears its gradient before it adds to
- * it, and its average divides by another area than Caffe's where a window runs past the padded
- * image. As in the reference the first of equals wins, and what is not a number is never hidden. */
+/* Pooling of NHWC images, by Paceline's own loops: oneDNN's maximum clears its gradient before it
+ * adds to it, and its average divides by another area than Caffe's if a window extends past the
+ * padded image. As in the reference, the first of equal values wins, and a NaN is never hidden. */
 #include "tensor/kernels_dnnl.h"
 
 #include "tensor/kernels_common.h"
@@ -13,7 +13,7 @@ struct pool_op {
     enum dtype dtype;
     size_t N, x_size, y_size; /* elements of an image */
     bool parallel;
-    uint32_t *won; /* the places of the maxima of a batch; NULL for inference, and averages */
+    uint32_t *won; /* the positions of the maxima of a batch; NULL for inference, and averages */
     size_t won_row;
 };
 

@@ -17,8 +17,8 @@ struct product_code {
     int threads;
 };
 
-/* A strip of so many steps stays in a core's first cache, so many rows of pixels in its second; and
- * so many are done at a time, or half of it. */
+/* A strip of STEPS steps fits in a core's first cache, ROWS rows of pixels in its second; BLOCK are
+ * computed at a time, or half as many. */
 enum { STEPS = 256, ROWS = 96, BLOCK = 128, ROWS_EVEN = 12 };
 
 static float *scratch_of(const struct product_code *c)
@@ -89,7 +89,8 @@ static void backward_data(struct conv_code *code, const struct op_args *args)
 
 /* ---- pixels by pixels ---- */
 
-/* A part of dw: so many of its rows, and columns; by BLOCK pixels at a time, which stay near. */
+/* A part of dw: a range of its rows and columns; BLOCK pixels at a time, which stay in the
+ * cache. */
 struct part {
     size_t o, rows, i, columns;
 };

@@ -1,5 +1,5 @@
-/* The sigmoid by oneDNN's vector code for the logistic function. To it a blob is a row of floats:
- * the function asks neither for the layout nor for the place of an element. */
+/* The sigmoid by oneDNN's vector code for the logistic function. It treats a blob as a row of
+ * floats: the function depends neither on the layout nor on the position of an element. */
 #include "tensor/kernels_dnnl.h"
 
 #include "tensor/kernels_common.h"
@@ -42,7 +42,7 @@ static void sigmoid_release(struct op *op)
 static const struct op_ops sigmoid_training = {sigmoid_forward, sigmoid_backward, sigmoid_release};
 static const struct op_ops sigmoid_inference = {sigmoid_forward, NULL, sigmoid_release};
 
-/* *slow names what oneDNN offered when that was turned down. */
+/* *`slow` is the name of oneDNN's offer if that was refused. */
 static dnnl_status_t plan_desc(struct sigmoid_op *sigmoid, bool training, enum onednn_pass pass,
                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd,
                                const char **slow)

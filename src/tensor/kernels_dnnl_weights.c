@@ -28,7 +28,7 @@ struct conv_weights {
     dnnl_memory_t dw_sum, dw; /* dw: canonical, the caller's */
     struct onednn_step *add_dw;
     size_t first_step, end_step;
-    void *bound; /* what the steps' scratch was bound for */
+    void *bound; /* the scratch that the steps were bound to */
 };
 
 struct pass {
@@ -143,8 +143,8 @@ static dnnl_status_t plan_whole(struct conv_weights *weights, size_t records)
     return status;
 }
 
-/* Fewer records may come in another form, and then have room of their own until they are put into
- * that of the sums. */
+/* The plan for fewer records may have another form; its result then has memory of its own until it
+ * is reordered into the form of the sums. */
 static dnnl_status_t plan_tail(struct conv_weights *weights, size_t records)
 {
     struct onednn *dnn = weights->dnn;

@@ -13,8 +13,8 @@ void onednn_limit_isa(void)
         (void)dnnl_set_max_cpu_isa(limits[isa_best()]);
 }
 
-/* Add `by` to how many want that none is kept. The capacity is the process's, and several engines
- * may tune at once: the first finds out what it was, and the last sets it back. */
+/* Add `by` to the number of callers that need an empty cache. The capacity belongs to the process,
+ * and several engines may tune at once: the first saves it, and the last restores it. */
 static dnnl_status_t count_keepers_of_none(int by)
 {
     static int wanting, capacity;

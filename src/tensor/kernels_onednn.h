@@ -40,22 +40,22 @@ struct onednn {
     size_t scratch_bytes;                    /* the largest any step asked for */
 };
 
-/* Hold oneDNN to the instructions that isa_best allows, where PACELINE_ISA asks for less than the
- * processor has: for the whole process, before its first primitive or product; what comes later is
- * refused, and changes nothing. onednn_init does it. */
+/* Limit oneDNN to the instructions that isa_best allows, if PACELINE_ISA is narrower than the
+ * processor: for the whole process, before its first primitive or product; a later call is refused
+ * and changes nothing. onednn_init does it. */
 void onednn_limit_isa(void);
 
-/* From one call to the other, which follows if the first was OK, oneDNN keeps no primitives of this
- * process for those who ask for the same again: of candidates most lose. Calls of several threads
- * may overlap; those who plan meanwhile make what they might have shared. */
+/* Between the two calls (the second follows if the first was OK), oneDNN caches no primitives of
+ * this process, since most candidates lose. Calls of several threads may overlap; a thread that
+ * plans meanwhile makes primitives that it might have shared. */
 dnnl_status_t onednn_keep_no_primitives(void);
 void onednn_keep_primitives(void);
 
 int onednn_init(struct onednn *dnn, struct err *err);
 void onednn_release(struct onednn *dnn);
 
-/* Let go of the steps and memories after the first `steps` and `memories`: of a plan that failed.
- */
+/* Release the steps and memories after the first `steps` and `memories`: those of a plan that
+ * failed. */
 void onednn_cut(struct onednn *dnn, size_t steps, size_t memories);
 
 /* Turn a failure of oneDNN's into ours. `what` names the op and its shape; `slow`, unless NULL, the

@@ -1,7 +1,7 @@
 /* Inner product in plain C, and the reference set as a whole.
  *
- * This set is what the others are held against, and what simulations compute with. Threads share
- * out rows of a result and never one sum, and vector lanes are part of the order in which a sum is
+ * The other sets are compared with this one, and simulations compute with it. Threads divide the
+ * rows of a result and never one sum, and vector lanes are part of the order in which a sum is
  * taken: the bits are the same for any thread count and on any machine. */
 #include "tensor/kernels_ref.h"
 

@@ -1,6 +1,6 @@
-/* Convolution and deconvolution in plain C. Each image is spread into a matrix whose row (c, kh,
- * kw) holds what that tap of the kernel meets at every output pixel; products of matrices do the
- * rest. A deconvolution takes the same steps of the convolution it turns round, the other way. */
+/* Convolution and deconvolution in plain C. Each image is expanded into a matrix whose row (c, kh,
+ * kw) holds that kernel tap's input at every output pixel; matrix products do the rest. A
+ * deconvolution does the steps of its convolution in reverse. */
 #include "tensor/kernels_ref.h"
 
 #include "tensor/kernels_common.h"
@@ -35,8 +35,8 @@ static void tap_range(size_t k, size_t stride, size_t pad, size_t x, size_t y, s
     *first = *first < *end ? *first : *end;
 }
 
-/* Where one tap meets the image: output rows h0..h1 and columns w0..w1, the tap's place in the
- * window, its channel. */
+/* The output pixels at which a tap is inside the image: rows h0..h1 and columns w0..w1, the tap's
+ * position in the window, its channel. */
 struct tap {
     size_t h0, h1, w0, w1, kh, kw, c;
 };
@@ -67,7 +67,7 @@ static void spread_tap(const struct conv_op *conv, size_t k, const float *x, flo
     }
 }
 
-/* The way back: every output pixel's share is added to the pixel it came from. */
+/* Backward: every output pixel's share is added to its input pixel. */
 static void gather_tap(const struct conv_op *conv, size_t k, const float *row, float *x)
 {
     const struct conv_spec *s = &conv->spec;

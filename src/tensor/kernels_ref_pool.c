@@ -10,7 +10,7 @@ struct pool_op {
     struct op op;
     struct pool_spec spec;
     size_t planes, x_size, y_size; /* N·C planes of H·W and OH·OW pixels */
-    uint32_t *from;                /* the pixel each maximum came from; NULL for inference */
+    uint32_t *from;                /* the input pixel of each maximum; NULL for inference */
 };
 
 static void plane_max(const struct pool_op *pool, const float *x, float *y, uint32_t *from)
@@ -22,7 +22,7 @@ static void plane_max(const struct pool_op *pool, const float *x, float *y, uint
         for (size_t h = win.h0; h < win.h1; h++)
             for (size_t w = win.w0; w < win.w1; w++) {
                 float v = x[h * W + w];
-                /* The first of equals wins; what is not a number is never hidden. */
+                /* The first of equal values wins; a NaN is never hidden. */
                 if (v > x[best] || isnan(v))
                     best = h * W + w;
             }

@@ -10,8 +10,8 @@ struct sigmoid_op {
     size_t n;
 };
 
-/* exp is libm's, whose last bit differs between CPUs: as a float it is the same. Where it overflows
- * y is 0, as it should be. */
+/* libm's exp differs between CPUs in its last bit; rounded to float it is the same. Where it
+ * overflows, y is correctly 0. */
 static void sigmoid_forward(struct op *op, const struct op_args *args)
 {
     size_t n = ((const struct sigmoid_op *)op)->n;

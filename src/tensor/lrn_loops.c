@@ -1,6 +1,6 @@
 /* See lrn_loops.h. Across channels a pixel's row has zeros before and after it in scratch, and is
- * worked on in whole vectors: what lies past its last channel is computed, and left there. The way
- * back computes s again from x, which costs less than the memory it would be kept in. */
+ * processed in whole vectors: values past its last channel are computed and ignored. Backward
+ * computes s again from x, which costs less than the memory for keeping it. */
 #include "tensor/lrn_loops.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* How s^-beta is come by. QUARTERS is beta = 3/4 of an s that is at least 2^-60. */
+/* How s^-beta is computed. QUARTERS is beta = 3/4 of an s that is at least 2^-60. */
 enum lrn_power { LRN_QUARTERS, LRN_HALF, LRN_ONE, LRN_ANY };
 
 struct lrn_form {
@@ -16,8 +16,8 @@ struct lrn_form {
     float beta, k, share; /* s = k + share · Σ x² */
 };
 
-/* Pixels whose channels are gone through together, so that what one loop has written is in the
- * nearest cache when the next reads it, and no longer on its way there. */
+/* Pixels whose channels are processed together, so that the output of one loop has arrived in the
+ * nearest cache when the next reads it. */
 enum { LRN_PIXELS = 8 };
 
 struct lrn_loops {

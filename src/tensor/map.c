@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Floats at a time: what several loops touch in turn stays in a core's nearest cache. */
+/* Floats at a time: few enough that several loops in turn find them in a core's nearest cache. */
 enum { CHUNK = 2048 };
 
 static size_t chunk_at(size_t n, size_t at)
@@ -17,7 +17,7 @@ struct map_loops {
     void (*forward)(const struct map_spec *m, size_t n, const float *x, float *y);
     void (*backward)(const struct map_spec *m, size_t n, const float *x, const float *y,
                      const float *dy, float *dx);
-    bool reads_x; /* an x that y does not tell */
+    bool reads_x; /* backward needs x, which does not follow from y */
 };
 
 static void map_affine(const struct map_spec *m, size_t n, const float *x, float *y)
@@ -147,7 +147,8 @@ static void map_elu(const struct map_spec *m, size_t n, const float *x, float *y
         y[i] = x[i] > 0 ? x[i] : (float)(m->a * expm1((double)x[i]));
 }
 
-/* In place x holds y by now: its sign is x's, for no `a` that is allowed in place is negative. */
+/* In place, x holds y by this time: its sign is x's, for no `a` that is allowed in place is
+ * negative. */
 static void elu_back(const struct map_spec *m, size_t n, const float *x, const float *y,
                      const float *dy, float *dx)
 {

@@ -21,7 +21,7 @@ struct map_spec {
 };
 
 /* An op of x, y, dy, dx. Backward of EXP, TANH and ELU reads y, that of all but EXP and TANH x: it
- * works in place where it has no need of an x that y does not tell. ERR_NOMEM */
+ * works in place if it does not need an x that cannot be computed from y. ERR_NOMEM */
 int map_plan(const struct map_spec *spec, bool training, struct arena *arena, struct op **op,
              struct err *err);
 

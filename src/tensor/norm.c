@@ -11,7 +11,7 @@
 #include <omp.h>
 
 enum {
-    BLOCK_FLOATS = 16 * 1024, /* at least, where there are so many */
+    BLOCK_FLOATS = 16 * 1024, /* at least, if there are as many */
     SAMPLES = 32,             /* pixels that k is the mean of */
     TERMS = 6,
 };
@@ -37,7 +37,7 @@ static size_t blocks_of(const struct norm *m, size_t n)
     return (n + m->block - 1) / m->block;
 }
 
-/* Runs of a record whose terms are other channels'. */
+/* Runs of a record with different channels. */
 static size_t strips_of(const struct norm *m)
 {
     return m->inner ? m->C / m->width : 1;
@@ -167,8 +167,8 @@ static void run_block(const struct norm *m, const struct norm_run *all, size_t n
         }
 }
 
-/* A thread has the same blocks each time. `back`: from its last to its first, since what was read
- * last is what caches still hold. */
+/* A thread has the same blocks each time. `back`: from its last to its first, since caches still
+ * hold the last ones. */
 static void run_all(const struct norm *m, const struct norm_run *all, size_t n, loop_fn *loop,
                     bool back)
 {
@@ -254,7 +254,7 @@ void norm_moments(struct norm *norm, size_t n, const void *x)
     for (size_t c = 0; c < C; c++) {
         double other = norm->sum[c] / m, variance = norm->sum[C + c] / m - other * other;
         norm->sum[c] = (double)norm->k[c] + other;
-        norm->sum[C + c] = variance < 0.0 ? 0.0 : variance; /* what is not finite stays so */
+        norm->sum[C + c] = variance < 0.0 ? 0.0 : variance; /* keeps NaN and infinity */
     }
 }
 

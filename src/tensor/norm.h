@@ -1,12 +1,12 @@
-/* Normalising by channel, over records of C channels of S pixels, and what goes with it in one pass
- * over memory: scaling, adding another image, cutting off what is below 0.
+/* Normalising by channel, over records of C channels of S pixels, with scaling, adding another
+ * image and rectifying in one pass over memory.
  *
  *     y = max(0, a·x' + b + z)    with x' = x − k, and a, b, k one a channel
  *
- * k is some value near the channel's mean: what is left of x has few digits to lose. One
- * implementation for all kernel sets: it is memory that bounds it. Sums are taken over blocks of
- * records, which the shape alone decides, and then block by block, so that the bits are the same
- * for any number of threads. */
+ * k is a value near the channel's mean, so that x' loses few digits. One implementation for all
+ * kernel sets, since memory bounds its speed. Sums are taken over blocks of records, which the
+ * shape alone decides, and then block by block, so that the bits are the same for any number of
+ * threads. */
 #ifndef PL_TENSOR_NORM_H
 #define PL_TENSOR_NORM_H
 
@@ -16,7 +16,7 @@ struct norm {
     size_t N, C, S;
     enum dtype dtype; /* of images; terms are floats, sums double */
     bool inner;       /* channels lie next to one another, not pixels: */
-    size_t width;     /* so many, before the next pixel's */
+    size_t width;     /* this many, before the next pixel's */
     size_t period;    /* elements after which terms repeat in a run */
     size_t block;     /* records summed together; divides SLICE_RECORDS */
     double *part;     /* of each block and each `width` of channels: two sums for each element of
@@ -44,14 +44,14 @@ void norm_apply(struct norm *norm, const void *x, const void *z, bool relu, void
  * same where nothing was added and spares the reading of y. */
 enum norm_mask { NORM_MASK_NONE, NORM_MASK_TOP, NORM_MASK_SELF };
 
-/* g = dy, or dy + dy2, or 0 where the mask says so. An unused field may be NULL. */
+/* g = dy, or dy + dy2, or 0 where the mask is 0. An unused field may be NULL. */
 struct norm_flow {
     enum norm_mask mask;
     const void *x, *y, *dy, *dy2;
 };
 
 /* Over n records: Σ g to sum[c], Σ g·x' to sum[C + c]; and g itself to `copy`, unless that is NULL,
- * which goes with masks NONE and TOP. It may be dy. */
+ * which masks NONE and TOP allow. It may be dy. */
 void norm_sums(struct norm *norm, size_t n, const struct norm_flow *flow, void *copy);
 
 /* The share of records [first, first + count) in the norm_sums before, which was over n; both

@@ -36,7 +36,7 @@ INLINE floats only(floats v, ints keep)
     return (floats)((ints)v & keep);
 }
 
-/* 0 in the place of what is below; what is not finite stays so. */
+/* 0 for negative values; keeps NaN and infinity. */
 INLINE floats rectify(floats v)
 {
     return only(v, ~(ints)(v < 0.0f));

@@ -5,9 +5,9 @@
 #include "tensor/isa_loops.h"
 #include "tensor/norm.h"
 
-/* n elements, which begin where the terms do, and what is asked of each: x' = x − k, and g = dy +
- * dy2, or 0 where the mask says so. Terms by channel are repeated to `period` of them, a multiple
- * of `group`. A field that an operation does not name may be NULL. */
+/* n elements, which begin with the first of the terms: x' = x − k, and g = dy + dy2, or 0 where the
+ * mask is 0. Terms by channel are repeated to `period` of them, a multiple of `group`. A field that
+ * an operation does not use may be NULL. */
 struct norm_run {
     size_t n, period;
     const void *x, *z, *y, *dy, *dy2; /* floats, or bf16 */

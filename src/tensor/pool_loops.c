@@ -42,8 +42,8 @@ INLINE void store(const struct group *g, value *p, size_t v, floats y)
         value_store_part(p, y, g->n);
 }
 
-/* RUN(group) for each of C channels' groups of GROUP vectors; what is written as a number is a
- * constant to RUN. */
+/* RUN(group) for each of C channels' groups of GROUP vectors; literal numbers are constants for
+ * RUN. */
 #define EACH_GROUP(C, RUN)                                                       \
     do {                                                                         \
         size_t at_ = 0, last_ = (C)-LANES;                                       \
@@ -98,8 +98,8 @@ INLINE void words_store(uint32_t *p, words v)
 
 /* ---- forth ---- */
 
-/* A window: its pixels in x, and the place of the first of them in the window, whose corner may lie
- * in the padding. */
+/* A window: its pixels in x, and the position of the first of them in the window, whose corner may
+ * be in the padding. */
 struct view {
     struct between h, w;
     size_t first;
@@ -113,13 +113,13 @@ INLINE struct view view_of(const struct pool_form *p, size_t oh, size_t ow)
     return view;
 }
 
-/* The largest yet, and where it was. */
+/* The largest so far, and its position. */
 struct maximum {
     floats best;
     words position;
 };
 
-/* The first of equals wins, and of what is not a number the last. */
+/* The first of equal values wins, and of NaNs the last. */
 INLINE struct maximum larger(struct maximum a, struct maximum b)
 {
     words wins = (words)((b.best > a.best) | (b.best != b.best));
@@ -145,7 +145,7 @@ INLINE struct maximum max_window(const struct pool_form *p, const struct group *
     return m;
 }
 
-/* Where a row's places go: `count` vectors are in `word` and before it. */
+/* The output of a row's positions: `count` vectors are in `word` and before it. */
 struct packing {
     uint32_t *to;
     words word;
@@ -177,7 +177,7 @@ INLINE void max_windows(const struct pool_form *p, size_t oh, size_t ow, size_t 
     }
 }
 
-/* The first of equals wins; what is not a number is not looked for. */
+/* The first of equal values wins; NaNs are not detected. */
 INLINE struct maximum larger_number(struct maximum a, struct maximum b)
 {
     words wins = (words)(b.best > a.best);
@@ -210,8 +210,8 @@ INLINE struct maximum max_square(const struct pool_form *p, const struct group *
     return side == 2 ? m : larger_number(m, max_row(p, g, x + 2 * row, v, side, 2 * side, sum));
 }
 
-/* The pixels that the next row of y's window has and this one's has not: no hardware sees that they
- * come next, a row further on. */
+/* Prefetch the pixels that the next row's window has and this one's has not: the hardware does not
+ * predict them. */
 INLINE void fetch_below(const struct pool_form *p, const value *first, size_t side, size_t rows)
 {
     for (size_t r = 0; r < rows; r++) {
@@ -221,7 +221,7 @@ INLINE void fetch_below(const struct pool_form *p, const value *first, size_t si
     }
 }
 
-/* Whole windows of a row of y; false where a sum says that they may hold what is not a number. */
+/* Whole windows of a row of y; false if a sum shows that they may contain a NaN. */
 INLINE bool max_squares(const struct pool_form *p, size_t oh, struct between of, const value *x,
                         value *y, struct packing *packing, size_t side)
 {
@@ -261,7 +261,7 @@ static struct between whole_windows(const struct pool_form *p, size_t oh, size_t
     return whole;
 }
 
-/* The last of a row's words may be short of some. */
+/* The last word of a row may be incomplete. */
 static void packing_end(struct packing *packing)
 {
     size_t rest = packing->count % PACK;
@@ -391,15 +391,15 @@ INLINE void max_back_row(const struct pool_form *p, size_t h, const value *dy, c
     }
 }
 
-/* A row of one vector of channels, of windows `side` wide and `stride` apart, of which it lies in R
- * rows. Windows are met from left to right: what one gives to pixels that the next has, too, goes
- * along in `next`. */
+/* A row of one vector of channels, of windows `side` wide and `stride` apart; the row is in R rows
+ * of windows. Windows are processed from left to right: `next` holds one's contributions to pixels
+ * that it shares with the next. */
 INLINE void max_back_sweep(const struct pool_form *p, size_t h, const value *dy,
                            const uint32_t *won, value *dx, size_t side, size_t stride, size_t R,
                            const struct group *g, size_t v)
 {
     size_t C = p->C, row = count_positions(p), W = p->w.n, first = p->h.windows[h].from;
-    size_t w = 0 - p->w.pad; /* of the pixel whose turn it is; those before 0 count as past W */
+    size_t w = 0 - p->w.pad; /* of the current pixel; negative ones count as past W */
     words position[3];
     floats next[2] = {{0}, {0}};
     for (size_t r = 0; r < R; r++)

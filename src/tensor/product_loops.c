@@ -1,5 +1,6 @@
-/* See product_loops.h. A tile of c is TALL rows of V vectors, and stays in registers while k goes
- * by: each step reads V vectors of b and TALL numbers of a, and multiplies all with all. */
+/* See product_loops.h. A tile of c is TALL rows of V vectors, and stays in registers during the
+ * loop over k: each step reads V vectors of b and TALL numbers of a, and multiplies each with each.
+ */
 #include "tensor/product_loops.h"
 
 #include "tensor/slices.h"
@@ -55,7 +56,7 @@ INLINE void tile_sum(struct tile *t, size_t T, size_t V, size_t K, const struct 
             t->at[m][v] = sum[m][v];
 }
 
-/* Run RUN(T, V) with T the rows from m on, of which it does as many as it says. */
+/* Run RUN(T, V) with T the rows from m on; it computes T of them. */
 #define EACH_TILE(M, V, RUN)                       \
     do {                                           \
         size_t m = 0;                              \

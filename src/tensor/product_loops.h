@@ -1,9 +1,9 @@
-/* Matrix products of an inner product's kind: many weights, and a short batch. Private to
+/* Matrix products for inner products: many weights, and a small batch. Private to
  * kernels_dnnl_inner.c and kernels_dnnl_product.c.
  *
- * A product adds up a[m][k] · b[k][n] in the order of k, whatever else is in the batch and whatever
- * thread does it. `b` comes in strips of n, PRODUCT_VECTORS vectors wide or fewer, which are packed
- * so that a step of k is next to the step before; `a` is read where it lies. */
+ * A product adds up a[m][k] · b[k][n] in the order of k, whatever the rest of the batch and the
+ * thread. `b` comes in strips of n, PRODUCT_VECTORS vectors wide or fewer, which are packed so that
+ * successive steps of k are adjacent; `a` is read in place. */
 #ifndef PL_TENSOR_PRODUCT_LOOPS_H
 #define PL_TENSOR_PRODUCT_LOOPS_H
 

@@ -1,10 +1,11 @@
-/* Element-wise reductions: what a collective does to a range of floats when another's arrives.
+/* Element-wise reductions: the operation of a collective on a range of floats when that of another
+ * rank arrives.
  *
  * Single-threaded, so that an I/O thread may call it. Nothing here allocates, blocks or fails.
  *
- * The sum is one IEEE addition; when both sides are NaN, which of the two it gives is left open.
- * The maximum and minimum are IEEE 754-2019's: -0 is below +0, and a NaN on either side gives the
- * NaN 0x7fc00000. They are associative and commutative to the bit, on every instruction set. */
+ * The sum is one IEEE addition; if both sides are NaN, the result is either of them. The maximum
+ * and minimum are IEEE 754-2019's: -0 is below +0, and a NaN on either side gives the NaN
+ * 0x7fc00000. They are associative and commutative to the bit, on every instruction set. */
 #ifndef PL_TENSOR_REDUCE_H
 #define PL_TENSOR_REDUCE_H
 

@@ -1,6 +1,6 @@
-/* The segment table: what lies where in a flat vector x (D1). One segment is one blob of learnable
+/* The segment table: the layout of a flat vector x (D1). One segment is one blob of learnable
  * parameters (or, in s, of state). A segment begins at a multiple of SEGMENT_ALIGN floats; the
- * padding between is zero, belongs to no segment, and travels with the vector. */
+ * padding between is zero, belongs to no segment, and is sent with the vector. */
 #ifndef PL_TENSOR_SEGMENT_H
 #define PL_TENSOR_SEGMENT_H
 
@@ -26,9 +26,9 @@ struct segments {
 };
 
 /* Append a segment, returned valid until the next is added; the table's memory is the arena's. NULL
- * when memory runs out; and, so that no net can break us, when the shape has no elements or more
- * than fit, or the name is not shorter than SEGMENT_NAME_MAX: a caller who wants to tell these
- * apart checks first. A table starts as {0}. */
+ * when memory runs out; and, as a guard against hostile nets, when the shape has no elements or
+ * more than fit, or the name is not shorter than SEGMENT_NAME_MAX: a caller that must distinguish
+ * these checks first. A table starts as {0}. */
 struct segment *segments_add(struct segments *table, struct arena *arena, const char *name,
                              const struct shape *shape, float lr_mult, float decay_mult);
 

@@ -15,7 +15,7 @@ size_t shape_count_from(const struct shape *shape, size_t axis)
 {
     PL_ASSERT(shape->n <= SHAPE_DIMS_MAX && axis <= shape->n);
     size_t count = 1;
-    /* Overflow and a zero among the dimensions have the same answer, so their order is no matter.
+    /* Overflow and a zero dimension give the same result, so their order does not matter.
      */
     for (size_t i = axis; i < shape->n; i++)
         if (__builtin_mul_overflow(count, shape->dim[i], &count))

@@ -1,9 +1,9 @@
-/* Sums over the records of a batch, in an order that does not ask how the batch was cut.
+/* Sums over the records of a batch, in an order that does not depend on the split of the batch.
  *
  * Records are summed one after another within slices of SLICE_RECORDS, and the slices pairwise, as
  * a binomial tree sums its ranks. So one worker with a batch of 64 and four workers with 16 each,
- * whose gradients a tree adds up, come to the same bits: the distributed run is the single one, and
- * not merely near it. */
+ * whose gradients a tree adds up, give the same bits: the distributed run equals the single one
+ * exactly. */
 #ifndef PL_TENSOR_SLICES_H
 #define PL_TENSOR_SLICES_H
 

@@ -43,7 +43,7 @@ static void check_span(const struct span *part, const struct span *whole, size_t
     PL_ASSERT(at <= whole->n && part->n <= whole->n - at);
 }
 
-/* Bytes of one place. */
+/* Bytes of one position. */
 static size_t place_of(const struct span *s)
 {
     return s->inner * dtype_size(s->dtype);
@@ -65,11 +65,11 @@ void span_put(const struct span *part, const void *x, const struct span *whole, 
 
 /* ---- softmax ---- */
 
-/* So many neighbours go along the axis together: their floats share cache lines. */
+/* This many neighbours are processed together along the axis: their floats share cache lines. */
 enum { LANES = 16 };
 
-/* The largest goes to e^0: nothing overflows, and the sum is at least 1. exp is libm's, whose last
- * bit differs between CPUs: as a float it is the same. */
+/* The largest becomes e^0: nothing overflows, and the sum is at least 1. libm's exp differs between
+ * CPUs in its last bit; rounded to float it is the same. */
 static void softmax_lanes(size_t n, size_t step, size_t lanes, const float *x, float *y)
 {
     float max[LANES], sum[LANES] = {0};

@@ -1,6 +1,6 @@
-/* A blob seen along one of its axes: `outer` blocks, in each the axis's n places one after another,
- * at each of them `inner` elements. Every axis of either layout is such a span of the memory as it
- * lies, so that what works along an axis need not put anything in another order. */
+/* A blob seen along one of its axes: `outer` blocks, each with the axis's n positions in order,
+ * each with `inner` elements. Every axis of either layout is such a span of memory, so that
+ * operations along an axis need no reordering. */
 #ifndef PL_TENSOR_SPAN_H
 #define PL_TENSOR_SPAN_H
 
@@ -14,8 +14,9 @@ struct span {
 /* Along `axis` < x->n of x, floats, as it lies in memory. */
 struct span span_of(const struct shape *x, enum layout layout, size_t axis);
 
-/* Spans of one `outer`, `inner` and dtype: all places of `part` are those of `whole` from place
- * `at` on. span_get copies them out of the whole; span_put into it, or zeros where x is NULL. */
+/* Spans of one `outer`, `inner` and dtype: all positions of `part` are those of `whole` from
+ * position `at` on. span_get copies them out of the whole; span_put into it, or zeros where x is
+ * NULL. */
 void span_get(const struct span *whole, const void *x, const struct span *part, size_t at, void *y);
 void span_put(const struct span *part, const void *x, const struct span *whole, size_t at, void *y);
 

@@ -14,15 +14,15 @@ enum {
     ENTRIES_MAX = 16 * 1024,
     RUNS_MIN = 2,
     RUNS_MAX = 9,
-    LONG = 30 * 1000 * 1000,   /* ns, to plan and to run once: no more is needed to see who loses */
+    LONG = 30 * 1000 * 1000,   /* ns, to plan and to run once: such a candidate loses */
     ENOUGH = 20 * 1000 * 1000, /* ns of runs, once there are RUNS_MIN */
-    WAKING = 500 * 1000,       /* ns: what it takes to wake threads is no disturbance, */
+    WAKING = 500 * 1000,       /* ns: the time to wake threads is no disturbance, */
     WAKING_SHARE = 10,         /* nor is this part of a run */
-    DISTURBED_RUNS = 12,       /* of a key, then it goes without a choice */
+    DISTURBED_RUNS = 12,       /* of a key; then it gets no choice */
     DISTURBED_KEYS = 3,        /* in a tuner's life, then it times nothing more */
     CHECK = 50 * 1000 * 1000,  /* ns of a tuner's life: no candidate is begun after them */
     CHECK_ONE_IN = 8,          /* processes, or more where there are many keys */
-    FASTER = 10,               /* a rival takes the place of a choice by that part */
+    FASTER = 10,               /* a rival replaces a choice if it is faster by this part */
 };
 
 struct entry {
@@ -35,13 +35,13 @@ struct tuner {
     struct entry *at; /* in the order of keys */
     size_t count, cap;
     struct tuner_news news;
-    int64_t spent; /* on what is new */
+    int64_t spent; /* on new keys */
     int64_t total;
     int disturbed; /* keys that were given up */
     bool stopped;
     bool checking;      /* choices that are kept, */
     uint64_t number;    /* those of this process; */
-    int64_t checked;    /* that took so long */
+    int64_t checked;    /* the time of the checks */
     bool held;          /* nothing is timed, but counted: */
     size_t passed_over; /* keys */
     const struct open_watch *watch;
@@ -112,7 +112,7 @@ static int make_room(struct tuner *tuner)
     return OK;
 }
 
-/* In place of what stands there for the key. False: it found no room, and is timed again. */
+/* Replace the key's entry. false: there is no room, and the key is timed again. */
 static bool put_entry(struct tuner *tuner, const struct entry *entry)
 {
     size_t place = place_of(tuner, entry->key);
@@ -147,7 +147,7 @@ static int64_t delay_until_now(const struct tuner_host *host)
     return host->delay ? host->delay(host->user) : 0;
 }
 
-/* A run whose threads had to wait for a processor is no measurement, and is done again.
+/* A run whose threads had to wait for a processor does not count, and is repeated.
  * ERR_TIMEOUT: there were too many of them. */
 static int time_run(struct trial *t, size_t i, int64_t *ns)
 {
@@ -268,7 +268,7 @@ static void keep_choice(struct tuner *tuner, const char *key, const char *name, 
     put_entry(tuner, &entry);
 }
 
-/* The one that is kept, or, where it is checked, what has taken its place. */
+/* The kept choice, or, if it is checked, its replacement. */
 static size_t use_kept(struct trial *t, const char *key, const char *const *names, size_t n,
                        size_t kept)
 {

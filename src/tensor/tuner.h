@@ -1,13 +1,13 @@
-/* The shape tuner: which of several codes for one piece of work is the fastest here. Each is run,
- * once in the life of a machine, and the fastest kept in a table of lines of text that a later
- * process loads, and then runs nothing.
+/* The shape tuner finds the fastest of several kernels for one operation on this machine. Each is
+ * run once in the life of a machine. A table of text lines keeps the fastest, which later processes
+ * load instead of measuring.
  *
  *     paceline kernels 1
  *     KEY | NAME | TIME ns
  *
- * The key says all that a code's speed hangs on; the name is one of the candidates' of the day. A
- * table decides about speed alone, never about results: a name that is no candidate, and a line
- * that is no such line, count for nothing.
+ * The key contains everything that a kernel's speed depends on; the name is that of one of the
+ * present candidates. A table affects speed alone, never results: a name that is no candidate, and
+ * a line that is no such line, count for nothing.
  *
  * A choice made amid others' work, or before a change of the machine, may be a bad one. So a
  * process may check a few of those that it finds in its table: the one kept against the others, and
@@ -32,7 +32,7 @@ struct tuner;
 
 /* The choices since the last tuner_finish. */
 struct tuner_news {
-    size_t timed; /* choices, found in so many */
+    size_t timed; /* choices; and the keys timed for them */
     double seconds;
     size_t mended;    /* choices of earlier processes that were slower than another */
     size_t left;      /* keys that TUNER_SECONDS left no time for */
@@ -64,11 +64,11 @@ const char *tuner_find(const struct tuner *tuner, const char *key);
 /* The time of the choice under that key, in ns; 0: there is none. */
 int64_t tuner_time(const struct tuner *tuner, const char *key);
 
-/* From now on some of the choices that are kept are checked when they are asked for. Of processes
- * with numbers behind one another one in eight, or in half of the table's keys if that is more,
- * checks a key, and begins with another rival than the one before it. Timing them takes some 50 ms
- * of a tuner's life, and ends with the first run that others disturb: without a host's `delay`
- * nothing is checked. */
+/* From now on some of the kept choices are checked when they are requested. Of processes with
+ * successive numbers one in eight, or in half of the table's keys if that is more, checks a key,
+ * and begins with another rival than the previous one. The checks take about 50 ms of a tuner's
+ * life, and end with the first run that other processes disturb: without a host's `delay` nothing
+ * is checked. */
 void tuner_check(struct tuner *tuner, uint64_t number);
 
 /* Would tuner_choose check the key's choice? */
@@ -87,27 +87,26 @@ bool tuner_has_time(struct tuner *tuner, const char *key);
 /* Time nothing more: training has begun, and does not wait for it. */
 void tuner_stop(struct tuner *tuner);
 
-/* Time nothing for a while: what is planned then shows whether all fits, and what it would take.
- * tuner_continue says how many keys might have been timed meanwhile. */
+/* Time nothing until tuner_continue: plans made meanwhile show whether all fits. tuner_continue
+ * returns the number of keys that would have been timed. */
 void tuner_hold(struct tuner *tuner);
 size_t tuner_continue(struct tuner *tuner);
 
-/* Tell `watch` (borrowed; NULL: nobody) of each run from now on: "kernel timings", of which nobody
- * knows how many there are. When it says no, nothing more is timed or kept until another watch is
- * set. */
+/* Call `watch` (borrowed; may be NULL) for each run from now on: "kernel timings", whose total is
+ * unknown. After it cancels, nothing more is timed or kept until another watch is set. */
 void tuner_set_watch(struct tuner *tuner, const struct open_watch *watch);
 
 /* Seconds spent on timing candidates until now, by the host's clock; 0 for NULL. */
 double tuner_seconds(const struct tuner *tuner);
 
-/* Hand what is new since the last call to the host's `keep`, if there is anything. */
+/* Pass new choices since the last call, if there are any, to the host's `keep`. */
 void tuner_finish(struct tuner *tuner);
 
 /* Is it the text of a table, of this version or another, by its first line? */
 bool tuner_is_table(const char *text, size_t len);
 
-/* Take over the choices in `text` for keys that have none yet. Returns how many; what is foreign or
- * damaged is passed over. */
+/* Take over the choices in `text` for keys that have none yet. Returns their number; foreign or
+ * damaged lines are ignored. */
 size_t tuner_load(struct tuner *tuner, const char *text, size_t len);
 
 /* Append the whole table, by keys in order. ERR_NOMEM */

@@ -1,4 +1,4 @@
-/* Four rows of four floats as four columns: what all turning of matrices is made of. */
+/* Four rows of four floats as four columns: the building block of all transposition. */
 #ifndef PL_TENSOR_TURN_H
 #define PL_TENSOR_TURN_H
 

@@ -443,7 +443,7 @@ double vec_dot(const struct vec *a, const struct vec *b, struct range r)
 {
     check_range(a, r);
     check_range(b, r);
-    enum { GROUP = 512 }; /* blocks whose sums wait for their turn to be added */
+    enum { GROUP = 512 }; /* blocks whose sums are added together */
     double sums[GROUP], total = 0;
     size_t end = block_end(r);
     for (size_t base = block_first(r); base < end; base += GROUP) {

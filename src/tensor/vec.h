@@ -1,18 +1,18 @@
 /* Flat vectors and the closed set of updates on them (D1, D8).
  *
- * A vec lives on a device; today that is the host. A strategy that moves vectors never dereferences
- * one: it exports and imports ranges and calls the updates below. Each update is element-wise IEEE
- * arithmetic in float (add, mul, div, sqrt; no contraction), so every instruction-set variant gives
- * the same bits; sums run in double over fixed blocks of VEC_BLOCK elements counted from the start
- * of the vector, so they do not depend on the number of threads.
+ * A vec is in a device's memory; today that is the host's. A strategy that moves vectors never
+ * dereferences one: it exports and imports ranges and calls the updates below. Each update is
+ * element-wise IEEE arithmetic in float (add, mul, div, sqrt; no contraction), so every
+ * instruction-set variant gives the same bits; sums run in double over fixed blocks of VEC_BLOCK
+ * elements counted from the start of the vector, so they do not depend on the number of threads.
  *
  * Ranges are [from, from + len) in floats. Updates that know a rate take the segment table and
  * multiply rate and decay by each segment's lr_mult and decay_mult; padding is never touched by
- * them. All vectors of one call must be at least from + len long, and what is written must overlap
- * nothing else of the call; both are asserted. Nothing here allocates, blocks or fails.
+ * them. All vectors of one call must be at least from + len long, and outputs must not overlap
+ * other arguments of the call; both are asserted. Nothing here allocates, blocks or fails.
  *
  * Long ranges run on the caller's OpenMP threads, except in vec_export, vec_import, vec_hash and
- * the host forms, which any thread may call without a pool of threads being made for it. */
+ * the host forms, which do not create a pool of threads for their caller. */
 #ifndef PL_TENSOR_VEC_H
 #define PL_TENSOR_VEC_H
 
@@ -48,9 +48,9 @@ struct range range_shard(size_t n, size_t shards, size_t i);
 /* n zeroed floats from the arena. ERR_NOMEM. */
 int vec_init(struct vec *v, struct arena *arena, size_t n);
 
-/* Writes a 0 to each page of a vector that is 0 yet: memory is the system's until somebody does,
- * and a quarter of a second per 100 MB goes into that on a virtual machine. Any thread may call it
- * while nobody else uses the vector. */
+/* Write a 0 to each page of a vector that is still 0, so that the system allocates it: on a virtual
+ * machine that takes a quarter of a second per 100 MB. Any thread may call it while no other uses
+ * the vector. */
 void vec_touch(struct vec *v);
 
 /* Copy a range out to, or in from, host memory (len floats, borrowed). */
@@ -136,7 +136,7 @@ double vec_dot(const struct vec *a, const struct vec *b, struct range r);
 /* 64-bit hash of the bits of a range, for comparing replicas. */
 uint64_t vec_hash(const struct vec *v, struct range r);
 
-/* Host-memory forms of what the wire does to bytes as they arrive. */
+/* Host-memory forms, which collectives apply to bytes as they arrive. */
 void vec_host_add(float *y, const float *x, size_t n);     /* y ← y + x */
 void vec_host_add_all(float *y, const float *x, size_t n); /* by all compute threads */
 

@@ -31,7 +31,7 @@ struct vec_adadelta_step {
 
 struct vec_adam_step {
     float rate, beta1, beta2, delta, decay;
-    float keep; /* what of x stays: less than 1 where decay is decoupled */
+    float keep; /* the factor of x: less than 1 with decoupled decay */
 };
 
 struct vec_kernels {
@@ -63,7 +63,7 @@ extern const struct vec_kernels vec_kernels_base;
 /* The tables of this build, the narrowest first, vec_kernels_base at 0; NULL from the end on. */
 const struct vec_kernels *vec_kernels_at(size_t i);
 
-/* Does what table i (one that there is) was compiled for run here? (isa_runs) */
+/* Does this processor have the instructions of table i, which must exist? (isa_runs) */
 bool vec_kernels_runs(size_t i);
 
 /* The widest that runs here. Call it for a block, not an element. */

@@ -138,7 +138,7 @@ static void loop_adam(float *restrict x, const float *restrict dx, float *restri
     }
 }
 
-/* Infinities and NaNs are the floats whose exponent is all ones. */
+/* Infinities and NaNs are the floats with an exponent of all ones. */
 static bool loop_finite(const float *x, size_t n)
 {
     const uint32_t exponent = 0x7f800000u;

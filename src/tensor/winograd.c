@@ -1,6 +1,6 @@
-/* See winograd.h. Tiles are taken in blocks, few enough for what is made of them (V and M, or dM)
- * to stay in a core's own cache; channels in blocks, few enough for what all tiles share (U, dU)
- * to take a few MB. Tiles are dealt out in as many parts as there are threads. */
+/* See winograd.h. Tiles are processed in blocks that are small enough for their V and M, or dM, to
+ * stay in a core's own cache; channels in blocks that are small enough for U and dU, which all
+ * tiles share, to take a few MB. Each thread gets one part of the tiles. */
 #include "tensor/winograd.h"
 
 #include "base/fault.h"
@@ -13,8 +13,9 @@
 
 enum { BLOCK = WINOGRAD_BLOCK, ROWS = WINOGRAD_ROWS, TILE = WINOGRAD_TILE };
 
-/* V and M of a block of tiles, in floats; it has at least TILES_MIN, over which to spread reading
- * U, and no more than pays. U, and dU: about what is read from the farthest cache anyway. */
+/* V and M of a block of tiles, in floats; it has at least TILES_MIN, over which the cost of reading
+ * U is spread, and at most a useful number. U and dU: about as much as is read from the last cache
+ * anyway. */
 enum {
     SLABS_FLOATS = 80 * 1024,
     TILES_MIN = 24,
@@ -68,7 +69,7 @@ static struct span span_of(const struct pass *p, size_t part, size_t parts)
                          max_size(ROWS, round_up((end - first) / blocks, ROWS))};
 }
 
-/* The pixel that nothing lies behind. */
+/* Copy the last pixel, which has no memory behind it. */
 static void copy_last(enum dtype dtype, const struct winograd_image *image, const void *x,
                       void *outside)
 {

@@ -5,7 +5,7 @@
 
 enum {
     TAPS_MAX = 25,
-    FILTERS = 4, /* at a time: what was just written in parts is slow to read whole */
+    FILTERS = 4, /* at a time: reading whole vectors right after partial writes is slow */
 };
 
 /* u = G g: the polynomial with the factors g at each point, over the slope there. */

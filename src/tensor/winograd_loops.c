@@ -1,6 +1,6 @@
-/* See winograd_loops.h. Transforms are straight lines of code over vectors of channels: all is
- * unrolled over the points, whose number is known here, and no more values live at a time than
- * there are registers (of AVX-512). */
+/* See winograd_loops.h. Transforms are straight-line code over vectors of channels: everything is
+ * unrolled over the points, whose number is a constant here, and no more values are live at a time
+ * than AVX-512 has registers. */
 #include "tensor/winograd_points.h"
 
 #include <string.h>
@@ -17,7 +17,8 @@ INLINE floats polynomial(int n, const float *factor, const floats *d, int step)
     return sum;
 }
 
-/* v = B^T d: at a point, Π (x - q) over all others q, whose factors those of d are. */
+/* v = B^T d: at a point, the factors of d are the coefficients of Π (x - q) over all other points
+ * q. */
 INLINE void input_1d(int P, const floats *d, floats *v)
 {
     v[0] = polynomial(P + 1, points[P].all, d, 2);
@@ -136,8 +137,8 @@ INLINE value *pixel_at(const struct tile *tile, bool table, int i, int j, size_t
 
 /* ---- input ---- */
 
-/* The rows of B^T d that take every second row of d: of 0 and of ∞. Each pixel is read, and the
- * one that a tile below will need is asked for. */
+/* The rows of B^T d that take every second row of d: of 0 and of ∞. Each pixel is read, and the one
+ * for the tile below is prefetched. */
 INLINE void input_edges(int P, bool table, const struct tile *d, size_t c, float *v, size_t apart)
 {
     const int alpha = 2 * P + 2;
@@ -311,7 +312,7 @@ INLINE void output_tile(int P, bool table, const float *m, size_t apart, const f
 typedef void write_tile(const float *m, size_t apart, const float *b, const struct tile *y,
                         size_t c);
 
-/* A block of which the image has only so many channels. */
+/* A block of which the image has only some channels. */
 INLINE void output_rest(write_tile *steps, const float *m, size_t apart, const float *b,
                         size_t channels, const struct tile *y, bool table, size_t c)
 {

@@ -34,10 +34,10 @@ static inline size_t winograd_blocks(size_t C)
 /* N images (H, W, C) covered by rows × columns tiles each, 4 pixels apart both ways, the first
  * beginning `top` rows and `left` columns outside.
  *
- * With them goes `outside`, stretches of C elements rounded up to whole blocks: what is read
- * outside the image (zeros), or where is written what nobody wants; and, where images are read, a
- * second one, a copy of the very last pixel, since nothing lies behind it that a whole block could
- * reach into. */
+ * With them goes `outside`, stretches of C elements rounded up to whole blocks: zeros, which are
+ * read outside the image, or the target of writes outside of it; and, where images are read, a
+ * second one, a copy of the very last pixel, since there is no memory behind it that a whole block
+ * could reach into. */
 struct winograd_image {
     size_t N, H, W, C;
     size_t rows, columns, top, left;

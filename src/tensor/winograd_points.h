@@ -11,8 +11,8 @@ enum { TILE = WINOGRAD_TILE, BLOCK = WINOGRAD_BLOCK, ALPHA_MAX = 8 };
 /* Polynomials are taken at α points: 0, P pairs ±p, and ∞. K = 2P - 1, α = 2P + 2. */
 enum { P_3X3 = 2, P_5X5 = 3 };
 
-/* Points about 1 whose products are exact keep errors small (Barabasz et al.): these of 3 × 3 leave
- * a quarter of what ±1, ±2 do. */
+/* Points about 1 whose products are exact keep errors small (Barabasz et al.): those for 3 × 3 have
+ * a quarter of the error of ±1, ±2. */
 static const struct {
     float p[3];
     float all[4];    /* the factors of 1, y, y², .. of Π (y - p²) */

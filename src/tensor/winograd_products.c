@@ -14,7 +14,8 @@ enum { ROWS = 4 };
 #endif
 enum { PAIR = 2 * LANES > BLOCK ? 2 : 1, PAIR_LANES = 2 * LANES };
 
-/* Inputs that are summed at a time, so that what is read again stays in the nearest cache. */
+/* Inputs that are summed at a time, so that values that are read again stay in the nearest
+ * cache. */
 enum { IN_STEP = 128 };
 
 /* Where vector n of a row of blocks begins. */
@@ -67,8 +68,8 @@ INLINE void multiply_rows(int R, int N, size_t tiles, size_t depth, const float 
 }
 
 #if defined __AVX512F__
-/* 16 inputs by one vector, the least product. With all of u in registers, a product of the sums
- * asks for nothing but a number of v. */
+/* 16 inputs by one vector, the least product. With all of u in registers, each product of the sums
+ * reads only a number of v. */
 INLINE void multiply_least(size_t tiles, const float *v, const float *u, float *m)
 {
     floats all[BLOCK];
