@@ -63,7 +63,7 @@ static void name_row(uint32_t node, const struct trace_span *span, char *out, si
     int at = 0;
     switch (span->row) {
     case TRACE_STEPS:
-        at = snprintf(out, size, node == WORLD_DRIVER ? "joint model" : "steps");
+        at = snprintf(out, size, node == WORLD_DRIVER ? "global model" : "steps");
         break;
     case TRACE_MODELS: at = snprintf(out, size, "models"); break;
     case TRACE_MODEL_WRITER: at = snprintf(out, size, "evaluation"); break;

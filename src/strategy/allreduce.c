@@ -3,14 +3,14 @@
  *     x ← x − η · Σ b_i g_i / Σ b_i ,
  *
  * which is exactly the optimizer of one worker with the batch Σ b_i: all replicas start equal,
- * apply the same mean with the same optimizer, and stay equal. Their hashes travel with every
- * HASH_EVERYth exchange.
+ * apply the same mean with the same optimizer, and stay equal. Every HASH_EVERYth exchange compares
+ * their hashes.
  *
- * Gradients leave in buckets, the last layers' first, each in a lane of its own as soon as backward
- * has finished it, so that most of the exchange overlaps with computing. A model that is one bucket
- * leaves at the end of the step. State that is not learnt (s) goes with the bucket that leaves
- * last, and all take its mean: layers keep running means, which are linear, so that averaging at
- * each step gives what averaging now and then would. */
+ * Gradients are exchanged in buckets, the last layers' first, each in a lane of its own as soon as
+ * backward has finished it, so that most of the exchange overlaps with computation. A model of one
+ * bucket is exchanged at the end of the step. State that is not learnt (s) is part of the last
+ * bucket, and all workers take its mean: layers keep running means, which are linear, so that
+ * averaging at each step is the same as averaging at times. */
 #include "strategy/async_exchange.h"
 #include "strategy/strategy.h"
 
@@ -58,8 +58,8 @@ static int open_bucket(struct reducer *r, size_t i)
     return async_exchange_start(&b->sender, m, b->lane);
 }
 
-/* dx is finished from `from` on: what buckets lie there may leave. The last one waits for the end
- * of the step, when all is known that goes with it. */
+/* dx is finished from `from` on: buckets in this part may be sent. The last bucket waits for the
+ * end of the step, when the metadata are known. */
 static int on_finished(void *user, size_t from)
 {
     struct reducer *r = user;
@@ -71,7 +71,7 @@ static int on_finished(void *user, size_t from)
     return OK;
 }
 
-/* A gradient whose loss is not finite does not count; as it is none itself, no part of it does. */
+/* A gradient with a loss that is not finite does not count, and neither does any of its buckets. */
 static int run_gradient(struct reducer *r, uint64_t offset)
 {
     struct member *m = r->m;
@@ -105,7 +105,7 @@ static int exchange_gradient(struct reducer *r)
     int rc = exchange_run(last->lane, &r->mine);
     for (size_t i = 0; rc == OK && i + 1 < r->count; i++) {
         rc = async_exchange_wait(&r->bucket[i].sender, WORLD_FOREVER);
-        last->lane->cost.bytes += r->bucket[i].lane->cost.bytes; /* told as one exchange */
+        last->lane->cost.bytes += r->bucket[i].lane->cost.bytes; /* reported as one exchange */
     }
     return rc;
 }

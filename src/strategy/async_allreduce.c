@@ -1,30 +1,31 @@
 /* `async_allreduce`: all-reduce that overlaps with computing (Elastic §6.1). While a step's
  * exchange is under way the next gradient is computed, so that a step takes max(T_comp, T_comm) and
- * not their sum (Eq. 6.4). Δw is what a worker's own optimizer makes of its own gradient g: −ηg
- * without momentum, which lives in it otherwise.
+ * not their sum (Eq. 6.4). Δw is the update that a worker's own optimizer computes from its own
+ * gradient g: −ηg without momentum.
  *
- * method: 1 (Algorithm 6, Eq. 6.2). All have the same w; what is exchanged is applied a step late:
+ * method: 1 (Algorithm 6, Eq. 6.2). All have the same w; the exchanged mean is applied one step
+ * late:
  *
  *     Δw_i(j) = −ηg(w(j));  submit Δw_i(j);  w(j+1) = w(j) + mean Δw(j−1)      (at j = 0: nothing)
  *
- * Alone it is SGD whose steps come one late. The thesis saw it diverge.
+ * With one worker it is SGD with a delay of one step. It diverged in the thesis.
  *
- * method: 2 (Algorithm 7, Eq. 6.3). Each takes its gradient at the weights that it submitted last
- * itself, and adds it to the mean of what all submitted then:
+ * method: 2 (Algorithm 7, Eq. 6.3). Each worker computes its gradient at the weights that it
+ * submitted last, and adds the update to the mean of all weights submitted then:
  *
  *     Δw_i(j) = −ηg(w_i(j));  w(j) ← mean w_i(j);  w_i(j+1) = w(j) + Δw_i(j);  submit w_i(j+1)
  *
  * primed by submitting w_i(0) = w(0). (Line 7 of the listing has Δw(j−1), against its text and
- * equation.) Alone, w(j) is w_i(j), and this is `single`; to the bit, because w_i(j+1) is computed
- * as [w_i(j) + Δw_i(j)] + [w(j) − w_i(j)], whose first bracket is the optimizer's step.
+ * equation.) With one worker, w(j) is w_i(j), and this is `single`, to the bit, because w_i(j+1) is
+ * computed as [w_i(j) + Δw_i(j)] + [w(j) − w_i(j)], whose first bracket is the optimizer's step.
  *
- * Workers drift apart under method 2. Every `sync_every_epochs` all wait for the exchange under way
- * and take its mean exactly, and so they do at the end. The first `warmup_epochs` are plain
- * `allreduce`. State that is not learnt (s) travels with every exchange, so that the joint model
- * has its mean; every `s_every` exchanges it moves a worker's own as well, as w(j) does w_i(j).
+ * Workers drift apart under method 2. Every `sync_every_epochs`, and at the end, all wait for the
+ * exchange under way and take its mean exactly. The first `warmup_epochs` are plain `allreduce`.
+ * Every exchange includes the state that is not learnt (s), so that the global model has its mean;
+ * every `s_every` exchanges the mean moves a worker's own s as well, as w(j) moves w_i(j).
  *
- * Where a worker trains is ahead of where the run stands by the step that is still on its way. That
- * step is committed when its exchange is. */
+ * A worker's training is ahead of the run's progress by the step whose exchange is under way. That
+ * step is committed with its exchange. */
 #include "strategy/async_exchange.h"
 #include "strategy/strategy.h"
 
@@ -39,16 +40,16 @@ struct pipe {
     struct exchange *lane; /* for w or Δw, then s */
     struct async_exchange sender;
     bool in_flight;         /* an exchange has been submitted and not been taken */
-    bool rejected;          /* what this worker put into the one last taken was not finite */
-    bool warming;           /* plain allreduce yet, */
+    bool rejected;          /* this worker's part of the last received exchange was not finite */
+    bool warming;           /* still plain allreduce */
     bool draining;          /* waiting for the exchange under way, with no computing meanwhile */
     struct progress here;   /* where this worker trains */
     struct progress sent;   /* and where it was when it submitted last */
-    uint64_t from;          /* place of all in the step last taken, */
+    uint64_t from;          /* sample offset of all in the last step */
     uint64_t sample_offset; /* and of this worker's own share */
     uint64_t span;          /* records from one re-sync to the next; 0: never */
     struct vec w;           /* method 1: w(j+1) */
-    struct vec x, s;        /* the joint model, where it lies */
+    struct vec x, s;        /* the global model, where it lies */
 };
 
 static struct vec part_of(const struct vec *v, size_t from, size_t len)
@@ -111,7 +112,8 @@ static void submit_gradient(struct pipe *p, struct exchange_meta *mine, bool agr
     async_exchange_submit(&p->sender, mine);
 }
 
-/* Own s moves by as much as the mean of what was submitted differs from what this worker did. */
+/* The own s moves by the difference between the mean of the submitted s and this worker's submitted
+ * one. */
 static void take_s(struct pipe *p)
 {
     struct vec moved = part_s(p, &p->lane->input);
@@ -122,8 +124,8 @@ static void take_s(struct pipe *p)
     vec_axpy(&p->m->learner->s, 1.0f, &moved, vec_all(&moved));
 }
 
-/* Wait for the exchange under way: the run has come to where it was submitted. From here on lane
- * and input are ours until the next is. */
+/* Wait for the exchange under way: its submission becomes the run's progress. Lane and input then
+ * belong to this task until the next submission. */
 static int receive_mean(struct pipe *p)
 {
     struct member *m = p->m;
@@ -157,7 +159,7 @@ static int commit_step(struct pipe *p, struct vec x)
     return m->on_commit(m, p->lane);
 }
 
-/* GET: the joint model is w(j) under method 2, and w(j+1) under method 1. */
+/* GET: the global model is w(j) under method 2, and w(j+1) under method 1. */
 static int get_mean(struct pipe *p)
 {
     int rc = receive_mean(p);
@@ -242,7 +244,7 @@ static void update_2(struct pipe *p, struct exchange_meta *mine)
     vec_export(&l->x, all, drift.at);
 }
 
-/* Nothing stays under way, and all have the joint model exactly. */
+/* Nothing stays under way, and all have the global model exactly. */
 static int drain_pipe(struct pipe *p)
 {
     struct learner *l = p->m->learner;
@@ -306,7 +308,7 @@ static int warm_step(struct pipe *p)
     return rc;
 }
 
-/* While it warms up, replicas agree in more than the joint model. */
+/* While it warms up, replicas agree in more than the global model. */
 static size_t async_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS])
 {
     const struct pipe *p = m->own;
@@ -319,8 +321,8 @@ static size_t async_export_join_state(const struct member *m, uint64_t word[JOIN
     return JOIN_WORDS;
 }
 
-/* Its x is the joint model. Unless all start over, they submit next what this step has given: a
- * joiner, nothing. */
+/* A joiner's x is the global model. Unless all start over, the others submit this step's result
+ * next, and a joiner submits nothing. */
 static int join_pipe(struct pipe *p, const struct join_state *join)
 {
     struct exchange_meta nothing = {0};

@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
-/* Until there is something to do. When the view changes in between, others may lack the lane's last
- * result, and wait for it before they come to the next exchange of any lane. */
+/* Wait for an exchange to be submitted. When the view changes meanwhile, other members may lack the
+ * lane's last result, and wait for it before they enter the next exchange of any lane. */
 static int await_turn(struct async_exchange *b)
 {
     const uint32_t go_signal = SIGNAL_ASYNC_EXCHANGE + b->lane->lane;

@@ -11,7 +11,7 @@ enum async_exchange_signal {
     SIGNAL_ASYNC_EXCHANGE, /* … + lane */
 };
 
-/* The two sides hand over by signals: what one wrote before, the other sees after. */
+/* The two tasks synchronise by signals: writes before a raise are visible after the wait. */
 struct async_exchange {
     struct world *world;
     struct exchange *lane;
@@ -32,14 +32,15 @@ void async_exchange_submit(struct async_exchange *b, const struct exchange_meta 
 /* Is one under way? */
 bool async_exchange_busy(const struct async_exchange *b);
 
-/* Wait until it has ended, if one is: how it did. OK, ERR_TIMEOUT, ERR_CANCELLED, or what
- * exchange_run returns; from then on the lane is the caller's until the next is submitted. */
+/* Wait until the exchange under way, if any, has ended, and return its status. OK, ERR_TIMEOUT,
+ * ERR_CANCELLED, or what exchange_run returns; from then on the lane is the caller's until the next
+ * is submitted. */
 int async_exchange_wait(struct async_exchange *b, int64_t deadline);
 
-/* End the task, and give up an exchange under way in any stage: for a worker that leaves the group,
- * or when the run is over. Until then, when the worker's loop has ended, well or not, the task ends
- * what is under way and settles the lane, and nobody else may: what the driver says about a lane in
- * a view is heard once. The lane is the caller's. Zeroed, never started, or stopped: nothing to
+/* End the task, and abandon an exchange under way in any stage: for a worker that leaves the group,
+ * or when the run is over. Between the end of the worker's loop and this call, only the task may
+ * finish the exchange under way and settle the lane, since the driver's decision about a lane in a
+ * view is delivered once. The lane is the caller's. Zeroed, never started, or stopped: nothing to
  * do. */
 void async_exchange_stop(struct async_exchange *b);
 

@@ -2,31 +2,33 @@
 
 #include <inttypes.h>
 
-/* A worker as the centre sees it: it fetches, then gives, so that one vector serves both. */
+/* The centre's record of a worker. A worker fetches, then sends an update, so one vector serves
+ * both. */
 struct client {
     struct transfer transfer; /* x̃ on its way out, or d on its way in */
-    bool updates;             /* the latter */
-    bool requests;            /* for x̃, as soon as d is in */
-    struct message *giving;   /* the note of d, as soon as x̃ is out */
+    bool updates;             /* it carries d */
+    bool requests;            /* it waits for x̃, which is sent when d has arrived */
+    struct message *giving;   /* the header of d, which is accepted when x̃ has been sent */
     struct vec both;
-    bool offered;          /* to a driver that has returned, */
-    struct message *offer; /* a copy, by this note; NULL: it has none */
-    uint64_t given;        /* by what it said with it, */
-    bool owes;             /* and the last of these is not in the centre */
+    bool offered;          /* it has offered its copy to a recovered driver */
+    struct message *offer; /* the header of that offer; NULL: it has no copy */
+    uint64_t given;        /* updates that it had sent by then */
+    bool owes;             /* the centre lacks the last of these */
 };
 
 struct centre {
     struct driver_part *l;
     struct transfers sender;
-    struct client *client[VIEW_MEMBERS_MAX]; /* by node; made when it first comes */
-    uint64_t version;                        /* gifts decided */
-    struct members applied_parity;           /* of whom an odd number of them */
-    bool holds_centre;                       /* a centre; else it takes one from who returned */
-    struct transfer taken;                   /* the best copy, coming in */
+    struct client *client[VIEW_MEMBERS_MAX]; /* by node; made at its first message */
+    uint64_t version;                        /* updates decided */
+    struct members applied_parity;           /* workers with an odd number of decided updates */
+    bool holds_centre;                       /* false: a recovered driver that has not received a
+                                                copy yet */
+    struct transfer taken;                   /* the newest copy, on its way in */
     struct vec copy;
 };
 
-/* ---- notes ---- */
+/* ---- messages ---- */
 
 size_t centre_message_encode(const struct centre_message *message, uint8_t out[CENTRE_MESSAGE])
 {
@@ -53,7 +55,7 @@ static bool parity_of(const struct centre *c, uint32_t node)
     return members_has(&c->applied_parity, node);
 }
 
-/* Of a worker one gift more is decided: it is in, or was left out for good. */
+/* One more update of this worker is decided: it was added, or rejected for good. */
 static void count_update(struct centre *c, uint32_t node)
 {
     c->version++;
@@ -103,7 +105,7 @@ static int reply_offer(struct centre *c, struct client *client, uint32_t node)
     return world_copied(l->world, both->n * sizeof(float));
 }
 
-/* Begin what the client waits for, if its vector is free. */
+/* Begin the transfer that the client waits for, if its vector is free. */
 static int serve_client(struct centre *c, struct client *client, uint32_t node)
 {
     if (!c->holds_centre || client->transfer.all)
@@ -122,7 +124,7 @@ static bool is_here(const struct centre *c, uint32_t node)
     return view_rank(group_view(c->l->group), node) >= 0;
 }
 
-/* Those of its first view who are still there have all offered what they have. */
+/* Have all remaining members of the first view offered their copies? */
 static bool all_have_offered(const struct centre *c)
 {
     const struct view *first = group_first_view(c->l->group);
@@ -134,7 +136,7 @@ static bool all_have_offered(const struct centre *c)
     return true;
 }
 
-/* The node with the newest copy; WORLD_ANY: nobody has one. */
+/* The node with the newest copy; WORLD_ANY: there is none. */
 static uint32_t find_newest(const struct centre *c, struct centre_message *best)
 {
     uint32_t from = WORLD_ANY;
@@ -151,7 +153,7 @@ static uint32_t find_newest(const struct centre *c, struct centre_message *best)
     return from;
 }
 
-/* There is a centre again: no more is offered, and who has asked is answered. */
+/* The centre exists again: refuse further offers, and serve waiting requests. */
 static int serve_all(struct centre *c)
 {
     int rc = OK;
@@ -169,8 +171,8 @@ static int serve_all(struct centre *c)
     return rc;
 }
 
-/* All have offered: take the newest, or, had nobody any, what this driver began with. ERR_PEER:
- * nobody is left who could have one */
+/* When all have offered, take the newest copy, or, if there is none, this driver's initial state.
+ * ERR_PEER: no worker is left that could have one */
 static int choose_start(struct centre *c)
 {
     struct centre_message best;
@@ -193,7 +195,7 @@ static int choose_start(struct centre *c)
     return OK;
 }
 
-/* The copy has come, or who had it is gone: then the next best. */
+/* The copy has arrived; or its worker is lost: then take the next best. */
 static int take_copy(struct centre *c)
 {
     struct driver_part *l = c->l;
@@ -224,8 +226,9 @@ static int take_offer(struct centre *c, struct client *client, const struct cent
 
 /* ---- what comes in ---- */
 
-/* Before there is a centre nothing is given to it: what one gives meant the driver before, which
- * its worker finds out only when it has left. And who asked that one asks this one, too. */
+/* A recovered driver refuses updates until it has the centre: they were sent to the previous
+ * driver, and their workers send them again. Requests to the previous driver are ignored, since
+ * their workers repeat them. */
 static int take_message(struct centre *c, struct message *m)
 {
     struct centre_message message;
@@ -243,7 +246,7 @@ static int take_message(struct centre *c, struct message *m)
     return client ? serve_client(c, client, node) : ERR_NOMEM;
 }
 
-/* Eq. 3, if what came is numbers. */
+/* Eq. 3, if the update is finite. */
 static int take_given(struct centre *c, struct client *client)
 {
     struct driver_part *l = c->l;
@@ -280,8 +283,8 @@ static int take_ended(struct centre *c, const struct transfer *ended)
     return rc == OK ? serve_client(c, client, ended->peer) : rc;
 }
 
-/* All workers' loops have ended, and what they gave has left them: is some of it on its way here,
- * or did it go to the driver before and is to be given once more? */
+/* All workers' loops have ended and have sent their updates. Is none of these still on its way, or
+ * to be sent again because the previous driver received it? */
 static bool is_complete(const struct centre *c)
 {
     if (!c->holds_centre || !atomic_load(&c->l->finish))

@@ -1,11 +1,11 @@
 /* DSSP's server (Algorithm 1, lines 1-19, and Algorithm 2) without its weights. bsp, asp and ssp
- * are its lines 1-9 and 17 with another bound on the lead, and without credit.
+ * are its lines 1-9 and 17 with other bounds on the lead, without credit.
  *
- * The listings are mended in four places. A is brought up to date at every push, not only when the
- * controller is called: otherwise the slowest, for which it never is, would have no interval. The
- * slowest is the one with the fewest pushes, not one that is sought in A; of equals, the one whose
- * latest push is the oldest. With fewer than two pushes there is no interval, and no credit. And
- * who got OK by credit at line 14 does not wait at line 17 as well. */
+ * The listings are corrected in four places. A is updated at every push, not only when the
+ * controller is called: otherwise the slowest, for which it is never called, would have no
+ * interval. The slowest is the worker with the fewest pushes, not one found in A; among equals, the
+ * one with the oldest latest push. With fewer than two pushes there is no interval, and no credit.
+ * And a worker that got OK by credit at line 14 does not wait at line 17 as well. */
 #include "strategy/consistency.h"
 
 #include "base/fault.h"
@@ -38,7 +38,7 @@ static int64_t latest_push(const struct consistency_worker *w)
     return w->known > 0 ? w->A[0] : INT64_MIN;
 }
 
-/* Fewest pushes; of equals, the oldest latest push. NULL when nobody is in. */
+/* Fewest pushes; among equals, the oldest latest push. NULL: there is no member. */
 static const struct consistency_worker *find_slowest(const struct consistency *c)
 {
     const struct consistency_worker *slow = NULL;
@@ -107,8 +107,8 @@ static uint32_t grant_credit(const struct consistency *c, const struct consisten
     return r < room ? r : (uint32_t)room;
 }
 
-/* Algorithm 1, lines 3-16, when all that arrived together is counted: need w, who has just pushed,
- * not wait? */
+/* Algorithm 1, lines 3-16, when all pushes that arrived together are counted: may w, which has just
+ * pushed, continue? */
 static bool may_continue(const struct consistency *c, struct consistency_worker *w,
                          const struct consistency_worker *slow)
 {
@@ -138,7 +138,7 @@ static void send_ok(struct consistency *c, uint32_t p, const struct consistency_
     members_add(ok, p);
 }
 
-/* Algorithm 1, line 17: the slowest have pushed, or are gone. */
+/* Algorithm 1, line 17: the slowest have pushed, or are lost. */
 static void release_waiting(struct consistency *c, struct members *ok)
 {
     const struct consistency_worker *slow = find_slowest(c);

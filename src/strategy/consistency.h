@@ -1,6 +1,6 @@
 /* The consistency of a parameter server as a pure step machine: it decides which workers may
- * continue after a push. Events go in with their time; the workers that may continue now come out.
- * It knows no weights, messages or clock, so any state can be built in a test.
+ * continue after a push. Its inputs are events with their times; its outputs are the workers that
+ * may continue now. It knows no weights, messages or clock, so a test can build any state.
  *
  * A worker pushes a gradient, waits for OK, fetches the weights and continues. Its lead is how many
  * pushes it is ahead of the slowest, t_p - t_slowest; its staleness is its lead when OK is sent.
@@ -8,14 +8,14 @@
  *   bsp    OK at a lead of 0: rounds
  *   asp    OK always
  *   ssp    OK at a lead of s or less
- *   dssp   OK at a lead of s_lower or less. Beyond it, the fastest may get credit: as many further
- *          iterations, 0 to r_max, as promise the shortest wait for the slowest (DSSP, Algorithms
- *          1 and 2).
+ *   dssp   OK at a lead of s_lower or less. Beyond it, the fastest may get credit: the number of
+ *          further iterations, 0 to r_max, with the shortest predicted wait for the slowest (DSSP,
+ *          Algorithms 1 and 2).
  *
  * Credit can be granted again as soon as it is spent, so the lead under dssp has no bound, whatever
  * the paper's Theorem 2 assumes, unless `hard_bound` is set: then staleness is at most s_U =
  * s_lower + r_max. The slowest worker never waits, so a waiting worker continues when the slowest
- * has pushed often enough, or is gone.
+ * has pushed often enough, or is lost.
  *
  * An event costs a pass or two over the members, and r_max^2 for credit. Nothing is allocated. */
 #ifndef PL_STRATEGY_CONSISTENCY_H
@@ -30,9 +30,9 @@ enum { CONSISTENCY_R_MAX = 255 };
 
 enum consistency_kind { CONSISTENCY_BSP, CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_DSSP };
 
-/* The paper says it in two ways. Of a fresh credit r*, the OK that is sent with it
- *   LETTER  uses none, as in the listing: r* + 1 further iterations;
- *   TEXT    uses one, as in the text around it: r*. */
+/* The paper has two versions. The OK that is sent with a fresh credit r*
+ *   LETTER uses none of it, as in the listing: r* + 1 further iterations;
+ *   TEXT uses one, as in the text around the listing: r*. */
 enum consistency_credit { CONSISTENCY_LETTER, CONSISTENCY_TEXT };
 
 struct consistency_config {
@@ -57,29 +57,30 @@ struct consistency_worker {
 struct consistency {
     struct consistency_config config;
     struct members in, waiting;                         /* the latter among the former */
-    struct consistency_worker worker[VIEW_MEMBERS_MAX]; /* by node number; of those who left, too */
+    struct consistency_worker worker[VIEW_MEMBERS_MAX]; /* by node number; also of workers that
+                                                           left */
 };
 
-/* Nobody is in yet. */
+/* There is no member yet. */
 void consistency_init(struct consistency *c, const struct consistency_config *config);
 
-/* `who`, not in yet, may begin to compute: with as many pushes as the slowest member has, and no
- * interval to predict them by until they have pushed twice. Where some leave at the same moment,
- * those leave first. */
+/* `members`, which are not in yet, may begin to compute: with as many pushes as the slowest member,
+ * and without a predicted interval until they have pushed twice. If others leave at the same
+ * moment, call consistency_leave first. */
 void consistency_join(struct consistency *c, const struct members *members);
 
-/* A push of this worker makes sense: it is in, and not waiting for OK. To be asked before a
- * gradient that came over the wire is used. */
+/* Is a push of this worker valid: is it in, and not waiting for OK? Call it before a gradient from
+ * the wire is used. */
 bool consistency_expects(const struct consistency *c, uint32_t node);
 
-/* The gradients of `who`, all of them expected, have arrived together and are applied. `now` in ns,
- * never less than before.
- * ok   out: those who may continue, of `who` and of those who were waiting. */
+/* The gradients of `members`, all of them expected, have arrived together and are applied. `now` is
+ * in ns and never decreases. ok, out: the workers that may continue, among `members` and those that
+ * were waiting. */
 void consistency_push(struct consistency *c, const struct members *members, int64_t now,
                       struct members *ok);
 
-/* `who`, all of them in, have died or left: nobody waits for them any more.
- * ok   out: those who may continue now. */
+/* `members`, all of them in, have died or left: no worker waits for them any more. ok, out: the
+ * workers that may continue now. */
 void consistency_leave(struct consistency *c, const struct members *members, struct members *ok);
 
 /* DSSP's synchronization controller (Algorithm 2): how many further iterations, 0 to r_max, a

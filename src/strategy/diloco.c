@@ -1,45 +1,47 @@
 /* `diloco`: DiLoCo (Douillard et al. 2023) and Streaming DiLoCo (Douillard et al. 2025). Every
- * worker takes H = tau steps from the joint model x̃ with the job's own optimizer, the inner one
- * (the papers use AdamW). How far the workers' mean has moved serves as a gradient of x̃, and x̃
- * takes one step with an outer optimizer, Nesterov's as PyTorch's SGD has it:
+ * worker takes H = tau steps from the global model x̃ with the job's optimizer, the inner one (the
+ * papers use AdamW). The movement of the workers' mean serves as a gradient of x̃, and x̃ takes one
+ * step with an outer optimizer, Nesterov momentum in the form of PyTorch's SGD:
  *
  *     Δ = x̃ − 1/K Σ x_i
  *     v ← μ·v + Δ
  *     x̃ ← x̃ − η·(Δ + μ·v)                  η = outer_lr, μ = outer_momentum
  *     x_i ← x̃
  *
- * All compute x̃ and v alike from the same committed mean: there is no server. The last line of the
- * outer step is computed as x̃ ← mean + (1−η)·Δ − ημ·v, which is the same, and with η = 1 and μ = 0
- * the mean itself: `sync`.
+ * All workers compute the same x̃ and v from the same committed mean: there is no server. The last
+ * line of the outer step is computed as x̃ ← mean + (1−η)·Δ − ημ·v, which is the same, and with η =
+ * 1 and μ = 0 the mean itself: `sync`.
  *
- * fragments: P > 1. x is cut into P fragments, anywhere. Fragment p = 0 … P−1 goes through all this
- * by itself every H steps, at the steps t with t ≡ H(p+1)/P (mod H): so less is exchanged at once.
+ * fragments: P > 1. x is cut into P fragments, anywhere. Each fragment p = 0 … P−1 is exchanged
+ * separately every H steps, at the steps t with t ≡ H(p+1)/P (mod H), so that less is exchanged at
+ * once.
  *
- * overlap: o > 0. A fragment that is submitted at step t is taken at step t + o; its exchange
- * overlaps with training. The fragment has continued by o steps then, and keeps a part of them:
+ * overlap: o > 0. A fragment that is submitted at step t is received at step t + o; its exchange
+ * overlaps with training. By then the fragment has moved by o steps, and keeps a part of them:
  *
  *     x_i ← mix·x_i + (1−mix)·x̃
  *
- * At the end of the run all that is under way is taken, and whatever has moved since it was
- * submitted is exchanged once more. s of layers goes with the last fragment; its mean is the joint
- * model's, workers keep their own. on_replace: what becomes of the inner optimizer's state of a
- * fragment: `keep`, `reset` (P = 1 alone: the count of updates is the whole model's), or `average`,
- * which is mixed like x.
+ * At the end of the run all exchanges under way are received, and fragments that have moved since
+ * their submission are exchanged once more. s of layers is part of the last fragment; its mean is
+ * the global model's, and workers keep their own. on_replace: what happens to the inner optimizer's
+ * state of a fragment: `keep`, `reset` (P = 1 alone: the count of updates is the whole model's), or
+ * `average`, which is mixed like x.
  *
- * Where a worker trains is ahead of where the run stands: records are committed with the first
- * exchange that is submitted after them. */
+ * A worker's training is ahead of the run's progress: samples are committed with the first exchange
+ * that is submitted after them. */
 #include "strategy/async_exchange.h"
 #include "strategy/strategy.h"
 
 enum { FRAGMENTS_MAX = 16, HASH_EVERY = 100 /* exchanges of a fragment */ };
 
-/* To a joiner: where workers train, and when each fragment was submitted last. */
+/* For a joiner: the offset of the workers' training, and the step at which each fragment was
+ * submitted last. */
 enum { JOIN_OFFSET, JOIN_STEPS, JOIN_SENT };
 _Static_assert(JOIN_SENT + FRAGMENTS_MAX <= JOIN_STATE_WORDS, "all can be told");
 
 struct fragment {
     struct range r;        /* of x */
-    bool last;             /* s goes with it */
+    bool last;             /* it includes s */
     struct exchange *lane; /* for x, the inner optimizer's state if it is averaged, s */
     struct async_exchange sender;
     bool in_flight;       /* submitted, not taken */
@@ -146,7 +148,7 @@ static int diloco_open(struct diloco *d, struct member *m)
 
 /* ---- the two ends of an exchange ---- */
 
-/* x travels as it is. If the code rounds, x − x̃ does: it is so much smaller. */
+/* x is sent unchanged. If the wire format rounds, x − x̃ is sent, which is much smaller. */
 static void put_fragment(const struct diloco *d, const struct fragment *f)
 {
     const struct learner *l = d->m->learner;
@@ -179,7 +181,7 @@ static void submit_fragment(struct diloco *d, struct fragment *f)
     if (f->lane->completed % HASH_EVERY == 0)
         mine.hash_min = mine.hash_max = vec_hash(&d->x, f->r);
     d->since = (struct exchange_meta){.weight = 1};
-    if (!all_joined(d, f)) /* and has no share yet */
+    if (!all_joined(d, f)) /* it has no share yet */
         members_add(&mine.leaving, d->m->world->self);
     put_fragment(d, f);
     f->sent = d->here;
@@ -187,7 +189,7 @@ static void submit_fragment(struct diloco *d, struct fragment *f)
     async_exchange_submit(&f->sender, &mine);
 }
 
-/* The outer step of a fragment. The input is no longer needed, and Δ takes its place. */
+/* The outer step of a fragment. Δ replaces the input, which is no longer needed. */
 static void outer_step(struct diloco *d, const struct fragment *f)
 {
     float lr = d->config->outer_lr, momentum = d->config->outer_momentum;
@@ -195,7 +197,7 @@ static void outer_step(struct diloco *d, const struct fragment *f)
     struct vec x = part_of(&d->x, f->r.from, f->r.len), v = part_of(&d->v, f->r.from, f->r.len);
     struct vec delta = part_of(&f->lane->input, 0, f->r.len);
     struct range all = vec_all(&x);
-    if (d->lossy) { /* what came is the mean of x − x̃ */
+    if (d->lossy) { /* the result is the mean of x − x̃ */
         vec_copy(&delta, &mean, all);
         vec_scale(&delta, -1.0f, all);
         vec_axpy(&x, 1.0f, &mean, all);
@@ -237,8 +239,8 @@ static void reset_fragments(struct diloco *d)
     l->steps = d->here.steps;
 }
 
-/* Take what was submitted, waiting if it is still on its way: the run has come to where that was.
- */
+/* Receive the submitted fragment, waiting if it is still under way: its submission becomes the
+ * run's progress. */
 static int receive_fragment(struct diloco *d, struct fragment *f)
 {
     struct member *m = d->m;
@@ -280,7 +282,8 @@ static int train_steps(struct diloco *d, uint64_t steps)
     if (!strategy_shares(m, &d->here)) { /* the others train */
         d->here.steps = end;
         d->here.sample_offset += steps * all;
-        if (d->since.samples == 0) /* else it leaves, and has yet to give the steps of an overlap */
+        if (d->since.samples == 0) /* else it leaves, and must still contribute the steps of an
+                                      overlap */
             strategy_contribute_nothing(m, &d->since);
     }
     while (d->here.steps < end) {
@@ -301,7 +304,7 @@ static int train_steps(struct diloco *d, uint64_t steps)
     return OK;
 }
 
-/* After an exchange at whose end no other is under way. */
+/* Possible after an exchange at whose end no other is under way. */
 static size_t diloco_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS])
 {
     const struct diloco *d = m->own;

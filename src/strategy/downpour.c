@@ -1,22 +1,22 @@
 /* `downpour`: Downpour SGD (SparkDML §2.1, after DistBelief). Each worker trains its own copy of
- * the model by plain steps, and keeps what they add up to:
+ * the model by plain SGD steps, and accumulates them:
  *
  *     x ← x − η g,  a ← a − η g
  *
  * Every n_push steps it pushes a to the servers, without waiting for them, and a ← 0; every n_fetch
- * steps x ← x̃, for which it waits as long as the download takes. The servers let in
+ * steps x ← x̃, which waits for the download. When a push arrives, the servers compute
  *
  *     x̃ ← x̃ + a
  *
- * as it comes. η is the schedule's rate at the worker's own step; g has the weight decay in it.
+ * η is the schedule's rate at the worker's own step; g includes the weight decay.
  *
- * server_adagrad: they adapt each weight's rate to what has been pushed so far (SparkDML leaves the
+ * server_adagrad: the servers adapt each weight's rate to the pushes so far (SparkDML leaves the
  * rule open; this one is ours),
  *
  *     h ← h + a²,  x̃ ← x̃ + η a / (√h + delta)
  *
- * with η once more, at updates / K: that in a cancels. With several shards, each has its own h; it
- * goes by element, so that changes nothing. */
+ * with η applied again, at updates / K, since the η in a cancels. With several shards, each has its
+ * own h; the rule is element-wise, so the result is the same. */
 #include "strategy/ps_client.h"
 
 #include <string.h>
@@ -77,12 +77,12 @@ static struct ps_server_config server_config(const Paceline__Job *job, const str
 
 struct replica {
     struct ps_client c;
-    struct vec a;   /* what the steps since the last push add up to */
-    uint64_t steps; /* so many */
+    struct vec a;   /* the sum of the steps since the last push */
+    uint64_t steps; /* their number */
     bool lost;      /* the last one's loss was not finite */
 };
 
-/* x ← x − η g, a ← a − η g. Without momentum, what the optimizer remembers of a step is η g. */
+/* x ← x − η g, a ← a − η g. Without momentum, the optimizer's state after a step is η g. */
 static int take_step(struct replica *r, struct member *m)
 {
     struct learner *l = m->learner;
@@ -137,8 +137,8 @@ static int fetch_model(struct replica *r, struct member *m)
     return rc == OK ? m->on_exchange(m, LANE_FETCH, &cost) : rc;
 }
 
-/* One step, and what is due after it. A worker whose model is no longer finite reports so and
- * starts over. */
+/* One step, and the push and fetch that are due after it. A worker whose model is no longer finite
+ * reports this and starts over. */
 static int run_iteration(struct replica *r, struct member *m)
 {
     const Paceline__Downpour *d = settings_of(m->job);

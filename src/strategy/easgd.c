@@ -1,20 +1,21 @@
-/* `easgd`: elastic averaging (MPCA §3.2). Each worker trains its own model x, held to a centre x̃
- * by an elastic force, and the centre is pulled in turn.
+/* `easgd`: elastic averaging (MPCA §3.2). Each worker trains its own model x, which an elastic
+ * force pulls towards a centre x̃, and the centre towards it.
  *
- * mode: async. Every τ steps of its own, without regard to others, a worker
+ * mode: async. Every τ steps of its own, independently of others, a worker
  *
- *     fetches x̃                      all that it waits for
+ *     fetches x̃                      the only wait
  *     d = α(x − x̃),  x ← x − d       Eq. 2
  *     sends d, and trains on         at the driver:  x̃ ← x̃ + d   Eq. 3
  *
- * so the centre gains what the worker gives. The state of layers, s̃, is a mean weighted alike: the
- * driver adds α(s − s̃); workers keep their own s. Memory: three vectors on a worker, where a
- * driver that returns finds the newest x̃ (centre.h); on the driver x̃, and one vector a worker.
- * Until it is there all train on, each to its next visit. Updates that were added after the newest
- * x̃ that any worker has fetched are sent again by their workers. A joiner of a run under way
- * begins with its donor's x: the links to the centre are busy, and links between members are free.
+ * so the centre gains what the worker loses. The state of layers, s̃, is a mean with the same
+ * weights: the driver adds α(s − s̃); workers keep their own s. Memory: three vectors on a worker,
+ * from which a recovered driver takes the newest x̃ (centre.h); on the driver x̃, and one vector a
+ * worker. While the driver recovers, each worker trains on until its next visit. Workers send
+ * updates again that were added after the newest x̃ that any worker has fetched. A joiner of a run
+ * under way begins with its donor's x, since the driver's link is busy and links between members
+ * are free.
  *
- * mode: sync. Every τ steps all exchange, and with the x̃ of before
+ * mode: sync. Every τ steps all exchange, and with the previous x̃
  *
  *     x ← x − α(x − x̃)               Eq. 2
  *     x̃ ← (1 − β)x̃ + β·mean(x)       Eq. 8; with β = Kα the centre gains the workers' loss
@@ -23,9 +24,10 @@
  * workers whose models are in the mean, so the force is symmetric when workers join and leave. A
  * job may set either.
  *
- * `momentum` (EAMSGD) is Nesterov's, in each worker's own optimizer: the job's check sees to it.
+ * `momentum` (EAMSGD) is Nesterov's, in each worker's own optimizer, which the job's check
+ * enforces.
  *
- * The joint model is x̃: steps since a worker's last visit are not in it. */
+ * The global model is x̃, without the steps since a worker's last visit. */
 #include "base/fault.h"
 #include "strategy/async_sender.h"
 #include "strategy/centre.h"
@@ -78,15 +80,16 @@ struct centre_client {
     struct async_sender sender; /* sends d while training continues; or an offer */
     uint8_t message[CENTRE_MESSAGE];
     struct vec centre;         /* x̃ and s̃ as fetched last, */
-    struct centre_message is;  /* and what was said of them */
-    struct vec landing;        /* where they come in: a copy may be the last that there is */
+    struct centre_message is;  /* the header of that centre */
+    struct vec landing;        /* receives the next centre; separate, since `centre` may be the
+                                  only copy left */
     struct vec d;              /* the last that was given */
-    bool has_centre;           /* who has just come has not */
+    bool has_centre;           /* false: a joiner before its first fetch */
     uint64_t given;            /* so many */
     uint32_t incarnation;      /* of the driver that is dealt with */
-    bool offered;              /* to it, and what it made of that has not been seen yet */
-    struct task *lingering;    /* its loop has ended: it still answers a driver that returns */
-    double download_s, step_s; /* the shortest yet */
+    bool offered;              /* to a recovered driver, whose centre has not been fetched yet */
+    struct task *lingering;    /* after its loop has ended, this task serves a recovered driver */
+    double download_s, step_s; /* the shortest so far */
     uint64_t tau;
 };
 
@@ -113,8 +116,8 @@ static int centre_client_init(struct centre_client *v, struct member *m)
 
 /* ---- the driver goes and comes ---- */
 
-/* Wait until what the async sender carries has left, or its driver is gone: whether a gift has
- * arrived the next centre says. */
+/* Wait until the sender's transfer has ended, or its driver is lost: the next centre shows whether
+ * an update has arrived. */
 static int await_sender(struct centre_client *v)
 {
     int rc = async_sender_wait(&v->sender, WORLD_FOREVER);
@@ -138,7 +141,7 @@ static bool is_another(const struct centre_client *v)
     return group_view(v->m->group)->incarnation != v->incarnation;
 }
 
-/* Has another driver come? Then it lacks the centre, and this worker's copy may be the newest. */
+/* If another driver has taken over, offer it the centre: this worker's copy may be the newest. */
 static int look_up(struct centre_client *v)
 {
     struct centre_message offer = v->is;
@@ -157,7 +160,7 @@ static int look_up(struct centre_client *v)
     return OK;
 }
 
-/* Until the view is another driver's. ERR_DRIVER: none has come */
+/* Wait for a view of another driver. ERR_DRIVER: there is none */
 static int await_another(struct centre_client *v)
 {
     for (;;) {
@@ -198,8 +201,8 @@ static void end_transfer(struct centre_client *v)
     v->has_centre = true;
 }
 
-/* A note alone asks, and is refused, since nothing comes with it; what returns is the centre.
- * ERR_PEER: that driver is gone */
+/* Send a header without a vector, which the driver refuses; its reply is the centre. ERR_PEER: that
+ * driver is lost */
 static int request_centre(struct centre_client *v)
 {
     const struct centre_message request = {.op = CENTRE_REQUEST, .number = v->incarnation};
@@ -228,7 +231,7 @@ static int request_centre(struct centre_client *v)
             rc = got.ended->status == ERR_STOP && got.ended == &v->request ? OK : got.ended->status;
         here = rc == OK && got.ended == &v->fetched;
     }
-    transfer_cancel(&v->request); /* the refusal may be under way yet */
+    transfer_cancel(&v->request); /* the refusal may still be under way */
     transfer_cancel(&v->fetched);
     if (here)
         end_transfer(v);
@@ -259,8 +262,8 @@ static void give_update(struct centre_client *v)
     start_transfer(v, &(struct centre_message){.op = CENTRE_UPDATE, .number = v->given}, &v->d);
 }
 
-/* A centre with all that this worker has given: one that has been handed over may lack the last
- * gift, which then is given once more. */
+/* Fetch a centre with all updates of this worker. A recovered centre may lack the last one, which
+ * is then sent again. */
 static int fetch_whole(struct centre_client *v)
 {
     int rc = await_sender(v);
@@ -287,8 +290,8 @@ static int leave_nothing(struct centre_client *v)
     return v->offered ? fetch_whole(v) : await_sender(v);
 }
 
-/* Wait for x̃; and, if a link is so slow that τ steps were not enough for it, for the last d to
- * have left. Others may have to be served first: what ends the wait is the driver's end. */
+/* Wait for x̃, and, if the link is so slow that τ steps were not enough, until the last d has been
+ * sent. The driver may serve others first, so only the driver's end limits the wait. */
 static int await_centre(struct centre_client *v, struct member *m, struct exchange_cost *cost)
 {
     int64_t start = world_now(m->world);
@@ -332,7 +335,7 @@ static int visit_centre(struct centre_client *v, struct member *m, bool diverged
     if (rc == OK && diverged) {
         rc = reset_worker(m, &v->centre);
     } else if (rc == OK) {
-        rc = await_sender(v); /* d is to be another; what is under way is an offer at most */
+        rc = await_sender(v); /* d is about to change; at most an offer is under way */
         pull_to_centre(v, m->learner, alpha_of(m->job, group_view(m->group)->count));
         v->given++;
         give_update(v);
@@ -340,8 +343,8 @@ static int visit_centre(struct centre_client *v, struct member *m, bool diverged
     return rc == OK ? m->on_exchange(m, 0, &cost) : rc;
 }
 
-/* `tau_auto`: τ = round(1.3·K·T_download / T_step) (MPCA §3.2), by the shortest of each that
- * this worker has seen: what others do to the link is not to be counted twice. */
+/* `tau_auto`: τ = round(1.3·K·T_download / T_step) (MPCA §3.2), from the shortest time of each that
+ * this worker has measured, so that the load of other workers on the link is not counted twice. */
 static void choose_tau(struct centre_client *v, const struct member *m)
 {
     if (!settings_of(m->job)->tau_auto || v->step_s <= 0)
@@ -351,7 +354,8 @@ static void choose_tau(struct centre_client *v, const struct member *m)
     v->tau = tau < 1 ? 1 : tau < UINT32_MAX ? (uint64_t)tau : UINT32_MAX;
 }
 
-/* τ steps. One whose loss is not finite counts, or a run in which all are such would never end. */
+/* τ steps. A step with a loss that is not finite counts, or a run with only such steps would never
+ * end. */
 static int local_steps(struct centre_client *v, struct member *m, bool *diverged)
 {
     int rc = OK;
@@ -415,7 +419,7 @@ static void easgd_close(struct member *m)
 
 /* ---- sync ---- */
 
-/* The centre is everybody's: all compute the same one from the same mean. */
+/* Every node has the centre: all compute the same one from the same mean. */
 struct ring {
     struct exchange *lane;
     struct vec both, x, s; /* x̃, then s̃; and its parts */
@@ -462,7 +466,7 @@ static int move_centre(struct ring *r, const Paceline__Job *job)
     return OK;
 }
 
-/* One round: Eq. 2 with the centre of before, then Eq. 8. */
+/* One round: Eq. 2 with the previous centre, then Eq. 8. */
 static int sync_round(struct ring *r, struct member *m, uint64_t tau)
 {
     struct learner *l = m->learner;
@@ -499,7 +503,7 @@ static int sync_worker(struct member *m)
             break;
         strategy_advance(&m->progress, tau, job_step_records(m->job),
                          exchange_result_meta(r->lane));
-        l->steps = m->progress.steps; /* who has begun again has taken fewer */
+        l->steps = m->progress.steps; /* a worker that started over has taken fewer */
         rc = m->on_commit(m, r->lane);
     }
     return rc == ERR_STOP ? OK : rc;
@@ -515,13 +519,13 @@ static int sync_commits(struct driver_part *l, struct ring *r)
     return l->on_commit(l, r->lane);
 }
 
-/* This driver has returned: a worker hands it the centre of the last exchange, which is that of
- * l->progress, or the next. */
+/* Driver recovery: a worker sends the centre of the last exchange, which is that of l->progress, or
+ * the next. */
 static int sync_takes_up(struct driver_part *l, struct ring *r)
 {
     int rc = exchange_sync(r->lane);
     if (rc == OK && r->lane->needs_sync)
-        rc = ERR_PEER; /* nobody was left to ask */
+        rc = ERR_PEER; /* no worker is left to ask */
     if (rc == OK && r->lane->completed > l->progress.exchanges)
         return sync_commits(l, r);
     vec_copy(&l->x, &r->x, vec_all(&r->x));

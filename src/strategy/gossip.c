@@ -1,6 +1,6 @@
-/* `gossip`: GoSGD (MPCA §2.1, [13]). Nobody leads, and nobody ever waits. Each worker trains its
- * own model x, which has a weight w. After a step, with probability p, it sends half of its weight
- * and a copy of its model to some other member:
+/* `gossip`: GoSGD (MPCA §2.1, [13]). There is no coordinator, and no worker ever waits. Each worker
+ * trains its own model x, which has a weight w. After a step, with probability p, it sends half of
+ * its weight and a copy of its model to some other member:
  *
  *     w ← w/2,  send (x, w)
  *
@@ -8,15 +8,16 @@
  *
  *     x ← (w x + w_m x_m)/(w + w_m),  w ← w + w_m
  *
- * So Σ w stays what it was, to the last unit (gossip_sender.h), and mixing leaves Σ w x alone. The
- * state of layers goes with x; optimizers stay with their workers. The weight of a worker that dies
- * or leaves is lost; a joiner brings the weight of one worker, for the model that its donor has
- * sent. So there is about one for each member, however many have come and gone.
+ * So Σ w is constant, to the last unit (gossip_sender.h), and mixing does not change Σ w x. The
+ * state of layers is sent with x; optimizers stay with their workers. The weight of a worker that
+ * dies or leaves is lost; a joiner has the weight of one worker, for the model that its donor has
+ * sent. So the total is about one for each member, after any number of joins and leaves.
  *
- * Ours: the draws are a function of (seed, node, step). A worker whose model is not finite any more
- * sends nothing, and asks others for theirs until one comes; when nobody has one, the run ends. The
- * joint model is the weighted mean Σ w x / Σ w, collected when all have ended; before that, any
- * member's. After a restart from a checkpoint all begin with its model and equal weights. */
+ * Ours: the draws are a function of (seed, node, step). A worker whose model is no longer finite
+ * sends nothing, and requests the models of others until one arrives; if no worker has a finite
+ * model, the run ends. The global model is the weighted mean Σ w x / Σ w, collected when all have
+ * ended; before that, the model of any member. After a restart from a checkpoint all begin with its
+ * model and equal weights. */
 #include "strategy/gossip_sender.h"
 
 #include "base/rng.h"
@@ -29,11 +30,11 @@ enum { LANE_COLLECT = 1 };
 enum { DRAW_WHETHER, DRAW_WHOM };
 
 #define PATIENCE WORLD_SECOND       /* ns to wait for a requested model */
-#define GLANCE   (WORLD_SECOND / 4) /* ns between two looks at the group */
+#define GLANCE   (WORLD_SECOND / 4) /* ns between two checks of the group */
 
 struct gossip {
     struct gossip_sender sender; /* not opened in a run of one worker */
-    struct vec x, s;             /* of the collected joint model */
+    struct vec x, s;             /* of the collected global model */
     uint32_t view;               /* view from which progress.sharers was taken */
 };
 
@@ -182,7 +183,7 @@ static void gossip_close(struct member *m)
         gossip_sender_close(&g->sender);
 }
 
-/* ---- the joint model ---- */
+/* ---- the global model ---- */
 
 /* Add a model to the mean: (w x + w_m x_m)/(w + w_m). */
 static void add_share(struct gossip *g, uint64_t *w, uint64_t w_m, const struct vec *x_m,
@@ -219,7 +220,7 @@ static int gossip_gather(struct member *m)
     int rc = OK;
     for (size_t i = 0; rc != ERR_CANCELLED && i < view->count; i++) {
         bool self = view->node[i] == m->world->self;
-        /* no deadline: until it is there or its sender is gone */
+        /* no deadline: until it has arrived or its sender is lost */
         rc = !self                   ? gossip_fetch(p, &own, view->node[i], WORLD_FOREVER)
              : atomic_load(&p->lost) ? ERR_DIVERGED
                                      : OK;

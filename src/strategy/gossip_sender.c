@@ -44,7 +44,7 @@ static void begin_posted(struct gossip_sender *p, struct gossip_message *l)
         send_message(p, &l->transfer, l, p->transfers.lane);
 }
 
-/* Say yes to a word that comes without a vector. False: no slot to say it in. */
+/* Accept a message without a vector. false: there is no free slot. */
 static bool take_weight(struct gossip_sender *p, struct message *message)
 {
     for (size_t i = 0; i < GOSSIP_SMALL; i++)
@@ -77,7 +77,8 @@ static bool is_healthy(struct gossip_sender *p)
     return !atomic_load(&p->closing) && !atomic_load(&p->lost);
 }
 
-/* The final model, to the one member that collects it. Another one asks when that has died. */
+/* Send the final model to the member that collects it. If that one dies, another one requests
+ * it. */
 static bool hand_out(struct gossip_sender *p, struct message *message)
 {
     struct gossip_message copy = {.peer = message->from, .w = p->w, .both = p->out.both};
@@ -264,8 +265,7 @@ static struct gossip_message *oldest_message(struct gossip_sender *p)
 }
 
 /* A model that is not finite is dropped, and its weight returns to its sender. At the end of the
- * run, when there is nobody left to give it to, it stays here; so it does while the word before is
- * on its way. */
+ * run, or while the previous message is under way, the weight stays here. */
 static void return_share(struct gossip_sender *p, const struct gossip_message *l)
 {
     log_warn(p->group ? p->group->log : NULL,
@@ -349,7 +349,7 @@ static bool is_member(struct gossip_sender *p, uint32_t node)
     return view_rank(group_view(p->group), node) >= 0;
 }
 
-/* Its letter may come in before the answer to our word, and after. */
+/* Its model may arrive before or after the reply to the request. */
 static int receive_from(struct gossip_sender *p, struct transfers *own, uint32_t node,
                         const struct transfer_wake *got, bool *there)
 {

@@ -1,15 +1,15 @@
-/* A gossiping member's weight, and its sender: models that travel while training continues, each
- * with a share of its sender's weight.
+/* A gossiping member's weight, and its sender, which sends models while training continues, each
+ * with a share of the sender's weight.
  *
- * A weight is a whole number of units, and is only ever halved, handed over and added. So what all
- * members and all letters under way hold together stays the same, to the last unit. When the
- * receiver does not take a message (no room, or it is dead), the weight returns to the sender; a
- * member that dies takes its weight with it.
+ * A weight is a whole number of units, and is only halved, sent and added. So the sum over all
+ * members and all messages under way is constant, to the last unit. When the receiver does not take
+ * a message (no room, or it is dead), the weight returns to the sender; a member that dies takes
+ * its weight with it.
  *
- * The post is a task of its own, so that training never waits: one letter goes out at a time, and
- * GOSSIP_INBOX may come in or lie there. A slot belongs to the post while it is POSTED or LANDING,
- * else to training. The calls below are training's, between two steps, and nothing in them blocks
- * except where it says so. Memory: 1 + GOSSIP_INBOX vectors of x and s. */
+ * The sender is a task of its own, so that training never waits: it sends one message at a time,
+ * and up to GOSSIP_INBOX may arrive or wait in slots. A slot belongs to the sender while it is
+ * POSTED or LANDING, else to training. Training calls the functions below between two steps; they
+ * do not block except where stated. Memory: 1 + GOSSIP_INBOX vectors of x and s. */
 #ifndef PL_STRATEGY_GOSSIP_SENDER_H
 #define PL_STRATEGY_GOSSIP_SENDER_H
 
@@ -22,7 +22,7 @@ enum { GOSSIP_INBOX = 2, GOSSIP_SMALL = 4 };
 /* A worker's weight when it begins, in units. */
 #define GOSSIP_WORKER (UINT64_C(1) << 40)
 
-/* w ← w/2: what is taken off it, which is 0 where there is nothing to halve. An odd unit stays. */
+/* w ← w/2. Returns the part that was taken off; 0: there is nothing to halve. An odd unit stays. */
 uint64_t gossip_halve(uint64_t *w);
 
 /* w ← w + w_m: the share that w_m has in the sum. */
@@ -31,7 +31,7 @@ float gossip_add(uint64_t *w, uint64_t w_m);
 /* The kinds of messages. */
 enum gossip_kind {
     GOSSIP_MODEL,   /* x, s and w_m */
-    GOSSIP_RETURN,  /* w_m: what you sent is not finite */
+    GOSSIP_RETURN,  /* w_m: the received model is not finite */
     GOSSIP_REQUEST, /* I have lost my model: send me yours after your next step */
     GOSSIP_WANT,    /* all loops have ended: send me a copy of x, s and w */
 };
@@ -46,7 +46,7 @@ struct gossip_message {
     int status;        /* ended: how */
     uint64_t number;   /* there: in order of arrival */
     int64_t announced; /* there: when */
-    struct vec both;   /* x, then s; n 0: a word alone */
+    struct vec both;   /* x, then s; n 0: no vector */
     struct transfer transfer;
 };
 
@@ -73,16 +73,16 @@ struct gossip_sender {
     struct task *task;
 };
 
-/* Start it for vectors x and s of so many floats, with one worker's weight. `p` is zeroed.
+/* Start it for vectors x and s of n_x and n_s floats, with one worker's weight. `p` is zeroed.
  * ERR_NOMEM */
 int gossip_sender_open(struct gossip_sender *p, struct world *world, struct group *group, size_t x,
                        size_t s, size_t chunk, struct arena *arena);
 
-/* End it, and what is under way. Zeroed, or never opened: nothing to do. */
+/* End the task, and cancel its transfers. Zeroed, or never opened: nothing to do. */
 void gossip_sender_close(struct gossip_sender *p);
 
-/* Completes the messages that have ended since; weights return. True when `word` has:
- * p->word.status. */
+/* Complete the messages that have ended since the last call; weights return. true: `word` has
+ * ended, with p->word.status. */
 bool gossip_drain(struct gossip_sender *p);
 
 /* Send a copy of the model and half the weight. False, and nothing happens, while the letter before
@@ -92,7 +92,7 @@ bool gossip_share(struct gossip_sender *p, uint32_t to, const struct vec *x, con
 /* The node that has requested this member's model, once; or WORLD_ANY. */
 uint32_t gossip_requested(struct gossip_sender *p);
 
-/* Ask a member for its model. False while another word is still on its way. */
+/* Request a member's model. false: another message is still under way. */
 bool gossip_request(struct gossip_sender *p, uint32_t whom);
 
 struct gossip_taken {
@@ -101,16 +101,15 @@ struct gossip_taken {
     size_t bytes;
 };
 
-/* Take the oldest letter that is there into x and s. Where the own model is lost, the letter's
- * takes its place. False: there is none. One that is not finite is named, and its weight given
- * back. */
+/* Mix the oldest received model into x and s. If the own model is lost, the received one replaces
+ * it. false: there is none. A model that is not finite is logged, and its weight returned. */
 bool gossip_take(struct gossip_sender *p, struct vec *x, struct vec *s, struct gossip_taken *taken);
 
 /* Wait for news of letters. OK, ERR_TIMEOUT, ERR_CANCELLED */
 int gossip_await(struct gossip_sender *p, uint64_t seen, int64_t deadline);
 
-/* Training has ended: wait until nothing is under way, take what is there, and from then on hand
- * out copies. ERR_TIMEOUT, ERR_CANCELLED, what broke the post */
+/* Training has ended: wait until nothing is under way, mix in the received models, and from then on
+ * send copies. ERR_TIMEOUT, ERR_CANCELLED, or the error that ended the sender */
 int gossip_finish(struct gossip_sender *p, struct vec *x, struct vec *s, int64_t deadline);
 
 /* After gossip_finish: a copy of `node`'s model, into p->in[0], by transfers of the caller's own.

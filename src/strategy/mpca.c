@@ -1,6 +1,6 @@
 /* `mpca`: multi-phase coordinated asynchronous SGD (MPCA §4). The model is cut into shards, each
  * exchanged in a lane of its own; while one is reduced, another is prepared and a third broadcast.
- * Workers train on all the while, each at its own pace, held to the joint model by a penalty:
+ * Workers train meanwhile, each at its own pace; a penalty holds them to the global model:
  *
  *     a worker, every step                                  symbols are those of mpca_rules.h
  *         x ← x − α(x − x̃*)             Eq. 7 (displace)
@@ -14,10 +14,10 @@
  *         ṽ ← δṽ + (1 − δ)·(change of x̃)  Eq. 4
  *         x̃* = x̃ + γ_c·ṽ                Eq. 5, sent to all
  *
- * Training stops for nothing but to copy a shard: at the last step boundary before, by the pace of
- * ticks and steps, the shard's turn will come (ours; the paper interrupts workers when the turn is
- * there). A lane whose turn comes all the same before its copy is there waits for two typical steps
- * of all workers, and then takes part with weight 0. */
+ * Training stops only to copy a shard: at the last step boundary before the shard's turn, which the
+ * measured pace of ticks and steps predicts (ours; the paper interrupts workers at the turn). If
+ * the turn of a lane comes before its copy, the lane waits for two typical steps of all workers,
+ * and then takes part with weight 0. */
 #include "strategy/mpca.h"
 #include "world/trace.h"
 
@@ -46,7 +46,7 @@ static uint64_t completed_exchanges(const Paceline__Job *job, const struct progr
 
 /* ---- a worker: what goes out ---- */
 
-/* Would the turn come before the next step boundary does, or hardly after? */
+/* Is the turn expected before the next step boundary, or shortly after? */
 static bool is_due(const struct worker *w, const struct mpca_lane *lane)
 {
     const struct mpca_node *node = &w->node;
@@ -126,7 +126,7 @@ static int adopt_all(struct worker *w)
     return rc;
 }
 
-/* `adopt: rotation` takes what has come when training is interrupted anyway (MPCA §5.2). */
+/* `adopt: rotation` adopts new results when training is interrupted anyway (MPCA §5.2). */
 static int between_steps(struct worker *w, const struct member *m)
 {
     bool interrupted = settings_of(m->job)->adopt == PACELINE__MPCA__ADOPT__arrival;
@@ -174,8 +174,8 @@ static void tilt_gradient(struct worker *w, struct learner *l)
     }
 }
 
-/* A model that is not finite any more starts over from the joint one; what it has not given is
- * nothing. */
+/* A model that is no longer finite starts over from the global one; its pending contribution is
+ * dropped. */
 static int reset_node(struct worker *w, struct learner *l)
 {
     if (!vec_finite(&w->star, vec_all(&w->star)))
@@ -211,7 +211,7 @@ static int take_step(struct worker *w, struct member *m)
     return OK;
 }
 
-/* One member tells of what all have completed: the lowest of those who are in. */
+/* One member reports the exchanges that all have completed: the lowest in the view. */
 static int report_progress(struct worker *w, struct member *m)
 {
     const struct view *view = group_view(m->group);
@@ -241,8 +241,8 @@ static bool all_joined(const struct mpca_node *node)
     return all;
 }
 
-/* A joiner of a run under way trains from x̃*, when its lanes have received all of it. They take
- * part meanwhile, and give nothing. */
+/* A joiner of a run under way trains from x̃*, when its lanes have received all of it. Meanwhile
+ * they take part with weight 0. */
 static int join_lanes(struct worker *w, struct member *m)
 {
     struct learner *l = m->learner;
@@ -269,7 +269,7 @@ static int join_lanes(struct worker *w, struct member *m)
     }
     atomic_store(&m->group->busy, true);
     for (uint32_t i = 0; i < w->node.lanes; i++)
-        w->node.lane[i].c = UINT64_MAX; /* whatever has come is new */
+        w->node.lane[i].c = UINT64_MAX; /* every result is new */
     int rc = adopt_all(w);
     vec_copy(&l->x, &w->star, vec_all(&l->x));
     vec_copy(&l->s, &w->s, vec_all(&l->s));
@@ -335,9 +335,9 @@ static int mpca_gather(struct member *m)
 
 /* ---- the driver ---- */
 
-/* Lanes reduce, prepare and broadcast; the joint model moves here. On a driver that has returned
- * each lane's task writes its shard of it when it enters: until all have, nobody copies the model
- * or takes it for the final one. ERR_PEER: nobody is left who could bring it */
+/* Lanes reduce, prepare and broadcast; this function updates the global model. On a recovered
+ * driver each lane's task writes its shard of it when it enters; until all have, the model is
+ * neither copied nor final. ERR_PEER: no worker is left that has it */
 static int follow_model(struct mpca_node *node, struct driver_part *l)
 {
     for (;;) {

@@ -1,10 +1,10 @@
-/* How `mpca` overlaps with training: a task a lane, which carries out the exchanges of one shard,
- * one after another, as the lane's turns come (coll/stages.h). Private to mpca*.c.
+/* How `mpca` overlaps with training: each lane has a task, which does the exchanges of one shard,
+ * one after another, at the lane's turns (coll/stages.h). Private to mpca*.c.
  *
- * Between a worker's training and its lanes there are two things for each shard. The slot holds the
- * next contribution: training fills it at a step boundary, the lane takes it when its turn comes.
- * `arrived` says which x̃* is there to be adopted; it stays where the exchange left it. Neither
- * side ever waits for the other, but a lane for a contribution, for the time of two steps. */
+ * A worker's training and its lanes share two things for each shard. The slot holds the next
+ * contribution: training fills it at a step boundary, the lane takes it at its turn. `arrived` is
+ * the exchange whose x̃* may be adopted, from the exchange's memory. Neither waits for the other,
+ * except a lane for a contribution, for the time of two steps. */
 #ifndef PL_STRATEGY_MPCA_H
 #define PL_STRATEGY_MPCA_H
 
@@ -17,7 +17,7 @@ enum { SIGNAL_MPCA = 4, MPCA_COSTS = 16 }; /* signals below are others' (data/lo
 enum mpca_slot_state { SLOT_EMPTY, SLOT_REQUESTED, SLOT_READY };
 
 struct mpca_slot {
-    struct vec x; /* x_s as it was; behind the last shard, s */
+    struct vec x; /* the copied x_s; in the last shard, followed by s */
     uint64_t tau;
     _Atomic int state;
     _Atomic uint64_t turn;     /* the tick for which it is filled next */
@@ -28,7 +28,7 @@ struct mpca_slot {
  * vector. */
 struct mpca_part {
     struct mpca_joint joint;
-    struct vec s, s_next; /* s̃, behind the last shard */
+    struct vec s, s_next; /* s̃, in the last shard */
     struct range owned;   /* where `joint.now` and `s` are those of the last cycle */
     struct range prepared;
 };
@@ -36,17 +36,17 @@ struct mpca_part {
 struct mpca_lane {
     struct mpca_node *node;
     struct exchange exchange;
-    struct range r; /* of x; behind the last shard's come n_s floats of s */
+    struct range r; /* of x; in the last shard, n_s floats of s follow */
     size_t n_s;
     struct task *task;
     _Atomic int status; /* OK as long as the task runs */
     struct mpca_slot slot;
     struct mpca_part part;
-    /* Where the driver prepares: ṽ_s as worked out from what it broadcasts, and behind it the γ
-     * that made the last x̃*; for a driver that returns. A joiner's begins at 0, and nears the
-     * others' from exchange to exchange. */
+    /* If the driver prepares: ṽ_s, computed from its broadcasts, followed by the γ of the last x̃*;
+     * for a recovered driver. A joiner's begins at 0, and approaches that of the others with each
+     * exchange. */
     struct vec heading;
-    atomic_bool joined;       /* how far it is is known, and its x̃* is there */
+    atomic_bool joined;       /* its number of exchanges is known, and its x̃* has arrived */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the joint model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted */
     _Atomic uint64_t reading; /* that is being copied out of result[reading - 1]; 0: none is */
@@ -54,7 +54,7 @@ struct mpca_lane {
     /* Training's own: */
     uint64_t tau;
     uint64_t c;        /* the exchange that made x̃*_s */
-    uint64_t reported; /* the last one told of */
+    uint64_t reported; /* the last one reported */
     int64_t adopted_at;
     struct mpca_pace cycles; /* ns */
     bool stale;
@@ -69,14 +69,14 @@ struct mpca_node {
     bool worker, prepares;
     const struct vec *v; /* ṽ to begin with; on the driver it moves, too. NULL: 0, and each lane's
                             own */
-    bool joins;          /* a worker that has come to a run under way, or a driver that is back */
+    bool joins;          /* a joiner of a run under way, or a recovered driver */
     struct stages stages;
     struct mpca_lane *lane;
     uint32_t lanes;
     atomic_bool stopped;        /* training has ended: nothing is contributed any more */
     _Atomic int64_t step_ns;    /* median of this worker's */
-    _Atomic int64_t typical_ns; /* of all who take part: their number over the sum of their rates */
-    struct mpca_pace ticks;     /* ns; of the lane whose turn it is */
+    _Atomic int64_t typical_ns; /* of all participants: their number over the sum of their rates */
+    struct mpca_pace ticks;     /* ns; of the current lane */
     _Atomic uint64_t tick;      /* the last that began here, */
     _Atomic int64_t tick_at, tick_ns; /* when, and how long one takes: 0 before the second */
 };
@@ -86,11 +86,11 @@ struct mpca_node {
 int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec *x, struct vec *s,
                    uint64_t completed, struct arena *arena);
 
-/* Start the lanes' tasks; end them, and give back what they hold (zeroed: nothing to do). */
+/* Start the lanes' tasks; end them, and release their memory (zeroed: nothing to do). */
 int mpca_node_start(struct mpca_node *node);
 void mpca_node_close(struct mpca_node *node);
 
-/* OK, or what ended a lane. */
+/* OK, or the error that ended a lane. */
 int mpca_node_status(const struct mpca_node *node);
 
 /* Driver's main task: the joint model moves to what the lane's last exchange broadcast. */
@@ -99,14 +99,13 @@ void mpca_lane_commit(struct mpca_lane *lane);
 /* exchange_config.prepare; `user` is the lane. */
 int mpca_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *meta);
 
-/* The part of a joint model that lies in a lane: x_s and s behind it; `own`: with memory of its own
- * instead of theirs. */
+/* A lane's part of a global model: x_s, then s; `own`: with memory of its own instead of theirs. */
 int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool own,
                    struct arena *arena);
 void mpca_part_commit(struct mpca_lane *lane);
 
-/* Of a driver that has returned, its lane being known: the joint model is what x̃* and
- * lane->heading, which a worker handed it, say. */
+/* On a recovered driver whose lane is known: compute the global model from x̃* and lane->heading,
+ * which a worker has sent. */
 void mpca_part_take_up(struct mpca_lane *lane);
 
 /* Of a worker: an exchange has been completed; lane->heading moves with it. Returns the status of

@@ -1,5 +1,5 @@
-/* `mpca`: the lanes. Each is a task that goes through the exchanges of one shard by itself, as its
- * turns come: nobody announces anything. */
+/* `mpca`: the lanes. Each is a task that does the exchanges of one shard at its turns, without
+ * announcements. */
 #include "strategy/mpca.h"
 #include "tensor/kernels.h"
 
@@ -38,7 +38,7 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
         rc = mpca_part_init(lane, x, s, node->worker, arena);
     if (rc != OK)
         return rc;
-    /* The first x̃* is what all begin with. */
+    /* The first x̃* is the initial model. */
     float *first = lane->exchange.result[completed & 1].at;
     vec_export(x, lane->r, first);
     vec_export(s, (struct range){0, lane->n_s}, first + lane->r.len);
@@ -83,7 +83,7 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
 
 /* ---- waiting ---- */
 
-/* Until something holds: meanwhile others who lack this lane's last result are given it. */
+/* Wait until `holds`; meanwhile send this lane's last result to members that lack it. */
 static int await_lane(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
                       int64_t deadline)
 {
@@ -162,8 +162,8 @@ static int64_t patience_of(const struct mpca_node *node)
     return typical > 0 ? world_now(node->world) + 2 * typical : WORLD_FOREVER;
 }
 
-/* Takes training's contribution if it arrives in time; else this exchange takes place without this
- * worker (weight 0), and a later contribution is for the next. */
+/* Take training's contribution if it is ready in time; else this worker takes part with weight 0,
+ * and a later contribution is for the next exchange. */
 static int take_contribution(struct mpca_lane *lane, struct exchange_meta *mine)
 {
     struct mpca_node *node = lane->node;
@@ -208,7 +208,7 @@ static int end_turn(struct mpca_lane *lane)
     return node->worker ? rc : await_lane(lane, is_committed, WORLD_FOREVER);
 }
 
-/* Nobody will contribute any more, and all know it from the same exchange. */
+/* No member will contribute any more, and all know it from the same exchange. */
 static bool all_have_stopped(const struct mpca_lane *lane)
 {
     const struct exchange_meta *meta = exchange_result_meta(&lane->exchange);
@@ -233,9 +233,9 @@ static int take_turn(struct mpca_lane *lane)
     return rc == OK && all_have_stopped(lane) ? await_lane(lane, never_holds, WORLD_FOREVER) : rc;
 }
 
-/* The lane of a joiner, or of a driver that has returned, is brought into line with the others':
- * that tells how far it is, and brings the last x̃*. Lanes whose ticks come before have to be known
- * first, and are: they stand at 0. */
+/* The lane of a joiner, or of a recovered driver, is synchronised with the others: it receives the
+ * number of exchanges and the last x̃*. Lanes with earlier ticks must be known first, and are: they
+ * are at 0. */
 static int join_lane(struct mpca_lane *lane)
 {
     int rc = await_lane(lane, is_known, WORLD_FOREVER);

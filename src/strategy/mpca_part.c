@@ -1,7 +1,6 @@
-/* `mpca`: what is done to the sums of an exchange, where they are prepared: on the driver for a
- * whole shard; with `coordination: symmetric` on each member for the part that it owns. Parts move
- * when the membership changes: what comes to a new owner resumes from the last x̃*, which all have,
- * and without a direction, ṽ = 0 (ours). */
+/* `mpca`: prepares the sums of an exchange: on the driver for a whole shard; with `coordination:
+ * symmetric` on each member for the part that it owns. Parts move when the membership changes: a
+ * new owner resumes from the last x̃*, which all have, and with ṽ = 0 (ours). */
 #include "strategy/mpca.h"
 
 #include "base/minmax.h"

@@ -17,7 +17,7 @@ const struct mpca_config mpca_config_default = {
     .stale_limit = 4,
 };
 
-/* How much of the ramp lies behind, 0 to 1. */
+/* The finished part of the ramp, 0 to 1. */
 static double ramped_gamma(const struct mpca_config *config, uint64_t c)
 {
     return c < config->ramp ? (double)c / config->ramp : 1;
@@ -105,7 +105,7 @@ void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, ui
     copy_model(next, now, r);
     if (sum->tau == 0)
         return;
-    struct vec *R = &next->star; /* until x̃* takes its place */
+    struct vec *R = &next->star; /* until x̃* replaces it */
     /* Eq. 9: R = Σ τ^i·x^i / Σ τ^i */
     mpca_mean(R, r, sum);
     /* Eq. 8: x̃_t = (1 − β)·x̃_{t−1} + β·R */

@@ -20,11 +20,11 @@ struct mpca_config {
     float delta;         /* δ of Eq. 4: 0.8 (§4.3) */
     float beta;          /* β of Eq. 8 falls from 1 to this: 0.9 (§4.5) */
     float gamma;         /* γ of Eq. 5 rises from 0 to this: 0.7 (§7.1); 0: no extrapolation */
-    uint32_t ramp;       /* cycles until β is there: 20 (§7.1); until γ is there, too (ours) */
+    uint32_t ramp;       /* cycles until β has its final value: 20 (§7.1); γ, too (ours) */
     float alpha;         /* α of Eq. 6, 7 in the end: 0.05 (§7.1), for VGG-A 0.005 (§7.2.2) */
     float alpha_high;    /* α when the workers are called together: 0.5 (§6.3) */
     uint32_t alpha_hold; /* cycles without a penalty before that: 2 (ours; §6.3: "a couple") */
-    float alpha_decay;   /* what of α − its target a cycle leaves: 0.8 (ours) */
+    float alpha_decay;   /* the factor of α − its target in each cycle: 0.8 (ours) */
     float stale_limit;   /* median cycles without a new x̃*: 4 (ours); 0: no limit */
 };
 
@@ -33,11 +33,12 @@ extern const struct mpca_config mpca_config_default; /* the numbers above */
 /* β_c = beta^(min(c, ramp)/ramp): the same factor each cycle, from 1 (§7.1). */
 float mpca_beta(const struct mpca_config *config, uint64_t c);
 
-/* γ_c = gamma·min(c, ramp)/ramp (§4.3 asks for a low value that rises; a straight line is ours). */
+/* γ_c = gamma·min(c, ramp)/ramp (§4.3 requires a low value that rises; the linear ramp is ours). */
 float mpca_gamma(const struct mpca_config *config, uint64_t c);
 
 /* α_c = 0 while c < alpha_hold, then alpha + (alpha_high − alpha)·alpha_decay^(c − alpha_hold):
- * explore alone, be called together, and be let go again (§6.3; the decay's form is ours). */
+ * workers explore alone, are pulled together, and are released again (§6.3; the decay's form is
+ * ours). */
 float mpca_alpha(const struct mpca_config *config, uint64_t c);
 
 /* ---- the worker ---- */
@@ -59,15 +60,15 @@ void mpca_tilt(struct vec *dx, const struct vec *x, const struct vec *star, floa
 
 /* ---- the driver ---- */
 
-/* The joint model after t cycles, and in `next` what the exchange under way would make of it. */
+/* The global model after t cycles, and in `next` its value after the exchange under way. */
 struct mpca_joint {
     struct mpca_model {
         struct vec x, v, star; /* x̃, ṽ, and x̃* as broadcast */
     } now, next;
 };
 
-/* x̃_0 and x̃*_0 are x, ṽ_0 is `v`; NULL: 0. They are borrowed, and become now.x and now.v; other
- * vectors of their length come from the arena, four or five. ERR_NOMEM */
+/* x̃_0 and x̃*_0 are x, ṽ_0 is `v`; NULL: 0. They are borrowed, and become now.x and now.v; four or
+ * five other vectors of their length come from the arena. ERR_NOMEM */
 int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, const struct vec *v,
                     struct arena *arena);
 
@@ -76,10 +77,10 @@ int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, const struct 
  * momentum. */
 void mpca_mean(struct vec *y, struct range r, const struct mpca_sum *sum);
 
-/* next ← what `sum`, reduced over all workers in cycle c (complete cycles before it), makes of
- * `now` over the range; next.star is to be broadcast. When Σ τ^i is 0, next is now. `now` stays:
- * another prepare of the range undoes this one, so an exchange can be redone with other
- * contributions, or abandoned. */
+/* next ← the model after `now` and `sum`, the reduction over all workers in cycle c (after c
+ * complete cycles), over the range; next.star is broadcast. If Σ τ^i is 0, next is now. `now` does
+ * not change: another prepare of the range replaces this one, so an exchange can be repeated with
+ * other contributions, or abandoned. */
 void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, uint64_t c,
                   struct range r, const struct mpca_sum *sum);
 
@@ -89,8 +90,8 @@ void mpca_commit(struct mpca_joint *joint, struct range r);
 /* ---- who only hears x̃* ---- */
 
 /* ṽ ← ṽ after the cycle that made x̃*, from ṽ before it and the x̃* before it: Eq. 4 and 5, solved
- * for what is not broadcast. γ_before and γ are those that the two x̃* were made with; a model that
- * training began with has 0. To be called for cycles with a contribution alone. Three passes. */
+ * for ṽ, which is not broadcast. γ_before and γ are those of the two x̃*; the initial model has 0.
+ * Call it only for cycles with a contribution. Three passes. */
 void mpca_follow(struct vec *v, const struct mpca_config *config, const struct vec *star_before,
                  float gamma_before, const struct vec *star, float gamma, struct range r);
 

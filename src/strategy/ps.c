@@ -1,19 +1,20 @@
 /* `ps`: parameter servers (DSSP, Algorithm 1). A worker's iteration, line by line:
  *
- *     g ← gradient on the weights it has pulled        4
+ *     g ← gradient on the pulled weights               4
  *     push g to the servers                            5
  *     wait for OK                                      1
  *     pull the weights, w ← w_s                        2, 3
  *
- * The servers hold the weights and the optimizer. They let in each gradient as it comes (those that
- * come together as one, their mean or their sum), and the consistency says when its worker gets OK:
+ * The servers hold the weights and the optimizer. They apply each gradient when it arrives (those
+ * that arrive together as one, their mean or their sum), and the consistency decides when its
+ * worker gets OK:
  *
- *     bsp   when all have pushed; then one update with what all have pushed, which is `allreduce`
+ *     bsp   when all have pushed; then one update with all pushes, which is `allreduce`
  *     asp   at once
  *     ssp   when it leads the slowest by s pushes at most
  *     dssp  when it leads by s_L at most, or has credit (Algorithm 2)
  *
- * A gradient alone is applied at the full rate. The rate goes by updates / K, so that it falls as
+ * A single gradient is applied at the full rate. The rate follows updates / K, so that it falls as
  * fast as with K synchronous workers. */
 #include "strategy/ps_client.h"
 

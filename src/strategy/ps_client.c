@@ -16,7 +16,7 @@ static int request_copy(struct ps_client *c, size_t shard)
     return report_shard(c, shard, &message);
 }
 
-/* A server that is lost is for the view to tell. */
+/* The next view reports a lost server. */
 static int on_ended(struct ps_client *c, const struct transfer *ended)
 {
     if (ended->status == ERR_PEER)
@@ -35,7 +35,7 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
     return OK;
 }
 
-/* Of the newest copy here, to who serves that shard now. */
+/* Offer the copy here to the shard's new server. */
 static int offer_copy(struct ps_client *c, size_t shard)
 {
     const struct ps_message copy = {.op = PS_COPY,
@@ -50,21 +50,21 @@ static int offer_copy(struct ps_client *c, size_t shard)
                           PS_LANE_SERVER + (uint32_t)shard, &copy);
 }
 
-/* Has the driver, who is the server, return since this worker dealt with it? */
+/* Has the driver, which is the server, been replaced since this worker's last contact? */
 static bool has_recovered(const struct ps_client *c)
 {
     return !c->config.placement.on_workers &&
            c->config.placement.now->incarnation != c->incarnation;
 }
 
-/* Some shards have moved: what this worker has of them may be the newest there is. If one has moved
- * here, its server starts. */
+/* Some shards have moved: this worker's copy of them may be the newest. If one has moved here,
+ * start its server. */
 static int on_view(struct ps_client *c, const struct view *view)
 {
     int rc = OK;
     c->view = view->number;
     c->config.placement.now = view;
-    if (!c->ended) /* else the worker's task, which tells a driver that is back of it, may read it
+    if (!c->ended) /* else the worker's task, which reports it to a recovered driver, may read it
                     */
         c->m->progress.sharers = view_members(view);
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
@@ -125,7 +125,8 @@ static int resume_shard(struct ps_client *c, const struct ps_message *message)
                  "worker %u: of its last %llu pushes, which it has not fetched, some may be lost",
                  c->m->world->self, (unsigned long long)open);
     c->incarnation = c->config.placement.now->incarnation;
-    if (new_clock && !(message->flags & PS_LOST)) /* what counts is what the shards have applied */
+    if (new_clock && !(message->flags & PS_LOST)) /* only pushes that the shards have applied
+                                                     count */
         c->ok = (struct ps_message){.number = message->number, .node = c->m->world->self};
     if (new_clock)
         c->ok.version = message->version;
@@ -175,9 +176,9 @@ static int on_message(struct ps_client *c, struct message *m)
         rc = look_around(c);
     if (rc != OK || message.view != c->view)
         return rc;
-    return message.op == PS_OFFERED_COPY ? give_copy(c, &message)
-           : message.op == PS_RESUME     ? resume_shard(c, &message)
-                                         : OK;
+    return message.op == PS_GIVE     ? give_copy(c, &message)
+           : message.op == PS_RESUME ? resume_shard(c, &message)
+                                     : OK;
 }
 
 static void send_push(struct ps_client *c)
@@ -192,7 +193,7 @@ static void send_push(struct ps_client *c)
     ps_push_sender_send(&c->push_sender, &message, c->lost);
 }
 
-/* The last push once more, when it has left for those shards that have not moved. */
+/* Repeat the last push for moved shards, when its first sending has ended. */
 static void repeat_push(struct ps_client *c)
 {
     bool some = false;
@@ -202,8 +203,8 @@ static void repeat_push(struct ps_client *c)
         send_push(c);
 }
 
-/* One wait, one thing done, if what is waited for still holds. While something moves `patience` is
- * for the next piece of it. */
+/* Wait once and handle one event, if `holds` is still true. While data moves, `patience` is the
+ * time for the next piece. */
 static int take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *), int64_t patience)
 {
     struct world *world = c->m->world;
@@ -282,7 +283,7 @@ int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
     return OK;
 }
 
-/* As long as those take whom the consistency waits for: they live by their heartbeats. */
+/* No deadline: heartbeats detect the death of the workers that the consistency waits for. */
 int ps_client_await_ok(struct ps_client *c)
 {
     int rc = wait_while(c, is_undecided, WORLD_FOREVER);
@@ -375,8 +376,8 @@ int ps_client_gather(struct member *m)
     return fetch_in_turn(c);
 }
 
-/* Should a shard be moving just now, its new server waits for a word from everybody: the copy here
- * is a donor's, and as old as any. */
+/* If a shard is moving, its new server waits for an offer from every worker: this worker's copy is
+ * its donor's, and counts as old. */
 int ps_client_join(struct ps_client *c)
 {
     int rc = OK;

@@ -1,6 +1,6 @@
-/* A worker's side of the parameter servers (ps_server.h): it pushes vectors, is told when they are
- * decided, and fetches the joint model. For scripts: each call below that waits does so with the
- * worker's transfers moving on, notices when a server is gone, and says so. */
+/* A worker's side of the parameter servers (ps_server.h): it pushes vectors, learns when they are
+ * decided, and fetches the global model. While a call below waits, the worker's transfers continue;
+ * a lost server is detected and reported. */
 #ifndef PL_STRATEGY_PS_CLIENT_H
 #define PL_STRATEGY_PS_CLIENT_H
 
@@ -10,15 +10,15 @@
 /* A worker's state towards one shard. */
 struct ps_link {
     struct range range;
-    uint32_t host; /* whom it deals with */
+    uint32_t host; /* the node that serves it */
     struct transfer part, offered;
-    bool repeat;           /* the last push has to go there (once more) */
-    bool requested, lacks; /* for its part: it has not begun to come; is not here in full */
-    uint64_t arriving;     /* the order that the part which comes is as of, */
-    uint64_t version;      /* and the copy here; */
+    bool repeat;           /* the last push must be sent there again */
+    bool requested, lacks; /* its part is requested and has not begun to arrive; is not complete */
+    uint64_t arriving;     /* the version of the part that is arriving */
+    uint64_t version;      /* and of the copy here */
     struct members arriving_parity,
-        applied_parity; /* and what both know of pushes (ps_message.h, PART) */
-    /* The server of it, where that is this node. */
+        applied_parity; /* and their parities of decided pushes (ps_message.h, PART) */
+    /* The shard's server, if it is on this node. */
     struct ps_server *server;
     struct task *serving;
 };
@@ -29,28 +29,28 @@ struct ps_client {
     struct ps_sender sender;
     struct ps_push_sender push_sender;
     struct ps_link *link;   /* by shard */
-    struct vec out;         /* what is pushed: a vector as long as x, then s */
+    struct vec out;         /* the push: a vector as long as x, then s */
     struct vec global;      /* the newest copy of x̃, then s̃ */
     struct vec x, s;        /* the two, in `joint` */
-    struct vec landing;     /* where parts come in: a copy may be the last that there is */
+    struct vec landing;     /* receives parts; separate, since `global` may be the only copy left */
     uint64_t pushed;        /* pushes begun */
     bool lost;              /* the last was of nothing; */
-    uint64_t samples;       /* it stands for so many, */
-    uint64_t sent;          /* and all of them for so many */
+    uint64_t samples;       /* samples of the last push */
+    uint64_t sent;          /* and of all pushes */
     uint64_t covered;       /* pushes that are in the newest copy for sure */
     struct ps_message ok;   /* the newest OK */
     uint32_t view;          /* the last one seen */
     uint32_t incarnation;   /* of the driver that is dealt with, where that is the server */
     bool joins;             /* it fetches the model for the first time */
     bool ended;             /* its loop has */
-    struct task *lingering; /* then, answers in its stead */
+    struct task *lingering; /* then, the task that replies for it */
 };
 
 /* A joiner fetches the whole model, the clock's part first, before it begins. */
 int ps_client_join(struct ps_client *c);
 
-/* Memory from the member's arena, and the server's task, if there is to be one here. m->joint and
- * m->own become the client's. ERR_NOMEM */
+/* Memory from the member's arena, and the server's task, if this node serves a shard. Sets m->model
+ * and m->own. ERR_NOMEM */
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config);
 
 /* Start a shard's server on this node, at the beginning or because it has moved here. ERR_NOMEM */
@@ -59,17 +59,17 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
 /* ops->close, m->own being a client: end the server's task. */
 void ps_client_close(struct member *m);
 
-/* ops->tell, m->own being a client. */
+/* ops->export_join_state; m->own is a client. */
 size_t ps_client_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS]);
 
-/* ops->gather, m->own being a client: fetch the whole model once more. */
+/* ops->collect_model; m->own is a client: fetch the whole model again. */
 int ps_client_gather(struct member *m);
 
-/* Begin to push c->out, of so many samples, when the push before is decided. lost: there is nothing
- * to push but that it is so. Touch c->out only after ps_client_flush. */
+/* Begin to push c->out, of `samples` samples, when the previous push is decided. lost: send only
+ * the message that the model is not finite. Touch c->out only after ps_client_flush. */
 int ps_client_push(struct ps_client *c, uint64_t samples, bool lost);
 
-/* Wait until the last push is decided: should a server be lost before, it is pushed once more. */
+/* Wait until the last push is decided. If a server is lost before, it is pushed again. */
 int ps_client_flush(struct ps_client *c);
 
 /* Wait until the last push is decided: c->ok. ERR_DIVERGED: so have all. */
@@ -83,8 +83,8 @@ int ps_client_fetch(struct ps_client *c);
  * more. */
 int ps_client_take(struct ps_client *c);
 
-/* This worker's loop has ended: wait until its pushes are decided, and let nobody wait for it. From
- * now on a task replies to other workers' servers. */
+/* This worker's loop has ended: wait until its pushes are decided, and tell the clock that no
+ * worker waits for it. From now on a task replies to servers on other workers. */
 int ps_client_leave(struct ps_client *c);
 
 /* Move transfers on. Never blocks. ERR_DRIVER, ERR_PEER, ERR_NOMEM */

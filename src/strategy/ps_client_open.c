@@ -23,7 +23,7 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved)
         return ERR_NOMEM;
     int rc = ps_server_init(link->server, m->world, m->group, m->group->log, &config,
                             m->learner->table, &m->learner->x, &m->learner->s, m->arena, &err);
-    if (moved) /* about, should nobody know */
+    if (moved) /* an estimate, used if no shard knows the offset */
         link->server->placement += (m->progress.sample_offset - m->start.sample_offset) *
                                    members_count(&config.placement.first);
     return rc == OK ? world_spawn(m->world, "server", serve_shard, link->server, &link->serving)

@@ -19,8 +19,8 @@ static uint64_t step_of_all(const struct ps_clock *clock)
     return members_count(&clock->consistency.in) * job_step_records(clock->config.job);
 }
 
-/* The rate's clock: pushes / K, K those who are in, so that it goes by the steps of each, and a
- * round of bsp is one. In epochs: the place that all have come to. */
+/* The rate's clock: pushes / K, with K members, so that it counts the steps of each worker, and a
+ * round of bsp is one. In epochs: the sample offset of all. */
 static double clock_value(const struct ps_clock *clock)
 {
     if (clock->config.job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs)
@@ -42,7 +42,7 @@ static bool is_over(const struct ps_clock *clock)
     return strategy_done(clock->config.job, &clock->progress, clock->config.records);
 }
 
-/* Another K from here on: what the rate has come to stays. */
+/* K changes: keep the rate's present clock value. */
 static void change_number(struct ps_clock *clock)
 {
     if (clock->since == 0)
@@ -92,8 +92,8 @@ void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t
     clock->latest = node;
 }
 
-/* Is everybody's last push lost? Then so is the model. (At the end of the run, when some have left,
- * it may be one alone.) */
+/* Was the last push of every worker not finite? Then the model is lost. (At the end of the run,
+ * when some have left, this may be a single worker.) */
 static bool is_diverged(const struct ps_clock *clock)
 {
     const struct members sound = members_without(&clock->consistency.in, &clock->lost);

@@ -1,6 +1,6 @@
-/* The clock of a parameter server: in which order pushes are applied, when their workers may
- * continue, when the run has come to its end. A pure step machine around consistency.h, which says
- * whom to let continue; it knows no weights, messages or time but what it is told.
+/* The clock of a parameter server: the order in which pushes are applied, when their workers may
+ * continue, and when the run ends. A pure step machine around consistency.h, which decides which
+ * workers may continue; it knows no weights or messages, and no time but that of its inputs.
  *
  * The model is served in shards, and a push counts when all have its part. Then the clock decides
  * it, for all shards alike: it is applied, or dropped when a part was not finite. A push that only
@@ -29,48 +29,49 @@ struct ps_clock {
     struct consistency consistency;
     struct progress start, progress; /* of all that is decided */
     uint64_t first;                  /* workers that began */
-    double base;                     /* clock value when somebody last left, */
+    double base;                     /* clock value at the last change of members */
     uint64_t since;                  /* and records since then */
-    struct members coming;           /* who have come since and are not counted in yet */
+    struct members coming;           /* joiners that are not members yet */
     struct members ready, bad;       /* pushes that wait to be decided; those not finite */
-    struct members lost;             /* whose last push was not finite */
-    uint32_t latest;                 /* whose push became ready last */
+    struct members lost;             /* workers whose last push was not finite */
+    uint32_t latest;                 /* the worker whose push became ready last */
     struct ps_clock_worker worker[VIEW_MEMBERS_MAX];
 };
 
 struct ps_decision {
     struct members applied, dropped;
     double t;          /* clock value to apply at */
-    struct members ok; /* who may continue now */
+    struct members ok; /* workers that may continue now */
     uint32_t by;       /* the worker whose push decided it */
-    bool stop;         /* all is taken that the run asks for */
-    bool diverged;     /* nobody has anything finite to give any more */
+    bool stop;         /* the run has all its samples */
+    bool diverged;     /* no worker has a finite model any more */
 };
 
 void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
                    const struct progress *start, const struct members *members);
 
-/* `node` has come to the run. Nobody waits for it until its first push is there; in bsp, where all
- * push what they made of the same weights, from its first fetch on. */
+/* `node` has joined the run. No worker waits for it until its first push has arrived; in bsp, where
+ * all pushes belong to the same weights, from its first fetch on. */
 void ps_clock_join(struct ps_clock *clock, uint32_t node);
 void ps_clock_fetched(struct ps_clock *clock, uint32_t node);
 
-/* A shard has the next push of `node`, of so many samples, in full; `bad`: it is not finite. Events
- * that make no sense (of a stranger, of a worker that waits) are ignored. */
+/* A shard has received the next push of `node`, of `samples` samples; `bad`: it is not finite.
+ * Invalid events (of a non-member, of a waiting worker) are ignored. */
 void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t samples, bool bad,
                    int64_t now);
 
-/* Decide what is ready; in bsp, once all are. False: there is nothing to decide. */
+/* Decide all ready pushes; in bsp, once all workers have pushed. false: there is nothing to
+ * decide. */
 bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *out);
 
-/* `node` has died, or its loop has ended: nobody waits for it any more. */
+/* `node` has died, or its loop has ended: no worker waits for it any more. */
 void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_decision *out);
 
 /* The shard is served again, and has no push that is not decided. */
 void ps_clock_forget(struct ps_clock *clock, size_t shard);
 
-/* Another clock had come so far, to this place of the stream; it is gone. All of `who` start over,
- * with as many pushes each and none waiting. */
+/* Continue for a lost clock that had reached this sample offset. All of `members` start over, with
+ * equal numbers of pushes and none waiting. */
 void ps_clock_resume(struct ps_clock *clock, uint64_t offset, const struct members *members);
 
 /* How long the decided push of `node` has been there. */

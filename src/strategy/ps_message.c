@@ -74,7 +74,7 @@ void ps_sender_close(struct ps_sender *sender)
     sender->slots = NULL;
 }
 
-/* One that is free. Only so many are ever under way: each worker waits for what it has asked. */
+/* A free slot. Their number is bounded, since each worker waits for its own requests. */
 static struct ps_slot *free_slot(struct ps_sender *sender)
 {
     for (struct ps_slot *slot = sender->slots; slot; slot = slot->next)

@@ -1,38 +1,39 @@
 /* Messages between workers and parameter servers: headers of transfers (coll/transfer.h).
  *
- *   PUSH    worker → shard    my push `number`, of `samples` records; the vector is its part of it,
- *                             unless it is LOST: the worker's loss was not finite
- *   HAVE    shard → clock     push `number` of `node` is here in full; LOST: it is not finite
- *   APPLY   clock → shard     as the `number`th order: apply the pushes of `who`, at clock value t
- *   DROP    clock → shard     as the `number`th order: forget the pushes of `who`
- *   OK      clock → worker    your push `number` is decided, as of order `version`; `node` is whose
- *                             push you have waited for, so many `ns`; STOP: that was the last, the
- *                             run is over; LOST: nobody's model is a number any more
- *   FETCH   worker → shard    your part of the model, once you have carried out order `version` and
- *                             decided my push `number`
- *   PART    shard → worker    the vector is the part of `shard`, as of order `version`; `who`: of
- *                             whom an odd number of pushes is decided
- *   LEAVE   worker → clock    I have ended: let nobody wait for me
+ *   PUSH    worker → shard    the sender's push `number`, of `samples` records; the vector is the
+ *                             shard's part of it; LOST: there is none, the worker's loss was not
+ *                             finite
+ *   HAVE    shard → clock     push `number` of `node` has arrived; LOST: it is not finite
+ *   APPLY   clock → shard     order `number`: apply the pushes of `members`, at clock value t
+ *   DROP    clock → shard     order `number`: drop the pushes of `members`
+ *   OK      clock → worker    push `number` is decided, as of order `version`; it waited `ns` for
+ *                             the push of `node`; STOP: that was the last, the run is over; LOST:
+ *                             no worker's model is finite any more
+ *   FETCH   worker → shard    send the shard's part of the model, after order `version` and the
+ *                             sender's push `number`
+ *   PART    shard → worker    the vector is the part of `shard`, as of order `version`; `members`:
+ *                             workers with an odd number of decided pushes
+ *   LEAVE   worker → clock    the sender's loop has ended: no worker waits for it
  *
- * and when a new view has moved shards (ps_recovery.c), all with its number:
+ * and when a new view has moved shards (ps_recovery.c), all with that view's number:
  *
- *   COPY    worker → shard    of your part I have a copy, as of order `version`; my last push
- *                             was `number`, of `samples` records, all mine of `ns`; LEFT: I
- *                             have ended
- *   GIVE    shard → worker    send me that copy
- *   GIVEN   worker → shard    the vector is it; `who` as in its PART
- *   STATE   shard → clock     I have carried out orders up to `version`, whose hash is `number`,
- *                             and which came to place `samples`; NEW: I hold a copy, and know none
- *   REPLAY  clock → shard     send `shard`, on `node`, your orders from `version` on
- *   SYNC    clock → shard     all stand at order `version` (hash and place as above); NEW: I know
- *                             nothing of what you have told the clock before me; LEFT: tell all
- *                             which pushes are decided
- *   RESUME  shard → worker    your push `number` is the last that was decided, as of `version`;
- *                             NEW: by a clock that is gone; LOST: nobody knows the number
+ *   COPY    worker → shard    the sender has a copy of the shard, as of order `version`; its last
+ *                             push was `number`, of `samples` records, and all its pushes of `ns`;
+ *                             LEFT: its loop has ended
+ *   GIVE    shard → worker    send that copy
+ *   GIVEN   worker → shard    the vector is that copy; `members` as in its PART
+ *   STATE   shard → clock     the shard has applied orders up to `version`, with hash `number` and
+ *                             sample offset `samples`; NEW: it has a copy, and knows no orders
+ *   REPLAY  clock → shard     send `shard`, on `node`, the orders from `version` on
+ *   SYNC    clock → shard     all shards are at order `version` (hash and offset as above); NEW:
+ *                             the clock is new: report pushes again; LEFT: tell all workers which
+ *                             pushes are decided
+ *   RESUME  shard → worker    push `number` is the last decided one, as of `version`; NEW: by a
+ *                             lost clock; LOST: the number is unknown
  *   KNOWN   shard → shard     the same, of `node`
  *
- * The clock is the server of shard 0. A note without a vector is refused by who takes it, which is
- * how its sender's transfer ends. */
+ * The clock is the server of shard 0. The receiver refuses a header without a vector, which ends
+ * the sender's transfer. */
 #ifndef PL_STRATEGY_PS_MESSAGE_H
 #define PL_STRATEGY_PS_MESSAGE_H
 
@@ -49,7 +50,7 @@ enum ps_op {
     PS_PART,
     PS_LEAVE,
     PS_COPY,
-    PS_OFFERED_COPY,
+    PS_GIVE,
     PS_GIVEN,
     PS_STATE,
     PS_REPLAY,
@@ -74,7 +75,7 @@ struct ps_message {
 };
 
 enum { PS_MESSAGE_HEAD = 64, PS_MESSAGE_MAX = PS_MESSAGE_HEAD + 8 * MEMBER_WORDS };
-_Static_assert((int)PS_MESSAGE_MAX <= (int)TRANSFER_HEADER, "orders fit a note");
+_Static_assert((int)PS_MESSAGE_MAX <= (int)TRANSFER_HEADER, "orders fit a header");
 
 /* `out` has room for PS_MESSAGE_MAX bytes; how many were taken. */
 size_t ps_message_encode(const struct ps_message *message, uint8_t *out);
@@ -82,7 +83,7 @@ size_t ps_message_encode(const struct ps_message *message, uint8_t *out);
 /* ERR_PROTOCOL */
 int ps_message_decode(struct byte_reader in, struct ps_message *out);
 
-/* Notes without a vector, under way: as many as that takes. */
+/* Headers without a vector, any number of them under way. */
 struct ps_sender {
     struct transfers transfers;
     struct arena arena; /* its own: other tasks of the node take memory, too */
@@ -92,10 +93,10 @@ struct ps_sender {
 void ps_sender_init(struct ps_sender *sender, struct world *world, struct group *group,
                     uint32_t lane);
 
-/* Cancel what is under way, of vectors, too. Zeroed: nothing to do. */
+/* Cancel all transfers under way, also those of vectors. Zeroed: nothing to do. */
 void ps_sender_close(struct ps_sender *sender);
 
-/* Send one, never blocking. That its receiver is gone is for others to notice. ERR_NOMEM */
+/* Send one; never blocks. A lost receiver is not an error here. ERR_NOMEM */
 int ps_sender_send(struct ps_sender *sender, uint32_t to, uint32_t lane,
                    const struct ps_message *message);
 

@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "strategy/ps_server_internal.h"
 
-/* Pushes are decided: apply them here (or not), and let in what has waited for that. */
+/* Pushes are decided: apply them here, or drop them. */
 static int carry_out(struct ps_server *s, const struct ps_message *order)
 {
     const struct members *members = &order->members;
@@ -14,7 +14,7 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
         if (!g)
             continue;
         if (g->here == g->done)
-            return ERR_PROTOCOL; /* we have said that we have it, or the clock would not have */
+            return ERR_PROTOCOL; /* the clock decides only pushes that this shard has reported */
         s->together[count++] = (struct push){&g->in, g->samples};
     }
     size_t bytes = count * s->shard.range.len * sizeof(float);
@@ -42,7 +42,7 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
     return OK;
 }
 
-/* s̃ is the mean of the last s of each who is still there. */
+/* s̃ is the mean of the last s of each remaining worker. */
 static void average_state(struct ps_server *s)
 {
     size_t count = 0;
@@ -76,7 +76,7 @@ static int go_on(struct ps_server *s, const struct members *members)
 int ps_on_order(struct ps_server *s, const struct ps_message *message)
 {
     if (s->clock || !s->synced || message->number <= s->version)
-        return OK; /* a clock's that is gone, or known */
+        return OK; /* from a lost clock, or known */
     if (message->number != s->version + 1)
         return ERR_PROTOCOL;
     int rc = carry_out(s, message);

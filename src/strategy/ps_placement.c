@@ -36,7 +36,7 @@ size_t ps_placement_export(const struct ps_placement *placement, uint64_t word[J
     return MEMBER_WORDS;
 }
 
-/* The first of `set` from the one of that rank on, round, that is in the view; WORLD_ANY: none. */
+/* The first member of `set`, cyclically from that rank on, that is in the view; WORLD_ANY: none. */
 static uint32_t next_alive(const struct members *set, size_t rank, const struct view *now)
 {
     uint32_t least = WORLD_ANY;
@@ -52,7 +52,7 @@ static uint32_t next_alive(const struct members *set, size_t rank, const struct 
     return least;
 }
 
-/* A shard moves only when its server is gone: a joiner has a higher number than all members. */
+/* A shard moves only when its server is lost: a joiner has a higher number than all members. */
 uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
 {
     const struct view *now = placement->now;

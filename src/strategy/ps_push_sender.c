@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-/* Of which shard a part is its index says, and so does the lane. */
+/* A part's index, and its lane, identify the shard. */
 static size_t begin_push(struct ps_push_sender *p)
 {
     size_t count = 0;
@@ -24,7 +24,7 @@ static size_t begin_push(struct ps_push_sender *p)
     return count;
 }
 
-/* A note alone is refused by who takes it; so is a push that is there already. */
+/* The receiver refuses a header without a vector, and a push that it has already. */
 static bool went_wrong(const struct transfer *ended)
 {
     return ended->status != OK && ended->status != ERR_STOP && ended->status != ERR_PEER;

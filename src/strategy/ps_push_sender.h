@@ -17,7 +17,7 @@ struct ps_part {
     struct transfer transfer; /* the task's */
 };
 
-/* The two sides hand over by signals: what one wrote before, the other sees after. */
+/* The two tasks synchronise by signals: writes before a raise are visible after the wait. */
 struct ps_push_sender {
     struct world *world;
     struct transfers transfers;
@@ -25,9 +25,9 @@ struct ps_push_sender {
     size_t parts;
     uint8_t message[PS_MESSAGE_MAX];
     size_t message_len;
-    bool bare; /* notes alone */
+    bool bare; /* headers without vectors */
     _Atomic uint64_t begun, ended;
-    _Atomic int status; /* the first thing that went wrong, other than that a server is gone */
+    _Atomic int status; /* the first error, other than a lost server */
     struct task *task;
 };
 
@@ -37,11 +37,12 @@ int ps_push_sender_start(struct ps_push_sender *p, const struct member *m, struc
 
 bool ps_push_sender_busy(const struct ps_push_sender *p);
 
-/* Send every part that is not to be skipped with this note; `bare`: the note alone. The push before
- * has ended. Never blocks; raises SIGNAL_PUSHED when all have left, or their servers are gone. */
+/* Send every part that is not skipped, with this header; `bare`: the header alone. The previous
+ * push has ended. Never blocks; raises SIGNAL_PUSHED when all are sent, or their servers are lost.
+ */
 void ps_push_sender_send(struct ps_push_sender *p, const struct ps_message *message, bool bare);
 
-/* End the task, and what is under way. Zeroed: nothing to do. */
+/* End the task, and cancel its transfers. Zeroed: nothing to do. */
 void ps_push_sender_stop(struct ps_push_sender *p);
 
 #endif

@@ -1,29 +1,31 @@
-/* When a worker that served a shard is gone. The next worker serves it, from the newest copy of its
- * range that any worker has pulled; what its optimizer remembered is lost and starts over.
+/* Recovery from the loss of a worker that served a shard. The next worker serves it, from the
+ * newest copy of its range that any worker has pulled; its optimizer's state is lost and starts
+ * over.
  *
- * With each new view all take stock (servers on workers alone):
+ * With each new view all servers on workers synchronise:
  *
- *   1.  A server that takes over is offered a copy by every worker (COPY), asks for the newest
- *       (GIVE) and holds it (GIVEN).
+ *   1.  A server that takes over gets an offer from every worker (COPY), requests the newest copy
+ *       (GIVE) and receives it (GIVEN).
  *
- *   2.  Every shard tells the clock how far it has come (STATE). Nothing is decided meanwhile.
+ *   2.  Every shard reports its last order to the clock (STATE). Nothing is decided meanwhile.
  *
- *   3.  Is the clock new, some shards may have heard more of the orders of the one before than
- *       others: the one that has heard most hands them on (REPLAY). All its pushes are there: a
- *       shard that has said HAVE keeps a push until it is decided. So all that are left have
- *       applied the same.
+ *   3.  If the clock is new, some shards may have received more orders of the previous one than
+ *       others: the one with most sends them on (REPLAY). All their pushes are present: a shard
+ *       that has sent HAVE keeps a push until it is decided. So all remaining shards have applied
+ *       the same pushes.
  *
- *   4.  When all stand at one order the clock says so (SYNC), and each worker hears which of its
- *       pushes was the last to be decided (RESUME), from a shard that knows: it pushes once more to
- *       new servers what is not decided yet, and asks them once more for what it lacks.
+ *   4.  When all are at one order the clock confirms it (SYNC), and each worker learns its last
+ *       decided push (RESUME), from a shard that knows it: it repeats undecided pushes to new
+ *       servers, and its requests for missing parts.
  *
- * A new clock begins to count pushes again, all workers alike, with nobody waiting. Should the next
- * view come meanwhile, all begins again at 1; notes of an older view mean nothing.
+ * A new clock begins to count pushes again, with equal numbers for all workers and none waiting. If
+ * the next view comes meanwhile, everything begins again at 1; messages of an older view are
+ * ignored.
  *
- * A driver that served the model and has returned does the same alone: it takes the newest copy,
- * and resumes. With the copy comes of whom an odd number of pushes is in it. A copy that a worker
- * fetched between two pushes contains all pushes but the last, perhaps: that push is then repeated.
- * (In `downpour` a worker may push more often than it fetches. Other pushes that the copy lacks are
+ * A recovered driver that served the model does the same alone: it takes the newest copy, and
+ * resumes. The copy names the workers with an odd number of contained pushes. Since a worker
+ * fetches between two pushes, the copy lacks at most its last one, which is then repeated. (In
+ * `downpour` a worker may push more often than it fetches. Other pushes that the copy lacks are
  * lost.) The optimizer's state is the newest checkpoint's, or is reset. */
 #include "strategy/ps_server_internal.h"
 
@@ -47,8 +49,8 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
         members_add(&s->left, from);
     if (s->client[from])
         s->client[from]->copy_of = *message;
-    if (s->config.recovered && s->synced) /* it has seen this view before it heard where we
-                                             continue */
+    if (s->config.recovered && s->synced) /* it has seen this view before it learnt where the
+                                             shards continue */
         return report_to_worker(s, from, PS_RESUME, PS_NEW, s->client[from]->done);
     if (s->holds || members_has(&s->offered, from))
         return OK;
@@ -59,9 +61,8 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
         s->best = message->version;
         s->giver = from;
     }
-    return members_within(&s->known, &s->offered)
-               ? report_to_worker(s, s->giver, PS_OFFERED_COPY, 0, 0)
-               : OK;
+    return members_within(&s->known, &s->offered) ? report_to_worker(s, s->giver, PS_GIVE, 0, 0)
+                                                  : OK;
 }
 
 int ps_on_copied(struct ps_server *s)
@@ -108,7 +109,7 @@ static int on_known(struct ps_server *s, const struct ps_message *message)
     return ps_reply_all(s);
 }
 
-/* The shard that has heard most of the clock before; the number of shards: none has. */
+/* The shard with most orders of the previous clock; the number of shards: none has any. */
 static size_t find_most(const struct ps_server *s)
 {
     size_t most = s->config.placement.shards;
@@ -119,7 +120,7 @@ static size_t find_most(const struct ps_server *s)
     return most;
 }
 
-/* Have those who lack orders sent them. True: nobody lacks any. */
+/* Request the missing orders for shards that lack some. true: none lacks any. */
 static bool level_shards(struct ps_server *s, size_t most, int *rc)
 {
     bool done = true;
@@ -139,8 +140,8 @@ static bool level_shards(struct ps_server *s, size_t most, int *rc)
     return done;
 }
 
-/* A driver that has returned: whose pushes the copy has all of, whose all but the last, and where
- * they have come to. */
+/* On a recovered driver: find, from the copy, the decided pushes of each worker and the sample
+ * offset. */
 static void learn_what_is_in(struct ps_server *s)
 {
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
@@ -174,7 +175,7 @@ static void go_on_from(struct ps_server *s, size_t most)
 
 /* ---- 4 ---- */
 
-/* Pushes that came to a driver before it knew how far it is. */
+/* Take pushes that arrived before the recovered driver knew its state. */
 static int take_waiting(struct ps_server *s)
 {
     int rc = OK;
@@ -207,7 +208,7 @@ static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
     return rc == OK ? ps_reply_all(s) : rc;
 }
 
-/* Have all told how they stand? */
+/* Have all shards reported their state? */
 static int finish_takeover(struct ps_server *s)
 {
     int rc = OK;

@@ -99,7 +99,7 @@ int ps_have(struct ps_server *s, uint32_t node)
     return ps_report_shard(s, 0, &message);
 }
 
-/* The next push of a worker, the one before being decided. */
+/* Accept the next push of a worker; the previous one is decided. */
 int ps_take_push(struct ps_server *s, struct message *m)
 {
     struct ps_server_client *g = s->client[m->from];
@@ -129,7 +129,7 @@ static int on_push(struct ps_server *s, struct message *m)
     if (free)
         return ps_take_push(s, m);
     if (g->next)
-        transfer_refuse(&s->sender.transfers, g->next); /* it would be a second one that waits */
+        transfer_refuse(&s->sender.transfers, g->next); /* a second waiting one */
     g->next = m;
     return OK;
 }
@@ -216,7 +216,8 @@ int ps_look_at_view(struct ps_server *s)
         return OK;
     int rc = OK;
     const struct members now = view_members(view), before = s->known;
-    struct members all; /* whose memory is kept: while the shards are uneven, everybody's */
+    struct members all; /* clients whose memory is kept: all, while the shards are at different
+                           orders */
     memset(&all, s->recovery_done == s->view ? 0 : 0xff, sizeof all);
     const struct members kept = members_union(&all, &before);
     s->view = view->number;
@@ -308,7 +309,7 @@ static int on_ended(struct ps_server *s, struct transfer *ended)
     return ended == &s->given && ended->status == OK ? ps_on_copied(s) : OK;
 }
 
-/* Take in all that is there, before anything is decided. */
+/* Receive all messages that have arrived, before anything is decided. */
 static int take_in(struct ps_server *s, const struct wait_for *change)
 {
     int64_t deadline = WORLD_FOREVER;
@@ -353,7 +354,7 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
 
 /* ---- the driver's part ---- */
 
-/* A checkpoint holds the optimizer's state where one optimizer has all of it. */
+/* A checkpoint has the optimizer's state if one optimizer has all of it. */
 static void take_state(struct ps_server *s, const struct global_model *from)
 {
     struct optim *optim = &s->shard.optim;
@@ -401,7 +402,7 @@ int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
     struct ps_server *s = arena_new(l->arena, struct ps_server);
     struct ps_server_config own = *config;
     own.recovered = own.moved = l->lanes.needs_sync;
-    if (own.recovered) /* its clock goes by the place alone, which may lie before the book's */
+    if (own.recovered) /* its clock uses the offset alone, which may be before the ledger's */
         own.start = (struct progress){0};
     int rc = s ? serve_driver(s, l, &own) : ERR_NOMEM;
     if (s)

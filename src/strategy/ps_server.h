@@ -1,11 +1,11 @@
-/* A parameter server: a task that keeps a shard of the joint model, lets in what workers push and
- * gives out what they fetch. `ps` and `downpour` stand on it.
+/* A parameter server: a task that keeps a shard of the global model, applies the workers' pushes
+ * and sends copies. `ps` and `downpour` use it.
  *
  * One server is the driver; several are background tasks training on the first workers. A worker
- * sends its push to all, each of which tells the first, the clock (ps_clock.h); what all have, the
- * clock decides, and tells all in one order. So all apply the same pushes in the same order, and a
- * push that is only half there when its worker dies is applied by none. Gradients that have arrived
- * while the clock was busy are decided together.
+ * sends its push to all; each reports it to the first, which has the clock (ps_clock.h). The clock
+ * decides pushes that all have received, and sends its decisions to all in one order. So all apply
+ * the same pushes in the same order, and a push that is incomplete when its worker dies is applied
+ * by none. Gradients that have arrived while the clock was busy are decided together.
  *
  * A worker's requests are served in order: a fetch sees its own pushes. */
 #ifndef PL_STRATEGY_PS_SERVER_H
@@ -20,8 +20,8 @@ struct ps_server_config {
     struct ps_placement placement;
     size_t index;   /* of the shard */
     size_t chunk;   /* floats of a piece that a transfer sends */
-    bool moved;     /* its server is gone: the range begins as the newest copy that anyone has */
-    bool recovered; /* so it does: the driver that serves it has returned */
+    bool moved;     /* its server is lost: the range begins as the newest copy of any worker */
+    bool recovered; /* the same, on a recovered driver */
     struct shard_config shard;
     struct ps_clock_config clock; /* of shard 0 */
     uint64_t push;                /* records of one */
@@ -33,16 +33,16 @@ struct ps_server_client {
     struct transfer push; /* coming in, into `in` */
     struct transfer part; /* going out, of `copy` */
     struct vec in, copy;  /* as long as the shard */
-    struct vec last;      /* its s of its last push; as long as the shard's part of it */
-    struct message *next; /* the note of its next push, until the one before is decided */
+    struct vec last;      /* s of its last push; as long as the shard's part of s */
+    struct message *next; /* the header of its next push, until the previous one is decided */
     uint64_t arriving;    /* the push that is coming in */
-    uint64_t here, done;  /* the newest that is here in full; that is decided */
+    uint64_t here, done;  /* the newest push that has arrived; that is decided */
     uint64_t samples;     /* of the one here */
     bool bad;             /* it is not finite */
-    uint64_t averaged;    /* samples behind `last`; 0: nothing yet */
+    uint64_t averaged;    /* samples behind `last`; 0: none yet */
     bool requests;        /* for its part, after push `after` and order `version` */
     uint64_t after, version;
-    struct ps_message copy_of; /* what it said of its copy, to a driver that has returned */
+    struct ps_message copy_of; /* its offer to a recovered driver */
 };
 
 /* A shard's report to the clock since the view of that number. */
@@ -56,7 +56,8 @@ struct ps_server {
     struct world *world;
     struct group *group;
     const struct logger *log;
-    struct arena own; /* what comes later is its own: other tasks of the node take memory, too */
+    struct arena own; /* memory of later clients; its own, since other tasks of the node
+                         allocate, too */
     struct ps_server_config config;
     struct ps_sender sender;
     struct shard shard;
@@ -64,9 +65,9 @@ struct ps_server {
     struct push *together;         /* room for a push of each */
     uint64_t version;              /* orders carried out */
     uint64_t history;              /* a hash over them */
-    uint64_t placement;            /* in the stream of records, that they have come to */
-    struct members applied_parity; /* workers of whom an odd number of pushes is decided */
-    struct members known;          /* workers, as far as the views seen say */
+    uint64_t placement;            /* their sample offset */
+    struct members applied_parity; /* workers with an odd number of decided pushes */
+    struct members known;          /* workers of the last view seen */
     uint32_t view;                 /* the last one seen */
     struct ps_message *orders; /* the newest, by number; as many as may be under way to a shard */
     size_t orders_kept;
@@ -75,17 +76,17 @@ struct ps_server {
     bool holds;                 /* a range of weights; else it waits for copies */
     bool synced;                /* knows how far the orders are */
     uint32_t recovery_done;     /* the view in which all shards stood at one order */
-    struct members offered;     /* who have offered a copy in this view */
-    struct members left;        /* whose loops have ended, as far as a new clock is told */
+    struct members offered;     /* workers that have offered a copy in this view */
+    struct members left;        /* workers whose loops have ended, as reported to a new clock */
     uint64_t best;              /* the newest copy's version, */
-    uint32_t giver;             /* and whose it is */
+    uint32_t giver;             /* and the worker that has it */
     struct transfer given;      /* coming in */
     struct ps_stand *stand;     /* the clock's, by shard */
-    struct driver_part *leader; /* whose part it is; NULL: a worker's */
+    struct driver_part *leader; /* the driver part; NULL: on a worker */
 };
 
-/* The joint model begins as x and s, in memory of the arena's; those of place.now are its workers.
- * Release it in any case. ERR_NOMEM, or what the solver is refused for */
+/* The global model begins as x and s, in memory from the arena; the members of placement.now are
+ * its workers. Release it also on failure. ERR_NOMEM, or an error of the solver */
 int ps_server_init(struct ps_server *server, struct world *world, struct group *group,
                    const struct logger *log, const struct ps_server_config *config,
                    const struct segments *table, const struct vec *x, const struct vec *s,

@@ -5,30 +5,30 @@
 
 #include "strategy/ps_server.h"
 
-/* ps_server.c: take in the next push of a worker (its note, taken), the one before being decided.
+/* ps_server.c: accept the next push of a worker (takes the message); the previous one is decided.
  */
 int ps_take_push(struct ps_server *server, struct message *message);
 
-/* ps_server.c: send their parts to those whose fetches have waited for what is there now. */
+/* ps_server.c: send parts for fetches that can be served now. */
 int ps_reply_all(struct ps_server *server);
 
-/* ps_server.c: the joint model has changed. Returns the status of the driver part's hook */
+/* ps_server.c: the global model has changed. Returns the status of the driver part's hook */
 int ps_changed(struct ps_server *server);
 
-/* ps_server.c: is there a new view? Then take note of it. */
+/* ps_server.c: follow a new view, if there is one. */
 int ps_look_at_view(struct ps_server *server);
 
-/* ps_server.c: somebody has seen the view of that number: so do we, as soon as it is here. */
+/* ps_server.c: another node has seen the view of that number: wait for it, and follow it. */
 int ps_see_view(struct ps_server *server, uint32_t number);
 
-/* ps_server.c: tell the clock that a push is here. */
+/* ps_server.c: report to the clock that a push has arrived. */
 int ps_have(struct ps_server *server, uint32_t node);
 
-/* ps_server.c: a note to the server of a shard. */
+/* ps_server.c: send a message to the server of a shard. */
 int ps_report_shard(struct ps_server *server, size_t shard, const struct ps_message *message);
 
-/* ps_recovery.c: there is a new view, the one before being seen; a note about it has come in, or a
- * copy; an order has been carried out. */
+/* ps_recovery.c: a new view was followed; a message of the recovery has arrived, or a copy; an
+ * order has been applied. */
 int ps_take_stock(struct ps_server *server);
 int ps_on_stock(struct ps_server *server, struct message *m, const struct ps_message *message);
 int ps_on_copied(struct ps_server *server);
@@ -37,7 +37,7 @@ int ps_report_state(struct ps_server *server);
 /* ps_order.c: an order of the clock has come in. ERR_PROTOCOL */
 int ps_on_order(struct ps_server *server, const struct ps_message *message);
 
-/* ps_order.c, of the clock: decide what is ready; let those continue whom it says. */
+/* ps_order.c, of the clock: decide ready pushes; send OK to the workers that may continue. */
 int ps_decide(struct ps_server *server);
 int ps_send_oks(struct ps_server *server, const struct ps_decision *decision, int64_t now);
 

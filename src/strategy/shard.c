@@ -35,7 +35,7 @@ static int cut_table(struct segments *out, const struct segments *table, size_t 
     return OK;
 }
 
-/* Both parts of a vector of the joint model's range. */
+/* Both parts of a vector of the global model's range. */
 static struct vec part_x(const struct shard *shard, const struct vec *both)
 {
     return (struct vec){both->at, shard->x.n};
@@ -98,8 +98,8 @@ static void weighted_sum(const struct shard *shard, struct vec *y, const struct 
     }
 }
 
-/* DSSP, Algorithm 1, line 2: gradients that came together are aggregated first. One alone counts in
- * full. */
+/* DSSP, Algorithm 1, line 2: gradients that arrived together are aggregated first. A single one
+ * counts in full. */
 static void apply_gradients(struct shard *shard, const struct push *push, size_t count, double t)
 {
     struct vec dx = part_x(shard, push[0].vec);
@@ -119,8 +119,8 @@ static void apply_update(struct shard *shard, const struct vec *a)
     vec_axpy(&shard->x, 1.0f, a, vec_all(&shard->x));
 }
 
-/* The gradient is −a: its scale, the worker's rate in it too, cancels in a/√h, and so the rate is
- * given once more. Decay was in the worker's gradients. */
+/* The gradient is −a: its scale, and with it the worker's rate, cancels in a/√h, so the rate is
+ * applied again. The worker's gradients include the decay. */
 static void apply_adagrad(struct shard *shard, const struct vec *a, float rate)
 {
     const struct vec_adagrad config = {.rate = rate, .delta = shard->config.solver->delta};

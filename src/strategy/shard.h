@@ -1,9 +1,9 @@
-/* A shard of a parameter server: a range of the joint model, and how what workers send moves it.
- * Arithmetic alone: who sends, when, and what is applied together is ps_server.h's affair.
+/* A shard of a parameter server: a range of the global model, and the rules that apply pushes to
+ * it. Arithmetic alone: ps_server.h decides which pushes are applied together, and when.
  *
- * The joint model is one vector here, x̃ and behind it s̃, the state of layers. It is cut anywhere;
- * a shard may hold some of either, or of one alone. Optimizers work element by element, so shards
- * together do to the bit what one alone would. */
+ * The global model is one vector here: x̃, then s̃, the state of layers. It is cut anywhere; a
+ * shard may hold parts of both, or of one. Optimizers are element-wise, so several shards give the
+ * same bits as one. */
 #ifndef PL_STRATEGY_SHARD_H
 #define PL_STRATEGY_SHARD_H
 
@@ -23,8 +23,8 @@ struct shard_config {
 
 struct shard {
     struct shard_config config;
-    struct range range;    /* of the joint model */
-    struct vec both;       /* that range of it: the part of x̃, then the part of s̃ */
+    struct range range;    /* of the global model */
+    struct vec both;       /* the range's values: the part of x̃, then the part of s̃ */
     struct vec x, s;       /* the two parts, in `both` */
     struct segments table; /* of x */
     struct optim optim;    /* state of x */
@@ -41,13 +41,14 @@ struct push {
 /* Can a part of x be updated without the rest? ERR_UNSUPPORTED by name */
 int shard_check(const struct optim *optim, struct err *err);
 
-/* Memory for the shard from the arena; x̃ and s̃ begin as given. ERR_NOMEM, or what optim_init says
- */
+/* Memory for the shard from the arena; x̃ and s̃ are the initial values. ERR_NOMEM, or an error of
+ * optim_init */
 int shard_init(struct shard *shard, const struct shard_config *config, const struct segments *table,
                const struct vec *x, const struct vec *s, struct range range, struct arena *arena,
                struct err *err);
 
-/* Let in what has come together, in that order, at clock value t of the solver's schedule. */
+/* Apply pushes that are decided together, in that order, at clock value t of the solver's
+ * schedule. */
 void shard_apply(struct shard *shard, const struct push *push, size_t count, double t);
 
 /* s̃ ← mean of these workers' s, weighted by their samples: the last of each. */

@@ -1,6 +1,6 @@
 /* `sync`: synchronous model averaging (SparkNet §2.1, Algorithm 2; MPCA §3.1).
  *
- * A round: every worker takes τ local optimizer steps from the joint model x̃; the driver reduces
+ * A round: every worker takes τ local optimizer steps from the global model x̃; the driver reduces
  * the arithmetic mean of the workers' models and broadcasts it,
  *
  *     x̃ ← 1/K Σ x_i ,
@@ -13,17 +13,18 @@
  *   tau       τ steps
  *   tau_auto  τ = round(5 · T_exchange / T_step) (MPCA Table 1: five parts of computing to one of
  *             exchanging), measured in the first rounds: T_step is the slowest worker's, all wait
- *             for it; T_exchange that of who came last, which waited for nobody. Both travel in the
- *             exchange metadata, and so all derive the same τ from the same committed result.
- *   seconds   as many steps as a worker begins in so long by its own clock, which is SparkNet's
- *             answer to stragglers (§3.2). The mean is the same: a slow worker counts no less.
+ *             for it; T_exchange that of the last worker to arrive, which did not wait. Both are
+ *             part of the exchange metadata, so all derive the same τ from the same committed
+ *             result.
+ *   seconds   the steps that a worker begins within this time by its own clock: SparkNet's remedy
+ *             for stragglers (§3.2). The mean is the same: a slow worker counts no less.
  *
  * init_iterations: SGD on one node first, whose model the others take (SparkNet §2.1). SparkNet
  * does it on the driver; here the driver has no learner, and the first worker does it, as a round
- * to which nobody else contributes.
+ * without other contributions.
  *
- * on_replace says what becomes of the optimizer's state when x is replaced: it stays where it is
- * (`keep`), is forgotten (`reset`), or averaged and replaced with x (`average`). */
+ * on_replace decides what happens to the optimizer's state when x is replaced: it is kept (`keep`),
+ * reset (`reset`), or averaged and replaced with x (`average`). */
 #include "strategy/strategy.h"
 
 #include <math.h>

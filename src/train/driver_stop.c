@@ -8,7 +8,7 @@ static int read_stop(const struct driver *d)
     return d->options->stop ? atomic_load(d->options->stop) : 0;
 }
 
-/* Does the driver's part of the strategy hold the joint model? */
+/* Does the driver's part of the strategy hold the global model? */
 static bool has_model(const struct driver *d)
 {
     return d->driver_part_task && !d->traits.workers_hold_model;

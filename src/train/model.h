@@ -31,7 +31,7 @@ struct publisher {
     struct world *world;
     uint32_t reader; /* the identity that a reader presents */
     uint32_t to;     /* receiver of the present copy */
-    size_t extras;   /* vectors, where a joint model brings them */
+    size_t extras;   /* vectors, where a global model brings them */
     struct model_header header;
     float *copy;
     size_t room; /* floats */

@@ -155,7 +155,7 @@ static int admit_joiner(struct worker *w)
     return join_donor_admit(w->strategy, &w->traits, &w->publisher, m, &progress, &model);
 }
 
-/* A stop at once: where the joint model does not change between commit points, it can be sent
+/* A stop at once: where the global model does not change between commit points, it can be sent
  * before the next one. */
 static void publish_urgent(struct worker *w)
 {

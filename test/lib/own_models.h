@@ -21,7 +21,7 @@ enum { OWN_WORKERS_MAX = 8 };
 
 /* On the test set. By node; NAN: has taken no step, or does not exist. */
 struct own_judged {
-    uint64_t step; /* where the joint model stands */
+    uint64_t step; /* where the global model stands */
     double error, loss;
     double own_error[OWN_WORKERS_MAX], own_loss[OWN_WORKERS_MAX];
 };

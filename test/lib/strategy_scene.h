@@ -18,7 +18,7 @@ enum { LOOPS_S = 5, LOOPS_FLOATS = 1024, LOOPS_COMMITS = 16, LOOPS_WORKERS = 3 }
 
 /* A worker's state at a commit point. */
 struct loops_commit {
-    float own_s[LOOPS_S], model_s[LOOPS_S]; /* its learner's, and the joint model's */
+    float own_s[LOOPS_S], model_s[LOOPS_S]; /* its learner's, and the global model's */
     struct members sharers;                 /* whose part counted */
 };
 
@@ -31,7 +31,7 @@ struct loops {
     uint64_t breaks_after;
     bool breaks_s;
     uint64_t fails_after[LOOPS_WORKERS]; /* its loop, at this commit, with ERR_NOMEM; 0: never */
-    /* How it went, by worker, and each one's joint model at the end: */
+    /* How it went, by worker, and each one's global model at the end: */
     struct loops_commit seen[LOOPS_WORKERS][LOOPS_COMMITS];
     uint64_t commits[LOOPS_WORKERS];
     float x[LOOPS_WORKERS][LOOPS_FLOATS];

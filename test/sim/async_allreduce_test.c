@@ -158,7 +158,7 @@ static void test_a_rate_that_is_too_high_is_reported(void **state)
     }
 }
 
-/* Of three workers with s = k, 100 + k and 200 + k the mean is 100 + k. The joint model has it at
+/* Of three workers with s = k, 100 + k and 200 + k the mean is 100 + k. The global model has it at
  * every commit; a worker's own s moves to it with every second exchange. */
 static void test_state_that_is_not_learnt_is_averaged(void **state)
 {
@@ -356,7 +356,7 @@ static void test_a_resumed_run_continues(void **state)
     assert_int_equal(cut.report.used, whole.report.used);
 }
 
-/* Of four workers none knows the others' optimizers: it continues with the joint model. */
+/* Of four workers none knows the others' optimizers: it continues with the global model. */
 static void test_a_resumed_run_of_four_adds_up(void **state)
 {
     for (int method = 1; method <= 2; method++) {

@@ -1,4 +1,4 @@
-/* A BatchNorm net under each strategy: the joint model, with the joint s that has come of the
+/* A BatchNorm net under each strategy: the global model, with the joint s that has come of the
  * workers', is as good on records it has never seen as the workers' own models are, each with its
  * own s. bench/bn_strategies.py asks the same of Fashion-MNIST. */
 #include "own_models.h"

@@ -214,7 +214,7 @@ static void test_a_rate_that_is_too_high_is_reported(void **state)
 }
 
 /* Of three workers with s = k, 100 + k and 200 + k. It goes with the last of two fragments, which
- * leaves second: the joint model has the mean from then on, and each worker keeps its own. */
+ * leaves second: the global model has the mean from then on, and each worker keeps its own. */
 static void test_state_that_is_not_learnt_is_averaged(void **state)
 {
     static struct loops loops;
