@@ -9,7 +9,8 @@
 enum { TREE, BUTTERFLY, SHARED_TREE = LINES, SERIES };
 
 /* The compared series; the paper's first. As there, a tree and a ring serialise and reduce on one
- * core and all others on every core; the last is here to tell what of a speed-up is due to that. */
+ * core and all others on every core; the last series shows the part of a speed-up that is due to
+ * that. */
 static const struct series {
     enum coll_algorithm algorithm;
     bool serial;
@@ -137,7 +138,7 @@ static void print_times(const struct study *s, size_t row, size_t column)
     }
 }
 
-/* Figure 4.7, as far as its text says. */
+/* The values that the text states for Figure 4.7. */
 static const char *published_speed_up(double floats)
 {
     if (floats == longest)

@@ -1,4 +1,4 @@
-/* One all-reduce on a simulated cluster whose prices are those of the paper: every link has a
+/* One all-reduce on a simulated cluster with the paper's costs: every link has a
  * latency of u and sends a byte in v, and each byte of a piece costs a core z at either end and g
  * where it is reduced. */
 #ifndef BENCH_ELASTIC_CLUSTER_H
@@ -16,7 +16,7 @@
 
 enum { RANKS_MAX = 32 };
 
-#define START (WORLD_SECOND) /* everybody is there by then */
+#define START (WORLD_SECOND) /* all nodes are connected by then */
 #define LIMIT (100000 * WORLD_SECOND)
 
 struct trial {
@@ -34,11 +34,11 @@ struct trial {
     int64_t ended[RANKS_MAX];
 };
 
-/* The world lets 8 MiB wait at a peer, which fill links of microseconds' latency; u here is what
- * Spark takes to begin, and fills 40 MB. So one float stands for as many as it takes to have the
- * vector in a single message at most: prices of a byte rise, times and pieces are as they were, and
- * credit is for two vectors. Headers grow as well, to 0.2 % of a piece. Pieces stand for 4 MiB at
- * most, the world's largest message, and for a 64th of the vector where that is less. */
+/* The world lets 8 MiB wait at a peer, which fill links of microseconds' latency; u here is Spark's
+ * start-up time, and fills 40 MB. So one float represents as many as are needed for the vector to
+ * fit in a single message: the cost of a byte rises, times and pieces do not change, and credit is
+ * for two vectors. Headers grow as well, to 0.2 % of a piece. Pieces represent at most 4 MiB, the
+ * world's largest message, or a 64th of the vector if that is less. */
 static void trial_scale(struct trial *t)
 {
     const double largest = WORLD_MESSAGE_MAX / sizeof(float), least = 1024;
@@ -106,7 +106,7 @@ static int trial_play(struct trial *t, struct group *group)
     return rc == OK ? trial_reduce(t, group, &ranks) : rc;
 }
 
-/* Nobody leaves before all have played. */
+/* No rank leaves before all have finished. */
 static int trial_rank(struct trial *t, struct world *w)
 {
     struct group_timing timing = group_timing_lan();
@@ -166,7 +166,7 @@ static double trial_seconds(const struct trial *t)
     return world_seconds(last - START);
 }
 
-/* Seconds of virtual time. NAN, with a message on stderr, when it did not come to its end. */
+/* Seconds of virtual time. NAN, with a message on stderr: the run did not finish. */
 static double trial_run(struct trial *t)
 {
     struct err err = {0};

@@ -105,10 +105,10 @@ static void draw_line(FILE *out, const struct panel *p, size_t line)
     fprintf(out, "\"/>\n");
 }
 
-/* Labels stand where lines end, as far apart as text needs: labels that are too close form a pile
- * around the mean of their places. */
+/* Labels are at the ends of lines, with room for the text: labels that are too close form a pile
+ * around the mean of their positions. */
 struct pile {
-    double sum; /* of the places wanted, each less what stands above it in the pile */
+    double sum; /* of the wanted positions, each less the height above it in the pile */
     size_t count;
 };
 

@@ -1,11 +1,11 @@
-/* State that outlives who made it: some members make versions of a model, others get the newest one
- * in the background and watch it come.
+/* State that outlives its maker: some members make versions of a model, others get the newest one
+ * in the background and watch its progress.
  *
  *     late_reader 127.0.0.1:7000 3 make     in one terminal: coordinates a team of three
  *     late_reader 127.0.0.1:7000 0 make     in another: makes the same versions, as replicas do
  *     late_reader 127.0.0.1:7000 0 read     in a third
  *
- * Kill the second with Ctrl-C while the third reads: it continues with what the first has. */
+ * Kill the second with Ctrl-C while the third reads: the third continues from the first. */
 #include "paceline/kv.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { N = 25 * 1000 * 1000, VERSIONS = 5 };
 
-/* Replicas agree on every bit of a version; who does not is told so, by PL_ERR_REPLICAS. */
+/* Replicas agree on every bit of a version; a member with other bytes gets PL_ERR_REPLICAS. */
 static int make_value(pl_kv *kv)
 {
     float *x = malloc(N * sizeof *x);
@@ -75,7 +75,8 @@ int main(int argc, char **argv)
     if (rc == PL_OK) {
         rc = makes ? make_value(kv) : get_value(kv);
         pl_kv_error(kv, why, sizeof why);
-        /* Nobody leaves before all are done; a member that is lost meanwhile is told of once. */
+        /* No member leaves before all are done; a member that is lost meanwhile is reported
+         * once. */
         while (pl_team_allreduce(team, &nothing, 1, NULL, NULL) == PL_ERR_PEER &&
                pl_team_size(team) > 1)
             ;

@@ -1,11 +1,11 @@
 /* SparkNet's Listing 3 (Moritz et al., 2016): data in partitions, one network a partition, and a
  * loop in which each takes 50 steps of its own from the same weights, and the weights become the
- * mean of what they came to.
+ * mean of the results.
  *
  *     listing3 [FOLDER [ROUNDS]]
  *
- * FOLDER holds the four files of MNIST or Fashion-MNIST. One process does here, one network after
- * the other, the work of a Spark cluster: the arithmetic is the same. */
+ * FOLDER holds the four files of MNIST or Fashion-MNIST. Here one process does the work of a Spark
+ * cluster, one network after the other: the arithmetic is the same. */
 #include "paceline/net.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ static int make_nets(pl_engine *engine, const char *folder, pl_net *nets[PARTITI
     return rc;
 }
 
-/* One turn of the loop, and what its weights are worth. */
+/* One iteration of the loop, and a test of its weights. */
 static int round_of(pl_net *nets[PARTITIONS], float *weights, size_t n, pl_test_result *result)
 {
     float *x, *mean = calloc(n, sizeof *mean);

@@ -5,7 +5,7 @@
  *     shared_tasks 127.0.0.1:7000 0 6-11     in another
  *
  * Twelve tasks give a vector each to three rounds. Each process runs the tasks of its range; 6 and
- * 7 run twice, as tasks do when an engine thinks one of them slow, and count once. */
+ * 7 run twice, as when an engine considers a task slow, and count once. */
 #include "paceline/shared.h"
 
 #include <stdio.h>

@@ -25,9 +25,9 @@ static int sum_vectors(pl_team *team)
     if (!x)
         return PL_ERR_NOMEM;
     fill_vector(team, x);
-    /* The sum, for no other reduction is named; and the library chooses how it is done, for no
-     * options are given. All members call the same. PL_ERR_PEER would mean that one was lost, and
-     * x is nobody's sum; the next call would be one of those who are left. */
+    /* The sum, since no other reduction is given; without options the library chooses the
+     * algorithm. All members make the same call. PL_ERR_PEER would mean that one was lost, and x is
+     * undefined; the next call would run on the remaining members. */
     int rc = pl_team_allreduce(team, x, N, NULL, NULL);
     if (rc == PL_OK)
         printf("rank %u of %u: %g ... %g, by %s\n", pl_team_rank(team), pl_team_size(team),
@@ -39,7 +39,7 @@ static int sum_vectors(pl_team *team)
 }
 
 /* A member that closes a team may interrupt a call of the others. So the last call is one whose
- * result nobody needs: who returns from it knows that the calls before are over everywhere. */
+ * result no member needs: when it returns, the earlier calls are over everywhere. */
 static void finish_team(pl_team *team)
 {
     float nothing = 0;
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
     };
     if (pl_engine_create(NULL, &engine) != PL_OK)
         return 1;
-    int rc = pl_team_open(engine, &options, &team); /* waits until all are there */
+    int rc = pl_team_open(engine, &options, &team); /* waits until all are connected */
     if (rc == PL_OK) {
         rc = sum_vectors(team);
         finish_team(team);

@@ -1,5 +1,5 @@
-/* A small model with everything that a checkpoint may hold, in a folder of its own; what it is at
- * exchange n is known, so that what is loaded can be judged to the bit. */
+/* A small model with everything that a checkpoint may contain, in a folder of its own; its contents
+ * at exchange n are known, so that tests compare loaded checkpoints to the bit. */
 #ifndef PL_LIB_CHECKPOINT_SAMPLE_H
 #define PL_LIB_CHECKPOINT_SAMPLE_H
 

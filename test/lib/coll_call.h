@@ -1,5 +1,5 @@
-/* Collectives as tests call them: by name, on vectors whose values are known, in a scene or, for
- * what they ought to end with, in memory. */
+/* Calls of collectives for tests: by name, on vectors with known values, in a scene or, for the
+ * expected results, in memory. */
 #ifndef PL_LIB_COLL_CALL_H
 #define PL_LIB_COLL_CALL_H
 
@@ -60,8 +60,8 @@ static inline int call_run(struct coll *c, const struct call *call,
     return rc;
 }
 
-/* The same without a world or pieces; node[r] says whose values rank r brings (NULL: its own). The
- * cluster is the caller's to tear down. */
+/* The same without a world or pieces; rank r has the values of node[r] (NULL: its own). The caller
+ * releases the cluster. */
 static inline void call_in_memory(struct cluster *c, const struct call *call,
                                   const struct coll_config *config, size_t ranks,
                                   const uint32_t *node, size_t round)

@@ -1,5 +1,5 @@
-/* Counts what the allocator is asked, by all of the program that includes this, in one file. Not
- * under sanitizers, which have allocators of their own: COUNTS is 0 there. */
+/* Counts the allocations of the whole program, if one of its files includes this. Not under
+ * sanitizers, which have allocators of their own: COUNTS is 0 there. */
 #ifndef PL_LIB_COUNTED_MALLOC_H
 #define PL_LIB_COUNTED_MALLOC_H
 

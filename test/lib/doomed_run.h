@@ -1,5 +1,5 @@
-/* Whole runs of the tiny job in a simulation that kills one worker at a message of its own, which a
- * cluster's file cannot ask for. Nothing is written; events and log lines are counted. */
+/* Whole runs of the tiny job in a simulation that kills one worker at one of its messages, which a
+ * cluster file cannot express. Nothing is written; events and log lines are counted. */
 #ifndef PL_LIB_DOOMED_RUN_H
 #define PL_LIB_DOOMED_RUN_H
 

@@ -39,7 +39,7 @@ struct expected {
     struct exchange_meta meta;
     size_t ranks;
     float *x;
-    double *size; /* Σ|w·x| / Σw: what rounding errors are to be measured by */
+    double *size; /* Σ|w·x| / Σw: the scale of rounding errors */
 };
 
 static void expected_release(struct expected *e)
@@ -78,7 +78,7 @@ static int schedule_for(const struct trial *t, struct cluster *c, size_t rank, u
     }
 }
 
-/* Whose sum of element i is the result. */
+/* The rank whose sum of element i is the result. */
 static size_t rank_with(const struct trial *t, const struct cluster *c, size_t i)
 {
     size_t rank = 0;
@@ -117,7 +117,7 @@ static void recompute(const struct trial *t, const struct members *participants,
     cluster_tear_down(&c);
 }
 
-/* As near as a lossy code lets it come: a rounding a rank, twice for what was owed before. */
+/* Within the error of a lossy wire format: one rounding a rank, and another for residuals. */
 static bool near(const struct trial *t, const struct record *r, const struct expected *e)
 {
     double largest = 0;
@@ -145,7 +145,7 @@ static bool same_outcome(const struct record *a, const struct record *b)
     return a->hash == b->hash && memcmp(&a->meta, &b->meta, sizeof a->meta) == 0;
 }
 
-/* D5: no two members of a view hold different results; and all who are left hold the same. */
+/* D5: no two members of a view have different results, and all remaining members have the same. */
 static bool agree(const struct trial *t, uint64_t n, char *complaint)
 {
     for (uint32_t i = 0; i < NODES; i++)
@@ -198,7 +198,7 @@ static bool is_right(const struct trial *t, uint32_t place, uint64_t n, struct e
     return !wrong;
 }
 
-/* Everything; what is wrong is put into `complaint`. */
+/* Check everything; `complaint` gets the error. */
 static bool all_is_well(const struct trial *t, char *complaint)
 {
     complaint[0] = '\0';

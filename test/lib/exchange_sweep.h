@@ -1,10 +1,10 @@
-/* Trials by the hundred, each with a death at another place, and how often each thing came up. */
+/* Hundreds of trials, each with a death at another message, and a count of each outcome. */
 #ifndef PL_LIB_EXCHANGE_SWEEP_H
 #define PL_LIB_EXCHANGE_SWEEP_H
 
 #include "exchange_judge.h"
 
-/* How often each thing came up in a sweep. */
+/* Counts of each outcome in a sweep. */
 struct tallied {
     size_t runs, unformed, went_on, adopted, apart, complaints;
 };

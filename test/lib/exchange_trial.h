@@ -1,7 +1,6 @@
 /* One run for the tests of exchanges: a driver and a few workers in a simulated cluster exchange
- * vectors that the test knows, while the cluster's faults happen; what each held after each
- * exchange is recorded. The wiring of group, server and lane is that of train, without a learner.
- */
+ * known vectors, while the cluster's faults happen; the trial records the results of each member
+ * after each exchange. Group, server and lane are connected as in train, without a learner. */
 #ifndef PL_LIB_EXCHANGE_TRIAL_H
 #define PL_LIB_EXCHANGE_TRIAL_H
 
@@ -49,21 +48,22 @@ struct trial {
     uint64_t exchanges;
     size_t floats, chunk;
     enum coll_algorithm algorithm;
-    enum exchange_split split; /* what is prepared: prepared_value */
+    enum exchange_split split; /* the prepared values: prepared_value */
     enum codec codec;
     const char *cluster; /* links, delays and faults */
     uint32_t kill_node;
     uint64_t kill_send, seed;
     enum sim_backend backend;
-    struct members victims; /* who may be lost; nobody else may */
-    bool stale;             /* a decision of the view before lies about when a new one comes */
+    struct members victims; /* the only members that may be lost */
+    bool stale;             /* a decision of the previous view is still queued when a new one
+                               arrives */
     double pace;            /* seconds that the shortest work before an exchange takes */
     float (*value)(uint32_t node, uint64_t n, size_t i);
     double (*weight)(uint32_t node, uint64_t n);
     /* How it went: */
     struct record record[NODES][EXCHANGES_MAX + 1];
     bool formed, touched;
-    int ended[NODES]; /* what a worker's main returned */
+    int ended[NODES]; /* the status of a worker's main */
     int rc;
     uint64_t sent[NODES], trace;
     int64_t end;
@@ -249,7 +249,7 @@ struct driver {
     struct exchange lane;
     struct task *driver_part;
     struct members done;
-    bool lost; /* somebody */
+    bool lost; /* a member */
 };
 
 static void on_arrived(void *user, uint32_t node)
@@ -310,7 +310,7 @@ static int leader_main(void *arg)
     return rc == OK ? sync_lane(d->trial, &d->lane) : rc;
 }
 
-/* All who are left have all results. */
+/* All remaining members have all results. */
 static bool all_done(const struct driver *d)
 {
     const struct view *view = group_view(&d->group);

@@ -1,4 +1,4 @@
-/* A disk that writes down what it is asked and fails when it is told to: the real one, with faults.
+/* A disk that records its calls and fails on request: the real one, with faults.
  */
 #ifndef PL_LIB_FAULTY_DISK_H
 #define PL_LIB_FAULTY_DISK_H
@@ -12,8 +12,8 @@ struct faulty_disk {
     struct disk disk;    /* first */
     int calls;           /* until now */
     int fail_at;         /* this call, from 1; 0: none */
-    bool for_good;       /* and all after it, as if the power had gone */
-    uint64_t space;      /* what it says is free; 0: what is */
+    bool for_good;       /* and all after it, as after a power cut */
+    uint64_t space;      /* the reported free space; 0: the real one */
     char reported[1024]; /* "open write sync close " */
 };
 

@@ -1,4 +1,4 @@
-/* Addresses at which nobody listens. */
+/* Addresses without a listener. */
 #ifndef PL_LIB_FREE_PORT_H
 #define PL_LIB_FREE_PORT_H
 
@@ -11,7 +11,7 @@
 
 enum { PORT_TEXT = 32 };
 
-/* A port of 127.0.0.1 that is held, by the socket returned, with nobody listening. */
+/* A port of 127.0.0.1 that the returned socket holds, without a listener. */
 static inline int port_take(char address[PORT_TEXT])
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -24,7 +24,7 @@ static inline int port_take(char address[PORT_TEXT])
     return fd;
 }
 
-/* The same, but calls are taken by the system, and nobody answers them. */
+/* The same, but the system accepts connections, to which no process replies. */
 static inline int port_mute(char address[PORT_TEXT])
 {
     int fd = port_take(address);

@@ -1,7 +1,7 @@
-/* Simulated nodes with a key-value store, and a driver whose views are scripted: who is in from the
- * beginning, who joins later, when a new master takes over. A node that dies is removed from the
- * view at that moment. Each node plays a part; all may write on one sheet, since only one task runs
- * at any moment. */
+/* Simulated nodes with a key-value store, and a driver with scripted views: the first members,
+ * later joiners, and the time at which a new master takes over. A node that dies is removed from
+ * the view at that moment. Each node plays a part; all may write to one record, since only one task
+ * runs at any moment. */
 #ifndef PL_LIB_KV_TRIAL_H
 #define PL_LIB_KV_TRIAL_H
 
@@ -22,7 +22,7 @@ struct trial_node;
 
 struct trial {
     const char *cluster;
-    uint32_t workers, members; /* nodes; the first so many are in the first view */
+    uint32_t workers, members; /* nodes; the number of members in the first view */
     uint32_t kill_node;
     uint64_t kill_send, seed;
     int64_t join_at;   /* when all nodes are taken in; 0: never */
@@ -32,10 +32,10 @@ struct trial {
     int (*play)(struct trial *t, struct trial_node *n);
     uint64_t arg;
     /* How it went: */
-    struct kv *kv[KV_TRIAL_NODES]; /* of who plays */
+    struct kv *kv[KV_TRIAL_NODES]; /* of the playing nodes */
     const struct kv_server *master;
     bool ready[KV_TRIAL_NODES], over[KV_TRIAL_NODES];
-    int rc[KV_TRIAL_NODES]; /* what its part returned */
+    int rc[KV_TRIAL_NODES]; /* the status of its part */
     struct err err[KV_TRIAL_NODES];
     int64_t time[KV_TRIAL_NODES];
     uint64_t sheet[64], sent[KV_TRIAL_NODES];
@@ -83,7 +83,7 @@ static inline bool trial_whole(const struct kv_value *value, const char *key, si
     return true;
 }
 
-/* The version that came; or its error. ERR_BUG: other bytes. */
+/* The received version; or its error. ERR_BUG: other bytes. */
 static inline int trial_get(struct trial_node *n, const char *key, uint64_t version, size_t size,
                             int64_t deadline)
 {
@@ -214,7 +214,7 @@ static inline int trial_driver(struct trial *t, struct world *w)
 
 /* ---- a node ---- */
 
-/* Until all who play have come here. */
+/* Wait until all playing nodes have arrived here. */
 static inline int trial_rendezvous(struct trial_node *n)
 {
     struct trial *t = n->trial;

@@ -1,5 +1,5 @@
-/* A world that stands still and listens: it tells the time that the test sets, and keeps what a
- * node sends to itself, line by line. */
+/* A world with a stopped clock: its time is the one that the test sets, and it keeps a node's
+ * messages to itself, line by line. */
 #ifndef PL_LIB_LISTENING_WORLD_H
 #define PL_LIB_LISTENING_WORLD_H
 
@@ -11,7 +11,7 @@
 struct listening_world {
     struct world world; /* first */
     int64_t now;
-    int fails; /* what the next send returns instead of OK */
+    int fails; /* the status of the next send, instead of OK */
     int lines;
     char log_text[8192]; /* each ended by a newline */
 };

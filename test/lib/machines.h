@@ -15,7 +15,7 @@ struct machines {
     struct real_run run; /* the driver */
     struct process worker[MACHINES_MAX];
     size_t workers;
-    char join[64]; /* the driver's address, as it tells those who start workers */
+    char join[64]; /* the driver's address, from its printed line */
 };
 
 /* A port of the loopback that was free a moment ago. */
@@ -30,7 +30,7 @@ static inline void machines_port(char address[32])
     close(fd);
 }
 
-/* Has a process said `what` on its standard error by now? */
+/* Has a process printed `what` on its standard error? */
 static inline bool machines_log(const struct process *p, const char *what)
 {
     char *text = process_output(p->err_fd);
@@ -49,8 +49,8 @@ static inline bool machines_listens(struct machines *m)
     return whole;
 }
 
-/* Start the driver with these further arguments, ended by NULL, and wait until it says where to
- * join it. */
+/* Start the driver with these further arguments, ended by NULL, and wait until it prints its
+ * address. */
 static inline void machines_start(struct tiny *t, struct machines *m, const char *const *more)
 {
     const char *argv[PROCESS_ARGS_MAX] = {"driver", t->job, "--json", "--out"};

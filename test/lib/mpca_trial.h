@@ -1,6 +1,6 @@
 /* A run of `mpca` for its tests: a driver and a few workers in a simulated cluster, with real
- * learners on the tiny job, and without train around them: what each worker has done by each of its
- * steps is recorded. */
+ * learners on the tiny job, and without train: the trial records the state of each worker at each
+ * of its steps. */
 #ifndef PL_LIB_MPCA_TRIAL_H
 #define PL_LIB_MPCA_TRIAL_H
 
@@ -27,7 +27,7 @@ struct stepped {
     float x[FLOATS_MAX];
 };
 
-/* x̃*_s, and s̃ behind the last shard, as first adopted by anyone. */
+/* x̃*_s, and s̃ in the last shard, as first adopted by any worker. */
 struct adopted {
     bool there;
     float x[FLOATS_MAX + STATE];

@@ -3,9 +3,9 @@
  * x, with the worker's own s. (A worker of `ps` has no step of its own: there it is the model that
  * it took its last gradient of.)
  *
- * A run keeps none of these. So who includes this is linked with own_wraps of cmake/layers.cmake:
- * strategies and model writer call what is here, which calls the library's functions. The workers
- * of a simulation share this process, and work one at a time. */
+ * A run keeps none of these. So a program that includes this is linked with own_wraps of
+ * cmake/layers.cmake: strategies and the model writer call these wrappers, which call the library's
+ * functions. The workers of a simulation share this process, and work one at a time. */
 #ifndef PL_LIB_OWN_MODELS_H
 #define PL_LIB_OWN_MODELS_H
 
@@ -26,7 +26,7 @@ struct own_judged {
     double own_error[OWN_WORKERS_MAX], own_loss[OWN_WORKERS_MAX];
 };
 
-/* Told of each; who includes this says what becomes of it. */
+/* Called with each evaluation; the including program defines it. */
 static void own_judged(const struct own_judged *judged);
 
 static struct own_model {

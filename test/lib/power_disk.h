@@ -1,7 +1,7 @@
 /* A disk in memory whose power can be cut. A power cut leaves not one state but many: bytes that
- * were written and not synced are there, not there, or torn at any byte; each change of a name in a
- * directory that was not synced after it has happened or has not, independently of earlier and
- * later ones; synced data is there. A file's name is its directory's: syncing the file does not
+ * were written and not synced are present, missing, or torn at any byte; each change of a name in a
+ * directory that was not synced after it has happened or not, independently of earlier and later
+ * ones; synced data is present. A file's name belongs to its directory: syncing the file does not
  * keep it.
  *
  * The model is the one of Pillai et al., "All File Systems Are Not Created Equal" (OSDI 2014), with
@@ -43,7 +43,7 @@ struct power_change {
 
 struct power_disk {
     struct disk disk; /* first */
-    char root[64];    /* what paths begin with: node 0, which is always there */
+    char root[64];    /* the prefix of paths: node 0, which always exists */
     struct power_node node[POWER_NODES];
     int nodes;
     struct power_name name[POWER_NAMES]; /* that are safe */
@@ -63,8 +63,8 @@ struct disk_file {
 enum power_tear {
     POWER_SHORT, /* ends at a byte */
     POWER_ZEROS, /* has its length, but zeros from a byte on */
-    POWER_NOISE, /* or what lay there before */
-    POWER_LATE,  /* or zeros up to that byte, and what follows is there */
+    POWER_NOISE, /* or the previous bytes */
+    POWER_LATE,  /* or zeros up to that byte, followed by the written bytes */
     POWER_TEARS,
 };
 
@@ -313,7 +313,7 @@ static inline int power_close(struct disk_file *f, struct err *err)
     return OK;
 }
 
-/* One machine, whose power goes: locks do not survive that. */
+/* One machine with a power cut: locks do not survive it. */
 static inline int power_lock(struct disk *d, const char *path, bool take_over,
                              struct disk_file **out, struct disk_holder *holder, struct err *err)
 {

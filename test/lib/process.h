@@ -1,5 +1,5 @@
-/* The command as a user runs it: a process with a time limit, what it prints, and what /proc knows
- * of its workers. */
+/* The command as a user runs it: a process with a time limit, its output, and its workers from
+ * /proc. */
 #ifndef PL_LIB_PROCESS_H
 #define PL_LIB_PROCESS_H
 
@@ -26,12 +26,12 @@ enum { PROCESS_ARGS_MAX = 40, PROCESS_CHILDREN_MAX = 16 };
 struct process {
     pid_t pid;            /* leads a group of its own, to which its workers belong */
     int out_fd, err_fd;   /* nameless files */
-    char *out, *err;      /* what it printed, once it has ended */
+    char *out, *err;      /* its output, after its end */
     int code;             /* exit status, or 128 + the signal that ended it */
     bool ended, released; /* waited for; its memory given back */
 };
 
-/* Seconds on a clock that never goes back. */
+/* Seconds of a monotonic clock. */
 static inline double process_now(void)
 {
     struct timespec t;
@@ -99,7 +99,7 @@ static inline void process_signal_all(const struct process *p, int number)
     kill(-p->pid, number);
 }
 
-/* Has it ended? Its code and what it printed are then there. */
+/* Has it ended? Then its exit code and output are set. */
 static inline bool process_poll(struct process *p)
 {
     int status;
@@ -112,7 +112,8 @@ static inline bool process_poll(struct process *p)
     return p->ended;
 }
 
-/* Time in which this process did not run does not count: what it waits for stood still, too. */
+/* Time in which this process did not run does not count, since the awaited process did not run
+ * either. */
 static inline double process_not_stopped(double *last, double until)
 {
     double now = process_now(), gap = now - *last;
@@ -136,7 +137,7 @@ static inline void process_wait(struct process *p, double limit_s)
     }
 }
 
-/* Ends what is left of the group and gives back what it printed. */
+/* End the rest of the process group, and free its output. */
 static inline void process_release(struct process *p)
 {
     if (p->pid <= 0 || p->released)
@@ -170,7 +171,7 @@ static inline bool process_stat(pid_t pid, char *state, pid_t *parent)
     return true;
 }
 
-/* Is there such a process that has not yet ended? */
+/* Does this process exist, and has it not ended? */
 static inline bool process_is_alive(pid_t pid)
 {
     char state;

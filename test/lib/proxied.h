@@ -1,5 +1,4 @@
-/* The fault proxy (test/proxy) as tests hold it: a process that is told what to do, a line at a
- * time. */
+/* Controls the fault proxy (test/proxy): a process that receives commands, one a line. */
 #ifndef PL_LIB_PROXIED_H
 #define PL_LIB_PROXIED_H
 
@@ -11,7 +10,7 @@ enum { PROXIED_ROUTES_MAX = 8 };
 
 struct proxied {
     pid_t pid;
-    FILE *in, *out;                       /* what it is told, and what it says */
+    FILE *in, *out;                       /* its commands and its replies */
     char address[PROXIED_ROUTES_MAX][32]; /* to connect to, of each route */
 };
 

@@ -1,5 +1,5 @@
-/* Ranks in a simulated cluster that play one scene together, for tests of collectives: a group with
- * a view and nothing else. Nobody leaves before all have played. */
+/* Ranks in a simulated cluster that play one scene together, for tests of collectives: only a group
+ * with a view. No rank leaves before all have finished. */
 #ifndef PL_LIB_RANK_SCENE_H
 #define PL_LIB_RANK_SCENE_H
 
@@ -32,7 +32,7 @@ static int scene_log(struct world *w, uint32_t node, enum wire_kind kind)
     return rc;
 }
 
-/* View `number`: all ranks of the scene but one; WORLD_ANY: but nobody. */
+/* View `number`: all ranks of the scene except one; WORLD_ANY: all. */
 static inline int scene_view(const struct scene *scene, struct group *group, uint32_t number,
                              uint32_t without)
 {

@@ -7,7 +7,7 @@
 #include "run_files.h"
 #include "tiny_job.h"
 
-enum { REAL_LIMIT_S = 60 }; /* for what has no bound of its own */
+enum { REAL_LIMIT_S = 60 }; /* for waits without a bound of their own */
 
 /* Wait for something to become true. */
 #define UNTIL(limit_s, condition)                                                   \
@@ -30,7 +30,7 @@ static inline struct real_run real_new(struct tiny *t)
     return r;
 }
 
-/* `paceline train` of the tiny job into r->dir, with what else is said, ended by NULL. */
+/* `paceline train` of the tiny job into r->dir, with further arguments, ended by NULL. */
 static inline void real_start(struct tiny *t, struct real_run *r, const char *const *more)
 {
     const char *argv[PROCESS_ARGS_MAX] = {"train", t->job, "--out", r->dir, "--json"};
@@ -51,8 +51,8 @@ static inline int real_members(const struct real_run *r, const char *what)
     return run_count(r->dir, "member", "what", what);
 }
 
-/* The end, with that code: stdout holds one JSON object on one line, its reason as given; nothing
- * of what was printed is meant for a terminal. */
+/* The end, with that code: stdout holds one JSON object on one line, with the given reason; the
+ * output has no terminal control characters. */
 static inline void real_end(struct real_run *r, int code, const char *reason)
 {
     process_wait(&r->p, REAL_LIMIT_S);
@@ -79,7 +79,7 @@ static inline bool real_is_worker(pid_t pid)
     return n > name && strcmp(text, "paceline") == 0 && strcmp(text + name, "worker") == 0;
 }
 
-/* The driver's workers, each a child process of its own, once there are so many. */
+/* Wait for n workers of the driver, each a child process of its own. */
 static inline void real_workers(struct real_run *r, size_t n, pid_t child[PROCESS_CHILDREN_MAX])
 {
     UNTIL(REAL_LIMIT_S, process_poll(&r->p) || process_children(r->p.pid, child) == n);

@@ -1,4 +1,4 @@
-/* Commands that must be refused, and what they must leave as it was. */
+/* Commands that must be refused, and files that they must not change. */
 #ifndef PL_LIB_REFUSAL_H
 #define PL_LIB_REFUSAL_H
 
@@ -56,7 +56,7 @@ static inline void refusal_expect(const struct tiny *t, const char *phrase, cons
     process_release(&p);
 }
 
-/* The command, refused with a message that holds `says`. */
+/* The command must be refused with a message that contains `phrase`. */
 #define REFUSED(t, phrase, ...) refusal_expect(t, phrase, (const char *const[]){__VA_ARGS__, NULL})
 
 /* A text with `what`, which occurs in it, replaced; as NAME in the folder. */

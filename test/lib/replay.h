@@ -1,5 +1,5 @@
-/* A strategy's arithmetic done once more, by the test itself: gradients come from the tiny job's
- * learner, outside of any world; all that is made of them is plain loops. */
+/* A strategy's arithmetic, repeated by the test: gradients come from the tiny job's learner,
+ * outside of any world; everything else is plain loops. */
 #ifndef PL_LIB_REPLAY_H
 #define PL_LIB_REPLAY_H
 

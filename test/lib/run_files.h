@@ -18,8 +18,8 @@
 
 #include <cmocka.h>
 
-/* The nth event (from 0) of a kind, of those whose `key` is `value` where a key is given; from the
- * whole lines of the file, which may still grow. NULL: there are not so many. */
+/* The nth event (from 0) of a kind, among those with `key` = `value` if a key is given; from the
+ * complete lines of the file, which may still grow. NULL: there are fewer. */
 static inline cJSON *run_event(const char *dir, const char *kind, const char *key,
                                const char *value, int nth)
 {

@@ -1,6 +1,6 @@
-/* Schedules without a world: all ranks' lists carried out side by side in memory, with channels
- * between ranks that hold what has been sent. For tests of schedules, and for what others ought to
- * end with: the order of every sum is the schedule's. */
+/* Schedules without a world: executes the lists of all ranks in memory, with channels between ranks
+ * for the messages. For tests of schedules, and for the expected results of others: the order of
+ * every sum is the schedule's. */
 #ifndef PL_LIB_SCHEDULE_CLUSTER_H
 #define PL_LIB_SCHEDULE_CLUSTER_H
 
@@ -87,7 +87,7 @@ static inline void cluster_make_room(struct cluster *c)
     }
 }
 
-/* To the end, or until nobody can continue. */
+/* Execute to the end, or until no rank can continue. */
 static inline void cluster_carry_out(struct cluster *c)
 {
     for (bool moved = true; moved;) {

@@ -1,5 +1,6 @@
 /* A simulated team whose members play a part with shared variables while the cluster's faults
- * happen; what each had of each round is recorded and compared with sums done here. */
+ * happen; the trial records each member's result of each round and compares it with sums computed
+ * here. */
 #ifndef PL_LIB_SHARED_TRIAL_H
 #define PL_LIB_SHARED_TRIAL_H
 
@@ -28,13 +29,13 @@ struct trial {
     const char *cluster;
     uint32_t kill_node;
     uint64_t kill_send, seed;
-    bool garbage; /* the coordinator says something to node 2 that makes no sense */
+    bool garbage; /* the coordinator sends an invalid message to node 2 */
     enum sim_backend backend;
     int (*play)(struct trial *t, struct team *team);
     void *arg;
     /* How it went: */
     bool joined[TRIAL_NODES], over[TRIAL_NODES];
-    int ended[TRIAL_NODES]; /* what its part returned */
+    int ended[TRIAL_NODES]; /* the status of its part */
     bool got[TRIAL_NODES][TRIAL_ROUNDS];
     float *result[TRIAL_NODES][TRIAL_ROUNDS];
     uint32_t voids[TRIAL_NODES];
@@ -96,7 +97,7 @@ static inline int engine_submit(struct engine *e, uint64_t round, uint32_t task)
     return *x ? shared_submit(e->var, round, task, *x, NULL) : ERR_NOMEM;
 }
 
-/* The first of those who are left runs again what the lost had to run. */
+/* The first remaining member runs the tasks of the lost one again. */
 static inline int engine_rerun(struct engine *e, uint64_t round)
 {
     const struct view *view = group_view(&e->team->group);
@@ -226,7 +227,8 @@ static inline void trial_release(struct trial *t)
 
 /* ---- judging it ---- */
 
-/* Everybody who joined and did not die has every round, to the bit what was summed here. */
+/* Every member that joined and did not die has every round, equal to the bit to the sum computed
+ * here. */
 static inline void expect_sums(const struct trial *t, struct members dead)
 {
     bool formed = false;

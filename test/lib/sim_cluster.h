@@ -1,4 +1,4 @@
-/* A cluster's text and what its nodes do, simulated once. */
+/* Simulates a cluster, given as text, and the functions of its nodes once. */
 #ifndef PL_LIB_SIM_CLUSTER_H
 #define PL_LIB_SIM_CLUSTER_H
 
@@ -25,7 +25,7 @@ static inline uint32_t sim_cluster_kind(const char *name)
     return (uint32_t)wire_kind_find(name);
 }
 
-/* `options` without a cluster; what each worker has handed to the world goes into `sent`. */
+/* `options` without a cluster; `sent` gets the messages of each worker. */
 static inline struct sim_outcome sim_cluster_run(const char *text, struct sim_options options,
                                                  int64_t limit, uint64_t *sent)
 {

@@ -1,5 +1,5 @@
 /* A real run whose driver and workers are started one by one, with worker 0 behind the fault proxy:
- * its way to the driver is route 0, the other workers' way to it route 1. */
+ * route 0 leads from it to the driver, route 1 from the other workers to it. */
 #ifndef PL_LIB_STAGED_H
 #define PL_LIB_STAGED_H
 
@@ -56,8 +56,8 @@ static inline void staged_worker(struct tiny *t, struct staged *s)
     process_start(&s->worker[s->workers++], t->folder, argv);
 }
 
-/* The tiny job with these assignments, ended by NULL; worker 0 comes first, and so has its number.
- */
+/* The tiny job with these assignments, ended by NULL; worker 0 is started first, and so gets its
+ * number. */
 static inline void staged_start(struct tiny *t, struct staged *s, size_t workers,
                                 const char *const *set)
 {
@@ -79,7 +79,7 @@ static inline void staged_start(struct tiny *t, struct staged *s, size_t workers
     }
 }
 
-/* How often `what` stands in what a process has said on its standard error. */
+/* How often a process has printed `what` on its standard error. */
 static inline int staged_output(const struct process *p, const char *what)
 {
     char *text = process_output(p->err_fd);

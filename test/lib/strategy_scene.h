@@ -1,6 +1,6 @@
 /* A strategy's loop by itself: simulated workers with the tiny job's learners and a group, without
- * a driver, whose commit points a test sees from inside. There it may also do to a learner what no
- * net and no data of ours does: give it state that is not learnt (s), or break it. */
+ * a driver, whose commit points a test sees from inside. There it may also give a learner state
+ * that is not learnt (s), or break it, as no real net and data do. */
 #ifndef PL_LIB_STRATEGY_SCENE_H
 #define PL_LIB_STRATEGY_SCENE_H
 
@@ -19,7 +19,7 @@ enum { LOOPS_S = 5, LOOPS_FLOATS = 1024, LOOPS_COMMITS = 16, LOOPS_WORKERS = 3 }
 /* A worker's state at a commit point. */
 struct loops_commit {
     float own_s[LOOPS_S], model_s[LOOPS_S]; /* its learner's, and the global model's */
-    struct members sharers;                 /* whose part counted */
+    struct members sharers;                 /* the contributors */
 };
 
 struct loops {
@@ -27,7 +27,7 @@ struct loops {
     Paceline__Job *job;
     struct corpus corpus;
     struct workspace *ws;
-    uint32_t breaks; /* this worker's model, or its s, after so many commits; 0: nobody's */
+    uint32_t breaks; /* break this worker's model, or its s, after so many commits; 0: none */
     uint64_t breaks_after;
     bool breaks_s;
     uint64_t fails_after[LOOPS_WORKERS]; /* its loop, at this commit, with ERR_NOMEM; 0: never */

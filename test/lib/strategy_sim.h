@@ -1,5 +1,5 @@
-/* Simulated runs of the tiny job, as the tests of strategies make them, and what is said of them:
- * who computed and exchanged when, and that no record is lost from the book. */
+/* Simulated runs of the tiny job for the tests of strategies, and checks of them: the times of each
+ * worker's steps and exchanges, and that the ledger accounts for every sample. */
 #ifndef PL_LIB_STRATEGY_SIM_H
 #define PL_LIB_STRATEGY_SIM_H
 
@@ -15,7 +15,7 @@ enum { SIM_RECORDS = TINY_TRAIN - 60, SIM_BATCH = 16 };
 #define SIM_SAME 1e-5 /* max |a − b| / max |b|, where only sums are cut otherwise */
 
 struct sim_run {
-    double limit_s; /* asked for: give it up after so many virtual seconds; 0: do not */
+    double limit_s; /* ends the run after so many virtual seconds; 0: no limit */
     char dir[128], trace[160];
     pl_run_report report;
     int rc;
@@ -66,8 +66,7 @@ static inline void sim_do(struct tiny *t, const char *cluster, struct sim_run *r
 
 /* ---- the book ---- */
 
-/* Every record up to where the run stands has been used or missed; where workers take leases, used
- * or gone over once more. */
+/* Every sample up to the run's offset has been used or missed; with leases, used or repeated. */
 static inline void sim_adds_up(const struct sim_run *r)
 {
     const pl_run_report *end = &r->report;

@@ -1,5 +1,5 @@
-/* Teams of threads: each member has an engine of its own and plays its part, in which CHECK judges;
- * what fails in a thread is told at its end, by the thread of the test. */
+/* Teams of threads: each member has an engine of its own and plays its part, with CHECK; the test's
+ * thread reports a thread's failures at its end. */
 #ifndef PL_LIB_TEAM_PLAY_H
 #define PL_LIB_TEAM_PLAY_H
 
@@ -38,7 +38,7 @@ struct team_member {
     uint32_t rank;
     pthread_t thread;
     int line;
-    pthread_barrier_t *opened; /* nobody plays, and leaves, before all have looked who is there */
+    pthread_barrier_t *opened; /* no member plays, or leaves, before all have seen the members */
 };
 
 static inline double team_now(void)
@@ -68,8 +68,8 @@ static inline int team_member_open(struct team_member *m)
     return 0;
 }
 
-/* A member that leaves may interrupt the call of the others. So all end with one that nobody needs:
- * who has left it, or was cut short in it, knows that the calls before are over everywhere. */
+/* A member that leaves may interrupt the call of the others. So all end with a call whose result no
+ * member needs: when it returns, or is interrupted, the earlier calls are over everywhere. */
 static inline void team_last(struct team_member *m)
 {
     float none = 0;

@@ -106,7 +106,7 @@ static inline void tiny_write(struct tiny *t, const char *name, const char *text
     fclose(f);
 }
 
-/* From now on its job does not say how many workers there are. */
+/* Remove the number of workers from its job. */
 static inline void tiny_elastic(struct tiny *t)
 {
     char text[sizeof tiny_job];
@@ -149,7 +149,7 @@ static inline void tiny_remove(struct tiny *t)
         abort();
 }
 
-/* For a group of tests, whose state it is. */
+/* Setup of a group of tests; the tiny job is its state. */
 static inline int tiny_setup(void **state)
 {
     static struct tiny tiny;

@@ -1,6 +1,6 @@
-/* A whole simulated run in which a node dies at one of the messages that it sends, as tests of
- * strategies watch it: how it ended, what was logged. The nodes are those of the library's own
- * simulations; nothing is written to disk. */
+/* A whole simulated run in which a node dies at one of the messages that it sends, for tests of
+ * strategies: its end and its log. The nodes are those of the library's own simulations; nothing is
+ * written to disk. */
 #ifndef PL_LIB_TRAIN_TRIAL_H
 #define PL_LIB_TRAIN_TRIAL_H
 
@@ -26,7 +26,7 @@ struct trial_ground {
 struct train_trial {
     struct trial_ground *ground;
     uint32_t kill_node;
-    uint64_t kill_send; /* 0: nobody dies */
+    uint64_t kill_send; /* 0: no node dies */
     /* Each line of the log, at debug level; may be NULL. */
     void (*line)(void *user, const char *text);
     void *user;

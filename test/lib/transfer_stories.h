@@ -1,5 +1,5 @@
 /* Stories that nodes play with transfers, in either world: node i of 0 … STORY_NODES-1 runs the
- * story with a world of its own, all at the same time, and stays until all have come to its end. */
+ * story with a world of its own, all at the same time, and stays until all have finished. */
 #ifndef PL_LIB_TRANSFER_STORIES_H
 #define PL_LIB_TRANSFER_STORIES_H
 
@@ -10,7 +10,7 @@
 
 enum { STORY_NODES = 3, PIECE = TRANSFER_CHUNK, EDGE = 8, STORM = 8 };
 
-/* A range between edges that nobody may touch; whole numbers, so that sums are exact. */
+/* A range between guard values that must not change; whole numbers, so that sums are exact. */
 struct range {
     size_t n;
     float *all, *x;
@@ -45,7 +45,7 @@ static inline void range_fill(struct range *r, uint32_t from, size_t k)
         r->x[i] = value_of(from, k, i);
 }
 
-/* Whether it holds what `from` filled its k-th with, `times` times. */
+/* Does it hold the k-th vector of `from`, `times` times? */
 static inline bool range_is(const struct range *r, uint32_t from, size_t k, size_t times)
 {
     for (size_t i = 0; i < EDGE; i++)
@@ -233,7 +233,7 @@ static inline size_t storm_floats(const struct storm *s, uint32_t from, size_t k
     return story_length[rng_below(s->seed, 100 + from, k, LENGTHS_KNOWN)];
 }
 
-/* Whom nobody wants, everybody knows. */
+/* All nodes know the unwanted senders. */
 static inline bool storm_unwanted(const struct storm *s, uint32_t from, size_t k)
 {
     return rng_below(s->seed, 200 + from, k, 8) == 0;
@@ -381,7 +381,7 @@ static inline int cancel_outgoing(struct world *w, struct transfers *ps, struct 
 {
     struct transfer out = {0};
     int rc = suite_send_bulk(w, 1, message_new(9, 0, WORLD_MESSAGE_MAX));
-    send_range(&out, ps, 1, 1, x); /* its note has to wait */
+    send_range(&out, ps, 1, 1, x); /* its header has to wait */
     transfer_cancel(&out);
     memset(&out, 0, sizeof out);
     for (uint8_t k = 0; rc == OK && k <= CANCELS; k++) {
@@ -399,7 +399,7 @@ static inline int cancel_outgoing(struct world *w, struct transfers *ps, struct 
     return rc;
 }
 
-/* Of some the sender may have taken back even the note. */
+/* The sender may have cancelled some, header included. */
 static inline int cancel_incoming(struct world *w, struct transfers *ps, struct range *x)
 {
     const struct wait_for bulk = {.kind = WAIT_MESSAGE, .tag = 9, .mask = UINT64_MAX};
@@ -443,7 +443,7 @@ static inline int story_cancel(struct world *w)
 static inline int abort_in_the_middle(struct world *w, struct transfers *ps, struct range *x,
                                       uint32_t view)
 {
-    struct transfer p = {0}, waiting = {0}; /* nobody accepts the latter */
+    struct transfer p = {0}, waiting = {0}; /* no node accepts the latter */
     struct message *header;
     ps->view = view;
     if (w->self == 0) {
@@ -572,7 +572,7 @@ static inline int see_it_go(struct world *w, struct transfers *ps, struct range 
     CHECK(transfers_await(ps, 1, story_until(w), &header) == ERR_PEER);
     CHECK(transfer_finish(&out, story_until(w)) == ERR_PEER);
     transfer_accept(&in, ps, header, &(struct transfer_in){.x = x->x, .n = x->n});
-    CHECK(transfer_finish(&in, story_until(w)) == ERR_STOP); /* it has said so */
+    CHECK(transfer_finish(&in, story_until(w)) == ERR_STOP); /* it was refused */
     send_range(&out, ps, 1, 1, x);                           /* it is not there */
     CHECK(transfer_finish(&out, story_until(w)) == ERR_PEER);
     return OK;

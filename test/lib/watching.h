@@ -1,4 +1,4 @@
-/* For tests: a watch that counts what it is told, checks that it grows to its total, and cancels.
+/* For tests: a watch that counts its calls, checks that progress grows to its total, and cancels.
  */
 #ifndef PL_LIB_WATCHING_H
 #define PL_LIB_WATCHING_H
@@ -17,8 +17,8 @@
 
 struct watching {
     struct open_watch watch;
-    uint64_t calls, cancel_at; /* the call that says no; 0: none */
-    char stages[256];          /* in their order, a space behind each */
+    uint64_t calls, cancel_at; /* the call that cancels; 0: none */
+    char stages[256];          /* in their order, each followed by a space */
     const char *stage;         /* the last one, and how far it was */
     uint64_t done, total;
 };
@@ -29,7 +29,7 @@ static inline bool watching_progress(void *user, const char *stage, uint64_t don
     bool begins = !w->stage || strcmp(w->stage, stage) != 0 || w->done == w->total;
     assert_true(total > 0 && done <= total);
     if (begins) {
-        assert_true(!w->stage || w->done == w->total); /* the one before has come to its end */
+        assert_true(!w->stage || w->done == w->total); /* the previous stage is complete */
         size_t used = strlen(w->stages);
         snprintf(w->stages + used, sizeof w->stages - used, "%s ", stage);
     } else {
@@ -57,8 +57,8 @@ static inline int open_files(void)
     return n;
 }
 
-/* `run` opens something with the watch, and closes it again. It is told of the stages in that
- * order; whichever call says no, `run` returns ERR_CANCELLED and leaves nothing open. */
+/* `run` opens something with the watch, and closes it again. The watch must see the stages in that
+ * order; whichever call cancels, `run` returns ERR_CANCELLED and leaves nothing open. */
 static inline void watching_story(int (*run)(void *user, const struct open_watch *watch,
                                              struct err *err),
                                   void *user, const char *stages)

@@ -1,4 +1,4 @@
-/* How many allocations of the whole program are live. Not under sanitizers, which look for leaks
+/* How many allocations of the whole program are live. Not under sanitizers, which detect leaks
  * themselves: LIVE_COUNTS is 0 there. */
 #ifndef PL_STORM_LIVE_H
 #define PL_STORM_LIVE_H

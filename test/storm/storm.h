@@ -1,10 +1,10 @@
-/* The storm: seeds draw a strategy, a cluster and faults; a run of a net of a thousand parameters
- * goes through them in simulation, and what must hold is checked at every event.
+/* The storm: seeds draw a strategy, a cluster and faults; a simulated run of a net of a thousand
+ * parameters experiences them, and the invariants are checked at every event.
  *
- *   storm_plan.c     a seed becomes a plan            moment.c   what a node is doing just now
- *   cluster.c  a plan is played                 strike.c   faults, at the moments that they aim at
- *   storm_disk.c     the run's disk, which fills up   watch.c    what must hold, at every event
- *   exchange.c what must hold of exchanges      storm_table.c    faults by moments, counted
+ *   storm_plan.c     makes a plan from a seed            moment.c   the present activity of a node
+ *   cluster.c  plays a plan                 strike.c   faults at their target moments
+ *   storm_disk.c     the run's disk, which fills up   watch.c    invariants at every event
+ *   exchange.c invariants of exchanges      storm_table.c    counts of faults by moment
  *   main.c     seeds, processes, the verdict */
 #ifndef PL_STORM_STORM_H
 #define PL_STORM_STORM_H
@@ -20,32 +20,32 @@
 
 enum fault_kind {
     FAULT_CRASH,
-    FAULT_RESTART, /* and a new incarnation comes */
+    FAULT_RESTART, /* and a new incarnation connects */
     FAULT_PAUSE,   /* it stands still, as after SIGSTOP */
     FAULT_SLOW,
-    FAULT_PARTITION, /* some hear nothing of the others */
-    FAULT_ONE_WAY,   /* what one sends to another does not get there */
+    FAULT_PARTITION, /* a network partition: some nodes receive nothing from the others */
+    FAULT_ONE_WAY,   /* messages from one node to another are lost */
     FAULT_CLOG,      /* its link carries little */
-    FAULT_DUPLICATE, /* its connection breaks, and it says all again over a new one */
+    FAULT_DUPLICATE, /* its connection breaks, and it sends everything again over a new one */
     FAULT_REORDER,   /* its messages overtake others' and those of another class */
     FAULT_DISK_FULL,
     FAULT_DRIVER, /* the driver crashes, and returns, or the run resumes from its checkpoint */
-    FAULT_FLOOD,  /* all that stand by come at once */
+    FAULT_FLOOD,  /* all waiting workers join at once */
     FAULTS
 };
 
-/* The activity of a node, or of the cluster where it says so. */
+/* The activity of a node, or, where stated, of the cluster. */
 enum moment {
     MOMENT_FORMS,        /* there is no view yet */
     MOMENT_TRAINS,       /* between exchanges */
     MOMENT_GATHERS,      /* its input is given, others' are not */
     MOMENT_REDUCES,      /* the vector is on its way */
-    MOMENT_REPORTS,      /* a new view: it has said how far its lane is */
-    MOMENT_ADOPTS,       /* a result is handed on or fetched */
-    MOMENT_WAITS,        /* a joiner, to come in */
-    MOMENT_DONATES,      /* a member, asked to let one in */
-    MOMENT_JOIN_PENDING, /* a joiner that is in, and may lack what its donor has for it */
-    MOMENT_LEAVES,       /* asked to leave, and not gone */
+    MOMENT_REPORTS,      /* a new view: it has reported its lane */
+    MOMENT_ADOPTS,       /* a result is forwarded or fetched */
+    MOMENT_WAITS,        /* a joiner waits for admission */
+    MOMENT_DONATES,      /* a member that is a joiner's donor */
+    MOMENT_JOIN_PENDING, /* an admitted joiner that may lack its donor's state */
+    MOMENT_LEAVES,       /* asked to leave, and still a member */
     MOMENT_HANDS_OVER,   /* the loop has ended, the final model is on its way */
     MOMENT_SAVES,        /* the cluster: a checkpoint is being written */
     MOMENTS
@@ -78,14 +78,14 @@ struct strike {
     enum moment aim;
     uint64_t after; /* exchanges since the strike before */
     double lasts;   /* seconds */
-    double returns; /* seconds until a new incarnation comes; so, too, of the driver */
+    double returns; /* seconds until a new incarnation connects, also of the driver */
     double factor;
     uint32_t draw; /* which node of those that fit */
 };
 
 struct plan {
     uint64_t seed;
-    const char *set[4]; /* the strategy and what goes with it */
+    const char *set[4]; /* the strategy and its settings */
     bool joinable, frees;
     uint32_t workers, workers_max, standby, nodes;
     uint64_t steps;
@@ -117,8 +117,8 @@ struct lane_watch {
 struct result {
     uint32_t lane;
     uint64_t n, hash, samples;
-    uint32_t view;  /* the newest in which someone came to it */
-    uint64_t nodes; /* who have; bit NODES_MAX: the driver */
+    uint32_t view;  /* the newest view in which a node committed it */
+    uint64_t nodes; /* nodes that have it; bit NODES_MAX: the driver */
     uint32_t view_of[NODES_MAX + 1];
     struct result *next;
 };
@@ -162,12 +162,12 @@ struct storm {
     uint32_t drivers;          /* that there have been */
     uint64_t exchanges_before; /* of those before this one */
     bool used_known;           /* a driver that had a view has died: when the run began */
-    uint64_t used_before;      /* so many records had been used */
-    bool went_backwards;       /* one resumed from its checkpoint: what was made since is void */
+    uint64_t used_before;      /* samples used at that time */
+    bool went_backwards;       /* a run resumed from its checkpoint: later exchanges are void */
     struct storm_node node[NODES_MAX + 1]; /* the last is the driver's own lanes */
     struct view_seen view[VIEWS_MAX];
     uint32_t views;
-    uint64_t lease_sum;     /* of the book of leases when it was last looked at */
+    uint64_t lease_sum;     /* of the lease table at the last check */
     struct result *results; /* newest first */
     struct storm_disk disk;
     struct train_report report;
@@ -178,10 +178,10 @@ struct storm {
     bool staged;
     uint64_t exchanges, struck_at; /* committed; when the last fault struck */
     int64_t calm;                  /* when the last fault ends */
-    int64_t joining[NODES_MAX];    /* when a new incarnation comes; 0: never */
+    int64_t joining[NODES_MAX];    /* when a new incarnation connects; 0: never */
     uint64_t records;              /* of a step, */
     uint64_t taken;                /* and by all steps */
-    bool lost_all;                 /* there was a view of nobody */
+    bool lost_all;                 /* there was an empty view */
     uint64_t events;
     struct train_options train;
     char broken[STORM_TEXT_MAX]; /* the first that does not hold; "": all does */
@@ -206,8 +206,8 @@ struct ground {
 void ground_open(struct ground *ground, bool loud);
 void ground_close(struct ground *ground);
 
-/* Play a plan to its end, and again from its checkpoint where the driver has died. True: all held;
- * else `why` says what did not. */
+/* Play a plan to its end, and again from its checkpoint where the driver has died. true: all
+ * invariants held; else `why` names the violated one. */
 struct outcome {
     bool passed;
     char why[STORM_TEXT_MAX];
@@ -234,7 +234,7 @@ void watch_worker_end(struct storm *s, uint32_t node, int rc);
 void watch_line(struct storm *s, const char *line);
 /* When the driver is about to go. */
 void watch_ledger(struct storm *s);
-/* It is killed; another has come. */
+/* The driver is killed; another one starts. */
 void watch_driver_dies(struct storm *s);
 void watch_driver_starts(struct storm *s);
 void watch_end(struct storm *s, int rc);

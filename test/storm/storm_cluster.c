@@ -15,7 +15,7 @@
 
 #define LIMIT (200 * WORLD_SECOND)
 
-/* Workers look for a driver that is gone for longer than any is away. */
+/* Workers wait for a lost driver for longer than any is away. */
 #define RETRY (9 * WORLD_SECOND / 5)
 
 /* ---- the ground ---- */
@@ -205,7 +205,7 @@ static void on_fault(void *arg, const struct sim_fault *fault)
         s->node[fault->node].dead = true;
 }
 
-/* Has nobody been left that is alive, and has not ended by itself? */
+/* Is no node left that is alive and has not ended by itself? */
 static bool all_lost(const struct storm *s)
 {
     const struct driver *d = s->driver;

@@ -127,7 +127,7 @@ static struct result *result_new(struct storm *s, uint32_t lane, uint64_t n)
     return r;
 }
 
-/* Two that are both in the later of the views in which they came to a result. */
+/* Two nodes that are both in the later of the views in which they got a result. */
 static bool must_agree(const struct storm *s, const struct result *r, uint32_t a, uint32_t b,
                        uint32_t view)
 {
@@ -145,7 +145,7 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
     struct result *same = NULL;
     for (struct result *r = s->results; r; r = r->next) {
         if (r->lane == e->lane && r->n + STRAGGLE < n)
-            break; /* nobody is that far behind */
+            break; /* no node is that far behind */
         if (r->lane != e->lane || r->n != n)
             continue;
         if (r->hash == hash)
@@ -191,7 +191,7 @@ void watch_exchanges(struct storm *s, uint32_t slot, const struct group *group)
         if (e->completed > lane->completed) {
             if (e->completed == lane->completed + 1 && e->mine.weight > 0 &&
                 e->stage == EXCHANGE_IDLE)
-                record_entry(s, lane, e, e->completed); /* alone, it waits for nobody */
+                record_entry(s, lane, e, e->completed); /* alone, it waits for no node */
             lane->completed = e->completed;
             record_result(s, slot, e, e->completed);
         }

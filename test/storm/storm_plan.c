@@ -9,7 +9,7 @@ enum {
     JOINED = 1,   /* it can be joined under way */
     FREE = 2,     /* the strategy is asynchronous */
     LANES = 4,    /* by exchanges with the commit rule */
-    UNSYNCED = 8, /* joiners adopt what they begin with: so there is adopting to strike at */
+    UNSYNCED = 8, /* joiners adopt their initial state, so there are adoptions to strike at */
 };
 
 struct way {
@@ -18,7 +18,7 @@ struct way {
     unsigned is;
 };
 
-/* `single` is not among them: there is nobody to lose. */
+/* `single` is not among them: it has no worker to lose. */
 static const struct way ways[] = {
     {{"strategy.sync={tau:2}"}, 2, JOINED | LANES},
     {{"strategy.sync={tau:3 on_replace:average}"}, 3, JOINED | LANES},
@@ -72,7 +72,7 @@ static unsigned needs_of(const struct strike *strike)
     }
 }
 
-/* When in a run a strike has its place. */
+/* The phase of a run in which a strike happens. */
 static int phase_of(const struct strike *strike)
 {
     return strike->aim == MOMENT_FORMS ? 0 : strike->aim == MOMENT_HANDS_OVER ? 2 : 1;
@@ -141,7 +141,7 @@ static const struct way *draw_way(const struct plan *plan, struct dice *dice)
     }
 }
 
-/* In every other seed the host replaces lost workers; in others all join when told. */
+/* In every other seed the host replaces lost workers; in others all join at given times. */
 static void draw_cluster(struct plan *plan, struct dice *dice)
 {
     static const int mbit[] = {20, 100, 1000};

@@ -1,5 +1,5 @@
-/* Faults strike at the moments that they aim at, once so many exchanges have been committed since
- * the one before. Where such a moment comes only when somebody comes or goes, somebody does. */
+/* Faults strike at their target moments, after a number of commits since the previous one. If such
+ * a moment needs a join or leave, one is made to happen. */
 #include "storm.h"
 
 #include <inttypes.h>
@@ -65,7 +65,7 @@ static void kill_node(struct storm *s, uint32_t node)
     start_fault(s, f);
 }
 
-/* Half of them return, once there is somebody to return to, and a member may be gone then. */
+/* Half of the drivers return, when there is a worker to return to; by then a member may be lost. */
 static void kill_driver(struct storm *s, const struct strike *k, uint32_t node)
 {
     s->absent = k->draw & 1 && s->views > 0;
@@ -79,7 +79,7 @@ static void kill_driver(struct storm *s, const struct strike *k, uint32_t node)
     s->calm = sim_now(s->sim) + (int64_t)(k->returns * 1e9);
 }
 
-/* The one and, by draw, some others hear nothing of the rest, nor the rest of them. */
+/* Separate this node and, by draw, some others from the rest. */
 static void partition_node(struct storm *s, const struct strike *k, uint32_t node)
 {
     uint32_t alive = members_alive(s), cut_count = 0, side[NODES_MAX + 1] = {0};
@@ -207,7 +207,7 @@ static bool strikes_driver(const struct strike *k)
            (k->draw >> 10 & 3) == 0;
 }
 
-/* One that is in that moment; NODES_MAX + 1: nobody is. */
+/* A node in that moment; NODES_MAX + 1: none. */
 static uint32_t choose_target(const struct storm *s, const struct strike *k)
 {
     uint32_t found[NODES_MAX + 1], n = 0;
@@ -237,7 +237,7 @@ static bool has_room(const struct storm *s)
     return spare_node(s) < NODES_MAX && view && view->count < s->plan->workers_max;
 }
 
-/* Somebody comes, or is asked to go, so that there will be such a moment. */
+/* Make a node join, or request a leave, so that such a moment occurs. */
 static void prepare_strike(struct storm *s, const struct strike *k)
 {
     uint32_t node = spare_node(s);
@@ -251,7 +251,7 @@ static void prepare_strike(struct storm *s, const struct strike *k)
     case MOMENT_DONATES:
     case MOMENT_JOIN_PENDING:
         if (!has_room(s))
-            request_leave(s); /* a joiner, or a standby worker, has its place */
+            request_leave(s); /* a joiner, or a waiting worker, replaces it */
         if (node < NODES_MAX)
             start_worker(s, node);
         break;
@@ -294,7 +294,7 @@ void strike_if_scheduled(struct storm *s)
     uint32_t node = choose_target(s, k);
     bool formed = s->driver->group.world && group_view(&s->driver->group);
     if (node > NODES_MAX || (is_fatal(k->fault) && members_alive(s) < 2)) {
-        /* It may never come, and the next has its turn then. */
+        /* Its moment may never occur; then the next one is due. */
         if ((k->aim == MOMENT_FORMS && formed) ||
             (!early && s->exchanges > s->struck_at + 2 * k->after)) {
             s->struck++;

@@ -1,13 +1,13 @@
-/* Invariants at every event: a view's number stands for one membership, and views come in order;
- * and at the end: the ledgers add up, the run has ended as it had to, and in time. */
+/* Invariants at every event: a view's number identifies one membership, and views arrive in order;
+ * and at the end: the ledgers add up, the run has ended as required, and in time. */
 #include "storm.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest that a run may take once the faults are over: what is left to do, and while it forms, as
- * for workers that are left alone, a minute's patience (FORM_TIMEOUT, WELCOME_TIMEOUT). */
+/* Longest that a run may take once the faults are over: the remaining work, and, while it forms or
+ * workers are alone, a minute of patience (FORM_TIMEOUT, WELCOME_TIMEOUT). */
 #define RESUME_PATIENCE (30 * WORLD_SECOND)
 #define PATIENCE        (60 * WORLD_SECOND + RESUME_PATIENCE)
 
@@ -88,7 +88,8 @@ static void release_results(struct storm *s)
     }
 }
 
-/* Nobody was left: others resume from the checkpoint, and views and exchanges are counted again. */
+/* No worker was left: others resume from the checkpoint, and views and exchanges are counted
+ * again. */
 static void record_resume(struct storm *s)
 {
     storm_report(s, "it resumes from its checkpoint");
@@ -149,7 +150,7 @@ static void check_progress(struct storm *s)
                     world_seconds(s->calm));
 }
 
-/* Each range is owned once, and the book of leases adds up. */
+/* Each range is owned once, and the lease table adds up. */
 static void check_leases(struct storm *s)
 {
     const struct lease_table *table = &s->driver->leases.table;
@@ -211,8 +212,8 @@ void watch_event(struct storm *s, uint32_t node)
         check_cursor(s, node, &n->worker->member.lease_cursor);
 }
 
-/* A joiner is sent away again only when its donor is gone: who has let it in holds what it begins
- * behind. */
+/* A joiner is rejected only if its donor is lost: the donor that admitted it has its initial
+ * state. */
 void watch_line(struct storm *s, const char *line)
 {
     const char *node = strstr(line, "\"node\":");
@@ -242,7 +243,7 @@ void watch_worker_end(struct storm *s, uint32_t node, int rc)
 
 /* ---- the end ---- */
 
-/* The buckets of a step are one exchange to the book: the last of them. */
+/* The ledger counts the buckets of a step as one exchange: the last of them. */
 static bool in_the_table(const struct storm *s, uint32_t lane)
 {
     const struct strategy_ops *strategy = s->driver->strategy;
