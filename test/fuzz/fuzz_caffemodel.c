@@ -1,4 +1,4 @@
-/* A .caffemodel: its blobs, the net it describes, and its weights into a net that is there. */
+/* A .caffemodel: its blobs, the net it describes, and its weights loaded into an existing net. */
 #include "support/fuzz.h"
 
 #include "model/caffe_model.h"

@@ -1,4 +1,4 @@
-/* A file of CIFAR records; its first byte says which kind. */
+/* A file of CIFAR records; its first byte selects the kind. */
 #include "support/fuzz.h"
 
 #include "data/source_cifar.h"

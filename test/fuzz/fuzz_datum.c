@@ -1,4 +1,4 @@
-/* A Datum, from memory and through the window on a file: both must say the same. */
+/* A Datum, from memory and through the window on a file: both must give the same result. */
 #include "support/fuzz.h"
 
 #include "data/datum.h"

@@ -1,5 +1,5 @@
-/* A file that may be gzip, unpacked as it is read: what zlib unpacks is bounded. It is a true file
- * of the kernel's, in memory. */
+/* A file that may be gzip, unpacked while it is read, with a bound on the unpacked size. It is a
+ * real file in memory (memfd). */
 #define _GNU_SOURCE /* memfd_create */
 #include "support/fuzz.h"
 

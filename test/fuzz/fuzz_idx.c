@@ -1,4 +1,4 @@
-/* A pair of IDX files: two bytes say how long the labels' is, which comes first. */
+/* A pair of IDX files: two bytes give the length of the labels' file, which is first. */
 #include "support/fuzz.h"
 
 #include "data/source.h"

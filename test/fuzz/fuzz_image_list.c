@@ -1,4 +1,4 @@
-/* A list of pictures and labels, of which one, called p.png, is there. */
+/* A list of pictures and labels, of which one, p.png, exists. */
 #include "support/fuzz.h"
 
 #include "data/source_images.h"

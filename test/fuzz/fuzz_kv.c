@@ -1,6 +1,6 @@
-/* The messages of the key-value store, one after another, as a master and a node hear them.
- * Accepted messages have the same meaning after they are written and read again; and the master's
- * table keeps its rules under any messages.
+/* The messages of the key-value store, one after another, received by a master and a node. Accepted
+ * messages have the same meaning after encoding and decoding; and the master's table keeps its
+ * invariants under any messages.
  *
  *   u8 kind: 0 ask, 1 tell, 2 piece, 3 gone, 4 a view of the nodes in the bits of u8
  *   u8 node, u8 length, then the message */
@@ -13,7 +13,7 @@
 
 static struct kv_orders out;
 
-/* Nobody holds what he may not; each entry has a holder and is there once. */
+/* No node holds a version that it may not; each entry has a holder and exists once. */
 static void judge_table(const struct kv_table *table)
 {
     PL_ASSERT(table->count <= KV_ENTRIES_MAX && table->waits <= KV_WAITS_MAX);

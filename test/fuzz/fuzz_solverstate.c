@@ -1,4 +1,4 @@
-/* A .solverstate, and its history for a net that is there. */
+/* A .solverstate, and its history for an existing net. */
 #include "support/fuzz.h"
 
 #include "model/caffe_state.h"

@@ -1,5 +1,5 @@
 /* BatchNorm and Scale on every kernel set against PyTorch (batch_norm.py wrote batch_norm.golden):
- * what goes forward and back, and the state that training leaves and testing uses. */
+ * forward, backward, and the state that training writes and testing reads. */
 #include "golden_hash.h"
 #include "nn/fixture.h"
 

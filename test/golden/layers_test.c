@@ -1,8 +1,8 @@
 /* Every type of layer and every field of it, on every kernel set, against other programs: layers.py
- * wrote layers_*.golden and says what their lines mean.
+ * wrote layers_*.golden and documents their lines.
  *
- * A case fails for each value that is wrong and for each line that is unknown or missing. That the
- * comparison can fail is seen, too: every expectation of every case is spoilt once. */
+ * A case fails for each value that is wrong and for each line that is unknown or missing. To show
+ * that the comparison can fail, every expectation of every case is changed once. */
 #include "golden_hash.h"
 #include "nn/fixture.h"
 
@@ -48,7 +48,7 @@ static void report_mismatch(struct trial *t, const char *what, const char *name,
         print_error("%s on %s: %s %s: %s\n", t->name, t->kernels->name, what, name, why);
 }
 
-/* "4x3x3", or "scalar"; returns what follows. */
+/* "4x3x3", or "scalar"; returns the rest of the text. */
 static const char *read_shape(const char *text, struct shape *shape)
 {
     *shape = (struct shape){0};

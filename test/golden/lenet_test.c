@@ -1,5 +1,5 @@
-/* LeNet, and a small net with what LeNet lacks, against PyTorch (lenet.py wrote lenet.golden):
- * scores, loss and the gradient of every segment. */
+/* LeNet, and a small net with the layers that LeNet lacks, against PyTorch (lenet.py wrote
+ * lenet.golden): scores, loss and the gradient of every segment. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* MPCA SGD's arithmetic against the paper's equations (mpca.py wrote mpca.golden), on the smallest
- * problem that shows all of it: a model of two weights, a and b, each a shard; two phases (Fig. 7),
- * so that a is broadcast while b is reduced; three workers, which take 3, 2 and 1 steps a tick.
- * Every loss is a bowl, (a − p)²/2 + (a − p)(b − q)/2 + (b − q)²/2, with its bottom (p, q) at
- * (1, 1), (0, 2) and (−1, 0); the rate is 1/4, and all begin at a = 4, b = −2.
+ * problem that covers all of it: a model of two weights, a and b, each a shard; two phases (Fig.
+ * 7), so that a is broadcast while b is reduced; three workers, which take 3, 2 and 1 steps a tick.
+ * Every loss is a bowl, (a − p)²/2 + (a − p)(b − q)/2 + (b − q)²/2, with its bottom (p, q) at (1,
+ * 1), (0, 2) and (−1, 0); the rate is 1/4, and all begin at a = 4, b = −2.
  *
  * The first three cycles of a, by hand:
  *
@@ -13,9 +13,9 @@
  *     a's c    0          0          1          1          2          2
  *     a's α    0          0          0          0          0.5        0.5
  *
- * Tick 0. Workers 0 and 1 stand where a − p = −(b − q), and stay on that line: a step moves them
- * to 7/8 of their distance from the bottom. Worker 0 has a = 1 + 3·(7/8)³ = 3.0098 after three,
- * worker 1 a = 0 + 4·(7/8)² = 3.0625 after two. Worker 2's one step is a = 4 − (5 − 2/2)/4 = 3.
+ * Tick 0. Workers 0 and 1 stand where a − p = −(b − q), and stay on that line: a step moves them to
+ * 7/8 of their distance from the bottom. Worker 0 has a = 1 + 3·(7/8)³ = 3.0098 after three, worker
+ * 1 a = 0 + 4·(7/8)² = 3.0625 after two. Worker 2's one step is a = 4 − (5 − 2/2)/4 = 3.
  *     τ = 3, 2, 1     R = (3·3.0098 + 2·3.0625 + 1·3)/6 = 3.0257                       (Eq. 9)
  *     β = 1           x̃ = R = 3.0257: the initial weights are forgotten at once        (Eq. 8)
  *                     ṽ = 0.8·0 + 0.2·(3.0257 − 4) = −0.1949                           (Eq. 4)
@@ -27,10 +27,10 @@
  *     β = 0.9947      x̃ = 0.0053·3.0257 + 0.9947·1.8345 = 1.8408
  *                     ṽ = 0.8·(−0.1949) + 0.2·(1.8408 − 3.0257) = −0.3929
  *     γ = 0.035       x̃* = 1.8408 − 0.035·0.3929 = 1.8270: where a is going
- * Tick 3. On its way; a is 1.6043, 1.3744 and 1.2805, and b of worker 2 is −1.8228.
- * Tick 4. Now α is 0.5, and all are called together: before each gradient a goes half the way
- * to 1.8270. Worker 2 begins its step at (1.2805 + 1.8270)/2 = 1.5538 and ends it at
- * 1.5538 − (2.5538 − 1.8228/2)/4 = 1.1432; the others come to 1.6001 and 1.3536:
+ * Tick 3. On its way; a is 1.6043, 1.3744 and 1.2805, and b of worker 2 is −1.8228. Tick 4. Now α
+ * is 0.5, and all are called together: before each gradient a goes half the way to 1.8270. Worker 2
+ * begins its step at (1.2805 + 1.8270)/2 = 1.5538 and ends it at 1.5538 − (2.5538 − 1.8228/2)/4 =
+ * 1.1432; the others come to 1.6001 and 1.3536:
  *     τ = 6, 4, 2     R = (6·1.6001 + 4·1.3536 + 2·1.1432)/12 = 1.4418
  *     β = 0.9895      x̃ = 0.0105·1.8408 + 0.9895·1.4418 = 1.4460
  *                     ṽ = 0.8·(−0.3929) + 0.2·(1.4460 − 1.8408) = −0.3933
@@ -88,7 +88,7 @@ struct cluster {
     struct arena arena;
     const char *form;  /* of the penalty */
     bool tilts;        /* it is Eq. 6, not Eq. 7 */
-    const char *lines; /* of mpca.golden, those to come */
+    const char *lines; /* of mpca.golden, the remaining ones */
     struct vec x[WORKERS], dx, scratch;
     uint64_t tau[WORKERS][SHARDS];
     struct mpca_joint joint;
@@ -160,7 +160,7 @@ static int steps_of(size_t i, int tick)
     return rests ? 0 : WORKERS - (int)i;
 }
 
-/* (τ·x, τ) of a worker: what an exchange makes of a contribution with weight τ. */
+/* (τ·x, τ) of a worker: the form of a contribution with weight τ in an exchange. */
 static void add_contribution(struct mpca_sum *out, const struct vec *x, struct range r,
                              uint64_t tau)
 {

@@ -1,5 +1,5 @@
-/* The sigmoid of every kernel set against PyTorch (sigmoid.py wrote sigmoid.golden), from where it
- * is nearly straight to where nothing is left of it. */
+/* The sigmoid of every kernel set against PyTorch (sigmoid.py wrote sigmoid.golden), from its
+ * nearly linear part to full saturation. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,8 +40,8 @@ static void expected_values(const char *what, int scale, double want[N])
         want[i] = strtod(at, &at);
 }
 
-/* `slack`: what a y that is rounded to a float near 1 may do. Less than a float's normal range may
- * be nothing. */
+/* `slack`: the error of a y near 1 that is rounded to a float. Values below a float's normal range
+ * may be 0. */
 static void expect_near(const char *what, const float *got, const double *want, double slack)
 {
     for (size_t i = 0; i < N; i++)

@@ -27,8 +27,8 @@ static void test_they_train(void **state)
     }
 }
 
-/* Background tasks are threads here. That a worker alone is to the bit what it is in simulation
- * shows that they keep out of its way. */
+/* Background tasks are threads here. A lone worker gives the same bits as in simulation, so the
+ * threads do not interfere with it. */
 static void test_alone_they_are_what_they_are_in_simulation(void **state)
 {
     struct tiny *t = *state;

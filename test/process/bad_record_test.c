@@ -1,4 +1,5 @@
-/* Broken pictures in a run: the run stops at the first, or leaves out so many and says which. */
+/* Broken pictures in a run: the run stops at the first, or leaves out up to a number of them and
+ * names each. */
 #include "pictures.h"
 #include "refusal.h"
 #include "run_files.h"

@@ -1,6 +1,5 @@
-/* `paceline bench step --net`: a training step of any net on records that are made up, what its
- * result says of the net, of memory, of threads and of each layer, that steps allocate nothing, and
- * what it refuses. */
+/* `paceline bench step --net`: a training step of any net on random records; its result about the
+ * net, memory, threads and each layer; that steps do not allocate; and its refusals. */
 #include "bf16_needed.h"
 #include "folder.h"
 #include "process.h"
@@ -13,7 +12,7 @@ enum { LIMIT_S = 120, TUNING_TRIES = 5 };
 /* Other processes took the processors while kernels were timed: nothing was kept. */
 static const char too_busy_to_tune[] = "this machine is busy";
 
-/* Nobody else's choices of kernels. */
+/* Not the tuner's file of another test. */
 static int use_choices_of(const struct folder *f)
 {
     char path[128];
@@ -50,7 +49,7 @@ static double number_of(const cJSON *object, const char *key)
     return item->valuedouble;
 }
 
-/* The one line of a result, with all its keys and `more` that were asked for. */
+/* The single line of a result, with all its keys and the requested ones of `more`. */
 static cJSON *result_in(struct process *p, int more, const char *precision)
 {
     if (p->code != 0)
@@ -119,8 +118,8 @@ static void test_a_net_of_the_zoo(void **state)
     cJSON_Delete(line);
 }
 
-/* The same in half the memory, but for what is of floats: ip1's 500 and ip2's 10 values, what ip1
- * reads of pool2, and its gradient. That copy is the one cast, forth and back. */
+/* The same in half the memory, except for values in floats: ip1's 500 and ip2's 10 values, what ip1
+ * reads of pool2, and its gradient. That copy is the only cast, in both directions. */
 static void test_in_bf16(void **state)
 {
     (void)state;
@@ -145,8 +144,8 @@ static void test_in_bf16(void **state)
 
 /* ---- where the time goes ---- */
 
-/* Multiply-adds of LeNet's products in millions, for a batch of 64, and what a step makes of them:
- * × 2, and × 3 for forward and both products of the way back, × 2 where records enter. */
+/* Multiply-adds of LeNet's products in millions, for a batch of 64, and those of a step: × 2, and ×
+ * 3 for forward and both products of backward, × 2 for the first layer. */
 static const struct {
     const char *name, *type, *shape;
     double gflop;
@@ -235,7 +234,7 @@ static void test_each_step(void **state)
 
 /* ---- what takes it ---- */
 
-/* Of the process's threads T compute; the rest waits, but for what loading takes. */
+/* Of the process's threads T compute; the others wait, except for loading. */
 static void test_threads(void **state)
 {
     (void)state;
@@ -270,8 +269,8 @@ static void test_steps_in_bf16_allocate_nothing(void **state)
     test_steps_allocate_nothing(state);
 }
 #else
-/* Allocations of a whole process that takes so many steps, its threads and libraries included, but
- * for what oneDNN and OpenMP take for themselves (count_malloc.c). */
+/* Allocations of a whole process for a number of steps, with its threads and libraries, except
+ * those of oneDNN and OpenMP (count_malloc.c). */
 static long count_allocations(const struct folder *f, const char *precision, const char *const *net,
                               const char *threads, const char *steps, bool *is_busy)
 {

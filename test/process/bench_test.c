@@ -1,6 +1,6 @@
-/* `paceline bench allreduce` and `bench wire` as scripts run them: what they print, as children of
- * one command and as ranks that somebody else starts, and what becomes of the ranks when one of
- * them or the command is ended. */
+/* `paceline bench allreduce` and `bench wire` from scripts: their output, as children of one
+ * command and as ranks started by another program, and the end of the ranks when one of them or the
+ * command is killed. */
 #include "process.h"
 #include "team_play.h"
 
@@ -60,7 +60,7 @@ static double number_of(const cJSON *line, const char *key)
     return item->valuedouble;
 }
 
-/* A result of so many floats; what algorithm it took, if that is known. */
+/* A result for n floats; its algorithm, if that is known. */
 static void expect_result(const char **text, double floats, const char *algorithm)
 {
     cJSON *line = next_line(text, result_keys, RESULT_KEYS);
@@ -140,7 +140,7 @@ static void test_one_rank(void **state)
     process_release(&p);
 }
 
-/* Ranks of mpirun or srun: one process each, with its place in the environment. */
+/* Ranks of mpirun or srun: one process each, with its rank in the environment. */
 static void start_ranks(struct process p[], uint32_t count, const char *const *argv)
 {
     char rendezvous[32], text[16];

@@ -1,5 +1,5 @@
-/* `paceline train` in bf16: it learns what it learns in f32, resumes from its checkpoint as if
- * nothing had happened, and says by name where it cannot be had. */
+/* `paceline train` in bf16: it learns as well as in f32, resumes from its checkpoint to the bit,
+ * and is refused by name where it is not supported. */
 #include "bf16_needed.h"
 #include "real_run.h"
 #include "refusal.h"
@@ -62,7 +62,7 @@ static void test_refusals(void **state)
 }
 
 /* A narrower instruction set lacks bf16 and says so, whatever the processor has; kernels: auto is
- * no way around. */
+ * refused, too. */
 static void test_narrow_instructions(void **state)
 {
 #ifdef __x86_64__

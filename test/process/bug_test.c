@@ -1,4 +1,4 @@
-/* A process with a mistake of ours in it: the command ends with 70 and says where; a worker leaves
+/* A process with a failed assertion: the command ends with 70 and names the place; a worker leaves
  * its group, and the run continues without it. */
 #include "paceline/run.h"
 #include "tiny_job.h"
@@ -22,7 +22,7 @@ struct stage {
 
 static const char command[] = TEST_BUILD "/paceline_breaks";
 
-/* Run the command; its stderr in `said`. The exit status, -1 when it did not exit. */
+/* Run the command; `said` gets its stderr. The exit status, -1 when it did not exit. */
 static int run_command(const struct tiny *t, const char *arguments, char text[2000])
 {
     char line[1000], path[128];
@@ -46,7 +46,8 @@ static void test_the_command_ends_with_70(void **state)
     assert_int_equal(run_command(t, arguments, text), 70);
     assert_non_null(strstr(text, "breaks.c:"));
     assert_non_null(strstr(text, "!breaks does not hold"));
-    assert_int_equal(run_command(t, arguments, text), 0); /* the file is there: nobody is chosen */
+    assert_int_equal(run_command(t, arguments, text), 0); /* the file exists: no process is
+                                                             chosen */
     unlink(getenv("PACELINE_BREAKS"));
     snprintf(arguments, sizeof arguments, "sim %s --cluster %s --out %s", t->job, t->cluster,
              tiny_out(t, out));

@@ -1,5 +1,5 @@
-/* Caffe's own files: nets that all have to read, and trained models that have to say what they said
- * there. The folder that holds them is named by PACELINE_DATA. */
+/* Caffe's own files: all nets must be read, and trained models must give Caffe's results.
+ * PACELINE_DATA names their folder. */
 #include "base/file.h"
 #include "folder.h"
 #include "paceline/convert.h"
@@ -9,7 +9,7 @@
 
 enum { IMAGES = 20, CLASSES = 10, SPEC_MAX = 1024 };
 
-/* Within what the numbers of another program agree; accuracies and losses are printed so. */
+/* The tolerance between the numbers of two programs; accuracies and losses are printed with it. */
 #define SCORE_TOLERANCE 1e-4
 #define LOSS_TOLERANCE  5e-7
 
@@ -65,7 +65,7 @@ static void read_file(const char *root, const char *name, struct file_bytes *out
         fail_msg("%s", err.text);
 }
 
-/* The first test images, as README.md of the data says they were scaled. */
+/* The first test images, scaled as README.md of the data states. */
 static size_t read_records(const char *root, bool cifar, float **out)
 {
     struct file_bytes images, mean = {0};

@@ -1,4 +1,4 @@
-/* Models to Caffe and back: what is trained here, Caffe's own reader scores alike. */
+/* Models to Caffe and back: Caffe's own reader gives the same scores for a model trained here. */
 #include "base/file.h"
 #include "paceline/convert.h"
 #include "refusal.h"

@@ -48,7 +48,7 @@ static bool make_group(struct group *g, const char *controller, const char *cons
     return false;
 }
 
-/* The command in the group: its exit code, and what it printed. */
+/* The command in the group: its exit code, and its output. */
 static int run_within(const struct group *g, const char *arguments, char text[TEXT_BYTES])
 {
     char line[512];

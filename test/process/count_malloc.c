@@ -1,7 +1,7 @@
-/* Preloaded into a process, counts what it takes from the heap, and says so at its end. Apart is
- * what oneDNN takes, itself or by C++'s `new`, which nobody else here uses: its calls make lists of
- * their arguments, and its products pack their operands, in memory of its own; and OpenMP's teams
- * of one thread. */
+/* Preloaded into a process, counts its heap allocations, and prints them at its end. Counted
+ * separately are those of oneDNN, its own or by C++'s `new`, which no other code here uses: its
+ * calls make lists of their arguments, and its products pack their operands, in memory of its own;
+ * and OpenMP's teams of one thread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Checkpoints that are damaged, or of something else: a run resumes from the newest that is whole,
- * says which it passed over, and starts from nothing less than what it was asked for. And records
- * that vanish while they are trained on. */
+/* Checkpoints that are damaged, or of something else: a run resumes from the newest valid one,
+ * names those that it skipped, and never starts from less than requested. And records that vanish
+ * during training. */
 #include "pictures.h"
 #include "real_run.h"
 #include "refusal.h"
@@ -47,7 +47,7 @@ static void shorten_file(const char *path)
     fclose(f);
 }
 
-/* Continues from the older one, and says why. */
+/* Continues from the older one, and logs the reason. */
 static void resumes_from(struct tiny *t, const char *name, const char *older, const char *newest)
 {
     struct process p;
@@ -100,7 +100,7 @@ static void test_checkpoints_of_something_else(void **state)
             "--data", "idx:test-images,test-labels?scale=0.00390625");
 }
 
-/* Each worker comes to them, and is lost; the last line says why. */
+/* Each worker reaches them, and is lost; the last line gives the reason. */
 static void test_pictures_that_vanish(void **state)
 {
     static const char *const names[] = {"zoo/a/1.png", "zoo/a/2.png", "zoo/b/3.png"};

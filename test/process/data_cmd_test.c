@@ -1,4 +1,4 @@
-/* `paceline data`: what it says of records that a test made, and what it refuses. */
+/* `paceline data`: its output for records that a test made, and its refusals. */
 #include "pictures.h"
 #include "refusal.h"
 

@@ -1,5 +1,5 @@
-/* `paceline driver`, and workers that somebody else starts: together, before it, with their data in
- * other places, and with what must be refused. */
+/* `paceline driver`, and workers started by hand: together, before it, with their data in other
+ * folders, and with settings that must be refused. */
 #include "machines.h"
 #include "refusal.h"
 
@@ -51,7 +51,7 @@ static void test_workers_come_before_their_driver(void **state)
     machines_release(&m);
 }
 
-/* `worker --join HOST` finds it; where another process has the port, the driver says so. */
+/* `worker --join HOST` finds it; if another process has the port, the driver reports it. */
 static void test_driver_listens_at_the_default_port(void **state)
 {
     struct tiny *t = *state;
@@ -164,7 +164,7 @@ static void test_addresses_are_refused_by_name(void **state)
             "there is no such folder");
     REFUSED(t, "--threads", "worker", "--join", "127.0.0.1:1", "--threads", "0");
     REFUSED(t, "--wait", "driver", t->job, "--wait", "soon");
-    machines_port(address); /* nobody listens there */
+    machines_port(address); /* there is no listener */
     process_start(&p, t->folder,
                   (const char *const[]){"worker", "--join", address, "--retry", "0.5", NULL});
     double since = process_now();
@@ -207,8 +207,8 @@ static void test_each_has_its_data_where_it_likes(void **state)
     machines_release(&m);
 }
 
-/* A worker whose data root is `root`, in a run of one: it leaves, both texts are in what it says
- * and in what the driver says of it, with its machine and the remedy; the run waits for another. */
+/* A worker whose data root is `root`, in a run of one: it leaves; both texts are in its message and
+ * in the driver's, with its machine and the remedy; the run waits for another. */
 static void expect_confined(struct tiny *t, const char *root, const char *phrase, const char *too,
                             const char *set)
 {
@@ -275,7 +275,7 @@ static void test_other_data_is_refused_by_what_differs(void **state)
     process_wait(p, REAL_LIMIT_S);
     assert_int_equal(p->code, 2);
     print_message("    %s", p->err);
-    assert_null(strstr(p->err, "peer lost")); /* the cause is the last word */
+    assert_null(strstr(p->err, "peer lost")); /* the message ends with the cause */
     assert_non_null(strstr(p->err, "test_data has as many records on both sides, 120, with other "
                                    "contents"));
     assert_non_null(strstr(p->err, path)); /* both paths, and both ends */
@@ -339,8 +339,8 @@ static void test_a_worker_that_only_its_machine_reaches(void **state)
     machines_release(&m);
 }
 
-/* One worker's data is not there and its unit starts it again and again: the run waits for another,
- * and ends, with the cause, when none comes; it is told once. */
+/* One worker's data is missing and its service restarts it repeatedly: the run waits for another,
+ * and ends, with the cause, if none comes; the cause is reported once. */
 static void test_worker_that_reconnects_repeatedly(void **state)
 {
     struct tiny *t = *state;
@@ -397,8 +397,8 @@ static void test_a_stranger_is_no_worker(void **state)
     machines_release(&m);
 }
 
-/* Where nobody has asked before (the stage does not), a member that others cannot connect to is
- * found out when they try, and given up; the others continue. */
+/* Without a connectivity check before the run (the stage does none), a member that others cannot
+ * connect to is detected when they try, and removed; the others continue. */
 static void test_a_member_that_others_cannot_reach(void **state)
 {
     struct tiny *t = *state;

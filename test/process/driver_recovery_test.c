@@ -1,5 +1,5 @@
-/* A real driver that is killed and started again: its workers keep what they have, and the run
- * resumes from where they are, within two seconds. */
+/* A real driver that is killed and restarted: its workers keep their state, and the run resumes
+ * from it within two seconds. */
 #include "free_port.h"
 #include "real_run.h"
 
@@ -19,7 +19,7 @@ struct cast {
     char at[32];
     struct real_run r; /* the driver's process, and the run's directory */
     struct process worker[WORKERS];
-    int silent; /* workers that said so of their driver */
+    int silent; /* workers that reported a lost driver */
 };
 
 enum death { FIRST, SECOND_RUN, TAKES_OVER };
@@ -54,7 +54,7 @@ static void start_driver(struct cast *c, const char *strategy, const char *epoch
     process_start(&c->r.p, c->t->folder, argv);
 }
 
-/* Workers look for it at `places`. */
+/* Workers connect to it at these addresses. */
 static void begin_at(struct cast *c, const char *strategy, const char *epochs, const char *retry,
                      const char *places)
 {
@@ -168,8 +168,8 @@ static void test_bad_workers_come_before_the_others_are_back(void **state)
         process_release(&bad[i]);
 }
 
-/* As on another machine: at another of the addresses that workers know, and back. At the last of
- * them there is nobody. */
+/* The driver restarts as on another machine, at another address that workers know, and then at the
+ * first again. The last address has no listener. */
 static void test_driver_returns_elsewhere(void **state)
 {
     struct cast c = {.t = *state, .r = real_new(*state)};
@@ -209,8 +209,8 @@ static void test_driver_dies_and_returns(void **state)
     dies_and_recovers(*state, "strategy.downpour={n_push:4 n_fetch:4}");
 }
 
-/* One that only stands still for a moment finds all where they were; one that says nothing any more
- * is called again, and answers when it has been killed and started again. */
+/* A driver that is stopped for a moment keeps its workers; workers of a silent one reconnect, and
+ * succeed when it has been killed and restarted. */
 static void test_it_stands_still(void **state)
 {
     struct cast c;
@@ -231,7 +231,7 @@ static void test_it_stands_still(void **state)
     assert_true(run_number(c.r.dir, "end", 0, "missed") == 0);
 }
 
-/* Nobody waits for ever. */
+/* No worker waits for ever. */
 static void test_it_does_not_come_back(void **state)
 {
     struct cast c;
@@ -281,8 +281,8 @@ static bool has_recovered(const struct process *worker)
     return back;
 }
 
-/* A driver that is back, and is interrupted before all of its workers are, lets none go: what they
- * have is newer than any checkpoint, and the next driver resumes from there. */
+/* A recovered driver that is interrupted before all of its workers have returned releases none:
+ * their state is newer than any checkpoint, and the next driver resumes from it. */
 static void test_it_is_interrupted_before_all_are_back(void **state)
 {
     struct cast c;
@@ -292,7 +292,7 @@ static void test_it_is_interrupted_before_all_are_back(void **state)
     int reported = real_exchanges(&c.r);
     start_driver(&c, "strategy.sync={tau:4}", "stop.epochs=100000", SECOND_RUN);
     UNTIL(REAL_LIMIT_S, has_recovered(&c.worker[0]) && has_recovered(&c.worker[1]));
-    process_nap(0.1); /* what they say arrives */
+    process_nap(0.1); /* their messages arrive */
     assert_int_equal(real_members(&c.r, "back"), 0);
     kill(c.r.p.pid, SIGINT);
     process_wait(&c.r.p, REAL_LIMIT_S);
@@ -309,8 +309,8 @@ static void test_it_is_interrupted_before_all_are_back(void **state)
     process_release(&c.r.p);
 }
 
-/* Two take the run up at the same moment: one is the run's, and the other ends, whether workers
- * have come to it or not. */
+/* Two drivers take the run over at the same moment: one gets the run, and the other ends, with or
+ * without workers. */
 static void test_two_take_it_up(void **state)
 {
     struct cast c, other = {.t = *state};

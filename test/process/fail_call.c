@@ -1,11 +1,11 @@
-/* Preloaded into a process, makes the n-th call of a kind fail, and says at the process's end how
- * many calls there were and what is still held. Its settings are in its environment:
+/* Preloaded into a process, makes the n-th call of a kind fail, and prints at the process's end the
+ * number of calls and the resources still held. Its settings are environment variables:
  *
- *   FAIL_IN      train or worker: only the process that runs this command; of several the first,
+ *   FAIL_IN      train or worker: only the process that runs this command; among several the first,
  *                which makes the file FAIL_CLAIM
  *   FAIL_KIND    memory: malloc and its kin, pthread_create
- *                file:   everything that is asked of regular files and folders
- *                socket: everything that is asked of sockets, epoll and shared memory
+ *                file:   all calls on regular files and folders
+ *                socket: all calls on sockets, epoll and shared memory
  *   FAIL_AT      n, from 1; 0: none, they are only counted
  *   FAIL_HOW     error: it fails; short: it transfers one byte; interrupted: EINTR, or EAGAIN of a
  *                socket that would block
@@ -258,7 +258,7 @@ static bool must_break(enum kind kind)
     return fail.setting == ERROR && must_fail(kind);
 }
 
-/* One that transfers: *len may become less; else what goes wrong, 0: nothing. */
+/* For a call that transfers, *len may be reduced; otherwise returns the error; 0: none. */
 static int shorten_call(enum kind kind, size_t *len, int code)
 {
     if (kind == NO_KIND || *len == 0 || !must_fail(kind))
@@ -377,7 +377,7 @@ SOCKET_CALL(epoll_ctl, (int fd, int what, int on, struct epoll_event *event), (f
 int epoll_wait(int fd, struct epoll_event *events, int count, int ms)
 {
     REAL(epoll_wait)
-    /* Not for ever: it is asked again until it has waited. */
+    /* Not for ever: callers repeat an interrupted wait. */
     return fail.setting != SHORT && !fail.always && must_fail(SOCKETS)
                ? set_errno(EINTR)
                : real(fd, events, count, ms);

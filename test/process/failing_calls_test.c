@@ -1,11 +1,11 @@
 /* The n-th allocation, call of a file or call of a socket fails, alone or with all that follow, in
  * the driver of a run or in one of its workers, when it begins and when it continues: the run ends
- * well without it, or ends with a message that says what was wrong. Nothing crashes, nothing hangs,
- * nothing is still held at the end, and what was kept can be read.
+ * well without it, or ends with a message that names the error. Nothing crashes or hangs, no
+ * resource is held at the end, and files that were written can be read.
  *
  *   failing_calls_test            some n of each kind
  *   failing_calls_test --seed S   some others
- *   failing_calls_test --all      every n until nothing fails any more: hours */
+ *   failing_calls_test --all      every n until no call is left to fail: hours */
 #include "real_run.h"
 
 #include <sys/stat.h>
@@ -98,7 +98,7 @@ static void judge_run(const struct failing *f, long n, struct real_run *r, const
     const char *last = strstr(p->err, "paceline: ");
     if (p->code < 0 || p->code > 3)
         report_failure(f, n, p, "an end that is none");
-    bool done = p->code == 0 || p->code == 3; /* with 3 the result says where the model is */
+    bool done = p->code == 0 || p->code == 3; /* exit code 3: the result names the model's file */
     if (!done && (!last || strstr(p->err, "internal error")))
         report_failure(f, n, p, "no message");
     if (done && !strstr(p->out, "\"kind\":\"end\""))
@@ -109,7 +109,7 @@ static void judge_run(const struct failing *f, long n, struct real_run *r, const
     expect_whole(r->dir);
 }
 
-/* One run in which the n-th fails. Did it come to that? */
+/* One run in which the n-th call fails. Did the run reach that call? */
 static bool play_once(struct tiny *t, const struct failing *f, long n, const char *begun,
                       const struct kept *base, struct kept *is)
 {
@@ -191,7 +191,7 @@ static void setup(void **state, const char *kind)
         resumed.resume = true;
         sweep_calls(t, &resumed, begun.dir);
     }
-    assert_true(absorbed > 0 && absorbed < runs); /* some of it matters, and some of it does not */
+    assert_true(absorbed > 0 && absorbed < runs); /* some failures matter, and some do not */
 }
 
 static void test_memory_runs_out(void **state)

@@ -65,7 +65,7 @@ static void test_a_worker_is_stopped(void **state)
     process_release(&r.p);
 }
 
-/* Nobody waits for one that is alone, and there is nobody to take its place. */
+/* No other worker waits for a lone one, and none can replace it. */
 static void test_one_alone_is_not_given_up(void **state)
 {
     struct tiny *t = *state;
@@ -109,7 +109,7 @@ static void test_the_driver_is_killed(void **state)
     assert_true(longest < ORPHAN_MAX_S);
 }
 
-/* As Ctrl-C does: the signal goes to the whole group, and is the driver's affair. */
+/* As with Ctrl-C, the whole process group gets the signal, and only the driver acts on it. */
 static void test_an_interrupted_run_resumes(void **state)
 {
     struct tiny *t = *state;

@@ -1,5 +1,5 @@
 /* A worker whose two threads spin while busy processes take both processors: it computes with one,
- * and says so on the terminal of the run. */
+ * and reports this on the terminal of the run. */
 #include "crowd.h"
 #include "process.h"
 #include "tiny_job.h"

@@ -1,6 +1,5 @@
-/* A driver and four workers as five engines of one process: nothing that one of them does may be
- * seen by another but through its messages. Built with the thread sanitizer, this is where threads
- * of ours would be caught at sharing what they should not. */
+/* A driver and four workers as five engines of one process: they may affect one another only
+ * through messages. Built with the thread sanitizer, this test detects data races between them. */
 #include "paceline/run.h"
 #include "run_files.h"
 #include "tiny_job.h"
@@ -55,7 +54,7 @@ static void end_workers(struct crew *crew)
         pthread_join(crew->hand[i].thread, NULL);
 }
 
-/* Train the tiny job until the third exchange; what is set ends with NULL. */
+/* Train the tiny job until the third exchange, with these assignments, ended by NULL. */
 static void train_tiny(struct tiny *t, const char *const *set, const char *out,
                        pl_run_report *report)
 {

@@ -1,5 +1,5 @@
-/* PACELINE_ISA holds a process to narrower instructions than its processor has, and a word that is
- * none of them is refused. */
+/* PACELINE_ISA limits a process to narrower instructions than its processor has, and an unknown
+ * name is refused. */
 #include "process.h"
 
 #include <cJSON.h>

@@ -1,9 +1,9 @@
-/* Real workers that come to a run under way: in place of one that was killed, by hand, and back
- * after they were held to be dead; and workers that leave it. */
+/* Real workers that join a run under way: in place of a killed one, by hand, and again after they
+ * were considered dead; and workers that leave it. */
 #include "free_port.h"
 #include "real_run.h"
 
-#define JOIN_MAX_S 6.0 /* from a worker's start to its place in a view */
+#define JOIN_MAX_S 6.0 /* from a worker's start to its first view */
 
 static const char *const ways[] = {
     "strategy.sync={tau:4}",
@@ -19,8 +19,8 @@ static const char *const ways[] = {
 
 enum { WAYS = sizeof ways / sizeof *ways };
 
-/* The records of all epochs are used, missed, or were gone over again while no lease came; at most
- * so many are missed, and nobody's part was ever left out. */
+/* The samples of all epochs are used, missed, or repeated while no lease arrived; at most `missed`
+ * are missed, and no contribution was rejected. */
 static void expect_books(const struct real_run *r, double missed_most)
 {
     double used = run_number(r->dir, "end", 0, "used");
@@ -85,8 +85,8 @@ static void test_worker_started_by_hand_joins(void **state)
     process_release(&r.p);
 }
 
-/* One more than there is room for stands by, takes the place of the first that is lost, and the
- * next one is told when the run is over. */
+/* One worker more than workers_max waits and replaces the first lost one; the next waiting one is
+ * informed when the run is over. */
 static void test_one_stands_by(void **state)
 {
     struct tiny *t = *state;
@@ -150,7 +150,7 @@ static void test_a_worker_leaves_in_good_order(void **state)
         print_message("    %s: gone after %.3f s\n", ways[i], process_now() - asked);
         UNTIL(3, real_has_ended(worker + i % 4, 1));
         real_end(&r, 0, "epochs");
-        assert_null(strstr(r.p.err, "the driver is gone")); /* it hangs up, as it was asked to */
+        assert_null(strstr(r.p.err, "the driver is gone")); /* it disconnects, as requested */
         assert_int_equal(run_count(r.dir, "member", NULL, NULL), 5);
         expect_books(&r, 0);
         process_release(&r.p);

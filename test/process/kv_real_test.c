@@ -1,5 +1,5 @@
 /* The key-value store over real connections: engines of one process whose threads update and get at
- * once; processes, of which a holder is killed while it is read from. */
+ * once; processes, of which a holder is killed during a read. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "paceline/kv.h"
 #include "shared_team.h"
@@ -41,12 +41,12 @@ static bool message_has(pl_kv *kv, const char *part)
     return false;
 }
 
-/* Nobody leaves while another may want what he has. */
+/* No member leaves while another may need its values. */
 static int leave_store(struct member *m)
 {
     float nothing = 0;
     int rc = pl_team_allreduce(m->team, &nothing, 1, NULL, NULL);
-    if (rc == PL_OK) /* the coordinator goes when all others are here, and ends what they do */
+    if (rc == PL_OK) /* the coordinator leaves when all others are here, which ends their calls */
         (void)pl_team_allreduce(m->team, &nothing, 1, NULL, NULL);
     return rc;
 }
@@ -67,7 +67,8 @@ static size_t size_of(uint64_t key, uint64_t version)
     return (size_t)(key * 700 * 1000 + version * 1000);
 }
 
-/* The newest that there is, or, if that is not this one yet, another that is newer. */
+/* The newest version, or, if this one is not registered yet, an older one that is newer than the
+ * last. */
 static int get_whole(struct caller *c, uint64_t version)
 {
     char name[2] = {(char)('a' + c->key), '\0'};
@@ -176,7 +177,8 @@ static int play_open(struct member *m)
         assert_int_equal(pl_kv_update(c[i].kv, "x", i, "a", 1, 10), PL_OK);
     }
     for (double limit = process_now() + 10; count_threads() != before + 1; process_nap(0.01))
-        assert_true(process_now() < limit); /* who was joined may be seen for a moment yet */
+        assert_true(process_now() < limit); /* a lost member may still be in the view for a
+                                               moment */
     return PL_OK;
 }
 
@@ -215,7 +217,7 @@ static int play_wrong(struct member *m)
     assert_int_equal(pl_kv_get(kv, &zero, &value), PL_ERR_USAGE);
     assert_int_equal(pl_kv_get(kv, &blank, &value), PL_ERR_USAGE);
     assert_int_equal(pl_kv_begin(kv, &no_key, &fetch), PL_ERR_USAGE);
-    assert_int_equal(pl_kv_get(kv, &x1, &value), PL_ERR_NOT_FOUND); /* 9 took its place */
+    assert_int_equal(pl_kv_get(kv, &x1, &value), PL_ERR_NOT_FOUND); /* version 9 replaced it */
     assert_int_equal(pl_kv_begin(kv, &(pl_kv_want){"x", PL_KV_NEWEST, 0, 10}, &fetch), PL_OK);
     assert_int_equal(pl_kv_finish(fetch, 10, &value), PL_OK);
     pl_kv_end(fetch);
@@ -240,7 +242,7 @@ static void test_kv_misuse_is_refused_by_name(void **state)
     pl_kv_free(NULL);
 }
 
-/* The coordinator goes, and who still waits is told at once. */
+/* The coordinator leaves, and waiting members get an error at once. */
 static int play_end(struct member *m)
 {
     const pl_kv_want want = {"never", 1, 1, 30};
@@ -391,7 +393,7 @@ static void run_processes(bool both)
     assert_true(stage != MAP_FAILED);
     memset(stage, 0, sizeof *stage);
     port_find(rendezvous);
-    for (uint32_t i = MEMBERS; i-- > 0;) { /* the one who kills last: he knows all others */
+    for (uint32_t i = MEMBERS; i-- > 0;) { /* the last one to kill: it knows all others */
         pid_t child = fork();
         assert_true(child >= 0);
         if (child > 0) {

@@ -1,4 +1,4 @@
-/* SparkNet's Listing 3 as a program: two rounds on images of its size, in the files it looks for.
+/* SparkNet's Listing 3 as a program: two rounds on images of its size, in the files that it opens.
  */
 #include "tiny_job.h"
 
@@ -11,7 +11,7 @@
 
 enum { SIDE = 28, CLASSES = 10, TRAIN = 400, TEST = 100 };
 
-/* Class c is a bright square, in one of ten places. */
+/* Class c is a bright square, at one of ten positions. */
 static uint8_t pixel_of(uint32_t i, uint32_t c, int row, int col)
 {
     int top = 2 + (int)(c / 4) * 8, left = (int)(c % 4) * 7;
@@ -24,7 +24,7 @@ static void write_set(const struct tiny *t, const char *name, uint32_t count)
 {
     char file[64];
     snprintf(file, sizeof file, "%s-images-idx3-ubyte.gz", name);
-    FILE *images = tiny_open(t, file); /* what is not packed is read as it is */
+    FILE *images = tiny_open(t, file); /* an uncompressed file is read directly */
     snprintf(file, sizeof file, "%s-labels-idx1-ubyte.gz", name);
     FILE *labels = tiny_open(t, file);
     const uint32_t header[] = {0x803, count, SIDE, SIDE};

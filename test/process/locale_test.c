@@ -1,5 +1,5 @@
-/* In a program whose locale writes numbers with a comma, as a worker of ours may be: what is read
- * and written has a point all the same. The locale is made here, for this test alone. */
+/* In a program with a locale that writes numbers with a comma, numbers are still read and written
+ * with a point. The locale is made here, for this test alone. */
 #include "checkpoint_sample.h"
 #include "job/job.h"
 #include "job/job_solver.h"

@@ -1,4 +1,5 @@
-/* `paceline test`: it says of a run's model what the run said, and refuses what it cannot test. */
+/* `paceline test`: it gives the run's own result for a run's model, and refuses what it cannot
+ * test. */
 #include "refusal.h"
 #include "run_files.h"
 

@@ -15,7 +15,7 @@ static double number_of(const struct real_run *r, const char *key)
     return run_number(r->dir, "end", 0, key);
 }
 
-/* Exchanges of a lane are numbered, and each is told of once. */
+/* Exchanges of a lane are numbered, and each is reported once. */
 static void expect_numbered(const struct real_run *r, double lanes)
 {
     double last[4] = {0};

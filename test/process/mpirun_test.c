@@ -1,5 +1,5 @@
 /* Workers started by Open MPI's mpirun. One of four is killed: with --enable-recovery the others
- * train on; without it mpirun ends them all, which is why docs/several-machines.md asks for it. */
+ * train on; without it mpirun ends them all, so docs/several-machines.md requires it. */
 #include "machines.h"
 
 static bool has_mpirun(void)
@@ -10,7 +10,7 @@ static bool has_mpirun(void)
     return false;
 }
 
-/* mpirun and four workers, ranks of it. */
+/* mpirun with four workers as its ranks. */
 static void start_ranks(const struct tiny *t, struct process *p, const char *join, bool recovers,
                         pid_t rank[PROCESS_CHILDREN_MAX])
 {

@@ -1,6 +1,6 @@
-/* Options that change a job: each takes the place of what contradicts it, and says so. The messages
- * of a run before it begins, and the warnings about settings that are seldom intended. And the ways
- * to ask for help. */
+/* Options that change a job: each replaces the fields that contradict it, and reports this. The
+ * messages before a run begins, the warnings about settings that are rarely intended, and the help.
+ */
 #include "free_port.h"
 #include "process.h"
 #include "tiny_job.h"
@@ -15,7 +15,7 @@ static void run_in(const struct tiny *t, struct process *p, const char *const *a
 
 #define RUN(t, p, ...) run_in(t, p, (const char *const[]){__VA_ARGS__, NULL})
 
-/* The command ends with 0, and `says` is in what it prints on stderr. */
+/* The command ends with 0, and its stderr contains the text. */
 #define TRAINS(t, phrase, ...)                                                  \
     do {                                                                        \
         struct process p;                                                       \
@@ -116,7 +116,8 @@ static void test_rarely_intended_settings_are_reported(void **state)
            "--epochs", "3", "--lr", "1e-9", "--set", "train_data.scale=1e-6");
 }
 
-/* A driver knows its workers' machines no better than its own: only what is far off is told. */
+/* A driver knows its workers' machines no better than its own: it reports only large
+ * differences. */
 static void test_driver_suspects_threads_of_its_workers(void **state)
 {
     struct process p;
@@ -177,7 +178,7 @@ static void test_a_dry_run_takes_no_step(void **state)
     process_release(&p);
 }
 
-/* As on two hosts, each told by options which rank it is. */
+/* As on two hosts, each with its rank in the options. */
 static void test_ranks_come_from_options(void **state)
 {
     struct tiny *t = *state;

@@ -1,5 +1,5 @@
-/* README's "Your own pictures in five minutes", as it stands there: a folder of two classes, the
- * example's job, and what is asked of the run. */
+/* README's "Your own pictures in five minutes", as written there: a folder of two classes, the
+ * example's job, and the requirements of the run. */
 #include "pictures.h"
 #include "process.h"
 

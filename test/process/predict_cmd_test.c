@@ -1,6 +1,6 @@
-/* `paceline predict`: what it says agrees with what the run said of its model, whichever way model
- * and records are named; pictures come to the same as records; and what it refuses. Numbers of
- * another program are compared with where PACELINE_DATA names the folder that has them. */
+/* `paceline predict`: its output agrees with the run's result for its model, whatever the form in
+ * which model and records are named; pictures give the same as records; and its refusals. If
+ * PACELINE_DATA names the folder, results of another program are compared, too. */
 #include "paceline/predict.h"
 #include "pictures.h"
 #include "refusal.h"
@@ -28,7 +28,7 @@ static double number_of(const cJSON *object, const char *key)
     return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
 }
 
-/* Line i of the output as an object; NULL: there are not so many. */
+/* Line i of the output as an object; NULL: there are fewer. */
 static cJSON *line_of(const char *out, int i)
 {
     for (; *out && i > 0; i--)
@@ -60,7 +60,7 @@ static double probability_of(const cJSON *record, int class)
     return 0;
 }
 
-/* Both say the same of the first `n` records. */
+/* Both give the same for the first `n` records. */
 static void same_outcome(const char *a, const char *b, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
-/* Real runs of three workers and a driver, of which one worker's every connection goes through the
- * fault proxy: the run bears what can be borne; what cannot puts that worker out, by name, and the
- * others end the run well. */
+/* Real runs of three workers and a driver, in which all connections of one worker go through the
+ * fault proxy: the run tolerates faults that it can; others remove that worker, by name, and the
+ * rest ends the run well. */
 #include "staged.h"
 
 /* From a fault until the worker is out: 5 s of silence where workers share cores, and until it is
@@ -11,10 +11,10 @@ enum { EPOCHS = 16, WORKERS = 3 };
 
 struct story {
     const char *strategy;
-    const char *fault[2]; /* told to the proxy, once exchanges have begun */
-    double heal_s;        /* and after so long, that all is well again; 0: never */
+    const char *fault[2]; /* command to the proxy, after the first exchange */
+    double heal_s;        /* seconds until the fault ends; 0: never */
     bool borne;           /* all three end the run */
-    const char *named;    /* what somebody's log says of it */
+    const char *named;    /* a text that a log must contain */
 };
 
 static void expect_books(const struct staged *s, bool all)
@@ -27,7 +27,7 @@ static void expect_books(const struct staged *s, bool all)
                   epochs);
     assert_true(epochs >= EPOCHS);
     assert_true(missed >= 0 && (!all || missed == 0));
-    /* Epochs are what has been gone over, again while no lease came, too. */
+    /* Epochs count all samples trained, also those repeated while no lease arrived. */
     double again = epochs * (TINY_TRAIN - 60) - used - missed;
     assert_true(again > -0.5 && again < repeated + 0.5);
 }
@@ -40,7 +40,7 @@ static bool reported_by_any(const struct staged *s, const char *what)
     return n > 0;
 }
 
-/* Worker 0 has been put out, and nobody else. */
+/* Worker 0 has been removed, and no other. */
 static int count_lost(const struct staged *s)
 {
     int n = run_count(s->run.dir, "member", NULL, NULL) - real_members(&s->run, "join");
@@ -49,7 +49,7 @@ static int count_lost(const struct staged *s)
     return n;
 }
 
-/* The fault has come; what is to become of worker 0 has become of it. */
+/* The fault has happened, and worker 0 has the expected fate. */
 static void see_it_through(struct staged *s, const struct story *story)
 {
     double since = process_now();
@@ -111,7 +111,7 @@ static void test_what_can_be_borne(void **state)
         {.fault = {"delay 10"}, .borne = true},
         {.fault = {"mbit 10"}, .borne = true},
         {.fault = {"blackhole"}, .heal_s = 1, .borne = true},
-        /* it is heard, and does not hear */
+        /* it can send, and does not receive */
         {.fault = {"0 oneway up", "1 oneway down"}, .heal_s = 1, .borne = true},
     };
     PLAY(*state, stories);
@@ -122,7 +122,7 @@ static void test_what_cannot(void **state)
     static const struct story stories[] = {
         {.fault = {"reset"}, .named = "is lost: its connection has ended"},
         {.fault = {"blackhole"}, .named = "is lost: no heartbeat, or no link, for "},
-        /* it hears, and is not heard */
+        /* it receives, and cannot send */
         {.fault = {"0 oneway down", "1 oneway up"},
          .named = "is lost: no heartbeat, or no link, for "},
         /* changed bytes are noticed before anything is made of them */

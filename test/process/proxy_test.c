@@ -1,4 +1,4 @@
-/* The fault proxy by itself: two sockets of ours, and everything it can do between them. */
+/* The fault proxy alone: two sockets of the test, and all faults between them. */
 #define _GNU_SOURCE
 #include "proxied.h"
 
@@ -171,7 +171,7 @@ static void test_blackhole(void **state)
     proxied_command(&s.proxy, "blackhole");
     assert_int_equal(send(s.client, s.sent, 1000, MSG_NOSIGNAL), 1000);
     assert_int_equal(send(s.target, s.sent, 1000, MSG_NOSIGNAL), 1000);
-    shutdown(s.client, SHUT_WR); /* not heard of either */
+    shutdown(s.client, SHUT_WR); /* it has not arrived either */
     int late = socket_at(s.proxy.address[0], false);
     assert_false(is_readable(s.target, 200));
     assert_false(is_readable(s.client, 0));
@@ -246,7 +246,7 @@ static void test_reset(void **state)
     end_pair(&s);
 }
 
-/* One route's fault is not another's; what is no command is said so. */
+/* A fault of one route does not affect another; an unknown command is an error. */
 static void test_routes_and_nonsense(void **state)
 {
     struct scene s;

@@ -41,7 +41,7 @@ static void test_rounds_are_equal(void **state)
     }
 }
 
-/* The optimizer's state goes along where one server has all of it. */
+/* A single server's checkpoint includes the optimizer's state. */
 static void test_a_run_resumes(void **state)
 {
     struct real_run whole = real_new(*state), parts = real_new(*state);

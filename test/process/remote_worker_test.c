@@ -18,9 +18,9 @@ static const char wide_net[] =
 #define HEADERS   (1514.0 / 1448)
 #define REMOTE_S  20.0
 #define MODEL_MB  ((3500 * 145 + 3 * 3501) * 4 / 1e6)
-#define EXCHANGES 2 /* at least, of what fits into that time */
+#define EXCHANGES 2 /* at least, of those that fit into that time */
 
-/* Seconds that a process has computed for, and which of its threads did most of it. */
+/* Seconds of a process's computation, and the thread with most of it. */
 struct use {
     double all, most;
     int nice;        /* of that thread */
@@ -82,9 +82,9 @@ static int count_nice(const struct use *use, int nice)
     return n;
 }
 
-/* Everything the four send and are sent goes at 10 Mbit/s each way, with the heartbeats of a quick
- * LAN: none is late for it. In a ring of four each sends three halves of the model, and waits for
- * what it is sent, so the rate is not used up (real/real_pace_test.c measures it where it is). */
+/* All traffic of the four is limited to 10 Mbit/s each way, with the heartbeats of a fast LAN: none
+ * is late. In a ring of four each sends three halves of the model, and waits for its input, so the
+ * rate is not reached (real/real_pace_test.c measures where it is). */
 static void test_a_rate_costs_no_worker_its_place(void **state)
 {
     struct tiny *t = *state;
@@ -102,7 +102,7 @@ static void test_a_rate_costs_no_worker_its_place(void **state)
     int last = real_exchanges(&m.run);
     double took = run_number(m.run.dir, "exchange", last - 1, "t") - since;
     double bytes = run_number(m.run.dir, "exchange", last - 1, "bytes");
-    /* `bytes` is what all of them send and are sent. */
+    /* `bytes` is the sum of bytes sent and received by all. */
     double mbit = (last - first) * bytes / 4 / 2 * 8 * HEADERS / 1e6 / took;
     print_message("    %d exchanges in %.2f s: %.2f Mbit/s each way of a worker, %.0f bytes\n",
                   last - first, took, mbit, bytes);
@@ -126,7 +126,7 @@ static void test_what_computes_is_nice(void **state)
     UNTIL(REAL_LIMIT_S, real_exchanges(&m.run) >= 3 && use_of(nice->pid).most > 0.3);
     struct use use = use_of(nice->pid), other = use_of(plain->pid);
     print_message("    %d threads, %d of them nice\n", use.threads, count_nice(&use, 7));
-    assert_int_equal(use.nice, other.nice + 7); /* whose work it is */
+    assert_int_equal(use.nice, other.nice + 7); /* the thread that does the work */
     /* The caller's own, the I/O thread, the listener and the heart. */
     assert_int_equal(count_nice(&use, 0), 4);
     assert_int_equal(count_nice(&use, 7), use.threads - 4);
@@ -178,7 +178,7 @@ static void test_a_pause(void **state)
     machines_release(&m);
 }
 
-/* A standby worker, which was never a member, leaves when it is told to. */
+/* A waiting worker, which was never a member, leaves on request. */
 static void test_a_standby_pauses(void **state)
 {
     struct tiny *t = *state;
@@ -208,7 +208,7 @@ static void want_workers(const struct tiny *t, const char *number)
     tiny_write((struct tiny *)(uintptr_t)t, "how-many", number);
 }
 
-/* Whom the run does not want for now stands by, and comes again when it does. */
+/* A worker that the run does not need now waits, and joins again when it does. */
 static void test_as_many_as_a_file_names(void **state)
 {
     struct tiny *t = *state;

@@ -30,7 +30,7 @@ static void test_runs_started_at_once_share_no_directory(void **state)
     }
 }
 
-/* A directory that is given goes to one of them; the others are refused. */
+/* One of several commands gets a given directory; the others are refused. */
 static void test_one_directory_is_one_runs(void **state)
 {
     struct tiny *t = *state;
@@ -53,7 +53,7 @@ static void test_one_directory_is_one_runs(void **state)
     assert_int_equal(run_count(r.dir, "end", NULL, NULL), 1);
 }
 
-/* A run whose driver lives is not taken from it, unless that is what is wanted. */
+/* A run with a live driver is not taken over, unless the user requests it. */
 static void test_a_living_driver_is_left_alone(void **state)
 {
     struct tiny *t = *state;
@@ -160,7 +160,7 @@ static void test_resume_takes_the_runs_own_job(void **state)
     assert_true(run_number(r.dir, "start", 1, "t") >= run_number(r.dir, "end", 0, "t"));
     assert_true(run_number(r.dir, "end", 1, "wall_s") > run_number(r.dir, "end", 0, "wall_s"));
     now = job_of(&r, "job.1.prototxt");
-    assert_string_equal(now, before); /* what the run was is still there */
+    assert_string_equal(now, before); /* the run's files are unchanged */
     free(now);
     now = job_of(&r, "job.prototxt");
     assert_non_null(strstr(now, "epochs: 2\n"));
@@ -178,7 +178,7 @@ static void test_resume_takes_the_runs_own_job(void **state)
     process_release(&r.p);
 }
 
-/* Refused by name, with what allows it, and everything is left as it was. */
+/* Refused by name, with what allows it, and nothing is changed. */
 static void test_resume_refuses_what_makes_another_run(void **state)
 {
     struct tiny *t = *state;
@@ -217,7 +217,7 @@ static void remove_checkpoints(const struct real_run *r)
         assert_int_equal(unlink(path[n]), 0);
 }
 
-/* As a run ends whose directory was full: its model is elsewhere, and its end says where. */
+/* As after a run with a full directory: its model is elsewhere, and its end names the file. */
 static void put_model_elsewhere(const struct tiny *t, const struct real_run *r, char there[256])
 {
     char final[256], events[256];
@@ -232,7 +232,7 @@ static void put_model_elsewhere(const struct tiny *t, const struct real_run *r, 
     fclose(f);
 }
 
-/* The run does not start over: its model is taken up where it is, and comes home. */
+/* The run does not start over: its model is read from there, and moved to the directory. */
 static void test_resume_takes_up_a_model_elsewhere(void **state)
 {
     struct tiny *t = *state;
@@ -261,7 +261,7 @@ static void test_resume_takes_up_a_model_elsewhere(void **state)
     process_release(&r.p);
 }
 
-/* Damaged checkpoints are no reason to take something else without a word. */
+/* With damaged checkpoints the run does not silently start from another state. */
 static void test_resume_names_damaged_checkpoints(void **state)
 {
     struct tiny *t = *state;
@@ -297,7 +297,7 @@ static void test_resume_needs_no_job_file(void **state)
     REFUSED(t, "unknown option --solver", "resume", r.dir, "--solver", "x");
 }
 
-/* Options that would do nothing are refused, with what makes them do something. */
+/* Options without effect are refused, with the settings that they need. */
 static void test_resume_ignores_no_option(void **state)
 {
     struct tiny *t = *state;
@@ -311,8 +311,8 @@ static void test_resume_ignores_no_option(void **state)
     process_release(&r.p);
 }
 
-/* A run that went further than what is asked for now is complete: what is advised leads on from
- * there, no speed is made up, and what was changed is said to quiet people, too. */
+/* A run that went beyond the requested end is complete: the advice continues from there, no speed
+ * is invented, and changes are reported even with --quiet. */
 static void test_resume_of_a_longer_run_advises_from_where_it_is(void **state)
 {
     struct tiny *t = *state;

@@ -2,7 +2,8 @@
  * happened: with the records, the rate and the model that it would have had. */
 #include "real_run.h"
 
-/* Kill the run and all its workers once it has so many checkpoints; the newest's exchange. */
+/* Kill the run and all its workers once it has n checkpoints; returns the exchange of the
+ * newest. */
 static double kill_all(struct tiny *t, struct real_run *r, const char *workers,
                        const char *strategy, const char *solver)
 {
@@ -93,8 +94,8 @@ static void test_four_workers_that_are_not(void **state)
     assert_true(run_difference(killed.dir, whole.dir) < 0.5);
 }
 
-/* Half with so many workers, the rest with others: the same place in data and schedule, a book that
- * adds up, and the log says what was taken. */
+/* Half of the run with one number of workers, the rest with another: the same position in data and
+ * schedule, a ledger that adds up, and a log that names the checkpoint. */
 static void change_workers(struct tiny *t, const char *from, const char *to, const char *taken)
 {
     struct real_run r = real_new(t);
@@ -169,8 +170,7 @@ static void test_an_older_final_model_is_not_the_end(void **state)
     process_release(&r.p);
 }
 
-/* Nothing is left to be done: it says so, starts nobody and waits for nobody; with more to be done
- * it continues. */
+/* A complete run reports this, and starts and awaits no worker; with a later end it continues. */
 static void test_a_run_that_is_complete(void **state)
 {
     struct tiny *t = *state;

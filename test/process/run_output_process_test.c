@@ -128,7 +128,7 @@ static void test_simulation_is_labelled(void **state)
     process_release(&p);
 }
 
-/* A round of a hundred steps: the driver speaks of it before its exchange. */
+/* A round of a hundred steps: the driver reports its progress before the exchange. */
 static void test_driver_speaks_before_the_first_exchange(void **state)
 {
     struct tiny *t = *state;

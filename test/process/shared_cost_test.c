@@ -20,8 +20,8 @@ static double core_time(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* By the time of its core handing in is always short. By the wall clock a thread may lose its core
- * to another at any moment, but not each time; what waits or copies would be long each time. */
+/* In CPU time, submitting is always short. In wall time a thread may lose its core at any moment,
+ * but not each time; a wait or a copy would be long each time. */
 static int play_submit(struct member *m)
 {
     enum { SUBMITS = 6 };
@@ -62,8 +62,8 @@ static void test_shared_commit_of_100_mb_returns_at_once(void **state)
     run_team(2, play_submit, NULL);
 }
 
-/* Arithmetic on a core of its own. Its speed is counted by that core's own time: what else the
- * machine runs there is not ours. */
+/* Arithmetic on a core of its own. Its speed is measured in that core's CPU time, without other
+ * processes. */
 struct load {
     atomic_bool stop;
     _Atomic uint64_t units;

@@ -1,4 +1,4 @@
-/* Shared variables over real connections: engines of one process, whose threads hand in and read at
+/* Shared variables over real connections: engines of one process, whose threads submit and read at
  * once; processes, of which one is killed. */
 #include "shared_team.h"
 
@@ -28,8 +28,8 @@ struct caller {
     int rc;
 };
 
-/* One thread a variable: it hands in what its member runs of a round, a task that another member
- * runs too, and reads the result. */
+/* One thread a variable: it submits its member's tasks of a round, and a task that another member
+ * runs, too, and reads the result. */
 static int call_rounds(struct caller *c)
 {
     for (uint64_t r = 0; r < ROUNDS; r++) {
@@ -175,7 +175,7 @@ static void test_shared_misuse_is_refused_by_name(void **state)
     run_team(1, play_wrong, NULL);
 }
 
-/* The coordinator goes; who still waits is told at once. Earlier results stay. */
+/* The coordinator leaves; waiting members get an error at once. Earlier results remain. */
 static int play_end(struct member *m)
 {
     pl_shared *s = NULL;

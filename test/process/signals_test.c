@@ -1,5 +1,5 @@
 /* Signals that end a run, or one worker's part in it, as a terminal, a service manager or another
- * program sends them: no model is lost, and what is said is true. */
+ * program sends them: no model is lost, and the messages are true. */
 #include "machines.h"
 
 static bool has_file(const struct real_run *r, const char *name)
@@ -34,8 +34,8 @@ static void test_sigterm_to_all_keeps_the_model(void **state)
     }
 }
 
-/* The only worker of a driver hands over its model and goes; the driver waits for another, which
- * resumes from there. */
+/* The only worker of a driver sends its model and leaves; the driver waits for another, which
+ * resumes from it. */
 static void test_the_only_worker_leaves(void **state)
 {
     struct tiny *t = *state;
@@ -70,8 +70,8 @@ static void test_the_only_worker_leaves(void **state)
     }
 }
 
-/* A run of rounds that last for minutes: Ctrl-C says what is kept, or will be; the second one ends
- * the run, whether --quiet is given or not, and the command says how to continue. */
+/* A run of rounds that last for minutes: Ctrl-C reports the state that is or will be saved; the
+ * second one ends the run, with or without --quiet, and the command prints how to continue. */
 static void test_messages_at_ctrl_c(void **state)
 {
     struct tiny *t = *state;
@@ -153,7 +153,7 @@ static void test_signals_ignored_at_the_start_stay_so(void **state)
     process_release(&r.p);
 }
 
-/* Nobody reads what it prints any more: the run continues to its end. */
+/* Its output has no reader any more: the run continues to its end. */
 static void test_stderr_without_a_reader(void **state)
 {
     struct tiny *t = *state;
@@ -180,7 +180,7 @@ static void test_stderr_without_a_reader(void **state)
     assert_int_equal(run_count(r.dir, "end", "reason", "epochs"), 1);
 }
 
-/* A file of the run must not be opened in the place of a stream that is closed. */
+/* A file of the run must not get the number of a closed standard stream. */
 static void test_closed_standard_streams(void **state)
 {
     struct tiny *t = *state;
@@ -192,7 +192,7 @@ static void test_closed_standard_streams(void **state)
     assert_int_equal(run_count(r.dir, "end", "reason", "epochs"), 1);
 }
 
-/* While a worker looks for a driver there is no commit point; Ctrl-C ends it all the same. */
+/* A worker that waits for a driver has no commit point; Ctrl-C still ends it. */
 static void test_a_worker_without_a_driver_leaves(void **state)
 {
     struct tiny *t = *state;
@@ -209,7 +209,7 @@ static void test_a_worker_without_a_driver_leaves(void **state)
     process_release(&p);
 }
 
-/* The driver waits for workers after some have trained: an interrupt keeps what there is. */
+/* The driver waits for workers after some have trained: an interrupt saves the state. */
 static void test_interrupt_while_it_waits_for_others(void **state)
 {
     struct tiny *t = *state;

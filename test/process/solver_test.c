@@ -1,6 +1,6 @@
-/* A Caffe project as a user has it: a solver, the net it names by a path from Caffe's root, data
- * layers whose databases are elsewhere. It trains as it stands, with records given in their place;
- * leaves snapshots; begins with weights, frozen or not; resumes from what Caffe left. */
+/* A user's Caffe project: a solver, its net by a path from Caffe's root, data layers with databases
+ * elsewhere. It trains without changes, with other records; writes snapshots; begins with weights,
+ * frozen or not; resumes from Caffe's snapshot. */
 #include "job/caffe.pb-c.h"
 #include "paceline/job.h"
 #include "paceline/net.h"
@@ -209,7 +209,7 @@ static void test_it_can_be_simulated(void **state)
     assert_true(wall > 3 && wall < 4.2);
 }
 
-/* A rate so small that no weight moves: what comes out is what went in, at every worker. */
+/* A rate so small that no weight moves: the result equals the input, on every worker. */
 static void test_all_begin_with_the_weights(void **state)
 {
     struct project *p = *state;

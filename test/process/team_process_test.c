@@ -1,5 +1,5 @@
-/* Teams of processes, of which one is killed or stopped while vectors move: those who are left see
- * it in time and continue among themselves. */
+/* Teams of processes, of which one is killed or stopped while vectors move: the remaining ones
+ * detect it in time and continue. */
 #define _GNU_SOURCE
 #include "process.h"
 #include "team_play.h"
@@ -48,7 +48,7 @@ static bool is_right(const float *x, uint32_t number, float step)
     return all && x[2] == step * (float)size;
 }
 
-/* Those who are left agree on where to continue: some have had one sum more than others. */
+/* The remaining members agree where to continue: some have one sum more than others. */
 static int after_loss(pl_team *team, struct reports *reported, float *step)
 {
     const pl_reduction min = {.op = PL_MIN};
@@ -57,8 +57,8 @@ static int after_loss(pl_team *team, struct reports *reported, float *step)
     return pl_team_size(team) > 0 ? pl_team_allreduce(team, step, 1, &min, NULL) : PL_ERR_PEER;
 }
 
-/* One float says who took part, the next whether somebody wants to stop, so that all do after the
- * same step. 1: stop. */
+/* One float counts the members, the next is set by a member that wants to stop, so that all stop
+ * after the same step. 1: stop. */
 static int sum_once(pl_team *team, struct scene *s, uint32_t number, float *x, float *step)
 {
     struct reports *reported = &s->reported[number];
@@ -115,7 +115,7 @@ static struct scene *start_team(void)
     return s;
 }
 
-/* All but `but` have had so many more right sums. */
+/* All but `but` have got n more correct sums. */
 static bool have_summed(const struct scene *s, uint32_t but, uint32_t sums)
 {
     for (uint32_t i = 0; i < MEMBERS; i++)
@@ -168,7 +168,7 @@ static bool have_lost(const struct scene *s, uint32_t but, uint32_t sums)
     return all_lost(s, but);
 }
 
-/* How long those who are left took to see what was done to a member at `at`; they continue. */
+/* The time in which the remaining members detected the fault of a member at `at`; they continue. */
 static double see_loss(struct scene *s, uint32_t member, double at)
 {
     double last = 0;
@@ -268,7 +268,7 @@ static void test_team_allreduce_example_runs(void **state)
     assert_true(fcntl(out, F_SETFL, O_APPEND) == 0);
     port_find(rendezvous);
     pid_t pid[3];
-    for (int i = 0; i < 3; i++) /* the coordinator comes last */
+    for (int i = 0; i < 3; i++) /* the coordinator is last */
         pid[i] = start_example(out, rendezvous, i == 2 ? "3" : "0");
     for (int i = 0; i < 3; i++)
         assert_true(waitpid(pid[i], &status, 0) == pid[i] && status == 0);

@@ -6,7 +6,7 @@
 
 static const char refusal[] = "its token is not the run's";
 
-/* From now on processes that are started are those of a user whose own token is in that folder. */
+/* From now on started processes use that folder for the user's own token. */
 static void be_user(struct tiny *t, const char *name)
 {
     char path[128];
@@ -21,7 +21,7 @@ static mode_t mode_of(const char *path)
     return of.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
 }
 
-/* Where a worker was told that its driver is. */
+/* The driver's address in a worker's arguments. */
 static void find_driver(pid_t worker, char *out, size_t size)
 {
     char path[64], text[512];
@@ -46,7 +46,7 @@ static void expect_refused(struct tiny *t, const char *driver)
     process_release(&p);
 }
 
-/* Its workers were given the token; nobody else is told anything of the run. */
+/* Its workers have the token; no other process learns anything of the run. */
 static void test_train_refuses_a_stranger(void **state)
 {
     struct tiny *t = *state;
@@ -72,7 +72,7 @@ static void start_driver(struct tiny *t, struct real_run *r, const char *address
     process_start(&r->p, t->folder, argv);
 }
 
-/* Driver and worker of one user need not be told. */
+/* Driver and worker of one user need no option. */
 static void test_driver_asks_for_the_users_own_token(void **state)
 {
     struct tiny *t = *state;

@@ -103,7 +103,7 @@ static void test_it_may_lie_in_the_run_directory(void **state)
     process_release(&r.run.p);
 }
 
-/* Killed, it cannot say where its time went; the others can. */
+/* A killed worker cannot send its trace; the others can. */
 static void test_a_worker_that_is_killed(void **state)
 {
     struct tiny *t = *state;
@@ -127,7 +127,7 @@ static void test_a_worker_that_is_killed(void **state)
     process_release(&r.run.p);
 }
 
-/* All are killed, and the run fails: what there is is whole. */
+/* All are killed, and the run fails: the trace is a valid file. */
 static void test_a_run_that_fails(void **state)
 {
     struct tiny *t = *state;
@@ -161,7 +161,7 @@ static void test_paths_that_cannot_be(void **state)
         REFUSED(t, bad[i], "sim", t->job, "--cluster", t->cluster, "--trace", bad[i]);
     }
     REFUSED(t, "--trace", "train", t->job, "--trace");
-    /* Other mistakes leave no trace behind. */
+    /* After other errors there is no trace file. */
     REFUSED(t, "not empty", "train", t->job, "--out", ".", "--trace", "t.json");
     REFUSED(t, "nowhere", "train", t->job, "--trace", "t.json", "--data",
             "idx:nowhere,train-labels");

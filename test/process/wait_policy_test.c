@@ -1,5 +1,5 @@
-/* The command on a machine whose processors are all taken: threads that wait do not spin, unless
- * the user wants them to. OpenMP itself says by what it goes. */
+/* The command on a machine whose processors are all taken: waiting threads do not spin, unless the
+ * user sets it. OpenMP itself prints its setting. */
 #include "crowd.h"
 #include "process.h"
 

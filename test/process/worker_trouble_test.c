@@ -3,7 +3,7 @@
 #include "machines.h"
 #include "pictures.h"
 
-/* Noise, so that a picture's file continues behind what its hash is of. */
+/* Noise, so that a picture's file is longer than the part that is hashed. */
 enum { PICTURES = 60, ROWS = 64, COLUMNS = 96, TAIL = 40 };
 
 static const char job[] =
@@ -77,13 +77,13 @@ static void test_only_worker_in_trouble_is_replaced(void **state)
     assert_non_null(strstr(p->err, ".png"));
     expect_named(&m, ".png", "--set on_bad_record=skip");
     UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "the run waits for others"));
-    assert_false(machines_log(&m.run.p, "is lost: ")); /* it has said why it left */
+    assert_false(machines_log(&m.run.p, "is lost: ")); /* it has sent its reason */
     WORKER(&m, t->folder, NULL);
     real_end(&m.run, 0, "epochs");
     machines_release(&m);
 }
 
-/* Nobody else comes: the end names what the one had, and is no mistake of the driver's own. */
+/* No other worker joins: the end names that worker's error, and is not an error of the driver. */
 static void test_only_worker_in_trouble_is_the_cause(void **state)
 {
     struct tiny *t = *state;

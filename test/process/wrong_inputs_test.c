@@ -1,5 +1,5 @@
-/* Whatever the command is given that cannot be right: it says what and where on stderr, ends with
- * 2, prints nothing on stdout, and leaves nothing behind. */
+/* For every wrong input the command names the error and its place on stderr, ends with 2, prints
+ * nothing on stdout, and leaves no files. */
 #include "refusal.h"
 
 #include <arpa/inet.h>
@@ -294,7 +294,7 @@ static void test_run_directories(void **state)
     REFUSED(t, "no run", "sim", t->job, "--cluster", t->cluster, "--resume");
 }
 
-/* A port of the loopback that is taken, or with `listens` false, one where nobody listens. */
+/* A loopback port that is in use, or with `listens` false, one without a listener. */
 static int take_port(bool listens, char address[32])
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -328,7 +328,7 @@ static void test_addresses(void **state)
     process_start(&p, t->folder,
                   (const char *const[]){"worker", "--join", address, "--retry", "0", NULL});
     process_wait(&p, 30);
-    assert_int_equal(p.code, 1); /* nothing is wrong with what it was given */
+    assert_int_equal(p.code, 1); /* the input is valid */
     assert_non_null(strstr(p.err, address));
     assert_string_equal(p.out, "");
     process_release(&p);
@@ -409,7 +409,7 @@ static void test_simulations(void **state)
     REFUSED(t, "Guess", "sim", t->job, "--cluster", t->cluster, "--set", "solver.type=Guess");
 }
 
-/* Half of the texts are any bytes, half are words and signs of the format in no order. */
+/* Half of the texts are random bytes, half are tokens of the format in random order. */
 static size_t random_text(uint64_t k, char *text, size_t max)
 {
     static const char *const words[] = {"{", "}", ":",      " ",    "\n",  "'",  "\"", "#",

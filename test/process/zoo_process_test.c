@@ -1,5 +1,5 @@
-/* Nets of the zoo by the command: `paceline model` shows them, and they learn: what a short run
- * alone on Fashion-MNIST ends with. */
+/* Nets of the zoo by the command: `paceline model` prints them, and they learn: the result of a
+ * short run of one worker on Fashion-MNIST. */
 #include "fashion.h"
 #include "real_run.h"
 #include "refusal.h"
@@ -67,8 +67,8 @@ static double number_of(const cJSON *object, const char *key)
     return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
 }
 
-/* Multiply-adds of a forward pass as the papers give them: He et al. 2015, Table 1; Simonyan and
- * Zisserman's D is known for 15.5 G, Szegedy et al. 2014 (§5) say 1.5 G. */
+/* Multiply-adds of a forward pass from the papers: He et al. 2015, Table 1; 15.5 G for Simonyan and
+ * Zisserman's D; 1.5 G in Szegedy et al. 2014 (§5). */
 static void test_the_list(void **state)
 {
     static const struct {

@@ -64,7 +64,7 @@ static void take_sooner(int64_t *next, int64_t at)
     *next = at < *next ? at : *next;
 }
 
-/* So many bytes continue the link now. */
+/* The number of bytes that the link delivers now. */
 static void take_link(struct lane *lane, double mbit, size_t n, int64_t now)
 {
     int64_t from = lane->free_at > now - BURST_NS ? lane->free_at : now - BURST_NS;

@@ -1,5 +1,5 @@
-/* A faulty network between processes of ours: a TCP proxy in one epoll loop, told what to do by
- * lines on its standard input.
+/* A faulty network between Paceline's processes: a TCP proxy in one epoll loop, with commands on
+ * its standard input.
  *
  * paceline_proxy [FROM=]TARGET…         a route for each: a client of FROM (127.0.0.1 and any port)
  *                                         is connected to TARGET, both IPv4:PORT
@@ -7,8 +7,8 @@
  * It prints `route N ADDRESS` for each route, then answers every line with one: `ok`, or `error`
  * and why. A line is `[ROUTE] COMMAND`, for all routes where none is named:
  *
- *   pass              as if there were no proxy; what was held back continues its way
- *   delay MS          each byte takes so long
+ *   pass              as if there were no proxy; held bytes continue
+ *   delay MS          each byte is delayed by MS
  *   mbit N            each direction carries no more
  *   corrupt N         one bit of every Nth byte of a direction is changed
  *   blackhole         nothing gets through, and nobody is told, not even of an end
@@ -47,10 +47,10 @@ struct pair {
     struct pair *next;
     struct route *route;
     int fd[SIDES];
-    struct flow flow[SIDES]; /* what comes from that side */
-    bool connecting;         /* the target's side is not there yet */
+    struct flow flow[SIDES]; /* the bytes from that side */
+    bool connecting;         /* the target is not connected yet */
     bool blocked[SIDES];     /* that socket takes no more for now */
-    bool lost[SIDES];        /* that socket is broken; who is behind it may not know yet */
+    bool lost[SIDES];        /* that socket is broken; its peer may not know yet */
     uint32_t watched[SIDES]; /* events; ~0: not in the set */
 };
 
@@ -87,7 +87,7 @@ static void watch_side(struct pair *p, enum side side, uint32_t events)
     p->watched[side] = events;
 }
 
-/* Both sides see a reset, or that all has been said. */
+/* Both sides see a reset, or the end of the stream. */
 static void hang_up(struct pair *p, bool reset)
 {
     const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
@@ -139,7 +139,7 @@ static void on_connected(struct pair *p)
         p->lost[TARGET] = true;
 }
 
-/* Move one direction as far as it goes. */
+/* Move one direction as far as possible. */
 static void move_bytes(struct pair *p, enum side from, int64_t now, int64_t *next)
 {
     enum side to = from == CLIENT ? TARGET : CLIENT;
@@ -155,7 +155,7 @@ static void move_bytes(struct pair *p, enum side from, int64_t now, int64_t *nex
     p->lost[to] |= end == FLOW_BROKEN;
 }
 
-/* A socket that is broken, and of which the other side may hear. */
+/* A socket is broken, and the other side may learn it. */
 static bool is_over(const struct pair *p)
 {
     const struct fault *f = &p->route->fault;
@@ -163,8 +163,8 @@ static bool is_over(const struct pair *p)
     return text || (p->lost[CLIENT] && !f->held[CLIENT]) || (p->lost[TARGET] && !f->held[TARGET]);
 }
 
-/* Chooses the events to wait for next. A broken socket, and one with nothing to be told, would tell
- * of its end again and again. */
+/* Chooses the events to wait for next. A broken socket, and one without further bytes, would report
+ * its end repeatedly. */
 static void watch_both(struct pair *p)
 {
     for (int side = 0; side < SIDES; side++) {

@@ -14,15 +14,15 @@ enum side { CLIENT, TARGET, SIDES };
 /* The faults of a route at this moment, in either direction. All zero: nothing. */
 struct fault {
     int64_t delay;          /* ns that each byte takes */
-    double mbit;            /* of each direction, all connections together; 0: as it comes */
+    double mbit;            /* of each direction, all connections together; 0: no limit */
     uint64_t corrupt_every; /* one bit of every nth byte of a direction; 0: none */
-    bool held[SIDES];       /* what comes from that side stays where it is */
+    bool held[SIDES];       /* bytes from that side are held */
 };
 
 /* One direction of a route. */
 struct lane {
-    int64_t free_at;        /* when what was sent has crossed a link of that rate */
-    uint64_t bytes, broken; /* that came; of them changed */
+    int64_t free_at;        /* when the sent bytes have crossed a link of that rate */
+    uint64_t bytes, broken; /* received; changed */
 };
 
 struct chunk;
@@ -31,18 +31,18 @@ struct chunk;
 struct flow {
     struct chunk *first, *last;
     size_t queued;
-    bool ended, shut; /* no more will come; and the other side knows */
+    bool ended, shut; /* its stream has ended; the other side was informed */
 };
 
 enum { FLOW_BYTES_MAX = 4 << 20 };
 
 enum flow_result { FLOW_WAITS, FLOW_BLOCKED, FLOW_BROKEN };
 
-/* Read what there is at `fd`, as far as there is room. FLOW_WAITS, FLOW_BROKEN */
+/* Read the available bytes at `fd`, as far as there is room. FLOW_WAITS, FLOW_BROKEN */
 enum flow_result flow_fill(struct flow *flow, int fd, const struct fault *fault, struct lane *lane,
                            int64_t now);
 
-/* Send what is due. FLOW_WAITS: for bytes, or until *next, which is only ever lowered;
+/* Send the bytes that are due. FLOW_WAITS: for bytes, or until *next, which is only ever lowered;
  * FLOW_BLOCKED: until `fd` takes more; FLOW_BROKEN */
 enum flow_result flow_drain(struct flow *flow, int fd, const struct fault *fault, struct lane *lane,
                             int64_t now, int64_t *next);

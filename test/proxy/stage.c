@@ -4,8 +4,8 @@
  *   paceline_stage JOB OUT LISTEN [ASSIGNMENT…]     assignments as of `paceline train --set`
  *
  * Prints the address that workers are to join; ends with 0 when the run has ended well. SIGINT ends
- * it at its next commit point. An address beyond loopback is taken as it is, and workers there are
- * sent what they cannot read. */
+ * it at its next commit point. An address beyond loopback is accepted, and workers there receive
+ * files that they cannot read. */
 #include "paceline/run.h"
 
 #include <signal.h>

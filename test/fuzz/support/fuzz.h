@@ -1,10 +1,9 @@
-/* Declarations that the fuzz targets share. A target, fuzz_NAME.c, hands bytes that nobody vouches
- * for to one reader. It must take or refuse them: refuse with a status and a message that says
- * where, read nothing beyond them, and take memory in proportion. Whatever else happens ends the
- * process.
+/* Declarations that the fuzz targets share. A target, fuzz_NAME.c, passes untrusted bytes to one
+ * reader. The reader must accept or refuse them: refuse with a status and a message that names the
+ * place, read nothing beyond them, and use memory in proportion. Anything else ends the process.
  *
  * With clang and -DPACELINE_FUZZ=ON a target is a fuzzer (scripts/fuzz.sh); else it is a test that
- * plays the committed corpus once more. */
+ * replays the committed corpus. */
 #ifndef PL_FUZZ_SUPPORT_FUZZ_H
 #define PL_FUZZ_SUPPORT_FUZZ_H
 
@@ -18,8 +17,8 @@
 /* The target. `bytes` end where the allocator's red zone begins. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* End the process unless `rc` is OK, or an error that input may cause whose message names `place`
- * (NULL: any text). An error about memory names the memory that there is. With FUZZ_SAY in the
+/* End the process unless `rc` is OK, or an error that input may cause, with a message that names
+ * `place` (NULL: any text). An error about memory names the available memory. With FUZZ_SAY in the
  * environment all messages are shown. */
 void fuzz_judge(int rc, const struct err *err, const char *place);
 
@@ -28,9 +27,8 @@ void fuzz_judge(int rc, const struct err *err, const char *place);
 void fuzz_file(const char *path, const uint8_t *bytes, size_t n);
 void fuzz_files_clear(void);
 
-/* From now on our own code gets so many bytes in all, and NULL when they are used up, as on a
- * machine that has no more: a net may well ask for terabytes, and must be refused with a message.
- * SIZE_MAX: no bound. */
+/* From now on our own code can allocate this many bytes in all, and then gets NULL, as on a small
+ * machine: a net may request terabytes, and must be refused with a message. SIZE_MAX: no bound. */
 void fuzz_budget(size_t bytes);
 
 /* Plan the net for both phases; a small one takes a training step and a test. */
@@ -39,7 +37,7 @@ void fuzz_net(const Caffe__NetParameter *net);
 /* The message as text reads back as the same text. */
 void fuzz_text(const ProtobufCMessage *msg);
 
-/* Probe and decode a picture; what decodes must have been probed, and be as large as was said. */
+/* Probe and decode a picture; a picture that decodes must have been probed, with the same size. */
 void fuzz_picture(const uint8_t *bytes, size_t n);
 
 /* If `rc` is OK: read the records of an open source, and close it. */

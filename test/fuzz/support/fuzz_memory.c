@@ -1,4 +1,4 @@
-/* A bound on what our own code may take: the linker leads its calls here (--wrap). */
+/* A bound on the allocations of our own code: the linker redirects its calls here (--wrap). */
 #include "fuzz.h"
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* Changes to text that keep it text, for the fuzzers of text: a number becomes one that tends to be
- * a limit, a word or a string another of the same input. Every other change is of bytes. */
+/* Mutations of text, for the fuzzers of text: a number becomes one that is often a limit, a word or
+ * a string becomes another of the same input. Every second mutation changes bytes. */
 #include "fuzz.h"
 
 #include <stdbool.h>
