@@ -1,7 +1,7 @@
 /* `allreduce` while backward runs: buckets change when gradients travel, and nothing else. */
 #include "strategy_sim.h"
 
-#define NEAR 1e-6 /* s: what the bytes of the tiny net and of notes take on these links */
+#define NEAR 1e-6 /* s: the time for the bytes of the tiny net and of headers on these links */
 
 static void same_time(double is, double hand)
 {
@@ -17,8 +17,8 @@ static void same_time(double is, double hand)
  *                                                                  sums up, sums down
  * All start when the view reaches them: hello (from 0 on the way: connecting two hops, welcome one,
  * hello one) at 0.04, the view at 0.05. So exchange n is committed at 0.05 + n·0.24, and the driver
- * receives it a hop later. A fast worker entered it 0.14 s before, all of which it waited. Buckets
- * that left earlier arrived earlier, and change nothing: the slowest's last one decides. */
+ * receives it a hop later. A fast worker entered it 0.14 s before, and waited for that time.
+ * Buckets that left earlier arrived earlier, and change nothing: the slowest's last one decides. */
 static void test_timeline(void **state)
 {
     static const char *const buckets[] = {"strategy.allreduce.bucket_kb=1",
@@ -40,7 +40,7 @@ static void test_timeline(void **state)
 }
 
 /* Most of the work is the convolution's, whose gradient is the last; most of the gradient is the
- * inner product's, which is there after three quarters of a step. */
+ * inner product's, which is ready after three quarters of a step. */
 static const char net[] =
     "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
     "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'\n"
@@ -79,8 +79,8 @@ static void test_a_death_between_buckets(void **state)
                  true);
 }
 
-/* All is exchanged, and somebody dies before the model is handed over: lanes that have a task of
- * their own are brought into line by that one alone, and the run ends. The same holds for every
+/* After the last exchange a worker dies before the final model is sent: lanes that have a task of
+ * their own are synchronised by that task alone, and the run ends. The same holds for every
  * strategy whose exchanges overlap with training. */
 static void test_a_death_at_the_end(void **state)
 {

@@ -9,8 +9,8 @@
 
 /* ---- what it computes ---- */
 
-/* w(j) is w_i(j) where there is nobody else: each step is the optimizer's own. Also when it waits
- * for itself, and when it begins with plain all-reduce. */
+/* With one worker, w(j) is w_i(j): each step is the optimizer's own. Also with synchronisation, and
+ * with a warm-up of plain all-reduce. */
 static void test_alone_method_2_is_single(void **state)
 {
     struct tiny *t = *state;
@@ -145,7 +145,7 @@ static void test_a_warm_up_is_plain_all_reduce(void **state)
     assert_true(run_difference(warm.dir, plain.dir) <= SIM_SAME);
     assert_true(run_difference(cold.dir, plain.dir) > 10 * SIM_SAME);
     assert_int_equal(run_count(warm.dir, "exchange", NULL, NULL), 12);
-    /* w(0) first, and what all agree on once more after an epoch. */
+    /* w(0) first, and the synchronised weights after an epoch. */
     assert_int_equal(run_count(cold.dir, "exchange", NULL, NULL), 14);
 }
 
@@ -230,8 +230,8 @@ static void test_a_broken_state_is_left_out_and_is_reset(void **state)
 /* ---- when ---- */
 
 /* Two workers take 1 s a step, the third 2 s; a message takes 50 ms. An exchange is a tree whose
- * root is worker 0: notes up, note down, vectors up, mean down. It ends 150 ms after the last has
- * come for the root, and 200 ms for the others. Re-sync after three steps of five.
+ * root is worker 0: notes up, note down, vectors up, mean down. It ends 150 ms after the last
+ * arrival for the root, and 200 ms for the others. Re-sync after three steps of five.
  *
  *     s        0         1         2         3         4         5         6
  *     worker 0 [step 1   ][step 2  ]–[step 3   ]……………………–……………………………………–[step 4 …
@@ -336,8 +336,8 @@ static void test_a_death_at_any_moment_is_survived(void **state)
         sim_survives(*state, options[i], 24, 2);
 }
 
-/* Alone, what is kept at a commit is w(j) with the optimizer's state that led to it: the run
- * continues as if nothing had happened, whatever was on its way. */
+/* With one worker, a checkpoint at a commit is w(j) with the optimizer's state that led to it: the
+ * run continues to the bit, whatever was under way. */
 static void test_a_resumed_run_continues(void **state)
 {
     struct tiny *t = *state;

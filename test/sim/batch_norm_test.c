@@ -1,6 +1,6 @@
-/* A BatchNorm net under each strategy: the global model, with the joint s that has come of the
- * workers', is as good on records it has never seen as the workers' own models are, each with its
- * own s. bench/bn_strategies.py asks the same of Fashion-MNIST. */
+/* A BatchNorm net under each strategy: the global model, with the global s, is as good on unseen
+ * records as the workers' own models, each with its own s. bench/bn_strategies.py measures the same
+ * on Fashion-MNIST. */
 #include "own_models.h"
 #include "strategy_sim.h"
 

@@ -125,7 +125,7 @@ static void test_a_worker_dies_at_its_messages(void **state)
     sweep_deaths(*state, SIM_CALM, "strategy.gossip={}", 3, 30);
 }
 
-/* Another has died meanwhile: nobody waits for those who are gone, nor two for each other. */
+/* Another one has died meanwhile: no worker waits for lost ones, and no two for each other. */
 static void test_two_die(void **state)
 {
     for (int i = 0; i < 4; i++) {

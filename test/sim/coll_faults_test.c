@@ -1,6 +1,6 @@
-/* Death in the middle of a collective, for every algorithm: survivors learn of it, nothing of
- * theirs is touched afterwards, the next view completes what this one began; and with exchanges on
- * top the commit rule holds. */
+/* Death in the middle of a collective, for every algorithm: survivors get an error, their memory is
+ * not touched afterwards, and the next view completes the collective; with exchanges the commit
+ * rule holds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,12 +22,12 @@ enum { MOST = 8, PIECE = 4, FLOATS = 21 };
 
 /* ---- collectives by themselves ---- */
 
-/* A collective in which one dies, and the same once more among those who are left. */
+/* A collective in which one rank dies, and the same again among the remaining ones. */
 struct fall {
     struct call call;
     struct coll_config config;
-    uint32_t dies;    /* WORLD_ANY: nobody */
-    int first[MOST];  /* what coll_run returned in view 1 */
+    uint32_t dies;    /* WORLD_ANY: none */
+    int first[MOST];  /* the status of coll_run in view 1 */
     int second[MOST]; /* in view 2 */
     float x[MOST][FLOATS];
 };
@@ -38,7 +38,7 @@ struct watch {
     uint32_t dies;
 };
 
-/* Everybody sees the death and moves on to view 2, one after another. */
+/* All see the death and move on to view 2, one after another. */
 static int watch_peers(void *arg)
 {
     const struct watch *watch = arg;
@@ -73,7 +73,7 @@ static int fall_and_rise(struct fall *fall, struct group *group)
     int rc = fall->first[w->self] = fall_once(fall, group, 0);
     if (rc == ERR_CANCELLED || fall->dies == WORLD_ANY)
         return rc;
-    rc = group_wait_view(group, 1, WORLD_FOREVER); /* who had the result waits here */
+    rc = group_wait_view(group, 1, WORLD_FOREVER); /* a rank with the result waits here */
     if (rc == OK)
         rc = fall->second[w->self] = fall_once(fall, group, 1);
     /* A message that is still under way now would arrive too late to be ours. */
@@ -120,7 +120,7 @@ static void judge_fall(const struct fall *fall, const struct scene *scene, struc
     }
     sum->runs++;
     call_in_memory(&c, &fall->call, &fall->config, left, node, 1);
-    for (size_t r = 0; r < left; r++) { /* lossy codes: the same as somebody else's */
+    for (size_t r = 0; r < left; r++) { /* lossy formats: equal to another rank's */
         const float *want = fall->config.codec == CODEC_F32 ? c.x[r] : fall->x[node[0]];
         if (memcmp(fall->x[node[r]], want, sizeof fall->x[0]) != 0)
             fail_msg("%d %s: %u of %u died at message %u: rank %u has other bits",
@@ -135,7 +135,7 @@ static struct scene scene_of(struct fall *fall, uint32_t ranks)
     return (struct scene){.ranks = ranks, .play = play_fall, .arg = fall, .cluster = SLOW_LINKS};
 }
 
-/* Everybody dies at everything that he sends. */
+/* Each rank dies at each message that it sends. */
 static void sweep_falls(const struct call *call, enum codec codec, uint32_t ranks, uint64_t stride,
                         struct fallen *sum)
 {

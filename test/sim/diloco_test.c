@@ -56,8 +56,8 @@ static void outer_step(float *x, float *v, const float *mean, size_t n, float lr
     }
 }
 
-/* Four means of two weights, and what torch.optim.SGD([x], lr=0.7, momentum=0.9, nesterov=True) of
- * PyTorch 1.13 makes of x when its gradients are x − mean. */
+/* Four means of two weights, and the x that torch.optim.SGD([x], lr=0.7, momentum=0.9,
+ * nesterov=True) of PyTorch 1.13 computes with the gradients x − mean. */
 static void test_the_outer_step_is_pytorchs(void **state)
 {
     static const float mean[][2] = {{0.5f, -1.75f}, {0.25f, -2.5f}, {-0.125f, -1.0f}, {0.0f, 0.5f}};
@@ -213,8 +213,8 @@ static void test_a_rate_that_is_too_high_is_reported(void **state)
     assert_int_equal(r.rc, PL_ERR_DIVERGED);
 }
 
-/* Of three workers with s = k, 100 + k and 200 + k. It goes with the last of two fragments, which
- * leaves second: the global model has the mean from then on, and each worker keeps its own. */
+/* Of three workers with s = k, 100 + k and 200 + k. It is part of the last of two fragments, which
+ * is sent second: from then on the global model has the mean, and each worker keeps its own. */
 static void test_state_that_is_not_learnt_is_averaged(void **state)
 {
     static struct loops loops;
@@ -233,8 +233,8 @@ static void test_state_that_is_not_learnt_is_averaged(void **state)
     }
 }
 
-/* Worker 1's model is not finite any more after the first commit. Its next step shows it; it
- * resumes from x̃ at once, but what it submits next counts for nothing. */
+/* Worker 1's model is no longer finite after the first commit. Its next step detects it; it resumes
+ * from x̃ at once, but its next contribution has weight 0. */
 static void test_a_broken_model_is_left_out_and_is_reset(void **state)
 {
     static const char *const options[] = {"strategy.diloco.tau=3",
@@ -255,7 +255,7 @@ static void test_a_broken_model_is_left_out_and_is_reset(void **state)
     }
 }
 
-/* So it is with its s, which goes with the only fragment; that is whole again with x̃. */
+/* The same with its s, which is part of the only fragment, and is finite again with x̃. */
 static void test_a_broken_state_is_left_out_and_is_reset(void **state)
 {
     static struct loops loops;
@@ -270,9 +270,9 @@ static void test_a_broken_state_is_left_out_and_is_reset(void **state)
     }
 }
 
-/* Worker 2's loop breaks at the first commit, when the other fragment has just left. As long as it
- * is in the group it takes that from nobody: the others have it two steps later, and break there.
- */
+/* Worker 2's loop breaks at the first commit, when the other fragment has just been sent. While it
+ * is in the group it does not block that exchange: the others get it two steps later, and break
+ * there. */
 static void test_what_is_under_way_continues_without_the_loop(void **state)
 {
     static struct loops loops;
@@ -352,7 +352,7 @@ static void test_a_death_at_any_moment_is_survived(void **state)
         sim_survives(*state, options[i], 40, steps[i]);
 }
 
-/* Asked to end with fragments on their way, all end at the same exchange. */
+/* When a stop is requested with fragments under way, all end at the same exchange. */
 static void test_it_ends_when_asked_to(void **state)
 {
     struct sim_run r = {0};

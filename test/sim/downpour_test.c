@@ -1,4 +1,4 @@
-/* Downpour in whole runs: what it computes, and when who does what. */
+/* Downpour in whole runs: its results, and the timeline of each worker. */
 #include "sim_run.h"
 
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
@@ -63,8 +63,8 @@ static void test_adagrad_at_the_server_is_adagrad(void **state)
     assert_true(run_difference(plain, single) > 1e-2);
 }
 
-/* Where it is served changes the time that messages take and nothing in the arithmetic: where there
- * is no time, nothing at all. Steps that nobody takes at the same time as another. */
+/* The place of the servers changes the time of messages and not the arithmetic: without message
+ * times, nothing. No two workers take steps at the same time. */
 static void test_shards_are_one_server(void **state)
 {
     static const char apart[] =
@@ -111,9 +111,9 @@ enum { PUSH, FETCH };
  *   worker 1  |------|------P------F------P------P        its steps end at 310, 620, 930, 1240 …
  *   worker 2  |-----------|-----------P-----------P       and 530, 1060, 1590
  *
- * The run asks for 4 steps of each, 12 in all. With worker 1's push at 1240 twelve have been pushed
- * (6 by worker 0, 4, and 2): the run is over, and each learns of it in the step that it has begun,
- * whose single step it pushes at the end. */
+ * The run has 4 steps of each, 12 in all. With worker 1's push at 1240 twelve have been pushed (6
+ * by worker 0, 4, and 2): the run is over, and each worker learns it during its current step, which
+ * it pushes at the end. */
 static void test_timeline(void **state)
 {
     static const struct sim_exchange want[] = {
@@ -133,9 +133,9 @@ static void test_timeline(void **state)
     assert_true(run_number(dir, "end", 0, "used") == 15 * 16);
 }
 
-/* A link over which the vector of 2240 bytes takes 100 ms, and steps of 200 ms: pushes travel
- * during the next step, and only fetches are waited for. A fetch is behind the push of the same
- * step in the worker's queue, so the first to need both takes 200 ms. */
+/* A link over which the vector of 2240 bytes takes 100 ms, and steps of 200 ms: pushes overlap with
+ * the next step, and workers wait only for fetches. A fetch is behind the push of the same step in
+ * the worker's queue, so the first to need both takes 200 ms. */
 static void test_only_fetching_takes_time(void **state)
 {
     static struct sim_exchange is[SIM_EXCHANGES_MAX];
@@ -149,12 +149,12 @@ static void test_only_fetching_takes_time(void **state)
         assert_int_equal(is[i].lane, PUSH);
         assert_true(is[i].waited_for == SIM_NO_NODE);
     }
-    assert_true(is[5].at - is[0].at < 5 * 200 + 5); /* told over the same link */
+    assert_true(is[5].at - is[0].at < 5 * 200 + 5); /* sent over the same link */
     SIM_RUN(*state, slow, dir, "workers=1", "stop.steps=4", PLAIN, "validation=0",
             "collective.chunk_kb=4", "strategy.downpour={ n_push: 100 n_fetch: 3 }");
     assert_int_equal(sim_exchanges(dir, is), 2);
     assert_int_equal(is[0].lane, FETCH);
-    assert_true(is[0].waited > 100 && is[0].waited < 125); /* and some notes */
+    assert_true(is[0].waited > 100 && is[0].waited < 125); /* and some headers */
 }
 
 int main(void)

@@ -1,13 +1,12 @@
-/* A driver that dies and returns, in simulation: workers keep what they have, train on where their
- * strategy lets them, and the run resumes from where they are. */
+/* Driver recovery in simulation: workers keep their state, train on where their strategy allows it,
+ * and the run resumes from their state. */
 #include "strategy_sim.h"
 
 struct way {
     const char *set[4];
     bool waits; /* the driver has a part in every exchange: workers wait for it */
     bool free;
-    bool
-        exact; /* what is computed depends on no clock: the model is that of a run without deaths */
+    bool exact; /* the results do not depend on time: the model is that of a run without deaths */
     bool ends_alike; /* or is, to rounding, where the driver dies after the last step */
 };
 
@@ -59,9 +58,8 @@ static void play_way(struct tiny *t, const struct way *way, const char *faults, 
     sim_adds_up(r);
 }
 
-/* Each driver that returns continues behind all exchanges that the one before told of: none is
- * lost, and where workers need no driver they have made others meanwhile, of which no event
- * tells. */
+/* Each recovered driver continues after all exchanges that the previous one reported: none is lost.
+ * Workers that need no driver have made others meanwhile, without events. */
 static void expect_nothing_lost(const struct way *way, const struct sim_run *r, const char *faults)
 {
     char path[256], line[4096];
@@ -84,8 +82,8 @@ static void expect_nothing_lost(const struct way *way, const struct sim_run *r, 
     assert_int_equal(r->report.missed, 0);
 }
 
-/* The driver dies at many moments of a run, and is there again a little later: nobody is lost,
- * nothing is missed or done twice, and the run ends as it would have. */
+/* The driver dies at many moments of a run, and returns a little later: no worker is lost, nothing
+ * is missed or done twice, and the run ends as without the death. */
 static void test_it_dies_at_any_moment(void **state)
 {
     enum { MOMENTS = 8 };
@@ -110,8 +108,8 @@ static void test_it_dies_at_any_moment(void **state)
     }
 }
 
-/* It dies again as soon as it is back: while it collects those who return, with its first view on
- * the way to them, or what they say of their lanes on the way to it. */
+/* It dies again right after its return: while workers reconnect, with its first view on the way to
+ * them, or with their lane reports on the way to it. */
 static void test_it_dies_twice(void **state)
 {
     enum { MOMENTS = 10 };
@@ -151,10 +149,10 @@ static double last_step(const struct sim_run *r)
     return (double)last / 1e9;
 }
 
-/* Strategies that wait for the driver before they continue, alone or all in rounds: every update is
- * in the model once, neither lost nor twice, or the model would be another. The driver dies all
- * over the run; with easgd then at every step of its end, too: before the last visit, after it and,
- * when it is back, with none to come. */
+/* Strategies that wait for the driver, each worker alone or all in rounds: the model contains every
+ * update once; a lost or repeated one would change it. The driver dies at moments throughout the
+ * run; with easgd also at every step of its end: before the last visit, after it and, recovered,
+ * without a further visit. */
 static void test_what_was_given_is_in_once(void **state)
 {
     enum { MOMENTS = 16, AT_THE_END = 24 };
@@ -184,9 +182,9 @@ static void test_what_was_given_is_in_once(void **state)
     }
 }
 
-/* The first view of the driver that is back is long on its way, and what its worker says comes
- * late; copying takes long, too. So what the worker has fetched from the one before it gives to
- * this one, which has no centre yet, and takes it for that one. Its update is in once. */
+/* The first view of the recovered driver and its worker's messages are delayed; copying is slow,
+ * too. So the worker sends an update, for the centre that it fetched from the previous driver, to
+ * this one, which has no centre yet. The model contains the update once. */
 static void test_it_is_taken_for_the_one_before(void **state)
 {
     enum { MOMENTS = 16 };
@@ -207,9 +205,9 @@ static void test_it_is_taken_for_the_one_before(void **state)
     }
 }
 
-/* All loops have ended, and the driver dies before the final model is kept. No worker trains any
- * more, and the driver that returns has the model that the one before would have kept: what each
- * worker had given is in it, though maybe in another order; nothing of it is the checkpoint's. */
+/* All loops have ended, and the driver dies before the final model is written. No worker trains any
+ * more, and the recovered driver has the model that the previous one would have written: it
+ * contains every worker's updates, perhaps in another order, and nothing of the checkpoint. */
 static void test_it_dies_when_all_have_ended(void **state)
 {
     enum { MOMENTS = 8 };

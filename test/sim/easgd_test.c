@@ -1,4 +1,4 @@
-/* `easgd`: timelines drawn by hand, and what they compute, replayed with plain loops to the bit;
+/* `easgd`: timelines drawn by hand, and their results, recomputed with plain loops to the bit;
  * whole runs with deaths, delays and restarts. */
 #include "data/lease.h"
 #include "doomed_run.h"
@@ -65,8 +65,8 @@ static struct elastic *begin_replay(struct replay *r, struct tiny *t, size_t wor
 
 /* ---- async ---- */
 
-/* A worker and the centre: what was given is in when it asks again. The last steps, after the last
- * visit, are in no centre; the end comes before a visit. */
+/* A worker and the centre: an update is added before the worker's next request. The last steps,
+ * after the last visit, are in no centre; the end is before a visit. */
 static void train_alone_of(struct tiny *t, const char *cluster, const char *workers,
                            const char *limit, uint64_t tau, uint64_t steps)
 {
@@ -111,9 +111,9 @@ static void test_what_is_given_is_waited_for(void **state)
 }
 
 /* Three workers, whose steps take 0.1, 0.125 and 0.2 s; τ = 2; a hop 9 ms, bytes next to nothing. A
- * fetch takes four hops: the question, the note of the answer, the go-ahead, the vector; the centre
- * is read after the first. An update takes three messages: its header, the grant, the vector.
- * Seconds from the first step on; `|..|` waits for the driver.
+ * fetch takes four hops: the request, the header of the reply, the grant, the vector; the centre is
+ * read after the first. An update takes three messages: its header, the grant, the vector. Seconds
+ * from the first step on; `|..|` waits for the driver.
  *
  *   worker 0  0 --.1--.2|..|.236 --.336--.436|..|.472 --.572--.672|..|.708 --.808--.908  stop
  *   worker 1  0 ---.125---.25|..|.286 ---.411---.536|..|.572 ---.697---.822|..|.858      stop
@@ -198,7 +198,7 @@ static void test_timeline(void **state)
             given[i] += (double)one->d[i];
     }
     assert_true(replay_difference(&r, centre, run.dir) == 0);
-    for (size_t i = 0; i < r.n; i++) /* Σ d, and what the centre has gained */
+    for (size_t i = 0; i < r.n; i++) /* Σ d, and the change of the centre */
         assert_true(fabs((double)centre[i] - (double)r.x0[i] - given[i]) < 1e-6);
     free(w);
     replay_close(&r);
@@ -217,27 +217,27 @@ static void test_tau_follows_the_link(void **state)
 }
 
 /* A link so slow that to fetch takes far longer than τ steps (560 floats take 0.18 s each way);
- * and a d whose go-ahead comes late. Nothing is lost. */
+ * and a d whose grant is late. Nothing is lost. */
 static void test_a_slow_link_is_waited_for(void **state)
 {
     train_alone(*state, "node { } step_seconds: 0.004 link { mbit: 0.1 }", 2, 9);
     train_alone(*state,
-                "node { } step_seconds: 0.004 link { mbit: 100 }\n" /* the first d is let in late */
+                /* the first d is granted late */
+                "node { } step_seconds: 0.004 link { mbit: 100 }\n"
                 "delay { from: -1 to: 0 tag: 'transfer_go' nth: 2 seconds: 0.5 }",
                 2, 9);
 }
 
 /* ---- sync ---- */
 
-/* The same three; all meet, by way of a tree: worker 2 below worker 1, workers 0 and 1 below the
- * driver. Notes go up and down, then the sums go up and the mean comes down: when the slowest, and
- * the lowest, has entered, the driver has the mean after six hops, workers 0 and 1 after seven,
- * worker 2 after eight. Rounds of two steps, and the last of one.
+/* The same three exchange synchronously, along a tree: worker 2 below worker 1, workers 0 and 1
+ * below the driver. Headers go up and down, then the sums go up and the mean goes down: when the
+ * slowest, and the lowest, has entered, the driver has the mean after six hops, workers 0 and 1
+ * after seven, worker 2 after eight. Rounds of two steps, and the last of one.
  *
  *   worker 0  0 --.1--.2|..............|.463 --.563--.663|.........|.935 --1.035|....|1.207
  *   worker 1  0 ---.125---.25|.........|.463 ---.588---.713|.......|.935 ---1.06|....|1.207
- *   worker 2  0 -----.2-----.4|.........|.472 ----.672----.872|.....|.944 ----1.144|..|1.216
- */
+ *   worker 2  0 -----.2-----.4|.........|.472 ----.672----.872|.....|.944 ----1.144|..|1.216 */
 static void test_sync_timeline(void **state)
 {
     static const struct {
@@ -362,7 +362,7 @@ static void test_deaths_at_moments(void **state)
                  24, 3);
 }
 
-/* Messages that are lost come a fifth of a second later, in whatever order that makes. */
+/* Lost messages arrive a fifth of a second later, in any order. */
 static void test_on_a_lossy_link(void **state)
 {
     static const char lossy[] = "node { count: 3 jitter: 0.3 } node { speed: 0.4 }\n"

@@ -1,5 +1,5 @@
-/* The commit rule under every death (D5): somebody is killed at each message that he sends, and at
- * each moment of a fine grid; afterwards everybody must hold what the test recomputes. */
+/* The commit rule under every death (D5): a node is killed at each message that it sends, and at
+ * each moment of a fine grid; afterwards all must have the result that the test recomputes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "exchange_sweep.h"
 
-/* Exchanges once more, with the bug that the commit rule prevents. */
+/* Exchanges with the bug that the commit rule prevents. */
 int planted_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
                  size_t n, const struct exchange_config *config, uint64_t completed,
                  struct arena *arena);
@@ -236,7 +236,7 @@ static void test_several_die(void **state)
     assert_true(by_count[2] > RUNS / 4 && by_count[3] > RUNS / 20 && sum.adopted > RUNS / 20);
 }
 
-/* A lost message comes a fifth of a second later, when much else has happened. */
+/* A lost message arrives a fifth of a second later, after many other events. */
 static void test_several_die_and_messages_are_lost(void **state)
 {
     (void)state;
@@ -249,8 +249,8 @@ static void test_several_die_and_messages_are_lost(void **state)
     assert_true(by_count[2] > RUNS / 4 && by_count[3] > RUNS / 40 && sum.adopted > RUNS / 20);
 }
 
-/* The driver does not hear from one that lives: it is cut, learns it, and ends; what it held while
- * it was in is what the others held. */
+/* The driver receives nothing from a live worker: it is removed, learns it, and ends; its results
+ * as a member equal those of the others. */
 static void test_silent_worker_is_fenced(void **state)
 {
     (void)state;
@@ -281,7 +281,7 @@ static void test_a_decision_of_an_older_view_is_passed_over(void **state)
     print_tallied("old decisions lie about, each dies at each message", &sum);
 }
 
-/* The last word on an exchange may be needed when its owner has nothing left to exchange. */
+/* The last message of an exchange may be needed when its sender has nothing left to exchange. */
 static void test_the_last_result_is_handed_on(void **state)
 {
     (void)state;
@@ -295,9 +295,9 @@ static void test_the_last_result_is_handed_on(void **state)
     assert_true(sum.adopted > 0);
 }
 
-/* The driver stands still, halfway through its broadcast (the exchange metadata has come), for want
- * of credit at a worker to whom nothing gets through; when that one dies, all others have the
- * result, and the driver takes it from them. Once with another exchange to come, once without. */
+/* The driver is blocked halfway through its broadcast (the exchange metadata has arrived), for lack
+ * of credit at an unreachable worker; when that one dies, all others have the result, and the
+ * driver takes it from them. With and without a further exchange. */
 static void test_the_driver_lacks_the_result(void **state)
 {
     (void)state;
@@ -394,7 +394,7 @@ static void test_rejection_holds_when_a_member_dies(void **state)
     print_tallied("some are rejected, each dies at each message", &sum);
 }
 
-/* Nobody but the driver is left: it says so instead of continuing alone. */
+/* Only the driver is left: it reports this instead of continuing alone. */
 static void test_the_driver_does_not_go_on_alone(void **state)
 {
     (void)state;

@@ -39,8 +39,8 @@ static void test_halves_and_sums_by_hand(void **state)
 
 enum { MEMBERS = 5, X = 37, S = 3, STEPS = 40 };
 
-/* A member, and its books: what it gave that was taken, and what it took, by whom. The test owns it
- * all, so that the books of the dead can be read as well. */
+/* A member, and its accounts: its accepted shares, and the shares that it took, by member. The test
+ * owns them, so that those of the dead can be read as well. */
 struct talker {
     struct gossip_sender sender;
     struct group group;
@@ -106,7 +106,7 @@ static void give_one(struct club *c, struct talker *t, uint32_t self, uint64_t s
     }
 }
 
-/* The same as take_all, of what gossip_finish does itself. */
+/* The same as take_all, for the shares that gossip_finish takes itself. */
 static int finish_talker(struct talker *t, struct world *w)
 {
     struct gossip_sender *p = &t->sender;
@@ -165,8 +165,8 @@ static void forget_club(struct club *c)
 }
 
 /* Each share that one live member has given to another has been taken, to the unit; and each
- * member's weight is its first one, less its given shares, plus its taken shares. With nobody dead:
- * all there was. */
+ * member's weight is its first one, less its given shares, plus its taken shares. Without deaths:
+ * the whole weight. */
 static void weights_are_conserved(const struct club *c)
 {
     uint64_t sum = 0, dead = 0;
@@ -314,19 +314,19 @@ static void test_alone_it_is_single(void **state)
 }
 
 /* Three workers, the last half as fast; a step takes 0.1 s, a hop 0.06 s, bytes next to nothing; p
- * = 1, so that each sends after every step, if its last letter has left. A letter takes three hops:
- * its note, the answer, the vector; its bytes leave after the second. Seconds from the first step
- * on; `s` a letter sent, `-` none, since the last is on its way; `t` a letter taken:
+ * = 1, so that each sends after every step, if its last message has been sent. A message takes
+ * three hops: its header, the grant, the vector; its bytes leave after the second. Seconds from the
+ * first step on; `s` a message sent, `-` none, since the last is under way; `t` a message taken:
  *
  *             .1    .2    .3    .4    .5    .6    .7    .8
  *   worker 0  |s-1  |-    |st 1 |-    |s-1  |t    |st 1 |tt   stop
  *   worker 1  |s-0  |-    |st 2 |t    |st 0 |-    |st 0 |t    stop
  *   worker 2        |s-1        |s-0        |st 0       |     stop
  *
- * Whom they send to was drawn by seed 1: worker 0: 1, 2, 1, 1, 1, 1, 1; 1: 0, 2, 2, 2, 0, 2, 0; 2:
- * 1, 0, 0. Fifteen steps make five of all together: at 0.6 these are taken, at 0.66 the driver has
- * heard so, and its word is everywhere at 0.72. Messages that arrive by then are still taken, in
- * order of arrival: worker 2's at 0.78, the last two at 0.88. Nobody has ever waited. */
+ * The receivers drawn by seed 1: worker 0: 1, 2, 1, 1, 1, 1, 1; 1: 0, 2, 2, 2, 0, 2, 0; 2: 1, 0, 0.
+ * Fifteen steps make five of all together: at 0.6 these are taken, at 0.66 the driver has heard so,
+ * and its word is everywhere at 0.72. Messages that arrive by then are still taken, in order of
+ * arrival: worker 2's at 0.78, the last two at 0.88. Nobody has ever waited. */
 struct drawn_message {
     int from, sent, to, taken; /* tenths of a second */
 };
@@ -385,7 +385,7 @@ static void drawn_step(struct replay *r, struct drawn_worker *self, uint64_t pla
     self->steps++;
 }
 
-/* A tenth of a second's boundary of worker i: a step, what it sends, what it takes. */
+/* A tenth of a second's boundary of worker i: a step, then messages sent and taken. */
 static void drawn_boundary(struct replay *r, struct drawn_worker *worker, struct drawn_copy *copy,
                            int i, int now)
 {
@@ -448,7 +448,7 @@ static void test_timeline(void **state)
     replay_close(&r);
 }
 
-/* The final model is the mean over all, and they weigh what they weighed. */
+/* The final model is the mean over all, with their weights. */
 static void test_all_weights_are_there_at_the_end(void **state)
 {
     static const char cluster[] =
@@ -508,10 +508,10 @@ static void play_lost(struct tiny *t, const char *rate, struct doomed_run *r)
                 1000, r);
 }
 
-/* With p = 0 models move only because they are asked for. At the first rate all are lost at once,
- * and the run says so. At the second a dozen steps are too many: the fast ones lose theirs when the
- * slow one's, after two or three, is still sound; they ask for it and continue. At the third the
- * fast ones have lost theirs once more when the run ends, and are left out. */
+/* With p = 0 models are sent only on request. At the first rate all models diverge at once, and the
+ * run reports this. At the second a dozen steps are too many: the fast workers' models diverge when
+ * the slow one's, after two or three, is still finite; they request it and continue. At the third
+ * the fast ones' have diverged again when the run ends, and are left out. */
 static void test_lost_models(void **state)
 {
     struct doomed_run all = {0}, some = {0}, one = {0};

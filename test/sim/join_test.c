@@ -1,5 +1,5 @@
-/* Workers that come to a run under way, in simulation: with every strategy that takes them in, at
- * every moment, and while others die. */
+/* Workers that join a run under way, in simulation: with every strategy that admits them, at every
+ * moment, and while others die. */
 #include "strategy_sim.h"
 
 /* Every strategy that can be joined, and how far apart its exchanges are, in steps. */
@@ -44,7 +44,8 @@ enum { WAYS = sizeof ways / sizeof *ways };
  * repeated. */
 #define OPEN_MAX (SIM_RECORDS / 2 * 3 / 2)
 
-/* The tiny job with two to four workers, in this way; nodes 2 and 3 come when `faults` let them. */
+/* The tiny job with two to four workers, with this strategy; nodes 2 and 3 join when `faults` start
+ * them. */
 static void play_way(struct tiny *t, const struct way *way, const char *faults, struct sim_run *r)
 {
     const char *set[8] = {"workers_min=2", "workers_max=4", "stop.epochs=4",
@@ -74,8 +75,8 @@ static double trained_samples(const struct way *way, const struct sim_run *r)
     return run_number(r->dir, "exchange", run_count(r->dir, "exchange", NULL, NULL) - 1, "t");
 }
 
-/* Node 3 comes at `moments` moments all over the run, and soon shares its records: nothing is
- * missed or given twice, nobody is suspected, and the run ends earlier than without it. */
+/* Node 3 joins at `moments` moments throughout the run, and soon shares its samples: none is missed
+ * or used twice, no member is suspected, and the run ends earlier than without it. */
 static void test_join_at_any_moment(void **state)
 {
     enum { MOMENTS = 8 };
@@ -106,8 +107,8 @@ static void test_join_at_any_moment(void **state)
     }
 }
 
-/* Where the next exchange brings the model, a joiner that comes early in a round is in at once, and
- * in the exchange at its end. */
+/* If the next exchange delivers the model, a joiner that arrives early in a round is admitted at
+ * once, and takes part in the exchange at its end. */
 static void test_join_within_a_round(void **state)
 {
     static const struct way way = {{"strategy.sync={tau:24}", "stop.epochs=12"}, 24, false};
@@ -126,7 +127,7 @@ static void test_join_within_a_round(void **state)
     assert_true(trained_samples(&way, &r) < trained_samples(&way, &alone));
 }
 
-/* A model that is published at each commit point keeps nobody out. */
+/* A model that is published at each commit point delays no join. */
 static void test_join_at_an_evaluation(void **state)
 {
     static const struct way evaluated[] = {
@@ -155,9 +156,9 @@ static void test_a_joiner_agrees_with_all(void **state)
     }
 }
 
-/* Node 3 comes at 0.1 s, and somebody dies about then: the donor, who has been there for longest,
- * the joiner itself, or the third. All who are left end the run well; a joiner is out again only if
- * its donor is. */
+/* Node 3 joins at 0.1 s, and a node dies about then: the donor, which is the oldest member, the
+ * joiner itself, or the third. The remaining ones end the run well; a joiner is rejected only if
+ * its donor is lost. */
 static void test_a_death_during_a_join(void **state)
 {
     enum { MOMENTS = 6 };
@@ -191,8 +192,8 @@ static void test_a_death_during_a_join(void **state)
     print_message("    %d joiners lost their donor too early\n", fenced);
 }
 
-/* Worker `who` is asked to leave at any moment: it does, within two exchanges, nothing is missed,
- * and nobody is suspected. Two at once leave likewise; the last two of four end the run. */
+/* A worker is asked to leave at any moment: it does, within two exchanges, nothing is missed, and
+ * no member is suspected. The same with two at once; the last two of four end the run. */
 static void test_who_leaves_at_any_moment_takes_nothing_along(void **state)
 {
     enum { MOMENTS = 4 };
@@ -223,8 +224,7 @@ static void test_who_leaves_at_any_moment_takes_nothing_along(void **state)
 }
 
 /* All are asked to leave at about the same moment, as when SIGTERM goes to a whole group: the last
- * of them is kept until it has handed over the model, nobody is lost, and the run ends as
- * interrupted. */
+ * of them stays until it has sent the model, no worker is lost, and the run ends as interrupted. */
 static void test_all_leave_at_once(void **state)
 {
     enum { MOMENTS = 4 };
@@ -254,7 +254,7 @@ static void test_all_leave_at_once(void **state)
     }
 }
 
-/* Servers continue when nobody is left of those that began, one after another of whom has gone. */
+/* Servers continue when the first members have been lost one after another. */
 static void test_who_came_late_serves_alone(void **state)
 {
     static const char *const options[] = {
@@ -277,9 +277,8 @@ static void test_who_came_late_serves_alone(void **state)
     }
 }
 
-/* Every few seconds the oldest of three workers dies and another takes its place, until nobody is
- * left of many generations: what members hand each other has not been used up, the run ends well,
- * and has learnt. */
+/* Every few seconds the oldest of three workers dies and another replaces it, for many generations:
+ * the state passed from member to member does not degrade, the run ends well, and has learnt. */
 static void test_generations_come_and_go(void **state)
 {
     enum { DEATHS = 100 };
@@ -307,8 +306,8 @@ static void test_generations_come_and_go(void **state)
     buf_release(&cluster);
 }
 
-/* Node 3 comes while the run comes to its end, to asynchronous workers: it is told that it is over,
- * as those are that were there before. */
+/* Node 3 joins asynchronous workers while the run ends: it is informed of the end like the other
+ * workers. */
 static void test_a_joiner_at_the_end_is_reported(void **state)
 {
     enum { MOMENTS = 16 };
@@ -330,7 +329,7 @@ static void test_a_joiner_at_the_end_is_reported(void **state)
 }
 
 /* A round in which an exchange is always under way has no point for a join: the joiner is refused
- * by name, and the run continues. The driver says so once a minute, not for each. */
+ * by name, and the run continues. The driver logs this once a minute, not for each joiner. */
 static void test_some_admit_no_joiner(void **state)
 {
     const struct way way = {{"strategy.diloco={tau:4 fragments:2 overlap:2}"}, 8, false};
@@ -341,8 +340,8 @@ static void test_some_admit_no_joiner(void **state)
     assert_int_equal(run_count(r.dir, "member", NULL, NULL), 3);
 }
 
-/* Four, then two, then four again, as the run itself may want it: in good order, with nothing lost
- * and nobody suspected, in every strategy. Nodes 4 and 5 stand by. */
+/* Four workers, then two, then four again, on request of the run: in good order, with nothing lost
+ * and no member suspected, in every strategy. Nodes 4 and 5 wait. */
 static void test_as_many_as_are_wanted(void **state)
 {
     struct tiny *t = *state;
@@ -372,8 +371,8 @@ static void test_as_many_as_are_wanted(void **state)
     }
 }
 
-/* Less than two steps for each in an epoch: on a quick network nobody goes over a lease again all
- * the same, so that the epochs are what they are said to be. */
+/* Less than two steps for each in an epoch: on a fast network no worker repeats a lease, so that
+ * epochs are exact. */
 static void test_little_data_is_gone_over_once(void **state)
 {
     struct tiny *t = *state;

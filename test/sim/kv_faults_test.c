@@ -1,4 +1,4 @@
-/* The key-value store when nodes die, hang, lie and say what makes no sense; when links are cut and
+/* The key-value store when nodes die, hang, lie and send invalid messages; when links are cut and
  * the master is slow, or a new one. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,7 +148,8 @@ static void test_all_holders_die(void **state)
     assert_true(found > 0 && lost > 0);
 }
 
-/* The last holder dies when all is there but its registration: the reader is the only holder. */
+/* The last holder dies when the reader has all but its registration: the reader is the only
+ * holder. */
 static void test_the_value_outlives_who_made_it(void **state)
 {
     (void)state;
@@ -180,7 +181,7 @@ static void test_who_is_slow_or_cut_off_is_passed_by(void **state)
 {
     (void)state;
     expect_within(LAN, 0.085, NULL);
-    /* All of its pieces come half a minute late, by when nobody waits for them. */
+    /* All of its pieces arrive half a minute late, when no reader waits for them. */
     expect_within(LAN "delay { from: 0 to: 3 tag: \"kv_piece\" seconds: 25 }", 0.1, NULL);
     /* It hears nothing; one other has nearly no link. */
     expect_within(LAN "delay { from: 3 to: 1 tag: \"kv_fetch\" seconds: 28 } "
@@ -212,7 +213,7 @@ static int play_slow_master(struct trial *t, struct trial_node *n)
         TRIAL_CHECK(trial_update(n, "y", 0, 151, time_in(n, 5)) == ERR_FULL); /* with x */
         TRIAL_CHECK(message_has(n, "151 bytes have no room here: 100 of 250 are taken"));
         TRIAL_CHECK(trial_update(n, "y", 0, 100, time_in(n, 5)) == OK);
-        TRIAL_CHECK(trial_get(n, "x", 1, 100, time_in(n, 1)) == 1); /* it has come to pass */
+        TRIAL_CHECK(trial_get(n, "x", 1, 100, time_in(n, 1)) == 1); /* it has succeeded */
         TRIAL_CHECK(n->kv.store.bytes == 200 && n->kv.coming == 0);
     } else {
         TRIAL_CHECK(trial_get(n, "x", 1, 100, time_in(n, 1)) == ERR_TIMEOUT);
@@ -235,8 +236,8 @@ static void test_a_slow_master_is_waited_for_until_the_deadline(void **state)
 
 /* ---- joining, and a new master ---- */
 
-/* Node 2 reads as a joiner; when it is a member it is a holder, from whom node 3 reads after all
- * others are gone. */
+/* Node 2 reads as a joiner; as a member it is a holder, from which node 3 reads after all others
+ * are lost. */
 static int play_join(struct trial *t, struct trial_node *n)
 {
     if (n->self < 2) {
@@ -270,14 +271,14 @@ static void test_a_joiner_holds_what_it_read_when_it_is_a_member(void **state)
     run_trial(&t, no_members);
 }
 
-/* A master that knows nothing takes over: nodes tell it what they have, and who waits waits on. */
+/* A master without state takes over: nodes report their values to it, and waiting reads go on. */
 static int play_new_master(struct trial *t, struct trial_node *n)
 {
     if (n->self == 0) {
         TRIAL_CHECK(trial_update(n, "x", 0, MB, time_in(n, 1)) == OK);
         TRIAL_CHECK(trial_update(n, "y", 3, 5, time_in(n, 1)) == OK);
     }
-    if (n->self == 1) /* asked of the old one, told by the new one */
+    if (n->self == 1) /* requested from the old one, answered by the new one */
         TRIAL_CHECK(trial_get(n, "late", 1, 9, time_in(n, 9)) == 1);
     TRIAL_CHECK(world_sleep(n->world, 2 * WORLD_SECOND) == OK);
     if (n->self == 2) {
@@ -322,7 +323,7 @@ static int play_moving(struct trial *t, struct trial_node *n)
     for (int i = 0; i < 3; i++)
         TRIAL_CHECK(trial_until(n, &t->sheet[i], 1) == OK);
     TRIAL_CHECK(n->self == 2 || world_sleep(n->world, time_in(n, 6)) == OK);
-    TRIAL_CHECK(n->kv.store.retirees == 0 || n->self == 2); /* nobody reads it any more */
+    TRIAL_CHECK(n->kv.store.retirees == 0 || n->self == 2); /* no node reads it any more */
     return OK;
 }
 
@@ -336,8 +337,8 @@ static void test_a_version_stays_for_who_is_reading_it(void **state)
     run_trial(&t, no_members);
 }
 
-/* Node 1 makes version 5 while it reads version 6, and hears that 5 is in the book when 6 is here:
- * its versions do not fall. */
+/* Node 1 makes version 5 while it reads version 6, and gets the confirmation of 5 after it has 6:
+ * its versions do not decrease. */
 static int play_overtaken(struct trial *t, struct trial_node *n)
 {
     if (n->self == 0) {
@@ -375,7 +376,7 @@ static void test_an_update_is_overtaken_by_a_newer_version(void **state)
 
 /* ---- what is wrong ---- */
 
-/* Each piece of node 0's copy is damaged, after the master has been told its checksum. */
+/* Each piece of node 0's copy is damaged, after the master has received its checksum. */
 static int play_liar(struct trial *t, struct trial_node *n)
 {
     if (n->self < t->workers - 1)
@@ -406,7 +407,7 @@ static void test_what_has_not_the_checksum_is_not_taken(void **state)
     }
 }
 
-/* Node 1 says everything that makes no sense, to everybody, while others work. */
+/* Node 1 sends every kind of invalid message to all, while others work. */
 static int post_noise(struct trial_node *n, uint64_t i)
 {
     static const enum wire_kind kinds[] = {WIRE_KV_REQUEST, WIRE_KV_REPLY, WIRE_KV_FETCH,
@@ -499,7 +500,7 @@ static int storm_step(struct trial_node *n, uint64_t i)
     return OK;
 }
 
-/* The master's book is what nodes have. */
+/* The master's table equals the nodes' values. */
 static int storm_compare(struct trial *t)
 {
     const struct kv_table *table = &t->master->table;

@@ -1,5 +1,5 @@
-/* The key-value store on simulated nodes: what calls do, what they say when they cannot, and how
- * long a value takes. */
+/* The key-value store on simulated nodes: the results of calls, their errors, and the time for a
+ * value. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,10 +64,10 @@ static int play_share(struct trial *t, struct trial_node *n)
         else
             TRIAL_CHECK(trial_get(n, key, n->self == 1 ? 1 : KV_NEWEST, sizes[i], time_in(n, 5)) ==
                         1);
-        TRIAL_CHECK(trial_get(n, key, 1, sizes[i], time_in(n, 1)) == 1); /* what is here */
+        TRIAL_CHECK(trial_get(n, key, 1, sizes[i], time_in(n, 1)) == 1); /* the value here */
     }
     TRIAL_CHECK(trial_rendezvous(n) == OK);
-    /* Node 1 continues; the others stay where they are, and may still be asked. */
+    /* Node 1 continues; the others remain, and still reply. */
     if (n->self == 1) {
         TRIAL_CHECK(count_holders(t, "a", 1) == 3 && count_holders(t, "f", 1) == 3);
         TRIAL_CHECK(trial_update(n, "a", 1, 7, time_in(n, 1)) == OK);
@@ -156,7 +156,7 @@ static void test_what_cannot_be_is_refused_by_name(void **state)
              no_members);
 }
 
-/* A node keeps no more bytes than it was told to. */
+/* A node keeps no more bytes than its limit. */
 static int play_room(struct trial *t, struct trial_node *n)
 {
     const struct kv_want want = {"x", 1, true, time_in(n, 1)};
@@ -172,7 +172,8 @@ static int play_room(struct trial *t, struct trial_node *n)
     TRIAL_CHECK(trial_get(n, "y", 1, MB / 2, time_in(n, 1)) == 1);
     TRIAL_CHECK(trial_update(n, "z", 0, MB / 2, time_in(n, 1)) == ERR_FULL);
     TRIAL_CHECK(trial_update(n, "z", 0, MB / 2 - 1, time_in(n, 1)) == OK);
-    TRIAL_CHECK(trial_update(n, "z", 1, MB / 2 - 1, time_in(n, 1)) == OK); /* takes its own place */
+    /* replaces its own version */
+    TRIAL_CHECK(trial_update(n, "z", 1, MB / 2 - 1, time_in(n, 1)) == OK);
     TRIAL_CHECK(n->kv.store.bytes == 999999);
     t->sheet[0] = 1;
     return OK;
@@ -224,7 +225,7 @@ static int play_joiner(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-/* Within five per cent of what links allow, after a question to the master and one to holders, and
+/* Within five per cent of the links' rate, after a request to the master and one to holders, and
  * the ten milliseconds of the poll above. */
 static void expect_rate(const char *cluster, uint32_t nodes, double mbit, double latency_s)
 {
@@ -249,17 +250,17 @@ static void test_a_joiner_reads_at_line_rate_from_all_holders(void **state)
     /* Four holders with a tenth of the joiner's link each. */
     expect_rate("node { count: 4 mbit: 100 } node { count: 1 } link { mbit: 1000 latency_us: 100 }",
                 5, 400, 1e-4);
-    /* One of them with a hundredth: it gives what it can, and holds up nobody. */
+    /* One of them has a hundredth of the rate: it delivers what it can, and delays no reader. */
     expect_rate("node { count: 3 mbit: 100 } node { mbit: 10 } node { count: 1 } "
                 "link { mbit: 1000 latency_us: 100 }",
                 5, 310, 1e-4);
-    /* Far away: what is under way from two fills links of 200 Mbit/s for 100 ms. */
+    /* At a long distance: the requests to two holders fill links of 200 Mbit/s for 100 ms. */
     expect_rate(
         "node { count: 2 mbit: 200 } node { count: 1 } link { mbit: 1000 latency_us: 20000 }", 3,
         400, 0.02);
 }
 
-/* Taken back in the middle: what is under way comes for nobody, and nothing is held up. */
+/* Cancelled in the middle: pieces under way are dropped, and nothing is delayed. */
 static int play_cancel(struct trial *t, struct trial_node *n)
 {
     const struct kv_want want = {"x", 1, true, time_in(n, 100)};
@@ -293,7 +294,7 @@ static void test_a_get_can_be_taken_back(void **state)
 
 /* ---- what others say, by hand ---- */
 
-/* A joiner is told where holders are; who is in the view knows it. */
+/* A joiner gets the addresses of holders; members know them from the view. */
 static int request_holders(struct trial_node *n, struct kv_reply *reply_message)
 {
     const struct kv_request request = {
@@ -324,7 +325,7 @@ static int play_where(struct trial *t, struct trial_node *n)
                     count_holders(t, "y", 1) == 1);
     TRIAL_CHECK(trial_rendezvous(n) == OK);
     if (n->self > 0) {
-        kv_stop(&n->kv); /* which would take the answer, and withdraws all */
+        kv_stop(&n->kv); /* which would receive the reply, and withdraws all */
         TRIAL_CHECK(request_holders(n, &reply_message) == OK && reply_message.what == KV_FOUND &&
                     reply_message.request == 5);
         TRIAL_CHECK(reply_message.count == 1 && reply_message.node[0] == 0 &&
@@ -345,7 +346,7 @@ static void test_a_joiner_gets_the_holders(void **state)
              no_members);
 }
 
-/* Node 1 asks for more pieces than a holder sends at once, and takes none: node 2 reads on. */
+/* Node 1 requests more pieces than a holder sends at once, and receives none: node 2 reads on. */
 static int request_pieces(struct trial_node *n)
 {
     const struct kv_piece piece = {.key = "x", .version = 1, .len = KV_PIECE};
@@ -386,8 +387,8 @@ static void test_who_takes_no_pieces_holds_up_no_other(void **state)
              no_members);
 }
 
-/* The value that a joiner read was replaced, with other bytes, before it was a member: its copy
- * goes. */
+/* The value that a joiner read was replaced, with other bytes, before it was a member: its copy is
+ * dropped. */
 static int play_contradict(struct trial *t, struct trial_node *n)
 {
     const struct kv_want want = {"x", 1, true, time_in(n, 1)};

@@ -1,5 +1,5 @@
-/* Models that nobody asked for: of a stranger, of another member than the one that was asked, and
- * of one that stops amid its model. The driver and a joiner leave them aside. */
+/* Models that were not requested: from a stranger, from another member than the requested one, and
+ * from one that stops in the middle. The driver and a joiner ignore them. */
 #include "train_trial.h"
 
 #include "train/model.h"
@@ -11,8 +11,7 @@ static const char four[] = "node { count: 4 } step_seconds: 0.05 link { mbit: 10
 enum { LINES = 64 * 1024, STRANGER = 3 };
 
 struct play {
-    struct model_header
-        header; /* that `from` sends `to`, at that time, without a vector behind it */
+    struct model_header header; /* a message from `from` to `to`, at that time, without a vector */
     uint32_t from, to;
     double at_s;
     bool sent;
@@ -87,7 +86,8 @@ static bool begin_node(void *user, struct world *world)
     return world->self == STRANGER;
 }
 
-/* Two workers, a third that comes after a second, and a stranger. How many exchanges there were. */
+/* Two workers, a third that joins after a second, and a stranger. Returns the number of
+ * exchanges. */
 static int play_scene(struct tiny *t, struct play *p)
 {
     struct trial_ground ground = {0};

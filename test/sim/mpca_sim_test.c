@@ -1,5 +1,5 @@
-/* `mpca` as a whole, in simulation: when who does what, against timelines drawn by hand; what comes
- * out, against the paper's equations in plain loops; and what is left of it when somebody dies. */
+/* `mpca` as a whole, in simulation: its timeline, against timelines drawn by hand; its results,
+ * against the paper's equations in plain loops; and its behaviour when a node dies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 
 /* ---- timelines ---- */
 
-/* Steps of 10, 20 and 40 ms; links that take no time, but what is reduced comes to the driver 43 ms
- * after it was sent, and what is broadcast 60 ms after. */
+/* Steps of 10, 20 and 40 ms; links without delay, except that reductions arrive at the driver 43 ms
+ * after they were sent, and broadcasts after 60 ms. */
 static const char unequal[] = "node { speed: 1 } node { speed: 0.5 } node { speed: 0.25 }\n"
                               "link { mbit: 1000000 latency_us: 1 }\n"
                               "delay { to: -1 tag: 'reduce' seconds: 0.043 }\n"
@@ -37,7 +37,7 @@ static void add_event(struct story *story, const struct trial *t, int64_t at, co
     snprintf(new.text, sizeof new.text, "%lld %s", ms, text);
     assert_true(story->count < 1000);
     size_t i = story->count++;
-    for (; i > 0 && story->is[i - 1].at > at + 1000; i--) /* in order of time, then as told */
+    for (; i > 0 && story->is[i - 1].at > at + 1000; i--) /* in order of time, then of recording */
         story->is[i] = story->is[i - 1];
     story->is[i] = new;
 }
@@ -111,7 +111,7 @@ static void expect_story(void **state, const char *strategy, double seconds,
  * tick |    0    reduce    broadcast       |  1   reduce  broadcast    |  2   reduce  broadcast
  *      0        40        83             143    160     203          263            306         366
  *
- * Tick 0's contributions are asked for at once, and given at the ends of first steps. Tick 1 comes
+ * Tick 0's contributions are requested at once, and made at the ends of first steps. Tick 1 comes
  * at 143, as nobody could know: all give at their next boundaries, 150 and 160, what is then τ =
  * 14, 7 and 3 steps, and take x̃*_1 with them (rotation). That makes a tick of 143 ms, so the next
  * is expected at 286. Each gives for it at its first boundary that is less than one and a half of
@@ -131,9 +131,9 @@ static void test_one_phase(void **state)
         "360 C takes 0 of 2", "370 A gives 0 of 11", "370 A takes 0 of 3", "413 joint model moves");
 }
 
-/* Three shards, three phases: while one is broadcast the next is reduced. A shard has been reduced,
- * as workers see it, when the last contribution has left; the driver has it 43 ms later, and they
- * have x̃* after another 60.
+/* Three shards, three phases: while one is broadcast the next is reduced. For workers, a shard is
+ * reduced when the last contribution has been sent; the driver has it 43 ms later, and they have
+ * x̃* after another 60.
  *
  * tick  shard  begins        contributions of A, B, C       last   joint  x̃* there
  *   0     0      0           10 (asked) 20 (asked) 40 (asked)  40     83    143
@@ -184,7 +184,7 @@ static double shortest_tick(void **state, const char *strategy, const char *clus
     return (double)shortest / 1e6;
 }
 
-/* A shard is 187 floats, 6 ms at a megabit a second; what is reduced comes 43 ms late. */
+/* A shard is 187 floats, 6 ms at a megabit a second; reductions arrive 43 ms late. */
 static const char narrow[] = "node { speed: 1 } node { speed: 0.5 } node { speed: 0.25 }\n"
                              "link { mbit: 1 latency_us: 100 }\n"
                              "delay { to: -1 tag: 'reduce' seconds: 0.043 }\n";
@@ -203,9 +203,9 @@ static void test_phases_bound_the_concurrency(void **state)
     assert_true(three > SHARD_MS && three < 43);
 }
 
-/* Shards come to the driver as fast as they can be copied; to prepare one takes nine times as long:
- * 704 bytes 18.9 ms, of a core, of which it has enough for all. One is prepared at a time, in turn.
- */
+/* Shards arrive at the driver as fast as they can be copied; preparing one takes nine times as
+ * long: 704 bytes 18.9 ms of a core, of which there are enough for all. One is prepared at a time,
+ * in turn. */
 static void test_one_shard_is_prepared_at_a_time(void **state)
 {
     double tick = shortest_tick(state, "mpca { phases: 3 }",
@@ -216,7 +216,8 @@ static void test_one_shard_is_prepared_at_a_time(void **state)
 }
 
 /* C takes 200 ms a step, A and B 10: a typical step is 3 over 100 + 100 + 5 a second, 14.6 ms, and
- * C's lanes give up on it after 29 ms. Others do not wait for longer, and what it gives counts. */
+ * C's lanes stop waiting for it after 29 ms. Others do not wait longer, and its contributions
+ * count. */
 static void test_the_slow_are_not_waited_for(void **state)
 {
     static struct trial t;
@@ -240,13 +241,13 @@ static void test_the_slow_are_not_waited_for(void **state)
 
 /* ---- the equations, in plain loops ---- */
 
-/* Nobody is so slow as to be given up on: every contribution counts in its turn. */
+/* No worker is too slow: every contribution counts at its turn. */
 static const char calm[] = "node { speed: 1 } node { speed: 0.5 } node { speed: 0.34 }\n"
                            "link { mbit: 100 latency_us: 100 }\n"
                            "delay { to: -1 tag: 'reduce' seconds: 0.043 }\n"
                            "delay { from: -1 tag: 'broadcast' seconds: 0.06 }\n";
 
-/* Contributions to an exchange, and what comes of it. */
+/* Contributions to an exchange, and its result. */
 struct cycle {
     size_t given;
     uint64_t tau[WORKERS_MAX];
@@ -445,8 +446,8 @@ static void test_without_a_penalty_a_worker_is_alone(void **state)
     trial_close(&t);
 }
 
-/* A broadcast takes half a second, where cycles took a step or two: after four of them the worker
- * is pulled no more, says so, and takes its steps alone, until all continues. */
+/* A broadcast takes half a second, while cycles took a step or two: after four of them the penalty
+ * stops, the worker logs this, and trains alone, until the exchanges continue. */
 static void test_an_old_joint_model_pulls_no_worker(void **state)
 {
     static struct trial t;
@@ -488,8 +489,8 @@ struct tallied {
     size_t runs, unformed, went_on;
 };
 
-/* All who are left have taken their steps and hold the same x̃*; exchanges continued, each told of
- * once, or not at all when who would have told of it died. */
+/* The remaining workers have taken their steps and have the same x̃*; exchanges continued, each
+ * reported once, or not at all if its reporter died. */
 static void expect_agreement(const struct trial *t, uint32_t dead, struct tallied *sum)
 {
     sum->runs++;

@@ -46,7 +46,7 @@ static void on_fault(void *user, const struct sim_fault *fault)
         atomic_store(&p->leave, 1);
 }
 
-/* Three nodes, of which the run needs so many. */
+/* Three nodes, of which the run needs `workers`. */
 static int run_opening(struct tiny *t, struct play *p, int workers, const char *faults,
                        char text[ERR_TEXT_MAX])
 {

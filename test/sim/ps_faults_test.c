@@ -1,11 +1,10 @@
-/* Parameter servers when somebody dies: a worker is killed at each message that it sends, in the
- * middle of a push among others. The run ends well, and all shards have carried out the same
- * orders. */
+/* Parameter servers when a worker dies: a worker is killed at each message that it sends, in the
+ * middle of a push among others. The run ends well, and all shards have applied the same orders. */
 #include "train_trial.h"
 
 #include "strategy/ps_client.h"
 
-/* `ps` and the table of strategies once more, with a worker that pushes what is not finite. */
+/* `ps` and the table of strategies, with a worker that pushes NaN. */
 static int planted_push(struct ps_client *c, uint64_t samples, bool lost);
 extern const struct strategy_ops planted_ps;
 
@@ -164,8 +163,8 @@ static void test_a_server_dies_and_the_others_go_on(void **state)
     sweep_deaths(*state, calm, "strategy.downpour={ n_push: 1 n_fetch: 2 colocated: true }", 4, 3);
 }
 
-/* Shard 2 hears everything from the clock later than shard 1 does: when the clock dies, one has
- * heard orders that the other has not, and hands them on. */
+/* Shard 2 receives all messages from the clock later than shard 1: when the clock dies, one has
+ * orders that the other lacks, and sends them on. */
 static void test_most_advanced_server_passes_on_orders(void **state)
 {
     char cluster[256];
@@ -191,8 +190,8 @@ static void test_two_die_and_the_others_go_on(void **state)
     }
 }
 
-/* One push of one worker that is not finite: it is left out by all shards, whichever it was in, and
- * everybody continues. */
+/* One push of one worker that is not finite: all shards drop it, whichever part was not finite, and
+ * all workers continue. */
 static void test_what_is_no_number_is_left_out(void **state)
 {
     static const char *const options[] = {"strategy.ps={ consistency: bsp }",
@@ -205,7 +204,7 @@ static void test_what_is_no_number_is_left_out(void **state)
         struct train_trial t = {.line = on_line, .user = &seen, .ground = &g};
         trial_ground_open(&g, *state, calm, set);
         plant.nan = i % 2 == 0;
-        plant.lost = i % 2 == 1; /* its loss was not finite: it says so itself */
+        plant.lost = i % 2 == 1; /* its loss was not finite: it reports this itself */
         plant.node = 2;
         trial_run(&t);
         plant.nan = plant.lost = false;
@@ -219,7 +218,7 @@ static void test_what_is_no_number_is_left_out(void **state)
     }
 }
 
-/* When nobody has a number to give any more, the run says so. */
+/* If no worker has a finite model any more, the run reports this. */
 static void test_when_all_is_lost_the_run_ends(void **state)
 {
     static const char *const options[] = {"strategy.ps={ consistency: bsp }",

@@ -1,4 +1,4 @@
-/* Parameter servers in whole runs: what they compute, and when who does what. */
+/* Parameter servers in whole runs: their results, and the timeline of each worker. */
 #include "sim_run.h"
 
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
@@ -111,20 +111,20 @@ static void test_what_cannot_be_is_refused(void **state)
 
 /* ---- when who does what ---- */
 
-/* Three workers whose steps take 200, 310 and 530 ms, on links that take none. */
+/* Three workers whose steps take 200, 310 and 530 ms, on links without delay. */
 static const char three[] =
     "node { speed: 3 } node { speed: 1.935483870967742 } node { speed: 1.1320754716981132 }\n"
     "step_seconds: 0.6 link { mbit: 1000000 latency_us: 0 }\n";
 
-/* asp: each push is applied as it comes, and its worker continues at once.
+/* asp: each push is applied when it arrives, and its worker continues at once.
  *
  *   ms        0    200   400   600   800  1000  1200  1400
  *   worker 0  |--1--|--2--|--3--|--4--|--5--|--6--|--7--|
  *   worker 1  |----1----|----2----|----3----|----4----|
  *   worker 2  |-------1--------|--------2-------|--------3-------|
  *
- * The run asks for 4 steps of each, 12 in all. The 12th is worker 1's at 1240, which ends with it;
- * the others end with the step that they are in. */
+ * The run has 4 steps of each, 12 in all. The 12th is worker 1's at 1240, which ends with it; the
+ * others end with their current step. */
 static void test_timeline_of_asp(void **state)
 {
     static const struct sim_exchange want[] = {
@@ -142,7 +142,7 @@ static void test_timeline_of_asp(void **state)
     assert_true(run_number(dir, "end", 0, "used") == 14 * 16);
 }
 
-/* bsp: a round ends with its slowest, who is waited for.
+/* bsp: a round ends with its slowest worker; the others wait.
  *
  *   ms        0           530          1060
  *   worker 0  |--1--.......|--2--.......|      330 of waiting
@@ -160,7 +160,7 @@ static void test_timeline_of_bsp(void **state)
     assert_true(run_number(dir, "end", 0, "used") == 6 * 16);
 }
 
-/* ssp, s = 1: who leads the slowest by two pushes waits until it leads by one.
+/* ssp, s = 1: a worker that leads the slowest by two pushes waits until it leads by one.
  *
  *   ms        0   200  400   530   730       1060  1260     1590  1790     2120
  *   worker 0  |-1-|-2-|.......|--3--|..........|--4--|........|--5--|........|
@@ -168,7 +168,7 @@ static void test_timeline_of_bsp(void **state)
  *   worker 2  |------1--------|-------2--------|------3-------|------4-------|
  *
  * At 400 worker 0 has pushed twice and worker 2 not at all: a lead of 2. Worker 2's push at 530
- * lets it go. From 1060 on both wait in every round of worker 2's, who never does. */
+ * releases it. From 1060 on both wait in every round of worker 2, which never waits. */
 static void test_timeline_of_ssp(void **state)
 {
     static const struct sim_exchange want[] = {
@@ -219,7 +219,7 @@ static void test_timeline_of_dssp(void **state)
     SIM_EXPECT_TIMELINE(dir, want);
 }
 
-/* Costs of the node that serves and of copies come on top, as the cluster says: 2240 bytes (560
+/* The cluster adds costs of the serving node and of copies: 2240 bytes (560
  * floats) are copied out at 1 GB/s of a core of speed 3, applied at the driver at 0.5 GB/s, copied
  * there, and copied in again. */
 static void test_copying_and_applying_take_time(void **state)

@@ -1,6 +1,5 @@
-/* A run resumes from its newest checkpoint with another number of workers: where it was in its data
- * and in its schedule, with a book that adds up, and ends as well as runs that were never broken
- * off. */
+/* A run resumes from its newest checkpoint with another number of workers: at its position in data
+ * and schedule, with a ledger that adds up, and ends as well as uninterrupted runs. */
 #include "strategy_sim.h"
 
 enum { SEEDS = 4, GROUPS = 3, EPOCHS = 8 };
@@ -79,7 +78,7 @@ static struct place broken_off_at(const struct sim_run *r)
                           kept_number(newest, "place")};
 }
 
-/* All that it says after it continued comes after that place, in order, at the rate for it. */
+/* All its events after resuming are after that position, in order, with the right rate. */
 static void expect_it_went_on(const struct sim_run *r, const struct place *from, int rates_before,
                               const char *solver, const struct change *c)
 {
@@ -103,7 +102,8 @@ static void expect_it_went_on(const struct sim_run *r, const struct place *from,
     assert_true(r->report.epochs >= EPOCHS && r->report.epochs < EPOCHS + 1);
 }
 
-/* Half of the run with so many workers, the rest with others. `missed`: records that may be. */
+/* Half of the run with one number of workers, the rest with another. `missed`: samples that may be
+ * missed. */
 static struct sim_run changed_run(struct tiny *t, const struct change *c, const char *strategy,
                                   const char *solver, uint64_t seed, double wall_s)
 {

@@ -1,5 +1,5 @@
-/* Whole runs in simulation, through the public library: what a seed promises, what faults and
- * delays do to the events. */
+/* Whole runs in simulation, through the public library: determinism by seed, and the effect of
+ * faults and delays on the events. */
 #include "paceline/sim.h"
 #include "tiny_job.h"
 
@@ -114,7 +114,7 @@ static void on_progress(void *user, const pl_progress *p)
     assert_true(p->loss > 0);
 }
 
-/* Twenty steps of half a second take ten: their user is not left in the dark for so long. */
+/* Twenty steps of half a second take ten seconds: the user gets progress before. */
 static void test_lone_worker_reports_long_steps_every_second(void **state)
 {
     struct tiny *t = *state;
@@ -217,8 +217,8 @@ static void test_every_fault_of_the_file_is_an_event(void **state)
     forget_record(&r);
 }
 
-/* Four workers and the driver make a tree of five ranks: worker 1 hands on to worker 2, which has
- * no children, so the last piece on that way is the last message of the exchange for the worker
+/* Four workers and the driver make a tree of five ranks: worker 1 forwards to worker 2, which has
+ * no children, so the last piece on that path is the last message of the exchange for the worker
  * that has waited longest. */
 static void test_a_delay_is_waited_for_exactly(void **state)
 {
@@ -227,7 +227,7 @@ static void test_a_delay_is_waited_for_exactly(void **state)
     struct record without, with;
     tiny_cluster(t, calm);
     assert_int_equal(simulate_job(t, none, &without), PL_OK);
-    uint64_t pieces = 3; /* of 560 floats, 256 each; with the note four messages an exchange */
+    uint64_t pieces = 3; /* of 560 floats, 256 each; with the header four messages an exchange */
     char text[512];
     snprintf(text, sizeof text,
              "%s delay { from: 1 to: 2 tag: 'broadcast' seconds: 0.25 nth: %llu }", calm,

@@ -158,7 +158,7 @@ static uint32_t draw_below(uint64_t seed, uint64_t what, uint64_t n)
     return (uint32_t)rng_below(seed, 99, what, n);
 }
 
-/* One dies at a message, two more at some moment; messages are lost, and come a moment later. */
+/* One member dies at a message, two more at some moment; lost messages arrive a moment later. */
 static void test_several_die(void **state)
 {
     (void)state;
@@ -218,8 +218,8 @@ static void test_both_back_ends_take_the_same_path(void **state)
     }
 }
 
-/* A member that cannot continue, here because it was told nonsense, leaves; the others do
- * without. */
+/* A member that cannot continue, here because of an invalid message, leaves; the others continue
+ * without it. */
 static void test_who_cannot_go_on_leaves(void **state)
 {
     (void)state;
@@ -238,8 +238,8 @@ static void test_who_cannot_go_on_leaves(void **state)
 
 enum when { FIRST_RUNS, BEFORE_START, IN_EXCHANGE, SPARE };
 
-/* Node 2 hands in its tasks at once; the others theirs 100 ms later; node 1 has run task 8 as well.
- * Nobody looks who is dead, except where `rerun` says so: node 0 then runs all that node 2 had. */
+/* Node 2 submits its tasks at once; the others theirs 100 ms later; node 1 has run task 8 as well.
+ * Tasks of a dead node are run again only with `rerun`: node 0 then runs all of node 2's. */
 static int play_twice(struct trial *t, struct team *team)
 {
     struct engine *e = calloc(1, sizeof *e);
@@ -311,7 +311,7 @@ static void test_a_task_runs_again_because_its_node_died_in_the_exchange(void **
     trial_release(&t);
 }
 
-/* Node 1 has run all of node 2's tasks too: nobody has to be asked again. */
+/* Node 1 has run all of node 2's tasks too: none has to be run again. */
 static void test_a_spare_is_taken_at_once(void **state)
 {
     (void)state;

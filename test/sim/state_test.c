@@ -1,9 +1,9 @@
 /* The state of layers, s, under each strategy: BatchNorm's sums and their count, in a real net,
- * against the same sums taken by hand.
+ * against the same sums computed by hand.
  *
- * Most runs here are given a rate that moves no weight. Then what a batch adds to s depends on its
- * records alone, and a worker's s after so many steps is known, whatever it exchanged meanwhile.
- * Where sums do not decay (moving_average_fraction: 1) their count is a number of batches. */
+ * Most runs here have a rate that moves no weight. Then a batch's contribution to s depends on its
+ * records alone, and a worker's s after n steps is known, whatever it exchanged meanwhile. Where
+ * sums do not decay (moving_average_fraction: 1) their count is a number of batches. */
 #include "replay.h"
 #include "strategy_sim.h"
 
@@ -26,7 +26,8 @@
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label'\n"  \
     "  top: 'loss' }\n"
 
-/* Three workers whose steps take a second, and messages next to nothing; the same, unequal. */
+/* Three workers whose steps take a second, and messages almost nothing; the same, with unequal
+ * steps. */
 #define EQUAL "node { count: 3 } step_seconds: 1 link { mbit: 1000000 latency_us: 100 }\n"
 #define UNEQUAL                                                           \
     "node { } node { speed: 0.8 } node { speed: 0.45 } step_seconds: 1\n" \
@@ -49,7 +50,7 @@ static void net_of(struct tiny *t, const char *net)
 
 static struct replay replayed;
 
-/* One batch more goes into s. */
+/* Add one batch to s. */
 static void add_batch(struct state *s, uint64_t place)
 {
     struct learner *l = &replayed.l;
@@ -176,9 +177,9 @@ static void test_in_step_it_is_the_mean(void **state)
     replay_close(&replayed);
 }
 
-/* The third of three workers dies in the fourth of eight steps: where workers have taken the mean
- * of s for their own what it did before is in it, and where they keep their own it is not. Rounds
- * are of `tau` steps; the dead one's share of its last round is missed. */
+/* The third of three workers dies in the fourth of eight steps: where workers replace their s by
+ * the mean, its earlier steps are included, and where they keep their own, they are not. Rounds are
+ * of `tau` steps; the dead one's share of its last round is missed. */
 static struct state after_a_death(uint64_t tau, bool replaced)
 {
     struct state own[K] = {{{0}}};
@@ -225,8 +226,8 @@ static void test_who_replaces_his_own_and_who_keeps_it(void **state)
 
 /* ---- each at its own pace ---- */
 
-/* The servers have the mean of what each pushed last, weighted by the records that went into it:
- * one batch with `ps`, with `downpour` those since the push before. */
+/* The servers have the mean of each worker's last pushed s, weighted by its samples: one batch with
+ * `ps`, with `downpour` those since the previous push. */
 static void test_servers_have_the_mean_of_the_last(void **state)
 {
     static const struct {
@@ -285,7 +286,7 @@ static void test_the_centre_moves_and_the_worker_does_not(void **state)
     replay_close(&replayed);
 }
 
-/* The joint s is a mean of two workers' as they were, after so many of the steps that each took.
+/* The global s is a mean of two workers' values after some of their steps.
  * The weight of the first is τ / (τ + τ') for numbers of steps between two exchanges. */
 static bool is_weighted_mean(const struct state *model, struct state own[2][64],
                              const uint64_t taken[2], double *weight)
@@ -333,11 +334,11 @@ static int weighted_runs(struct tiny *t, const char *options, struct state own[2
     return weighted;
 }
 
-/* mpca: s̃ is the mean weighted by τ, like R of Eq. 9, without Eq. 8 and 5: nothing of what was
- * before, and nothing ahead of what is. The first worker is twice as fast, so that its τ is. */
-/* Which batch of the stream is step t of each: eight of its first lease; then, of the two seconds'
- * worth that both ask for as they go, 16 of 0.1 s (more is no fair share of an epoch) and 10 of
- * 0.2 s, in the order in which they ask: at 0.4 s, 0.8 s and 1.6 s. */
+/* mpca: s̃ is the mean weighted by τ, like R of Eq. 9, without Eq. 8 and 5: no memory and no
+ * extrapolation. The first worker is twice as fast, so that its τ is. */
+/* The batch of the stream that is step t of each worker: eight of its first lease; then leases of
+ * two seconds, 16 steps of 0.1 s (more would exceed a fair share of an epoch) and 10 of 0.2 s, in
+ * the order of the requests: at 0.4 s, 0.8 s and 1.6 s. */
 static uint64_t leased_batch(int worker, uint64_t t)
 {
     if (worker == 0)

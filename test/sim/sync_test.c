@@ -29,7 +29,7 @@ static void test_alone_it_is_single(void **state)
     }
 }
 
-/* Whatever ends a round, the first one begins behind the records of the init_iterations. */
+/* However rounds end, the first one begins after the samples of the init_iterations. */
 static void test_alone_it_begins_behind_what_came_first(void **state)
 {
     struct tiny *t = *state;
@@ -50,7 +50,7 @@ struct plan {
     bool average, reset;
 };
 
-/* x and, where it is averaged, the optimizer's m become everybody's mean. */
+/* x and, where it is averaged, the optimizer's m become the mean over all workers. */
 static void average_models(const struct replay *r, float v[K][N])
 {
     float mean[N] = {0};
@@ -64,7 +64,8 @@ static void play_plan(struct replay *r, const struct plan *plan, float x[K][N])
     static float m[K][N];
     memset(m, 0, sizeof m);
     memcpy(x[0], r->x0, sizeof x[0]);
-    for (uint64_t j = 0; j < plan->init; j++) /* one alone, whose momentum nobody continues with */
+    for (uint64_t j = 0; j < plan->init; j++) /* one worker alone, whose momentum no other
+                                                 continues */
         replay_step(r, x[0], m[0], j * SIM_BATCH, j);
     memset(m, 0, sizeof m);
     for (int i = 1; i < K; i++)
@@ -164,7 +165,7 @@ static void test_the_timeline_of_rounds_by_the_clock(void **state)
     sim_adds_up(&r);
     trace_release(&trace);
 
-    /* And what it computes: worker i's jth step takes the jth of its own stripe of the records. */
+    /* And its result: worker i's jth step takes the jth batch of its own stripe of the samples. */
     static struct replay play;
     static float x[K][N], m[K][N];
     static const uint64_t steps[K] = {3, 3, 2};
@@ -182,8 +183,8 @@ static void test_the_timeline_of_rounds_by_the_clock(void **state)
     replay_close(&play);
 }
 
-/* The same cluster with steps of 0.3 and 0.6 s. An exchange takes 0.4 s of worker 2, which waits
- * for nobody; five times that is 3.33 of its steps, so τ is 3. Three rounds of ten steps tell;
+/* The same cluster with steps of 0.3 and 0.6 s. An exchange takes 0.4 s of worker 2, which does not
+ * wait; five times that is 3.33 of its steps, so τ is 3. Three rounds of ten steps measure this;
  * after them 15 steps are five rounds, and 16 six. A round of the first kind takes 10·0.6 + 0.4 s,
  * one of the second 3·0.6 + 0.4. */
 static void test_tau_is_five_exchanges(void **state)
@@ -244,7 +245,7 @@ static void test_a_death_at_any_moment_is_survived(void **state)
         sim_survives(*state, options[i], 24, steps[i]);
 }
 
-/* By the clock a round is what came in. */
+/* With rounds by the clock, a round has the samples that were contributed. */
 static void test_by_the_clock_nothing_is_missed(void **state)
 {
     static const char *const options[] = {"strategy.sync.seconds=0.02",
@@ -265,7 +266,7 @@ static void test_who_begins_may_die(void **state)
     sim_adds_up(&r);
 }
 
-/* A resumed run does not begin again; and measures τ once more. */
+/* A resumed run skips init_iterations, and measures τ again. */
 static void test_a_resumed_run_continues(void **state)
 {
     static const char *const options[] = {"strategy.sync={tau:4 init_iterations:10}",

@@ -1,4 +1,4 @@
-/* Traces of simulated runs: what they add up to, and that they change nothing. */
+/* Traces of simulated runs: their sums, and that they change nothing. */
 #include "paceline/sim.h"
 #include "tiny_job.h"
 #include "trace_events.h"
@@ -242,7 +242,7 @@ static void test_the_killed_have_spans_until_they_die(void **state)
     trace_release(&trace);
 }
 
-/* A round of more steps than the buffer has room for: what is missing is counted, and said. */
+/* A round of more steps than the buffer has room for: missing spans are counted and logged. */
 static void test_a_buffer_that_is_full_is_logged(void **state)
 {
     struct tiny *t = *state;
