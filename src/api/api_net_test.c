@@ -1,5 +1,5 @@
-/* A net in somebody's hand: the same whether built or read, its weights in reach without a copy,
- * its data in parts, and nothing left behind. */
+/* The net API: the same net whether built or read, weights without a copy, data in parts, and no
+ * leaks. */
 #include "api/net.h"
 #include "data/reading.h"
 #include "paceline/sim.h"
@@ -227,7 +227,7 @@ static void test_a_view_sees_training(void **state)
     pl_net_free(net);
 }
 
-/* Every view lies in the vector, apart from all others, and what is between them is zero. */
+/* Every view is in the vector, without overlap, and the padding between them is zero. */
 static void test_views_are_pieces_of_the_vector(void **state)
 {
     const struct stage *s = *state;
@@ -385,7 +385,7 @@ static void test_values_without_records(void **state)
     assert_int_equal(remove(path), 0);
 }
 
-/* It says of any blob what a net that could be trained says, in whatever order they are asked for.
+/* It gives the same blobs as a net for training, in any order of requests.
  */
 static void test_inference(void **state)
 {

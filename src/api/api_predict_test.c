@@ -21,7 +21,7 @@ static void expect_ok(pl_engine *engine, int rc)
         fail_msg("%d: %s", rc, pl_engine_error(engine));
 }
 
-/* The net of that text, made fit to be made, whose layer `ip` is the identity. */
+/* The net of that text, completed, with the identity as layer `ip`. */
 static pl_net *make_net(pl_engine *engine, const char *text)
 {
     struct folder folder;

@@ -1,5 +1,5 @@
-/* Collectives of a team through the public names: what all members end with, whatever the
- * operation, the algorithm, the wire and the number of members, and on several channels at once. */
+/* Collectives of a team through the public names: the results on all members, for each operation,
+ * algorithm, wire format and number of members, and on several channels at once. */
 #include "team_play.h"
 
 #include <math.h>
@@ -401,7 +401,7 @@ static void *call_held(void *arg)
     return NULL;
 }
 
-/* Member 0 comes to channel 0 only when all have been through another, many times. */
+/* Member 0 enters channel 0 only when all have used another one many times. */
 static int play_held_up(struct team_member *m)
 {
     struct caller held = {.m = m}, others = {.m = m, .channel = 1};

@@ -1,5 +1,5 @@
-/* Records looked at, by hand: counts, means, how pictures come to a net's size, and a contact sheet
- * pixel by pixel, as libpng reads it. */
+/* Records looked at, by hand: counts, means, the resizing of pictures to a net's size, and a
+ * contact sheet pixel by pixel, read by libpng. */
 #include "paceline/data.h"
 
 #include "pictures.h"
@@ -198,7 +198,7 @@ static void test_pictures_become_grey(void **state)
     data = open_two(s, "color=rgb");
     expect_refusal(s, pl_data_fit(data, 1, 4, 4, &reason), PL_ERR_INPUT, "the net takes 1 x 4 x 4");
     pl_data_close(data);
-    data = open_two(s, "crop=3"); /* said, so that nothing else is tried */
+    data = open_two(s, "crop=3"); /* stated, so that nothing else is tried */
     expect_refusal(s, pl_data_fit(data, 3, 4, 4, &reason), PL_ERR_INPUT, "3 x 3 x 3");
     pl_data_close(data);
 }

@@ -76,7 +76,7 @@ static bool message_has(const pl_engine *engine, const char *text)
     return found;
 }
 
-/* The engine answers every call with what happened; another works; both can be destroyed. */
+/* The engine returns the error at every call; another works; both can be destroyed. */
 static int only_this_engine(struct stage *s, const char *text)
 {
     pl_job *job = NULL;

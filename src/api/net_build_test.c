@@ -1,5 +1,5 @@
-/* The building calls say what a prototxt would: the text of a net that uses them all, and what its
- * layers come to. */
+/* The building calls give the same net as a prototxt: the text of a net that uses them all, and its
+ * layers' shapes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -31,8 +31,8 @@ static void play_line(struct scene *s, const char *line, bool broken)
     s->train.line(s->train.user, line);
 }
 
-/* A run continues without its log, says so once, and makes up for it; what is missing at its end is
- * counted. */
+/* A run continues without its log, reports it once, and writes it later; lines missing at its end
+ * are counted. */
 static void test_events_that_cannot_be_written_are_reported(void **state)
 {
     struct scene *s = calloc(1, sizeof *s);
@@ -69,7 +69,7 @@ static void test_events_that_cannot_be_written_are_reported(void **state)
     free(s);
 }
 
-/* The final model goes to a disk before it goes to what is memory. */
+/* The final model is written to a disk rather than to memory. */
 static void test_places_are_disks_first(void **state)
 {
     struct scene *s = calloc(1, sizeof *s);

@@ -1,5 +1,5 @@
-/* A team's life through the public names: members find each other or do not, use it wrongly, leave,
- * and leave nothing behind. */
+/* A team's life through the public names: members connect or fail to, make wrong calls, leave, and
+ * leak nothing. */
 #include "team_play.h"
 
 #include <dirent.h>
@@ -8,7 +8,7 @@
 
 /* ---- not coming together ---- */
 
-/* Opens in vain, as a program with one thread does; the message holds `says`. */
+/* Opening fails, as in a program with one thread; the message contains the text. */
 static void expect_refusal(pl_team_options options, int expected, const char *phrase)
 {
     pl_engine *engine;
@@ -123,7 +123,7 @@ static int play_wrong(struct team_member *m)
     CHECK(pl_team_broadcast(m->team, 0, x, 2, &beyond) == PL_ERR_USAGE);
     CHECK(strstr(pl_team_error(m->team, PL_TEAM_CHANNELS), "channel"));
     CHECK(pl_team_allreduce(m->team, x, 1000000001, NULL, NULL) == PL_ERR_USAGE);
-    CHECK(x[0] == 1 && x[1] == 2); /* and nobody waits for anybody */
+    CHECK(x[0] == 1 && x[1] == 2); /* and no member waits for another */
     CHECK(pl_team_allreduce(m->team, x, 2, NULL, NULL) == PL_OK && x[1] == 4);
     return 0;
 }
@@ -251,7 +251,7 @@ static int go_on(struct team_member *m, struct leaving *l)
     CHECK(pl_team_allreduce(m->team, own, n, NULL, NULL) == PL_OK);
     CHECK(own[0] == (float)(left * (left - 1) / 2) && own[n - 1] == own[0]);
     free(own);
-    const pl_call_options other = {.channel = 3}; /* which has not been told */
+    const pl_call_options other = {.channel = 3}; /* which has not been informed */
     float last = (float)m->rank;
     CHECK(pl_team_broadcast(m->team, left - 1, &last, 1, &other) == PL_ERR_PEER);
     CHECK(strstr(pl_team_error(m->team, 3), "a member was lost"));
@@ -293,8 +293,8 @@ static void test_the_coordinator_leaves(void **state)
     team_play(3, play_leaving, &(struct leaving){.number = 0});
 }
 
-/* The means of a team in which one is lost after the other, wherever in a call that is: all who are
- * left agree which step is next, and a mean is that of the team that made it. */
+/* The means of a team that loses one member after the other, at any point of a call: the remaining
+ * ones agree on the next step, and a mean is that of the team that computed it. */
 static int play_steps(struct team_member *m)
 {
     const pl_reduction mean = {.op = PL_MEAN}, min = {.op = PL_MIN};

@@ -1,5 +1,5 @@
 /* A team that has warmed up allocates nothing for a call like the one before. This program counts
- * what the allocator is asked by all members. */
+ * the allocations of all members. */
 #include "counted_malloc.h"
 #include "team_play.h"
 

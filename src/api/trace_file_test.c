@@ -163,7 +163,7 @@ static void test_what_is_discarded_is_gone(void **state)
     trace_file_discard(&f);
 }
 
-/* A disk that fails is said once, at the end, and does no harm. */
+/* A failing disk is reported once, at the end, without other effects. */
 static void test_a_full_disk_is_reported(void **state)
 {
     struct place *p = *state;

@@ -186,7 +186,7 @@ static void test_tuning_leaves_no_temporary_file(void **state)
     assert_int_equal(rmdir(place.path), 0); /* it is empty */
 }
 
-/* Another user's, for one. Root may read all files, and so is somebody else here. */
+/* A file of another user, for example. Root may read all files, so the test uses another user. */
 static void test_a_file_that_may_not_be_read_is_reported_by_name(void **state)
 {
     (void)state;

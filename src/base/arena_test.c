@@ -80,7 +80,7 @@ static void test_what_is_over_the_limit_is_refused(void **state)
     struct arena arena;
     arena_init(&arena);
     check_piece(arena_alloc(&arena, 64, 1), 64);
-    arena_limit(&arena, 256); /* what is out counts, with its padding */
+    arena_limit(&arena, 256); /* allocated bytes count, with their padding */
     assert_null(arena_alloc(&arena, 193, 1));
     check_piece(arena_alloc(&arena, 65, 1), 65);
     assert_null(arena_alloc(&arena, 65, 1));
@@ -129,8 +129,7 @@ static void test_what_came_after_a_mark_is_given_back(void **state)
     assert_null(arena.head);
 }
 
-/* A small piece over the beginning of what was given back, then one over its end and what nobody
- * has had yet. */
+/* A small piece over the beginning of the freed memory, then one over its end and fresh memory. */
 static void test_what_is_handed_out_again_is_zero(void **state)
 {
     (void)state;

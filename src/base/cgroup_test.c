@@ -157,7 +157,7 @@ static void test_cgroup_v1_container_sees_its_own_top(void **state)
     expect_limits(*state, 90 * MIB, "memory.limit_in_bytes", 2.5);
 }
 
-/* A group of another name space has no place below the mount; its top is what there is. */
+/* A group of another name space is not below the mount; only its top is there. */
 static void test_cgroup_outside_mount_uses_its_root(void **state)
 {
     put_self(*state, "0::/../other\n", "35 29 0:30 /mine /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");

@@ -1,4 +1,4 @@
-/* The generator against its published answers; what is drawn from it against its moments. Draws
+/* The generator against its published answers; the distributions against their moments. Draws
  * are fixed, so a bound of five standard deviations is passed or failed for ever. */
 #include "base/rng.h"
 

@@ -23,7 +23,7 @@
 enum { OUTPUT_MAX = 1 << 20 };
 
 static char output[OUTPUT_MAX];
-static double took; /* s, what was told last: on a busy machine longer than its naps */
+static double took; /* s, of the last message: on a busy machine longer than its sleeps */
 
 static void sleep_ms(long ms)
 {
@@ -197,7 +197,7 @@ static void test_warnings_name_each_machine_while_nothing_moves(void **state)
     assert_int_equal(count_of(text, "node1 (10.0.0.1:"), 2);
     assert_int_equal(count_of(text, "node2 (10.0.0.2:"), 2);
     assert_true(strstr(text, "node2") < waits);      /* one kind for each of them, */
-    assert_true(strstr(waits, "/data/2.lmdb") < on); /* and the rest before something else comes */
+    assert_true(strstr(waits, "/data/2.lmdb") < on); /* and the rest before another line */
     assert_true(strstr(waits, "/data/3.lmdb") < on);
 }
 

@@ -1,4 +1,4 @@
-/* A progress line is never wider than the terminal, and what matters stays longest. */
+/* A progress line is never wider than the terminal, and the important parts stay longest. */
 #include "cli/progress_line.h"
 
 #include <setjmp.h>

@@ -40,7 +40,7 @@ static char *end_run(struct run_output *output, const pl_run_report *report, int
     return text;
 }
 
-/* However long it is, and whatever comes after it. */
+/* Of any length, and followed by any output. */
 static void test_json_prints_the_end_event(void **state)
 {
     enum { LONG = 5000 };

@@ -1,5 +1,5 @@
-/* Worker processes as `paceline train` starts them. This program is its own worker: it notes what
- * it was given, and ends. */
+/* Worker processes as `paceline train` starts them. This program is its own worker: it records its
+ * arguments, and ends. */
 #define _GNU_SOURCE
 #include "cli/workers.h"
 
@@ -55,7 +55,7 @@ static void await_all(struct workers *workers)
     assert_int_equal(workers->count, 0);
 }
 
-/* The places of those that have ended are taken again, however many there ever were. */
+/* The slots of ended workers are used again, for any number of workers. */
 static void test_workers_are_started_beyond_the_thousandth(void **state)
 {
     (void)state;
@@ -89,7 +89,7 @@ static void test_workers_that_have_no_place_are_an_error(void **state)
     workers_end(&workers);
 }
 
-/* The token by a pipe, of which nobody else knows; Ctrl-C for the driver alone. */
+/* The token through a pipe that no other process has; Ctrl-C for the driver alone. */
 static void test_worker_is_given_token_and_policy(void **state)
 {
     (void)state;

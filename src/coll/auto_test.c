@@ -82,7 +82,7 @@ static void test_auto_measures_links(void **state)
 
 #ifndef __SANITIZE_THREAD__ /* where ten megabytes take minutes */
 
-/* Exchanges one after another, and what was taken for each. */
+/* Exchanges one after another, and the algorithm of each. */
 struct progress {
     enum coll_algorithm algorithm;
     size_t n;
@@ -127,8 +127,8 @@ static void run_measuring(struct progress *series, enum coll_algorithm algorithm
         assert_int_equal(scene.rc[r], OK);
 }
 
-/* One of four links carries half from a moment on: the next exchange that begins takes another
- * algorithm, and what it takes from then on is what the best of all fixed ones would. */
+/* One of four links drops to half its rate: the next exchange uses another algorithm, and from then
+ * on the time is that of the best fixed one. */
 static void test_auto_reacts_to_a_halved_link(void **state)
 {
     (void)state;
@@ -211,7 +211,7 @@ static int play_two_lengths(struct scene *scene, struct group *group, const stru
         struct auto_meta meta = {0};
         struct cost_choice choice;
         const size_t *cut;
-        auto_decide(a, &c, n, 1, &meta); /* the same on all: no times are told */
+        auto_decide(a, &c, n, 1, &meta); /* the same on all: no times are exchanged */
         if (meta.measure)
             rc = auto_measure(a, &c, n, CODEC_F32, &meta);
         if (rc == OK)

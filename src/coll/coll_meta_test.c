@@ -15,7 +15,7 @@
 enum { ROUNDS = 5 };
 
 struct number_meta {
-    uint64_t sum, order; /* order: a hash that tells who was merged before whom */
+    uint64_t sum, order; /* order: a hash of the order of merging */
 };
 
 struct outcome {

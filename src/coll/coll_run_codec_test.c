@@ -1,5 +1,5 @@
-/* Lossy codes on the wire: every rank ends with the same bits, near the sum, and what one run loses
- * the next ones bring. */
+/* Lossy codes on the wire: every rank ends with the same bits, near the sum, and the next runs
+ * deliver what one run loses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -55,7 +55,7 @@ static void drop_work(struct work *work)
             free(work->x[r][k]);
 }
 
-/* Each rank has what memory says, and after an all-reduce all have the same. */
+/* Each rank has the expected result, and after an all-reduce all have the same. */
 static void judge_work(const struct work *work, uint32_t ranks)
 {
     for (size_t k = 0; k < work->calls; k++) {
@@ -267,8 +267,8 @@ static void test_run_rank_without_share(void **state)
     }
 }
 
-/* Nodes of all speeds, whose work on a piece takes long and never twice as long; messages that get
- * lost; several connections: another order of events, the same bits. */
+/* Nodes of different speeds, with long and varying work on pieces; lost messages; several
+ * connections: another order of events, the same bits. */
 static void test_run_is_deterministic(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* How long collectives take on links that are known: what arithmetic says, in virtual time. */
+/* The time of collectives on known links, in virtual time, against arithmetic. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +79,7 @@ static double seconds_of(const struct scene *scene)
     return world_seconds(last - START);
 }
 
-/* A phantom vector of MANY floats, and how long everybody needs. */
+/* A phantom vector of MANY floats, and the time until all have finished. */
 static double time_of(struct call call, uint32_t ranks)
 {
     struct timed timed = {{call}, 1, {.chunk = PIECE, .phantom = true}};
@@ -138,7 +138,7 @@ static void test_run_time_of_two_at_once(void **state)
     assert_about(seconds_of(&scene), 2 * 3 / 4.0 * vector_s + vector_s / 2, 0.05);
 }
 
-/* Bytes and the work on them take time; what they say does not. */
+/* Bytes and the work on them take time; their contents do not matter. */
 static void test_run_time_of_phantoms(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void test_run_time_of_folding(void **state)
         assert_ns(scene.ended[r], wire + LATENCY + g * b);
 }
 
-/* Two of the largest pieces are all that a peer gives credit for: nobody waits for ever. */
+/* A peer gives credit for two of the largest pieces: no rank waits for ever. */
 static void test_run_largest_pieces(void **state)
 {
     (void)state;

@@ -66,7 +66,7 @@ static void test_run_waits_are_bounded(void **state)
                 assert_true(w.by[r].total <= w.took[r]);
                 assert_true(w.by[r].longest <= w.by[r].total);
             }
-            /* Somebody stood still for the late one nearly all the time that it was late. */
+            /* A rank waited for the late one for nearly all of its delay. */
             bool found = false;
             for (size_t r = 0; r < 5; r++)
                 found =
@@ -75,7 +75,7 @@ static void test_run_waits_are_bounded(void **state)
         }
 }
 
-/* Whole vectors round a ring of many: more pieces than a tag can number, and said so. */
+/* Whole vectors round a large ring: more pieces than a tag can number, which is an error. */
 static void test_run_refuses_too_long_for_a_ring(void **state)
 {
     (void)state;

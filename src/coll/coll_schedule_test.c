@@ -1,4 +1,4 @@
-/* Schedules without a world. Whatever the algorithm, number of ranks and length: nobody waits for
+/* Schedules without a world. Whatever the algorithm, number of ranks and length: no rank waits for
  * ever, lengths match, results are right, and have the same bits on every rank. */
 #include "coll/coll_schedule.h"
 

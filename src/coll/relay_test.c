@@ -1,5 +1,5 @@
-/* Relays without a world: everybody's sum comes together at rank 0, what rank 0 has comes to
- * everybody, and no link is hotter than another. */
+/* Relays without a world: the sum over all arrives at rank 0, rank 0's vector at all, and no link
+ * carries more than another. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static void test_relay_sums_to_rank_0(void **state)
                 float sum = 0;
                 for (size_t r = 1; r < ranks; r++)
                     sum += input_value(r, i);
-                assert_true(c.x[0][i] == sum); /* what rank 0 had is not in it */
+                assert_true(c.x[0][i] == sum); /* rank 0's own vector is not in it */
             }
             cluster_tear_down(&c);
         }

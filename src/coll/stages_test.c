@@ -1,5 +1,5 @@
-/* Turnstiles without a world but for a signal: who may enter what, by tables and by random walks.
- */
+/* Stages without a world, except for a signal: which lane may enter which stage, by tables and by
+ * random walks. */
 #include "coll/stages.h"
 
 #include <setjmp.h>
@@ -90,7 +90,7 @@ static void test_stages_one_phase(void **state)
     assert_int_equal(stages_tick(&s, 1), 1);
 }
 
-/* One that is to be done once more is waited for again by those behind it. */
+/* Later lanes wait again for one that must be repeated. */
 static void test_stages_tick_restarts(void **state)
 {
     (void)state;
@@ -115,8 +115,8 @@ static void test_stages_change_wakes_waiters(void **state)
     assert_int_equal(raised, before + 1);
 }
 
-/* Lanes move as they are allowed to, in any order and now and then back: no two are ever in one
- * stage, ticks pass each stage in order, and somebody can always move. */
+/* Lanes move as allowed, in any order and sometimes back: no two are ever in one stage, ticks pass
+ * each stage in order, and some lane can always move. */
 static void walk_randomly(uint64_t seed, uint32_t lanes, uint32_t phases)
 {
     enum { MOVES = 2000 };

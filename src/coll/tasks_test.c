@@ -1,4 +1,4 @@
-/* The book of tasks, event by event. */
+/* The task table, event by event. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -157,7 +157,7 @@ static void test_tasks_of_lost_members_move_to_spares(void **state)
     expect_nothing(s);
     commit_task(s, 0, 1, 0, 0);
     expect_start(s, 1, 0, 1, 0, 0);  /* another lane, another count */
-    end_round(s, 0, 0, 0, 1, false); /* w is void: it lacked task 0, and nobody has it */
+    end_round(s, 0, 0, 0, 1, false); /* w is void: it lacked task 0, which no member has */
     expect_nothing(s);
     commit_task(s, 0, 0, 0, 0);
     expect_start(s, 0, 0, 2, 0, 0);
@@ -172,7 +172,7 @@ static void test_tasks_spare_restarts_void_round(void **state)
     commit_task(s, 0, 0, 0, 0);
     commit_task(s, 1, 0, 0, 1);
     expect_start(s, 0, 0, 1, 2, 1);
-    end_round(s, 2, 0, 0, 1, true); /* it had all; then it dies, and nobody else has */
+    end_round(s, 2, 0, 0, 1, true); /* it had all; then it dies, and no other member has them */
     set_members(s, 3);
     end_round(s, 0, 0, 0, 1, false);
     expect_nothing(s);
@@ -206,7 +206,7 @@ static void test_tasks_user_function_waits_for_all(void **state)
     expect_nothing(s);
     init_var(s, 1, "w", 2, TASKS_USER);
     assert_int_equal(s->out.count, 1);
-    set_members(s, 3); /* node 2 never made it, and is gone */
+    set_members(s, 3); /* node 2 never made it, and is lost */
     expect_start(s, 0, 0, 1, 0, 0);
 }
 
@@ -224,7 +224,7 @@ static void test_tasks_leaver_waits_for_its_rounds(void **state)
     expect_start(s, 0, 0, 1, 0, 1);
     commit_task(s, 0, 0, 1, 0);
     leave_node(s, 0);
-    expect_nothing(s); /* round 0 runs, and what it gave to round 1 is nobody's */
+    expect_nothing(s); /* round 0 runs, and its vectors for round 1 are lost */
     assert_int_equal(s->table.var[0]->round[1].taken, 0);
     end_round(s, 0, 0, 0, 1, true);
     end_round(s, 1, 0, 0, 1, true);
@@ -273,7 +273,7 @@ static void test_tasks_spec_round_trips(void **state)
     buf_release(&bytes);
 }
 
-/* Whatever comes, in whatever order: each task is one living member's when a round starts, and
+/* For any events, in any order: each task is one living member's when a round starts, and
  * rounds start in order. */
 static void test_tasks_random_events(void **state)
 {

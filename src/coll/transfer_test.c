@@ -121,7 +121,7 @@ static void test_transfer_storms(void **state)
 
 /* ---- time ---- */
 
-/* From everybody else to node 0, `status[0]` at once from each; phantoms. */
+/* From all others to node 0, `status[0]` at once from each; phantoms. */
 static int to_one(struct stage *stage, struct world *w)
 {
     struct scene *s = &stage->scene;
@@ -163,7 +163,7 @@ static void assert_takes(int64_t ns, int64_t expected, double within)
         fail_msg("it takes %.6f s, not %.6f s", world_seconds(ns), world_seconds(expected));
 }
 
-/* There is the note, a go, and then the link is never idle. */
+/* After the header and the grant, the link is never idle. */
 static void test_transfer_takes_round_trip_and_line_time(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void test_transfer_several_share_a_link(void **state)
     assert_takes(time_of(n, 3, 2), 6 * line, 0.01);
 }
 
-/* Both directions of a link; and who ends when, of two that share it fairly. */
+/* Both directions of a link; and the ends of two transfers that share it fairly. */
 static int both_ways(struct stage *stage, struct world *w)
 {
     struct transfers ps;
@@ -344,7 +344,7 @@ static void test_transfer_death_at_every_message(void **state)
                 fail_msg("victim %u, message %u: until %.3f s", victim, (unsigned)k,
                          world_seconds(stage.scene.end));
         }
-        assert_true(last > 25); /* notes, gos, pieces */
+        assert_true(last > 25); /* headers, grants, pieces */
     }
 }
 
@@ -384,7 +384,7 @@ static int add_own_waits(struct stage *stage, struct world *w)
     transfer_accept(&p, &ps, got.header, &(struct transfer_in){0});
     CHECK(transfers_next(&ps, own, 3, WORLD_FOREVER, &got) == OK);
     CHECK(got.ended == &p && p.status == OK && p.peer == 1);
-    CHECK(transfers_next(&ps, own, 3, BEGIN + 9 * MS, &got) == ERR_TIMEOUT); /* told once */
+    CHECK(transfers_next(&ps, own, 3, BEGIN + 9 * MS, &got) == ERR_TIMEOUT); /* reported once */
     transfers_close(&ps);
     return OK;
 }

@@ -43,7 +43,7 @@ static void test_tree_parents_and_children(void **state)
             }
             edges += n;
         }
-        assert_int_equal(edges, count - 1); /* so every rank > 0 is somebody's child */
+        assert_int_equal(edges, count - 1); /* so every rank > 0 is a child */
     }
 }
 

@@ -38,7 +38,7 @@ static void test_lease_cursor_requests_at_half(void **state)
     expect_steps(&cursor, 130, 140);
     assert_true(lease_cursor_should_request(&cursor, 40));
     assert_true(cursor.pending && cursor.request == 2 && cursor.want == 40);
-    assert_false(lease_cursor_should_request(&cursor, 40)); /* it has asked */
+    assert_false(lease_cursor_should_request(&cursor, 40)); /* it has requested one */
     const struct lease next[] = {range_of(40, 50), range_of(300, 330)};
     assert_true(lease_cursor_take_grant(&cursor, 2, next, 2));
     assert_int_equal(lease_cursor_left(&cursor), 80);
@@ -52,8 +52,7 @@ static void test_lease_cursor_requests_at_half(void **state)
     expect_steps(&cursor, 300, 330); /* the last of them again */
 }
 
-/* However little there was to be had: while it takes a step, the lease of the next is there or on
- * its way. */
+/* However small the leases: while it takes a step, the lease of the next is there or under way. */
 static void test_lease_cursor_requests_a_step_ahead(void **state)
 {
     struct lease_cursor cursor;
@@ -97,7 +96,7 @@ static void test_lease_cursor_repeats_its_last_lease(void **state)
     assert_true(cursor.taken == 50 && cursor.repeated == 50);
 }
 
-/* The answer that it came for is under way. */
+/* The reply that it waits for is under way. */
 static void test_lease_cursor_joiner_repeats_others(void **state)
 {
     struct lease_cursor cursor;
@@ -125,12 +124,12 @@ static void test_lease_cursor_ignores_stale_grants(void **state)
     lease_cursor_forget_request(&cursor);
     assert_true(lease_cursor_should_request(&cursor, 20)); /* again, */
     assert_int_equal(cursor.request, 3);
-    assert_false(lease_cursor_take_grant(&cursor, 2, good, 1)); /* and the old answer is none */
+    assert_false(lease_cursor_take_grant(&cursor, 2, good, 1)); /* and the old reply has no lease */
     assert_true(lease_cursor_take_grant(&cursor, 3, good, 1));
     assert_false(lease_cursor_take_grant(&cursor, 3, good, 1));
 }
 
-/* Nobody repeats an answer: after one that is none it asks again. */
+/* No reply is repeated: after one without a lease it requests again. */
 static void test_lease_cursor_refuses_invalid_grants(void **state)
 {
     struct lease_cursor cursor;

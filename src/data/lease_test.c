@@ -1,4 +1,4 @@
-/* The book of leases against a naive one, which has a word for every place, and by hand. */
+/* The lease table against a naive one, which has an entry for every position, and by hand. */
 #include "data/lease.h"
 
 #include "base/rng.h"
@@ -15,12 +15,12 @@
 
 enum { GRAIN = 4, OFFSETS = 20000, NODES = 6, FREE = -1, DONE = -2, LOST = -3 };
 
-/* Of each place: whose it is, and whether somebody may have gone over it. */
+/* For each position: its holder, and whether a worker may have used it. */
 struct naive {
     int owner[OFFSETS];
     bool doubtful[OFFSETS];
     uint64_t frontier, used, repeated;
-    uint64_t order[NODES][OFFSETS]; /* the places of a node, in its order */
+    uint64_t order[NODES][OFFSETS]; /* the positions of a node, in its order */
     uint64_t given[NODES], taken[NODES], repeated_by[NODES];
     bool here[NODES];
 };
@@ -42,7 +42,7 @@ static void hand_out(int node, const struct lease *lease)
     }
 }
 
-/* The pool comes first: nothing new while there is something old. */
+/* The pool is used first: no new ranges while it has some. */
 static void grant_to(int node, uint64_t want)
 {
     struct lease given[LEASE_HELD_MAX];
@@ -127,7 +127,7 @@ static void resume_table(void)
         forget_node(node);
 }
 
-/* Everything that can happen, at random; and in the end all that was handed out is used. */
+/* All events at random; in the end all granted positions are used. */
 static void play_randomly(uint64_t seed)
 {
     lease_open(&table, 0, 0, GRAIN);
@@ -190,7 +190,7 @@ static void test_lease_pool_merges_adjacent_ranges(void **state)
     assert_true(given[1].from == 1120 && given[1].to == 1128 && !given[1].doubtful);
 }
 
-/* Words that are old, late or too large. */
+/* Messages that are old, late or too large. */
 static void test_lease_table_ignores_absent_nodes(void **state)
 {
     (void)state;
@@ -233,12 +233,12 @@ static void test_lease_table_after_driver_recovery(void **state)
     liar.held[0] = (struct lease){.from = 300, .to = 306};
     assert_false(lease_node_reconnects(&table, 4, &liar, 306)); /* no whole step */
     liar.held[0] = (struct lease){.from = 300, .to = 308};
-    assert_false(lease_node_reconnects(&table, 5, &liar, 304)); /* beyond what it says it had */
+    assert_false(lease_node_reconnects(&table, 5, &liar, 304)); /* beyond its reported total */
     liar.count = LEASE_HELD_MAX + 1;
     assert_false(lease_node_reconnects(&table, 6, &liar, 308));
     liar.count = 0;
     assert_false(
-        lease_node_reconnects(&table, 7, &liar, UINT64_MAX - 8)); /* nobody has been there */
+        lease_node_reconnects(&table, 7, &liar, UINT64_MAX - 8)); /* no worker has used it */
     assert_true(table.frontier == 240 && lease_adds_up(&table));
     lease_finish_recovery(&table, UINT64_MAX - 1000, 0);
     assert_true(table.frontier <= LEASE_OFFSET_MAX && lease_adds_up(&table));
@@ -288,7 +288,7 @@ static void test_faster_ones_get_more(void **state)
     assert_int_equal(lease_size(10, 32, 50000, 4), 8 * 32);
     assert_int_equal(lease_size(0, 32, 50000, 4), 8 * 32);
     assert_int_equal(lease_size(0.02, 32, 1000, 4), 7 * 32); /* 250 records */
-    assert_int_equal(lease_size(0.02, 32, 10, 4), 2 * 32);   /* one to ask in */
+    assert_int_equal(lease_size(0.02, 32, 10, 4), 2 * 32);   /* one request */
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* A loader gives what batch_fill gives, whatever was guessed: filling as it is asked, and preparing
- * ahead in the simulated and in the real world. */
+/* A loader gives the same batches as batch_fill, whatever it predicted: filling on request, and
+ * preparing ahead in the simulated and in the real world. */
 #include "data/loader.h"
 
 #include "base/fault.h"
@@ -156,7 +156,7 @@ static void play_all(int (*story)(struct bench *b))
     }
 }
 
-/* Is the batch at these places what batch_fill makes of them? */
+/* Is the batch at these positions the one of batch_fill? */
 static bool takes_batch(struct bench *b, uint64_t offset, size_t count)
 {
     const struct batch *got;
@@ -293,7 +293,7 @@ static int stop_story(struct bench *b)
         CHECK(start_loader(b) == OK);
         if (b->world)
             CHECK(world_sleep(b->world, world_now(b->world) + WORLD_SECOND / 500) == OK);
-        CHECK(atomic_load(&b->begun) == read); /* nothing has been asked for */
+        CHECK(atomic_load(&b->begun) == read); /* nothing has been requested */
     }
     CHECK(takes_batch(b, 1, 2) && takes_batch(b, 3, 2));
     CHECK(has_missed(b, 2, 1));

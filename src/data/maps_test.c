@@ -1,4 +1,4 @@
-/* Crops, mirrors, pads and means by hand, and what is drawn: a function of seed, epoch and record.
+/* Crops, mirrors, pads and means by hand, and random draws: a function of seed, epoch and record.
  */
 #include "data/maps.h"
 

@@ -1,4 +1,4 @@
-/* Pictures of every form that the libraries write, and what happens to those that are broken. */
+/* Pictures of every form that the libraries write, and broken ones. */
 #include "data/picture.h"
 
 #include "pictures.h"
@@ -101,7 +101,7 @@ static void test_jpeg_in_three_colours(void **state)
     fill_ramp(rgb);
     swap_ends(rgb, bgr, H * W);
     to_grey(rgb, y, H * W);
-    picture_put_jpeg(&s->folder, "a.png", rgb, H, W, 3, 100); /* names say nothing */
+    picture_put_jpeg(&s->folder, "a.png", rgb, H, W, 3, 100); /* names do not matter */
     struct raw raw = decode_file(s, "a.png", PACELINE__DATA__COLOR__rgb);
     expect_near(&raw, rgb, 3);
     raw = decode_file(s, "a.png", PACELINE__DATA__COLOR__bgr);
@@ -191,7 +191,7 @@ static void test_png_of_other_depths(void **state)
     expect_near(&raw, (const uint8_t[]){76, 117, 18, 2}, 0); /* 76.2, 117.4, 18.2, 1.8 */
 }
 
-/* Refused when opened or when decoded, by a message that says so; never more than that. */
+/* Refused when opened or when decoded, with a message, and nothing worse. */
 static void expect_refusal(struct stage *s, const uint8_t *bytes, size_t len, const char *why)
 {
     struct picture picture;
@@ -218,7 +218,7 @@ static void test_what_is_no_picture(void **state)
     expect_refusal(s, (const uint8_t *)"\x89PNG\r\n\x1a\n", 8, "PNG: 8 bytes, broken off within");
 }
 
-/* Cut anywhere, the picture is refused: nothing is made up for what is missing. */
+/* A truncated picture is refused: missing pixels are not invented. */
 static void test_every_truncation(void **state)
 {
     struct stage *s = *state;

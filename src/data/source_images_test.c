@@ -1,4 +1,4 @@
-/* Lists and folders of pictures that the test writes, and lists that nobody should believe. */
+/* Lists and folders of pictures that the test writes, and malicious lists. */
 #include "data/source_images.h"
 
 #include "data/names.h"
@@ -367,7 +367,7 @@ static int open_under(const char *root, const Paceline__Data *spec, struct sourc
     return source_open_with(&config, spec, out, err);
 }
 
-/* Whatever a list says, and wherever links lead, only what lies under the root is opened. */
+/* Whatever a list names, and wherever links lead, only files below the root are opened. */
 static void test_a_root_is_not_left(void **state)
 {
     const struct folder *f = *state;
@@ -401,7 +401,7 @@ static void test_a_root_is_not_left(void **state)
     assert_int_equal(open_under(root, &spec, &source, &err), OK);
     assert_int_equal(unlink(folder_file(f, "in/b", path)), 0);
     struct scratch scratch = {0};
-    struct raw raw; /* gone since then: this machine's trouble, and no broken record */
+    struct raw raw; /* deleted since then: an error of this machine, and not a broken record */
     assert_int_equal(source->ops->read(source, 0, &scratch, &raw, &err), ERR_IO);
     scratch_release(&scratch);
     source_close(source);
@@ -409,8 +409,8 @@ static void test_a_root_is_not_left(void **state)
     assert_int_equal(open_under(root, &spec, &source, &err), ERR_INPUT);
 }
 
-/* A class that is a link out of the root is not even listed: nobody is told a name from there, nor
- * that nothing is there. */
+/* A class that is a link out of the root is not listed: neither names from there nor their absence
+ * are revealed. */
 static void test_no_class_lies_outside(void **state)
 {
     const struct folder *f = *state;

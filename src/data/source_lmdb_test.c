@@ -1,4 +1,4 @@
-/* Databases that LMDB's own library writes, read by ours; and what happens when their bytes lie. */
+/* Databases that LMDB's own library writes, read by Paceline; and databases with false bytes. */
 #include "data/lmdb_file.h"
 #include "data/reading.h"
 #include "data/source_lmdb.h"

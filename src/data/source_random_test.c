@@ -1,4 +1,4 @@
-/* Records that are made up: what they are a function of, and what may be relied on. */
+/* Random records: their inputs, and their guarantees. */
 #include "data/source_random.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* When a driver is silent for too long, by the clock of who listens. */
+/* When a driver is silent for too long, by the listener's clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void test_liveness_silence_expires(void **state)
     assert_int_equal(now, 1000 + SILENCE + PERIOD);
 }
 
-/* A node that stood still for an hour has heard nobody, and that is nobody's silence. */
+/* A node that was stopped for an hour has received nothing, which does not count as silence. */
 static void test_liveness_own_pause_is_not_counted(void **state)
 {
     (void)state;
@@ -66,7 +66,7 @@ static void test_group_return_is_decoded_whole(void **state)
 
 enum { NEWS_MAX = 4, CALLS_MAX = 8 };
 
-/* A world in which the driver comes and goes as the test says, and time passes in waits alone. */
+/* A world in which the test connects and disconnects the driver, and time passes in waits alone. */
 struct line {
     struct world world; /* first */
     struct group *group;
@@ -170,7 +170,7 @@ static void test_listener_redials_after_hang_up(void **state)
     group_release(&group);
 }
 
-/* That is its answer to a member's goodbye. */
+/* That is its reply to a member's goodbye. */
 static void test_listener_leaver_does_not_redial(void **state)
 {
     (void)state;

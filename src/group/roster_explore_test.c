@@ -1,11 +1,11 @@
-/* The view machine, explored: every order in which three workers, a joiner and two crashes can meet
- * is gone through, whatever is under way between any two steps. One of the crashes may be the
- * driver's, which returns and knows of the view that it made last, or of none; it may also be too
- * impatient for any that is late. The roster is the real one; the nodes are models of what group.c,
- * listener.c and exchange.c do in one lane of N exchanges.
+/* Explores the roster: every order of the events of three workers, a joiner and two crashes, with
+ * any messages under way between any two steps. One of the crashes may be the driver's, which
+ * returns and knows its last view, or none; it may also be too impatient for any late worker. The
+ * roster is the real one; the nodes are models of what group.c, listener.c and exchange.c do in one
+ * lane of N exchanges.
  *
- * Invariants of every state:
- * a node that has left never returns, and each number belongs to one view
+ * Invariants of every state: a node that has left never returns, and each number belongs to one
+ * view
  *   no two who are in have completed different things as exchange n
  *   nobody adopts a result from who does not hold it, or is two behind
  *   where nothing can happen any more, all who are in have completed all N */
@@ -52,22 +52,22 @@ struct peer {
     uint8_t completed, joined; /* of the lane; fresh: it does not hold the result */
     uint8_t reported, synced;  /* in which view */
     uint8_t gave;              /* to exchange completed + 1, in view `synced` */
-    uint8_t go, holder;    /* what it is to adopt from whom, in view `reported`; go 0: nothing */
-    uint8_t joiner, waits; /* + 1: asked to admit; has said so */
-    uint8_t state, begins; /* joiner: 1 under way, 2 here; behind which exchange */
+    uint8_t go, holder;    /* the result to adopt and its holder, in view `reported`; go 0: none */
+    uint8_t joiner, waits; /* + 1: asked to admit; has replied */
+    uint8_t state, begins; /* joiner: 1 under way, 2 here; its first exchange */
     uint8_t donor;         /* whose it is */
     uint8_t returned;      /* to the driver that has returned */
-    uint8_t value[N + 1], of[N + 1]; /* what exchange n was: who contributed, in which view */
+    uint8_t value[N + 1], of[N + 1]; /* exchange n: its contributors and its view */
 };
 
-/* Of the roster, what can change here: time stands still. */
+/* The part of the roster that can change here: time is constant. */
 struct roster_state {
     uint8_t number, in_view, known, in, waits, join_pending;
     uint8_t donor[NODES]; /* + 1 */
     uint8_t decided, reported, joined;
     uint8_t at[NODES];
     uint8_t second, reforming,
-        reconnected;                /* the driver has returned; it collects; who is there again */
+        reconnected;                /* the driver has returned; it collects; the returned workers */
     uint8_t last, last_in, highest; /* the newest view that was */
 };
 
@@ -75,7 +75,7 @@ struct state {
     struct roster_state roster;
     struct peer peer[NODES];
     struct post to[NODES], from[NODES];
-    uint8_t crashes, out; /* who has ever been put out */
+    uint8_t crashes, out; /* workers that were ever removed */
 };
 
 static struct roster roster;
@@ -140,7 +140,7 @@ static void pack_roster(struct roster_state *b)
     const struct roster_recovery *r = &roster.recovery;
     *b = (struct roster_state){.number = (uint8_t)roster.view.number,
                                .second = roster.options.recovers};
-    if (b->second && b->number == 0) { /* afterwards nobody asks */
+    if (b->second && b->number == 0) { /* not needed afterwards */
         b->reforming = r->on;
         b->last = (uint8_t)r->view;
         b->last_in = (uint8_t)r->members.word[0];
@@ -224,7 +224,7 @@ static void carry_out(struct state *s)
             put_message(&s->to[o->node],
                         (struct pending_message){ASK, 0, (uint8_t)(o->other + 1), 0, 0});
             break;
-        case ORDER_RELEASE_MEMBER: fail(); break; /* nobody says how many there are to be */
+        case ORDER_RELEASE_MEMBER: fail(); break; /* no requested number */
         case ORDER_CANCEL_JOIN:
             put_message(&s->to[o->node],
                         (struct pending_message){RELEASE, 0, (uint8_t)(o->other + 1), 0, 0});
@@ -267,8 +267,8 @@ static void driver_receives(struct state *s, uint32_t node)
     carry_out(s);
 }
 
-/* Its connections break: what was on its way is lost, and so is who is not in, or is in and has not
- * all that its donor had for it. Donors no longer wait for their joiners. */
+/* Its connections break: messages under way are lost, and so are joiners that are not in, or lack a
+ * part of their donor's state. Donors no longer wait for their joiners. */
 static bool driver_dies(struct state *s, uint32_t node)
 {
     struct roster_state *b = &s->roster;
@@ -510,9 +510,9 @@ static bool deliver_at_once(struct state *s, uint32_t node)
     return idle && node_turn(s, node);
 }
 
-/* Steps that take nothing from what others can do are not put off, but by crashes; so fewer states
- * that differ in nothing but the order of such are gone through. Crashes are last: whatever else
- * can happen is no end. */
+/* Steps that do not affect others are taken at once, except for crashes; this removes states that
+ * differ only in the order of such steps. Crashes are last: as long as another step is possible,
+ * the run is not at its end. */
 static bool (*const steps[])(struct state *, uint32_t) = {
     deliver_at_once, report_lane,    adopt_result,    complete_join,     driver_turn,
     node_turn,       send_hello,     contribute_next, complete_exchange, admit_joiner,

@@ -105,8 +105,8 @@ static void test_roster_joiner_outlives_its_donor(void **state)
     assert_string_equal(reports(s, 1, 3, 0, 7), "go 0.3: 7 from 1");
 }
 
-/* Exchange 7 was the donor's alone, and died with it: the others do it again, and nobody may stand
- * behind it. */
+/* Only the donor had exchange 7, and died: the others repeat it, and no joiner may be ahead of
+ * it. */
 static void test_roster_joiner_of_lost_exchange_is_fenced(void **state)
 {
     struct story *s = *state;
@@ -161,13 +161,13 @@ static void test_roster_shrinks_and_grows(void **state)
     assert_string_equal(want_members(s, 2), "");
     assert_string_equal(joins(s, 4), ""); /* it stands by */
     assert_string_equal(leaves(s, 3), "leave 3; drop 3; view 4: 0 1 2");
-    assert_string_equal(want_members(s, 3), "ask 0 for 4"); /* 2 has been asked, and will go */
+    assert_string_equal(want_members(s, 3), "ask 0 for 4"); /* 2 has been asked, and will leave */
     assert_string_equal(leaves(s, 2), "leave 2; drop 2; view 5: 0 1");
     assert_string_equal(donor_ready(s, 0, 4), "join 4; view 6: 0 1 4");
     assert_string_equal(joins(s, 5), "");
     assert_string_equal(want_members(s, 99), "ask 0 for 5"); /* as many as there may be */
     assert_string_equal(join_complete(s, 4), "");
-    assert_string_equal(want_members(s, 0), "part 4; part 1"); /* somebody has to stay */
+    assert_string_equal(want_members(s, 0), "part 4; part 1"); /* one has to stay */
 }
 
 /* A donor is not released, and neither is its joiner until the join is complete. */
@@ -183,7 +183,7 @@ static void test_roster_donor_is_not_released(void **state)
     assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; view 4: 2");
 }
 
-/* Where nobody may come to a run under way, nobody is sent away either. */
+/* If no worker may join a run under way, none is rejected either. */
 static void test_roster_fixed_group(void **state)
 {
     struct story *s = *state;

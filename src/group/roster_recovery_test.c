@@ -1,4 +1,4 @@
-/* A driver that returns, as its roster sees it: who returns, who is waited for, who is left. */
+/* Driver recovery in the roster: returned workers, awaited workers, lost workers. */
 #include "group/roster_story.h"
 
 static void restart_driver(struct story *s, uint32_t workers, uint32_t view, const char *last)
@@ -64,8 +64,8 @@ static void test_recovery_wait_is_bounded(void **state)
     assert_string_equal(returns_from(s, 0, 3, 7, "012"), "rejoin 0");
 }
 
-/* Places are filled by those who stand by, and these are asked for again: so many are to be there
- * in all as the run began with. */
+/* Waiting workers replace lost ones, and replacements are requested: the total is the run's first
+ * number of workers. */
 static void test_recovery_refills_standbys(void **state)
 {
     struct story *s = *state;
@@ -84,8 +84,8 @@ static void test_recovery_refills_standbys(void **state)
     assert_string_equal(wait_ns(s, SILENCE / 2), "want 3"); /* nobody is left */
 }
 
-/* The last driver made a view of which not all have heard: who was in it belongs, whatever it comes
- * from; who was put out of it does not. */
+/* The last driver made a view that not all have received: its members belong to the run, whatever
+ * view they return with; removed ones do not. */
 static void test_recovery_newest_view_counts(void **state)
 {
     struct story *s = *state;
@@ -157,7 +157,7 @@ static void test_recovery_reconnects_before_joiners(void **state)
     assert_string_equal(returns_from(s, 0, 3, 7, "01"), "rejoin 0");
 }
 
-/* One that has returned dies before the others are there; it may even return once more. */
+/* A returned worker dies before the others have returned; it may even return again. */
 static void test_recovery_member_dies_during_wait(void **state)
 {
     struct story *s = *state;
@@ -170,7 +170,7 @@ static void test_recovery_member_dies_during_wait(void **state)
     restart_driver(s, 2, 7, "01");
     returns_from(s, 0, 3, 7, "01");
     assert_string_equal(on_peer_down(s, 0), "drop 0");
-    assert_string_equal(wait_ns(s, SILENCE), "want 2"); /* and nobody is left */
+    assert_string_equal(wait_ns(s, SILENCE), "want 2"); /* and no worker is left */
 }
 
 /* A driver that has a part in all lanes brings nothing to them when it returns. */

@@ -1,4 +1,4 @@
-/* The roster: who is in, who is lost, and what counts in each lane. */
+/* The roster: members, lost workers, and the exchanges of each lane. */
 #include "group/roster_story.h"
 
 /* ---- who is in ---- */
@@ -72,7 +72,7 @@ static const char *leaves_bare(struct story *s, uint32_t node)
     return step(s, (struct roster_event){.kind = ROSTER_LEAVE, .node = node, .needs_sync = true});
 }
 
-/* All may say goodbye in the same view; with the last of them the model would go. */
+/* All may leave in the same view; with the last of them the model would be lost. */
 static void test_roster_keeps_last_model_holder(void **state)
 {
     struct story *s = *state;
@@ -94,7 +94,7 @@ static void test_roster_drops_silent_member(void **state)
     beats(s, 1, 0, false);
     assert_string_equal(ticks(s, SILENCE), ""); /* not longer than allowed */
     assert_string_equal(ticks(s, SILENCE + 1), "cut 0; drop 0; view 2: 1");
-    assert_string_equal(beats(s, 0, 5, true), ""); /* what it says now is too late */
+    assert_string_equal(beats(s, 0, 5, true), ""); /* its message is too late now */
     assert_string_equal(ticks(s, SILENCE + 600 * MS), "");
     assert_string_equal(ticks(s, SILENCE + 600 * MS + 1), "cut 1; drop 1; view 3:");
 }
@@ -165,7 +165,7 @@ static void test_roster_first_step_may_take_longer(void **state)
     assert_string_equal(ticks(s, s->now), "hung 0; drop 0; view 2:");
 }
 
-/* Whose steps take a minute each hangs after eight minutes, not after half a one. */
+/* A worker with steps of a minute hangs after eight minutes, not after half a one. */
 static void test_roster_stall_limit_follows_steps(void **state)
 {
     struct story *s = *state;
@@ -216,10 +216,11 @@ static void test_roster_lost_link_drops_one(void **state)
         assert_string_equal(ticks(s, s->now), "");
     }
     assert_string_equal(ticks(s, s->now + 1), "cut 2; drop 2; view 2: 0 1");
-    assert_string_equal(ticks(s, s->now + 2), ""); /* whom 1 could not hear has gone */
+    assert_string_equal(ticks(s, s->now + 2), ""); /* the one that 1 could not receive from is
+                                                      lost */
 }
 
-/* And not one after another those who could hear everybody but it. */
+/* And the roster does not remove, one after another, those that could receive from all but it. */
 static void test_roster_drops_unreachable_member(void **state)
 {
     struct story *s = *state;
@@ -320,7 +321,7 @@ static void test_lane_death_restarts_reports(void **state)
     assert_string_equal(reports(s, 1, 1, 0, 6), "");
     assert_string_equal(reports(s, ROSTER_DRIVER, 2, 0, 5), "");
     assert_string_equal(reports(s, 0, 2, 0, 5), "");
-    assert_string_equal(reports(s, 2, 2, 0, 6), ""); /* the dead have no say */
+    assert_string_equal(reports(s, 2, 2, 0, 6), ""); /* reports of the dead do not count */
     assert_string_equal(reports(s, 1, 2, 0, 5), "go 0.2: 5 from driver");
 }
 
@@ -403,7 +404,7 @@ static void see_view(struct witness *w)
     const struct view *view = &w->s.roster.view;
     assert_true(view->number >= w->view);
     if (view->number == w->view)
-        return; /* said again: two were lost at once */
+        return; /* repeated: two were lost at once */
     w->view = view->number;
     w->views++;
     size_t count = 0;
@@ -440,7 +441,7 @@ static void see_go(struct witness *w, const struct lane_go *go)
     assert_true(go->holder == ROSTER_DRIVER || go->holder < NODES_MAX);
 }
 
-/* First who is in and who is out, then the views and decisions that must agree with it. */
+/* First the members and removals, then the views and decisions that must agree with them. */
 static void see_orders(struct witness *w)
 {
     const struct roster_orders *orders = &w->s.orders;
@@ -467,7 +468,7 @@ static void see_orders(struct witness *w)
             see_go(w, &orders->at[i].go);
 }
 
-/* Whose reports are complete must have been decided. */
+/* Complete reports must have been decided. */
 static void see_decided(const struct witness *w)
 {
     for (int lane = 0; lane < LANES; lane++) {

@@ -1,4 +1,4 @@
-/* Numbers that stand for no word, in messages that were put together from bytes. */
+/* Numbers that are not enum values, in messages that were made from bytes. */
 #include "job/enums.h"
 
 #include "caffe_bytes.h"

@@ -1,4 +1,4 @@
-/* Caffe's solvers and nets as jobs: what becomes of each field, and what is refused. */
+/* Caffe's solvers and nets as jobs: the conversion of each field, and refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,7 +96,7 @@ static void expect_refusal(const char *solver, const char *net, int status, cons
     job_free(m.job);
 }
 
-/* Finished with records in place of those that only a machine has. */
+/* Finished with records in place of local ones. */
 static void finish_solver(struct mapped *m)
 {
     if (job_finish(m->job, &m->err) != OK)
@@ -231,7 +231,7 @@ static void test_solver_defaults(void **state)
     job_free(m.job);
 }
 
-/* The text of a finished job says nothing that the job does not mean. */
+/* The text of a finished job has no field that differs from the job. */
 static void test_the_text_has_no_defaults_that_are_not_meant(void **state)
 {
     (void)state;
@@ -417,7 +417,7 @@ static void test_solver_net_takes_any_data(void **state)
     }
     assert_int_equal(net->layer[2]->n_include, 0);
     job_free(m.job);
-    map_solver(&m, SOLVER, TRAIN REST); /* nobody brings records to a test: who trains does */
+    map_solver(&m, SOLVER, TRAIN REST); /* records are for training only */
     assert_int_equal(m.job->net->define->layer[0]->n_include, 0);
     job_free(m.job);
 }
@@ -654,7 +654,7 @@ static void test_solver_job_fields_win(void **state)
     (void)state;
     a_jobs_solver("}", NULL);
     a_jobs_solver("test_interval: 0 random_seed: -1 test_initialization: true solver_type: SGD }",
-                  NULL); /* as they are when nobody says so */
+                  NULL); /* as they are by default */
     a_jobs_solver("train_net: 'n' }",
                   "solver.train_net: name the net in `net { file: ... }` of the job instead");
     a_jobs_solver("test_iter: 3 }",

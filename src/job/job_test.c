@@ -144,7 +144,7 @@ static void test_numbers_out_of_range(void **state)
                    "stop.validation_error: is a share of the records, at most 1, is 5; write 0.05");
 }
 
-/* A rule that nothing ever judges is refused, with what would judge it. */
+/* A rule without an evaluation is refused, with the evaluation that it needs. */
 /* A strategy without collectives takes no field of theirs in silence; a default is no wish. */
 static void test_collectives_are_used_or_refused(void **state)
 {

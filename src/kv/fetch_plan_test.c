@@ -1,4 +1,4 @@
-/* Which piece is wanted from whom: decisions of one fetch, step by step. */
+/* Which piece is requested from which source: decisions of one fetch, step by step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

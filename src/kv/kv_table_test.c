@@ -1,5 +1,5 @@
-/* The master's book against a model that is too simple to be wrong: who holds what, in arrays.
- * Every event in every state that can be reached, whatever the order of events that led there. */
+/* The master's table against a trivially simple model: holders in arrays. Every event in every
+ * reachable state, for any order of events that leads there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -202,7 +202,7 @@ static void table_step(struct kv_table *table, const struct model *before, const
     assert_int_equal(kv_table_step(table, &event, out), OK);
 }
 
-/* The book says what the model says: each entry once, with exactly its holders and never none. */
+/* The table equals the model: each entry once, with exactly its holders and never none. */
 static void compare_tables(const struct kv_table *table, const struct model *m)
 {
     size_t holders = 0, held = 0;
@@ -450,8 +450,9 @@ static void test_kv_table_bounds(void **unused)
     assert_int_equal(hold_value(&table, 0, "more", 1, 1), ERR_FULL);
     assert_int_equal(hold_value(&table, 1, "k7", KV_VERSION_MAX - 1, 1), OK); /* another holder */
     assert_int_equal(hold_value(&table, 0, "k7", KV_VERSION_MAX, 1),
-                     ERR_FULL);                                           /* both would be there */
-    assert_int_equal(hold_value(&table, 0, "k8", KV_VERSION_MAX, 1), OK); /* takes its own place */
+                     ERR_FULL); /* both would be there */
+    /* replaces its own version */
+    assert_int_equal(hold_value(&table, 0, "k8", KV_VERSION_MAX, 1), OK);
     assert_int_equal(table.count, KV_ENTRIES_MAX);
     members_all(&table, 1);
     assert_int_equal(table.count, KV_ENTRIES_MAX);
@@ -473,7 +474,7 @@ static void test_kv_table_waiting_requests_are_bounded(void **unused)
     assert_int_equal(find_value(&table, 1, "w", 1, 2), (int)KV_REFUSED);
     assert_int_equal(out.refusal.status, ERR_FULL);
     assert_int_equal(hold_value(&table, 0, "w", 1, 1), OK);
-    assert_int_equal(out.count, KV_WAITS_MAX + 1); /* all are told */
+    assert_int_equal(out.count, KV_WAITS_MAX + 1); /* all are informed */
     assert_int_equal(table.waits, 0);
     kv_table_release(&table);
 }

@@ -40,7 +40,7 @@ static void test_store_newer_version_replaces_older(void **state)
     assert_int_equal(store.count, 2);
     assert_int_equal(store.bytes, 210);
     assert_int_equal(kv_store_find(&store, "x")->value->meta.version, 2);
-    assert_null(kv_store_read(&store, "x", 1, 9)); /* nobody was reading it */
+    assert_null(kv_store_read(&store, "x", 1, 9)); /* it had no reader */
     kv_store_drop(&store, "x", 1);
     assert_null(kv_store_find(&store, "x"));
     kv_store_drop(&store, "x", 1);

@@ -165,7 +165,7 @@ static void test_statistics_are_watched_and_cancelled(void **state)
     job_free(job);
 }
 
-/* A file of some megabytes is told of more than once. */
+/* A file of some megabytes is reported more than once. */
 static void test_a_long_file_is_watched_on_its_way(void **state)
 {
     const struct folder *f = *state;
@@ -325,7 +325,7 @@ static void test_more_broken_records_than_allowed_are_refused(void **state)
                      ERR_INPUT);
 }
 
-/* A file that has gone is this machine's trouble, and not the data's: nothing stands in. */
+/* A deleted file is an error of this machine, and not of the data: no record replaces it. */
 static void test_a_missing_file_is_not_skipped(void **state)
 {
     struct corpus corpus;

@@ -38,7 +38,7 @@ struct bench {
     struct learner l;
     uint64_t start; /* what the story is about: a place, and records a step */
     size_t count;
-    float *x;         /* what it left */
+    float *x;         /* its result */
     struct err fault; /* real: what broke the world */
 };
 
@@ -394,7 +394,7 @@ static void test_a_learner_that_diverges_ends_the_step(void **state)
     }
 }
 
-/* A mistake of ours on one learner's task: a label that nobody should have let through. */
+/* A failed assertion on one learner's task: an invalid label. */
 static int fail_bench(struct bench *b)
 {
     int rc = learner_gradient(&b->l, 0, BATCH);

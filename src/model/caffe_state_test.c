@@ -1,5 +1,4 @@
-/* A run of Caffe's, to resume from: what its .solverstate says, in the order of a net's
- * parameters. */
+/* A run of Caffe to resume from: its .solverstate, in the order of a net's parameters. */
 #include "model/caffe_state.h"
 
 #include "caffe_bytes.h"

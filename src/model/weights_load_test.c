@@ -1,4 +1,5 @@
-/* Weights from any file into a net's vectors: what has to fit, and what is said of the rest. */
+/* Weights from any file into a net's vectors: the tensors that must fit, and the log of the
+ * rest. */
 #include "caffe_bytes.h"
 #include "folder.h"
 #include "model/weights.h"

@@ -1,5 +1,5 @@
-/* Nets for testing with a BatchNorm and a Scale folded into the layer before them say what the same
- * nets say layer by layer. */
+/* Nets for testing with a BatchNorm and a Scale folded into the layer before them give the same
+ * results as layer by layer. */
 #include "nn/fixture.h"
 #include "nn/graph.h"
 

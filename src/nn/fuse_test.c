@@ -1,4 +1,4 @@
-/* Chains that run as one give what their layers give, and are made where they may be. */
+/* Chains give the same results as their layers, and are made wherever allowed. */
 #include "nn/differences.h"
 #include "nn/graph.h"
 
@@ -298,7 +298,7 @@ static void test_where(void **state)
                     SUM("a", "z", "e", "") RELU("e", "e") LOSS("e")},
         /* another order */
         {0, CONV("a", "data", "6") RELU("a", "a") SCALE("a", "b", "") NORM("b", "c", "") LOSS("c")},
-        /* what is asked for is made */
+        /* a requested blob is made */
         {1, CONV("a", "data", "6") NORM("a", "ip2", "") SCALE("ip2", "c", "") LOSS("c")},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

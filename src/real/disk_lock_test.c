@@ -1,4 +1,4 @@
-/* The lock of a run: who has it, when it ends, and what is known of an owner on another machine. */
+/* The lock of a run: its owner, its end, and its age on another machine. */
 #include "folder.h"
 #include "real/disk.h"
 
@@ -148,7 +148,7 @@ static void test_lock_without_flock_follows_signs_of_life(void **state)
     no_locks = 0;
 }
 
-/* Its owner has made the file, and not written yet who it is. */
+/* Its owner has made the file, and not written its name yet. */
 static void test_lock_without_owner_is_somebodys_at_first(void **state)
 {
     struct disk_file *lock;
@@ -180,7 +180,7 @@ static void test_lock_is_taken_again(void **state)
     assert_true(holder.silent < 0 && strstr(holder.text, own));
     pid_t child = fork();
     if (child == 0)
-        _exit(take_lock(*state, true, &new, &holder) == OK ? 0 : 1); /* without a word */
+        _exit(take_lock(*state, true, &new, &holder) == OK ? 0 : 1); /* silently */
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     real_disk()->ops->touch(old);

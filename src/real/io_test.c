@@ -1,4 +1,4 @@
-/* Deadlines as poll and epoll_wait are told them. */
+/* Deadlines in the units of poll and epoll_wait. */
 #include "real/io.h"
 
 #include <setjmp.h>

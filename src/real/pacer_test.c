@@ -1,4 +1,4 @@
-/* A bucket of debt: what goes through it in the long run, and what sleeping too long costs. */
+/* A token bucket: its long-term rate, and the cost of sleeping too long. */
 #include "real/pacer.h"
 
 #include <setjmp.h>

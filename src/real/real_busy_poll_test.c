@@ -1,5 +1,5 @@
-/* Tasks in a hurry serve the connections themselves. Whatever they do meanwhile, nobody waits in
- * vain: not they, not the node's other tasks, not its peers. */
+/* Busy-polling tasks serve the connections themselves. Whatever they do meanwhile, no one waits in
+ * vain: neither they, nor the node's other tasks, nor its peers. */
 #include "real/real_test_kit.h"
 
 #include <stdatomic.h>
@@ -142,7 +142,7 @@ static int keeps_company(void *arg)
     return exchange_rounds(c->w, with, 10000 * (c->i + 1), 150);
 }
 
-/* Some hurry, some do not; whose turn it is changes all the time. */
+/* Some poll, some do not; the polling task changes all the time. */
 static int poll_and_sleep(struct world *w)
 {
     const int64_t spins[TOGETHER] = {0, -1, 50000, 0};

@@ -1,4 +1,4 @@
-/* Bytes that are not what was sent: nothing is made of them, and the peer is lost. */
+/* Damaged bytes: they are not delivered, and the peer is lost. */
 #include "real/real_test_kit.h"
 
 #include <stdatomic.h>

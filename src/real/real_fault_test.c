@@ -1,5 +1,5 @@
-/* When an assertion fails, the world is poisoned: nobody waits any more, the failing task stands
- * still, its ranges are written no more, and real_run says where it was. */
+/* When an assertion fails, the world is poisoned: all waits end, the failing task stops, its ranges
+ * are no longer written, and real_run reports the place. */
 #include "real/real_test_kit.h"
 
 #include <stdatomic.h>
@@ -57,7 +57,7 @@ static int fail_assertion(void *arg)
     return OK;
 }
 
-/* The main task is told by its waits, and cleans up as it always does. */
+/* The main task learns it from its waits, and cleans up as usual. */
 static int main_of_a_bad_task(struct world *w)
 {
     static atomic_int cancelled;

@@ -1,5 +1,5 @@
-/* Peers that are killed while bytes go both ways, at any moment and however they are connected:
- * that is seen at once, and leaves nothing behind; no more than opening and closing does. */
+/* Peers that are killed while bytes go both ways, at any moment and over any transport: this is
+ * detected at once, and leaks nothing, like opening and closing. */
 #define _GNU_SOURCE
 #include "real/real_test_kit.h"
 

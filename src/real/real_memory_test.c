@@ -1,6 +1,6 @@
-/* A node that has warmed up allocates nothing: not for what it sends from its callers' memory, nor
- * for what comes in, be it expected or early. This program counts what the allocator is asked. And
- * what a peer sends that nobody waits for takes no more than so much. */
+/* A node that has warmed up allocates nothing: neither for sends from its callers' memory, nor for
+ * receives, expected or early. This program counts allocations. And unexpected messages of a peer
+ * take bounded memory. */
 #include "counted_malloc.h"
 #include "real/real_test_kit.h"
 

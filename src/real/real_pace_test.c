@@ -1,5 +1,5 @@
-/* Nodes that hold what they send, or what they are sent, to a rate: does the rate hold, and what
- * becomes of short messages meanwhile? */
+/* Nodes that limit the rate at which they send or receive: does the limit hold, and how long do
+ * short messages take meanwhile? */
 #include "real/real_test_kit.h"
 
 #include <stdatomic.h>

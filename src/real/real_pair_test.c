@@ -41,7 +41,7 @@ static char address_of_0[64];
 static int receive_from_unknown(struct world *w)
 {
     uint32_t value;
-    CHECK(suite_send(w, 1, 0, 1, 1) == ERR_PEER); /* who is that? */
+    CHECK(suite_send(w, 1, 0, 1, 1) == ERR_PEER); /* an unknown peer */
     world_raise(w, 1);
     CHECK(suite_peer_is(w, 1, true) == OK);
     CHECK(suite_receive(w, 1, 0, 7, &value) == OK && value == 70);
@@ -102,7 +102,7 @@ static void test_acquaintance(void **state)
     play_pair(speaks_first, calls_first);
 }
 
-/* Where nobody listens there is no peer: what is meant for it ends, and no wait hangs. */
+/* Without a listener there is no peer: sends to it end, and no wait hangs. */
 static int call_without_driver(struct world *w)
 {
     char x[4];
@@ -131,7 +131,7 @@ static void test_no_driver_there(void **state)
     real_close(driver);
 }
 
-/* Two drivers, two runs: nobody strays from one into the other. */
+/* Two drivers, two runs: no worker gets into the wrong one. */
 static int calls_another_run(struct world *w)
 {
     CHECK(world_peer_add(w, 0, address_of_0) == OK);

@@ -414,7 +414,7 @@ static void test_token_is_asked_for_first(void **state)
     real_close(driver);
 }
 
-/* A worker with a token of its own asks for it only where its driver does. */
+/* A worker with a token requires it only if its driver does. */
 static void test_token_of_a_worker_alone_is_not_asked_for(void **state)
 {
     (void)state;
@@ -516,7 +516,7 @@ static void test_numbers_come_back(void **state)
     real_close(other.world);
 }
 
-/* Nobody gets one that was another's a moment ago. */
+/* No worker gets a number that another one had a moment ago. */
 static void test_numbers_rest(void **state)
 {
     (void)state;
@@ -595,7 +595,7 @@ static void test_half_open_connections_end_in_a_quiet_world(void **state)
 
 #define JOIN_MAX (2 * WORLD_SECOND)
 
-/* However many say nothing, there is room for who says who it is, and at once. */
+/* However many are silent, a peer that authenticates gets in at once. */
 static void test_many_half_open_connections_keep_no_other_out(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Posted sends: bytes that leave from the caller's memory, in their turn and with credit, and what
- * becomes of them when they are taken back, aborted, or nobody is there to take them. The other
- * side is a bare socket, which sees every frame. */
+/* Posted sends: bytes that are sent from the caller's memory, in order and with credit, and are
+ * cancelled, aborted, or lose their receiver. The other side is a bare socket, which sees every
+ * frame. */
 #define _GNU_SOURCE
 #include "real/real_test_kit.h"
 
@@ -210,7 +210,7 @@ static void test_taken_back(void **state)
     play_story(abort_sends, SMALL);
 }
 
-/* The same at moments nobody has chosen, while the other side reads as fast as it can. */
+/* The same at random moments, while the other side reads as fast as it can. */
 enum { STORMS = 150, STORM_LEN = 600 * 1000 };
 
 static void *reads_on(void *arg)
@@ -296,7 +296,7 @@ static int sees_reset(struct world *w)
     CHECK(send[1].status == ERR_PEER && send[2].status == ERR_PEER);
     CHECK(world_post_send(w, &send[0]) == OK && send[0].status == ERR_PEER); /* it is down */
     CHECK(atomic_load(&ended.times) == 4);
-    send[0].to = 77; /* who is that? */
+    send[0].to = 77; /* an unknown peer */
     CHECK(world_post_send(w, &send[0]) == OK && send[0].status == ERR_PEER);
     free(from);
     return OK;

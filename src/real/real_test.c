@@ -157,7 +157,7 @@ static void test_port_in_use(void **state)
     real_close(first);
 }
 
-/* Others are told another address than the one at which it listens. */
+/* The advertised address differs from the listening one. */
 static void test_advertised(void **state)
 {
     (void)state;

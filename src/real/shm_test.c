@@ -1,5 +1,5 @@
-/* Memory shared with a peer that is up to no good: who is let in, what it can do there, and what is
- * left of it. The other side is a bare socket with a segment. */
+/* Shared memory with a malicious peer: admission, its possible damage, and cleanup. The other side
+ * is a bare socket with a segment. */
 #define _GNU_SOURCE
 #include "base/rng.h"
 #include "real/real_test_kit.h"

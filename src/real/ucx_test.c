@@ -1,6 +1,5 @@
-/* UCX with a peer that is up to no good, or has none: who continues through it, what becomes of
- * garbage, and that the end is in order. The other tests run with UCX, too, and cover the
- * properties of all transports. */
+/* UCX with a malicious peer, or one without UCX: which connections use it, garbage, and an orderly
+ * end. The other tests run with UCX, too, and cover the properties of all transports. */
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "real/real_test_kit.h"
@@ -37,7 +36,7 @@ static const struct transport_ops *ops_of_peer(struct world *w, uint32_t number)
     return ops;
 }
 
-/* Both sides must want it: else they stay with TCP, and nobody is refused. */
+/* Both sides must enable it: else they stay with TCP, and no connection is refused. */
 static void test_who_uses_it(void **state)
 {
     (void)state;
@@ -213,7 +212,7 @@ static void test_last_words(void **state)
             kit_check(driver, receive_last_words);
         real_close(driver);
         pthread_join(thread, NULL);
-        assert_true(real_now() - before < WORLD_SECOND); /* nobody waited in vain */
+        assert_true(real_now() - before < WORLD_SECOND); /* no wait was in vain */
     }
 }
 

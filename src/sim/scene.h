@@ -1,7 +1,7 @@
 /* A small stage for tests of the simulator: a cluster from text, a main for every worker, and a
- * sheet of times and numbers that all may write on, since only one task runs at any moment. The
- * driver starts the workers and stays until all have gone; workers wait for BEGIN, when all are
- * up. Every scene is played once with each back end, and must be the same. */
+ * record of times and numbers that all may write to, since only one task runs at any moment. The
+ * driver starts the workers and stays until all have left; workers wait for BEGIN, when all are
+ * connected. Every scene is played once with each back end, and must be the same. */
 #ifndef PL_SIM_SCENE_H
 #define PL_SIM_SCENE_H
 

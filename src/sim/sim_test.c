@@ -69,7 +69,7 @@ static int witness_main(struct scene *s, struct world *w)
         rc = world_sleep(w, BEGIN + WORLD_SECOND + 1);
     if (rc != OK)
         return rc;
-    s->rc[0] = scene_send(w, 1, 5, 1000, CLASS_CONTROL); /* nobody knows yet */
+    s->rc[0] = scene_send(w, 1, 5, 1000, CLASS_CONTROL); /* no node knows yet */
     struct wait_for set[] = {{.kind = WAIT_RECV, .recv = &recv},
                              {.kind = WAIT_MESSAGE, .from = WORLD_ANY}};
     struct wake wake;
@@ -196,7 +196,7 @@ static void test_kill_at_every_send(void **state)
     }
 }
 
-/* The trace depends on the seed and on nothing else: not on the back end, nor on who dies. */
+/* The trace depends on the seed alone: neither on the back end, nor on deaths. */
 static void test_trace_is_the_seeds(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void test_old_deadlines_are_forgotten(void **state)
     assert_int_equal(s.end, BEGIN + 1 * US + LATENCY);
 }
 
-/* Nodes come when they are asked for, and a machine that is broken never comes. */
+/* Nodes connect when they are requested, and a broken machine never does. */
 static int joining_driver(struct scene *s, struct world *w)
 {
     s->rc[0] = world_want_nodes(w, 1);
@@ -396,7 +396,8 @@ static void test_faults_reach_the_caller(void **state)
     fault_reaches_the_caller(SIM_BATON);
 }
 
-/* A thousand nodes report to the driver, who answers each, ten times; and pass a word on. */
+/* A thousand nodes report to the driver, which replies to each, ten times; and forward a
+ * message. */
 enum { CROWD = 1000, ROUNDS = 10 };
 
 static int crowd_worker(struct scene *s, struct world *w)

@@ -107,8 +107,8 @@ static uint64_t most_lead(const struct consistency_config *config)
     return config->hard_bound ? config->s_lower + config->r_max : UINT64_MAX;
 }
 
-/* OK goes only to who is due one, within the bound on staleness; who still waits has cause to. In
- * particular the slowest never waits. */
+/* OK is sent only to workers that are due one, within the bound on staleness; waiting workers have
+ * a reason to wait. In particular the slowest never waits. */
 static void judge_server(struct server *s, const struct members *ok)
 {
     size_t sent = 0;
@@ -430,8 +430,8 @@ static void test_the_dead_are_not_waited_for(void **state)
 }
 
 /* From 0 it would have kept all others waiting for four pushes. Under dssp worker 0 would get
- * credit at 7 by worker 1's intervals, but who has just come is the slowest with the same t, and
- * nothing is known of its pace. */
+ * credit at 7 by worker 1's intervals, but the joiner is the slowest with the same t, and its pace
+ * is unknown. */
 static void test_a_joiner_starts_with_the_slowest(void **state)
 {
     (void)state;
@@ -549,7 +549,7 @@ static void race_moment(struct race *r)
     set_off_those_with_ok(r);
 }
 
-/* One or two of those who are in, but not all. */
+/* One or two of the members, but not all. */
 static void some_die(struct race *r)
 {
     bool members[WORKERS] = {false};
@@ -576,7 +576,7 @@ static void some_join(struct race *r)
     race_join(r, members);
 }
 
-/* Nobody dies any more, and all keep pushing: each of them continues again. */
+/* There are no further deaths, and all keep pushing: each of them continues again. */
 static void all_go_on(struct race *r)
 {
     bool went[WORKERS] = {false};

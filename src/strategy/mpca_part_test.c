@@ -85,7 +85,7 @@ static void complete_exchange(struct scene *k, const float result[ALL])
     memcpy(e->result[e->completed & 1].at, result, ALL * sizeof *result);
 }
 
-/* One element: where x̃ and ṽ stand, and what cycle c makes of them with that mean. */
+/* One element: x̃ and ṽ, and their values after cycle c with that mean. */
 struct element {
     double x, v, star;
 };
@@ -128,7 +128,7 @@ static void test_mpca_part_driver_moves_on_commit(void **state)
     scene_close(&k);
 }
 
-/* Another attempt, with other sums and another range, takes the place of the one before. */
+/* Another attempt, with other sums and another range, replaces the previous one. */
 static void test_mpca_part_redone_exchange_counts_once(void **state)
 {
     (void)state;
@@ -162,8 +162,8 @@ static void test_without_weight_nothing_changes_and_the_broadcast_repeats(void *
     scene_close(&k);
 }
 
-/* Elements 0 to 29 stay with their owner; 30 to 39 come to it, and resume from the last x̃*, with
- * no direction; then all of it, when it is alone; then none. */
+/* Elements 0 to 29 stay with their owner; it receives 30 to 39, which resume from the last x̃* with
+ * ṽ = 0; then all of it, when it is alone; then none. */
 static void test_parts_move(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@
 
 enum { N = 3 * VEC_BLOCK + 5 * SEGMENT_ALIGN, SHARDS = 3, WORKERS = 3, SEED = 11 };
 
-/* A joint model that has been through a few cycles, its workers, and what they contribute. */
+/* A joint model after a few cycles, its workers, and their contributions. */
 struct scene {
     struct arena arena;
     struct vec x0, x[WORKERS], dx, scratch;
@@ -38,7 +38,7 @@ static void fill_random(struct vec *v, uint64_t stream)
         v->at[i] = rng_normal(SEED, stream, i) * (i % 7 ? 1.0f : 1e-3f);
 }
 
-/* (τ·x, τ) of a worker: what an exchange makes of a contribution with weight τ. */
+/* (τ·x, τ) of a worker: the form of a contribution with weight τ in an exchange. */
 static void add_contribution(struct mpca_sum *out, const struct vec *x, struct range r,
                              uint64_t tau)
 {
@@ -203,7 +203,7 @@ static void test_each_shard_is_displaced_by_its_own_alpha(void **state)
     struct vec *x = &k->x[0], *star = &k->x[1];
     vec_fill(x, vec_all(x), 8);
     vec_fill(star, vec_all(star), 4);
-    vec_fill(star, range_shard(N, SHARDS, 2), NAN); /* never came: nobody reads it */
+    vec_fill(star, range_shard(N, SHARDS, 2), NAN); /* never arrived: it is not read */
     for (size_t s = 0; s < SHARDS; s++)
         mpca_displace(x, star, alpha[s], range_shard(N, SHARDS, s));
     for (size_t s = 0; s < SHARDS; s++) {

@@ -62,7 +62,7 @@ static void test_ps_clock_push_counts_when_complete(void **state)
     begin_play(&p, CONSISTENCY_ASP, 3, 3);
     have_push(&p, 1, 0, 10);
     have_push(&p, 1, 2, 11);
-    have_push(&p, 1, 2, 12); /* said twice */
+    have_push(&p, 1, 2, 12); /* reported twice */
     have_push(&p, 9, 0, 12); /* a stranger's */
     have_push(&p, 2, 1, 13);
     have_push(&p, 1, 3, 14); /* no such shard */
@@ -108,7 +108,7 @@ static void test_ps_clock_round_waits_for_all(void **state)
     have_push(&p, 0, 0, 30);
     have_push(&p, 1, 0, 30);
     ps_clock_leave(&p.clock, 2, true, &p.d);
-    is_set(&p.d.ok, ""); /* nobody of a round that is not decided */
+    is_set(&p.d.ok, ""); /* none of an undecided round */
     assert_true(expect_decision(&p, 31));
     is_set(&p.d.applied, "01");
     job_free(p.job);
@@ -182,7 +182,7 @@ static void test_what_is_not_finite_is_dropped(void **state)
     ps_clock_have(&p.clock, 1, 0, 16, true, 6);
     ps_clock_have(&p.clock, 1, 1, 16, true, 6);
     assert_true(expect_decision(&p, 6));
-    assert_false(p.d.diverged); /* worker 2 has not said so */
+    assert_false(p.d.diverged); /* worker 2 has not reported it */
     ps_clock_have(&p.clock, 2, 0, 16, true, 7);
     ps_clock_have(&p.clock, 2, 1, 16, true, 7);
     assert_true(expect_decision(&p, 7));

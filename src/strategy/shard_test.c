@@ -228,7 +228,7 @@ static void test_state_is_a_mean(void **state)
         assert_true(shard.s.at[i] == 0.25f * (float)i + 0.75f * (10.0f + (float)i));
     assert_memory_equal(shard.x.at, m.x.at, X * sizeof(float));
     shard_average(&shard, push, 0);
-    assert_true(shard.s.at[0] == 7.5f); /* of nobody: it stays */
+    assert_true(shard.s.at[0] == 7.5f); /* of no worker: it does not change */
     arena_release(&m.arena);
 }
 

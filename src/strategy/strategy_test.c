@@ -15,7 +15,7 @@
 
 enum { MEMBERS_MAX = 9, HISTORIES = 300, COVER_MAX = 4096 };
 
-/* A job that only says when to stop. */
+/* A job with only a stop rule. */
 struct plan {
     Paceline__Job job;
     Paceline__Stop stop;
@@ -98,7 +98,7 @@ static void check_tiles(const struct progress *progress, uint64_t steps, uint32_
         assert_int_equal(taken[i], 1);
 }
 
-/* Some of who were in are in the next round; always somebody. */
+/* Some of the members are in the next round; always at least one. */
 static struct members next_members(const struct members *now, uint64_t seed, uint64_t round)
 {
     struct members next = {{0}};

@@ -1,5 +1,5 @@
-/* The tuner by a clock that the test turns: what is timed, what is kept, and what a file may say.
- */
+/* The tuner with a clock that the test sets: what is timed, what is kept, and the contents of
+ * files. */
 #include "tensor/tuner.h"
 
 #include <setjmp.h>
@@ -473,7 +473,7 @@ static void test_tuner_checks_nothing_on_a_busy_machine(void **state)
         assert_int_equal(live_process(&m, number, 2), (1u << KEYS) - 1);
         assert_true(runs_of(&m.busy.bench) - before <= 1);
     }
-    assert_int_equal(m.busy.bench.kept, 0); /* and nothing is said of it */
+    assert_int_equal(m.busy.bench.kept, 0); /* and nothing is logged */
     buf_release(&m.table);
 }
 

@@ -1,4 +1,4 @@
-/* Checkpoints on a real folder: what goes in comes out, and nothing that is damaged ever does. */
+/* Checkpoints on a real folder: what was saved is loaded, and nothing damaged ever is. */
 #include "train/checkpoint.h"
 
 #include "checkpoint_sample.h"
@@ -296,7 +296,7 @@ static int save_as(const struct sample *m, struct disk *disk, uint64_t n, uint32
     return checkpoint_save(&dir, &header, &m->layout, model, 1, &bytes, err);
 }
 
-/* One that was stopped for a while, and does not know yet that another has the run. */
+/* A driver that was stopped for a while, and does not know yet that another one has the run. */
 static void test_checkpoint_keeps_those_of_a_later_driver(void **state)
 {
     struct sample *m = *state;

@@ -64,8 +64,8 @@ static int request_check(struct world *w, const char *address, bool *reached, ui
     return in.failed || strcmp(requested, address) != 0 ? ERR_PROTOCOL : OK;
 }
 
-/* Twenty that nothing reaches ask just before two that are well; one of these goes then without a
- * word, and the other asks once more. */
+/* Twenty unreachable workers ask just before two reachable ones; one of these then disconnects, and
+ * the other asks again. */
 static int request_in_scene(struct scene *s, struct world *w)
 {
     char address[NODE_ADDRESS_MAX];

@@ -123,7 +123,7 @@ static void begin_term(const struct folder *f, int at, void (*then)(void))
     hook.dead = false;
 }
 
-/* As a driver does it. 0: it was cut off, or has heard of a later one. */
+/* As a driver does it. 0: it was interrupted, or has detected a later one. */
 static int take_up(const struct rundir *dir, uint32_t *incarnation)
 {
     struct err err;
@@ -209,7 +209,8 @@ static void test_driver_term_claims_differ(void **state)
     assert_true(points >= 10);
 }
 
-/* One that has looked, and found nobody yet, replaces the file while the later one does. */
+/* A driver that has checked, and found no later one yet, replaces the file while the later one
+ * does. */
 static void write_by_another(void)
 {
     char path[RUNDIR_PATH_MAX + 64];
@@ -262,7 +263,7 @@ static void test_driver_term_survives_crash_at_any_call(void **state)
     assert_true(points >= 10);
 }
 
-/* A file that only looks like one is nobody's. */
+/* A file that only looks like one has no owner. */
 static void test_driver_term_ignores_other_files(void **state)
 {
     static const char *const names[] = {"driver.",

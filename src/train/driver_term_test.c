@@ -1,4 +1,4 @@
-/* A driver whose disk has no room for word of it continues trying. */
+/* A driver whose disk has no room for the file continues trying. */
 #include "train/driver.h"
 
 #include "faulty_disk.h"

@@ -142,7 +142,7 @@ static int open_hidden(struct disk *d, const char *path, bool append, struct dis
 {
     char at[512];
     (void)d;
-    snprintf(at, sizeof at, "%s.hidden", path); /* where nobody reads */
+    snprintf(at, sizeof at, "%s.hidden", path); /* where it is not readable */
     return real_disk()->ops->open(real_disk(), at, append, out, err);
 }
 
@@ -152,7 +152,7 @@ static int write_half(struct disk_file *f, const void *data, size_t len, struct 
     return err_set(err, ERR_FULL, "no space left");
 }
 
-/* It may be written and not be read: how long it is nobody knows, and older events stay. */
+/* The file may be written and not read: its length is unknown, and older events stay. */
 static void test_event_log_never_truncates_unreadable_file(void **state)
 {
     struct disk_ops ops = *real_disk()->ops;

@@ -84,7 +84,7 @@ static int tight_sync_dir(struct disk *d, const char *path, struct err *err)
     return real_disk()->ops->sync_dir(real_disk(), path, err);
 }
 
-/* Of a quota nobody knows before it is met. */
+/* A quota is unknown before it is reached. */
 static int tight_free_space(struct disk *d, const char *path, uint64_t *bytes, struct err *err)
 {
     const struct tight_disk *t = (struct tight_disk *)d;
@@ -369,7 +369,7 @@ static void test_final_model_wait_ends_on_stop(void **state)
     end_scene(s);
 }
 
-/* The host is told at once; nothing is evaluated any more. */
+/* The host is informed at once; nothing is evaluated any more. */
 static void test_stop_skips_evaluation(void **state)
 {
     struct scene *s = make_scene(*state);

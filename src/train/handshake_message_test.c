@@ -1,4 +1,4 @@
-/* Welcome and hello, from bytes that somebody else wrote. */
+/* Welcome and hello, from untrusted bytes. */
 #include "train/handshake_message.h"
 
 #include "base/rng.h"

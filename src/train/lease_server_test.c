@@ -1,6 +1,6 @@
 /* Leases between a driver and its workers, message by message: the driver's side (lease_server.c)
- * and a worker's (lease client.c), on a world that keeps what is sent, and brings what the test
- * puts there. */
+ * and a worker's (lease client.c), on a world that keeps sent messages, and delivers those of the
+ * test. */
 #include "train/lease_server.h"
 
 #include "train/lease_client.h"
@@ -87,7 +87,7 @@ static struct view view_of(uint32_t number, size_t count, const uint32_t *node)
 #define VIEW(number, ...) \
     view_of(number, sizeof(uint32_t[]){__VA_ARGS__} / sizeof(uint32_t), (uint32_t[]){__VA_ARGS__})
 
-/* The book of a run that has come to record BEGIN, and nobody in it. */
+/* The lease table of a run at offset BEGIN, without workers. */
 static void open_table(void)
 {
     office = office_new();
@@ -177,7 +177,8 @@ static void test_lease_server_replies_once(void **state)
     expect_grant(1, 5, 3, BEGIN + 448, BEGIN + 480);
 }
 
-/* The book has handed it out: the same is sent when the worker asks again, and nothing more. */
+/* The table has granted it: the same lease is sent when the worker requests again, and nothing
+ * more. */
 static void test_lease_server_resends_unsent_grant(void **state)
 {
     (void)state;
@@ -239,7 +240,7 @@ static void test_lease_server_regrants_leases_of_the_dead(void **state)
     const struct members orphans = lease_server_orphans(&leases, &second);
     assert_true(members_count(&orphans) == 1 && members_has(&orphans, 5));
     assert_true(lease_server_accepts(&leases, 5));
-    report_use(5, 48, 1, 0); /* its last word, which came before the news */
+    report_use(5, 48, 1, 0); /* its last message, which arrived before */
     lease_server_reclaim(&leases, &orphans);
     assert_false(lease_server_accepts(&leases, 5));
     report_use(5, 128, 2, 64); /* one that is late */
@@ -265,7 +266,7 @@ static void test_lease_server_leaver_returns_the_rest(void **state)
     assert_int_equal(leases.table.repeated, 0);
 }
 
-/* Worker 7 says that it holds what worker 2 has. */
+/* Worker 7 reports that it holds worker 2's lease. */
 static void test_lease_server_recovers(void **state)
 {
     static struct recovery_report reports[8];
@@ -336,7 +337,7 @@ static void test_lease_grant_is_little_endian(void **state)
 /* ---- a worker's side ---- */
 
 struct worker_side {
-    struct view first, view; /* somebody has come since */
+    struct view first, view; /* a worker has joined since */
     struct group group;
     struct corpus corpus;
     struct learner learner;
@@ -476,7 +477,7 @@ static void test_lease_client_ignores_invalid_grants(void **state)
     lease_client_poll(&side.lease_client, &side.m);
     assert_true(!side.m.lease_cursor.pending && side.m.lease_cursor.count == 2);
     assert_int_equal(side.m.lease_cursor.lease[1].from, 5000);
-    assert_int_equal(office.boxed, 1); /* nobody has asked for it yet, nor looked */
+    assert_int_equal(office.boxed, 1); /* it has not been requested or checked yet */
     message_unref(office.box[--office.boxed]);
 }
 

@@ -1,4 +1,4 @@
-/* The driver's book: members' reports in, one event an exchange out, and every record accounted
+/* The driver's ledger: members' reports in, one event an exchange out, and every sample accounted
  * for. */
 #include "train/ledger.h"
 
@@ -143,7 +143,7 @@ static void test_ledger_closes_without_dead_worker(void **state)
     assert_int_equal(b->listener.lines, 3);
 }
 
-/* Exchanges of several lanes have numbers of their own; the progress says which came first. */
+/* Exchanges of several lanes have numbers of their own; the progress gives their order. */
 static void test_ledger_reports_lanes_in_order(void **state)
 {
     struct roster_state *b = *state;

@@ -198,7 +198,7 @@ static void test_rundir_job_has_absolute_paths(void **state)
     job_free(reread);
 }
 
-/* Whatever it is: what nobody can read is no new run, and stays. */
+/* Whatever it is: an unreadable directory is not a new run, and is not changed. */
 static void test_rundir_keeps_unreadable_job(void **state)
 {
     static const char broken[] = "\x1f\x8b but no gzip";

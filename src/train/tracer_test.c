@@ -1,5 +1,4 @@
-/* Spans on their way: as bytes that somebody else may have written, and out of a worker that
- * cannot get rid of them. */
+/* Spans in messages: from untrusted bytes, and from a worker that cannot send them. */
 #include "train/tracer.h"
 
 #include "base/rng.h"

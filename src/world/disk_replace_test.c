@@ -51,7 +51,7 @@ static void test_disk_keeps_a_neighbouring_file(void **state)
     folder_expect(folder, "file.new", "mine");
 }
 
-/* Bytes are safe before the name leads to them, and the name before anybody is told so. */
+/* The bytes are synced before the rename, and the directory before success is reported. */
 static void test_the_order_is_the_point(void **state)
 {
     struct faulty_disk faulty;
