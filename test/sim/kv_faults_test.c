@@ -271,7 +271,7 @@ static void test_a_joiner_holds_what_it_read_when_it_is_a_member(void **state)
     run_trial(&t, no_members);
 }
 
-/* A master without state takes over: nodes report their values to it, and waiting reads go on. */
+/* A master without state takes over: nodes report their values to it, and waiting reads continue. */
 static int play_new_master(struct trial *t, struct trial_node *n)
 {
     if (n->self == 0) {
