@@ -28,7 +28,7 @@ static int read_solver(const char *text, Caffe__SolverParameter **out, struct er
         return rc;
     *out = (Caffe__SolverParameter *)msg;
     if ((*out)->net)
-        return err_set(err, ERR_INPUT, "solver.net: the net is the specification's to say");
+        return err_set(err, ERR_INPUT, "solver.net: the specification sets the net");
     return OK;
 }
 
@@ -138,7 +138,7 @@ int api_net_formed(const pl_net *net, struct err *err)
     if (net->ws)
         return OK;
     return err_set(err, ERR_USAGE,
-                   "net: the shape of its records is not known: state it in the net, or set data");
+                   "net: the shape of its records is unknown: state it in the net, or set data");
 }
 
 static int create_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,

@@ -451,8 +451,9 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
         if (lost) {
             lost_at = real_now();
             pause = 0;
-            log_warn(&engine->log, "the driver is lost, or holds this worker to be: it comes again "
-                                   "as a new one");
+            log_warn(
+                &engine->log,
+                "the driver is lost, or has given this worker up: it joins again as a new one");
         } else if (real_now() - lost_at >= patience) {
             return rc;
         } else {

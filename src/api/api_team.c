@@ -80,7 +80,7 @@ static int find_host(pl_team *team, const pl_team_options *o)
         if (rc != ERR_PEER)
             return rc;
         if (real_now() >= team->deadline)
-            return err_set(err, ERR_TIMEOUT, "rendezvous %s: nobody coordinates a team there",
+            return err_set(err, ERR_TIMEOUT, "rendezvous %s: no team has its coordinator there",
                            o->rendezvous);
         real_sleep(RETRY_NS);
     }
@@ -114,8 +114,8 @@ static int open_team(pl_team *team, const pl_team_options *o)
     rc = real_run(team->world, member_main, team, err);
     team->joined = rc == OK;
     if (rc == ERR_TIMEOUT)
-        return err_set(err, rc, "rendezvous %s: not all members came within %g s", o->rendezvous,
-                       timeout_s);
+        return err_set(err, rc, "rendezvous %s: not all members connected within %g s",
+                       o->rendezvous, timeout_s);
     if (rc == ERR_DRIVER)
         return err_set(err, ERR_PEER, "rendezvous %s: the coordinator was lost, or refused",
                        o->rendezvous);
@@ -243,7 +243,8 @@ static int read_reduction(struct calling *c, const pl_reduction *r, struct err *
     if (!r)
         return OK;
     if ((unsigned)r->op > PL_USER_OP || (r->op == PL_USER_OP && !r->fn))
-        return err_set(err, ERR_USAGE, "reduction: no such operation, or no function for it");
+        return err_set(err, ERR_USAGE,
+                       "reduction: unknown operation, or no function for PL_USER_OP");
     c->call.config.reduction = (struct reduction){kinds[r->op], r->fn, r->user};
     if (r->op != PL_MEAN)
         return OK;
@@ -305,7 +306,7 @@ static int public_status(struct err *err, int rc)
     case ERR_DRIVER:
     case ERR_CANCELLED:
         return err_set(err, ERR_PEER,
-                       "the team is over: its coordinator is gone, or has given this member up");
+                       "the team is over: its coordinator is lost, or has given this member up");
     case ERR_USAGE: return err_set(err, rc, "the channel is in use, or the root is no rank");
     case ERR_UNSUPPORTED:
         return err_set(err, ERR_USAGE,

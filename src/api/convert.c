@@ -25,8 +25,7 @@ int api_path_result(const char *path, bool replace, char out[API_PATH_MAX], stru
         return api_path_here(path, out, err);
     if (!replace)
         return err_set(err, ERR_INPUT,
-                       "%.200s: is there already; give another name, or replace it with --force",
-                       path);
+                       "%.200s: exists; give another name, or replace it with --force", path);
     return file_target(path, out, API_PATH_MAX, err);
 }
 

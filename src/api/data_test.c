@@ -329,7 +329,7 @@ static void test_a_sheet_in_grey(void **state)
     expect_refusal(s, pl_data_sheet(data, 4, 4096, 1024, path, true), PL_ERR_INPUT, "pixels");
     expect_refusal(s, pl_data_sheet(data, 4, 0, 8, "/proc/no.png", true), PL_ERR_IO, "/proc/");
     expect_refusal(s, pl_data_sheet(data, 4, 0, 8, path, false), PL_ERR_INPUT,
-                   "grey.png: is there already; give another name, or replace it with --force");
+                   "grey.png: exists; give another name, or replace it with --force");
     pl_data_close(data);
 }
 

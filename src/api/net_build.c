@@ -23,7 +23,7 @@ static bool check_names(pl_net_spec *spec, const char *name, const char *bottom)
         return false;
     }
     if (!bottom || !*bottom) {
-        err_set(error_of(spec), ERR_INPUT, "layer \"%.100s\": it is not said what it reads", name);
+        err_set(error_of(spec), ERR_INPUT, "layer \"%.100s\": its bottom is missing", name);
         return false;
     }
     return true;

@@ -220,10 +220,10 @@ static void test_mistakes(void **state)
     expect_refusal(engine, spec, PL_ERR_INPUT, "layer \"bad\": pad_w without kernel_w");
     spec = empty_spec(engine);
     pl_spec_concat(spec, "bad", one, 2);
-    expect_refusal(engine, spec, PL_ERR_INPUT, "layer \"bad\": it is not said what it reads");
+    expect_refusal(engine, spec, PL_ERR_INPUT, "layer \"bad\": its bottom is missing");
     spec = empty_spec(engine);
     pl_spec_concat(spec, "bad", NULL, 0);
-    expect_refusal(engine, spec, PL_ERR_INPUT, "layer \"bad\": it is not said what it reads");
+    expect_refusal(engine, spec, PL_ERR_INPUT, "layer \"bad\": its bottom is missing");
     spec = empty_spec(engine);
     pl_spec_eltwise(spec, "bad", (pl_eltwise)9, one, 1, NULL);
     expect_refusal(engine, spec, PL_ERR_INPUT,
@@ -246,7 +246,7 @@ static void test_an_unknown_shape(void **state)
     pl_spec_inner_product(spec, "ip", "data", 2, NULL);
     pl_spec_softmax_loss(spec, "loss", "ip", "label");
     assert_int_equal(pl_net_spec_layers(spec, 0, 0, 0, &layer, &n), PL_ERR_USAGE);
-    assert_non_null(strstr(pl_engine_error(engine), "shape of its records is not known"));
+    assert_non_null(strstr(pl_engine_error(engine), "shape of its records is unknown"));
     assert_int_equal(pl_net_spec_layers(spec, 1, 0, 2, &layer, &n), PL_ERR_USAGE);
     assert_non_null(strstr(pl_engine_error(engine), "all of these or none may be 0"));
     expect_ok(engine, pl_net_spec_layers(spec, 1, 5, 1, &layer, &n));

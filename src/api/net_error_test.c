@@ -136,7 +136,7 @@ static void test_a_wrong_layer_is_named(void **state)
         int status;
         const char *phrase;
     } cases[] = {
-        {no_bottom, PL_ERR_INPUT, "layer \"relu\": it is not said what it reads"},
+        {no_bottom, PL_ERR_INPUT, "layer \"relu\": its bottom is missing"},
         {no_name, PL_ERR_INPUT, "layer 4 has no name"},
         {half_a_shape, PL_ERR_INPUT, "layer \"data2\": records of 1 channels, 0 rows"},
         {unknown_bottom, PL_ERR_INPUT, "layer \"relu\": bottom \"conv9\""},

@@ -158,9 +158,9 @@ int api_spec_record(const pl_net_spec *spec, const uint32_t given[3], struct sha
     *out = model_record_shape(spec->build.net);
     if (out->n == 0)
         *out = spec->record;
-    return out->n > 0 ? OK
-                      : err_set(err, ERR_USAGE,
-                                "net: the shape of its records is not known; it must be given");
+    return out->n > 0
+               ? OK
+               : err_set(err, ERR_USAGE, "net: the shape of its records is unknown; give it");
 }
 
 static int copy_layers(pl_net_spec *spec, const struct net *net, const pl_layer **layers,

@@ -41,7 +41,8 @@ static int find_weights(pl_net *net, const char *layer, uint32_t index, pl_weigh
     const struct segments *table = net->learner.table;
     const struct segment *segment = len < SEGMENT_NAME_MAX ? segments_find(table, name) : NULL;
     if (!segment)
-        return err_set(err, ERR_NOT_FOUND, "layer \"%.100s\": the net has no weights %u of it",
+        return err_set(err, ERR_NOT_FOUND,
+                       "layer \"%.100s\": the net has no such layer, or it has no weights %u",
                        layer, index);
     *out = view_of(net, (size_t)(segment - table->at));
     return OK;

@@ -91,7 +91,7 @@ static int record_of(const pl_net_spec *spec, const pl_job *job, uint32_t shape[
     if (record.n == 0)
         record = spec->record;
     if (record.n == 0 || record.n > 3)
-        return err_set(err, ERR_NOT_FOUND, "net: the shape of its records is not known");
+        return err_set(err, ERR_NOT_FOUND, "net: the shape of its records is unknown");
     for (size_t i = 0; i < 3; i++)
         shape[i] = i < record.n ? (uint32_t)record.dim[i] : 1;
     return OK;

@@ -31,7 +31,7 @@ static int refuse_changes(const struct rundir *dir, const struct changes *c, str
     if (c->refused > 1)
         snprintf(more, sizeof more, " (and %zu more)", c->refused - 1);
     return err_set(err, ERR_USAGE,
-                   "%s%s: this changes what the run in %s is; --force-change allows it", c->first,
+                   "%s%s: this makes the run in %s another run; --force-change allows it", c->first,
                    more, dir->path);
 }
 

@@ -26,7 +26,7 @@ int trace_file_open(struct trace_file *f, struct disk *disk, const char *path, s
     int rc = disk->ops->open(disk, path, false, &f->file, err);
     if (rc == ERR_IO) {
         rc = ERR_USAGE; /* the path is the caller's, and the message names it */
-        err_remedy(err, "give --trace a new file, in a folder that is there");
+        err_remedy(err, "give --trace a new file, in an existing folder");
     }
     if (rc == OK)
         buf_printf(&f->text, "[");

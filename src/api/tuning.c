@@ -98,8 +98,8 @@ static void keep_choices(void *user, struct tuner *tuner, const struct tuner_new
                  news->left, plural(news->left, "s"));
     if (news->disturbed > 0)
         log_warn(t->log,
-                 "this machine is busy: %zu shape%s could not be timed; rules choose in this run, "
-                 "and a later one times what is left",
+                 "this machine is busy: %zu shape%s could not be timed; rules choose kernels in "
+                 "this run, and a later run times the rest",
                  news->disturbed, plural(news->disturbed, "s"));
     if (news->mended > 0)
         log_info(t->log, "an earlier run had kept a slower code for %zu shape%s", news->mended,
@@ -107,7 +107,7 @@ static void keep_choices(void *user, struct tuner *tuner, const struct tuner_new
     if (fresh == 0)
         return;
     if (!t->path[0]) {
-        log_info(t->log, "tuned %zu shape%s in %.1f s; there is no place to keep it", fresh,
+        log_info(t->log, "tuned %zu shape%s in %.1f s; there is no folder for the result", fresh,
                  plural(fresh, "s"), seconds);
         return;
     }
@@ -122,8 +122,8 @@ static void keep_choices(void *user, struct tuner *tuner, const struct tuner_new
                  seconds, t->path);
     else
         log_warn(t->log,
-                 "tuned %zu shape%s in %.1f s, but cannot keep it: %s; another place: "
-                 "PACELINE_TUNER=PATH",
+                 "tuned %zu shape%s in %.1f s, but cannot save the result: %s; name another file "
+                 "with PACELINE_TUNER=PATH",
                  fresh, plural(fresh, "s"), seconds, err.text);
 }
 

@@ -157,7 +157,7 @@ static void test_what_is_not_ours_is_left_alone(void **state)
         choose_alone("a", "direct");
         assert_file_has(texts[i], texts[i]);
         assert_int_equal(place.warnings, i + 1);
-        assert_non_null(strstr(place.text, "is no file of choices; another place: "));
+        assert_non_null(strstr(place.text, "is no file of choices; name another file with "));
         assert_alone();
     }
     assert_int_equal(remove(place.path), 0);
@@ -182,7 +182,7 @@ static void test_tuning_leaves_no_temporary_file(void **state)
     setenv("PACELINE_TUNER", place.path, 1);
     choose_alone("a", "direct");
     assert_int_equal(place.warnings, 1);
-    assert_non_null(strstr(place.text, "cannot keep it"));
+    assert_non_null(strstr(place.text, "cannot save the result"));
     assert_int_equal(rmdir(place.path), 0); /* it is empty */
 }
 
@@ -198,9 +198,9 @@ static void test_a_file_that_may_not_be_read_is_reported_by_name(void **state)
     choose_alone("a", "direct");
     assert_true(!root || seteuid(0) == 0);
     assert_int_equal(place.warnings, 1);
-    assert_non_null(strstr(place.text,
-                           "kernels.txt: cannot open: Permission denied; another place: "
-                           "PACELINE_TUNER=PATH"));
+    assert_non_null(strstr(
+        place.text,
+        "kernels.txt: cannot open: Permission denied; name another file with PACELINE_TUNER=PATH"));
     assert_alone();
 }
 
@@ -210,7 +210,7 @@ static void test_tuning_unwritable_path_is_logged(void **state)
     setenv("PACELINE_TUNER", "/proc/none/kernels.txt", 1);
     choose_alone("a", "direct");
     assert_int_equal(place.warnings, 1);
-    assert_non_null(strstr(place.text, "cannot keep it: /proc/none"));
+    assert_non_null(strstr(place.text, "cannot save the result: /proc/none"));
 }
 
 static void test_tuning_makes_cache_folders(void **state)

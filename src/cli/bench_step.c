@@ -15,7 +15,7 @@ struct bench_arguments {
 };
 
 static const struct option bench_options[] = {
-    {"net", OPTION_TEXT, "FILE|NAME", "a net in place of a job, on records that are made up",
+    {"net", OPTION_TEXT, "FILE|NAME", "a net in place of a job, on random records",
      offsetof(struct bench_arguments, net)},
     {"input", OPTION_TEXT, "CxHxW", "their shape, where the net does not state it",
      offsetof(struct bench_arguments, input)},
@@ -24,7 +24,7 @@ static const struct option bench_options[] = {
     {"steps", OPTION_TEXT, "N", "timed steps (200)", offsetof(struct bench_arguments, steps)},
     {"by-layer", OPTION_FLAG, NULL, "then time each layer, in up to 100 steps more",
      offsetof(struct bench_arguments, by_layer)},
-    {"each", OPTION_FLAG, NULL, "with --json: what each step took, too",
+    {"each", OPTION_FLAG, NULL, "with --json: also the time of each step",
      offsetof(struct bench_arguments, each)},
     {"emit", OPTION_FLAG, NULL, "print the line step_seconds for a cluster file",
      offsetof(struct bench_arguments, emit)},

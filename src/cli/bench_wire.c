@@ -162,7 +162,7 @@ static int run_bench(const struct command *command, int argc, char **argv)
 
 const struct command bench_wire = {
     .name = "bench wire",
-    .summary = "Measure the way between two ranks, and what a byte costs a core",
+    .summary = "Measure the link between two ranks, and a core's time for a byte",
     .arguments = "[--rank 0|1 --rendezvous HOST]",
     .options = options,
     .run = run_bench,

@@ -29,13 +29,13 @@ struct data_arguments {
 
 static const struct option data_options[] = {
     DATA_OPTION("training", OPTION_FLAG, NULL,
-                "of a folder of CIFAR, what is trained on (verify: both)", training),
+                "of a folder of CIFAR, the training set (verify: both)", training),
     DATA_OPTION("first", OPTION_TEXT, "N", "the first N records (head: 10; stats: all)", first),
     DATA_OPTION("sheet", OPTION_TEXT, "FILE", "head: a PNG that shows them (64 of them)", sheet),
     DATA_OPTION("force", OPTION_FLAG, NULL, "replace that FILE where there is one", force),
-    DATA_OPTION("columns", OPTION_TEXT, "N", "in so many columns (a square)", columns),
+    DATA_OPTION("columns", OPTION_TEXT, "N", "number of columns (a square)", columns),
     DATA_OPTION("side", OPTION_TEXT, "PIXELS", "each so large (64)", side),
-    DATA_OPTION("max-problems", OPTION_TEXT, "N", "verify: list so many at most (all)", problems),
+    DATA_OPTION("max-problems", OPTION_TEXT, "N", "verify: list at most N (all)", problems),
     DATA_OPTION("json", OPTION_FLAG, NULL, "print JSON, one object a line, on stdout", json),
     {0},
 };
@@ -376,7 +376,7 @@ static int run_data(const struct command *command, int argc, char **argv)
         return EXIT_BAD_INPUT;
     }
     if (!given[1])
-        return usage_error("which records? a SPEC, KIND:PATH, must say it");
+        return usage_error("which records? give a SPEC, KIND:PATH");
     end = check_options(&a, look);
     if (end >= 0)
         return end;
@@ -392,8 +392,7 @@ static int run_data(const struct command *command, int argc, char **argv)
 const struct command cmd_data = {
     .name = "data",
     .summary =
-        "Look at records: what there is, the first of them, mean and deviation, and which are "
-        "broken",
+        "Inspect records: number and shape, the first of them, mean and deviation, broken ones",
     .arguments = "info|head|stats|verify SPEC",
     .options = data_options,
     .run = run_data,

@@ -105,11 +105,11 @@ static int check_arguments(struct predict_arguments *a, size_t given)
 {
     size_t models = a->net ? 0 : 1;
     if (given < models)
-        return usage_error("MODEL, or --net and --weights, must say what predicts");
+        return usage_error("give MODEL, or --net and --weights");
     if (a->net && !a->weights)
         return usage_error("--net needs --weights");
     if (a->weights && !a->net)
-        return usage_error("--weights goes with --net, and MODEL has its own");
+        return usage_error("--weights needs --net; MODEL has its own weights");
     if (a->net && a->which)
         return usage_error("--model is for the directory of a run, and --net is of none");
     a->model = models ? a->given[0] : NULL;
@@ -218,7 +218,7 @@ static int find_records(pl_engine *engine, const struct predict_arguments *a,
     int rc = a->input ? PL_OK : pl_net_spec_record(model->spec, model->job, shape);
     bool known = rc == PL_OK;
     if (!known && a->count > 0) {
-        fprintf(stderr, "the net does not say the shape of its records; --input CxHxW can\n");
+        fprintf(stderr, "the net does not state the shape of its records; give --input CxHxW\n");
         return rc;
     }
     rc = open_data(engine, a, model, known ? shape[0] : 0, out);
@@ -328,7 +328,7 @@ static int run_predict(const struct command *command, int argc, char **argv)
 
 const struct command cmd_predict = {
     .name = "predict",
-    .summary = "Say the likeliest classes of pictures or other records",
+    .summary = "Print the likeliest classes of pictures or other records",
     .arguments = "MODEL|--net FILE|NAME --weights FILE PICTURE...|SPEC",
     .options = predict_options,
     .run = run_predict,

@@ -10,13 +10,13 @@ static const struct option resume_options[] = {
     OUTPUT_OPTIONS(struct run_arguments),
     RESUME_OPTIONS,
     RUN_OPTION("listen", OPTION_TEXT, "ADDR",
-               "for workers that somebody else starts, as paceline driver: HOST[:PORT]", listen),
+               "for workers started by hand, as with paceline driver: HOST[:PORT]", listen),
     RUN_OPTION("insecure", OPTION_FLAG, NULL,
                "allow addresses beyond loopback: nothing is authenticated yet", insecure),
     RUN_OPTION("token-file", OPTION_TEXT, "FILE",
-               "what workers must show (on loopback the user's own)", token_file),
+               "token of the workers (on loopback the user's own)", token_file),
     RUN_OPTION("wait", OPTION_TEXT, "SECONDS",
-               "how long to wait for workers while none comes (patience_seconds)", wait),
+               "how long to wait for workers while none arrives (patience_seconds)", wait),
     RUN_OPTION("max-mbit", OPTION_TEXT, "N",
                "with --listen: send no more than N Mbit/s, and be sent no more", max_mbit),
     RUN_OPTION("workers-file", OPTION_TEXT, "FILE",
@@ -67,8 +67,8 @@ static int run_resume(const struct command *command, int argc, char **argv)
     if (end < 0)
         end = number_option(command, "wait", arguments.wait, 0.001, 1e9, &arguments.wait_s);
     if (end < 0 && arguments.max_mbit) {
-        fprintf(stderr, "paceline resume: --max-mbit limits what goes to workers elsewhere; give "
-                        "--listen ADDR, too, or leave it out\n");
+        fprintf(stderr, "paceline resume: --max-mbit limits traffic to workers elsewhere; give "
+                        "--listen ADDR, too, or omit it\n");
         return EXIT_BAD_INPUT;
     }
     return end >= 0 ? end : run_with_workers(&arguments, NULL);

@@ -26,7 +26,7 @@ static const struct option sim_options[] = {
      "resume from the newest checkpoint of --out, or of the newest run",
      offsetof(struct sim_arguments, resume)},
     {"force-change", OPTION_FLAG, NULL,
-     "resume although the job is changed in what the run is: net, data, seed, ...",
+     "resume although the job makes it another run: net, data, seed, ...",
      offsetof(struct sim_arguments, force_change)},
     {"take-over", OPTION_FLAG, NULL,
      "resume although the run is being simulated by another, which ends",

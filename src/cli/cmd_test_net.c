@@ -124,8 +124,8 @@ static int find_model(pl_engine *engine, const struct test_arguments *a, struct 
 static int check_records(const struct test_arguments *a, const struct predict_model *m)
 {
     if (!m->job && !a->data)
-        return usage_error("the model is of no run that has test data; which records? --data "
-                           "KIND:PATH must say it");
+        return usage_error(
+            "the model belongs to no run with test data; which records? give --data KIND:PATH");
     if (a->run && m->job && a->data && !strchr(a->data, '?') && !a->scale)
         return usage_error("--data of a RUN needs its maps after a ?, as train_data in the run's "
                            "job.prototxt has them: KIND:PATH?scale=..., or ?scale=1 for none");
@@ -186,14 +186,13 @@ static int check_what(const struct test_arguments *a)
 {
     if (a->run && (a->net || a->job || a->weights))
         return usage_error("a RUN has its own net and weights: --net, --job and --weights are for "
-                           "what is of no run");
+                           "models without a run");
     if (!a->run && !a->net && !a->model && !a->job)
-        return usage_error("what is to be tested? a run's directory, --net, --job or --model must "
-                           "say it");
+        return usage_error("what is to be tested? give a run's directory, --net, --job or --model");
     if (a->net && a->model)
-        return usage_error("--net and --model both say which net");
+        return usage_error("--net and --model both name a net");
     if (!a->run && !a->data && !a->job)
-        return usage_error("--data or --job must say which records");
+        return usage_error("give the records with --data or --job");
     return -1;
 }
 
@@ -209,7 +208,7 @@ static int run_test(const struct command *command, int argc, char **argv)
     if (end >= 0)
         return end;
     if (a.color && !a.data)
-        return usage_error("--color is for --data; a job says the colours of its own");
+        return usage_error("--color is for --data; a job states its own colours");
     if (!read_count(a.batch, 65536, &options.batch))
         return usage_error("--batch must be a number from 1 to 65536");
     if (!read_count(a.threads, 1024, &options.threads))

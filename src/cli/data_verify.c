@@ -114,7 +114,7 @@ static void print_remedies(const struct verification *v)
         output_line("%zu more problem%s not listed; --max-problems raises the limit",
                     v->broken - v->reported, number_plural((double)(v->broken - v->reported), "s"));
     if (v->reported > 0)
-        output_line("repair or remove what is broken, or leave it out of training: --set "
+        output_line("repair or remove broken records, or leave them out of training: --set "
                     "on_bad_record=skip");
 }
 

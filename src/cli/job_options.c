@@ -85,8 +85,8 @@ int job_options_check(const struct command *command, const struct job_options *o
 {
     if (options->epochs && options->steps) {
         fprintf(stderr,
-                "paceline %s: --epochs and --steps both say where the run ends: give one of them; "
-                "for whichever comes first, --epochs %s --set stop.steps=%s\n",
+                "paceline %s: --epochs and --steps both set the end of the run: give one of them; "
+                "to end at the first of both, --epochs %s --set stop.steps=%s\n",
                 command->name, options->epochs, options->steps);
         return EXIT_BAD_INPUT;
     }

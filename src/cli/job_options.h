@@ -46,10 +46,10 @@ struct job_options {
                    deterministic)
 
 /* More, for commands that train. */
-#define JOB_RUN_OPTIONS(type)                                                                      \
-    JOB_OPTION(type, "epochs", OPTION_TEXT, "E", "end after so many epochs (1)", epochs),          \
-        JOB_OPTION(type, "steps", OPTION_TEXT, "N", "end after so many steps of a worker", steps), \
-        JOB_OPTION(type, "lr", OPTION_TEXT, "R", "the learning rate, solver.base_lr", lr),         \
+#define JOB_RUN_OPTIONS(type)                                                                \
+    JOB_OPTION(type, "epochs", OPTION_TEXT, "E", "end after N epochs (1)", epochs),          \
+        JOB_OPTION(type, "steps", OPTION_TEXT, "N", "end after N steps of a worker", steps), \
+        JOB_OPTION(type, "lr", OPTION_TEXT, "R", "the learning rate, solver.base_lr", lr),   \
         JOB_OPTION(type, "batch", OPTION_TEXT, "N", "records of a worker's step (64)", batch)
 
 /* Load the job file, the solver where `path` is NULL, or the job of `options->run`, and apply the

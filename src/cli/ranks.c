@@ -56,9 +56,10 @@ static bool find_address(const char *command, const char *own, struct ranks_plac
     if (own)
         snprintf(place->listen, sizeof place->listen, "%.48s:0", own);
     else if (!own_address(place->rendezvous, place->listen, sizeof place->listen)) {
-        fprintf(stderr,
-                "paceline %s: no way to the rendezvous %s: write a host's address and port\n",
-                command, place->rendezvous);
+        fprintf(
+            stderr,
+            "paceline %s: the rendezvous %s cannot be reached: write a host's address and port\n",
+            command, place->rendezvous);
         return false;
     }
     place->given = true;
@@ -69,13 +70,13 @@ static bool refuse_options(const char *command, uint32_t count)
 {
     if (count < 2)
         fprintf(stderr,
-                "paceline %s: --rank R (from 0 on), --ranks N and --rendezvous HOST:PORT together "
-                "say which rank this is of how many; see paceline %s --help\n",
+                "paceline %s: give --rank R (from 0 on), --ranks N and --rendezvous HOST:PORT "
+                "together; see paceline %s --help\n",
                 command, command);
     else
         fprintf(stderr,
-                "paceline %s: --rank R (0 to %u) and --rendezvous HOST:PORT together say which of "
-                "the %u ranks this is; see paceline %s --help\n",
+                "paceline %s: give --rank R (0 to %u) and --rendezvous HOST:PORT together, for one "
+                "of %u ranks; see paceline %s --help\n",
                 command, count - 1, count, command);
     return false;
 }
@@ -113,8 +114,8 @@ bool ranks_find(const char *command, const struct ranks_options *options, uint32
         !read_number(getenv("PACELINE_RANK"), &place->rank) || !rendezvous ||
         place->rank >= place->count) {
         fprintf(stderr,
-                "paceline %s: PACELINE_RANK, PACELINE_RANKS and PACELINE_RENDEZVOUS do not say "
-                "which rank this is of how many\n",
+                "paceline %s: PACELINE_RANK, PACELINE_RANKS and PACELINE_RENDEZVOUS must be set "
+                "together\n",
                 command);
         return false;
     }

@@ -23,11 +23,11 @@ struct run_arguments {
         name, kind, value, help, offsetof(struct run_arguments, field) \
     }
 /* Of a run that continues. */
-#define RESUME_OPTIONS                                                                        \
-    RUN_OPTION("force-change", OPTION_FLAG, NULL,                                             \
-               "resume although the job is changed in what the run is: net, data, seed, ...", \
-               force_change),                                                                 \
-        RUN_OPTION("take-over", OPTION_FLAG, NULL,                                            \
+#define RESUME_OPTIONS                                                               \
+    RUN_OPTION("force-change", OPTION_FLAG, NULL,                                    \
+               "resume although the job makes it another run: net, data, seed, ...", \
+               force_change),                                                        \
+        RUN_OPTION("take-over", OPTION_FLAG, NULL,                                   \
                    "resume although the run's driver is alive, which ends", take_over)
 
 /* Check that the arguments name exactly one job: a file, a solver, or a run to continue; and take

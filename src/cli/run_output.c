@@ -198,9 +198,9 @@ static void name_state(const pl_stopping *s, bool virtual_time, char *out, size_
     } else {
         snprintf(out, size, "%s",
                  s->state_age_s >= 0 ? "keep the newest state"
-                 : s->asks           ? "keep what a worker sends within 2 s"
+                 : s->asks           ? "save the state that a worker sends within 2 s"
                  : s->initial        ? "keep the initial model, before any exchange"
-                                     : "no state to keep yet");
+                                     : "no state to save yet");
     }
 }
 

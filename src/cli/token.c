@@ -119,8 +119,8 @@ int token_own(const char *command, char out[TOKEN_TEXT_MAX], const char **token)
     *token = NULL;
     if (!find_own(path)) {
         fprintf(stderr,
-                "paceline %s: no place for a token in XDG_CONFIG_HOME or HOME: every user of this "
-                "machine can join; name one with --token-file\n",
+                "paceline %s: no folder for a token in XDG_CONFIG_HOME or HOME: every user of this "
+                "machine can join; name a file with --token-file\n",
                 command);
         return -1;
     }

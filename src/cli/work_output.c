@@ -34,7 +34,7 @@ static const char *name_reason(const char *reason)
         {"seconds", "its time is up"},
         {"error", "the error that it was to reach is reached"},
         {"interrupted", "it was interrupted"},
-        {"failed", "it failed; its driver says why"},
+        {"failed", "it failed; its driver prints the reason"},
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i].reason, reason) == 0)

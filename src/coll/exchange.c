@@ -96,6 +96,8 @@ static void merge_meta(void *header, const void *other)
     t->rate += o->rate;
 }
 
+/* Ranks are the driver, if it takes part, then the members in ascending order: all derive the same
+ * ones from the view. */
 static void rank_view(const struct exchange *e, const struct view *view, struct ranks *ranks)
 {
     uint32_t self = e->group->world->self;
@@ -169,6 +171,8 @@ static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta 
     return rc;
 }
 
+/* A plan depends on the view's ranks and the algorithm, so it is made again only when one of them
+ * changes. */
 static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorithm algorithm)
 {
     struct cost_choice choice = {.algorithm = algorithm, .chunk = e->config.chunk};
@@ -243,6 +247,7 @@ static int attempt_exchange(struct exchange *e, struct coll *c)
     return rc;
 }
 
+/* Report how far this lane is. The driver decides when all participants have reported (E4). */
 static int report_lane(const struct exchange *e, const struct view *view)
 {
     struct buf bytes = {0};
@@ -406,6 +411,9 @@ static void take_input(struct exchange *e, const struct exchange_meta *mine)
     PL_ASSERT(!e->joined || e->mine.weight == 0); /* J4 */
 }
 
+/* Attempts exchange n in one view after another until it completes. In each new view the lane is
+ * brought into line first, because a member may have completed n in the view before; then its
+ * result counts, and this member adopts it. */
 static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
 {
     const uint64_t n = e->completed + 1;
@@ -472,6 +480,8 @@ int exchange_run(struct exchange *e, const struct exchange_meta *mine)
     return rc;
 }
 
+/* Bring the lane into line without an exchange: for members whose loop has ended, so that others
+ * that lack the last result get it, and for a recovered driver. */
 int exchange_sync(struct exchange *e)
 {
     while (!atomic_load(&e->group->over)) {

@@ -114,7 +114,7 @@ static void leave_variables(struct shared *shared)
     if (rc == OK)
         rc = await_condition(shared->group, may_leave, shared, WORLD_FOREVER);
     if (rc != OK && rc != ERR_CANCELLED)
-        log_info(shared->group->log, "shared variables end without a word: %s", status_text(rc));
+        log_info(shared->group->log, "shared variables end without a message: %s", status_text(rc));
 }
 
 void shared_stop(struct shared *shared)

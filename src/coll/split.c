@@ -37,6 +37,7 @@ static int plan_half(const struct exchange *e, struct coll_plan *plan, int rc,
     return rc;
 }
 
+/* Two plans: one sends sums to the owners, one distributes the results. */
 static int plan_for(struct exchange *e, const struct coll *c)
 {
     size_t ranks = c->ranks->count, me = c->ranks->me, n = e->n_floats;
@@ -104,6 +105,8 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, float 
     return rc;
 }
 
+/* The owner of a range turns the reduced sums into the result: the root for the whole vector, else
+ * each rank for its own part. The root then sends the metadata with it. */
 static int prepare_range(struct exchange *e, struct coll *c, struct vec *x,
                          struct exchange_meta *meta)
 {
@@ -121,6 +124,8 @@ static int prepare_range(struct exchange *e, struct coll *c, struct vec *x,
     return rc;
 }
 
+/* All ranks receive the prepared result; the exchange is complete on a rank when it has all of it.
+ */
 static int broadcast_result(struct exchange *e, struct coll *c, struct vec *x, float *owed)
 {
     int rc = enter_stage(e, c, STAGE_BROADCAST);

@@ -205,8 +205,8 @@ static void write_warning(struct source_images *images, const char *folder)
 {
     char text[256] = "", quoted[64];
     const struct image_list *list = &images->list;
-    warn_of(text, sizeof text, &list->folder_prefix, "files next to the class folders left out");
-    warn_of(text, sizeof text, &list->inside, "files that are no pictures left out");
+    warn_of(text, sizeof text, &list->folder_prefix, "files next to the class folders are ignored");
+    warn_of(text, sizeof text, &list->inside, "files that are no pictures are ignored");
     warn_of(text, sizeof text, &list->empty, "classes without pictures");
     if (text[0])
         snprintf(images->source.warning, sizeof images->source.warning, "%s: %s",

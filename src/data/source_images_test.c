@@ -316,8 +316,9 @@ static void test_stray_files_are_left_out_with_a_warning(void **state)
     assert_int_equal(source->classes, 3);
     assert_int_equal(source->ops->label(source, 1), 2);
     assert_non_null(
-        strstr(source->warning, "2 files next to the class folders left out (README.txt"));
-    assert_non_null(strstr(source->warning, "1 files that are no pictures left out (Thumbs.db)"));
+        strstr(source->warning, "2 files next to the class folders are ignored (README.txt"));
+    assert_non_null(
+        strstr(source->warning, "1 files that are no pictures are ignored (Thumbs.db)"));
     assert_non_null(strstr(source->warning, "1 classes without pictures (c)"));
     source_close(source);
     images.list = (char *)(uintptr_t)f->path;

@@ -67,6 +67,8 @@ static int follow_peers(struct group *group, const struct view *old, const struc
     return OK;
 }
 
+/* Adopt a view. Views of a replaced driver are ignored, so that a late message cannot undo a newer
+ * membership. */
 int group_set_view(struct group *group, const struct view *view)
 {
     const struct view *old = group_view(group);
@@ -128,6 +130,8 @@ bool group_is_leaving(struct group *group)
     return atomic_load(&group->leaving);
 }
 
+/* Publish the report word by word under a version that is odd while it is written: the listener may
+ * read it at any time, without a lock. */
 void group_set_recovery_report(struct group *group, const uint64_t *words, size_t n)
 {
     PL_ASSERT(n <= GROUP_REPORT);
@@ -166,6 +170,8 @@ int group_send_node(struct group *group, enum wire_kind kind, uint32_t node)
     return rc == ERR_PEER ? ERR_DRIVER : rc;
 }
 
+/* The donor's state must not change until the joiner is in the view or the driver has cancelled the
+ * join. */
 static int await_joiner(struct group *group, uint32_t node, bool *in)
 {
     for (;;) {

@@ -21,6 +21,8 @@ static int send_view(struct server *s)
     return rc;
 }
 
+/* Send the decision on a lane to all participants. All get the same one, so all adopt the same
+ * result (E1). */
 static int send_lane_go(struct server *s, const struct lane_go *go)
 {
     const struct view *view = &s->roster.view;
@@ -47,6 +49,7 @@ static int send_admit_joiner(struct server *s, const struct roster_order *o)
     return rc == ERR_NOMEM ? rc : OK;
 }
 
+/* The worker cannot continue in this run's views and must join as a new one. */
 static int send_rejoin(struct server *s, uint32_t node)
 {
     static const struct buf nothing;
@@ -54,6 +57,8 @@ static int send_rejoin(struct server *s, uint32_t node)
     return rc == ERR_NOMEM ? rc : OK;
 }
 
+/* Carry out the orders of the roster in their order: a view is sent before the decisions that
+ * belong to it. */
 static int carry_out(struct server *s)
 {
     int rc = OK;
@@ -81,6 +86,8 @@ static int carry_out(struct server *s)
     return rc;
 }
 
+/* Every event passes through here, so the roster needs no lock and its orders are carried out
+ * before the next event. */
 static int step_roster(struct server *s, struct roster_event *event)
 {
     event->now = world_now(s->group->world);
@@ -100,6 +107,8 @@ static int admit_worker(struct server *s, const struct message *m, char *address
     return s->hooks.admit(s->hooks.user, m->from, m->data, m->len, address, err);
 }
 
+/* A worker asks to join: check its job, data and version before it gets into any view. A refusal is
+ * sent with its reason. */
 static int take_hello(struct server *s, const struct message *m)
 {
     char address[NODE_ADDRESS_MAX] = "";
@@ -123,6 +132,8 @@ static int take_hello(struct server *s, const struct message *m)
     return rc == ERR_PEER ? OK : rc;
 }
 
+/* A worker of the previous driver reconnects. Its report is taken before the roster counts it as
+ * returned, because the driver resumes when the last report is there. */
 static int take_return(struct server *s, const struct message *m)
 {
     struct group_return back;
@@ -130,9 +141,9 @@ static int take_return(struct server *s, const struct message *m)
     struct err err = {0};
     int rc = group_return_decode(m->data, m->len, &back);
     if (rc != OK)
-        err_set(&err, rc, "what it says cannot be read");
+        err_set(&err, rc, "its message cannot be read");
     else if (!s->hooks.returned)
-        rc = err_set(&err, ERR_UNSUPPORTED, "nobody returns to this run");
+        rc = err_set(&err, ERR_UNSUPPORTED, "this run takes no workers back");
     else
         rc = s->hooks.returned(s->hooks.user, m->from, back.hello, back.hello_len, back.report,
                                address, &err);
@@ -207,6 +218,7 @@ static int take_lost(struct server *s, const struct message *m)
     return byte_reader_done(&in) ? step_roster(s, &event) : OK;
 }
 
+/* A connection was opened or lost. A lost connection counts as the death of its worker. */
 static int take_peer(struct server *s, const struct wake *wake)
 {
     if (!wake->up && s->hooks.on_disconnect)
@@ -237,6 +249,8 @@ void server_want(struct server *server, uint32_t members)
     atomic_store(&server->want, members);
 }
 
+/* A change of the requested number of workers, from another task. It has no effect before the first
+ * view. */
 static int on_want(struct server *s)
 {
     uint32_t want = atomic_load(&s->want);

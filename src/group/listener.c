@@ -321,7 +321,7 @@ static int on_message(struct listener *l, const struct wake *wake)
     case 6: take_beat(l, wake->msg); return OK;
     case 7: return l->standing == RECEIVED ? OK : shake_hands(l, wake->msg);
     case 8:
-        log_warn(group->log, "the driver has no place any more for what this worker has");
+        log_warn(group->log, "the driver no longer accepts this worker's state");
         return ERR_DRIVER;
     case 9:
         atomic_store(&group->asked_to_leave, true);

@@ -178,6 +178,8 @@ static void release_surplus(struct roster *roster, struct roster_orders *out)
     }
 }
 
+/* The requested number of workers has changed: release members above it at once. For more, waiting
+ * workers join one at a time, because each join needs a donor. */
 static void on_want(struct roster *roster, uint32_t n, struct roster_orders *out)
 {
     if (roster->options.workers_max == 0)
@@ -187,6 +189,9 @@ static void on_want(struct roster *roster, uint32_t n, struct roster_orders *out
     roster_seek_donor(roster, out);
 }
 
+/* A donor is at a commit point and has kept its state for the joiner: the joiner becomes a member
+ * in the next view. If the joiner is lost or has another donor by now, the donor is told to drop
+ * that state. */
 static void on_donor_ready(struct roster *roster, const struct roster_event *event,
                            struct roster_orders *out)
 {
@@ -220,6 +225,8 @@ struct roster_member *roster_add(struct roster *roster, const struct roster_even
     return m;
 }
 
+/* A worker has connected. Before the first view it is a member at once, and the view is made when
+ * all that the run needs are there. Later it waits for a donor, since it lacks the run's state. */
 static void on_join(struct roster *roster, const struct roster_event *event,
                     struct roster_orders *out)
 {
@@ -289,6 +296,8 @@ static bool is_needed(const struct roster *roster, const struct roster_member *m
     return m->in && !leave->needs_sync && roster->view.number > 0 && roster_count_in(roster) == 1;
 }
 
+/* A heartbeat proves that the process lives. Progress is separate: a busy member must also advance,
+ * within a time that follows its own longest step, or it counts as hung. */
 static void on_heartbeat(struct roster *roster, const struct roster_event *event)
 {
     struct roster_member *m = roster_find(roster, event->node);

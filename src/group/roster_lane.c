@@ -76,6 +76,8 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
     roster_order(out, ORDER_LANE_GO)->go = go;
 }
 
+/* A participant has reported its lane. Reports of older views are ignored; when all of this view
+ * have arrived, the lane is decided, once. */
 void roster_lane_at(struct roster *roster, const struct roster_event *event,
                     struct roster_orders *out)
 {

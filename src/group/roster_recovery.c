@@ -105,6 +105,8 @@ static bool makes_no_sense(const struct roster_event *event)
            !members_has(event->members, event->node);
 }
 
+/* A worker of an earlier driver reconnects and reports its last view. The newest reported view
+ * decides whom the driver waits for: later views may have removed members of older ones. */
 void roster_reconnect(struct roster *roster, const struct roster_event *event,
                       struct roster_orders *out)
 {

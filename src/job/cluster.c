@@ -103,7 +103,7 @@ static int check_once(const Paceline__Fault *fault, const char *what, size_t i, 
 {
     if (!fault->has_factor && !fault->has_for_)
         return OK;
-    return err_set(err, ERR_INPUT, "fault[%zu].%s: belongs to what lasts, not to `%s`", i,
+    return err_set(err, ERR_INPUT, "fault[%zu].%s: only for faults that last, not for `%s`", i,
                    fault->has_factor ? "factor" : "for", what);
 }
 
@@ -114,8 +114,7 @@ static int check_worker(const Paceline__Fault *fault, const char *what, int32_t 
     char name[FIELD_TEXT_MAX];
     int rc = check_once(fault, what, i, err);
     if (rc == OK && node == CLUSTER_DRIVER)
-        rc = err_set(err, ERR_INPUT, "fault[%zu].%s: the driver is there from beginning to end", i,
-                     what);
+        rc = err_set(err, ERR_INPUT, "fault[%zu].%s: the driver cannot join or leave", i, what);
     return rc != OK ? rc : check_place(indexed_field(name, "fault", i, what), node, nodes, err);
 }
 

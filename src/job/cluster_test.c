@@ -130,9 +130,9 @@ static void test_faults_out_of_range(void **state)
                    "fault[0].factor: must be > 0, is 0");
     expect_refusal("node { } fault { at: 1 slow: 0 for: 0 }", "fault[0].for: must be > 0, is 0");
     expect_refusal("node { } fault { at: 1 kill: 0 for: 1 }",
-                   "fault[0].for: belongs to what lasts, not to `kill`");
+                   "fault[0].for: only for faults that last, not for `kill`");
     expect_refusal("node { } fault { at: 1 kill: 0 factor: 3 }",
-                   "fault[0].factor: belongs to what lasts, not to `kill`");
+                   "fault[0].factor: only for faults that last, not for `kill`");
 }
 
 static void test_killed_driver_returns(void **state)
@@ -142,7 +142,7 @@ static void test_killed_driver_returns(void **state)
                    "fault[0].for: is missing: a run whose driver does not return is over");
     expect_refusal("node { } fault { at: 1 kill: -1 for: 0 }", "fault[0].for: must be > 0, is 0");
     expect_refusal("node { } fault { at: 1 kill: -1 for: 1 factor: 2 }",
-                   "fault[0].factor: belongs to what lasts, not to `kill`");
+                   "fault[0].factor: only for faults that last, not for `kill`");
     Paceline__Cluster *cluster = NULL;
     struct err err = {0};
     const char *text = "node { } fault { at: 1 kill: -1 for: 0.5 }";

@@ -238,12 +238,12 @@ static int finish_workers(Paceline__Job *job, struct err *err)
     } else if (job->has_workers && !(job->has_workers_min && job->workers == job->workers_min)) {
         const char *other = job->has_workers_min ? "workers_min" : "workers_max";
         rc = err_set(err, ERR_INPUT,
-                     "workers: not together with %s; --unset %s keeps the number fixed, --unset "
-                     "workers lets it change",
+                     "workers: not allowed with %s; --unset %s fixes the number, --unset workers "
+                     "lets it change",
                      other, other);
     } else {
         rc = check_remedied(check_given("workers_max", job->has_workers_max, err),
-                            "; with workers_min it says how many there may be at most", err);
+                            "; with workers_min it is the largest number of workers", err);
         job->workers = job->workers_min = job->has_workers_min ? job->workers_min : 1;
         job->has_workers_min = true;
     }

@@ -83,8 +83,7 @@ int job_solver_nets(const Caffe__SolverParameter *s, struct job_solver_net *trai
                      (s->train_net_param != NULL);
     if (train_nets != 1)
         return err_set(err, ERR_INPUT,
-                       "%s: one of net, net_param, train_net and train_net_param says what is "
-                       "trained",
+                       "%s: give the trained net as net, net_param, train_net or train_net_param",
                        train_nets == 0 ? "net" : "train_net");
     bool both = is_filled(s->net) || s->net_param;
     size_t tests = s->n_test_net + s->n_test_net_param;

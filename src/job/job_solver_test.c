@@ -161,9 +161,9 @@ static void test_solver_nets(void **state)
     assert_ptr_not_equal(train.given, test.given);
     train = (struct job_solver_net){0};
     nets_of("base_lr: 1", &train, &test, ERR_INPUT,
-            "net: one of net, net_param, train_net and train_net_param says what is trained");
+            "net: give the trained net as net, net_param, train_net or train_net_param");
     nets_of("net: 'a' train_net: 'b'", &train, &test, ERR_INPUT,
-            "train_net: one of net, net_param, train_net and train_net_param says what is trained");
+            "train_net: give the trained net as net, net_param, train_net or train_net_param");
     nets_of("train_net: 'a' test_net: 'b'", &train, &test, ERR_INPUT,
             "test_iter: 0 given, for 1 testing nets");
     nets_of("train_net: 'a' test_iter: 1", &train, &test, ERR_INPUT,

@@ -295,10 +295,9 @@ static void test_override_takes_rivals_back(void **state)
     expect_override(LEAST "stop { steps: 5 seconds: 9 }", "stop.epochs=2", "stop.steps");
     expect_override(LEAST "stop { epochs: 2 }", "stop.steps=7", "stop.epochs");
     expect_override(LEAST, "solver.base_lr=0.5", "");
-    expect_refusal(
-        LEAST "workers: 3 workers_min: 1 workers_max: 3",
-        "workers: not together with workers_min; --unset workers_min keeps the number fixed, "
-        "--unset workers lets it change");
+    expect_refusal(LEAST "workers: 3 workers_min: 1 workers_max: 3",
+                   "workers: not allowed with workers_min; --unset workers_min fixes the number, "
+                   "--unset workers lets it change");
 }
 
 static void test_strategy_by_name(void **state)

@@ -47,7 +47,7 @@ static const char *remedy_for(char c)
     default:
         return (unsigned char)c >= ' ' && (unsigned char)c < 0x7f
                    ? ""
-                   : "; is this a text file? Text beyond ASCII goes between quotes";
+                   : "; is this a text file? Text beyond ASCII must be quoted";
     }
 }
 
@@ -61,7 +61,7 @@ static int fail_bad(const struct text_reader *r, const char *place)
         snprintf(shown, sizeof shown, "`%c`", c);
     else
         snprintf(shown, sizeof shown, "byte 0x%02x", c);
-    return text_fail(r, r->lex.at, "%s%s has no place here%s", place, shown, remedy_for((char)c));
+    return text_fail(r, r->lex.at, "%s%s is not allowed here%s", place, shown, remedy_for((char)c));
 }
 
 int text_fail_value(const struct text_reader *r, const ProtobufCMessageDescriptor *type,

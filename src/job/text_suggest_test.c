@@ -64,13 +64,14 @@ static void test_characters_without_a_place_are_named(void **state)
 {
     (void)state;
     job_refuses("solver { base_lr = 0.01 }",
-                "t:1:18: field `base_lr` of SolverParameter: `=` has no place here; write `:` "
+                "t:1:18: field `base_lr` of SolverParameter: `=` is not allowed here; write `:` "
                 "between a field and its value, as in base_lr: 0.01");
-    job_refuses("train_data { scale: 1/255 }",
-                "t:1:22: `/` has no place here; nothing is computed here: write the number itself, "
-                "as in 0.00390625");
+    job_refuses(
+        "train_data { scale: 1/255 }",
+        "t:1:22: `/` is not allowed here; nothing is computed here: write the number itself, "
+        "as in 0.00390625");
     job_refuses("name: \xe2\x80\x9cjob\xe2\x80\x9d",
-                "t:1:7: field `name` of Job: byte 0xe2 has no place here; quotes are written "
+                "t:1:7: field `name` of Job: byte 0xe2 is not allowed here; quotes are written "
                 "straight, \"like this\"");
 }
 

@@ -332,9 +332,9 @@ static void test_broken_marks(void **state)
     job_refuses("stop: 3", "t:1:7: field `stop` of Job: expected `{`, not `3`");
     job_refuses("batch: 1,, seed: 2", "t:1:10: expected a field of Job, not `,`");
     job_refuses("1: 2", "t:1:1: expected a field of Job, not `1`");
-    job_refuses("batch: 1 \x01", "t:1:10: byte 0x01 has no place here; is this a text file? Text "
-                                 "beyond ASCII goes between quotes");
-    job_refuses("batch: $", "t:1:8: field `batch` of Job: `$` has no place here");
+    job_refuses("batch: 1 \x01", "t:1:10: byte 0x01 is not allowed here; is this a text file? Text "
+                                 "beyond ASCII must be quoted");
+    job_refuses("batch: $", "t:1:8: field `batch` of Job: `$` is not allowed here");
 }
 
 static void test_broken_lists(void **state)
@@ -373,8 +373,8 @@ static void test_columns_count_characters(void **state)
 {
     (void)state;
     job_refuses("\xef\xbb\xbfname: \"\xc3\xa9\xe2\x82\xac\" x: 1", "t:1:12: Job has no field `x`");
-    job_refuses("name: \xc3\xa9", "t:1:7: field `name` of Job: byte 0xc3 has no place here; is "
-                                  "this a text file? Text beyond ASCII goes between quotes");
+    job_refuses("name: \xc3\xa9", "t:1:7: field `name` of Job: byte 0xc3 is not allowed here; is "
+                                  "this a text file? Text beyond ASCII must be quoted");
 }
 
 static void test_depth_is_bounded(void **state)
@@ -605,7 +605,7 @@ static void test_a_bad_set_changes_nothing(void **state)
         "solver.epochs", "1",
         "solver.epochs: SolverParameter has no field `epochs`; did you mean `stop.epochs`?");
     set_refuses("solver.base_lr", "1/255",
-                "solver.base_lr: `/` has no place here; nothing "
+                "solver.base_lr: `/` is not allowed here; nothing "
                 "is computed here: write the number itself, as in 0.00390625");
     set_refuses("stop.steps", "1 2",
                 "stop.steps: expected nothing after "

@@ -82,7 +82,7 @@ static void send_leave(struct kv *kv)
     int rc = wire_send_buf(kv->group->world, WORLD_DRIVER, WIRE_KV_REQUEST, 0, &bytes);
     buf_release(&bytes);
     if (rc != OK) /* its view will do the same */
-        log_info(kv->group->log, "the key-value store ends without a word: %s", status_text(rc));
+        log_info(kv->group->log, "the key-value store ends without a message: %s", status_text(rc));
 }
 
 /* A post is counted a moment after its status is set. */
@@ -254,7 +254,7 @@ int kv_finish(struct kv_call *call, int64_t deadline, struct kv_value **out, str
     else if (rc == ERR_DRIVER)
         is_over(err);
     else if (rc == ERR_TIMEOUT)
-        err_set(err, rc, "key '%s': it is still on its way", call->key);
+        err_set(err, rc, "key '%s': it is still under way", call->key);
     if (rc == OK)
         *out = kv_value_ref(call->value);
     return rc;

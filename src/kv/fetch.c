@@ -270,13 +270,14 @@ static int check_value(struct kv_call *call)
             call->key, version);
     if (liar == WORLD_ANY)
         log_warn(log,
-                 "key '%s', version %llu: pieces of several holders have a wrong checksum: "
-                 "they are asked one by one",
+                 "key '%s', version %llu: pieces of several holders have a wrong checksum: they "
+                 "are read one by one",
                  call->key, version);
     if (liar == WORLD_ANY)
         return POST_PENDING;
     err_set(&call->err, ERR_PROTOCOL,
-            "key '%s', version %llu: what node %u sends has not the checksum that the master knows",
+            "key '%s', version %llu: the value of node %u does not have the checksum that the "
+            "master knows",
             call->key, version, liar);
     log_error(log, "%s", call->err.text);
     return POST_PENDING;

@@ -62,7 +62,7 @@ static int take_request(struct kv_server *s, const struct message *m)
     struct kv_request request;
     int rc = kv_request_decode(&in, &request);
     if (rc != OK) {
-        log_warn(s->group->log, "node %u asks the key-value store what makes no sense", m->from);
+        log_warn(s->group->log, "node %u sent the key-value store an invalid request", m->from);
         return OK;
     }
     rc = step_table(s, &(struct kv_event){.kind = request.what,
@@ -73,7 +73,7 @@ static int take_request(struct kv_server *s, const struct message *m)
                                           .patient = request.patient});
     if (rc == ERR_NOMEM) { /* the request gets no reply, and ends at its deadline; the table is
                               intact */
-        log_error(s->group->log, "the key-value store has no memory for what node %u asks",
+        log_error(s->group->log, "the key-value store has no memory for a request of node %u",
                   m->from);
         return OK;
     }

@@ -140,11 +140,11 @@ static int on_none_reply(struct kv *kv, struct kv_call *call)
     }
     if (half)
         err_set(&call->err, ERR_NOT_FOUND,
-                "key '%s', %s: nobody holds it any more; %llu of %llu bytes had come", call->key,
-                kv_version_text(call, version), (unsigned long long)atomic_load(&call->have),
-                (unsigned long long)half->size);
+                "key '%s', %s: no member holds it any more; %llu of %llu bytes had arrived",
+                call->key, kv_version_text(call, version),
+                (unsigned long long)atomic_load(&call->have), (unsigned long long)half->size);
     else
-        err_set(&call->err, ERR_NOT_FOUND, "key '%s', %s: nobody holds it", call->key,
+        err_set(&call->err, ERR_NOT_FOUND, "key '%s', %s: no member holds it", call->key,
                 kv_version_text(call, version));
     kv_call_end(kv, call, ERR_NOT_FOUND);
     return OK;

@@ -72,7 +72,7 @@ int kv_serve(struct kv *kv, const struct message *m)
     struct byte_reader in = {m->data, m->len, false};
     struct kv_piece piece;
     if (kv_piece_decode(&in, &piece) != OK || m->from == kv->group->world->self) {
-        log_warn(kv->group->log, "node %u wants a piece of what makes no sense", m->from);
+        log_warn(kv->group->log, "node %u requested an invalid piece", m->from);
         return OK;
     }
     struct kv_value *value = value_of(kv, &piece);

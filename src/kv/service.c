@@ -76,7 +76,7 @@ static int begin_update(struct kv *kv, struct kv_call *call)
     const struct kv_meta *meta = &call->value->meta;
     uint64_t taken = kv->store.bytes + kv->coming - (copy ? copy->value->meta.size : 0);
     if (copy && copy->value->meta.version > meta->version) {
-        err_set(&call->err, ERR_USAGE, "key '%s': version %llu is here, and %llu would fall back",
+        err_set(&call->err, ERR_USAGE, "key '%s': this member has version %llu, and %llu is older",
                 call->key, (unsigned long long)copy->value->meta.version,
                 (unsigned long long)meta->version);
         kv_call_end(kv, call, ERR_USAGE);
@@ -155,18 +155,19 @@ static void reply_too_late(struct kv_call *call)
                 "key '%s', version %llu: the master has not answered in time", call->key,
                 (unsigned long long)call->value->meta.version);
     else if (half && call->request)
-        err_set(&call->err, ERR_TIMEOUT,
-                "key '%s', version %llu: nobody holds it any more; %llu of %llu bytes had come",
-                call->key, (unsigned long long)half->version,
-                (unsigned long long)atomic_load(&call->have), (unsigned long long)half->size);
+        err_set(
+            &call->err, ERR_TIMEOUT,
+            "key '%s', version %llu: no member holds it any more; %llu of %llu bytes had arrived",
+            call->key, (unsigned long long)half->version,
+            (unsigned long long)atomic_load(&call->have), (unsigned long long)half->size);
     else if (half)
-        err_set(&call->err, ERR_TIMEOUT, "key '%s', version %llu: %llu of %llu bytes came in time",
-                call->key, (unsigned long long)half->version,
-                (unsigned long long)atomic_load(&call->have), (unsigned long long)half->size);
-    else
         err_set(&call->err, ERR_TIMEOUT,
-                "key '%s', %s: the master has named nobody who holds it in time", call->key,
-                kv_version_text(call, version));
+                "key '%s', version %llu: %llu of %llu bytes arrived in time", call->key,
+                (unsigned long long)half->version, (unsigned long long)atomic_load(&call->have),
+                (unsigned long long)half->size);
+    else
+        err_set(&call->err, ERR_TIMEOUT, "key '%s', %s: the master named no holder in time",
+                call->key, kv_version_text(call, version));
 }
 
 /* The master may have recorded an update whose caller gave up: keep the value until that is known.

@@ -105,7 +105,7 @@ static int open_sets(struct source_config *config, const Paceline__Job *job, str
     if (job->on_bad_record == PACELINE__ON_BAD_RECORD__skip) {
         corpus->bad = config->bad = bad_records_create(job->bad_records_max);
         if (!corpus->bad)
-            return err_set(err, ERR_NOMEM, "bad_records_max: out of memory for so many");
+            return err_set(err, ERR_NOMEM, "bad_records_max: out of memory for this number");
     }
     int rc = open_set(config, corpus, SET_TRAIN, "train_data", job->train_data,
                       &corpus->train_source, err);

@@ -261,7 +261,7 @@ static int check_tensors(struct numbers *from, const char *in, const struct logg
     if (written == 0)
         return err_set(err, ERR_INPUT, "%.200s: has no tensors " PREFIX_X "/LAYER.INDEX", in);
     if (others > 0)
-        log_info(log, "%s: %zu tensors that are not the model's are left out", in, others);
+        log_info(log, "%s: %zu tensors that are not the model's are ignored", in, others);
     return OK;
 }
 

@@ -283,7 +283,7 @@ static void test_unknown(void **state)
     expect_refusal("lenett", "the zoo has no net \"lenett\"" IT_HAS);
     expect_refusal("lene", "the zoo has no net \"lene\"" IT_HAS);
     expect_refusal("", "the zoo has no net \"\"" IT_HAS);
-#define CLASSES "what follows the name may be ?classes=N, N from 2 to 1000000"
+#define CLASSES "only ?classes=N may follow the name, N from 2 to 1000000"
     expect_refusal("lenet?", "net \"lenet?\": " CLASSES);
     expect_refusal("lenet?class=3", "net \"lenet?class=3\": " CLASSES);
     expect_refusal("lenet?classes=", "net \"lenet?classes=\": " CLASSES);

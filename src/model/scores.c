@@ -65,8 +65,7 @@ static int find_result(const Caffe__NetParameter *net, struct scores *out, struc
         if (!is_for_testing(net, layer) || layer->n_bottom == 0)
             continue;
         if (len > 4 && strcmp(layer->type + len - 4, "Loss") == 0)
-            return err_set(err, ERR_INPUT,
-                           "net: layer \"%.100s\": from what %s reads, no class can be told",
+            return err_set(err, ERR_INPUT, "net: layer \"%.100s\": the input of %s has no classes",
                            layer->name ? layer->name : "", layer->type);
         for (size_t k = 0; k < layer->n_top; k++) {
             if (is_read(net, i + 1, layer->top[k]) || (found && !strcmp(found, layer->top[k])))

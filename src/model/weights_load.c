@@ -180,8 +180,8 @@ static int check_rest(const struct loading *l, const struct weights_into *into)
         shape_text(&tensor->shape, text, sizeof text);
         if (l->fit == WEIGHTS_ALL && one_more(name, into))
             return err_set(l->err, ERR_INPUT,
-                           "%s: has a tensor %.150s, %s: the net's layer has no place for it",
-                           l->path, tensor->name, text);
+                           "%s: has a tensor %.150s, %s: the net's layer has none like it", l->path,
+                           tensor->name, text);
         log_info(l->log, "%s: %s, %s, is not in the net", l->path, tensor->name, text);
     }
     return OK;

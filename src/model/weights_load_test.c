@@ -216,7 +216,7 @@ static void test_another_shape(void **state)
 
 static void too_many_blobs(struct scene *scene)
 {
-    expect_refused(scene, "weights", WEIGHTS_ALL, "the net's layer has no place for it");
+    expect_refused(scene, "weights", WEIGHTS_ALL, "the net's layer has none like it");
     assert_int_equal(load_weights(scene, "weights", WEIGHTS_SOME), OK);
     expect_logged(scene, "ip.2, ");
 }

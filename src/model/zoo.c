@@ -89,8 +89,8 @@ static int read_classes(const char *name, const char *text, uint32_t *classes, s
         value = strtoul(digits, &end, 10);
     if (!is || *end || value < 2 || value > CLASSES_MAX)
         return err_set(err, ERR_INPUT,
-                       "net \"%.64s\": what follows the name may be ?classes=N, N from 2 to %d",
-                       name, CLASSES_MAX);
+                       "net \"%.64s\": only ?classes=N may follow the name, N from 2 to %d", name,
+                       CLASSES_MAX);
     *classes = (uint32_t)value;
     return OK;
 }

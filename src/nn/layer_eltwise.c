@@ -21,7 +21,7 @@ static int check_fields(const struct layer *layer, const Caffe__EltwiseParameter
 {
     bool sums = p->operation == CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__SUM;
     if (p->n_coeff > 0 && !sums)
-        return err_set(err, ERR_INPUT, "eltwise_param.coeff goes with operation SUM alone");
+        return err_set(err, ERR_INPUT, "eltwise_param.coeff needs operation SUM");
     if (p->n_coeff > 0 && p->n_coeff != layer->n_bottom)
         return err_set(err, ERR_INPUT, "eltwise_param: %zu coeff for %zu bottoms", p->n_coeff,
                        layer->n_bottom);
@@ -30,8 +30,7 @@ static int check_fields(const struct layer *layer, const Caffe__EltwiseParameter
             return err_set(err, ERR_INPUT, "eltwise_param.coeff: %g is out of range",
                            (double)p->coeff[k]);
     if (p->has_stable_prod_grad && p->operation != CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__PROD)
-        return err_set(err, ERR_INPUT,
-                       "eltwise_param.stable_prod_grad goes with operation PROD alone");
+        return err_set(err, ERR_INPUT, "eltwise_param.stable_prod_grad needs operation PROD");
     return OK;
 }
 

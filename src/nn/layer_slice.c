@@ -42,8 +42,8 @@ static int setup_tops(struct layer *layer, const Caffe__SliceParameter *p, size_
             return rc;
         if (end <= from || end > n)
             return err_set(err, ERR_INPUT,
-                           "slice_param.slice_point: a top from place %zu to %zu of %zu", from, end,
-                           n);
+                           "slice_param.slice_point: a top from position %zu to %zu of %zu", from,
+                           end, n);
         y.dim[axis] = end - from;
         if ((rc = layer_top(layer, i, &y, x->layout, err)) != OK)
             return rc;

@@ -67,8 +67,7 @@ static int given_of(const struct layer *layer, const struct repeat_fields *field
     spec->w = w->shape;
     spec->w_layout = w->layout;
     if (fields->filler)
-        return err_set(err, ERR_INPUT,
-                       "%s.filler: bottom \"%.64s\" is there instead of a parameter",
+        return err_set(err, ERR_INPUT, "%s.filler: bottom \"%.64s\" replaces the parameter",
                        fields->message, w->name);
     if (fields->has_num_axes && fields->num_axes != (int32_t)w->shape.n)
         return err_set(err, ERR_INPUT, "%s.num_axes: %d, but bottom \"%.64s\" has %zu axes",

@@ -140,7 +140,7 @@ static void print_other_end(const struct link *link, char where[ADDRESS_TEXT_MAX
     if (getpeername(link->stream.fd, &from.u.any, &from.len) == 0)
         address_print(&from, where, ADDRESS_TEXT_MAX);
     else
-        snprintf(where, ADDRESS_TEXT_MAX, "an address that is gone");
+        snprintf(where, ADDRESS_TEXT_MAX, "an address that is no longer valid");
 }
 
 /* After something was sent or received: keep watching as is needed, or end it. */
@@ -301,7 +301,7 @@ static bool evict_half_open(struct node *node)
     struct link *link = node->io.half_open > 0 ? find_evicted(&node->io) : NULL;
     if (!link)
         return false;
-    connect_report_stranger(node, link, "others come, and it has said nothing");
+    connect_report_stranger(node, link, "others are waiting, and it has sent nothing");
     connect_end(node, link, true);
     return true;
 }
@@ -370,7 +370,7 @@ void connect_sweep(struct node *node)
         if (link->dialled && link_is_in_handshake(link) && link->stripe == 0)
             report_unreached(node, link, "it does not answer");
         if (is_half_open(link))
-            connect_report_stranger(node, link, "it has not said hello in time");
+            connect_report_stranger(node, link, "it has not sent its hello in time");
         connect_end(node, link, link_is_in_handshake(link));
     }
     if (io->paced && pace_due(io) <= now) {

@@ -273,9 +273,9 @@ static int read_reply(struct node *node, const uint8_t bytes[HELLO_SIZE], struct
     struct hello reply;
     int rc = hello_decode(bytes, &reply);
     if (rc == ERR_PROTOCOL)
-        return err_set(err, ERR_PEER,
-                       "driver at %s: what answers there is no driver of ours; check host and port",
-                       where);
+        return err_set(
+            err, ERR_PEER,
+            "driver at %s: the program there is not a Paceline driver; check host and port", where);
     if (rc == ERR_UNSUPPORTED)
         return err_set(
             err, ERR_PEER,
@@ -292,7 +292,7 @@ static int read_reply(struct node *node, const uint8_t bytes[HELLO_SIZE], struct
                        hello_refusal_text(reply.refusal));
     if (reply.node != WORLD_DRIVER || reply.peer >= WORLD_DRIVER || reply.run == 0 ||
         check_reply(stream, &reply) != OK)
-        return err_set(err, ERR_PEER, "driver at %s: what answers there is a worker", where);
+        return err_set(err, ERR_PEER, "driver at %s: the program there is a worker", where);
     node->asks_token = reply.token;
     node->run = reply.run;
     node->world.self = reply.peer;
@@ -321,7 +321,7 @@ static int exchange_hellos(struct node *node, struct stream *stream, const char 
     if (code == 0)
         code = transfer_bytes(stream->fd, bytes, HELLO_SIZE, false, deadline);
     if (code)
-        return err_set(err, ERR_PEER, "driver at %s: connected, but it gives no answer: %s", where,
+        return err_set(err, ERR_PEER, "driver at %s: connected, but it does not reply: %s", where,
                        strerror(code));
     return read_reply(node, bytes, stream, where, err);
 }
@@ -340,9 +340,9 @@ static int probe_driver(int fd, const struct address *there, int64_t deadline, s
     if (code == 0)
         code = transfer_bytes(fd, bytes, HELLO_SIZE, false, deadline);
     if (code)
-        return err_set(err, ERR_PEER, "connected, but nobody answers: %s", strerror(code));
+        return err_set(err, ERR_PEER, "connected, but no reply: %s", strerror(code));
     return hello_decode(bytes, &reply) == ERR_PROTOCOL
-               ? err_set(err, ERR_PEER, "what answers there is none of ours")
+               ? err_set(err, ERR_PEER, "the program there is not Paceline's")
                : OK;
 }
 

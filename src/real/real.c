@@ -123,7 +123,9 @@ static int parse_advertised(struct node *node, const char *text, struct err *err
     int rc = parse_address(node, "advertise", text, &node->advertised, err);
     bool nowhere = rc == OK &&
                    (address_is_wildcard(&node->advertised) || address_port(&node->advertised) == 0);
-    return nowhere ? err_set(err, ERR_INPUT, "advertise %s: nobody can connect to that", text) : rc;
+    return nowhere
+               ? err_set(err, ERR_INPUT, "advertise %s: this address accepts no connections", text)
+               : rc;
 }
 
 /* Choose the address to listen at: the option's, or that of the interface that leads to the driver.

@@ -108,9 +108,10 @@ static void test_insecure(void **state)
 {
     (void)state;
     opens_not(&(struct real_options){.advertise = "192.0.2.1:9"}, ERR_INPUT, "--insecure");
-    opens_not(&(struct real_options){.advertise = "127.0.0.1:0"}, ERR_INPUT, "nobody can connect");
+    opens_not(&(struct real_options){.advertise = "127.0.0.1:0"}, ERR_INPUT,
+              "accepts no connections");
     opens_not(&(struct real_options){.advertise = "0.0.0.0:9", .insecure = true}, ERR_INPUT,
-              "nobody can connect");
+              "accepts no connections");
     opens_not(&(struct real_options){.listen = "0.0.0.0:0"}, ERR_INPUT, "--insecure");
     opens_not(&(struct real_options){.listen = "[::]:0"}, ERR_INPUT, "--insecure");
     opens_not(&(struct real_options){.driver = "192.0.2.1:9"}, ERR_INPUT, "--insecure");
@@ -216,7 +217,7 @@ static void test_no_driver(void **state)
     (void)state;
     const struct hello good = *kit_hello(77, WORLD_DRIVER, 0);
     struct hello h = good;
-    expect_reply(&h, HELLO_SIZE - 1, "gives no answer");
+    expect_reply(&h, HELLO_SIZE - 1, "does not reply");
     h.version = 9;
     expect_reply(&h, HELLO_SIZE, "protocol version 9, this worker version 4");
     h = good;
@@ -246,7 +247,7 @@ static void test_no_driver(void **state)
     address_print(&a, silent.address, sizeof silent.address);
     assert_int_equal(node_open(&(struct real_options){.driver = silent.address}, &limits, &w, &err),
                      ERR_PEER);
-    assert_non_null(strstr(err.text, "gives no answer: Connection timed out"));
+    assert_non_null(strstr(err.text, "does not reply: Connection timed out"));
     close(silent.listener);
 }
 

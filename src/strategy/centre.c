@@ -255,13 +255,13 @@ static int take_given(struct centre *c, struct client *client)
     uint32_t from = client->transfer.peer;
     bool read = centre_message_decode(transfer_reader(&client->transfer), &message) == OK;
     if (!read || (message.number & 1) == parity_of(c, from)) {
-        log_warn(l->log, "worker %u gives what it has given already", from);
+        log_warn(l->log, "worker %u repeats an update that was added already", from);
         return OK;
     }
     count_update(c, from);
     client->owes = false;
     if (!vec_finite(&client->both, vec_all(&client->both))) {
-        log_warn(l->log, "worker %u: what it gave was not finite and is left out", from);
+        log_warn(l->log, "worker %u: its update is not finite and is left out", from);
         return OK;
     }
     double seconds = l->world->costs.reduce * (double)(client->both.n * sizeof(float));

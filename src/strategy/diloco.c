@@ -37,7 +37,7 @@ enum { FRAGMENTS_MAX = 16, HASH_EVERY = 100 /* exchanges of a fragment */ };
 /* For a joiner: the offset of the workers' training, and the step at which each fragment was
  * submitted last. */
 enum { JOIN_OFFSET, JOIN_STEPS, JOIN_SENT };
-_Static_assert(JOIN_SENT + FRAGMENTS_MAX <= JOIN_STATE_WORDS, "all can be told");
+_Static_assert(JOIN_SENT + FRAGMENTS_MAX <= JOIN_STATE_WORDS, "the join state has room for all");
 
 struct fragment {
     struct range r;        /* of x */

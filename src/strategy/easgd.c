@@ -270,7 +270,7 @@ static int fetch_whole(struct centre_client *v)
     if (rc == OK)
         rc = fetch_centre(v);
     while (rc == OK && lacks_the_last(v)) {
-        log_info(v->m->group->log, "worker %u gives once more what the centre lacks",
+        log_info(v->m->group->log, "worker %u sends again an update that the centre lacks",
                  v->m->world->self);
         rc = await_sender(v);
         if (rc == OK)

@@ -269,7 +269,7 @@ static struct gossip_message *oldest_message(struct gossip_sender *p)
 static void return_share(struct gossip_sender *p, const struct gossip_message *l)
 {
     log_warn(p->group ? p->group->log : NULL,
-             "worker %u: what it sent to worker %u is not finite and is left out", l->peer,
+             "worker %u: its model for worker %u is not finite and is left out", l->peer,
              p->world->self);
     if (atomic_load(&p->word.at) == SLOT_FREE && !atomic_load(&p->quiet))
         queue_message(p, &p->word, GOSSIP_RETURN, l->peer, l->w);

@@ -151,8 +151,8 @@ static float alpha_of(struct worker *w, struct mpca_lane *lane)
     bool stale = mpca_stale(&w->node.config, since, mpca_pace_median(&lane->cycles));
     if (stale && !lane->stale)
         log_warn(w->node.group->log,
-                 "shard %u: no new global model for %.3f s; until one comes this worker trains "
-                 "without its pull",
+                 "shard %u: no new global model for %.3f s; this worker trains without the penalty "
+                 "until one arrives",
                  lane->exchange.lane, world_seconds(since));
     lane->stale = stale;
     return stale ? 0 : mpca_alpha(&w->node.config, lane->c);
@@ -396,7 +396,7 @@ static int mpca_configure(const Paceline__Job *job, struct strategy_traits *trai
 {
     if (job->collective && job->collective->algorithm != PACELINE__COLLECTIVE__ALGORITHM__auto)
         return err_set(err, ERR_UNSUPPORTED,
-                       "collective.algorithm: mpca reduces and broadcasts in its own way");
+                       "collective.algorithm: mpca has its own reduce and broadcast");
     traits->is_async = true;
     traits->takes_leases = true;
     traits->driver_part = driver_hosts(job);

@@ -74,9 +74,7 @@ static int on_view(struct ps_client *c, const struct view *view)
             continue;
         if (host == c->m->world->self && !link->server) {
             log_warn(c->m->group->log,
-                     "shard %zu of the model: its server is gone, worker %u takes "
-                     "over",
-                     i, host);
+                     "shard %zu of the model: its server is lost, worker %u takes over", i, host);
             rc = ps_client_serve(c, i, true);
         }
         if (rc == OK)

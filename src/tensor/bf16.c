@@ -9,10 +9,9 @@ int bf16_check(struct err *err)
 {
 #ifdef __x86_64__
     if (isa_best() < ISA_AVX512)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "precision: bf16 needs a processor with AVX-512, and %s is what is used here",
-            isa_name(isa_best()));
+        return err_set(err, ERR_UNSUPPORTED,
+                       "precision: bf16 needs a processor with AVX-512, and this process uses %s",
+                       isa_name(isa_best()));
     if (!__builtin_cpu_supports("avx512bf16"))
         return err_set(
             err, ERR_UNSUPPORTED,

@@ -89,7 +89,8 @@ void driver_report_bad_records(struct driver *d)
     char alone[64] = "";
     if (count > counted)
         snprintf(alone, sizeof alone, "; %zu more on one worker's machine alone", count - counted);
-    log_warn(d->host->log, "broken record left out: %s; another stands in%s (%zu of at most %u%s)",
+    log_warn(d->host->log,
+             "broken record left out: %s; another one replaces it%s (%zu of at most %u%s)",
              bad_records_at(bad, d->bad_logged)->cause, more > 0 ? ", and for those after it" : "",
              counted, d->job->bad_records_max, alone);
     d->bad_logged = count;

@@ -137,7 +137,7 @@ static int take_from_driver(struct part_fetch *t, uint32_t part)
     rc = kv_update(&t->b->kv, key, 0, at, part_len(t, part) * sizeof *at,
                    world_now(t->group->world) + PATIENCE, &err);
     if (rc != OK && !is_final(rc)) { /* request the part from the driver */
-        log_warn(t->group->log, "what the run begins with is not handed on: %s", err.text);
+        log_warn(t->group->log, "the initial state is not forwarded: %s", err.text);
         rc = OK;
     }
     return rc;
@@ -225,7 +225,7 @@ static int poll_part(struct part_fetch *t, struct pending_part *w)
         return POST_PENDING;
     }
     if (rc != OK && !is_final(rc))
-        log_info(group->log, "what the run begins with, part %" PRIu32 ": %s; the driver is asked",
+        log_info(group->log, "initial state, part %" PRIu32 ": %s; requesting it from the driver",
                  w->part, err.text[0] ? err.text : status_text(rc));
     return rc;
 }

@@ -222,8 +222,8 @@ static bool may_request(struct connectivity_checker *checker,
     if (requested <= CONNECTIVITY_TRIES_MAX)
         return true;
     err_set(&why, ERR_PEER,
-            "worker %u at %s: workers of its machine have come more than %d times in a minute; "
-            "start it again in a minute",
+            "worker %u at %s: workers of its machine have connected more than %d times in a "
+            "minute; start it again in a minute",
             request->node, request->address, CONNECTIVITY_TRIES_MAX);
     if (requested == CONNECTIVITY_TRIES_MAX + 1)
         log_warn(checker->host->log, "%s", why.text);
@@ -372,7 +372,7 @@ static int request_check(struct world *world, const struct train_host *host, boo
         rc = await_result(world, here, &m);
     if (rc != OK)
         return err_set(err, rc == ERR_PEER ? ERR_DRIVER : rc,
-                       "the driver does not say whether it can reach %s: %s", here,
+                       "the driver does not report whether it can reach %s: %s", here,
                        status_text(rc));
     rc = take_result(world, host, m, reached, err);
     message_unref(m);

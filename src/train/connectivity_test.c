@@ -177,8 +177,8 @@ static void test_connectivity_replies_above_rate_limit(void **state)
     assert_int_equal(scene_play(&s), OK);
     assert_int_equal(s.rc[0], OK);
     assert_int_equal(s.rc[1], CONNECTIVITY_TRIES_MAX);
-    const char *once = strstr(s.log, "have come more than");
-    assert_true(once && !strstr(once + 1, "have come more than"));
+    const char *once = strstr(s.log, "have connected more than");
+    assert_true(once && !strstr(once + 1, "have connected more than"));
 }
 
 int main(void)

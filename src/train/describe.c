@@ -249,8 +249,7 @@ static void suspect_end(struct driver *d)
 {
     if (d->options->open_end)
         warn_if(&d->events, "end",
-                "the job does not say when to stop, and ends after 1 epoch: write "
-                "--epochs E");
+                "the job has no stop rule, and ends after 1 epoch: write --epochs E");
 }
 
 void describe_suspicions(struct driver *d)

@@ -65,7 +65,7 @@ int driver_on_done(struct driver *d, const struct message *m)
     /* sent by the server's task */
     uint32_t node = m->from == WORLD_DRIVER ? read_u32(&in) : m->from;
     if (departure_decode(&in, &departure) != OK) {
-        log_warn(d->host->log, "worker %u: its last word cannot be read", node);
+        log_warn(d->host->log, "worker %u: its last message cannot be read", node);
         return OK;
     }
     bool member = view && view_rank(view, node) >= 0;
@@ -157,7 +157,7 @@ static int check_patience(struct driver *d, int64_t patience)
     int64_t moved = driver_last_moved(d), stirred = atomic_load(&d->stirred);
     if (world_now(d->world) - (moved > stirred ? moved : stirred) <= patience)
         return OK;
-    snprintf(what, sizeof what, "not all of %u worker%s came: nobody has stirred for %g s",
+    snprintf(what, sizeof what, "not all of %u worker%s arrived: no progress for %g s",
              d->job->workers, plural(d->job->workers, "s"), world_seconds(patience));
     return lack_workers(d, ERR_TIMEOUT, what);
 }

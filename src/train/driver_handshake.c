@@ -74,7 +74,7 @@ int driver_write_welcome(struct driver *d)
 /* The worker waits for a message that cannot be sent, so disconnect it: it then tries again. */
 static void disconnect_worker(struct driver *d, uint32_t node, const char *what, int rc)
 {
-    log_warn(d->host->log, "worker %u: no %s for it: %s", node, what, status_text(rc));
+    log_warn(d->host->log, "worker %u: the %s could not be sent: %s", node, what, status_text(rc));
     world_peer_drop(d->world, node);
 }
 
@@ -142,10 +142,10 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
         return rc;
     }
     if (group_view(&d->group) && !d->traits.joinable)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "the run is under way, and with strategy %s as the job has it nobody can "
-                       "join it then",
-                       d->strategy->name);
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "the run is under way, and with strategy %s in this job no worker can join it then",
+            d->strategy->name);
     atomic_store(&d->stirred, world_now(d->world));
     driver_report_joiner(d, node, JOINER_JOINED, "");
     memcpy(address, hello.address, sizeof hello.address);

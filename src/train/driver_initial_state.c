@@ -267,7 +267,7 @@ static int open_leases(struct driver *d)
                       ? lease_read(leases, header->leases, grain)
                       : lease_open(leases, header->progress.sample_offset, header->missed, grain);
     if (!opened)
-        return err_set(d->err, ERR_INPUT, "%s: the checkpoint's book of %s cannot be read",
+        return err_set(d->err, ERR_INPUT, "%s: the checkpoint's lease table %s cannot be read",
                        d->options->dir ? d->options->dir->path : "the run",
                        header->leases ? "leases" : "records");
     d->leases.world = d->world;

@@ -131,7 +131,7 @@ static int end_wait(struct model_writer *k, int rc)
     }
     snprintf(k->final_path, sizeof k->final_path, "%s", k->copy);
     if (!k->copy[0])
-        return err_set(&k->err, rc, "the final model is lost: no place had room for it");
+        return err_set(&k->err, rc, "the final model is lost: no disk had room for it");
     k->elsewhere = true;
     log_error(k->log,
               "the final model is %s%s, and not in the run directory: %s. Once that can take it, "

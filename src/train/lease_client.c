@@ -23,7 +23,7 @@ static void take_grant(struct member *m, const struct message *msg)
     struct byte_reader in = {msg->data, msg->len, false};
     struct lease_grant grant;
     if (lease_grant_decode(&in, &grant) != OK)
-        log_warn(m->group->log, "worker %u: leases that cannot be read are left aside",
+        log_warn(m->group->log, "worker %u: leases that cannot be read are ignored",
                  m->world->self);
     else
         lease_cursor_take_grant(&m->lease_cursor, grant.request, grant.lease,

@@ -111,8 +111,7 @@ void lease_server_recover(struct lease_server *leases, const struct view *view,
         leases->replied[node] = reports[node].lease_request;
         if (!lease_node_reconnects(&leases->table, node, &reports[node].lease,
                                    reports[node].lease_high))
-            log_warn(leases->log, "worker %u: the leases that it says it holds cannot be its own",
-                     node);
+            log_warn(leases->log, "worker %u: the leases that it reports cannot be its own", node);
     }
     lease_finish_recovery(&leases->table, used, repeated);
 }

@@ -50,7 +50,8 @@ static void name_rejected(const struct ledger *ledger, const struct committed *c
 {
     const struct members rejected = members_without(&c->participants, &c->contributors);
     MEMBERS_EACH (node, &rejected) {
-        log_warn(ledger->log, "worker %u: its part in exchange %llu was not finite and is left out",
+        log_warn(ledger->log,
+                 "worker %u: its contribution to exchange %llu was not finite and is left out",
                  node, (unsigned long long)c->n);
         cJSON *event = events_new(ledger->events, "rejected");
         cJSON_AddNumberToObject(event, "lane", c->lane);

@@ -207,10 +207,10 @@ static void leave_out(struct model_writer *k, uint32_t from, const struct model_
                       int rc)
 {
     if (rc == ERR_TIMEOUT)
-        log_warn(k->log, "worker %u: its model is left aside: nothing more of it came in %.0f s",
+        log_warn(k->log, "worker %u: its model is dropped: nothing more of it arrived in %.0f s",
                  from, world_seconds(MODEL_PAUSE_MAX));
     else if (rc == ERR_PROTOCOL)
-        log_warn(k->log, "worker %u: its model is left aside: it has the wrong length", from);
+        log_warn(k->log, "worker %u: its model is dropped: it has the wrong length", from);
     model_drop_chunks(k->world, from, k->room, model);
     if (rc != ERR_PEER && model->use & MODEL_FINAL) {
         atomic_fetch_add(&k->left_out, 1);
@@ -226,7 +226,7 @@ static int receive_model(struct model_writer *k, struct model_header *model)
     if (rc == OK && k->allowed)
         model->use = k->allowed(k->user, from, model->use);
     if (rc == OK && !model->use) {
-        log_warn(k->log, "a model of worker %u, which was not asked for it, is left aside", from);
+        log_warn(k->log, "a model of worker %u, which was not requested, is dropped", from);
         rc = ERR_PEER;
     }
     if (rc == OK) {

@@ -14,7 +14,7 @@ enum {
 };
 
 _Static_assert(AT_JOIN_STATE + JOIN_STATE_WORDS + MEMBER_WORDS <= GROUP_REPORT,
-               "a note has room for all");
+               "a header has room for all");
 
 void recovery_report_write(const struct recovery_report *report, uint64_t words[GROUP_REPORT])
 {

@@ -26,7 +26,7 @@ enum departed_total {
     DEPARTED_REPEATED,
     DEPARTED_COUNT
 };
-_Static_assert((int)DEPARTED_COUNT == (int)GROUP_TOTALS, "what goes with a beat");
+_Static_assert((int)DEPARTED_COUNT == (int)GROUP_TOTALS, "the totals of a heartbeat");
 
 void recovery_report_write(const struct recovery_report *report, uint64_t words[GROUP_REPORT]);
 void recovery_report_read(const uint64_t words[GROUP_REPORT], struct recovery_report *report);

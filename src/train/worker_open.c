@@ -75,7 +75,7 @@ static int await_driver(struct worker *w, struct wake *wake)
             received = world_now(w->world);
         }
         if (rc == OK && wake->which == 2 && !wake->up)
-            return err_set(&w->err, ERR_DRIVER, "no welcome from the driver: it is gone");
+            return err_set(&w->err, ERR_DRIVER, "no welcome from the driver: it is lost");
         if (rc != OK && rc != ERR_TIMEOUT)
             return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
         if (worker_is_to_leave(w)) {
@@ -298,9 +298,7 @@ static int receive_start(struct worker *w, struct model_header *header)
         int rc = model_receive_header(w->world, &w->group, header, &from, WORLD_FOREVER);
         if (rc == OK && !may_be_donor(w, from, header)) {
             log_warn(w->host->log,
-                     "a model of node %u, which does not let this worker in, is left "
-                     "aside",
-                     from);
+                     "a model of node %u, which is not this worker's donor, is dropped", from);
             continue;
         }
         if (rc == OK)
@@ -309,9 +307,8 @@ static int receive_start(struct worker *w, struct model_header *header)
         if (rc != ERR_TIMEOUT)
             return rc;
         log_warn(w->host->log,
-                 "worker %u: its model is left aside: nothing more of it came in "
-                 "%.0f s",
-                 from, world_seconds(MODEL_PAUSE_MAX));
+                 "worker %u: its model is dropped: nothing more of it arrived in %.0f s", from,
+                 world_seconds(MODEL_PAUSE_MAX));
     }
 }
 

@@ -41,7 +41,7 @@ bool worker_report_opening(void *user, const char *stage, uint64_t done, uint64_
 int worker_report_ended(struct worker *w)
 {
     return err_set(&w->err, w->opening_ended, "%s",
-                   w->opening_ended == ERR_STOP ? "it was asked to leave" : "the driver is gone");
+                   w->opening_ended == ERR_STOP ? "it was asked to leave" : "the driver is lost");
 }
 
 int worker_begin_stage(struct worker *w, const char *stage)

@@ -160,7 +160,7 @@ static void test_verify_lists_every_broken_record(void **state)
     process_release(&p);
     verify_data(t, &p, 2, "images:some?color=gray", "--json");
     assert_non_null(strstr(p.out, "{\"verified\":4,\"broken\":3,\"interrupted\":false}\n"));
-    assert_non_null(strstr(p.err, "repair or remove what is broken"));
+    assert_non_null(strstr(p.err, "repair or remove broken records"));
     process_release(&p);
     verify_data(t, &p, 0, "idx:test-images,test-labels", NULL);
     assert_non_null(strstr(p.out, "verified   120 records, 0 broken\n"));
@@ -180,7 +180,7 @@ static void test_verify_lists_broken_records_where_all_are(void **state)
     verify_data(t, &p, 2, "images:all", NULL);
     if (!strstr(p.out, "one.png: ") || !strstr(p.out, "two.png: ") ||
         !strstr(p.err, "all: none of its 2 records can be read; the last: ") ||
-        !strstr(p.err, "repair or remove what is broken"))
+        !strstr(p.err, "repair or remove broken records"))
         fail_msg("it said:\n%s%s", p.out, p.err);
     process_release(&p);
 }

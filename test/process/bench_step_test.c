@@ -427,7 +427,7 @@ static void test_refusals(void **state)
     RUN(&p, f->path, "--net", "nonet");
     expect_refusal(&p, "nonet");
     RUN(&p, f->path, "--net", "normalized.prototxt", "--steps", "1");
-    expect_refusal(&p, "the shape of its records is not known");
+    expect_refusal(&p, "the shape of its records is unknown");
     RUN(&p, f->path, "--net", "old.prototxt", "--input", "1x28x28", "--steps", "1");
     expect_refusal(&p, "3x8x8");
     RUN(&p, f->path, "--net", "two.prototxt", "--steps", "1");

@@ -197,7 +197,7 @@ static void test_file_that_exists_is_replaced_by_force_alone(void **state)
     for (int i = 0; i < 3; i++) {
         char phrase[128];
         snprintf(phrase, sizeof phrase,
-                 "%s: is there already; give another name, or replace it with "
+                 "%s: exists; give another name, or replace it with "
                  "--force",
                  out[i]);
         REFUSED(t, phrase, "convert", "deploy.prototxt", out[i]);

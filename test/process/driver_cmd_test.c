@@ -120,7 +120,7 @@ static void test_who_does_not_come(void **state)
     DRIVE(t, &m, "--set", "workers=2", "--wait", "0.7");
     process_wait(&m.run.p, REAL_LIMIT_S);
     assert_int_equal(m.run.p.code, 1);
-    assert_non_null(strstr(m.run.p.err, "not all of 2 workers came: nobody has stirred for 0.7 s"));
+    assert_non_null(strstr(m.run.p.err, "not all of 2 workers arrived: no progress for 0.7 s"));
     machines_release(&m);
 }
 
@@ -355,7 +355,7 @@ static void test_worker_that_reconnects_repeatedly(void **state)
     const char *once = strstr(m.run.p.err, "warning: worker ");
     assert_true(once && strstr(once, "No such file or directory"));
     assert_null(strstr(once + 1, "warning: worker "));
-    assert_non_null(strstr(m.run.p.err, "nobody has stirred for 3 s: worker "));
+    assert_non_null(strstr(m.run.p.err, "no progress for 3 s: worker "));
     machines_release(&m);
 }
 
@@ -392,7 +392,7 @@ static void test_a_stranger_is_no_worker(void **state)
     DRIVE(t, &m, "--set", "workers=1");
     struct process *p = WORKER(&m, t->folder, "--advertise", silent);
     process_wait(p, REAL_LIMIT_S);
-    assert_non_null(strstr(p->err, "connected, but nobody answers"));
+    assert_non_null(strstr(p->err, "connected, but no reply"));
     close(fd);
     machines_release(&m);
 }

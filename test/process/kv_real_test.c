@@ -212,7 +212,7 @@ static int play_wrong(struct member *m)
     assert_int_equal(pl_kv_update(kv, "x", 8, "abc", 4, 10), PL_OK);
     assert_int_equal(pl_kv_update(kv, "x", 7, "abc", 4, 10), PL_ERR_USAGE);
     assert_int_equal(pl_kv_get(kv, &none, &value), PL_ERR_NOT_FOUND);
-    assert_true(message_has(kv, "key 'none', version 3: nobody holds it"));
+    assert_true(message_has(kv, "key 'none', version 3: no member holds it"));
     assert_int_equal(pl_kv_get(kv, &late, &value), PL_ERR_TIMEOUT);
     assert_int_equal(pl_kv_get(kv, &zero, &value), PL_ERR_USAGE);
     assert_int_equal(pl_kv_get(kv, &blank, &value), PL_ERR_USAGE);
@@ -353,7 +353,7 @@ static int read_and_kill(struct member *m, pl_kv *kv, struct stage *stage, bool 
     if (rc == PL_OK)
         rc = pl_kv_finish(fetch, 60, &value);
     if (both) {
-        bool reported = rc == PL_ERR_NOT_FOUND && message_has(kv, "nobody holds it any more;");
+        bool reported = rc == PL_ERR_NOT_FOUND && message_has(kv, "no member holds it any more;");
         rc = reported ? PL_OK : PL_ERR_DIVERGED;
     } else if (rc == PL_OK) {
         rc = is_whole(value, LARGE, 0) ? PL_OK : PL_ERR_DIVERGED;

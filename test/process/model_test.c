@@ -68,7 +68,7 @@ static void test_bad_input_is_refused(void **state)
     RUN(t, &made, "sim", t->job, "--cluster", t->cluster, "--out", "model");
     process_release(&made);
 #define FINAL "model/final.safetensors"
-    REFUSED(t, "--net, --job or --model must say it", "test", "--data", test_spec);
+    REFUSED(t, "give a run's directory, --net, --job or --model", "test", "--data", test_spec);
     REFUSED(t, "--data or --job", "test", "--net", "lenet");
     REFUSED(t, "the zoo has no net \"lenot\"", "test", "--net", "lenot", "--data", test_spec);
     REFUSED(t, "none.prototxt", "test", "--net", "none.prototxt", "--data", test_spec);

@@ -42,14 +42,14 @@ static int setup(void **state)
 static void test_workers_take_the_place_of_single(void **state)
 {
     TRAINS(*state,
-           "workers=2: takes the place of strategy.single; several workers begin with "
+           "workers=2: replaces strategy.single; several workers begin with "
            "strategy sync",
            "--workers", "2", "--epochs", "0.2");
 }
 
 static void test_epochs_take_the_place_of_steps(void **state)
 {
-    TRAINS(*state, "stop.epochs=0.2: takes the place of stop.steps", "--epochs", "0.2");
+    TRAINS(*state, "stop.epochs=0.2: replaces stop.steps", "--epochs", "0.2");
     TRAINS(*state, "", "--unset", "stop.steps", "--set", "stop.epochs=0.2");
     TRAINS(*state, "", "--steps", "3", "--lr", "0.01", "--batch", "8");
 }
@@ -108,8 +108,7 @@ static void test_rarely_intended_settings_are_reported(void **state)
              "solver.type=Adam", "--lr", "0.1");
     SUSPECTS(t, "cifar10-quick was made for records of 32 x 32, and these are 12 x 12", "--set",
              "net.zoo=cifar10-quick");
-    TRAINS(t, "suspicious: the job does not say when to stop, and ends after 1 epoch", "--unset",
-           "stop");
+    TRAINS(t, "suspicious: the job has no stop rule, and ends after 1 epoch", "--unset", "stop");
     TRAINS(t,
            "suspicious: the loss stays at 1.0986, which is guessing among 3 classes: raise the "
            "learning rate, now 1e-09 (--lr 1e-07)",
@@ -209,12 +208,12 @@ static void test_options_that_do_not_fit_are_refused(void **state)
         const char *argv[7], *phrase;
     } ways[] = {
         {{"bench", "wire", "--rendezvous", "10.0.0.1"},
-         "--rank R (0 to 1) and --rendezvous HOST:PORT together say which of the 2 ranks"},
+         "give --rank R (0 to 1) and --rendezvous HOST:PORT together, for one of 2 ranks"},
         {{"bench", "allreduce", "--rendezvous", "10.0.0.1"}, "--ranks N and --rendezvous"},
         {{"train", "one.job", "--dry-run", "--json"}, "prints the job as text, not with --json"},
         {{"train", "one.job", "--epochs", "1", "--steps", "2"},
-         "--epochs and --steps both say where the run ends: give one of them; for whichever comes "
-         "first, --epochs 1 --set stop.steps=2"},
+         "--epochs and --steps both set the end of the run: give one of them; to end at the first "
+         "of both, --epochs 1 --set stop.steps=2"},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct process p;

@@ -362,7 +362,7 @@ static void test_a_file_of_no_run_is_tested_on_given_data(void **state)
     assert_int_equal(mkdir(folder, 0777), 0);
     RUN(t, &p, "convert", "run/final.safetensors", "models/m.caffemodel", "--net", "net.prototxt");
     process_release(&p);
-    REFUSED(t, "of no run that has test data; which records? --data", "test",
+    REFUSED(t, "belongs to no run with test data; which records? give --data", "test",
             "models/m.caffemodel");
     RUN(t, &p, "test", "models/m.caffemodel", "--data", "idx:test-images,test-labels", "--scale",
         "0.00390625");

@@ -254,7 +254,7 @@ static void test_resume_takes_up_a_model_elsewhere(void **state)
     safetensors_release(&st);
     assert_int_equal(run_count(r.dir, "start", NULL, NULL), 1); /* nothing was trained again */
     assert_int_equal(unlink(there), 0);
-    RESUME(t, &r, "--set", "stop.epochs=1.5");
+    RESUME(t, &r, "--set", "stop.epochs=4");
     real_end(&r, 0, "epochs");
     expect_output(&r, "resumes after exchange ", true);
     assert_true(run_number(r.dir, "end", 2, "used") > used);
@@ -284,10 +284,10 @@ static void test_resume_needs_no_job_file(void **state)
     process_release(&r.p);
     process_start(&r.p, t->folder,
                   (const char *const[]){"train", "--json", "--resume", "--out", r.dir, "--set",
-                                        "stop.epochs=1.5", NULL});
+                                        "stop.epochs=4", NULL});
     real_end(&r, 0, "epochs");
-    expect_output(&r, "stop.epochs: 1 \u2192 1.5\n", true);
-    RESUME(t, &r, "--listen", "127.0.0.1:0", "--wait", "0.2", "--set", "stop.epochs=3");
+    expect_output(&r, "stop.epochs: 1 \u2192 4\n", true);
+    RESUME(t, &r, "--listen", "127.0.0.1:0", "--wait", "0.2", "--set", "stop.epochs=8");
     process_wait(&r.p, REAL_LIMIT_S);
     expect_output(&r, "waits for workers", true);
     process_release(&r.p);

@@ -94,7 +94,7 @@ static void test_only_worker_in_trouble_is_the_cause(void **state)
     WORKER(&m, "/", "--data-root", copy);
     process_wait(&m.run.p, REAL_LIMIT_S);
     assert_int_equal(m.run.p.code, 1);
-    const char *end = strstr(m.run.p.err, "nobody has stirred for 1.5 s");
+    const char *end = strstr(m.run.p.err, "no progress for 1.5 s");
     if (!end || !strstr(end, "left while training: ") || !strstr(end, ".png"))
         fail_msg("%s", m.run.p.err);
     machines_release(&m);

@@ -88,13 +88,13 @@ static void test_jobs(void **state)
     bad_job(t, "did you mean `batch`?", "batch: 16", "batchsize: 16");
     bad_job(t, "did you mean `solver { base_lr: ... }`?", "batch: 16", "lr: 0.1");
     bad_job(t, "did you mean `stop { epochs: ... }`?", "batch: 16", "epochs: 3");
-    bad_job(t, "`=` has no place here; write `:`", "base_lr: 0.05", "base_lr = 0.05");
-    bad_job(t, "`/` has no place here; nothing is computed here", "0.00390625", "1/255");
+    bad_job(t, "`=` is not allowed here; write `:`", "base_lr: 0.05", "base_lr = 0.05");
+    bad_job(t, "`/` is not allowed here; nothing is computed here", "0.00390625", "1/255");
     bad_job(t, "is the `}` of `solver`, which begins in line 7, missing?", "0.75 }", "0.75");
     bad_job(t, "base_lr: must be > 0, is -0.01", "base_lr: 0.05", "base_lr: -0.01");
     bad_job(t, "or --lr 0.01", "base_lr: 0.05", "");
     bad_job(t, "stop.steps: must be > 0, is 0; --unset stop.steps", "epochs: 3", "steps: 0");
-    bad_job(t, "workers: not together with workers_min; --unset workers_min", "workers: 4",
+    bad_job(t, "workers: not allowed with workers_min; --unset workers_min", "workers: 4",
             "workers: 4 workers_min: 1 workers_max: 4");
     bad_job(t, "write --set solver.momentum=0", "sync { tau: 4 }", "downpour { }");
     bad_job(t, "batch", "batch: 16", "batch: 0");

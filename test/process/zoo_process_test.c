@@ -140,7 +140,7 @@ static void test_what_is_refused(void **state)
     REFUSED(t, "the zoo has no net \"lenot\"; it has: lenet, ", "model", "lenot");
     REFUSED(t, "N from 2 to 1000000", "model", "lenet?classes=0");
     REFUSED(t, "none.prototxt", "model", "none.prototxt");
-    REFUSED(t, "shape of its records is not known", "model", "net.prototxt", "--params");
+    REFUSED(t, "shape of its records is unknown", "model", "net.prototxt", "--params");
     REFUSED(t, "--input must be channels, rows and columns", "model", "lenet", "--input", "28x28");
     REFUSED(t, "--input must be channels, rows and columns", "model", "lenet", "--input", "1x0x28");
     REFUSED(t, "layer \"conv2\"", "model", "lenet", "--params", "--input", "1x8x8");

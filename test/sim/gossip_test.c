@@ -294,8 +294,8 @@ static void test_infinite_model_returns_its_weight(void **state)
             poisoned += c->talker[i].poisoned;
             back += c->talker[i].returned;
         }
-        assert_non_null(strstr(c->scene.log, "worker 1: what it sent to worker "));
-        assert_null(strstr(c->scene.log, "worker 0: what"));
+        assert_non_null(strstr(c->scene.log, "worker 1: its model for worker "));
+        assert_null(strstr(c->scene.log, "worker 0: its model"));
         forget_club(c);
     }
     assert_true(poisoned > 30 && back > 0);

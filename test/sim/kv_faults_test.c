@@ -94,7 +94,7 @@ static int play_left(struct trial *t, struct trial_node *n)
     int rc = kv_get(&n->kv, &want, &value, n->err);
     t->sheet[0] = 1;
     if (rc == ERR_NOT_FOUND)
-        return message_has(n, "key 'x', version 1: nobody holds it") ? OK : rc;
+        return message_has(n, "key 'x', version 1: no member holds it") ? OK : rc;
     TRIAL_CHECK(rc == OK && trial_whole(value, "x", (size_t)t->arg));
     kv_value_unref(value);
     return OK;
@@ -106,8 +106,8 @@ static int play_patient(struct trial *t, struct trial_node *n)
     int rc = play_read(t, n);
     if (n->self < 2)
         return rc;
-    TRIAL_CHECK(rc == ERR_TIMEOUT && message_has(n, "nobody holds it any more;"));
-    return message_has(n, "of 5000000 bytes had come") ? OK : rc;
+    TRIAL_CHECK(rc == ERR_TIMEOUT && message_has(n, "no member holds it any more;"));
+    return message_has(n, "of 5000000 bytes had arrived") ? OK : rc;
 }
 
 static void test_who_is_patient_waits_until_the_deadline(void **state)
@@ -143,7 +143,7 @@ static void test_all_holders_die(void **state)
         found += t.err[2].status == OK;
         lost += t.err[2].status == ERR_NOT_FOUND;
     }
-    print_message("all holders die: %u gets end well, %u say that nobody holds it any more\n",
+    print_message("all holders die: %u gets end well, %u say that no member holds it any more\n",
                   found, lost);
     assert_true(found > 0 && lost > 0);
 }
@@ -217,7 +217,7 @@ static int play_slow_master(struct trial *t, struct trial_node *n)
         TRIAL_CHECK(n->kv.store.bytes == 200 && n->kv.coming == 0);
     } else {
         TRIAL_CHECK(trial_get(n, "x", 1, 100, time_in(n, 1)) == ERR_TIMEOUT);
-        TRIAL_CHECK(message_has(n, "version 1: the master has named nobody who holds it in time"));
+        TRIAL_CHECK(message_has(n, "version 1: the master named no holder in time"));
         TRIAL_CHECK(trial_get(n, "x", 1, 100, time_in(n, 5)) == 1);
     }
     return trial_rendezvous(n);
@@ -271,7 +271,8 @@ static void test_a_joiner_holds_what_it_read_when_it_is_a_member(void **state)
     run_trial(&t, no_members);
 }
 
-/* A master without state takes over: nodes report their values to it, and waiting reads continue. */
+/* A master without state takes over: nodes report their values to it, and waiting reads
+ * continue. */
 static int play_new_master(struct trial *t, struct trial_node *n)
 {
     if (n->self == 0) {
@@ -391,7 +392,8 @@ static int play_liar(struct trial *t, struct trial_node *n)
     if (t->workers > 2)
         return rc == 1 ? OK : rc;
     TRIAL_CHECK(rc == ERR_PROTOCOL);
-    TRIAL_CHECK(message_has(n, "key 'x', version 1: what node 0 sends has not the checksum"));
+    TRIAL_CHECK(
+        message_has(n, "key 'x', version 1: the value of node 0 does not have the checksum"));
     TRIAL_CHECK(kv_store_find(&n->kv.store, "x") == NULL);
     return OK;
 }
@@ -403,7 +405,8 @@ static void test_what_has_not_the_checksum_is_not_taken(void **state)
         struct trial t = {
             .cluster = LAN, .workers = workers, .members = workers, .play = play_liar};
         run_trial(&t, no_members);
-        assert_non_null(strstr(t.log, workers > 2 ? "pieces of several holders" : "what node 0"));
+        assert_non_null(
+            strstr(t.log, workers > 2 ? "pieces of several holders" : "the value of node 0"));
     }
 }
 

@@ -121,7 +121,7 @@ static int play_refused(struct trial *t, struct trial_node *n)
         TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, time_in(n, 1), n->err) ==
                     OK); /* the same */
         TRIAL_CHECK(kv_update(&n->kv, "x", 3, "abc", 3, time_in(n, 1), n->err) == ERR_USAGE);
-        TRIAL_CHECK(message_has(n, "version 5 is here, and 4 would fall back"));
+        TRIAL_CHECK(message_has(n, "this member has version 5, and 4 is older"));
         TRIAL_CHECK(kv_update(&n->kv, "", 0, "abc", 3, time_in(n, 1), n->err) == ERR_USAGE);
         TRIAL_CHECK(kv_update(&n->kv, "y", KV_VERSION_MAX, "a", 1, time_in(n, 1), n->err) ==
                     ERR_USAGE);
@@ -139,9 +139,9 @@ static int play_refused(struct trial *t, struct trial_node *n)
     TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, time_in(n, 1), n->err) == OK); /* a replica */
     TRIAL_CHECK(count_holders(t, "x", 5) == 2);
     TRIAL_CHECK(kv_get(&n->kv, &none, &value, n->err) == ERR_NOT_FOUND);
-    TRIAL_CHECK(message_has(n, "key 'none', version 3: nobody holds it"));
+    TRIAL_CHECK(message_has(n, "key 'none', version 3: no member holds it"));
     TRIAL_CHECK(kv_get(&n->kv, &any, &value, n->err) == ERR_TIMEOUT);
-    TRIAL_CHECK(message_has(n, "the newest version: the master has named nobody"));
+    TRIAL_CHECK(message_has(n, "the newest version: the master named no holder"));
     TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.01)) == OK && t->master->table.waits == 0);
     TRIAL_CHECK(kv_get(&n->kv, &zero, &value, n->err) == ERR_USAGE);
     TRIAL_CHECK(kv_get(&n->kv, &blank, &value, n->err) == ERR_USAGE);

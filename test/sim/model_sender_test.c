@@ -126,28 +126,28 @@ static void test_driver_takes_no_model_of_a_stranger(void **state)
 {
     struct play p = {.from = STRANGER, .to = WORLD_DRIVER, .at_s = 1.5};
     p.header.use = MODEL_FINAL;
-    expect_ignored(*state, &p, "a model of worker 3, which was not asked for it, is left aside");
+    expect_ignored(*state, &p, "a model of worker 3, which was not requested, is dropped");
 }
 
 static void test_driver_takes_no_model_of_another_member(void **state)
 {
     struct play p = {.from = 1, .to = WORLD_DRIVER, .at_s = 1.5};
     p.header.use = MODEL_FINAL | MODEL_CHECKPOINT;
-    expect_ignored(*state, &p, "a model of worker 1, which was not asked for it, is left aside");
+    expect_ignored(*state, &p, "a model of worker 1, which was not requested, is dropped");
 }
 
 static void test_joiner_takes_no_model_of_a_stranger(void **state)
 {
     struct play p = {.from = STRANGER, .to = 2, .at_s = 1};
     p.header.floats = 1;
-    expect_ignored(*state, &p, "a model of node 3, which does not let this worker in");
+    expect_ignored(*state, &p, "a model of node 3, which is not this worker's donor");
 }
 
 static void test_joiner_waits_for_no_vectors_that_never_come(void **state)
 {
     struct play p = {.from = 1, .to = 2, .at_s = 1};
     p.header.floats = 1;
-    expect_ignored(*state, &p, "worker 1: its model is left aside: nothing more of it came");
+    expect_ignored(*state, &p, "worker 1: its model is dropped: nothing more of it arrived");
 }
 
 int main(void)

@@ -99,8 +99,7 @@ static void test_opening_without_progress_loses_its_place(void **state)
     assert_int_equal(run_opening(*state, &p, 3, "fault { at: 100 pause: 2 for: 1000 }", text),
                      ERR_TIMEOUT);
     assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: no progress for 60 s"));
-    assert_non_null(
-        strstr(text, "not all of 3 workers came: nobody has stirred for 60 s: worker 2"));
+    assert_non_null(strstr(text, "not all of 3 workers arrived: no progress for 60 s: worker 2"));
 }
 
 static void test_opening_without_progress_delays_no_other(void **state)

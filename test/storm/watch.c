@@ -328,7 +328,7 @@ static bool may_end(const struct storm *s, int rc)
         return true;
     if (rc == ERR_PEER && strstr(s->err.text, "all workers are lost"))
         return s->lost_all;
-    if (rc == ERR_TIMEOUT && strstr(s->err.text, "nobody has stirred"))
+    if (rc == ERR_TIMEOUT && strstr(s->err.text, "no progress for"))
         return s->views == 0;
     if (s->drivers > 1 && strstr(s->err.text, "cannot be had")) /* it knows of no workers, */
         return s->disk.was_full && s->died_at - s->disk.failed_at < WRITTEN_TWICE;
