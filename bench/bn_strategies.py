@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""BatchNorm nets under each strategy: does the joint model, with the joint running statistics,
-judge as well as the workers' own models do, each with its own?
+"""BatchNorm nets under each strategy: is the global model, with the global running statistics,
+as accurate as the workers' own models, each with its own?
 
 bench/bn.prototxt on Fashion-MNIST (package dataset-fashion-mnist), simulated: four workers of
 unequal speed, 400 steps each of 32 records; two minutes of a core for each seed.
@@ -42,7 +42,7 @@ def sgd(rate, momentum=0.9):
 
 
 ADAMW = "type: 'AdamW' base_lr: 0.003 momentum: 0.9 momentum2: 0.999 weight_decay: 0.01"
-STRATEGIES = [  # what the table calls it, the job's strategy, its solver
+STRATEGIES = [  # the name in the table, the job's strategy, its solver
     ("single", "single {}", sgd(0.05)),
     ("sync", "sync { tau: 20 }", sgd(0.05)),
     ("allreduce", "allreduce {}", sgd(0.05)),

@@ -47,7 +47,7 @@ def stop(processes):
 
 
 def train(args, options, env, folder):
-    """Samples/s of a training that lasts so many seconds, and what it said of its threads."""
+    """Samples/s of a training of this many seconds, and its log lines about threads."""
     command = [os.path.join(args.build, "paceline"), "train",
                os.path.join(ROOT, "examples", "fashion-lenet.job"), "--workers", "1", "--json",
                "--unset", "stop.epochs", "--set", f"stop.seconds={args.seconds}",

@@ -38,7 +38,7 @@ WAYS = {
     "dssp text": "consistency: dssp s_lower: 3 r_max: 12 credit: text",
     "dssp hard": "consistency: dssp s_lower: 3 r_max: 12 hard_bound: true",
 }
-BATCH, STEP, TOGETHER = 64, 0.1, 0.005        # TOGETHER: what is told within so long belongs together
+BATCH, STEP, TOGETHER = 64, 0.1, 0.005        # TOGETHER: pushes within this time count as simultaneous
 
 
 def simulate(args, folder, way, jitter, seed):
@@ -62,7 +62,7 @@ def simulate(args, folder, way, jitter, seed):
 
 
 def largest_lead(exchanges):
-    """Of those told together each may have been let go by another's push."""
+    """Of pushes with equal times, each may have been released by another's."""
     pushes, most, at = {0: 0, 1: 0}, 0, 0
     while at < len(exchanges):
         together = [e for e in exchanges[at:at + 4] if e["t"] - exchanges[at]["t"] < TOGETHER]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No waiting: what MPCA's exchanges beside training cost eight workers, by the links they have.
+"""The cost of MPCA's exchanges during training for eight workers, by their links.
 
 w is the time in which one whole model crosses one link, in steps: 0.66, 2.46 and 9.23 are ResNet-110,
 ResNet-152 and VGG-A on gigabit Ethernet (MPCA, Table 1). Simulated with one core a node, on which

@@ -60,7 +60,7 @@ set_rate() { # PREFIX RANK RATE
     shape "$@"
 }
 
-# The switch has a namespace of its own: with that gone, so are the bridge and every veth pair, and
+# The switch has a namespace of its own: deleting it removes the bridge and every veth pair, and
 # no firewall of this machine comes between the hosts; nor do a bridge's own hooks for one, which
 # took a tenth of a short message's way.
 make_hosts() {
@@ -91,7 +91,7 @@ namespaces() { # PREFIX
     done
 }
 
-# Ends every process in the namespaces of PREFIX: asked, and forced after two seconds.
+# Ends every process in the namespaces of PREFIX: SIGTERM, and SIGKILL after two seconds.
 end_processes() { # PREFIX
     local try name pids
     for ((try = 0; try < 60; try++)); do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Training steps of every net there is: each *.prototxt under FOLDER that holds layers (Caffe's own
+# Training steps of all nets: each *.prototxt under FOLDER that holds layers (Caffe's own
 # files, for instance), and the zoo. Prints a table for a record in bench/records; ends with 1 if a net
 # failed.
 #

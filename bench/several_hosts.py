@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run over three hosts, each a network namespace of this machine: the command as a user of several
-machines types it. Needs root.
+"""A run over three hosts, each a network namespace of this machine: with the commands that a
+user of several machines types. Needs root.
 
   bench/several_hosts.py [--build DIR]
 
@@ -36,7 +36,7 @@ layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 
 
 
 class Machines:
-    """The driver on host 0, and workers where they are started; what each says is in a file."""
+    """The driver on host 0, and workers on their hosts; the output of each is in a file."""
 
     def __init__(self, hosts, build, folder, *more):
         self.hosts, self.folder, self.all = hosts, folder, []

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Mistakes on one of three hosts, each a network namespace of this machine, one after the other: the
-other two train on to the end, and the driver names the third and what is wrong with it. Needs root.
+other two train to the end, and the driver names the third and its error. Needs root.
 
   bench/several_slips.py [--build DIR] [--slow 20] [--only CASE...]
 
@@ -65,7 +65,7 @@ def write_pictures(folder, seed=1):
 
 
 class Slip:
-    """One case: a run with a driver, what each process says in a file."""
+    """One case: a run with a driver, and the output of each process in a file."""
 
     def __init__(self, hosts, args, folder):
         self.hosts, self.args, self.all = hosts, args, []
@@ -239,7 +239,7 @@ def slow(slip):
 
 
 def check(slip, mistake):
-    """What the driver said of the third host; raises what is wrong."""
+    """The driver's message about the third host; raises on a violated expectation."""
     says = mistake(slip)
     slip.wait(lambda: slip.driver.poll() is not None, 120 + 2 * slip.args.slow, "the end")
     text = slip.said(slip.driver)
@@ -294,7 +294,7 @@ CASES = {
 
 
 def stop(number, frame):
-    """What was made is removed on the way out."""
+    """Removes everything it made."""
     sys.exit(128 + number)
 
 

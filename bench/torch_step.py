@@ -197,7 +197,7 @@ def peak_mb():
 
 
 def product_gflops():
-    """The best of a few products of two matrices: is there a BLAS worth its name?"""
+    """The best of a few products of two matrices: is the BLAS an optimised one?"""
     a, best = torch.rand(768, 768), float("inf")
     for _ in range(5):
         start = time.perf_counter()

@@ -30,7 +30,7 @@ mpi() { # OPTION…
         { cat "$work/warnings" >&2 && return 1; }
 }
 
-# A name and an object a line: what the table is made of.
+# A name and an object a line: the input of the table.
 note() { sed -n "s/^{/$1 {/p" >>"$work/figures"; }
 
 ours() {

@@ -85,7 +85,7 @@ def own_seconds():
 
 
 class Watch:
-    """What others take of the machine while a `with` lasts."""
+    """The use of the machine by other processes during a `with`."""
 
     def __enter__(self):
         self.begun, self.busy, self.own = time.monotonic(), busy_seconds(), own_seconds()
@@ -211,7 +211,7 @@ class Patience:
 
 
 def scout(a, net, first, settings, steps, patience):
-    """Those settings that may be the best, by their fastest step; and what the others took."""
+    """The settings that may be the best, by their fastest step; and the times of the others."""
     ms = {}
     for side in settings:
         while True:

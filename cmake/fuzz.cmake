@@ -1,4 +1,4 @@
-# test/fuzz: readers against bytes that nobody vouches for. With gcc, or without PACELINE_FUZZ, each
+# test/fuzz: readers against untrusted bytes. With gcc, or without PACELINE_FUZZ, each
 # target plays its committed corpus as a test; with it, clang's libFuzzer finds new ones
 # (scripts/fuzz.sh).
 option(PACELINE_FUZZ "Fuzzers out of test/fuzz: needs clang, and builds them alone" OFF)

@@ -23,17 +23,17 @@ target_link_libraries(paceline_core
   PUBLIC paceline_flags paceline_schemas PkgConfig::CJSON
   PRIVATE PkgConfig::XXHASH ZLIB::ZLIB JPEG::JPEG PNG::PNG ${DNNL_LIBRARY} OpenMP::OpenMP_C m)
 
-# The probe of the machine's peak writes no weight: there alone products and sums may be fused. What
-# chooses among its clones runs before the thread sanitizer is there.
+# The probe of the machine's peak writes no weight: there alone products and sums may be fused. The
+# code that chooses among its clones runs before the thread sanitizer is initialised.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/peak.c PROPERTIES
   COMPILE_OPTIONS "-ffp-contract=fast;-fno-sanitize=thread")
 
-# The loops over vectors once more for each wider instruction set; vec_kernels.c knows which one the
+# The loops over vectors, compiled again for each wider instruction set; vec_kernels.c knows which one the
 # processor has. They may differ in width alone: none of them fuses, so all give the same bits.
 # A square root that may not set errno is one instruction, and so can be as wide as the others.
 set(vec_loops ${PROJECT_SOURCE_DIR}/src/tensor/vec_loops.c)
 set_source_files_properties(${vec_loops} PROPERTIES COMPILE_OPTIONS -fno-math-errno)
-# Nobody asks for traps, and a loop that may compute what it does not choose needs no branch: it is
+# Floating-point traps are not used, and a loop that may compute unused values needs no branch: it is
 # ten times as fast, and as exact.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/kernels_common.c
   ${PROJECT_SOURCE_DIR}/src/tensor/broadcast.c PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
@@ -78,7 +78,7 @@ function(gradient_loops name)
     gradient_loops_for(${isa} ${name} ${file})
   endforeach()
 endfunction()
-# The same, and once more for values of bf16.
+# The same, and again for values of bf16.
 function(values_loops name)
   gradient_loops(${name})
   foreach(isa plain ${gradient_isas})
@@ -178,7 +178,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
       endif()
     endforeach()
     add_test(NAME ${folder}/${name} COMMAND ${target})
-    # What a test computes is the same wherever it runs: no choice hangs on a measurement.
+    # A test computes the same on every machine: no choice depends on a measurement.
     set_tests_properties(${folder}/${name} PROPERTIES TIMEOUT 900 LABELS ${folder}
       ENVIRONMENT PACELINE_TUNER=off)
   endforeach()
@@ -201,7 +201,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_compile_options(vec_loops_fused PRIVATE -O3 ${fused_isa} -ffp-contract=fast)
   target_sources(tensor_vec_isa_test PRIVATE $<TARGET_OBJECTS:vec_loops_fused>)
 
-  # The command's own files have no library: a test of one names what it needs.
+  # The command's own files are in no library: a test of one names the files that it needs.
   target_sources(cli_progress_line_test PRIVATE src/cli/progress_line.c)
   target_sources(cli_host_address_test PRIVATE src/cli/host_address.c)
   target_sources(cli_wrap_line_test PRIVATE src/cli/wrap_line.c)
@@ -213,7 +213,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_sources(cli_workers_test PRIVATE src/cli/workers.c src/cli/worker_relay.c
     src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c)
 
-  # Commands and calls whose net breaks when told to: what becomes of a mistake of ours.
+  # Commands and calls whose net fails an assertion on request: tests of the handling of bugs.
   target_link_options(api_guard_test PRIVATE LINKER:--wrap=net_forward)
   folder_sources(cli sources)
   add_executable(paceline_breaks ${sources} test/process/breaks.c)

@@ -2,7 +2,7 @@
 """docs/JOBS.md, the reference of job and cluster files, from the comments of proto/*.proto.
 
   scripts/jobs_md.py           write docs/JOBS.md
-  scripts/jobs_md.py --check   fail when docs/JOBS.md is not what would be written
+  scripts/jobs_md.py --check   fail if docs/JOBS.md is out of date
 """
 import os
 import re

@@ -9,7 +9,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 
-# ctest's log has a heading before the output of each program; cmocka names what it skipped.
+# ctest's log has a heading before the output of each program; cmocka names the skipped tests.
 skipped() { # DIR
     awk '
         /^[0-9]+\/[0-9]+ Testing: / { program = $3 }

@@ -9,7 +9,7 @@ skipped=0 # steps, and single tests inside of programs that passed
 refuses_skips=0 # 1: a skip that test/skips.txt does not allow is a failure
 broken='' # what failed, and the end of what it printed: said again at the end, where it is read
 step_s=0 # seconds of the last step
-result=  # what the training printed
+result=  # the output of the training
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -80,14 +80,14 @@ count_skipped_step() { # NAME
     broken+="failed: skipped, which test/skips.txt does not allow here: $1"$'\n'
 }
 
-# A step that others stand on: counts only when it fails, and says so.
+# A step that later ones need: counts only when it fails, and reports this.
 need() { # NAME COMMAND…
     step "$@" && return 0
     failed=$((failed + 1)) broken+="failed: $1"$'\n'
     return 1
 }
 
-# Every test of a build counts. ctest's JUnit report says "run" of a test that ran and passed.
+# Every test of a build counts. ctest's JUnit report has "run" for a test that ran and passed.
 tests() { # DIR [CTEST_OPTION…]
     local dir=$1 report=$PWD/$1/tests.xml all=0 good=0
     shift
@@ -119,7 +119,7 @@ count_skips() { # DIR
     broken+="failed: skipped in $1, which test/skips.txt does not allow here:"$'\n'$unexpected$'\n'
 }
 
-# Of every failed test of a build: its name, and the end of what it printed.
+# Of every failed test of a build: its name, and the end of its output.
 failures() { # DIR
     local log=$1/Testing/Temporary name
     sed 's/^[0-9]*://' "$log/LastTestsFailed.log" 2>/dev/null | while IFS= read -r name; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A trained model is kept when the disk is full: real runs in a small tmpfs that is full from
 # the middle on, is freed, or stays full. Needs root, for mount, and the data of
-# examples/fashion-lenet.job; skipped with a word without them.
+# examples/fashion-lenet.job; without them it is skipped with a message.
 #
 #   test/disk_full.sh [BUILD]
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each public header compiles by itself, as C99, C11 and C17 and as C++11, C++17 and C++20, without a
-# warning. With --self-test: a header that names what C++ has not is found out.
+# warning. With --self-test: a header with a name that C++ lacks is detected.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

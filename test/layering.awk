@@ -1,4 +1,4 @@
-# The rules of test/layering.sh: which folder may include which, and what each may ask libc for.
+# The rules of test/layering.sh: which folder may include which, and the parts of libc that each may use.
 # Reads the files named on the command line, as paths below the root.
 
 function put(words, table, value,    list, n, i) {

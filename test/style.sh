@@ -32,8 +32,8 @@ dead_links() { # PAGE
     return "$found"
 }
 
-# Puts TEXT into FILE of an otherwise empty tree and expects the complaint SAYS about it, or none
-# when SAYS is "clean".
+# Puts TEXT into FILE of an otherwise empty tree and expects the complaint SAYS about it;
+# "clean": none.
 expect() { # FILE SAYS TEXT
     rm -rf "${tree:?}"/*
     mkdir -p "$tree/$(dirname "$1")"

@@ -68,7 +68,7 @@ watch() { # STRATEGY COLUMNS
         complain "$name: the screen grew:" "$later"
     for _ in $(seq 400); do [ -s "$name.code" ] && break || sleep 0.05; done
     grep -qx 'code 0' "$name.code" || complain "$name: $(cat "$name.code")" "$later"
-    # -J joins what the terminal wrapped: nothing must have been but a path.
+    # -J joins lines that the terminal wrapped: only a path may have been wrapped.
     history=$(tmux -L "$socket" capture-pane -p -J -S - -t "$name" 2>/dev/null | sed 's/ *$//' |
         awk -v most="$columns" 'length($0) >= most && (!/\// || /epoch.*loss/)') || true
     [ -z "$history" ] || complain "$name: wrapped:" "$history"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every command of README.md and docs/TUTORIAL.md, in order, and looks for the output shown.
+"""Runs every command of README.md and docs/TUTORIAL.md, in order, and checks that the shown output appears.
 
     test/tutorial.py [BUILD]       the command is BUILD/paceline (default: build)
     test/tutorial.py --self-test   shows that planted mistakes are found; needs no build
@@ -98,7 +98,7 @@ def pattern(line):
 
 
 def first_missing(shown, output):
-    """The first shown line that does not follow those before it; None when all are there."""
+    """The first shown line that does not follow the previous ones; None: all are there."""
     lines = iter(output.replace("\r", "\n").splitlines())
     for line in shown:
         if line.strip() in ("", "…"):
@@ -135,7 +135,7 @@ class Shell:
 
 
 def end(process, out, deadline):
-    """Its exit status, None when it had to be killed, and what it printed."""
+    """Its exit status (None: it was killed) and its output."""
     try:
         code = process.wait(max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -284,7 +284,7 @@ $ false
 not run
 ```
 """
-BAD = (  # what is replaced, by what, and what must be said
+BAD = (  # the old text, the new text, and the expected message
     ("mkdir -p a", "mkdir /nowhere/a", "exit status 1 instead of 0"),
     ("exit=3", "exit=4", "exit status 3 instead of 4"),
     ("hello 7", "hallo 7", "lacks, or has elsewhere: hallo 7"),

@@ -163,12 +163,12 @@ class Run:
         return self
 
     def final(self):
-        """The test error that it ended with; nine in ten when it did not come to its end."""
+        """The test error that it ended with; 0.9 if it did not finish."""
         end = self.read()[2]
         return end["test_error"] if "test_error" in end else 0.9
 
     def gave_up(self):
-        """After how many steps a gradient was no number any more; None: it was to the end."""
+        """The number of steps until a gradient was NaN; None: it never was."""
         _, times, end = self.read()
         return len(times) if end["reason"] == "failed" else None
 
@@ -199,7 +199,7 @@ def percent(errors):
 
 
 def by_epoch(runs):
-    """Medians over seeds after each epoch; of those who came so far."""
+    """Medians over seeds after each epoch; of the runs that got so far."""
     return [statistics.median(e) for e in
             itertools.zip_longest(*(r.read()[0] for r in runs), fillvalue=0.9)]
 

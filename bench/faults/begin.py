@@ -38,7 +38,7 @@ def weights(args, folder):
 
 
 def run_once(args, net, folder, workers, settings):
-    """Until the last begins its first step, and until the last has what it begins with; seconds."""
+    """Seconds until the last worker begins its first step, and until the last has the initial state."""
     with tempfile.TemporaryDirectory(dir=folder) as out:
         join.write_job(out, join.HIDDEN, workers)
         run = join.Run(args, net, out, "sync", workers, settings)

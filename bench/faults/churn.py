@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Churn: LeNet on Fashion-MNIST with four paced workers, of which one is killed (kill -9) every few
-seconds and replaced by `paceline train` itself, beside the same run that nobody hurts.
+seconds and replaced by `paceline train` itself, beside the same run without faults.
 
     bench/faults/churn.py [--strategy NAME…] [--minutes 10] [--every 5] [--pace 0.05]
 
@@ -82,7 +82,7 @@ class Run:
 
 
 def churn(args, draw, hurt):
-    """Kill one of its workers every so often, until it ends by itself. How many."""
+    """Kill one of its workers at intervals, until it ends by itself. Returns the number."""
     kills, at = 0, time.monotonic() + args.every
     while hurt.process.poll() is None:
         time.sleep(0.02)

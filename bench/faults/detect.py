@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How soon a worker that hangs, or whose cable is out, is put out, and that it brings nothing stale
-when it is let go again.
+"""How soon a worker that hangs, or has its cable pulled, is removed, and that it contributes
+nothing stale when it continues.
 
     bench/faults/detect.py [--times 100] [--strategy sync] [--only stop|link]
 

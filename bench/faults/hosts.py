@@ -32,7 +32,7 @@ class Hosts:
             ip("-n", switch, "link", "set", "bridge", "up")
             for host in range(n):
                 self.make(switch, host)
-        except BaseException:  # what was made so far goes, whatever ends it
+        except BaseException:  # remove everything made so far, on any exit
             self.remove()
             raise
 
@@ -51,11 +51,11 @@ class Hosts:
         return f"10.78.0.{host + 1}"
 
     def enter(self, host):
-        """What to put before a command that is to run there."""
+        """The prefix of a command that runs there."""
         return ["ip", "netns", "exec", f"{self.prefix}-{host}"]
 
     def link(self, host, up):
-        """The cable in, or out: nobody is told."""
+        """Connect or pull the cable, without a notice to any process."""
         ip("-n", f"{self.prefix}-switch", "link", "set", f"port{host}", "up" if up else "down")
 
     def remove(self):

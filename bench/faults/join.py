@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A worker comes to a run with 100 MB of state, over links of a gigabit: how long until its first
+"""A worker joins a run with 100 MB of state, over links of a gigabit: how long until its first
 useful step, and what that costs the others.
 
     bench/faults/join.py [--strategy NAME…] [--joins 10] [--link 1000]
@@ -62,7 +62,7 @@ MODELS = 2 # the row of a trace on which a newcomer waits for its state
 
 
 class Run:
-    """A driver and its workers on hosts of their own; what they say is noted with the time."""
+    """A driver and its workers on hosts of their own; their output is recorded with the time."""
 
     def __init__(self, args, net, folder, name, workers=WORKERS, settings=()):
         self.args, self.net, self.folder = args, net, folder
@@ -98,7 +98,7 @@ class Run:
         return self.workers[-1]
 
     def lines(self, path):
-        """What has been written there since last time, in whole lines."""
+        """The complete lines written there since the last call."""
         at, rest = self.files.get(path, (0, ""))
         try:
             with open(path) as f:

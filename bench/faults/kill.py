@@ -26,8 +26,8 @@ AGAIN = 40 # steps: those of the leases that the others hold, and of what they a
 
 
 def series_of(events, dead):
-    """When exchanges came, by lane, and by whose they are: before the death, and after it. Where one
-    worker alone tells of them, they are everybody's, and the next one tells of them when it is dead.
+    """The times of exchanges, by lane and worker, before the death and after it. If one worker
+    reports for all, the next one reports after its death.
     """
     at = next(i for i, e in enumerate(events) if e["kind"] == "member" and e["what"] != "join")
     tellers = {e.get("node") for e in events[:at] if e["kind"] == "exchange"}
@@ -47,7 +47,7 @@ def settled(run, dead):
 
 
 def gaps_late(events, dead, window=3):
-    """How late is the latest of the exchanges around the death and behind it."""
+    """The delay of the latest exchange around and after the death."""
     late = []
     for before, after in series_of(events, dead):
         usual = statistics.median(b - a for a, b in zip(before, before[1:]))

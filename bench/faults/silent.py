@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Workers come to a run while strangers hold connections to its driver that say nothing, or too slowly.
+"""Workers join a run while strangers hold connections to its driver and send nothing, or too slowly.
 
     bench/faults/silent.py [--silent 1000] [--drips 200] [--joins 30] [--build build]
 
@@ -31,13 +31,13 @@ ANY, DRIVER = 0xffffffff, 0xfffffffe
 
 
 def hello(version):
-    """What a worker without a number says first; from version 3 on with a token behind it, a wrong one."""
+    """The first bytes of a worker without a number; from version 3 on followed by a token, a wrong one."""
     first = b"PACELINE" + struct.pack("<IIQIIHBB", version, 0, 0, ANY, DRIVER, 1, 0, 0)
     return first.ljust(64, b"\0") + (b"x" * 64 if version > 2 else b"")
 
 
 class Stranger:
-    """A connection that says `text[:at once]`, then a byte a second."""
+    """A connection that sends `text[:at once]`, then a byte a second."""
 
     def __init__(self, text, once, every):
         self.text, self.once, self.every = text, once, every
@@ -92,7 +92,7 @@ def besiege(address, silent, drips, version):
 
 
 class Siege(stage.Run):
-    """The driver is `paceline driver`: it asks for this user's token where it knows of tokens."""
+    """The driver is `paceline driver`: it requires this user's token if its version has tokens."""
 
     def __init__(self, args, folder):
         self.out, self.args, self.folder = os.path.join(folder, "run"), args, folder

@@ -1,4 +1,4 @@
-"""Real runs whose members are started, hurt and watched one by one: what the scripts here share."""
+"""Real runs whose members are started, killed and watched one by one: shared by the scripts here."""
 import json
 import os
 import random
@@ -93,7 +93,7 @@ def free_port(host="127.0.0.1"):
 
 
 class Failure(Exception):
-    """What must not happen has happened."""
+    """A violated expectation."""
 
 
 class Proxy:
@@ -157,7 +157,7 @@ class Stage:
 
 
 def wait_until(run, condition, limit, what):
-    """Until that holds, by what the run has told by then; it is a Failure if it ends before."""
+    """Wait until the condition holds for the run's events; a Failure if the run ends before."""
     until = time.monotonic() + limit
     while True:
         gone = run.driver.poll() is not None
@@ -173,8 +173,8 @@ def wait_until(run, condition, limit, what):
 
 class Run:
     """A driver and its workers, each a process; node N is worker[N]. `wrap(node)` is put before a
-    worker's command, `wrap(None)` before the driver's; `address(node)` is where it listens. Who is
-    put out comes again for `retry` seconds (None: as long as a worker does by itself)."""
+    worker's command, `wrap(None)` before the driver's; `address(node)` is where it listens. A
+    removed worker tries to rejoin for `retry` seconds (None: a worker's default)."""
 
     def __init__(self, stage, out, workers, settings, proxied=(), wrap=None, address=None,
                  retry=None):
@@ -222,7 +222,7 @@ class Run:
             return f.read()
 
     def poll(self):
-        """Read what events there are by now."""
+        """Read the events written so far."""
         try:
             with open(os.path.join(self.out, "events.jsonl")) as f:
                 f.seek(self.read_to)
@@ -256,7 +256,7 @@ class Run:
     wait = wait_until
 
     def finish(self, limit=60):
-        """Ask it to end, and wait until it has. Its last event."""
+        """Request its end, and wait for it. Returns its last event."""
         if self.driver.poll() is None:
             self.driver.send_signal(signal.SIGINT)
         try:

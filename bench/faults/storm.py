@@ -3,7 +3,7 @@
 them and when; invariants are checked at the end of each run.
 
     bench/faults/storm.py [--seeds 20] [--first 1]     as many seeds, from the first
-    bench/faults/storm.py --seed N                     that one again, told step by step
+    bench/faults/storm.py --seed N                     that one again, with a log of each step
 
 Each worker is behind a fault proxy of its own. One worker at least is never hurt. Faults: kill,
 pause (SIGSTOP and, some time later, SIGCONT), blackhole, unheard (one way), reset, corrupt, slow

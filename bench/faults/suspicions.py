@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""False suspicions: unpaced workers and a driver share two cores, nobody is hurt, and nobody may be
-put out.
+"""False suspicions: unpaced workers and a driver share two cores, without faults, so no worker
+may be removed.
 
     bench/faults/suspicions.py MINUTES [--preset lan|busy] [--workers 4] [--strategy sync…]
 

@@ -36,7 +36,7 @@ PARAMETERS = 455_370
 WORKERS = 8
 SINGLE_STEPS = 40_000
 FINAL_STEPS = 10_000  # of the others' virtual time, at most
-ALONE = SINGLE_STEPS // FINAL_STEPS  # so many times longer `single` trains, when it is tuned, too
+ALONE = SINGLE_STEPS // FINAL_STEPS  # `single` trains longer by this factor, also during tuning
 RUNGS = ((1_500, 2), (5_000, 1))  # of the halving: steps' virtual time, settings that are kept
 SEEDS = (1, 2, 3)
 LAST = 5  # validation errors that a median is taken of
@@ -44,8 +44,8 @@ LAST = 5  # validation errors that a median is taken of
 
 def cluster_file(args):
     """A link that a model takes w steps to cross, and a latency that is as short beside a step as
-    on gigabit Ethernet beside a step of the w = 2.46 case, ResNet-152: 100 us of 0.78 s. What a
-    byte costs a core is measured once for a folder of runs and a w."""
+    on gigabit Ethernet beside a step of the w = 2.46 case, ResNet-152: 100 us of 0.78 s. A
+    core's time for a byte is measured once for a folder of runs and a w."""
     path = os.path.join(args.out, f"first-w{args.w:g}.cluster")
     if os.path.exists(path):
         return path
@@ -163,8 +163,8 @@ def all_of(args, runs):
 
 
 def tune(args, grids):
-    """Successive halving: all settings run for a while, each strategy's two best for longer. The
-    strategies come back in the order of what they reached."""
+    """Successive halving: all settings run for a while, each strategy's two best for longer. Returns
+    the strategies in the order of their results."""
     alive, scores = {name: settings_of(grid) for name, grid in grids.items()}, {}
     for steps, kept in RUNGS:
         runs = all_of(args, [Run(args, name, s, 1, steps * (ALONE if name == "single" else 1))
@@ -246,7 +246,7 @@ def choose(args):
 
 
 def result_of(name, settings, runs):
-    """What a strategy's three seeds come to."""
+    """The result of a strategy over its three seeds."""
     times = [r.passed(r.read()[0]) for r in runs]
     return {"strategy": name, "settings": settings, "times": times,
             "median": statistics.median(times),
@@ -256,7 +256,7 @@ def result_of(name, settings, runs):
 
 
 def finite(value):
-    """What JSON has no number for, infinity and no number, becomes null."""
+    """Infinity and NaN, which JSON does not have, become null."""
     if isinstance(value, dict):
         return {k: finite(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the simulator says of a run against the run: four paced workers and a driver, a host each.
+"""The simulator's prediction of a run against the real run: four paced workers and a driver, a host each.
 
     bench/real_vs_sim/real_vs_sim.py [--build DIR] [--out DIR] [--only NAME,...] [--repetitions 3]
                                      [--step-s 0.2] [--rate 240mbit] [--steps 80] [--together]
@@ -61,7 +61,7 @@ LISTED = "sync,easgd,ps asp,ps asp colocated,mpca"
 
 
 def settings(args, name):
-    """What both worlds are told of the job: strategy, then fields."""
+    """The job's settings in both worlds: strategy, then fields."""
     strategy, *fields = STRATEGIES[name]
     return [strategy, *fields, f"workers={WORKERS}", "threads=1", f"pace={args.step_s}",
             "validation=0", f"stop.steps={args.steps}", "stop.epochs=1000000",
@@ -86,7 +86,7 @@ def in_mbit(rate):
 # ---- on a host ----
 
 def wait_for(path, text="", count=1):
-    """Until the file is there and holds the text so often."""
+    """Wait until the file exists and contains the text this many times."""
     deadline = time.time() + 60
     while time.time() < deadline:
         if os.path.exists(path):
@@ -180,7 +180,7 @@ def measured(out, step_s):
 
 
 def once(args, out, run):
-    """What the run measured, from its file if there is one."""
+    """The run's measurements, from its file if there is one."""
     result = os.path.join(out, "result.json")
     if not os.path.exists(result):
         shutil.rmtree(out, ignore_errors=True)

@@ -328,7 +328,7 @@ def job():
 
 
 def words():
-    """The fields and words of the schemas, and the types of layers, for what reads text."""
+    """The fields and words of the schemas, and the types of layers, for the readers of text."""
     texts = {name: (HERE / f"../../proto/{name}.proto").read_text() for name in ("caffe", "job")}
     found = {name: set(re.findall(r"(\w+) = \d+", text)) for name, text in texts.items()}
     types = {kind for kind, _ in ONE.values()} | set(re.findall(r"type: '(\w+)'", str(WHOLE)))

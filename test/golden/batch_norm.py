@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes batch_norm.golden: what PyTorch says of a net with BatchNorm between two Scales.
+"""Writes batch_norm.golden: PyTorch's results for a net with BatchNorm between two Scales.
 
     /usr/bin/python3 batch_norm.py > batch_norm.golden      (Debian: python3-torch)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Writes layers_*.golden: what other programs say of every type of layer and every field of it.
+"""Writes layers_*.golden: other programs' results for every type of layer and every field of it.
 
     /usr/bin/python3 layers.py      (Debian: python3-torch, python3-opencv)
 
-Each file holds cases of a family; a line is one word that says what it is, a name, and numbers:
+Each file holds cases of a family; a line has a keyword, a name, and numbers:
 
     case NAME by WHOM              torch: PyTorch's own function; definition: written from Caffe's
                                    definition in double; opencv: its reader of Caffe's files agrees

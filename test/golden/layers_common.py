@@ -1,4 +1,4 @@
-"""What the layers_*.py share: a case is a small net, what it computes and its gradients.
+"""Shared by the layers_*.py: a case is a small net, its results and its gradients.
 
 A case's net is scaffolding around the layers under test:
 
@@ -210,7 +210,7 @@ def number(f):
     return "0" if float(text) == 0.0 else text
 
 
-# --- OpenCV's reader of Caffe's files as a second witness of what goes forward -----------------
+# --- OpenCV's reader of Caffe's files as a second source of forward results -----------------
 
 def varint(n):
     out = bytearray()

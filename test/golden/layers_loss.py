@@ -1,4 +1,4 @@
-"""Losses and Accuracy: what ends a net. Bottom t is a target through which no gradient goes."""
+"""Losses and Accuracy: the ends of a net. Bottom t is a target through which no gradient goes."""
 import torch
 import torch.nn.functional as F
 
@@ -13,7 +13,7 @@ def normalizer(mode, valid, all_of_them, outer):
 
 
 def softmax_loss(x, t, axis=1, mode="VALID", ignore=-100):
-    """Sum of -log of the labels' softmax, those ignored apart, by what `mode` says; BATCH_SIZE is
+    """Sum of -log of the labels' softmax, without ignored ones, divided as `mode` selects; BATCH_SIZE is
     the product of all dimensions before the axis."""
     outer = count(x.shape[:axis % x.dim()])
     x = x.movedim(axis, 1)
@@ -23,7 +23,7 @@ def softmax_loss(x, t, axis=1, mode="VALID", ignore=-100):
 
 def softmax(name, loss_param, f, x=MATRIX, N=5, labels=3, target=None, axis=1, more="", weight=1.0,
             data=(4.0, 0.5), **rest):
-    """Labels are the data layer's, or one a place."""
+    """Labels are the data layer's, or one a position."""
     fields = ("loss_param { %s } " % loss_param if loss_param else "") + (
         "softmax_param { axis: %d } " % axis if axis != 1 else "") + more
     bottoms = [x] if target is None else [x, target]
@@ -114,7 +114,7 @@ pairs("euclidean.test", "EuclideanLoss", both, [IMAGE, IMAGE], ["x0", "x1"], tra
 
 
 def cross_entropy(x, t, mode="BATCH_SIZE", ignore=None):
-    """-Σ t log σ(x) + (1 - t) log(1 - σ(x)), those ignored apart, by what `mode` says."""
+    """-Σ t log σ(x) + (1 - t) log(1 - σ(x)), without ignored ones, divided as `mode` selects."""
     valid = torch.ones_like(t) if ignore is None else (t != ignore).double()
     each = F.binary_cross_entropy_with_logits(x, t, reduction="none")
     return (each * valid).sum() / normalizer(mode, float(valid.sum()), t.numel(), len(x))

@@ -1,5 +1,5 @@
-"""Layers that join, part and rename, InnerProduct, and what a net does between layers: parameters
-and blobs that several share, work in place, gradients that stop."""
+"""Layers that join, split and rename, InnerProduct, and relations between layers: shared
+parameters and blobs, work in place, stopped gradients."""
 import torch
 import torch.nn.functional as F
 

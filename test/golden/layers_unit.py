@@ -36,7 +36,7 @@ everywhere("relu.slope", "ReLU", "relu_param", "negative_slope: 0.1",
            lambda x: F.leaky_relu(x, 0.1))
 unit("relu.engine", "ReLU", "relu_param", "engine: CAFFE negative_slope: -0.5",
      lambda x: F.leaky_relu(x, -0.5))
-# Going down on both sides, what was overwritten is not known by its sign.
+# With a slope down on both sides, the sign does not reveal the overwritten value.
 unit("relu.down.in-place", "ReLU", "relu_param", "negative_slope: -0.5",
      lambda x: F.leaky_relu(x, -0.5), in_place=True)
 unit("elu.down.in-place", "ELU", "elu_param", "alpha: -0.5", lambda x: F.elu(x, -0.5),
@@ -105,7 +105,7 @@ unit("prelu.no-filler", "PReLU", "", "", lambda x, w: F.prelu(x, w), params=[Par
 unit("prelu.default.test", "PReLU", "", "", lambda x, w: F.prelu(x, w),
      params=[Param("unit.0", (3,))], train=False)
 
-# Dropout is a copy when testing; what it does in training is a test of its own.
+# Dropout is a copy when testing; its training has a test of its own.
 unit("dropout.test", "Dropout", "dropout_param", "dropout_ratio: 0.25", lambda x: x * 1.0,
      train=False)
 unit("dropout.test.in-place", "Dropout", "", "", lambda x: x * 1.0, train=False, in_place=True)

@@ -1,4 +1,4 @@
-"""Layers that look at windows: Convolution, Deconvolution, Pooling, LRN."""
+"""Layers that read windows: Convolution, Deconvolution, Pooling, LRN."""
 import torch
 import torch.nn.functional as F
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes lenet.golden: what PyTorch says of three nets whose parameters and data are a formula.
+"""Writes lenet.golden: PyTorch's results for three nets whose parameters and data are a formula.
 
     /usr/bin/python3 lenet.py > lenet.golden      (Debian: python3-torch)
 

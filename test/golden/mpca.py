@@ -3,7 +3,7 @@
 
     /usr/bin/python3 mpca.py > mpca.golden
 
-mpca_test.c tells the story and takes the same steps. A line is the end of one tick:
+mpca_golden_test.c describes the case and takes the same steps. A line is the end of one tick:
 
     form tick shard  c alpha beta gamma  tau of each worker  joint v star  a and b of each worker
 
@@ -70,7 +70,7 @@ def alpha(c):
 
 
 def steps(worker, tick):
-    """Worker 0 rests in ticks 10 and 11, everybody in 16 and 17."""
+    """Worker 0 rests in ticks 10 and 11, all workers in 16 and 17."""
     rests = tick in (16, 17) or (worker == 0 and tick in (10, 11))
     return 0 if rests else SPEED[worker]
 
@@ -81,7 +81,7 @@ def gradient(x, worker):
 
 
 def story(number, form):
-    """What each tick ends with; `number` is the kind of float."""
+    """The state at the end of each tick; `number` is the kind of float."""
     workers, shards, delta = range(len(SPEED)), range(PHASES), number(setting(0.8))
     x = [[number(w) for w in START] for _ in workers]
     tau = [[0] * PHASES for _ in workers]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes optim.golden: where PyTorch's optimizers take five weights in 24 steps.
+"""Writes optim.golden: five weights after each of 24 steps of PyTorch's optimizers.
 
     /usr/bin/python3 optim.py > optim.golden      (Debian: python3-torch)
 

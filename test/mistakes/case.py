@@ -1,4 +1,4 @@
-"""A mistake, and what its answer must name."""
+"""A mistake, and the required contents of its message."""
 import dataclasses
 from typing import Callable, Optional
 
@@ -12,9 +12,9 @@ class Case:
     name: str
     prepare: Optional[Callable]  # (scene) → the command's words
     # Patterns that one line of the answer must hold, the remedy apart from the other two:
-    thing: str  # what is wrong,
+    thing: str  # the error,
     place: str = ""  # where: file and line, field, option, path, host,
-    remedy: Optional[str] = ""  # and what to do. None: the answer says nothing of that, which is B
+    remedy: Optional[str] = ""  # and the remedy. None: the message has no remedy, which is grade B
     code: tuple = (2,)  # exit codes that fit
     env: dict = dataclasses.field(default_factory=dict)
     act: Optional[Callable] = None  # (scene, env) → (text, exit code), instead of prepare

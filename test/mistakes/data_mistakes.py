@@ -1,4 +1,4 @@
-"""Mistakes with data: where it lies, what it is, how it is said."""
+"""Mistakes with data: its path, its contents, its description."""
 import os
 
 from case import Case, sets, train, words

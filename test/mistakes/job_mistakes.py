@@ -66,7 +66,7 @@ CASES = [
          r"x\.job:15:11: field `strategy`", r"expected `\{`"),
     Case("two strategies", train(("seed: 7", "strategy { sync { } }\nstrategy { easgd { } }")),
          "field `strategy` of Job: given twice", r"x\.job:16:", "keep one"),
-    Case("a byte order mark",  # is read over: what is told is the mistake beside it
+    Case("a byte order mark",  # is skipped: the message names the mistake beside it
          lambda s: [s.write("x.job", "\ufeff" + open(s.path("x.job")).read()), "train", "x.job",
                     "--out", "run", "--set", "batch=0"][1:],
          "is 0", "paceline: batch:", "must be from 1 to 65536"),
@@ -109,7 +109,7 @@ CASES = [
     Case("epochs below 0", sets("stop.epochs=-1"), "is -1;", r"stop\.epochs:", r"--unset stop\.epochs takes it away"),
     Case("validation in percent", train(("seed: 7", 'validation: "20%"')), 'not `"20%"`', r"x\.job:15:",
          "expected an integer from 0 to"),
-    # ---- what does not go together ----
+    # ---- contradicting fields ----
     Case("single with four workers",
          train(("seed: 7", "seed: 7\nstrategy { single { } } workers: 4")), "needs workers: 1, has 4",
          r"strategy\.single:", "write --strategy sync, or another"),

@@ -56,8 +56,9 @@ def free_port():
 
 
 def with_a_run(bad_worker, late=False):
-    """A driver for two workers and one good worker; a bad one comes, then another good one. Those
-    three must end well, but for the last one where it may be `late`. The answer is the driver's."""
+    """A driver for two workers and one good worker; a bad one joins, then another good one.
+    These three must end well, except the last one if it may be `late`. The message is the
+    driver's."""
     def act(scene, env):
         driver = scene.start("driver", "x.job", "--out", "run", "--set", "workers=2", "--strategy",
                              "sync", "--wait", "30", env=env)
@@ -208,7 +209,7 @@ def a_full_disk(scene, env):
 
 
 def unreadable_choices(scene, env):
-    """Another user's file of the tuner's choices. Root reads all files, but for what it gives up."""
+    """Another user's file of the tuner's choices. Root reads all files, unless it drops the capability."""
     path = scene.path(scene.write("kernels.txt", "paceline kernels 1\n"))
     os.chmod(path, 0)
     under = ()

@@ -47,7 +47,7 @@ link { mbit: 1000 latency_us: 100 }
 """
 
 
-LIMIT_S = 60  # for a process, and for what is waited for
+LIMIT_S = 60  # for a process, and for an awaited condition
 
 
 class Scene:
@@ -105,7 +105,7 @@ class Scene:
         return name
 
     def job(self, name, *changes, base=JOB):
-        """The tiny job with (what, by) replaced; each must be there."""
+        """The tiny job with (old, new) replaced; each must occur."""
         text = base
         for what, by in changes:
             assert what in text, what

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Plants each bug of test/storm/bugs in a copy of the tree, builds the storm there and nothing else,
-# and lets it blow until something breaks. All must be found.
+# Plants each bug of test/storm/bugs in a copy of the tree, builds only the storm there, and runs
+# it until an invariant is violated. All must be found.
 #
 #   test/storm/bugs.sh [BUILD] [PATCH...]    BUILD: a configured build, whose options are taken over
 #
