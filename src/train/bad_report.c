@@ -11,10 +11,10 @@
 
 int worker_report_bad_records(struct worker *w)
 {
-    const struct bad_records *bad = w->corpus->bad;
+    const struct bad_records *bad = w->data.corpus->bad;
     int rc = OK;
-    while (rc == OK && bad && w->bad_reported < bad_records_count(bad)) {
-        const struct bad_record *record = bad_records_at(bad, w->bad_reported++);
+    while (rc == OK && bad && w->counts.bad_reported < bad_records_count(bad)) {
+        const struct bad_record *record = bad_records_at(bad, w->counts.bad_reported++);
         struct buf bytes = {0};
         buf_put_u8(&bytes, (uint8_t)record->of);
         buf_put_u64(&bytes, record->record);
@@ -31,7 +31,8 @@ enum { OWN_MACHINE = 0 }; /* the driver's, and that of workers which it has star
 
 static uint64_t machine_of(const struct driver *d, uint32_t node)
 {
-    const char *host = node < VIEW_MEMBERS_MAX ? d->joiner[node].report.location.host : "";
+    const char *host =
+        node < VIEW_MEMBERS_MAX ? d->membership.joiner[node].report.location.host : "";
     if (!d->options->elsewhere)
         return OWN_MACHINE;
     return (*host ? hash_bytes(host, strlen(host)) : node) | 1;
@@ -45,16 +46,16 @@ int driver_on_bad_record(struct driver *d, const struct message *m)
     bad.record = read_u64(&in);
     read_text(&in, bad.cause, sizeof bad.cause);
     printable(bad.cause);
-    if (!byte_reader_done(&in) || bad.of > BAD_OF_TEST || !d->corpus->bad) {
+    if (!byte_reader_done(&in) || bad.of > BAD_OF_TEST || !d->data.corpus->bad) {
         log_warn(d->host->log, "worker %u: its broken record cannot be understood", m->from);
         return OK;
     }
     uint64_t machine = machine_of(d, m->from);
-    int rc = bad_record_log_add(&d->bad, machine, &bad, &confirmed);
+    int rc = bad_record_log_add(&d->reports.bad, machine, &bad, &confirmed);
     if (rc != OK)
         return err_set(d->err, rc, "out of memory for broken records");
     return confirmed || machine == OWN_MACHINE
-               ? bad_records_add(d->corpus->bad, bad.of, bad.record, bad.cause, d->err)
+               ? bad_records_add(d->data.corpus->bad, bad.of, bad.record, bad.cause, d->err)
                : OK;
 }
 
@@ -70,47 +71,49 @@ static void emit_bad_record(struct driver *d, const struct bad_record *bad)
 /* Adds the driver's own reports. */
 static void gather_own(struct driver *d)
 {
-    const struct bad_records *own = d->corpus->bad;
+    const struct bad_records *own = d->data.corpus->bad;
     bool confirmed;
-    for (; own && d->bad_own < bad_records_count(own); d->bad_own++)
-        (void)bad_record_log_add(&d->bad, OWN_MACHINE, bad_records_at(own, d->bad_own), &confirmed);
+    for (; own && d->reports.bad_own < bad_records_count(own); d->reports.bad_own++)
+        (void)bad_record_log_add(&d->reports.bad, OWN_MACHINE,
+                                 bad_records_at(own, d->reports.bad_own), &confirmed);
 }
 
 void driver_report_bad_records(struct driver *d)
 {
     gather_own(d);
-    const struct bad_records *bad = d->bad.seen;
+    const struct bad_records *bad = d->reports.bad.seen;
     size_t count = bad ? bad_records_count(bad) : 0;
-    for (; d->bad_emitted < count; d->bad_emitted++)
-        emit_bad_record(d, bad_records_at(bad, d->bad_emitted));
-    if (d->bad_logged == count || world_now(d->world) < d->next_bad_log)
+    for (; d->reports.bad_emitted < count; d->reports.bad_emitted++)
+        emit_bad_record(d, bad_records_at(bad, d->reports.bad_emitted));
+    if (d->reports.bad_logged == count || world_now(d->world) < d->reports.next_bad_log)
         return;
-    size_t more = count - d->bad_logged - 1, counted = bad_records_count(d->corpus->bad);
+    size_t more = count - d->reports.bad_logged - 1,
+           counted = bad_records_count(d->data.corpus->bad);
     char alone[64] = "";
     if (count > counted)
         snprintf(alone, sizeof alone, "; %zu more on one worker's machine alone", count - counted);
     log_warn(d->host->log,
              "broken record left out: %s; another one replaces it%s (%zu of at most %u%s)",
-             bad_records_at(bad, d->bad_logged)->cause, more > 0 ? ", and for those after it" : "",
-             counted, d->job->bad_records_max, alone);
-    d->bad_logged = count;
-    d->next_bad_log = world_now(d->world) + WORLD_SECOND;
+             bad_records_at(bad, d->reports.bad_logged)->cause,
+             more > 0 ? ", and for those after it" : "", counted, d->job->bad_records_max, alone);
+    d->reports.bad_logged = count;
+    d->reports.next_bad_log = world_now(d->world) + WORLD_SECOND;
 }
 
 void driver_sum_bad_records(struct driver *d, struct train_report *report)
 {
     const struct wait_for more = wire_from(WORLD_ANY, WIRE_BAD_RECORD);
     struct wake wake;
-    if (!d->corpus->bad)
+    if (!d->data.corpus->bad)
         return;
     while (world_wait(d->world, &more, 1, world_now(d->world), &wake) == OK) {
         driver_on_bad_record(d, wake.msg); /* the run is over: too many end nothing any more */
         message_unref(wake.msg);
     }
-    d->next_bad_log = 0;
+    d->reports.next_bad_log = 0;
     driver_report_bad_records(d);
-    report->bad_records = d->bad.seen ? bad_records_count(d->bad.seen) : 0;
+    report->bad_records = d->reports.bad.seen ? bad_records_count(d->reports.bad.seen) : 0;
     for (size_t i = 0; i < report->bad_records && i < TRAIN_BAD_NAMED; i++)
         snprintf(report->bad_record[i], sizeof report->bad_record[i], "%s",
-                 bad_records_at(d->bad.seen, i)->cause);
+                 bad_records_at(d->reports.bad.seen, i)->cause);
 }

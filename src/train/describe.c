@@ -43,7 +43,7 @@ static size_t count_parameters(const struct segments *x)
 /* Of the net's outputs; 0: no loss takes labels as classes. */
 static size_t count_classes(const struct driver *d)
 {
-    size_t n = net_classes(d->ws->train);
+    size_t n = net_classes(d->data.ws->train);
     return n == SIZE_MAX ? 0 : n;
 }
 
@@ -57,10 +57,10 @@ static void add_records(const struct driver *d, cJSON *start)
     char shape[64];
     cJSON *records = cJSON_AddObjectToObject(start, "records");
     for (int set = 0; set < SET_COUNT; set++)
-        if (d->corpus->set[set].count > 0)
+        if (d->data.corpus->set[set].count > 0)
             cJSON_AddNumberToObject(records, corpus_set_name((enum corpus_set)set),
-                                    (double)d->corpus->set[set].count);
-    cJSON_AddStringToObject(start, "record", shape_text(&d->ws->record, shape, sizeof shape));
+                                    (double)d->data.corpus->set[set].count);
+    cJSON_AddStringToObject(start, "record", shape_text(&d->data.ws->record, shape, sizeof shape));
 }
 
 static void add_solver(const struct driver *d, cJSON *start)
@@ -92,7 +92,7 @@ static void add_end(const struct driver *d, cJSON *start)
 void describe_run(const struct driver *d, cJSON *start)
 {
     char settings[TEXT_MAX];
-    uint64_t step = step_records(d), records = d->corpus->set[SET_TRAIN].count;
+    uint64_t step = step_records(d), records = d->data.corpus->set[SET_TRAIN].count;
     cJSON_AddStringToObject(start, "net", net_title(d->job->net));
     cJSON_AddNumberToObject(start, "parameters", (double)count_parameters(d->layout.x));
     if (count_classes(d) > 0)
@@ -127,7 +127,7 @@ __attribute__((format(printf, 3, 4))) static void warn_if(const struct events *e
 static void suspect_classes(struct driver *d)
 {
     size_t outputs = count_classes(d);
-    uint32_t classes = d->corpus->set[SET_TRAIN].source->classes;
+    uint32_t classes = d->data.corpus->set[SET_TRAIN].source->classes;
     bool zoo = d->job->net->source_case == PACELINE__NET__SOURCE_ZOO;
     char remedy[160];
     if (outputs == 0 || classes >= outputs)
@@ -173,8 +173,8 @@ static void suspect_pixels(struct driver *d)
     const Paceline__Data *data = d->job->train_data;
     bool mapped = data->scale != 1 || data->n_mean > 0 || (data->mean_file && data->mean_file[0]);
     float least, most;
-    if (mapped || net_normalises(d->ws->train) ||
-        !find_range(&d->corpus->set[SET_TRAIN], &least, &most) || most < FAR)
+    if (mapped || net_normalises(d->data.ws->train) ||
+        !find_range(&d->data.corpus->set[SET_TRAIN], &least, &most) || most < FAR)
         return;
     warn_if(&d->events, "pixels",
             "values of records go from %g to %g into a net that does not normalise them: "
@@ -185,7 +185,7 @@ static void suspect_pixels(struct driver *d)
 
 static void suspect_batch(struct driver *d)
 {
-    uint64_t step = step_records(d), records = d->corpus->set[SET_TRAIN].count;
+    uint64_t step = step_records(d), records = d->data.corpus->set[SET_TRAIN].count;
     if (step > records)
         warn_if(
             &d->events, "batch",
@@ -222,7 +222,7 @@ static bool is_far(size_t a, size_t b)
 
 static void suspect_size(struct driver *d)
 {
-    const struct shape *is = &d->ws->record;
+    const struct shape *is = &d->data.ws->record;
     struct shape expected = {0};
     if (d->job->net->source_case == PACELINE__NET__SOURCE_ZOO)
         expected = zoo_record(d->job->net->zoo);
@@ -265,8 +265,9 @@ void describe_suspicions(struct driver *d)
 
 void describe_chance_begin(struct driver *d)
 {
-    chance_init(&d->chance, count_classes(d), d->corpus->set[SET_TRAIN].count, step_records(d));
-    d->chance_offset = d->ledger.last.progress.sample_offset;
+    chance_init(&d->reports.chance, count_classes(d), d->data.corpus->set[SET_TRAIN].count,
+                step_records(d));
+    d->reports.chance_offset = d->ledger.last.progress.sample_offset;
 }
 
 static void warn_stuck(struct driver *d)
@@ -295,7 +296,7 @@ static void warn_high(struct driver *d)
         &d->events, "loss",
         "the loss is %.4g, and guessing among %zu classes has %.4g: the model is diverging; lower "
         "the learning rate, now %g (--lr %g), or bring the input near 0 (scale, mean)",
-        d->ledger.loss, count_classes(d), d->chance.guess, rate, rate / 10);
+        d->ledger.loss, count_classes(d), d->reports.chance.guess, rate, rate / 10);
 }
 
 static void warn_chance(struct driver *d, enum chance_news news)
@@ -308,14 +309,14 @@ static void warn_chance(struct driver *d, enum chance_news news)
 
 void describe_chance(struct driver *d)
 {
-    uint64_t offset = d->ledger.last.progress.sample_offset, before = d->chance_offset;
+    uint64_t offset = d->ledger.last.progress.sample_offset, before = d->reports.chance_offset;
     if (offset <= before)
         return;
-    d->chance_offset = offset;
-    warn_chance(d, chance_add(&d->chance, offset - before, d->ledger.loss));
+    d->reports.chance_offset = offset;
+    warn_chance(d, chance_add(&d->reports.chance, offset - before, d->ledger.loss));
 }
 
 void describe_chance_end(struct driver *d)
 {
-    warn_chance(d, chance_end(&d->chance));
+    warn_chance(d, chance_end(&d->reports.chance));
 }

@@ -20,7 +20,7 @@ enum { REPLACE_WINDOW_S = 60, REPLACE_TIMES = 5 }; /* replacements per worker in
 void driver_request_stop(struct driver *d, const char *reason)
 {
     const char *none = NULL;
-    atomic_compare_exchange_strong(&d->reason, &none, reason);
+    atomic_compare_exchange_strong(&d->ending.reason, &none, reason);
 }
 
 int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const struct buf *bytes)
@@ -37,10 +37,10 @@ int driver_on_task_end(struct driver *d, struct task **task, const char *what)
     world_join(d->world, *task, WORLD_FOREVER, &result);
     *task = NULL;
     if (task == &d->model_writer.task && result == OK) {
-        d->kept = true;
+        d->ending.kept = true;
         return OK;
     }
-    if (task == &d->driver_part_task && result == ERR_PEER)
+    if (task == &d->part.task && result == ERR_PEER)
         return driver_lose_all(d);
     const char *why =
         task == &d->model_writer.task ? model_writer_set_samples(&d->model_writer, result) : NULL;
@@ -64,9 +64,9 @@ int driver_turn(struct driver *d)
     };
     const int messages = 5, server = 6;
     int n = 7, part_at = -1;
-    if (d->driver_part_task) {
+    if (d->part.task) {
         part_at = n;
-        set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->driver_part_task};
+        set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->part.task};
     }
     if (d->model_writer.task)
         set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->model_writer.task};
@@ -95,19 +95,19 @@ int driver_turn(struct driver *d)
     if (wake.which == server)
         return driver_on_task_end(d, &d->server.task, "group");
     if (wake.which == part_at)
-        return driver_on_task_end(d, &d->driver_part_task, "part in the strategy");
+        return driver_on_task_end(d, &d->part.task, "part in the strategy");
     return wake.which > server ? driver_on_task_end(d, &d->model_writer.task, "model writer") : rc;
 }
 
 int driver_check_replaced(struct driver *d)
 {
     double t = events_seconds(&d->events);
-    if (t >= d->next_look) {
+    if (t >= d->claim.next_look) {
         if (!driver_replaced(d) && d->options->dir)
             rundir_beat(d->options->dir);
-        d->next_look = t + 1;
+        d->claim.next_look = t + 1;
     }
-    return atomic_load(&d->outranked)
+    return atomic_load(&d->claim.outranked)
                ? err_set(d->err, ERR_FENCED, "a later driver has taken this run over")
                : OK;
 }
@@ -116,21 +116,22 @@ int driver_check_replaced(struct driver *d)
  * when a fault kills workers as fast as they start. */
 static void check_workers(struct driver *d)
 {
-    uint32_t departed_count = atomic_exchange(&d->lost_workers, 0);
+    uint32_t departed_count = atomic_exchange(&d->membership.missing, 0);
     double t = events_seconds(&d->events);
-    if (departed_count == 0 || !d->job->has_workers_max || d->stop_sent > 0)
+    if (departed_count == 0 || !d->job->has_workers_max || d->ending.stop_sent > 0)
         return;
-    if (t - d->replacing_since > REPLACE_WINDOW_S) {
-        d->replacing_since = t;
-        d->replaced = 0;
+    if (t - d->membership.replacing_since > REPLACE_WINDOW_S) {
+        d->membership.replacing_since = t;
+        d->membership.replaced = 0;
     }
-    if (d->replaced + departed_count > REPLACE_TIMES * job_workers_max(d->job)) {
+    if (d->membership.replaced + departed_count > REPLACE_TIMES * job_workers_max(d->job)) {
         log_error(d->host->log, "%u worker%s lost in %.0f s: for now no more are started",
-                  d->replaced + departed_count, plural(d->replaced + departed_count, "s"),
-                  t - d->replacing_since);
+                  d->membership.replaced + departed_count,
+                  plural(d->membership.replaced + departed_count, "s"),
+                  t - d->membership.replacing_since);
         return;
     }
-    d->replaced += departed_count;
+    d->membership.replaced += departed_count;
     int rc = driver_request_workers(d, departed_count);
     if (rc != OK)
         log_warn(d->host->log, "no worker for one that is lost: %s", status_text(rc));
@@ -143,9 +144,9 @@ static void check_worker_count(struct driver *d, const struct view *view)
     uint32_t n = d->options->workers ? (uint32_t)atomic_load(d->options->workers) : 0;
     uint32_t least = d->job->has_workers_min ? d->job->workers_min : 1;
     uint32_t most = job_workers_max(d->job), standing = atomic_load(&d->server.standing);
-    if (n == d->target_workers || d->stop_sent)
+    if (n == d->membership.target || d->ending.stop_sent)
         return;
-    d->target_workers = n;
+    d->membership.target = n;
     if (!d->job->has_workers_max || !d->traits.joinable) {
         log_warn(d->host->log, "%u worker%s wanted, but the job does not let the number change", n,
                  plural(n, "s"));
@@ -167,9 +168,9 @@ static void check_worker_count(struct driver *d, const struct view *view)
 static bool awaits_checkpoint(const struct driver *d, const struct view *view, double t)
 {
     enum { PATIENCE = 60 };
-    uint32_t of = atomic_load(&d->checkpoint_of);
-    return d->awaits_checkpoint && t < d->next_checkpoint + PATIENCE &&
-           atomic_load(&d->model_writer.taken) == d->taken_before &&
+    uint32_t of = atomic_load(&d->requests.checkpoint_of);
+    return d->requests.awaits_checkpoint && t < d->requests.next_checkpoint + PATIENCE &&
+           atomic_load(&d->model_writer.taken) == d->requests.taken_before &&
            (of == WORLD_DRIVER || view_rank(view, of) >= 0);
 }
 
@@ -177,11 +178,12 @@ static bool awaits_checkpoint(const struct driver *d, const struct view *view, d
 static void check_checkpoint(struct driver *d, const struct view *view)
 {
     double every = d->job->checkpoint->every_seconds, t = events_seconds(&d->events);
-    if (!d->options->dir || every <= 0 || t < d->next_checkpoint || awaits_checkpoint(d, view, t))
+    if (!d->options->dir || every <= 0 || t < d->requests.next_checkpoint ||
+        awaits_checkpoint(d, view, t))
         return;
-    if (d->next_checkpoint > 0 && view->count > 0)
+    if (d->requests.next_checkpoint > 0 && view->count > 0)
         driver_request_model(d, MODEL_CHECKPOINT);
-    d->next_checkpoint = t + every;
+    d->requests.next_checkpoint = t + every;
 }
 
 /* Joiners get leases; leases of departed workers are reclaimed. A departed worker's last reports
@@ -207,7 +209,7 @@ static void check_leases(struct driver *d, const struct view *view)
 bool driver_all_done(const struct driver *d, const struct view *view)
 {
     for (size_t i = 0; i < view->count; i++)
-        if (!members_has(&d->done, view->node[i]))
+        if (!members_has(&d->membership.done, view->node[i]))
             return false;
     return true;
 }
@@ -216,29 +218,16 @@ bool driver_all_done(const struct driver *d, const struct view *view)
  * member dies, or its copy is unusable, request it from the next. */
 static void request_model(struct driver *d, const struct view *view)
 {
-    uint32_t model_node = atomic_load(&d->model_of),
+    uint32_t model_node = atomic_load(&d->requests.final_of),
              departed = atomic_load(&d->model_writer.left_out);
     int rank = model_node == WORLD_ANY ? -1 : view_rank(view, model_node);
     if (!d->traits.workers_hold_model || view->count == 0 || !driver_all_done(d, view) ||
-        (rank >= 0 && departed == d->departed_seen))
+        (rank >= 0 && departed == d->requests.left_out))
         return;
     uint32_t next = view->node[(size_t)(rank + 1) % view->count];
-    d->departed_seen = departed;
-    atomic_store(&d->model_of, next);
+    d->requests.left_out = departed;
+    atomic_store(&d->requests.final_of, next);
     driver_request_model_of(d, next, MODEL_FINAL);
-}
-
-/* In asynchronous strategies the driver part serves workers until all their loops have ended. Then
- * it finishes and hands over the final model. */
-static void finish_driver_part(struct driver *d, const struct view *view)
-{
-    if (!d->driver_part_task || !d->traits.is_async || atomic_load(&d->driver_part.finish) ||
-        view->count == 0 || !driver_all_done(d, view))
-        return;
-    driver_snapshot_leases(d, true);
-    atomic_store(&d->handing_over, true);
-    atomic_store(&d->driver_part.finish, true);
-    world_raise(d->world, SIGNAL_GROUP);
 }
 
 /* Run until the final model is kept and all members' loops have ended. */
@@ -252,11 +241,11 @@ static int run_driver(struct driver *d)
         rc = driver_check_replaced(d);
         if (rc != OK)
             return rc;
-        if (d->kept && driver_all_done(d, view))
+        if (d->ending.kept && driver_all_done(d, view))
             return driver_check_deserted(d);
         if (atomic_load(&d->model_writer.waits) && driver_all_done(d, view))
             return driver_await_model(d);
-        if (view->count == 0 && !d->kept && !atomic_load(&d->handing_over) &&
+        if (view->count == 0 && !d->ending.kept && !atomic_load(&d->ending.handing_over) &&
             !atomic_load(&d->model_writer.here))
             return driver_lose_all(d);
         check_leases(d, view);
@@ -268,11 +257,11 @@ static int run_driver(struct driver *d)
         check_checkpoint(d, view);
         driver_check_joiners(d, driver_patience(d));
         request_model(d, view);
-        finish_driver_part(d, view);
+        d->progress->check_end(d, view);
         driver_report_loss(d, false);
         driver_report_progress(d);
         if (view->count > 0)
-            d->last_workers = (uint32_t)view->count;
+            d->membership.last = (uint32_t)view->count;
         rc = driver_turn(d);
     }
     return rc;
@@ -288,30 +277,30 @@ int train_drive(struct world *world, const struct train_host *host,
     d->host = host;
     d->options = options;
     d->job = options->job;
-    atomic_store(&d->model_of, WORLD_ANY);
-    atomic_store(&d->checkpoint_of, WORLD_ANY);
+    atomic_store(&d->requests.final_of, WORLD_ANY);
+    atomic_store(&d->requests.checkpoint_of, WORLD_ANY);
     atomic_store(&d->model_writer.last_error, -1.0);
     d->err = err;
     arena_init(&d->arena);
     if (host->watch)
         host->watch->driver(host->watch->user, d);
     int rc = driver_open(d);
-    if (rc == OK && !d->over)
+    if (rc == OK && !d->ending.over)
         rc = run_driver(d);
     rc = driver_close(d, rc, report);
     if (host->watch)
         host->watch->driver(host->watch->user, NULL);
-    lanes_release(&d->driver_part.lanes);
+    lanes_release(&d->part.driver.lanes);
     if (d->group.world)
         group_release(&d->group);
-    buf_release(&d->welcome);
-    buf_release(&d->welcome_late);
+    buf_release(&d->membership.welcome);
+    buf_release(&d->membership.welcome_late);
     snapshot_close(&d->model_writer.snapshot);
     model_writer_release(&d->model_writer);
-    bad_record_log_release(&d->bad);
-    free(d->resumed.leases);
-    workspace_free(d->own_ws);
-    corpus_close(&d->own_corpus);
+    bad_record_log_release(&d->reports.bad);
+    free(d->start.resumed.leases);
+    workspace_free(d->data.own_ws);
+    corpus_close(&d->data.own_corpus);
     arena_release(&d->arena);
     free(d);
     return rc;

@@ -20,6 +20,7 @@
 #include "train/lease_server.h"
 #include "train/ledger.h"
 #include "train/model_writer.h"
+#include "train/progress.h"
 #include "train/progress_meter.h"
 #include "train/recovery_report.h"
 #include "train/train.h"
@@ -38,6 +39,136 @@ struct joiner {
  * reason. */
 enum joiner_event { JOINER_CONNECTED, JOINER_JOINED, JOINER_LEFT, JOINER_LOST };
 
+/* The claim of this driver on the run directory (driver_term.c). */
+struct run_claim {
+    struct driver_term term;      /* of this driver */
+    struct driver_term last_term; /* of the previous driver; view 0: there was none */
+    bool has_lock;                /* it locked the run directory before opening */
+    bool claimed;                 /* no other driver has this incarnation */
+    bool unwritten;               /* the term file could not be written yet */
+    int64_t retry_at;             /* when to try again; both are the server task's */
+    double next_look;             /* when to check for a later driver; seconds */
+    atomic_bool outranked;        /* a later driver has taken the run over */
+};
+
+/* Workers that connect, join and leave: driver_handshake.c, driver_opening.c, driver_arrivals.c,
+ * driver_first_view.c. */
+struct membership {
+    struct hello own;                          /* a worker's hello must agree with it */
+    struct buf welcome, welcome_late;          /* the latter for joiners of a run under way */
+    struct connectivity_checker *connectivity; /* NULL: addresses are not checked */
+    struct task *arrivals; /* the task that receives workers until the driver is ready */
+    struct members arrived;
+    int64_t opening_reported;
+    struct joiner joiner[VIEW_MEMBERS_MAX];
+    size_t joiners;                                    /* connected joiners */
+    struct worker_location location[VIEW_MEMBERS_MAX]; /* the server task's: machines of workers
+                                                          that sent a hello */
+    _Atomic int64_t stirred;  /* before the first view: when a worker last arrived */
+    _Atomic uint32_t started; /* workers requested from the host */
+    uint32_t first;           /* the server task's: workers of the first view */
+    uint32_t last;            /* workers in the newest view that was not empty */
+    uint32_t target;          /* requested number of workers; 0: none requested */
+    _Atomic uint32_t missing; /* lost workers that were not replaced */
+    double replacing_since;
+    uint32_t replaced;   /* replaced since replacing_since */
+    struct members done; /* workers whose loops have ended */
+    struct departures departures;
+    struct err lost; /* the last reason that a worker gave, and its time */
+    int64_t lost_at;
+};
+
+/* What the returned workers of a recovered run have reported (driver_recovery.c). */
+struct recovery {
+    struct recovery_report report[VIEW_MEMBERS_MAX]; /* by node */
+    struct progress early;                 /* reported by members before all had reconnected */
+    uint64_t join_state[JOIN_STATE_WORDS]; /* of the member that was furthest */
+    bool has_join_state;
+    uint64_t untaken; /* samples that no worker has taken */
+};
+
+/* The state with which the run begins or resumes (driver_initial_state.c). */
+struct run_start {
+    struct vec x, s;
+    struct global_model initial; /* these two vectors */
+    struct checkpoint_header
+        resumed;               /* the resumed position; progress.exchanges 0: the beginning */
+    bool resumes;              /* `resumed` is from a checkpoint or a run of Caffe */
+    float *floats;             /* for the workers; NULL: each draws it from the seed */
+    struct global_model model; /* vectors in `floats`; x NULL: there are none */
+    struct vec state[OPTIM_STATE_MAX], extra[STRATEGY_EXTRAS_MAX];
+    struct bootstrap_server server; /* of `floats` */
+};
+
+/* Requests of copies of the global model (driver_commits.c; checkpoints: driver.c). */
+struct model_requests {
+    uint64_t evaluate_every;
+    _Atomic uint32_t uses;        /* uses of the driver part's next copy of the model */
+    struct progress last_commit;  /* the driver part's previous commit point */
+    struct trigger_counts before; /* in asynchronous strategies */
+    _Atomic uint64_t sample_offset, steps, exchanges; /* at the last request */
+    double next_checkpoint;                           /* seconds */
+    bool awaits_checkpoint; /* a checkpoint's model was requested from worker checkpoint_of */
+    _Atomic uint32_t checkpoint_of; /* WORLD_DRIVER: the driver part; WORLD_ANY: none yet */
+    uint64_t taken_before;          /* models that the model writer had taken at that request */
+    _Atomic uint32_t final_of; /* the worker whose final model was requested; WORLD_ANY: none yet */
+    uint32_t left_out;         /* departed models that the model writer had skipped then */
+};
+
+/* How far the run is (driver_commits.c, driver_stop.c). */
+struct run_counts {
+    bool begun;    /* reports are counted from now on */
+    bool complete; /* asynchronous workers have taken all samples of the run */
+    _Atomic uint64_t sample_offset, steps, exchanges; /* sums over all asynchronous workers */
+    uint64_t commits; /* exchanges that were reported, or steps where there are none */
+    int64_t commit_at, commit_every; /* time of the newest, and the mean ns between two */
+    int64_t first_exchange_at;       /* when the first exchange is expected; 0: unknown */
+};
+
+/* What the driver tells its host and its user: progress, loss, bad records, traces. */
+struct run_reports {
+    struct progress_meter meter;
+    struct display display;
+    double next_loss;       /* when a `loss` event is due; seconds */
+    uint64_t evaluations;   /* evaluations of the model writer at the last loss event */
+    struct chance chance;   /* compares the loss with chance */
+    uint64_t chance_offset; /* sample offset up to which it was compared */
+    struct bad_record_log bad;
+    size_t bad_own, bad_emitted, bad_logged; /* bad records: of the driver; emitted; logged */
+    int64_t next_bad_log;
+    struct tracer tracer;
+    _Atomic int64_t joined_at[VIEW_MEMBERS_MAX]; /* the tracer's: when a joiner was admitted */
+};
+
+/* The end of the run (driver_stop.c, driver_end.c). */
+struct run_ending {
+    _Atomic(const char *) reason; /* reason for an early end; NULL: none */
+    bool over;                    /* the resumed run is already complete */
+    bool stop_reported;           /* reported to the caller of the stop how soon the run can stop */
+    uint32_t stop_sent;           /* view whose members have received `stop`; 0: none */
+    atomic_bool handing_over; /* all loops have ended; the driver part hands the final model to the
+                                 model writer */
+    bool kept;                /* the model writer has taken the final model */
+    bool released;            /* workers have received `bye` */
+    bool resumable;           /* all workers are lost, and the run can be resumed */
+    bool deserted;            /* all workers have left in good order */
+    bool unseen;              /* all are lost, and none gave a reason */
+};
+
+/* The strategy's part on the driver, in a task of its own (driver_start.c). */
+struct run_part {
+    struct driver_part driver;
+    struct publisher publisher; /* of its models, to the model writer */
+    struct task *task;
+};
+
+struct run_data {
+    const struct corpus *corpus;
+    struct workspace *ws;
+    struct corpus own_corpus; /* unless the host lends them */
+    struct workspace *own_ws;
+};
+
 struct driver {
     struct world *world;
     const struct train_host *host;
@@ -45,110 +176,26 @@ struct driver {
     const Paceline__Job *job;
     const struct strategy_ops *strategy;
     struct strategy_traits traits; /* of the strategy in this job */
+    const struct progress_ops *progress;
     struct arena arena;
-    struct corpus own_corpus;
-    struct workspace *own_ws;
-    const struct corpus *corpus;
-    struct workspace *ws;
+    struct run_data data;
+    struct optim optim; /* for its layout; the driver takes no step */
+    struct model_layout layout;
     struct events events;
     struct ledger ledger;
-    struct lease_server leases; /* in asynchronous strategies */
-    struct progress_meter meter;
-    struct tracer tracer;
-    _Atomic int64_t joined_at[VIEW_MEMBERS_MAX]; /* the tracer's: when a joiner was admitted */
-    struct connectivity_checker *connectivity;   /* NULL: addresses are not checked */
+    struct lease_server leases; /* in strategies with leases */
     struct group group;
     struct server server;
-    struct hello own;                 /* a worker's hello must agree with it */
-    struct buf welcome, welcome_late; /* the latter for joiners of a run under way */
-    struct optim optim;               /* for its layout; the driver takes no step */
-    struct model_layout layout;
-    struct vec x, s;             /* the initial state */
-    struct global_model initial; /* the same two vectors */
-    struct checkpoint_header
-        resumed;                  /* the resumed position; progress.exchanges 0: the beginning */
-    bool resumed_run;             /* `resumed` is from a checkpoint or a run of Caffe */
-    bool over;                    /* the resumed run is already complete */
-    struct driver_term term;      /* of this driver */
-    struct driver_term last_term; /* of the previous driver; view 0: there was none */
-    bool claimed;                 /* no other driver has this incarnation */
-    bool term_unwritten;          /* the file could not be written yet */
-    int64_t term_retry_at;        /* when to try again; both are the server task's */
-    struct recovery_report recovery[VIEW_MEMBERS_MAX]; /* of workers that have reconnected */
-
-    struct progress early; /* reported by members before all had reconnected */
-    atomic_bool outranked; /* a later driver has taken the run over */
-    bool begun;            /* reports are counted from now on */
-    uint64_t recovery_join_state[JOIN_STATE_WORDS]; /* of the member that was furthest */
-    uint64_t untaken;                               /* samples that none of them has taken */
-    bool recovery_reported;
-    float *start_model;        /* for the workers; NULL: each draws it from the seed */
-    struct global_model start; /* its vectors; x NULL: there is none */
-    struct vec start_state[OPTIM_STATE_MAX], start_extra[STRATEGY_EXTRAS_MAX];
+    struct run_claim claim;
+    struct membership membership;
+    struct recovery recovery;
+    struct run_start start;
+    struct run_counts counts;
+    struct model_requests requests;
     struct model_writer model_writer;
-    struct driver_part driver_part;
-    struct publisher to_model_writer;         /* of the driver part */
-    struct bootstrap_server bootstrap_server; /* of start_model */
-    uint64_t evaluate_every;
-    _Atomic uint32_t model_uses;           /* uses of the driver part's next copy of the model */
-    struct trigger_counts triggers_before; /* in asynchronous strategies */
-    struct progress last_commit;           /* the driver part's previous commit point */
-    struct display display;
-    struct chance chance;   /* compares the loss with chance */
-    uint64_t chance_offset; /* sample offset up to which it was compared */
-    _Atomic uint64_t sample_offset, steps, exchanges; /* sums over all workers, in asynchronous
-                                                         strategies */
-    _Atomic uint64_t requested_offset, requested_steps,
-        requested_exchanges; /* at the last model request */
-    double next_checkpoint;  /* seconds */
-    bool awaits_checkpoint;  /* a checkpoint's model was requested from worker checkpoint_of */
-    _Atomic uint32_t checkpoint_of; /* WORLD_DRIVER: the driver part; WORLD_ANY: none yet */
-    uint64_t taken_before;          /* models that the model writer had taken at that request */
-    double next_look;               /* when to check for a later driver; seconds */
-    bool stop_reported;             /* reported to the caller of the stop how soon the run can
-                                        stop */
-    uint64_t commits; /* exchanges that were reported, or steps where there are none */
-    int64_t commit_at, commit_every; /* time of the newest, and the mean ns between two */
-    int64_t first_exchange_at;       /* when the first exchange is expected; 0: unknown */
-    bool released;                   /* workers have received `bye` */
-    struct task *driver_part_task;
-    _Atomic(const char *) reason;  /* reason for an early end; NULL: none */
-    bool complete;                 /* asynchronous workers have taken all samples of the run */
-    uint32_t stop_sent;            /* view whose members have received `stop`; 0: none */
-    bool kept;                     /* the model writer has taken the final model */
-    atomic_bool handing_over;      /* all loops have ended; the driver part hands the final model
-                                      to the model writer */
-    uint32_t target_workers;       /* requested number of workers; 0: none requested */
-    uint32_t first_workers;        /* the server task's: workers of the first view */
-    _Atomic int64_t stirred;       /* before the first view: when a worker last arrived */
-    _Atomic uint32_t lost_workers; /* lost workers that were not replaced */
-    double replacing_since;
-    uint32_t replaced;     /* replaced since replacing_since */
-    uint32_t last_workers; /* workers in the newest view that was not empty */
-    double next_loss;      /* when a `loss` event is due; seconds */
-    uint64_t evaluations;  /* evaluations of the model writer at the last loss event */
-    struct members done;
-    struct err lost; /* the last reason that a worker gave, and its time */
-    int64_t lost_at;
-    struct task *arrivals; /* the task that receives workers until the driver is ready */
-    struct members arrived;
-    bool has_lock; /* it locked the run directory before opening */
-    int64_t opening_reported;
-    struct departures departures;
-    struct bad_record_log bad;
-    size_t bad_own, bad_emitted, bad_logged; /* bad records: of the driver; emitted; logged */
-    int64_t next_bad_log;
-    struct joiner joiner[VIEW_MEMBERS_MAX];
-    size_t joiners; /* connected joiners */
-    struct worker_location
-        worker_location[VIEW_MEMBERS_MAX]; /* the server task's: machines of workers that sent a
-                                              hello */
-    _Atomic uint32_t started;              /* workers requested from the host */
-    bool ends_resumable;                   /* all workers are lost, and the run can be resumed */
-    bool deserted;                         /* all workers have left in good order */
-    bool unseen;                           /* all are lost, and none gave a reason */
-    _Atomic uint32_t model_of; /* the worker whose final model was requested; WORLD_ANY: none yet */
-    uint32_t departed_seen; /* departed models that the model writer had skipped at that request */
+    struct run_part part;
+    struct run_reports reports;
+    struct run_ending ending;
     struct err *err;
 };
 

@@ -10,7 +10,7 @@ static void report_opening(struct driver *d)
     struct buf bytes = {0};
     world_address(d->world, report.location.address, sizeof report.location.address);
     opening_encode(&report, &bytes);
-    MEMBERS_EACH (i, &d->arrived)
+    MEMBERS_EACH (i, &d->membership.arrived)
         driver_send(d, i, WIRE_OPENING, &bytes);
     buf_release(&bytes);
 }
@@ -19,7 +19,7 @@ static void record_arrival(struct driver *d, const struct wake *wake)
 {
     uint32_t node = wake->peer;
     if (node < VIEW_MEMBERS_MAX)
-        members_put(&d->arrived, node, wake->up);
+        members_put(&d->membership.arrived, node, wake->up);
 }
 
 static int arrivals_task(void *arg)
@@ -36,7 +36,7 @@ static int arrivals_task(void *arg)
             record_arrival(d, &wake);
         if (world_now(d->world) >= next) {
             report_opening(d);
-            if (d->has_lock)
+            if (d->claim.has_lock)
                 rundir_beat(d->options->dir);
             next = world_now(d->world) + WORLD_SECOND;
         }
@@ -45,18 +45,19 @@ static int arrivals_task(void *arg)
 
 int driver_await_arrivals(struct driver *d)
 {
-    d->has_lock = d->options->dir && d->options->dir->lock; /* a new run takes its lock later */
-    return world_spawn(d->world, "arrivals", arrivals_task, d, &d->arrivals);
+    d->claim.has_lock =
+        d->options->dir && d->options->dir->lock; /* a new run takes its lock later */
+    return world_spawn(d->world, "arrivals", arrivals_task, d, &d->membership.arrivals);
 }
 
 void driver_end_arrivals(struct driver *d)
 {
-    world_end_task(d->world, &d->arrivals);
+    world_end_task(d->world, &d->membership.arrivals);
 }
 
 void driver_welcome_arrivals(struct driver *d)
 {
     driver_end_arrivals(d);
-    MEMBERS_EACH (i, &d->arrived)
+    MEMBERS_EACH (i, &d->membership.arrived)
         driver_welcome(d, i);
 }

@@ -24,8 +24,8 @@ void driver_snapshot_leases(struct driver *d, bool final)
 /* Record a checkpoint request to checkpoint_of, if it was sent. */
 static void await_checkpoint(struct driver *d, int requested)
 {
-    d->awaits_checkpoint = requested == OK;
-    d->taken_before = atomic_load(&d->model_writer.taken);
+    d->requests.awaits_checkpoint = requested == OK;
+    d->requests.taken_before = atomic_load(&d->model_writer.taken);
 }
 
 void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses)
@@ -35,11 +35,11 @@ void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses)
     if (uses & (MODEL_CHECKPOINT | MODEL_FINAL))
         driver_snapshot_leases(d, uses & MODEL_FINAL);
     buf_put_u32(&bytes, uses);
-    atomic_store(&d->requested_offset, atomic_load(&d->sample_offset));
-    atomic_store(&d->requested_steps, atomic_load(&d->steps));
-    atomic_store(&d->requested_exchanges, atomic_load(&d->exchanges));
+    atomic_store(&d->requests.sample_offset, atomic_load(&d->counts.sample_offset));
+    atomic_store(&d->requests.steps, atomic_load(&d->counts.steps));
+    atomic_store(&d->requests.exchanges, atomic_load(&d->counts.exchanges));
     if (checkpoint) /* before it can reply */
-        atomic_store(&d->checkpoint_of, node);
+        atomic_store(&d->requests.checkpoint_of, node);
     int rc = driver_send(d, node, WIRE_WANT_MODEL, &bytes);
     if (checkpoint)
         await_checkpoint(d, rc);
@@ -56,31 +56,10 @@ void driver_request_model(struct driver *d, uint32_t uses)
     }
     if (uses & (MODEL_CHECKPOINT | MODEL_FINAL))
         driver_snapshot_leases(d, uses & MODEL_FINAL);
-    atomic_store(&d->checkpoint_of, WORLD_DRIVER);
+    atomic_store(&d->requests.checkpoint_of, WORLD_DRIVER);
     if (uses & MODEL_CHECKPOINT)
         await_checkpoint(d, OK);
-    atomic_fetch_or(&d->model_uses, uses);
-}
-
-/* In asynchronous strategies the summed progress decides when the model is evaluated (after so many
- * exchanges, or once an epoch) and when the run ends. */
-static void count_async(struct driver *d)
-{
-    const struct progress *all = &d->ledger.last.progress;
-    atomic_store(&d->sample_offset, all->sample_offset);
-    atomic_store(&d->steps, all->steps);
-    atomic_store(&d->exchanges, all->exchanges);
-    size_t records = d->corpus->set[SET_TRAIN].count;
-    struct trigger_counts counts = trigger_counts_of(d->job, d->evaluate_every, records, all);
-    if (strategy_done(d->job, all, records)) {
-        d->complete = true;
-        return;
-    }
-    uint32_t uses = (counts.evaluations > d->triggers_before.evaluations ? MODEL_EVALUATE : 0u) |
-                    (counts.snapshots > d->triggers_before.snapshots ? MODEL_SNAPSHOT : 0u);
-    if (uses)
-        driver_request_model(d, uses);
-    d->triggers_before = counts;
+    atomic_fetch_or(&d->requests.uses, uses);
 }
 
 void driver_update_model_writer(struct driver *d)
@@ -133,52 +112,28 @@ void driver_on_committed(struct driver *d, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
     struct committed report;
-    bool free = d->traits.is_async;
     int rc = committed_decode(&in, &report);
     const struct view *first = group_first_view(&d->group);
-    if (!d->begun && (!first || first->number > 1)) { /* a returned member trains on while the
+    if (!d->counts.begun &&
+        (!first || first->number > 1)) { /* a returned member trains on while the
                                                          driver still waits for others */
-        if (rc == OK && !free && report.progress.exchanges > d->early.exchanges)
-            d->early = report.progress;
+        if (rc == OK)
+            d->progress->on_early_report(d, &report);
         return;
     }
     bool leased = d->traits.takes_leases;
-    if (rc != OK || report.asynchronous != free ||
+    if (rc != OK || report.asynchronous != d->progress->asynchronous ||
         (leased && !on_lease_report(d, m->from, &report.lease)))
         return;
     ledger_report(&d->ledger, m->from, &report);
     if (leased)
         ledger_lease(&d->ledger, &d->leases.table);
-    display_report(&d->display, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
+    display_report(&d->reports.display, &d->ledger, d->job, d->data.corpus->set[SET_TRAIN].count,
                    job_is_alone(d->job) && d->ledger.last.n == 0, d->host->log);
     driver_update_model_writer(d);
     describe_chance(d);
     driver_record_commit(d, &d->ledger.last.progress);
-    if (free) {
-        count_async(d);
-        driver_report_departed(d);
-    }
-}
-
-/* Before the first exchange the slowest worker's heartbeats give the progress, since all wait for
- * it. */
-static void add_local_steps(struct driver *d, const struct view *view, struct train_progress *p)
-{
-    uint64_t least = UINT64_MAX;
-    double loss = 0;
-    if (d->ledger.last.n > d->resumed.progress.exchanges || view->number > 1 || view->count == 0 ||
-        job_is_alone(d->job) || d->traits.is_async)
-        return;
-    for (size_t i = 0; i < view->count; i++) {
-        uint32_t node = view->node[i];
-        uint64_t steps = atomic_load(&d->server.steps[node]);
-        least = steps < least ? steps : least;
-        loss += atomic_load(&d->server.local_loss[node]) / (double)view->count;
-    }
-    progress_meter_add_local(&d->meter, least, d->traits.round, loss, p);
-    if (p->first_exchange_s >= 0)
-        d->first_exchange_at =
-            world_now(d->world) + (int64_t)(p->first_exchange_s * (double)WORLD_SECOND);
+    d->progress->on_report(d);
 }
 
 void driver_report_progress(struct driver *d)
@@ -186,27 +141,27 @@ void driver_report_progress(struct driver *d)
     struct train_progress p;
     const struct view *view = group_view(&d->group);
     if (!view || !d->options->progress ||
-        !progress_meter_poll(&d->meter, &d->events, &d->ledger, d->job,
-                             d->corpus->set[SET_TRAIN].count, &p))
+        !progress_meter_poll(&d->reports.meter, &d->events, &d->ledger, d->job,
+                             d->data.corpus->set[SET_TRAIN].count, &p))
         return;
     p.workers = (uint32_t)view->count;
     p.error = atomic_load(&d->model_writer.last_error);
-    add_local_steps(d, view, &p);
+    d->progress->add_local(d, view, &p);
     d->options->progress(d->options->user, &p);
 }
 
 void driver_report_loss(struct driver *d, bool now)
 {
     const struct progress *progress = &d->ledger.last.progress;
-    size_t records = d->corpus->set[SET_TRAIN].count;
+    size_t records = d->data.corpus->set[SET_TRAIN].count;
     uint64_t evaluations = atomic_load(&d->model_writer.evaluations);
     double t = events_seconds(&d->events);
-    if (!now && t < d->next_loss && evaluations == d->evaluations)
+    if (!now && t < d->reports.next_loss && evaluations == d->reports.evaluations)
         return;
     if (ledger_report_loss(&d->ledger, (double)progress->sample_offset / (double)records,
                            display_rate(d->job, progress, records)))
-        d->next_loss = t + LOSS_EVERY_S;
-    d->evaluations = evaluations;
+        d->reports.next_loss = t + LOSS_EVERY_S;
+    d->reports.evaluations = evaluations;
 }
 
 uint64_t driver_parameters(const struct driver *d)

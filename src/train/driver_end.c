@@ -43,8 +43,8 @@ static const char *reason_of(struct driver *d)
 {
     const Paceline__Stop *stop = d->job->stop;
     const struct progress *progress = &d->model_writer.at;
-    const char *early = atomic_load(&d->reason);
-    if (!strategy_done(d->job, progress, d->corpus->set[SET_TRAIN].count))
+    const char *early = atomic_load(&d->ending.reason);
+    if (!strategy_done(d->job, progress, d->data.corpus->set[SET_TRAIN].count))
         return early ? early : "interrupted"; /* no reason: all workers were asked to leave */
     return stop->has_steps && progress->steps >= stop->steps ? "steps" : "epochs";
 }
@@ -53,11 +53,11 @@ static const char *reason_of(struct driver *d)
  * resumed with others. */
 int driver_check_deserted(struct driver *d)
 {
-    bool done = strategy_done(d->job, &d->model_writer.at, d->corpus->set[SET_TRAIN].count);
-    if (done || atomic_load(&d->reason) || d->model_writer.elsewhere || !d->options->lost_all ||
-        !d->options->dir)
+    bool done = strategy_done(d->job, &d->model_writer.at, d->data.corpus->set[SET_TRAIN].count);
+    if (done || atomic_load(&d->ending.reason) || d->model_writer.elsewhere ||
+        !d->options->lost_all || !d->options->dir)
         return OK;
-    d->deserted = d->ends_resumable = true;
+    d->ending.deserted = d->ending.resumable = true;
     return err_set(d->err, ERR_PEER, "all workers have left");
 }
 
@@ -67,17 +67,17 @@ static void fill_report(struct driver *d, struct train_report *report)
     const struct model_writer *k = &d->model_writer;
     const struct progress *progress = &k->at;
     double t = events_seconds(&d->events);
-    bool evaluated = !d->over && model_writer_has_evaluated(k, progress);
+    bool evaluated = !d->ending.over && model_writer_has_evaluated(k, progress);
     *report = (struct train_report){
         .reason = reason_of(d),
-        .has_validation = evaluated && d->corpus->set[SET_VALIDATION].count > 0,
-        .has_test = evaluated && d->corpus->set[SET_TEST].count > 0,
+        .has_validation = evaluated && d->data.corpus->set[SET_VALIDATION].count > 0,
+        .has_test = evaluated && d->data.corpus->set[SET_TEST].count > 0,
         .validation_error = o->last[SET_VALIDATION].error,
         .test_error = o->last[SET_TEST].error,
         .validation_loss = o->last[SET_VALIDATION].loss,
         .test_loss = o->last[SET_TEST].loss,
-        .epochs = (double)progress->sample_offset / (double)d->corpus->set[SET_TRAIN].count,
-        .samples = d->ledger.used - d->resumed.used,
+        .epochs = (double)progress->sample_offset / (double)d->data.corpus->set[SET_TRAIN].count,
+        .samples = d->ledger.used - d->start.resumed.used,
         .used = d->ledger.used,
         .repeated = d->ledger.repeated,
         .missed = d->ledger.missed,
@@ -87,7 +87,7 @@ static void fill_report(struct driver *d, struct train_report *report)
         .has_train = !isnan(d->ledger.mean_loss),
         .train_loss = d->ledger.mean_loss,
         .strategy = d->strategy->name,
-        .workers = d->last_workers,
+        .workers = d->membership.last,
         .parameters = driver_parameters(d),
         .simulated = d->options->simulated,
         .elsewhere = k->elsewhere,
@@ -116,9 +116,9 @@ static void release_workers(struct driver *d, const char *reason)
 {
     const struct roster *roster = &d->server.roster;
     server_stop(&d->server); /* first, or it would take the workers' ends for deaths */
-    if (d->released)
+    if (d->ending.released)
         return;
-    d->released = true;
+    d->ending.released = true;
     struct buf bytes = {0};
     buf_put_text(&bytes, reason);
     driver_send_to_all(d, WIRE_BYE, &bytes);
@@ -144,14 +144,14 @@ static int end_tasks(struct driver *d)
 {
     int part_rc = OK;
     driver_end_arrivals(d);
-    if (d->driver_part_task)
-        world_cancel(d->world, d->driver_part_task);
-    bootstrap_serve_stop(&d->bootstrap_server);
-    connectivity_stop(d->connectivity);
-    if (d->driver_part_task)
-        world_join(d->world, d->driver_part_task, WORLD_FOREVER, &part_rc);
-    d->driver_part_task = NULL;
-    publisher_release(&d->to_model_writer);
+    if (d->part.task)
+        world_cancel(d->world, d->part.task);
+    bootstrap_serve_stop(&d->start.server);
+    connectivity_stop(d->membership.connectivity);
+    if (d->part.task)
+        world_join(d->world, d->part.task, WORLD_FOREVER, &part_rc);
+    d->part.task = NULL;
+    publisher_release(&d->part.publisher);
     return part_rc == ERR_CANCELLED ? OK : part_rc;
 }
 
@@ -189,14 +189,14 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
 {
     int part_rc;
     driver_keep_state(d, rc);
-    if (d->driver_part_task)
-        world_cancel(d->world, d->driver_part_task);
+    if (d->part.task)
+        world_cancel(d->world, d->part.task);
     world_end_task(d->world,
                    &d->model_writer.task); /* it has ended already, unless the run failed */
     part_rc = end_tasks(d);
     if (rc == OK && part_rc != OK)
         rc = err_set(d->err, part_rc, "the driver's part ended: %s", status_text(part_rc));
-    bool repeated = rc != OK && d->ends_resumable,
+    bool repeated = rc != OK && d->ending.resumable,
          taken_over = rc != OK && have_workers_reconnected(d);
     bool over = rc != ERR_FENCED && !repeated && !taken_over; /* otherwise a later driver continues
                                                                  the run */
@@ -224,9 +224,9 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
     /* The run ended in good order, so no later driver waits for its workers. If all were lost
      * without a reason, this driver may have been cut off: the workers continue and call the next
      * one. */
-    if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && !taken_over &&
-        (!repeated || d->deserted))
+    if (rc != ERR_CANCELLED && d->events.world && !d->ending.over && !d->ending.unseen &&
+        !taken_over && (!repeated || d->ending.deserted))
         driver_leave(d);
-    tracer_stop(&d->tracer, d->host->log);
+    tracer_stop(&d->reports.tracer, d->host->log);
     return rc;
 }

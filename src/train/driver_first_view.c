@@ -35,7 +35,7 @@ void driver_take_departure(struct driver *d, uint32_t node, const struct departu
     uint32_t silent = 0;
     int64_t now = world_now(d->world);
     if (node < VIEW_MEMBERS_MAX) {
-        d->joiner[node].left = now;
+        d->membership.joiner[node].left = now;
         driver_set_joiner(d, node, false);
     }
     if (departure->status == ERR_STOP) {
@@ -44,16 +44,16 @@ void driver_take_departure(struct driver *d, uint32_t node, const struct departu
         log_info(d->host->log, "%s", left.text);
         return;
     }
-    d->lost_at = now;
-    departure_explain(departure, node, &d->lost);
-    bool news = departure_is_news(&d->departures, departure, now, &silent);
+    d->membership.lost_at = now;
+    departure_explain(departure, node, &d->membership.lost);
+    bool news = departure_is_news(&d->membership.departures, departure, now, &silent);
     if (!news && departure->stage != DEPARTED_TRAINING)
         return;
     if (silent > 0)
-        log_warn(d->host->log, "%s (%u times more in the last %.0f s)", d->lost.text, silent,
-                 world_seconds(DEPARTURE_PAUSE));
+        log_warn(d->host->log, "%s (%u times more in the last %.0f s)", d->membership.lost.text,
+                 silent, world_seconds(DEPARTURE_PAUSE));
     else
-        log_warn(d->host->log, "%s", d->lost.text);
+        log_warn(d->host->log, "%s", d->membership.lost.text);
     emit_departure(d, node, departure);
 }
 
@@ -72,7 +72,7 @@ int driver_on_done(struct driver *d, const struct message *m)
     bool leaves = departure.status == ERR_STOP && departure.stage == DEPARTED_TRAINING;
     if (departure.status == OK || leaves) {
         if (member || !view) /* otherwise it was dropped; without a view it may reconnect */
-            members_add(&d->done, node);
+            members_add(&d->membership.done, node);
         return OK;
     }
     /* The host's own worker uses the host's data: a second one would fail in the same way. */
@@ -86,8 +86,8 @@ int driver_on_done(struct driver *d, const struct message *m)
 /* The last worker's reason, unless it is old; NULL: none. */
 static const struct err *last_cause(const struct driver *d)
 {
-    bool late = world_now(d->world) - d->lost_at > DEPARTURE_PAUSE + driver_patience(d);
-    return d->lost.text[0] && !late ? &d->lost : NULL;
+    bool late = world_now(d->world) - d->membership.lost_at > DEPARTURE_PAUSE + driver_patience(d);
+    return d->membership.lost.text[0] && !late ? &d->membership.lost : NULL;
 }
 
 /* End the run for lack of workers, with the last reason that a worker gave. A remote worker's
@@ -118,10 +118,10 @@ int driver_lose_all(struct driver *d)
         if (rc != OK)
             return rc;
     }
-    d->unseen = !last_cause(d);
-    d->ends_resumable = d->options->lost_all && d->options->dir && !d->stop_sent;
+    d->ending.unseen = !last_cause(d);
+    d->ending.resumable = d->options->lost_all && d->options->dir && !d->ending.stop_sent;
     if (d->options->why_lost)
-        *d->options->why_lost = d->unseen ? (struct err){0} : d->lost;
+        *d->options->why_lost = d->ending.unseen ? (struct err){0} : d->membership.lost;
     return lack_workers(d, ERR_PEER, "all workers are lost");
 }
 
@@ -129,7 +129,7 @@ int driver_lose_all(struct driver *d)
 
 int driver_request_workers(struct driver *d, uint32_t n)
 {
-    atomic_fetch_add(&d->started, n);
+    atomic_fetch_add(&d->membership.started, n);
     return world_want_nodes(d->world, n);
 }
 
@@ -138,7 +138,7 @@ int driver_request_workers(struct driver *d, uint32_t n)
 static int check_lost(struct driver *d, int64_t *since)
 {
     uint32_t ended = d->options->lost ? d->options->lost(d->options->user) : 0;
-    uint32_t started = atomic_load(&d->started);
+    uint32_t started = atomic_load(&d->membership.started);
     if (ended == 0 || ended + d->job->workers <= started)
         return OK;
     if (*since == WORLD_FOREVER)
@@ -154,7 +154,7 @@ static int check_lost(struct driver *d, int64_t *since)
 static int check_patience(struct driver *d, int64_t patience)
 {
     char what[128];
-    int64_t moved = driver_last_moved(d), stirred = atomic_load(&d->stirred);
+    int64_t moved = driver_last_moved(d), stirred = atomic_load(&d->membership.stirred);
     if (world_now(d->world) - (moved > stirred ? moved : stirred) <= patience)
         return OK;
     snprintf(what, sizeof what, "not all of %u worker%s arrived: no progress for %g s",
@@ -173,7 +173,7 @@ int driver_form(struct driver *d)
 {
     int64_t lost_since = WORLD_FOREVER;
     int64_t patience = driver_patience(d);
-    atomic_store(&d->stirred, world_now(d->world));
+    atomic_store(&d->membership.stirred, world_now(d->world));
     while (!group_view(&d->group)) {
         int rc = driver_check_replaced(d);
         if (rc == OK)

@@ -31,7 +31,7 @@ static int write_elsewhere(struct driver *d, struct buf *text)
         buf_release(text);
         text_write(&copy->base, text);
         buf_put_u8(text, 0);
-        rc = job_hash(copy, &d->own.job_hash, d->err);
+        rc = job_hash(copy, &d->membership.own.job_hash, d->err);
     }
     job_free(copy);
     return rc;
@@ -52,19 +52,19 @@ int driver_write_welcome(struct driver *d)
             .job = (char *)text.data,
             .folder = (char *)(uintptr_t)d->options->folder,
             .busy_hosts = d->host->timing.silence_max > WORLD_SECOND,
-            .resumes = d->start_model != NULL,
+            .resumes = d->start.floats != NULL,
             .traces = d->options->trace != NULL,
             .checks = d->options->elsewhere && d->host->check_address,
-            .incarnation = d->term.incarnation,
+            .incarnation = d->claim.term.incarnation,
             .leases_from = d->leases.table.frontier,
-            .records = d->own.records,
+            .records = d->membership.own.records,
         };
-        welcome_encode(&welcome, &d->welcome);
+        welcome_encode(&welcome, &d->membership.welcome);
         welcome.resumes = false;
         welcome.late = true; /* a joiner receives its state from a donor */
-        welcome_encode(&welcome, &d->welcome_late);
+        welcome_encode(&welcome, &d->membership.welcome_late);
     }
-    bool failed = text.failed || d->welcome.failed || d->welcome_late.failed;
+    bool failed = text.failed || d->membership.welcome.failed || d->membership.welcome_late.failed;
     buf_release(&text);
     return failed ? err_set(d->err, ERR_NOMEM, "job: out of memory") : OK;
 }
@@ -81,7 +81,8 @@ static void disconnect_worker(struct driver *d, uint32_t node, const char *what,
 void driver_welcome(struct driver *d, uint32_t node)
 {
     driver_report_joiner(d, node, JOINER_CONNECTED, "");
-    const struct buf *welcome = group_view(&d->group) ? &d->welcome_late : &d->welcome;
+    const struct buf *welcome =
+        group_view(&d->group) ? &d->membership.welcome_late : &d->membership.welcome;
     int rc = driver_send(d, node, WIRE_WELCOME, welcome);
     if (rc != OK && rc != ERR_PEER)
         disconnect_worker(d, node, "welcome", rc);
@@ -104,7 +105,7 @@ static void on_refused(void *user, uint32_t node, const struct err *why)
     struct departure departure = {.status = why->status, .stage = DEPARTED_REFUSED};
     struct buf bytes = {0};
     if (node < VIEW_MEMBERS_MAX)
-        departure.location = d->worker_location[node];
+        departure.location = d->membership.location[node];
     memcpy(departure.text, why->text, sizeof departure.text);
     buf_put_u32(&bytes, node);
     departure_encode(&departure, &bytes);
@@ -119,7 +120,7 @@ static void keep_worker_location(struct driver *d, uint32_t node, struct hello *
     printable(hello->address);
     if (node >= VIEW_MEMBERS_MAX)
         return;
-    struct worker_location *location = &d->worker_location[node];
+    struct worker_location *location = &d->membership.location[node];
     memcpy(location->host, hello->host, sizeof location->host);
     memcpy(location->address, hello->address, sizeof location->address);
 }
@@ -133,7 +134,7 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     if (hello_read(&in, &hello) != OK)
         return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
     keep_worker_location(d, node, &hello);
-    int rc = hello_check(&hello, &d->own, err);
+    int rc = hello_check(&hello, &d->membership.own, err);
     if (rc != OK) {
         char here[NODE_ADDRESS_MAX];
         world_address(d->world, here, sizeof here);
@@ -146,7 +147,7 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
             err, ERR_UNSUPPORTED,
             "the run is under way, and with strategy %s in this job no worker can join it then",
             d->strategy->name);
-    atomic_store(&d->stirred, world_now(d->world));
+    atomic_store(&d->membership.stirred, world_now(d->world));
     driver_report_joiner(d, node, JOINER_JOINED, "");
     memcpy(address, hello.address, sizeof hello.address);
     if (d->options->simulated)
@@ -169,18 +170,18 @@ static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
     struct hello hello;
     if (hello_read(&in, &hello) != OK || node >= VIEW_MEMBERS_MAX)
         return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
-    int rc = hello_check(&hello, &d->own, err);
+    int rc = hello_check(&hello, &d->membership.own, err);
     if (rc != OK)
         return rc;
     keep_worker_location(d, node, &hello);
     driver_report_joiner(d, node, JOINER_JOINED, "");
     memcpy(address, hello.address, sizeof hello.address);
-    atomic_store(&d->stirred, world_now(d->world));
+    atomic_store(&d->membership.stirred, world_now(d->world));
     if (group_view(&d->group))
         return OK; /* too late: the roster orders it to rejoin */
-    recovery_report_read(message, &d->recovery[node]);
+    recovery_report_read(message, &d->recovery.report[node]);
     log_info(d->host->log, "worker %u is back, after exchange %" PRIu64, node,
-             d->recovery[node].progress.exchanges);
+             d->recovery.report[node].progress.exchanges);
     return OK;
 }
 
@@ -188,11 +189,11 @@ static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
 static void on_formed(void *user, const struct view *view)
 {
     struct driver *d = user;
-    d->term.view = view->number;
-    d->term.members = view_members(view);
+    d->claim.term.view = view->number;
+    d->claim.term.members = view_members(view);
     for (size_t i = 0; i < view->count; i++) {
-        if (view->node[i] >= d->term.next)
-            d->term.next = view->node[i] + 1;
+        if (view->node[i] >= d->claim.term.next)
+            d->claim.term.next = view->node[i] + 1;
     }
     driver_write_term(d);
 }
@@ -205,7 +206,7 @@ static void on_tick(void *user)
 static void on_want(void *user, uint32_t workers)
 {
     struct driver *d = user;
-    atomic_store(&d->lost_workers, 0); /* the recovered driver has just requested them */
+    atomic_store(&d->membership.missing, 0); /* the recovered driver has just requested them */
     int rc = driver_request_workers(d, workers);
     if (rc != OK)
         log_warn(d->host->log, "no workers for %u that have not returned: %s", workers,
@@ -224,7 +225,7 @@ static void report_lost_worker(struct driver *d, uint32_t node, const char *what
         snprintf(why, sizeof why, "it computes without progress");
     else if (strcmp(what, "fenced") == 0)
         snprintf(why, sizeof why, "its donor left before it had its state");
-    worker_location_print(&d->worker_location[node], node, name, sizeof name);
+    worker_location_print(&d->membership.location[node], node, name, sizeof name);
     snprintf(line, sizeof line, "%s is lost: %s%s", name, why, here);
     driver_report_joiner(d, node, JOINER_LOST, line);
 }
@@ -236,12 +237,12 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
     bool lost = !joins && !leaves && strcmp(what, "back") != 0;
     bool forming = view == 0 || (view == 1 && joins);
     char here[48] = "";
-    atomic_fetch_add(&d->lost_workers, lost);
+    atomic_fetch_add(&d->membership.missing, lost);
     if (joins && view > 1)
-        atomic_store(&d->joined_at[node], world_now(d->world) - d->events.start);
+        atomic_store(&d->reports.joined_at[node], world_now(d->world) - d->events.start);
     if (forming) {
-        d->first_workers = joins ? d->first_workers + 1 : d->first_workers - 1;
-        snprintf(here, sizeof here, "; %u of %u are here", d->first_workers, d->job->workers);
+        d->membership.first = joins ? d->membership.first + 1 : d->membership.first - 1;
+        snprintf(here, sizeof here, "; %u of %u are here", d->membership.first, d->job->workers);
     }
     if (lost && node < VIEW_MEMBERS_MAX)
         report_lost_worker(d, node, what, here);
@@ -260,19 +261,19 @@ int driver_start_group(struct driver *d)
 {
     /* A worker that gave a reason for leaving will not reconnect. */
     bool workers_left = d->options->why_lost && d->options->why_lost->text[0];
-    uint32_t last_view = workers_left ? 0 : d->last_term.view;
+    uint32_t last_view = workers_left ? 0 : d->claim.last_term.view;
     const struct roster_options roster = {
         .workers = d->job->workers,
         .workers_max = d->traits.joinable ? job_workers_max(d->job) : 0,
         .standby = d->job->standby,
-        .incarnation = d->term.incarnation,
+        .incarnation = d->claim.term.incarnation,
         .driver_takes_part = d->traits.driver_part,
         .silence_max = d->host->timing.silence_max,
         .stall_max = d->host->timing.stall_max,
         .recovers = d->options->resume && !d->options->no_old_workers,
         .last_view = last_view,
-        .last_incarnation = last_view ? d->last_term.incarnation : 0,
-        .last = d->last_term.members,
+        .last_incarnation = last_view ? d->claim.last_term.incarnation : 0,
+        .last = d->claim.last_term.members,
     };
     const struct server_hooks hooks = {
         .arrived = on_arrived,
@@ -289,7 +290,7 @@ int driver_start_group(struct driver *d)
     group_init(&d->group, d->world, d->host->log, &d->host->timing);
     int rc = OK;
     if (d->options->elsewhere && d->host->check_address)
-        rc = connectivity_start(d->world, d->host, &d->connectivity);
+        rc = connectivity_start(d->world, d->host, &d->membership.connectivity);
     driver_welcome_arrivals(d);
     if (rc == OK)
         rc = server_start(&d->server, &d->group, &roster, &hooks);

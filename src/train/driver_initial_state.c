@@ -14,30 +14,30 @@
 /* The vectors of a checkpoint, where they lie in `start_model`. */
 static void point_at_start(struct driver *d)
 {
-    size_t n = d->x.n;
-    float *at = d->start_model;
-    d->start = (struct global_model){.x = &d->x, .s = &d->s};
-    vec_import(&d->x, vec_all(&d->x), at);
-    vec_import(&d->s, vec_all(&d->s), at + n);
-    at += n + d->s.n;
+    size_t n = d->start.x.n;
+    float *at = d->start.floats;
+    d->start.model = (struct global_model){.x = &d->start.x, .s = &d->start.s};
+    vec_import(&d->start.x, vec_all(&d->start.x), at);
+    vec_import(&d->start.s, vec_all(&d->start.s), at + n);
+    at += n + d->start.s.n;
     if (d->layout.has_state) {
-        d->start.state = d->start_state;
-        d->start.states = d->optim.ops->states;
-        d->start.updates = d->resumed.updates;
+        d->start.model.state = d->start.state;
+        d->start.model.states = d->optim.ops->states;
+        d->start.model.updates = d->start.resumed.updates;
     }
-    for (size_t i = 0; i < d->start.states; i++, at += n)
-        d->start_state[i] = (struct vec){at, n};
+    for (size_t i = 0; i < d->start.model.states; i++, at += n)
+        d->start.state[i] = (struct vec){at, n};
     if (d->layout.has_extra)
-        d->start.extra = d->start_extra;
-    for (size_t i = 0; d->start.extra && i < d->layout.extras; i++, at += n)
-        d->start_extra[i] = (struct vec){at, n};
+        d->start.model.extra = d->start.extra;
+    for (size_t i = 0; d->start.model.extra && i < d->layout.extras; i++, at += n)
+        d->start.extra[i] = (struct vec){at, n};
 }
 
 static int make_room(struct driver *d)
 {
-    if (!d->start_model)
-        d->start_model = arena_array(&d->arena, model_floats_most(&d->layout), float);
-    return d->start_model ? OK : err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
+    if (!d->start.floats)
+        d->start.floats = arena_array(&d->arena, model_floats_most(&d->layout), float);
+    return d->start.floats ? OK : err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
 }
 
 /* Files of weights, and what a run of Caffe left: read here, given to all. */
@@ -45,24 +45,24 @@ static int load_initial_state(struct driver *d)
 {
     bool weights = d->job->weights && *d->job->weights;
     const char *state = d->options->snapshot;
-    d->resumed.best_score = INFINITY;
+    d->start.resumed.best_score = INFINITY;
     if (!weights && !state) {
-        d->start_model = NULL;
+        d->start.floats = NULL;
         return OK;
     }
     int rc = make_room(d);
     if (rc != OK)
         return rc;
-    vec_export(&d->x, vec_all(&d->x), d->start_model);
-    vec_export(&d->s, vec_all(&d->s), d->start_model + d->x.n);
+    vec_export(&d->start.x, vec_all(&d->start.x), d->start.floats);
+    vec_export(&d->start.s, vec_all(&d->start.s), d->start.floats + d->start.x.n);
     if (weights)
-        rc = initial_weights(d->job, &d->layout, d->host->log, d->start_model, d->err);
+        rc = initial_weights(d->job, &d->layout, d->host->log, d->start.floats, d->err);
     if (rc == OK && state)
-        rc = initial_solver_state(state, d->job, &d->layout, d->host->log, d->start_model,
-                                  &d->resumed, d->err);
+        rc = initial_solver_state(state, d->job, &d->layout, d->host->log, d->start.floats,
+                                  &d->start.resumed, d->err);
     if (rc != OK)
         return rc;
-    d->resumed_run = state != NULL;
+    d->start.resumes = state != NULL;
     point_at_start(d);
     return OK;
 }
@@ -70,12 +70,12 @@ static int load_initial_state(struct driver *d)
 /* Lists the vectors that a checkpoint contained, and those that are reset because it had none. */
 static void report_initial_state(const struct driver *d)
 {
-    const struct progress *progress = &d->resumed.progress;
+    const struct progress *progress = &d->start.resumed.progress;
     bool state = d->layout.optim->states > 0, extra = d->layout.extras > 0;
     struct buf text = {0};
     buf_printf(&text, "resumes after exchange %" PRIu64 " at epoch %.2f with %u worker%s: model",
                progress->exchanges,
-               (double)progress->sample_offset / (double)d->corpus->set[SET_TRAIN].count,
+               (double)progress->sample_offset / (double)d->data.corpus->set[SET_TRAIN].count,
                d->job->workers, plural(d->job->workers, "s"));
     if (state && d->layout.has_state)
         buf_printf(&text, ", optimizer state");
@@ -95,8 +95,8 @@ static void report_finished_run(const struct driver *d)
 {
     const char *dir = d->options->dir->path;
     const Paceline__Stop *stop = d->job->stop;
-    const struct progress *progress = &d->resumed.progress;
-    double reached = (double)progress->sample_offset / (double)d->corpus->set[SET_TRAIN].count;
+    const struct progress *progress = &d->start.resumed.progress;
+    double reached = (double)progress->sample_offset / (double)d->data.corpus->set[SET_TRAIN].count;
     char more[48];
     if (stop->has_steps && progress->steps >= stop->steps)
         snprintf(more, sizeof more, "stop.steps=%" PRIu64, 2 * progress->steps);
@@ -113,10 +113,10 @@ static void report_finished_run(const struct driver *d)
 static int save_final_here(struct driver *d)
 {
     const struct rundir *dir = d->options->dir;
-    struct checkpoint_header header = d->resumed;
+    struct checkpoint_header header = d->start.resumed;
     header.incarnation = driver_term_newest(dir);
-    header.records = d->corpus->set[SET_TRAIN].count;
-    return checkpoint_save_model(dir, FINAL, &header, &d->layout, d->start_model, d->err);
+    header.records = d->data.corpus->set[SET_TRAIN].count;
+    return checkpoint_save_model(dir, FINAL, &header, &d->layout, d->start.floats, d->err);
 }
 
 /* The run has come to its end, and has left what it was for: in the directory, or it is what was
@@ -125,12 +125,12 @@ static int save_final_here(struct driver *d)
 static int check_whether_over(struct driver *d, bool has_final)
 {
     const struct rundir *dir = d->options->dir;
-    const struct progress *progress = &d->resumed.progress;
+    const struct progress *progress = &d->start.resumed.progress;
     struct driver_term before = {.view = 0};
     struct err none;
     if (driver_term_read(dir, &before, &none) == OK && before.view > 0)
         return OK;
-    if (!strategy_done(d->job, progress, d->corpus->set[SET_TRAIN].count))
+    if (!strategy_done(d->job, progress, d->data.corpus->set[SET_TRAIN].count))
         return OK;
     /* One of an earlier, shorter run of this directory is of another commit point. */
     bool here = checkpoint_model_is_of(dir, FINAL, progress);
@@ -139,7 +139,7 @@ static int check_whether_over(struct driver *d, bool has_final)
     int rc = here ? OK : save_final_here(d);
     if (rc != OK)
         return rc;
-    d->over = true;
+    d->ending.over = true;
     d->model_writer.at = *progress;
     rundir_file(dir, FINAL, d->model_writer.final_path, sizeof d->model_writer.final_path);
     report_finished_run(d);
@@ -149,13 +149,13 @@ static int check_whether_over(struct driver *d, bool has_final)
 /* Wherever it lies now. */
 static int check_data(const struct driver *d)
 {
-    uint64_t before = d->resumed.data_hash;
-    if (before == d->corpus->hash)
+    uint64_t before = d->start.resumed.data_hash;
+    if (before == d->data.corpus->hash)
         return OK;
     int rc = err_set(d->err, ERR_INPUT,
                      "%s: the checkpoint is of other data (%016" PRIx64 ", the job's is %016" PRIx64
                      "); give it the same records, or allow others by --force-change",
-                     d->options->dir->path, before, d->corpus->hash);
+                     d->options->dir->path, before, d->data.corpus->hash);
     if (!d->options->force)
         return rc;
     log_warn(d->host->log, "%s: resumes with other data than the checkpoint's",
@@ -200,7 +200,7 @@ static int load_final(struct driver *d, const struct progress *newest)
                        "the run's final model was put elsewhere and cannot be read (%.300s); copy "
                        "it to %s",
                        why.text, here);
-    int rc = checkpoint_load_model(path, &d->layout, d->start_model, &d->resumed, d->err);
+    int rc = checkpoint_load_model(path, &d->layout, d->start.floats, &d->start.resumed, d->err);
     if (rc == OK)
         log_info(d->host->log, "the run's newest model is %s", path);
     return rc;
@@ -224,13 +224,14 @@ static int load_newest(struct driver *d, bool *is_final)
     }
     if (rc == ERR_INPUT)
         log_warn(d->host->log, "%s: %s", dir->path, d->err->text);
-    return checkpoint_load(dir, d->host->log, &d->layout, d->start_model, &d->resumed, d->err);
+    return checkpoint_load(dir, d->host->log, &d->layout, d->start.floats, &d->start.resumed,
+                           d->err);
 }
 
 /* Take the newest checkpoint of the run directory, or its final model, as the start. */
 static int resume_run(struct driver *d)
 {
-    struct checkpoint_header *header = &d->resumed;
+    struct checkpoint_header *header = &d->start.resumed;
     int made = make_room(d);
     if (made != OK)
         return made;
@@ -249,9 +250,9 @@ static int resume_run(struct driver *d)
         header->updates = 0;
     header->progress.samples_used = header->used;
     point_at_start(d);
-    d->resumed_run = true;
+    d->start.resumes = true;
     rc = check_whether_over(d, is_final);
-    if (rc == OK && !d->over)
+    if (rc == OK && !d->ending.over)
         report_initial_state(d);
     return rc;
 }
@@ -260,7 +261,7 @@ static int resume_run(struct driver *d)
  * out whatever was before its place. */
 static int open_leases(struct driver *d)
 {
-    struct checkpoint_header *header = &d->resumed;
+    struct checkpoint_header *header = &d->start.resumed;
     struct lease_table *leases = &d->leases.table;
     uint64_t grain = job_step_records(d->job);
     bool opened = header->leases
@@ -272,7 +273,7 @@ static int open_leases(struct driver *d)
                        header->leases ? "leases" : "records");
     d->leases.world = d->world;
     d->leases.log = d->host->log;
-    d->leases.records = d->corpus->set[SET_TRAIN].count;
+    d->leases.records = d->data.corpus->set[SET_TRAIN].count;
     if (header->leases)
         header->used = leases->used;
     return OK;

@@ -25,11 +25,11 @@ static bool watch_opening(void *user, const char *stage, uint64_t done, uint64_t
 {
     struct driver *d = user;
     int64_t now = world_now(d->world);
-    if (d->opening_reported == 0)
-        d->opening_reported = now;
-    if (now - d->opening_reported >= 10 * WORLD_SECOND) {
+    if (d->membership.opening_reported == 0)
+        d->membership.opening_reported = now;
+    if (now - d->membership.opening_reported >= 10 * WORLD_SECOND) {
         char progress_text[OPENING_TEXT_MAX];
-        d->opening_reported = now;
+        d->membership.opening_reported = now;
         opening_print(stage, done, total, progress_text);
         log_info(d->host->log, "the driver gets ready: %s", progress_text);
     }
@@ -40,27 +40,27 @@ static int open_data(struct driver *d)
 {
     const struct open_watch watch = {d, watch_opening};
     kernels_set_threads((int)d->job->threads);
-    d->corpus = d->host->corpus;
-    d->ws = d->host->ws;
-    int rc = d->corpus ? pass_opening(d) : OK;
-    if (!d->corpus) {
-        rc = corpus_open(d->job, &watch, &d->own_corpus, d->err);
-        d->corpus = &d->own_corpus;
+    d->data.corpus = d->host->corpus;
+    d->data.ws = d->host->ws;
+    int rc = d->data.corpus ? pass_opening(d) : OK;
+    if (!d->data.corpus) {
+        rc = corpus_open(d->job, &watch, &d->data.own_corpus, d->err);
+        d->data.corpus = &d->data.own_corpus;
         if (rc == OK)
-            corpus_log_warnings(d->corpus, d->host->log);
+            corpus_log_warnings(d->data.corpus, d->host->log);
     }
-    if (rc == OK && !d->ws) {
-        rc = workspace_create(d->job, d->corpus, d->host->log, d->host->tuner, &watch, &d->own_ws,
-                              d->err);
-        d->ws = d->own_ws;
+    if (rc == OK && !d->data.ws) {
+        rc = workspace_create(d->job, d->data.corpus, d->host->log, d->host->tuner, &watch,
+                              &d->data.own_ws, d->err);
+        d->data.ws = d->data.own_ws;
     }
     if (rc == ERR_CANCELLED && !may_continue(d))
         rc = err_set(d->err, ERR_STOP, "interrupted before training began");
-    if (rc == OK && d->options->dir && d->corpus->set[SET_VALIDATION].count == 0 &&
-        d->corpus->set[SET_TEST].count > 0)
+    if (rc == OK && d->options->dir && d->data.corpus->set[SET_VALIDATION].count == 0 &&
+        d->data.corpus->set[SET_TEST].count > 0)
         log_info(d->host->log,
                  "no best.safetensors: no validation records choose it (--set validation=N)");
-    if (rc == OK && !net_judges(d->ws->test))
+    if (rc == OK && !net_judges(d->data.ws->test))
         log_info(d->host->log, "the net has no error rate: there is neither an Accuracy nor a "
                                "SoftmaxWithLoss in phase TEST; its loss says which is the best");
     return rc;
@@ -68,8 +68,8 @@ static int open_data(struct driver *d)
 
 static int open_model(struct driver *d)
 {
-    const struct segments *x = net_segments(d->ws->train);
-    const struct segments *s = net_state_segments(d->ws->train);
+    const struct segments *x = net_segments(d->data.ws->train);
+    const struct segments *s = net_state_segments(d->data.ws->train);
     int rc = optim_init(&d->optim, d->job->solver, 0, &d->arena, d->err);
     if (rc != OK)
         return rc;
@@ -80,57 +80,59 @@ static int open_model(struct driver *d)
         .extra_name = d->strategy->extra_name,
         .extras = d->strategy->extras,
     };
-    if (vec_init(&d->x, &d->arena, x->total) != OK || vec_init(&d->s, &d->arena, s->total) != OK)
+    if (vec_init(&d->start.x, &d->arena, x->total) != OK ||
+        vec_init(&d->start.s, &d->arena, s->total) != OK)
         return err_set(d->err, ERR_NOMEM, "out of memory for %zu parameters", x->total);
-    net_init(d->ws->train, d->job->seed, &d->x, &d->s);
-    d->own = (struct hello){
+    net_init(d->data.ws->train, d->job->seed, &d->start.x, &d->start.s);
+    d->membership.own = (struct hello){
         .version = WIRE_VERSION,
         .segments_hash = segments_hash(x),
     };
-    snprintf(d->own.release, sizeof d->own.release, "%s", release_text());
-    hello_take_records(&d->own.records, d->job, d->corpus);
-    return job_hash(d->job, &d->own.job_hash, d->err);
+    snprintf(d->membership.own.release, sizeof d->membership.own.release, "%s", release_text());
+    hello_take_records(&d->membership.own.records, d->job, d->data.corpus);
+    return job_hash(d->job, &d->membership.own.job_hash, d->err);
 }
 
 static void emit_start(struct driver *d)
 {
     char job[20], data[20];
-    snprintf(job, sizeof job, "%016" PRIx64, d->own.job_hash);
-    snprintf(data, sizeof data, "%016" PRIx64, d->own.records.hash);
+    snprintf(job, sizeof job, "%016" PRIx64, d->membership.own.job_hash);
+    snprintf(data, sizeof data, "%016" PRIx64, d->membership.own.records.hash);
     cJSON *event = events_new(&d->events, "start");
     cJSON_AddStringToObject(event, "job", d->job->name);
     cJSON_AddStringToObject(event, "job_hash", job);
     cJSON_AddStringToObject(event, "data_hash", data);
     cJSON_AddNumberToObject(event, "protocol", WIRE_VERSION);
     cJSON_AddStringToObject(event, "strategy", d->strategy->name);
-    cJSON_AddStringToObject(event, "kernels", d->ws->kernels->name);
+    cJSON_AddStringToObject(event, "kernels", d->data.ws->kernels->name);
     cJSON_AddStringToObject(event, "isa", kernels_isa());
     cJSON_AddNumberToObject(event, "nodes", d->job->workers);
     describe_run(d, event);
     if (d->options->resume)
-        cJSON_AddNumberToObject(event, "session", d->term.incarnation);
-    if (d->resumed_run)
-        cJSON_AddNumberToObject(event, "resumed_after", (double)d->resumed.progress.exchanges);
+        cJSON_AddNumberToObject(event, "session", d->claim.term.incarnation);
+    if (d->start.resumes)
+        cJSON_AddNumberToObject(event, "resumed_after",
+                                (double)d->start.resumed.progress.exchanges);
     events_emit(&d->events, event);
 }
 
 void driver_open_counts(struct driver *d)
 {
-    const struct progress *start = &d->resumed.progress;
-    size_t records = d->corpus->set[SET_TRAIN].count;
-    uint32_t together = d->traits.is_async ? 1 : d->job->workers;
-    d->evaluate_every = objectives_every(d->job, records, d->traits.round * together);
-    d->triggers_before = trigger_counts_of(d->job, d->evaluate_every, records, start);
-    d->last_commit = *start;
+    const struct progress *start = &d->start.resumed.progress;
+    size_t records = d->data.corpus->set[SET_TRAIN].count;
+    uint32_t together = d->progress->together(d);
+    d->requests.evaluate_every = objectives_every(d->job, records, d->traits.round * together);
+    d->requests.before = trigger_counts_of(d->job, d->requests.evaluate_every, records, start);
+    d->requests.last_commit = *start;
     d->ledger.step_samples = (uint64_t)job_step_records(d->job) * d->job->workers;
-    atomic_store(&d->sample_offset, start->sample_offset);
-    atomic_store(&d->steps, start->steps);
-    atomic_store(&d->exchanges, start->exchanges);
+    atomic_store(&d->counts.sample_offset, start->sample_offset);
+    atomic_store(&d->counts.steps, start->steps);
+    atomic_store(&d->counts.exchanges, start->exchanges);
 }
 
 static uint64_t repeated_before(const struct driver *d)
 {
-    uint64_t offset = d->resumed.progress.sample_offset, used = d->resumed.used;
+    uint64_t offset = d->start.resumed.progress.sample_offset, used = d->start.resumed.used;
     return offset > used ? offset - used : 0;
 }
 
@@ -138,21 +140,21 @@ static void open_lease_table(struct driver *d)
 {
     events_init(&d->events, d->world, d->options->before);
     d->events.simulated = d->options->simulated;
-    d->meter.t = d->options->before;
+    d->reports.meter.t = d->options->before;
     d->ledger = (struct ledger){
         .events = &d->events,
         .log = d->host->log,
         .strategy = d->strategy->name,
         .mean_loss = (double)NAN,
-        .used = d->resumed.used,
-        .repeated = d->resumed.repeated,
-        .missed = d->resumed.missed,
+        .used = d->start.resumed.used,
+        .repeated = d->start.resumed.repeated,
+        .missed = d->start.resumed.missed,
     };
     if (d->traits.takes_leases)
         d->ledger.repeated_leases = repeated_before(d);
-    d->ledger.last.n = d->resumed.progress.exchanges;
-    d->ledger.last.progress = d->resumed.progress;
-    d->meter.offset = d->resumed.progress.sample_offset;
+    d->ledger.last.n = d->start.resumed.progress.exchanges;
+    d->ledger.last.progress = d->start.resumed.progress;
+    d->reports.meter.offset = d->start.resumed.progress.sample_offset;
     driver_open_counts(d);
 }
 
@@ -163,7 +165,7 @@ static int end_dry(struct driver *d)
     emit_start(d);
     describe_suspicions(d);
     driver_request_stop(d, "checked");
-    d->over = true;
+    d->ending.over = true;
     return OK;
 }
 
@@ -197,13 +199,14 @@ static int open_snapshots(struct driver *d)
     struct snapshot *s = &d->model_writer.snapshot;
     int rc = snapshot_open(s, d->job, d->options->dir, d->err);
     return rc == OK && !d->options->resume
-               ? snapshot_check_free(s, d->resumed.progress.steps, d->err)
+               ? snapshot_check_free(s, d->start.resumed.progress.steps, d->err)
                : rc;
 }
 
 int driver_open(struct driver *d)
 {
     int rc = strategy_find(d->job, &d->strategy, &d->traits, d->err);
+    d->progress = progress_of(&d->traits);
     if (rc == OK && !d->options->dry && (!d->host->corpus || d->host->open_seconds > 0))
         rc = driver_await_arrivals(d);
     if (rc == OK)
@@ -214,7 +217,7 @@ int driver_open(struct driver *d)
         rc = driver_find_start(d);
     if (rc == OK && d->options->dry)
         return end_dry(d);
-    if (rc == OK && d->over) {
+    if (rc == OK && d->ending.over) {
         open_lease_table(d);
         return rc;
     }
@@ -230,12 +233,12 @@ int driver_open(struct driver *d)
         rc = check_room(d);
     if (rc != OK)
         return rc;
-    d->term.view = d->last_term.view; /* until there is one of this driver's */
-    d->term.members = d->last_term.members;
+    d->claim.term.view = d->claim.last_term.view; /* until there is one of this driver's */
+    d->claim.term.members = d->claim.last_term.members;
     driver_write_term(d);
     open_lease_table(d);
-    d->initial = (struct global_model){.x = &d->x, .s = &d->s};
-    rc = display_init(&d->display, d->job, d->resumed.progress.steps, &d->arena);
+    d->start.initial = (struct global_model){.x = &d->start.x, .s = &d->start.s};
+    rc = display_init(&d->reports.display, d->job, d->start.resumed.progress.steps, &d->arena);
     if (rc != OK)
         return err_set(d->err, rc, "out of memory");
     emit_start(d);

@@ -23,9 +23,9 @@ void driver_report_joiner(struct driver *d, uint32_t node, enum joiner_event new
 
 void driver_set_joiner(struct driver *d, uint32_t node, bool here)
 {
-    struct joiner *n = &d->joiner[node];
+    struct joiner *n = &d->membership.joiner[node];
     int64_t now = world_now(d->world);
-    d->joiners = d->joiners + here - n->here;
+    d->membership.joiners = d->membership.joiners + here - n->here;
     if (here)
         *n = (struct joiner){.moved = now, .reported_at = now, .left = n->left};
     n->here = here;
@@ -48,7 +48,7 @@ static void log_opening(struct driver *d, uint32_t node, struct joiner *n)
 /* Progress that moves, and a new stage, are life. */
 static void take_report(struct driver *d, uint32_t node, const struct opening_report *report)
 {
-    struct joiner *n = &d->joiner[node];
+    struct joiner *n = &d->membership.joiner[node];
     bool moved = n->report.done != report->done || strcmp(n->report.stage, report->stage) != 0;
     if (!n->here)
         return; /* it has left already */
@@ -61,7 +61,7 @@ static void take_report(struct driver *d, uint32_t node, const struct opening_re
 /* It has gone without a word: killed, or cut off. */
 static void lose_joiner(struct driver *d, uint32_t node, const char *outcome)
 {
-    const struct joiner *n = &d->joiner[node];
+    const struct joiner *n = &d->membership.joiner[node];
     struct departure departure = {.status = ERR_PEER, .location = n->report.location};
     char progress_text[OPENING_TEXT_MAX];
     opening_print(n->report.stage, n->report.done, n->report.total, progress_text);
@@ -81,7 +81,7 @@ static void take_news(struct driver *d, struct byte_reader *in)
     read_text(in, line, sizeof line);
     if (!byte_reader_done(in) || node >= VIEW_MEMBERS_MAX)
         return;
-    const struct joiner *n = &d->joiner[node];
+    const struct joiner *n = &d->membership.joiner[node];
     /* Its last word may have been read before what it had said earlier. */
     bool text = n->left > 0 && world_now(d->world) - n->left < NUMBER_RESTS;
     if (news == JOINER_LOST && !text)
@@ -107,9 +107,9 @@ void driver_on_opening(struct driver *d, const struct message *m)
 int64_t driver_last_moved(const struct driver *d)
 {
     int64_t last = 0;
-    for (uint32_t i = 0; d->joiners > 0 && i < VIEW_MEMBERS_MAX; i++)
-        if (d->joiner[i].here && d->joiner[i].moved > last)
-            last = d->joiner[i].moved;
+    for (uint32_t i = 0; d->membership.joiners > 0 && i < VIEW_MEMBERS_MAX; i++)
+        if (d->membership.joiner[i].here && d->membership.joiner[i].moved > last)
+            last = d->membership.joiner[i].moved;
     return last;
 }
 
@@ -117,12 +117,13 @@ void driver_check_joiners(struct driver *d, int64_t patience)
 {
     char outcome[64];
     int64_t now = world_now(d->world);
-    for (uint32_t i = 0; d->joiners > 0 && i < VIEW_MEMBERS_MAX; i++) {
-        if (!d->joiner[i].here || now - d->joiner[i].moved <= patience)
+    for (uint32_t i = 0; d->membership.joiners > 0 && i < VIEW_MEMBERS_MAX; i++) {
+        if (!d->membership.joiner[i].here || now - d->membership.joiner[i].moved <= patience)
             continue;
         snprintf(outcome, sizeof outcome, "no progress for %g s", world_seconds(patience));
         world_peer_drop(d->world, i);
         lose_joiner(d, i, outcome);
-        atomic_store(&d->stirred, now); /* its place is free for another, which may take as long */
+        atomic_store(&d->membership.stirred,
+                     now); /* its place is free for another, which may take as long */
     }
 }

@@ -10,24 +10,6 @@ static bool is_replaced(void *user)
 
 /* ---- the model writer ---- */
 
-/* Of asynchronous strategies: the summed progress. */
-static void where_all_are(void *user, struct progress *progress)
-{
-    const struct driver *d = user;
-    progress->sample_offset = atomic_load(&d->sample_offset);
-    progress->steps = atomic_load(&d->steps);
-    progress->exchanges = atomic_load(&d->exchanges);
-}
-
-/* The summed progress at the last model request. */
-static void where_all_were(void *user, struct progress *progress)
-{
-    const struct driver *d = user;
-    progress->sample_offset = atomic_load(&d->requested_offset);
-    progress->steps = atomic_load(&d->requested_steps);
-    progress->exchanges = atomic_load(&d->requested_exchanges);
-}
-
 /* Where the driver has a part, only its model counts. Otherwise any member may send a model for an
  * evaluation, and only the requested member a checkpoint's or the final one. */
 static uint32_t allowed_uses(void *user, uint32_t node, uint32_t uses)
@@ -38,9 +20,9 @@ static uint32_t allowed_uses(void *user, uint32_t node, uint32_t uses)
         return node == WORLD_DRIVER ? uses : 0;
     if (!view || view_rank(view, node) < 0)
         return 0;
-    if (node != atomic_load(&d->checkpoint_of))
+    if (node != atomic_load(&d->requests.checkpoint_of))
         uses &= ~(uint32_t)MODEL_CHECKPOINT;
-    if (node != atomic_load(&d->model_of))
+    if (node != atomic_load(&d->requests.final_of))
         uses &= ~(uint32_t)MODEL_FINAL;
     return uses;
 }
@@ -65,71 +47,41 @@ static int start_model_writer(struct driver *d)
     k->reached = on_error_reached;
     k->replaced = is_replaced;
     k->allowed = allowed_uses;
-    k->free = d->traits.is_async;
-    k->where = k->free && d->traits.workers_hold_model ? where_all_were : NULL;
+    k->may_differ = d->progress->asynchronous;
+    k->where = d->traits.workers_hold_model ? d->progress->behind_model : NULL;
     k->user = d;
     k->header = (struct checkpoint_header){
         .seed = d->job->seed,
-        .job_hash = d->own.job_hash,
-        .data_hash = d->own.records.hash,
-        .records = d->corpus->set[SET_TRAIN].count,
-        .incarnation = d->term.incarnation,
+        .job_hash = d->membership.own.job_hash,
+        .data_hash = d->membership.own.records.hash,
+        .records = d->data.corpus->set[SET_TRAIN].count,
+        .incarnation = d->claim.term.incarnation,
     };
     driver_update_model_writer(d);
-    objectives_init(&k->objectives, d->world, d->job, d->corpus, d->ws, &d->events,
+    objectives_init(&k->objectives, d->world, d->job, d->data.corpus, d->data.ws, &d->events,
                     d->host->step_seconds);
     k->objectives.stop = d->options->stop;
-    if (d->resumed_run)
-        k->objectives.best_score = d->resumed.best_score;
-    if (d->job->evaluate->at_start && !d->resumed_run)
-        k->first = &d->initial;
+    if (d->start.resumes)
+        k->objectives.best_score = d->start.resumed.best_score;
+    if (d->job->evaluate->at_start && !d->start.resumes)
+        k->first = &d->start.initial;
     int rc = model_writer_init(k, &d->arena);
     return rc == OK ? model_writer_start(k) : rc;
 }
 
 /* ---- the strategy's part ---- */
 
-/* The driver's model has changed in an asynchronous strategy: the main task has the progress and
- * the uses that are due. */
-static int on_async_change(struct driver *d, struct driver_part *l)
-{
-    uint32_t uses = atomic_load(&d->model_uses);
-    where_all_are(d, &l->progress);
-    if (uses && publisher_start(&d->to_model_writer, &l->progress, uses, &l->model))
-        atomic_fetch_and(&d->model_uses, ~uses);
-    return OK;
-}
-
-static int on_driver_part_commit(struct driver_part *l, const struct exchange *e)
-{
-    struct driver *d = l->train;
-    if (!e)
-        return on_async_change(d, l);
-    l->progress.samples_used += exchange_result_meta(e)->samples;
-    bool last = strategy_done(l->job, &l->progress, l->records);
-    uint32_t use = trigger_uses(d->job, d->evaluate_every, &d->last_commit, &l->progress);
-    uint32_t uses = atomic_load(&d->model_uses);
-    atomic_fetch_or(&d->model_uses, use & MODEL_SNAPSHOT); /* a snapshot waits for the next copy */
-    d->last_commit = l->progress;
-    use |= uses;
-    if (use && !last && !d->traits.workers_hold_model &&
-        publisher_start(&d->to_model_writer, &l->progress, use, &l->model))
-        atomic_fetch_and(&d->model_uses, ~use);
-    return exchange_meta_ends_run(exchange_result_meta(e)) ? ERR_STOP : OK;
-}
-
 static int hand_over_final(struct driver *d)
 {
-    struct driver_part *l = &d->driver_part;
+    struct driver_part *l = &d->part.driver;
     if (d->traits.workers_hold_model)
         return OK;
-    if (d->traits.is_async)
-        where_all_are(d, &l->progress);
-    atomic_store(&d->handing_over, true);
-    int rc = publisher_finish(&d->to_model_writer, WORLD_FOREVER);
-    if (rc == OK && !publisher_start(&d->to_model_writer, &l->progress, MODEL_FINAL, &l->model))
+    l->progress = d->progress->of_part(d);
+    atomic_store(&d->ending.handing_over, true);
+    int rc = publisher_finish(&d->part.publisher, WORLD_FOREVER);
+    if (rc == OK && !publisher_start(&d->part.publisher, &l->progress, MODEL_FINAL, &l->model))
         rc = ERR_NOMEM;
-    return rc == OK ? publisher_finish(&d->to_model_writer, WORLD_FOREVER) : rc;
+    return rc == OK ? publisher_finish(&d->part.publisher, WORLD_FOREVER) : rc;
 }
 
 /* The loop has ended, but members of a new view may lack the last result. So this part keeps the
@@ -154,60 +106,60 @@ static int driver_part_main(void *arg)
 {
     struct driver *d = arg;
     kernels_set_threads((int)d->job->threads);
-    int rc = d->strategy->driver(&d->driver_part);
+    int rc = d->strategy->driver(&d->part.driver);
     if (rc == OK)
         rc = hand_over_final(d);
-    return rc == OK ? drain_lanes(&d->driver_part)
+    return rc == OK ? drain_lanes(&d->part.driver)
                     : rc; /* the main task (driver.c) sees the error and ends the run */
 }
 
 static int start_driver_part(struct driver *d, const struct view *view)
 {
-    d->driver_part = (struct driver_part){
+    d->part.driver = (struct driver_part){
         .world = d->world,
         .group = &d->group,
         .log = d->host->log,
         .job = d->job,
         .table = d->layout.x,
         .arena = &d->arena,
-        .records = d->corpus->set[SET_TRAIN].count,
-        .progress = d->resumed.progress,
-        .untaken = d->untaken,
-        .resumed = d->start,
-        .on_commit = on_driver_part_commit,
+        .records = d->data.corpus->set[SET_TRAIN].count,
+        .progress = d->start.resumed.progress,
+        .untaken = d->recovery.untaken,
+        .resumed = d->start.model,
+        .on_commit = d->progress->on_part_commit,
         .train = d,
     };
     bool back = view->number > 1;
-    d->driver_part.lanes.needs_sync = back;
-    d->driver_part.recovered = back && d->recovery_reported ? d->recovery_join_state : NULL;
+    d->part.driver.lanes.needs_sync = back;
+    d->part.driver.recovered = back && d->recovery.has_join_state ? d->recovery.join_state : NULL;
     if (!back)
-        d->driver_part.progress.sharers = view_members(view);
-    if (vec_init(&d->driver_part.x, &d->arena, d->x.n) != OK ||
-        vec_init(&d->driver_part.s, &d->arena, d->s.n) != OK ||
-        publisher_init(&d->to_model_writer, d->world, WORLD_DRIVER, model_floats_most(&d->layout),
+        d->part.driver.progress.sharers = view_members(view);
+    if (vec_init(&d->part.driver.x, &d->arena, d->start.x.n) != OK ||
+        vec_init(&d->part.driver.s, &d->arena, d->start.s.n) != OK ||
+        publisher_init(&d->part.publisher, d->world, WORLD_DRIVER, model_floats_most(&d->layout),
                        d->layout.extras, &d->arena) != OK)
         return ERR_NOMEM;
-    vec_copy(&d->driver_part.x, &d->x, vec_all(&d->x));
-    vec_copy(&d->driver_part.s, &d->s, vec_all(&d->s));
-    d->driver_part.model = (struct global_model){.x = &d->driver_part.x, .s = &d->driver_part.s};
-    return world_spawn(d->world, "leader", driver_part_main, d, &d->driver_part_task);
+    vec_copy(&d->part.driver.x, &d->start.x, vec_all(&d->start.x));
+    vec_copy(&d->part.driver.s, &d->start.s, vec_all(&d->start.s));
+    d->part.driver.model = (struct global_model){.x = &d->part.driver.x, .s = &d->part.driver.s};
+    return world_spawn(d->world, "leader", driver_part_main, d, &d->part.task);
 }
 
 /* Serve the initial state to workers, where they do not draw it from the seed. */
 static int start_bootstrap_server(struct driver *d)
 {
-    const struct global_model *start = &d->start;
+    const struct global_model *start = &d->start.model;
     size_t extras = start->extra ? d->layout.extras : 0;
-    d->bootstrap_server = (struct bootstrap_server){
+    d->start.server = (struct bootstrap_server){
         .group = &d->group,
-        .message = {.progress = d->resumed.progress,
+        .message = {.progress = d->start.resumed.progress,
                     .has_state = start->states > 0,
                     .has_extra = extras > 0,
-                    .floats = d->s.n + d->x.n * (1 + start->states + extras),
+                    .floats = d->start.s.n + d->start.x.n * (1 + start->states + extras),
                     .updates = start->updates},
-        .vectors = d->start_model,
+        .vectors = d->start.floats,
     };
-    return bootstrap_serve(&d->bootstrap_server);
+    return bootstrap_serve(&d->start.server);
 }
 
 int driver_start(struct driver *d, const struct view *view)
@@ -217,11 +169,12 @@ int driver_start(struct driver *d, const struct view *view)
     else if (!d->leases.opened && d->traits.takes_leases)
         lease_server_begin(&d->leases, view);
     driver_report_departed(d);
-    d->begun = true;
+    d->counts.begun = true;
     int rc = OK;
     if (d->options->trace)
-        rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start, d->joined_at);
-    if (rc == OK && d->start_model) /* members may have sent their requests already */
+        rc = tracer_start(&d->reports.tracer, d->world, d->options->trace, d->events.start,
+                          d->reports.joined_at);
+    if (rc == OK && d->start.floats) /* members may have sent their requests already */
         rc = start_bootstrap_server(d);
     if (rc == OK)
         rc = start_model_writer(d);

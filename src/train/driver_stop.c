@@ -11,30 +11,30 @@ static int read_stop(const struct driver *d)
 /* Does the driver's part of the strategy hold the global model? */
 static bool has_model(const struct driver *d)
 {
-    return d->driver_part_task && !d->traits.workers_hold_model;
+    return d->part.task && !d->traits.workers_hold_model;
 }
 
 void driver_record_commit(struct driver *d, const struct progress *progress)
 {
     int64_t now = world_now(d->world);
-    bool stepwise = progress->exchanges == 0 || d->traits.is_async;
-    uint64_t n = stepwise ? progress->steps : progress->exchanges;
-    if (n <= d->commits)
+    uint64_t n = d->progress->commits(progress);
+    if (n <= d->counts.commits)
         return;
-    if (d->commits > 0) {
-        int64_t each = (now - d->commit_at) / (int64_t)(n - d->commits);
-        d->commit_every = d->commit_every > 0 ? (3 * d->commit_every + each) / 4 : each;
+    if (d->counts.commits > 0) {
+        int64_t each = (now - d->counts.commit_at) / (int64_t)(n - d->counts.commits);
+        d->counts.commit_every =
+            d->counts.commit_every > 0 ? (3 * d->counts.commit_every + each) / 4 : each;
     }
-    d->commits = n;
-    d->commit_at = now;
+    d->counts.commits = n;
+    d->counts.commit_at = now;
 }
 
 /* How long until the next commit point, seconds; < 0: unknown. */
 static double commit_seconds(const struct driver *d)
 {
-    int64_t at = d->commit_every > 0 ? d->commit_at + d->commit_every
-                 : d->commits == 0   ? d->first_exchange_at
-                                     : 0;
+    int64_t at = d->counts.commit_every > 0 ? d->counts.commit_at + d->counts.commit_every
+                 : d->counts.commits == 0   ? d->counts.first_exchange_at
+                                            : 0;
     int64_t left = at - world_now(d->world);
     return at == 0 ? -1 : left > 0 ? world_seconds(left) : 0;
 }
@@ -43,14 +43,14 @@ static double commit_seconds(const struct driver *d)
 static void find_state(const struct driver *d, struct train_stopping *out)
 {
     const struct model_writer *k = &d->model_writer;
-    int64_t at = d->resumed_run ? d->events.start : -1;
-    out->exchanges = d->resumed.progress.exchanges;
+    int64_t at = d->start.resumes ? d->events.start : -1;
+    out->exchanges = d->start.resumed.progress.exchanges;
     if (atomic_load(&k->kept_at) > 0) {
         at = atomic_load(&k->kept_at);
         out->exchanges = atomic_load(&k->kept_exchanges);
     }
-    if (has_model(d) && d->commit_at > 0 && d->commit_at > at) {
-        at = d->commit_at;
+    if (has_model(d) && d->counts.commit_at > 0 && d->counts.commit_at > at) {
+        at = d->counts.commit_at;
         out->exchanges = d->ledger.last.progress.exchanges;
     }
     out->state_age_s = at < 0 ? -1 : world_seconds(world_now(d->world) - at);
@@ -68,18 +68,18 @@ int driver_check_early_stop(struct driver *d)
 {
     if (read_stop(d) == 0)
         return OK;
-    if (d->resumed_run)
+    if (d->start.resumes)
         return err_set(d->err, ERR_STOP,
                        "interrupted before training continued; the state of exchange %llu is kept",
-                       (unsigned long long)d->resumed.progress.exchanges);
+                       (unsigned long long)d->start.resumed.progress.exchanges);
     return err_set(d->err, ERR_STOP, "interrupted before training began");
 }
 
 void driver_check_stop(struct driver *d, const struct view *view)
 {
     const Paceline__Stop *stop = d->job->stop;
-    if (read_stop(d) > 0 && !d->stop_reported) {
-        d->stop_reported = true;
+    if (read_stop(d) > 0 && !d->ending.stop_reported) {
+        d->ending.stop_reported = true;
         struct train_stopping news = {.stage = STOPPING_SOON, .commit_s = commit_seconds(d)};
         find_state(d, &news);
         if (!atomic_load(&d->model_writer.here))
@@ -88,9 +88,10 @@ void driver_check_stop(struct driver *d, const struct view *view)
     }
     if (stop->has_seconds && events_seconds(&d->events) >= stop->seconds)
         driver_request_stop(d, "seconds");
-    if ((atomic_load(&d->reason) || d->complete) && d->stop_sent < view->number) {
+    if ((atomic_load(&d->ending.reason) || d->counts.complete) &&
+        d->ending.stop_sent < view->number) {
         atomic_store(&d->group.stop, true);
-        d->stop_sent = driver_send_to_all(d, WIRE_STOP, NULL) ? view->number : 0;
+        d->ending.stop_sent = driver_send_to_all(d, WIRE_STOP, NULL) ? view->number : 0;
     }
 }
 
@@ -117,15 +118,13 @@ static int fetch_model(struct driver *d)
 static const char *save_state(struct driver *d)
 {
     struct model_writer *k = &d->model_writer;
-    struct driver_part *l = &d->driver_part;
-    bool whole = !l->lanes.needs_sync || d->commits > 0;
-    world_end_task(d->world, &d->driver_part_task);
+    struct driver_part *l = &d->part.driver;
+    bool whole = !l->lanes.needs_sync || d->counts.commits > 0;
+    world_end_task(d->world, &d->part.task);
     world_end_task(d->world, &k->task);
     if (l->model.x && whole && !d->traits.workers_hold_model) {
-        if (d->traits.is_async) {
-            driver_snapshot_leases(d, false);
-            l->progress = d->ledger.last.progress;
-        }
+        driver_snapshot_leases(d, false);
+        l->progress = d->progress->of_part(d);
         model_writer_keep(k, &l->progress, &l->model, d->layout.extras);
     }
     return model_writer_save_kept(k);
@@ -135,7 +134,7 @@ void driver_keep_state(struct driver *d, int rc)
 {
     bool sound = rc != ERR_FENCED && rc != ERR_CANCELLED && rc != ERR_DIVERGED &&
                  rc != ERR_REPLICAS && rc != ERR_BUG;
-    if (rc != OK && sound && d->model_writer.landing && d->commits > 0)
+    if (rc != OK && sound && d->model_writer.landing && d->counts.commits > 0)
         save_state(d);
 }
 

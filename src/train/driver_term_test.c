@@ -34,9 +34,9 @@ static void test_driver_term_write_is_retried(void **state)
     d->world = &here.world;
     d->host = &host;
     d->options = &options;
-    d->term = (struct driver_term){.run = 7, .incarnation = 1, .view = 3, .next = 2};
-    members_add(&d->term.members, 0);
-    members_add(&d->term.members, 1);
+    d->claim.term = (struct driver_term){.run = 7, .incarnation = 1, .view = 3, .next = 2};
+    members_add(&d->claim.term.members, 0);
+    members_add(&d->claim.term.members, 1);
 
     disk.fail_at = 1;
     disk.for_good = true;

@@ -488,7 +488,7 @@ static void on_tick_of_tight(void *user)
     struct scene *s = user;
     struct driver *d = tight.driver;
     on_tick(user);
-    if (tight.room == 0 && d && d->model_of != WORLD_ANY) {
+    if (tight.room == 0 && d && d->requests.final_of != WORLD_ANY) {
         tight.room = d->model_writer.room;
         d->model_writer.room = 1;
     } else if (d && strstr(s->run.log, "it has the wrong length")) {

@@ -103,7 +103,8 @@ bool model_writer_has_evaluated(const struct model_writer *k, const struct progr
 static int evaluate_model(struct model_writer *k, const struct model_header *model)
 {
     struct objectives *o = &k->objectives;
-    if (model->use & MODEL_FINAL && !k->free && model_writer_has_evaluated(k, &model->progress))
+    if (model->use & MODEL_FINAL && !k->may_differ &&
+        model_writer_has_evaluated(k, &model->progress))
         return OK; /* it has just been seen */
     if (k->stop && atomic_load(k->stop) > 0)
         return OK; /* a stop does not wait for it */

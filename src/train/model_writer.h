@@ -54,7 +54,7 @@ struct model_writer {
     _Atomic double last_error;    /* error of the deciding set; < 0: none yet */
     void (*reached)(void *user);  /* an error that the job stops at has been reached */
     bool (*replaced)(void *user); /* has a later driver taken the run directory over? */
-    bool free; /* the strategy is asynchronous: two models of one progress may differ */
+    bool may_differ;              /* two models of one progress may differ */
     /* Which of these uses may that node send a model for? NULL: all. */
     uint32_t (*allowed)(void *user, uint32_t node, uint32_t uses);
     /* The sender of a model does not know the progress of all workers at the time of the request;

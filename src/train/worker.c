@@ -13,11 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reports of a worker without exchanges: every so many steps, or seconds where steps are long. */
-enum { LONE_REPORT_EVERY = 20 };
-
-#define LONE_REPORT_AFTER WORLD_SECOND
-
 /* Does this worker report for all? Where the driver has no part, the worker with the lowest number
  * among the sharers does. */
 static bool speaks_for_all(const struct worker *w, const struct progress *progress)
@@ -58,13 +53,12 @@ static bool publish_model(struct worker *w, const struct progress *progress, uin
 /* Between two steps: publish the model for the uses that are due. While the previous copy is still
  * being sent, a copy for an evaluation is skipped and any other is sent later. While a joiner's
  * state is being sent, nothing is skipped. */
-static void publish_if_requested(struct worker *w, const struct progress *progress)
+void worker_publish_if_requested(struct worker *w, const struct progress *progress)
 {
     struct group *group = &w->group;
     uint32_t requests = atomic_load(&group->model_requests), use = requests;
-    if (!w->traits.is_async)
-        use |= trigger_uses(w->job, w->evaluate_every, &w->seen, progress);
-    w->seen = *progress;
+    use |= w->progress->uses_due(w, progress);
+    w->counts.seen = *progress;
     if (!use || !speaks_for_all(w, progress))
         return;
     uint32_t late = MODEL_SNAPSHOT | (publisher_admits(&w->publisher) ? MODEL_EVALUATE : 0u);
@@ -74,7 +68,7 @@ static void publish_if_requested(struct worker *w, const struct progress *progre
     atomic_fetch_and(&group->model_requests, ~(started ? use : MODEL_EVALUATE & ~late));
 }
 
-static int send_report(struct worker *w, const struct committed *report)
+int worker_send_report(struct worker *w, const struct committed *report)
 {
     struct buf bytes = {0};
     committed_encode(report, &bytes);
@@ -83,39 +77,14 @@ static int send_report(struct worker *w, const struct committed *report)
     return rc;
 }
 
-static int report_exchange(struct worker *w, const struct exchange *e)
-{
-    struct committed report = {.progress = w->member.progress};
-    if (e) {
-        const struct exchange_meta *meta = exchange_result_meta(e);
-        report.lane = e->lane;
-        report.n = e->completed;
-        report.cost = e->cost;
-        report.samples = meta->samples;
-        report.loss = meta->loss;
-        report.contributors = members_union(&meta->contributors,
-                                            /* not members that were left out */
-                                            &meta->non_contributing);
-        report.participants = meta->participants;
-    } else {
-        report.samples = w->unreported;
-        report.loss = w->unreported_loss;
-        report.recent = mean_loss(&w->mean);
-        w->unreported = 0;
-        w->unreported_loss = 0;
-        w->lone_reported = world_now(w->world);
-    }
-    return send_report(w, &report);
-}
-
 /* Store the recovery report as of this moment: a recovered driver continues from it. */
-static void record_recovery_report(struct worker *w)
+void worker_record_recovery_report(struct worker *w)
 {
     const struct member *m = &w->member;
     struct recovery_report report = {
         .progress = m->progress,
         .samples = m->progress.samples_used,
-        .exchanges = w->own_exchanges,
+        .exchanges = w->counts.own_exchanges,
     };
     lease_client_recovery_report(m, &report);
     for (int i = 0; i < GROUP_TOTALS; i++)
@@ -128,30 +97,11 @@ static void record_recovery_report(struct worker *w)
     group_set_recovery_report(&w->group, header, GROUP_REPORT);
 }
 
-/* Steps between two reports of a worker without exchanges; `display` asks for some of them. */
-static uint64_t lone_report_every(const Paceline__Job *job)
-{
-    uint64_t display = job->solver->has_display ? (uint64_t)job->solver->display : 0;
-    if (display == 0)
-        return LONE_REPORT_EVERY;
-    uint64_t parts = (display + LONE_REPORT_EVERY - 1) / LONE_REPORT_EVERY;
-    return display % parts == 0 ? display / parts : 1;
-}
-
-static bool should_report_alone(const struct worker *w)
-{
-    return w->member.progress.steps % lone_report_every(w->job) == 0 ||
-           world_now(w->world) - w->lone_reported >= LONE_REPORT_AFTER;
-}
-
-static int admit_joiner(struct worker *w)
+int worker_admit_joiner(struct worker *w)
 {
     struct member *m = &w->member;
     struct global_model model = current_model(w);
-    struct progress progress = m->progress;
-    if (w->traits.is_async)
-        progress.sample_offset =
-            m->leased ? lease_cursor_offset(&m->lease_cursor) : strategy_async_offset(m);
+    struct progress progress = w->progress->for_joiner(w);
     return join_donor_admit(w->strategy, &w->traits, &w->publisher, m, &progress, &model);
 }
 
@@ -166,156 +116,17 @@ static void publish_urgent(struct worker *w)
         atomic_fetch_and(&w->group.model_requests, ~requests);
 }
 
-/* At a step boundary within a round, which can be long. Where the next exchange brings the model, a
- * joiner is admitted here and takes part in that exchange. Before the first exchange there is no
- * state to join. An asynchronous worker admits joiners at any step. */
+/* At a step boundary within a round, which can be long. */
 static int on_step_boundary(struct member *m)
 {
     struct worker *w = m->train;
-    w->round_steps++;
-    w->round_loss += w->learner.loss;
-    atomic_store(&w->group.local_loss, w->round_loss / (double)w->round_steps);
+    w->counts.round_steps++;
+    w->counts.round_loss += w->learner.loss;
+    atomic_store(&w->group.local_loss, w->counts.round_loss / (double)w->counts.round_steps);
     worker_show_step(w);
-    bool may = w->traits.is_async ||
-               (w->traits.join_needs_no_model && m->progress.exchanges > m->start.exchanges);
     publish_urgent(w);
-    return may && !group_is_leaving(m->group) ? admit_joiner(w) : OK;
-}
-
-/* A leave takes two exchanges. The first one announces it: behind it this member has no share of
- * the samples. The member contributes nothing to the second. When the second is complete, all
- * members have the result of the first, so its last contribution cannot be lost with it. */
-static bool is_leaving(struct worker *w)
-{
-    bool leaving = w->leaving;
-    w->leaving = !strategy_shares(&w->member, &w->member.progress);
-    return group_is_leaving(&w->group) && leaving && w->leaving;
-}
-
-/* Count a step of a worker that has no exchanges. */
-static void count_lone(struct worker *w)
-{
-    uint64_t records = job_step_records(w->job);
-    mean_loss_add(&w->mean, 1, w->learner.loss);
-    w->unreported += records;
-    w->unreported_loss += w->learner.loss * (double)records;
-}
-
-static int on_commit(struct member *m, const struct exchange *e)
-{
-    struct worker *w = m->train;
-    m->progress.samples_used += e ? exchange_result_meta(e)->samples : job_step_records(m->job);
-    record_recovery_report(w);
-    bool last = strategy_done(m->job, &m->progress, w->corpus->set[SET_TRAIN].count);
-    bool stop = e ? exchange_result_meta(e)->stop_votes > 0 : atomic_load(&m->group->stop);
-    w->all_leave =
-        !stop && !last &&
-        (e ? exchange_meta_ends_run(exchange_result_meta(e)) : group_is_leaving(m->group));
-    stop |= w->all_leave;
-    if (!e)
-        count_lone(w);
-    w->round_steps = 0;
-    w->round_loss = 0;
-    worker_show_step(w);
-    bootstrap_hand_on(&w->bootstrap, w->world, e != NULL);
-    bool report = e || last || stop || should_report_alone(w);
-    int rc = worker_report_bad_records(w);
-    if (rc == OK && report)
-        rc = report_exchange(w, e);
-    if (rc != OK)
-        return rc;
-    tracer_ship(w->world, w->host->trace);
-    bool on = e && !last && !stop;
-    bool leaving = on && is_leaving(w);
-    /* First the joiner, since a busy publisher keeps joiners out. A leaving member admits none: the
-     * driver chooses another donor when it is gone. */
-    if (on && !group_is_leaving(m->group))
-        rc = admit_joiner(w);
-    if (rc == OK && !last)
-        publish_if_requested(w, &m->progress);
-    w->left |= leaving;
-    if (rc != OK || stop || leaving)
-        return rc != OK ? rc : ERR_STOP;
-    return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
-}
-
-/* Report the samples since the last report, and the cost of an exchange of this worker's own. */
-static int report_async(struct worker *w, uint32_t lane, const struct exchange_cost *cost)
-{
-    struct committed report = {
-        .asynchronous = true,
-        .progress = w->member.progress,
-        .lane = lane,
-        .n = cost ? w->member.progress.exchanges : 0,
-        .samples = w->unreported,
-        .loss = w->unreported_loss,
-        .lease = lease_client_report(&w->lease_client, &w->member),
-    };
-    if (cost)
-        report.cost = *cost;
-    w->unreported = 0;
-    w->unreported_loss = 0;
-    return send_report(w, &report);
-}
-
-/* May this worker continue? A worker that trains alone decides itself when the run is done; the
- * others receive `stop`. */
-static int check_stop(const struct worker *w)
-{
-    const struct member *m = &w->member;
-    bool alone = job_is_alone(m->job);
-    if (atomic_load(&m->group->stop) ||
-        (alone && strategy_done(m->job, &m->progress, w->corpus->set[SET_TRAIN].count)))
-        return ERR_STOP;
-    return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
-}
-
-static int on_step(struct member *m)
-{
-    struct worker *w = m->train;
-    w->unreported += job_step_records(m->job);
-    if (isfinite(m->learner->loss))
-        w->unreported_loss += m->learner->loss * job_step_records(m->job);
-    bool wants_lease = lease_client_on_step(&w->lease_client, m);
-    worker_show_step(w);
-    record_recovery_report(w);
-    bootstrap_hand_on(&w->bootstrap, w->world, false);
-    int rc = worker_report_bad_records(w);
-    if (rc == OK)
-        rc = check_stop(w);
-    if (w->unreported >= w->report_samples || wants_lease) {
-        int reported = report_async(w, 0, NULL);
-        rc = reported != OK ? reported : rc;
-    }
-    bool leaving = group_is_leaving(m->group);
-    if (rc == OK && !leaving)
-        rc = admit_joiner(w);
-    if (rc == OK)
-        publish_if_requested(w, &m->progress);
-    tracer_ship(w->world, w->host->trace);
-    w->left |= rc == OK && leaving; /* an asynchronous worker leaves at once, since no exchange
-                                       needs it */
-    return rc == OK && leaving ? ERR_STOP : rc;
-}
-
-static void on_leases_exhausted(struct member *m)
-{
-    struct worker *w = m->train;
-    uint64_t high = m->lease_cursor.highest;
-    size_t count = m->lease_cursor.count;
-    lease_client_poll(&w->lease_client, m);
-    if (m->lease_cursor.count != count || m->lease_cursor.highest != high)
-        record_recovery_report(w);
-}
-
-static int on_exchange(struct member *m, uint32_t lane, const struct exchange_cost *cost)
-{
-    struct worker *w = m->train;
-    m->progress.exchanges++;
-    w->own_exchanges++;
-    record_recovery_report(w);
-    int rc = report_async(w, lane, cost);
-    return rc == OK ? check_stop(w) : rc;
+    return w->progress->admits_in_round(w) && !group_is_leaving(m->group) ? worker_admit_joiner(w)
+                                                                          : OK;
 }
 
 static int report_done(struct worker *w, int status)
@@ -382,37 +193,6 @@ static int await_release(struct worker *w, int status, uint32_t reported)
     }
 }
 
-/* Samples between two reports of an asynchronous worker. The end of the run depends on the sum of
- * all reports, so a worker reports fifty times in a run, and every twenty steps at least. */
-static uint64_t report_every(const struct worker *w, size_t workers)
-{
-    const Paceline__Stop *stop = w->job->stop;
-    double steps = 50.0 * LONE_REPORT_EVERY;
-    if (stop->has_steps && (double)stop->steps < steps)
-        steps = (double)stop->steps;
-    double epoch =
-        (double)w->corpus->set[SET_TRAIN].count / job_step_records(w->job) / (double)workers;
-    if (stop->has_epochs && stop->epochs * epoch < steps)
-        steps = stop->epochs * epoch;
-    uint64_t every = (uint64_t)(steps / 50);
-    return (every > 0 ? every : 1) * job_step_records(w->job);
-}
-
-/* The last report: the driver grants the unused rest of this worker's leases to others. */
-static int report_last(struct worker *w)
-{
-    w->lease_client.ends = true;
-    return report_async(w, 0, NULL);
-}
-
-/* A joiner of asynchronous workers is its own only sharer and counts its exchanges from 1: its
- * samples come from its leases, or from about the others' sample offset. */
-static void begin_async(struct worker *w)
-{
-    w->start.sharers = members_only(w->world->self);
-    w->start.exchanges = 0;
-}
-
 static void explain_divergence(struct worker *w)
 {
     double rate = (double)w->job->solver->base_lr, loss = w->learner.loss;
@@ -458,36 +238,26 @@ static int run_loop(struct worker *w)
         .job = w->job,
         .arena = &w->arena,
         .model = own_model(w),
-        .resumed = w->has_extra ? w->extra : NULL,
-        .on_commit = on_commit,
+        .resumed = w->extras.here ? w->extras.at : NULL,
         .on_step_boundary = on_step_boundary,
-        .on_step = on_step,
-        .on_exchange = on_exchange,
-        .on_leases_exhausted = on_leases_exhausted,
         .train = w,
     };
-    if (!w->joined)
+    if (!w->join.joined)
         w->start.sharers = view_members(view);
-    w->member.join_state = w->member.lanes.joined = w->joined ? &w->admission : NULL;
-    bool free = w->traits.is_async;
-    if (w->joined && free)
-        begin_async(w);
-    if (free)
-        w->start.samples_used = 0;
-    w->member.start = w->member.progress = w->seen = w->start;
-    w->lone_reported = world_now(w->world);
-    w->report_samples = report_every(w, w->job->workers);
-    w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
-                                         w->traits.round * w->job->workers);
+    w->member.join_state = w->member.lanes.joined = w->join.joined ? &w->join.state : NULL;
+    w->progress->begin(w);
+    w->member.start = w->member.progress = w->counts.seen = w->start;
+    w->counts.evaluate_every = objectives_every(w->job, w->data.corpus->set[SET_TRAIN].count,
+                                                w->traits.round * w->job->workers);
     if (w->traits.takes_leases)
-        lease_client_begin(&w->lease_client, &w->member, w->joined);
+        lease_client_begin(&w->lease_client, &w->member, w->join.joined);
     atomic_store(&w->group.busy, true);
-    int rc = mean_loss_init(&w->mean, (size_t)w->job->solver->average_loss, &w->arena);
-    record_recovery_report(w);
+    int rc = mean_loss_init(&w->counts.mean, (size_t)w->job->solver->average_loss, &w->arena);
+    worker_record_recovery_report(w);
     if (rc == OK)
         rc = w->strategy->worker(&w->member);
-    if (rc == OK && free)
-        rc = report_last(w);
+    if (rc == OK)
+        rc = w->progress->end(w);
     if (rc != OK)
         explain_end(w, rc);
     return rc;
@@ -513,7 +283,7 @@ static int leave_run(struct worker *w)
         *w->host->asked_to_leave = atomic_load(&w->group.asked_to_leave);
     atomic_store(&w->group.left, true);
     rc = trains ? report_done(w, ERR_STOP) : OK;
-    if (!w->all_leave)
+    if (!w->leave.all)
         group_send_leave(&w->group, trains);
     if (rc == OK)
         rc = await_release(w, ERR_STOP, reconnects);
@@ -556,7 +326,7 @@ static int report_reason(struct worker *w, int rc)
 static int run_strategy(struct worker *w)
 {
     int rc = worker_open(w);
-    if (rc != OK && w->opening_ended == ERR_STOP)
+    if (rc != OK && w->opening.ended == ERR_STOP)
         return leave_early(w);
     if (rc != OK)
         return end_in_trouble(w, rc);
@@ -564,7 +334,7 @@ static int run_strategy(struct worker *w)
     rc = worker_join(w);
     if (rc != OK)
         return report_reason(w, rc);
-    if (w->left)
+    if (w->leave.left)
         return leave_run(w);
     w->stage = DEPARTED_TRAINING;
     worker_show(w, WORK_JOINED);
@@ -572,7 +342,7 @@ static int run_strategy(struct worker *w)
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
         return atomic_load(&w->group.run_ended) ? OK : rc;
-    if (rc == OK && (w->left || w->all_leave))
+    if (rc == OK && (w->leave.left || w->leave.all))
         return leave_run(w);
     if (rc != OK && !train_ends_the_run(rc)) {
         (void)worker_report_bad_records(w); /* the run's log gets the bad records that it has met */
@@ -596,7 +366,7 @@ int train_work(struct world *world, const struct train_host *host)
         host->watch->worker(host->watch->user, world->self, w);
     int rc = run_strategy(w);
     if (rc == OK && w->stage == DEPARTED_TRAINING)
-        worker_show(w, w->left || w->all_leave ? WORK_LEFT : WORK_OVER);
+        worker_show(w, w->leave.left || w->leave.all ? WORK_LEFT : WORK_OVER);
     if (rc != OK && rc == w->err.status && host->why)
         *host->why = w->err;
     if (host->given_up && atomic_load(&w->group.given_up))
@@ -613,8 +383,8 @@ int train_work(struct world *world, const struct train_host *host)
         group_release(&w->group);
     learner_stop(&w->learner);
     tracer_end(w->world, w->host->trace, w->host->log);
-    workspace_free(w->own_ws);
-    corpus_close(&w->own_corpus);
+    workspace_free(w->data.own_ws);
+    corpus_close(&w->data.own_corpus);
     job_free(w->found);
     job_free(w->job);
     arena_release(&w->arena);

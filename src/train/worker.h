@@ -9,10 +9,59 @@
 #include "train/join_donor.h"
 #include "train/lease_client.h"
 #include "train/model.h"
+#include "train/progress.h"
 #include "train/train.h"
 #include "train/work_progress.h"
 #include "train/worker_report.h"
 #include "wire/catalogue.h"
+
+/* What the welcome announces, and the reports of opening. */
+struct worker_opening {
+    bool busy_hosts, resumes, late, traces, checks;
+    struct hello_records records; /* the driver's */
+    int64_t reported;             /* time of the last report */
+    int ended;                    /* status that ends the opening; OK: it continues */
+};
+
+struct worker_data {
+    const struct corpus *corpus;
+    struct workspace *ws;
+    struct corpus own_corpus; /* unless the host lends them */
+    struct workspace *own_ws;
+};
+
+/* A joiner of a run under way, with the join state of its donor. */
+struct worker_join {
+    bool joined;
+    struct join_state state;
+};
+
+struct worker_leave {
+    bool announced; /* the previous exchange has announced it */
+    bool left;
+    bool all; /* all other members leave at the same commit point */
+};
+
+/* The strategy's vectors of a checkpoint. */
+struct worker_extras {
+    struct vec at[STRATEGY_EXTRAS_MAX];
+    bool here;
+};
+
+/* Counts for reports and triggers (progress_sync.c, progress_async.c). */
+struct worker_counts {
+    uint64_t evaluate_every;
+    struct progress seen;                /* the previous commit point */
+    uint64_t own_exchanges;              /* asynchronous: exchanges in all lanes */
+    uint64_t unreported, report_samples; /* asynchronous: samples not reported yet; how many make a
+                                            report */
+    double unreported_loss;              /* Σ over them */
+    struct mean_loss mean;               /* alone: mean of the last steps' losses */
+    int64_t lone_reported;               /* alone: time of the last report */
+    uint64_t round_steps;                /* steps since the last commit point */
+    double round_loss;                   /* Σ over them */
+    size_t bad_reported;                 /* bad records of the corpus that are reported */
+};
 
 struct worker {
     struct world *world;
@@ -20,43 +69,25 @@ struct worker {
     struct arena arena;
     Paceline__Job *job;
     Paceline__Job *found; /* the job with this machine's data paths; NULL: those of `job` */
-    bool busy_hosts, resumes, late, traces, checks;
-    struct hello_records records; /* the driver's */
-    struct progress start;        /* where the run resumes, or where this worker joined it */
-    bool joined;                  /* it joined a run under way, with this join state of its donor */
-    struct join_state admission;
-    bool leaving, left; /* it has announced its leave; it has left */
-    bool all_leave;     /* all other members leave at the same commit point */
-    struct vec extra[STRATEGY_EXTRAS_MAX];
-    bool has_extra; /* `extra` holds the strategy's vectors of a checkpoint */
-    struct corpus own_corpus;
-    struct workspace *own_ws;
-    const struct corpus *corpus;
-    struct workspace *ws;
+    const struct strategy_ops *strategy;
+    struct strategy_traits traits; /* of the strategy in this job */
+    const struct progress_ops *progress;
+    struct worker_opening opening;
+    struct worker_data data;
     struct learner learner;
+    struct task *warming; /* touches the learner's memory while the model is received */
     struct group group;
     struct publisher publisher;
     struct bootstrap bootstrap;
-    struct task *warming; /* touches the learner's memory while the model is received */
+    struct progress start; /* where the run resumes, or where this worker joined it */
+    struct worker_join join;
+    struct worker_extras extras;
     struct member member;
-    const struct strategy_ops *strategy;
-    struct strategy_traits traits; /* of the strategy in this job */
-    uint64_t evaluate_every;
-    struct progress seen;                /* the previous commit point */
-    struct lease_client lease_client;    /* asynchronous */
-    uint64_t own_exchanges;              /* asynchronous: exchanges in all lanes */
-    struct mean_loss mean;               /* alone: mean of the last steps' losses */
-    uint64_t unreported, report_samples; /* asynchronous: samples not reported yet; how many make a
-                                            report */
-    double unreported_loss;              /* Σ over them */
-    int64_t lone_reported;               /* alone: time of the last report */
-    int64_t opening_reported;            /* time of the last opening report */
-    int opening_ended;                   /* status that ends the opening; OK: it continues */
-    size_t bad_reported;                 /* of the corpus' bad records, so many are reported */
-    enum departure_stage stage;          /* the stage that a departure names */
-    uint64_t round_steps;                /* steps since the last commit point */
-    double round_loss;                   /* Σ over them */
-    struct work_meter meter;             /* for this machine's user */
+    struct worker_counts counts;
+    struct lease_client lease_client; /* asynchronous */
+    struct worker_leave leave;
+    enum departure_stage stage; /* the stage that a departure names */
+    struct work_meter meter;    /* for this machine's user */
     struct err err;
 };
 
@@ -89,6 +120,19 @@ void worker_find_location(const struct worker *w, struct worker_location *out);
 size_t worker_floats_most(const struct worker *w);
 
 int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes);
+
+/* Send a report of training. OK while there is no driver: a recovered one gets the recovery report.
+ */
+int worker_send_report(struct worker *w, const struct committed *report);
+
+/* Store the recovery report as of this moment: a recovered driver continues from it. */
+void worker_record_recovery_report(struct worker *w);
+
+/* If the driver has named a joiner for this donor, send it the state, and wait until it is in. */
+int worker_admit_joiner(struct worker *w);
+
+/* Publish the model for the uses that are due. */
+void worker_publish_if_requested(struct worker *w, const struct progress *progress);
 
 /* Send a report that a recovered driver gets in another way, too: OK while there is no driver. */
 int worker_report_if_connected(struct worker *w, enum wire_kind kind, const struct buf *bytes);

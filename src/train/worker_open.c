@@ -79,7 +79,7 @@ static int await_driver(struct worker *w, struct wake *wake)
         if (rc != OK && rc != ERR_TIMEOUT)
             return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
         if (worker_is_to_leave(w)) {
-            w->opening_ended = ERR_STOP;
+            w->opening.ended = ERR_STOP;
             return worker_report_ended(w);
         }
         if (world_now(w->world) - received > WELCOME_TIMEOUT)
@@ -110,13 +110,13 @@ static int await_welcome(struct worker *w)
         rc = take_root(w, &text);
     if (rc == OK)
         rc = choose_threads(w);
-    w->busy_hosts = text.busy_hosts;
-    w->resumes = text.resumes;
-    w->late = text.late;
-    w->traces = text.traces;
+    w->opening.busy_hosts = text.busy_hosts;
+    w->opening.resumes = text.resumes;
+    w->opening.late = text.late;
+    w->opening.traces = text.traces;
     w->lease_client.from = text.leases_from;
-    w->checks = text.checks;
-    w->records = text.records;
+    w->opening.checks = text.checks;
+    w->opening.records = text.records;
     welcome_release(&text);
     return rc;
 }
@@ -149,54 +149,55 @@ static int open_data(struct worker *w, const struct open_watch *watch)
     const Paceline__Job *job = w->found ? w->found : w->job;
     struct hello_records records;
     int rc = worker_begin_stage(w, "data");
-    w->corpus = w->host->corpus;
-    if (rc == OK && w->corpus)
+    w->data.corpus = w->host->corpus;
+    if (rc == OK && w->data.corpus)
         rc = worker_pass_opening(w);
-    if (rc == OK && !w->corpus) {
-        rc = corpus_open_under(w->host->data_root, job, watch, &w->own_corpus, &w->err);
+    if (rc == OK && !w->data.corpus) {
+        rc = corpus_open_under(w->host->data_root, job, watch, &w->data.own_corpus, &w->err);
         if (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO)
             add_remedy(&w->err, w->host->data_root
                                     ? "mount the data there or start the worker with another "
                                       "--data-root"
                                     : "mount the data there or start the worker with --data-root");
-        w->corpus = &w->own_corpus;
+        w->data.corpus = &w->data.own_corpus;
     }
     if (rc != OK)
         return rc;
-    hello_take_records(&records, job, w->corpus);
-    return hello_check_records(&records, &w->records, &w->err);
+    hello_take_records(&records, job, w->data.corpus);
+    return hello_check_records(&records, &w->opening.records, &w->err);
 }
 
 static int open_learner(struct worker *w)
 {
     const struct open_watch watch = {w, worker_report_opening};
     int rc = strategy_find(w->job, &w->strategy, &w->traits, &w->err);
-    w->ws = w->host->ws;
+    w->progress = progress_of(&w->traits);
+    w->data.ws = w->host->ws;
     /* Learners that share a workspace take turns, each with all threads. */
-    kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
+    kernels_set_threads(w->data.ws ? (int)w->job->threads : learner_threads(w->job));
     if (rc == OK)
         rc = open_data(w, &watch);
     if (rc == OK)
         rc = worker_begin_stage(w, "net and kernels");
-    if (rc == OK && !w->ws) {
-        rc = workspace_create(w->job, w->corpus, w->host->log, w->host->tuner, &watch, &w->own_ws,
-                              &w->err);
-        w->ws = w->own_ws;
+    if (rc == OK && !w->data.ws) {
+        rc = workspace_create(w->job, w->data.corpus, w->host->log, w->host->tuner, &watch,
+                              &w->data.own_ws, &w->err);
+        w->data.ws = w->data.own_ws;
         if (rc == OK)
-            rc = workspace_load_ahead(w->own_ws, w->world, &w->err);
+            rc = workspace_load_ahead(w->data.own_ws, w->world, &w->err);
     }
-    if (rc == ERR_CANCELLED && w->opening_ended != OK)
+    if (rc == ERR_CANCELLED && w->opening.ended != OK)
         rc = worker_report_ended(w);
     if (rc != OK)
         return rc;
     struct vec *dx = w->traits.sends_gradients ? NULL : w->host->dx;
-    rc = (w->resumes || w->late ? learner_init_unset : learner_init)(
-        &w->learner, w->world, w->job, w->corpus, w->ws, &w->arena, dx, &w->err);
+    rc = (w->opening.resumes || w->opening.late ? learner_init_unset : learner_init)(
+        &w->learner, w->world, w->job, w->data.corpus, w->data.ws, &w->arena, dx, &w->err);
     w->learner.step_seconds = w->host->step_seconds;
     w->learner.progress = &w->group.progress;
     if (rc == OK)
         rc = learner_start(&w->learner, w->world, &w->err);
-    if (rc == OK && w->own_ws)
+    if (rc == OK && w->data.own_ws)
         thread_adapter_start(&w->learner.adapter, w->job, learner_threads(w->job), w->host->delay,
                              w->host->log);
     if (rc == OK)
@@ -209,12 +210,12 @@ static int open_learner(struct worker *w)
 static int take_extra(struct worker *w, const float *from)
 {
     for (size_t i = 0; i < w->strategy->extras; i++) {
-        struct vec *extra = &w->extra[i];
+        struct vec *extra = &w->extras.at[i];
         if (vec_init(extra, &w->arena, w->learner.x.n) != OK)
             return err_set(&w->err, ERR_NOMEM, "out of memory for a checkpoint");
         vec_import(extra, vec_all(extra), from + i * extra->n);
     }
-    w->has_extra = true;
+    w->extras.here = true;
     return OK;
 }
 
@@ -269,7 +270,7 @@ static int touch_memory(void *arg)
  * does. */
 static void begin_warming(struct worker *w)
 {
-    if (w->late || w->resumes)
+    if (w->opening.late || w->opening.resumes)
         (void)world_spawn(w->world, "memory", touch_memory, w, &w->warming);
 }
 
@@ -326,8 +327,8 @@ static int join_run(struct worker *w)
                                   .row = TRACE_MODELS,
                                   .peer = WORLD_ANY,
                                   .n = header.progress.exchanges});
-    w->joined = true;
-    w->admission = header.admission;
+    w->join.joined = true;
+    w->join.state = header.admission;
     if (rc == OK)
         rc = end_warming(w);
     if (rc == OK && w->traits.join_needs_no_model) {
@@ -372,11 +373,11 @@ static int write_hello(const struct worker *w, struct buf *out, struct err *err)
         .threads = w->job->threads,
     };
     int rc = job_hash(w->job, &hello.job_hash, err);
-    hello_take_records(&hello.records, w->found ? w->found : w->job, w->corpus);
+    hello_take_records(&hello.records, w->found ? w->found : w->job, w->data.corpus);
     if (rc != OK)
         return rc;
     snprintf(hello.isa, sizeof hello.isa, "%s", kernels_isa());
-    snprintf(hello.kernels, sizeof hello.kernels, "%s", w->ws->kernels->name);
+    snprintf(hello.kernels, sizeof hello.kernels, "%s", w->data.ws->kernels->name);
     snprintf(hello.release, sizeof hello.release, "%s", release_text());
     if (w->host->name)
         snprintf(hello.host, sizeof hello.host, "%s", w->host->name);
@@ -415,9 +416,9 @@ static int shake_hands(void *user, const struct message *m, uint32_t *incarnatio
 int worker_open(struct worker *w)
 {
     int rc = await_welcome(w);
-    if (rc == OK && w->checks && w->host->check_address)
+    if (rc == OK && w->opening.checks && w->host->check_address)
         rc = worker_begin_stage(w, "connections");
-    if (rc == OK && w->checks && w->host->check_address)
+    if (rc == OK && w->opening.checks && w->host->check_address)
         rc = connectivity_check(w->world, w->host, &w->err);
     if (rc == OK)
         rc = open_learner(w);
@@ -431,7 +432,7 @@ static int await_view(struct worker *w)
     int rc;
     do {
         if (group_is_leaving(&w->group)) {
-            w->left = true;
+            w->leave.left = true;
             return OK;
         }
         rc = group_wait_view(&w->group, 0, world_now(w->world) + w->group.timing.heartbeat);
@@ -441,7 +442,7 @@ static int await_view(struct worker *w)
 
 int worker_join(struct worker *w)
 {
-    struct group_timing timing = w->busy_hosts ? group_timing_busy() : w->host->timing;
+    struct group_timing timing = w->opening.busy_hosts ? group_timing_busy() : w->host->timing;
     group_init(&w->group, w->world, w->host->log, &timing);
     w->group.leave = w->host->leave;
     w->group.pause = w->host->pause;
@@ -455,11 +456,11 @@ int worker_join(struct worker *w)
         begin_warming(w);
     if (rc == OK)
         rc = await_view(w);
-    if (rc == OK && !w->left && w->traces)
+    if (rc == OK && !w->leave.left && w->opening.traces)
         tracer_begin(w->world, w->host->trace, w->host->log);
-    if (rc == OK && !w->left && group_first_view(&w->group)->number > 1)
+    if (rc == OK && !w->leave.left && group_first_view(&w->group)->number > 1)
         rc = join_run(w);
-    else if (rc == OK && !w->left && w->resumes)
+    else if (rc == OK && !w->leave.left && w->opening.resumes)
         rc = begin_run(w);
     return rc == OK ? end_warming(w) : rc;
 }

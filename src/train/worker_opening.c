@@ -28,25 +28,25 @@ bool worker_report_opening(void *user, const char *stage, uint64_t done, uint64_
 {
     struct worker *w = user;
     int64_t now = world_now(w->world);
-    if (w->opening_ended == OK && worker_is_to_leave(w))
-        w->opening_ended = ERR_STOP;
-    if (w->opening_ended == OK && now >= w->opening_reported + REPORT_EVERY) {
-        w->opening_reported = now;
+    if (w->opening.ended == OK && worker_is_to_leave(w))
+        w->opening.ended = ERR_STOP;
+    if (w->opening.ended == OK && now >= w->opening.reported + REPORT_EVERY) {
+        w->opening.reported = now;
         if (send_opening(w, stage, done, total) == ERR_DRIVER)
-            w->opening_ended = ERR_DRIVER;
+            w->opening.ended = ERR_DRIVER;
     }
-    return w->opening_ended == OK;
+    return w->opening.ended == OK;
 }
 
 int worker_report_ended(struct worker *w)
 {
-    return err_set(&w->err, w->opening_ended, "%s",
-                   w->opening_ended == ERR_STOP ? "it was asked to leave" : "the driver is lost");
+    return err_set(&w->err, w->opening.ended, "%s",
+                   w->opening.ended == ERR_STOP ? "it was asked to leave" : "the driver is lost");
 }
 
 int worker_begin_stage(struct worker *w, const char *stage)
 {
-    w->opening_reported = world_now(w->world) - REPORT_EVERY; /* at once */
+    w->opening.reported = world_now(w->world) - REPORT_EVERY; /* at once */
     return worker_report_opening(w, stage, 0, 0) ? OK : worker_report_ended(w);
 }
 

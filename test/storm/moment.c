@@ -13,7 +13,8 @@ static const struct roster_member *member_of(const struct storm *s, uint32_t nod
 static bool run_hands_over(const struct storm *s)
 {
     const struct driver *d = s->driver;
-    return d->model_of != WORLD_ANY || atomic_load(&d->handing_over) || members_count(&d->done) > 0;
+    return d->requests.final_of != WORLD_ANY || atomic_load(&d->ending.handing_over) ||
+           members_count(&d->membership.done) > 0;
 }
 
 bool moment_alive(const struct storm *s, uint32_t node)
@@ -49,7 +50,7 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
         return MOMENTS;
     if (m->join_pending)
         return MOMENT_JOIN_PENDING;
-    if (w->left || atomic_load(&group->leaving))
+    if (w->leave.left || atomic_load(&group->leaving))
         return MOMENT_LEAVES;
     if (run_hands_over(s))
         return MOMENT_HANDS_OVER;

@@ -61,7 +61,7 @@ void watch_driver_dies(struct storm *s)
     s->died_at = sim_now(s->sim);
     s->exchanges_before = s->exchanges;
     if (s->driver && s->views > 0 && !s->used_known) {
-        s->used_before = s->driver->resumed.used;
+        s->used_before = s->driver->start.resumed.used;
         s->used_known = true;
     }
     for (struct result *r = s->results; r; r = r->next)
@@ -134,7 +134,7 @@ static void record_view(struct storm *s, uint32_t position, const struct view *v
 static void count_exchanges(struct storm *s)
 {
     const struct progress *now = &s->driver->ledger.last.progress,
-                          *begin = &s->driver->resumed.progress;
+                          *begin = &s->driver->start.resumed.progress;
     /* Where there are none, a step of all together counts as one. */
     bool none = s->driver->strategy && strcmp(s->driver->strategy->name, "gossip") == 0;
     s->exchanges = s->exchanges_before +
@@ -277,7 +277,7 @@ static void check_replicas(struct storm *s)
     for (size_t i = 0; i < view->count; i++) {
         const struct storm_node *n = &s->node[view->node[i]];
         const struct worker *w = moment_alive(s, view->node[i]) ? n->worker : NULL;
-        if (!w || !w->member.model.x || !members_has(&s->driver->done, view->node[i]))
+        if (!w || !w->member.model.x || !members_has(&s->driver->membership.done, view->node[i]))
             continue;
         uint64_t own = vec_hash(w->member.model.x, vec_all(w->member.model.x));
         if (!first && own != hash)
@@ -290,7 +290,7 @@ static void check_replicas(struct storm *s)
 void watch_ledger(struct storm *s)
 {
     const struct ledger *ledger = &s->driver->ledger;
-    uint64_t before = s->used_known ? s->used_before : s->driver->resumed.used;
+    uint64_t before = s->used_known ? s->used_before : s->driver->start.resumed.used;
     uint64_t used = ledger->used - before;
     uint64_t position = ledger->last.progress.sample_offset;
     bool free = s->driver->leases.opened;
@@ -315,9 +315,9 @@ void watch_ledger(struct storm *s)
     if (s->plan->frees || s->went_backwards)
         return;
     uint64_t sum = committed_samples(s);
-    if (s->driver->kept && s->driver->traits.replicas_agree)
+    if (s->driver->ending.kept && s->driver->traits.replicas_agree)
         check_replicas(s);
-    if (s->driver->kept && sum != used)
+    if (s->driver->ending.kept && sum != used)
         storm_break(s, "%" PRIu64 " records used, and exchanges held %" PRIu64, used, sum);
 }
 
