@@ -13,7 +13,7 @@ static struct trace_span wait_for_node(const struct coll *c, uint32_t node)
 /* The group has moved on from the view this collective runs in. */
 static bool is_superseded(const struct coll *c)
 {
-    return group_view(c->group) != c->view || atomic_load(&c->group->over);
+    return group_view(c->group) != c->view || atomic_load(&c->group->end.over);
 }
 
 int64_t coll_deadline(const struct coll *c)

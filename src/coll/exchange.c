@@ -273,7 +273,7 @@ static int await_go(const struct exchange *e, const struct view *view, struct la
     struct world *world = e->group->world;
     for (;;) {
         uint64_t seen = world_raised(world, SIGNAL_GROUP);
-        if (group_view(e->group) != view || atomic_load(&e->group->over))
+        if (group_view(e->group) != view || atomic_load(&e->group->end.over))
             return ERR_VIEW;
         const struct wait_for set[] = {
             {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
@@ -396,7 +396,7 @@ static void take_input(struct exchange *e, const struct exchange_meta *mine)
         e->mine.weight = 0;
     if (self != WORLD_DRIVER)
         members_add(&e->mine.participants, self);
-    if (self != WORLD_DRIVER && atomic_load(&e->group->leaving))
+    if (self != WORLD_DRIVER && atomic_load(&e->group->leave.begun))
         members_add(&e->mine.leaving, self);
     if (e->mine.weight > 0 && !e->config.plain && !vec_finite(&e->input, vec_all(&e->input)))
         e->mine.weight = 0;
@@ -423,7 +423,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
     PL_ASSERT(!e->needs_sync); /* E3 */
     take_input(e, mine);
     for (;;) {
-        if (atomic_load(&e->group->over))
+        if (atomic_load(&e->group->end.over))
             return ERR_DRIVER;
         const struct view *view = group_view(e->group);
         if (view->count == 0)
@@ -462,10 +462,10 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
 static int run_idle(struct exchange *e, const struct exchange_meta *mine)
 {
     if (!e->in_background)
-        atomic_store(&e->group->busy, false);
+        atomic_store(&e->group->work.busy, false);
     int rc = run_exchange(e, mine);
     if (!e->in_background)
-        atomic_store(&e->group->busy, true);
+        atomic_store(&e->group->work.busy, true);
     e->stage = EXCHANGE_IDLE;
     return rc;
 }
@@ -484,7 +484,7 @@ int exchange_run(struct exchange *e, const struct exchange_meta *mine)
  * that lack the last result get it, and for a recovered driver. */
 int exchange_sync(struct exchange *e)
 {
-    while (!atomic_load(&e->group->over)) {
+    while (!atomic_load(&e->group->end.over)) {
         const struct view *view = group_view(e->group);
         if (view->number == e->synced || view->count == 0)
             return OK;

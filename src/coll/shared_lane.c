@@ -146,7 +146,8 @@ static int do_job(struct shared_lane *lane, const struct shared_item *job)
     const struct exchange_meta mine = {
         .weight = job->count > 0, .samples = job->count, .hash_min = UINT64_MAX};
     rc = exchange_run(e, &mine);
-    atomic_store(&lane->shared->group->busy, false); /* no steps here: no progress is ever due */
+    atomic_store(&lane->shared->group->work.busy,
+                 false); /* no steps here: no progress is ever due */
     if (rc != OK)
         return rc;
     bool whole = exchange_result_meta(e)->samples == var->spec.tasks;
@@ -176,7 +177,7 @@ static int serve_result(struct shared_lane *lane)
     struct group *group = lane->shared->group;
     struct world *world = group->world;
     uint32_t number = SIGNAL_LANE + lane->exchange.lane;
-    while (!atomic_load(&group->over)) {
+    while (!atomic_load(&group->end.over)) {
         const struct wait_for set[] = {
             {.kind = WAIT_SIGNAL, .signal = number, .seen = world_raised(world, number)},
             {.kind = WAIT_SIGNAL,
@@ -186,7 +187,7 @@ static int serve_result(struct shared_lane *lane)
         struct shared_item *jobs = shared_take(&lane->jobs);
         int rc = jobs ? do_jobs(lane, jobs) : exchange_sync(&lane->exchange);
         struct wake wake;
-        if (rc == OK && !jobs && !atomic_load(&group->over))
+        if (rc == OK && !jobs && !atomic_load(&group->end.over))
             rc = world_wait(world, set, 2, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;

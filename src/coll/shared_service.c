@@ -228,7 +228,7 @@ static int on_report(struct shared *s, const struct message *m)
 static int serve_reports(struct shared *s)
 {
     struct world *world = s->group->world;
-    while (!atomic_load(&s->group->over)) {
+    while (!atomic_load(&s->group->end.over)) {
         const struct wait_for set[] = {
             {.kind = WAIT_SIGNAL,
              .signal = SIGNAL_SHARED,
@@ -240,7 +240,7 @@ static int serve_reports(struct shared *s)
         };
         struct wake wake;
         int rc = take_items(s);
-        if (rc == OK && atomic_load(&s->group->over))
+        if (rc == OK && atomic_load(&s->group->end.over))
             break;
         if (rc == OK)
             rc = world_wait(world, set, 3, WORLD_FOREVER, &wake);

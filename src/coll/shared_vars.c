@@ -86,7 +86,7 @@ static int await_condition(struct group *group, bool (*what)(void *arg), void *a
              .signal = SIGNAL_GROUP,
              .seen = world_raised(world, SIGNAL_GROUP)},
         };
-        bool over = atomic_load(&group->over);
+        bool over = atomic_load(&group->end.over);
         if (what(arg))
             return OK;
         if (over)
@@ -121,7 +121,7 @@ void shared_stop(struct shared *shared)
 {
     if (!shared->group)
         return;
-    if (shared->service && !atomic_load(&shared->group->over))
+    if (shared->service && !atomic_load(&shared->group->end.over))
         leave_variables(shared);
     world_end_task(shared->group->world, &shared->service);
     for (size_t i = 0; i < TASKS_LANES; i++)
@@ -198,7 +198,7 @@ int shared_submit(struct shared_var *var, uint64_t round, uint32_t task, const f
                        "shared variable '%s': round %llu is too far ahead: %llu is not done yet, "
                        "and %d may be open",
                        key, r, first, SHARED_AHEAD);
-    if (atomic_load(&var->shared->group->over))
+    if (atomic_load(&var->shared->group->end.over))
         return is_over(err);
     if (round < done)
         return OK;
@@ -262,7 +262,7 @@ static int look_up_round(struct shared_var *var, uint64_t round, struct err *err
 
 int shared_poll(struct shared_var *var, uint64_t round, struct err *err)
 {
-    bool over = atomic_load(&var->shared->group->over);
+    bool over = atomic_load(&var->shared->group->end.over);
     int rc = look_up_round(var, round, err);
     if (rc == 1)
         let_go(var, slot_of(var, round), round);

@@ -116,7 +116,7 @@ static void rank_view(const struct team *team, const struct view *view, struct r
 size_t team_size(const struct team *team, size_t *rank)
 {
     const struct view *view = group_view(&team->group);
-    if (!view || atomic_load(&team->group.over))
+    if (!view || atomic_load(&team->group.end.over))
         return 0;
     *rank = (size_t)view_rank(view, team->world->self);
     return view->count;
@@ -271,7 +271,7 @@ static int run_on(struct team *team, struct team_channel *channel, const struct 
 {
     const struct view *view = group_view(&team->group);
     struct ranks ranks;
-    if (!view || atomic_load(&team->group.over))
+    if (!view || atomic_load(&team->group.end.over))
         return ERR_DRIVER;
     if (enter_view(team, channel, view) != OK || (call->view && call->view != view->number))
         return ERR_VIEW;
@@ -307,5 +307,5 @@ int team_run(struct team *team, const struct team_call *call)
     if (rc == ERR_VIEW && view)
         channel->reported = view->number;
     atomic_store(&channel->busy, false);
-    return rc == ERR_VIEW && atomic_load(&team->group.over) ? ERR_DRIVER : rc;
+    return rc == ERR_VIEW && atomic_load(&team->group.end.over) ? ERR_DRIVER : rc;
 }

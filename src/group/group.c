@@ -37,13 +37,13 @@ void group_changed(struct group *group)
 
 void group_end(struct group *group)
 {
-    atomic_store(&group->over, true);
+    atomic_store(&group->end.over, true);
     group_changed(group);
 }
 
 void group_quit(struct group *group, int why)
 {
-    if (!atomic_exchange(&group->over, true)) {
+    if (!atomic_exchange(&group->end.over, true)) {
         log_error(group->log, "this member leaves: %s", status_text(why));
         world_peer_drop(group->world, WORLD_DRIVER);
     }
@@ -113,7 +113,7 @@ int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
         const struct view *view = group_view(group);
         if (view && view->number > number)
             return OK;
-        if (atomic_load(&group->over))
+        if (atomic_load(&group->end.over))
             return ERR_DRIVER;
         struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
@@ -125,9 +125,10 @@ int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
 
 bool group_is_leaving(struct group *group)
 {
-    if ((group->leave && atomic_load(group->leave)) || (group->pause && atomic_load(group->pause)))
-        atomic_store(&group->leaving, true);
-    return atomic_load(&group->leaving);
+    if ((group->leave.flag && atomic_load(group->leave.flag)) ||
+        (group->leave.pause && atomic_load(group->leave.pause)))
+        atomic_store(&group->leave.begun, true);
+    return atomic_load(&group->leave.begun);
 }
 
 /* Publish the report word by word under a version that is odd while it is written: the listener may
@@ -135,22 +136,22 @@ bool group_is_leaving(struct group *group)
 void group_set_recovery_report(struct group *group, const uint64_t *words, size_t n)
 {
     PL_ASSERT(n <= GROUP_REPORT);
-    uint64_t noted = atomic_load(&group->report_version);
-    atomic_store(&group->report_version, noted + 1);
+    uint64_t noted = atomic_load(&group->driver.report_version);
+    atomic_store(&group->driver.report_version, noted + 1);
     for (size_t i = 0; i < n; i++)
-        atomic_store(&group->report[i], words[i]);
-    atomic_store(&group->report_version, noted + 2);
+        atomic_store(&group->driver.report[i], words[i]);
+    atomic_store(&group->driver.report_version, noted + 2);
 }
 
 bool group_read_report(const struct group *group, uint64_t report[GROUP_REPORT])
 {
     for (;;) {
-        uint64_t noted = atomic_load(&group->report_version);
+        uint64_t noted = atomic_load(&group->driver.report_version);
         if (noted == 0)
             return false;
         for (size_t i = 0; i < GROUP_REPORT; i++)
-            report[i] = atomic_load(&group->report[i]);
-        if (noted % 2 == 0 && atomic_load(&group->report_version) == noted)
+            report[i] = atomic_load(&group->driver.report[i]);
+        if (noted % 2 == 0 && atomic_load(&group->driver.report_version) == noted)
             return true;
     }
 }
@@ -158,7 +159,7 @@ bool group_read_report(const struct group *group, uint64_t report[GROUP_REPORT])
 void group_send_leave(struct group *group, bool holds_model)
 {
     uint8_t byte = holds_model;
-    if (!atomic_load(&group->over))
+    if (!atomic_load(&group->end.over))
         wire_send(group->world, WORLD_DRIVER, wire_tag(WIRE_LEAVE, 0, 0, 0), &byte, 1);
 }
 
@@ -179,7 +180,7 @@ static int await_joiner(struct group *group, uint32_t node, bool *in)
         *in = view_rank(group_view(group), node) >= 0;
         if (*in || atomic_load(&group->joiner) != node)
             return OK;
-        if (atomic_load(&group->over))
+        if (atomic_load(&group->end.over))
             return ERR_DRIVER;
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
@@ -191,16 +192,16 @@ static int await_joiner(struct group *group, uint32_t node, bool *in)
 
 int group_admit_joiner(struct group *group, uint32_t node, bool *in)
 {
-    bool busy = atomic_exchange(&group->busy, false);
+    bool busy = atomic_exchange(&group->work.busy, false);
     int rc = group_send_node(group, WIRE_DONOR_READY, node);
     *in = false;
     if (rc == OK)
         rc = await_joiner(group, node, in);
-    else if (rc == ERR_DRIVER && !atomic_load(&group->over))
+    else if (rc == ERR_DRIVER && !atomic_load(&group->end.over))
         rc = OK; /* a recovered driver will choose a donor again */
     /* The driver may have named another joiner meanwhile: that one stays. */
     atomic_compare_exchange_strong(&group->joiner, &node, ROSTER_NO_NODE);
-    atomic_store(&group->busy, busy);
+    atomic_store(&group->work.busy, busy);
     return rc;
 }
 
@@ -212,10 +213,10 @@ static int beat_task(void *arg)
     for (;;) {
         uint8_t beat[17];
         uint64_t bits;
-        double loss = atomic_load(&group->local_loss);
+        double loss = atomic_load(&group->work.loss);
         (void)group_is_leaving(group);
-        bytes_put_le64(beat, atomic_load(&group->progress));
-        beat[8] = atomic_load(&group->busy);
+        bytes_put_le64(beat, atomic_load(&group->work.progress));
+        beat[8] = atomic_load(&group->work.busy);
         memcpy(&bits, &loss, sizeof bits);
         bytes_put_le64(beat + 9, bits);
         /* A heartbeat that cannot be sent is missing, which is what the driver must notice. */

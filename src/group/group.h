@@ -62,45 +62,64 @@ bool driver_liveness_expired(struct driver_liveness *liveness, int64_t now, int6
                              int64_t silence_max);
 struct exchange;
 
+/* This member's work, which its heartbeats carry. */
+struct group_work {
+    _Atomic uint64_t progress; /* steps taken */
+    _Atomic double loss;       /* mean since the last commit point */
+    atomic_bool busy;          /* it computes, so progress is expected */
+};
+
+/* This member's leave. */
+struct group_leave {
+    const atomic_int *flag, *pause; /* the host sets one of them; or NULL */
+    atomic_bool begun;              /* it leaves after its next exchange */
+    atomic_bool done;               /* it has left: the driver will close the connection */
+    atomic_bool by_driver;          /* the driver asked: it may become a standby worker */
+};
+
+/* The end of the group on this node. */
+struct group_end {
+    char refusal[ERR_TEXT_MAX]; /* the driver's reason, valid once `refused` is set */
+    atomic_bool refused;        /* the driver has refused this worker */
+    char reason[24];            /* why the run has ended; set before run_ended */
+    atomic_bool run_ended;      /* the driver has ended the run */
+    atomic_bool given_up;       /* no driver has replied within `retry` */
+    atomic_bool over;           /* the run has ended, or the driver is lost for good */
+};
+
+/* The member's driver, and its recovery. */
+struct group_driver {
+    int64_t retry; /* ns for which a member calls a lost driver; 0: it ends at once */
+    const char *const *addresses; /* to call, the first one first, ending with NULL; NULL: only the
+                                     address that it had */
+    struct group_handshake handshake;
+    atomic_bool missing;             /* there is no driver at the moment */
+    _Atomic uint32_t reconnects;     /* times that this member has returned to a driver */
+    _Atomic uint64_t report_version, /* odd: the report is being written; 0: there is none */
+        report[GROUP_REPORT];
+    _Atomic uint64_t departed_totals[GROUP_TOTALS]; /* from the driver's last beat */
+};
+
 struct group {
     struct world *world;
     const struct logger *log;
     struct group_timing timing;
     _Atomic(const struct view *) view;  /* NULL before the first */
     _Atomic(const struct view *) first; /* the run's first view */
-    _Atomic uint64_t progress;          /* steps taken; heartbeats carry it */
-    _Atomic double local_loss;          /* mean since the last commit point; heartbeats carry it */
-    atomic_bool busy;                   /* it computes, so progress is expected */
-    atomic_bool stop;                   /* vote in the next exchange to end the run */
-    _Atomic uint32_t model_requests;    /* uses for which the driver requests the model */
-    _Atomic uint32_t joiner;            /* this node is its donor (roster.h); ROSTER_NO_NODE */
-    atomic_bool leaving;                /* it leaves after its next exchange */
-    const atomic_int *leave, *pause;    /* the host sets one of them; or NULL */
-    atomic_bool left;                   /* it has left: the driver will close the connection */
-    atomic_bool asked_to_leave;         /* by the driver: it may become a standby worker */
-    char refusal[ERR_TEXT_MAX];         /* the driver's reason, valid once `refused` is set */
-    atomic_bool refused;                /* the driver has refused this worker */
-    atomic_bool run_ended;              /* the driver has ended the run */
-    char end_reason[24];                /* for this reason; set before run_ended */
-    atomic_bool over;                   /* the run has ended, or the driver is lost for good */
-    _Atomic uint32_t collectives;       /* under way on this node, in all lanes */
-    _Atomic uint64_t moved;             /* bytes that they have sent and received */
-    /* Driver recovery: */
-    int64_t retry;              /* ns for which a member calls a lost driver; 0: it ends at once */
-    const char *const *drivers; /* addresses to call, the first one first, ending with NULL; NULL:
-                                   only the address that it had */
-    struct group_handshake handshake;
-    atomic_bool driver_missing;      /* there is no driver at the moment */
-    atomic_bool given_up;            /* no driver has replied within `retry` */
-    _Atomic uint32_t reconnects;     /* times that this member has returned to a driver */
+    struct view_node *views;            /* all views of the run, owned */
+    struct group_work work;
+    struct group_leave leave;
+    struct group_end end;
+    struct group_driver driver;
+    atomic_bool stop;                /* vote in the next exchange to end the run */
+    _Atomic uint32_t model_requests; /* uses for which the driver requests the model */
+    _Atomic uint32_t joiner;         /* this node is its donor (roster.h); ROSTER_NO_NODE */
     struct members broken;           /* links that it has reported as broken; the listener's */
-    _Atomic uint64_t report_version, /* odd: the report is being written; 0: there is none */
-        report[GROUP_REPORT];
-    _Atomic uint64_t departed_totals[GROUP_TOTALS]; /* from the driver's last beat */
+    _Atomic uint32_t collectives;    /* under way on this node, in all lanes */
+    _Atomic uint64_t moved;          /* bytes that they have sent and received */
     struct exchange *lane[ROSTER_LANES_MAX]; /* this node's exchanges, for observers; NULL: not
                                                 opened */
     struct task *listener, *heartbeat_task;
-    struct view_node *views; /* all views of the run, owned */
 };
 
 /* Prepare a group without a view; group_set_view sets one. */

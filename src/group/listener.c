@@ -60,9 +60,9 @@ int group_return_decode(const void *data, size_t len, struct group_return *out)
  * it has nothing to continue with; nor after it left, as the driver disconnects it then. */
 static bool may_wait(const struct group *group)
 {
-    return group->retry > 0 && group->handshake.handshake && group_view(group) &&
-           atomic_load(&group->report_version) > 0 && !atomic_load(&group->left) &&
-           !atomic_load(&group->run_ended) && !atomic_load(&group->over);
+    return group->driver.retry > 0 && group->driver.handshake.handshake && group_view(group) &&
+           atomic_load(&group->driver.report_version) > 0 && !atomic_load(&group->leave.done) &&
+           !atomic_load(&group->end.run_ended) && !atomic_load(&group->end.over);
 }
 
 /* Begin to call a lost driver. ERR_DRIVER: this member may not wait for one. */
@@ -75,7 +75,7 @@ static int lose_driver(struct listener *l, const char *outcome)
     if (l->standing == RECEIVED) {
         log_warn(group->log,
                  "the driver %s: this worker resumes without it, and calls it for %.0f s", outcome,
-                 world_seconds(group->retry));
+                 world_seconds(group->driver.retry));
         l->lost_at = now;
         l->call_at = now + CALL_FIRST;
         l->pause = 2 * CALL_FIRST;
@@ -84,7 +84,7 @@ static int lose_driver(struct listener *l, const char *outcome)
         l->call_at = now + l->pause;
     }
     l->standing = CALLED;
-    atomic_store(&group->driver_missing, true);
+    atomic_store(&group->driver.missing, true);
     atomic_store(&group->joiner, ROSTER_NO_NODE);
     group_changed(group);
     return OK;
@@ -93,7 +93,7 @@ static int lose_driver(struct listener *l, const char *outcome)
 /* The next address to call, in turns; NULL: the one that the driver had. */
 static const char *next_address(struct listener *l)
 {
-    const char *const *at = l->group->drivers;
+    const char *const *at = l->group->driver.addresses;
     size_t n = 0;
     while (at && at[n])
         n++;
@@ -105,13 +105,14 @@ static int call_driver(struct listener *l)
 {
     struct group *group = l->group;
     int64_t now = world_now(group->world);
-    if (now - l->lost_at >= group->retry) {
-        log_error(group->log, "no driver has returned in %.0f s", world_seconds(group->retry));
-        atomic_store(&group->given_up, true);
+    if (now - l->lost_at >= group->driver.retry) {
+        log_error(group->log, "no driver has returned in %.0f s",
+                  world_seconds(group->driver.retry));
+        atomic_store(&group->end.given_up, true);
         return ERR_DRIVER;
     }
     const char *address = next_address(l);
-    bool several = address && group->drivers[1];
+    bool several = address && group->driver.addresses[1];
     /* Close a connection whose driver sent no welcome, or an attempt at one of several addresses.
      * */
     if (l->standing == REPLIED || several)
@@ -186,7 +187,8 @@ static int shake_hands(struct listener *l, const struct message *welcome)
     struct buf hello = {0};
     int rc = drain_old_messages(group);
     if (rc == OK)
-        rc = group->handshake.handshake(group->handshake.user, welcome, &incarnation, &hello);
+        rc = group->driver.handshake.handshake(group->driver.handshake.user, welcome, &incarnation,
+                                               &hello);
     if (rc == OK && incarnation > own)
         rc = send_return(group, &hello);
     else if (rc == OK && incarnation == own)
@@ -203,8 +205,8 @@ static int shake_hands(struct listener *l, const struct message *welcome)
              world_seconds(world_now(group->world) - l->lost_at), incarnation);
     l->standing = RECEIVED;
     l->liveness = (struct driver_liveness){world_now(group->world), world_now(group->world)};
-    atomic_store(&group->driver_missing, false);
-    atomic_fetch_add(&group->reconnects, 1);
+    atomic_store(&group->driver.missing, false);
+    atomic_fetch_add(&group->driver.reconnects, 1);
     group_changed(group);
     return OK;
 }
@@ -264,22 +266,22 @@ static void take_joiner(struct group *group, const struct message *m)
 static void take_refusal(struct group *group, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
-    read_text(&in, group->refusal, sizeof group->refusal);
-    atomic_store(&group->refused, true);
+    read_text(&in, group->end.refusal, sizeof group->end.refusal);
+    atomic_store(&group->end.refused, true);
 }
 
 /* The run is over. The message may carry the reason, such as "epochs". */
 static void take_bye(struct group *group, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
-    char reason[sizeof group->end_reason] = "";
+    char reason[sizeof group->end.reason] = "";
     if (m->len > 0)
         read_text(&in, reason, sizeof reason);
     for (char *at = reason; *at; at++)
         *at = (char)(*at >= 'a' && *at <= 'z' ? *at : '?');
     if (!in.failed)
-        memcpy(group->end_reason, reason, sizeof reason);
-    atomic_store(&group->run_ended, true);
+        memcpy(group->end.reason, reason, sizeof reason);
+    atomic_store(&group->end.run_ended, true);
 }
 
 static void take_beat(struct listener *l, const struct message *m)
@@ -289,7 +291,7 @@ static void take_beat(struct listener *l, const struct message *m)
     for (int i = 0; i < GROUP_TOTALS; i++)
         words[i] = read_u64(&in);
     for (int i = 0; byte_reader_done(&in) && i < GROUP_TOTALS; i++)
-        atomic_store(&l->group->departed_totals[i], words[i]);
+        atomic_store(&l->group->driver.departed_totals[i], words[i]);
     l->liveness.last_beat = world_now(l->group->world);
     if (l->liveness.looked == 0)
         l->liveness.looked = l->liveness.last_beat;
@@ -324,8 +326,8 @@ static int on_message(struct listener *l, const struct wake *wake)
         log_warn(group->log, "the driver no longer accepts this worker's state");
         return ERR_DRIVER;
     case 9:
-        atomic_store(&group->asked_to_leave, true);
-        atomic_store(&group->leaving, true);
+        atomic_store(&group->leave.by_driver, true);
+        atomic_store(&group->leave.begun, true);
         group_changed(group);
         return OK;
     default: return take_change(l, wake);

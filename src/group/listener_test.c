@@ -152,8 +152,8 @@ static void open_line(struct line *line, struct group *group)
     const uint64_t word = 1;
     line->world = (struct world){.ops = &ops, .self = 3};
     group_init(group, &line->world, NULL, &timing);
-    group->retry = 60 * WORLD_SECOND;
-    group->handshake.handshake = no_meeting;
+    group->driver.retry = 60 * WORLD_SECOND;
+    group->driver.handshake.handshake = no_meeting;
     assert_int_equal(group_set_view(group, &view), OK);
     group_set_recovery_report(group, &word, 1);
 }
@@ -177,11 +177,11 @@ static void test_listener_leaver_does_not_redial(void **state)
     struct line line = {.news = 1, .up = {false}, .after = {0}};
     struct group group;
     open_line(&line, &group);
-    atomic_store(&group.left, true);
+    atomic_store(&group.leave.done, true);
     group_send_leave(&group, true);
     assert_int_equal(group_listener(&group), ERR_DRIVER);
     assert_int_equal(line.calls, 0);
-    assert_true(atomic_load(&group.over));
+    assert_true(atomic_load(&group.end.over));
     group_release(&group);
 }
 

@@ -100,7 +100,7 @@ void kv_stop(struct kv *kv)
     if (!kv->group)
         return;
     world_end_task(kv->group->world, &kv->service);
-    if (!atomic_load(&kv->group->over))
+    if (!atomic_load(&kv->group->end.over))
         send_leave(kv);
     kv_service_release(kv);
     await_posts(kv);
@@ -128,7 +128,7 @@ static int await_call(struct kv_call *call, int64_t deadline)
              .signal = SIGNAL_GROUP,
              .seen = world_raised(world, SIGNAL_GROUP)},
         };
-        bool over = atomic_load(&group->over);
+        bool over = atomic_load(&group->end.over);
         if (atomic_load(&call->completed))
             return OK;
         if (over)

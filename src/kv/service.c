@@ -234,7 +234,7 @@ static int step_calls(struct kv *kv, int64_t *until)
     int rc = take_calls(kv, true);
     if (rc == OK)
         rc = kv_follow_view(kv);
-    if (atomic_load(&kv->group->over))
+    if (atomic_load(&kv->group->end.over))
         end_all(kv, ERR_DRIVER, "the group is over, or this node is no longer in it");
     int64_t now = world_now(kv->group->world);
     for (struct kv_call *call = kv->calls, *next; rc == OK && call; call = next) {

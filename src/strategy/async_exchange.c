@@ -91,9 +91,9 @@ int async_exchange_wait(struct async_exchange *b, int64_t deadline)
 {
     struct group *group = b->lane->group;
     int64_t begun = trace_now(b->world);
-    bool busy = atomic_exchange(&group->busy, false);
+    bool busy = atomic_exchange(&group->work.busy, false);
     int rc = await_end(b, deadline);
-    atomic_store(&group->busy, busy);
+    atomic_store(&group->work.busy, busy);
     trace_end(b->world, begun,
               (struct trace_span){.kind = SPAN_WAIT,
                                   .row = TRACE_STEPS,

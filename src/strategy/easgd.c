@@ -145,7 +145,7 @@ static bool is_another(const struct centre_client *v)
 static int look_up(struct centre_client *v)
 {
     struct centre_message offer = v->is;
-    if (atomic_load(&v->m->group->over))
+    if (atomic_load(&v->m->group->end.over))
         return ERR_DRIVER;
     if (!is_another(v))
         return OK;
@@ -165,7 +165,7 @@ static int await_another(struct centre_client *v)
 {
     for (;;) {
         uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
-        if (atomic_load(&v->m->group->over))
+        if (atomic_load(&v->m->group->end.over))
             return ERR_DRIVER;
         if (is_another(v))
             return OK;
@@ -219,7 +219,7 @@ static int request_centre(struct centre_client *v)
         uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         rc = v->lingering ? OK : v->m->on_step_boundary(v->m); /* x stays as it is meanwhile */
-        if (rc == OK && atomic_load(&v->m->group->over))
+        if (rc == OK && atomic_load(&v->m->group->end.over))
             rc = ERR_DRIVER;
         else if (rc == OK && is_another(v))
             rc = ERR_PEER;
@@ -295,12 +295,12 @@ static int leave_nothing(struct centre_client *v)
 static int await_centre(struct centre_client *v, struct member *m, struct exchange_cost *cost)
 {
     int64_t start = world_now(m->world);
-    atomic_store(&m->group->busy, false);
+    atomic_store(&m->group->work.busy, false);
     int rc = await_sender(v);
     int64_t requested = world_now(m->world);
     if (rc == OK)
         rc = fetch_whole(v);
-    atomic_store(&m->group->busy, true);
+    atomic_store(&m->group->work.busy, true);
     double seconds = world_seconds(world_now(m->world) - requested);
     if (v->download_s == 0 || seconds < v->download_s)
         v->download_s = seconds;
@@ -401,7 +401,7 @@ static int async_worker(struct member *m)
             rc = visit_centre(v, m, diverged);
         choose_tau(v, m);
     }
-    atomic_store(&m->group->busy, false);
+    atomic_store(&m->group->work.busy, false);
     if (rc == ERR_STOP)
         rc = leave_nothing(v);
     return rc == OK ? world_spawn(m->world, "worker", serve_offers, v, &v->lingering) : rc;

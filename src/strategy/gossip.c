@@ -106,8 +106,8 @@ static int await_model(struct gossip *g, struct member *m, bool *refused)
         int rc = take_share(g, m);
         if (rc != OK || *refused || now >= deadline || !atomic_load(&g->sender.lost))
             return rc;
-        if (atomic_load(&m->group->over) || atomic_load(&m->group->stop))
-            return atomic_load(&m->group->over) ? ERR_DRIVER : ERR_STOP;
+        if (atomic_load(&m->group->end.over) || atomic_load(&m->group->stop))
+            return atomic_load(&m->group->end.over) ? ERR_DRIVER : ERR_STOP;
         rc = gossip_await(&g->sender, seen, now + GLANCE < deadline ? now + GLANCE : deadline);
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
@@ -119,7 +119,7 @@ static int await_model(struct gossip *g, struct member *m, bool *refused)
 static bool ends_now(struct member *m)
 {
     (void)world_sleep(m->world, world_now(m->world) + GLANCE);
-    return atomic_load(&m->group->stop) || atomic_load(&m->group->over);
+    return atomic_load(&m->group->stop) || atomic_load(&m->group->end.over);
 }
 
 /* Request a model from one member after another. When all refuse in a row, no member has a model.
@@ -131,7 +131,7 @@ static int recover_weight(struct gossip *g, struct member *m)
     log_warn(m->group->log, "worker %u, step %" PRIu64 ": its model is lost (loss %g)",
              m->world->self, m->learner->steps, m->learner->loss);
     atomic_store(&g->sender.lost, true);
-    atomic_store(&m->group->busy, false);
+    atomic_store(&m->group->work.busy, false);
     int rc = OK;
     for (size_t k = 0, no = 0; rc == OK && atomic_load(&g->sender.lost); k++) {
         const struct view *view = group_view(m->group);
@@ -143,7 +143,7 @@ static int recover_weight(struct gossip *g, struct member *m)
         rc = await_model(g, m, &refused);
         no = refused ? no + 1 : 0;
     }
-    atomic_store(&m->group->busy, true);
+    atomic_store(&m->group->work.busy, true);
     return rc;
 }
 
@@ -170,7 +170,7 @@ static int gossip_worker(struct member *m)
         if (rc == OK)
             rc = take_share(g, m);
     }
-    atomic_store(&m->group->busy, false);
+    atomic_store(&m->group->work.busy, false);
     if (rc == ERR_STOP && !alone) /* messages in transit arrive, or their receivers are lost */
         rc = gossip_finish(&g->sender, &l->x, &l->s, WORLD_FOREVER);
     return rc == ERR_STOP ? OK : rc;

@@ -384,7 +384,7 @@ int gossip_fetch(struct gossip_sender *p, struct transfers *own, uint32_t node, 
         struct transfer_wake got;
         if (!is_member(p, node))
             rc = ERR_PEER;
-        if (atomic_load(&p->group->over))
+        if (atomic_load(&p->group->end.over))
             rc = ERR_DRIVER;
         if (rc == OK)
             rc = transfers_next(own, &change, 1, deadline, &got);

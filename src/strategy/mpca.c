@@ -246,7 +246,7 @@ static bool all_joined(const struct mpca_node *node)
 static int join_lanes(struct worker *w, struct member *m)
 {
     struct learner *l = m->learner;
-    atomic_store(&m->group->busy, false);
+    atomic_store(&m->group->work.busy, false);
     for (;;) {
         const struct wait_for set[] = {
             {.kind = WAIT_SIGNAL,
@@ -258,7 +258,7 @@ static int join_lanes(struct worker *w, struct member *m)
         };
         struct wake wake;
         int rc = mpca_node_status(&w->node);
-        if (rc == OK && atomic_load(&m->group->over))
+        if (rc == OK && atomic_load(&m->group->end.over))
             rc = ERR_DRIVER;
         if (rc == OK && all_joined(&w->node))
             break;
@@ -267,7 +267,7 @@ static int join_lanes(struct worker *w, struct member *m)
         if (rc != OK)
             return rc;
     }
-    atomic_store(&m->group->busy, true);
+    atomic_store(&m->group->work.busy, true);
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].c = UINT64_MAX; /* every result is new */
     int rc = adopt_all(w);

@@ -97,7 +97,7 @@ static int await_lane(struct mpca_lane *lane, bool (*holds)(const struct mpca_la
         };
         struct wake wake;
         int rc = exchange_sync(&lane->exchange);
-        if (rc == OK && atomic_load(&lane->node->group->over))
+        if (rc == OK && atomic_load(&lane->node->group->end.over))
             rc = ERR_DRIVER;
         if (rc != OK || holds(lane))
             return rc;

@@ -86,7 +86,7 @@ static int on_view(struct ps_client *c, const struct view *view)
 static int look_around(struct ps_client *c)
 {
     const struct view *view = group_view(c->m->group);
-    if (atomic_load(&c->m->group->over))
+    if (atomic_load(&c->m->group->end.over))
         return ERR_DRIVER;
     return view->number == c->view ? OK : on_view(c, view);
 }
@@ -220,7 +220,7 @@ static int take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *
     int64_t deadline = patience < WORLD_FOREVER ? world_now(world) + patience : WORLD_FOREVER;
     rc = transfers_next(&c->sender.transfers, own, 2, deadline, &got);
     bool stirs =
-        atomic_load(&c->m->group->moved) != moved || atomic_load(&c->m->group->driver_missing);
+        atomic_load(&c->m->group->moved) != moved || atomic_load(&c->m->group->driver.missing);
     if (rc == ERR_TIMEOUT && patience > 0 && stirs)
         return OK;
     if (rc == OK && got.header)
@@ -253,10 +253,10 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
                       int64_t patience)
 {
     int rc = OK;
-    bool busy = atomic_exchange(&c->m->group->busy, false);
+    bool busy = atomic_exchange(&c->m->group->work.busy, false);
     while (rc == OK && holds(c))
         rc = take_turn(c, holds, patience);
-    atomic_store(&c->m->group->busy, busy);
+    atomic_store(&c->m->group->work.busy, busy);
     return rc;
 }
 

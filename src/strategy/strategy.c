@@ -141,7 +141,7 @@ int strategy_steps(struct member *m, const struct progress *from, uint64_t first
     if (!strategy_shares(m, from))
         strategy_contribute_nothing(m, mine);
     for (uint64_t k = 0; k < most && strategy_shares(m, from); k++) {
-        if (atomic_load(&m->group->over))
+        if (atomic_load(&m->group->end.over))
             return ERR_DRIVER; /* a round can be long, and no member waits for it any more */
         if (k > 0 && world_now(m->world) >= until)
             break;

@@ -15,7 +15,7 @@ void lease_client_begin(struct lease_client *client, struct member *m, bool join
                        lease_server_first_size(view->count, grain, records));
     m->leased = true;
     client->since = world_now(m->world);
-    client->reconnects = atomic_load(&m->group->reconnects);
+    client->reconnects = atomic_load(&m->group->driver.reconnects);
 }
 
 static void take_grant(struct member *m, const struct message *msg)
@@ -35,7 +35,7 @@ static void take_grant(struct member *m, const struct message *msg)
 void lease_client_poll(struct lease_client *client, struct member *m)
 {
     const struct wait_for grant = wire_from(WORLD_DRIVER, WIRE_LEASE);
-    uint32_t reconnects = atomic_load(&m->group->reconnects);
+    uint32_t reconnects = atomic_load(&m->group->driver.reconnects);
     struct wake wake;
     if (reconnects != client->reconnects)
         lease_cursor_forget_request(&m->lease_cursor);

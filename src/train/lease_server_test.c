@@ -487,7 +487,7 @@ static void test_lease_client_requests_from_new_driver(void **state)
     (void)state;
     be_worker(false);
     assert_int_equal(take_steps(4, 0.5), 1);
-    atomic_store(&side.group.reconnects, 1);
+    atomic_store(&side.group.driver.reconnects, 1);
     grant_range(2, 5000, 5016);
     assert_int_equal(take_steps(1, 0.5), 1);
     struct lease_report report = lease_client_report(&side.lease_client, &side.m);

@@ -224,7 +224,7 @@ static int await_event(struct world *world, const struct group *group, const str
                                        {.kind = WAIT_SIGNAL,
                                         .signal = SIGNAL_GROUP,
                                         .seen = world_raised(world, SIGNAL_GROUP)}};
-        if (group && atomic_load(&group->over))
+        if (group && atomic_load(&group->end.over))
             return ERR_DRIVER;
         int rc = world_wait(world, set, group ? 2 : 1, deadline, wake);
         if (rc != OK || wake->which == 0)

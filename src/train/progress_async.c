@@ -41,7 +41,7 @@ static int check_stop(const struct worker *w)
     if (atomic_load(&m->group->stop) ||
         (alone && strategy_done(m->job, &m->progress, w->data.corpus->set[SET_TRAIN].count)))
         return ERR_STOP;
-    return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
+    return atomic_load(&m->group->end.over) ? ERR_DRIVER : OK;
 }
 
 static int on_step(struct member *m)

@@ -110,7 +110,7 @@ static int on_commit(struct member *m, const struct exchange *e)
     w->leave.left |= leaving;
     if (rc != OK || stop || leaving)
         return rc != OK ? rc : ERR_STOP;
-    return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
+    return atomic_load(&m->group->end.over) ? ERR_DRIVER : OK;
 }
 
 static void begin_sync(struct worker *w)

@@ -14,7 +14,7 @@ void worker_show(struct worker *w, enum work_stage stage)
     int64_t now = world_now(w->world);
     if (!watch)
         return;
-    meter->steps = atomic_load(&w->group.progress);
+    meter->steps = atomic_load(&w->group.work.progress);
     double seconds = world_seconds(now - meter->reported);
     double samples = (double)(meter->steps - meter->reported_steps) * job_step_records(w->job);
     const struct work_progress progress = {
@@ -25,7 +25,7 @@ void worker_show(struct worker *w, enum work_stage stage)
         .steps = meter->steps,
         .loss = meter->loss_steps > 0 ? meter->loss / (double)meter->loss_steps : (double)NAN,
         .samples_per_s = meter->reported > 0 && seconds > 0 ? samples / seconds : 0,
-        .reason = w->group.end_reason,
+        .reason = w->group.end.reason,
     };
     meter->reported = now;
     meter->reported_steps = meter->steps;
@@ -37,7 +37,7 @@ void worker_show(struct worker *w, enum work_stage stage)
 void worker_show_step(struct worker *w)
 {
     struct work_meter *meter = &w->meter;
-    uint64_t steps = atomic_load(&w->group.progress);
+    uint64_t steps = atomic_load(&w->group.work.progress);
     if (!w->host->work || steps == meter->steps)
         return;
     meter->steps = steps;

@@ -88,7 +88,7 @@ void worker_record_recovery_report(struct worker *w)
     };
     lease_client_recovery_report(m, &report);
     for (int i = 0; i < GROUP_TOTALS; i++)
-        report.departed_totals[i] = atomic_load(&w->group.departed_totals[i]);
+        report.departed_totals[i] = atomic_load(&w->group.driver.departed_totals[i]);
     uint64_t header[GROUP_REPORT];
     bool reports = w->strategy->export_join_state && w->traits.driver_part && m->own;
     size_t words = reports ? w->strategy->export_join_state(m, report.join_state) : 0;
@@ -122,7 +122,7 @@ static int on_step_boundary(struct member *m)
     struct worker *w = m->train;
     w->counts.round_steps++;
     w->counts.round_loss += w->learner.loss;
-    atomic_store(&w->group.local_loss, w->counts.round_loss / (double)w->counts.round_steps);
+    atomic_store(&w->group.work.loss, w->counts.round_loss / (double)w->counts.round_steps);
     worker_show_step(w);
     publish_urgent(w);
     return w->progress->admits_in_round(w) && !group_is_leaving(m->group) ? worker_admit_joiner(w)
@@ -169,13 +169,13 @@ static int hand_over(struct worker *w, uint32_t use)
  * ended, so `done` is sent again. */
 static int await_release(struct worker *w, int status, uint32_t reported)
 {
-    atomic_store(&w->group.busy, false);
+    atomic_store(&w->group.work.busy, false);
     for (;;) {
         uint64_t seen = world_raised(w->world, SIGNAL_GROUP);
-        if (atomic_load(&w->group.over) ||
-            (atomic_load(&w->group.left) && atomic_load(&w->group.driver_missing)))
+        if (atomic_load(&w->group.end.over) ||
+            (atomic_load(&w->group.leave.done) && atomic_load(&w->group.driver.missing)))
             return OK;
-        uint32_t reconnects = atomic_load(&w->group.reconnects);
+        uint32_t reconnects = atomic_load(&w->group.driver.reconnects);
         int rc = reconnects != reported ? report_done(w, status) : OK;
         reported = reconnects;
         if (rc == OK)
@@ -251,7 +251,7 @@ static int run_loop(struct worker *w)
                                                 w->traits.round * w->job->workers);
     if (w->traits.takes_leases)
         lease_client_begin(&w->lease_client, &w->member, w->join.joined);
-    atomic_store(&w->group.busy, true);
+    atomic_store(&w->group.work.busy, true);
     int rc = mean_loss_init(&w->counts.mean, (size_t)w->job->solver->average_loss, &w->arena);
     worker_record_recovery_report(w);
     if (rc == OK)
@@ -274,21 +274,21 @@ bool train_ends_the_run(int status)
 static int leave_run(struct worker *w)
 {
     bool trains = w->stage == DEPARTED_TRAINING;
-    uint32_t reconnects = atomic_load(&w->group.reconnects);
+    uint32_t reconnects = atomic_load(&w->group.driver.reconnects);
     int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
     if (rc != OK && rc != ERR_PEER)
         return rc;
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
     if (w->host->asked_to_leave)
-        *w->host->asked_to_leave = atomic_load(&w->group.asked_to_leave);
-    atomic_store(&w->group.left, true);
+        *w->host->asked_to_leave = atomic_load(&w->group.leave.by_driver);
+    atomic_store(&w->group.leave.done, true);
     rc = trains ? report_done(w, ERR_STOP) : OK;
     if (!w->leave.all)
         group_send_leave(&w->group, trains);
     if (rc == OK)
         rc = await_release(w, ERR_STOP, reconnects);
     if (w->host->left)
-        *w->host->left = !atomic_load(&w->group.run_ended);
+        *w->host->left = !atomic_load(&w->group.end.run_ended);
     return rc;
 }
 
@@ -312,10 +312,11 @@ static int leave_early(struct worker *w)
 /* This worker cannot begin, for a reason of its own or because there is no run: report it. */
 static int report_reason(struct worker *w, int rc)
 {
-    if (atomic_load(&w->group.run_ended))
+    if (atomic_load(&w->group.end.run_ended))
         return OK;
-    if (atomic_load(&w->group.refused))
-        return err_set(&w->err, ERR_PEER, "the driver refuses this worker: %s", w->group.refusal);
+    if (atomic_load(&w->group.end.refused))
+        return err_set(&w->err, ERR_PEER, "the driver refuses this worker: %s",
+                       w->group.end.refusal);
     if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
         return rc;
     if (w->err.status != rc)
@@ -341,14 +342,14 @@ static int run_strategy(struct worker *w)
     rc = run_loop(w);
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
-        return atomic_load(&w->group.run_ended) ? OK : rc;
+        return atomic_load(&w->group.end.run_ended) ? OK : rc;
     if (rc == OK && (w->leave.left || w->leave.all))
         return leave_run(w);
     if (rc != OK && !train_ends_the_run(rc)) {
         (void)worker_report_bad_records(w); /* the run's log gets the bad records that it has met */
         return end_in_trouble(w, rc);
     }
-    uint32_t reconnects = atomic_load(&w->group.reconnects);
+    uint32_t reconnects = atomic_load(&w->group.driver.reconnects);
     int reported = report_done(w, rc);
     int lingered = reported == OK ? await_release(w, rc, reconnects) : reported;
     return rc == OK ? lingered : rc;
@@ -369,7 +370,7 @@ int train_work(struct world *world, const struct train_host *host)
         worker_show(w, w->leave.left || w->leave.all ? WORK_LEFT : WORK_OVER);
     if (rc != OK && rc == w->err.status && host->why)
         *host->why = w->err;
-    if (host->given_up && atomic_load(&w->group.given_up))
+    if (host->given_up && atomic_load(&w->group.end.given_up))
         atomic_store(host->given_up, true);
     if (host->watch)
         host->watch->worker(host->watch->user, world->self, NULL);

@@ -21,7 +21,8 @@ int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes
 int worker_report_if_connected(struct worker *w, enum wire_kind kind, const struct buf *bytes)
 {
     int rc = worker_report(w, kind, bytes);
-    return rc == ERR_DRIVER && w->group.retry > 0 && !atomic_load(&w->group.over) ? OK : rc;
+    return rc == ERR_DRIVER && w->group.driver.retry > 0 && !atomic_load(&w->group.end.over) ? OK
+                                                                                             : rc;
 }
 
 static int read_job(const char *text, Paceline__Job **out, struct err *err)
@@ -194,7 +195,7 @@ static int open_learner(struct worker *w)
     rc = (w->opening.resumes || w->opening.late ? learner_init_unset : learner_init)(
         &w->learner, w->world, w->job, w->data.corpus, w->data.ws, &w->arena, dx, &w->err);
     w->learner.step_seconds = w->host->step_seconds;
-    w->learner.progress = &w->group.progress;
+    w->learner.progress = &w->group.work.progress;
     if (rc == OK)
         rc = learner_start(&w->learner, w->world, &w->err);
     if (rc == OK && w->data.own_ws)
@@ -444,11 +445,11 @@ int worker_join(struct worker *w)
 {
     struct group_timing timing = w->opening.busy_hosts ? group_timing_busy() : w->host->timing;
     group_init(&w->group, w->world, w->host->log, &timing);
-    w->group.leave = w->host->leave;
-    w->group.pause = w->host->pause;
-    w->group.retry = w->host->retry;
-    w->group.drivers = w->host->drivers;
-    w->group.handshake = (struct group_handshake){shake_hands, w};
+    w->group.leave.flag = w->host->leave;
+    w->group.leave.pause = w->host->pause;
+    w->group.driver.retry = w->host->retry;
+    w->group.driver.addresses = w->host->drivers;
+    w->group.driver.handshake = (struct group_handshake){shake_hands, w};
     int rc = group_listen(&w->group);
     if (rc == OK)
         rc = send_hello(w);

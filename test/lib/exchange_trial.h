@@ -172,12 +172,12 @@ static int exchange_all(struct trial *t, struct exchange *e)
 static int sync_lane(const struct trial *t, struct exchange *e)
 {
     struct world *w = e->group->world;
-    while (!atomic_load(&e->group->over)) {
+    while (!atomic_load(&e->group->end.over)) {
         uint64_t seen = world_raised(w, SIGNAL_GROUP);
         int rc = t->subject->sync(e);
         struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
-        if (rc == OK && !atomic_load(&e->group->over))
+        if (rc == OK && !atomic_load(&e->group->end.over))
             rc = world_wait(w, &change, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;

@@ -132,7 +132,7 @@ static int on_stepped(struct member *m)
     set_state(m->learner, self);
     if (ends(t, m))
         return ERR_STOP;
-    return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
+    return atomic_load(&m->group->end.over) ? ERR_DRIVER : OK;
 }
 
 static int on_exchanged(struct member *m, uint32_t lane, const struct exchange_cost *cost)
@@ -155,12 +155,12 @@ static int log_line(struct world *w, uint32_t node, enum wire_kind kind)
 
 static int await_bye(struct group *group)
 {
-    while (!atomic_load(&group->over)) {
+    while (!atomic_load(&group->end.over)) {
         const struct wait_for change = {.kind = WAIT_SIGNAL,
                                         .signal = SIGNAL_GROUP,
                                         .seen = world_raised(group->world, SIGNAL_GROUP)};
         struct wake wake;
-        if (atomic_load(&group->over))
+        if (atomic_load(&group->end.over))
             break;
         int rc = world_wait(group->world, &change, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
@@ -185,7 +185,7 @@ static int train_on(struct trial *t, struct group *group, struct arena *arena)
     if (rc != OK)
         return rc;
     l.step_seconds = STEP_SECONDS;
-    l.progress = &group->progress;
+    l.progress = &group->work.progress;
     if (t->with_state && vec_init(&l.s, arena, STATE) != OK)
         return ERR_NOMEM;
     struct member m = {

@@ -46,11 +46,11 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
     const struct roster_member *m = member_of(s, node);
     if (!group->world || !group_view(group) || !m || m->waits)
         return MOMENT_WAITS;
-    if (atomic_load(&group->over) || !m->in)
+    if (atomic_load(&group->end.over) || !m->in)
         return MOMENTS;
     if (m->join_pending)
         return MOMENT_JOIN_PENDING;
-    if (w->leave.left || atomic_load(&group->leaving))
+    if (w->leave.left || atomic_load(&group->leave.begun))
         return MOMENT_LEAVES;
     if (run_hands_over(s))
         return MOMENT_HANDS_OVER;
@@ -58,7 +58,7 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
         return MOMENT_DONATES;
     enum moment lanes = lanes_moment(group);
     /* Servers are waited for without a lane. */
-    return lanes == MOMENT_TRAINS && !atomic_load(&group->busy) ? MOMENT_GATHERS : lanes;
+    return lanes == MOMENT_TRAINS && !atomic_load(&group->work.busy) ? MOMENT_GATHERS : lanes;
 }
 
 enum moment moment_of(const struct storm *s, uint32_t node)

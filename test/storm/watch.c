@@ -203,7 +203,7 @@ void watch_event(struct storm *s, uint32_t node)
     if (!n->worker || n->dead || !n->worker->group.world)
         return;
     const struct group *group = &n->worker->group;
-    uint64_t progress = atomic_load(&group->progress);
+    uint64_t progress = atomic_load(&group->work.progress);
     s->taken += (progress - n->progress) * s->records;
     n->progress = progress;
     record_view(s, node, group_view(group));
