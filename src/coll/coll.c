@@ -26,11 +26,11 @@ static int wait_in_view(struct coll *c, const struct wait_for *what, int64_t dea
 {
     struct world *world = c->group->world;
     for (;;) {
-        uint64_t seen = world_raised(world, SIGNAL_GROUP);
+        const struct wait_for changed = wait_signal(world, SIGNAL_GROUP);
         if (is_superseded(c))
             return ERR_VIEW;
         struct wait_for set[2] = {
-            {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
+            changed,
             *what,
         };
         int rc = world_wait(world, set, 2, deadline, wake);

@@ -272,11 +272,11 @@ static int await_go(const struct exchange *e, const struct view *view, struct la
 {
     struct world *world = e->group->world;
     for (;;) {
-        uint64_t seen = world_raised(world, SIGNAL_GROUP);
+        const struct wait_for changed = wait_signal(world, SIGNAL_GROUP);
         if (group_view(e->group) != view || atomic_load(&e->group->end.over))
             return ERR_VIEW;
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
+            changed,
             {.kind = WAIT_MESSAGE,
              .from = WORLD_DRIVER,
              .tag = wire_tag(WIRE_LANE_GO, e->lane, 0, 0),

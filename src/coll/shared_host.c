@@ -110,9 +110,7 @@ static int serve_requests(struct shared_host *h)
     struct world *world = h->group->world;
     for (;;) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(world, SIGNAL_GROUP)},
+            wait_signal(world, SIGNAL_GROUP),
             wire_from(WORLD_ANY, WIRE_SHARED_REQUEST),
         };
         struct wake wake;

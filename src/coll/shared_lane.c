@@ -44,10 +44,9 @@ static int clear_slot(struct shared_var *var, struct shared_slot *slot)
     struct world *world = var->shared->group->world;
     atomic_store(&slot->holds, 0);
     for (;;) {
-        uint64_t seen = world_raised(world, SIGNAL_RESULT);
+        const struct wait_for gone = wait_signal(world, SIGNAL_RESULT);
         if (atomic_load(&slot->readers) == 0)
             break;
-        struct wait_for gone = {.kind = WAIT_SIGNAL, .signal = SIGNAL_RESULT, .seen = seen};
         struct wake wake;
         int rc = world_wait(world, &gone, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
@@ -179,10 +178,8 @@ static int serve_result(struct shared_lane *lane)
     uint32_t number = SIGNAL_LANE + lane->exchange.lane;
     while (!atomic_load(&group->end.over)) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL, .signal = number, .seen = world_raised(world, number)},
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(world, SIGNAL_GROUP)},
+            wait_signal(world, number),
+            wait_signal(world, SIGNAL_GROUP),
         };
         struct shared_item *jobs = shared_take(&lane->jobs);
         int rc = jobs ? do_jobs(lane, jobs) : exchange_sync(&lane->exchange);

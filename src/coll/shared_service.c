@@ -230,12 +230,8 @@ static int serve_reports(struct shared *s)
     struct world *world = s->group->world;
     while (!atomic_load(&s->group->end.over)) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_SHARED,
-             .seen = world_raised(world, SIGNAL_SHARED)},
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(world, SIGNAL_GROUP)},
+            wait_signal(world, SIGNAL_SHARED),
+            wait_signal(world, SIGNAL_GROUP),
             wire_from(WORLD_DRIVER, WIRE_SHARED_REPORT),
         };
         struct wake wake;

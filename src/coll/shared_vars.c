@@ -79,12 +79,8 @@ static int await_condition(struct group *group, bool (*what)(void *arg), void *a
     struct world *world = group->world;
     for (;;) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_RESULT,
-             .seen = world_raised(world, SIGNAL_RESULT)},
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(world, SIGNAL_GROUP)},
+            wait_signal(world, SIGNAL_RESULT),
+            wait_signal(world, SIGNAL_GROUP),
         };
         bool over = atomic_load(&group->end.over);
         if (what(arg))

@@ -64,10 +64,9 @@ static int enter_stage(const struct exchange *e, struct coll *c, enum stage stag
 {
     struct stages *stages = e->config.stages;
     while (stages) {
-        uint64_t seen = world_raised(stages->world, stages->signal);
+        const struct wait_for turn = wait_signal(stages->world, stages->signal);
         if (stages_clear(stages, e->lane, stage))
             break;
-        const struct wait_for turn = {.kind = WAIT_SIGNAL, .signal = stages->signal, .seen = seen};
         struct wake wake;
         int rc = coll_wait(c, &turn, WORLD_FOREVER, &wake);
         if (rc != OK)

@@ -109,13 +109,12 @@ const struct view *group_first_view(const struct group *group)
 int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
 {
     for (;;) {
-        uint64_t seen = world_raised(group->world, SIGNAL_GROUP);
+        const struct wait_for change = wait_signal(group->world, SIGNAL_GROUP);
         const struct view *view = group_view(group);
         if (view && view->number > number)
             return OK;
         if (atomic_load(&group->end.over))
             return ERR_DRIVER;
-        struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
         int rc = world_wait(group->world, &change, 1, deadline, &wake);
         if (rc != OK)
@@ -176,13 +175,12 @@ int group_send_node(struct group *group, enum wire_kind kind, uint32_t node)
 static int await_joiner(struct group *group, uint32_t node, bool *in)
 {
     for (;;) {
-        uint64_t seen = world_raised(group->world, SIGNAL_GROUP);
+        const struct wait_for change = wait_signal(group->world, SIGNAL_GROUP);
         *in = view_rank(group_view(group), node) >= 0;
         if (*in || atomic_load(&group->joiner) != node)
             return OK;
         if (atomic_load(&group->end.over))
             return ERR_DRIVER;
-        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
         int rc = world_wait(group->world, &change, 1, WORLD_FOREVER, &wake);
         if (rc != OK)

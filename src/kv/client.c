@@ -121,12 +121,8 @@ static int await_call(struct kv_call *call, int64_t deadline)
     struct world *world = group->world;
     for (;;) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_KV_DONE,
-             .seen = world_raised(world, SIGNAL_KV_DONE)},
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(world, SIGNAL_GROUP)},
+            wait_signal(world, SIGNAL_KV_DONE),
+            wait_signal(world, SIGNAL_GROUP),
         };
         bool over = atomic_load(&group->end.over);
         if (atomic_load(&call->completed))

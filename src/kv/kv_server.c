@@ -85,9 +85,7 @@ static int serve_requests(struct kv_server *s)
     struct world *world = s->group->world;
     for (;;) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(world, SIGNAL_GROUP)},
+            wait_signal(world, SIGNAL_GROUP),
             wire_from(WORLD_ANY, WIRE_KV_REQUEST),
         };
         struct wake wake;

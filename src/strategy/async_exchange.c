@@ -14,10 +14,8 @@ static int await_turn(struct async_exchange *b)
     int synced = OK;
     for (;;) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL, .signal = go_signal, .seen = world_raised(b->world, go_signal)},
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(b->world, SIGNAL_GROUP)},
+            wait_signal(b->world, go_signal),
+            wait_signal(b->world, SIGNAL_GROUP),
         };
         if (async_exchange_busy(b))
             return synced;
@@ -74,11 +72,9 @@ void async_exchange_submit(struct async_exchange *b, const struct exchange_meta 
 static int await_end(struct async_exchange *b, int64_t deadline)
 {
     for (;;) {
-        uint64_t seen = world_raised(b->world, SIGNAL_ASYNC_EXCHANGE_DONE);
+        const struct wait_for done = wait_signal(b->world, SIGNAL_ASYNC_EXCHANGE_DONE);
         if (!async_exchange_busy(b))
             return atomic_load(&b->status);
-        const struct wait_for done = {
-            .kind = WAIT_SIGNAL, .signal = SIGNAL_ASYNC_EXCHANGE_DONE, .seen = seen};
         struct wake wake;
         int rc = world_wait(b->world, &done, 1, deadline, &wake);
         if (rc != OK)

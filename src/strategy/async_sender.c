@@ -9,8 +9,7 @@ static int async_sender_main(void *arg)
     struct async_sender *c = arg;
     int rc = OK;
     while (rc == OK) {
-        uint64_t seen = world_raised(c->world, c->go);
-        const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = c->go, .seen = seen};
+        const struct wait_for go = wait_signal(c->world, c->go);
         struct transfer_wake got;
         if (async_sender_busy(c) && !c->transfer.all)
             transfer_send(&c->transfer, &c->transfers, &c->what);
@@ -52,11 +51,11 @@ void async_sender_send(struct async_sender *c, const struct transfer_out *what)
 int async_sender_wait(struct async_sender *c, int64_t deadline)
 {
     for (;;) {
-        uint64_t seen = world_raised(c->world, c->done);
+        const struct wait_for ended = wait_signal(c->world, c->done);
         if (!async_sender_busy(c))
             return atomic_load(&c->status);
         const struct wait_for done[] = {
-            {.kind = WAIT_SIGNAL, .signal = c->done, .seen = seen},
+            ended,
             {.kind = WAIT_TASK, .task = c->task}, /* it ends with its node, or for want of memory */
         };
         struct wake wake;

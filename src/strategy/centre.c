@@ -321,11 +321,10 @@ int centre_run(struct driver_part *l)
     c->sender.chunk = strategy_chunk(l->job);
     int rc = OK;
     while (rc == OK) {
-        uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
+        const struct wait_for change = wait_signal(l->world, SIGNAL_GROUP);
         rc = choose_start(c);
         if (rc != OK || is_complete(c))
             break;
-        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct transfer_wake got;
         rc = transfers_next(&c->sender, &change, 1, WORLD_FOREVER, &got);
         if (rc == OK && got.header)

@@ -164,12 +164,11 @@ static int look_up(struct centre_client *v)
 static int await_another(struct centre_client *v)
 {
     for (;;) {
-        uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
+        const struct wait_for change = wait_signal(v->m->world, SIGNAL_GROUP);
         if (atomic_load(&v->m->group->end.over))
             return ERR_DRIVER;
         if (is_another(v))
             return OK;
-        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
         int rc = world_wait(v->m->world, &change, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
@@ -216,8 +215,7 @@ static int request_centre(struct centre_client *v)
                                          .header_len = centre_message_encode(&request, bytes)});
     while (rc == OK && !here) {
         struct transfer_wake got;
-        uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
-        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        const struct wait_for change = wait_signal(v->m->world, SIGNAL_GROUP);
         rc = v->lingering ? OK : v->m->on_step_boundary(v->m); /* x stays as it is meanwhile */
         if (rc == OK && atomic_load(&v->m->group->end.over))
             rc = ERR_DRIVER;

@@ -378,9 +378,7 @@ int gossip_fetch(struct gossip_sender *p, struct transfers *own, uint32_t node, 
         &(struct transfer_out){.to = node, .header = message, .header_len = sizeof message});
     int rc = OK;
     while (rc == OK && !there) {
-        const struct wait_for change = {.kind = WAIT_SIGNAL,
-                                        .signal = SIGNAL_GROUP,
-                                        .seen = world_raised(p->world, SIGNAL_GROUP)};
+        const struct wait_for change = wait_signal(p->world, SIGNAL_GROUP);
         struct transfer_wake got;
         if (!is_member(p, node))
             rc = ERR_PEER;

@@ -249,12 +249,8 @@ static int join_lanes(struct worker *w, struct member *m)
     atomic_store(&m->group->work.busy, false);
     for (;;) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_MPCA,
-             .seen = world_raised(m->world, SIGNAL_MPCA)},
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(m->world, SIGNAL_GROUP)},
+            wait_signal(m->world, SIGNAL_MPCA),
+            wait_signal(m->world, SIGNAL_GROUP),
         };
         struct wake wake;
         int rc = mpca_node_status(&w->node);
@@ -342,12 +338,8 @@ static int follow_model(struct mpca_node *node, struct driver_part *l)
 {
     for (;;) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_MPCA,
-             .seen = world_raised(l->world, SIGNAL_MPCA)},
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(l->world, SIGNAL_GROUP)},
+            wait_signal(l->world, SIGNAL_MPCA),
+            wait_signal(l->world, SIGNAL_GROUP),
         };
         struct wake wake;
         int rc = mpca_node_status(node);

@@ -90,10 +90,8 @@ static int await_lane(struct mpca_lane *lane, bool (*holds)(const struct mpca_la
     struct world *world = lane->node->world;
     for (;;) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL, .signal = SIGNAL_MPCA, .seen = world_raised(world, SIGNAL_MPCA)},
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(world, SIGNAL_GROUP)},
+            wait_signal(world, SIGNAL_MPCA),
+            wait_signal(world, SIGNAL_GROUP),
         };
         struct wake wake;
         int rc = exchange_sync(&lane->exchange);

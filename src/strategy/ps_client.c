@@ -207,15 +207,16 @@ static int take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *
 {
     struct world *world = c->m->world;
     struct transfer_wake got;
-    uint64_t seen = world_raised(world, SIGNAL_GROUP), moved = atomic_load(&c->m->group->moved);
-    uint64_t pushed = world_raised(world, SIGNAL_PUSHED);
+    const struct wait_for changed = wait_signal(world, SIGNAL_GROUP);
+    uint64_t moved = atomic_load(&c->m->group->moved);
+    const struct wait_for pushed = wait_signal(world, SIGNAL_PUSHED);
     int rc = look_around(c);
     repeat_push(c);
     if (rc != OK || (holds && !holds(c)))
         return rc;
     const struct wait_for own[] = {
-        {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
-        {.kind = WAIT_SIGNAL, .signal = SIGNAL_PUSHED, .seen = pushed},
+        changed,
+        pushed,
     };
     int64_t deadline = patience < WORLD_FOREVER ? world_now(world) + patience : WORLD_FOREVER;
     rc = transfers_next(&c->sender.transfers, own, 2, deadline, &got);

@@ -36,8 +36,7 @@ static int push_sender_main(void *arg)
     size_t left = 0;
     int rc = OK;
     while (rc == OK) {
-        uint64_t seen = world_raised(p->world, SIGNAL_PUSH);
-        const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = SIGNAL_PUSH, .seen = seen};
+        const struct wait_for go = wait_signal(p->world, SIGNAL_PUSH);
         struct transfer_wake got;
         if (left == 0 && ps_push_sender_busy(p))
             left = begin_push(p);

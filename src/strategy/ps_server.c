@@ -332,8 +332,7 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
 {
     int rc = s->config.moved ? ps_take_stock(s) : OK;
     while (rc == OK) {
-        uint64_t seen = world_raised(s->world, SIGNAL_GROUP);
-        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        const struct wait_for change = wait_signal(s->world, SIGNAL_GROUP);
         if (finish && atomic_load(finish) && s->synced)
             break;
         rc = ps_look_at_view(s);

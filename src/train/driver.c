@@ -52,14 +52,14 @@ int driver_on_task_end(struct driver *d, struct task **task, const char *what)
 
 int driver_turn(struct driver *d)
 {
-    uint64_t seen = world_raised(d->world, SIGNAL_GROUP);
+    const struct wait_for changed = wait_signal(d->world, SIGNAL_GROUP);
     struct wait_for set[WORLD_WAITS_MAX] = {
         events_wait(&d->events),
         wire_from(WORLD_ANY, WIRE_COMMITTED),
         wire_from(WORLD_ANY, WIRE_DONE),
         wire_from(WORLD_ANY, WIRE_OPENING),
         wire_from(WORLD_ANY, WIRE_BAD_RECORD),
-        {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
+        changed,
         {.kind = WAIT_TASK, .task = d->server.task},
     };
     const int messages = 5, server = 6;

@@ -89,11 +89,10 @@ static int hand_over_final(struct driver *d)
 static int drain_lanes(struct driver_part *l)
 {
     for (;;) {
-        uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
+        const struct wait_for change = wait_signal(l->world, SIGNAL_GROUP);
         int rc = OK;
         for (size_t i = 0; rc == OK && i < l->lanes.count; i++)
             rc = exchange_sync(l->lanes.at[i]);
-        struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
         if (rc == OK)
             rc = world_wait(l->world, &change, 1, WORLD_FOREVER, &wake);

@@ -220,10 +220,7 @@ static int await_event(struct world *world, const struct group *group, const str
                        int64_t deadline, struct wake *wake)
 {
     for (;;) {
-        const struct wait_for set[] = {*what,
-                                       {.kind = WAIT_SIGNAL,
-                                        .signal = SIGNAL_GROUP,
-                                        .seen = world_raised(world, SIGNAL_GROUP)}};
+        const struct wait_for set[] = {*what, wait_signal(world, SIGNAL_GROUP)};
         if (group && atomic_load(&group->end.over))
             return ERR_DRIVER;
         int rc = world_wait(world, set, group ? 2 : 1, deadline, wake);

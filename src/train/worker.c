@@ -171,7 +171,7 @@ static int await_release(struct worker *w, int status, uint32_t reported)
 {
     atomic_store(&w->group.work.busy, false);
     for (;;) {
-        uint64_t seen = world_raised(w->world, SIGNAL_GROUP);
+        const struct wait_for change = wait_signal(w->world, SIGNAL_GROUP);
         if (atomic_load(&w->group.end.over) ||
             (atomic_load(&w->group.leave.done) && atomic_load(&w->group.driver.missing)))
             return OK;
@@ -185,7 +185,6 @@ static int await_release(struct worker *w, int status, uint32_t reported)
             rc = hand_over(w, requests);
         if (rc != OK)
             return rc;
-        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
         rc = world_wait(w->world, &change, 1, WORLD_FOREVER, &wake);
         if (rc != OK)

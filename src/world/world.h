@@ -276,6 +276,13 @@ static inline uint64_t world_raised(struct world *w, uint32_t signal)
     return w->ops->raised(w, signal);
 }
 
+/* Wait for the signal to be raised again after this call: make it before the condition is read. */
+static inline struct wait_for wait_signal(struct world *w, uint32_t signal)
+{
+    return (struct wait_for){
+        .kind = WAIT_SIGNAL, .signal = signal, .seen = world_raised(w, signal)};
+}
+
 static inline int world_send(struct world *w, uint32_t peer, struct message *m,
                              enum world_class class)
 {

@@ -173,9 +173,8 @@ static int sync_lane(const struct trial *t, struct exchange *e)
 {
     struct world *w = e->group->world;
     while (!atomic_load(&e->group->end.over)) {
-        uint64_t seen = world_raised(w, SIGNAL_GROUP);
+        const struct wait_for change = wait_signal(w, SIGNAL_GROUP);
         int rc = t->subject->sync(e);
-        struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
         if (rc == OK && !atomic_load(&e->group->end.over))
             rc = world_wait(w, &change, 1, WORLD_FOREVER, &wake);
@@ -329,8 +328,8 @@ static int turn(struct driver *d, int64_t deadline)
          .from = WORLD_ANY,
          .tag = wire_tag(WIRE_DONE, 0, 0, 0),
          .mask = WIRE_KIND_MASK},
-        {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = world_raised(w, SIGNAL_GROUP)},
-        {.kind = WAIT_SIGNAL, .signal = SIGNAL_LEADER, .seen = world_raised(w, SIGNAL_LEADER)},
+        wait_signal(w, SIGNAL_GROUP),
+        wait_signal(w, SIGNAL_LEADER),
     };
     struct wake wake;
     int rc = world_wait(w, set, 3, deadline, &wake);

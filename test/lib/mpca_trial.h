@@ -156,9 +156,7 @@ static int log_line(struct world *w, uint32_t node, enum wire_kind kind)
 static int await_bye(struct group *group)
 {
     while (!atomic_load(&group->end.over)) {
-        const struct wait_for change = {.kind = WAIT_SIGNAL,
-                                        .signal = SIGNAL_GROUP,
-                                        .seen = world_raised(group->world, SIGNAL_GROUP)};
+        const struct wait_for change = wait_signal(group->world, SIGNAL_GROUP);
         struct wake wake;
         if (atomic_load(&group->end.over))
             break;
@@ -337,7 +335,7 @@ static int turn(struct driver *d, int64_t deadline)
          .from = WORLD_ANY,
          .tag = wire_tag(WIRE_DONE, 0, 0, 0),
          .mask = WIRE_KIND_MASK},
-        {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = world_raised(w, SIGNAL_GROUP)},
+        wait_signal(w, SIGNAL_GROUP),
     };
     struct wake wake;
     int rc = world_wait(w, set, 2, deadline, &wake);
