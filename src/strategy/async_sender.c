@@ -4,21 +4,45 @@
 
 #include <stdatomic.h>
 
+static size_t begin_batch(struct async_sender *c)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < c->parts; i++) {
+        struct async_part *part = &c->part[i];
+        if (part->skip)
+            continue;
+        count++;
+        transfer_send(&part->transfer, &c->transfers, &part->what);
+    }
+    PL_ASSERT(count > 0); /* or the batch would never end */
+    return count;
+}
+
+/* The receiver refuses a header without a vector, and a vector that it has already. */
+static bool has_failed(const struct transfer *ended)
+{
+    return ended->status != OK && ended->status != ERR_STOP && ended->status != ERR_PEER;
+}
+
 static int async_sender_main(void *arg)
 {
     struct async_sender *c = arg;
+    size_t left = 0;
     int rc = OK;
     while (rc == OK) {
         const struct wait_for go = wait_signal(c->world, c->go);
         struct transfer_wake got;
-        if (async_sender_busy(c) && !c->transfer.all)
-            transfer_send(&c->transfer, &c->transfers, &c->what);
+        if (left == 0 && async_sender_busy(c))
+            left = begin_batch(c);
         rc = transfers_next(&c->transfers, &go, 1, WORLD_FOREVER, &got);
         if (rc == OK && got.header)
             transfer_refuse(&c->transfers, got.header);
         if (rc != OK || !got.ended)
             continue;
-        atomic_store(&c->status, got.ended->status);
+        if (has_failed(got.ended))
+            atomic_store(&c->status, got.ended->status);
+        if (--left > 0)
+            continue;
         atomic_fetch_add(&c->ended, 1);
         world_raise(c->world, c->done);
     }
@@ -26,10 +50,11 @@ static int async_sender_main(void *arg)
     return rc;
 }
 
-int async_sender_start(struct async_sender *c, const struct member *m, uint32_t lane, uint32_t go,
-                       uint32_t done)
+int async_sender_start(struct async_sender *c, const struct member *m, struct async_part *part,
+                       size_t parts, uint32_t lane, uint32_t go, uint32_t done)
 {
-    *c = (struct async_sender){.world = m->world, .go = go, .done = done};
+    *c = (struct async_sender){
+        .world = m->world, .part = part, .parts = parts, .go = go, .done = done};
     transfers_init(&c->transfers, m->world, m->group, lane);
     c->transfers.chunk = strategy_chunk(m->job);
     return world_spawn(m->world, "async sender", async_sender_main, c, &c->task);
@@ -40,10 +65,9 @@ bool async_sender_busy(const struct async_sender *c)
     return atomic_load(&c->posted) != atomic_load(&c->ended);
 }
 
-void async_sender_send(struct async_sender *c, const struct transfer_out *what)
+void async_sender_send(struct async_sender *c)
 {
     PL_ASSERT(!async_sender_busy(c));
-    c->what = *what;
     atomic_fetch_add(&c->posted, 1);
     world_raise(c->world, c->go);
 }
@@ -54,12 +78,12 @@ int async_sender_wait(struct async_sender *c, int64_t deadline)
         const struct wait_for ended = wait_signal(c->world, c->done);
         if (!async_sender_busy(c))
             return atomic_load(&c->status);
-        const struct wait_for done[] = {
+        const struct wait_for set[] = {
             ended,
             {.kind = WAIT_TASK, .task = c->task}, /* it ends with its node, or for want of memory */
         };
         struct wake wake;
-        int rc = world_wait(c->world, done, 2, deadline, &wake);
+        int rc = world_wait(c->world, set, 2, deadline, &wake);
         if (rc == OK && wake.which == 1)
             rc = ERR_CANCELLED;
         if (rc != OK)

@@ -1,37 +1,48 @@
-/* Sends transfers while the worker computes: a task with one transfer at a time. */
+/* Sends transfers while the worker computes: a task that sends one batch of parts at a time, each
+ * part to a node of its own. `easgd` sends its updates by it (one part), and `ps` and `downpour`
+ * their pushes (one part for each shard). */
 #ifndef PL_STRATEGY_ASYNC_SENDER_H
 #define PL_STRATEGY_ASYNC_SENDER_H
 
 #include "coll/transfer.h"
 #include "strategy/strategy.h"
 
+struct async_part {
+    struct transfer_out what; /* its vector and header are borrowed until the batch has ended */
+    bool skip;                /* not in the next batch */
+    struct transfer transfer; /* the task's */
+};
+
 /* The two tasks synchronise by signals: writes before a raise are visible after the wait. */
 struct async_sender {
     struct world *world;
     struct transfers transfers;
-    struct transfer transfer;
-    struct transfer_out what; /* the one posted last */
-    uint32_t go, done;        /* signals */
+    struct async_part *part;
+    size_t parts;
+    uint32_t go, done; /* signals */
     _Atomic uint64_t posted, ended;
-    _Atomic int status; /* of the last one that has ended */
+    _Atomic int status; /* the first error of any batch, other than a lost or refusing receiver */
     struct task *task;
 };
 
-/* Start the task, which has this lane of transfers and these two signals to itself. ERR_NOMEM */
-int async_sender_start(struct async_sender *c, const struct member *m, uint32_t lane, uint32_t go,
-                       uint32_t done);
+/* Start the task, which alone uses this lane of transfers and these two signals. `part` is borrowed
+ * until async_sender_stop. ERR_NOMEM */
+int async_sender_start(struct async_sender *c, const struct member *m, struct async_part *part,
+                       size_t parts, uint32_t lane, uint32_t go, uint32_t done);
 
-/* Is one under way? */
+/* Is a batch under way? */
 bool async_sender_busy(const struct async_sender *c);
 
-/* Begin to send; the one before has ended. The vector and the header are borrowed until the
- * transfer has ended. Never blocks. */
-void async_sender_send(struct async_sender *c, const struct transfer_out *what);
+/* Begin to send the parts that are not skipped, of which there is one; the previous batch has
+ * ended. Change no part until this one has ended. Never blocks; raises `done` when all parts have
+ * ended: they are sent, refused, or their receivers are lost. */
+void async_sender_send(struct async_sender *c);
 
-/* Wait until it has ended, if one is under way: its status. ERR_TIMEOUT, ERR_CANCELLED */
+/* Wait until the batch under way, if any, has ended. Returns c->status, ERR_TIMEOUT or
+ * ERR_CANCELLED. */
 int async_sender_wait(struct async_sender *c, int64_t deadline);
 
-/* End the task, and cancel the transfer under way. Zeroed: nothing to do. */
+/* End the task, and cancel its transfers. Zeroed: nothing to do. */
 void async_sender_stop(struct async_sender *c);
 
 #endif

@@ -78,6 +78,7 @@ struct centre_client {
     struct transfers receiver;
     struct transfer request, fetched;
     struct async_sender sender; /* sends d while training continues; or an offer */
+    struct async_part part;
     uint8_t message[CENTRE_MESSAGE];
     struct vec centre;         /* x̃ and s̃ as fetched last, */
     struct centre_message is;  /* the header of that centre */
@@ -111,7 +112,8 @@ static int centre_client_init(struct centre_client *v, struct member *m)
         vec_copy(&x, &l->x, vec_all(&x));
         vec_copy(&s, &l->s, vec_all(&s));
     }
-    return async_sender_start(&v->sender, m, CENTRE_LANE_UPDATE, SIGNAL_UPDATE, SIGNAL_GIVEN);
+    return async_sender_start(&v->sender, m, &v->part, 1, CENTRE_LANE_UPDATE, SIGNAL_UPDATE,
+                              SIGNAL_GIVEN);
 }
 
 /* ---- the driver goes and comes ---- */
@@ -120,20 +122,19 @@ static int centre_client_init(struct centre_client *v, struct member *m)
  * an update has arrived. */
 static int await_sender(struct centre_client *v)
 {
-    int rc = async_sender_wait(&v->sender, WORLD_FOREVER);
-    return rc == ERR_PEER || rc == ERR_STOP ? OK : rc;
+    return async_sender_wait(&v->sender, WORLD_FOREVER);
 }
 
 static void start_transfer(struct centre_client *v, const struct centre_message *message,
                            const struct vec *what)
 {
-    async_sender_send(&v->sender, &(struct transfer_out){
-                                      .to = WORLD_DRIVER,
-                                      .lane = CENTRE_LANE_VISIT,
-                                      .x = what ? what->at : NULL,
-                                      .n = what ? what->n : 0,
-                                      .header = v->message,
-                                      .header_len = centre_message_encode(message, v->message)});
+    v->part.what = (struct transfer_out){.to = WORLD_DRIVER,
+                                         .lane = CENTRE_LANE_VISIT,
+                                         .x = what ? what->at : NULL,
+                                         .n = what ? what->n : 0,
+                                         .header = v->message,
+                                         .header_len = centre_message_encode(message, v->message)};
+    async_sender_send(&v->sender);
 }
 
 static bool is_another(const struct centre_client *v)

@@ -183,12 +183,20 @@ static void send_push(struct ps_client *c)
 {
     const struct ps_message message = {
         .op = PS_PUSH, .flags = c->lost ? PS_LOST : 0, .number = c->pushed, .samples = c->samples};
+    size_t len = ps_message_encode(&message, c->push_header);
     for (size_t i = 0; i < c->config.placement.shards; i++) {
-        c->push_sender.part[i].skip = !c->link[i].repeat;
-        c->push_sender.part[i].to = c->link[i].host;
-        c->link[i].repeat = false;
+        struct ps_link *link = &c->link[i];
+        c->push_sender.part[i].skip = !link->repeat;
+        c->push_sender.part[i].what =
+            (struct transfer_out){.to = link->host,
+                                  .lane = PS_LANE_SERVER + (uint32_t)i,
+                                  .x = c->lost ? NULL : c->out.at + link->range.from,
+                                  .n = c->lost ? 0 : link->range.len,
+                                  .header = c->push_header,
+                                  .header_len = len};
+        link->repeat = false;
     }
-    ps_push_sender_send(&c->push_sender, &message, c->lost);
+    async_sender_send(&c->push_sender);
 }
 
 /* Repeat the last push for moved shards, when its first sending has ended. */
@@ -197,7 +205,7 @@ static void repeat_push(struct ps_client *c)
     bool some = false;
     for (size_t i = 0; i < c->config.placement.shards; i++)
         some |= c->link[i].repeat;
-    if (some && !ps_push_sender_busy(&c->push_sender))
+    if (some && !async_sender_busy(&c->push_sender))
         send_push(c);
 }
 
@@ -246,7 +254,7 @@ static bool is_undecided(const struct ps_client *c)
 
 static bool is_pushing(const struct ps_client *c)
 {
-    return ps_push_sender_busy(&c->push_sender) || is_undecided(c);
+    return async_sender_busy(&c->push_sender) || is_undecided(c);
 }
 
 /* A worker that waits for others computes nothing, and is not expected to. */

@@ -4,8 +4,10 @@
 #ifndef PL_STRATEGY_PS_CLIENT_H
 #define PL_STRATEGY_PS_CLIENT_H
 
-#include "strategy/ps_push_sender.h"
+#include "strategy/async_sender.h"
 #include "strategy/ps_server.h"
+
+enum ps_signal { SIGNAL_PUSH = STRATEGY_SIGNAL_FIRST, SIGNAL_PUSHED };
 
 /* A worker's state towards one shard. */
 struct ps_link {
@@ -27,7 +29,8 @@ struct ps_client {
     struct member *m;
     struct ps_server_config config;
     struct ps_sender sender;
-    struct ps_push_sender push_sender;
+    struct async_sender push_sender; /* one part for each shard */
+    uint8_t push_header[PS_MESSAGE_MAX];
     struct ps_link *link;   /* by shard */
     struct vec out;         /* the push: a vector as long as x, then s */
     struct vec global;      /* the newest copy of x̃, then s̃ */

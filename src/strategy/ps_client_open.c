@@ -52,14 +52,12 @@ static int take_memory(struct ps_client *c)
 
 static int start_push_sender(struct ps_client *c)
 {
-    struct ps_part *part = arena_array(c->m->arena, c->config.placement.shards, struct ps_part);
+    size_t shards = c->config.placement.shards;
+    struct async_part *part = arena_array(c->m->arena, shards, struct async_part);
     if (!part)
         return ERR_NOMEM;
-    for (size_t i = 0; i < c->config.placement.shards; i++) {
-        const struct range range = c->link[i].range;
-        part[i] = (struct ps_part){.x = c->out.at + range.from, .n = range.len};
-    }
-    return ps_push_sender_start(&c->push_sender, c->m, part, c->config.placement.shards);
+    return async_sender_start(&c->push_sender, c->m, part, shards, PS_LANE_PUSH, SIGNAL_PUSH,
+                              SIGNAL_PUSHED);
 }
 
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config)
@@ -89,7 +87,7 @@ void ps_client_close(struct member *m)
     if (!c)
         return;
     world_end_task(m->world, &c->lingering);
-    ps_push_sender_stop(&c->push_sender);
+    async_sender_stop(&c->push_sender);
     for (size_t i = 0; c->link && i < c->config.placement.shards; i++) {
         world_end_task(m->world, &c->link[i].serving);
         if (c->link[i].server)
