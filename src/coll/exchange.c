@@ -15,6 +15,22 @@
 
 _Static_assert((int)TRACE_LANES == (int)ROSTER_LANES_MAX, "every lane has a row");
 
+/* The allowed transitions. A view change or an error ends any stage; the next attempt begins with a
+ * report in the new view. */
+static const uint8_t next_stages[EXCHANGE_STAGES] = {
+    [EXCHANGE_IDLE] = 1 << EXCHANGE_IDLE | 1 << EXCHANGE_REPORTING | 1 << EXCHANGE_COLLECTING,
+    [EXCHANGE_REPORTING] = 1 << EXCHANGE_ADOPTING | 1 << EXCHANGE_REPORTING | 1 << EXCHANGE_IDLE,
+    [EXCHANGE_ADOPTING] = 1 << EXCHANGE_COLLECTING | 1 << EXCHANGE_REPORTING | 1 << EXCHANGE_IDLE,
+    [EXCHANGE_COLLECTING] = 1 << EXCHANGE_REDUCING | 1 << EXCHANGE_REPORTING | 1 << EXCHANGE_IDLE,
+    [EXCHANGE_REDUCING] = 1 << EXCHANGE_REPORTING | 1 << EXCHANGE_IDLE,
+};
+
+void exchange_enter(struct exchange *e, enum exchange_stage stage)
+{
+    PL_ASSERT(next_stages[e->stage] & 1 << stage);
+    e->stage = stage;
+}
+
 int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
                   size_t n, const struct exchange_config *config, uint64_t completed,
                   struct arena *arena)
@@ -29,7 +45,8 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
         .completed = completed,
         .synced = 1, /* in the first view all members start at the same exchange */
     };
-    group->lane[lane] = e;
+    if (group->observer)
+        group->observer->opened(group->observer->user, group->world->self, e);
     while (n / e->config.chunk + 1 >= WIRE_HEADER_PIECE) /* pieces have numbers of sixteen bits */
         e->config.chunk *= 2;
     size_t owed = config->codec == CODEC_F32 ? 0 : n;
@@ -151,7 +168,7 @@ static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta 
 {
     struct exchange_meta other;
     *meta = e->mine;
-    e->stage = EXCHANGE_COLLECTING;
+    exchange_enter(e, EXCHANGE_COLLECTING);
     auto_meta_init(&meta->automatic, c, e->took);
     c->patient = true;
     int rc = coll_meta_reduce(c, meta, sizeof *meta, &other, merge_meta);
@@ -160,7 +177,7 @@ static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta 
     if (rc == OK)
         rc = coll_meta_broadcast(c, meta, sizeof *meta);
     c->patient = false;
-    e->stage = EXCHANGE_REDUCING;
+    exchange_enter(e, EXCHANGE_REDUCING);
     c->stripes = may_measure(e) ? (uint32_t)meta->automatic.stripes : e->config.stripes;
     if (rc == OK && meta->automatic.measure) {
         e->planned_in = 0;
@@ -348,13 +365,13 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
 static int bring_into_line(struct exchange *e, struct coll *c)
 {
     struct lane_go go;
-    e->stage = EXCHANGE_REPORTING;
+    exchange_enter(e, EXCHANGE_REPORTING);
     int rc = report_lane(e, c->view);
     int64_t begun = trace_now(e->group->world);
     if (rc == OK)
         rc = await_go(e, c->view, &go);
     trace_end(e->group->world, begun, span_of(e, SPAN_WAIT, 0));
-    e->stage = EXCHANGE_ADOPTING;
+    exchange_enter(e, EXCHANGE_ADOPTING);
     if (rc == OK && COMMIT_RULE) {
         c->patient = true; /* the holder serves one after another */
         /* An exchange completes only when all have contributed: no member is two behind (E2). */
@@ -466,7 +483,7 @@ static int run_idle(struct exchange *e, const struct exchange_meta *mine)
     int rc = run_exchange(e, mine);
     if (!e->in_background)
         atomic_store(&e->group->work.busy, true);
-    e->stage = EXCHANGE_IDLE;
+    exchange_enter(e, EXCHANGE_IDLE);
     return rc;
 }
 
@@ -496,7 +513,7 @@ int exchange_sync(struct exchange *e)
                          .lane = e->lane,
                          .chunk_floats = e->config.chunk};
         int rc = bring_into_line(e, &c);
-        e->stage = EXCHANGE_IDLE;
+        exchange_enter(e, EXCHANGE_IDLE);
         begin_tick(e);
         if (rc != OK && rc != ERR_VIEW)
             return rc;

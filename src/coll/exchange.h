@@ -78,14 +78,19 @@ struct exchange_cost {
     uint64_t bytes; /* sent and received */
 };
 
-/* The activity of a member in a lane, for observers. */
+/* The state of a member in a lane. exchange.c has the table of transitions. */
 enum exchange_stage {
     EXCHANGE_IDLE,
     EXCHANGE_COLLECTING, /* the metadata is being reduced: it waits until all take part */
     EXCHANGE_REDUCING,   /* the vector is being reduced */
     EXCHANGE_REPORTING,  /* a new view: it has reported, and waits for the driver's decision */
     EXCHANGE_ADOPTING,   /* it sends or receives the result that counts */
+    EXCHANGE_STAGES,
 };
+
+struct exchange;
+/* Asserts that the transition is one of the table. */
+void exchange_enter(struct exchange *e, enum exchange_stage stage);
 
 struct exchange {
     struct group *group;

@@ -91,12 +91,12 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, float 
     struct exchange_meta other;
     int rc = enter_stage(e, c, STAGE_REDUCE);
     *meta = e->mine;
-    e->stage = EXCHANGE_COLLECTING;
+    exchange_enter(e, EXCHANGE_COLLECTING);
     if (rc == OK)
         rc = coll_meta_reduce(c, meta, sizeof *meta, &other, merge_meta);
     if (rc == OK && !at_root(e))
         rc = coll_meta_broadcast(c, meta, sizeof *meta);
-    e->stage = EXCHANGE_REDUCING;
+    exchange_enter(e, EXCHANGE_REDUCING);
     if (rc == OK)
         rc = coll_run(c, &e->plan, x->at, e->mine.weight > 0 ? owed : NULL);
     if (rc == OK)

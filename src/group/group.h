@@ -60,8 +60,6 @@ struct driver_liveness {
  * */
 bool driver_liveness_expired(struct driver_liveness *liveness, int64_t now, int64_t period,
                              int64_t silence_max);
-struct exchange;
-
 /* This member's work, which its heartbeats carry. */
 struct group_work {
     _Atomic uint64_t progress; /* steps taken */
@@ -100,8 +98,18 @@ struct group_driver {
     _Atomic uint64_t departed_totals[GROUP_TOTALS]; /* from the driver's last beat */
 };
 
+struct exchange;
+
+/* Sees the exchanges of a node, in tests; in simulation, between two events. An exchange is valid
+ * until the node's state ends. */
+struct group_observer {
+    void (*opened)(void *user, uint32_t node, const struct exchange *e);
+    void *user;
+};
+
 struct group {
     struct world *world;
+    const struct group_observer *observer; /* NULL: none */
     const struct logger *log;
     struct group_timing timing;
     _Atomic(const struct view *) view;  /* NULL before the first */
@@ -117,8 +125,6 @@ struct group {
     struct members broken;           /* links that it has reported as broken; the listener's */
     _Atomic uint32_t collectives;    /* under way on this node, in all lanes */
     _Atomic uint64_t moved;          /* bytes that they have sent and received */
-    struct exchange *lane[ROSTER_LANES_MAX]; /* this node's exchanges, for observers; NULL: not
-                                                opened */
     struct task *listener, *heartbeat_task;
 };
 

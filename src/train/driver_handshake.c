@@ -288,6 +288,7 @@ int driver_start_group(struct driver *d)
         .user = d,
     };
     group_init(&d->group, d->world, d->host->log, &d->host->timing);
+    d->group.observer = train_observer(d->host);
     int rc = OK;
     if (d->options->elsewhere && d->host->check_address)
         rc = connectivity_start(d->world, d->host, &d->membership.connectivity);

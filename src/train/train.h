@@ -21,6 +21,7 @@ struct train_watch {
     void (*driver)(void *user, const struct driver *d);
     void (*worker)(void *user, uint32_t node, const struct worker *w);
     void *user;
+    struct group_observer exchanges; /* opened NULL: not observed */
 };
 
 /* The resources of a node of this process, which it may share with the process's other nodes. */
@@ -63,6 +64,11 @@ struct train_host {
     const struct work_watch *work;   /* receives a worker's progress; NULL: none */
     const struct train_watch *watch; /* observer of tests; NULL: none */
 };
+
+static inline const struct group_observer *train_observer(const struct train_host *host)
+{
+    return host->watch && host->watch->exchanges.opened ? &host->watch->exchanges : NULL;
+}
 
 /* The summary of a run, as in its `end` event. */
 enum { TRAIN_BAD_NAMED = 3 };

@@ -445,6 +445,7 @@ int worker_join(struct worker *w)
 {
     struct group_timing timing = w->opening.busy_hosts ? group_timing_busy() : w->host->timing;
     group_init(&w->group, w->world, w->host->log, &timing);
+    w->group.observer = train_observer(w->host);
     w->group.leave.flag = w->host->leave;
     w->group.leave.pause = w->host->pause;
     w->group.driver.retry = w->host->retry;

@@ -25,7 +25,7 @@ bool moment_alive(const struct storm *s, uint32_t node)
     return n->ran && !n->dead && !n->ended && n->worker;
 }
 
-static enum moment lanes_moment(const struct group *group)
+static enum moment lanes_moment(const struct storm_node *node)
 {
     static const enum moment of[] = {
         [EXCHANGE_IDLE] = MOMENT_TRAINS,      [EXCHANGE_COLLECTING] = MOMENT_GATHERS,
@@ -34,8 +34,8 @@ static enum moment lanes_moment(const struct group *group)
     };
     enum exchange_stage furthest = EXCHANGE_IDLE;
     for (int i = 0; i < LANES_WATCHED; i++)
-        if (group->lane[i] && group->lane[i]->stage > furthest)
-            furthest = group->lane[i]->stage;
+        if (node->lane[i].e && node->lane[i].e->stage > furthest)
+            furthest = node->lane[i].e->stage;
     return of[furthest];
 }
 
@@ -56,7 +56,7 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
         return MOMENT_HANDS_OVER;
     if (atomic_load(&group->joiner) != ROSTER_NO_NODE)
         return MOMENT_DONATES;
-    enum moment lanes = lanes_moment(group);
+    enum moment lanes = lanes_moment(&s->node[node]);
     /* Servers are waited for without a lane. */
     return lanes == MOMENT_TRAINS && !atomic_load(&group->work.busy) ? MOMENT_GATHERS : lanes;
 }
@@ -72,5 +72,5 @@ enum moment moment_of(const struct storm *s, uint32_t node)
         return MOMENT_FORMS;
     if (node < NODES_MAX)
         return worker_moment(s, node);
-    return run_hands_over(s) ? MOMENT_HANDS_OVER : lanes_moment(&d->group);
+    return run_hands_over(s) ? MOMENT_HANDS_OVER : lanes_moment(&s->node[NODES_MAX]);
 }

@@ -108,6 +108,7 @@ struct entry {
 };
 
 struct lane_watch {
+    const struct exchange *e; /* NULL: not opened */
     const struct exchange *seen;
     uint64_t completed;
     struct entry entry[2]; /* by n & 1 */
@@ -228,7 +229,7 @@ void strike_all_down(struct storm *s);
 
 /* After each event. */
 void watch_event(struct storm *s, uint32_t node);
-void watch_exchanges(struct storm *s, uint32_t slot, const struct group *group);
+void watch_exchanges(struct storm *s, uint32_t slot);
 void watch_worker_end(struct storm *s, uint32_t node, int rc);
 /* Each line of the run's events. */
 void watch_line(struct storm *s, const char *line);

@@ -147,12 +147,20 @@ void ground_close(struct ground *ground)
 
 /* ---- one run ---- */
 
+/* The node's state begins or ends. */
+static void forget_exchanges(struct storm_node *node)
+{
+    for (uint32_t l = 0; l < LANES_WATCHED; l++)
+        node->lane[l].e = NULL;
+}
+
 static void on_driver(void *user, const struct driver *d)
 {
     struct storm *s = user;
     if (!d && s->driver)
         watch_ledger(s);
     s->driver = d;
+    forget_exchanges(&s->node[NODES_MAX]);
 }
 
 static void on_worker(void *user, uint32_t node, const struct worker *w)
@@ -160,13 +168,21 @@ static void on_worker(void *user, uint32_t node, const struct worker *w)
     struct storm *s = user;
     s->node[node].worker = w;
     s->node[node].ran = true;
+    forget_exchanges(&s->node[node]);
+}
+
+static void on_exchange_opened(void *user, uint32_t node, const struct exchange *e)
+{
+    struct storm *s = user;
+    if (e->lane < LANES_WATCHED)
+        s->node[node == WORLD_DRIVER ? NODES_MAX : node].lane[e->lane].e = e;
 }
 
 static int node_main(void *arg, struct world *world)
 {
     struct storm *s = arg;
     kernels_set_threads(1);
-    const struct train_watch watch = {on_driver, on_worker, s};
+    const struct train_watch watch = {on_driver, on_worker, s, {on_exchange_opened, s}};
     struct train_host host = {
         .log = &s->ground->log,
         .timing = group_timing_lan(),

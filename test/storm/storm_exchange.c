@@ -174,11 +174,11 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
     same->view = e->synced > same->view ? e->synced : same->view;
 }
 
-void watch_exchanges(struct storm *s, uint32_t slot, const struct group *group)
+void watch_exchanges(struct storm *s, uint32_t slot)
 {
     for (uint32_t l = 0; l < LANES_WATCHED; l++) {
-        const struct exchange *e = group->lane[l];
         struct lane_watch *lane = &s->node[slot].lane[l];
+        const struct exchange *e = lane->e;
         if (!e)
             continue;
         if (lane->seen != e) {

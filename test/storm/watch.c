@@ -193,7 +193,7 @@ void watch_event(struct storm *s, uint32_t node)
         const struct group *group = &s->driver->group;
         if (group->world) {
             record_view(s, NODES_MAX, group_view(group));
-            watch_exchanges(s, NODES_MAX, group);
+            watch_exchanges(s, NODES_MAX);
         }
         count_exchanges(s);
         check_leases(s);
@@ -207,7 +207,7 @@ void watch_event(struct storm *s, uint32_t node)
     s->taken += (progress - n->progress) * s->records;
     n->progress = progress;
     record_view(s, node, group_view(group));
-    watch_exchanges(s, node, group);
+    watch_exchanges(s, node);
     if (driven)
         check_cursor(s, node, &n->worker->member.lease_cursor);
 }
