@@ -15,6 +15,7 @@ int planted_init(struct exchange *e, struct group *group, uint32_t lane, bool dr
                  size_t n, const struct exchange_config *config, uint64_t completed,
                  struct arena *arena);
 void planted_release(struct exchange *e);
+void planted_enter(struct exchange *e, enum exchange_stage stage);
 void planted_join(struct exchange *e, uint64_t completed);
 void planted_join_unsynced(struct exchange *e);
 int planted_run(struct exchange *e, const struct exchange_meta *mine);
@@ -28,6 +29,7 @@ bool planted_ends_all(const struct exchange_meta *meta);
 #define exchange_join_unsynced planted_join_unsynced
 #define exchange_init          planted_init
 #define exchange_release       planted_release
+#define exchange_enter         planted_enter
 #define exchange_run           planted_run
 #define exchange_sync          planted_sync
 #define exchange_result        planted_result
@@ -40,6 +42,7 @@ bool planted_ends_all(const struct exchange_meta *meta);
 #undef exchange_join_unsynced
 #undef exchange_init
 #undef exchange_release
+#undef exchange_enter
 #undef exchange_run
 #undef exchange_sync
 #undef exchange_result
