@@ -94,7 +94,7 @@ static int step_roster(struct server *s, struct roster_event *event)
     roster_step(&s->roster, event, &s->orders);
     uint32_t standing = 0;
     for (size_t i = 0; i < s->roster.count; i++)
-        standing += s->roster.member[i].waits;
+        standing += s->roster.member[i].state == MEMBER_WAITS;
     atomic_store(&s->standing, standing);
     return carry_out(s);
 }
@@ -269,7 +269,7 @@ static void send_beats(struct server *s)
         bytes_put_le64(bytes + 8 * i, atomic_load(&s->departed_totals[i]));
     for (size_t i = 0; i < s->roster.count; i++) {
         const struct roster_member *m = &s->roster.member[i];
-        if (m->in || m->waits || m->reconnected)
+        if (m->state != MEMBER_OUT)
             wire_send(s->group->world, m->node, wire_tag(WIRE_BEAT, 0, 0, 0), bytes, sizeof bytes);
     }
 }

@@ -5,6 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The allowed transitions of a member. */
+static const uint8_t next_states[MEMBER_STATES] = {
+    [MEMBER_OUT] = 1 << MEMBER_WAITS | 1 << MEMBER_RETURNED | 1 << MEMBER_IN,
+    [MEMBER_WAITS] = 1 << MEMBER_OUT | 1 << MEMBER_JOINING | 1 << MEMBER_IN,
+    [MEMBER_RETURNED] = 1 << MEMBER_OUT | 1 << MEMBER_IN | 1 << MEMBER_RETURNED,
+    [MEMBER_JOINING] = 1 << MEMBER_OUT | 1 << MEMBER_IN,
+    [MEMBER_IN] = 1 << MEMBER_OUT | 1 << MEMBER_LEAVING | 1 << MEMBER_WAITS,
+    [MEMBER_LEAVING] = 1 << MEMBER_OUT,
+};
+
+void roster_set_state(struct roster_member *m, enum member_state state)
+{
+    PL_ASSERT(next_states[m->state] & 1 << state);
+    m->state = state;
+}
+
 void roster_init(struct roster *roster, const struct roster_options *options)
 {
     memset(roster, 0, sizeof *roster);
@@ -46,7 +62,7 @@ size_t roster_count_in(const struct roster *roster)
 {
     size_t n = 0;
     for (size_t i = 0; i < roster->count; i++)
-        n += roster->member[i].in;
+        n += roster_is_in(&roster->member[i]);
     return n;
 }
 
@@ -56,11 +72,11 @@ static bool donors_are_members(struct roster *roster)
 {
     for (size_t i = 0; i < roster->count; i++) {
         const struct roster_member *m = &roster->member[i];
-        bool joins = m->waits || (m->in && m->join_pending);
+        bool joins = m->state == MEMBER_WAITS || m->state == MEMBER_JOINING;
         if (!joins || m->donor == ROSTER_NO_NODE)
             continue;
         const struct roster_member *donor = roster_find(roster, m->donor);
-        if (!donor || !donor->in || donor->join_pending || donor->leaving)
+        if (!donor || donor->state != MEMBER_IN)
             return false;
     }
     return true;
@@ -75,7 +91,7 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
     view->count = 0;
     for (size_t i = 0; i < roster->count; i++) {
         const struct roster_member *m = &roster->member[i];
-        if (!m->in)
+        if (!roster_is_in(m))
             continue;
         size_t at = view->count++;
         while (at > 0 && view->node[at - 1] > m->node) {
@@ -110,7 +126,7 @@ static struct roster_member *first_waiting(struct roster *roster, bool *admitted
     *admitted = false;
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
-        if (!m->waits)
+        if (m->state != MEMBER_WAITS)
             continue;
         *admitted |= m->donor != ROSTER_NO_NODE;
         if (!first || m->node < first->node)
@@ -124,7 +140,7 @@ static uint32_t count_leaving(struct roster *roster)
 {
     uint32_t n = 0;
     for (size_t i = 0; i < roster->count; i++)
-        n += roster->member[i].in && roster->member[i].leaving;
+        n += roster->member[i].state == MEMBER_LEAVING;
     return n;
 }
 
@@ -143,7 +159,7 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out)
         return;
     for (size_t i = 0; i < view->count; i++) {
         const struct roster_member *may = roster_find(roster, view->node[i]);
-        if (may->join_pending || may->leaving)
+        if (may->state != MEMBER_IN)
             continue;
         m->donor = view->node[i];
         roster_order_pair(out, ORDER_ADMIT_JOINER, m->donor, m->node);
@@ -153,10 +169,11 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out)
 
 static bool is_donor(const struct roster *roster, uint32_t node)
 {
-    for (size_t i = 0; i < roster->count; i++)
-        if ((roster->member[i].waits || roster->member[i].join_pending) &&
-            roster->member[i].donor == node)
+    for (size_t i = 0; i < roster->count; i++) {
+        const struct roster_member *m = &roster->member[i];
+        if ((m->state == MEMBER_WAITS || m->state == MEMBER_JOINING) && m->donor == node)
             return true;
+    }
     return false;
 }
 
@@ -170,9 +187,9 @@ static void release_surplus(struct roster *roster, struct roster_orders *out)
     uint32_t stay = (uint32_t)view->count - count_leaving(roster);
     for (size_t i = view->count; i-- > 0 && stay > members_wanted_max(roster) && stay > 1;) {
         struct roster_member *m = roster_find(roster, view->node[i]);
-        if (m->leaving || m->join_pending || is_donor(roster, m->node))
+        if (m->state != MEMBER_IN || is_donor(roster, m->node))
             continue;
-        m->leaving = true;
+        roster_set_state(m, MEMBER_LEAVING);
         roster_order(out, ORDER_RELEASE_MEMBER)->node = m->node;
         stay--;
     }
@@ -197,14 +214,13 @@ static void on_donor_ready(struct roster *roster, const struct roster_event *eve
 {
     const struct roster_member *donor = roster_find(roster, event->node);
     struct roster_member *m = roster_find(roster, event->other);
-    if (!donor || !donor->in)
+    if (!donor || !roster_is_in(donor))
         return;
-    if (!m || !m->waits || m->donor != event->node) {
+    if (!m || m->state != MEMBER_WAITS || m->donor != event->node) {
         roster_order_pair(out, ORDER_CANCEL_JOIN, event->node, event->other);
         return;
     }
-    m->waits = false;
-    m->in = m->join_pending = true;
+    roster_set_state(m, MEMBER_JOINING);
     m->last_progress = event->now;
     roster_report_member(out, m->node, "join");
     roster_make_view(roster, out);
@@ -237,8 +253,7 @@ static void on_join(struct roster *roster, const struct roster_event *event,
         return;
     }
     struct roster_member *m = roster_add(roster, event);
-    m->in = !begun;
-    m->waits = begun;
+    roster_set_state(m, begun ? MEMBER_WAITS : MEMBER_IN);
     if (begun) {
         roster_seek_donor(roster, out);
         return;
@@ -254,7 +269,7 @@ static void put_out(struct roster *roster, struct roster_member *m, const char *
                     struct roster_orders *out)
 {
     members_add(&roster->departed, m->node);
-    m->in = m->join_pending = false;
+    roster_set_state(m, MEMBER_OUT);
     roster_report_member(out, m->node, what);
     roster_order(out, ORDER_DROP)->node = m->node;
 }
@@ -267,9 +282,9 @@ static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_or
         struct roster_member *m = &roster->member[i];
         if (m->donor != donor)
             continue;
-        if (m->waits)
+        if (m->state == MEMBER_WAITS)
             m->donor = ROSTER_NO_NODE;
-        else if (m->in && m->join_pending)
+        else if (m->state == MEMBER_JOINING)
             put_out(roster, m, "fenced", out);
     }
 }
@@ -277,8 +292,8 @@ static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_or
 void roster_lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out)
 {
-    if (m->waits || m->reconnected) { /* no view holds it, so none changes */
-        m->waits = m->reconnected = false;
+    if (!roster_is_in(m)) { /* no view holds it, so none changes */
+        roster_set_state(m, MEMBER_OUT);
         roster_order(out, ORDER_DROP)->node = m->node;
     } else {
         put_out(roster, m, what, out);
@@ -293,7 +308,8 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
 static bool is_needed(const struct roster *roster, const struct roster_member *m,
                       const struct roster_event *leave)
 {
-    return m->in && !leave->needs_sync && roster->view.number > 0 && roster_count_in(roster) == 1;
+    return roster_is_in(m) && !leave->needs_sync && roster->view.number > 0 &&
+           roster_count_in(roster) == 1;
 }
 
 /* A heartbeat proves that the process lives. Progress is separate: a busy member must also advance,
@@ -301,7 +317,7 @@ static bool is_needed(const struct roster *roster, const struct roster_member *m
 static void on_heartbeat(struct roster *roster, const struct roster_event *event)
 {
     struct roster_member *m = roster_find(roster, event->node);
-    if (!m || (!m->in && !m->waits && !m->reconnected))
+    if (!m || m->state == MEMBER_OUT)
         return;
     m->last_beat = event->now;
     if (event->busy && event->progress == m->progress)
@@ -319,7 +335,7 @@ static void on_lost_link(struct roster *roster, const struct roster_event *event
 {
     struct roster_member *m = roster_find(roster, event->node);
     const struct roster_member *other = roster_find(roster, event->other);
-    if (!m || !m->in || !other || !other->in)
+    if (!m || !roster_is_in(m) || !other || !roster_is_in(other))
         return;
     m->link_lost = true;
     m->other = event->other;
@@ -337,7 +353,7 @@ static int64_t stall_limit(const struct roster *roster, const struct roster_memb
 
 static bool has_lost(const struct roster_member *m, uint32_t node)
 {
-    return m->in && m->link_lost && m->other == node;
+    return roster_is_in(m) && m->link_lost && m->other == node;
 }
 
 /* Number of the member's links that it or the other end has reported as broken. */
@@ -346,7 +362,7 @@ static size_t broken_links(const struct roster *roster, const struct roster_memb
     size_t n = 0;
     for (size_t i = 0; i < roster->count; i++) {
         const struct roster_member *other = &roster->member[i];
-        n += has_lost(other, m->node) || (other->in && has_lost(m, other->node));
+        n += has_lost(other, m->node) || (roster_is_in(other) && has_lost(m, other->node));
     }
     return n;
 }
@@ -361,7 +377,7 @@ static void tick_link(struct roster *roster, struct roster_member *m, int64_t no
         return;
     size_t mine = broken_links(roster, m), others = broken_links(roster, other);
     m->link_lost = false;
-    if (other->in)
+    if (roster_is_in(other))
         roster_lose(roster, others > mine || (others == mine && other->node > m->node) ? other : m,
                     "cut", out);
 }
@@ -373,7 +389,7 @@ static void on_tick(struct roster *roster, const struct roster_event *event,
         roster_tick_recovery(roster, event, out);
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
-        if (!m->in && !m->waits)
+        if (!roster_is_in(m) && m->state != MEMBER_WAITS)
             continue;
         /* While the driver did not run, it received nothing: that is no member's silence. */
         m->last_beat += event->pause;
@@ -395,11 +411,11 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     case ROSTER_JOIN: on_join(roster, event, out); break;
     case ROSTER_RECONNECT: roster_reconnect(roster, event, out); break;
     case ROSTER_LEAVE:
-        if (m && (m->in || m->waits || m->reconnected) && !is_needed(roster, m, event))
+        if (m && m->state != MEMBER_OUT && !is_needed(roster, m, event))
             roster_lose(roster, m, "leave", out);
         break;
     case ROSTER_PEER_DOWN:
-        if (m && (m->in || m->waits || m->reconnected))
+        if (m && m->state != MEMBER_OUT)
             roster_lose(roster, m, "dead", out);
         break;
     case ROSTER_HEARTBEAT: on_heartbeat(roster, event); break;
@@ -407,8 +423,8 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     case ROSTER_LOST: on_lost_link(roster, event); break;
     case ROSTER_DONOR_READY: on_donor_ready(roster, event, out); break;
     case ROSTER_JOIN_COMPLETE:
-        if (m)
-            m->join_pending = false;
+        if (m && m->state == MEMBER_JOINING)
+            roster_set_state(m, MEMBER_IN);
         release_surplus(roster, out);
         break;
     case ROSTER_WANT: on_want(roster, event->other, out); break;

@@ -116,14 +116,21 @@ struct roster_options {
     struct members last;                  /* that view's members */
 };
 
+/* roster.c has the table of transitions. From JOINING on it is a member of the next view. */
+enum member_state {
+    MEMBER_OUT,      /* lost, fenced or left; or not decided yet */
+    MEMBER_WAITS,    /* a joiner that is not admitted yet */
+    MEMBER_RETURNED, /* reconnected to a recovered driver, which waits for the others */
+    MEMBER_JOINING,  /* it may lack state from its donor */
+    MEMBER_IN,
+    MEMBER_LEAVING, /* the driver has asked it to leave */
+    MEMBER_STATES,
+};
+
 struct roster_member {
     uint32_t node;
-    bool in;           /* a member of the next view */
-    bool waits;        /* a joiner that is not admitted yet */
-    bool leaving;      /* the driver has asked it to leave */
-    bool reconnected;  /* to a recovered driver, and waits for the others */
-    bool join_pending; /* a member that may lack state from its donor */
-    uint32_t donor;    /* of a joiner; ROSTER_NO_NODE: not chosen yet */
+    enum member_state state;
+    uint32_t donor; /* of a joiner; ROSTER_NO_NODE: not chosen yet */
     char address[NODE_ADDRESS_MAX];
     int64_t last_beat, last_progress; /* last heartbeat; last progress */
     uint64_t progress;
@@ -132,6 +139,11 @@ struct roster_member {
     uint32_t other;
     int64_t lost_at;
 };
+
+static inline bool roster_is_in(const struct roster_member *m)
+{
+    return m->state >= MEMBER_JOINING;
+}
 
 struct roster_lane {
     bool decided; /* in the current view */

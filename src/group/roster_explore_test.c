@@ -96,6 +96,15 @@ static struct world world;
 
 /* ---- the roster, in a few bytes ---- */
 
+static enum member_state state_of(const struct roster_state *b, uint32_t i)
+{
+    if (b->in >> i & 1)
+        return b->join_pending >> i & 1 ? MEMBER_JOINING : MEMBER_IN;
+    return b->waits >> i & 1         ? MEMBER_WAITS
+           : b->reconnected >> i & 1 ? MEMBER_RETURNED
+                                     : MEMBER_OUT;
+}
+
 static void unpack_roster(const struct roster_state *b)
 {
     roster.options = options;
@@ -119,10 +128,7 @@ static void unpack_roster(const struct roster_state *b)
         if (b->known >> i & 1)
             roster.member[roster.count++] = (struct roster_member){
                 .node = i,
-                .in = b->in >> i & 1,
-                .waits = b->waits >> i & 1,
-                .join_pending = b->join_pending >> i & 1,
-                .reconnected = b->reconnected >> i & 1,
+                .state = state_of(b, i),
                 .donor = b->donor[i] ? b->donor[i] - 1u : ROSTER_NO_NODE,
             };
     }
@@ -151,10 +157,11 @@ static void pack_roster(struct roster_state *b)
     for (size_t i = 0; i < roster.count; i++) {
         const struct roster_member *m = &roster.member[i];
         b->known |= (uint8_t)(1u << m->node);
-        b->in |= (uint8_t)((unsigned)m->in << m->node);
-        b->waits |= (uint8_t)((unsigned)m->waits << m->node);
-        b->join_pending |= (uint8_t)((unsigned)m->join_pending << m->node);
-        b->reconnected |= (uint8_t)((unsigned)m->reconnected << m->node);
+        uint8_t bit = (uint8_t)(1u << m->node);
+        b->in |= roster_is_in(m) ? bit : 0;
+        b->waits |= m->state == MEMBER_WAITS ? bit : 0;
+        b->join_pending |= m->state == MEMBER_JOINING ? bit : 0;
+        b->reconnected |= m->state == MEMBER_RETURNED ? bit : 0;
         b->donor[m->node] = m->donor == ROSTER_NO_NODE ? 0 : (uint8_t)(m->donor + 1);
     }
     b->decided = lane->decided;

@@ -13,6 +13,9 @@ void roster_order_pair(struct roster_orders *out, enum roster_order_kind kind, u
 void roster_report_member(struct roster_orders *out, uint32_t node, const char *what);
 
 /* NULL: the roster does not have the node. */
+/* Asserts that the transition is one of the table. */
+void roster_set_state(struct roster_member *m, enum member_state state);
+
 struct roster_member *roster_find(struct roster *roster, uint32_t node);
 struct roster_member *roster_add(struct roster *roster, const struct roster_event *event);
 size_t roster_count_in(const struct roster *roster);

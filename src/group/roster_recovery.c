@@ -12,14 +12,14 @@ static void request_missing(const struct roster *roster, struct roster_orders *o
     const struct roster_options *o = &roster->options;
     uint32_t most = o->workers_max > o->workers ? o->workers_max : o->workers, here = 0;
     for (size_t i = 0; i < roster->count; i++)
-        here += roster->member[i].in || roster->member[i].waits;
+        here += roster_is_in(&roster->member[i]) || roster->member[i].state == MEMBER_WAITS;
     if (here < most + o->standby)
         roster_order(out, ORDER_WANT)->other = most + o->standby - here;
 }
 
 static bool is_expected(const struct roster *roster, const struct roster_member *m)
 {
-    return m->reconnected && members_has(&roster->recovery.members, m->node);
+    return m->state == MEMBER_RETURNED && members_has(&roster->recovery.members, m->node);
 }
 
 static size_t count_reconnected(const struct roster *roster)
@@ -40,14 +40,14 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
     r->on = false;
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
-        m->in = is_expected(roster, m);
-        if (m->in) {
+        if (is_expected(roster, m)) {
+            roster_set_state(m, MEMBER_IN);
             members_remove(&missing, m->node);
             roster_report_member(out, m->node, "back");
-        } else if (m->reconnected) {
+        } else if (m->state == MEMBER_RETURNED) {
+            roster_set_state(m, MEMBER_OUT);
             roster_order(out, ORDER_REJOIN)->node = m->node;
         }
-        m->reconnected = false;
     }
     MEMBERS_EACH (node, &missing)
         roster_report_member(out, node, "dead");
@@ -66,16 +66,16 @@ static void forget_recovery(struct roster *roster, struct roster_orders *out)
     roster->recovery.on = false;
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
-        if (m->reconnected) /* from an older view */
-            roster_order(out, ORDER_REJOIN)->node = m->node;
-        m->reconnected = false;
+        if (m->state != MEMBER_RETURNED)
+            continue;
+        roster_set_state(m, MEMBER_OUT); /* from an older view */
+        roster_order(out, ORDER_REJOIN)->node = m->node;
     }
     for (size_t i = 0; i < roster->count && roster->view.number == 0; i++) {
         struct roster_member *m = &roster->member[i];
-        if (!m->waits)
+        if (m->state != MEMBER_WAITS)
             continue;
-        m->waits = false;
-        m->in = true;
+        roster_set_state(m, MEMBER_IN);
         roster_report_member(out, m->node, "join");
         if (roster_count_in(roster) == roster->options.workers)
             roster_make_view(roster, out);
@@ -113,7 +113,8 @@ void roster_reconnect(struct roster *roster, const struct roster_event *event,
     struct roster_recovery *r = &roster->recovery;
     struct roster_member *m = roster_find(roster, event->node);
     if (!roster->options.recovers || roster->view.number > 0 || makes_no_sense(event) ||
-        event->incarnation >= roster->options.incarnation || (m && (m->in || m->waits))) {
+        event->incarnation >= roster->options.incarnation ||
+        (m && (roster_is_in(m) || m->state == MEMBER_WAITS))) {
         roster_order(out, ORDER_REJOIN)->node = event->node;
         return;
     }
@@ -121,12 +122,11 @@ void roster_reconnect(struct roster *roster, const struct roster_event *event,
         m = roster_add(roster, event);
     /* Workers that joined for a first view wait: the view of the returned members comes first. */
     for (size_t i = 0; i < roster->count && !r->on; i++)
-        if (roster->member[i].in) {
-            roster->member[i].in = false;
-            roster->member[i].waits = true;
-        }
+        if (roster_is_in(&roster->member[i]))
+            roster_set_state(&roster->member[i], MEMBER_WAITS);
     bool first = count_reconnected(roster) == 0;
-    r->on = m->reconnected = true;
+    r->on = true;
+    roster_set_state(m, MEMBER_RETURNED);
     m->last_beat = m->last_progress = event->now;
     snprintf(m->address, sizeof m->address, "%s", event->address);
     if (is_newer(r, event)) {

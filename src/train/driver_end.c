@@ -123,7 +123,7 @@ static void release_workers(struct driver *d, const char *reason)
     buf_put_text(&bytes, reason);
     driver_send_to_all(d, WIRE_BYE, &bytes);
     for (size_t i = 0; i < roster->count; i++)
-        if (roster->member[i].waits || roster->member[i].reconnected)
+        if (roster->member[i].state == MEMBER_WAITS || roster->member[i].state == MEMBER_RETURNED)
             driver_send(d, roster->member[i].node, WIRE_BYE, &bytes);
     buf_release(&bytes);
 }
@@ -135,7 +135,7 @@ static bool have_workers_reconnected(const struct driver *d)
     const struct roster *roster = &d->server.roster;
     bool back = false;
     for (size_t i = 0; d->group.world && i < roster->count; i++)
-        back |= roster->member[i].reconnected;
+        back |= roster->member[i].state == MEMBER_RETURNED;
     return back && !group_view(&d->group);
 }
 

@@ -44,11 +44,11 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
     const struct worker *w = s->node[node].worker;
     const struct group *group = &w->group;
     const struct roster_member *m = member_of(s, node);
-    if (!group->world || !group_view(group) || !m || m->waits)
+    if (!group->world || !group_view(group) || !m || m->state == MEMBER_WAITS)
         return MOMENT_WAITS;
-    if (atomic_load(&group->end.over) || !m->in)
+    if (atomic_load(&group->end.over) || !roster_is_in(m))
         return MOMENTS;
-    if (m->join_pending)
+    if (m->state == MEMBER_JOINING)
         return MOMENT_JOIN_PENDING;
     if (w->leave.left || atomic_load(&group->leave.begun))
         return MOMENT_LEAVES;

@@ -226,7 +226,7 @@ void watch_line(struct storm *s, const char *line)
         if (roster->member[i].node == number)
             donor = roster->member[i].donor;
     for (size_t i = 0; i < roster->count; i++)
-        if (roster->member[i].node == donor && roster->member[i].in)
+        if (roster->member[i].node == donor && roster_is_in(&roster->member[i]))
             storm_break(s, "joiner %u is fenced, and its donor %u is there", number, donor);
 }
 
