@@ -61,13 +61,13 @@ void exchange_join(struct exchange *e, uint64_t completed)
 {
     e->completed = completed;
     e->synced = 0;
-    e->joined = true;
+    e->standing = LANE_JOINED;
 }
 
 void exchange_join_unsynced(struct exchange *e)
 {
     exchange_join(e, 0);
-    e->needs_sync = true;
+    e->standing = LANE_UNKNOWN;
 }
 
 void exchange_release(struct exchange *e)
@@ -271,7 +271,7 @@ static int report_lane(const struct exchange *e, const struct view *view)
     buf_put_u32(&bytes, view->number);
     buf_put_u32(&bytes, e->lane);
     buf_put_u64(&bytes, e->completed);
-    buf_put_u8(&bytes, e->needs_sync ? LANE_UNKNOWN : e->joined ? LANE_JOINED : LANE_HELD);
+    buf_put_u8(&bytes, (uint8_t)e->standing);
     /* The report goes out from the task that runs the lane, so it is never older than the state. */
     int rc = wire_send_buf(e->group->world, WORLD_DRIVER, WIRE_LANE_AT, e->lane, &bytes);
     buf_release(&bytes);
@@ -343,7 +343,7 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
         }
         return rc;
     }
-    if (e->completed >= go->completed && !e->needs_sync)
+    if (e->completed >= go->completed && e->standing != LANE_UNKNOWN)
         return OK;
     size_t from = rank_of(c->ranks, go->holder);
     if (from == c->ranks->count)
@@ -351,11 +351,11 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
     int rc = coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE), meta, sizeof *meta);
     if (rc == OK)
         rc = coll_recv_vector(c, from, WIRE_RESULT, result->at, result->n);
-    if (rc == OK && e->needs_sync && self == WORLD_DRIVER)
+    if (rc == OK && e->standing == LANE_UNKNOWN && self == WORLD_DRIVER)
         rc = coll_recv_vector(c, from, WIRE_RESULT, e->config.kept.at, e->config.kept.n);
     if (rc == OK) {
         e->completed = go->completed;
-        e->joined = e->needs_sync = false;
+        e->standing = LANE_HELD;
     }
     return rc;
 }
@@ -375,8 +375,8 @@ static int bring_into_line(struct exchange *e, struct coll *c)
     if (rc == OK && COMMIT_RULE) {
         c->patient = true; /* the holder serves one after another */
         /* An exchange completes only when all have contributed: no member is two behind (E2). */
-        bool near =
-            e->needs_sync || go.completed == e->completed || go.completed == e->completed + 1;
+        bool near = e->standing == LANE_UNKNOWN || go.completed == e->completed ||
+                    go.completed == e->completed + 1;
         c->n = go.completed;
         rc = near ? adopt_result(e, c, &go) : ERR_PROTOCOL;
         c->patient = false;
@@ -409,7 +409,7 @@ static void take_input(struct exchange *e, const struct exchange_meta *mine)
 {
     uint32_t self = e->group->world->self;
     e->mine = *mine;
-    if (e->joined)
+    if (e->standing != LANE_HELD)
         e->mine.weight = 0;
     if (self != WORLD_DRIVER)
         members_add(&e->mine.participants, self);
@@ -420,12 +420,12 @@ static void take_input(struct exchange *e, const struct exchange_meta *mine)
     if (e->mine.weight > 0) {
         members_add(&e->mine.contributors, self);
     } else { /* its samples are not counted as used: they are granted again */
-        if (self != WORLD_DRIVER && e->joined)
+        if (self != WORLD_DRIVER && e->standing != LANE_HELD)
             members_add(&e->mine.non_contributing, self);
         e->mine.samples = 0;
         e->mine.loss = 0;
     }
-    PL_ASSERT(!e->joined || e->mine.weight == 0); /* J4 */
+    PL_ASSERT(e->standing == LANE_HELD || e->mine.weight == 0); /* J4 */
 }
 
 /* Attempts exchange n in one view after another until it completes. In each new view the lane is
@@ -437,7 +437,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
     struct coll_waits waits = {0};
     int64_t start = world_now(e->group->world);
     struct ranks ranks;
-    PL_ASSERT(!e->needs_sync); /* E3 */
+    PL_ASSERT(e->standing != LANE_UNKNOWN); /* E3 */
     take_input(e, mine);
     for (;;) {
         if (atomic_load(&e->group->end.over))
@@ -463,7 +463,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
         if (rc == OK) {
             PL_ASSERT(adopted || e->completed + 1 == n); /* E2: one after another */
             e->completed = n;
-            e->joined = false;
+            e->standing = LANE_HELD;
             begin_tick(e);
             record_cost(e, start, &waits);
             return OK;

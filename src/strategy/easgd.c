@@ -523,7 +523,7 @@ static int sync_commits(struct driver_part *l, struct ring *r)
 static int sync_takes_up(struct driver_part *l, struct ring *r)
 {
     int rc = exchange_sync(r->lane);
-    if (rc == OK && r->lane->needs_sync)
+    if (rc == OK && r->lane->standing == LANE_UNKNOWN)
         rc = ERR_PEER; /* no worker is left to ask */
     if (rc == OK && r->lane->completed > l->progress.exchanges)
         return sync_commits(l, r);

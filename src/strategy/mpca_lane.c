@@ -122,7 +122,7 @@ static bool is_committed(const struct mpca_lane *lane)
 
 static bool is_known(const struct mpca_lane *lane)
 {
-    return !lane->exchange.needs_sync;
+    return lane->exchange.standing != LANE_UNKNOWN;
 }
 
 static bool never_holds(const struct mpca_lane *lane)

@@ -334,7 +334,7 @@ static int take_up(struct driver_part *l, struct rounds *r)
         r->tau = l->recovered[JOIN_TAU];
     }
     int rc = exchange_sync(r->lane);
-    if (rc == OK && r->lane->needs_sync)
+    if (rc == OK && r->lane->standing == LANE_UNKNOWN)
         rc = ERR_PEER; /* no worker is left that holds it */
     if (rc != OK)
         return rc;
