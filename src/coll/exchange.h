@@ -102,9 +102,9 @@ struct exchange {
     size_t n_floats;
     uint64_t completed; /* number of the last exchange completed here */
     uint32_t synced;    /* the view in which the lane was last brought into line */
-    /* LANE_HELD: it has the result of `completed`. LANE_JOINED: a joiner behind `completed`, without
-     * its result: it contributes nothing to its first exchange. LANE_UNKNOWN: nor does it know how
-     * far the lane is. */
+    /* LANE_HELD: it has the result of `completed`. LANE_JOINED: a joiner behind `completed`,
+     * without its result: it contributes nothing to its first exchange. LANE_UNKNOWN: nor does it
+     * know how far the lane is. */
     enum lane_report standing;
     struct vec input;             /* kept, unweighted */
     struct vec result[2];         /* of exchange n in [n & 1] */
@@ -134,7 +134,8 @@ void exchange_release(struct exchange *e); /* zeroed: nothing to do */
 void exchange_join(struct exchange *e, uint64_t completed);
 
 /* The same for a joiner that does not know how far the lane is. exchange_sync, called before the
- * first exchange_run, finds out and fetches the last result. Until then e->standing is LANE_UNKNOWN. */
+ * first exchange_run, finds out and fetches the last result. Until then e->standing is
+ * LANE_UNKNOWN. */
 void exchange_join_unsynced(struct exchange *e);
 
 /* The weighted mean, over all participants, of their e->input (unweighted; a root that only

@@ -78,7 +78,7 @@ struct membership {
     int64_t lost_at;
 };
 
-/* What the returned workers of a recovered run have reported (driver_recovery.c). */
+/* The reports of the returned workers of a recovered run (driver_recovery.c). */
 struct recovery {
     struct recovery_report report[VIEW_MEMBERS_MAX]; /* by node */
     struct progress early;                 /* reported by members before all had reconnected */
@@ -125,7 +125,7 @@ struct run_counts {
     int64_t first_exchange_at;       /* when the first exchange is expected; 0: unknown */
 };
 
-/* What the driver tells its host and its user: progress, loss, bad records, traces. */
+/* Reports to the host and its user: progress, loss, bad records, traces. */
 struct run_reports {
     struct progress_meter meter;
     struct display display;

@@ -15,7 +15,7 @@
 #include "train/worker_report.h"
 #include "wire/catalogue.h"
 
-/* What the welcome announces, and the reports of opening. */
+/* The announcements of the welcome, and the reports of opening. */
 struct worker_opening {
     bool busy_hosts, resumes, late, traces, checks;
     struct hello_records records; /* the driver's */
