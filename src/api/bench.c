@@ -2,6 +2,7 @@
 
 #include "api/guard.h"
 #include "api/net.h"
+#include "base/minmax.h"
 #include "model/judge_net.h"
 #include "real/census.h"
 #include "real/real.h"
@@ -72,8 +73,10 @@ static void count_threads(const struct census census[2], pl_bench_step_report *r
     int n = end->threads < PL_BENCH_THREADS_MAX ? end->threads : PL_BENCH_THREADS_MAX;
     double elapsed = (double)(end->now - census[0].now);
     report->process_threads = end->threads;
+    /* The kernel brings a thread's time up to date at its clock ticks, and a census takes a moment:
+     * over a short run a thread can seem busy for longer than the run. */
     for (int i = 0; i < n; i++)
-        report->busy[i] = -(double)census_busy(&census[0], end, i) / elapsed;
+        report->busy[i] = -min_double(1, (double)census_busy(&census[0], end, i) / elapsed);
     bench_ascending(report->busy, (size_t)n); /* ascending, since the values are still negative */
     for (int i = 0; i < n; i++) {
         report->busy[i] = -report->busy[i];

@@ -250,7 +250,7 @@ static void test_threads(void **state)
         assert_true(number_of(census, "process") > T); /* there is a loader */
         for (int i = 0; i < cJSON_GetArraySize(busy); i++) {
             double part = cJSON_GetArrayItem(busy, i)->valuedouble;
-            assert_true(part >= 0 && part <= 1.05);
+            assert_true(part >= 0 && part <= 1);
             assert_true(i == 0 || part <= cJSON_GetArrayItem(busy, i - 1)->valuedouble);
         }
         cJSON_Delete(line);
@@ -302,17 +302,18 @@ static void steps_allocate_nothing(const struct folder *f, const char *precision
                 setenv("PACELINE_TUNER", "off", 1);
             /* On a busy machine a process may time a kept choice again and take another, which
              * allocates differently when it is set up: compare again. Allocations of steps
-             * would make a difference every time. */
-            long few = 0, many = 1;
-            for (int try = 0; many != few && try < TUNING_TRIES; try++) {
+             * would make a difference of ten or more, and every time. */
+            enum { MORE = 10 };
+            long few = 0, many = MORE;
+            for (int try = 0; labs(many - few) >= MORE && try < TUNING_TRIES; try++) {
                 few = count_allocations(f, precision, nets[i], threads, "3", &any);
                 many = count_allocations(f, precision, nets[i], threads, "13", &any);
             }
             use_choices_of(f);
             assert_true(few > 100); /* they are counted */
-            if (many != few)
-                fail_msg("%s, %s, %d threads: 10 steps more, %ld allocations more", nets[i][0],
-                         precision, T, many - few);
+            if (labs(many - few) >= MORE)
+                fail_msg("%s, %s, %d threads: %d steps more, %ld allocations more", nets[i][0],
+                         precision, T, MORE, many - few);
         }
 }
 
