@@ -66,6 +66,7 @@ static struct ps_server_config server_config(const Paceline__Job *job, const str
                   .solver = job->solver},
         .start = *start,
         .push = job_step_records(job),
+        .pushes_a_fetch = 1,
     };
     config.clock = (struct ps_clock_config){
         .consistency = {.kind = kind_of(ps),

@@ -1,5 +1,7 @@
 #include "strategy/ps_client.h"
 
+#include "base/fault.h"
+
 /* ---- one turn ---- */
 
 static int report_shard(struct ps_client *c, size_t shard, const struct ps_message *message)
@@ -8,12 +10,47 @@ static int report_shard(struct ps_client *c, size_t shard, const struct ps_messa
                           message);
 }
 
+static int report_leave(struct ps_client *c)
+{
+    const struct ps_message message = {.op = PS_LEAVE};
+    return report_shard(c, 0, &message);
+}
+
+static bool has_states(const struct ps_client *c)
+{
+    return c->state.n > 0;
+}
+
+/* Is the next copy to be a state? Always, if that costs nothing; else the first one, and when the
+ * next push would take the last room for pushes that no state contains. */
+static bool needs_state(const struct ps_client *c)
+{
+    return has_states(c) && (c->layout.optimizer == 0 || c->state_header.version == 0 ||
+                             c->pushed + 1 - c->contained >= c->kept);
+}
+
 static int request_copy(struct ps_client *c, size_t shard)
 {
-    const struct ps_message message = {
-        .op = PS_FETCH, .view = c->view, .number = c->pushed, .version = c->ok.version};
+    const struct ps_message message = {.op = PS_FETCH,
+                                       .flags = needs_state(c) ? PS_WHOLE : 0,
+                                       .view = c->view,
+                                       .number = c->pushed,
+                                       .version = c->ok.version};
     c->link[shard].requested = c->link[shard].lacks = true;
     return report_shard(c, shard, &message);
+}
+
+/* A state has arrived: pushes that it contains are needed no more. */
+static void keep_state(struct ps_client *c, const struct ps_message *header)
+{
+    size_t n = ps_state_length(&c->layout, header->node);
+    uint32_t self = c->m->world->self;
+    vec_copy(&c->state, &c->landing, (struct range){0, n});
+    c->state_header = *header;
+    PL_ASSERT(self < header->node);
+    uint64_t contained = ps_state_push(&c->layout, c->state.at, self);
+    PL_ASSERT(contained >= c->contained && contained <= c->pushed);
+    c->contained = contained;
 }
 
 /* The next view reports a lost server. */
@@ -28,9 +65,11 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
         if (ended->status != OK)
             return ended->status;
         link->lacks = false;
-        link->version = link->arriving;
-        link->applied_parity = link->arriving_parity;
-        vec_copy(&c->global, &c->landing, link->range);
+        link->version = link->arriving.version;
+        if (link->arriving.flags & PS_WHOLE)
+            keep_state(c, &link->arriving);
+        if (c->global.at != c->state.at)
+            vec_copy(&c->global, &c->landing, link->range);
     }
     return OK;
 }
@@ -43,9 +82,8 @@ static int offer_copy(struct ps_client *c, size_t shard)
                                     .shard = (uint32_t)shard,
                                     .view = c->view,
                                     .number = c->pushed,
-                                    .version = c->link[shard].version,
-                                    .samples = c->samples,
-                                    .ns = (int64_t)c->sent};
+                                    .version = has_states(c) ? c->state_header.version
+                                                             : c->link[shard].version};
     return ps_sender_send(&c->sender, ps_placement_host(&c->config.placement, shard),
                           PS_LANE_SERVER + (uint32_t)shard, &copy);
 }
@@ -77,6 +115,8 @@ static int on_view(struct ps_client *c, const struct view *view)
                      "shard %zu of the model: its server is lost, worker %u takes over", i, host);
             rc = ps_client_serve(c, i, true);
         }
+        if (has_recovered(c)) /* what it offers is to stay the newest state until it is requested */
+            transfer_cancel(&link->part);
         if (rc == OK)
             rc = offer_copy(c, i);
     }
@@ -95,17 +135,22 @@ static int give_copy(struct ps_client *c, const struct ps_message *requested)
 {
     uint8_t bytes[PS_MESSAGE_MAX];
     struct ps_link *link = &c->link[requested->shard];
-    const struct ps_message message = {.op = PS_GIVEN,
-                                       .shard = requested->shard,
-                                       .view = c->view,
-                                       .members = link->applied_parity};
+    struct ps_message message = {.shard = requested->shard};
+    struct vec copy = {c->global.at + link->range.from, link->range.len};
+    if (has_states(c)) {
+        message = c->state_header;
+        message.flags = PS_WHOLE;
+        copy = (struct vec){c->state.at, ps_state_length(&c->layout, message.node)};
+    }
+    message.op = PS_GIVEN;
+    message.view = c->view;
     transfer_cancel(&link->offered);
     transfer_send(
         &link->offered, &c->sender.transfers,
         &(struct transfer_out){.to = ps_placement_host(&c->config.placement, requested->shard),
                                .lane = PS_LANE_SERVER + requested->shard,
-                               .x = c->global.at + link->range.from,
-                               .n = link->range.len,
+                               .x = copy.at,
+                               .n = copy.n,
                                .header = bytes,
                                .header_len = ps_message_encode(&message, bytes)});
     return OK;
@@ -116,12 +161,9 @@ static int give_copy(struct ps_client *c, const struct ps_message *requested)
 static int resume_shard(struct ps_client *c, const struct ps_message *message)
 {
     int rc = OK;
-    bool new_clock = message->flags & PS_NEW, report = has_recovered(c);
-    uint64_t open = c->pushed - c->covered;
-    if (report && open > 1)
-        log_warn(c->m->group->log,
-                 "worker %u: of its last %llu pushes, which it has not fetched, some may be lost",
-                 c->m->world->self, (unsigned long long)open);
+    bool new_clock = message->flags & PS_NEW, recovered = has_recovered(c);
+    if (has_states(c) && (message->number < c->contained || message->number > c->pushed))
+        return ERR_PROTOCOL; /* its state is older than the one that this worker has offered */
     c->incarnation = c->config.placement.now->incarnation;
     if (new_clock && !(message->flags & PS_LOST)) /* only pushes that the shards have applied
                                                      count */
@@ -129,10 +171,15 @@ static int resume_shard(struct ps_client *c, const struct ps_message *message)
     if (new_clock)
         c->ok.version = message->version;
     bool undecided = c->ok.number < c->pushed && message->number < c->pushed;
+    if (has_states(c) && new_clock && undecided) {
+        log_info(c->m->group->log, "worker %u sends pushes %llu to %llu again", c->m->world->self,
+                 (unsigned long long)message->number + 1, (unsigned long long)c->pushed);
+        c->sending = message->number + 1;
+    }
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
         struct ps_link *link = &c->link[i];
         uint32_t host = ps_placement_host(&c->config.placement, i);
-        bool moved = host != link->host || report;
+        bool moved = host != link->host || recovered;
         link->host = host;
         link->repeat = undecided && (moved || link->repeat);
         if (!link->lacks || !(moved || (new_clock && link->requested)))
@@ -140,22 +187,38 @@ static int resume_shard(struct ps_client *c, const struct ps_message *message)
         transfer_cancel(&link->part);
         rc = request_copy(c, i);
     }
-    const struct ps_message leave = {.op = PS_LEAVE};
-    return rc == OK && c->ended ? report_shard(c, 0, &leave) : rc;
+    return rc == OK && c->ended && !undecided ? report_leave(c) : rc;
+}
+
+/* The push is decided. After a recovery, others may follow it. */
+static int on_ok(struct ps_client *c, const struct ps_message *message)
+{
+    c->ok = *message;
+    if (message->number == c->pushed)
+        return c->ended ? report_leave(c) : OK;
+    if (has_states(c) && message->number == c->sending) {
+        c->sending++;
+        c->link[0].repeat = true;
+    }
+    return OK;
 }
 
 static int on_message(struct ps_client *c, struct message *m)
 {
     struct ps_message message;
     uint32_t from = m->from;
-    bool read = ps_message_decode(transfer_header_reader(m), &message) == OK &&
-                message.shard < c->config.placement.shards;
+    bool read =
+        ps_message_decode(transfer_header_reader(m), &message) == OK &&
+        message.shard < c->config.placement.shards &&
+        (!(message.flags & PS_WHOLE) ||
+         (has_states(c) && message.node <= VIEW_MEMBERS_MAX && message.node > c->m->world->self));
     struct ps_link *link = read ? &c->link[message.shard] : NULL;
     if (read && message.op == PS_PART && from == link->host && link->requested) {
-        const struct transfer_in in = {.x = c->landing.at + link->range.from, .n = link->range.len};
+        struct transfer_in in = {.x = c->landing.at + link->range.from, .n = link->range.len};
+        if (message.flags & PS_WHOLE)
+            in.n = ps_state_length(&c->layout, message.node);
         link->requested = false;
-        link->arriving = message.version;
-        link->arriving_parity = message.members;
+        link->arriving = message;
         transfer_accept(&link->part, &c->sender.transfers, m, &in);
         return OK;
     }
@@ -163,7 +226,7 @@ static int on_message(struct ps_client *c, struct message *m)
     if (!read)
         return OK;
     if (message.op == PS_OK && from == c->link[0].host)
-        c->ok = message;
+        return on_ok(c, &message);
     if (message.op < PS_COPY)
         return OK;
     int rc = message.view > c->view
@@ -181,8 +244,11 @@ static int on_message(struct ps_client *c, struct message *m)
 
 static void send_push(struct ps_client *c)
 {
-    const struct ps_message message = {
-        .op = PS_PUSH, .flags = c->lost ? PS_LOST : 0, .number = c->pushed, .samples = c->samples};
+    const struct ps_push *push = &c->push[c->sending % c->kept];
+    const struct ps_message message = {.op = PS_PUSH,
+                                       .flags = push->lost ? PS_LOST : 0,
+                                       .number = c->sending,
+                                       .samples = push->samples};
     size_t len = ps_message_encode(&message, c->push_header);
     for (size_t i = 0; i < c->config.placement.shards; i++) {
         struct ps_link *link = &c->link[i];
@@ -190,8 +256,8 @@ static void send_push(struct ps_client *c)
         c->push_sender.part[i].what =
             (struct transfer_out){.to = link->host,
                                   .lane = PS_LANE_SERVER + (uint32_t)i,
-                                  .x = c->lost ? NULL : c->out.at + link->range.from,
-                                  .n = c->lost ? 0 : link->range.len,
+                                  .x = push->lost ? NULL : push->vec.at + link->range.from,
+                                  .n = push->lost ? 0 : link->range.len,
                                   .header = c->push_header,
                                   .header_len = len};
         link->repeat = false;
@@ -199,7 +265,7 @@ static void send_push(struct ps_client *c)
     async_sender_send(&c->push_sender);
 }
 
-/* Repeat the last push for moved shards, when its first sending has ended. */
+/* Send a push again where it is needed, when the previous sending has ended. */
 static void repeat_push(struct ps_client *c)
 {
     bool some = false;
@@ -278,16 +344,18 @@ int ps_client_flush(struct ps_client *c)
 int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
 {
     int rc = ps_client_flush(c);
+    if (rc == OK && has_states(c) && c->pushed + 1 - c->contained >= c->kept)
+        rc = ps_client_fetch(c);
     if (rc != OK)
         return rc;
-    c->pushed++;
-    c->lost = lost;
-    c->samples = samples;
-    c->sent += samples;
+    PL_ASSERT(c->kept == 1 || c->pushed + 1 - c->contained < c->kept);
+    c->sending = ++c->pushed;
+    c->push[c->pushed % c->kept].lost = lost;
+    c->push[c->pushed % c->kept].samples = samples;
     for (size_t i = 0; i < c->config.placement.shards; i++)
         c->link[i].repeat = true;
     send_push(c);
-    return OK;
+    return ps_client_take_push_memory(c, c->pushed + 1);
 }
 
 /* No deadline: heartbeats detect the death of the workers that the consistency waits for. */
@@ -312,11 +380,7 @@ int ps_client_fetch(struct ps_client *c)
     int rc = OK;
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
         rc = request_copy(c, i);
-    if (rc == OK)
-        rc = wait_while(c, is_lacking, c->m->group->timing.piece);
-    if (rc == OK)
-        c->covered = c->pushed;
-    return rc;
+    return rc == OK ? wait_while(c, is_lacking, c->m->group->timing.piece) : rc;
 }
 
 int ps_client_take(struct ps_client *c)
@@ -346,11 +410,10 @@ static int serve_offers(void *arg)
 
 int ps_client_leave(struct ps_client *c)
 {
-    const struct ps_message message = {.op = PS_LEAVE};
     int rc = wait_while(c, is_undecided, WORLD_FOREVER);
     c->ended = true;
     if (rc == OK)
-        rc = report_shard(c, 0, &message);
+        rc = report_leave(c);
     if (rc == OK)
         rc = wait_while(c, is_reporting, c->m->group->timing.piece);
     return rc == OK ? world_spawn(c->m->world, "worker", serve_offers, c, &c->lingering) : rc;

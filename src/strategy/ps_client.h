@@ -14,16 +14,23 @@ struct ps_link {
     struct range range;
     uint32_t host; /* the node that serves it */
     struct transfer part, offered;
-    bool repeat;           /* the last push must be sent there again */
+    bool repeat;           /* the push `sending` must be sent there again */
     bool requested, lacks; /* its part is requested and has not begun to arrive; is not complete */
-    uint64_t arriving;     /* the version of the part that is arriving */
-    uint64_t version;      /* and of the copy here */
-    struct members arriving_parity,
-        applied_parity; /* and their parities of decided pushes (ps_message.h, PART) */
+    struct ps_message arriving; /* the header of the part that is arriving */
+    uint64_t version;           /* of the copy here */
     /* The shard's server, if it is on this node. */
     struct ps_server *server;
     struct task *serving;
 };
+
+/* A push that this worker keeps: the servers, or a recovered driver, may need it again. */
+struct ps_push {
+    struct vec vec; /* as long as x, then s; memory is taken when it is first used */
+    uint64_t samples;
+    bool lost; /* it has no vector, since the worker's loss was not finite */
+};
+
+enum { PS_PUSHES_KEPT = 8 }; /* at most: pushes that a recovered driver may need */
 
 struct ps_client {
     struct member *m;
@@ -31,19 +38,24 @@ struct ps_client {
     struct ps_sender sender;
     struct async_sender push_sender; /* one part for each shard */
     uint8_t push_header[PS_MESSAGE_MAX];
-    struct ps_link *link;   /* by shard */
-    struct vec out;         /* the push: a vector as long as x, then s */
-    struct vec global;      /* the newest copy of x̃, then s̃ */
-    struct vec x, s;        /* the two, in `joint` */
-    struct vec landing;     /* receives parts; separate, since `global` may be the only copy left */
-    uint64_t pushed;        /* pushes begun */
-    bool lost;              /* the last was of nothing; */
-    uint64_t samples;       /* samples of the last push */
-    uint64_t sent;          /* and of all pushes */
-    uint64_t covered;       /* pushes that are in the newest copy for sure */
-    struct ps_message ok;   /* the newest OK */
+    struct ps_link *link; /* by shard */
+    struct vec out;       /* the next push, to be written: one of `push` */
+    struct vec global;    /* the newest copy of x̃, then s̃ */
+    struct vec x, s;      /* the two, in `global` */
+    struct vec landing;   /* receives parts; separate, since `global` may be the only copy left */
+    uint64_t pushed;      /* pushes begun */
+    uint64_t sending;     /* the one that is sent: after a recovery, perhaps an earlier one */
+    struct ps_push push[PS_PUSHES_KEPT]; /* push k is number k mod `kept` */
+    size_t kept;
+    struct ps_message ok; /* the newest OK */
+    /* Where the driver is the server, the newest state that was fetched (ps_state.h), and its
+     * header. Pushes after `contained` are not in it. */
+    struct ps_state_layout layout;
+    struct vec state;
+    struct ps_message state_header;
+    uint64_t contained;
     uint32_t view;          /* the last one seen */
-    uint32_t incarnation;   /* of the driver that is dealt with, where that is the server */
+    uint32_t incarnation;   /* of the driver that this worker has resumed with */
     bool joins;             /* it fetches the model for the first time */
     bool ended;             /* its loop has */
     struct task *lingering; /* then, the task that replies for it */
@@ -55,6 +67,9 @@ int ps_client_join(struct ps_client *c);
 /* Memory from the member's arena, and the server's task, if this node serves a shard. Sets m->model
  * and m->own. ERR_NOMEM */
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config);
+
+/* c->out becomes the memory of push `number`, which no state may need any more. ERR_NOMEM */
+int ps_client_take_push_memory(struct ps_client *c, uint64_t number);
 
 /* Start a shard's server on this node, at the beginning or because it has moved here. ERR_NOMEM */
 int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
@@ -69,17 +84,18 @@ size_t ps_client_export_join_state(const struct member *m, uint64_t word[JOIN_ST
 int ps_client_gather(struct member *m);
 
 /* Begin to push c->out, of `samples` samples, when the previous push is decided. lost: send only
- * the message that the model is not finite. Touch c->out only after ps_client_flush. */
+ * the message that the model is not finite. Touch c->out only after ps_client_flush. Fetches a
+ * state first when it has no room for another push that no state contains. ERR_NOMEM */
 int ps_client_push(struct ps_client *c, uint64_t samples, bool lost);
 
 /* Wait until the last push is decided. If a server is lost before, it is pushed again. */
 int ps_client_flush(struct ps_client *c);
 
-/* Wait until the last push is decided: c->ok. ERR_DIVERGED: so have all. */
+/* Wait until the last push is decided: c->ok. ERR_DIVERGED: no worker has a finite model. */
 int ps_client_await_ok(struct ps_client *c);
 
 /* Fetch the model, with all that this worker has pushed and the orders up to the newest OK, into
- * c->joint. */
+ * c->global. */
 int ps_client_fetch(struct ps_client *c);
 
 /* The learner's x is replaced by what was fetched; its s stays, unless it is not finite any

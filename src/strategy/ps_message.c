@@ -5,7 +5,7 @@
 /* A message about several members is as long as the highest of them requires. */
 static bool has_members(enum ps_op op)
 {
-    return op == PS_APPLY || op == PS_DROP || op == PS_PART || op == PS_GIVEN;
+    return op == PS_APPLY || op == PS_DROP;
 }
 
 size_t ps_message_encode(const struct ps_message *message, uint8_t *out)

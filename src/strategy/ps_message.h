@@ -10,18 +10,17 @@
  *                             the push of `node`; STOP: that was the last, the run is over; LOST:
  *                             no worker's model is finite any more
  *   FETCH   worker → shard    send the shard's part of the model, after order `version` and the
- *                             sender's push `number`
- *   PART    shard → worker    the vector is the part of `shard`, as of order `version`; `members`:
- *                             workers with an odd number of decided pushes
+ *                             sender's push `number`; WHOLE: with the server's whole state
+ *   PART    shard → worker    the vector is the part of `shard`, as of order `version`; WHOLE: it is
+ *                             the server's whole state (ps_state.h), with that header
  *   LEAVE   worker → clock    the sender's loop has ended: no worker waits for it
  *
  * and when a new view has moved shards (ps_recovery.c), all with that view's number:
  *
  *   COPY    worker → shard    the sender has a copy of the shard, as of order `version`; its last
- *                             push was `number`, of `samples` records, and all its pushes of `ns`;
- *                             LEFT: its loop has ended
+ *                             push was `number`; LEFT: its loop has ended
  *   GIVE    shard → worker    send that copy
- *   GIVEN   worker → shard    the vector is that copy; `members` as in its PART
+ *   GIVEN   worker → shard    the vector is that copy; WHOLE: as in PART
  *   STATE   shard → clock     the shard has applied orders up to `version`, with hash `number` and
  *                             sample offset `samples`; NEW: it has a copy, and knows no orders
  *   REPLAY  clock → shard     send `shard`, on `node`, the orders from `version` on
@@ -59,7 +58,7 @@ enum ps_op {
     PS_KNOWN,
 };
 
-enum ps_flag { PS_LOST = 1, PS_STOP = 2, PS_NEW = 4, PS_LEFT = 8 };
+enum ps_flag { PS_LOST = 1, PS_STOP = 2, PS_NEW = 4, PS_LEFT = 8, PS_WHOLE = 16 };
 
 /* Lanes of transfers: the task that trains, the task that pushes, the tasks that serve shard 0, 1,
  * … */
@@ -71,7 +70,7 @@ struct ps_message {
     uint64_t number, version, samples;
     double t;
     int64_t ns;
-    struct members members; /* APPLY, DROP, PART, GIVEN */
+    struct members members; /* APPLY, DROP */
 };
 
 enum { PS_MESSAGE_HEAD = 64, PS_MESSAGE_MAX = PS_MESSAGE_HEAD + 8 * MEMBER_WORDS };

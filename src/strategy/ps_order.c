@@ -30,13 +30,11 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
             vec_copy(&g->last, &g->in, vec_all(&g->in));
             g->averaged = g->samples;
         }
-        if (!g)
-            continue;
-        g->done = g->here;
-        members_put(&s->applied_parity, p, g->done & 1); /* by number: one may have been lost */
+        if (g)
+            g->done = g->here;
     }
     s->version++;
-    s->placement = order->samples;
+    s->sample_offset = order->samples;
     s->orders[s->version % s->orders_kept] = *order;
     s->history = hash_mix(hash_mix(s->history, applied), hash_bytes(members, sizeof *members));
     return OK;

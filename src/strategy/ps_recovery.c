@@ -22,11 +22,11 @@
  * the next view comes meanwhile, everything begins again at 1; messages of an older view are
  * ignored.
  *
- * A recovered driver that served the model does the same alone: it takes the newest copy, and
- * resumes. The copy names the workers with an odd number of contained pushes. Since a worker
- * fetches between two pushes, the copy lacks at most its last one, which is then repeated. (In
- * `downpour` a worker may push more often than it fetches. Other pushes that the copy lacks are
- * lost.) The optimizer's state is the newest checkpoint's, or is reset. */
+ * A recovered driver that served the model does the same alone. The copies are whole states
+ * (ps_state.h): the driver takes the newest one and resumes at its order, and each worker sends
+ * again, one by one, the pushes that it does not contain. No push of a living worker is lost, and
+ * the optimizer's vectors and the clock are those of that order. */
+#include "base/fault.h"
 #include "strategy/ps_server_internal.h"
 
 /* ---- 1: copies ---- */
@@ -65,13 +65,35 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
                                                   : OK;
 }
 
+/* Order 0 has no state but the model: the optimizer's vectors are those of the checkpoint, and no
+ * push is contained. */
+static void import_state(struct ps_server *s, const struct ps_message *header)
+{
+    struct ps_state_layout layout = s->layout;
+    if (header->version == 0)
+        layout.optimizer = 0;
+    ps_state_import(&layout, &s->shard, s->state.at);
+    if (header->version == 0)
+        return;
+    s->shard.optim.updates = header->number;
+    s->sample_offset = header->samples;
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
+        struct ps_server_client *g = members_has(&s->known, p) ? s->client[p] : NULL;
+        if (g && p < header->node)
+            g->done = g->here = ps_state_push(&s->layout, s->state.at, p);
+    }
+}
+
 int ps_on_copied(struct ps_server *s)
 {
-    struct ps_message message;
+    struct ps_message header;
     s->holds = true;
     s->version = s->best;
-    if (ps_message_decode(transfer_reader(&s->given), &message) == OK)
-        s->applied_parity = message.members;
+    if (s->config.recovered) {
+        PL_ASSERT(ps_message_decode(transfer_reader(&s->given), &header) == OK);
+        PL_ASSERT(header.version == s->best);
+        import_state(s, &header);
+    }
     log_info(s->log, "shard %zu continues at %s %u from worker %u's copy of order %llu",
              s->config.index, s->config.recovered ? "driver" : "worker",
              s->config.recovered ? 0 : s->world->self, s->giver, (unsigned long long)s->best);
@@ -140,37 +162,45 @@ static bool level_shards(struct ps_server *s, size_t most, int *rc)
     return done;
 }
 
-/* On a recovered driver: find, from the copy, the decided pushes of each worker and the sample
- * offset. */
-static void learn_what_is_in(struct ps_server *s)
+/* Does a recovered driver lack pushes of this worker, which it sends again? */
+static bool lacks_pushes_of(const struct ps_server *s, uint32_t node)
 {
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_server_client *g = members_has(&s->known, p) ? s->client[p] : NULL;
-        if (!g)
-            continue;
-        const struct ps_message *copy = &g->copy_of;
-        bool lacks = copy->number > 0 && members_has(&s->applied_parity, p) != (copy->number & 1);
-        g->done = g->here = copy->number - lacks;
-        s->placement += (uint64_t)copy->ns - (lacks ? copy->samples : 0);
-    }
+    const struct ps_server_client *g = s->client[node];
+    return s->config.recovered && g && members_has(&s->known, node) && g->copy_of.number > g->done;
+}
+
+bool ps_lacks_pushes(const struct ps_server *s)
+{
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
+        if (lacks_pushes_of(s, p))
+            return true;
+    return false;
+}
+
+/* Workers whose pushes the clock expects: a worker whose loop has ended may have some to repeat. */
+static struct members expected_workers(const struct ps_server *s)
+{
+    struct members members = members_without(&s->known, &s->left);
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
+        if (lacks_pushes_of(s, p))
+            members_add(&members, p);
+    return members;
 }
 
 /* A worker that died with the clock may not have reported its last push, which counted, to the
  * driver: the others take the missing steps. */
 static void go_on_from(struct ps_server *s, size_t most)
 {
-    const struct members members = members_without(&s->known, &s->left);
+    const struct members members = expected_workers(s);
     uint64_t reported = s->config.start.sample_offset + s->config.push;
     if (most < s->config.placement.shards) {
         s->version = s->stand[most].version;
         s->history = s->stand[most].history;
-        s->placement = s->stand[most].sample_offset;
+        s->sample_offset = s->stand[most].sample_offset;
     }
-    if (s->config.recovered)
-        learn_what_is_in(s);
-    else if (s->placement >= reported)
-        s->placement -= s->config.push;
-    ps_clock_resume(s->clock, s->placement, &members);
+    if (!s->config.recovered && s->sample_offset >= reported)
+        s->sample_offset -= s->config.push;
+    ps_clock_resume(s->clock, s->sample_offset, &members);
 }
 
 /* ---- 4 ---- */
@@ -199,7 +229,7 @@ static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
                                                     (i == witness ? PS_LEFT : 0u),
                                            .number = s->history,
                                            .version = s->version,
-                                           .samples = s->placement};
+                                           .samples = s->sample_offset};
         rc = ps_report_shard(s, i, &message);
     }
     uint32_t flags = (new_clock ? PS_NEW : 0u) | (new_clock && !s->config.recovered ? PS_LOST : 0u);
@@ -258,7 +288,7 @@ int ps_report_state(struct ps_server *s)
                                        .view = s->view,
                                        .number = s->history,
                                        .version = s->version,
-                                       .samples = s->placement};
+                                       .samples = s->sample_offset};
     return s->clock ? on_stand(s, &message) : ps_report_shard(s, 0, &message);
 }
 
@@ -284,7 +314,7 @@ static int on_sync(struct ps_server *s, const struct ps_message *message)
     if (!s->synced) {
         s->version = message->version;
         s->history = message->number;
-        s->placement = message->samples;
+        s->sample_offset = message->samples;
     }
     s->synced = true;
     s->recovery_done = s->view;
@@ -296,6 +326,23 @@ static int on_sync(struct ps_server *s, const struct ps_message *message)
     return rc == OK ? ps_reply_all(s) : rc;
 }
 
+/* The copy of this server's range arrives; on a recovered driver, a whole state. */
+static int take_given(struct ps_server *s, struct message *m, const struct ps_message *header)
+{
+    struct transfer_in in = {.x = s->shard.both.at, .n = s->shard.both.n};
+    bool whole =
+        header->flags & PS_WHOLE && header->node <= VIEW_MEMBERS_MAX && header->version == s->best;
+    if (s->config.recovered && !whole) {
+        transfer_refuse(&s->sender.transfers, m);
+        return ERR_PROTOCOL;
+    }
+    if (s->config.recovered)
+        in = (struct transfer_in){.x = s->state.at, .n = ps_state_length(&s->layout, header->node)};
+    transfer_cancel(&s->given);
+    transfer_accept(&s->given, &s->sender.transfers, m, &in);
+    return OK;
+}
+
 /* A node that reports on a view that this node has not seen received the view from the previous
  * driver. */
 int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_message *message)
@@ -304,10 +351,7 @@ int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_message 
     int rc = ps_see_view(s, message->view);
     if (rc == OK && message->view == s->view && message->op == PS_GIVEN && !s->holds &&
         from == s->giver) {
-        const struct transfer_in in = {.x = s->shard.both.at, .n = s->shard.both.n};
-        transfer_cancel(&s->given);
-        transfer_accept(&s->given, &s->sender.transfers, m, &in);
-        return OK;
+        return take_given(s, m, message);
     }
     transfer_refuse(&s->sender.transfers, m);
     if (rc != OK || message->view != s->view)

@@ -8,8 +8,10 @@
 static int make_client(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node] = arena_new(&s->own, struct ps_server_client);
-    size_t n = s->shard.range.len;
-    if (!g || vec_init(&g->in, &s->own, n) != OK || vec_init(&g->copy, &s->own, n) != OK)
+    size_t n = s->shard.range.len, most = ps_state_length(&s->layout, VIEW_MEMBERS_MAX);
+    bool whole = !s->config.placement.on_workers;
+    if (!g || vec_init(&g->in, &s->own, n) != OK ||
+        vec_init(&g->copy, &s->own, whole ? most : n) != OK)
         return ERR_NOMEM;
     if (s->shard.s.n == 0)
         return OK;
@@ -42,13 +44,19 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
     arena_init(&s->own);
     s->known = view_members(now);
     s->view = now->number;
-    s->placement = config->start.sample_offset;
+    s->sample_offset = config->start.sample_offset;
     s->holds = s->synced = !config->moved;
     s->recovery_done = config->moved ? 0 : s->view;
     s->giver = WORLD_ANY;
     ps_sender_init(&s->sender, world, group, PS_LANE_SERVER + (uint32_t)config->index);
     s->sender.transfers.chunk = config->chunk;
     int rc = shard_init(&s->shard, &config->shard, table, x, state, range, arena, err);
+    if (rc == OK)
+        s->layout = (struct ps_state_layout){
+            .model = range.len,
+            .optimizer = s->shard.x.n * shard_states(&config->shard, &s->shard.optim)};
+    if (rc == OK && config->recovered)
+        rc = vec_init(&s->state, arena, ps_state_length(&s->layout, VIEW_MEMBERS_MAX));
     s->together = arena_array(arena, VIEW_MEMBERS_MAX, struct push);
     s->orders_kept =
         2 * VIEW_MEMBERS_MAX + 1; /* each is about a push, and a worker has one at a time */
@@ -99,13 +107,22 @@ int ps_have(struct ps_server *s, uint32_t node)
     return ps_report_shard(s, 0, &message);
 }
 
+/* A worker sends its pushes to the driver in order, and repeats them so: one that follows a missing
+ * one will come again. */
+static bool is_next(const struct ps_server *s, const struct ps_server_client *g,
+                    const struct ps_message *push)
+{
+    return push->number == g->done + 1 ||
+           (s->config.placement.on_workers && push->number > g->done);
+}
+
 /* Accept the next push of a worker; the previous one is decided. */
 int ps_take_push(struct ps_server *s, struct message *m)
 {
     struct ps_server_client *g = s->client[m->from];
     struct ps_message message;
     uint32_t node = m->from;
-    if (ps_message_decode(transfer_header_reader(m), &message) != OK || message.number <= g->done) {
+    if (ps_message_decode(transfer_header_reader(m), &message) != OK || !is_next(s, g, &message)) {
         transfer_refuse(&s->sender.transfers, m);
         return OK;
     }
@@ -147,6 +164,24 @@ static int on_arrived(struct ps_server *s, struct ps_server_client *g)
 
 /* ---- what is fetched goes out ---- */
 
+/* Write the whole state of this driver, with its header. Returns its floats. */
+static size_t export_whole(const struct ps_server *s, struct vec *to, struct ps_message *header)
+{
+    uint32_t workers = 0;
+    ps_state_export(&s->layout, &s->shard, to->at);
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
+        bool known = s->client[p] && members_has(&s->known, p);
+        if (known)
+            workers = p + 1;
+        ps_state_put_push(&s->layout, to->at, p, known ? s->client[p]->done : 0);
+    }
+    header->flags |= PS_WHOLE;
+    header->node = workers;
+    header->number = s->shard.optim.updates;
+    header->samples = s->sample_offset;
+    return ps_state_length(&s->layout, workers);
+}
+
 static int reply_copy(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node];
@@ -157,19 +192,21 @@ static int reply_copy(struct ps_server *s, uint32_t node)
         g->part.status == POST_PENDING)
         return OK;
     g->requests = false;
-    vec_copy(&g->copy, &s->shard.both, vec_all(&g->copy));
-    const struct ps_message message = {.op = PS_PART,
-                                       .shard = (uint32_t)s->config.index,
-                                       .version = s->version,
-                                       .members = s->applied_parity};
+    struct ps_message message = {
+        .op = PS_PART, .shard = (uint32_t)s->config.index, .version = s->version};
+    size_t n = s->shard.both.n;
+    if (g->whole)
+        n = export_whole(s, &g->copy, &message);
+    else
+        vec_copy(&g->copy, &s->shard.both, vec_all(&s->shard.both));
     transfer_send(&g->part, &s->sender.transfers,
                   &(struct transfer_out){.to = node,
                                          .lane = PS_LANE_WORKER,
                                          .x = g->copy.at,
-                                         .n = g->copy.n,
+                                         .n = n,
                                          .header = bytes,
                                          .header_len = ps_message_encode(&message, bytes)});
-    return world_copied(s->world, g->copy.n * sizeof(float));
+    return world_copied(s->world, n * sizeof(float));
 }
 
 int ps_reply_all(struct ps_server *s)
@@ -241,6 +278,7 @@ static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message 
 {
     struct ps_server_client *g = s->client[node];
     g->requests = true;
+    g->whole = message->flags & PS_WHOLE && !s->config.placement.on_workers;
     g->after = message->number;
     g->version = message->version;
     if (s->clock)
@@ -333,7 +371,7 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
     int rc = s->config.moved ? ps_take_stock(s) : OK;
     while (rc == OK) {
         const struct wait_for change = wait_signal(s->world, SIGNAL_GROUP);
-        if (finish && atomic_load(finish) && s->synced)
+        if (finish && atomic_load(finish) && s->synced && !ps_lacks_pushes(s))
             break;
         rc = ps_look_at_view(s);
         if (rc == OK)
@@ -381,11 +419,8 @@ static int serve_driver(struct ps_server *s, struct driver_part *l,
     if (rc != OK)
         return rc;
     if (config->recovered)
-        s->placement = l->untaken;
+        s->sample_offset = l->untaken;
     take_state(s, &l->resumed);
-    if (config->recovered && s->shard.optim.ops && s->shard.optim.ops->states > 0)
-        log_info(l->log, "the optimizer's state is %s",
-                 l->resumed.states > 0 ? "the newest checkpoint's" : "restarted");
     l->model = (struct global_model){.x = &s->shard.x, .s = &s->shard.s};
     if (s->shard.optim.ops) {
         l->model.state = s->shard.optim.state;

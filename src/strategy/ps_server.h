@@ -14,7 +14,7 @@
 #include "strategy/ps_clock.h"
 #include "strategy/ps_message.h"
 #include "strategy/ps_placement.h"
-#include "strategy/shard.h"
+#include "strategy/ps_state.h"
 
 struct ps_server_config {
     struct ps_placement placement;
@@ -25,6 +25,7 @@ struct ps_server_config {
     struct shard_config shard;
     struct ps_clock_config clock; /* of shard 0 */
     uint64_t push;                /* records of one */
+    uint64_t pushes_a_fetch;      /* of a worker, at most */
     struct progress start;
 };
 
@@ -40,7 +41,7 @@ struct ps_server_client {
     uint64_t samples;     /* of the one here */
     bool bad;             /* it is not finite */
     uint64_t averaged;    /* samples behind `last`; 0: none yet */
-    bool requests;        /* for its part, after push `after` and order `version` */
+    bool requests, whole; /* its part, after push `after` and order `version`; the whole state */
     uint64_t after, version;
     struct ps_message copy_of; /* its offer to a recovered driver */
 };
@@ -61,14 +62,14 @@ struct ps_server {
     struct ps_server_config config;
     struct ps_sender sender;
     struct shard shard;
+    struct ps_state_layout layout; /* of the state that workers keep for a driver */
     struct ps_server_client *client[VIEW_MEMBERS_MAX];
-    struct push *together;         /* room for a push of each */
-    uint64_t version;              /* orders carried out */
-    uint64_t history;              /* a hash over them */
-    uint64_t placement;            /* their sample offset */
-    struct members applied_parity; /* workers with an odd number of decided pushes */
-    struct members known;          /* workers of the last view seen */
-    uint32_t view;                 /* the last one seen */
+    struct push *together;     /* room for a push of each */
+    uint64_t version;          /* orders carried out */
+    uint64_t history;          /* a hash over them */
+    uint64_t sample_offset;    /* after them */
+    struct members known;      /* workers of the last view seen */
+    uint32_t view;             /* the last one seen */
     struct ps_message *orders; /* the newest, by number; as many as may be under way to a shard */
     size_t orders_kept;
     struct ps_clock *clock;
@@ -80,7 +81,8 @@ struct ps_server {
     struct members left;        /* workers whose loops have ended, as reported to a new clock */
     uint64_t best;              /* the newest copy's version, */
     uint32_t giver;             /* and the worker that has it */
-    struct transfer given;      /* coming in */
+    struct transfer given;      /* coming in, */
+    struct vec state;           /* on a recovered driver: into this one */
     struct ps_stand *stand;     /* the clock's, by shard */
     struct driver_part *leader; /* the driver part; NULL: on a worker */
 };

@@ -34,6 +34,9 @@ int ps_on_stock(struct ps_server *server, struct message *m, const struct ps_mes
 int ps_on_copied(struct ps_server *server);
 int ps_report_state(struct ps_server *server);
 
+/* ps_recovery.c: does a recovered driver wait for pushes that its workers send again? */
+bool ps_lacks_pushes(const struct ps_server *server);
+
 /* ps_order.c: an order of the clock has come in. ERR_PROTOCOL */
 int ps_on_order(struct ps_server *server, const struct ps_message *message);
 

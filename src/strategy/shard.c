@@ -3,6 +3,8 @@
 #include "base/fault.h"
 #include "optim/schedule.h"
 
+#include <string.h>
+
 int shard_check(const struct optim *optim, struct err *err)
 {
     return optim_needs_whole(optim)
@@ -10,6 +12,14 @@ int shard_check(const struct optim *optim, struct err *err)
                          "solver.clip_gradients: needs the whole gradient at once, and each of "
                          "several servers has a part of it")
                : OK;
+}
+
+size_t shard_states(const struct shard_config *config, const struct optim *optim)
+{
+    if (config->rule != SHARD_GRADIENTS)
+        return config->rule == SHARD_ADAGRAD;
+    bool plain = strcmp(config->solver->type, "SGD") == 0 && config->solver->momentum == 0;
+    return plain ? 0 : optim->ops->states; /* without momentum, a step depends on no other */
 }
 
 /* The segments within [from, from + len), counted from there. */

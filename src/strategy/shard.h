@@ -41,6 +41,10 @@ struct push {
 /* Can a part of x be updated without the rest? ERR_UNSUPPORTED by name */
 int shard_check(const struct optim *optim, struct err *err);
 
+/* The vectors that the rule keeps from one push to the next, each as long as x̃; `optim` is of the
+ * configuration's solver. */
+size_t shard_states(const struct shard_config *config, const struct optim *optim);
+
 /* Memory for the shard from the arena; x̃ and s̃ are the initial values. ERR_NOMEM, or an error of
  * optim_init */
 int shard_init(struct shard *shard, const struct shard_config *config, const struct segments *table,

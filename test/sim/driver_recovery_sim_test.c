@@ -32,6 +32,10 @@ static const struct way ways[] = {
     {{"strategy.ps={colocated:true}", "solver.momentum=0"}, .free = true},
     {{"strategy.ps={servers:2 consistency:bsp}", "solver.momentum=0"}, .free = true},
     {{"strategy.ps={consistency:bsp}", "solver.momentum=0"}, .free = true, .exact = true},
+    {{"strategy.ps={consistency:bsp}"}, .free = true, .exact = true},
+    {{"strategy.ps={consistency:bsp}", "solver.type=Adam", "solver.momentum=0.9"},
+     .free = true,
+     .exact = true},
     {{"strategy.ps={consistency:asp}"}, .free = true},
     {{"strategy.ps={consistency:ssp staleness:2}", "solver.momentum=0"}, .free = true},
     {{"strategy.ps={consistency:dssp}"}, .free = true},
@@ -159,7 +163,12 @@ static void test_what_was_given_is_in_once(void **state)
     static const struct way once[] = {
         {{"strategy.easgd={tau:4}", "workers=1"}, .free = true, .ends_alike = true},
         {{"strategy.ps={consistency:asp}", "solver.momentum=0", "workers=1"}, .free = true},
+        {{"strategy.ps={consistency:asp}", "workers=1"}, .free = true},
+        {{"strategy.ps={consistency:ssp}", "solver.type=Adam", "workers=1"}, .free = true},
         {{"strategy.downpour={n_push:2 n_fetch:2}", "solver.momentum=0", "workers=1"},
+         .free = true},
+        {{"strategy.downpour={n_push:1 n_fetch:20 server_adagrad:true}", "solver.momentum=0",
+          "workers=1"},
          .free = true},
         {{"strategy.ps={consistency:bsp}", "solver.momentum=0"}, .free = true},
     };
