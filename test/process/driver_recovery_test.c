@@ -26,7 +26,7 @@ enum death { FIRST, SECOND_RUN, TAKES_OVER };
 
 static void start_driver(struct cast *c, const char *strategy, const char *epochs, enum death death)
 {
-    bool plain = strstr(strategy, "ps=") || strstr(strategy, "downpour");
+    bool plain = strstr(strategy, "downpour"); /* it takes plain steps */
     const char *argv[] = {"driver",
                           c->t->job,
                           "--listen",
