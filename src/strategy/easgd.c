@@ -8,10 +8,11 @@
  *     sends d, and trains on         at the driver:  x̃ ← x̃ + d   Eq. 3
  *
  * so the centre gains what the worker loses. The state of layers, s̃, is a mean with the same
- * weights: the driver adds α(s − s̃); workers keep their own s. Memory: three vectors on a worker,
- * from which a recovered driver takes the newest x̃ (centre.h); on the driver x̃, and one vector a
- * worker. While the driver recovers, each worker trains on until its next visit. Workers send
- * updates again that were added after the newest x̃ that any worker has fetched. A joiner of a run
+ * weights: the driver adds α(s − s̃); workers keep their own s. The driver is a parameter server
+ * (ps_server.h). Memory: four vectors on a worker, from which a recovered driver takes the newest
+ * x̃ (ps_state.h); on the driver x̃, and one vector a worker. While the driver recovers, each worker
+ * trains on until its next visit. Workers send updates again that were added after the newest x̃
+ * that any worker has fetched. A joiner of a run
  * under way begins with its donor's x, since the driver's link is busy and links between members
  * are free.
  *
@@ -29,14 +30,11 @@
  *
  * The global model is x̃, without the steps since a worker's last visit. */
 #include "base/fault.h"
-#include "strategy/async_sender.h"
-#include "strategy/centre.h"
+#include "strategy/ps_client.h"
 #include "world/trace.h"
 
 #include <inttypes.h>
 #include <math.h>
-
-enum easgd_signal { SIGNAL_UPDATE = STRATEGY_SIGNAL_FIRST, SIGNAL_GIVEN };
 
 static const Paceline__Easgd *settings_of(const Paceline__Job *job)
 {
@@ -46,6 +44,17 @@ static const Paceline__Easgd *settings_of(const Paceline__Job *job)
 static bool easgd_is_async(const Paceline__Job *job)
 {
     return settings_of(job)->mode == PACELINE__EASGD__MODE__async;
+}
+
+/* A vector is x, then s; these are its two parts, of which x has n floats. */
+static struct vec centre_x(const struct vec *both, size_t n)
+{
+    return (struct vec){both->at, n};
+}
+
+static struct vec centre_s(const struct vec *both, size_t n)
+{
+    return (struct vec){both->at + n, both->n - n};
 }
 
 /* α with K workers (MPCA §3.2). */
@@ -71,241 +80,54 @@ static int reset_worker(struct member *m, const struct vec *centre)
     return OK;
 }
 
-/* ---- async: a worker ---- */
+/* ---- async ---- */
 
-struct centre_client {
-    struct member *m;
-    struct transfers receiver;
-    struct transfer request, fetched;
-    struct async_sender sender; /* sends d while training continues; or an offer */
-    struct async_part part;
-    uint8_t message[CENTRE_MESSAGE];
-    struct vec centre;         /* x̃ and s̃ as fetched last, */
-    struct centre_message is;  /* the header of that centre */
-    struct vec landing;        /* receives the next centre; separate, since `centre` may be the
-                                  only copy left */
-    struct vec d;              /* the last that was given */
-    bool has_centre;           /* false: a joiner before its first fetch */
-    uint64_t given;            /* so many */
-    uint32_t incarnation;      /* of the driver that is dealt with */
-    bool offered;              /* to a recovered driver, whose centre has not been fetched yet */
-    struct task *lingering;    /* after its loop has ended, this task serves a recovered driver */
-    double download_s, step_s; /* the shortest so far */
+struct elastic {
+    struct ps_client c;
+    uint64_t steps; /* since the last update */
     uint64_t tau;
+    double download_s, step_s; /* the shortest so far */
 };
 
-static int centre_client_init(struct centre_client *v, struct member *m)
+/* The driver serves the centre as a parameter server that adds updates. */
+static struct ps_server_config server_config(const Paceline__Job *job, const struct group *group,
+                                             const struct progress *start, size_t records,
+                                             const struct join_state *join)
 {
-    struct learner *l = m->learner;
-    size_t n = l->x.n + l->s.n;
-    v->m = m;
-    v->incarnation = group_first_view(m->group)->incarnation;
-    transfers_init(&v->receiver, m->world, m->group, CENTRE_LANE_VISIT);
-    v->receiver.chunk = strategy_chunk(m->job);
-    v->tau = settings_of(m->job)->tau;
-    if (vec_init(&v->centre, m->arena, n) != OK || vec_init(&v->landing, m->arena, n) != OK ||
-        vec_init(&v->d, m->arena, n) != OK)
-        return ERR_NOMEM;
-    v->has_centre = !m->join_state;
-    if (v->has_centre) { /* the driver began with the same */
-        struct vec x = centre_x(&v->centre, l->x.n), s = centre_s(&v->centre, l->x.n);
-        vec_copy(&x, &l->x, vec_all(&x));
-        vec_copy(&s, &l->s, vec_all(&s));
-    }
-    return async_sender_start(&v->sender, m, &v->part, 1, CENTRE_LANE_UPDATE, SIGNAL_UPDATE,
-                              SIGNAL_GIVEN);
+    struct ps_server_config config = {
+        .chunk = strategy_chunk(job),
+        .placement = ps_placement_of(group, 1, false, join),
+        .shard = {.rule = SHARD_ELASTIC, .solver = job->solver},
+        .start = *start,
+        .push = settings_of(job)->tau * (uint64_t)job_step_records(job),
+        .pushes_a_fetch = 1,
+        .admits_in_waits = true,
+    };
+    config.clock = (struct ps_clock_config){
+        .consistency = {.kind = CONSISTENCY_ASP},
+        .job = job,
+        .shards = 1,
+        .records = records,
+        .endless = true,
+    };
+    return config;
 }
 
-/* ---- the driver goes and comes ---- */
-
-/* Wait until the sender's transfer has ended, or its driver is lost: the next centre shows whether
- * an update has arrived. */
-static int await_sender(struct centre_client *v)
-{
-    return async_sender_wait(&v->sender, WORLD_FOREVER);
-}
-
-static void start_transfer(struct centre_client *v, const struct centre_message *message,
-                           const struct vec *what)
-{
-    v->part.what = (struct transfer_out){.to = WORLD_DRIVER,
-                                         .lane = CENTRE_LANE_VISIT,
-                                         .x = what ? what->at : NULL,
-                                         .n = what ? what->n : 0,
-                                         .header = v->message,
-                                         .header_len = centre_message_encode(message, v->message)};
-    async_sender_send(&v->sender);
-}
-
-static bool is_another(const struct centre_client *v)
-{
-    return group_view(v->m->group)->incarnation != v->incarnation;
-}
-
-/* If another driver has taken over, offer it the centre: this worker's copy may be the newest. */
-static int look_up(struct centre_client *v)
-{
-    struct centre_message offer = v->is;
-    if (atomic_load(&v->m->group->end.over))
-        return ERR_DRIVER;
-    if (!is_another(v))
-        return OK;
-    int rc = await_sender(v);
-    if (rc != OK)
-        return rc;
-    v->incarnation = group_view(v->m->group)->incarnation;
-    v->offered = true;
-    offer.op = CENTRE_OFFER;
-    offer.number = v->given;
-    start_transfer(v, &offer, v->has_centre ? &v->centre : NULL);
-    return OK;
-}
-
-/* Wait for a view of another driver. ERR_DRIVER: there is none */
-static int await_another(struct centre_client *v)
-{
-    for (;;) {
-        const struct wait_for change = wait_signal(v->m->world, SIGNAL_GROUP);
-        if (atomic_load(&v->m->group->end.over))
-            return ERR_DRIVER;
-        if (is_another(v))
-            return OK;
-        struct wake wake;
-        int rc = world_wait(v->m->world, &change, 1, WORLD_FOREVER, &wake);
-        if (rc != OK)
-            return rc;
-    }
-}
-
-/* ---- the centre is fetched ---- */
-
-static void take_reply(struct centre_client *v, struct message *m)
-{
-    struct centre_message message;
-    bool fits = centre_message_decode(transfer_header_reader(m), &message) == OK &&
-                message.op == CENTRE_MODEL;
-    if (!fits || v->fetched.all || m->from != WORLD_DRIVER) {
-        transfer_refuse(&v->receiver, m);
-        return;
-    }
-    transfer_accept(&v->fetched, &v->receiver, m,
-                    &(struct transfer_in){.x = v->landing.at, .n = v->landing.n});
-}
-
-static void end_transfer(struct centre_client *v)
-{
-    struct vec before = v->centre;
-    v->centre = v->landing;
-    v->landing = before;
-    (void)centre_message_decode(transfer_reader(&v->fetched), &v->is);
-    v->has_centre = true;
-}
-
-/* Send a header without a vector, which the driver refuses; its reply is the centre. ERR_PEER: that
- * driver is lost */
-static int request_centre(struct centre_client *v)
-{
-    const struct centre_message request = {.op = CENTRE_REQUEST, .number = v->incarnation};
-    uint8_t bytes[CENTRE_MESSAGE];
-    int rc = OK;
-    bool here = false;
-    transfer_send(&v->request, &v->receiver,
-                  &(struct transfer_out){.to = WORLD_DRIVER,
-                                         .lane = CENTRE_LANE_VISIT,
-                                         .header = bytes,
-                                         .header_len = centre_message_encode(&request, bytes)});
-    while (rc == OK && !here) {
-        struct transfer_wake got;
-        const struct wait_for change = wait_signal(v->m->world, SIGNAL_GROUP);
-        rc = v->lingering ? OK : v->m->on_step_boundary(v->m); /* x stays as it is meanwhile */
-        if (rc == OK && atomic_load(&v->m->group->end.over))
-            rc = ERR_DRIVER;
-        else if (rc == OK && is_another(v))
-            rc = ERR_PEER;
-        else if (rc == OK)
-            rc = transfers_next(&v->receiver, &change, 1, WORLD_FOREVER, &got);
-        if (rc == OK && got.header)
-            take_reply(v, got.header);
-        else if (rc == OK && got.ended)
-            rc = got.ended->status == ERR_STOP && got.ended == &v->request ? OK : got.ended->status;
-        here = rc == OK && got.ended == &v->fetched;
-    }
-    transfer_cancel(&v->request); /* the refusal may still be under way */
-    transfer_cancel(&v->fetched);
-    if (here)
-        end_transfer(v);
-    return rc;
-}
-
-static int fetch_centre(struct centre_client *v)
-{
-    for (;;) {
-        int rc = look_up(v);
-        if (rc == OK)
-            rc = request_centre(v);
-        if (rc != ERR_PEER && rc != ERR_STOP)
-            return rc;
-        rc = await_another(v);
-        if (rc != OK)
-            return rc;
-    }
-}
-
-static bool lacks_the_last(const struct centre_client *v)
-{
-    return members_has(&v->is.parity, v->m->world->self) != (v->given & 1);
-}
-
-static void give_update(struct centre_client *v)
-{
-    start_transfer(v, &(struct centre_message){.op = CENTRE_UPDATE, .number = v->given}, &v->d);
-}
-
-/* Fetch a centre with all updates of this worker. A recovered centre may lack the last one, which
- * is then sent again. */
-static int fetch_whole(struct centre_client *v)
-{
-    int rc = await_sender(v);
-    if (rc == OK)
-        rc = fetch_centre(v);
-    while (rc == OK && lacks_the_last(v)) {
-        log_info(v->m->group->log, "worker %u sends again an update that the centre lacks",
-                 v->m->world->self);
-        rc = await_sender(v);
-        if (rc == OK)
-            give_update(v);
-        if (rc == OK)
-            rc = await_sender(v);
-        if (rc == OK)
-            rc = fetch_centre(v);
-    }
-    v->offered &= rc != OK;
-    return rc;
-}
-
-/* Waits until all updates have been sent, and a recovered driver lacks none of them. */
-static int leave_nothing(struct centre_client *v)
-{
-    return v->offered ? fetch_whole(v) : await_sender(v);
-}
-
-/* Wait for x̃, and, if the link is so slow that τ steps were not enough, until the last d has been
- * sent. The driver may serve others first, so only the driver's end limits the wait. */
-static int await_centre(struct centre_client *v, struct member *m, struct exchange_cost *cost)
+/* Wait for x̃, and, if the link is so slow that τ steps were not enough, until the last d is
+ * decided. The driver may serve others first, so only the driver's end limits the wait. */
+static int await_centre(struct elastic *e, struct member *m, struct exchange_cost *cost)
 {
     int64_t start = world_now(m->world);
-    atomic_store(&m->group->work.busy, false);
-    int rc = await_sender(v);
+    int rc = ps_client_flush(&e->c);
     int64_t requested = world_now(m->world);
     if (rc == OK)
-        rc = fetch_whole(v);
-    atomic_store(&m->group->work.busy, true);
+        rc = ps_client_fetch(&e->c);
     double seconds = world_seconds(world_now(m->world) - requested);
-    if (v->download_s == 0 || seconds < v->download_s)
-        v->download_s = seconds;
+    if (e->download_s == 0 || seconds < e->download_s)
+        e->download_s = seconds;
     cost->waited_s = cost->seconds = world_seconds(world_now(m->world) - start);
     cost->waited_for = WORLD_DRIVER;
-    cost->bytes = 2 * v->centre.n * sizeof(float);
+    cost->bytes = 2 * e->c.global.n * sizeof(float);
     trace_end(m->world, start,
               (struct trace_span){.kind = SPAN_WAIT,
                                   .row = TRACE_STEPS,
@@ -314,106 +136,92 @@ static int await_centre(struct centre_client *v, struct member *m, struct exchan
     return rc;
 }
 
-/* Eq. 2, and d as it is sent. */
-static void pull_to_centre(struct centre_client *v, struct learner *l, float alpha)
+/* Eq. 2, and d, which is the next push. */
+static void pull_to_centre(struct elastic *e, struct learner *l, float alpha)
 {
-    struct vec x = centre_x(&v->d, l->x.n), s = centre_s(&v->d, l->x.n);
+    struct vec *d = &e->c.out;
+    struct vec x = centre_x(d, l->x.n), s = centre_s(d, l->x.n);
     vec_copy(&x, &l->x, vec_all(&x));
     vec_copy(&s, &l->s, vec_all(&s));
-    vec_axpy(&v->d, -1.0f, &v->centre, vec_all(&v->d));
-    vec_scale(&v->d, alpha, vec_all(&v->d));
+    vec_axpy(d, -1.0f, &e->c.global, vec_all(d));
+    vec_scale(d, alpha, vec_all(d));
     vec_axpy(&l->x, -1.0f, &x, vec_all(&x));
 }
 
-static int visit_centre(struct centre_client *v, struct member *m, bool diverged)
+static int visit_centre(struct elastic *e, struct member *m, bool diverged)
 {
     struct exchange_cost cost = {0};
-    int rc = await_centre(v, m, &cost);
+    int rc = await_centre(e, m, &cost);
     if (rc == OK)
-        rc = world_copied(m->world, v->d.n * sizeof(float));
+        rc = world_copied(m->world, e->c.out.n * sizeof(float));
     if (rc == OK && diverged) {
-        rc = reset_worker(m, &v->centre);
+        rc = reset_worker(m, &e->c.global);
     } else if (rc == OK) {
-        rc = await_sender(v); /* d is about to change; at most an offer is under way */
-        pull_to_centre(v, m->learner, alpha_of(m->job, group_view(m->group)->count));
-        v->given++;
-        give_update(v);
+        pull_to_centre(e, m->learner, alpha_of(m->job, group_view(m->group)->count));
+        rc = ps_client_push(&e->c, e->steps * job_step_records(m->job), false);
     }
+    e->steps = 0;
     return rc == OK ? m->on_exchange(m, 0, &cost) : rc;
 }
 
 /* `tau_auto`: τ = round(1.3·K·T_download / T_step) (MPCA §3.2), from the shortest time of each that
  * this worker has measured, so that the load of other workers on the link is not counted twice. */
-static void choose_tau(struct centre_client *v, const struct member *m)
+static void choose_tau(struct elastic *e, const struct member *m)
 {
-    if (!settings_of(m->job)->tau_auto || v->step_s <= 0)
+    if (!settings_of(m->job)->tau_auto || e->step_s <= 0)
         return;
     double workers = (double)group_view(m->group)->count;
-    double tau = round(1.3 * workers * v->download_s / v->step_s);
-    v->tau = tau < 1 ? 1 : tau < UINT32_MAX ? (uint64_t)tau : UINT32_MAX;
+    double tau = round(1.3 * workers * e->download_s / e->step_s);
+    e->tau = tau < 1 ? 1 : tau < UINT32_MAX ? (uint64_t)tau : UINT32_MAX;
 }
 
 /* τ steps. A step with a loss that is not finite counts, or a run with only such steps would never
  * end. */
-static int local_steps(struct centre_client *v, struct member *m, bool *diverged)
+static int local_steps(struct elastic *e, struct member *m, bool *diverged)
 {
     int rc = OK;
     *diverged = false;
-    for (uint64_t t = 0; rc == OK && !*diverged && t < v->tau; t++) {
+    for (uint64_t t = 0; rc == OK && !*diverged && t < e->tau; t++) {
         int64_t start = world_now(m->world);
         rc = learner_step(m->learner, strategy_async_offset(m), job_step_records(m->job));
         double seconds = world_seconds(world_now(m->world) - start);
-        if (v->step_s == 0 || seconds < v->step_s)
-            v->step_s = seconds;
+        if (e->step_s == 0 || seconds < e->step_s)
+            e->step_s = seconds;
+        e->steps++;
         *diverged = rc == ERR_DIVERGED;
         if (rc == OK || *diverged)
             rc = strategy_async_stepped(m);
         if (rc == OK)
-            rc = look_up(v);
+            rc = ps_client_step(&e->c);
     }
     return rc;
 }
 
-/* Waits until the last update has arrived, and offers the centre to a recovered driver. */
-static int serve_offers(void *arg)
-{
-    struct centre_client *v = arg;
-    int rc = OK;
-    while (rc == OK) {
-        rc = await_another(v);
-        if (rc == OK)
-            rc = fetch_whole(v);
-    }
-    return rc;
-}
-
+/* The global model is the centre, which the driver has: the model here stays the learner's, with
+ * which a joiner begins. */
 static int async_worker(struct member *m)
 {
-    struct centre_client *v = m->own = arena_new(m->arena, struct centre_client);
-    if (!v)
-        return ERR_NOMEM;
-    int rc = centre_client_init(v, m);
+    struct elastic *e = arena_new(m->arena, struct elastic);
+    const struct global_model own = m->model;
+    const struct ps_server_config config = server_config(
+        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->join_state);
+    int rc = e ? ps_client_open(&e->c, m, &config) : ERR_NOMEM;
+    m->model = own;
+    if (rc == OK)
+        e->tau = settings_of(m->job)->tau;
     while (rc == OK) {
         bool diverged;
-        rc = local_steps(v, m, &diverged);
+        rc = local_steps(e, m, &diverged);
         if (rc == OK)
-            rc = visit_centre(v, m, diverged);
-        choose_tau(v, m);
+            rc = visit_centre(e, m, diverged);
+        choose_tau(e, m);
     }
-    atomic_store(&m->group->work.busy, false);
-    if (rc == ERR_STOP)
-        rc = leave_nothing(v);
-    return rc == OK ? world_spawn(m->world, "worker", serve_offers, v, &v->lingering) : rc;
+    return rc == ERR_STOP ? ps_client_leave(&e->c) : rc;
 }
 
-static void easgd_close(struct member *m)
+static size_t easgd_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS])
 {
-    struct centre_client *v = m->own;
-    if (!v || !v->m)
-        return;
-    world_end_task(m->world, &v->lingering);
-    transfers_close(&v->receiver);
-    async_sender_stop(&v->sender);
+    return easgd_is_async(m->job) ? ps_client_export_join_state(m, word) : 0;
 }
 
 /* ---- sync ---- */
@@ -556,7 +364,9 @@ static int easgd_worker(struct member *m)
 
 static int easgd_driver(struct driver_part *l)
 {
-    return easgd_is_async(l->job) ? centre_run(l) : sync_driver(l);
+    const struct ps_server_config config =
+        server_config(l->job, l->group, &l->progress, l->records, NULL);
+    return easgd_is_async(l->job) ? ps_server_lead(l, &config) : sync_driver(l);
 }
 
 static int easgd_configure(const Paceline__Job *job, struct strategy_traits *traits,
@@ -574,7 +384,8 @@ static int easgd_configure(const Paceline__Job *job, struct strategy_traits *tra
 const struct strategy_ops strategy_easgd = {
     .name = "easgd",
     .configure = easgd_configure,
+    .export_join_state = easgd_export_join_state,
     .worker = easgd_worker,
-    .close = easgd_close,
+    .close = ps_client_close,
     .driver = easgd_driver,
 };

@@ -47,6 +47,7 @@ static void keep_state(struct ps_client *c, const struct ps_message *header)
     uint32_t self = c->m->world->self;
     vec_copy(&c->state, &c->landing, (struct range){0, n});
     c->state_header = *header;
+    c->lacks_state = false;
     PL_ASSERT(self < header->node);
     uint64_t contained = ps_state_push(&c->layout, c->state.at, self);
     PL_ASSERT(contained >= c->contained && contained <= c->pushed);
@@ -77,13 +78,13 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
 /* Offer the copy here to the shard's new server. */
 static int offer_copy(struct ps_client *c, size_t shard)
 {
-    const struct ps_message copy = {.op = PS_COPY,
-                                    .flags = c->ended ? PS_LEFT : 0,
-                                    .shard = (uint32_t)shard,
-                                    .view = c->view,
-                                    .number = c->pushed,
-                                    .version = has_states(c) ? c->state_header.version
-                                                             : c->link[shard].version};
+    const struct ps_message copy = {
+        .op = PS_COPY,
+        .flags = (c->ended ? PS_LEFT : 0u) | (c->lacks_state ? PS_NEW : 0u),
+        .shard = (uint32_t)shard,
+        .view = c->view,
+        .number = c->pushed,
+        .version = has_states(c) ? c->state_header.version : c->link[shard].version};
     return ps_sender_send(&c->sender, ps_placement_host(&c->config.placement, shard),
                           PS_LANE_SERVER + (uint32_t)shard, &copy);
 }
@@ -329,8 +330,12 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
 {
     int rc = OK;
     bool busy = atomic_exchange(&c->m->group->work.busy, false);
-    while (rc == OK && holds(c))
-        rc = take_turn(c, holds, patience);
+    while (rc == OK && holds(c)) {
+        if (c->config.admits_in_waits && !c->ended) /* the learner's x stays as it is meanwhile */
+            rc = c->m->on_step_boundary(c->m);
+        if (rc == OK)
+            rc = take_turn(c, holds, patience);
+    }
     atomic_store(&c->m->group->work.busy, busy);
     return rc;
 }

@@ -54,6 +54,7 @@ struct ps_client {
     struct vec state;
     struct ps_message state_header;
     uint64_t contained;
+    bool lacks_state;       /* it is a joiner, and has not fetched one yet */
     uint32_t view;          /* the last one seen */
     uint32_t incarnation;   /* of the driver that this worker has resumed with */
     bool joins;             /* it fetches the model for the first time */

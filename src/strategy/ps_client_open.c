@@ -44,6 +44,7 @@ static int take_state_memory(struct ps_client *c)
         c->layout = (struct ps_state_layout){.model = n, .optimizer = states * l->x.n};
         c->kept =
             states > 0 ? PS_PUSHES_KEPT : min_size(c->config.pushes_a_fetch + 1, PS_PUSHES_KEPT);
+        c->lacks_state = c->m->join_state;
         most = ps_state_length(&c->layout, VIEW_MEMBERS_MAX);
         int rc = vec_init(&c->state, arena, most);
         if (rc != OK)

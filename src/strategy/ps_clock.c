@@ -7,7 +7,7 @@ void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
         .config = *config,
         .start = *start,
         .progress = *start,
-        .first = config->job->workers, /* workers that have reconnected or joined since */
+        .first = config->job->workers, /* whose steps one step of the run counts */
         .base = (double)start->steps,
     };
     consistency_init(&clock->consistency, &config->consistency);
@@ -39,7 +39,8 @@ static void advance_clock(struct ps_clock *clock, uint64_t samples)
 
 static bool is_over(const struct ps_clock *clock)
 {
-    return strategy_done(clock->config.job, &clock->progress, clock->config.records);
+    return !clock->config.endless &&
+           strategy_done(clock->config.job, &clock->progress, clock->config.records);
 }
 
 /* K changes: keep the rate's present clock value. */

@@ -16,6 +16,7 @@ struct ps_clock_config {
     const Paceline__Job *job;
     size_t shards;
     size_t records; /* of the training set */
+    bool endless;   /* train ends the run, by the samples that workers report */
 };
 
 struct ps_clock_worker {

@@ -18,7 +18,7 @@
  * and when a new view has moved shards (ps_recovery.c), all with that view's number:
  *
  *   COPY    worker → shard    the sender has a copy of the shard, as of order `version`; its last
- *                             push was `number`; LEFT: its loop has ended
+ *                             push was `number`; LEFT: its loop has ended; NEW: it has none yet
  *   GIVE    shard → worker    send that copy
  *   GIVEN   worker → shard    the vector is that copy; WHOLE: as in PART
  *   STATE   shard → clock     the shard has applied orders up to `version`, with hash `number` and

@@ -15,7 +15,7 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
             continue;
         if (g->here == g->done)
             return ERR_PROTOCOL; /* the clock decides only pushes that this shard has reported */
-        s->together[count++] = (struct push){&g->in, g->samples};
+        s->together[count++] = (struct push){&g->both, g->samples};
     }
     size_t bytes = count * s->shard.range.len * sizeof(float);
     int rc =
@@ -26,8 +26,8 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
         shard_apply(&s->shard, s->together, count, order->t);
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
         struct ps_server_client *g = members_has(members, p) ? s->client[p] : NULL;
-        if (g && applied && s->shard.s.n > 0) {
-            vec_copy(&g->last, &g->in, vec_all(&g->in));
+        if (g && applied && g->last.n > 0) {
+            vec_copy(&g->last, &g->both, vec_all(&g->last));
             g->averaged = g->samples;
         }
         if (g)
@@ -59,12 +59,8 @@ static int go_on(struct ps_server *s, const struct members *members)
     int rc = OK;
     average_state(s);
     for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_server_client *g = members_has(members, p) ? s->client[p] : NULL;
-        if (!g || !g->next)
-            continue;
-        struct message *m = g->next;
-        g->next = NULL;
-        rc = ps_take_push(s, m);
+        if (members_has(members, p))
+            rc = ps_take_next(s, p);
     }
     if (rc == OK)
         rc = ps_reply_all(s);

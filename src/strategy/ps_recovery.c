@@ -43,6 +43,17 @@ static int report_to_worker(struct ps_server *s, uint32_t node, enum ps_op op, u
     return ps_sender_send(&s->sender, node, PS_LANE_WORKER, &message);
 }
 
+/* All have offered: request the newest copy. If all are joiners that have fetched none, the model
+ * is this driver's, from its checkpoint. */
+static int request_newest(struct ps_server *s)
+{
+    if (s->giver != WORLD_ANY)
+        return report_to_worker(s, s->giver, PS_GIVE, 0, 0);
+    log_warn(s->log, "no worker has a copy of the global model: it is the checkpoint's");
+    s->holds = true;
+    return ps_report_state(s);
+}
+
 static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *message)
 {
     if (message->flags & PS_LEFT)
@@ -57,12 +68,11 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
     bool better = s->giver == WORLD_ANY || message->version > s->best ||
                   (message->version == s->best && from < s->giver);
     members_add(&s->offered, from);
-    if (better) {
+    if (better && !(message->flags & PS_NEW)) {
         s->best = message->version;
         s->giver = from;
     }
-    return members_within(&s->known, &s->offered) ? report_to_worker(s, s->giver, PS_GIVE, 0, 0)
-                                                  : OK;
+    return members_within(&s->known, &s->offered) ? request_newest(s) : OK;
 }
 
 /* Order 0 has no state but the model: the optimizer's vectors are those of the checkpoint, and no
@@ -209,14 +219,8 @@ static void go_on_from(struct ps_server *s, size_t most)
 static int take_waiting(struct ps_server *s)
 {
     int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_server_client *g = s->client[p];
-        if (!g || !g->next || g->here > g->done || g->push.all)
-            continue;
-        struct message *m = g->next;
-        g->next = NULL;
-        rc = ps_take_push(s, m);
-    }
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
+        rc = ps_take_next(s, p);
     return rc;
 }
 

@@ -10,10 +10,9 @@ static int make_client(struct ps_server *s, uint32_t node)
     struct ps_server_client *g = s->client[node] = arena_new(&s->own, struct ps_server_client);
     size_t n = s->shard.range.len, most = ps_state_length(&s->layout, VIEW_MEMBERS_MAX);
     bool whole = !s->config.placement.on_workers;
-    if (!g || vec_init(&g->in, &s->own, n) != OK ||
-        vec_init(&g->copy, &s->own, whole ? most : n) != OK)
+    if (!g || vec_init(&g->both, &s->own, whole ? most : n) != OK)
         return ERR_NOMEM;
-    if (s->shard.s.n == 0)
+    if (s->shard.s.n == 0 || s->config.shard.rule == SHARD_ELASTIC)
         return OK;
     return vec_init(&g->last, &s->own, n);
 }
@@ -27,7 +26,7 @@ static int welcome_worker(struct ps_server *s, uint32_t node, const struct membe
             continue;
         s->client[p] = NULL;
         s->client[node] = g;
-        *g = (struct ps_server_client){.in = g->in, .copy = g->copy, .last = g->last};
+        *g = (struct ps_server_client){.both = g->both, .last = g->last};
         return OK;
     }
     return make_client(s, node);
@@ -116,8 +115,8 @@ static bool is_next(const struct ps_server *s, const struct ps_server_client *g,
            (s->config.placement.on_workers && push->number > g->done);
 }
 
-/* Accept the next push of a worker; the previous one is decided. */
-int ps_take_push(struct ps_server *s, struct message *m)
+/* Accept the next push of a worker. */
+static int take_push(struct ps_server *s, struct message *m)
 {
     struct ps_server_client *g = s->client[m->from];
     struct ps_message message;
@@ -134,7 +133,7 @@ int ps_take_push(struct ps_server *s, struct message *m)
         g->here = g->arriving;
         return ps_have(s, node);
     }
-    const struct transfer_in in = {.x = g->in.at, .n = g->in.n};
+    const struct transfer_in in = {.x = g->both.at, .n = s->shard.range.len};
     transfer_accept(&g->push, &s->sender.transfers, m, &in);
     return OK;
 }
@@ -142,19 +141,33 @@ int ps_take_push(struct ps_server *s, struct message *m)
 static int on_push(struct ps_server *s, struct message *m)
 {
     struct ps_server_client *g = s->client[m->from];
-    bool free = g->here == g->done && !g->push.all && (s->synced || !s->config.recovered);
-    if (free)
-        return ps_take_push(s, m);
     if (g->next)
         transfer_refuse(&s->sender.transfers, g->next); /* a second waiting one */
     g->next = m;
-    return OK;
+    return ps_take_next(s, m->from);
+}
+
+/* Has the worker no push that comes in or waits to be decided, and no copy on its way out? */
+static bool is_free(const struct ps_server_client *g)
+{
+    return g->here == g->done && !g->push.all && g->part.status != POST_PENDING;
+}
+
+int ps_take_next(struct ps_server *s, uint32_t node)
+{
+    struct ps_server_client *g = s->client[node];
+    bool knows = s->synced || !s->config.recovered; /* which push is the next */
+    if (!g || !g->next || !knows || !is_free(g))
+        return OK;
+    struct message *m = g->next;
+    g->next = NULL;
+    return take_push(s, m);
 }
 
 /* A part that is not finite is not applied, nor are the others of that push. */
 static int on_arrived(struct ps_server *s, struct ps_server_client *g)
 {
-    g->bad = !vec_finite(&g->in, vec_all(&g->in));
+    g->bad = !vec_finite(&g->both, vec_all(&s->shard.both));
     g->here = g->arriving;
     if (g->bad)
         log_warn(s->log, "worker %u: its push %llu is not finite and is left out", g->push.peer,
@@ -188,21 +201,20 @@ static int reply_copy(struct ps_server *s, uint32_t node)
     uint8_t bytes[PS_MESSAGE_MAX];
     bool sees = g->done >= g->after || (s->config.moved && !s->config.recovered &&
                                         g->arriving == 0); /* it pushed elsewhere */
-    if (!g->requests || !sees || s->version < g->version || !s->holds || !s->synced ||
-        g->part.status == POST_PENDING)
+    if (!g->requests || !sees || s->version < g->version || !s->holds || !s->synced || !is_free(g))
         return OK;
     g->requests = false;
     struct ps_message message = {
         .op = PS_PART, .shard = (uint32_t)s->config.index, .version = s->version};
     size_t n = s->shard.both.n;
     if (g->whole)
-        n = export_whole(s, &g->copy, &message);
+        n = export_whole(s, &g->both, &message);
     else
-        vec_copy(&g->copy, &s->shard.both, vec_all(&s->shard.both));
+        vec_copy(&g->both, &s->shard.both, vec_all(&s->shard.both));
     transfer_send(&g->part, &s->sender.transfers,
                   &(struct transfer_out){.to = node,
                                          .lane = PS_LANE_WORKER,
-                                         .x = g->copy.at,
+                                         .x = g->both.at,
                                          .n = n,
                                          .header = bytes,
                                          .header_len = ps_message_encode(&message, bytes)});
@@ -342,8 +354,10 @@ static int on_ended(struct ps_server *s, struct transfer *ended)
     struct ps_server_client *g = ended->peer < VIEW_MEMBERS_MAX ? s->client[ended->peer] : NULL;
     if (g && ended == &g->push && ended->status == OK)
         return on_arrived(s, g);
-    if (g && ended == &g->part)
-        return reply_copy(s, ended->peer);
+    if (g && ended == &g->part) {
+        int rc = ps_take_next(s, ended->peer);
+        return rc == OK ? reply_copy(s, ended->peer) : rc;
+    }
     return ended == &s->given && ended->status == OK ? ps_on_copied(s) : OK;
 }
 

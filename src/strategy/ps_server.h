@@ -26,16 +26,19 @@ struct ps_server_config {
     struct ps_clock_config clock; /* of shard 0 */
     uint64_t push;                /* records of one */
     uint64_t pushes_a_fetch;      /* of a worker, at most */
+    bool admits_in_waits;         /* a worker that waits for a server admits joiners meanwhile */
     struct progress start;
 };
 
 /* A worker as a server sees it. */
 struct ps_server_client {
-    struct transfer push; /* coming in, into `in` */
-    struct transfer part; /* going out, of `copy` */
-    struct vec in, copy;  /* as long as the shard */
+    struct transfer push; /* coming in */
+    struct transfer part; /* going out */
+    /* Its push, until it is decided, or the copy that it fetches: a worker does one at a time. As
+     * long as the shard, or a state. */
+    struct vec both;
     struct vec last;      /* s of its last push; as long as the shard's part of s */
-    struct message *next; /* the header of its next push, until the previous one is decided */
+    struct message *next; /* the header of its next push, until `both` is free */
     uint64_t arriving;    /* the push that is coming in */
     uint64_t here, done;  /* the newest push that has arrived; that is decided */
     uint64_t samples;     /* of the one here */

@@ -5,9 +5,8 @@
 
 #include "strategy/ps_server.h"
 
-/* ps_server.c: accept the next push of a worker (takes the message); the previous one is decided.
- */
-int ps_take_push(struct ps_server *server, struct message *message);
+/* ps_server.c: accept the worker's waiting push, if there is one and its vector is free. */
+int ps_take_next(struct ps_server *server, uint32_t node);
 
 /* ps_server.c: send parts for fetches that can be served now. */
 int ps_reply_all(struct ps_server *server);

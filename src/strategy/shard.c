@@ -80,7 +80,7 @@ int shard_init(struct shard *shard, const struct shard_config *config, const str
     shard->x = (struct vec){shard->both.at, floats};
     shard->s = (struct vec){shard->both.at + floats, range.len - floats};
     take_start(shard, x, s);
-    if (config->rule == SHARD_UPDATES)
+    if (config->rule == SHARD_UPDATES || config->rule == SHARD_ELASTIC)
         return OK;
     if (config->rule == SHARD_GRADIENTS)
         return optim_init(&shard->optim, config->solver, floats, arena, err);
@@ -143,7 +143,10 @@ static void apply_adagrad(struct shard *shard, const struct vec *a, float rate)
 void shard_apply(struct shard *shard, const struct push *push, size_t count, double t)
 {
     shard->applied += count;
-    if (shard->x.n == 0 || count == 0)
+    if (shard->config.rule == SHARD_ELASTIC)
+        for (size_t i = 0; i < count; i++)
+            vec_axpy(&shard->both, 1.0f, push[i].vec, vec_all(&shard->both));
+    if (shard->x.n == 0 || count == 0 || shard->config.rule == SHARD_ELASTIC)
         return;
     if (shard->config.rule == SHARD_GRADIENTS) {
         apply_gradients(shard, push, count, t);
@@ -160,6 +163,6 @@ void shard_apply(struct shard *shard, const struct push *push, size_t count, dou
 
 void shard_average(struct shard *shard, const struct push *last, size_t count)
 {
-    if (shard->s.n > 0 && count > 0)
+    if (shard->s.n > 0 && count > 0 && shard->config.rule != SHARD_ELASTIC)
         weighted_sum(shard, &shard->s, last, count, true, part_s);
 }

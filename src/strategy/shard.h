@@ -13,6 +13,7 @@ enum shard_rule {
     SHARD_GRADIENTS, /* x̃ by the solver's optimizer, with the mean of gradients (`ps`) */
     SHARD_UPDATES,   /* x̃ ← x̃ + a (`downpour`) */
     SHARD_ADAGRAD,   /* h ← h + a², x̃ ← x̃ + η·a / (√h + delta) (ours) */
+    SHARD_ELASTIC,   /* x̃ ← x̃ + d, and s̃ ← s̃ + d as well (`easgd`, Eq. 3) */
 };
 
 struct shard_config {
@@ -55,7 +56,8 @@ int shard_init(struct shard *shard, const struct shard_config *config, const str
  * schedule. */
 void shard_apply(struct shard *shard, const struct push *push, size_t count, double t);
 
-/* s̃ ← mean of these workers' s, weighted by their samples: the last of each. */
+/* s̃ ← mean of these workers' s, weighted by their samples: the last of each. The elastic rule has
+ * moved s̃ already. */
 void shard_average(struct shard *shard, const struct push *last, size_t count);
 
 #endif
