@@ -99,12 +99,19 @@ struct group_driver {
 };
 
 struct exchange;
+struct ps_server;
+struct ps_client;
 
-/* Sees the exchanges of a node, in tests; in simulation, between two events. An exchange is valid
- * until the node's state ends. */
+/* Sees the exchanges and parameter servers of a node, in tests; in simulation, between two events.
+ * What it sees is valid until the node's state ends. */
 struct group_observer {
     void (*opened)(void *user, uint32_t node, const struct exchange *e);
     void *user;
+    /* The server has carried out an order; or, recovered, it continues behind one. NULL: not
+     * observed */
+    void (*served)(void *user, const struct ps_server *server, bool recovered);
+    /* A worker's client has begun a push, or fetched a state. NULL: not observed */
+    void (*pushed)(void *user, uint32_t node, const struct ps_client *client);
 };
 
 struct group {

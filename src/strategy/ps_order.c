@@ -37,6 +37,7 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
     s->sample_offset = order->samples;
     s->orders[s->version % s->orders_kept] = *order;
     s->history = hash_mix(hash_mix(s->history, applied), hash_bytes(members, sizeof *members));
+    ps_observe(s, false);
     return OK;
 }
 

@@ -103,6 +103,7 @@ int ps_on_copied(struct ps_server *s)
         PL_ASSERT(ps_message_decode(transfer_reader(&s->given), &header) == OK);
         PL_ASSERT(header.version == s->best);
         import_state(s, &header);
+        ps_observe(s, true);
     }
     log_info(s->log, "shard %zu continues at %s %u from worker %u's copy of order %llu",
              s->config.index, s->config.recovered ? "driver" : "worker",

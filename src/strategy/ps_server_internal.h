@@ -33,6 +33,14 @@ int ps_on_stock(struct ps_server *server, struct message *m, const struct ps_mes
 int ps_on_copied(struct ps_server *server);
 int ps_report_state(struct ps_server *server);
 
+/* Show the observer an order that was carried out, or a recovery. */
+static inline void ps_observe(const struct ps_server *server, bool recovered)
+{
+    const struct group_observer *observer = server->group->observer;
+    if (observer && observer->served)
+        observer->served(observer->user, server, recovered);
+}
+
 /* ps_recovery.c: does a recovered driver wait for pushes that its workers send again? */
 bool ps_lacks_pushes(const struct ps_server *server);
 

@@ -5,6 +5,7 @@
  *   cluster.c  plays a plan                 strike.c   faults at their target moments
  *   storm_disk.c     the run's disk, which fills up   watch.c    invariants at every event
  *   exchange.c invariants of exchanges      storm_table.c    counts of faults by moment
+ *   storm_server.c   invariants of parameter servers
  *   main.c     seeds, processes, the verdict */
 #ifndef PL_STORM_STORM_H
 #define PL_STORM_STORM_H
@@ -124,6 +125,20 @@ struct result {
     struct result *next;
 };
 
+/* A parameter server on the driver, after an order. */
+struct order_seen {
+    uint64_t sample_offset, model; /* a hash of the model and the optimizer */
+    uint64_t applied[NODES_MAX];   /* the newest decided push of each worker; 0: not a member */
+};
+
+struct server_watch {
+    struct order_seen *order; /* by version, from 1 on */
+    uint64_t version, room;
+    uint64_t decided[NODES_MAX]; /* of each worker, when it was last a member, */
+    uint64_t pushed[NODES_MAX];  /* its newest push, */
+    uint64_t state[NODES_MAX];   /* and the version of the state that it keeps */
+};
+
 struct view_seen {
     uint32_t number;
     uint64_t nodes;
@@ -170,6 +185,7 @@ struct storm {
     uint32_t views;
     uint64_t lease_sum;     /* of the lease table at the last check */
     struct result *results; /* newest first */
+    struct server_watch server;
     struct storm_disk disk;
     struct train_report report;
     struct err err;
@@ -240,6 +256,10 @@ void watch_driver_dies(struct storm *s);
 void watch_driver_starts(struct storm *s);
 void watch_end(struct storm *s, int rc);
 void watch_release(struct storm *s);
+void watch_server(struct storm *s, const struct ps_server *server, bool recovered);
+void watch_client(struct storm *s, uint32_t node, const struct ps_client *client);
+/* The run has ended well: its model is kept. */
+void watch_servers_end(struct storm *s);
 uint64_t watch_view(const struct storm *s, uint32_t number, bool *known);
 
 void storm_disk_init(struct storm_disk *disk);

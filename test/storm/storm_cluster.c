@@ -178,11 +178,22 @@ static void on_exchange_opened(void *user, uint32_t node, const struct exchange 
         s->node[node == WORLD_DRIVER ? NODES_MAX : node].lane[e->lane].e = e;
 }
 
+static void on_served(void *user, const struct ps_server *server, bool recovered)
+{
+    watch_server(user, server, recovered);
+}
+
+static void on_pushed(void *user, uint32_t node, const struct ps_client *client)
+{
+    watch_client(user, node, client);
+}
+
 static int node_main(void *arg, struct world *world)
 {
     struct storm *s = arg;
     kernels_set_threads(1);
-    const struct train_watch watch = {on_driver, on_worker, s, {on_exchange_opened, s}};
+    const struct train_watch watch = {
+        on_driver, on_worker, s, {on_exchange_opened, s, on_served, on_pushed}};
     struct train_host host = {
         .log = &s->ground->log,
         .timing = group_timing_lan(),

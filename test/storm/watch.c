@@ -312,6 +312,8 @@ void watch_ledger(struct storm *s)
                     s->driver->leases.table.used);
     if (used > s->taken)
         storm_break(s, "%" PRIu64 " records used, and steps took %" PRIu64, used, s->taken);
+    if (s->driver->ending.kept)
+        watch_servers_end(s);
     if (s->plan->frees || s->went_backwards)
         return;
     uint64_t sum = committed_samples(s);
@@ -349,6 +351,7 @@ void watch_end(struct storm *s, int rc)
 void watch_release(struct storm *s)
 {
     release_results(s);
+    free(s->server.order);
     for (uint32_t i = 0; i <= NODES_MAX; i++)
         for (uint32_t l = 0; l < LANES_WATCHED; l++)
             for (int k = 0; k < 2; k++)
