@@ -103,7 +103,7 @@ struct ps_server;
 struct ps_client;
 
 /* Sees the exchanges and parameter servers of a node, in tests; in simulation, between two events.
- * What it sees is valid until the node's state ends. */
+ * They are valid until the node's state ends. */
 struct group_observer {
     void (*opened)(void *user, uint32_t node, const struct exchange *e);
     void *user;

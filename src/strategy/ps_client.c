@@ -16,7 +16,7 @@ static int report_leave(struct ps_client *c)
     return report_shard(c, 0, &message);
 }
 
-static void observe(const struct ps_client *c)
+static void observe_client(const struct ps_client *c)
 {
     const struct group_observer *observer = c->m->group->observer;
     if (observer && observer->pushed)
@@ -59,7 +59,7 @@ static void keep_state(struct ps_client *c, const struct ps_message *header)
     uint64_t contained = ps_state_push(&c->layout, c->state.at, self);
     PL_ASSERT(contained >= c->contained && contained <= c->pushed);
     c->contained = contained;
-    observe(c);
+    observe_client(c);
 }
 
 /* The next view reports a lost server. */
@@ -367,7 +367,7 @@ int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
     c->push[c->pushed % c->kept].samples = samples;
     for (size_t i = 0; i < c->config.placement.shards; i++)
         c->link[i].repeat = true;
-    observe(c);
+    observe_client(c);
     send_push(c);
     return ps_client_take_push_memory(c, c->pushed + 1);
 }

@@ -11,8 +11,8 @@
  *                             no worker's model is finite any more
  *   FETCH   worker → shard    send the shard's part of the model, after order `version` and the
  *                             sender's push `number`; WHOLE: with the server's whole state
- *   PART    shard → worker    the vector is the part of `shard`, as of order `version`; WHOLE: it is
- *                             the server's whole state (ps_state.h), with that header
+ *   PART    shard → worker    the vector is the part of `shard`, as of order `version`;
+ *                             WHOLE: it is the server's whole state (ps_state.h), with that header
  *   LEAVE   worker → clock    the sender's loop has ended: no worker waits for it
  *
  * and when a new view has moved shards (ps_recovery.c), all with that view's number:
