@@ -4,9 +4,12 @@
 #include "group/listener.h"
 #include "wire/wire_send.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Its memory ends behind the address of the view's last member, because a long run has thousands of
+ * views. */
 struct view_node {
     struct view_node *next;
     struct view view;
@@ -67,6 +70,16 @@ static int follow_peers(struct group *group, const struct view *old, const struc
     return OK;
 }
 
+/* A copy of `view`; NULL: no memory. */
+static struct view_node *copy_view(const struct view *view)
+{
+    size_t bytes = offsetof(struct view, address) + view->count * sizeof view->address[0];
+    struct view_node *node = malloc(offsetof(struct view_node, view) + bytes);
+    if (node)
+        memcpy(&node->view, view, bytes);
+    return node;
+}
+
 /* Adopt a view. Views of a replaced driver are ignored, so that a late message cannot undo a newer
  * membership. */
 int group_set_view(struct group *group, const struct view *view)
@@ -74,10 +87,9 @@ int group_set_view(struct group *group, const struct view *view)
     const struct view *old = group_view(group);
     if (old && (view->number <= old->number || view->incarnation < old->incarnation))
         return OK; /* a repeated view, or one of an older driver */
-    struct view_node *node = malloc(sizeof *node);
+    struct view_node *node = copy_view(view);
     if (!node)
         return ERR_NOMEM;
-    node->view = *view;
     node->next = group->views;
     group->views = node;
     if (view_rank(view, group->world->self) < 0 && group->world->self != WORLD_DRIVER) {
