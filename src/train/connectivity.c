@@ -313,7 +313,7 @@ static int await_result(struct world *world, const char *here, struct message **
         rc = world_wait(world, set, 2, deadline, &wake);
         if (rc == OK && wake.which == 0 && !is_about(wake.msg, here))
             message_unref(wake.msg); /* a reply to the previous worker of this number */
-        else if (rc != OK || wake.which == 0 || !wake.up)
+        else if (rc != OK || wake.which == 0 || (!wake.up && wake.peer == WORLD_DRIVER))
             break;
     }
     if (rc == OK && wake.which == 1)

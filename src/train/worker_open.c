@@ -75,7 +75,7 @@ static int await_driver(struct worker *w, struct wake *wake)
             message_unref(wake->msg);
             received = world_now(w->world);
         }
-        if (rc == OK && wake->which == 2 && !wake->up)
+        if (rc == OK && wake->which == 2 && !wake->up && wake->peer == WORLD_DRIVER)
             return err_set(&w->err, ERR_DRIVER, "no welcome from the driver: it is lost");
         if (rc != OK && rc != ERR_TIMEOUT)
             return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
