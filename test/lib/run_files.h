@@ -90,6 +90,19 @@ static inline void run_model(const char *dir, const char *name, struct safetenso
     assert_true(out->n > 0);
 }
 
+/* Is every number of that model finite? */
+static inline bool run_is_finite(const char *dir, const char *name)
+{
+    struct safetensors model;
+    bool finite = true;
+    run_model(dir, name, &model);
+    for (size_t i = 0; i < model.n; i++)
+        for (size_t k = 0; k < model.item[i].count; k++)
+            finite &= isfinite(model.item[i].data[k]) != 0;
+    safetensors_release(&model);
+    return finite;
+}
+
 /* max |a − b| / max |b| over all tensors of the two runs' final models, which have the same. */
 static inline double run_difference(const char *dir_a, const char *dir_b)
 {

@@ -1,6 +1,6 @@
-/* A whole simulated run in which a node dies at one of the messages that it sends, for tests of
- * strategies: its end and its log. The nodes are those of the library's own simulations; nothing is
- * written to disk. */
+/* A whole simulated run in which a node dies at one of the messages that it sends, or as the test
+ * strikes, for tests of strategies: its end and its log. The nodes are those of the library's own
+ * simulations; nothing is written to disk unless the test sets a run directory. */
 #ifndef PL_LIB_TRAIN_TRIAL_H
 #define PL_LIB_TRAIN_TRIAL_H
 
@@ -13,7 +13,7 @@
 #include "train/train.h"
 #include "wire/catalogue.h"
 
-/* State that trials of one job share. */
+/* State that trials of one job share: the tiny job's, with some fields set. */
 struct trial_ground {
     Paceline__Job *job;
     Paceline__Cluster *cluster;
@@ -33,6 +33,11 @@ struct train_trial {
     /* The settings of a single node, and the callback at a fault; may be NULL. */
     void (*host)(void *user, uint32_t node, struct train_host *host);
     void (*fault)(void *user, const struct sim_fault *fault);
+    /* Each event of the run; and after each step of the simulation (sim_options.observe). NULL: not
+     * called. */
+    void (*event)(void *user, const char *line);
+    void (*observe)(void *user, uint32_t node);
+    const struct rundir *dir; /* a driver that restarts resumes from it; may be NULL */
     /* A worker's node begins; true: it is no worker, and has ended. May be NULL. */
     bool (*begin)(void *user, struct world *world);
     bool elsewhere;
@@ -41,7 +46,7 @@ struct train_trial {
     struct sim *sim;
     struct train_report report;
     struct err err;
-    int rc, exchanges, deaths;
+    int rc, exchanges, deaths, drivers;
     uint64_t sent[8], trace;
     double end_s;
 };
@@ -50,7 +55,10 @@ static inline void trial_ground_open(struct trial_ground *g, const struct tiny *
                                      const char *cluster, const char *const *set)
 {
     struct err err = {0};
-    int rc = job_parse("tiny", tiny_job, sizeof tiny_job - 1, &g->job, &err);
+    struct file_bytes text;
+    assert_int_equal(file_read(t->job, 1 << 20, &text, &err), OK);
+    int rc = job_parse(t->job, (char *)text.data, text.len, &g->job, &err);
+    file_release(&text);
     for (; rc == OK && *set; set++)
         rc = job_set(g->job, *set, &err);
     if (rc == OK)
@@ -94,6 +102,8 @@ static inline void trial_event(void *user, const char *text)
     struct train_trial *t = user;
     t->exchanges += strstr(text, "\"kind\":\"exchange\"") != NULL;
     t->deaths += strstr(text, "\"what\":\"dead\"") != NULL;
+    if (t->event)
+        t->event(t->user, text);
 }
 
 static inline int trial_node(void *arg, struct world *world)
@@ -101,6 +111,8 @@ static inline int trial_node(void *arg, struct world *world)
     struct train_trial *t = arg;
     const struct logger log = {trial_log, t, LOG_DEBUG};
     const struct train_options options = {.job = t->ground->job,
+                                          .dir = t->dir,
+                                          .resume = t->drivers > 0,
                                           .line = trial_event,
                                           .user = t,
                                           .elsewhere = t->elsewhere,
@@ -117,8 +129,11 @@ static inline int trial_node(void *arg, struct world *world)
         t->host(t->user, world->self, &host);
     if (t->begin && world->self != WORLD_DRIVER && t->begin(t->user, world))
         return OK;
-    return world->self == WORLD_DRIVER ? train_drive(world, &host, &options, &t->report, &t->err)
-                                       : train_work(world, &host);
+    if (world->self != WORLD_DRIVER)
+        return train_work(world, &host);
+    t->drivers++;
+    t->err = (struct err){0};
+    return train_drive(world, &host, &options, &t->report, &t->err);
 }
 
 static inline void trial_fault(void *arg, const struct sim_fault *fault)
@@ -126,6 +141,12 @@ static inline void trial_fault(void *arg, const struct sim_fault *fault)
     struct train_trial *t = arg;
     if (t->fault)
         t->fault(t->user, fault);
+}
+
+static inline void trial_observe(void *arg, uint32_t node)
+{
+    struct train_trial *t = arg;
+    t->observe(t->user, node);
 }
 
 static inline uint32_t trial_kind(const char *name)
@@ -140,6 +161,7 @@ static inline void trial_run(struct train_trial *t)
         .cluster = t->ground->cluster,
         .workers = job_workers_max(t->ground->job),
         .fault = trial_fault,
+        .observe = t->observe ? trial_observe : NULL,
         .seed = t->ground->job->seed,
         .node_main = trial_node,
         .arg = t,
@@ -147,7 +169,7 @@ static inline void trial_run(struct train_trial *t)
         .kill_node = t->kill_node,
         .kill_send = t->kill_send,
     };
-    t->exchanges = t->deaths = 0;
+    t->exchanges = t->deaths = t->drivers = 0;
     t->err = (struct err){0};
     assert_int_equal(sim_create(&options, &t->sim, &t->err), OK);
     t->rc = sim_run(t->sim, (int64_t)((t->limit_s > 0 ? t->limit_s : 120) * 1e9));
