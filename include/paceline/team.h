@@ -13,6 +13,11 @@
  * results that either all members have or none, even when members die, see paceline/shared.h; for
  * state that late joiners read, see paceline/kv.h.
  *
+ * A team may grow while it works (members_max). A member that joins is reported in the same way to
+ * the earlier members, which keep their ranks unless one was lost; the joiner's first call is the
+ * first of the new team. A joiner takes part in the agreement on where to continue: in the example,
+ * it gives the largest counter that there is.
+ *
  * If one member cannot carry out a call, for lack of memory or because the others make another
  * call, its membership ends, so that no member waits for it. */
 #ifndef PACELINE_TEAM_H
@@ -35,6 +40,9 @@ typedef struct pl_team_options {
     const char *rendezvous; /* "host:port" where the coordinator listens */
     uint32_t members;       /* > 0: this process coordinates a team of so many members; exactly one
                                process does */
+    uint32_t members_max;   /* of the coordinator: once all have joined, more may, while there are
+                               fewer than this; 0: as `members`, so that a joiner replaces a lost
+                               member. A process that finds the team full waits for a place */
     const char *listen;     /* where this member listens; NULL: 127.0.0.1:0 */
     int insecure;           /* allow addresses beyond this host, where nothing is secret */
     double timeout_s;       /* for all to find each other; 0: 60 */
@@ -45,7 +53,8 @@ typedef struct pl_team_options {
     uint64_t kv_bytes; /* of values (paceline/kv.h) that this member may hold; 0: no limit */
 } pl_team_options;
 
-/* Join, and wait until all have. PL_ERR_INPUT (an address; a port in use), PL_ERR_USAGE (no
+/* Join, and wait until all have; a later member waits until the team admits it, which takes no
+ * longer than the rounds of shared variables that are under way. PL_ERR_INPUT (an address; a port in use), PL_ERR_USAGE (no
  * rendezvous, too many members), PL_ERR_TIMEOUT, PL_ERR_PEER (refused, or the coordinator was
  * lost), PL_ERR_NOMEM, PL_ERR_IO */
 int pl_team_open(pl_engine *engine, const pl_team_options *options, pl_team **out);

@@ -31,8 +31,8 @@ static int host_main(void *arg)
 {
     pl_team *team = arg;
     const struct group_timing timing = group_timing_busy();
-    int rc =
-        team_host_start(&team->host, team->host_world, &team->engine->log, &timing, team->members);
+    int rc = team_host_start(&team->host, team->host_world, &team->engine->log, &timing,
+                             team->members, team->members_max);
     if (rc != OK)
         return rc;
     rc = kv_server_start(&team->kv_server, &team->host.group);
@@ -98,6 +98,7 @@ static int open_team(pl_team *team, const pl_team_options *o)
     struct err *err = &team->engine->error;
     double timeout_s = o->timeout_s > 0 ? fmin(o->timeout_s, TIMEOUT_MAX_S) : TIMEOUT_S;
     team->members = o->members;
+    team->members_max = o->members_max > o->members ? o->members_max : o->members;
     team->kv_bytes = o->kv_bytes;
     team->stripes = o->stripes ? o->stripes : STRIPES;
     team->deadline = real_now() + (int64_t)(timeout_s * (double)WORLD_SECOND);
@@ -105,6 +106,9 @@ static int open_team(pl_team *team, const pl_team_options *o)
         return err_set(err, ERR_USAGE, "rendezvous: a team needs an address to meet at");
     if (o->members > VIEW_MEMBERS_MAX)
         return err_set(err, ERR_USAGE, "members: at most %d, is %u", VIEW_MEMBERS_MAX, o->members);
+    if (o->members_max > VIEW_MEMBERS_MAX || (o->members_max > 0 && o->members_max < o->members))
+        return err_set(err, ERR_USAGE, "members_max: members to %d, or 0 for members, is %u",
+                       VIEW_MEMBERS_MAX, o->members_max);
     int rc = o->members ? start_host(team, o) : OK;
     if (rc == OK)
         rc = find_host(team, o);
@@ -114,7 +118,8 @@ static int open_team(pl_team *team, const pl_team_options *o)
     rc = real_run(team->world, member_main, team, err);
     team->joined = rc == OK;
     if (rc == ERR_TIMEOUT)
-        return err_set(err, rc, "rendezvous %s: not all members connected within %g s",
+        return err_set(err, rc,
+                       "rendezvous %s: not all members connected within %g s, or the team is full",
                        o->rendezvous, timeout_s);
     if (rc == ERR_DRIVER)
         return err_set(err, ERR_PEER, "rendezvous %s: the coordinator was lost, or refused",
@@ -298,11 +303,13 @@ static int call_main(void *arg)
 }
 
 /* Map every internal status of a collective to the public one. */
-static int public_status(struct err *err, int rc)
+static int public_status(const pl_team *team, struct err *err, int rc)
 {
     switch (rc) {
     case OK: return OK;
-    case ERR_VIEW: return err_set(err, ERR_PEER, "a member was lost during the call");
+    case ERR_VIEW:
+        return err_set(err, ERR_PEER, "a member was lost or has joined; there are %u now",
+                       pl_team_size(team));
     case ERR_DRIVER:
     case ERR_CANCELLED:
         return err_set(err, ERR_PEER,
@@ -331,7 +338,7 @@ static int run_call(pl_team *team, struct calling *c, const pl_reduction *reduct
     int rc = read_options(c, o, err);
     if (rc == OK)
         rc = read_reduction(c, reduction, err);
-    return rc == OK ? public_status(err, real_run(team->world, call_main, c, err)) : rc;
+    return rc == OK ? public_status(team, err, real_run(team->world, call_main, c, err)) : rc;
 }
 
 int pl_team_allreduce(pl_team *team, float *x, size_t n, const pl_reduction *reduction,

@@ -12,7 +12,7 @@ struct pl_team {
     pl_engine *engine;
     struct world *world, *host_world; /* host_world: the coordinator's, where this process is it */
     bool joined, hosting;
-    uint32_t members, stripes;
+    uint32_t members, members_max, stripes;
     uint64_t kv_bytes;
     int64_t deadline;
     struct team team;

@@ -40,6 +40,7 @@ static int report_order(struct shared_host *h, const struct tasks_order *o)
         buf_put_u8(&bytes, REPORT_VAR);
         buf_put_u64(&bytes, o->request);
         buf_put_u32(&bytes, o->var);
+        buf_put_u64(&bytes, h->table.var[o->var]->done);
         break;
     case TASKS_REFUSE:
         buf_put_u8(&bytes, REPORT_REFUSAL);
@@ -53,13 +54,29 @@ static int report_order(struct shared_host *h, const struct tasks_order *o)
     return rc;
 }
 
+/* The coordinator is the donor of joiners (roster_options.driver_admits). */
+static int report_donor_ready(struct shared_host *h, const struct tasks_order *o)
+{
+    uint8_t bytes[4];
+    bytes_put_le32(bytes, o->node);
+    return wire_send(h->group->world, WORLD_DRIVER, wire_tag(WIRE_DONOR_READY, 0, 0, 0), bytes,
+                     sizeof bytes);
+}
+
+static int carry_out(struct shared_host *h, const struct tasks_order *o)
+{
+    switch (o->kind) {
+    case TASKS_START: return report_start(h, o);
+    case TASKS_ADMIT: return report_donor_ready(h, o);
+    default: return report_order(h, o);
+    }
+}
+
 static int step_table(struct shared_host *h, const struct tasks_event *event)
 {
     int rc = task_table_step(&h->table, event, &h->orders);
-    for (size_t i = 0; rc == OK && i < h->orders.count; i++) {
-        const struct tasks_order *o = &h->orders.at[i];
-        rc = o->kind == TASKS_START ? report_start(h, o) : report_order(h, o);
-    }
+    for (size_t i = 0; rc == OK && i < h->orders.count; i++)
+        rc = carry_out(h, &h->orders.at[i]);
     return rc;
 }
 
@@ -105,6 +122,15 @@ static int take_request(struct shared_host *h, const struct message *m)
     return byte_reader_done(&in) ? step_table(h, &event) : OK;
 }
 
+/* The roster has a joiner for the next view, or the last one that it had is gone. */
+static int take_joiner(struct shared_host *h, const struct message *m)
+{
+    struct byte_reader in = {m->data, m->len, false};
+    struct tasks_event event = {.node = read_u32(&in)};
+    event.kind = read_u8(&in) ? TASKS_JOIN : TASKS_NO_JOIN;
+    return byte_reader_done(&in) ? step_table(h, &event) : OK;
+}
+
 static int serve_requests(struct shared_host *h)
 {
     struct world *world = h->group->world;
@@ -112,15 +138,16 @@ static int serve_requests(struct shared_host *h)
         const struct wait_for set[] = {
             wait_signal(world, SIGNAL_GROUP),
             wire_from(WORLD_ANY, WIRE_SHARED_REQUEST),
+            wire_from(WORLD_DRIVER, WIRE_ADMIT_JOINER),
         };
         struct wake wake;
         int rc = follow_view(h);
         if (rc == OK)
-            rc = world_wait(world, set, 2, WORLD_FOREVER, &wake);
-        if (rc == OK && wake.which == 1) {
+            rc = world_wait(world, set, 3, WORLD_FOREVER, &wake);
+        if (rc == OK && wake.which > 0) {
             rc = follow_view(h);
             if (rc == OK)
-                rc = take_request(h, wake.msg);
+                rc = wake.which == 1 ? take_request(h, wake.msg) : take_joiner(h, wake.msg);
             message_unref(wake.msg);
         }
         if (rc != OK)

@@ -2,7 +2,7 @@
  * messages.
  *
  *   ask (member → coordinator)             tell (coordinator → member)
- *     INIT    request, spec                  VAR     request, id
+ *     INIT    request, spec                  VAR     request, id, rounds done
  *     COMMIT  var, round, task               REFUSE  request, why
  *     ENDED   var, round, number, whole      START   var, round, number, spec, nodes by task
  * LEAVE                                  MAY_LEAVE
@@ -56,8 +56,8 @@ void shared_drop(struct shared_item *items);
 /* To the coordinator; releases `bytes`. ERR_DRIVER, ERR_NOMEM */
 int shared_request(struct shared *shared, struct buf *bytes);
 
-/* Start the lane's task, unless it runs. ERR_NOMEM */
-int shared_lane_start(struct shared_lane *lane);
+/* Start the lane's task behind exchange `completed`, unless it runs. ERR_NOMEM */
+int shared_lane_start(struct shared_lane *lane, uint64_t completed);
 void shared_lane_stop(struct shared_lane *lane);
 
 /* The service's task, with the struct shared as its argument; shared_service_release frees its

@@ -202,14 +202,18 @@ static int lane_task(void *arg)
     return rc;
 }
 
-int shared_lane_start(struct shared_lane *lane)
+/* A joiner begins behind the exchanges that all members had ended when it was admitted. It needs no
+ * result of them, because no member can lack one: it takes part like any other from its first one.
+ */
+int shared_lane_start(struct shared_lane *lane, uint64_t completed)
 {
     struct shared *s = lane->shared;
     const struct exchange_config config = {.pinned = true, .chunk = s->chunk, .plain = true};
     if (lane->task)
         return OK;
     uint32_t number = (uint32_t)(lane - s->lane);
-    int rc = exchange_init(&lane->exchange, s->group, number, false, 0, &config, 0, &s->arena);
+    int rc =
+        exchange_init(&lane->exchange, s->group, number, false, 0, &config, completed, &s->arena);
     if (rc == OK)
         rc = world_spawn(s->group->world, "shared lane", lane_task, lane, &lane->task);
     return rc;

@@ -8,8 +8,10 @@
 
 /* ---- variables ---- */
 
-/* The variable of the coordinator's number; created at its first mention. NULL: no memory. */
-static struct shared_var *var_of(struct shared *s, uint32_t id, const struct tasks_spec *spec)
+/* The variable of the coordinator's number; created at its first mention, when `done` of its rounds
+ * are done: a joiner has no part in those. NULL: no memory. */
+static struct shared_var *var_of(struct shared *s, uint32_t id, const struct tasks_spec *spec,
+                                 uint64_t done)
 {
     if (s->var[id])
         return s->var[id];
@@ -19,6 +21,7 @@ static struct shared_var *var_of(struct shared *s, uint32_t id, const struct tas
     var->shared = s;
     var->id = id;
     var->spec = *spec;
+    var->done = var->closed = done;
     return s->var[id] = var;
 }
 
@@ -131,11 +134,12 @@ static int on_var(struct shared *s, struct byte_reader *in)
 {
     struct shared_item *item = take_request(s, read_u64(in));
     uint32_t id = read_u32(in);
+    uint64_t done = read_u64(in);
     if (!byte_reader_done(in) || !item || id >= TASKS_VARS_MAX) {
         shared_item_unref(item);
         return ERR_PROTOCOL;
     }
-    struct shared_var *var = var_of(s, id, &item->spec);
+    struct shared_var *var = var_of(s, id, &item->spec, done);
     if (!var)
         err_set(&item->err, ERR_NOMEM, "shared variable '%s': out of memory", item->spec.key);
     else if (make_own(var, &item->reduction, &item->err) == OK)
@@ -181,10 +185,10 @@ static int on_start(struct shared *s, struct byte_reader *in)
     uint32_t lane = read_u32(in);
     uint64_t number = read_u64(in);
     tasks_spec_decode(in, &spec);
-    if (id >= TASKS_VARS_MAX || lane >= TASKS_LANES ||
+    if (id >= TASKS_VARS_MAX || lane >= TASKS_LANES || number == 0 ||
         tasks_spec_check(&spec, ERR_PROTOCOL, NULL) != OK)
         return ERR_PROTOCOL;
-    struct shared_var *var = var_of(s, id, &spec);
+    struct shared_var *var = var_of(s, id, &spec, round);
     struct shared_item *job = var ? shared_item_new(ITEM_JOB, spec.tasks) : NULL;
     if (!job)
         return ERR_NOMEM;
@@ -198,7 +202,7 @@ static int on_start(struct shared *s, struct byte_reader *in)
     if (rc == OK)
         rc = pick_vectors(var, in, job);
     if (rc == OK)
-        rc = shared_lane_start(&s->lane[lane]);
+        rc = shared_lane_start(&s->lane[lane], number - 1);
     if (rc != OK) {
         shared_item_unref(job);
         return rc;

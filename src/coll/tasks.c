@@ -71,6 +71,7 @@ static int compare_specs(const struct tasks_spec *had, const struct tasks_spec *
 void task_table_init(struct task_table *table)
 {
     memset(table, 0, sizeof *table);
+    table->joiner = TASKS_NO_NODE;
 }
 
 static void clear_round(struct tasks_round *r)
@@ -111,11 +112,17 @@ static bool all_can_reduce(const struct task_table *table, const struct tasks_va
     return var->spec.op != TASKS_USER || members_within(&table->in, &var->known);
 }
 
+/* Rounds wait for a member that comes or goes. */
+static bool members_change(const struct task_table *table)
+{
+    return table->joiner != TASKS_NO_NODE || !members_empty(&table->leaving);
+}
+
 static void try_start(struct task_table *table, uint32_t v, struct tasks_orders *out)
 {
     struct tasks_var *var = table->var[v];
     struct tasks_round *r = tasks_round_of(var, var->done);
-    if (r->running || r->taken < var->spec.tasks || !all_can_reduce(table, var))
+    if (members_change(table) || r->running || r->taken < var->spec.tasks || !all_can_reduce(table, var))
         return;
     r->running = true;
     r->voided = false;
@@ -153,7 +160,6 @@ static void end_round(struct task_table *table, uint32_t v, struct tasks_orders 
     struct tasks_round *r = tasks_round_of(var, var->done);
     if (r->voided) {
         r->running = false;
-        r->witness = (struct members){{0}};
         forget_lost(table, var, r);
     } else {
         clear_round(r);
@@ -174,6 +180,9 @@ static void take_members(struct task_table *table, const struct members *in,
 {
     table->in = *in;
     table->waiting = members_intersection(&table->waiting, in);
+    table->leaving = members_intersection(&table->leaving, in);
+    if (members_has(in, table->joiner))
+        table->joiner = TASKS_NO_NODE;
     for (uint32_t v = 0; v < table->count; v++) {
         struct tasks_var *var = table->var[v];
         for (size_t i = 0; i < TASKS_ROUNDS; i++) {
@@ -286,41 +295,55 @@ static void on_ended(struct task_table *table, const struct tasks_event *e,
         end_round(table, e->var, out);
 }
 
-/* The member gets no more tasks. It must stay until the running rounds with its tasks have ended.
- */
-static void on_leave(struct task_table *table, uint32_t node, struct tasks_orders *out)
+/* The member gets no more tasks. It must stay until the running rounds have ended: it may have tasks
+ * in them. */
+static void on_leave(struct task_table *table, uint32_t node)
 {
     members_add(&table->leaving, node);
     members_add(&table->waiting, node);
     for (uint32_t v = 0; v < table->count; v++) {
         struct tasks_var *var = table->var[v];
-        for (size_t i = 0; i < TASKS_ROUNDS; i++) {
-            if (var->round[i].running)
-                members_add(&var->round[i].witness, node);
-            else
+        for (size_t i = 0; i < TASKS_ROUNDS; i++)
+            if (!var->round[i].running)
                 forget_lost(table, var, &var->round[i]);
-        }
-        try_start(table, v, out);
     }
 }
 
-static bool is_witness(struct task_table *table, uint32_t node)
+static void on_join(struct task_table *table, uint32_t node)
 {
-    for (uint32_t v = 0; v < table->count; v++) {
-        const struct tasks_var *var = running_var(table, v);
-        if (var && members_has(&var->round[var->done % TASKS_ROUNDS].witness, node))
+    if (members_has(&table->in, node))
+        return;
+    table->joiner = node;
+    table->admitted = false;
+}
+
+static void on_no_join(struct task_table *table, uint32_t node, struct tasks_orders *out)
+{
+    if (table->joiner != node)
+        return; /* another one waits by now */
+    table->joiner = TASKS_NO_NODE;
+    for (uint32_t v = 0; v < table->count; v++)
+        try_start(table, v, out);
+}
+
+static bool is_running(struct task_table *table)
+{
+    for (uint32_t v = 0; v < table->count; v++)
+        if (running_var(table, v))
             return true;
-    }
     return false;
 }
 
-static void let_go(struct task_table *table, struct tasks_orders *out)
+/* No round runs: the members may change. */
+static void change_members(struct task_table *table, struct tasks_orders *out)
 {
-    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX && !members_empty(&table->waiting); node++)
-        if (members_has(&table->waiting, node) && !is_witness(table, node)) {
-            members_remove(&table->waiting, node);
-            add_order(out, TASKS_MAY_LEAVE, node);
-        }
+    MEMBERS_EACH (node, &table->waiting)
+        add_order(out, TASKS_MAY_LEAVE, node);
+    table->waiting = (struct members){{0}};
+    if (table->joiner == TASKS_NO_NODE || table->admitted)
+        return;
+    table->admitted = true;
+    add_order(out, TASKS_ADMIT, table->joiner);
 }
 
 int task_table_step(struct task_table *table, const struct tasks_event *event,
@@ -328,15 +351,19 @@ int task_table_step(struct task_table *table, const struct tasks_event *event,
 {
     int rc = OK;
     out->count = 0;
-    if (event->kind != TASKS_MEMBERS && !members_has(&table->in, event->node))
+    if (event->kind < TASKS_JOIN && event->kind != TASKS_MEMBERS &&
+        !members_has(&table->in, event->node))
         return OK;
     switch (event->kind) {
     case TASKS_MEMBERS: take_members(table, event->members, out); break;
     case TASKS_INIT: rc = on_init(table, event, out); break;
     case TASKS_COMMIT: rc = on_commit(table, event, out); break;
     case TASKS_ENDED: on_ended(table, event, out); break;
-    case TASKS_LEAVE: on_leave(table, event->node, out); break;
+    case TASKS_LEAVE: on_leave(table, event->node); break;
+    case TASKS_JOIN: on_join(table, event->node); break;
+    case TASKS_NO_JOIN: on_no_join(table, event->node, out); break;
     }
-    let_go(table, out);
+    if (members_change(table) && !is_running(table))
+        change_members(table, out);
     return rc;
 }

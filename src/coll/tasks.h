@@ -10,7 +10,12 @@
  * committed once more.
  *
  * Rounds of one variable are started in order, each when the one before is done. A lane's exchanges
- * are numbered in the order in which they are started. */
+ * are numbered in the order in which they are started.
+ *
+ * A join or a leave changes the members between rounds, not within one: from the request until the
+ * change, no round is started, and those that run end with the members that they began with. So no
+ * exchange is repeated, and a joiner begins behind the last exchange of every lane, which all
+ * members have ended. Only the loss of a member interrupts a round. */
 #ifndef PL_COLL_TASKS_H
 #define PL_COLL_TASKS_H
 
@@ -22,7 +27,7 @@ enum {
     TASKS_LANES = 8,   /* that variables share */
     TASKS_ROUNDS = 16, /* of a variable that are collected at once */
     TASKS_KEY_MAX = 64,
-    TASKS_ORDERS_MAX = TASKS_VARS_MAX + VIEW_MEMBERS_MAX + 1,
+    TASKS_ORDERS_MAX = TASKS_VARS_MAX + VIEW_MEMBERS_MAX + 2,
 };
 
 #define TASKS_FLOATS_MAX UINT64_C(1000000000)
@@ -51,7 +56,6 @@ struct tasks_round {
     bool running, voided;
     uint64_t number;            /* of the exchange, while it runs */
     struct members outstanding; /* members that have not reported how it ended */
-    struct members witness;     /* members that asked to leave while it ran */
 };
 
 struct tasks_var {
@@ -63,8 +67,10 @@ struct tasks_var {
 };
 
 struct task_table {
-    struct members in, leaving; /* parting: no task is theirs any more */
+    struct members in, leaving; /* leaving: no task is theirs any more */
     struct members waiting;     /* leaving members without permission to leave yet */
+    uint32_t joiner;            /* a node that is to be admitted, or TASKS_NO_NODE */
+    bool admitted;              /* the order to admit it is out */
     uint32_t count;
     struct tasks_var *var[TASKS_VARS_MAX];
     uint64_t number[TASKS_LANES]; /* of the last exchange started */
@@ -76,6 +82,8 @@ enum tasks_event_kind {
     TASKS_COMMIT,  /* node has a vector: var, round, task */
     TASKS_ENDED,   /* node has ended an exchange: var, round, number, whole */
     TASKS_LEAVE,   /* node wants to go */
+    TASKS_JOIN,    /* node, no member, waits to be admitted */
+    TASKS_NO_JOIN, /* that node is gone */
 };
 
 struct tasks_event {
@@ -94,6 +102,7 @@ enum tasks_order_kind {
     TASKS_REFUSE,    /* send node: its request is refused, with the orders' text */
     TASKS_START,     /* send all: round `round` of `var` starts, as the table has it */
     TASKS_MAY_LEAVE, /* send node: it may leave */
+    TASKS_ADMIT,     /* no round runs: the next view may hold node */
 };
 
 struct tasks_order {

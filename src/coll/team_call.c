@@ -30,10 +30,12 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
 }
 
 int team_host_start(struct team_host *host, struct world *world, const struct logger *log,
-                    const struct group_timing *timing, uint32_t members)
+                    const struct group_timing *timing, uint32_t members, uint32_t members_max)
 {
     const struct roster_options options = {
         .workers = members,
+        .workers_max = members_max,
+        .driver_admits = true,
         .incarnation = 1,
         .silence_max = timing->silence_max,
         .stall_max = timing->stall_max,
@@ -99,6 +101,7 @@ static void release_plans(struct team_channel *channel)
 void team_leave(struct team *team)
 {
     shared_stop(&team->shared);
+    group_send_leave(&team->group, false);
     for (size_t i = 0; i < TEAM_CHANNELS; i++)
         release_plans(&team->channel[i]);
     group_release(&team->group);

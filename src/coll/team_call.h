@@ -2,9 +2,10 @@
  * coordinates, as the driver; the others, and usually one on the same machine, are its members.
  *
  * Collectives run on channels. Each channel carries one after another, the same ones in the same
- * order on every member; different channels carry theirs at the same time. When a member is lost,
- * calls under way end with ERR_VIEW on all who are left, some of which may have their result
- * already; the next call is one of those who are left. */
+ * order on every member; different channels carry theirs at the same time. When a member is lost or
+ * joins, calls under way end with ERR_VIEW on all members of the old view, some of which may have
+ * their result already; the next call is one of the members of the new view. Calls are numbered
+ * from 1 in each view, so a joiner needs no number of earlier ones. */
 #ifndef PL_COLL_TEAM_CALL_H
 #define PL_COLL_TEAM_CALL_H
 
@@ -24,10 +25,11 @@ struct team_host {
     struct shared_host shared;
 };
 
-/* Start to admit members; the first view is made when `members` of them have joined. `host` is
- * large. ERR_NOMEM */
+/* Start to admit members; the first view is made when `members` of them have joined. Later ones join
+ * when no round of a shared variable is under way, while there are fewer than `members_max`; others
+ * wait. `host` is large. ERR_NOMEM */
 int team_host_start(struct team_host *host, struct world *world, const struct logger *log,
-                    const struct group_timing *timing, uint32_t members);
+                    const struct group_timing *timing, uint32_t members, uint32_t members_max);
 /* Send the members `bye`, and stop. */
 void team_host_stop(struct team_host *host);
 
@@ -63,7 +65,8 @@ struct team {
     struct shared shared;
 };
 
-/* Join the team whose coordinator the world is connected to, and wait until it is complete.
+/* Join the team whose coordinator the world is connected to, and wait until it is complete, or, for
+ * a later one, until it holds this node.
  * ERR_TIMEOUT, ERR_DRIVER (refused, or the coordinator is gone), ERR_NOMEM */
 int team_join(struct team *team, struct world *world, const struct logger *log,
               const struct group_timing *timing, int64_t deadline);
@@ -99,7 +102,7 @@ struct team_call {
     struct coll_waits *waits; /* (optional) receives the waits and the bytes moved */
 };
 
-/* One collective. ERR_VIEW (a member was lost), ERR_DRIVER (the team is over), ERR_USAGE (the
+/* One collective. ERR_VIEW (a member was lost or has joined), ERR_DRIVER (the team is over), ERR_USAGE (the
  * channel is in use, a root is no rank). An error of this member alone, ERR_NOMEM, ERR_UNSUPPORTED
  * (a vector too long for its algorithm) or ERR_PROTOCOL (others make another call), ends its
  * membership, because the others wait for it. */

@@ -99,21 +99,13 @@ static int step_roster(struct server *s, struct roster_event *event)
     return carry_out(s);
 }
 
-static int admit_worker(struct server *s, const struct message *m, char *address, struct err *err)
-{
-    if (s->roster.view.number > 0 && s->roster.options.workers_max == 0)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "the group is complete, and cannot be joined any more");
-    return s->hooks.admit(s->hooks.user, m->from, m->data, m->len, address, err);
-}
-
 /* A worker asks to join: check its job, data and version before it gets into any view. A refusal is
  * sent with its reason. */
 static int take_hello(struct server *s, const struct message *m)
 {
     char address[NODE_ADDRESS_MAX] = "";
     struct err err = {0};
-    int rc = admit_worker(s, m, address, &err);
+    int rc = s->hooks.admit(s->hooks.user, m->from, m->data, m->len, address, &err);
     if (rc == OK) { /* the number is fixed before a view makes it known to others */
         rc = world_peer_add(s->group->world, m->from, address);
         if (rc != OK)

@@ -73,7 +73,7 @@ static bool donors_are_members(struct roster *roster)
     for (size_t i = 0; i < roster->count; i++) {
         const struct roster_member *m = &roster->member[i];
         bool joins = m->state == MEMBER_WAITS || m->state == MEMBER_JOINING;
-        if (!joins || m->donor == ROSTER_NO_NODE)
+        if (!joins || m->donor == ROSTER_NO_NODE || m->donor == ROSTER_DRIVER)
             continue;
         const struct roster_member *donor = roster_find(roster, m->donor);
         if (!donor || donor->state != MEMBER_IN)
@@ -149,14 +149,25 @@ static uint32_t members_wanted_max(const struct roster *roster)
     return roster->wanted > 0 ? roster->wanted : roster->options.workers_max;
 }
 
+static bool has_room(struct roster *roster)
+{
+    size_t in = roster_count_in(roster);
+    return in < roster->options.workers_max &&
+           in - count_leaving(roster) < members_wanted_max(roster);
+}
+
 void roster_seek_donor(struct roster *roster, struct roster_orders *out)
 {
     bool admitted;
     struct roster_member *m = first_waiting(roster, &admitted);
     const struct view *view = &roster->view;
-    if (!m || admitted || view->count == 0 || view->count >= roster->options.workers_max ||
-        view->count - count_leaving(roster) >= members_wanted_max(roster))
+    if (!m || admitted || !has_room(roster))
         return;
+    if (roster->options.driver_admits) {
+        m->donor = ROSTER_DRIVER;
+        roster_order_pair(out, ORDER_ADMIT_JOINER, m->donor, m->node);
+        return;
+    }
     for (size_t i = 0; i < view->count; i++) {
         const struct roster_member *may = roster_find(roster, view->node[i]);
         if (may->state != MEMBER_IN)
@@ -206,23 +217,41 @@ static void on_want(struct roster *roster, uint32_t n, struct roster_orders *out
     roster_seek_donor(roster, out);
 }
 
+static void admit_joiner(struct roster_member *m, enum member_state state, int64_t now,
+                         struct roster_orders *out)
+{
+    roster_set_state(m, state);
+    m->last_progress = now;
+    roster_report_member(out, m->node, "join");
+}
+
+/* The driver is ready: all that wait and find room are in the next view, because none needs a donor
+ * of its own. */
+static void admit_all(struct roster *roster, int64_t now, struct roster_orders *out)
+{
+    for (size_t i = 0; i < roster->count && has_room(roster); i++)
+        if (roster->member[i].state == MEMBER_WAITS)
+            admit_joiner(&roster->member[i], MEMBER_IN, now, out);
+}
+
 /* A donor is at a commit point and has kept its state for the joiner: the joiner becomes a member
  * in the next view. If the joiner is lost or has another donor by now, the donor is told to drop
- * that state. */
+ * that state. A joiner that the driver admits lacks no state. */
 static void on_donor_ready(struct roster *roster, const struct roster_event *event,
                            struct roster_orders *out)
 {
     const struct roster_member *donor = roster_find(roster, event->node);
     struct roster_member *m = roster_find(roster, event->other);
-    if (!donor || !roster_is_in(donor))
+    bool by_driver = roster->options.driver_admits && event->node == ROSTER_DRIVER;
+    if (!by_driver && (!donor || !roster_is_in(donor)))
         return;
     if (!m || m->state != MEMBER_WAITS || m->donor != event->node) {
         roster_order_pair(out, ORDER_CANCEL_JOIN, event->node, event->other);
         return;
     }
-    roster_set_state(m, MEMBER_JOINING);
-    m->last_progress = event->now;
-    roster_report_member(out, m->node, "join");
+    admit_joiner(m, by_driver ? MEMBER_IN : MEMBER_JOINING, event->now, out);
+    if (by_driver)
+        admit_all(roster, event->now, out);
     roster_make_view(roster, out);
     release_surplus(roster, out);
     roster_seek_donor(roster, out);

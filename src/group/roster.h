@@ -8,7 +8,7 @@
  * point, behind exchange n, the donor reports that it is ready and waits until the view with the
  * joiner arrives. So exchange n + 1 cannot complete without the joiner, which begins behind n with
  * the state that the donor sends. If the donor dies before the joiner has that state, the joiner is
- * fenced.
+ * fenced. Where members have no state of a run (a team), the driver admits joiners itself.
  *
  * A recovered driver makes no first view of its own. Members of the last view reconnect under their
  * numbers. The driver continues with those of the newest view that any of them has seen, or that it
@@ -82,7 +82,7 @@ enum roster_order_kind {
     ORDER_MEMBER,         /* report to the run: `node` `what` (an event) */
     ORDER_LANE_GO,        /* send `go` to all that take part in the lane */
     ORDER_DROP,           /* close the connection to `node` */
-    ORDER_ADMIT_JOINER,   /* ask `node` to admit `other` */
+    ORDER_ADMIT_JOINER,   /* ask `node`, a member or the driver, to admit `other` */
     ORDER_RELEASE_MEMBER, /* ask `node` to leave: there are more members than wanted */
     ORDER_CANCEL_JOIN,    /* tell `node`, a donor, that its joiner `other` is gone */
     ORDER_REJOIN,         /* tell `node` to discard its state and to join as a new worker */
@@ -107,6 +107,8 @@ struct roster_options {
     uint32_t standby;     /* workers to request beyond those, which stand by */
     uint32_t incarnation;
     bool driver_takes_part; /* in every lane, as its root */
+    bool driver_admits;     /* the driver is the donor of all joiners. A joiner has all of its state
+                               when it is in, and no member depends on another one's */
     int64_t silence_max;    /* ns without a heartbeat: dead */
     int64_t stall_max;      /* ns busy without progress, and 8 times its longest step: hung; the
                                first step may take 20 times stall_max */
@@ -130,7 +132,7 @@ enum member_state {
 struct roster_member {
     uint32_t node;
     enum member_state state;
-    uint32_t donor; /* of a joiner; ROSTER_NO_NODE: not chosen yet */
+    uint32_t donor; /* of a joiner: a member or the driver; ROSTER_NO_NODE: not chosen yet */
     char address[NODE_ADDRESS_MAX];
     int64_t last_beat, last_progress; /* last heartbeat; last progress */
     uint64_t progress;

@@ -174,7 +174,7 @@ static inline int trial_driver(struct trial *t, struct world *w)
 {
     const struct group_timing timing = group_timing_lan();
     struct team_host *host = calloc(1, sizeof *host);
-    int rc = host ? team_host_start(host, w, NULL, &timing, t->workers) : ERR_NOMEM;
+    int rc = host ? team_host_start(host, w, NULL, &timing, t->workers, t->workers) : ERR_NOMEM;
     if (rc == OK)
         rc = world_want_nodes(w, t->workers);
     bool over = false;
