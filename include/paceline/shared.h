@@ -16,6 +16,10 @@
  * are kept. A round is done on all members or on none (the commit rule of exchanges): a member that
  * was late when another one died takes the result from those that have it.
  *
+ * Members join and leave between rounds: what is under way ends first, with the members that it
+ * began with, and no round is repeated. A member that joined later gets handles as all do, and takes
+ * part from pl_shared_round on; it has no earlier result.
+ *
  * Each member first reduces the vectors of its own tasks, in the order of their numbers; then the
  * members' vectors are reduced, in an order that depends on ranks alone. All members end with the
  * same bits. All this happens in the background: up to eight of any number of variables are under
@@ -56,7 +60,7 @@ typedef struct pl_shared_reduction {
 /* Make the variable of this key, or find it: on every member that has tasks of it or wants its
  * results, in any order, at any time. A second call gives another handle on the same variable.
  * NULL reduction: the sum. With PL_USER_OP no round begins before every member has made the
- * variable, because vectors pass through all of them. Asks the coordinator and waits for its
+ * variable, because vectors pass through all of them; this holds for later members, too. Asks the coordinator and waits for its
  * answer. Messages are in pl_engine_error.
  *
  * PL_ERR_USAGE  n (1 … 1e9), num_tasks or the reduction is wrong, or was another one elsewhere; no
@@ -75,6 +79,10 @@ int pl_shared_init(pl_team *team, const char *key, size_t n, uint32_t num_tasks,
  *               member's first unfinished one
  * PL_ERR_PEER   the team is over; PL_ERR_NOMEM */
 int pl_shared_submit(pl_shared *shared, uint64_t round, uint32_t task, const float *x);
+
+/* The first round that is not done on this member. For a member that joined later, the first in
+ * which it takes part, where it has not ended meanwhile. */
+uint64_t pl_shared_round(const pl_shared *shared);
 
 /* Is the result of the round here? 1: yes. 0: not yet. PL_ERR_NOT_FOUND: it is no longer kept.
  * PL_ERR_PEER: the team is over, without this result. Never waits. */

@@ -159,6 +159,11 @@ int pl_shared_submit(pl_shared *shared, uint64_t round, uint32_t task, const flo
     return call_service(shared, &c, submit_main);
 }
 
+uint64_t pl_shared_round(const pl_shared *shared)
+{
+    return shared_round(shared->var);
+}
+
 static int poll_main(void *arg)
 {
     struct calling *c = arg;

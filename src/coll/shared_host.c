@@ -18,6 +18,7 @@ static int report_start(struct shared_host *h, const struct tasks_order *o)
     const struct view *view = h->view;
     struct buf bytes = {0};
     buf_put_u8(&bytes, REPORT_START);
+    buf_put_u32(&bytes, view->number);
     buf_put_u32(&bytes, o->var);
     buf_put_u64(&bytes, o->round);
     buf_put_u32(&bytes, var->lane);

@@ -4,7 +4,8 @@
  *   ask (member → coordinator)             tell (coordinator → member)
  *     INIT    request, spec                  VAR     request, id, rounds done
  *     COMMIT  var, round, task               REFUSE  request, why
- *     ENDED   var, round, number, whole      START   var, round, number, spec, nodes by task
+ *     ENDED   var, round, number, whole      START   view, var, round, lane, number, spec, nodes by
+ *                                                    task
  * LEAVE                                  MAY_LEAVE
  *
  * each of one kind of message, begun with a byte that says which, so that they stay in order. */

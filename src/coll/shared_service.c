@@ -180,12 +180,12 @@ static int pick_vectors(struct shared_var *var, struct byte_reader *in, struct s
 static int on_start(struct shared *s, struct byte_reader *in)
 {
     struct tasks_spec spec;
-    uint32_t id = read_u32(in);
+    uint32_t view = read_u32(in), id = read_u32(in);
     uint64_t round = read_u64(in);
     uint32_t lane = read_u32(in);
     uint64_t number = read_u64(in);
     tasks_spec_decode(in, &spec);
-    if (id >= TASKS_VARS_MAX || lane >= TASKS_LANES || number == 0 ||
+    if (id >= TASKS_VARS_MAX || lane >= TASKS_LANES || number == 0 || view == 0 ||
         tasks_spec_check(&spec, ERR_PROTOCOL, NULL) != OK)
         return ERR_PROTOCOL;
     struct shared_var *var = var_of(s, id, &spec, round);
@@ -201,6 +201,9 @@ static int on_start(struct shared *s, struct byte_reader *in)
         rc = ERR_PROTOCOL;
     if (rc == OK)
         rc = pick_vectors(var, in, job);
+    /* The view is on its way. An exchange that began in an older one would be repeated in it. */
+    if (rc == OK)
+        rc = group_wait_view(s->group, view - 1, WORLD_FOREVER);
     if (rc == OK)
         rc = shared_lane_start(&s->lane[lane], number - 1);
     if (rc != OK) {

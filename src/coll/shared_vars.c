@@ -256,6 +256,11 @@ static int look_up_round(struct shared_var *var, uint64_t round, struct err *err
                    var->spec.key, (unsigned long long)round, (unsigned long long)done);
 }
 
+uint64_t shared_round(const struct shared_var *var)
+{
+    return atomic_load(&var->done);
+}
+
 int shared_poll(struct shared_var *var, uint64_t round, struct err *err)
 {
     bool over = atomic_load(&var->shared->group->end.over);

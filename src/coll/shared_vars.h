@@ -92,6 +92,9 @@ int shared_init(struct shared *shared, const struct tasks_spec *spec,
 int shared_submit(struct shared_var *var, uint64_t round, uint32_t task, const float *x,
                   struct err *err);
 
+/* The first round that has not ended here. */
+uint64_t shared_round(const struct shared_var *var);
+
 /* 1: the result is there; 0: not yet; ERR_NOT_FOUND: no longer; ERR_DRIVER: it will never be */
 int shared_poll(struct shared_var *var, uint64_t round, struct err *err);
 

@@ -74,9 +74,21 @@ static void leave_node(struct scene *s, uint32_t node)
     step_table(s, (struct tasks_event){.kind = TASKS_LEAVE, .node = node});
 }
 
+static void join_node(struct scene *s, enum tasks_event_kind kind, uint32_t node)
+{
+    step_table(s, (struct tasks_event){.kind = kind, .node = node});
+}
+
 static void expect_nothing(const struct scene *s)
 {
     assert_int_equal(s->out.count, 0);
+}
+
+static void expect_node(const struct scene *s, enum tasks_order_kind kind, uint32_t node)
+{
+    assert_int_equal(s->out.count, 1);
+    assert_int_equal(s->out.at[0].kind, kind);
+    assert_int_equal(s->out.at[0].node, node);
 }
 
 /* The only order is to start this round, as exchange `number`, with tasks 0 and 1 theirs. */
@@ -216,23 +228,90 @@ static void test_tasks_leaver_waits_for_its_rounds(void **state)
     set_members(s, 7);
     init_var(s, 0, "w", 2, TASKS_SUM);
     leave_node(s, 2); /* nothing runs */
-    assert_int_equal(s->out.count, 1);
-    assert_int_equal(s->out.at[0].kind, TASKS_MAY_LEAVE);
+    expect_node(s, TASKS_MAY_LEAVE, 2);
     commit_task(s, 2, 0, 0, 0); /* it gets no task any more */
     commit_task(s, 0, 0, 0, 0);
     commit_task(s, 1, 0, 0, 1);
+    expect_nothing(s); /* the round would be interrupted when it goes */
+    set_members(s, 3);
     expect_start(s, 0, 0, 1, 0, 1);
     commit_task(s, 0, 0, 1, 0);
+    commit_task(s, 1, 0, 1, 0);
+    commit_task(s, 1, 0, 1, 1);
     leave_node(s, 0);
-    expect_nothing(s); /* round 0 runs, and its vectors for round 1 are lost */
-    assert_int_equal(s->table.var[0]->round[1].taken, 0);
+    expect_nothing(s); /* round 0 runs, and its vector for round 1 is lost */
+    assert_int_equal(s->table.var[0]->round[1].node[0], 1);
     end_round(s, 0, 0, 0, 1, true);
-    end_round(s, 1, 0, 0, 1, true);
     expect_nothing(s);
-    end_round(s, 2, 0, 0, 1, true);
-    assert_int_equal(s->out.count, 1);
+    end_round(s, 1, 0, 0, 1, true);
+    expect_node(s, TASKS_MAY_LEAVE, 0); /* and round 1 waits */
+    set_members(s, 2);
+    expect_start(s, 0, 1, 2, 1, 1);
+}
+
+static void test_tasks_joiner_waits_for_running_rounds(void **state)
+{
+    struct scene *s = *state;
+    set_members(s, 3);
+    init_var(s, 0, "w", 2, TASKS_SUM);
+    init_var(s, 0, "v", 2, TASKS_SUM);
+    for (uint32_t task = 0; task < 2; task++)
+        commit_task(s, 0, 0, 0, task);
+    expect_start(s, 0, 0, 1, 0, 0);
+    join_node(s, TASKS_JOIN, 2);
+    for (uint32_t task = 0; task < 2; task++)
+        commit_task(s, 1, 1, 0, task);
+    expect_nothing(s); /* v would be interrupted by the view that holds the joiner */
+    commit_task(s, 2, 0, 1, 0);
+    assert_null(s->table.var[0]->round[1].node); /* it is no member yet */
+    end_round(s, 0, 0, 0, 1, true);
+    expect_nothing(s);
+    end_round(s, 1, 0, 0, 1, true);
+    expect_node(s, TASKS_ADMIT, 2);
+    commit_task(s, 1, 0, 1, 0);
+    expect_nothing(s); /* once */
+    set_members(s, 7);
+    expect_start(s, 1, 0, 1, 1, 1);
+    commit_task(s, 2, 0, 1, 1);
+    expect_start(s, 0, 1, 2, 1, 2);
+    end_round(s, 0, 0, 1, 2, true);
+    end_round(s, 1, 0, 1, 2, true);
+    expect_nothing(s);
+    assert_int_equal(s->table.var[0]->done, 1); /* the joiner has a part in it */
+    end_round(s, 2, 0, 1, 2, true);
+    assert_int_equal(s->table.var[0]->done, 2);
+}
+
+static void test_tasks_rounds_continue_without_a_lost_joiner(void **state)
+{
+    struct scene *s = *state;
+    set_members(s, 1);
+    init_var(s, 0, "w", 2, TASKS_SUM);
+    join_node(s, TASKS_JOIN, 1);
+    expect_node(s, TASKS_ADMIT, 1); /* nothing runs */
+    join_node(s, TASKS_JOIN, 2);    /* 1 is lost, and 2 takes its turn */
+    expect_node(s, TASKS_ADMIT, 2);
+    for (uint32_t task = 0; task < 2; task++)
+        commit_task(s, 0, 0, 0, task);
+    join_node(s, TASKS_NO_JOIN, 1);
+    expect_nothing(s); /* 2 waits */
+    join_node(s, TASKS_NO_JOIN, 2);
+    expect_start(s, 0, 0, 1, 0, 0);
+    join_node(s, TASKS_JOIN, 0);
+    expect_nothing(s); /* a member */
+    leave_node(s, 0);
+    join_node(s, TASKS_JOIN, 3);
+    expect_nothing(s);
+    end_round(s, 0, 0, 0, 1, false);
+    assert_int_equal(s->out.count, 2);
     assert_int_equal(s->out.at[0].kind, TASKS_MAY_LEAVE);
-    assert_int_equal(s->out.at[0].node, 0);
+    assert_int_equal(s->out.at[1].kind, TASKS_ADMIT);
+    set_members(s, 9);
+    expect_nothing(s);
+    set_members(s, 8);
+    for (uint32_t task = 0; task < 2; task++)
+        commit_task(s, 3, 0, 0, task);
+    expect_start(s, 0, 0, 2, 3, 3); /* the void round, by the joiner alone */
 }
 
 static void test_tasks_mismatch_is_refused_by_name(void **state)
@@ -321,6 +400,8 @@ int main(void)
         STORY(test_tasks_last_awaited_member_dies),
         STORY(test_tasks_user_function_waits_for_all),
         STORY(test_tasks_leaver_waits_for_its_rounds),
+        STORY(test_tasks_joiner_waits_for_running_rounds),
+        STORY(test_tasks_rounds_continue_without_a_lost_joiner),
         STORY(test_tasks_mismatch_is_refused_by_name),
         STORY(test_tasks_spec_round_trips),
         STORY(test_tasks_random_events),

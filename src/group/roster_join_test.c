@@ -52,6 +52,29 @@ static void test_roster_joins_one_at_a_time(void **state)
     assert_string_equal(donor_ready(s, 0, 3), "join 3; view 5: 0 2 3 4");
 }
 
+/* A team: the driver is every joiner's donor. */
+static void test_roster_driver_admits_all_that_wait(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    s->roster.options.driver_admits = true;
+    assert_string_equal(joins(s, 3), "ask 4294967294 for 3");
+    assert_string_equal(joins(s, 2), "");
+    assert_string_equal(joins(s, 4), "");
+    assert_string_equal(donor_ready(s, 0, 3), "release 0 of 3"); /* it is no donor */
+    assert_string_equal(on_peer_down(s, 3), "drop 3; ask 4294967294 for 2");
+    assert_string_equal(donor_ready(s, ROSTER_DRIVER, 3), "release 4294967294 of 3");
+    assert_string_equal(donor_ready(s, ROSTER_DRIVER, 2),
+                        "join 2; join 4; view 2: 0 1 2 4"); /* and it is full */
+    assert_string_equal(joins(s, 5), "");
+    assert_string_equal(on_peer_down(s, 0),
+                        "dead 0; drop 0; view 3: 1 2 4; ask 4294967294 for 5");
+    for (uint32_t node = 1; node < 3; node++)
+        on_peer_down(s, node);
+    assert_string_equal(on_peer_down(s, 4), "dead 4; drop 4; view 6:");
+    assert_string_equal(donor_ready(s, ROSTER_DRIVER, 5), "join 5; view 7: 5");
+}
+
 static void test_roster_waiting_joiner_leaves_silently(void **state)
 {
     struct story *s = *state;
@@ -198,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_roster_late_joiner_gets_a_donor),
         cmocka_unit_test(test_roster_joins_one_at_a_time),
+        cmocka_unit_test(test_roster_driver_admits_all_that_wait),
         cmocka_unit_test(test_roster_waiting_joiner_leaves_silently),
         cmocka_unit_test(test_roster_donor_dies_before_it_is_ready),
         cmocka_unit_test(test_roster_donor_dies_with_the_state),
