@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "coll/team_call.h"
+#include "kv/kv_server.h"
 #include "sim_cluster.h"
 #include "tensor/kernels.h"
 
@@ -246,7 +247,9 @@ static inline int growth_member(struct growth *g, struct world *w)
 {
     const struct group_timing timing = group_timing_lan();
     struct team *team = calloc(1, sizeof *team);
-    int rc = world_sleep(w, world_now(w) + growth_draw(g, 1, w->self, 10) * GROWTH_MS);
+    int rc = OK;
+    if (w->self >= g->first)
+        rc = world_sleep(w, world_now(w) + growth_draw(g, 1, w->self, 10) * GROWTH_MS);
     if (rc == OK)
         rc = team ? team_join(team, w, NULL, &timing, world_now(w) + 5 * WORLD_SECOND) : ERR_NOMEM;
     if (rc == OK) {
@@ -269,7 +272,12 @@ static inline int growth_driver(struct growth *g, struct world *w)
 {
     const struct group_timing timing = group_timing_lan();
     struct team_host *host = calloc(1, sizeof *host);
-    int rc = host ? team_host_start(host, w, NULL, &timing, g->first, GROWTH_NODES) : ERR_NOMEM;
+    struct kv_server *store = calloc(1, sizeof *store);
+    int rc = host && store ? OK : ERR_NOMEM;
+    if (rc == OK)
+        rc = team_host_start(host, w, NULL, &timing, g->first, GROWTH_NODES);
+    if (rc == OK)
+        rc = kv_server_start(store, &host->group);
     if (rc == OK)
         rc = world_want_nodes(w, g->first);
     if (rc == OK)
@@ -283,8 +291,11 @@ static inline int growth_driver(struct growth *g, struct world *w)
         for (uint32_t node = 0; node < GROWTH_NODES; node++)
             over &= g->over[node];
     }
+    if (store)
+        kv_server_stop(store);
     if (host)
         team_host_stop(host);
+    free(store);
     free(host);
     return rc;
 }

@@ -97,12 +97,103 @@ static void test_shared_leavers_tasks_run_elsewhere(void **state)
     assert_true(again > 0);
 }
 
+/* ---- deaths ---- */
+
+static struct members set_of(uint32_t node)
+{
+    return members_only(node);
+}
+
+/* A short life: three become six in mid-round, and three of them leave; one dies at each of its
+ * messages, as an old member, as a joiner or as a leaver. */
+static struct growth short_life(void)
+{
+    struct growth g = growth_of(2);
+    g.rounds = 8;
+    g.floats = 50;
+    g.chunk = 20;
+    g.grow_at = 4 * GROWTH_MS;
+    for (uint32_t node = 0; node < GROWTH_NODES; node++)
+        g.leave_in[node] = node % 2 ? g.rounds : 6;
+    return g;
+}
+
+static void test_shared_each_dies_at_each_message(void **state)
+{
+    (void)state;
+    uint32_t runs = 0, voided = 0, grew = 0;
+    struct growth whole = short_life();
+    growth_run(&whole);
+    growth_expect(&whole, no_members);
+    assert_true(whole.most == 6 && whole.last == 3);
+    for (uint32_t node = 0; node < GROWTH_NODES; node++)
+        for (uint64_t k = 1 + node % LESS; k <= whole.sent[node]; k += LESS) {
+            struct growth g = short_life();
+            g.kill_node = node;
+            g.kill_send = k;
+            growth_run(&g);
+            growth_expect(&g, set_of(node));
+            voided += g.voids > 0;
+            grew += g.most == 6;
+            runs++;
+        }
+    print_message("%u runs, %u with a void exchange, %u in which six were there\n", runs, voided,
+                  grew);
+    assert_true(runs * LESS > 500 && voided > 0 && grew > runs / 2);
+}
+
+/* Two or three die at any moment, and a lossy link delays messages. */
+static void test_shared_several_die_while_it_grows(void **state)
+{
+    (void)state;
+    enum { RUNS = 400 / LESS };
+    uint32_t voided = 0, grew = 0;
+    for (uint64_t seed = 1; seed <= RUNS; seed++) {
+        char cluster[300];
+        struct growth g = growth_of(seed);
+        uint32_t a = growth_draw(&g, 6, 0, GROWTH_NODES), b = growth_draw(&g, 6, 1, GROWTH_NODES);
+        struct members dead = set_of(a);
+        members_add(&dead, b);
+        snprintf(cluster, sizeof cluster,
+                 "node { count: 6 } link { mbit: 50 latency_us: 100 loss: %s } "
+                 "fault { at: %.6f kill: %u } fault { at: %.6f kill: %u }",
+                 seed % 3 ? "0" : "0.02", 0.06 + 0.0001 * growth_draw(&g, 6, 2, 2000), a,
+                 0.06 + 0.0001 * growth_draw(&g, 6, 3, 2000), b);
+        g.cluster = cluster;
+        g.vars = 1 + seed % 4 * 2;
+        g.keeps_tasks = seed % 2;
+        growth_run(&g);
+        growth_expect(&g, dead);
+        voided += g.voids > 0;
+        grew += g.most == 6;
+    }
+    print_message("%u runs, %u with a void exchange, %u in which six were there\n", RUNS, voided,
+                  grew);
+    assert_true(voided > RUNS / 10 && grew > RUNS / 3);
+}
+
+static void test_shared_growth_takes_the_same_path_on_threads(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct growth fibres = growth_of(seed), baton = growth_of(seed);
+        baton.backend = SIM_BATON;
+        growth_run(&fibres);
+        growth_run(&baton);
+        growth_expect(&baton, no_members);
+        assert_true(fibres.trace == baton.trace);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared_three_grow_to_six_and_shrink_to_two),
         cmocka_unit_test(test_shared_lanes_of_a_growing_team),
         cmocka_unit_test(test_shared_leavers_tasks_run_elsewhere),
+        cmocka_unit_test(test_shared_each_dies_at_each_message),
+        cmocka_unit_test(test_shared_several_die_while_it_grows),
+        cmocka_unit_test(test_shared_growth_takes_the_same_path_on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
