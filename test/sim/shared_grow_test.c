@@ -139,7 +139,7 @@ static void test_shared_each_dies_at_each_message(void **state)
         }
     print_message("%u runs, %u with a void exchange, %u in which six were there\n", runs, voided,
                   grew);
-    assert_true(runs * LESS > 500 && voided > 0 && grew > runs / 2);
+    assert_true((uint64_t)runs * LESS > 500 && voided > 0 && grew > runs / 2);
 }
 
 /* Two or three die at any moment, and a lossy link delays messages. */
@@ -160,7 +160,7 @@ static void test_shared_several_die_while_it_grows(void **state)
                  seed % 3 ? "0" : "0.02", 0.06 + 0.0001 * growth_draw(&g, 6, 2, 2000), a,
                  0.06 + 0.0001 * growth_draw(&g, 6, 3, 2000), b);
         g.cluster = cluster;
-        g.vars = 1 + seed % 4 * 2;
+        g.vars = 1 + (uint32_t)(seed % 4) * 2;
         g.keeps_tasks = seed % 2;
         growth_run(&g);
         growth_expect(&g, dead);
