@@ -16,9 +16,9 @@
  * are kept. A round is done on all members or on none (the commit rule of exchanges): a member that
  * was late when another one died takes the result from those that have it.
  *
- * Members join and leave between rounds: what is under way ends first, with the members that it
- * began with, and no round is repeated. A member that joined later gets handles as all do, and takes
- * part from pl_shared_round on; it has no earlier result.
+ * Members join and leave between rounds: the rounds that are being reduced end first, with the
+ * members that they began with, and none is repeated. A member that joined later gets handles as
+ * all do, and takes part from pl_shared_round on; it has no earlier result.
  *
  * Each member first reduces the vectors of its own tasks, in the order of their numbers; then the
  * members' vectors are reduced, in an order that depends on ranks alone. All members end with the
@@ -60,8 +60,8 @@ typedef struct pl_shared_reduction {
 /* Make the variable of this key, or find it: on every member that has tasks of it or wants its
  * results, in any order, at any time. A second call gives another handle on the same variable.
  * NULL reduction: the sum. With PL_USER_OP no round begins before every member has made the
- * variable, because vectors pass through all of them; this holds for later members, too. Asks the coordinator and waits for its
- * answer. Messages are in pl_engine_error.
+ * variable, because vectors pass through all of them; this holds for later members, too. Asks the
+ * coordinator and waits for its answer. Messages are in pl_engine_error.
  *
  * PL_ERR_USAGE  n (1 … 1e9), num_tasks or the reduction is wrong, or was another one elsewhere; no
  *               key, or a long one; too many variables

@@ -53,10 +53,10 @@ typedef struct pl_team_options {
     uint64_t kv_bytes; /* of values (paceline/kv.h) that this member may hold; 0: no limit */
 } pl_team_options;
 
-/* Join, and wait until all have; a later member waits until the team admits it, which takes no
- * longer than the rounds of shared variables that are under way. PL_ERR_INPUT (an address; a port in use), PL_ERR_USAGE (no
- * rendezvous, too many members), PL_ERR_TIMEOUT, PL_ERR_PEER (refused, or the coordinator was
- * lost), PL_ERR_NOMEM, PL_ERR_IO */
+/* Join, and wait until all have. A later member waits until there is a place for it and the rounds
+ * of shared variables that are being reduced have ended. PL_ERR_INPUT (an address; a port in use),
+ * PL_ERR_USAGE (no rendezvous, too many members), PL_ERR_TIMEOUT, PL_ERR_PEER (refused, or the
+ * coordinator was lost), PL_ERR_NOMEM, PL_ERR_IO */
 int pl_team_open(pl_engine *engine, const pl_team_options *options, pl_team **out);
 
 /* Leave the team. The coordinator's end ends the team. No call of this member may be under way.

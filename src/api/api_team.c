@@ -107,7 +107,7 @@ static int open_team(pl_team *team, const pl_team_options *o)
     if (o->members > VIEW_MEMBERS_MAX)
         return err_set(err, ERR_USAGE, "members: at most %d, is %u", VIEW_MEMBERS_MAX, o->members);
     if (o->members_max > VIEW_MEMBERS_MAX || (o->members_max > 0 && o->members_max < o->members))
-        return err_set(err, ERR_USAGE, "members_max: members to %d, or 0 for members, is %u",
+        return err_set(err, ERR_USAGE, "members_max: %u (members) to %d, or 0, is %u", o->members,
                        VIEW_MEMBERS_MAX, o->members_max);
     int rc = o->members ? start_host(team, o) : OK;
     if (rc == OK)

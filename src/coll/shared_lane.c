@@ -140,7 +140,7 @@ static int do_job(struct shared_lane *lane, const struct shared_item *job)
         rc = reduce_here(var, job, &input);
     if (rc != OK)
         return rc;
-    PL_ASSERT(e->completed + 1 == job->number);
+    PL_ASSERT(e->completed + 1 == job->number); /* G2 */
     set_exchange(e, var, input, slot->x);
     const struct exchange_meta mine = {
         .weight = job->count > 0, .samples = job->count, .hash_min = UINT64_MAX};

@@ -201,7 +201,7 @@ static int on_start(struct shared *s, struct byte_reader *in)
         rc = ERR_PROTOCOL;
     if (rc == OK)
         rc = pick_vectors(var, in, job);
-    /* The view is on its way. An exchange that began in an older one would be repeated in it. */
+    /* The view is on its way. An exchange that began in an older one would be interrupted (G3). */
     if (rc == OK)
         rc = group_wait_view(s->group, view - 1, WORLD_FOREVER);
     if (rc == OK)

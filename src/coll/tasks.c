@@ -122,7 +122,8 @@ static void try_start(struct task_table *table, uint32_t v, struct tasks_orders 
 {
     struct tasks_var *var = table->var[v];
     struct tasks_round *r = tasks_round_of(var, var->done);
-    if (members_change(table) || r->running || r->taken < var->spec.tasks || !all_can_reduce(table, var))
+    if (members_change(table) || r->running || r->taken < var->spec.tasks ||
+        !all_can_reduce(table, var))
         return;
     r->running = true;
     r->voided = false;
@@ -175,9 +176,19 @@ static struct tasks_var *running_var(struct task_table *table, uint32_t v)
     return tasks_round_of(table->var[v], table->var[v]->done)->running ? table->var[v] : NULL;
 }
 
+static bool is_running(struct task_table *table)
+{
+    for (uint32_t v = 0; v < table->count; v++)
+        if (running_var(table, v))
+            return true;
+    return false;
+}
+
 static void take_members(struct task_table *table, const struct members *in,
                          struct tasks_orders *out)
 {
+    /* G1: a joiner has no part in a round that began without it. */
+    PL_ASSERT(members_within(in, &table->in) || !is_running(table));
     table->in = *in;
     table->waiting = members_intersection(&table->waiting, in);
     table->leaving = members_intersection(&table->leaving, in);
@@ -295,8 +306,8 @@ static void on_ended(struct task_table *table, const struct tasks_event *e,
         end_round(table, e->var, out);
 }
 
-/* The member gets no more tasks. It must stay until the running rounds have ended: it may have tasks
- * in them. */
+/* The member gets no more tasks. It must stay until the running rounds have ended, because it may
+ * have tasks in them. */
 static void on_leave(struct task_table *table, uint32_t node)
 {
     members_add(&table->leaving, node);
@@ -324,14 +335,6 @@ static void on_no_join(struct task_table *table, uint32_t node, struct tasks_ord
     table->joiner = TASKS_NO_NODE;
     for (uint32_t v = 0; v < table->count; v++)
         try_start(table, v, out);
-}
-
-static bool is_running(struct task_table *table)
-{
-    for (uint32_t v = 0; v < table->count; v++)
-        if (running_var(table, v))
-            return true;
-    return false;
 }
 
 /* No round runs: the members may change. */

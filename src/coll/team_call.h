@@ -25,9 +25,9 @@ struct team_host {
     struct shared_host shared;
 };
 
-/* Start to admit members; the first view is made when `members` of them have joined. Later ones join
- * when no round of a shared variable is under way, while there are fewer than `members_max`; others
- * wait. `host` is large. ERR_NOMEM */
+/* Start to admit members; the first view is made when `members` of them have joined. Later ones
+ * join when no round of a shared variable is being reduced, while there are fewer than
+ * `members_max`; others wait. `host` is large. ERR_NOMEM */
 int team_host_start(struct team_host *host, struct world *world, const struct logger *log,
                     const struct group_timing *timing, uint32_t members, uint32_t members_max);
 /* Send the members `bye`, and stop. */
@@ -102,8 +102,8 @@ struct team_call {
     struct coll_waits *waits; /* (optional) receives the waits and the bytes moved */
 };
 
-/* One collective. ERR_VIEW (a member was lost or has joined), ERR_DRIVER (the team is over), ERR_USAGE (the
- * channel is in use, a root is no rank). An error of this member alone, ERR_NOMEM, ERR_UNSUPPORTED
+/* One collective. ERR_VIEW (a member was lost or has joined), ERR_DRIVER (the team is over),
+ * ERR_USAGE (the channel is in use, a root is no rank). An error of this member alone, ERR_NOMEM, ERR_UNSUPPORTED
  * (a vector too long for its algorithm) or ERR_PROTOCOL (others make another call), ends its
  * membership, because the others wait for it. */
 int team_run(struct team *team, const struct team_call *call);

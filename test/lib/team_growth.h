@@ -320,8 +320,7 @@ static inline void growth_run(struct growth *g)
     };
     memset(g->owner, 0xff, sizeof g->owner);
     g->observer = (struct group_observer){.opened = growth_opened, .user = g};
-    struct sim_outcome outcome =
-        sim_cluster_run(g->cluster, options, 120 * WORLD_SECOND, g->sent);
+    struct sim_outcome outcome = sim_cluster_run(g->cluster, options, 120 * WORLD_SECOND, g->sent);
     g->rc = outcome.rc;
     g->trace = outcome.trace;
 }

@@ -12,12 +12,12 @@
 #include <sys/mman.h>
 
 enum { PROCESSES = 6, FIRST = 3, ROUNDS = 16, TASKS = 12, FLOATS = 60000, STEPS = 300 };
-enum { GROWS_IN = 4, NOBODY = 0, LIMIT_S = 60 };
+enum { GROWS_IN = 4, NONE = 0, LIMIT_S = 60 };
 
 /* The processes that leave; 0 coordinates and stays, and one of the joiners does. */
 static const uint64_t leaves_in[PROCESSES] = {ROUNDS, 9, 11, 9, 11, ROUNDS};
 
-/* What the processes share, as an engine's scheduler would know it. */
+/* Memory that the processes share: an engine's scheduler would know it. */
 struct ground {
     atomic_bool grow;
     _Atomic uint32_t failed;
@@ -38,14 +38,14 @@ struct child {
     pl_team *team;
 };
 
-#define CHECK(holds)                                                                              \
-    do {                                                                                          \
-        if (!(holds)) {                                                                           \
-            fprintf(stderr, "process %u, line %d: %s does not hold\n", c->number, __LINE__,       \
-                    #holds);                                                                      \
-            atomic_fetch_add(&c->ground->failed, 1);                                              \
-            return 1;                                                                             \
-        }                                                                                         \
+#define CHECK(holds)                                                                        \
+    do {                                                                                    \
+        if (!(holds)) {                                                                     \
+            fprintf(stderr, "process %u, line %d: %s does not hold\n", c->number, __LINE__, \
+                    #holds);                                                                \
+            atomic_fetch_add(&c->ground->failed, 1);                                        \
+            return 1;                                                                       \
+        }                                                                                   \
     } while (0)
 
 static int open_team(struct child *c)
@@ -119,10 +119,10 @@ static int run_tasks(struct child *c, pl_shared *s, uint64_t round, float *x)
     struct ground *g = c->ground;
     bool changes = round == GROWS_IN || round == 9 || round == 11;
     for (uint32_t task = 0; task < TASKS; task++) {
-        uint32_t nobody = NOBODY;
+        uint32_t none = NONE;
         if (c->held && changes && task == 0 && c->number != 0)
             continue;
-        if (!atomic_compare_exchange_strong(&g->owner[round][task], &nobody, c->number + 1))
+        if (!atomic_compare_exchange_strong(&g->owner[round][task], &none, c->number + 1))
             continue;
         if (c->held && changes && task == 0)
             continue;
@@ -253,12 +253,12 @@ static int play_steps(struct child *c)
 
 /* ---- processes ---- */
 
-static struct ground *play(bool held, int (*part)(struct child *c))
+static struct ground *run_processes(bool held, int (*part)(struct child *c))
 {
     char rendezvous[32];
     pid_t pid[PROCESSES];
-    struct ground *g = mmap(NULL, sizeof *g, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                            0);
+    struct ground *g =
+        mmap(NULL, sizeof *g, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(g != MAP_FAILED);
     port_find(rendezvous);
     for (uint32_t i = 0; i < PROCESSES; i++) {
@@ -293,7 +293,7 @@ static void expect_tasks_once(const struct ground *g)
 static void test_real_team_grows_and_shrinks_in_mid_round(void **state)
 {
     (void)state;
-    struct ground *g = play(true, play_rounds);
+    struct ground *g = run_processes(true, play_rounds);
     uint64_t vectors = 0;
     expect_tasks_once(g);
     for (uint64_t r = 0; r < ROUNDS; r++) {
@@ -318,7 +318,7 @@ static void test_real_team_grows_and_shrinks_at_any_moment(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++) {
-        struct ground *g = play(false, play_rounds);
+        struct ground *g = run_processes(false, play_rounds);
         expect_tasks_once(g);
         munmap(g, sizeof *g);
     }
@@ -327,7 +327,7 @@ static void test_real_team_grows_and_shrinks_at_any_moment(void **state)
 static void test_real_collectives_grow_and_shrink(void **state)
 {
     (void)state;
-    struct ground *g = play(false, play_steps);
+    struct ground *g = run_processes(false, play_steps);
     assert_int_equal(atomic_load(&g->step), STEPS);
     assert_int_equal(atomic_load(&g->at_end), 2);
     assert_int_equal(atomic_load(&g->read), PROCESSES - FIRST);

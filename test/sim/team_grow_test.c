@@ -19,7 +19,7 @@ enum { LESS = 1 };
 
 enum { STEPS = 60, FLOATS = 200, STATE = 5000 };
 
-/* What a member gives to a step's sum: one, its bit, the step. */
+/* The contribution of a member to the sum of a step: one, its bit, the step. */
 struct sum {
     float at[FLOATS];
 };
@@ -76,7 +76,7 @@ static int call_team(struct player *p, enum team_kind kind, enum reduce_kind red
 }
 
 /* The members continue with the earliest step that one of them lacks. */
-static int agree(struct player *p)
+static int agree_on_step(struct player *p)
 {
     float step = p->step;
     int rc = call_team(p, TEAM_ALLREDUCE, REDUCE_MIN, &step, 1);
@@ -160,10 +160,10 @@ static int play_steps(struct player *p)
         g->most = size > g->most ? size : g->most;
         rc = world_sleep(w, world_now(w) + (int64_t)growth_draw(g, 20 + w->self, p->calls++, 2000) *
                                                (GROWTH_MS / 1000));
-        if (rc == OK)
-            rc = !p->agreed                   ? agree(p)
-                 : (uint32_t)p->step % 4 == 3 ? send_around(p)
-                                              : OK;
+        if (rc == OK && !p->agreed)
+            rc = agree_on_step(p);
+        else if (rc == OK && (uint32_t)p->step % 4 == 3)
+            rc = send_around(p);
         if (rc == OK && p->agreed)
             rc = take_step(p);
         if (rc == ERR_VIEW)
@@ -180,7 +180,7 @@ static int play_steps(struct player *p)
     return rc;
 }
 
-static int play(struct growth *g, struct team *team)
+static int play_with_store(struct growth *g, struct team *team)
 {
     struct player *p = calloc(1, sizeof *p);
     const struct kv_options options = {0};
@@ -204,7 +204,7 @@ static struct growth growth_of(uint64_t seed)
         .algorithm = (enum coll_algorithm)(seed % COLL_ALGORITHMS),
         .seed = seed,
         .cluster = "node { count: 6 } link { mbit: 100 latency_us: 100 } ",
-        .play = play,
+        .play = play_with_store,
     };
     uint32_t one = growth_draw(&g, 3, 0, GROWTH_NODES);
     uint32_t other = (one + 1 + growth_draw(&g, 3, 1, GROWTH_NODES - 1)) % GROWTH_NODES;
