@@ -103,9 +103,9 @@ struct team_call {
 };
 
 /* One collective. ERR_VIEW (a member was lost or has joined), ERR_DRIVER (the team is over),
- * ERR_USAGE (the channel is in use, a root is no rank). An error of this member alone, ERR_NOMEM, ERR_UNSUPPORTED
- * (a vector too long for its algorithm) or ERR_PROTOCOL (others make another call), ends its
- * membership, because the others wait for it. */
+ * ERR_USAGE (the channel is in use, a root is no rank). An error of this member alone, ERR_NOMEM,
+ * ERR_UNSUPPORTED (a vector too long for its algorithm) or ERR_PROTOCOL (others make another call),
+ * ends its membership, because the others wait for it. */
 int team_run(struct team *team, const struct team_call *call);
 
 #endif

@@ -217,21 +217,18 @@ static void on_want(struct roster *roster, uint32_t n, struct roster_orders *out
     roster_seek_donor(roster, out);
 }
 
-static void admit_joiner(struct roster_member *m, enum member_state state, int64_t now,
-                         struct roster_orders *out)
-{
-    roster_set_state(m, state);
-    m->last_progress = now;
-    roster_report_member(out, m->node, "join");
-}
-
 /* The driver is ready: all that wait and find room are in the next view, because none needs a donor
  * of its own. */
 static void admit_all(struct roster *roster, int64_t now, struct roster_orders *out)
 {
-    for (size_t i = 0; i < roster->count && has_room(roster); i++)
-        if (roster->member[i].state == MEMBER_WAITS)
-            admit_joiner(&roster->member[i], MEMBER_IN, now, out);
+    for (size_t i = 0; i < roster->count && has_room(roster); i++) {
+        struct roster_member *m = &roster->member[i];
+        if (m->state != MEMBER_WAITS)
+            continue;
+        roster_set_state(m, MEMBER_IN);
+        m->last_progress = now;
+        roster_report_member(out, m->node, "join");
+    }
 }
 
 /* A donor is at a commit point and has kept its state for the joiner: the joiner becomes a member
@@ -249,9 +246,11 @@ static void on_donor_ready(struct roster *roster, const struct roster_event *eve
         roster_order_pair(out, ORDER_CANCEL_JOIN, event->node, event->other);
         return;
     }
-    admit_joiner(m, by_driver ? MEMBER_IN : MEMBER_JOINING, event->now, out);
+    roster_set_state(m, by_driver ? MEMBER_IN : MEMBER_JOINING);
+    m->last_progress = event->now;
     if (by_driver)
         admit_all(roster, event->now, out);
+    roster_report_member(out, m->node, "join");
     roster_make_view(roster, out);
     release_surplus(roster, out);
     roster_seek_donor(roster, out);

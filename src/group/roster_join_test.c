@@ -65,7 +65,7 @@ static void test_roster_driver_admits_all_that_wait(void **state)
     assert_string_equal(on_peer_down(s, 3), "drop 3; ask 4294967294 for 2");
     assert_string_equal(donor_ready(s, ROSTER_DRIVER, 3), "release 4294967294 of 3");
     assert_string_equal(donor_ready(s, ROSTER_DRIVER, 2),
-                        "join 2; join 4; view 2: 0 1 2 4"); /* and it is full */
+                        "join 4; join 2; view 2: 0 1 2 4"); /* and it is full */
     assert_string_equal(joins(s, 5), "");
     assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; view 3: 1 2 4; ask 4294967294 for 5");
     for (uint32_t node = 1; node < 3; node++)
