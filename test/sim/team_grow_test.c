@@ -231,7 +231,7 @@ static void test_team_collectives_grow_and_shrink(void **state)
     (void)state;
     static const struct members no_members;
     uint32_t read = 0;
-    for (uint64_t seed = 1; seed <= 200 / LESS; seed++) {
+    for (uint64_t seed = 1; seed <= 100 / LESS; seed++) {
         struct growth g = growth_of(seed);
         growth_run(&g);
         expect_steps(&g, no_members);
@@ -244,13 +244,13 @@ static void test_team_collectives_grow_and_shrink(void **state)
                      g.last);
     }
     print_message("%u joiners read the state\n", read);
-    assert_true(read > 300 / LESS);
+    assert_true(read > 150 / LESS);
 }
 
 static void test_team_members_die_while_it_grows(void **state)
 {
     (void)state;
-    enum { RUNS = 200 / LESS };
+    enum { RUNS = 100 / LESS };
     uint32_t grew = 0;
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         char cluster[200];
