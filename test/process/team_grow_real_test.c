@@ -95,7 +95,7 @@ static void add_counted(void *user, float *y, const float *x, size_t n)
         y[i] += x[i];
 }
 
-static bool stays(uint32_t process, uint64_t round)
+static bool is_staying(uint32_t process, uint64_t round)
 {
     return leaves_in[process] > round && (process < FIRST || round >= GROWS_IN);
 }
@@ -104,7 +104,7 @@ static uint32_t count_staying(uint64_t round)
 {
     uint32_t n = 0;
     for (uint32_t p = 0; p < PROCESSES; p++)
-        n += stays(p, round);
+        n += is_staying(p, round);
     return n;
 }
 
@@ -116,7 +116,7 @@ static bool may_take(const struct child *c, uint64_t round, uint32_t task)
         return true;
     if (task == 0)
         return c->number == 0;
-    return task > PROCESSES || !stays(task - 1, round) || task == c->number + 1;
+    return task > PROCESSES || !is_staying(task - 1, round) || task == c->number + 1;
 }
 
 static int submit_task(struct child *c, pl_shared *s, uint64_t round, uint32_t task, float *x)
