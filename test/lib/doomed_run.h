@@ -3,18 +3,7 @@
 #ifndef PL_LIB_DOOMED_RUN_H
 #define PL_LIB_DOOMED_RUN_H
 
-#include "base/file.h"
-#include "job/cluster.h"
-#include "sim/sim.h"
-#include "tensor/kernels.h"
-#include "tiny_job.h"
-#include "train/train.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "sim_cluster.h"
 
 struct doomed_run {
     uint32_t kill_node;
@@ -22,7 +11,8 @@ struct doomed_run {
     double open_s;                   /* that opening its data takes each node */
     struct train_options options;    /* with the job; `line` and `user` unless they are set */
     const struct train_watch *watch; /* may be NULL */
-    struct sim *sim;                 /* while it plays */
+    struct sim_train *train;         /* while it plays, */
+    struct sim *sim;                 /* once a node has begun */
     /* How it went: */
     int rc;
     struct err err;
@@ -32,63 +22,23 @@ struct doomed_run {
     uint32_t missing; /* workers that have not joined */
     int exchanges, deaths;
     double end_s;
-    char log[8192];
+    char log[8192]; /* also while it plays */
 };
 
-struct doomed_stage {
-    struct doomed_run *run;
-    struct train_options options;
-    struct train_host host;
-    struct corpus corpus;
-    struct vec dx;
-};
-
-static inline void doomed_line(void *user, const char *event)
+static inline void doomed_host(void *user, uint32_t node, struct train_host *host)
 {
     struct doomed_run *r = user;
-    r->exchanges += strstr(event, "\"kind\":\"exchange\"") != NULL;
-    r->deaths += strstr(event, "\"what\":\"dead\"") != NULL;
-    if (strstr(event, "\"what\":\"join\"") && r->missing > 0 && --r->missing == 0)
-        r->opening = sim_sent(r->sim, r->kill_node);
+    (void)node;
+    r->sim = r->train->outcome.sim;
+    host->open_seconds = r->open_s;
+    host->watch = r->watch;
 }
 
-static inline void doomed_log(void *user, enum log_level level, const char *line)
+static inline void doomed_line(void *user, const char *text)
 {
     struct doomed_run *r = user;
     size_t n = strlen(r->log);
-    if (level >= LOG_INFO)
-        snprintf(r->log + n, sizeof r->log - n, "%s\n", line);
-}
-
-static inline int doomed_main(void *arg, struct world *world)
-{
-    struct doomed_stage *s = arg;
-    struct doomed_run *r = s->run;
-    if (world->self == WORLD_DRIVER)
-        return train_drive(world, &s->host, &s->options, &r->report, &r->err);
-    return train_work(world, &s->host);
-}
-
-static inline uint32_t doomed_kind(const char *name)
-{
-    (void)name;
-    return 0;
-}
-
-static inline Paceline__Job *doomed_job(const struct tiny *t, const char *const *set)
-{
-    struct file_bytes text;
-    struct err err = {0};
-    Paceline__Job *job = NULL;
-    int rc = file_read(t->job, 1 << 20, &text, &err);
-    assert_int_equal(rc, OK);
-    rc = job_parse(t->job, (char *)text.data, text.len, &job, &err);
-    file_release(&text);
-    for (; rc == OK && *set; set++)
-        rc = job_set(job, *set, &err);
-    if (rc != OK || job_resolve_paths(job, t->job, &err) != OK || job_finish(job, &err) != OK)
-        fail_msg("%s", err.text);
-    return job;
+    snprintf(r->log + n, sizeof r->log - n, "%s\n", text);
 }
 
 /* Simulate the tiny job with these fields set (ended by NULL) on this cluster, for at most
@@ -96,54 +46,32 @@ static inline Paceline__Job *doomed_job(const struct tiny *t, const char *const 
 static inline void doomed_play(const struct tiny *t, const char *text, const char *const *set,
                                double limit_s, struct doomed_run *r)
 {
-    Paceline__Job *job = doomed_job(t, set);
-    Paceline__Cluster *cluster = NULL;
-    struct sim *sim = NULL;
-    struct arena arena;
-    const struct logger log = {.write = doomed_log, .user = r, .level = LOG_INFO};
-    struct doomed_stage s = {
-        .run = r,
+    struct ground ground;
+    ground_open(&ground, t, set);
+    struct sim_train train = {
+        .ground = &ground,
+        .cluster = text,
         .options = r->options,
-        .host = {.log = &log, .timing = group_timing_lan(), .watch = r->watch},
-    };
-    s.options.job = job;
-    s.options.line = r->options.line ? r->options.line : doomed_line;
-    s.options.user = r->options.line ? r->options.user : r;
-    r->missing = job->workers;
-    arena_init(&arena);
-    kernels_set_threads(1);
-    struct err err = {0};
-    if (cluster_parse("test", text, strlen(text), &cluster, &err) != OK ||
-        cluster_finish(cluster, &err) != OK || corpus_open(job, NULL, &s.corpus, &err) != OK ||
-        workspace_create(job, &s.corpus, &log, NULL, NULL, &s.host.ws, &err) != OK ||
-        vec_init(&s.dx, &arena, net_segments(s.host.ws->train)->total) != OK)
-        fail_msg("%s", err.text);
-    s.host.step_seconds = cluster->step_seconds;
-    s.host.open_seconds = r->open_s;
-    s.host.corpus = &s.corpus;
-    s.host.dx = &s.dx;
-    const struct sim_options options = {
-        .cluster = cluster,
-        .workers = job->workers,
-        .seed = job->seed,
-        .log = &log,
-        .node_main = doomed_main,
-        .arg = &s,
-        .kind_of = doomed_kind,
         .kill_node = r->kill_node,
         .kill_send = r->kill_send,
+        .limit_s = limit_s,
+        .level = LOG_INFO,
+        .host = doomed_host,
+        .line = doomed_line,
+        .user = r,
     };
-    assert_int_equal(sim_create(&options, &sim, &err), OK);
-    r->sim = sim;
-    r->rc = sim_run(sim, (int64_t)(limit_s * 1e9));
-    r->sent = sim_sent(sim, r->kill_node);
-    r->end_s = (double)sim_now(sim) * 1e-9;
-    sim_free(sim);
-    workspace_free(s.host.ws);
-    corpus_close(&s.corpus);
-    arena_release(&arena);
-    cluster_free(cluster);
-    job_free(job);
+    r->train = &train;
+    sim_train_play(&train);
+    r->rc = train.rc;
+    r->err = train.err;
+    r->report = train.report;
+    r->sent = train.sent[r->kill_node];
+    r->opening = train.opening;
+    r->missing = train.missing;
+    r->exchanges = train.exchanges;
+    r->deaths = train.deaths;
+    r->end_s = train.end_s;
+    ground_close(&ground);
 }
 
 /* Worker `node` is killed at every `stride`th message that it sends after the group has formed:

@@ -5,9 +5,9 @@
 
 #include "coll/coll.h"
 #include "group/group.h"
-#include "job/cluster.h"
 #include "schedule_cluster.h"
-#include "sim/sim.h"
+#include "sim_cluster.h"
+#include "wire/wire_send.h"
 
 struct scene {
     uint32_t ranks;
@@ -22,15 +22,6 @@ struct scene {
     int64_t ended[RANKS_MAX]; /* when it returned */
     uint64_t sent[RANKS_MAX];
 };
-
-static int scene_log(struct world *w, uint32_t node, enum wire_kind kind)
-{
-    struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, 0);
-    int rc = m ? world_send(w, node, m, CLASS_CONTROL) : ERR_NOMEM;
-    if (rc == ERR_FULL)
-        message_unref(m);
-    return rc;
-}
 
 /* View `number`: all ranks of the scene except one; WORLD_ANY: all. */
 static inline int scene_view(const struct scene *scene, struct group *group, uint32_t number,
@@ -59,10 +50,7 @@ static inline void scene_rank(const struct view *view, uint32_t self, struct ran
 static int scene_rank_main(struct scene *scene, struct world *w)
 {
     static const struct logger silent;
-    const struct wait_for bye = {.kind = WAIT_MESSAGE,
-                                 .from = WORLD_DRIVER,
-                                 .tag = wire_tag(WIRE_BYE, 0, 0, 0),
-                                 .mask = WIRE_KIND_MASK};
+    const struct wait_for bye = wire_from(WORLD_DRIVER, WIRE_BYE);
     struct group_timing timing = group_timing_lan();
     struct group group;
     struct ranks ranks;
@@ -75,7 +63,7 @@ static int scene_rank_main(struct scene *scene, struct world *w)
         scene->ended[w->self] = world_now(w);
     }
     scene->rc[w->self] = rc;
-    scene_log(w, WORLD_DRIVER, WIRE_DONE);
+    wire_send(w, WORLD_DRIVER, wire_tag(WIRE_DONE, 0, 0, 0), NULL, 0);
     if (world_wait(w, &bye, 1, WORLD_FOREVER, &wake) == OK)
         message_unref(wake.msg);
     group_release(&group);
@@ -85,13 +73,7 @@ static int scene_rank_main(struct scene *scene, struct world *w)
 /* Until each rank has played or died. */
 static int scene_driver_main(const struct scene *scene, struct world *w)
 {
-    const struct wait_for set[] = {
-        {.kind = WAIT_MESSAGE,
-         .from = WORLD_ANY,
-         .tag = wire_tag(WIRE_DONE, 0, 0, 0),
-         .mask = WIRE_KIND_MASK},
-        {.kind = WAIT_PEER},
-    };
+    const struct wait_for set[] = {wire_from(WORLD_ANY, WIRE_DONE), {.kind = WAIT_PEER}};
     int rc = world_want_nodes(w, scene->ranks);
     for (uint32_t over = 0; rc == OK && over < scene->ranks;) {
         struct wake wake;
@@ -103,7 +85,7 @@ static int scene_driver_main(const struct scene *scene, struct world *w)
         over += wake.which == 0 || !wake.up;
     }
     for (uint32_t i = 0; i < scene->ranks; i++)
-        scene_log(w, i, WIRE_BYE);
+        wire_send(w, i, wire_tag(WIRE_BYE, 0, 0, 0), NULL, 0);
     return rc == OK ? world_sleep(w, world_now(w) + WORLD_SECOND) : rc;
 }
 
@@ -113,43 +95,22 @@ static int scene_node_main(void *arg, struct world *w)
     return w->self == WORLD_DRIVER ? scene_driver_main(scene, w) : scene_rank_main(scene, w);
 }
 
-static uint32_t scene_kind_of(const char *name)
-{
-    return (uint32_t)wire_kind_find(name);
-}
-
 static void run_scene(struct scene *scene)
 {
     const char *text = scene->cluster ? scene->cluster : "node { count: 17 }";
-    struct err err = {0};
-    Paceline__Cluster *cluster = NULL;
-    struct sim *sim = NULL;
-    int rc = cluster_parse("test", text, strlen(text), &cluster, &err);
-    if (rc == OK)
-        rc = cluster_finish(cluster, &err);
     const struct sim_options options = {
-        .cluster = cluster,
         .workers = scene->ranks,
         .seed = scene->seed + 1,
         .node_main = scene_node_main,
         .arg = scene,
-        .kind_of = scene_kind_of,
         .kill_node = scene->kill_node,
         .kill_send = scene->kill_send,
     };
-    if (rc == OK)
-        rc = sim_create(&options, &sim, &err);
-    if (rc != OK)
-        fail_msg("%s", err.text);
-    rc = sim_run(sim, 1000 * WORLD_SECOND);
-    if (rc != OK)
-        fail_msg("the scene ends with %d at %.3f s: %u ranks, %u killed at message %u", rc,
-                 world_seconds(sim_now(sim)), scene->ranks, scene->kill_node,
+    struct sim_outcome end = sim_cluster_run(text, options, 1000 * WORLD_SECOND, scene->sent);
+    if (end.rc != OK)
+        fail_msg("the scene ends with %d at %.3f s: %u ranks, %u killed at message %u", end.rc,
+                 world_seconds(end.end), scene->ranks, scene->kill_node,
                  (unsigned)scene->kill_send);
-    for (uint32_t i = 0; i < scene->ranks; i++)
-        scene->sent[i] = sim_sent(sim, i);
-    sim_free(sim);
-    cluster_free(cluster);
 }
 
 #endif

@@ -3,13 +3,10 @@
 #ifndef PL_LIB_REPLAY_H
 #define PL_LIB_REPLAY_H
 
-#include "base/file.h"
-#include "job/job.h"
 #include "learner/learner.h"
 #include "model/weights.h"
 #include "run_files.h"
-#include "tensor/kernels.h"
-#include "tiny_job.h"
+#include "sim_cluster.h"
 
 enum { REPLAY_FLOATS = 1024, REPLAY_WORKERS = 3 };
 
@@ -18,10 +15,7 @@ enum { REPLAY_FLOATS = 1024, REPLAY_WORKERS = 3 };
 #define REPLAY_DECAY    0.0005f
 
 struct replay {
-    Paceline__Job *job;
-    struct corpus corpus;
-    struct workspace *ws;
-    struct arena arena;
+    struct ground ground;
     struct learner l;
     size_t n;                /* of x */
     float x0[REPLAY_FLOATS]; /* initial values */
@@ -29,20 +23,11 @@ struct replay {
 
 static inline void replay_open(struct replay *r, const struct tiny *t)
 {
-    struct file_bytes text;
     struct err err = {0};
-    static const struct logger silent;
+    struct ground *g = &r->ground;
     *r = (struct replay){0};
-    arena_init(&r->arena);
-    if (file_read(t->job, 1 << 20, &text, &err) != OK ||
-        job_parse(t->job, (char *)text.data, text.len, &r->job, &err) != OK ||
-        job_resolve_paths(r->job, t->job, &err) != OK || job_finish(r->job, &err) != OK)
-        fail_msg("%s", err.text);
-    file_release(&text);
-    kernels_set_threads(1);
-    if (corpus_open(r->job, NULL, &r->corpus, &err) != OK ||
-        workspace_create(r->job, &r->corpus, &silent, NULL, NULL, &r->ws, &err) != OK ||
-        learner_init(&r->l, NULL, r->job, &r->corpus, r->ws, &r->arena, NULL, &err) != OK)
+    ground_open(g, t, (const char *const[]){NULL});
+    if (learner_init(&r->l, NULL, g->job, &g->corpus, g->ws, &g->arena, NULL, &err) != OK)
         fail_msg("%s", err.text);
     r->n = r->l.x.n;
     assert_true(r->n <= REPLAY_FLOATS);
@@ -51,17 +36,14 @@ static inline void replay_open(struct replay *r, const struct tiny *t)
 
 static inline void replay_close(struct replay *r)
 {
-    workspace_free(r->ws);
-    corpus_close(&r->corpus);
-    arena_release(&r->arena);
-    job_free(r->job);
+    ground_close(&r->ground);
 }
 
 /* g ← the gradient at x of the batch that begins at `place`, without weight decay. */
 static inline void replay_gradient(struct replay *r, const float *x, uint64_t offset, float *g)
 {
     memcpy(r->l.x.at, x, r->n * sizeof *x);
-    assert_int_equal(learner_gradient(&r->l, offset, r->job->batch), OK);
+    assert_int_equal(learner_gradient(&r->l, offset, r->ground.job->batch), OK);
     memcpy(g, r->l.dx.at, r->n * sizeof *g);
 }
 

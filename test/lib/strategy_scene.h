@@ -5,12 +5,8 @@
 #define PL_LIB_STRATEGY_SCENE_H
 
 #include "base/fault.h"
-#include "base/file.h"
-#include "job/job.h"
 #include "rank_scene.h"
 #include "strategy/strategy.h"
-#include "tensor/kernels.h"
-#include "tiny_job.h"
 
 #include <math.h>
 
@@ -24,9 +20,7 @@ struct loops_commit {
 
 struct loops {
     struct scene scene; /* first */
-    Paceline__Job *job;
-    struct corpus corpus;
-    struct workspace *ws;
+    struct ground ground;
     uint32_t breaks; /* break this worker's model, or its s, after so many commits; 0: none */
     uint64_t breaks_after;
     bool breaks_s;
@@ -63,7 +57,8 @@ static int loops_learner(struct loops *loops, struct learner *l, struct world *w
                          struct arena *arena)
 {
     struct err err = {0};
-    int rc = learner_init(l, w, loops->job, &loops->corpus, loops->ws, arena, NULL, &err);
+    const struct ground *g = &loops->ground;
+    int rc = learner_init(l, w, g->job, &g->corpus, g->ws, arena, NULL, &err);
     if (rc == OK)
         rc = vec_init(&l->s, arena, LOOPS_S);
     for (size_t k = 0; rc == OK && k < LOOPS_S; k++)
@@ -82,14 +77,14 @@ static int loops_play(struct scene *scene, struct group *group, const struct ran
     struct arena arena;
     struct err err = {0};
     arena_init(&arena);
-    int rc = l ? strategy_find(loops->job, &ops, &traits, &err) : ERR_NOMEM;
+    int rc = l ? strategy_find(loops->ground.job, &ops, &traits, &err) : ERR_NOMEM;
     if (rc == OK)
         rc = loops_learner(loops, l, w, &arena);
     struct member m = {
         .world = w,
         .group = group,
         .learner = l,
-        .job = loops->job,
+        .job = loops->ground.job,
         .arena = &arena,
         .on_commit = loops_committed,
         .on_step_boundary = loops_go_on,
@@ -114,41 +109,19 @@ static int loops_play(struct scene *scene, struct group *group, const struct ran
     return rc;
 }
 
-/* Play the job with these fields set, with three workers whose steps take a second. */
+/* Play the job with these fields set, ended by NULL, with three workers whose steps take a second.
+ */
 static inline void loops_run(struct loops *loops, const struct tiny *t, const char *const *set)
 {
-    struct file_bytes text;
-    struct err err = {0};
-    static const struct logger silent;
-    int rc = file_read(t->job, 1 << 20, &text, &err);
-    if (rc == OK) {
-        rc = job_parse(t->job, (char *)text.data, text.len, &loops->job, &err);
-        file_release(&text);
-    }
-    for (; rc == OK && *set; set++)
-        rc = job_set(loops->job, *set, &err);
-    if (rc == OK)
-        rc = job_set(loops->job, "workers=3", &err);
-    if (rc == OK)
-        rc = job_resolve_paths(loops->job, t->job, &err);
-    if (rc == OK)
-        rc = job_finish(loops->job, &err);
-    kernels_set_threads(1);
-    if (rc == OK)
-        rc = corpus_open(loops->job, NULL, &loops->corpus, &err);
-    if (rc == OK)
-        rc = workspace_create(loops->job, &loops->corpus, &silent, NULL, NULL, &loops->ws, &err);
-    if (rc != OK)
-        fail_msg("%s", err.text);
+    ground_open(&loops->ground, t, set);
     loops->scene.ranks = LOOPS_WORKERS;
     loops->scene.play = loops_play;
     loops->scene.cluster = "node { count: 3 } link { mbit: 1000000 latency_us: 50000 }";
     run_scene(&loops->scene);
-    workspace_free(loops->ws);
-    corpus_close(&loops->corpus);
-    job_free(loops->job);
+    ground_close(&loops->ground);
 }
 
-#define LOOPS_RUN(loops, t, ...) loops_run(loops, t, (const char *const[]){__VA_ARGS__, NULL})
+#define LOOPS_RUN(loops, t, ...) \
+    loops_run(loops, t, (const char *const[]){__VA_ARGS__, "workers=3", NULL})
 
 #endif

@@ -103,7 +103,7 @@ static struct state model_of(const struct sim_run *r)
     struct state model = {{0}};
     float s[S] = {0};
     run_model(r->dir, "final.safetensors", &st);
-    weights_take(&st, "s", net_state_segments(replayed.ws->train), s);
+    weights_take(&st, "s", net_state_segments(replayed.ground.ws->train), s);
     safetensors_release(&st);
     for (size_t i = 0; i < S; i++)
         model.v[i] = (double)s[i];
