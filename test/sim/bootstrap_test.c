@@ -1,7 +1,6 @@
 /* The initial state of a run from files or a checkpoint: the driver sends each part of it to one
  * worker, and the workers pass the parts on, even when members die meanwhile. */
-#include "train_trial.h"
-
+#include "sim_cluster.h"
 #include "strategy_sim.h"
 
 enum { NODES = 4, MANY = 8 };
@@ -77,16 +76,17 @@ static void test_eight_begin_while_one_link_would_take_four(void **state)
 }
 
 /* The rest of the group begins with the same state. */
-static void kill_at_some(struct trial_ground *g, uint32_t node, uint64_t stride, int *runs,
-                         int *unformed)
+static void kill_at_some(struct ground *g, const char *cluster, uint32_t node, uint64_t stride,
+                         int *runs, int *unformed)
 {
-    struct train_trial whole = {.ground = g};
-    trial_run(&whole);
+    struct sim_train whole = {.ground = g, .cluster = cluster};
+    sim_train_play(&whole);
     assert_int_equal(whole.rc, OK);
     assert_true(whole.end_s < 3);
     for (uint64_t send = 1 + node % stride; send <= whole.sent[node]; send += stride) {
-        struct train_trial t = {.ground = g, .kill_node = node, .kill_send = send};
-        trial_run(&t);
+        struct sim_train t = {
+            .ground = g, .cluster = cluster, .kill_node = node, .kill_send = send};
+        sim_train_play(&t);
         ++*runs;
         if (t.exchanges == 0 && t.rc == ERR_TIMEOUT) { /* the group never formed */
             ++*unformed;
@@ -109,14 +109,14 @@ static void sweep_deaths(struct tiny *t, const char *cluster, const char *strate
     char weights[256];
     weights_of(&from, weights);
     const char *const set[] = {weights, UNMOVED, strategy, "stop.steps=2", "validation=0", NULL};
-    struct trial_ground g = {0};
+    struct ground g;
     int runs = 0, unformed = 0;
-    trial_ground_open(&g, t, cluster, set);
+    ground_open(&g, t, set);
     for (uint32_t node = 0; node < NODES; node++)
-        kill_at_some(&g, node, stride, &runs, &unformed);
+        kill_at_some(&g, cluster, node, stride, &runs, &unformed);
     print_message("    %s: %d runs, %d of them never formed\n", strategy, runs, unformed);
     assert_true(runs > least && unformed <= 3 * NODES);
-    trial_ground_close(&g);
+    ground_close(&g);
 }
 
 static void test_a_worker_dies_at_its_messages(void **state)

@@ -1,35 +1,21 @@
 /* Models that were not requested: from a stranger, from another member than the requested one, and
  * from one that stops in the middle. The driver and a joiner ignore them. */
-#include "train_trial.h"
-
+#include "sim_cluster.h"
 #include "train/model.h"
 #include "wire/wire_send.h"
 
 static const char four[] = "node { count: 4 } step_seconds: 0.05 link { mbit: 100 }\n"
                            "fault { at: 1 join: 2 }\n";
 
-enum { LINES = 64 * 1024, STRANGER = 3 };
+enum { STRANGER = 3 };
 
 struct play {
     struct model_header header; /* a message from `from` to `to`, at that time, without a vector */
     uint32_t from, to;
     double at_s;
     bool sent;
-    char log[LINES];
-    size_t len;
+    struct sim_train train;
 };
-
-static void add_line(void *user, const char *text)
-{
-    struct play *p = user;
-    size_t n = strlen(text);
-    if (p->len + n + 2 > LINES)
-        return;
-    memcpy(p->log + p->len, text, n);
-    p->len += n;
-    p->log[p->len++] = '\n';
-    p->log[p->len] = '\0';
-}
 
 /* The head of a model alone, as model.c writes it. */
 static int send_head(struct world *world, const struct play *p)
@@ -90,26 +76,25 @@ static bool begin_node(void *user, struct world *world)
  * exchanges. */
 static int play_scene(struct tiny *t, struct play *p)
 {
-    struct trial_ground ground = {0};
+    struct ground ground;
     const char *set[] = {"strategy.allreduce={}", "stop.epochs=4", "workers=2",
                          "workers_min=2",         "workers_max=4", NULL};
-    trial_ground_open(&ground, t, four, set);
-    struct train_trial trial = {
+    ground_open(&ground, t, set);
+    p->train = (struct sim_train){
         .ground = &ground,
-        .line = add_line,
+        .cluster = four,
         .begin = begin_node,
         .user = p,
-        .elsewhere = true,
-        .patience_s = 600,
+        .options = {.elsewhere = true, .patience_s = 600},
         .limit_s = 4000,
     };
-    trial_run(&trial);
-    if (trial.rc != OK)
-        fail_msg("%s\n%s", trial.err.text, p->log);
-    assert_string_equal(trial.report.reason, "epochs");
-    assert_int_equal(trial.report.workers, 3);
-    trial_ground_close(&ground);
-    return trial.exchanges;
+    sim_train_play(&p->train);
+    if (p->train.rc != OK)
+        fail_msg("%s\n%s", p->train.err.text, p->train.log);
+    assert_string_equal(p->train.report.reason, "epochs");
+    assert_int_equal(p->train.report.workers, 3);
+    ground_close(&ground);
+    return p->train.exchanges;
 }
 
 static void expect_ignored(struct tiny *t, struct play *p, const char *line)
@@ -117,8 +102,8 @@ static void expect_ignored(struct tiny *t, struct play *p, const char *line)
     struct play quiet = {.from = WORLD_ANY};
     int undisturbed = play_scene(t, &quiet), exchanges = play_scene(t, p);
     assert_true(p->sent);
-    if (!strstr(p->log, line))
-        fail_msg("expected `%s` in:\n%s", line, p->log);
+    if (!strstr(p->train.log, line))
+        fail_msg("expected `%s` in:\n%s", line, p->train.log);
     assert_int_equal(exchanges, undisturbed);
 }
 

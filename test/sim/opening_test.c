@@ -1,30 +1,17 @@
 /* Workers and drivers that take long to open their data, or cannot, in simulation. */
-#include "train_trial.h"
+#include "sim_cluster.h"
 
 static const char three[] = "node { count: 3 } step_seconds: 0.05 link { mbit: 100 }\n";
 
-enum { LINES = 64 * 1024, NODES = 4 };
+enum { NODES = 4 };
 
 /* The settings of a node: 0 … 2, and the driver. */
 struct play {
     double open_s[NODES];
     const char *root; /* node 2 has its data there; NULL: as the others */
     atomic_int leave;
-    char log[LINES];
-    size_t len;
+    struct sim_train train;
 };
-
-static void add_line(void *user, const char *text)
-{
-    struct play *p = user;
-    size_t n = strlen(text);
-    if (p->len + n + 2 > LINES)
-        return;
-    memcpy(p->log + p->len, text, n);
-    p->len += n;
-    p->log[p->len++] = '\n';
-    p->log[p->len] = '\0';
-}
 
 static void change_host(void *user, uint32_t node, struct train_host *host)
 {
@@ -47,11 +34,10 @@ static void on_fault(void *user, const struct sim_fault *fault)
 }
 
 /* Three nodes, of which the run needs `workers`. */
-static int run_opening(struct tiny *t, struct play *p, int workers, const char *faults,
-                       char text[ERR_TEXT_MAX])
+static int run_opening(struct tiny *t, struct play *p, int workers, const char *faults)
 {
     char cluster[512];
-    struct trial_ground ground = {0};
+    struct ground ground;
     const char *set[] = {"strategy.allreduce={}",
                          "stop.epochs=2",
                          workers == 3 ? "workers=3" : "workers=2",
@@ -59,77 +45,78 @@ static int run_opening(struct tiny *t, struct play *p, int workers, const char *
                          "workers_max=3",
                          NULL};
     snprintf(cluster, sizeof cluster, "%s%s", three, faults);
-    trial_ground_open(&ground, t, cluster, set);
-    struct train_trial trial = {
+    ground_open(&ground, t, set);
+    p->train = (struct sim_train){
         .ground = &ground,
-        .line = add_line,
+        .cluster = cluster,
         .host = change_host,
         .fault = on_fault,
         .user = p,
-        .elsewhere = true,
-        .patience_s = 60,
+        .options = {.elsewhere = true, .patience_s = 60},
         .limit_s = 4000,
     };
-    trial_run(&trial);
-    if (text)
-        memcpy(text, trial.err.text, ERR_TEXT_MAX);
-    if (trial.rc != OK)
-        print_message("    %s\n", trial.err.text);
-    trial_ground_close(&ground);
-    return trial.rc;
+    sim_train_play(&p->train);
+    if (p->train.rc != OK)
+        print_message("    %s\n", p->train.err.text);
+    ground_close(&ground);
+    return p->train.rc;
 }
 
 static void test_opening_worker_is_waited_for(void **state)
 {
     struct play p = {.open_s = {0, 0, 300}};
-    assert_int_equal(run_opening(*state, &p, 3, "", NULL), OK);
-    assert_non_null(strstr(p.log, "worker 2 (attic) gets ready: "));
+    assert_int_equal(run_opening(*state, &p, 3, ""), OK);
+    assert_non_null(strstr(p.train.log, "worker 2 (attic) gets ready: "));
 }
 
 static void test_opening_driver_is_waited_for(void **state)
 {
     struct play p = {.open_s = {0, 0, 0, 300}};
-    assert_int_equal(run_opening(*state, &p, 3, "", NULL), OK);
+    assert_int_equal(run_opening(*state, &p, 3, ""), OK);
 }
 
 static void test_opening_without_progress_loses_its_place(void **state)
 {
     struct play p = {.open_s = {0, 0, 300}};
-    char text[ERR_TEXT_MAX];
-    assert_int_equal(run_opening(*state, &p, 3, "fault { at: 100 pause: 2 for: 1000 }", text),
+    assert_int_equal(run_opening(*state, &p, 3, "fault { at: 100 pause: 2 for: 1000 }"),
                      ERR_TIMEOUT);
-    assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: no progress for 60 s"));
-    assert_non_null(strstr(text, "not all of 3 workers arrived: no progress for 60 s: worker 2"));
+    assert_non_null(
+        strstr(p.train.log, "worker 2 (attic) left while opening: no progress for 60 s"));
+    assert_non_null(
+        strstr(p.train.err.text, "not all of 3 workers arrived: no progress for 60 s: worker 2"));
 }
 
 static void test_opening_without_progress_delays_no_other(void **state)
 {
     struct play p = {.open_s = {200, 0, 300}};
-    assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 pause: 2 for: 1000 }", NULL), OK);
-    assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: no progress for 60 s"));
+    assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 pause: 2 for: 1000 }"), OK);
+    assert_non_null(
+        strstr(p.train.log, "worker 2 (attic) left while opening: no progress for 60 s"));
 }
 
 static void test_opening_ends_when_asked_to_leave(void **state)
 {
     struct play p = {.open_s = {100, 0, 300}};
-    assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 leave: 2 }", NULL), OK);
-    assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: it was asked to leave"));
+    assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 leave: 2 }"), OK);
+    assert_non_null(
+        strstr(p.train.log, "worker 2 (attic) left while opening: it was asked to leave"));
 }
 
 static void test_opening_ends_with_its_connection(void **state)
 {
     struct play p = {.open_s = {100, 0, 300}};
-    assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 kill: 2 }", NULL), OK);
-    assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: its connection has ended, "
-                                  "after "));
+    assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 kill: 2 }"), OK);
+    assert_non_null(strstr(p.train.log,
+                           "worker 2 (attic) left while opening: its connection has ended, "
+                           "after "));
 }
 
 static void test_opening_what_is_not_there_concerns_one_worker(void **state)
 {
     struct play p = {.root = "/there/is/no/such/folder"};
-    assert_int_equal(run_opening(*state, &p, 2, "", NULL), OK);
-    assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: "));
-    assert_non_null(strstr(p.log, "start the worker with another --data-root"));
+    assert_int_equal(run_opening(*state, &p, 2, ""), OK);
+    assert_non_null(strstr(p.train.log, "worker 2 (attic) left while opening: "));
+    assert_non_null(strstr(p.train.log, "start the worker with another --data-root"));
 }
 
 int main(void)

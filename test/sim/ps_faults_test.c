@@ -1,7 +1,7 @@
 /* Parameter servers when a worker dies: a worker is killed at each message that it sends, in the
  * middle of a push among others. The run ends well, and all shards have applied the same orders. */
-#include "train_trial.h"
-
+#include "run_files.h"
+#include "sim_cluster.h"
 #include "strategy/ps_client.h"
 
 /* `ps` and the table of strategies, with a worker that pushes NaN. */
@@ -94,20 +94,24 @@ static int expect_agreement(const struct shards *s, uint32_t node, uint64_t send
 }
 
 /* Kill `node` at each stride-th message that it sends. */
-static void kill_at_each(struct trial_ground *g, uint32_t node, int shards, uint64_t stride,
-                         struct swept *sum)
+static void kill_at_each(struct ground *g, const char *cluster, uint32_t node, int shards,
+                         uint64_t stride, struct swept *sum)
 {
     struct shards seen = {.taken = 0};
-    struct train_trial whole = {.ground = g, .line = on_line, .user = &seen};
-    trial_run(&whole);
+    struct sim_train whole = {.ground = g, .cluster = cluster, .line = on_line, .user = &seen};
+    sim_train_play(&whole);
     assert_int_equal(whole.rc, OK);
     int left = expect_agreement(&seen, node, 0);
     assert_true(whole.deaths > 0 ? left > 0 : left == shards);
     for (uint64_t send = 1; send <= whole.sent[node]; send += stride) {
-        struct train_trial t = {
-            .ground = g, .kill_node = node, .kill_send = send, .line = on_line, .user = &seen};
+        struct sim_train t = {.ground = g,
+                              .cluster = cluster,
+                              .kill_node = node,
+                              .kill_send = send,
+                              .line = on_line,
+                              .user = &seen};
         seen = (struct shards){.taken = 0};
-        trial_run(&t);
+        sim_train_play(&t);
         sum->runs++;
         if (t.exchanges == 0) {
             sum->unformed++; /* the group never formed: the driver gives up after a minute */
@@ -128,17 +132,17 @@ static struct swept sweep_deaths(struct tiny *t, const char *cluster, const char
                                  int shards, uint64_t stride)
 {
     const char *const set[] = {"stop.steps=4", "validation=0", "solver.momentum=0", options, NULL};
-    struct trial_ground g = {0};
+    struct ground g;
     struct swept sum = {0};
-    trial_ground_open(&g, t, cluster, set);
+    ground_open(&g, t, set);
     for (uint32_t node = 0; node < NODES; node++)
-        kill_at_each(&g, node, shards, stride, &sum);
+        kill_at_each(&g, cluster, node, shards, stride, &sum);
     print_message("    %s: %d runs, %d ended well with %d takeovers, %d never formed\n", options,
                   sum.runs, sum.ended, sum.takeovers, sum.unformed);
     /* a worker sends four messages before the group is complete */
     assert_true(sum.ended > 20 && sum.unformed <= 4 * NODES);
     assert_true(shards == 1 || sum.takeovers > 20);
-    trial_ground_close(&g);
+    ground_close(&g);
     return sum;
 }
 
@@ -199,14 +203,14 @@ static void test_what_is_no_number_is_left_out(void **state)
                                           "strategy.ps={ consistency: asp colocated: true }"};
     for (int i = 0; i < 6; i++) {
         const char *const set[] = {"stop.steps=4", "validation=0", options[i / 2], NULL};
-        struct trial_ground g = {0};
+        struct ground g;
         struct shards seen = {.taken = 0};
-        struct train_trial t = {.line = on_line, .user = &seen, .ground = &g};
-        trial_ground_open(&g, *state, calm, set);
+        struct sim_train t = {.ground = &g, .cluster = calm, .line = on_line, .user = &seen};
+        ground_open(&g, *state, set);
         plant.nan = i % 2 == 0;
         plant.lost = i % 2 == 1; /* its loss was not finite: it reports this itself */
         plant.node = 2;
-        trial_run(&t);
+        sim_train_play(&t);
         plant.nan = plant.lost = false;
         assert_int_equal(t.rc, OK);
         assert_int_equal(seen.named, i % 2 == 0);
@@ -214,7 +218,7 @@ static void test_what_is_no_number_is_left_out(void **state)
             fail_msg("%s: loss %g, %llu records", options[i / 2], t.report.test_loss,
                      (unsigned long long)t.report.used);
         assert_int_equal(expect_agreement(&seen, 2, 0), i < 2 ? 1 : i < 4 ? 2 : 4);
-        trial_ground_close(&g);
+        ground_close(&g);
     }
 }
 
@@ -226,17 +230,17 @@ static void test_when_all_is_lost_the_run_ends(void **state)
                                           "strategy.ps={ consistency: ssp colocated: true }"};
     for (int i = 0; i < 3; i++) {
         const char *const set[] = {"stop.steps=40", "validation=0", options[i], NULL};
-        struct trial_ground g = {0};
-        struct train_trial t = {.ground = &g};
-        trial_ground_open(&g, *state, calm, set);
+        struct ground g;
+        struct sim_train t = {.ground = &g, .cluster = calm};
+        ground_open(&g, *state, set);
         plant.lost = true;
         plant.all_from = 5;
-        trial_run(&t);
+        sim_train_play(&t);
         plant.lost = false;
         plant.all_from = 0;
         assert_int_equal(t.rc, ERR_DIVERGED);
         assert_non_null(strstr(t.err.text, "the model diverged"));
-        trial_ground_close(&g);
+        ground_close(&g);
     }
 }
 
