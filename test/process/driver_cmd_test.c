@@ -34,7 +34,7 @@ static void test_workers_come_before_their_driver(void **state)
     struct machines m = {.workers = 0};
     struct process early[2];
     char address[32];
-    machines_port(address);
+    port_find(address);
     for (int i = 0; i < 2; i++)
         process_start(&early[i], t->folder,
                       (const char *const[]){"worker", "--join", address, NULL});
@@ -164,7 +164,7 @@ static void test_addresses_are_refused_by_name(void **state)
             "there is no such folder");
     REFUSED(t, "--threads", "worker", "--join", "127.0.0.1:1", "--threads", "0");
     REFUSED(t, "--wait", "driver", t->job, "--wait", "soon");
-    machines_port(address); /* there is no listener */
+    port_find(address); /* there is no listener */
     process_start(&p, t->folder,
                   (const char *const[]){"worker", "--join", address, "--retry", "0.5", NULL});
     double since = process_now();
@@ -294,8 +294,8 @@ static void test_a_worker_that_cannot_be_reached(void **state)
 {
     struct tiny *t = *state;
     struct machines m;
-    char nowhere[32], both[192];
-    machines_port(nowhere);
+    char nowhere[32], both[256];
+    port_find(nowhere);
     DRIVE(t, &m, "--set", "workers=2", "--set", "stop.epochs=1");
     double since = process_now();
     struct process *p = WORKER(&m, t->folder, "--advertise", nowhere);
@@ -322,7 +322,7 @@ static void test_a_worker_that_only_its_machine_reaches(void **state)
     struct tiny *t = *state;
     struct machines m;
     char listen[32], near[32], any[32];
-    machines_port(near);
+    port_find(near);
     snprintf(any, sizeof any, "0.0.0.0%s", strchr(near, ':'));
     DRIVE(t, &m, "--set", "workers=1", "--set", "stop.epochs=1", "--listen", any, "--insecure");
     snprintf(listen, sizeof listen, "%.31s", m.join);
@@ -402,15 +402,12 @@ static void test_a_stranger_is_no_worker(void **state)
 static void test_a_member_that_others_cannot_reach(void **state)
 {
     struct tiny *t = *state;
-    struct machines m = {.run = real_new(t)};
+    struct machines m;
     char nowhere[32];
-    machines_port(nowhere);
-    const char *argv[] = {t->job,      m.run.dir,   "127.0.0.1:0",
-                          "workers=2", "pace=0.01", "strategy.allreduce={bucket_kb:1}",
-                          NULL};
-    process_start_of(&m.run.p, "paceline_stage", t->folder, argv);
-    UNTIL(REAL_LIMIT_S, strchr(m.join, ':') || pread(m.run.p.out_fd, m.join, 63, 0) > 0);
-    m.join[strcspn(m.join, "\n")] = '\0';
+    port_find(nowhere);
+    machines_stage(
+        t, &m,
+        (const char *const[]){"workers=2", "pace=0.01", "strategy.allreduce={bucket_kb:1}", NULL});
     WORKER(&m, t->folder, "--advertise", nowhere, "--retry", "0");
     UNTIL(REAL_LIMIT_S, real_members(&m.run, "join") == 1);
     WORKER(&m, t->folder, "--retry", "0");

@@ -1,7 +1,6 @@
 /* A real driver that is killed and restarted: its workers keep their state, and the run resumes
  * from it within two seconds. */
-#include "free_port.h"
-#include "real_run.h"
+#include "machines.h"
 
 #include <fcntl.h>
 
@@ -17,8 +16,7 @@ enum { WORKERS = 3, DEATHS = 4, LEASE_MAX = 11 * 16 /* samples: a share of an ep
 struct cast {
     struct tiny *t;
     char at[32];
-    struct real_run r; /* the driver's process, and the run's directory */
-    struct process worker[WORKERS];
+    struct machines m;
     int silent; /* workers that reported a lost driver */
 };
 
@@ -32,7 +30,7 @@ static void start_driver(struct cast *c, const char *strategy, const char *epoch
                           "--listen",
                           c->at,
                           "--out",
-                          c->r.dir,
+                          c->m.run.dir,
                           "--json",
                           "--set",
                           "workers=3",
@@ -51,7 +49,7 @@ static void start_driver(struct cast *c, const char *strategy, const char *epoch
                           death != FIRST ? "--resume" : NULL,
                           death == TAKES_OVER ? "--take-over" : NULL,
                           NULL};
-    process_start(&c->r.p, c->t->folder, argv);
+    process_start(&c->m.run.p, c->t->folder, argv);
 }
 
 /* Workers connect to it at these addresses. */
@@ -59,38 +57,34 @@ static void begin_at(struct cast *c, const char *strategy, const char *epochs, c
                      const char *places)
 {
     start_driver(c, strategy, epochs, FIRST);
+    snprintf(c->m.join, sizeof c->m.join, "%s", places);
     for (int i = 0; i < WORKERS; i++)
-        process_start(&c->worker[i], c->t->folder,
-                      (const char *const[]){"worker", "--join", places, "--retry", retry, NULL});
-    UNTIL(REAL_LIMIT_S, process_poll(&c->r.p) || real_exchanges(&c->r) >= 5);
+        WORKER(&c->m, c->t->folder, "--retry", retry);
+    UNTIL(REAL_LIMIT_S, process_poll(&c->m.run.p) || real_exchanges(&c->m.run) >= 5);
 }
 
 static void begin_cast(struct cast *c, struct tiny *t, const char *strategy, const char *epochs,
                        const char *retry)
 {
-    *c = (struct cast){.t = t, .r = real_new(t)};
+    *c = (struct cast){.t = t, .m.run = real_new(t)};
     port_find(c->at);
     begin_at(c, strategy, epochs, retry, c->at);
 }
 
 static void kill_driver(struct cast *c)
 {
-    kill(c->r.p.pid, SIGKILL);
-    process_wait(&c->r.p, REAL_LIMIT_S);
-    process_release(&c->r.p);
+    kill(c->m.run.p.pid, SIGKILL);
+    process_wait(&c->m.run.p, REAL_LIMIT_S);
+    process_release(&c->m.run.p);
 }
 
 static void all_end_well(struct cast *c)
 {
-    real_end(&c->r, 0, "epochs");
-    for (int i = 0; i < WORKERS; i++) {
-        process_wait(&c->worker[i], REAL_LIMIT_S);
-        if (c->worker[i].code != 0)
-            fail_msg("worker %d ended with %d:\n%s", i, c->worker[i].code, c->worker[i].err);
-        c->silent += strstr(c->worker[i].err, "the driver is silent") != NULL;
-        process_release(&c->worker[i]);
-    }
-    process_release(&c->r.p);
+    real_end(&c->m.run, 0, "epochs");
+    machines_end(&c->m, 0);
+    for (int i = 0; i < WORKERS; i++)
+        c->silent += machines_log(&c->m.worker[i], "the driver is silent");
+    machines_release(&c->m);
 }
 
 /* If the driver dies between two grants, and only the later one arrives, the samples of the earlier
@@ -110,32 +104,33 @@ static void dies_and_recovers(struct tiny *t, const char *strategy)
     double longest = 0;
     begin_cast(&c, t, strategy, "stop.epochs=30", "30");
     for (int i = 0; i < DEATHS; i++) {
-        int reported = real_exchanges(&c.r);
-        UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) >= reported + 3);
+        int reported = real_exchanges(&c.m.run);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&c.m.run) >= reported + 3);
         kill_driver(&c);
-        reported = real_exchanges(&c.r);
+        reported = real_exchanges(&c.m.run);
         process_nap(0.1);
         double started = process_now();
         start_driver(&c, strategy, "stop.epochs=30", SECOND_RUN);
-        UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > reported);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&c.m.run) > reported);
         double took = process_now() - started;
         longest = took > longest ? took : longest;
-        assert_int_equal(real_members(&c.r, "back"), WORKERS * (i + 1));
+        assert_int_equal(real_members(&c.m.run, "back"), WORKERS * (i + 1));
     }
     print_message("    %s: trains again after %.3f s at most\n", strategy, longest);
     assert_true(longest < RECOVERY_MAX_S);
     all_end_well(&c);
-    assert_int_equal(real_members(&c.r, "join"), WORKERS);
-    assert_int_equal(run_count(c.r.dir, "member", NULL, NULL), WORKERS * (1 + DEATHS));
-    double missed = run_number(c.r.dir, "end", 0, "missed");
+    assert_int_equal(real_members(&c.m.run, "join"), WORKERS);
+    assert_int_equal(run_count(c.m.run.dir, "member", NULL, NULL), WORKERS * (1 + DEATHS));
+    double missed = run_number(c.m.run.dir, "end", 0, "missed");
     if (missed > (has_leases(strategy) ? DEATHS * LEASE_MAX : 0))
-        fail_msg("%s: %g samples are missed (%s)", strategy, missed, c.r.dir);
-    double place = run_number(c.r.dir, "end", 0, "epochs") * (TINY_TRAIN - 60);
-    double used = run_number(c.r.dir, "end", 0, "used");
-    double repeated = run_number(c.r.dir, "end", 0, "repeated");
+        fail_msg("%s: %g samples are missed (%s)", strategy, missed, c.m.run.dir);
+    double place = run_number(c.m.run.dir, "end", 0, "epochs") * (TINY_TRAIN - 60);
+    double used = run_number(c.m.run.dir, "end", 0, "used");
+    double repeated = run_number(c.m.run.dir, "end", 0, "repeated");
     if (used > place + 0.5 || place > used + repeated + 0.5)
-        fail_msg("%s: at %g, %g used, %g repeated (%s)", strategy, place, used, repeated, c.r.dir);
-    double error = run_number(c.r.dir, "end", 0, "test_error");
+        fail_msg("%s: at %g, %g used, %g repeated (%s)", strategy, place, used, repeated,
+                 c.m.run.dir);
+    double error = run_number(c.m.run.dir, "end", 0, "test_error");
     if (error >= 0.3)
         fail_msg("%s: ends with an error of %g", strategy, error);
 }
@@ -145,7 +140,7 @@ static void dies_and_recovers(struct tiny *t, const char *strategy)
 static void test_bad_workers_come_before_the_others_are_back(void **state)
 {
     struct cast c;
-    struct process bad[2];
+    struct machines bad = {.workers = 0};
     char other[128], command[480];
     struct tiny *t = *state;
     begin_cast(&c, t, "strategy.allreduce={}", "stop.epochs=20", "30");
@@ -159,33 +154,28 @@ static void test_bad_workers_come_before_the_others_are_back(void **state)
     close(fd);
     kill_driver(&c);
     for (int i = 0; i < WORKERS; i++)
-        kill(c.worker[i].pid, SIGSTOP);
+        kill(c.m.worker[i].pid, SIGSTOP);
     char none[160];
     snprintf(none, sizeof none, "%s/none", other);
-    for (int i = 0; i < 2; i++)
-        process_start(&bad[i], t->folder,
-                      (const char *const[]){"worker", "--join", c.at, "--data-root",
-                                            i == 0 ? none : other, NULL});
+    memcpy(bad.join, c.at, sizeof c.at);
+    WORKER(&bad, t->folder, "--data-root", none);
+    WORKER(&bad, t->folder, "--data-root", other);
     start_driver(&c, "strategy.allreduce={}", "stop.epochs=20", SECOND_RUN);
-    for (int i = 0; i < 2; i++) {
-        process_wait(&bad[i], REAL_LIMIT_S);
-        assert_int_equal(bad[i].code, 2);
-    }
+    machines_end(&bad, 2);
     for (int i = 0; i < WORKERS; i++)
-        kill(c.worker[i].pid, SIGCONT);
+        kill(c.m.worker[i].pid, SIGCONT);
     all_end_well(&c);
-    assert_int_equal(run_count(c.r.dir, "member", "what", "refused"), 2);
-    assert_non_null(strstr(bad[0].err, "No such file or directory"));
-    assert_non_null(strstr(bad[1].err, "other contents"));
-    for (int i = 0; i < 2; i++)
-        process_release(&bad[i]);
+    assert_int_equal(run_count(c.m.run.dir, "member", "what", "refused"), 2);
+    assert_non_null(strstr(bad.worker[0].err, "No such file or directory"));
+    assert_non_null(strstr(bad.worker[1].err, "other contents"));
+    machines_release(&bad);
 }
 
 /* The driver restarts as on another machine, at another address that workers know, and then at the
  * first again. The last address has no listener. */
 static void test_driver_returns_elsewhere(void **state)
 {
-    struct cast c = {.t = *state, .r = real_new(*state)};
+    struct cast c = {.t = *state, .m.run = real_new(*state)};
     char places[2][PORT_TEXT], mute[PORT_TEXT], all[128];
     int silent = port_mute(mute);
     port_find(places[0]);
@@ -195,16 +185,16 @@ static void test_driver_returns_elsewhere(void **state)
     begin_at(&c, "strategy.sync={tau:4}", "stop.epochs=30", "30", all);
     for (int i = 0; i < DEATHS; i++) {
         kill_driver(&c);
-        int reported = real_exchanges(&c.r);
+        int reported = real_exchanges(&c.m.run);
         memcpy(c.at, places[(i + 1) % 2], sizeof c.at);
         double started = process_now();
         start_driver(&c, "strategy.sync={tau:4}", "stop.epochs=30", SECOND_RUN);
-        UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > reported);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&c.m.run) > reported);
         assert_true(process_now() - started < RECOVERY_MAX_S);
     }
     all_end_well(&c);
-    assert_int_equal(real_members(&c.r, "join"), WORKERS);
-    assert_int_equal(real_members(&c.r, "back"), WORKERS * DEATHS);
+    assert_int_equal(real_members(&c.m.run, "join"), WORKERS);
+    assert_int_equal(real_members(&c.m.run, "back"), WORKERS * DEATHS);
     close(silent);
 }
 
@@ -228,20 +218,20 @@ static void test_it_stands_still(void **state)
 {
     struct cast c;
     begin_cast(&c, *state, "strategy.allreduce={}", "stop.epochs=60", "30");
-    kill(c.r.p.pid, SIGSTOP);
+    kill(c.m.run.p.pid, SIGSTOP);
     process_nap(1.5);
-    kill(c.r.p.pid, SIGCONT);
-    int reported = real_exchanges(&c.r);
-    UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > reported + 3);
-    assert_int_equal(run_count(c.r.dir, "member", NULL, NULL), WORKERS);
-    kill(c.r.p.pid, SIGSTOP);
+    kill(c.m.run.p.pid, SIGCONT);
+    int reported = real_exchanges(&c.m.run);
+    UNTIL(REAL_LIMIT_S, real_exchanges(&c.m.run) > reported + 3);
+    assert_int_equal(run_count(c.m.run.dir, "member", NULL, NULL), WORKERS);
+    kill(c.m.run.p.pid, SIGSTOP);
     process_nap(6);
     kill_driver(&c);
     start_driver(&c, "strategy.allreduce={}", "stop.epochs=60", SECOND_RUN);
     all_end_well(&c);
     assert_int_equal(c.silent, WORKERS);
-    assert_int_equal(real_members(&c.r, "back"), WORKERS);
-    assert_true(run_number(c.r.dir, "end", 0, "missed") == 0);
+    assert_int_equal(real_members(&c.m.run, "back"), WORKERS);
+    assert_true(run_number(c.m.run.dir, "end", 0, "missed") == 0);
 }
 
 /* No worker waits for ever. */
@@ -251,12 +241,12 @@ static void test_it_does_not_come_back(void **state)
     begin_cast(&c, *state, "strategy.allreduce={}", "stop.epochs=10000", "1");
     kill_driver(&c);
     double killed = process_now();
+    machines_wait(&c.m);
     for (int i = 0; i < WORKERS; i++) {
-        process_wait(&c.worker[i], REAL_LIMIT_S);
-        assert_int_not_equal(c.worker[i].code, 0);
-        assert_non_null(strstr(c.worker[i].err, "it has not returned in 1 s"));
-        process_release(&c.worker[i]);
+        assert_int_not_equal(c.m.worker[i].code, 0);
+        assert_non_null(strstr(c.m.worker[i].err, "it has not returned in 1 s"));
     }
+    machines_release(&c.m);
     double took = process_now() - killed;
     print_message("    they ended after %.3f s\n", took);
     assert_true(took > 0.9 && took < 6);
@@ -268,30 +258,20 @@ static void test_a_driver_that_was_replaced_ends(void **state)
 {
     struct cast c, later = {.t = *state};
     begin_cast(&c, *state, "strategy.allreduce={}", "stop.epochs=100000", "1");
-    snprintf(later.r.dir, sizeof later.r.dir, "%s", c.r.dir);
+    snprintf(later.m.run.dir, sizeof later.m.run.dir, "%s", c.m.run.dir);
     port_find(later.at);
     start_driver(&later, "strategy.allreduce={}", "stop.epochs=100000", TAKES_OVER);
-    process_wait(&c.r.p, REAL_LIMIT_S);
-    assert_int_not_equal(c.r.p.code, 0);
-    assert_non_null(strstr(c.r.p.err, "a later driver has taken this run over"));
-    assert_int_equal(run_count(c.r.dir, "end", NULL, NULL), 0); /* it continues */
-    assert_null(strstr(c.r.p.err, "paceline resume"));
-    process_release(&c.r.p);
-    process_signal_all(&later.r.p, SIGKILL);
-    process_wait(&later.r.p, REAL_LIMIT_S);
-    process_release(&later.r.p);
-    for (int i = 0; i < WORKERS; i++) {
-        process_wait(&c.worker[i], REAL_LIMIT_S);
-        process_release(&c.worker[i]);
-    }
-}
-
-static bool has_recovered(const struct process *worker)
-{
-    char *text = process_output(worker->err_fd);
-    bool back = strstr(text, "the driver is back") != NULL;
-    free(text);
-    return back;
+    process_wait(&c.m.run.p, REAL_LIMIT_S);
+    assert_int_not_equal(c.m.run.p.code, 0);
+    assert_non_null(strstr(c.m.run.p.err, "a later driver has taken this run over"));
+    assert_int_equal(run_count(c.m.run.dir, "end", NULL, NULL), 0); /* it continues */
+    assert_null(strstr(c.m.run.p.err, "paceline resume"));
+    process_release(&c.m.run.p);
+    process_signal_all(&later.m.run.p, SIGKILL);
+    process_wait(&later.m.run.p, REAL_LIMIT_S);
+    process_release(&later.m.run.p);
+    machines_wait(&c.m);
+    machines_release(&c.m);
 }
 
 /* A recovered driver that is interrupted before all of its workers have returned releases none:
@@ -301,25 +281,24 @@ static void test_it_is_interrupted_before_all_are_back(void **state)
     struct cast c;
     begin_cast(&c, *state, "strategy.sync={tau:4}", "stop.epochs=100000", "30");
     kill_driver(&c);
-    kill(c.worker[2].pid, SIGSTOP); /* it does not return for now */
-    int reported = real_exchanges(&c.r);
+    kill(c.m.worker[2].pid, SIGSTOP); /* it does not return for now */
+    int reported = real_exchanges(&c.m.run);
     start_driver(&c, "strategy.sync={tau:4}", "stop.epochs=100000", SECOND_RUN);
-    UNTIL(REAL_LIMIT_S, has_recovered(&c.worker[0]) && has_recovered(&c.worker[1]));
+    UNTIL(REAL_LIMIT_S, machines_log(&c.m.worker[0], "the driver is back") &&
+                            machines_log(&c.m.worker[1], "the driver is back"));
     process_nap(0.1); /* their messages arrive */
-    assert_int_equal(real_members(&c.r, "back"), 0);
-    kill(c.r.p.pid, SIGINT);
-    process_wait(&c.r.p, REAL_LIMIT_S);
-    assert_int_equal(c.r.p.code, 130);
-    process_release(&c.r.p);
-    kill(c.worker[2].pid, SIGCONT);
+    assert_int_equal(real_members(&c.m.run, "back"), 0);
+    kill(c.m.run.p.pid, SIGINT);
+    process_wait(&c.m.run.p, REAL_LIMIT_S);
+    assert_int_equal(c.m.run.p.code, 130);
+    process_release(&c.m.run.p);
+    kill(c.m.worker[2].pid, SIGCONT);
     start_driver(&c, "strategy.sync={tau:4}", "stop.epochs=100000", SECOND_RUN);
-    UNTIL(REAL_LIMIT_S, process_poll(&c.r.p) || real_exchanges(&c.r) > reported);
-    assert_true(real_members(&c.r, "back") >= 2);
-    kill(c.r.p.pid, SIGINT);
-    real_end(&c.r, 130, "interrupted");
-    for (int i = 0; i < WORKERS; i++)
-        process_release(&c.worker[i]);
-    process_release(&c.r.p);
+    UNTIL(REAL_LIMIT_S, process_poll(&c.m.run.p) || real_exchanges(&c.m.run) > reported);
+    assert_true(real_members(&c.m.run, "back") >= 2);
+    kill(c.m.run.p.pid, SIGINT);
+    real_end(&c.m.run, 130, "interrupted");
+    machines_release(&c.m);
 }
 
 /* Two drivers take the run over at the same moment: one gets the run, and the other ends, with or
@@ -329,13 +308,13 @@ static void test_two_take_it_up(void **state)
     struct cast c, other = {.t = *state};
     begin_cast(&c, *state, "strategy.allreduce={}", "stop.epochs=100000", "1");
     kill_driver(&c);
-    snprintf(other.r.dir, sizeof other.r.dir, "%s", c.r.dir);
+    snprintf(other.m.run.dir, sizeof other.m.run.dir, "%s", c.m.run.dir);
     port_find(other.at);
     start_driver(&c, "strategy.allreduce={}", "stop.epochs=100000", TAKES_OVER);
     start_driver(&other, "strategy.allreduce={}", "stop.epochs=100000", TAKES_OVER);
-    UNTIL(REAL_LIMIT_S, process_poll(&c.r.p) + process_poll(&other.r.p) > 0);
+    UNTIL(REAL_LIMIT_S, process_poll(&c.m.run.p) + process_poll(&other.m.run.p) > 0);
     process_nap(1.5);
-    struct process *p[2] = {&c.r.p, &other.r.p};
+    struct process *p[2] = {&c.m.run.p, &other.m.run.p};
     bool first = process_poll(p[0]);
     if (first == process_poll(p[1]))
         fail_msg("one said:\n%s\nthe other:\n%s", p[0]->err, p[1]->err);
@@ -345,10 +324,8 @@ static void test_two_take_it_up(void **state)
     process_wait(p[first], REAL_LIMIT_S);
     process_release(p[0]);
     process_release(p[1]);
-    for (int i = 0; i < WORKERS; i++) {
-        process_wait(&c.worker[i], REAL_LIMIT_S);
-        process_release(&c.worker[i]);
-    }
+    machines_wait(&c.m);
+    machines_release(&c.m);
 }
 
 int main(void)

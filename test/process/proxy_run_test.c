@@ -1,7 +1,7 @@
 /* Real runs of three workers and a driver, in which all connections of one worker go through the
  * fault proxy: the run tolerates faults that it can; others remove that worker, by name, and the
  * rest ends the run well. */
-#include "staged.h"
+#include "machines.h"
 
 /* From a fault until the worker is out: 5 s of silence where workers share cores, and until it is
  * seen on a busy machine. */
@@ -17,7 +17,7 @@ struct story {
     const char *named;    /* a text that a log must contain */
 };
 
-static void expect_books(const struct staged *s, bool all)
+static void expect_books(const struct machines *s, bool all)
 {
     double used = run_number(s->run.dir, "end", 0, "used");
     double missed = run_number(s->run.dir, "end", 0, "missed");
@@ -32,16 +32,16 @@ static void expect_books(const struct staged *s, bool all)
     assert_true(again > -0.5 && again < repeated + 0.5);
 }
 
-static bool reported_by_any(const struct staged *s, const char *what)
+static bool reported_by_any(const struct machines *s, const char *what)
 {
-    int n = staged_output(&s->run.p, what);
+    bool found = machines_log(&s->run.p, what);
     for (size_t i = 0; i < s->workers; i++)
-        n += staged_output(&s->worker[i], what);
-    return n > 0;
+        found |= machines_log(&s->worker[i], what);
+    return found;
 }
 
 /* Worker 0 has been removed, and no other. */
-static int count_lost(const struct staged *s)
+static int count_lost(const struct machines *s)
 {
     int n = run_count(s->run.dir, "member", NULL, NULL) - real_members(&s->run, "join");
     for (int i = 0; i < n; i++)
@@ -50,7 +50,7 @@ static int count_lost(const struct staged *s)
 }
 
 /* The fault has happened, and worker 0 has the expected fate. */
-static void see_it_through(struct staged *s, const struct story *story)
+static void see_it_through(struct machines *s, const struct story *story)
 {
     double since = process_now();
     if (story->heal_s > 0) {
@@ -78,16 +78,20 @@ static void see_it_through(struct staged *s, const struct story *story)
 static void play_story(struct tiny *t, const struct story *story)
 {
     char strategy[64];
-    struct staged s;
+    struct machines s;
     snprintf(strategy, sizeof strategy, "strategy.%s", story->strategy);
-    const char *const set[] = {strategy, "pace=0.01", "stop.epochs=16", NULL};
+    const char *const set[] = {"workers=3", strategy, "pace=0.01", "stop.epochs=16", NULL};
     print_message("  %s: %s\n", story->strategy, story->fault[0]);
-    staged_start(t, &s, WORKERS, set);
+    machines_stage(t, &s, set);
+    machines_worker_behind(&s, t->folder);
+    UNTIL(REAL_LIMIT_S, real_members(&s.run, "join") == 1); /* so it is worker 0 */
+    for (int i = 1; i < WORKERS; i++)
+        WORKER(&s, t->folder, "--retry", "0"); /* a lost worker stays lost */
     UNTIL(REAL_LIMIT_S, process_poll(&s.run.p) || real_exchanges(&s.run) >= 5);
     for (int i = 0; i < 2 && story->fault[i]; i++)
         proxied_command(&s.proxy, story->fault[i]);
     see_it_through(&s, story);
-    staged_release(&s);
+    machines_release(&s);
 }
 
 static void play_all(struct tiny *t, const struct story *stories, size_t n)

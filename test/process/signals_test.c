@@ -198,7 +198,7 @@ static void test_a_worker_without_a_driver_leaves(void **state)
     struct tiny *t = *state;
     struct process p;
     char address[32];
-    machines_port(address);
+    port_find(address);
     process_start(&p, t->folder, (const char *const[]){"worker", "--join", address, NULL});
     UNTIL(REAL_LIMIT_S, machines_log(&p, "it tries again"));
     kill(p.pid, SIGHUP);
