@@ -1,5 +1,6 @@
-/* Simulated runs of the tiny job as tests of strategies watch them: a cluster and some fields in,
- * a run directory out; and timelines of exchanges to compare with one drawn by hand. */
+/* Simulated runs through the public library, for tests of whole runs: fields of a job and the text
+ * of a cluster in, a run directory, trace and report out; and timelines of exchanges to compare
+ * with one drawn by hand. */
 #ifndef PL_LIB_SIM_RUN_H
 #define PL_LIB_SIM_RUN_H
 
@@ -7,42 +8,71 @@
 #include "run_files.h"
 #include "tiny_job.h"
 
-/* Simulate the tiny job with these fields set on that cluster; its directory into `out`. Returns
- * the status of pl_sim; its message into `error`, if there is room for one. */
-static inline int sim_try(struct tiny *t, const char *cluster_text, const char *const *set,
-                          char out[128], char error[256])
+struct sim_run {
+    const char *job; /* its file; NULL: the tiny job */
+    double limit_s;  /* ends the run after so many virtual seconds; 0: no limit */
+    bool threads;    /* carry the tasks */
+    bool untraced;
+    pl_run_options run; /* its callbacks, and another path for the trace */
+    pl_engine_options engine;
+    /* How it went: */
+    char dir[128], trace[160];
+    pl_run_report report;
+    int rc;
+    char error[512];
+};
+
+/* Simulate the job with these fields set, ended by NULL; into r->dir, and if that is a run already,
+ * continue with it. */
+static inline void sim_try(struct tiny *t, const char *cluster, struct sim_run *r,
+                           const char *const *set)
 {
     pl_engine *engine = NULL;
     pl_job *job = NULL;
-    pl_cluster *cluster = NULL;
-    pl_run_report report;
-    tiny_cluster(t, cluster_text);
-    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
-    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    pl_cluster *machines = NULL;
+    pl_sim_options options = {.run = r->run, .limit_s = r->limit_s, .threads = r->threads};
+    tiny_cluster(t, cluster);
+    assert_int_equal(pl_engine_create(&r->engine, &engine), PL_OK);
+    assert_int_equal(pl_job_load(engine, r->job ? r->job : t->job, &job), PL_OK);
     for (; *set; set++)
         if (pl_job_set(job, *set) != PL_OK)
             fail_msg("%s", pl_engine_error(engine));
-    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
-    const pl_sim_options options = {.run = {.out = tiny_out(t, out)}, .limit_s = 1000};
-    int rc = pl_sim(engine, job, cluster, &options, &report);
-    if (error)
-        snprintf(error, 256, "%s", rc == PL_OK ? "" : pl_engine_error(engine));
-    pl_cluster_free(cluster);
+    if (pl_cluster_load(engine, t->cluster, &machines) != PL_OK)
+        fail_msg("%s", pl_engine_error(engine));
+    options.run.resume = r->dir[0] != '\0';
+    options.run.out = options.run.resume ? r->dir : tiny_out(t, r->dir);
+    snprintf(r->trace, sizeof r->trace, "%s.%d.json", r->dir, ++t->runs);
+    if (!options.run.trace && !r->untraced)
+        options.run.trace = r->trace;
+    r->rc = pl_sim(engine, job, machines, &options, &r->report);
+    snprintf(r->error, sizeof r->error, "%s", r->rc == PL_OK ? "" : pl_engine_error(engine));
+    pl_cluster_free(machines);
     pl_job_free(job);
     pl_engine_destroy(engine);
-    return rc;
 }
 
-static inline void sim_run(struct tiny *t, const char *cluster, const char *const *set,
-                           char out[128])
+static inline void sim_do(struct tiny *t, const char *cluster, struct sim_run *r,
+                          const char *const *set)
 {
-    char error[256];
-    if (sim_try(t, cluster, set, out, error) != PL_OK)
-        fail_msg("%s", error);
+    sim_try(t, cluster, r, set);
+    if (r->rc != PL_OK)
+        fail_msg("%s", r->error);
+}
+
+#define SIM_TRY(t, cluster, r, ...) sim_try(t, cluster, r, (const char *const[]){__VA_ARGS__, NULL})
+#define SIM(t, cluster, r, ...)     sim_do(t, cluster, r, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Only the run's directory, into `out`. */
+static inline void sim_dir(struct tiny *t, const char *job, const char *cluster,
+                           const char *const *set, char out[128])
+{
+    struct sim_run r = {.job = job, .limit_s = 1000, .untraced = true};
+    sim_do(t, cluster, &r, set);
+    memcpy(out, r.dir, sizeof r.dir);
 }
 
 #define SIM_RUN(t, cluster, out, ...) \
-    sim_run(t, cluster, (const char *const[]){__VA_ARGS__, NULL}, out)
+    sim_dir(t, NULL, cluster, (const char *const[]){__VA_ARGS__, NULL}, out)
 
 /* One exchange of an asynchronous worker: its nth, ended at `at`, in ms of virtual time. */
 struct sim_exchange {

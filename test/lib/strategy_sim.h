@@ -1,11 +1,9 @@
-/* Simulated runs of the tiny job for the tests of strategies, and checks of them: the times of each
- * worker's steps and exchanges, and that the ledger accounts for every sample. */
+/* Checks of simulated runs of the tiny job for the tests of strategies: the times of each worker's
+ * steps and exchanges, and that the ledger accounts for every sample. */
 #ifndef PL_LIB_STRATEGY_SIM_H
 #define PL_LIB_STRATEGY_SIM_H
 
-#include "paceline/sim.h"
-#include "run_files.h"
-#include "tiny_job.h"
+#include "sim_run.h"
 #include "trace_events.h"
 
 /* Of the tiny job: 600 records, 60 of them for validation. */
@@ -13,56 +11,6 @@ enum { SIM_RECORDS = TINY_TRAIN - 60, SIM_BATCH = 16 };
 
 #define SIM_CALM "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n"
 #define SIM_SAME 1e-5 /* max |a − b| / max |b|, where only sums are cut otherwise */
-
-struct sim_run {
-    double limit_s; /* ends the run after so many virtual seconds; 0: no limit */
-    char dir[128], trace[160];
-    pl_run_report report;
-    int rc;
-    char error[512];
-};
-
-/* Simulate the job with these fields set; into r->dir, and if that is a run already, continue with
- * it. */
-static inline void sim_try(struct tiny *t, const char *cluster, struct sim_run *r,
-                           const char *const *set)
-{
-    pl_engine *engine = NULL;
-    pl_job *job = NULL;
-    pl_cluster *machines = NULL;
-    bool resume = r->dir[0] != '\0';
-    tiny_cluster(t, cluster);
-    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
-    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
-    for (; *set; set++)
-        if (pl_job_set(job, *set) != PL_OK)
-            fail_msg("%s", pl_engine_error(engine));
-    if (pl_cluster_load(engine, t->cluster, &machines) != PL_OK)
-        fail_msg("%s", pl_engine_error(engine));
-    if (!resume)
-        tiny_out(t, r->dir);
-    snprintf(r->trace, sizeof r->trace, "%s.%d.json", r->dir, ++t->runs);
-    const pl_sim_options options = {
-        .run = {.out = r->dir, .resume = resume, .trace = r->trace},
-        .limit_s = r->limit_s,
-    };
-    r->rc = pl_sim(engine, job, machines, &options, &r->report);
-    snprintf(r->error, sizeof r->error, "%s", r->rc == PL_OK ? "" : pl_engine_error(engine));
-    pl_cluster_free(machines);
-    pl_job_free(job);
-    pl_engine_destroy(engine);
-}
-
-static inline void sim_do(struct tiny *t, const char *cluster, struct sim_run *r,
-                          const char *const *set)
-{
-    sim_try(t, cluster, r, set);
-    if (r->rc != PL_OK)
-        fail_msg("%s", r->error);
-}
-
-#define SIM_TRY(t, cluster, r, ...) sim_try(t, cluster, r, (const char *const[]){__VA_ARGS__, NULL})
-#define SIM(t, cluster, r, ...)     sim_do(t, cluster, r, (const char *const[]){__VA_ARGS__, NULL})
 
 /* ---- the book ---- */
 

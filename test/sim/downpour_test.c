@@ -89,15 +89,16 @@ static void test_shards_are_one_server(void **state)
 
 static void test_what_is_not_plain_is_refused(void **state)
 {
-    char dir[128], error[256];
-    const char *const momentum[] = {"strategy.downpour={}", NULL};
-    assert_int_equal(sim_try(*state, calm, momentum, dir, error), PL_ERR_UNSUPPORTED);
-    assert_string_equal(error, "solver.momentum: strategy downpour takes plain steps, 0, is 0.9; "
-                               "write --set solver.momentum=0");
-    const char *const adam[] = {"strategy.downpour={}", "solver.type=Adam", NULL};
-    assert_int_equal(sim_try(*state, calm, adam, dir, error), PL_ERR_UNSUPPORTED);
-    assert_string_equal(error, "solver.type: strategy downpour takes plain steps, \"SGD\", is "
-                               "\"Adam\"; write --set solver.type=SGD");
+    struct sim_run r = {0};
+    SIM_TRY(*state, calm, &r, "strategy.downpour={}");
+    assert_int_equal(r.rc, PL_ERR_UNSUPPORTED);
+    assert_string_equal(r.error, "solver.momentum: strategy downpour takes plain steps, 0, is 0.9; "
+                                 "write --set solver.momentum=0");
+    r.dir[0] = '\0';
+    SIM_TRY(*state, calm, &r, "strategy.downpour={}", "solver.type=Adam");
+    assert_int_equal(r.rc, PL_ERR_UNSUPPORTED);
+    assert_string_equal(r.error, "solver.type: strategy downpour takes plain steps, \"SGD\", is "
+                                 "\"Adam\"; write --set solver.type=SGD");
 }
 
 /* ---- when who does what ---- */

@@ -1,35 +1,14 @@
 /* Strategies that are the same arithmetic give the same model: to the rounding where sums are cut
  * otherwise, bit for bit where they are not. */
 #include "fashion.h"
-#include "paceline/sim.h"
-#include "run_files.h"
+#include "sim_run.h"
 
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
 
-/* Simulate the job with these fields set; its directory into `out`. */
-static void simulate_job(struct tiny *t, const char *path, const char *const *set, char out[128])
-{
-    pl_engine *engine = NULL;
-    pl_job *job = NULL;
-    pl_cluster *cluster = NULL;
-    pl_run_report report;
-    tiny_cluster(t, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n");
-    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
-    assert_int_equal(pl_job_load(engine, path, &job), PL_OK);
-    for (; *set; set++)
-        if (pl_job_set(job, *set) != PL_OK)
-            fail_msg("%s", pl_engine_error(engine));
-    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
-    const pl_sim_options options = {.run = {.out = tiny_out(t, out)}};
-    if (pl_sim(engine, job, cluster, &options, &report) != PL_OK)
-        fail_msg("%s", pl_engine_error(engine));
-    pl_cluster_free(cluster);
-    pl_job_free(job);
-    pl_engine_destroy(engine);
-}
+static const char cluster[] = "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n";
 
 #define SIMULATE(t, path, out, ...) \
-    simulate_job(t, path, (const char *const[]){__VA_ARGS__, NULL}, out)
+    sim_dir(t, path, cluster, (const char *const[]){__VA_ARGS__, NULL}, out)
 
 /* Four workers that average the gradients of 16 records each; one worker, with all 64. */
 static double four_against_one(struct tiny *t)

@@ -102,10 +102,10 @@ static void test_what_cannot_be_is_refused(void **state)
          "strategy.downpour.n_push: must be from 1 to 4294967295, is 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char dir[128], error[256];
-        const char *const set[] = {cases[i].set, NULL};
-        assert_int_equal(sim_try(*state, calm, set, dir, error), PL_ERR_INPUT);
-        assert_string_equal(error, cases[i].error);
+        struct sim_run r = {0};
+        SIM_TRY(*state, calm, &r, cases[i].set);
+        assert_int_equal(r.rc, PL_ERR_INPUT);
+        assert_string_equal(r.error, cases[i].error);
     }
 }
 

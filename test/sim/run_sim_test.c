@@ -1,14 +1,6 @@
 /* Whole runs in simulation, through the public library: determinism by seed, and the effect of
  * faults and delays on the events. */
-#include "paceline/sim.h"
-#include "tiny_job.h"
-
-#include <cjson/cJSON.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "sim_run.h"
 
 static const char calm[] = "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n";
 
@@ -32,34 +24,22 @@ static void on_event(void *user, const char *line)
     fprintf(r->stream, "%s\n", line);
 }
 
-static int simulate_on(bool threads, struct tiny *t, const char *const *set, struct record *r)
+static void simulate_on(bool threads, struct tiny *t, const char *cluster, const char *const *set,
+                        struct record *r)
 {
-    pl_engine *engine = NULL;
-    pl_job *job = NULL;
-    pl_cluster *cluster = NULL;
-    char out[128];
     *r = (struct record){0};
     r->stream = open_memstream(&r->text, &r->len);
-    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
-    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
-    for (; *set; set++)
-        assert_int_equal(pl_job_set(job, *set), PL_OK);
-    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
-    const pl_sim_options options = {.run = {.out = tiny_out(t, out), .event = on_event, .user = r},
-                                    .threads = threads};
-    int rc = pl_sim(engine, job, cluster, &options, &r->report);
-    if (rc != PL_OK)
-        print_message("%s\n", pl_engine_error(engine));
-    pl_cluster_free(cluster);
-    pl_job_free(job);
-    pl_engine_destroy(engine);
+    struct sim_run run = {
+        .threads = threads, .untraced = true, .run = {.event = on_event, .user = r}};
+    sim_do(t, cluster, &run, set);
+    r->report = run.report;
     fclose(r->stream);
-    return rc;
 }
 
-static int simulate_job(struct tiny *t, const char *const *set, struct record *r)
+static void simulate_job(struct tiny *t, const char *cluster, const char *const *set,
+                         struct record *r)
 {
-    return simulate_on(false, t, set, r);
+    simulate_on(false, t, cluster, set, r);
 }
 
 static void forget_record(struct record *r)
@@ -117,39 +97,22 @@ static void on_progress(void *user, const pl_progress *p)
 /* Twenty steps of half a second take ten seconds: the user gets progress before. */
 static void test_lone_worker_reports_long_steps_every_second(void **state)
 {
-    struct tiny *t = *state;
-    pl_engine *engine = NULL;
-    pl_job *job = NULL;
-    pl_cluster *cluster = NULL;
-    pl_run_report report;
     struct lines lines = {0};
-    char out[128];
-    tiny_cluster(t, "node { count: 1 } step_seconds: 0.5\n");
-    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
-    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
-    static const char *const set[] = {"strategy={single {}}", "workers=1", "stop={steps: 19}"};
-    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
-        assert_int_equal(pl_job_set(job, set[i]), PL_OK);
-    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
-    const pl_sim_options options = {
-        .run = {.out = tiny_out(t, out), .progress = on_progress, .user = &lines}};
-    assert_int_equal(pl_sim(engine, job, cluster, &options, &report), PL_OK);
+    struct sim_run r = {.untraced = true, .run = {.progress = on_progress, .user = &lines}};
+    SIM(*state, "node { count: 1 } step_seconds: 0.5\n", &r, "strategy={single {}}", "workers=1",
+        "stop={steps: 19}");
     assert_true(lines.with_loss >= 7 && lines.count <= 40);
     assert_true(lines.first_loss < 2.1);
-    pl_cluster_free(cluster);
-    pl_job_free(job);
-    pl_engine_destroy(engine);
 }
 
 static void test_a_seed_is_a_run(void **state)
 {
     struct tiny *t = *state;
-    tiny_cluster(t, rough);
     static const char *const seed7[] = {"seed=7", NULL}, *const seed8[] = {"seed=8", NULL};
     struct record a, b, c;
-    assert_int_equal(simulate_job(t, seed7, &a), PL_OK);
-    assert_int_equal(simulate_job(t, seed7, &b), PL_OK);
-    assert_int_equal(simulate_job(t, seed8, &c), PL_OK);
+    simulate_job(t, rough, seed7, &a);
+    simulate_job(t, rough, seed7, &b);
+    simulate_job(t, rough, seed8, &c);
     assert_string_equal(a.text, b.text);
     assert_true(a.report.test_error != c.report.test_error ||
                 a.report.test_loss != c.report.test_loss);
@@ -169,11 +132,10 @@ static void test_a_run_is_identical_for_both_back_ends(void **state)
         {"seed=9", "threads=2", "stop.epochs=1", NULL},
         {"seed=9", "kernels=dnnl", "stop.epochs=1", NULL},
     };
-    tiny_cluster(t, rough);
     for (int j = 0; j < 4; j++) {
         struct record fibres, threads;
-        assert_int_equal(simulate_on(false, t, jobs[j], &fibres), PL_OK);
-        assert_int_equal(simulate_on(true, t, jobs[j], &threads), PL_OK);
+        simulate_on(false, t, rough, jobs[j], &fibres);
+        simulate_on(true, t, rough, jobs[j], &threads);
         assert_string_equal(fibres.text, threads.text);
         assert_memory_equal(&fibres.report.test_loss, &threads.report.test_loss, sizeof(double));
         forget_record(&fibres);
@@ -191,11 +153,10 @@ static const char *after_start(const struct record *r)
 static void test_reference_kernels_do_not_see_threads(void **state)
 {
     struct tiny *t = *state;
-    tiny_cluster(t, calm);
     static const char *const one[] = {"threads=1", NULL}, *const two[] = {"threads=2", NULL};
     struct record a, b;
-    assert_int_equal(simulate_job(t, one, &a), PL_OK);
-    assert_int_equal(simulate_job(t, two, &b), PL_OK);
+    simulate_job(t, calm, one, &a);
+    simulate_job(t, calm, two, &b);
     assert_string_equal(after_start(&a), after_start(&b));
     forget_record(&a);
     forget_record(&b);
@@ -204,10 +165,9 @@ static void test_reference_kernels_do_not_see_threads(void **state)
 static void test_every_fault_of_the_file_is_an_event(void **state)
 {
     struct tiny *t = *state;
-    tiny_cluster(t, rough);
     static const char *const none[] = {NULL};
     struct record r;
-    assert_int_equal(simulate_job(t, none, &r), PL_OK);
+    simulate_job(t, rough, none, &r);
     assert_int_equal(count_events(&r, "fault", "what", "slow"), 1);
     assert_int_equal(count_events(&r, "fault", "what", "slow ends"), 1);
     assert_int_equal(count_events(&r, "fault", "what", "kill"), 1);
@@ -225,15 +185,13 @@ static void test_a_delay_is_waited_for_exactly(void **state)
     struct tiny *t = *state;
     static const char *const none[] = {NULL};
     struct record without, with;
-    tiny_cluster(t, calm);
-    assert_int_equal(simulate_job(t, none, &without), PL_OK);
+    simulate_job(t, calm, none, &without);
     uint64_t pieces = 3; /* of 560 floats, 256 each; with the header four messages an exchange */
     char text[512];
     snprintf(text, sizeof text,
              "%s delay { from: 1 to: 2 tag: 'broadcast' seconds: 0.25 nth: %llu }", calm,
              (unsigned long long)(2 * (pieces + 1) + pieces + 1));
-    tiny_cluster(t, text);
-    assert_int_equal(simulate_job(t, none, &with), PL_OK);
+    simulate_job(t, text, none, &with);
     for (int n = 1; n <= 2; n++)
         assert_true(exchange_number(&with, n, "waited_s") ==
                     exchange_number(&without, n, "waited_s"));
@@ -255,16 +213,14 @@ static void test_a_death_at_any_moment_is_survived(void **state)
     };
     for (int j = 0; j < 2; j++) {
         struct record r;
-        tiny_cluster(t, calm);
-        assert_int_equal(simulate_job(t, jobs[j], &r), PL_OK);
+        simulate_job(t, calm, jobs[j], &r);
         double end = r.report.wall_s;
         forget_record(&r);
         for (int i = 0; i < 40; i++) {
             char text[256];
             snprintf(text, sizeof text, "%s fault { at: %.9f kill: %d }", calm, end * (2 + i) / 42,
                      i % 4);
-            tiny_cluster(t, text);
-            assert_int_equal(simulate_job(t, jobs[j], &r), PL_OK);
+            simulate_job(t, text, jobs[j], &r);
             assert_int_equal(count_events(&r, "end", NULL, NULL), 1);
             assert_true(r.report.wall_s < 3 * end);
             forget_record(&r);

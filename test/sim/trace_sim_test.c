@@ -1,61 +1,20 @@
 /* Traces of simulated runs: their sums, and that they change nothing. */
-#include "paceline/sim.h"
-#include "tiny_job.h"
+#include "sim_run.h"
 #include "trace_events.h"
 #include "world/trace.h"
 
 /* Powers of two would hide a rounding; a step of 4 ms is a whole number of ns. */
-enum { STEP_NS = 4000000, BATCH_EVAL_NS = 1333333 };
+enum { STEP_NS = 4000000, BATCH_EVAL_NS = 1333333, LOG = 4096 };
 
 static const char calm[] = "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n";
 
-struct run {
-    char trace[160];
-    char events[160]; /* a file of them */
-    char log[4096];   /* warnings */
-    char error[512];
-    pl_run_report report;
-};
-
-static void on_log(void *user, pl_log_level level, const char *line)
+static void add_warning(void *user, pl_log_level level, const char *line)
 {
-    struct run *r = user;
-    size_t n = strlen(r->log);
+    char *log = user;
+    size_t n = strlen(log);
     if (level >= PL_LOG_WARN)
-        snprintf(r->log + n, sizeof r->log - n, "%s\n", line);
+        snprintf(log + n, LOG - n, "%s\n", line);
 }
-
-static int simulate_job(struct tiny *t, const char *const *set, bool threads, bool traced,
-                        struct run *r)
-{
-    pl_engine *engine = NULL;
-    pl_job *job = NULL;
-    pl_cluster *cluster = NULL;
-    char out[128];
-    *r = (struct run){0};
-    const pl_engine_options log = {on_log, r, PL_LOG_INFO};
-    assert_int_equal(pl_engine_create(&log, &engine), PL_OK);
-    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
-    for (; *set; set++)
-        assert_int_equal(pl_job_set(job, *set), PL_OK);
-    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
-    tiny_out(t, out);
-    snprintf(r->trace, sizeof r->trace, "%s.json", out);
-    snprintf(r->events, sizeof r->events, "%s/events.jsonl", out);
-    const pl_sim_options options = {
-        .run = {.out = out, .trace = traced ? r->trace : NULL},
-        .threads = threads,
-    };
-    int rc = pl_sim(engine, job, cluster, &options, &r->report);
-    snprintf(r->error, sizeof r->error, "%s", rc == PL_OK ? "" : pl_engine_error(engine));
-    pl_cluster_free(cluster);
-    pl_job_free(job);
-    pl_engine_destroy(engine);
-    return rc;
-}
-
-#define SIMULATE(t, r, ...) \
-    simulate_job(t, (const char *const[]){__VA_ARGS__, NULL}, false, true, r)
 
 static bool same_bytes(const char *a, const char *b)
 {
@@ -78,12 +37,12 @@ static void test_steps_are_all_there_and_cost_what_they_cost(void **state)
 {
     struct tiny *t = *state;
     static const char *const jobs[] = {"strategy.sync.tau=4", "strategy.allreduce={}"};
-    tiny_cluster(t, calm);
     for (size_t j = 0; j < 2; j++) {
-        struct run r;
+        char log[LOG] = "";
+        struct sim_run r = {.engine = {add_warning, log, PL_LOG_INFO}};
         struct trace_events trace;
         int64_t total;
-        assert_int_equal(SIMULATE(t, &r, jobs[j]), PL_OK);
+        SIM(t, calm, &r, jobs[j]);
         trace_read(r.trace, &trace);
         trace_nests(&trace); /* compute has a row of its own: none overlap */
         for (int w = 0; w < 4; w++) {
@@ -95,7 +54,7 @@ static void test_steps_are_all_there_and_cost_what_they_cost(void **state)
         assert_int_equal(trace_count(&trace, TRACE_DRIVER, "compute", NULL), 0);
         /* wall_s is taken when all is done. */
         assert_true(latest_end(&trace) <= (int64_t)(r.report.wall_s * 1e9 + 0.5));
-        assert_string_equal(r.log, "");
+        assert_string_equal(log, "");
         trace_release(&trace);
     }
 }
@@ -104,14 +63,17 @@ static void test_steps_are_all_there_and_cost_what_they_cost(void **state)
 static void test_waits_are_those_of_the_events(void **state)
 {
     struct tiny *t = *state;
-    struct run r;
+    struct sim_run r = {0};
     struct trace_events trace;
-    tiny_cluster(t, "node { count: 3 } node { speed: 0.5 } step_seconds: 0.004\n"
-                    "link { mbit: 100 }\n");
-    assert_int_equal(SIMULATE(t, &r, "stop.epochs=1", "strategy.allreduce={}"), PL_OK);
+    SIM(t,
+        "node { count: 3 } node { speed: 0.5 } step_seconds: 0.004\n"
+        "link { mbit: 100 }\n",
+        &r, "stop.epochs=1", "strategy.allreduce={}");
     trace_read(r.trace, &trace);
     trace_nests(&trace);
-    FILE *f = fopen(r.events, "r");
+    char path[160];
+    snprintf(path, sizeof path, "%s/events.jsonl", r.dir);
+    FILE *f = fopen(path, "r");
     assert_non_null(f);
     int exchanges = 0;
     for (char line[2048]; fgets(line, sizeof line, f);) {
@@ -144,10 +106,9 @@ static void test_waits_are_those_of_the_events(void **state)
 static void test_every_byte_that_leaves_is_in_a_span(void **state)
 {
     struct tiny *t = *state;
-    struct run r;
+    struct sim_run r = {0};
     struct trace_events trace;
-    tiny_cluster(t, calm);
-    assert_int_equal(SIMULATE(t, &r, "collective.algorithm=tree"), PL_OK);
+    SIM(t, calm, &r, "collective.algorithm=tree");
     trace_read(r.trace, &trace);
     int64_t bytes = 0, models = 0;
     for (size_t i = 0; i < trace.count; i++)
@@ -166,11 +127,10 @@ static void test_every_byte_that_leaves_is_in_a_span(void **state)
 static void test_evaluations_are_the_drivers(void **state)
 {
     struct tiny *t = *state;
-    struct run r;
+    struct sim_run r = {0};
     struct trace_events trace;
     int64_t total;
-    tiny_cluster(t, calm);
-    assert_int_equal(SIMULATE(t, &r, "stop.epochs=1", "evaluate.every_exchanges=100"), PL_OK);
+    SIM(t, calm, &r, "stop.epochs=1", "evaluate.every_exchanges=100");
     trace_read(r.trace, &trace);
     assert_int_equal(trace_count(&trace, 0, "evaluate", NULL), 2);
     assert_int_equal(trace_count(&trace, TRACE_DRIVER, "evaluate", &total), 2);
@@ -187,13 +147,11 @@ static const char rough[] =
 static void test_equal_runs_have_equal_traces(void **state)
 {
     struct tiny *t = *state;
-    static const char *const seed7[] = {"seed=7", NULL}, *const seed8[] = {"seed=8", NULL};
-    struct run a, b, c, d;
-    tiny_cluster(t, rough);
-    assert_int_equal(simulate_job(t, seed7, false, true, &a), PL_OK);
-    assert_int_equal(simulate_job(t, seed7, false, true, &b), PL_OK);
-    assert_int_equal(simulate_job(t, seed7, true, true, &c), PL_OK);
-    assert_int_equal(simulate_job(t, seed8, false, true, &d), PL_OK);
+    struct sim_run a = {0}, b = {0}, c = {.threads = true}, d = {0};
+    SIM(t, rough, &a, "seed=7");
+    SIM(t, rough, &b, "seed=7");
+    SIM(t, rough, &c, "seed=7");
+    SIM(t, rough, &d, "seed=8");
     assert_true(same_bytes(a.trace, b.trace));
     assert_true(same_bytes(a.trace, c.trace)); /* carried by threads */
     assert_false(same_bytes(a.trace, d.trace));
@@ -209,11 +167,13 @@ static void test_a_trace_changes_nothing_of_the_run(void **state)
     };
     static const char *const clusters[] = {calm, rough};
     for (size_t i = 0; i < 4; i++) {
-        struct run with, without;
-        tiny_cluster(t, clusters[i / 2]);
-        assert_int_equal(simulate_job(t, jobs[i % 2], false, true, &with), PL_OK);
-        assert_int_equal(simulate_job(t, jobs[i % 2], false, false, &without), PL_OK);
-        assert_true(same_bytes(with.events, without.events));
+        struct sim_run with = {0}, without = {.untraced = true};
+        char events[2][160];
+        sim_do(t, clusters[i / 2], &with, jobs[i % 2]);
+        sim_do(t, clusters[i / 2], &without, jobs[i % 2]);
+        snprintf(events[0], sizeof events[0], "%s/events.jsonl", with.dir);
+        snprintf(events[1], sizeof events[1], "%s/events.jsonl", without.dir);
+        assert_true(same_bytes(events[0], events[1]));
     }
 }
 
@@ -221,10 +181,9 @@ static void test_a_trace_changes_nothing_of_the_run(void **state)
 static void test_the_killed_have_spans_until_they_die(void **state)
 {
     struct tiny *t = *state;
-    struct run r;
+    struct sim_run r = {0};
     struct trace_events trace;
-    tiny_cluster(t, rough);
-    assert_int_equal(SIMULATE(t, &r, "seed=7"), PL_OK);
+    SIM(t, rough, &r, "seed=7");
     trace_read(r.trace, &trace);
     trace_nests(&trace);
     int64_t last[4] = {0}, longest = 0;
@@ -246,15 +205,14 @@ static void test_the_killed_have_spans_until_they_die(void **state)
 static void test_a_buffer_that_is_full_is_logged(void **state)
 {
     struct tiny *t = *state;
-    struct run r;
+    char log[LOG] = "";
+    struct sim_run r = {.engine = {add_warning, log, PL_LOG_INFO}};
     struct trace_events trace;
     int steps = TRACE_SPANS + 100;
     char tau[64], stop[64], expected[128];
     snprintf(tau, sizeof tau, "strategy.sync.tau=%d", steps);
     snprintf(stop, sizeof stop, "stop.steps=%d", steps);
-    tiny_cluster(t, calm);
-    assert_int_equal(SIMULATE(t, &r, tau, stop, "stop.epochs=1000000", "batch=1", "workers=1"),
-                     PL_OK);
+    SIM(t, calm, &r, tau, stop, "stop.epochs=1000000", "batch=1", "workers=1");
     trace_read(r.trace, &trace);
     size_t computes = trace_count(&trace, TRACE_WORKER, "compute", NULL);
     size_t rest = trace.count - computes - trace_count(&trace, TRACE_DRIVER, "evaluate", NULL);
@@ -263,34 +221,21 @@ static void test_a_buffer_that_is_full_is_logged(void **state)
                                trace_count(&trace, TRACE_DRIVER, "wait", NULL) +
                                trace_count(&trace, TRACE_DRIVER, "send", NULL));
     unsigned long long missing = 0;
-    assert_int_equal(sscanf(r.log, "worker 0: the trace lacks %llu spans", &missing), 1);
+    assert_int_equal(sscanf(log, "worker 0: the trace lacks %llu spans", &missing), 1);
     assert_true(missing >= 100 && missing < 120);
     snprintf(expected, sizeof expected,
              "worker 0: the trace lacks %llu spans, for which there was no room\n", missing);
-    assert_string_equal(r.log, expected);
+    assert_string_equal(log, expected);
     trace_release(&trace);
 }
 
 static void test_a_bad_path_is_an_error_before_training(void **state)
 {
-    struct tiny *t = *state;
-    struct run r;
-    pl_engine *engine = NULL;
-    pl_job *job = NULL;
-    pl_cluster *cluster = NULL;
-    char out[128];
-    tiny_cluster(t, calm);
-    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
-    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
-    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
-    const pl_sim_options options = {
-        .run = {.out = tiny_out(t, out), .trace = "/missing/trace.json"}};
-    assert_int_equal(pl_sim(engine, job, cluster, &options, &r.report), PL_ERR_USAGE);
-    assert_non_null(strstr(pl_engine_error(engine), "/missing/trace.json"));
-    assert_int_equal(access(out, F_OK), -1); /* nothing was begun */
-    pl_cluster_free(cluster);
-    pl_job_free(job);
-    pl_engine_destroy(engine);
+    struct sim_run r = {.run = {.trace = "/missing/trace.json"}};
+    SIM_TRY(*state, calm, &r, NULL);
+    assert_int_equal(r.rc, PL_ERR_USAGE);
+    assert_non_null(strstr(r.error, "/missing/trace.json"));
+    assert_int_equal(access(r.dir, F_OK), -1); /* nothing was begun */
 }
 
 int main(void)
