@@ -8,10 +8,8 @@
 #include "base/hash.h"
 #include "coll/exchange.h"
 #include "group/group_server.h"
-#include "job/cluster.h"
-#include "sim/sim.h"
 #include "sim_cluster.h"
-#include "tensor/kernels.h"
+#include "wire/wire_send.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,13 +193,9 @@ static int open_lane(const struct trial *t, struct exchange *e, struct group *gr
     return exchange_init(e, group, LANE, t->driver_takes_part, t->floats, &config, 0, arena);
 }
 
-static int log_line(struct world *w, uint32_t node, enum wire_kind kind)
+static int send_empty(struct world *w, uint32_t node, enum wire_kind kind)
 {
-    struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, 0);
-    int rc = m ? world_send(w, node, m, CLASS_CONTROL) : ERR_NOMEM;
-    if (rc == ERR_FULL)
-        message_unref(m);
-    return rc;
+    return wire_send(w, node, wire_tag(kind, 0, 0, 0), NULL, 0);
 }
 
 static int take_part(struct trial *t, struct group *group, struct arena *arena)
@@ -209,7 +203,7 @@ static int take_part(struct trial *t, struct group *group, struct arena *arena)
     struct exchange *e = arena_new(arena, struct exchange);
     int rc = e ? group_listen(group) : ERR_NOMEM;
     if (rc == OK)
-        rc = log_line(group->world, WORLD_DRIVER, WIRE_HELLO);
+        rc = send_empty(group->world, WORLD_DRIVER, WIRE_HELLO);
     if (rc == OK)
         rc = group_wait_view(group, 0, WORLD_FOREVER);
     if (rc == OK)
@@ -217,7 +211,7 @@ static int take_part(struct trial *t, struct group *group, struct arena *arena)
     if (rc == OK)
         rc = exchange_all(t, e);
     if (rc == OK)
-        rc = log_line(group->world, WORLD_DRIVER, WIRE_DONE);
+        rc = send_empty(group->world, WORLD_DRIVER, WIRE_DONE);
     if (rc == OK)
         rc = sync_lane(t, e);
     if (e)
@@ -276,12 +270,8 @@ static void send_stale_decisions(struct driver *d, uint32_t view)
     members_add(&go.lacking, 1);
     lane_go_encode(&go, &bytes);
     for (uint32_t node = 0; !bytes.failed && node <= d->trial->workers; node++) {
-        struct message *m = message_new(wire_tag(WIRE_LANE_GO, LANE, 0, 0), 0, bytes.len);
-        if (!m)
-            break;
-        memcpy(m->data, bytes.data, bytes.len);
-        world_send(d->group.world, node < d->trial->workers ? node : WORLD_DRIVER, m,
-                   CLASS_CONTROL);
+        wire_send_buf(d->group.world, node < d->trial->workers ? node : WORLD_DRIVER, WIRE_LANE_GO,
+                      LANE, &bytes);
     }
     buf_release(&bytes);
 }
@@ -324,10 +314,7 @@ static int turn(struct driver *d, int64_t deadline)
 {
     struct world *w = d->group.world;
     const struct wait_for set[] = {
-        {.kind = WAIT_MESSAGE,
-         .from = WORLD_ANY,
-         .tag = wire_tag(WIRE_DONE, 0, 0, 0),
-         .mask = WIRE_KIND_MASK},
+        wire_from(WORLD_ANY, WIRE_DONE),
         wait_signal(w, SIGNAL_GROUP),
         wait_signal(w, SIGNAL_LEADER),
     };
@@ -356,7 +343,7 @@ static int drive(struct driver *d)
         rc = turn(d, WORLD_FOREVER);
     const struct view *view = group_view(&d->group);
     for (size_t i = 0; view && i < view->count; i++)
-        log_line(d->group.world, view->node[i], WIRE_BYE);
+        send_empty(d->group.world, view->node[i], WIRE_BYE);
     return rc == OK ? world_sleep(d->group.world, world_now(d->group.world) + GRACE) : rc;
 }
 
