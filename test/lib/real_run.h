@@ -41,6 +41,31 @@ static inline void real_start(struct tiny *t, struct real_run *r, const char *co
 
 #define START(t, r, ...) real_start(t, r, (const char *const[]){__VA_ARGS__, NULL})
 
+/* A whole run of the job in this world, `train` or `sim`, with these fields set, ended by NULL. */
+static inline void real_execute(struct tiny *t, const char *world, const char *job, char dir[128],
+                                const char *const *set)
+{
+    const char *argv[PROCESS_ARGS_MAX] = {world, job, "--out", tiny_out(t, dir)};
+    size_t n = 4;
+    if (strcmp(world, "sim") == 0) {
+        argv[n++] = "--cluster";
+        argv[n++] = t->cluster;
+    }
+    for (; *set; set++) {
+        argv[n++] = "--set";
+        argv[n++] = *set;
+    }
+    struct process p;
+    process_start(&p, t->folder, argv);
+    process_wait(&p, REAL_LIMIT_S);
+    if (p.code != 0)
+        fail_msg("%s: code %d; it said:\n%s", world, p.code, p.err);
+    process_release(&p);
+}
+
+#define EXECUTE(t, world, job, dir, ...) \
+    real_execute(t, world, job, dir, (const char *const[]){__VA_ARGS__, NULL})
+
 static inline int real_exchanges(const struct real_run *r)
 {
     return run_count(r->dir, "exchange", NULL, NULL);

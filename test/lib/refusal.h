@@ -36,6 +36,17 @@ static inline void refusal_complain(const struct process *p, const char *const *
     fail();
 }
 
+/* The command must succeed. The caller releases the process. */
+static inline void run_command(const struct tiny *t, struct process *p, const char *const *argv)
+{
+    process_start(p, t->folder, argv);
+    process_wait(p, REFUSAL_LIMIT_S);
+    if (p->code != 0)
+        refusal_complain(p, argv, "expected a result");
+}
+
+#define RUN(t, p, ...) run_command(t, p, (const char *const[]){__VA_ARGS__, NULL})
+
 static inline void refusal_expect(const struct tiny *t, const char *phrase, const char *const *argv)
 {
     struct process p;

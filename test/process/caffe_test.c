@@ -19,19 +19,16 @@ static const char deploy[] =
     "  inner_product_param { num_output: 3 } }\n"
     "layer { name: 'prob' type: 'Softmax' bottom: 'ip' top: 'prob' }\n";
 
-static char *run_command(const struct tiny *t, const char *const *argv)
+static char *run_for_output(const struct tiny *t, const char *const *argv)
 {
     struct process p;
-    process_start(&p, t->folder, argv);
-    process_wait(&p, REFUSAL_LIMIT_S);
-    if (p.code != 0)
-        refusal_complain(&p, argv, "expected a result");
+    run_command(t, &p, argv);
     char *out = strdup(p.out);
     process_release(&p);
     return out;
 }
 
-#define RUN(t, ...) run_command(t, (const char *const[]){__VA_ARGS__, NULL})
+#define OUTPUT(t, ...) run_for_output(t, (const char *const[]){__VA_ARGS__, NULL})
 
 static void outputs_are_equal(const char *first, char *out)
 {
@@ -42,22 +39,22 @@ static void outputs_are_equal(const char *first, char *out)
 static void test_it_tests_as_it_did(void **state)
 {
     const struct tiny *t = *state;
-    free(RUN(t, "sim", t->job, "--cluster", t->cluster, "--out", "run"));
-    char *first = RUN(t, "test", "--net", "net.prototxt", "--weights", "run/final.safetensors",
-                      "--data", test_spec, "--kernels", "ref", "--json");
+    free(OUTPUT(t, "sim", t->job, "--cluster", t->cluster, "--out", "run"));
+    char *first = OUTPUT(t, "test", "--net", "net.prototxt", "--weights", "run/final.safetensors",
+                         "--data", test_spec, "--kernels", "ref", "--json");
     assert_non_null(strstr(first, "\"accuracy\":0.9")); /* it has learnt */
-    free(RUN(t, "convert", "run/final.safetensors", "a.caffemodel", "--net", "net.prototxt"));
-    outputs_are_equal(first, RUN(t, "test", "--net", "net.prototxt", "--weights", "a.caffemodel",
-                                 "--data", test_spec, "--kernels", "ref", "--json"));
-    outputs_are_equal(first, RUN(t, "test", "--model", "a.caffemodel", "--data", test_spec,
-                                 "--kernels", "ref", "--json"));
-    free(RUN(t, "convert", "a.caffemodel", "b.safetensors"));
-    outputs_are_equal(first, RUN(t, "test", "--model", "b.safetensors", "--data", test_spec,
-                                 "--kernels", "ref", "--json"));
-    free(RUN(t, "convert", "b.safetensors", "c.caffemodel"));
-    free(RUN(t, "convert", "c.caffemodel", "d.safetensors"));
-    char *models = RUN(t, "test", "--net", "deploy.prototxt", "--weights", "d.safetensors",
-                       "--data", test_spec, "--kernels", "ref", "--json");
+    free(OUTPUT(t, "convert", "run/final.safetensors", "a.caffemodel", "--net", "net.prototxt"));
+    outputs_are_equal(first, OUTPUT(t, "test", "--net", "net.prototxt", "--weights", "a.caffemodel",
+                                    "--data", test_spec, "--kernels", "ref", "--json"));
+    outputs_are_equal(first, OUTPUT(t, "test", "--model", "a.caffemodel", "--data", test_spec,
+                                    "--kernels", "ref", "--json"));
+    free(OUTPUT(t, "convert", "a.caffemodel", "b.safetensors"));
+    outputs_are_equal(first, OUTPUT(t, "test", "--model", "b.safetensors", "--data", test_spec,
+                                    "--kernels", "ref", "--json"));
+    free(OUTPUT(t, "convert", "b.safetensors", "c.caffemodel"));
+    free(OUTPUT(t, "convert", "c.caffemodel", "d.safetensors"));
+    char *models = OUTPUT(t, "test", "--net", "deploy.prototxt", "--weights", "d.safetensors",
+                          "--data", test_spec, "--kernels", "ref", "--json");
     outputs_are_equal(first, models);
     free(first);
 }
@@ -203,7 +200,7 @@ static void test_file_that_exists_is_replaced_by_force_alone(void **state)
         REFUSED(t, phrase, "convert", "deploy.prototxt", out[i]);
         REFUSED(t, phrase, "convert", "mine.prototxt", out[i]);
     }
-    free(RUN(t, "convert", "deploy.prototxt", "link.prototxt", "--force"));
+    free(OUTPUT(t, "convert", "deploy.prototxt", "link.prototxt", "--force"));
     file_has(t, "mine.prototxt", "12");
     file_has(t, "mine.prototxt.new", "notes, too");
     assert_int_equal(file_type(link), FILE_IS_OTHER); /* it is a link as before */

@@ -17,10 +17,7 @@ static void make_checkpoints(struct tiny *t, const char *name, char path[3][512]
                                "--set",     "checkpoint.every_seconds=0.2",
                                "--set",     "checkpoint.keep=3",
                                NULL};
-    process_start(&p, t->folder, run);
-    process_wait(&p, REFUSAL_LIMIT_S);
-    if (p.code != 0)
-        refusal_complain(&p, run, "expected a run");
+    run_command(t, &p, run);
     process_release(&p);
     char dir[256];
     snprintf(dir, sizeof dir, "%s/%s", t->folder, name);

@@ -5,31 +5,6 @@
 
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
 
-/* `paceline train` or, with a cluster, `paceline sim`, with these fields set. */
-static void execute_run(struct tiny *t, const char *world, const char *job, char dir[128],
-                        const char *const *set)
-{
-    const char *argv[PROCESS_ARGS_MAX] = {world, job, "--out", tiny_out(t, dir)};
-    size_t n = 4;
-    if (strcmp(world, "sim") == 0) {
-        argv[n++] = "--cluster";
-        argv[n++] = t->cluster;
-    }
-    for (; *set; set++) {
-        argv[n++] = "--set";
-        argv[n++] = *set;
-    }
-    struct process p;
-    process_start(&p, t->folder, argv);
-    process_wait(&p, REAL_LIMIT_S);
-    if (p.code != 0)
-        fail_msg("%s: code %d; it said:\n%s", world, p.code, p.err);
-    process_release(&p);
-}
-
-#define EXECUTE(t, world, job, dir, ...) \
-    execute_run(t, world, job, dir, (const char *const[]){__VA_ARGS__, NULL})
-
 static void test_allreduce_is_one_worker_with_the_whole_batch(void **state)
 {
     struct tiny *t = *state;

@@ -3,30 +3,6 @@
 #include "real_run.h"
 #include "refusal.h"
 
-/* `paceline train` or `paceline sim` of the tiny job, with these fields set. */
-static void execute_run(struct tiny *t, const char *world, char dir[128], const char *const *set)
-{
-    const char *argv[PROCESS_ARGS_MAX] = {world, t->job, "--out", tiny_out(t, dir)};
-    size_t n = 4;
-    if (strcmp(world, "sim") == 0) {
-        argv[n++] = "--cluster";
-        argv[n++] = t->cluster;
-    }
-    for (; *set; set++) {
-        argv[n++] = "--set";
-        argv[n++] = *set;
-    }
-    struct process p;
-    process_start(&p, t->folder, argv);
-    process_wait(&p, REAL_LIMIT_S);
-    if (p.code != 0)
-        fail_msg("%s: code %d; it said:\n%s", world, p.code, p.err);
-    process_release(&p);
-}
-
-#define EXECUTE(t, world, dir, ...) \
-    execute_run(t, world, dir, (const char *const[]){__VA_ARGS__, NULL})
-
 static void assert_same_run(const char *a, const char *b)
 {
     assert_true(run_same_bits(a, b, "final.safetensors"));
@@ -43,9 +19,10 @@ static void test_a_group_is_one_worker(void **state)
                     "step_seconds: 0.004 link { mbit: 100 loss: 0.01 }\n");
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char one[128], real[128], sim[128];
-        EXECUTE(t, "train", one, options[i], "workers=2", "batch=32");
-        EXECUTE(t, "train", real, options[i], "workers=2", "batch=32", "threads=2", "local=2");
-        EXECUTE(t, "sim", sim, options[i], "workers=2", "batch=32", "threads=2", "local=2");
+        EXECUTE(t, "train", t->job, one, options[i], "workers=2", "batch=32");
+        EXECUTE(t, "train", t->job, real, options[i], "workers=2", "batch=32", "threads=2",
+                "local=2");
+        EXECUTE(t, "sim", t->job, sim, options[i], "workers=2", "batch=32", "threads=2", "local=2");
         assert_true(run_number(one, "end", 0, "used") > 1500);
         assert_same_run(real, one);
         assert_same_run(sim, one);
@@ -71,8 +48,8 @@ static void test_a_step_takes_its_part_of_the_cores(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char dir[128];
         tiny_cluster(t, cases[i].cluster);
-        EXECUTE(t, "sim", dir, "workers=1", "threads=4", "strategy.single={}", "stop.steps=50",
-                cases[i].local);
+        EXECUTE(t, "sim", t->job, dir, "workers=1", "threads=4", "strategy.single={}",
+                "stop.steps=50", cases[i].local);
         double seconds = run_number(dir, "end", 0, "wall_s");
         if (i == 0)
             with = seconds - cases[i].seconds;
@@ -88,7 +65,7 @@ static void test_the_others_go_on_without_a_group(void **state)
     struct tiny *t = *state;
     char dir[128];
     tiny_cluster(t, "node { count: 3 cores: 2 } step_seconds: 0.01 fault { at: 0.1037 kill: 1 }");
-    EXECUTE(t, "sim", dir, "workers=3", "threads=2", "local=2", "strategy.allreduce={}");
+    EXECUTE(t, "sim", t->job, dir, "workers=3", "threads=2", "local=2", "strategy.allreduce={}");
     assert_int_equal(run_count(dir, "member", "what", "dead"), 1);
     assert_true(run_number(dir, "end", 0, "test_error") < 0.2);
 }

@@ -3,16 +3,6 @@
 #include "refusal.h"
 #include "run_files.h"
 
-static void run_command(const struct tiny *t, struct process *p, const char *const *argv)
-{
-    process_start(p, t->folder, argv);
-    process_wait(p, REFUSAL_LIMIT_S);
-    if (p->code != 0)
-        refusal_complain(p, argv, "expected a result");
-}
-
-#define RUN(t, p, ...) run_command(t, p, (const char *const[]){__VA_ARGS__, NULL})
-
 static const char test_spec[] = "idx:test-images,test-labels?scale=0.00390625";
 
 static double number_of(const struct process *p, const char *key)

@@ -8,16 +8,6 @@
 
 enum { LINE_MAX_BYTES = 4096 };
 
-static void run_command(const struct tiny *t, struct process *p, const char *const *argv)
-{
-    process_start(p, t->folder, argv);
-    process_wait(p, REFUSAL_LIMIT_S);
-    if (p->code != 0)
-        refusal_complain(p, argv, "expected a result");
-}
-
-#define RUN(t, p, ...) run_command(t, p, (const char *const[]){__VA_ARGS__, NULL})
-
 static const char spec[] = "idx:test-images,test-labels";
 
 /* ---- what was printed ---- */

@@ -51,16 +51,6 @@ static void test_cnn_6_12_12(void **state)
 
 /* ---- paceline model ---- */
 
-static void run_command(const struct tiny *t, struct process *p, const char *const *argv)
-{
-    process_start(p, t->folder, argv);
-    process_wait(p, REFUSAL_LIMIT_S);
-    if (p->code != 0)
-        refusal_complain(p, argv, "expected a net");
-}
-
-#define RUN(t, p, ...) run_command(t, p, (const char *const[]){__VA_ARGS__, NULL})
-
 static double number_of(const cJSON *object, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItem(object, key);
