@@ -141,11 +141,14 @@ struct sim_train {
     enum log_level level; /* of the lines in the log */
     /* Hooks; each may be NULL. `host` changes the settings of a node at its start. `begin` is
      * called when a worker starts; it returns true if it has played the whole node itself. `line`
-     * receives each line of the log. */
+     * receives each line of the log, `event` each event of the run. `observe` is called after each
+     * step of the simulation (sim_options.observe), and may strike through outcome.sim. */
     void (*host)(void *user, uint32_t node, struct train_host *host);
     bool (*begin)(void *user, struct world *world);
     void (*fault)(void *user, const struct sim_fault *fault);
     void (*line)(void *user, const char *text);
+    void (*event)(void *user, const char *event);
+    void (*observe)(void *user, uint32_t node);
     void *user;
     /* How it went: */
     struct sim_outcome outcome;
@@ -156,6 +159,7 @@ struct sim_train {
     double end_s;
     char log[SIM_TRAIN_LOG];
     size_t log_len;
+    int drivers; /* that have started: the first, and those that resume after a driver's death */
     /* From the events, unless options.line receives them: */
     int exchanges, deaths;
     uint32_t missing; /* workers that have not joined */
@@ -182,6 +186,8 @@ static inline void sim_train_event(void *user, const char *event)
     t->deaths += strstr(event, "\"what\":\"dead\"") != NULL;
     if (strstr(event, "\"what\":\"join\"") && t->missing > 0 && --t->missing == 0)
         t->opening = sim_sent(t->outcome.sim, t->kill_node);
+    if (t->event)
+        t->event(t->user, event);
 }
 
 static inline void sim_train_fault(void *arg, const struct sim_fault *fault)
@@ -189,6 +195,12 @@ static inline void sim_train_fault(void *arg, const struct sim_fault *fault)
     struct sim_train *t = arg;
     if (t->fault)
         t->fault(t->user, fault);
+}
+
+static inline void sim_train_observe(void *arg, uint32_t node)
+{
+    struct sim_train *t = arg;
+    t->observe(t->user, node);
 }
 
 static inline int sim_train_node(void *arg, struct world *world)
@@ -207,8 +219,12 @@ static inline int sim_train_node(void *arg, struct world *world)
         t->host(t->user, world->self, &host);
     if (t->begin && world->self != WORLD_DRIVER && t->begin(t->user, world))
         return OK;
-    return world->self == WORLD_DRIVER ? train_drive(world, &host, &t->options, &t->report, &t->err)
-                                       : train_work(world, &host);
+    if (world->self != WORLD_DRIVER)
+        return train_work(world, &host);
+    struct train_options options = t->options;
+    options.resume |= t->drivers++ > 0;
+    t->err = (struct err){0};
+    return train_drive(world, &host, &options, &t->report, &t->err);
 }
 
 /* Runs it once. */
@@ -223,6 +239,7 @@ static inline void sim_train_play(struct sim_train *t)
         .node_main = sim_train_node,
         .arg = t,
         .fault = sim_train_fault,
+        .observe = t->observe ? sim_train_observe : NULL,
         .kill_node = t->kill_node,
         .kill_send = t->kill_send,
     };
