@@ -499,7 +499,7 @@ static void on_tick_of_tight(void *user)
 /* A final model that cannot be used is asked for again, of another worker. */
 static void test_final_model_left_out_is_requested_again(void **state)
 {
-    const struct train_watch watch = {watch_driver, watch_worker, &tight, {NULL, NULL}};
+    const struct train_watch watch = {watch_driver, watch_worker, &tight, {0}};
     struct scene *s = make_scene(*state);
     s->run.watch = &watch;
     s->run.options.tick = on_tick_of_tight;

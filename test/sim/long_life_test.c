@@ -3,9 +3,10 @@
  * granted sample is used, open or missed, each repetition has a cause that the test observed, the
  * run has reached its end, and its model is finite. Memory grows by little. */
 #include "real/disk.h"
+#include "run_files.h"
+#include "sim_cluster.h"
 #include "train/driver.h"
 #include "train/worker.h"
-#include "train_trial.h"
 
 #include <malloc.h>
 
@@ -77,8 +78,9 @@ struct life {
     uint64_t pace; /* steps between two faults, at least */
     struct tiny runs;
     struct rundir dir;
-    struct trial_ground ground;
-    struct train_trial trial;
+    struct ground ground;
+    struct buf cluster;
+    struct sim_train trial;
     struct train_watch watch;
     const struct driver *driver;
     bool driver_dead;
@@ -191,7 +193,7 @@ static void strike_node(struct life *l, Paceline__Fault__WhatCase what, int32_t 
     f.kill = node; /* a union: `join`, too */
     f.for_ = lasts;
     f.has_for_ = lasts > 0;
-    assert_int_equal(sim_strike(l->trial.sim, &f), OK);
+    assert_int_equal(sim_strike(l->trial.outcome.sim, &f), OK);
 }
 
 /* Kill any member but a donor, with which its joiner would be lost. Every other death waits until
@@ -275,7 +277,6 @@ static struct life *begin_life(const struct way *way, bool restarts)
     l->faults = restarts ? RESTARTS : DEATHS;
     l->pace = way->pace + (restarts ? 20 : 0);
     char stop[64], dir[128];
-    struct buf text = {0};
     struct err err;
     snprintf(stop, sizeof stop, "stop={steps:%u}",
              (unsigned)(l->pace * (l->faults + 10) * (way->early ? 2 : 1)));
@@ -287,24 +288,25 @@ static struct life *begin_life(const struct way *way, bool restarts)
                            "evaluate.every_exchanges=10000000",
                            "checkpoint.every_seconds=1",
                            way->set[1]};
-    buf_printf(&text, "node { count: %d } step_seconds: 0.004 link { mbit: 100 }\n", NODES);
+    buf_printf(&l->cluster, "node { count: %d } step_seconds: 0.004 link { mbit: 100 }\n", NODES);
     for (int i = WORKERS; i < NODES; i++)
-        buf_printf(&text, "fault { at: 1e8 join: %d }\n", i); /* sooner, when the test strikes */
-    buf_put_u8(&text, 0);
-    trial_ground_open(&l->ground, &tiny, (const char *)text.data, set);
-    buf_release(&text);
+        buf_printf(&l->cluster, "fault { at: 1e8 join: %d }\n",
+                   i); /* sooner, when the test strikes */
+    buf_put_u8(&l->cluster, 0);
+    ground_open(&l->ground, &tiny, set);
     snprintf(l->runs.folder, sizeof l->runs.folder, "%s/paceline-life-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"); /* there syncs cost no time */
     assert_non_null(mkdtemp(l->runs.folder));
     assert_int_equal(rundir_create(&l->dir, real_disk(), tiny_out(&l->runs, dir), "life", &err),
                      OK);
-    l->trial = (struct train_trial){
+    l->trial = (struct sim_train){
         .ground = &l->ground,
         .user = l,
         .host = watch_node,
         .event = on_line,
         .observe = on_event,
-        .dir = &l->dir,
+        .cluster = (const char *)l->cluster.data,
+        .options = {.dir = &l->dir},
         .limit_s = 3600,
     };
     return l;
@@ -314,9 +316,10 @@ static struct life *begin_life(const struct way *way, bool restarts)
  * lease. */
 static void play_life(struct life *l, uint64_t *taken, uint64_t *repeated)
 {
-    trial_run(&l->trial);
+    sim_train_play(&l->trial);
     if (l->trial.rc != OK || l->struck != l->faults)
-        fail_msg("%s after %u faults: %s", l->way->set[0], l->struck, l->trial.err.text);
+        fail_msg("%s after %u faults: %d %s %s", l->way->set[0], l->struck, l->trial.rc,
+                 l->trial.report.reason, l->trial.err.text);
     if (!l->way->early)
         assert_string_equal(l->trial.report.reason, "steps");
     assert_int_equal(l->rejected, 0);
@@ -341,7 +344,8 @@ static void play_life(struct life *l, uint64_t *taken, uint64_t *repeated)
 static void end_life(struct life *l)
 {
     rundir_close(&l->dir);
-    trial_ground_close(&l->ground);
+    ground_close(&l->ground);
+    buf_release(&l->cluster);
     tiny_remove(&l->runs);
     free(l);
 }
