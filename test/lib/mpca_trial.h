@@ -15,7 +15,7 @@
 #include "tensor/kernels.h"
 #include "tiny_job.h"
 
-enum { WORKERS_MAX = 4, LANES_MAX = 3, STEPS_MAX = 120, EXCHANGES_MAX = 120, STATE = 5 };
+enum { WORKERS_MAX = 8, LANES_MAX = 3, STEPS_MAX = 250, EXCHANGES_MAX = 250, STATE = 5 };
 enum { FLOATS_MAX = 560 }; /* of the tiny net */
 
 #define LIMIT (100 * WORLD_SECOND)
@@ -43,6 +43,9 @@ struct trial {
     uint32_t kill_node;
     uint64_t kill_send, seed;
     bool with_state; /* synthetic s of STATE floats */
+    const char *net; /* file of its net; NULL: net.prototxt. A larger one's models are not recorded */
+    const struct group_observer *observer;     /* of workers; NULL: none */
+    void (*observe)(void *arg, uint32_t node); /* after each event; gets the trial */
     /* How it went: */
     uint32_t lanes;
     struct stepped step[WORKERS_MAX][STEPS_MAX + 1];
@@ -87,6 +90,8 @@ static void record_adopted(struct trial *t, const struct member *m, uint32_t num
     const struct mpca_node *node = m->own;
     const struct mpca_lane *lane = &node->lane[number];
     PL_ASSERT(lane->c < EXCHANGES_MAX);
+    if (t->net)
+        return;
     const float *star = m->model.x->at + lane->r.from;
     struct adopted *a = &t->adopted[number][lane->c];
     t->star[m->world->self][number][lane->c] = hash_bytes(star, lane->r.len * sizeof *star);
@@ -127,7 +132,8 @@ static int on_stepped(struct member *m)
         at->c[i] = node->lane[i].c;
         record_adopted(t, m, i);
     }
-    vec_export(&m->learner->x, vec_all(&m->learner->x), at->x);
+    if (!t->net)
+        vec_export(&m->learner->x, vec_all(&m->learner->x), at->x);
     t->taken[self] = m->progress.steps;
     set_state(m->learner, self);
     if (ends(t, m))
@@ -232,6 +238,7 @@ static int worker_main(struct trial *t, struct world *w)
     struct group group;
     arena_init(&arena);
     group_init(&group, w, &log, &timing);
+    group.observer = t->observer;
     int rc = group_listen(&group);
     if (rc == OK)
         rc = log_line(w, WORLD_DRIVER, WIRE_HELLO);
@@ -419,10 +426,10 @@ static void trial_open(struct trial *t, const struct tiny *tiny)
     struct err err = {0};
     snprintf(
         text, sizeof text,
-        "net { file: 'net.prototxt' } train_data { idx { images: 'train-images' labels: "
+        "net { file: '%s' } train_data { idx { images: 'train-images' labels: "
         "'train-labels' } scale: 0.00390625 } batch: 4 solver { %s } strategy { %s } "
         "workers: %u threads: 1 kernels: ref collective { chunk_kb: 1 } stop { steps: 100000 }",
-        t->solver ? t->solver : "base_lr: 0.05 lr_policy: 'fixed'", t->strategy, t->workers);
+        t->net ? t->net : "net.prototxt", t->solver ? t->solver : "base_lr: 0.05 lr_policy: 'fixed'", t->strategy, t->workers);
     arena_init(&t->arena);
     int rc = job_parse("job", text, strlen(text), &t->job, &err);
     if (rc == OK)
@@ -437,7 +444,7 @@ static void trial_open(struct trial *t, const struct tiny *tiny)
         fail_msg("%s", err.text);
     size_t n = net_segments(t->ws->train)->total;
     assert_int_equal(vec_init(&t->dx, &t->arena, n), OK);
-    assert_true(n <= FLOATS_MAX);
+    assert_true(t->net || n <= FLOATS_MAX);
     t->lanes = t->job->strategy->mpca->shards;
     assert_int_equal(vec_init(&t->joint, &t->arena, n), OK);
 }
@@ -457,6 +464,7 @@ static void trial_run(struct trial *t)
         .seed = t->seed,
         .node_main = node_main,
         .arg = t,
+        .observe = t->observe,
         .kill_node = t->kill_node,
         .kill_send = t->kill_send,
     };

@@ -1,0 +1,164 @@
+/* `mpca` does not wait for a slow network: while the link of one worker is clogged, or one worker
+ * stands still, the exchanges of the others take as long as before, from the second tick on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "mpca_trial.h"
+
+#define MS (WORLD_SECOND / 1000)
+
+/* 17,763 floats: the model crosses a link of 57 Mbit/s in one step, 10 ms. */
+static const char net[] =
+    "name: 'wide'\n"
+    "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
+    "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a'\n"
+    "  inner_product_param { num_output: 120 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'relu' type: 'ReLU' bottom: 'a' top: 'a' }\n"
+    "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b'\n"
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'accuracy' type: 'Accuracy' bottom: 'b' bottom: 'label' top: 'accuracy'\n"
+    "  include { phase: TEST } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'b' bottom: 'label' top: 'loss' }\n";
+
+#define CLUSTER "node { count: 8 } link { mbit: 57 latency_us: 50 }\n"
+
+enum { WORKERS = 8, SLOW = 3, TICKS_MAX = LANES_MAX * EXCHANGES_MAX };
+
+/* When each worker completed an exchange of any lane, in order. */
+struct pace {
+    struct trial t;
+    const struct exchange *e[WORKERS][LANES_MAX];
+    uint64_t completed[WORKERS][LANES_MAX];
+    int64_t tick[WORKERS][TICKS_MAX];
+    size_t ticks[WORKERS];
+};
+
+static struct pace pace;
+
+static void on_opened(void *user, uint32_t node, const struct exchange *e)
+{
+    struct pace *p = user;
+    if (node < WORKERS)
+        p->e[node][e->lane] = e;
+}
+
+static void on_event(void *arg, uint32_t node)
+{
+    struct pace *p = &pace;
+    (void)arg;
+    if (node >= WORKERS || p->t.ended[node] != INT32_MAX)
+        return;
+    for (uint32_t s = 0; s < LANES_MAX; s++) {
+        const struct exchange *e = p->e[node][s];
+        if (!e || e->completed == p->completed[node][s])
+            continue;
+        p->completed[node][s] = e->completed;
+        if (p->ticks[node] < TICKS_MAX)
+            p->tick[node][p->ticks[node]++] = world_now(e->group->world);
+    }
+}
+
+static void run_trial(void **state, const char *strategy, const char *fault, double seconds)
+{
+    static const struct group_observer observer = {.opened = on_opened, .user = &pace};
+    char cluster[512];
+    memset(&pace, 0, sizeof pace);
+    snprintf(cluster, sizeof cluster, CLUSTER "%s", fault);
+    pace.t = (struct trial){.strategy = strategy,
+                            .cluster = cluster,
+                            .workers = WORKERS,
+                            .steps = STEPS_MAX,
+                            .seconds = seconds,
+                            .net = "wide.prototxt",
+                            .observer = &observer,
+                            .observe = on_event};
+    for (uint32_t w = 0; w < WORKERS; w++)
+        pace.t.ended[w] = INT32_MAX;
+    trial_open(&pace.t, *state);
+    trial_run(&pace.t);
+    assert_int_equal(pace.t.rc, OK);
+    trial_close(&pace.t);
+}
+
+/* The first tick of a worker that ended after `at`. */
+static size_t first_after(uint32_t w, int64_t at)
+{
+    size_t i = 0;
+    while (i < pace.ticks[w] && pace.tick[w][i] <= at)
+        i++;
+    return i;
+}
+
+/* The longest cycle, all lanes once, of the workers but `except`, between two times: from the end
+ * of tick `skip` after `from`. */
+static int64_t longest_cycle(uint32_t except, int64_t from, int64_t to, size_t skip, size_t *cycles)
+{
+    int64_t longest = 0;
+    uint32_t lanes = pace.t.lanes;
+    *cycles = SIZE_MAX;
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        if (w == except)
+            continue;
+        size_t first = first_after(w, from) + skip, end = first_after(w, to), here = 0;
+        for (size_t i = first; i + lanes < end; i++, here++) {
+            int64_t took = pace.tick[w][i + lanes] - pace.tick[w][i];
+            longest = took > longest ? took : longest;
+        }
+        *cycles = here / lanes < *cycles ? here / lanes : *cycles;
+    }
+    return longest;
+}
+
+/* Undisturbed from 0.3 to 0.6 s, disturbed from 0.6 s to `to`. */
+static void expect_pace(void **state, const char *strategy, const char *fault, int64_t to,
+                        size_t least)
+{
+    size_t before, after;
+    run_trial(state, strategy, fault, 2);
+    int64_t calm = longest_cycle(WORKERS, pace.t.begun + 300 * MS, 600 * MS, 0, &before);
+    int64_t late = longest_cycle(SLOW, 600 * MS, to, 2, &after);
+    print_message("%s %s: undisturbed %.1f ms, disturbed %.1f ms, %zu cycles\n", strategy, fault,
+                  (double)calm / 1e6, (double)late / 1e6, after);
+    assert_true(before >= 5 && after >= least);
+    assert_true((double)late <= 1.3 * (double)calm);
+}
+
+static const char *const strategies[] = {
+    "mpca { }",
+    "mpca { coordination: symmetric }",
+    "mpca { phases: 1 }",
+    "mpca { phases: 2 shards: 3 }",
+};
+
+static void test_a_clogged_link_holds_up_no_other(void **state)
+{
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+        expect_pace(state, strategies[i], "fault { at: 0.6 clog: 3 factor: 10 }", 1600 * MS, 20);
+}
+
+/* It stands still for some twenty cycles. */
+static void test_a_stopped_worker_holds_up_no_other(void **state)
+{
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+        expect_pace(state, strategies[i], "fault { at: 0.6 pause: 3 for: 0.7 }", 1300 * MS, 15);
+}
+
+static int wide_setup(void **state)
+{
+    int rc = tiny_setup(state);
+    tiny_write(*state, "wide.prototxt", net);
+    return rc;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_clogged_link_holds_up_no_other),
+        cmocka_unit_test(test_a_stopped_worker_holds_up_no_other),
+    };
+    return cmocka_run_group_tests(tests, wide_setup, tiny_teardown);
+}
