@@ -113,7 +113,7 @@ static void merge_meta(void *header, const void *other)
     t->rate += o->rate;
 }
 
-/* Ranks are the driver, if it takes part, then the members in ascending order: all derive the same
+/* Ranks are the driver, if it takes part, then the participants in ascending order: all derive the same
  * ones from the view. */
 static void rank_view(const struct exchange *e, const struct view *view, struct ranks *ranks)
 {
@@ -122,7 +122,8 @@ static void rank_view(const struct exchange *e, const struct view *view, struct 
     if (e->driver_takes_part)
         ranks->node[ranks->count++] = WORLD_DRIVER;
     for (size_t i = 0; i < view->count; i++)
-        ranks->node[ranks->count++] = view->node[i];
+        if (!members_has(&view->leaves, view->node[i]))
+            ranks->node[ranks->count++] = view->node[i];
     ranks->me = 0;
     while (ranks->me < ranks->count && ranks->node[ranks->me] != self)
         ranks->me++;
@@ -335,6 +336,7 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
     struct exchange_meta *meta = &e->meta[go->completed & 1];
     if (self == go->holder) {
         int rc = OK;
+        e->standing = LANE_HELD; /* a former leaf that is ahead of all others */
         for (size_t to = 0; rc == OK && to < c->ranks->count; to++) {
             uint32_t node = c->ranks->node[to];
             if (node == WORLD_DRIVER ? !go->driver_lacks : !members_has(&go->lacking, node))
@@ -343,7 +345,7 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
         }
         return rc;
     }
-    if (e->completed >= go->completed && e->standing != LANE_UNKNOWN)
+    if (e->completed >= go->completed && e->standing < LANE_UNKNOWN)
         return OK;
     size_t from = rank_of(c->ranks, go->holder);
     if (from == c->ranks->count)
@@ -366,6 +368,8 @@ static int bring_into_line(struct exchange *e, struct coll *c)
 {
     struct lane_go go;
     exchange_enter(e, EXCHANGE_REPORTING);
+    if (e->standing == LANE_HELD && group_was_leaf(e->group, e->synced))
+        e->standing = LANE_WAS_LEAF;
     int rc = report_lane(e, c->view);
     int64_t begun = trace_now(e->group->world);
     if (rc == OK)
@@ -375,7 +379,7 @@ static int bring_into_line(struct exchange *e, struct coll *c)
     if (rc == OK && COMMIT_RULE) {
         c->patient = true; /* the holder serves one after another */
         /* An exchange completes only when all have contributed: no member is two behind (E2). */
-        bool near = e->standing == LANE_UNKNOWN || go.completed == e->completed ||
+        bool near = e->standing >= LANE_UNKNOWN || go.completed == e->completed ||
                     go.completed == e->completed + 1;
         c->n = go.completed;
         rc = near ? adopt_result(e, c, &go) : ERR_PROTOCOL;
@@ -445,6 +449,8 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
         const struct view *view = group_view(e->group);
         if (view->count == 0)
             return ERR_PEER;
+        if (members_has(&view->leaves, e->group->world->self))
+            return ERR_VIEW;
         rank_view(e, view, &ranks);
         struct coll c = {.group = e->group,
                          .view = view,
@@ -456,6 +462,8 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
         int rc = OK;
         if (view->number != e->synced)
             rc = bring_into_line(e, &c);
+        if (rc == OK && e->completed > n)
+            return ERR_VIEW;                          /* it was a leaf meanwhile */
         bool adopted = rc == OK && e->completed == n; /* a member had completed it */
         c.n = n;
         if (rc == OK && !adopted)
@@ -503,7 +511,8 @@ int exchange_sync(struct exchange *e)
 {
     while (!atomic_load(&e->group->end.over)) {
         const struct view *view = group_view(e->group);
-        if (view->number == e->synced || view->count == 0)
+        if (view->number == e->synced || view->count == 0 ||
+            members_has(&view->leaves, e->group->world->self))
             return OK;
         struct ranks ranks;
         rank_view(e, view, &ranks);

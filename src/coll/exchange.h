@@ -102,7 +102,8 @@ struct exchange {
     size_t n_floats;
     uint64_t completed; /* number of the last exchange completed here */
     uint32_t synced;    /* the view in which the lane was last brought into line */
-    /* LANE_HELD: it has the result of `completed`. LANE_JOINED: a joiner behind `completed`,
+    /* LANE_HELD: it has the result of `completed`. LANE_WAS_LEAF: likewise, but other members may
+     * have another result of it; it contributes to none before exchange_sync. LANE_JOINED: a joiner behind `completed`,
      * without its result: it contributes nothing to its first exchange. LANE_UNKNOWN: nor does it
      * know how far the lane is. */
     enum lane_report standing;
@@ -144,14 +145,15 @@ void exchange_join_unsynced(struct exchange *e);
  * weights are 0, the result is 0, and so is the weight in its metadata. The result of a split
  * exchange is what `prepare` left.
  *
- * ERR_TIMEOUT (the group stood still past its deadline), ERR_PEER (no worker is left),
+ * ERR_VIEW (this member is a leaf now, and the exchange has no result here), ERR_TIMEOUT (the group
+ * stood still past its deadline), ERR_PEER (no worker is left),
  * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
 int exchange_run(struct exchange *e, const struct exchange_meta *mine);
 
 /* Bring the lane into line with the current view without an exchange. After the last exchange of a
  * lane no other one would notice a new view, but members may lack the last result. So each member
  * calls this whenever the group has changed (SIGNAL_GROUP) until the run is over: it reports, and
- * sends or adopts the result. The same errors. */
+ * sends or adopts the result. A leaf does nothing. The same errors. */
 int exchange_sync(struct exchange *e);
 
 /* Of the last exchange completed here; valid until the next one completes. */

@@ -134,6 +134,71 @@ int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
     }
 }
 
+bool group_is_leaf(const struct group *group)
+{
+    return members_has(&group_view(group)->leaves, group->world->self);
+}
+
+/* Older views hang on newer ones, and none changes once it is current. */
+bool group_was_leaf(const struct group *group, uint32_t after)
+{
+    const struct view *view = group_view(group);
+    const struct view_node *node =
+        (const struct view_node *)((const char *)view - offsetof(struct view_node, view));
+    for (; node && node->view.number > after; node = node->next)
+        if (members_has(&node->view.leaves, group->world->self))
+            return true;
+    return false;
+}
+
+void group_link_received(struct group *group, uint32_t node, size_t bytes, int64_t ns)
+{
+    struct group_link *link = &group->link;
+    if (node == WORLD_DRIVER)
+        return; /* all members share its link */
+    if (atomic_exchange(&link->from, node) != node) {
+        atomic_store(&link->bytes, 0);
+        atomic_store(&link->ns, 0);
+    }
+    atomic_fetch_add(&link->bytes, bytes);
+    atomic_fetch_add(&link->ns, (uint64_t)(ns > 0 ? ns : 0));
+}
+
+static int send_driver(struct group *group, enum wire_kind kind, const void *data, size_t len)
+{
+    int rc = wire_send(group->world, WORLD_DRIVER, wire_tag(kind, 0, 0, 0), data, len);
+    return rc == ERR_PEER ? OK : rc;
+}
+
+int group_check_links(struct group *group, int64_t grace)
+{
+    uint8_t bytes[12];
+    int64_t least = group->timing.heartbeat / 10;
+    bytes_put_le32(bytes, group_view(group)->number);
+    bytes_put_le64(bytes + 4, (uint64_t)(grace > least ? grace : least));
+    return send_driver(group, WIRE_LINK_CHECK, bytes, sizeof bytes);
+}
+
+int group_keeps_pace(struct group *group)
+{
+    return send_driver(group, WIRE_LEAF_READY, NULL, 0);
+}
+
+/* The number of the driver's check, then the link. */
+int group_report_link(struct group *group, uint32_t number)
+{
+    uint8_t bytes[32];
+    struct group_link *link = &group->link;
+    int64_t now = world_now(group->world);
+    bytes_put_le32(bytes, number);
+    bytes_put_le32(bytes + 4, atomic_load(&link->from));
+    bytes_put_le64(bytes + 8, atomic_exchange(&link->bytes, 0));
+    bytes_put_le64(bytes + 16, atomic_exchange(&link->ns, 0));
+    bytes_put_le64(bytes + 24, (uint64_t)(now - link->since));
+    link->since = now;
+    return send_driver(group, WIRE_LINK_REPORT, bytes, sizeof bytes);
+}
+
 bool group_is_leaving(struct group *group)
 {
     if ((group->leave.flag && atomic_load(group->leave.flag)) ||
@@ -243,6 +308,7 @@ void group_init(struct group *group, struct world *world, const struct logger *l
 {
     *group =
         (struct group){.world = world, .log = log, .timing = *timing, .joiner = ROSTER_NO_NODE};
+    group->link.from = ROSTER_NO_NODE;
 }
 
 int group_listen(struct group *group)

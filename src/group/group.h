@@ -98,6 +98,14 @@ struct group_driver {
     _Atomic uint64_t departed_totals[GROUP_TOTALS]; /* from the driver's last beat */
 };
 
+/* The link from the member from which collectives receive last, since the last report to the
+ * driver: bytes, and ns in which they arrived. */
+struct group_link {
+    _Atomic uint32_t from;
+    _Atomic uint64_t bytes, ns;
+    int64_t since; /* the listener's */
+};
+
 struct exchange;
 struct ps_server;
 struct ps_client;
@@ -132,6 +140,7 @@ struct group {
     struct members broken;           /* links that it has reported as broken; the listener's */
     _Atomic uint32_t collectives;    /* under way on this node, in all lanes */
     _Atomic uint64_t moved;          /* bytes that they have sent and received */
+    struct group_link link;
     struct task *listener, *heartbeat_task;
 };
 
@@ -175,6 +184,20 @@ const struct view *group_view(const struct group *group);
 
 /* The run's first view, or NULL. */
 const struct view *group_first_view(const struct group *group);
+
+/* Is this node a leaf in the current view; has it been one in any view after number `after`? */
+bool group_is_leaf(const struct group *group);
+bool group_was_leaf(const struct group *group, uint32_t after);
+
+/* Ask the driver to check the links of the members: one whose listener does not reply within
+ * `grace` ns, or whose link is much slower than those of others, becomes a leaf. Members that
+ * exchange in a ring or in chains call this. A leaf calls group_keeps_pace when its link has been
+ * fast enough for a while. Both return OK without a driver; ERR_NOMEM */
+int group_check_links(struct group *group, int64_t grace);
+int group_keeps_pace(struct group *group);
+
+/* Account for `bytes` that took `ns` to arrive from `node`. */
+void group_link_received(struct group *group, uint32_t node, size_t bytes, int64_t ns);
 
 /* Wait until there is a view newer than `number`. ERR_TIMEOUT, ERR_CANCELLED, ERR_DRIVER */
 int group_wait_view(struct group *group, uint32_t number, int64_t deadline);

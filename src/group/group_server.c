@@ -30,6 +30,8 @@ static int send_lane_go(struct server *s, const struct lane_go *go)
     lane_go_encode(go, &bytes);
     int rc = OK;
     for (size_t i = 0; rc == OK && i < view->count; i++) {
+        if (members_has(&view->leaves, view->node[i]))
+            continue;
         int sent = wire_send_buf(s->group->world, view->node[i], WIRE_LANE_GO, go->lane, &bytes);
         rc = sent == ERR_NOMEM ? sent : OK;
     }
@@ -57,6 +59,20 @@ static int send_rejoin(struct server *s, uint32_t node)
     return rc == ERR_NOMEM ? rc : OK;
 }
 
+static int send_link_check(struct server *s, uint32_t number)
+{
+    const struct members participants = view_participants(&s->roster.view);
+    struct buf bytes = {0};
+    int rc = OK;
+    buf_put_u32(&bytes, number);
+    MEMBERS_EACH (node, &participants) {
+        int sent = wire_send_buf(s->group->world, node, WIRE_LINK_CHECK, 0, &bytes);
+        rc = sent == ERR_NOMEM ? sent : rc;
+    }
+    buf_release(&bytes);
+    return rc;
+}
+
 /* Carry out the orders of the roster in their order: a view is sent before the decisions that
  * belong to it. */
 static int carry_out(struct server *s)
@@ -77,6 +93,7 @@ static int carry_out(struct server *s)
         case ORDER_ADMIT_JOINER:
         case ORDER_CANCEL_JOIN: rc = send_admit_joiner(s, o); break;
         case ORDER_REJOIN: rc = send_rejoin(s, o->node); break;
+        case ORDER_LINK_CHECK: rc = send_link_check(s, o->other); break;
         case ORDER_WANT:
             if (s->hooks.want)
                 s->hooks.want(s->hooks.user, o->other);
@@ -178,6 +195,7 @@ static int take_lane_at(struct server *s, const struct message *m)
     uint8_t report = read_u8(&in);
     event.joined = report >= LANE_JOINED;
     event.needs_sync = report >= LANE_UNKNOWN;
+    event.was_leaf = report == LANE_WAS_LEAF;
     return byte_reader_done(&in) ? step_roster(s, &event) : OK;
 }
 
@@ -210,6 +228,48 @@ static int take_lost(struct server *s, const struct message *m)
     return byte_reader_done(&in) ? step_roster(s, &event) : OK;
 }
 
+static int take_link_check(struct server *s, const struct message *m)
+{
+    struct byte_reader in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_LINK_CHECK, .node = m->from};
+    event.view = read_u32(&in);
+    event.grace = (int64_t)read_u64(&in);
+    bool sane = event.grace >= 0 && event.grace <= s->group->timing.silence_max;
+    return byte_reader_done(&in) && sane ? step_roster(s, &event) : OK;
+}
+
+static int take_link_report(struct server *s, const struct message *m)
+{
+    struct byte_reader in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_LINK_REPORT, .node = m->from};
+    event.check = read_u32(&in);
+    event.link.from = read_u32(&in);
+    event.link.bytes = read_u64(&in);
+    event.link.ns = read_u64(&in);
+    event.link.span = read_u64(&in);
+    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+}
+
+static int on_leaf_ready(struct server *s, const struct message *m)
+{
+    return step_roster(s, &(struct roster_event){.kind = ROSTER_LEAF_READY, .node = m->from});
+}
+
+/* No reply is waiting to be read, so those that lack have not come in time. If this driver itself
+ * did not run, it waits once more. */
+static int check_replies(struct server *s)
+{
+    struct roster_check *check = &s->roster.check;
+    int64_t now = world_now(s->group->world);
+    if (!check->on || now < check->until)
+        return OK;
+    if (now > check->until + check->grace) {
+        check->until = now + check->grace;
+        return OK;
+    }
+    return step_roster(s, &(struct roster_event){.kind = ROSTER_CHECK_ENDS, .node = WORLD_ANY});
+}
+
 /* A connection was opened or lost. A lost connection counts as the death of its worker. */
 static int take_peer(struct server *s, const struct wake *wake)
 {
@@ -232,6 +292,9 @@ static int serve_event(struct server *s, const struct wake *wake)
     case 5: return on_join_complete(s, wake->msg);
     case 6: return take_leave(s, wake->msg);
     case 7: return take_return(s, wake->msg);
+    case 8: return take_link_check(s, wake->msg);
+    case 9: return take_link_report(s, wake->msg);
+    case 10: return on_leaf_ready(s, wake->msg);
     default: return take_peer(s, wake);
     }
 }
@@ -292,26 +355,26 @@ static int serve_task(void *arg)
 {
     struct server *s = arg;
     struct world *world = s->group->world;
+    enum { MESSAGES = 11 };
     const struct wait_for set[] = {
-        wire_from(WORLD_ANY, WIRE_HELLO),
-        wire_from(WORLD_ANY, WIRE_HEARTBEAT),
-        wire_from(WORLD_ANY, WIRE_LANE_AT),
-        wire_from(WORLD_ANY, WIRE_LOST),
-        wire_from(WORLD_ANY, WIRE_DONOR_READY),
-        wire_from(WORLD_ANY, WIRE_JOIN_COMPLETE),
-        wire_from(WORLD_ANY, WIRE_LEAVE),
-        wire_from(WORLD_ANY, WIRE_RETURN),
-        {.kind = WAIT_PEER},
+        wire_from(WORLD_ANY, WIRE_HELLO),       wire_from(WORLD_ANY, WIRE_HEARTBEAT),
+        wire_from(WORLD_ANY, WIRE_LANE_AT),     wire_from(WORLD_ANY, WIRE_LOST),
+        wire_from(WORLD_ANY, WIRE_DONOR_READY), wire_from(WORLD_ANY, WIRE_JOIN_COMPLETE),
+        wire_from(WORLD_ANY, WIRE_LEAVE),       wire_from(WORLD_ANY, WIRE_RETURN),
+        wire_from(WORLD_ANY, WIRE_LINK_CHECK),  wire_from(WORLD_ANY, WIRE_LINK_REPORT),
+        wire_from(WORLD_ANY, WIRE_LEAF_READY),  {.kind = WAIT_PEER},
     };
     int64_t period = s->group->timing.silence_max / TICKS_PER_SILENCE;
     int64_t tick = world_now(world) + period;
     for (;;) {
         struct wake wake;
-        int rc = world_wait(world, set, 9, tick, &wake);
+        const struct roster_check *check = &s->roster.check;
+        int64_t until = check->on && check->until < tick ? check->until : tick;
+        int rc = world_wait(world, set, MESSAGES + 1, until, &wake);
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
-        int done = rc == OK ? serve_event(s, &wake) : OK;
-        if (rc == OK && wake.which < 8)
+        int done = rc == OK ? serve_event(s, &wake) : check_replies(s);
+        if (rc == OK && wake.which < MESSAGES)
             message_unref(wake.msg);
         if (done == OK)
             done = serve_tick(s, &tick, period);

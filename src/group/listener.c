@@ -131,7 +131,8 @@ static int call_driver(struct listener *l)
 static int send_return(struct group *group, const struct buf *hello)
 {
     const struct view *view = group_view(group);
-    const struct members members = view_members(view);
+    /* A leaf is in no newest view that a recovered driver accepts: it must rejoin. */
+    const struct members members = view_participants(view);
     uint64_t report[GROUP_REPORT];
     struct buf bytes = {0};
     buf_put_u32(&bytes, view->number);
@@ -297,6 +298,13 @@ static void take_beat(struct listener *l, const struct message *m)
         l->liveness.looked = l->liveness.last_beat;
 }
 
+static int on_link_check(struct group *group, const struct message *m)
+{
+    struct byte_reader in = {m->data, m->len, false};
+    uint32_t number = read_u32(&in);
+    return byte_reader_done(&in) ? group_report_link(group, number) : OK;
+}
+
 static int take_change(struct listener *l, const struct wake *wake)
 {
     if (wake->peer != WORLD_DRIVER)
@@ -330,6 +338,7 @@ static int on_message(struct listener *l, const struct wake *wake)
         atomic_store(&group->leave.begun, true);
         group_changed(group);
         return OK;
+    case 10: return on_link_check(group, wake->msg);
     default: return take_change(l, wake);
     }
 }
@@ -362,19 +371,14 @@ static int look_up(struct listener *l)
 
 static int listen_once(struct listener *l)
 {
-    enum { MESSAGES = 10 };
+    enum { MESSAGES = 11 };
     const struct wait_for set[] = {
-        wire_from(WORLD_DRIVER, WIRE_VIEW),
-        wire_from(WORLD_DRIVER, WIRE_STOP),
-        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL),
-        wire_from(WORLD_DRIVER, WIRE_BYE),
-        wire_from(WORLD_DRIVER, WIRE_REFUSED),
-        wire_from(WORLD_DRIVER, WIRE_ADMIT_JOINER),
-        wire_from(WORLD_DRIVER, WIRE_BEAT),
-        wire_from(WORLD_DRIVER, WIRE_WELCOME),
-        wire_from(WORLD_DRIVER, WIRE_REJOIN),
-        wire_from(WORLD_DRIVER, WIRE_PART),
-        {.kind = WAIT_PEER},
+        wire_from(WORLD_DRIVER, WIRE_VIEW),       wire_from(WORLD_DRIVER, WIRE_STOP),
+        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL), wire_from(WORLD_DRIVER, WIRE_BYE),
+        wire_from(WORLD_DRIVER, WIRE_REFUSED),    wire_from(WORLD_DRIVER, WIRE_ADMIT_JOINER),
+        wire_from(WORLD_DRIVER, WIRE_BEAT),       wire_from(WORLD_DRIVER, WIRE_WELCOME),
+        wire_from(WORLD_DRIVER, WIRE_REJOIN),     wire_from(WORLD_DRIVER, WIRE_PART),
+        wire_from(WORLD_DRIVER, WIRE_LINK_CHECK), {.kind = WAIT_PEER},
     };
     struct wake wake;
     int rc = world_wait(l->group->world, set, MESSAGES + 1, look_at(l), &wake);

@@ -15,6 +15,9 @@ void group_end(struct group *group);
 /* A control message to the driver that names a node. ERR_DRIVER, ERR_NOMEM, ERR_CANCELLED */
 int group_send_node(struct group *group, enum wire_kind kind, uint32_t node);
 
+/* Report this member's link to the driver, for its check `number`. ERR_NOMEM */
+int group_report_link(struct group *group, uint32_t number);
+
 /* The newest recovery report of this member. false: there is none yet */
 bool group_read_report(const struct group *group, uint64_t report[GROUP_REPORT]);
 

@@ -89,6 +89,8 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
     view->number++;
     view->incarnation = roster->options.incarnation;
     view->count = 0;
+    view->leaves = (struct members){{0}};
+    roster_settle_leaves(roster);
     for (size_t i = 0; i < roster->count; i++) {
         const struct roster_member *m = &roster->member[i];
         if (!roster_is_in(m))
@@ -104,7 +106,9 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
         PL_ASSERT(!members_has(&roster->departed, m->node)); /* V3 */
         view->node[at] = m->node;
         memcpy(view->address[at], m->address, NODE_ADDRESS_MAX);
+        members_put(&view->leaves, m->node, m->leaf);
     }
+    roster->check.on = false; /* links have changed */
     PL_ASSERT(donors_are_members(roster));
     memset(roster->lane, 0, sizeof roster->lane); /* reports of older views do not count (E4) */
     roster_order(out, ORDER_VIEW);
@@ -170,7 +174,7 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out)
     }
     for (size_t i = 0; i < view->count; i++) {
         const struct roster_member *may = roster_find(roster, view->node[i]);
-        if (may->state != MEMBER_IN)
+        if (may->state != MEMBER_IN || may->leaf)
             continue;
         m->donor = view->node[i];
         roster_order_pair(out, ORDER_ADMIT_JOINER, m->donor, m->node);
@@ -456,6 +460,10 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
         release_surplus(roster, out);
         break;
     case ROSTER_WANT: on_want(roster, event->other, out); break;
+    case ROSTER_LINK_CHECK: roster_check_links(roster, event, out); break;
+    case ROSTER_LINK_REPORT: roster_on_link(roster, event, out); break;
+    case ROSTER_CHECK_ENDS: roster_end_check(roster, out); break;
+    case ROSTER_LEAF_READY: roster_leaf_ready(roster, event, out); break;
     case ROSTER_TICK: on_tick(roster, event, out); break;
     }
 }

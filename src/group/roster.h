@@ -38,6 +38,10 @@ enum roster_event_kind {
     ROSTER_JOIN_COMPLETE, /* node, a joiner, has all of its state */
     ROSTER_DONOR_READY,   /* node, a donor, waits at a commit point for the joiner `other` */
     ROSTER_WANT,          /* the run is to have `other` members */
+    ROSTER_LINK_CHECK,    /* node asks for a check of the links, with replies within `grace` */
+    ROSTER_LINK_REPORT,   /* node replies to a check: its link from `other` */
+    ROSTER_CHECK_ENDS,    /* the time for replies to the check is over */
+    ROSTER_LEAF_READY,    /* node, a leaf, has kept pace for one round */
     ROSTER_TICK,          /* time has passed */
 };
 
@@ -55,13 +59,21 @@ struct roster_event {
     uint32_t view;                 /* LANE_AT, RECONNECT */
     uint32_t lane;                 /* LANE_AT */
     uint64_t completed;            /* LANE_AT */
+    int64_t grace;                 /* LINK_CHECK: ns */
+    uint32_t check;                /* LINK_REPORT: of this check, */
+    struct roster_link {           /* bytes that took `ns` to arrive, within `span` ns */
+        uint32_t from;
+        uint64_t bytes, ns, span;
+    } link;
     bool joined;     /* LANE_AT: a joiner, which does not hold the result of `completed` */
     bool needs_sync; /* LANE_AT: it does not know how far the lane is; LEAVE: it has no model */
+    bool was_leaf;   /* LANE_AT: others may have repeated the exchange that it completed */
 };
 
 /* A member's report on a lane: it holds the result of the exchange that it completed; it has joined
- * behind that exchange and has no result; or it does not know how far the lane is. */
-enum lane_report { LANE_HELD, LANE_JOINED, LANE_UNKNOWN };
+ * behind that exchange and has no result; it does not know how far the lane is; or it was a leaf
+ * meanwhile, so that others may have repeated that exchange with another result. */
+enum lane_report { LANE_HELD, LANE_JOINED, LANE_UNKNOWN, LANE_WAS_LEAF };
 
 /* The steps that all participants of a lane take in a new view before they exchange again. */
 struct lane_go {
@@ -86,13 +98,14 @@ enum roster_order_kind {
     ORDER_RELEASE_MEMBER, /* ask `node` to leave: there are more members than wanted */
     ORDER_CANCEL_JOIN,    /* tell `node`, a donor, that its joiner `other` is gone */
     ORDER_REJOIN,         /* tell `node` to discard its state and to join as a new worker */
+    ORDER_LINK_CHECK,     /* ask all participants to report their links, for check `other` */
     ORDER_WANT,           /* request `other` more workers: so many have not reconnected */
 };
 
 struct roster_order {
     enum roster_order_kind kind;
     uint32_t node, other;
-    const char *what; /* join back leave dead cut hung fenced */
+    const char *what; /* join back leave dead cut hung fenced leaf participates */
     struct lane_go go;
 };
 
@@ -140,6 +153,11 @@ struct roster_member {
     bool link_lost;  /* to `other`, at `lost_at` */
     uint32_t other;
     int64_t lost_at;
+    bool leaf;
+    uint32_t leaf_times;     /* how often it became a leaf; */
+    uint64_t leaf_rounds;    /* rounds that it has kept pace since, */
+    uint32_t blamed;         /* slow links that it is an end of, since it was a leaf last */
+    struct roster_link link; /* of the check under way */
 };
 
 static inline bool roster_is_in(const struct roster_member *m)
@@ -154,8 +172,17 @@ struct roster_lane {
     struct members in;             /* members that have reported in the current view */
     struct members joined;         /* those of them that hold no result */
     struct members needs_sync;     /* those that do not know how far the lane is */
+    struct members were_leaves;    /* those that were leaves when the others exchanged */
     bool driver_needs_sync;        /* nor does the driver */
     uint64_t at[VIEW_MEMBERS_MAX]; /* by rank in the current view */
+};
+
+/* A check of the links under way. */
+struct roster_check {
+    bool on;
+    uint32_t number;
+    int64_t until, grace;
+    struct members reported;
 };
 
 /* The members that a recovered driver waits for. */
@@ -170,6 +197,7 @@ struct roster_recovery {
 struct roster {
     struct roster_options options;
     struct roster_recovery recovery;
+    struct roster_check check;
     struct members departed; /* left, died or were fenced: never members again (V3) */
     struct view view;        /* number 0: not made yet */
     uint32_t wanted; /* target number of members; joiners are admitted below it; 0: workers_max */

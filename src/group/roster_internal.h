@@ -1,6 +1,6 @@
 /* Functions that the roster's files share. roster.c keeps the membership, roster_recovery.c handles
  * members that reconnect to a recovered driver, and roster_lane.c decides which result of a lane
- * counts in a new view. */
+ * counts in a new view, and roster_leaf.c which members are leaves. */
 #ifndef PL_GROUP_ROSTER_INTERNAL_H
 #define PL_GROUP_ROSTER_INTERNAL_H
 
@@ -31,7 +31,17 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out);
 void roster_lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out);
 
+/* Members of the next view that are leaves. If all would be, none is. */
+void roster_settle_leaves(struct roster *roster);
+
 /* Events. */
+void roster_check_links(struct roster *roster, const struct roster_event *event,
+                        struct roster_orders *out);
+void roster_on_link(struct roster *roster, const struct roster_event *event,
+                    struct roster_orders *out);
+void roster_end_check(struct roster *roster, struct roster_orders *out);
+void roster_leaf_ready(struct roster *roster, const struct roster_event *event,
+                       struct roster_orders *out);
 void roster_reconnect(struct roster *roster, const struct roster_event *event,
                       struct roster_orders *out);
 void roster_tick_recovery(struct roster *roster, const struct roster_event *event,

@@ -42,12 +42,26 @@ static bool fence_unknown_joiners(struct roster *roster, const struct roster_lan
     return false;
 }
 
+/* A former leaf holds a result that counts only if it is ahead of all others: then none of them has
+ * repeated that exchange. Or if no other has any. */
+static void seek_former_leaf(const struct roster_lane *lane, const struct view *view,
+                             struct lane_go *go)
+{
+    for (size_t i = 0; i < view->count; i++)
+        if (members_has(&lane->were_leaves, view->node[i]) &&
+            (lane->at[i] > go->completed || go->holder == ROSTER_NO_NODE)) {
+            go->completed = lane->at[i];
+            go->holder = view->node[i];
+        }
+}
+
 /* All participants have reported. The highest completed exchange counts, because its result may
  * have been applied by the members that completed it; the others are at most one behind (E2). */
 static void decide_lane(struct roster *roster, uint32_t number, struct roster_orders *out)
 {
     const struct roster_lane *lane = &roster->lane[number];
     const struct view *view = &roster->view;
+    const struct members participants = view_participants(view);
     struct lane_go go = {.view = view->number, .lane = number, .holder = ROSTER_NO_NODE};
     if (roster->options.driver_takes_part && !lane->driver_needs_sync) {
         go.completed = lane->driver_at;
@@ -61,14 +75,17 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
             go.holder = view->node[i];
         }
     }
-    PL_ASSERT(members_count(&lane->in) == view->count); /* E4: all have reported in this view */
+    seek_former_leaf(lane, view, &go);
+    PL_ASSERT(members_within(&participants, &lane->in)); /* E4: all have reported in this view */
     PL_ASSERT(
         go.holder == ROSTER_NO_NODE || go.holder == ROSTER_DRIVER ||
-        (view_rank(view, go.holder) >= 0 && !members_has(&lane->needs_sync, go.holder))); /* E1 */
+        (members_has(&participants, go.holder) && !members_has(&lane->needs_sync, go.holder)) ||
+        members_has(&lane->were_leaves, go.holder)); /* E1 */
     if (fence_unknown_joiners(roster, lane, go.completed, out))
         return;
     for (size_t i = 0; i < view->count; i++)
-        if (lane->at[i] < go.completed || members_has(&lane->needs_sync, view->node[i]))
+        if (members_has(&participants, view->node[i]) && view->node[i] != go.holder &&
+            (lane->at[i] < go.completed || members_has(&lane->needs_sync, view->node[i])))
             members_add(&go.lacking, view->node[i]);
     go.driver_needs_sync = roster->options.driver_takes_part && lane->driver_needs_sync;
     go.driver_lacks = go.driver_needs_sync ||
@@ -86,12 +103,15 @@ void roster_lane_at(struct roster *roster, const struct roster_event *event,
         return;
     struct roster_lane *lane = &roster->lane[event->lane];
     int rank = view_rank(&roster->view, event->node);
-    if (rank >= 0) {
+    const struct members participants = view_participants(&roster->view);
+    if (members_has(&participants, event->node)) {
         members_add(&lane->in, event->node);
         if (event->joined)
             members_add(&lane->joined, event->node);
         if (event->needs_sync)
             members_add(&lane->needs_sync, event->node);
+        if (event->was_leaf)
+            members_add(&lane->were_leaves, event->node);
         lane->at[rank] = event->completed;
     } else if (event->node == ROSTER_DRIVER && roster->options.driver_takes_part) {
         lane->driver_in = true;
@@ -101,7 +121,7 @@ void roster_lane_at(struct roster *roster, const struct roster_event *event,
         return;
     }
     bool driver_ready = lane->driver_in || !roster->options.driver_takes_part;
-    if (!lane->decided && driver_ready && members_count(&lane->in) == roster->view.count) {
+    if (!lane->decided && driver_ready && members_within(&participants, &lane->in)) {
         lane->decided = true;
         decide_lane(roster, event->lane, out);
     }

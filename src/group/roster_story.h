@@ -2,7 +2,8 @@
  *
  *   join 2         the run is told that worker 2 has joined (leave, dead, cut, hung likewise)
  *   drop 2         its connection is cut
- *   view 3: 0 1    a new view and its members
+ *   view 3: 0 (1)  a new view and its members; 1 is a leaf
+ *   check 2        participants are asked for their links
  *   go 0.3: 7 from 1 to 0 driver    in lane 0 of view 3 exchange 7 counts; 1 has it, they lack it
  *   ask 0 for 3    worker 0 is to admit 3, which waits to come in
  *   release 0 of 3 worker 0 is not to wait for 3 any more
@@ -95,7 +96,8 @@ static inline void add_order(struct story *s, const struct roster_order *o)
     case ORDER_VIEW:
         add_text(s, "view %u:", s->roster.view.number);
         for (size_t i = 0; i < s->roster.view.count; i++)
-            add_text(s, " %u", s->roster.view.node[i]);
+            add_text(s, members_has(&s->roster.view.leaves, s->roster.view.node[i]) ? " (%u)" : " %u",
+                     s->roster.view.node[i]);
         break;
     case ORDER_MEMBER: add_text(s, "%s %u", o->what, o->node); break;
     case ORDER_LANE_GO: add_go(s, &o->go); break;
@@ -104,6 +106,7 @@ static inline void add_order(struct story *s, const struct roster_order *o)
     case ORDER_RELEASE_MEMBER: add_text(s, "part %u", o->node); break;
     case ORDER_CANCEL_JOIN: add_text(s, "release %u of %u", o->node, o->other); break;
     case ORDER_REJOIN: add_text(s, "rejoin %u", o->node); break;
+    case ORDER_LINK_CHECK: add_text(s, "check %u", o->other); break;
     case ORDER_WANT: add_text(s, "want %u", o->other); break;
     }
 }

@@ -16,6 +16,22 @@ struct members view_members(const struct view *view)
     return set;
 }
 
+struct members view_participants(const struct view *view)
+{
+    const struct members all = view_members(view);
+    return members_without(&all, &view->leaves);
+}
+
+uint32_t view_proxy(const struct view *view, uint32_t leaf)
+{
+    const struct members participants = view_participants(view);
+    size_t turn = members_rank(&view->leaves, leaf) % members_count(&participants);
+    uint32_t node = members_next(&participants, 0);
+    while (turn-- > 0)
+        node = members_next(&participants, node + 1);
+    return node;
+}
+
 void view_encode(const struct view *view, struct buf *out)
 {
     buf_put_u32(out, view->number);
@@ -25,6 +41,7 @@ void view_encode(const struct view *view, struct buf *out)
         buf_put_u32(out, view->node[i]);
         buf_put_text(out, view->address[i]);
     }
+    members_encode(&view->leaves, out);
 }
 
 int view_decode(struct byte_reader *in, struct view *out)
@@ -40,5 +57,10 @@ int view_decode(struct byte_reader *in, struct view *out)
         if (out->node[i] >= VIEW_MEMBERS_MAX || (i > 0 && out->node[i] <= out->node[i - 1]))
             return ERR_PROTOCOL;
     }
-    return byte_reader_done(in) && out->number > 0 ? OK : ERR_PROTOCOL;
+    members_decode(in, &out->leaves);
+    if (!byte_reader_done(in) || out->number == 0)
+        return ERR_PROTOCOL;
+    const struct members all = view_members(out), stay = view_participants(out);
+    bool some = out->count == 0 || !members_empty(&stay);
+    return some && members_within(&out->leaves, &all) ? OK : ERR_PROTOCOL;
 }

@@ -14,12 +14,21 @@ struct view {
     size_t count;
     uint32_t node[VIEW_MEMBERS_MAX]; /* workers, ascending, < VIEW_MEMBERS_MAX; rank is the index */
     char address[VIEW_MEMBERS_MAX][NODE_ADDRESS_MAX];
+    /* Members whose network is too slow for the others: they take no part in exchanges. Each has a
+     * proxy, a member that hands contributions and results on. Not all members are leaves. */
+    struct members leaves;
 };
 
 /* Rank of a node, or -1 when it is no member. */
 int view_rank(const struct view *view, uint32_t node);
 
 struct members view_members(const struct view *view);
+
+/* Its members without the leaves: those that take part in exchanges. */
+struct members view_participants(const struct view *view);
+
+/* The proxy of a leaf: leaves take the participants in turns, in ascending order. */
+uint32_t view_proxy(const struct view *view, uint32_t leaf);
 
 void view_encode(const struct view *view, struct buf *out);
 /* ERR_PROTOCOL */

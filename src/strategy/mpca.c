@@ -26,6 +26,10 @@ struct worker {
     struct vec star, s; /* x̃*, s̃ as adopted */
     struct vec scratch; /* for Eq. 6 */
     struct mpca_pace steps;
+    /* Of checks of the links: when one was requested, in which view, and the cycle before it. */
+    int64_t checked_at;
+    uint32_t checked_in;
+    uint64_t checked_cycle;
 };
 
 static const Paceline__Mpca *settings_of(const Paceline__Job *job)
@@ -52,9 +56,9 @@ static bool is_due(const struct worker *w, const struct mpca_lane *lane)
     const struct mpca_node *node = &w->node;
     int state = atomic_load(&lane->slot.state);
     int64_t tick = atomic_load(&node->tick_ns), step = atomic_load(&node->step_ns);
-    if (lane->tau == 0 || state == SLOT_READY)
+    if (lane->tau == 0 || state == SLOT_READY || state == SLOT_RESULT)
         return false;
-    if (state == SLOT_REQUESTED || tick == 0)
+    if (state == SLOT_REQUESTED || tick == 0 || group_is_leaf(node->group))
         return state == SLOT_REQUESTED;
     int64_t ticks = (int64_t)(atomic_load(&lane->slot.turn) - atomic_load(&node->tick));
     int64_t turn = atomic_load(&node->tick_at) + ticks * tick;
@@ -100,6 +104,14 @@ static uint64_t begin_reading(struct mpca_lane *lane)
     return n;
 }
 
+static void record_adoption(struct worker *w, struct mpca_lane *lane, uint64_t n)
+{
+    int64_t now = world_now(w->node.world);
+    mpca_pace_record(&lane->cycles, now - lane->adopted_at);
+    lane->adopted_at = now;
+    lane->c = n;
+}
+
 static int adopt_result(struct worker *w, struct mpca_lane *lane)
 {
     struct world *world = w->node.world;
@@ -111,11 +123,22 @@ static int adopt_result(struct worker *w, struct mpca_lane *lane)
     vec_import(&w->s, (struct range){0, lane->n_s}, result->at + lane->r.len);
     atomic_store(&lane->reading, 0);
     world_raise(world, SIGNAL_MPCA);
-    int64_t now = world_now(world);
-    mpca_pace_record(&lane->cycles, now - lane->adopted_at);
-    lane->adopted_at = now;
-    lane->c = n;
+    record_adoption(w, lane, n);
     return copy_result(lane, n);
+}
+
+/* A leaf's result comes in the slot. */
+static int adopt_leaf_result(struct worker *w, struct mpca_lane *lane)
+{
+    struct mpca_slot *slot = &lane->slot;
+    if (atomic_load(&slot->state) != SLOT_RESULT)
+        return OK;
+    vec_import(&w->star, lane->r, slot->x.at);
+    vec_import(&w->s, (struct range){0, lane->n_s}, slot->x.at + lane->r.len);
+    record_adoption(w, lane, slot->result);
+    atomic_store(&slot->state, SLOT_EMPTY);
+    world_raise(w->node.world, SIGNAL_MPCA);
+    return copy_result(lane, lane->c);
 }
 
 static int adopt_all(struct worker *w)
@@ -134,7 +157,8 @@ static int between_steps(struct worker *w, const struct member *m)
     for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++) {
         struct mpca_lane *lane = &w->node.lane[i];
         lane->tau += atomic_exchange(&lane->slot.returned, 0);
-        if (!is_due(w, lane))
+        rc = adopt_leaf_result(w, lane);
+        if (rc != OK || !is_due(w, lane))
             continue;
         interrupted = true;
         rc = add_contribution(lane, m->learner);
@@ -211,11 +235,18 @@ static int take_step(struct worker *w, struct member *m)
     return OK;
 }
 
-/* One member reports the exchanges that all have completed: the lowest in the view. */
+/* Does this worker report for all? The lowest participant does. */
+static bool speaks_for_all(const struct member *m)
+{
+    const struct members participants = view_participants(group_view(m->group));
+    return members_next(&participants, 0) == m->world->self;
+}
+
+/* One member reports the exchanges that all have completed. */
 static int report_progress(struct worker *w, struct member *m)
 {
     const struct view *view = group_view(m->group);
-    bool speaks = view_rank(view, m->world->self) == 0;
+    bool speaks = speaks_for_all(m);
     int rc = OK;
     m->progress.sharers = view_members(view);
     for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++) {
@@ -229,6 +260,30 @@ static int report_progress(struct worker *w, struct member *m)
         }
     }
     return rc;
+}
+
+/* A tick is overdue after twice its usual time and two typical steps: a member stands still, or its
+ * link is slow. One member asks for a check once a cycle as well: a link that was slow from the
+ * beginning makes no tick overdue. */
+static int check_pace(struct worker *w, const struct member *m)
+{
+    struct mpca_node *node = &w->node;
+    const struct view *view = group_view(m->group);
+    int64_t now = world_now(m->world), begun = atomic_load(&node->tick_at),
+            tick = atomic_load(&node->tick_ns), grace = 2 * atomic_load(&node->typical_ns);
+    uint64_t cycle = atomic_load(&node->lane[0].arrived);
+    if (view->number != w->checked_in) {
+        w->checked_in = view->number;
+        w->checked_at = now;
+    }
+    begun = begun > w->checked_at ? begun : w->checked_at;
+    bool overdue = tick > 0 && now - begun > 2 * tick + grace;
+    bool cyclic = cycle > w->checked_cycle && speaks_for_all(m);
+    if (grace == 0 || group_is_leaf(m->group) || !(overdue || cyclic))
+        return OK;
+    w->checked_at = now;
+    w->checked_cycle = cycle;
+    return group_check_links(m->group, grace);
 }
 
 /* ---- a worker: all of it ---- */
@@ -309,6 +364,8 @@ static int mpca_worker(struct member *m)
             rc = strategy_async_stepped(m);
         if (rc == OK)
             rc = report_progress(w, m);
+        if (rc == OK)
+            rc = check_pace(w, m);
     }
     if (w) {
         atomic_store(&w->node.stopped, true);

@@ -9,16 +9,18 @@
 #define PL_STRATEGY_MPCA_H
 
 #include "coll/exchange.h"
+#include "coll/transfer.h"
 #include "strategy/mpca_rules.h"
 #include "strategy/strategy.h"
 
 enum { SIGNAL_MPCA = 4, MPCA_COSTS = 16 }; /* signals below are others' (data/loader.h) */
 
-enum mpca_slot_state { SLOT_EMPTY, SLOT_REQUESTED, SLOT_READY };
+/* SLOT_RESULT: on a leaf, x is the x̃*_s of exchange `result`, for training to adopt. */
+enum mpca_slot_state { SLOT_EMPTY, SLOT_REQUESTED, SLOT_READY, SLOT_RESULT };
 
 struct mpca_slot {
     struct vec x; /* the copied x_s; in the last shard, followed by s */
-    uint64_t tau;
+    uint64_t tau, result;
     _Atomic int state;
     _Atomic uint64_t turn;     /* the tick for which it is filled next */
     _Atomic uint64_t returned; /* τ of contributions that did not count */
@@ -29,7 +31,8 @@ struct mpca_slot {
 struct mpca_part {
     struct mpca_joint joint;
     struct vec s, s_next; /* s̃, in the last shard */
-    struct range owned;   /* where `joint.now` and `s` are those of the last cycle */
+    struct range owned;   /* where `joint.now` and `s` are those of cycle `cycle` */
+    uint64_t cycle;
     struct range prepared;
 };
 
@@ -46,6 +49,10 @@ struct mpca_lane {
      * for a recovered driver. A joiner's begins at 0, and approaches that of the others with each
      * exchange. */
     struct vec heading;
+    bool in_line;   /* the task's own: it knows the number of the last exchange */
+    bool as_leaf;   /* and it does what a leaf does */
+    uint64_t given; /* τ of this node's own contribution to the exchange under way */
+    struct transfers transfers;
     atomic_bool joined;       /* its number of exchanges is known, and its x̃* has arrived */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the joint model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted */
@@ -58,6 +65,25 @@ struct mpca_lane {
     int64_t adopted_at;
     struct mpca_pace cycles; /* ns */
     bool stale;
+};
+
+/* EMPTY → READY (its task has received a contribution) → TAKEN (its lane has added it to its own) →
+ * DONE (that exchange is complete, and x is its result) → EMPTY (the leaf has the result). From
+ * TAKEN back to READY, if the exchange did not count it. */
+enum mpca_proxy_state { PROXY_EMPTY, PROXY_READY, PROXY_TAKEN, PROXY_DONE };
+
+/* A member's part as proxy of a leaf (mpca_leaf.c). */
+struct mpca_proxy {
+    struct task *task;
+    _Atomic int state, status;
+    _Atomic uint32_t lane; /* of the contribution */
+    struct vec x;          /* as long as the longest lane's */
+    uint64_t tau, exchange;
+    /* Its task's own: */
+    struct transfers transfers;
+    struct transfer in, out;
+    int64_t begun, took; /* ns for the contribution to arrive */
+    uint32_t leaf, view;
 };
 
 /* A worker, or the driver. */
@@ -73,8 +99,12 @@ struct mpca_node {
     struct stages stages;
     struct mpca_lane *lane;
     uint32_t lanes;
-    atomic_bool stopped;        /* training has ended: nothing is contributed any more */
-    _Atomic int64_t step_ns;    /* median of this worker's */
+    struct mpca_proxy proxy;
+    /* On a leaf: the lane that exchanges with the proxy, and what the others of this round took. */
+    _Atomic uint32_t leaf_lane;
+    int64_t leaf_sent, leaf_received; /* ns; -1: one has failed */
+    atomic_bool stopped;              /* training has ended: nothing is contributed any more */
+    _Atomic int64_t step_ns;          /* median of this worker's */
     _Atomic int64_t typical_ns; /* of all participants: their number over the sum of their rates */
     struct mpca_pace ticks;     /* ns; of the current lane */
     _Atomic uint64_t tick;      /* the last that began here, */
@@ -89,6 +119,11 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
 /* Start the lanes' tasks; end them, and release their memory (zeroed: nothing to do). */
 int mpca_node_start(struct mpca_node *node);
 void mpca_node_close(struct mpca_node *node);
+
+/* Wait until `holds`; meanwhile send this lane's last result to members that lack it. ERR_VIEW:
+ * this node has become a leaf, or is none any more */
+int mpca_await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
+               int64_t deadline);
 
 /* OK, or the error that ended a lane. */
 int mpca_node_status(const struct mpca_node *node);
@@ -111,5 +146,20 @@ void mpca_part_take_up(struct mpca_lane *lane);
 /* Of a worker: an exchange has been completed; lane->heading moves with it. Returns the status of
  * world_copied */
 int mpca_part_follow(struct mpca_lane *lane);
+
+/* ---- leaves (mpca_leaf.c) ---- */
+
+/* One exchange of a leaf's lane with its proxy. ERR_VIEW: this node is no leaf any more */
+int mpca_leaf_turn(struct mpca_lane *lane);
+
+/* The proxy's task; its memory was reserved by mpca_node_init. */
+int mpca_proxy_start(struct mpca_node *node);
+
+/* The proxy adds the contribution of its leaf, if there is one for this lane, to the input of the
+ * lane, of which `own` is the weight so far; returns the weight of both. */
+uint64_t mpca_proxy_add(struct mpca_lane *lane, uint64_t own);
+
+/* The exchange with that contribution is complete and has counted it; or has not. */
+void mpca_proxy_counted(struct mpca_lane *lane, bool counted);
 
 #endif

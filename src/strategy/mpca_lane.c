@@ -78,14 +78,18 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
         if (rc != OK)
             return rc;
     }
-    return node->lane ? OK : ERR_NOMEM;
+    if (!node->lane)
+        return ERR_NOMEM;
+    size_t longest = node->lane[node->lanes - 1].exchange.n_floats;
+    if (node->lane[0].exchange.n_floats > longest)
+        longest = node->lane[0].exchange.n_floats;
+    return node->worker ? vec_init(&node->proxy.x, arena, longest) : OK;
 }
 
 /* ---- waiting ---- */
 
-/* Wait until `holds`; meanwhile send this lane's last result to members that lack it. */
-static int await_lane(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
-                      int64_t deadline)
+int mpca_await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
+               int64_t deadline)
 {
     struct world *world = lane->node->world;
     for (;;) {
@@ -97,6 +101,8 @@ static int await_lane(struct mpca_lane *lane, bool (*holds)(const struct mpca_la
         int rc = exchange_sync(&lane->exchange);
         if (rc == OK && atomic_load(&lane->node->group->end.over))
             rc = ERR_DRIVER;
+        if (rc == OK && group_is_leaf(lane->node->group) != lane->as_leaf)
+            rc = ERR_VIEW;
         if (rc != OK || holds(lane))
             return rc;
         rc = world_wait(world, set, 2, deadline, &wake);
@@ -122,7 +128,7 @@ static bool is_committed(const struct mpca_lane *lane)
 
 static bool is_known(const struct mpca_lane *lane)
 {
-    return lane->exchange.standing != LANE_UNKNOWN;
+    return lane->exchange.standing < LANE_UNKNOWN;
 }
 
 static bool never_holds(const struct mpca_lane *lane)
@@ -169,21 +175,32 @@ static int take_contribution(struct mpca_lane *lane, struct exchange_meta *mine)
     struct vec *input = &lane->exchange.input;
     int empty = SLOT_EMPTY;
     atomic_compare_exchange_strong(&slot->state, &empty, SLOT_REQUESTED);
-    int rc = await_lane(lane, has_contribution, patience_of(node));
+    int rc = mpca_await(lane, has_contribution, patience_of(node));
     if (rc != OK && rc != ERR_TIMEOUT)
         return rc;
-    atomic_fetch_add(&slot->turn, node->lanes);
+    atomic_store(&slot->turn, stages_tick(&node->stages, lane->exchange.lane) + node->lanes);
+    lane->given = 0;
     if (atomic_load(&slot->state) == SLOT_READY && !atomic_load(&node->stopped)) {
         struct vec taken = slot->x;
         slot->x = *input;
         *input = taken;
-        mine->weight = (double)slot->tau;
+        lane->given = slot->tau;
         atomic_store(&slot->state, SLOT_EMPTY);
     }
+    mine->weight = (double)mpca_proxy_add(lane, lane->given);
     int64_t step = atomic_load(&node->step_ns);
     mine->rate = step > 0 ? 1 / world_seconds(step) : 0;
     mine->stop_votes = atomic_load(&node->stopped);
     return OK;
+}
+
+/* A contribution that did not count gives its τ back. */
+static void close_contribution(struct mpca_lane *lane, bool counted)
+{
+    if (!counted)
+        atomic_fetch_add(&lane->slot.returned, lane->given);
+    lane->given = 0;
+    mpca_proxy_counted(lane, counted);
 }
 
 static int end_turn(struct mpca_lane *lane)
@@ -191,8 +208,8 @@ static int end_turn(struct mpca_lane *lane)
     struct mpca_node *node = lane->node;
     const struct exchange *e = &lane->exchange;
     const struct exchange_meta *meta = exchange_result_meta(e);
-    if (e->mine.weight > 0 && !members_has(&meta->contributors, node->world->self))
-        atomic_fetch_add(&lane->slot.returned, (uint64_t)e->mine.weight);
+    if (node->worker)
+        close_contribution(lane, members_has(&meta->contributors, node->world->self));
     if (meta->rate > 0)
         atomic_store(&node->typical_ns,
                      (int64_t)(1e9 * (double)members_count(&meta->participants) / meta->rate));
@@ -203,7 +220,7 @@ static int end_turn(struct mpca_lane *lane)
     atomic_store(&lane->prepared, !node->worker);
     atomic_store(&lane->arrived, e->completed);
     world_raise(node->world, SIGNAL_MPCA);
-    return node->worker ? rc : await_lane(lane, is_committed, WORLD_FOREVER);
+    return node->worker ? rc : mpca_await(lane, is_committed, WORLD_FOREVER);
 }
 
 /* No member will contribute any more, and all know it from the same exchange. */
@@ -217,26 +234,30 @@ static int take_turn(struct mpca_lane *lane)
 {
     struct mpca_node *node = lane->node;
     struct exchange_meta mine = {.hash_min = UINT64_MAX};
-    int rc = await_lane(lane, has_its_turn, WORLD_FOREVER);
+    int rc = mpca_await(lane, has_its_turn, WORLD_FOREVER);
     if (rc == OK) {
         record_tick(node, stages_tick(&node->stages, lane->exchange.lane));
         rc = node->worker ? take_contribution(lane, &mine) : OK;
     }
     if (rc == OK)
-        rc = await_lane(lane, may_overwrite, WORLD_FOREVER);
+        rc = mpca_await(lane, may_overwrite, WORLD_FOREVER);
     if (rc == OK)
         rc = exchange_run(&lane->exchange, &mine);
     if (rc == OK)
         rc = end_turn(lane);
-    return rc == OK && all_have_stopped(lane) ? await_lane(lane, never_holds, WORLD_FOREVER) : rc;
+    if (rc == OK && all_have_stopped(lane))
+        rc = mpca_await(lane, never_holds, WORLD_FOREVER);
+    if (rc == ERR_VIEW)
+        close_contribution(lane, false);
+    return rc;
 }
 
-/* The lane of a joiner, or of a recovered driver, is synchronised with the others: it receives the
+/* The lane of a joiner, of a recovered driver, or of a former leaf, is synchronised with the others: it receives the
  * number of exchanges and the last x̃*. Lanes with earlier ticks must be known first, and are: they
  * are at 0. */
 static int join_lane(struct mpca_lane *lane)
 {
-    int rc = await_lane(lane, is_known, WORLD_FOREVER);
+    int rc = mpca_await(lane, is_known, WORLD_FOREVER);
     if (rc != OK)
         return rc;
     atomic_store(&lane->slot.turn, stages_tick(&lane->node->stages, lane->exchange.lane));
@@ -244,6 +265,7 @@ static int join_lane(struct mpca_lane *lane)
         mpca_part_take_up(lane);
     atomic_store(&lane->arrived, lane->exchange.completed);
     atomic_store(&lane->joined, true);
+    lane->in_line = true;
     world_raise(lane->node->world, SIGNAL_MPCA);
     return OK;
 }
@@ -252,9 +274,19 @@ static int lane_main(void *arg)
 {
     struct mpca_lane *lane = arg;
     kernels_set_threads(lane->node->threads);
-    int rc = atomic_load(&lane->joined) ? OK : join_lane(lane);
-    while (rc == OK)
-        rc = take_turn(lane);
+    int rc = OK;
+    transfers_init(&lane->transfers, lane->node->world, lane->node->group, lane->exchange.lane);
+    lane->in_line = atomic_load(&lane->joined);
+    while (rc == OK) {
+        lane->as_leaf = group_is_leaf(lane->node->group);
+        rc = lane->as_leaf   ? mpca_leaf_turn(lane)
+             : lane->in_line ? take_turn(lane)
+                             : join_lane(lane);
+        if (rc == ERR_VIEW || lane->as_leaf)
+            lane->in_line = false;
+        rc = rc == ERR_VIEW ? OK : rc;
+    }
+    transfers_close(&lane->transfers);
     atomic_store(&lane->status, rc);
     world_raise(lane->node->world, SIGNAL_MPCA);
     return rc;
@@ -267,7 +299,7 @@ int mpca_node_start(struct mpca_node *node)
     int rc = OK;
     for (uint32_t i = 0; rc == OK && i < node->lanes; i++)
         rc = world_spawn(node->world, "mpca lane", lane_main, &node->lane[i], &node->lane[i].task);
-    return rc;
+    return rc == OK && node->worker ? mpca_proxy_start(node) : rc;
 }
 
 void mpca_node_close(struct mpca_node *node)
@@ -275,6 +307,7 @@ void mpca_node_close(struct mpca_node *node)
     for (uint32_t i = 0; node->lane && i < node->lanes; i++)
         if (node->lane[i].task)
             world_cancel(node->world, node->lane[i].task);
+    world_end_task(node->world, &node->proxy.task);
     for (uint32_t i = 0; node->lane && i < node->lanes; i++) {
         world_end_task(node->world, &node->lane[i].task);
         exchange_release(&node->lane[i].exchange);
@@ -289,7 +322,7 @@ int mpca_node_status(const struct mpca_node *node)
         if (rc != OK)
             return rc;
     }
-    return OK;
+    return atomic_load(&node->proxy.status);
 }
 
 void mpca_lane_commit(struct mpca_lane *lane)

@@ -50,8 +50,9 @@ void driver_request_model(struct driver *d, uint32_t uses)
 {
     const struct view *view = group_view(&d->group);
     if (d->traits.workers_hold_model) {
+        const struct members holders = view_participants(view);
         if (view->count > 0)
-            driver_request_model_of(d, view->node[0], uses);
+            driver_request_model_of(d, members_next(&holders, 0), uses);
         return;
     }
     if (uses & (MODEL_CHECKPOINT | MODEL_FINAL))

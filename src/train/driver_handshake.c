@@ -190,7 +190,7 @@ static void on_formed(void *user, const struct view *view)
 {
     struct driver *d = user;
     d->claim.term.view = view->number;
-    d->claim.term.members = view_members(view);
+    d->claim.term.members = view_participants(view);
     for (size_t i = 0; i < view->count; i++) {
         if (view->node[i] >= d->claim.term.next)
             d->claim.term.next = view->node[i] + 1;
@@ -234,7 +234,8 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
 {
     struct driver *d = user;
     bool joins = strcmp(what, "join") == 0, leaves = strcmp(what, "leave") == 0;
-    bool lost = !joins && !leaves && strcmp(what, "back") != 0;
+    bool leaf = strcmp(what, "leaf") == 0, participates = strcmp(what, "participates") == 0;
+    bool lost = !joins && !leaves && !leaf && !participates && strcmp(what, "back") != 0;
     bool forming = view == 0 || (view == 1 && joins);
     char here[48] = "";
     atomic_fetch_add(&d->membership.missing, lost);
@@ -248,6 +249,11 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
         report_lost_worker(d, node, what, here);
     else if (joins || leaves)
         log_info(d->host->log, "worker %u %s%s", node, joins ? "has joined" : "has left", here);
+    else if (leaf)
+        log_warn(d->host->log, "worker %u is a leaf now: its network would hold up the others",
+                 node);
+    else if (participates)
+        log_info(d->host->log, "worker %u takes part in exchanges again", node);
     cJSON *event = events_new(&d->events, "member");
     cJSON_AddNumberToObject(event, "node", node);
     cJSON_AddStringToObject(event, "what", what);

@@ -1,0 +1,306 @@
+/* `mpca`: leaves. A leaf takes no part in the exchanges of the others, which therefore do not wait
+ * for its network. Its lanes take turns to exchange with its proxy, each at the pace of the link:
+ *
+ *     leaf                                   proxy, a member
+ *       τ_s, x_s  ──────────────────────►      adds τ_s·x_s to its own contribution (Eq. 9)
+ *       x̃*_s of that exchange  ◄─────────      when the exchange is complete
+ *
+ * So no tick waits for a leaf: its weight counts in the first tick that begins when its
+ * contribution is there. A contribution that a new view cuts short gives its τ back. When a round
+ * of all lanes is fast enough, the leaf reports that it keeps pace (group/roster_leaf.c). */
+#include "base/fault.h"
+#include "strategy/mpca.h"
+
+/* A participant sends and receives the model twice a cycle. A leaf keeps pace if it could do so in
+ * three: a link is slow below a third of the others' rate. */
+#define ROUND_MAX 1.5 /* cycles that the model may take in one direction */
+
+enum { CONTRIBUTION_HEADER = 12, RESULT_HEADER = 24 };
+
+static uint32_t proxy_address(const struct mpca_node *node)
+{
+    return node->lanes; /* lanes have their own numbers */
+}
+
+static const struct view *current_view(const struct mpca_node *node)
+{
+    return group_view(node->group);
+}
+
+/* ---- the leaf ---- */
+
+static bool has_leaf_turn(const struct mpca_lane *lane)
+{
+    return atomic_load(&lane->node->leaf_lane) == lane->exchange.lane &&
+           !atomic_load(&lane->node->stopped);
+}
+
+static bool has_filled(const struct mpca_lane *lane)
+{
+    return atomic_load(&lane->slot.state) == SLOT_READY;
+}
+
+static bool is_adopted(const struct mpca_lane *lane)
+{
+    return atomic_load(&lane->slot.state) != SLOT_RESULT;
+}
+
+static bool never_holds(const struct mpca_lane *lane)
+{
+    (void)lane;
+    return false;
+}
+
+/* The proxy may not have this view yet, or is occupied: try again after two typical steps. */
+static int pause_turn(struct mpca_lane *lane)
+{
+    struct mpca_node *node = lane->node;
+    int64_t pause = 2 * atomic_load(&node->typical_ns), least = WORLD_SECOND / 100;
+    int rc =
+        mpca_await(lane, never_holds, world_now(node->world) + (pause > least ? pause : least));
+    return rc == ERR_TIMEOUT ? OK : rc;
+}
+
+/* A joiner that is a leaf has nothing to contribute to: it asks to participate. */
+static int ask_again(struct mpca_lane *lane)
+{
+    int rc = lane->exchange.lane == 0 ? group_keeps_pace(lane->node->group) : OK;
+    return rc == OK ? pause_turn(lane) : rc;
+}
+
+static void send_contribution(struct mpca_lane *lane, struct transfer *out)
+{
+    uint8_t header[CONTRIBUTION_HEADER];
+    bytes_put_le32(header, lane->exchange.lane);
+    bytes_put_le64(header + 4, lane->slot.tau);
+    transfer_send(out, &lane->transfers,
+                  &(struct transfer_out){
+                      .to = view_proxy(current_view(lane->node), lane->node->world->self),
+                      .lane = proxy_address(lane->node),
+                      .x = lane->slot.x.at,
+                      .n = lane->slot.x.n,
+                      .header = header,
+                      .header_len = sizeof header,
+                  });
+}
+
+/* Send the contribution, and receive the result in its place. ERR_VIEW, ERR_STOP or ERR_PEER: not
+ * this time; *sent: the proxy has the contribution, and counts it. */
+static int trade(struct mpca_lane *lane, struct transfer *out, struct transfer *in, bool *sent)
+{
+    struct transfers *ps = &lane->transfers;
+    send_contribution(lane, out);
+    int rc = transfer_finish(out, WORLD_FOREVER);
+    *sent = rc == OK;
+    struct message *header;
+    if (rc == OK)
+        rc = transfers_await(ps, out->peer, WORLD_FOREVER, &header);
+    if (rc != OK)
+        return rc;
+    int64_t begun = world_now(lane->node->world);
+    transfer_accept(in, ps, header, &(struct transfer_in){.x = lane->slot.x.at, .n = lane->slot.x.n});
+    rc = transfer_finish(in, WORLD_FOREVER);
+    lane->node->leaf_received += world_now(lane->node->world) - begun;
+    return rc;
+}
+
+/* The round is over with the last lane. Was it as fast as a participant's must be? */
+static int end_round(struct mpca_lane *lane, int64_t cycle)
+{
+    struct mpca_node *node = lane->node;
+    uint32_t next = (lane->exchange.lane + 1) % node->lanes;
+    double limit = ROUND_MAX * (double)cycle;
+    bool fast = node->leaf_sent >= 0 && (double)node->leaf_sent <= limit &&
+                (double)node->leaf_received <= limit;
+    if (next == 0)
+        node->leaf_sent = node->leaf_received = 0;
+    atomic_store(&node->leaf_lane, next);
+    world_raise(node->world, SIGNAL_MPCA);
+    return next == 0 && fast ? group_keeps_pace(node->group) : OK;
+}
+
+/* Training adopts the result at its next step boundary. */
+static int take_result(struct mpca_lane *lane, const struct transfer *in)
+{
+    struct byte_reader header = transfer_reader(in);
+    lane->slot.result = read_u64(&header);
+    int64_t sent = (int64_t)read_u64(&header), cycle = (int64_t)read_u64(&header);
+    if (!byte_reader_done(&header))
+        return ERR_PROTOCOL;
+    lane->node->leaf_sent += lane->node->leaf_sent < 0 ? 0 : sent;
+    atomic_store(&lane->slot.state, SLOT_RESULT);
+    world_raise(lane->node->world, SIGNAL_MPCA);
+    int rc = mpca_await(lane, is_adopted, WORLD_FOREVER);
+    return rc == OK ? end_round(lane, cycle) : rc;
+}
+
+/* transfer_finish and transfers_await end with the view, with the proxy and with this task. */
+static int exchange_with_proxy(struct mpca_lane *lane)
+{
+    struct transfer out = {0}, in = {0};
+    bool sent = false;
+    lane->transfers.view = current_view(lane->node)->number;
+    if (!group_is_leaf(lane->node->group))
+        return ERR_VIEW;
+    int rc = trade(lane, &out, &in, &sent);
+    transfer_cancel(&out);
+    transfer_cancel(&in);
+    if (rc == OK)
+        return take_result(lane, &in);
+    if (rc != ERR_VIEW && rc != ERR_STOP && rc != ERR_PEER)
+        return rc;
+    if (!sent)
+        atomic_fetch_add(&lane->slot.returned, lane->slot.tau);
+    lane->node->leaf_sent = -1;
+    atomic_store(&lane->slot.state, SLOT_EMPTY);
+    return pause_turn(lane);
+}
+
+int mpca_leaf_turn(struct mpca_lane *lane)
+{
+    int empty = SLOT_EMPTY;
+    if (!atomic_load(&lane->joined))
+        return ask_again(lane);
+    int rc = mpca_await(lane, has_leaf_turn, WORLD_FOREVER);
+    if (rc == OK) {
+        atomic_compare_exchange_strong(&lane->slot.state, &empty, SLOT_REQUESTED);
+        rc = mpca_await(lane, has_filled, WORLD_FOREVER);
+    }
+    return rc == OK ? exchange_with_proxy(lane) : rc;
+}
+
+/* ---- the proxy: its lanes ---- */
+
+uint64_t mpca_proxy_add(struct mpca_lane *lane, uint64_t own)
+{
+    struct mpca_proxy *p = &lane->node->proxy;
+    struct vec *input = &lane->exchange.input;
+    int ready = PROXY_READY;
+    if (atomic_load(&p->lane) != lane->exchange.lane ||
+        !atomic_compare_exchange_strong(&p->state, &ready, PROXY_TAKEN))
+        return own;
+    if (own > 0)
+        vec_lerp(input, (float)((double)p->tau / (double)(own + p->tau)), &p->x, vec_all(input));
+    else
+        vec_copy(input, &p->x, vec_all(input));
+    return own + p->tau;
+}
+
+void mpca_proxy_counted(struct mpca_lane *lane, bool counted)
+{
+    struct mpca_proxy *p = &lane->node->proxy;
+    if (atomic_load(&p->state) != PROXY_TAKEN || atomic_load(&p->lane) != lane->exchange.lane)
+        return;
+    if (counted) {
+        const struct vec *result = exchange_result(&lane->exchange);
+        vec_copy(&p->x, result, vec_all(result));
+        p->exchange = lane->exchange.completed;
+    }
+    atomic_store(&p->state, counted ? PROXY_DONE : PROXY_READY);
+    world_raise(lane->node->world, SIGNAL_MPCA);
+}
+
+/* ---- the proxy: its task ---- */
+
+static bool serves(const struct mpca_node *node, uint32_t leaf)
+{
+    const struct view *view = current_view(node);
+    return members_has(&view->leaves, leaf) && !group_is_leaf(node->group) &&
+           view_proxy(view, leaf) == node->world->self;
+}
+
+static void on_contribution(struct mpca_node *node, struct message *header)
+{
+    struct mpca_proxy *p = &node->proxy;
+    struct byte_reader in = transfer_header_reader(header);
+    uint32_t lane = read_u32(&in);
+    uint64_t tau = read_u64(&in);
+    size_t n = transfer_header_floats(header);
+    if (!byte_reader_done(&in) || lane >= node->lanes || n != node->lane[lane].exchange.n_floats ||
+        tau == 0 || tau > UINT32_MAX || !serves(node, header->from) || p->in.all ||
+        atomic_load(&p->state) != PROXY_EMPTY) {
+        transfer_refuse(&p->transfers, header);
+        return;
+    }
+    atomic_store(&p->lane, lane);
+    p->tau = tau;
+    p->leaf = header->from;
+    p->begun = world_now(node->world);
+    p->view = p->transfers.view;
+    p->x.n = n;
+    transfer_accept(&p->in, &p->transfers, header, &(struct transfer_in){.x = p->x.at, .n = n});
+}
+
+/* One that is not finite would spoil this worker's own, too. */
+static void on_received(struct mpca_node *node)
+{
+    struct mpca_proxy *p = &node->proxy;
+    p->took = world_now(node->world) - p->begun;
+    if (p->in.status == OK && vec_finite(&p->x, vec_all(&p->x)))
+        atomic_store(&p->state, PROXY_READY);
+}
+
+static void send_result(struct mpca_node *node)
+{
+    struct mpca_proxy *p = &node->proxy;
+    uint8_t header[RESULT_HEADER];
+    if (p->view != p->transfers.view || !serves(node, p->leaf)) {
+        atomic_store(&p->state, PROXY_EMPTY);
+        return;
+    }
+    bytes_put_le64(header, p->exchange);
+    bytes_put_le64(header + 8, (uint64_t)p->took);
+    bytes_put_le64(header + 16, (uint64_t)atomic_load(&node->tick_ns) * node->lanes);
+    transfer_send(&p->out, &p->transfers,
+                  &(struct transfer_out){.to = p->leaf,
+                                         .lane = atomic_load(&p->lane),
+                                         .x = p->x.at,
+                                         .n = p->x.n,
+                                         .header = header,
+                                         .header_len = sizeof header});
+}
+
+/* What a new view or a lane has changed. A leaf is no proxy: its lanes add nothing any more. */
+static void look_around(struct mpca_node *node)
+{
+    struct mpca_proxy *p = &node->proxy;
+    int ready = PROXY_READY;
+    p->transfers.view = current_view(node)->number;
+    if (group_is_leaf(node->group))
+        atomic_compare_exchange_strong(&p->state, &ready, PROXY_EMPTY);
+    if (atomic_load(&p->state) == PROXY_DONE && !p->out.all)
+        send_result(node);
+}
+
+static int proxy_main(void *arg)
+{
+    struct mpca_node *node = arg;
+    struct mpca_proxy *p = &node->proxy;
+    int rc = OK;
+    while (rc == OK && !atomic_load(&node->group->end.over)) {
+        const struct wait_for set[] = {
+            wait_signal(node->world, SIGNAL_MPCA),
+            wait_signal(node->world, SIGNAL_GROUP),
+        };
+        struct transfer_wake got;
+        look_around(node);
+        rc = transfers_next(&p->transfers, set, 2, WORLD_FOREVER, &got);
+        if (rc != OK)
+            break;
+        if (got.header)
+            on_contribution(node, got.header);
+        if (got.ended == &p->in)
+            on_received(node);
+        if (got.ended == &p->out)
+            atomic_store(&p->state, PROXY_EMPTY);
+    }
+    transfers_close(&p->transfers);
+    atomic_store(&p->status, rc == ERR_CANCELLED ? OK : rc);
+    return rc;
+}
+
+int mpca_proxy_start(struct mpca_node *node)
+{
+    transfers_init(&node->proxy.transfers, node->world, node->group, proxy_address(node));
+    return world_spawn(node->world, "mpca proxy", proxy_main, node, &node->proxy.task);
+}
