@@ -97,7 +97,6 @@ void coll_account(struct coll *c, uint32_t node, int64_t first_byte, size_t len,
     int64_t first = first_byte < now ? first_byte : now;
     int64_t waited = first > from ? first - from : 0;
     trace_between(c->group->world, from, from + waited, wait_for_node(c, node));
-    group_link_received(c->group, node, len, now - first);
     c->waits->total += waited;
     c->waits->bytes += len;
     if (waited >= c->waits->longest && waited > 0) {

@@ -31,6 +31,7 @@ struct port {
     struct recv recv;
     struct send send;
     bool busy;
+    int64_t begun; /* when it was posted */
     size_t step, piece;
     struct span span;
     uint8_t *stage; /* NULL: the wire carries floats, from and into the vector itself */

@@ -169,6 +169,7 @@ static int begin_piece(struct runner *r, size_t step_number, size_t piece)
     if (step->kind == STEP_SEND)
         trace_sending(r->c->group->world, &r->sends, port->send.to, port->send.len);
     port->busy = true;
+    port->begun = world_now(r->c->group->world);
     port->piece = piece;
     r->posts++;
     flow->begun++;
@@ -217,6 +218,9 @@ static int finish_recv(struct runner *r, struct port *port)
     float *x = floats_at(r, port->span.at);
     size_t n = port->span.len;
     count_moved(r, recv->len);
+    if (recv->first_byte >= port->begun) /* no part of it waited for this receive */
+        group_link_received(r->c->group, recv->from, recv->len,
+                            world_now(r->c->group->world) - recv->first_byte);
     if (r->c->waits)
         coll_account(r->c, recv->from, recv->first_byte, recv->len, r->idle_from);
     r->idle_from = world_now(r->c->group->world); /* the time before was accounted for */
