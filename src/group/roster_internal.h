@@ -34,6 +34,9 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
 /* Members of the next view that are leaves. If all would be, none is. */
 void roster_settle_leaves(struct roster *roster);
 
+/* All leaves participate again, in a new view. */
+void roster_end_leaves(struct roster *roster, struct roster_orders *out);
+
 /* Events. */
 void roster_check_links(struct roster *roster, const struct roster_event *event,
                         struct roster_orders *out);

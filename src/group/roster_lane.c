@@ -68,7 +68,7 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
         go.holder = ROSTER_DRIVER; /* unless a worker is ahead of it */
     }
     for (size_t i = 0; i < view->count; i++) {
-        if (members_has(&lane->joined, view->node[i]))
+        if (members_has(&lane->joined, view->node[i]) || !members_has(&participants, view->node[i]))
             continue;
         if (lane->at[i] > go.completed || go.holder == ROSTER_NO_NODE) {
             go.completed = lane->at[i];
@@ -76,6 +76,10 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
         }
     }
     seek_former_leaf(lane, view, &go);
+    if (go.holder == ROSTER_NO_NODE && !members_empty(&view->leaves)) {
+        roster_end_leaves(roster, out); /* participants are joiners; only leaves have results */
+        return;
+    }
     PL_ASSERT(members_within(&participants, &lane->in)); /* E4: all have reported in this view */
     PL_ASSERT(
         go.holder == ROSTER_NO_NODE || go.holder == ROSTER_DRIVER ||

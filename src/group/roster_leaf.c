@@ -24,6 +24,13 @@ void roster_settle_leaves(struct roster *roster)
         roster->member[i].leaf = false;
 }
 
+void roster_end_leaves(struct roster *roster, struct roster_orders *out)
+{
+    for (size_t i = 0; i < roster->count; i++)
+        roster->member[i].leaf = false;
+    roster_make_view(roster, out);
+}
+
 void roster_check_links(struct roster *roster, const struct roster_event *event,
                         struct roster_orders *out)
 {
@@ -135,7 +142,7 @@ static bool may_be_leaf(const struct roster_member *m)
     return m && m->state != MEMBER_JOINING && !m->leaf;
 }
 
-/* The time is over, or all have replied. */
+/* The time is over, or all have replied. If most have not, the driver's own network is slow. */
 void roster_end_check(struct roster *roster, struct roster_orders *out)
 {
     struct roster_check *check = &roster->check;
@@ -143,11 +150,11 @@ void roster_end_check(struct roster *roster, struct roster_orders *out)
                          silent = members_without(&participants, &check->reported);
     if (!check->on)
         return;
-    bool changed = false;
+    bool changed = false, most = members_count(&silent) > members_count(&participants) / 2;
     check->on = false;
     MEMBERS_EACH (node, &silent) {
         struct roster_member *m = roster_find(roster, node);
-        if (members_empty(&check->reported) || !may_be_leaf(m))
+        if (most || !may_be_leaf(m))
             continue;
         make_leaf(roster, m, out);
         changed = true;

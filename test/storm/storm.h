@@ -59,7 +59,8 @@ const char *table_impossible(enum fault_kind fault, enum moment moment);
 
 struct table {
     uint64_t hits[FAULTS][MOMENTS];
-    uint64_t seeds, faults, exchanges, events, resumed, returned, ended_by_name, lost;
+    uint64_t seeds, faults, exchanges, events, resumed, returned, ended_by_name, lost,
+        leaves; /* views with leaves */
 };
 
 void table_add(struct table *sum, const struct table *other);
@@ -112,6 +113,7 @@ struct lane_watch {
     const struct exchange *e; /* NULL: not opened */
     const struct exchange *seen;
     uint64_t completed;
+    bool was_leaf; /* since its last entry */
     struct entry entry[2]; /* by n & 1 */
 };
 
@@ -141,7 +143,7 @@ struct server_watch {
 
 struct view_seen {
     uint32_t number;
-    uint64_t nodes;
+    uint64_t participants;
 };
 
 struct storm_node {
@@ -260,6 +262,7 @@ void watch_server(struct storm *s, const struct ps_server *server, bool recovere
 void watch_client(struct storm *s, uint32_t node, const struct ps_client *client);
 /* The run has ended well: its model is kept. */
 void watch_servers_end(struct storm *s);
+/* The participants of a view. */
 uint64_t watch_view(const struct storm *s, uint32_t number, bool *known);
 
 void storm_disk_init(struct storm_disk *disk);

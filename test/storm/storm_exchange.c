@@ -30,8 +30,9 @@ static void record_entry(struct storm *s, struct lane_watch *lane, const struct 
 {
     struct entry *entry = &lane->entry[n & 1];
     size_t floats = e->input.n;
-    if (entry->n == n)
+    if (entry->n == n && !lane->was_leaf)
         return;
+    lane->was_leaf = false; /* it has abandoned its exchange, and may repeat it with another input */
     if (entry->floats != floats) {
         free(entry->input);
         entry->input = malloc((floats ? floats : 1) * sizeof(float));
@@ -143,6 +144,10 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
     const struct exchange_meta *t = &e->meta[n & 1];
     uint64_t hash = hash_bytes(x->at, x->n * sizeof(float));
     struct result *same = NULL;
+    /* A leaf that does not know yet that it is one: others may have gone on, and their
+     * contributions to this exchange are forgotten. */
+    bool late = slot < NODES_MAX && s->views > 0 &&
+                !(s->view[s->views - 1].participants & bit_of(slot));
     for (struct result *r = s->results; r; r = r->next) {
         if (r->lane == e->lane && r->n + STRAGGLE < n)
             break; /* no node is that far behind */
@@ -158,7 +163,8 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
                             n, e->lane, name_of(k), r->view_of[k], name_of(slot), e->synced);
     }
     if (!same || same->samples != t->samples) {
-        check_made(s, e, n, x->at, t);
+        if (!late)
+            check_made(s, e, n, x->at, t);
         same = result_new(s, e->lane, n);
         if (!same)
             return;
@@ -181,6 +187,7 @@ void watch_exchanges(struct storm *s, uint32_t slot)
         const struct exchange *e = lane->e;
         if (!e)
             continue;
+        lane->was_leaf |= slot < NODES_MAX && group_is_leaf(e->group);
         if (lane->seen != e) {
             lane->seen = e;
             lane->completed = e->completed;

@@ -145,9 +145,9 @@ static int print_verdict(const struct wish *wish, const struct share *share)
     double gap = (double)sum.exchanges / (double)(sum.faults ? sum.faults : 1);
     printf("%" PRIu64 " seeds, %" PRIu64 " faults, %.1f exchanges committed between two, %" PRIu64
            " events; %" PRIu64 " drivers returned, %" PRIu64 " runs resumed, %" PRIu64
-           " ended by name, %" PRIu64 " without a worker left\n",
+           " ended by name, %" PRIu64 " without a worker left, %" PRIu64 " views with leaves\n",
            sum.seeds, sum.faults, gap, sum.events, sum.returned, sum.resumed, sum.ended_by_name,
-           sum.lost);
+           sum.lost, sum.leaves);
     if (few > 0)
         printf("VOID: %d pairs have fewer than %" PRIu64 " hits\n", few, wish->least);
     if (gap < GAP_LEAST)

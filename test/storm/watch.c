@@ -46,7 +46,7 @@ uint64_t watch_view(const struct storm *s, uint32_t number, bool *known)
     for (uint32_t i = 0; i < s->views; i++)
         if (s->view[i].number == number) {
             *known = true;
-            return s->view[i].nodes;
+            return s->view[i].participants;
         }
     *known = false;
     return 0;
@@ -104,7 +104,7 @@ static void record_resume(struct storm *s)
 static void record_view(struct storm *s, uint32_t position, const struct view *view)
 {
     struct storm_node *n = &s->node[position];
-    uint64_t nodes = 0, was;
+    uint64_t nodes = 0, participants = 0, was;
     bool known;
     if (view == n->view || !view)
         return;
@@ -117,13 +117,18 @@ static void record_view(struct storm *s, uint32_t position, const struct view *v
     n->view_number = view->number;
     for (size_t i = 0; i < view->count; i++)
         nodes |= UINT64_C(1) << view->node[i];
+    for (size_t i = 0; i < view->count; i++)
+        if (!members_has(&view->leaves, view->node[i]))
+            participants |= UINT64_C(1) << view->node[i];
     was = watch_view(s, view->number, &known);
-    if (known && was != nodes)
-        storm_break(s, "two views have the number %u: %" PRIx64 " and %" PRIx64, view->number, was,
-                    nodes);
+    if (known && was != participants)
+        storm_break(s, "two views have the number %u: %" PRIx64 " and %" PRIx64 " participate",
+                    view->number, was, participants);
     if (!known && s->views < VIEWS_MAX) {
-        s->view[s->views++] = (struct view_seen){view->number, nodes};
-        storm_report(s, "view %u: %" PRIx64, view->number, nodes);
+        s->view[s->views++] = (struct view_seen){view->number, participants};
+        storm_report(s, "view %u: %" PRIx64 ", of which %" PRIx64 " participate", view->number,
+                     nodes, participants);
+        s->table->leaves += nodes != participants;
     }
     if (position < NODES_MAX && !(nodes >> position & 1))
         storm_break(s, "worker %u took view %u, which does not hold it", position, view->number);
