@@ -240,6 +240,7 @@ static void carry_out(struct state *s)
             s->out |= (uint8_t)(1u << o->node);
             put_message(&s->to[o->node], (struct pending_message){.kind = ENDED});
             break;
+        case ORDER_LINK_CHECK: fail(); break; /* no member asks */
         case ORDER_WANT: break;
         }
     }

@@ -96,7 +96,8 @@ static inline void add_order(struct story *s, const struct roster_order *o)
     case ORDER_VIEW:
         add_text(s, "view %u:", s->roster.view.number);
         for (size_t i = 0; i < s->roster.view.count; i++)
-            add_text(s, members_has(&s->roster.view.leaves, s->roster.view.node[i]) ? " (%u)" : " %u",
+            add_text(s,
+                     members_has(&s->roster.view.leaves, s->roster.view.node[i]) ? " (%u)" : " %u",
                      s->roster.view.node[i]);
         break;
     case ORDER_MEMBER: add_text(s, "%s %u", o->what, o->node); break;

@@ -35,6 +35,7 @@ static void check_equal(const struct view *a, const struct view *b)
         assert_int_equal(a->node[i], b->node[i]);
         assert_string_equal(a->address[i], b->address[i]);
     }
+    assert_memory_equal(&a->leaves, &b->leaves, sizeof a->leaves);
 }
 
 static int decode_view(const struct buf *bytes, size_t len, struct view *out)
@@ -62,6 +63,8 @@ static void test_view_round_trips(void **state)
     for (size_t count = 0; count <= 6; count++) {
         struct view *view = view_of(7, count, nodes), *out = calloc(1, sizeof *out);
         assert_non_null(out);
+        for (size_t i = 1; i < count; i += 2)
+            members_add(&view->leaves, nodes[i]);
         struct buf bytes = {0};
         view_encode(view, &bytes);
         assert_int_equal(decode_view(&bytes, bytes.len, out), OK);
@@ -114,8 +117,8 @@ static void test_view_of_wrong_length_is_refused(void **state)
     free(out);
 }
 
-static void expect_refusal(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
-                           const char *address)
+static void expect_refusal_of(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
+                              const char *address, const struct members *leaves)
 {
     struct view *out = calloc(1, sizeof *out);
     assert_non_null(out);
@@ -127,9 +130,44 @@ static void expect_refusal(uint32_t number, uint32_t count, size_t listed, const
         buf_put_u32(&bytes, node[i]);
         buf_put_text(&bytes, address);
     }
+    members_encode(leaves, &bytes);
     assert_int_equal(decode_view(&bytes, bytes.len, out), ERR_PROTOCOL);
     buf_release(&bytes);
     free(out);
+}
+
+static void expect_refusal(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
+                           const char *address)
+{
+    expect_refusal_of(number, count, listed, node, address, &(struct members){{0}});
+}
+
+/* A leaf is a member, and not all members are leaves. */
+static void test_view_invalid_leaves_are_refused(void **state)
+{
+    (void)state;
+    struct members leaves = members_only(3);
+    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", &leaves);
+    leaves = members_only(1);
+    members_add(&leaves, 2);
+    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", &leaves);
+}
+
+/* Each leaf has a participant as its proxy, and as few leaves as possible share one. */
+static void test_view_leaves_have_proxies(void **state)
+{
+    (void)state;
+    struct view *view = view_of(1, 5, (const uint32_t[]){1, 3, 4, 6, 9});
+    members_add(&view->leaves, 1);
+    members_add(&view->leaves, 4);
+    members_add(&view->leaves, 9);
+    const struct members participants = view_participants(view);
+    assert_int_equal(members_count(&participants), 2);
+    assert_true(members_has(&participants, 3) && members_has(&participants, 6));
+    assert_int_equal(view_proxy(view, 1), 3);
+    assert_int_equal(view_proxy(view, 4), 6);
+    assert_int_equal(view_proxy(view, 9), 3);
+    free(view);
 }
 
 static void test_view_invalid_is_refused(void **state)
@@ -185,6 +223,8 @@ int main(void)
         cmocka_unit_test(test_view_largest_round_trips),
         cmocka_unit_test(test_view_of_wrong_length_is_refused),
         cmocka_unit_test(test_view_invalid_is_refused),
+        cmocka_unit_test(test_view_invalid_leaves_are_refused),
+        cmocka_unit_test(test_view_leaves_have_proxies),
         cmocka_unit_test(test_view_noise_is_not_overread),
         cmocka_unit_test(test_view_members),
     };

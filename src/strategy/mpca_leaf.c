@@ -98,7 +98,8 @@ static int trade(struct mpca_lane *lane, struct transfer *out, struct transfer *
     if (rc != OK)
         return rc;
     int64_t begun = world_now(lane->node->world);
-    transfer_accept(in, ps, header, &(struct transfer_in){.x = lane->slot.x.at, .n = lane->slot.x.n});
+    transfer_accept(in, ps, header,
+                    &(struct transfer_in){.x = lane->slot.x.at, .n = lane->slot.x.n});
     rc = transfer_finish(in, WORLD_FOREVER);
     lane->node->leaf_received += world_now(lane->node->world) - begun;
     return rc;

@@ -43,7 +43,8 @@ struct trial {
     uint32_t kill_node;
     uint64_t kill_send, seed;
     bool with_state; /* synthetic s of STATE floats */
-    const char *net; /* file of its net; NULL: net.prototxt. A larger one's models are not recorded */
+    const char
+        *net; /* file of its net; NULL: net.prototxt. A larger one's models are not recorded */
     const struct group_observer *observer;     /* of workers; NULL: none */
     void (*observe)(void *arg, uint32_t node); /* after each event; gets the trial */
     /* How it went: */
@@ -429,7 +430,8 @@ static void trial_open(struct trial *t, const struct tiny *tiny)
         "net { file: '%s' } train_data { idx { images: 'train-images' labels: "
         "'train-labels' } scale: 0.00390625 } batch: 4 solver { %s } strategy { %s } "
         "workers: %u threads: 1 kernels: ref collective { chunk_kb: 1 } stop { steps: 100000 }",
-        t->net ? t->net : "net.prototxt", t->solver ? t->solver : "base_lr: 0.05 lr_policy: 'fixed'", t->strategy, t->workers);
+        t->net ? t->net : "net.prototxt",
+        t->solver ? t->solver : "base_lr: 0.05 lr_policy: 'fixed'", t->strategy, t->workers);
     arena_init(&t->arena);
     int rc = job_parse("job", text, strlen(text), &t->job, &err);
     if (rc == OK)

@@ -26,7 +26,9 @@ static const char net[] =
 
 #define CLUSTER "node { count: 8 } link { mbit: 57 latency_us: 50 }\n"
 
-enum { WORKERS = 8, SLOW = 3, TICKS_MAX = LANES_MAX * EXCHANGES_MAX };
+enum { WORKERS = 8, WITNESS = 7, TICKS_MAX = LANES_MAX * EXCHANGES_MAX };
+
+static const uint32_t slow_workers[] = {0, 3}; /* 0 would report for all */
 
 /* When each worker completed an exchange of any lane, in order. */
 struct pace {
@@ -35,6 +37,7 @@ struct pace {
     uint64_t completed[WORKERS][LANES_MAX];
     int64_t tick[WORKERS][TICKS_MAX];
     size_t ticks[WORKERS];
+    double weight[LANES_MAX]; /* of all results */
 };
 
 static struct pace pace;
@@ -57,6 +60,8 @@ static void on_event(void *arg, uint32_t node)
         if (!e || e->completed == p->completed[node][s])
             continue;
         p->completed[node][s] = e->completed;
+        if (node == WITNESS)
+            p->weight[s] += exchange_result_meta(e)->weight;
         if (p->ticks[node] < TICKS_MAX)
             p->tick[node][p->ticks[node]++] = world_now(e->group->world);
     }
@@ -113,18 +118,58 @@ static int64_t longest_cycle(uint32_t except, int64_t from, int64_t to, size_t s
     return longest;
 }
 
+/* All steps of all workers have counted once, those of the slow one too, but for contributions that
+ * were under way at the end: at most `lost` steps. */
+static void expect_weights(double lost)
+{
+    for (uint32_t s = 0; s < pace.t.lanes; s++) {
+        double steps = 0, left = 0;
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            steps += (double)pace.t.taken[w];
+            left += (double)pace.t.step[w][pace.t.taken[w]].tau[s];
+        }
+        double missing = steps - left - pace.weight[s];
+        if (!(missing >= 0 && missing <= lost))
+            fail_msg("shard %u: %g steps, %g counted, %g left", s, steps, pace.weight[s], left);
+    }
+}
+
 /* Undisturbed from 0.3 to 0.6 s, disturbed from 0.6 s to `to`. */
-static void expect_pace(void **state, const char *strategy, const char *fault, int64_t to,
-                        size_t least)
+static void expect_pace(void **state, const char *strategy, const char *fault, uint32_t slow,
+                        int64_t to, size_t least)
 {
     size_t before, after;
-    run_trial(state, strategy, fault, 2);
+    char text[100];
+    snprintf(text, sizeof text, fault, slow);
+    run_trial(state, strategy, text, 2);
     int64_t calm = longest_cycle(WORKERS, pace.t.begun + 300 * MS, 600 * MS, 0, &before);
-    int64_t late = longest_cycle(SLOW, 600 * MS, to, 2, &after);
-    print_message("%s %s: undisturbed %.1f ms, disturbed %.1f ms, %zu cycles\n", strategy, fault,
-                  (double)calm / 1e6, (double)late / 1e6, after);
+    int64_t late = longest_cycle(slow, 600 * MS, to, 2, &after);
+    int64_t first = pace.tick[WITNESS][first_after(WITNESS, 600 * MS) + 2] - 600 * MS;
+    print_message("%s %s: undisturbed %.1f ms, disturbed %.1f ms, %zu cycles; two ticks after "
+                  "%.1f ms\n",
+                  strategy, text, (double)calm / 1e6, (double)late / 1e6, after,
+                  (double)first / 1e6);
     assert_true(before >= 5 && after >= least);
     assert_true((double)late <= 1.3 * (double)calm);
+}
+
+/* Exchanges of which the worker has adopted the result at its step k. */
+static uint64_t adopted_by(uint32_t w, uint64_t k)
+{
+    uint64_t sum = 0;
+    for (uint32_t s = 0; s < pace.t.lanes; s++)
+        sum += pace.t.step[w][k].c[s];
+    return sum;
+}
+
+/* How often the worker adopted results in the steps that ended between two times. */
+static size_t adoptions(uint32_t w, int64_t from, int64_t to)
+{
+    size_t n = 0;
+    for (uint64_t k = 1; k <= pace.t.taken[w]; k++)
+        n += pace.t.step[w][k].t > from && pace.t.step[w][k].t <= to &&
+             adopted_by(w, k) > adopted_by(w, k - 1);
+    return n;
 }
 
 static const char *const strategies[] = {
@@ -136,15 +181,27 @@ static const char *const strategies[] = {
 
 static void test_a_clogged_link_holds_up_no_other(void **state)
 {
-    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
-        expect_pace(state, strategies[i], "fault { at: 0.6 clog: 3 factor: 10 }", 1600 * MS, 20);
+    for (size_t i = 0; i < 2 * sizeof strategies / sizeof *strategies; i++) {
+        uint32_t slow = slow_workers[i % 2];
+        expect_pace(state, strategies[i / 2], "fault { at: 0.6 clog: %u factor: 10 }", slow,
+                    1600 * MS, 20);
+        assert_true(adoptions(slow, 700 * MS, 1600 * MS) >= 3); /* at the pace of its link */
+        expect_weights(60);
+    }
 }
 
 /* It stands still for some twenty cycles. */
 static void test_a_stopped_worker_holds_up_no_other(void **state)
 {
-    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
-        expect_pace(state, strategies[i], "fault { at: 0.6 pause: 3 for: 0.7 }", 1300 * MS, 15);
+    for (size_t i = 0; i < 2 * sizeof strategies / sizeof *strategies; i++) {
+        uint32_t slow = slow_workers[i % 2];
+        expect_pace(state, strategies[i / 2], "fault { at: 0.6 pause: %u for: 0.7 }", slow,
+                    1300 * MS, 15);
+        /* It takes part again soon, and adopts results as often as before. */
+        assert_true(pace.tick[slow][first_after(slow, 1300 * MS)] <= 1550 * MS);
+        assert_true(adoptions(slow, 1600 * MS, 2000 * MS) >= 10);
+        expect_weights(60);
+    }
 }
 
 static int wide_setup(void **state)

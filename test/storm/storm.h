@@ -113,7 +113,7 @@ struct lane_watch {
     const struct exchange *e; /* NULL: not opened */
     const struct exchange *seen;
     uint64_t completed;
-    bool was_leaf; /* since its last entry */
+    bool was_leaf;         /* since its last entry */
     struct entry entry[2]; /* by n & 1 */
 };
 

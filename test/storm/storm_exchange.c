@@ -32,7 +32,8 @@ static void record_entry(struct storm *s, struct lane_watch *lane, const struct 
     size_t floats = e->input.n;
     if (entry->n == n && !lane->was_leaf)
         return;
-    lane->was_leaf = false; /* it has abandoned its exchange, and may repeat it with another input */
+    lane->was_leaf =
+        false; /* it has abandoned its exchange, and may repeat it with another input */
     if (entry->floats != floats) {
         free(entry->input);
         entry->input = malloc((floats ? floats : 1) * sizeof(float));
@@ -146,8 +147,8 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
     struct result *same = NULL;
     /* A leaf that does not know yet that it is one: others may have gone on, and their
      * contributions to this exchange are forgotten. */
-    bool late = slot < NODES_MAX && s->views > 0 &&
-                !(s->view[s->views - 1].participants & bit_of(slot));
+    bool late =
+        slot < NODES_MAX && s->views > 0 && !(s->view[s->views - 1].participants & bit_of(slot));
     for (struct result *r = s->results; r; r = r->next) {
         if (r->lane == e->lane && r->n + STRAGGLE < n)
             break; /* no node is that far behind */
