@@ -449,7 +449,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
         const struct view *view = group_view(e->group);
         if (view->count == 0)
             return ERR_PEER;
-        if (members_has(&view->leaves, e->group->world->self))
+        if (view->number != e->synced && group_was_leaf(e->group, e->synced))
             return ERR_VIEW;
         rank_view(e, view, &ranks);
         struct coll c = {.group = e->group,
@@ -462,8 +462,6 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
         int rc = OK;
         if (view->number != e->synced)
             rc = bring_into_line(e, &c);
-        if (rc == OK && e->completed > n)
-            return ERR_VIEW;                          /* it was a leaf meanwhile */
         bool adopted = rc == OK && e->completed == n; /* a member had completed it */
         c.n = n;
         if (rc == OK && !adopted)

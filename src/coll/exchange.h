@@ -145,7 +145,7 @@ void exchange_join_unsynced(struct exchange *e);
  * weights are 0, the result is 0, and so is the weight in its metadata. The result of a split
  * exchange is what `prepare` left.
  *
- * ERR_VIEW (this member is a leaf now, and the exchange has no result here), ERR_TIMEOUT (the group
+ * ERR_VIEW (this member is a leaf, or was one: exchange_sync first), ERR_TIMEOUT (the group
  * stood still past its deadline), ERR_PEER (no worker is left),
  * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
 int exchange_run(struct exchange *e, const struct exchange_meta *mine);

@@ -112,12 +112,23 @@ static void record_adoption(struct worker *w, struct mpca_lane *lane, uint64_t n
     lane->c = n;
 }
 
+/* To a joiner every result is new. */
+static bool is_new(const struct mpca_lane *lane, uint64_t n)
+{
+    return n > lane->c || lane->c == UINT64_MAX;
+}
+
 static int adopt_result(struct worker *w, struct mpca_lane *lane)
 {
     struct world *world = w->node.world;
-    if (atomic_load(&lane->arrived) == lane->c)
+    if (!is_new(lane, atomic_load(&lane->arrived)))
         return OK;
     uint64_t n = begin_reading(lane);
+    if (!is_new(lane, n)) { /* the lane has just become a leaf's */
+        atomic_store(&lane->reading, 0);
+        world_raise(world, SIGNAL_MPCA);
+        return OK;
+    }
     const struct vec *result = &lane->exchange.result[n & 1];
     vec_import(&w->star, lane->r, result->at);
     vec_import(&w->s, (struct range){0, lane->n_s}, result->at + lane->r.len);
@@ -248,10 +259,14 @@ static int report_progress(struct worker *w, struct member *m)
     const struct view *view = group_view(m->group);
     bool speaks = speaks_for_all(m);
     int rc = OK;
-    m->progress.sharers = view_members(view);
+    m->progress.sharers = view_participants(view);
     for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++) {
         struct mpca_lane *lane = &w->node.lane[i];
-        uint64_t arrived = atomic_load(&lane->arrived);
+        uint64_t arrived = atomic_load(&lane->arrived), from = atomic_load(&lane->report_from);
+        if (lane->reported < from)
+            lane->reported = from;
+        if (arrived < lane->reported)
+            continue; /* a leaf, or about to participate again */
         if (!speaks || arrived - lane->reported >= MPCA_COSTS)
             lane->reported = arrived;
         while (rc == OK && lane->reported < arrived) {

@@ -55,8 +55,9 @@ struct mpca_lane {
     struct transfers transfers;
     atomic_bool joined;       /* its number of exchanges is known, and its x̃* has arrived */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the joint model */
-    _Atomic uint64_t arrived; /* exchange whose result may be adopted */
-    _Atomic uint64_t reading; /* that is being copied out of result[reading - 1]; 0: none is */
+    _Atomic uint64_t arrived; /* exchange whose result may be adopted; 0 on a leaf */
+    _Atomic uint64_t report_from; /* earlier exchanges were not completed here */
+    _Atomic uint64_t reading;     /* that is being copied out of result[reading - 1]; 0: none is */
     struct exchange_cost cost[MPCA_COSTS]; /* of exchange n in [n % MPCA_COSTS] */
     /* Training's own: */
     uint64_t tau;

@@ -88,6 +88,14 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
 
 /* ---- waiting ---- */
 
+/* This node is a leaf and its lane is not yet, or the reverse, or it was a leaf meanwhile. */
+static bool has_fallen_out(const struct mpca_lane *lane)
+{
+    const struct group *group = lane->node->group;
+    return group_is_leaf(group) != lane->as_leaf ||
+           (lane->in_line && group_was_leaf(group, lane->exchange.synced));
+}
+
 int mpca_await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
                int64_t deadline)
 {
@@ -98,11 +106,9 @@ int mpca_await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lan
             wait_signal(world, SIGNAL_GROUP),
         };
         struct wake wake;
-        int rc = exchange_sync(&lane->exchange);
+        int rc = has_fallen_out(lane) ? ERR_VIEW : exchange_sync(&lane->exchange);
         if (rc == OK && atomic_load(&lane->node->group->end.over))
             rc = ERR_DRIVER;
-        if (rc == OK && group_is_leaf(lane->node->group) != lane->as_leaf)
-            rc = ERR_VIEW;
         if (rc != OK || holds(lane))
             return rc;
         rc = world_wait(world, set, 2, deadline, &wake);
@@ -252,9 +258,9 @@ static int take_turn(struct mpca_lane *lane)
     return rc;
 }
 
-/* The lane of a joiner, of a recovered driver, or of a former leaf, is synchronised with the others: it receives the
- * number of exchanges and the last x̃*. Lanes with earlier ticks must be known first, and are: they
- * are at 0. */
+/* The lane of a joiner, of a recovered driver, or of a former leaf, is synchronised with the
+ * others: it receives the number of exchanges and the last x̃*. Lanes with earlier ticks must be
+ * known first, and are: they are at 0, or at their last. */
 static int join_lane(struct mpca_lane *lane)
 {
     int rc = mpca_await(lane, is_known, WORLD_FOREVER);
@@ -263,11 +269,30 @@ static int join_lane(struct mpca_lane *lane)
     atomic_store(&lane->slot.turn, stages_tick(&lane->node->stages, lane->exchange.lane));
     if (!lane->node->worker)
         mpca_part_take_up(lane);
+    atomic_store(&lane->report_from, lane->exchange.completed);
     atomic_store(&lane->arrived, lane->exchange.completed);
     atomic_store(&lane->joined, true);
     lane->in_line = true;
     world_raise(lane->node->world, SIGNAL_MPCA);
     return OK;
+}
+
+/* The next result comes from a holder, or by way of the proxy. Training takes none of this lane's
+ * own until then: it would be overwritten. */
+static int fall_out(struct mpca_lane *lane)
+{
+    struct world *world = lane->node->world;
+    int rc = OK;
+    lane->in_line = false;
+    atomic_store(&lane->arrived, 0);
+    while (rc == OK) {
+        const struct wait_for changed = wait_signal(world, SIGNAL_MPCA);
+        struct wake wake;
+        if (atomic_load(&lane->reading) == 0)
+            return OK;
+        rc = world_wait(world, &changed, 1, WORLD_FOREVER, &wake);
+    }
+    return rc;
 }
 
 static int lane_main(void *arg)
@@ -279,12 +304,14 @@ static int lane_main(void *arg)
     lane->in_line = atomic_load(&lane->joined);
     while (rc == OK) {
         lane->as_leaf = group_is_leaf(lane->node->group);
-        rc = lane->as_leaf   ? mpca_leaf_turn(lane)
-             : lane->in_line ? take_turn(lane)
-                             : join_lane(lane);
-        if (rc == ERR_VIEW || lane->as_leaf)
-            lane->in_line = false;
-        rc = rc == ERR_VIEW ? OK : rc;
+        if (lane->as_leaf && lane->in_line)
+            rc = fall_out(lane);
+        else if (lane->as_leaf)
+            rc = mpca_leaf_turn(lane);
+        else
+            rc = lane->in_line ? take_turn(lane) : join_lane(lane);
+        if (rc == ERR_VIEW)
+            rc = fall_out(lane);
     }
     transfers_close(&lane->transfers);
     atomic_store(&lane->status, rc);

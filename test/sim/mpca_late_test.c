@@ -134,6 +134,18 @@ static void expect_weights(double lost)
     }
 }
 
+/* No worker goes back to an older result. */
+static void expect_order(void)
+{
+    for (uint32_t w = 0; w < WORKERS; w++)
+        for (uint64_t k = 1; k <= pace.t.taken[w]; k++)
+            for (uint32_t s = 0; s < pace.t.lanes; s++)
+                assert_true(pace.t.step[w][k].c[s] >= pace.t.step[w][k - 1].c[s]);
+    for (uint32_t s = 0; s < pace.t.lanes; s++)
+        for (uint64_t n = 0; n < EXCHANGES_MAX; n++)
+            assert_true(pace.t.reported[s][n] <= 1);
+}
+
 /* Undisturbed from 0.3 to 0.6 s, disturbed from 0.6 s to `to`. */
 static void expect_pace(void **state, const char *strategy, const char *fault, uint32_t slow,
                         int64_t to, size_t least)
@@ -151,6 +163,7 @@ static void expect_pace(void **state, const char *strategy, const char *fault, u
                   (double)first / 1e6);
     assert_true(before >= 5 && after >= least);
     assert_true((double)late <= 1.3 * (double)calm);
+    expect_order();
 }
 
 /* Exchanges of which the worker has adopted the result at its step k. */
