@@ -113,8 +113,8 @@ static void merge_meta(void *header, const void *other)
     t->rate += o->rate;
 }
 
-/* Ranks are the driver, if it takes part, then the participants in ascending order: all derive the same
- * ones from the view. */
+/* Ranks are the driver, if it takes part, then the participants in ascending order: all derive the
+ * same ones from the view. */
 static void rank_view(const struct exchange *e, const struct view *view, struct ranks *ranks)
 {
     uint32_t self = e->group->world->self;

@@ -102,10 +102,10 @@ struct exchange {
     size_t n_floats;
     uint64_t completed; /* number of the last exchange completed here */
     uint32_t synced;    /* the view in which the lane was last brought into line */
-    /* LANE_HELD: it has the result of `completed`. LANE_WAS_LEAF: likewise, but other members may
-     * have another result of it; it contributes to none before exchange_sync. LANE_JOINED: a joiner behind `completed`,
-     * without its result: it contributes nothing to its first exchange. LANE_UNKNOWN: nor does it
-     * know how far the lane is. */
+    /* LANE_HELD: it has the result of `completed`. LANE_WAS_LEAF: likewise, but others may have
+     * another result of it. LANE_JOINED: a joiner behind `completed`, without its result: it
+     * contributes nothing to its first exchange. LANE_UNKNOWN: nor does it know how far the lane
+     * is. */
     enum lane_report standing;
     struct vec input;             /* kept, unweighted */
     struct vec result[2];         /* of exchange n in [n & 1] */

@@ -1,7 +1,7 @@
 /* The roster: which members become leaves, and when they participate again. */
 #include "group/roster_story.h"
 
-static void begin(struct story *s, uint32_t workers, bool driver_takes_part)
+static void begin_story(struct story *s, uint32_t workers, bool driver_takes_part)
 {
     story_init(s, workers, driver_takes_part);
     s->roster.options.workers_max = workers + 1;
@@ -9,7 +9,7 @@ static void begin(struct story *s, uint32_t workers, bool driver_takes_part)
         joins(s, node);
 }
 
-static const char *asks(struct story *s, uint32_t node)
+static const char *ask_check(struct story *s, uint32_t node)
 {
     return step(s, (struct roster_event){.kind = ROSTER_LINK_CHECK,
                                          .node = node,
@@ -18,7 +18,7 @@ static const char *asks(struct story *s, uint32_t node)
 }
 
 /* The link from `from` has carried 1,000 bytes in so many µs, in a second. */
-static const char *replies(struct story *s, uint32_t node, uint32_t from, uint64_t us)
+static const char *reply_link(struct story *s, uint32_t node, uint32_t from, uint64_t us)
 {
     return step(s, (struct roster_event){
                        .kind = ROSTER_LINK_REPORT,
@@ -38,14 +38,14 @@ static const char *keeps_pace(struct story *s, uint32_t node)
 }
 
 /* A ring of `workers` of which some have a slow link in, or out; all reply. */
-static const char *ring(struct story *s, const uint32_t *node, size_t count, uint32_t slow_in,
-                        uint32_t slow_out)
+static const char *check_ring(struct story *s, const uint32_t *node, size_t count, uint32_t slow_in,
+                              uint32_t slow_out)
 {
-    const char *text = asks(s, node[0]);
+    const char *text = ask_check(s, node[0]);
     for (size_t i = 0; i < count; i++) {
         uint32_t from = node[(i + count - 1) % count];
         bool slow = node[i] == slow_in || from == slow_out;
-        text = replies(s, node[i], from, slow ? 800000 : 80000);
+        text = reply_link(s, node[i], from, slow ? 800000 : 80000);
     }
     return text;
 }
@@ -53,13 +53,13 @@ static const char *ring(struct story *s, const uint32_t *node, size_t count, uin
 static void test_roster_silent_member_becomes_a_leaf(void **state)
 {
     struct story *s = *state;
-    begin(s, 3, false);
-    assert_string_equal(asks(s, 1), "check 1");
-    assert_string_equal(asks(s, 0), ""); /* one at a time */
-    replies(s, 0, 2, 80000);
-    replies(s, 1, 0, 80000);
+    begin_story(s, 3, false);
+    assert_string_equal(ask_check(s, 1), "check 1");
+    assert_string_equal(ask_check(s, 0), ""); /* one at a time */
+    reply_link(s, 0, 2, 80000);
+    reply_link(s, 1, 0, 80000);
     assert_string_equal(time_is_over(s), "leaf 2; view 2: 0 1 (2)");
-    assert_string_equal(replies(s, 2, 1, 80000), ""); /* too late */
+    assert_string_equal(reply_link(s, 2, 1, 80000), ""); /* too late */
     assert_string_equal(time_is_over(s), "");
     assert_string_equal(keeps_pace(s, 2), "participates 2; view 3: 0 1 2");
 }
@@ -68,10 +68,10 @@ static void test_roster_silent_member_becomes_a_leaf(void **state)
 static void test_roster_leaf_must_keep_pace_for_twice_as_long(void **state)
 {
     struct story *s = *state;
-    begin(s, 2, false);
+    begin_story(s, 2, false);
     for (unsigned rounds = 1; rounds <= 4; rounds *= 2) {
-        asks(s, 0);
-        replies(s, 0, 1, 80000);
+        ask_check(s, 0);
+        reply_link(s, 0, 1, 80000);
         assert_non_null(strstr(time_is_over(s), "leaf 1"));
         for (unsigned i = 1; i < rounds; i++)
             assert_string_equal(keeps_pace(s, 1), "");
@@ -84,11 +84,11 @@ static void test_roster_leaf_must_keep_pace_for_twice_as_long(void **state)
 static void test_roster_driver_with_a_slow_network_changes_nothing(void **state)
 {
     struct story *s = *state;
-    begin(s, 4, false);
-    asks(s, 0);
-    replies(s, 3, 2, 80000);
+    begin_story(s, 4, false);
+    ask_check(s, 0);
+    reply_link(s, 3, 2, 80000);
     assert_string_equal(time_is_over(s), "");
-    asks(s, 0);
+    ask_check(s, 0);
     assert_string_equal(time_is_over(s), "");
 }
 
@@ -98,9 +98,9 @@ static void test_roster_slow_links_have_one_member_in_common(void **state)
     for (uint32_t slow = 0; slow < 8; slow++) {
         struct story *s = *state;
         char want[40];
-        begin(s, 8, true);
-        assert_string_equal(ring(s, all, 8, 99, 99), "");
-        const char *text = ring(s, all, 8, slow, slow);
+        begin_story(s, 8, true);
+        assert_string_equal(check_ring(s, all, 8, 99, 99), "");
+        const char *text = check_ring(s, all, 8, slow, slow);
         snprintf(want, sizeof want, "leaf %u; view 2:", slow);
         assert_memory_equal(text, want, strlen(want));
     }
@@ -112,9 +112,9 @@ static void test_roster_second_check_finds_the_slow_end(void **state)
 {
     static const uint32_t all[] = {0, 1, 2, 3, 4}, without_1[] = {0, 2, 3, 4};
     struct story *s = *state;
-    begin(s, 5, true);
-    assert_string_equal(ring(s, all, 5, 2, 99), "leaf 1; view 2: 0 (1) 2 3 4");
-    assert_string_equal(ring(s, without_1, 4, 2, 99), "leaf 2; view 3: 0 (1) (2) 3 4");
+    begin_story(s, 5, true);
+    assert_string_equal(check_ring(s, all, 5, 2, 99), "leaf 1; view 2: 0 (1) 2 3 4");
+    assert_string_equal(check_ring(s, without_1, 4, 2, 99), "leaf 2; view 3: 0 (1) (2) 3 4");
     assert_string_equal(keeps_pace(s, 1), "participates 1; view 4: 0 1 (2) 3 4");
 }
 
@@ -122,36 +122,36 @@ static void test_roster_second_check_finds_the_slow_end(void **state)
 static void test_roster_some_difference_is_allowed(void **state)
 {
     struct story *s = *state;
-    begin(s, 3, true);
-    asks(s, 0);
-    replies(s, 0, 2, 290000);
-    replies(s, 1, 0, 100000);
-    assert_string_equal(replies(s, 2, 1, 290000), "");
-    begin(s, 2, true);
-    asks(s, 0);
-    replies(s, 0, 1, 900000);
-    assert_string_equal(replies(s, 1, 0, 1000), "");
+    begin_story(s, 3, true);
+    ask_check(s, 0);
+    reply_link(s, 0, 2, 290000);
+    reply_link(s, 1, 0, 100000);
+    assert_string_equal(reply_link(s, 2, 1, 290000), "");
+    begin_story(s, 2, true);
+    ask_check(s, 0);
+    reply_link(s, 0, 1, 900000);
+    assert_string_equal(reply_link(s, 1, 0, 1000), "");
 }
 
 /* A slow link that carries bytes for half of the time or less holds up no exchange. */
 static void test_roster_idle_slow_link_does_not_matter(void **state)
 {
     struct story *s = *state;
-    begin(s, 4, true);
-    asks(s, 0);
-    replies(s, 0, 3, 4000);
-    replies(s, 1, 0, 4000);
-    replies(s, 2, 1, 400000);
-    assert_string_equal(replies(s, 3, 2, 400000), "");
+    begin_story(s, 4, true);
+    ask_check(s, 0);
+    reply_link(s, 0, 3, 4000);
+    reply_link(s, 1, 0, 4000);
+    reply_link(s, 2, 1, 400000);
+    assert_string_equal(reply_link(s, 3, 2, 400000), "");
 }
 
 static void test_roster_lanes_wait_for_participants_only(void **state)
 {
     struct story *s = *state;
-    begin(s, 3, false);
-    asks(s, 0);
-    replies(s, 0, 2, 80000);
-    replies(s, 1, 0, 80000);
+    begin_story(s, 3, false);
+    ask_check(s, 0);
+    reply_link(s, 0, 2, 80000);
+    reply_link(s, 1, 0, 80000);
     time_is_over(s);
     assert_string_equal(reports(s, 0, 2, 0, 6), "");
     assert_string_equal(reports(s, 2, 2, 0, 9), ""); /* a leaf: does not count */
@@ -174,16 +174,16 @@ static const char *former_leaf_reports(struct story *s, uint32_t node, uint64_t 
 static void test_roster_former_leaf_adopts_unless_it_is_ahead(void **state)
 {
     struct story *s = *state;
-    begin(s, 2, false);
-    asks(s, 0);
-    replies(s, 0, 1, 80000);
+    begin_story(s, 2, false);
+    ask_check(s, 0);
+    reply_link(s, 0, 1, 80000);
     time_is_over(s);
     keeps_pace(s, 1);
     reports(s, 0, 3, 0, 7);
     assert_string_equal(former_leaf_reports(s, 1, 7), "go 0.3: 7 from 0 to 1");
-    begin(s, 2, false);
-    asks(s, 0);
-    replies(s, 0, 1, 80000);
+    begin_story(s, 2, false);
+    ask_check(s, 0);
+    reply_link(s, 0, 1, 80000);
     time_is_over(s);
     keeps_pace(s, 1);
     reports(s, 0, 3, 0, 6);
@@ -193,9 +193,9 @@ static void test_roster_former_leaf_adopts_unless_it_is_ahead(void **state)
 static void test_roster_last_members_participate(void **state)
 {
     struct story *s = *state;
-    begin(s, 2, false);
-    asks(s, 0);
-    replies(s, 0, 1, 80000);
+    begin_story(s, 2, false);
+    ask_check(s, 0);
+    reply_link(s, 0, 1, 80000);
     time_is_over(s);
     assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; view 3: 1");
     assert_string_equal(former_leaf_reports(s, 1, 4), "go 0.3: 4 from 1");
@@ -204,10 +204,10 @@ static void test_roster_last_members_participate(void **state)
 static void test_roster_leaf_is_no_donor(void **state)
 {
     struct story *s = *state;
-    begin(s, 2, false);
+    begin_story(s, 2, false);
     assert_string_equal(joins(s, 2), "ask 0 for 2");
-    asks(s, 1);
-    replies(s, 1, 0, 80000);
+    ask_check(s, 1);
+    reply_link(s, 1, 0, 80000);
     assert_string_equal(time_is_over(s), "leaf 0; release 0 of 2; view 2: (0) 1; ask 1 for 2");
 }
 

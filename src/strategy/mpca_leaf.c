@@ -86,7 +86,8 @@ static void send_contribution(struct mpca_lane *lane, struct transfer *out)
 
 /* Send the contribution, and receive the result in its place. ERR_VIEW, ERR_STOP or ERR_PEER: not
  * this time; *sent: the proxy has the contribution, and counts it. */
-static int trade(struct mpca_lane *lane, struct transfer *out, struct transfer *in, bool *sent)
+static int exchange_vectors(struct mpca_lane *lane, struct transfer *out, struct transfer *in,
+                            bool *sent)
 {
     struct transfers *ps = &lane->transfers;
     send_contribution(lane, out);
@@ -143,7 +144,7 @@ static int exchange_with_proxy(struct mpca_lane *lane)
     lane->transfers.view = current_view(lane->node)->number;
     if (!group_is_leaf(lane->node->group))
         return ERR_VIEW;
-    int rc = trade(lane, &out, &in, &sent);
+    int rc = exchange_vectors(lane, &out, &in, &sent);
     transfer_cancel(&out);
     transfer_cancel(&in);
     if (rc == OK)
@@ -203,7 +204,7 @@ void mpca_proxy_counted(struct mpca_lane *lane, bool counted)
 
 /* ---- the proxy: its task ---- */
 
-static bool serves(const struct mpca_node *node, uint32_t leaf)
+static bool serves_leaf(const struct mpca_node *node, uint32_t leaf)
 {
     const struct view *view = current_view(node);
     return members_has(&view->leaves, leaf) && !group_is_leaf(node->group) &&
@@ -218,7 +219,7 @@ static void on_contribution(struct mpca_node *node, struct message *header)
     uint64_t tau = read_u64(&in);
     size_t n = transfer_header_floats(header);
     if (!byte_reader_done(&in) || lane >= node->lanes || n != node->lane[lane].exchange.n_floats ||
-        tau == 0 || tau > UINT32_MAX || !serves(node, header->from) || p->in.all ||
+        tau == 0 || tau > UINT32_MAX || !serves_leaf(node, header->from) || p->in.all ||
         atomic_load(&p->state) != PROXY_EMPTY) {
         transfer_refuse(&p->transfers, header);
         return;
@@ -245,7 +246,7 @@ static void send_result(struct mpca_node *node)
 {
     struct mpca_proxy *p = &node->proxy;
     uint8_t header[RESULT_HEADER];
-    if (p->view != p->transfers.view || !serves(node, p->leaf)) {
+    if (p->view != p->transfers.view || !serves_leaf(node, p->leaf)) {
         atomic_store(&p->state, PROXY_EMPTY);
         return;
     }
@@ -261,7 +262,7 @@ static void send_result(struct mpca_node *node)
                                          .header_len = sizeof header});
 }
 
-/* What a new view or a lane has changed. A leaf is no proxy: its lanes add nothing any more. */
+/* Follow a new view, and the lanes. A leaf is no proxy: its lanes add nothing any more. */
 static void look_around(struct mpca_node *node)
 {
     struct mpca_proxy *p = &node->proxy;

@@ -176,7 +176,7 @@ static uint64_t adopted_by(uint32_t w, uint64_t k)
 }
 
 /* How often the worker adopted results in the steps that ended between two times. */
-static size_t adoptions(uint32_t w, int64_t from, int64_t to)
+static size_t count_adoptions(uint32_t w, int64_t from, int64_t to)
 {
     size_t n = 0;
     for (uint64_t k = 1; k <= pace.t.taken[w]; k++)
@@ -198,7 +198,7 @@ static void test_a_clogged_link_holds_up_no_other(void **state)
         uint32_t slow = slow_workers[i % 2];
         expect_pace(state, strategies[i / 2], "fault { at: 0.6 clog: %u factor: 10 }", slow,
                     1600 * MS, 20);
-        assert_true(adoptions(slow, 700 * MS, 1600 * MS) >= 3); /* at the pace of its link */
+        assert_true(count_adoptions(slow, 700 * MS, 1600 * MS) >= 3); /* at the pace of its link */
         expect_weights(60);
     }
 }
@@ -212,7 +212,7 @@ static void test_a_stopped_worker_holds_up_no_other(void **state)
                     1300 * MS, 15);
         /* It takes part again soon, and adopts results as often as before. */
         assert_true(pace.tick[slow][first_after(slow, 1300 * MS)] <= 1550 * MS);
-        assert_true(adoptions(slow, 1600 * MS, 2000 * MS) >= 10);
+        assert_true(count_adoptions(slow, 1600 * MS, 2000 * MS) >= 10);
         expect_weights(60);
     }
 }

@@ -145,7 +145,7 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
     const struct exchange_meta *t = &e->meta[n & 1];
     uint64_t hash = hash_bytes(x->at, x->n * sizeof(float));
     struct result *same = NULL;
-    /* A leaf that does not know yet that it is one: others may have gone on, and their
+    /* A leaf that does not know yet that it is one: others may be further, and their
      * contributions to this exchange are forgotten. */
     bool late =
         slot < NODES_MAX && s->views > 0 && !(s->view[s->views - 1].participants & bit_of(slot));
