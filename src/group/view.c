@@ -40,8 +40,8 @@ void view_encode(const struct view *view, struct buf *out)
     for (size_t i = 0; i < view->count; i++) {
         buf_put_u32(out, view->node[i]);
         buf_put_text(out, view->address[i]);
+        buf_put_u8(out, members_has(&view->leaves, view->node[i]));
     }
-    members_encode(&view->leaves, out);
 }
 
 int view_decode(struct byte_reader *in, struct view *out)
@@ -51,16 +51,17 @@ int view_decode(struct byte_reader *in, struct view *out)
     out->count = read_u32(in);
     if (out->count > VIEW_MEMBERS_MAX)
         return ERR_PROTOCOL;
+    out->leaves = (struct members){{0}};
     for (size_t i = 0; i < out->count; i++) {
         out->node[i] = read_u32(in);
         read_text(in, out->address[i], sizeof out->address[i]);
-        if (out->node[i] >= VIEW_MEMBERS_MAX || (i > 0 && out->node[i] <= out->node[i - 1]))
+        uint8_t leaf = read_u8(in);
+        if (leaf > 1 || out->node[i] >= VIEW_MEMBERS_MAX ||
+            (i > 0 && out->node[i] <= out->node[i - 1]))
             return ERR_PROTOCOL;
+        members_put(&out->leaves, out->node[i], leaf);
     }
-    members_decode(in, &out->leaves);
-    if (!byte_reader_done(in) || out->number == 0)
-        return ERR_PROTOCOL;
-    const struct members all = view_members(out), stay = view_participants(out);
+    const struct members stay = view_participants(out);
     bool some = out->count == 0 || !members_empty(&stay);
-    return some && members_within(&out->leaves, &all) ? OK : ERR_PROTOCOL;
+    return byte_reader_done(in) && out->number > 0 && some ? OK : ERR_PROTOCOL;
 }

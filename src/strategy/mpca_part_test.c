@@ -80,8 +80,8 @@ static void prepare_range(struct scene *k, struct range r, double mean, float *o
 static void complete_exchange(struct scene *k, const float result[ALL])
 {
     struct exchange *e = &k->lane->exchange;
-    mpca_part_commit(k->lane);
     e->completed++;
+    mpca_part_commit(k->lane);
     memcpy(e->result[e->completed & 1].at, result, ALL * sizeof *result);
 }
 
