@@ -314,7 +314,15 @@ static int await_go(const struct exchange *e, const struct view *view, struct la
     }
 }
 
-/* Send the result of the exchange that counts, and to a recovered driver the state kept with it. */
+/* Does the holder send this node the state kept with the result? A driver that holds the result may
+ * keep that state in another form. */
+static bool gets_kept(uint32_t node, const struct lane_go *go)
+{
+    bool needs = node == WORLD_DRIVER ? go->driver_needs_sync : members_has(&go->synced, node);
+    return needs && go->holder != WORLD_DRIVER;
+}
+
+/* Send the result of the exchange that counts, and the state kept with it. */
 static int send_result(struct exchange *e, struct coll *c, size_t to, const struct lane_go *go)
 {
     const struct vec *result = &e->result[go->completed & 1], *kept = &e->config.kept;
@@ -322,7 +330,7 @@ static int send_result(struct exchange *e, struct coll *c, size_t to, const stru
                        &e->meta[go->completed & 1], sizeof *e->meta);
     if (rc == OK)
         rc = coll_send_vector(c, to, WIRE_RESULT, result->at, result->n);
-    if (rc == OK && go->driver_needs_sync && c->ranks->node[to] == WORLD_DRIVER)
+    if (rc == OK && gets_kept(c->ranks->node[to], go))
         rc = coll_send_vector(c, to, WIRE_RESULT, kept->at, kept->n);
     return rc;
 }
@@ -353,7 +361,7 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
     int rc = coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE), meta, sizeof *meta);
     if (rc == OK)
         rc = coll_recv_vector(c, from, WIRE_RESULT, result->at, result->n);
-    if (rc == OK && e->standing == LANE_UNKNOWN && self == WORLD_DRIVER)
+    if (rc == OK && gets_kept(self, go))
         rc = coll_recv_vector(c, from, WIRE_RESULT, e->config.kept.at, e->config.kept.n);
     if (rc == OK) {
         e->completed = go->completed;

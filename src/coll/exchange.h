@@ -64,9 +64,10 @@ struct exchange_config {
     void *user;
     struct stages *stages; /* shared by lanes of this node that take turns; NULL: no turns */
     /* State that the driver and the workers hold for this lane besides its results, as of the last
-     * exchange that each completed. The holder that sends a recovered driver the result sends this
-     * state, too. A joiner does not receive it: its strategy brings it or resets it. Borrowed, of
-     * one length on all nodes. n 0: there is none. */
+     * exchange that each completed. A worker that sends the result to a recovered driver, or to a
+     * member that exchange_sync brings into line, sends this state, too. Other joiners do not
+     * receive it: their strategy brings it or resets it. Borrowed, of one length on these nodes. n
+     * 0: there is none. */
     struct vec kept;
 };
 

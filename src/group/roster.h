@@ -81,6 +81,7 @@ struct lane_go {
     uint64_t completed;     /* the exchange that counts; members that lack its result adopt it */
     uint32_t holder;        /* the node that sends the result */
     struct members lacking; /* workers that receive it */
+    struct members synced;  /* those of them that receive the state kept with it, too */
     bool driver_lacks;
     bool driver_needs_sync; /* it has recovered, and lacks the state kept with the result, too */
 };
@@ -156,7 +157,7 @@ struct roster_member {
     bool leaf;
     uint32_t leaf_times;     /* how often it became a leaf; */
     uint64_t leaf_rounds;    /* rounds that it has kept pace since, */
-    uint32_t blamed;         /* slow links that it is an end of, since it was a leaf last */
+    uint32_t blamed;         /* slow links that it is an end of, in checks one after another */
     struct roster_link link; /* of the check under way */
 };
 

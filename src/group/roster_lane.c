@@ -9,6 +9,7 @@ void lane_go_encode(const struct lane_go *go, struct buf *out)
     buf_put_u64(out, go->completed);
     buf_put_u32(out, go->holder);
     members_encode(&go->lacking, out);
+    members_encode(&go->synced, out);
     buf_put_u8(out, go->driver_lacks);
     buf_put_u8(out, go->driver_needs_sync);
 }
@@ -20,6 +21,7 @@ int lane_go_decode(struct byte_reader *in, struct lane_go *out)
     out->completed = read_u64(in);
     out->holder = read_u32(in);
     members_decode(in, &out->lacking);
+    members_decode(in, &out->synced);
     out->driver_lacks = read_u8(in) != 0;
     out->driver_needs_sync = read_u8(in) != 0;
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
@@ -91,6 +93,7 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
         if (members_has(&participants, view->node[i]) && view->node[i] != go.holder &&
             (lane->at[i] < go.completed || members_has(&lane->needs_sync, view->node[i])))
             members_add(&go.lacking, view->node[i]);
+    go.synced = members_intersection(&go.lacking, &lane->needs_sync);
     go.driver_needs_sync = roster->options.driver_takes_part && lane->driver_needs_sync;
     go.driver_lacks = go.driver_needs_sync ||
                       (roster->options.driver_takes_part && lane->driver_at < go.completed);

@@ -9,6 +9,7 @@
 
 enum {
     SLOW_FACTOR = 3,     /* a link is slow below this fraction of the others' rate */
+    BLAMED_MIN = 2,      /* slow links of a member, of one check or of several */
     LEAF_TIMES_MAX = 10, /* doublings */
 };
 
@@ -91,8 +92,8 @@ static bool is_slow(const struct roster_link *link, double usual)
     return rate_of(link) * SLOW_FACTOR < usual && link->ns > link->span / 2;
 }
 
-/* The member that most slow links have in common, those of earlier checks included: if a link is
- * slow because of one end only, the next check shows which. NULL: no link is slow. */
+/* The member that most slow links have in common, at least two, those of earlier checks included: a
+ * link may be slow because of either end. NULL: no such member. */
 static struct roster_member *find_slow(struct roster *roster, const struct members *participants)
 {
     double usual = usual_rate(roster, participants);
@@ -114,7 +115,9 @@ static struct roster_member *find_slow(struct roster *roster, const struct membe
         if (m->blamed > worst->blamed)
             worst = m;
     }
-    return worst;
+    for (size_t i = 0; i < roster->count && !worst; i++)
+        roster->member[i].blamed = 0; /* all links are fast again */
+    return worst && worst->blamed >= BLAMED_MIN ? worst : NULL;
 }
 
 /* ---- decisions ---- */

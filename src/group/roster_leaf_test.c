@@ -106,16 +106,29 @@ static void test_roster_slow_links_have_one_member_in_common(void **state)
     }
 }
 
-/* A link that is slow in one direction has two ends, of which the first check takes the wrong one:
- * the second takes the other, and the first participates again. */
-static void test_roster_second_check_finds_the_slow_end(void **state)
+/* A link that is slow in one direction has two ends, of which two checks take the wrong one: the
+ * third takes the other, and the first participates again. */
+static void test_roster_third_check_finds_the_slow_end(void **state)
 {
     static const uint32_t all[] = {0, 1, 2, 3, 4}, without_1[] = {0, 2, 3, 4};
     struct story *s = *state;
     begin_story(s, 5, true);
+    assert_string_equal(check_ring(s, all, 5, 2, 99), "");
     assert_string_equal(check_ring(s, all, 5, 2, 99), "leaf 1; view 2: 0 (1) 2 3 4");
     assert_string_equal(check_ring(s, without_1, 4, 2, 99), "leaf 2; view 3: 0 (1) (2) 3 4");
     assert_string_equal(keeps_pace(s, 1), "participates 1; view 4: 0 1 (2) 3 4");
+}
+
+/* A link that is slow for once, and fast in the next check, is forgotten. */
+static void test_roster_one_slow_link_is_forgotten(void **state)
+{
+    static const uint32_t all[] = {0, 1, 2, 3, 4};
+    struct story *s = *state;
+    begin_story(s, 5, true);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(check_ring(s, all, 5, 2, 99), "");
+        assert_string_equal(check_ring(s, all, 5, 99, 99), "");
+    }
 }
 
 /* A third of the rate of others is not slow; and of two members none is slower than others. */
@@ -218,7 +231,8 @@ int main(void)
         cmocka_unit_test(test_roster_leaf_must_keep_pace_for_twice_as_long),
         cmocka_unit_test(test_roster_driver_with_a_slow_network_changes_nothing),
         cmocka_unit_test(test_roster_slow_links_have_one_member_in_common),
-        cmocka_unit_test(test_roster_second_check_finds_the_slow_end),
+        cmocka_unit_test(test_roster_third_check_finds_the_slow_end),
+        cmocka_unit_test(test_roster_one_slow_link_is_forgotten),
         cmocka_unit_test(test_roster_some_difference_is_allowed),
         cmocka_unit_test(test_roster_idle_slow_link_does_not_matter),
         cmocka_unit_test(test_roster_lanes_wait_for_participants_only),

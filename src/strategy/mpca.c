@@ -23,14 +23,17 @@
 
 struct worker {
     struct mpca_node node;
-    struct vec star, s; /* x̃*, s̃ as adopted */
-    struct vec scratch; /* for Eq. 6 */
+    struct vec star, s;  /* x̃*, s̃ as adopted */
+    struct vec joint, v; /* x̃ and ṽ of that moment, if the driver does not have them */
+    struct vec scratch;  /* for Eq. 6 */
     struct mpca_pace steps;
     /* Of checks of the links: when one was requested, in which view, and the cycle before it. */
     int64_t checked_at;
     uint32_t checked_in;
     uint64_t checked_cycle;
 };
+
+enum { JOINT_PASSES = 4 }; /* of the shard, as a copy makes one */
 
 static const Paceline__Mpca *settings_of(const Paceline__Job *job)
 {
@@ -104,6 +107,17 @@ static uint64_t begin_reading(struct mpca_lane *lane)
     return n;
 }
 
+/* Copies of the model are of x̃ = x̃* − γ·ṽ (Eq. 5). `heading`: ṽ, then γ */
+static int update_joint(struct worker *w, const struct mpca_lane *lane, const float *heading)
+{
+    if (w->joint.n == 0)
+        return OK;
+    vec_import(&w->v, lane->r, heading);
+    vec_copy(&w->joint, &w->star, lane->r);
+    vec_axpy(&w->joint, -heading[lane->r.len], &w->v, lane->r);
+    return world_copied(w->node.world, JOINT_PASSES * lane->r.len * sizeof(float));
+}
+
 static void record_adoption(struct worker *w, struct mpca_lane *lane, uint64_t n)
 {
     int64_t now = world_now(w->node.world);
@@ -132,10 +146,11 @@ static int adopt_result(struct worker *w, struct mpca_lane *lane)
     const struct vec *result = &lane->exchange.result[n & 1];
     vec_import(&w->star, lane->r, result->at);
     vec_import(&w->s, (struct range){0, lane->n_s}, result->at + lane->r.len);
+    int rc = update_joint(w, lane, lane->heading[n & 1].at);
     atomic_store(&lane->reading, 0);
     world_raise(world, SIGNAL_MPCA);
     record_adoption(w, lane, n);
-    return copy_result(lane, n);
+    return rc == OK ? copy_result(lane, n) : rc;
 }
 
 /* A leaf's result comes in the slot. */
@@ -146,6 +161,8 @@ static int adopt_leaf_result(struct worker *w, struct mpca_lane *lane)
         return OK;
     vec_import(&w->star, lane->r, slot->x.at);
     vec_import(&w->s, (struct range){0, lane->n_s}, slot->x.at + lane->r.len);
+    if (w->joint.n > 0)
+        vec_copy(&w->joint, &w->star, lane->r); /* it computes no ṽ */
     record_adoption(w, lane, slot->result);
     atomic_store(&slot->state, SLOT_EMPTY);
     world_raise(w->node.world, SIGNAL_MPCA);
@@ -349,12 +366,14 @@ static int worker_init(struct worker *w, struct member *m)
     w->node.world = m->world;
     w->node.group = m->group;
     w->node.joins = m->join_state != NULL;
-    w->node.v = driver_hosts(m->job) ? m->resumed : NULL;
+    w->node.v = m->resumed;
     w->node.threads = l->step_seconds > 0 ? 0 : 1; /* tasks of a simulation share theirs */
     int rc = mpca_node_init(&w->node, m->job, &l->x, &l->s, completed_exchanges(m->job, &m->start),
                             m->arena);
     if (rc != OK || vec_init(&w->star, m->arena, l->x.n) != OK ||
         vec_init(&w->s, m->arena, l->s.n) != OK ||
+        vec_init(&w->joint, m->arena, driver_hosts(m->job) ? 0 : l->x.n) != OK ||
+        vec_init(&w->v, m->arena, w->joint.n) != OK ||
         vec_init(&w->scratch, m->arena, tilts ? l->x.n : 0) != OK)
         return ERR_NOMEM;
     vec_copy(&w->star, &l->x, vec_all(&w->star));
@@ -362,6 +381,11 @@ static int worker_init(struct worker *w, struct member *m)
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].adopted_at = world_now(m->world);
     m->model = (struct global_model){.x = &w->star, .s = &w->s};
+    if (w->joint.n > 0)
+        m->model = (struct global_model){.x = &w->joint, .s = &w->s, .extra = &w->v};
+    vec_copy(&w->joint, &w->star, vec_all(&w->joint));
+    if (m->resumed)
+        vec_copy(&w->v, m->resumed, vec_all(&w->v));
     rc = mpca_node_start(&w->node);
     return rc == OK && w->node.joins ? join_lanes(w, m) : rc;
 }

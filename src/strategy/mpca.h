@@ -45,10 +45,11 @@ struct mpca_lane {
     _Atomic int status; /* OK as long as the task runs */
     struct mpca_slot slot;
     struct mpca_part part;
-    /* If the driver prepares: ṽ_s, computed from its broadcasts, followed by the γ of the last x̃*;
-     * for a recovered driver. A joiner's begins at 0, and approaches that of the others with each
-     * exchange. */
-    struct vec heading;
+    /* ṽ_s, computed from the broadcasts, followed by the γ of the last x̃*: for a recovered driver,
+     * for the next owner of a part, and for copies of x̃. Of exchange n in [n & 1], with the result;
+     * if the driver prepares, both are one. From the driver a joiner receives none: its own begins
+     * at 0, and approaches that of the others with each exchange. */
+    struct vec heading[2];
     bool in_line;   /* the task's own: it knows the number of the last exchange */
     bool as_leaf;   /* and it does what a leaf does */
     uint64_t given; /* τ of this node's own contribution to the exchange under way */
@@ -143,6 +144,12 @@ void mpca_part_commit(struct mpca_lane *lane);
 /* On a recovered driver whose lane is known: compute the global model from x̃* and lane->heading,
  * which a worker has sent. */
 void mpca_part_take_up(struct mpca_lane *lane);
+
+/* ṽ_s and γ as of the last exchange completed here; n 0: not computed on this node. */
+static inline struct vec *mpca_heading(struct mpca_lane *lane)
+{
+    return &lane->heading[lane->exchange.completed & 1];
+}
 
 /* Of a worker: an exchange has been completed; lane->heading moves with it. Returns the status of
  * world_copied */

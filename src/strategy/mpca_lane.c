@@ -23,12 +23,15 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     lane->n_s = number + 1 == node->lanes ? s->n : 0;
     lane->arrived = lane->c = lane->reported = completed;
     size_t n = lane->r.len + lane->n_s;
-    bool heads = config.split == EXCHANGE_AT_ROOT && (node->worker || node->joins);
-    if (heads && vec_init(&lane->heading, arena, lane->r.len + 1) != OK)
+    size_t heading = node->worker || node->joins ? lane->r.len + 1 : 0;
+    if (vec_init(&lane->heading[0], arena, heading) != OK)
         return ERR_NOMEM;
-    if (heads && node->worker && node->v)
-        vec_import(&lane->heading, (struct range){0, lane->r.len}, node->v->at + lane->r.from);
-    config.kept = lane->heading;
+    lane->heading[1] = lane->heading[0];
+    if (config.split == EXCHANGE_AT_OWNERS && vec_init(&lane->heading[1], arena, heading) != OK)
+        return ERR_NOMEM;
+    for (int i = 0; i < 2 && node->worker && node->v; i++)
+        vec_import(&lane->heading[i], (struct range){0, lane->r.len}, node->v->at + lane->r.from);
+    config.kept = lane->heading[completed & 1];
     int rc = exchange_init(&lane->exchange, node->group, number, config.split == EXCHANGE_AT_ROOT,
                            n, &config, completed, arena);
     lane->exchange.in_background = true;
@@ -267,6 +270,10 @@ static int join_lane(struct mpca_lane *lane)
     if (rc != OK)
         return rc;
     atomic_store(&lane->slot.turn, stages_tick(&lane->node->stages, lane->exchange.lane));
+    struct vec *kept = &lane->exchange.config.kept, *heading = mpca_heading(lane);
+    if (kept->at != heading->at)
+        vec_copy(heading, kept, vec_all(heading));
+    *kept = *heading;
     if (!lane->node->worker)
         mpca_part_take_up(lane);
     atomic_store(&lane->report_from, lane->exchange.completed);

@@ -1,6 +1,6 @@
 /* `mpca`: prepares the sums of an exchange: on the driver for a whole shard; with `coordination:
  * symmetric` on each member for the part that it owns. Parts move when the membership changes: a
- * new owner resumes from the last x̃*, which all have, and with ṽ = 0 (ours). */
+ * new owner has the last x̃*, as all have, and ṽ, which each computes; x̃ follows from them. */
 #include "strategy/mpca.h"
 
 #include "base/minmax.h"
@@ -35,7 +35,7 @@ int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool ow
                    struct arena *arena)
 {
     struct mpca_part *p = &lane->part;
-    const struct vec *v = lane->node->v;
+    const struct vec *v = own ? NULL : lane->node->v;
     struct vec x_s = {x->at + lane->r.from, lane->r.len}, v_s = {0};
     if (v)
         v_s = (struct vec){v->at + lane->r.from, lane->r.len};
@@ -49,8 +49,10 @@ int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool ow
     return rc == OK ? mpca_joint_init(&p->joint, &x_s, v ? &v_s : NULL, arena) : rc;
 }
 
+/* x̃ = x̃* − γ·ṽ (Eq. 5), of what all members have. */
 static void take_over(struct mpca_lane *lane, struct range r)
 {
+    const struct vec *heading = mpca_heading(lane);
     struct mpca_part *p = &lane->part;
     struct mpca_model *now = &p->joint.now;
     const struct vec *last = exchange_result(&lane->exchange);
@@ -60,6 +62,10 @@ static void take_over(struct mpca_lane *lane, struct range r)
     vec_copy(&now->star, last, xs);
     vec_fill(&now->v, xs, 0);
     vec_copy(&p->s, &last_s, ss);
+    if (heading->n == 0)
+        return;
+    vec_copy(&now->v, heading, xs);
+    vec_axpy(&now->x, -heading->at[lane->r.len], &now->v, xs);
 }
 
 int mpca_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *meta)
@@ -96,11 +102,8 @@ void mpca_part_commit(struct mpca_lane *lane)
 void mpca_part_take_up(struct mpca_lane *lane)
 {
     struct mpca_part *p = &lane->part;
-    struct mpca_model *now = &p->joint.now;
-    struct range all = range_between(0, lane->exchange.n_floats), xs = of_x(lane, all);
+    struct range all = range_between(0, lane->exchange.n_floats);
     take_over(lane, all);
-    vec_copy(&now->v, &lane->heading, xs);
-    vec_axpy(&now->x, -lane->heading.at[xs.len], &now->v, xs);
     p->owned = all;
     p->cycle = lane->exchange.completed;
 }
@@ -109,14 +112,18 @@ enum { FOLLOW_PASSES = 3 };
 
 int mpca_part_follow(struct mpca_lane *lane)
 {
-    const struct exchange *e = &lane->exchange;
+    struct exchange *e = &lane->exchange;
+    struct vec *heading = mpca_heading(lane), *last = &lane->heading[~e->completed & 1];
     const struct vec *star = exchange_result(e), *before = &e->result[~e->completed & 1];
     struct range xs = {0, lane->r.len};
-    if (lane->heading.n == 0 || exchange_result_meta(e)->weight == 0)
+    if (heading->at != last->at)
+        vec_copy(heading, last, vec_all(heading));
+    e->config.kept = *heading;
+    if (exchange_result_meta(e)->weight == 0)
         return OK;
-    float *made = &lane->heading.at[xs.len];
+    float *made = &heading->at[xs.len];
     float gamma = mpca_gamma(&lane->node->config, e->completed - 1);
-    mpca_follow(&lane->heading, &lane->node->config, before, *made, star, gamma, xs);
+    mpca_follow(heading, &lane->node->config, before, *made, star, gamma, xs);
     *made = gamma;
     return world_copied(lane->node->world, FOLLOW_PASSES * xs.len * sizeof(float));
 }

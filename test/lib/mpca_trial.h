@@ -31,6 +31,7 @@ struct stepped {
 struct adopted {
     bool there;
     float x[FLOATS_MAX + STATE];
+    float joint[FLOATS_MAX]; /* x̃_s, of symmetric coordination */
 };
 
 struct trial {
@@ -100,6 +101,13 @@ static void record_adopted(struct trial *t, const struct member *m, uint32_t num
         return;
     a->there = true;
     memcpy(a->x, star, lane->r.len * sizeof *star);
+    if (m->model.extra && lane->c > 0) { /* the model is x̃, and x̃* = x̃ + γ·ṽ */
+        const float *v = m->model.extra->at + lane->r.from;
+        float gamma = mpca_gamma(&node->config, lane->c - 1);
+        memcpy(a->joint, star, lane->r.len * sizeof *star);
+        for (size_t i = 0; i < lane->r.len; i++)
+            a->x[i] += gamma * v[i];
+    }
     memcpy(a->x + lane->r.len, m->model.s->at, lane->n_s * sizeof *star);
 }
 

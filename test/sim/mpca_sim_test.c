@@ -251,7 +251,7 @@ static const char calm[] = "node { speed: 1 } node { speed: 0.5 } node { speed: 
 struct cycle {
     size_t given;
     uint64_t tau[WORKERS_MAX];
-    float x[WORKERS_MAX][FLOATS_MAX + STATE], star[FLOATS_MAX + STATE];
+    float x[WORKERS_MAX][FLOATS_MAX + STATE], star[FLOATS_MAX + STATE], joint[FLOATS_MAX];
 };
 
 struct replay {
@@ -306,6 +306,7 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
         double next = (1 - beta) * (double)*x + beta * mean;
         *v = (float)((double)0.8f * (double)*v + (1 - (double)0.8f) * (next - (double)*x));
         *x = (float)next;
+        cycle->joint[i] = *x;
         cycle->star[i] = (float)(next + gamma * (double)*v);
     }
 }
@@ -334,6 +335,10 @@ static void take_result(struct replay *p, uint32_t w, uint64_t k, uint32_t s)
     memcpy(p->star[w] + r.from, cycle->star, r.len * sizeof(float));
     for (size_t i = 0; i < r.len; i++)
         expect_near("x̃* of shard", s, n, have->x[i], cycle->star[i]);
+    bool symmetric =
+        p->t->job->strategy->mpca->coordination == PACELINE__MPCA__COORDINATION__symmetric;
+    for (size_t i = 0; i < r.len && symmetric; i++)
+        expect_near("x̃ of shard", s, n, have->joint[i], cycle->joint[i]);
     for (size_t i = 0; i < STATE && s + 1 == p->lanes; i++)
         expect_near("s̃ of shard", s, n, have->x[r.len + i], cycle->star[r.len + i]);
     p->checked++;
