@@ -162,8 +162,8 @@ static void test_without_weight_nothing_changes_and_the_broadcast_repeats(void *
     scene_close(&k);
 }
 
-/* Elements 0 to 29 stay with their owner; it receives 30 to 39, which resume from the last x̃* with
- * ṽ = 0; then all of it, when it is alone; then none. */
+/* Elements 0 to 29 stay with their owner; it receives 30 to 39, which resume from the last x̃*, as
+ * nothing has moved there, so that ṽ = 0; then all of it, when it is alone; then none. */
 static void test_parts_move(void **state)
 {
     (void)state;
@@ -205,6 +205,35 @@ static void test_parts_move(void **state)
     scene_close(&k);
 }
 
+/* Parts move twice in the middle of a run. Each new owner prepares its part as the former one would
+ * have, from x̃ and ṽ: no element differs from the equations in one sequence. */
+static void test_mpca_part_new_owner_has_model_and_direction(void **state)
+{
+    (void)state;
+    static const struct range part[] = {{0, 30}, {20, ALL - 20}, {0, 30}};
+    struct scene k;
+    struct element e[N];
+    float out[ALL], all[ALL] = {0};
+    scene_open(&k, "mpca { phases: 1 coordination: symmetric }", 0);
+    for (size_t i = 0; i < N; i++)
+        e[i] = (struct element){.x = 1 + (double)i};
+    for (uint64_t c = 0; c < 15; c++) {
+        struct range r = part[c / 5];
+        prepare_range(&k, r, 10.0 * (double)c, out);
+        for (size_t i = 0; i < N; i++) {
+            e[i] = element_after(e[i], c, 10.0 * (double)c + (double)i);
+            all[i] = (float)e[i].star;
+        }
+        for (size_t i = r.from; i < r.from + r.len && i < N; i++)
+            expect_near(out[i - r.from], e[i].star);
+        complete_exchange(&k, all);
+        k.lane->exchange.meta[k.lane->exchange.completed & 1].weight = 4;
+        assert_int_equal(mpca_part_follow(k.lane), OK);
+    }
+    assert_true(fabs(e[5].v) > 1); /* so that ṽ = 0 would show */
+    scene_close(&k);
+}
+
 /* Shards follow each other; the state of layers is in the last alone. */
 static void test_state_travels_with_the_last_shard(void **state)
 {
@@ -231,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_mpca_part_redone_exchange_counts_once),
         cmocka_unit_test(test_without_weight_nothing_changes_and_the_broadcast_repeats),
         cmocka_unit_test(test_parts_move),
+        cmocka_unit_test(test_mpca_part_new_owner_has_model_and_direction),
         cmocka_unit_test(test_state_travels_with_the_last_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
