@@ -229,10 +229,8 @@ static void newest_checkpoint(const struct sim_run *r, struct safetensors *out)
 
 /* Where mpca is heading, ṽ, outlives its driver: after the few exchanges of a run that has nothing
  * left to do it points where it did. Begun again it would point where those exchanges do. */
-static void test_where_mpca_is_heading(void **state)
+static void expect_direction(struct tiny *t, const char *strategy)
 {
-    struct tiny *t = *state;
-    const char *strategy = "strategy.mpca={}";
     struct sim_run whole = whole_run(t, 4, strategy, STEPS_CLOCK, 1), r = {0};
     struct safetensors before, after;
     r.limit_s = whole.report.wall_s / 2;
@@ -246,6 +244,12 @@ static void test_where_mpca_is_heading(void **state)
     assert_true(same_direction(&before, &after) > 0.8);
     safetensors_release(&before);
     safetensors_release(&after);
+}
+
+static void test_where_mpca_is_heading(void **state)
+{
+    expect_direction(*state, "strategy.mpca={}");
+    expect_direction(*state, "strategy.mpca={ coordination: symmetric }");
 }
 
 int main(void)
