@@ -77,11 +77,12 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
             go.holder = view->node[i];
         }
     }
-    seek_former_leaf(lane, view, &go);
     if (go.holder == ROSTER_NO_NODE && !members_empty(&view->leaves)) {
-        roster_end_leaves(roster, out); /* participants are joiners; only leaves have results */
+        /* Participants are joiners and former leaves; a leaf has the newest result. */
+        roster_end_leaves(roster, out);
         return;
     }
+    seek_former_leaf(lane, view, &go);
     PL_ASSERT(members_within(&participants, &lane->in)); /* E4: all have reported in this view */
     PL_ASSERT(
         go.holder == ROSTER_NO_NODE || go.holder == ROSTER_DRIVER ||

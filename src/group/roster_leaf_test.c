@@ -214,6 +214,24 @@ static void test_roster_last_members_participate(void **state)
     assert_string_equal(former_leaf_reports(s, 1, 4), "go 0.3: 4 from 1");
 }
 
+/* 1 becomes a leaf before it could send 0, a former leaf, its results: both participate again, and
+ * 1 sends them. */
+static void test_roster_results_of_leaves_are_not_lost(void **state)
+{
+    struct story *s = *state;
+    begin_story(s, 2, false);
+    ask_check(s, 1);
+    reply_link(s, 1, 0, 80000);
+    assert_string_equal(time_is_over(s), "leaf 0; view 2: (0) 1");
+    assert_string_equal(keeps_pace(s, 0), "participates 0; view 3: 0 1");
+    ask_check(s, 0);
+    reply_link(s, 0, 1, 80000);
+    assert_string_equal(time_is_over(s), "leaf 1; view 4: 0 (1)");
+    assert_string_equal(former_leaf_reports(s, 0, 17), "view 5: 0 1");
+    former_leaf_reports(s, 0, 17);
+    assert_string_equal(former_leaf_reports(s, 1, 28), "go 0.5: 28 from 1 to 0");
+}
+
 static void test_roster_leaf_is_no_donor(void **state)
 {
     struct story *s = *state;
@@ -238,6 +256,7 @@ int main(void)
         cmocka_unit_test(test_roster_lanes_wait_for_participants_only),
         cmocka_unit_test(test_roster_former_leaf_adopts_unless_it_is_ahead),
         cmocka_unit_test(test_roster_last_members_participate),
+        cmocka_unit_test(test_roster_results_of_leaves_are_not_lost),
         cmocka_unit_test(test_roster_leaf_is_no_donor),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
