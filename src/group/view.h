@@ -12,11 +12,11 @@ struct view {
     uint32_t number;      /* from 1 */
     uint32_t incarnation; /* of the driver that made it */
     size_t count;
-    uint32_t node[VIEW_MEMBERS_MAX]; /* workers, ascending, < VIEW_MEMBERS_MAX; rank is the index */
-    char address[VIEW_MEMBERS_MAX][NODE_ADDRESS_MAX];
     /* Members whose network is too slow for the others: they take no part in exchanges. Each has a
      * proxy, a member that hands contributions and results on. Not all members are leaves. */
     struct members leaves;
+    uint32_t node[VIEW_MEMBERS_MAX]; /* workers, ascending, < VIEW_MEMBERS_MAX; rank is the index */
+    char address[VIEW_MEMBERS_MAX][NODE_ADDRESS_MAX]; /* last: a kept copy ends with them */
 };
 
 /* Rank of a node, or -1 when it is no member. */
