@@ -50,6 +50,14 @@ static inline int run_count(const char *dir, const char *kind, const char *key, 
 }
 
 /* A number of the nth event of a kind; NAN when there is none. */
+/* Member events of changes of the membership: all but those of leaves, which depend on the speed of
+ * the machine. */
+static inline int run_changes(const char *dir)
+{
+    return run_count(dir, "member", NULL, NULL) - run_count(dir, "member", "what", "leaf") -
+           run_count(dir, "member", "what", "participates");
+}
+
 static inline double run_number(const char *dir, const char *kind, int nth, const char *key)
 {
     cJSON *event = run_event(dir, kind, NULL, NULL, nth);

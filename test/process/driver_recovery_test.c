@@ -120,7 +120,7 @@ static void dies_and_recovers(struct tiny *t, const char *strategy)
     assert_true(longest < RECOVERY_MAX_S);
     all_end_well(&c);
     assert_int_equal(real_members(&c.m.run, "join"), WORKERS);
-    assert_int_equal(run_count(c.m.run.dir, "member", NULL, NULL), WORKERS * (1 + DEATHS));
+    assert_int_equal(run_changes(c.m.run.dir), WORKERS * (1 + DEATHS));
     double missed = run_number(c.m.run.dir, "end", 0, "missed");
     if (missed > (has_leases(strategy) ? DEATHS * LEASE_MAX : 0))
         fail_msg("%s: %g samples are missed (%s)", strategy, missed, c.m.run.dir);

@@ -151,7 +151,7 @@ static void test_a_worker_leaves_in_good_order(void **state)
         UNTIL(3, real_has_ended(worker + i % 4, 1));
         real_end(&r, 0, "epochs");
         assert_null(strstr(r.p.err, "the driver is gone")); /* it disconnects, as requested */
-        assert_int_equal(run_count(r.dir, "member", NULL, NULL), 5);
+        assert_int_equal(run_changes(r.dir), 5);
         expect_books(&r, 0);
         process_release(&r.p);
     }

@@ -43,9 +43,16 @@ static bool reported_by_any(const struct machines *s, const char *what)
 /* Worker 0 has been removed, and no other. */
 static int count_lost(const struct machines *s)
 {
-    int n = run_count(s->run.dir, "member", NULL, NULL) - real_members(&s->run, "join");
-    for (int i = 0; i < n; i++)
-        assert_true(run_number(s->run.dir, "member", WORKERS + i, "node") == 0);
+    static const char *const lost[] = {"dead", "cut", "hung", "fenced", "failed", "leave"};
+    int n = 0;
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+        cJSON *event;
+        for (int k = 0; (event = run_event(s->run.dir, "member", "what", lost[i], k)); k++) {
+            assert_true(cJSON_GetObjectItem(event, "node")->valueint == 0);
+            cJSON_Delete(event);
+            n++;
+        }
+    }
     return n;
 }
 
