@@ -131,13 +131,18 @@ static uint32_t no_uses_due(const struct worker *w, const struct progress *progr
     return 0;
 }
 
-/* A joiner begins at this worker's place in the stream of samples. */
+/* A joiner begins at this worker's place in the stream of samples, and behind the run's steps to
+ * there. This worker's own steps run ahead while the run has fewer workers than the job sets. */
 static struct progress joiner_progress(struct worker *w)
 {
     struct member *m = &w->member;
     struct progress progress = m->progress;
+    uint64_t all = job_step_records(m->job) * m->job->workers, from = w->start.sample_offset;
     progress.sample_offset =
         m->leased ? lease_cursor_offset(&m->lease_cursor) : strategy_async_offset(m);
+    progress.steps = w->start.steps;
+    if (progress.sample_offset > from)
+        progress.steps += (progress.sample_offset - from) / all;
     return progress;
 }
 
