@@ -50,7 +50,7 @@ static const struct way ways[] = {
     {{"strategy.ps={consistency:bsp}"}, .pace = 4},
     {{"strategy.ps={consistency:ssp staleness:2}"}, .pace = 4},
     {{"strategy.ps={consistency:asp servers:2}"}, .pace = 8, .early = true},
-    {{"strategy.ps={consistency:dssp colocated:true}"}, .pace = 8},
+    {{"strategy.ps={consistency:dssp colocated:true}"}, .pace = 8, .early = true},
     {{"strategy.downpour={n_push:2 n_fetch:2}", "solver.momentum=0"}, .pace = 4},
 };
 
