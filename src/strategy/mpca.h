@@ -45,10 +45,10 @@ struct mpca_lane {
     _Atomic int status; /* OK as long as the task runs */
     struct mpca_slot slot;
     struct mpca_part part;
-    /* ṽ_s, computed from the broadcasts, followed by the γ of the last x̃*: for a recovered
-     * driver, the next owner of a part, and copies of x̃. Of exchange n in [n & 1], with its
-     * result; if the driver prepares, both are one. From the driver a joiner receives none: its own begins
-     * at 0, and approaches that of the others with each exchange. */
+    /* ṽ_s, computed from the broadcasts, followed by the γ of the last x̃*: for a
+     * recovered driver, the next owner of a part, and copies of x̃. Of exchange n in
+     * [n & 1], with its result; if the driver prepares, both are one. From the driver a
+     * joiner receives none: its own begins at 0, and approaches that of the others. */
     struct vec heading[2];
     bool in_line;   /* the task's own: it knows the number of the last exchange */
     bool as_leaf;   /* and it does what a leaf does */
