@@ -294,6 +294,9 @@ static int report_progress(struct worker *w, struct member *m)
     return rc;
 }
 
+/* A host that is busy may let its listener wait for so long, and is no leaf. */
+#define GRACE_MIN (WORLD_SECOND / 40)
+
 /* A tick is overdue after twice its usual time and two typical steps: a member stands still, or its
  * link is slow. One member asks for a check once a cycle as well: a link that was slow from the
  * beginning makes no tick overdue. */
@@ -315,7 +318,7 @@ static int check_pace(struct worker *w, const struct member *m)
         return OK;
     w->checked_at = now;
     w->checked_cycle = cycle;
-    return group_check_links(m->group, grace);
+    return group_check_links(m->group, grace > GRACE_MIN ? grace : GRACE_MIN);
 }
 
 /* ---- a worker: all of it ---- */

@@ -15,15 +15,18 @@ static double number_of(const struct real_run *r, const char *key)
     return run_number(r->dir, "end", 0, key);
 }
 
-/* Exchanges of a lane are numbered, and each is reported once. */
+/* Exchanges of a lane are numbered, and each is reported once. When the first participant becomes a
+ * leaf or ceases to be one, another reports, and an exchange may be reported twice or not at all. */
 static void expect_numbered(const struct real_run *r, double lanes)
 {
     double last[4] = {0};
+    int leaves = real_members(r, "leaf") + real_members(r, "participates");
     for (int i = 0; i < real_exchanges(r); i++) {
         double lane = run_number(r->dir, "exchange", i, "lane");
         assert_true(lane < lanes);
         double n = run_number(r->dir, "exchange", i, "n");
-        assert_true(n == ++last[(int)lane]);
+        assert_true(n >= last[(int)lane] + (leaves == 0) && n <= last[(int)lane] + 1 + leaves);
+        last[(int)lane] = n;
     }
     for (int lane = 0; lane < (int)lanes; lane++)
         assert_true(last[lane] > 5);
@@ -65,7 +68,7 @@ static void test_a_worker_is_killed(void **state)
         }
 }
 
-/* It is waited for as long as it may be alive, then the others continue. */
+/* The others continue, and it is lost when it may not be alive any more. */
 static void test_a_worker_stands_still(void **state)
 {
     struct tiny *t = *state;
