@@ -6,6 +6,7 @@
 #include "model/safetensors.h"
 
 #include <cjson/cJSON.h>
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,38 +19,48 @@
 
 #include <cmocka.h>
 
-/* The nth event (from 0) of a kind, among those with `key` = `value` if a key is given; from the
- * complete lines of the file, which may still grow. NULL: there are fewer. */
-static inline cJSON *run_event(const char *dir, const char *kind, const char *key,
-                               const char *value, int nth)
+/* Counts the events of a kind, among those with `key` = `value` if a key is given, in the complete
+ * lines of the file, which may still grow. Stops at the nth (from 0), and hands it over. */
+static inline int run_scan(const char *dir, const char *kind, const char *key, const char *value,
+                           int nth, cJSON **found)
 {
     char path[512], line[4096];
+    int n = 0;
     snprintf(path, sizeof path, "%s/events.jsonl", dir);
     FILE *f = fopen(path, "r");
-    cJSON *found = NULL;
-    while (f && !found && fgets(line, sizeof line, f) && strchr(line, '\n')) {
+    *found = NULL;
+    while (f && !*found && fgets(line, sizeof line, f) && strchr(line, '\n')) {
+        if (!strstr(line, kind))
+            continue;
         cJSON *event = cJSON_Parse(line);
         const char *k = cJSON_GetStringValue(cJSON_GetObjectItem(event, "kind"));
         const char *v = key ? cJSON_GetStringValue(cJSON_GetObjectItem(event, key)) : NULL;
-        if (k && strcmp(k, kind) == 0 && (!key || (v && strcmp(v, value) == 0)) && nth-- == 0)
-            found = event;
+        bool fits = k && strcmp(k, kind) == 0 && (!key || (v && strcmp(v, value) == 0));
+        if (fits && n++ == nth)
+            *found = event;
         else
             cJSON_Delete(event);
     }
     if (f)
         fclose(f);
+    return n;
+}
+
+/* The nth event; NULL: there are fewer. */
+static inline cJSON *run_event(const char *dir, const char *kind, const char *key,
+                               const char *value, int nth)
+{
+    cJSON *found;
+    run_scan(dir, kind, key, value, nth, &found);
     return found;
 }
 
 static inline int run_count(const char *dir, const char *kind, const char *key, const char *value)
 {
-    int n = 0;
-    for (cJSON *event; (event = run_event(dir, kind, key, value, n)); n++)
-        cJSON_Delete(event);
-    return n;
+    cJSON *none;
+    return run_scan(dir, kind, key, value, INT_MAX, &none);
 }
 
-/* A number of the nth event of a kind; NAN when there is none. */
 /* Member events of changes of the membership: all but those of leaves, which depend on the speed of
  * the machine. */
 static inline int run_changes(const char *dir)
@@ -58,6 +69,7 @@ static inline int run_changes(const char *dir)
            run_count(dir, "member", "what", "participates");
 }
 
+/* A number of the nth event of a kind; NAN when there is none. */
 static inline double run_number(const char *dir, const char *kind, int nth, const char *key)
 {
     cJSON *event = run_event(dir, kind, NULL, NULL, nth);
