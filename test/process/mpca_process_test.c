@@ -15,8 +15,8 @@ static double number_of(const struct real_run *r, const char *key)
     return run_number(r->dir, "end", 0, key);
 }
 
-/* Exchanges of a lane are numbered, and each is reported once. When the first participant becomes a
- * leaf or ceases to be one, another reports, and an exchange may be reported twice or not at all. */
+/* Exchanges of a lane are numbered, and each is reported once. When the first participant becomes
+ * a leaf or ceases to be one, another reports: then an exchange may be reported twice, or not. */
 static void expect_numbered(const struct real_run *r, double lanes)
 {
     double last[4] = {0};
