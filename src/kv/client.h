@@ -53,12 +53,12 @@ int kv_start(struct kv *kv, struct group *group, const struct kv_options *option
 void kv_stop(struct kv *kv);
 
 /* Make version state + 1 of key, of `size` bytes (copied), in place of the copy of it that this
- * node has. state 0: the first. OK when the master has it in its book.
+ * node has. state 0: the first. OK when the master has recorded it.
  *
  * ERR_USAGE     a bad key, state or size; this node has a newer version already
  * ERR_REPLICAS  another node has that version with another checksum: nothing has changed
  * ERR_VIEW      this node is no member of the group (yet)
- * ERR_FULL      no more room in the master's book, or for so many bytes here
+ * ERR_FULL      no more room in the master's table, or for so many bytes here
  * ERR_TIMEOUT   the master has not answered; it may still come to pass
  * ERR_DRIVER, ERR_NOMEM, ERR_CANCELLED */
 int kv_update(struct kv *kv, const char *key, uint64_t state, const void *data, size_t size,

@@ -1,6 +1,7 @@
-/* The master's book of the key-value store, as a pure step function: which node holds which version
- * of which key, and the checksum that all its copies have. No clock, no messages, no values: events
- * go in, orders come out, and any state can be built in a test. (Elastic §5.3, Algorithm 5.)
+/* The master's table of the key-value store, as a pure step function: which node holds which
+ * version of which key, and the checksum that all its copies have. No clock, no messages, no
+ * values: events go in, orders come out, and any state can be built in a test. (Elastic §5.3,
+ * Algorithm 5.)
  *
  * A value of one key and version is the same wherever it is: who says otherwise is refused, and
  * named. A node holds one version of a key, and a newer one takes the place of the one it held; its
@@ -83,7 +84,7 @@ struct kv_orders {
 void kv_table_init(struct kv_table *table);
 void kv_table_release(struct kv_table *table);
 
-/* Take one event in; what is to be told comes out in `out` (cleared first). Refusals:
+/* Take one event in; the replies are written to `out` (cleared first). Refusals:
  *
  * ERR_REPLICAS  the version has another size or checksum elsewhere
  * ERR_USAGE     the node holds a newer one; or the version or size is out of bounds
@@ -91,7 +92,7 @@ void kv_table_release(struct kv_table *table);
  * ERR_FULL      there are KV_ENTRIES_MAX entries, or KV_WAITS_MAX waits, already
  *
  * Other events that make no sense (a drop of a value that the node does not hold) are ignored.
- * ERR_NOMEM: the book is as it was. */
+ * ERR_NOMEM: the table is as it was. */
 int kv_table_step(struct kv_table *table, const struct kv_event *event, struct kv_orders *out);
 
 #endif

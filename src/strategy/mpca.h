@@ -26,7 +26,7 @@ struct mpca_slot {
     _Atomic uint64_t returned; /* τ of contributions that did not count */
 };
 
-/* The state from which a node prepares its part of a shard's joint model. Ranges are of the lane's
+/* The state from which a node prepares its part of a shard's global model. Ranges are of the lane's
  * vector. */
 struct mpca_part {
     struct mpca_joint joint;
@@ -55,7 +55,7 @@ struct mpca_lane {
     uint64_t given; /* τ of this node's own contribution to the exchange under way */
     struct transfers transfers;
     atomic_bool joined;       /* its number of exchanges is known, and its x̃* has arrived */
-    atomic_bool prepared;     /* driver: completed, and its main task is to move the joint model */
+    atomic_bool prepared;     /* driver: completed, and its main task is to move the global model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted; 0 on a leaf */
     _Atomic uint64_t report_from; /* earlier exchanges were not completed here */
     _Atomic uint64_t reading;     /* that is being copied out of result[reading - 1]; 0: none is */
@@ -113,8 +113,8 @@ struct mpca_node {
     _Atomic int64_t tick_at, tick_ns; /* when, and how long one takes: 0 before the second */
 };
 
-/* Lanes for all shards, from the settings; x and s are the joint model to begin with, and move with
- * it where `node->prepares` as the driver. `completed`: exchanges of each lane. ERR_NOMEM */
+/* Lanes for all shards, from the settings; x and s are the global model to begin with, and move
+ * with it where `node->prepares` as the driver. `completed`: exchanges of each lane. ERR_NOMEM */
 int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec *x, struct vec *s,
                    uint64_t completed, struct arena *arena);
 
@@ -130,7 +130,7 @@ int mpca_await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lan
 /* OK, or the error that ended a lane. */
 int mpca_node_status(const struct mpca_node *node);
 
-/* Driver's main task: the joint model moves to what the lane's last exchange broadcast. */
+/* Driver's main task: the global model moves to what the lane's last exchange broadcast. */
 void mpca_lane_commit(struct mpca_lane *lane);
 
 /* exchange_config.prepare; `user` is the lane. */

@@ -1,7 +1,7 @@
 /* The arithmetic of `mpca`, multi-phase coordinated asynchronous SGD (MPCA §4), apart from all
  * communication. Equations are numbered as in the paper, and so are its symbols:
  *
- *     x̃   the joint model       ṽ   where it is heading       x̃*  x̃ carried on along ṽ
+ *     x̃   the global model      ṽ   its direction       x̃*  x̃ carried on along ṽ
  *     x^i  worker i's model      τ^i  its steps since the shard was last reduced
  *
  * A cycle of a shard is its reduction, the preparation of the next broadcast, and that broadcast.

@@ -17,7 +17,7 @@
 
 enum { N = 3 * VEC_BLOCK + 5 * SEGMENT_ALIGN, SHARDS = 3, WORKERS = 3, SEED = 11 };
 
-/* A joint model after a few cycles, its workers, and their contributions. */
+/* A global model after a few cycles, its workers, and their contributions. */
 struct scene {
     struct arena arena;
     struct vec x0, x[WORKERS], dx, scratch;
@@ -69,7 +69,7 @@ static void one_cycle(struct scene *k, uint64_t c, struct range r, const uint64_
     mpca_commit(&k->joint, r);
 }
 
-/* The joint model begins as `x0`. */
+/* The global model begins as `x0`. */
 static void scene_init(struct scene *k)
 {
     arena_init(&k->arena);
@@ -264,7 +264,7 @@ static void test_the_joint_model_begins_at_the_first_weights(void **state)
     assert_memory_equal(k->x0.at, k->scratch.at, N * sizeof(float));
 }
 
-/* With β = 1, γ = 0 and one worker, whom nothing pulls, the joint model is the worker's. τ·x and
+/* With β = 1, γ = 0 and one worker, whom nothing pulls, the global model is the worker's. τ·x and
  * 1/τ are rounded, and so is their product: three times 2^-24 of x, and exact where τ is a power of
  * two. */
 static void test_the_joint_model_of_a_lone_worker_is_its_own(void **state)

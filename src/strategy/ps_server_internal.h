@@ -1,5 +1,5 @@
 /* Declarations that the files of a parameter server share: ps_server.c receives messages,
- * ps_order.c decides and applies, ps_recovery.c continues when a server is gone. */
+ * ps_order.c decides and applies, ps_recovery.c continues when a server is lost. */
 #ifndef PL_STRATEGY_PS_SERVER_INTERNAL_H
 #define PL_STRATEGY_PS_SERVER_INTERNAL_H
 
@@ -44,7 +44,7 @@ static inline void ps_observe(const struct ps_server *server, bool recovered)
 /* ps_recovery.c: does a recovered driver wait for pushes that its workers send again? */
 bool ps_lacks_pushes(const struct ps_server *server);
 
-/* ps_order.c: an order of the clock has come in. ERR_PROTOCOL */
+/* ps_order.c: an order of the clock has arrived. ERR_PROTOCOL */
 int ps_on_order(struct ps_server *server, const struct ps_message *message);
 
 /* ps_order.c, of the clock: decide ready pushes; send OK to the workers that may continue. */
