@@ -63,7 +63,7 @@ static struct ps_server_config server_config(const Paceline__Job *job, const str
         .shard = {.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES, .solver = job->solver},
         .start = *start,
         .push = (uint64_t)d->n_push * job_step_records(job),
-        .pushes_a_fetch = (d->n_fetch + d->n_push - 1) / d->n_push,
+        .pushes_a_fetch = ((uint64_t)d->n_fetch + d->n_push - 1) / d->n_push,
     };
     config.clock = (struct ps_clock_config){
         .consistency = {.kind = CONSISTENCY_ASP},

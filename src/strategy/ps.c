@@ -95,9 +95,12 @@ static bool in_rounds(const Paceline__Job *job)
 static int push_gradient(struct ps_client *c, bool lost)
 {
     const struct learner *l = c->m->learner;
+    int rc = ps_client_flush(c); /* after a recovery, the last push may be on its way again */
+    if (rc != OK)
+        return rc;
     vec_export(&l->dx, vec_all(&l->dx), c->out.at);
     vec_export(&l->s, vec_all(&l->s), c->out.at + l->dx.n);
-    int rc = world_copied(c->m->world, c->out.n * sizeof(float));
+    rc = world_copied(c->m->world, c->out.n * sizeof(float));
     return rc == OK ? ps_client_push(c, job_step_records(c->m->job), lost) : rc;
 }
 

@@ -1,7 +1,5 @@
 #include "strategy/ps_client.h"
 
-#include "base/fault.h"
-
 /* ---- one turn ---- */
 
 static int report_shard(struct ps_client *c, size_t shard, const struct ps_message *message)
@@ -44,22 +42,24 @@ static int request_copy(struct ps_client *c, size_t shard)
                                        .number = c->pushed,
                                        .version = c->ok.version};
     c->link[shard].requested = c->link[shard].lacks = true;
+    c->link[shard].wanted = c->ok.version;
     return report_shard(c, shard, &message);
 }
 
-/* A state has arrived: pushes that it contains are needed no more. */
-static void keep_state(struct ps_client *c, const struct ps_message *header)
+/* A state has arrived: pushes that it contains are needed no more. ERR_PROTOCOL: it contains fewer
+ * than the one before, or more than there are */
+static int keep_state(struct ps_client *c, const struct ps_message *header)
 {
     size_t n = ps_state_length(&c->layout, header->node);
-    uint32_t self = c->m->world->self;
+    uint64_t contained = ps_state_push(&c->layout, c->landing.at, c->m->world->self);
+    if (contained < c->contained || contained > c->pushed)
+        return ERR_PROTOCOL;
     vec_copy(&c->state, &c->landing, (struct range){0, n});
     c->state_header = *header;
     c->lacks_state = false;
-    PL_ASSERT(self < header->node);
-    uint64_t contained = ps_state_push(&c->layout, c->state.at, self);
-    PL_ASSERT(contained >= c->contained && contained <= c->pushed);
     c->contained = contained;
     observe_client(c);
+    return OK;
 }
 
 /* The next view reports a lost server. */
@@ -75,8 +75,9 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
             return ended->status;
         link->lacks = false;
         link->version = link->arriving.version;
-        if (link->arriving.flags & PS_WHOLE)
-            keep_state(c, &link->arriving);
+        int rc = link->arriving.flags & PS_WHOLE ? keep_state(c, &link->arriving) : OK;
+        if (rc != OK)
+            return rc;
         if (c->global.at != c->state.at)
             vec_copy(&c->global, &c->landing, link->range);
     }
@@ -117,7 +118,7 @@ static int on_view(struct ps_client *c, const struct view *view)
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
         struct ps_link *link = &c->link[i];
         uint32_t host = ps_placement_host(&c->config.placement, i);
-        if (host == link->host && !has_recovered(c) && !c->joins)
+        if (host == link->host && !has_recovered(c) && !c->joins && !c->lacks_state)
             continue;
         if (host == c->m->world->self && !link->server) {
             log_warn(c->m->group->log,
@@ -174,9 +175,12 @@ static int resume_shard(struct ps_client *c, const struct ps_message *message)
     if (has_states(c) && (message->number < c->contained || message->number > c->pushed))
         return ERR_PROTOCOL; /* its state is older than the one that this worker has offered */
     c->incarnation = c->config.placement.now->incarnation;
-    if (new_clock && !(message->flags & PS_LOST)) /* only pushes that the shards have applied
-                                                     count */
-        c->ok = (struct ps_message){.number = message->number, .node = c->m->world->self};
+    /* Only pushes that the shards have applied count. */
+    if (new_clock && !(message->flags & PS_LOST))
+        c->ok = (struct ps_message){.number = message->number,
+                                    .flags = message->number == c->pushed ? c->ok.flags & PS_STOP
+                                                                          : 0, /* it was told */
+                                    .node = c->m->world->self};
     if (new_clock)
         c->ok.version = message->version;
     bool undecided = c->ok.number < c->pushed && message->number < c->pushed;
@@ -222,7 +226,9 @@ static int on_message(struct ps_client *c, struct message *m)
         (!(message.flags & PS_WHOLE) ||
          (has_states(c) && message.node <= VIEW_MEMBERS_MAX && message.node > c->m->world->self));
     struct ps_link *link = read ? &c->link[message.shard] : NULL;
-    if (read && message.op == PS_PART && from == link->host && link->requested) {
+    /* An older part is the reply to a request that was repeated. */
+    if (read && message.op == PS_PART && from == link->host && link->requested &&
+        message.version >= link->wanted) {
         struct transfer_in in = {.x = c->landing.at + link->range.from, .n = link->range.len};
         if (message.flags & PS_WHOLE)
             in.n = ps_state_length(&c->layout, message.node);
@@ -361,7 +367,8 @@ int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
         rc = ps_client_fetch(c);
     if (rc != OK)
         return rc;
-    PL_ASSERT(c->kept == 1 || c->pushed + 1 - c->contained < c->kept);
+    if (has_states(c) && c->pushed + 1 - c->contained >= c->kept)
+        return ERR_PROTOCOL; /* the driver has sent a copy that is no state */
     c->sending = ++c->pushed;
     c->push[c->pushed % c->kept].lost = lost;
     c->push[c->pushed % c->kept].samples = samples;
@@ -460,14 +467,20 @@ int ps_client_gather(struct member *m)
     return fetch_in_turn(c);
 }
 
+int ps_client_offer(struct ps_client *c)
+{
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
+        rc = offer_copy(c, i);
+    return rc;
+}
+
 /* If a shard is moving, its new server waits for an offer from every worker: this worker's copy is
  * its donor's, and counts as old. */
 int ps_client_join(struct ps_client *c)
 {
-    int rc = OK;
     c->joins = true;
-    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
-        rc = offer_copy(c, i);
+    int rc = ps_client_offer(c);
     if (rc == OK)
         rc = fetch_in_turn(c);
     c->joins = false;

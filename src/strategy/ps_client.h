@@ -18,6 +18,7 @@ struct ps_link {
     bool requested, lacks; /* its part is requested and has not begun to arrive; is not complete */
     struct ps_message arriving; /* the header of the part that is arriving */
     uint64_t version;           /* of the copy here */
+    uint64_t wanted;            /* the least version that answers the request */
     /* The shard's server, if it is on this node. */
     struct ps_server *server;
     struct task *serving;
@@ -30,7 +31,7 @@ struct ps_push {
     bool lost; /* it has no vector, since the worker's loss was not finite */
 };
 
-enum { PS_PUSHES_KEPT = 8 }; /* at most: pushes that a recovered driver may need */
+enum { PS_PUSHES_KEPT = 8 }; /* at most: those that a recovered driver may need, and the next one */
 
 struct ps_client {
     struct member *m;
@@ -62,7 +63,10 @@ struct ps_client {
     struct task *lingering; /* then, the task that replies for it */
 };
 
-/* A joiner fetches the whole model, the clock's part first, before it begins. */
+/* A joiner reports to the servers which copies it has, since a recovered one waits for all. */
+int ps_client_offer(struct ps_client *c);
+
+/* A joiner offers, and fetches the whole model, the clock's part first, before it begins. */
 int ps_client_join(struct ps_client *c);
 
 /* Memory from the member's arena, and the server's task, if this node serves a shard. Sets m->model

@@ -21,7 +21,7 @@ static uint64_t step_of_all(const struct ps_clock *clock)
 
 /* The rate's clock: pushes / K, with K members, so that it counts the steps of each worker, and a
  * round of bsp is one. In epochs: the sample offset of all. */
-static double clock_value(const struct ps_clock *clock)
+double ps_clock_value(const struct ps_clock *clock)
 {
     if (clock->config.job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs)
         return (double)clock->progress.sample_offset / (double)clock->config.records;
@@ -111,7 +111,7 @@ bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *ou
     *out = (struct ps_decision){
         .applied = members_without(&members, &clock->bad),
         .dropped = members_intersection(&members, &clock->bad),
-        .t = clock_value(clock),
+        .t = ps_clock_value(clock),
         .by = clock->latest,
     };
     uint64_t samples = 0;
@@ -165,6 +165,12 @@ void ps_clock_resume(struct ps_clock *clock, uint64_t offset, const struct membe
     ps_clock_init(clock, &config, &start, members);
     advance_clock(clock, offset - start.sample_offset);
     clock->base += (double)clock->since / (double)(clock->first * job_step_records(config.job));
+    clock->since = 0;
+}
+
+void ps_clock_set(struct ps_clock *clock, double value)
+{
+    clock->base = value;
     clock->since = 0;
 }
 

@@ -75,6 +75,10 @@ void ps_clock_forget(struct ps_clock *clock, size_t shard);
  * equal numbers of pushes and none waiting. */
 void ps_clock_resume(struct ps_clock *clock, uint64_t offset, const struct members *members);
 
+/* The rate's clock, and its value after ps_clock_resume where that is known. */
+double ps_clock_value(const struct ps_clock *clock);
+void ps_clock_set(struct ps_clock *clock, double value);
+
 /* How long the decided push of `node` has been there. */
 int64_t ps_clock_waited(const struct ps_clock *clock, uint32_t node, int64_t now);
 

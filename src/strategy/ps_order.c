@@ -96,8 +96,7 @@ static int send_order(struct ps_server *s, enum ps_op op, const struct members *
         if (rc != OK)
             return rc;
     }
-    int rc = carry_out(s, &message);
-    return rc == OK ? go_on(s, members) : rc;
+    return carry_out(s, &message);
 }
 
 int ps_send_oks(struct ps_server *s, const struct ps_decision *d, int64_t now)
@@ -129,5 +128,8 @@ int ps_decide(struct ps_server *s)
     int rc = send_order(s, PS_DROP, &d.dropped, d.t);
     if (rc == OK)
         rc = send_order(s, PS_APPLY, &d.applied, d.t);
+    const struct members decided = members_union(&d.dropped, &d.applied);
+    if (rc == OK) /* after both orders, since the sample offset is that of both */
+        rc = go_on(s, &decided);
     return rc == OK ? ps_send_oks(s, &d, now) : rc;
 }

@@ -89,9 +89,17 @@ static void import_state(struct ps_server *s, const struct ps_message *header)
     s->sample_offset = header->samples;
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
         struct ps_server_client *g = members_has(&s->known, p) ? s->client[p] : NULL;
-        if (g && p < header->node)
-            g->done = g->here = ps_state_push(&s->layout, s->state.at, p);
+        if (!g || p >= header->node)
+            continue;
+        g->done = g->here = ps_state_push(&s->layout, s->state.at, p);
+        if (g->done > 0 && g->last.n > 0) { /* its own s is lost: the mean stands for it */
+            vec_copy(&g->last, &s->shard.both, vec_all(&g->last));
+            g->averaged = s->config.push;
+        }
     }
+    s->clock_value = header->t;
+    if (s->leader)
+        s->leader->model.updates = s->shard.optim.updates;
 }
 
 int ps_on_copied(struct ps_server *s)
@@ -212,6 +220,8 @@ static void go_on_from(struct ps_server *s, size_t most)
     if (!s->config.recovered && s->sample_offset >= reported)
         s->sample_offset -= s->config.push;
     ps_clock_resume(s->clock, s->sample_offset, &members);
+    if (s->config.recovered && s->version > 0)
+        ps_clock_set(s->clock, s->clock_value);
 }
 
 /* ---- 4 ---- */

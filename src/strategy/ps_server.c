@@ -192,6 +192,7 @@ static size_t export_whole(const struct ps_server *s, struct vec *to, struct ps_
     header->node = workers;
     header->number = s->shard.optim.updates;
     header->samples = s->sample_offset;
+    header->t = ps_clock_value(s->clock);
     return ps_state_length(&s->layout, workers);
 }
 

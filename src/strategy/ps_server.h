@@ -1,5 +1,5 @@
 /* A parameter server: a task that keeps a shard of the global model, applies the workers' pushes
- * and sends copies. `ps` and `downpour` use it.
+ * and sends copies. `ps`, `downpour` and `easgd` use it.
  *
  * One server is the driver; several are background tasks training on the first workers. A worker
  * sends its push to all; each reports it to the first, which has the clock (ps_clock.h). The clock
@@ -37,7 +37,7 @@ struct ps_server_client {
     /* Its push, until it is decided, or the copy that it fetches: a worker does one at a time. As
      * long as the shard, or a state. */
     struct vec both;
-    struct vec last;      /* s of its last push; as long as the shard's part of s */
+    struct vec last;      /* its last push, for its s; as long as the shard */
     struct message *next; /* the header of its next push, until `both` is free */
     uint64_t arriving;    /* the push that is coming in */
     uint64_t here, done;  /* the newest push that has arrived; that is decided */
@@ -82,6 +82,7 @@ struct ps_server {
     uint32_t recovery_done;     /* the view in which all shards stood at one order */
     struct members offered;     /* workers that have offered a copy in this view */
     struct members left;        /* workers whose loops have ended, as reported to a new clock */
+    double clock_value;         /* of the rate, in the state that a recovered driver has taken */
     uint64_t best;              /* the newest copy's version, */
     uint32_t giver;             /* and the worker that has it */
     struct transfer given;      /* coming in, */

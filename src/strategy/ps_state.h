@@ -9,6 +9,7 @@
  *
  *     version   orders that are carried out
  *     samples   their sample offset
+ *     t         the rate's clock
  *     number    updates behind the optimizer's vectors
  *     node      how many workers' numbers follow, from worker 0 on
  *

@@ -254,6 +254,26 @@ static void test_all_leave_at_once(void **state)
     }
 }
 
+/* The driver dies while a joiner waits, receives its donor's state, or has just begun, in
+ * asynchronous strategies: at most the joiner is lost, and the run ends well. */
+static void test_joiner_meets_a_driver_that_returns(void **state)
+{
+    enum { MOMENTS = 12 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++)
+        for (int i = 0; ways[w].free && i < MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[160];
+            snprintf(faults, sizeof faults,
+                     "fault { at: 0.1 join: 2 } fault { at: %.4f kill: -1 for: 0.02 } "
+                     "fault { at: 1000 join: 3 }",
+                     0.075 + 0.004 * i);
+            play_way(t, &ways[w], faults, &r);
+            if (run_count(r.dir, "member", "what", "dead") > 1 || r.report.wall_s > 5)
+                fail_msg("%s, %s: ends after %g s", ways[w].set[0], faults, r.report.wall_s);
+        }
+}
+
 /* Servers continue when the first members have been lost one after another. */
 static void test_who_came_late_serves_alone(void **state)
 {
@@ -403,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_a_death_during_a_join),
         cmocka_unit_test(test_who_leaves_at_any_moment_takes_nothing_along),
         cmocka_unit_test(test_all_leave_at_once),
+        cmocka_unit_test(test_joiner_meets_a_driver_that_returns),
         cmocka_unit_test(test_who_came_late_serves_alone),
         cmocka_unit_test(test_generations_come_and_go),
         cmocka_unit_test(test_a_joiner_at_the_end_is_reported),
