@@ -234,8 +234,10 @@ static int take_link_check(struct server *s, const struct message *m)
     struct roster_event event = {.kind = ROSTER_LINK_CHECK, .node = m->from};
     event.view = read_u32(&in);
     event.grace = (int64_t)read_u64(&in);
-    bool sane = event.grace >= 0 && event.grace <= s->group->timing.silence_max;
-    return byte_reader_done(&in) && sane ? step_roster(s, &event) : OK;
+    bool sane = byte_reader_done(&in) && event.grace >= 0;
+    if (event.grace > s->group->timing.silence_max)
+        event.grace = s->group->timing.silence_max; /* then a silent member is dead */
+    return sane ? step_roster(s, &event) : OK;
 }
 
 static int take_link_report(struct server *s, const struct message *m)

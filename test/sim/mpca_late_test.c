@@ -72,7 +72,7 @@ static void run_trial(void **state, const char *strategy, const char *fault, dou
     static const struct group_observer observer = {.opened = on_opened, .user = &pace};
     char cluster[512];
     memset(&pace, 0, sizeof pace);
-    snprintf(cluster, sizeof cluster, CLUSTER "%s", fault);
+    snprintf(cluster, sizeof cluster, "%s%s", strstr(fault, "node {") ? "" : CLUSTER, fault);
     pace.t = (struct trial){.strategy = strategy,
                             .cluster = cluster,
                             .workers = WORKERS,
@@ -203,6 +203,22 @@ static void test_a_clogged_link_holds_up_no_other(void **state)
     }
 }
 
+/* Steps of 0.6 s: two of them are longer than the time after which a silent member is dead. */
+static void test_a_clogged_link_holds_up_no_other_with_long_steps(void **state)
+{
+    static const char slow[] = "node { count: 8 speed: 0.0166667 }\n"
+                               "link { mbit: 0.95 latency_us: 50 }\n"
+                               "fault { at: 30 clog: 3 factor: 10 }";
+    size_t before, after;
+    run_trial(state, "mpca { }", slow, 80);
+    int64_t calm = longest_cycle(WORKERS, 15000 * MS, 30000 * MS, 0, &before);
+    int64_t late = longest_cycle(3, 30000 * MS, 75000 * MS, 4, &after);
+    print_message("undisturbed %.1f s, disturbed %.1f s, %zu cycles\n", (double)calm / 1e9,
+                  (double)late / 1e9, after);
+    assert_true(before >= 3 && after >= 10);
+    assert_true((double)late <= 1.3 * (double)calm);
+}
+
 /* It stands still for some twenty cycles. */
 static void test_a_stopped_worker_holds_up_no_other(void **state)
 {
@@ -228,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other),
+        cmocka_unit_test(test_a_clogged_link_holds_up_no_other_with_long_steps),
         cmocka_unit_test(test_a_stopped_worker_holds_up_no_other),
     };
     return cmocka_run_group_tests(tests, wide_setup, tiny_teardown);
