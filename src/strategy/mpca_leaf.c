@@ -144,6 +144,10 @@ static int exchange_with_proxy(struct mpca_lane *lane)
     lane->transfers.view = current_view(lane->node)->number;
     if (!group_is_leaf(lane->node->group))
         return ERR_VIEW;
+    if (!vec_finite(&lane->slot.x, vec_all(&lane->slot.x))) { /* the proxy would not add it */
+        atomic_store(&lane->slot.state, SLOT_EMPTY);
+        return pause_turn(lane);
+    }
     int rc = exchange_vectors(lane, &out, &in, &sent);
     transfer_cancel(&out);
     transfer_cancel(&in);

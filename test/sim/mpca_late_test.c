@@ -9,6 +9,8 @@
 
 #include "mpca_trial.h"
 
+#include <math.h>
+
 #define MS (WORLD_SECOND / 1000)
 
 /* 17,763 floats: the model crosses a link of 57 Mbit/s in one step, 10 ms. */
@@ -38,6 +40,7 @@ struct pace {
     int64_t tick[WORKERS][TICKS_MAX];
     size_t ticks[WORKERS];
     double weight[LANES_MAX]; /* of all results */
+    bool spoils, spoilt;      /* one contribution of a leaf is not finite */
 };
 
 static struct pace pace;
@@ -49,6 +52,18 @@ static void on_opened(void *user, uint32_t node, const struct exchange *e)
         p->e[node][e->lane] = e;
 }
 
+/* A leaf is about to send this lane's contribution. */
+static void spoil_contribution(struct pace *p, const struct exchange *e)
+{
+    struct mpca_lane *lane =
+        (struct mpca_lane *)(void *)((char *)(uintptr_t)e - offsetof(struct mpca_lane, exchange));
+    if (!p->spoils || p->spoilt || !lane->as_leaf || lane->transfers.first ||
+        atomic_load(&lane->slot.state) != SLOT_READY)
+        return;
+    lane->slot.x.at[lane->slot.x.n / 2] = NAN;
+    p->spoilt = true;
+}
+
 static void on_event(void *arg, uint32_t node)
 {
     struct pace *p = &pace;
@@ -57,6 +72,8 @@ static void on_event(void *arg, uint32_t node)
         return;
     for (uint32_t s = 0; s < LANES_MAX; s++) {
         const struct exchange *e = p->e[node][s];
+        if (e)
+            spoil_contribution(p, e);
         if (!e || e->completed == p->completed[node][s])
             continue;
         p->completed[node][s] = e->completed;
@@ -71,7 +88,9 @@ static void run_trial(void **state, const char *strategy, const char *fault, dou
 {
     static const struct group_observer observer = {.opened = on_opened, .user = &pace};
     char cluster[512];
+    bool spoils = pace.spoils;
     memset(&pace, 0, sizeof pace);
+    pace.spoils = spoils;
     snprintf(cluster, sizeof cluster, "%s%s", strstr(fault, "node {") ? "" : CLUSTER, fault);
     pace.t = (struct trial){.strategy = strategy,
                             .cluster = cluster,
@@ -203,6 +222,15 @@ static void test_a_clogged_link_holds_up_no_other(void **state)
     }
 }
 
+static void test_a_leaf_drops_a_contribution_that_is_not_finite(void **state)
+{
+    pace.spoils = true;
+    run_trial(state, "mpca { }", CLUSTER "fault { at: 0.6 clog: 3 factor: 10 }", 2);
+    pace.spoils = false;
+    assert_true(pace.spoilt);
+    assert_true(count_adoptions(3, 700 * MS, 2000 * MS) >= 3);
+}
+
 /* Steps of 0.6 s: two of them are longer than the time after which a silent member is dead. */
 static void test_a_clogged_link_holds_up_no_other_with_long_steps(void **state)
 {
@@ -244,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other),
+        cmocka_unit_test(test_a_leaf_drops_a_contribution_that_is_not_finite),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other_with_long_steps),
         cmocka_unit_test(test_a_stopped_worker_holds_up_no_other),
     };
