@@ -157,7 +157,8 @@ static int exchange_with_proxy(struct mpca_lane *lane)
         return rc;
     if (!sent)
         atomic_fetch_add(&lane->slot.returned, lane->slot.tau);
-    lane->node->leaf_sent = -1;
+    if (sent || rc != ERR_STOP) /* a refusal says nothing about the link */
+        lane->node->leaf_sent = -1;
     atomic_store(&lane->slot.state, SLOT_EMPTY);
     return pause_turn(lane);
 }

@@ -261,6 +261,22 @@ static void test_a_stopped_worker_holds_up_no_other(void **state)
     }
 }
 
+/* Six leaves share two proxies, which refuse those that come while another's contribution is there.
+ * This is not the fault of their links, so all take part again soon. */
+static void test_leaves_that_share_a_proxy_take_part_again(void **state)
+{
+    run_trial(state, "mpca { }",
+              CLUSTER "fault { at: 0.6 pause: 1 for: 0.7 } fault { at: 0.6 pause: 2 for: 0.7 } "
+                      "fault { at: 0.6 pause: 3 for: 0.7 } fault { at: 0.75 pause: 4 for: 0.55 } "
+                      "fault { at: 0.75 pause: 5 for: 0.55 } fault { at: 0.9 pause: 6 for: 0.4 }",
+              2.4);
+    for (uint32_t w = 1; w <= 6; w++) {
+        size_t first = first_after(w, 1310 * MS); /* a tick may be over as the pause ends */
+        assert_true(first < pace.ticks[w] && pace.tick[w][first] <= 2300 * MS);
+    }
+    expect_order();
+}
+
 static int wide_setup(void **state)
 {
     int rc = tiny_setup(state);
@@ -275,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_a_leaf_drops_a_contribution_that_is_not_finite),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other_with_long_steps),
         cmocka_unit_test(test_a_stopped_worker_holds_up_no_other),
+        cmocka_unit_test(test_leaves_that_share_a_proxy_take_part_again),
     };
     return cmocka_run_group_tests(tests, wide_setup, tiny_teardown);
 }
