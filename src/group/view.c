@@ -32,6 +32,18 @@ uint32_t view_proxy(const struct view *view, uint32_t leaf)
     return node;
 }
 
+uint32_t view_after(const struct view *view, uint32_t node)
+{
+    const struct members participants = view_participants(view);
+    const struct members *sets[] = {&participants, &view->leaves};
+    bool is_member = view_rank(view, node) >= 0;
+    size_t set = is_member && members_has(&view->leaves, node);
+    uint32_t next = members_next(sets[set], is_member ? node + 1 : 0);
+    for (; next == VIEW_MEMBERS_MAX; next = members_next(sets[set], 0))
+        set = !set;
+    return next;
+}
+
 void view_encode(const struct view *view, struct buf *out)
 {
     buf_put_u32(out, view->number);

@@ -30,6 +30,10 @@ struct members view_participants(const struct view *view);
 /* The proxy of a leaf: leaves take the participants in turns, in ascending order. */
 uint32_t view_proxy(const struct view *view, uint32_t leaf);
 
+/* The member after `node`, in turns: participants in ascending order, then leaves. If `node` is no
+ * member: the first participant. The view has members. */
+uint32_t view_after(const struct view *view, uint32_t node);
+
 void view_encode(const struct view *view, struct buf *out);
 /* ERR_PROTOCOL */
 int view_decode(struct byte_reader *in, struct view *out);

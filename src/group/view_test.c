@@ -163,6 +163,14 @@ static void test_view_leaves_have_proxies(void **state)
     assert_int_equal(view_proxy(view, 1), 3);
     assert_int_equal(view_proxy(view, 4), 6);
     assert_int_equal(view_proxy(view, 9), 3);
+    /* A model is requested of the leaves last. */
+    static const uint32_t turns[] = {3, 6, 1, 4, 9, 3};
+    uint32_t node = UINT32_MAX;
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++)
+        assert_int_equal(node = view_after(view, node), turns[i]);
+    assert_int_equal(view_after(view, 5), 3); /* no member */
+    view->leaves = (struct members){{0}};
+    assert_int_equal(view_after(view, 9), 1);
     free(view);
 }
 

@@ -220,11 +220,11 @@ static void request_model(struct driver *d, const struct view *view)
 {
     uint32_t model_node = atomic_load(&d->requests.final_of),
              departed = atomic_load(&d->model_writer.left_out);
-    int rank = model_node == WORLD_ANY ? -1 : view_rank(view, model_node);
+    bool asked = view_rank(view, model_node) >= 0;
     if (!d->traits.workers_hold_model || view->count == 0 || !driver_all_done(d, view) ||
-        (rank >= 0 && departed == d->requests.left_out))
+        (asked && departed == d->requests.left_out))
         return;
-    uint32_t next = view->node[(size_t)(rank + 1) % view->count];
+    uint32_t next = view_after(view, model_node); /* the model of a leaf may be old */
     d->requests.left_out = departed;
     atomic_store(&d->requests.final_of, next);
     driver_request_model_of(d, next, MODEL_FINAL);
