@@ -314,6 +314,22 @@ static void test_tasks_rounds_continue_without_a_lost_joiner(void **state)
     expect_start(s, 0, 0, 2, 3, 3); /* the void round, by the joiner alone */
 }
 
+/* It was a member, and is dead, before the views could be looked at: only the later one is seen. */
+static void test_tasks_rounds_continue_without_a_joiner_never_seen(void **state)
+{
+    struct scene *s = *state;
+    set_members(s, 1);
+    init_var(s, 0, "w", 2, TASKS_SUM);
+    join_node(s, TASKS_JOIN, 1);
+    expect_node(s, TASKS_ADMIT, 1);
+    for (uint32_t task = 0; task < 2; task++)
+        commit_task(s, 0, 0, 0, task);
+    set_members(s, 1);
+    expect_nothing(s); /* the view may be older than the joiner's */
+    join_node(s, TASKS_NO_JOIN, 1);
+    expect_start(s, 0, 0, 1, 0, 0);
+}
+
 static void test_tasks_mismatch_is_refused_by_name(void **state)
 {
     struct scene *s = *state;
@@ -402,6 +418,7 @@ int main(void)
         STORY(test_tasks_leaver_waits_for_its_rounds),
         STORY(test_tasks_joiner_waits_for_running_rounds),
         STORY(test_tasks_rounds_continue_without_a_lost_joiner),
+        STORY(test_tasks_rounds_continue_without_a_joiner_never_seen),
         STORY(test_tasks_mismatch_is_refused_by_name),
         STORY(test_tasks_spec_round_trips),
         STORY(test_tasks_random_events),

@@ -332,6 +332,8 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
         drop_orphans(roster, m->node, out);
         if (roster->view.number > 0)
             roster_make_view(roster, out);
+        if (m->donor == ROSTER_DRIVER) /* it may never see the view with this joiner */
+            roster_order_pair(out, ORDER_CANCEL_JOIN, m->donor, m->node);
     }
     roster_seek_donor(roster, out);
 }
