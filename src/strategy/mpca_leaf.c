@@ -169,6 +169,8 @@ int mpca_leaf_turn(struct mpca_lane *lane)
     if (!atomic_load(&lane->joined))
         return ask_again(lane);
     int rc = mpca_await(lane, has_leaf_turn, WORLD_FOREVER);
+    if (rc == OK) /* one from before this node last participated */
+        rc = mpca_await(lane, is_adopted, WORLD_FOREVER);
     if (rc == OK) {
         atomic_compare_exchange_strong(&lane->slot.state, &empty, SLOT_REQUESTED);
         rc = mpca_await(lane, has_filled, WORLD_FOREVER);
