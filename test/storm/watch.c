@@ -68,9 +68,28 @@ void watch_driver_dies(struct storm *s)
         r->nodes &= ~(UINT64_C(1) << NODES_MAX);
 }
 
+/* A view that a driver made in its last moment, and that no living worker took, never was: the next
+ * driver numbers its first view behind those that its workers know. */
+static void forget_views_of_dead_driver(struct storm *s)
+{
+    struct storm_node *own = &s->node[NODES_MAX];
+    uint32_t newest = 0, kept = 0;
+    for (uint32_t i = 0; i < NODES_MAX; i++)
+        if (!s->node[i].dead && s->node[i].view_number > newest)
+            newest = s->node[i].view_number;
+    if (newest == 0 || own->view_number <= newest)
+        return;
+    own->view_number = newest;
+    for (uint32_t i = 0; i < s->views; i++)
+        if (s->view[i].number <= newest)
+            s->view[kept++] = s->view[i];
+    s->views = kept;
+}
+
 void watch_driver_starts(struct storm *s)
 {
     struct storm_node *own = &s->node[NODES_MAX];
+    forget_views_of_dead_driver(s);
     s->driver_dead = s->absent = false;
     s->disk.writing = false;
     own->view = NULL;
