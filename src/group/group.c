@@ -184,6 +184,11 @@ int group_keeps_pace(struct group *group)
     return send_driver(group, WIRE_LEAF_READY, NULL, 0);
 }
 
+int group_joined(struct group *group)
+{
+    return send_driver(group, WIRE_JOIN_COMPLETE, NULL, 0);
+}
+
 /* The number of the driver's check, then the link. */
 int group_report_link(struct group *group, uint32_t number)
 {

@@ -196,6 +196,9 @@ bool group_was_leaf(const struct group *group, uint32_t after);
 int group_check_links(struct group *group, int64_t grace);
 int group_keeps_pace(struct group *group);
 
+/* This joiner lacks nothing any more. OK without a driver; ERR_NOMEM */
+int group_joined(struct group *group);
+
 /* Account for `bytes` that took `ns` to arrive from `node`. */
 void group_link_received(struct group *group, uint32_t node, size_t bytes, int64_t ns);
 

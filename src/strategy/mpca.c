@@ -359,7 +359,7 @@ static int join_lanes(struct worker *w, struct member *m)
     int rc = adopt_all(w);
     vec_copy(&l->x, &w->star, vec_all(&l->x));
     vec_copy(&l->s, &w->s, vec_all(&l->s));
-    return rc;
+    return rc == OK ? group_joined(m->group) : rc; /* from now on it may be a leaf */
 }
 
 static int worker_init(struct worker *w, struct member *m)

@@ -341,7 +341,9 @@ static int join_run(struct worker *w)
         rc = take_start(w, rc, &header);
     }
     struct buf nothing = {0};
-    return rc == OK ? worker_report(w, WIRE_JOIN_COMPLETE, &nothing) : rc;
+    if (rc != OK || (w->traits.is_async && w->traits.join_needs_no_model))
+        return rc; /* the strategy calls group_joined when it has the model */
+    return worker_report(w, WIRE_JOIN_COMPLETE, &nothing);
 }
 
 /* Begin in the run's first view with a state that is not drawn from the seed. */
