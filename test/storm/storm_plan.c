@@ -182,6 +182,8 @@ void plan_draw(struct plan *plan, uint64_t seed)
     plan->workers_max = plan->workers + ((way->is & JOINED) ? 2 + dice_roll(&dice, 3) : 0);
     plan->nodes = (way->is & JOINED) ? NODES_MAX : plan->workers;
     plan->steps = (uint64_t)(GAP + 4) * (plan->strikes + 3) * way->round;
+    if (way->is & UNSYNCED) /* a joiner must come before its adoption is struck */
+        plan->steps *= 2;
     draw_cluster(plan, &dice);
 }
 
