@@ -26,10 +26,18 @@ holds() { # CONDITION DIR
     isa) [ -n "${PACELINE_ISA:-}" ] || ! grep -qw avx512_bf16 /proc/cpuinfo ;;
     locale) ! command -v localedef >/dev/null || [ ! -e /usr/share/i18n/locales/de_DE ] ;;
     mount) ! can_mount ;;
+    network) ! can_unshare ;;
     opencv) ! python3 -c 'import cv2' 2>/dev/null ;;
     sanitizer) [ "$(basename "$2")" != build ] ;;
     *) echo "test/skips.txt: there is no condition $1" >&2 && return 1 ;;
     esac
+}
+
+can_unshare() {
+    local user=()
+    [ "$(id -u)" = 0 ] || user=(--user)
+    unshare --net ${user[@]+"${user[@]}"} \
+        sh -c 'echo 40000 40003 >/proc/sys/net/ipv4/ip_local_port_range' 2>/dev/null
 }
 
 can_mount() {

@@ -22,6 +22,22 @@ int io_socket(const struct address *address)
     return socket(address->u.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
+int io_connected(int fd)
+{
+    int code = 0;
+    struct address here = {.len = sizeof here.u}, there = {.len = sizeof there.u};
+    socklen_t len = sizeof code;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &len) != 0)
+        return errno;
+    if (code)
+        return code;
+    if (getpeername(fd, &there.u.any, &there.len) != 0 ||
+        getsockname(fd, &here.u.any, &here.len) != 0)
+        return errno;
+    bool itself = here.len == there.len && memcmp(&here.u, &there.u, here.len) == 0;
+    return itself ? ECONNREFUSED : 0;
+}
+
 /* ---- links ---- */
 
 bool connect_watch(struct io *io, int op, int fd, uint32_t events, void *ptr)
@@ -234,10 +250,9 @@ static void report_unreached(const struct node *node, const struct link *link, c
 
 int connect_made(struct node *node, struct link *link)
 {
-    int code = 0;
-    socklen_t len = sizeof code;
-    if (getsockopt(link->stream.fd, SOL_SOCKET, SO_ERROR, &code, &len) != 0 || code != 0) {
-        report_unreached(node, link, strerror(code ? code : errno));
+    int code = io_connected(link->stream.fd);
+    if (code) {
+        report_unreached(node, link, strerror(code));
         return ERR_PEER;
     }
     link->state = LINK_HANDSHAKE;

@@ -235,15 +235,10 @@ static int await_events(int fd, short events, int64_t deadline)
 
 static int connect_until(int fd, const struct address *to, int64_t deadline)
 {
-    if (connect(fd, &to->u.any, to->len) == 0)
-        return 0;
-    if (errno != EINPROGRESS && errno != EINTR)
+    if (connect(fd, &to->u.any, to->len) != 0 && errno != EINPROGRESS && errno != EINTR)
         return errno;
     int code = await_events(fd, POLLOUT, deadline);
-    socklen_t len = sizeof code;
-    if (code == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &len) != 0)
-        code = errno;
-    return code;
+    return code ? code : io_connected(fd);
 }
 
 /* All `n` bytes, in or out. */

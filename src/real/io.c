@@ -258,18 +258,34 @@ static int io_main(void *arg)
 
 /* ---- opening and closing ---- */
 
-/* 0, or errno; `listener` is < 0 if not even a socket could be made. */
+/* Listen at `address`, and set it to what the kernel made of it. 0, or errno; *fd is < 0 if not even
+ * a socket could be made. */
+static int listen_once(struct address *address, int *fd)
+{
+    int on = 1;
+    *fd = io_socket(address);
+    if (*fd < 0)
+        return errno;
+    setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(*fd, &address->u.any, address->len) != 0 || listen(*fd, BACKLOG) != 0)
+        return errno;
+    address->len = sizeof address->u;
+    return getsockname(*fd, &address->u.any, &address->len) == 0 ? 0 : errno;
+}
+
+/* The kernel may choose the port of a driver that has just died. The next driver needs that port,
+ * and other workers would call this one instead: choose again while it is taken. */
 static int open_listener(struct node *node)
 {
-    struct io *io = &node->io;
-    int on = 1;
-    io->listener = io_socket(&node->address);
-    if (io->listener < 0)
-        return errno;
-    setsockopt(io->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    bool listens = bind(io->listener, &node->address.u.any, node->address.len) == 0 &&
-                   listen(io->listener, BACKLOG) == 0;
-    return listens ? 0 : errno;
+    const struct address wish = node->address;
+    int first, code = listen_once(&node->address, &node->io.listener);
+    if (code || address_port(&wish) > 0 || address_port(&node->address) != node->driver_port)
+        return code;
+    first = node->io.listener;
+    node->address = wish;
+    code = listen_once(&node->address, &node->io.listener);
+    close(first);
+    return code;
 }
 
 static int listen_at(struct node *node, struct err *err)
@@ -293,9 +309,6 @@ static int listen_at(struct node *node, struct err *err)
                        : why == EADDRNOTAVAIL
                            ? ": that is no address of this host; give one of its own"
                            : "");
-    node->address.len = sizeof node->address.u;
-    if (getsockname(io->listener, &node->address.u.any, &node->address.len) != 0)
-        return err_set(err, ERR_IO, "listen %s: %s", where, strerror(errno));
     return OK;
 }
 

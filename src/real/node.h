@@ -27,9 +27,10 @@ struct node {
     struct logger log;
     struct node_limits limits;
     bool insecure, no_shm, ucx;
-    bool any_port;    /* where the one in `address` is taken */
-    uint32_t stripes; /* connections to open to a peer */
-    int nice;         /* of threads that compute */
+    bool any_port;        /* where the one in `address` is taken */
+    uint16_t driver_port; /* of a worker: not to be listened at, unless the user says so */
+    uint32_t stripes;     /* connections to open to a peer */
+    int nice;             /* of threads that compute */
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
     uint64_t random_seed;

@@ -175,6 +175,8 @@ static int go_live(struct node *node, const struct real_options *options, struct
     node->world.self = options->driver ? WORLD_ANY : WORLD_DRIVER;
     if (options->driver)
         rc = parse_address(node, "driver", options->driver, &driver, err);
+    if (rc == OK && options->driver)
+        node->driver_port = address_port(&driver);
     if (rc == OK)
         rc = choose_listen(node, options, &driver, err);
     if (rc == OK && options->advertise)

@@ -3,8 +3,11 @@
 #include "real/real_test_kit.h"
 
 #include <dirent.h>
+#include <net/if.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 
 /* ---- opening ---- */
@@ -101,6 +104,62 @@ static void test_port_that_is_taken_is_replaced(void **state)
     world_address(second, two, sizeof two);
     assert_string_equal(two, one);
     real_close(second);
+}
+
+enum { NOT_PERMITTED = 77 };
+
+/* In a network of its own, where the kernel chooses among few ports. false: not permitted here. */
+static bool enter_network(const char *ports)
+{
+    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    if (unshare(geteuid() == 0 ? CLONE_NEWNET : CLONE_NEWNET | CLONE_NEWUSER) != 0)
+        return false;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    bool entered = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
+    close(fd);
+    FILE *range = fopen("/proc/sys/net/ipv4/ip_local_port_range", "w");
+    entered = entered && range && fputs(ports, range) >= 0;
+    return range && fclose(range) == 0 && entered;
+}
+
+/* A worker calls a driver that has died. The port is free, and neither the worker's listener nor its
+ * own end of the connection may take it. */
+static int call_dead_driver(void)
+{
+    enum { CALLS = 200 };
+    if (!enter_network("40000 40003"))
+        return NOT_PERMITTED;
+    for (int i = 0; i < CALLS; i++) {
+        struct world *w = NULL;
+        struct err err = {0};
+        int64_t begun = real_now();
+        int rc = real_open(&(struct real_options){.driver = "127.0.0.1:40000"}, &w, &err);
+        if (rc != ERR_PEER || !strstr(err.text, "cannot connect: Connection refused") ||
+            real_now() - begun > WORLD_SECOND) {
+            print_error("call %d: %s after %.3f s: %s\n", i, status_text(rc),
+                        world_seconds(real_now() - begun), err.text);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void test_nobody_takes_the_port_of_a_dead_driver(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(call_dead_driver());
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NOT_PERMITTED) {
+        print_message("    skipped: this host does not let a test have a network of its own\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* Nothing beyond this host, in any direction, without being told. */
@@ -473,6 +532,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_bad_addresses),
         cmocka_unit_test(test_address_text),
         cmocka_unit_test(test_port_that_is_taken_is_replaced),
+        cmocka_unit_test(test_nobody_takes_the_port_of_a_dead_driver),
         cmocka_unit_test(test_insecure),
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_advertised),
