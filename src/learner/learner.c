@@ -21,8 +21,9 @@ int learner_init_unset(struct learner *l, struct world *world, const Paceline__J
     };
     size_t n = l->table->total;
     l->mark = arena_array(arena, l->table->count + 1, struct learner_mark);
-    if (!l->mark || vec_init(&l->x, arena, n) != OK ||
-        vec_init(&l->s, arena, net_state_segments(ws->train)->total) != OK ||
+    if (!l->mark ||
+        vec_init_model(&l->both, &l->x, &l->s, arena, n, net_state_segments(ws->train)->total) !=
+            OK ||
         (!dx && vec_init(&l->dx, arena, n) != OK) ||
         (job->iter_size > 1 && vec_init(&l->before, arena, n) != OK))
         return err_set(err, ERR_NOMEM, "net: out of memory for %zu parameters", n);

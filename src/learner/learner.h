@@ -25,7 +25,8 @@ struct learner {
     struct workspace *ws;
     struct local_group *group;
     const struct segments *table; /* of x */
-    struct vec x, dx, s;
+    struct vec both, x, s;        /* the model: x, then s, in one vector; and its two parts */
+    struct vec dx;
     struct vec before; /* Σ of the step's batches before the last; empty where iter_size is 1 */
     struct optim optim;
     uint64_t steps;             /* taken by this learner */

@@ -52,19 +52,14 @@ struct pipe {
     struct vec x, s;        /* the global model, where it lies */
 };
 
-static struct vec part_of(const struct vec *v, size_t from, size_t len)
-{
-    return (struct vec){v->at + from, len};
-}
-
 static struct vec part_x(const struct pipe *p, const struct vec *both)
 {
-    return part_of(both, 0, p->m->learner->x.n);
+    return vec_part(both, 0, p->m->learner->x.n);
 }
 
 static struct vec part_s(const struct pipe *p, const struct vec *both)
 {
-    return part_of(both, p->m->learner->x.n, p->m->learner->s.n);
+    return vec_part(both, p->m->learner->x.n, p->m->learner->s.n);
 }
 
 static uint64_t in_records(const struct pipe *p, double epochs)

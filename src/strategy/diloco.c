@@ -57,13 +57,9 @@ struct diloco {
     bool lossy;                 /* the code of the wire rounds */
     struct progress here;       /* where this worker trains */
     struct exchange_meta since; /* its steps since it submitted last */
-    struct vec x, s, v;         /* x̃, s̃, v */
+    struct vec both, x, s;      /* x̃, then s̃, in one vector; and its two parts */
+    struct vec v;
 };
-
-static struct vec part_of(const struct vec *v, size_t from, size_t len)
-{
-    return (struct vec){v->at + from, len};
-}
 
 /* ---- when ---- */
 
@@ -130,11 +126,10 @@ static int diloco_open(struct diloco *d, struct member *m)
     d->count = d->config->fragments;
     while (d->count > 1 && n / d->count < SEGMENT_ALIGN)
         d->count--; /* a vector so short has no more */
-    if (vec_init(&d->x, m->arena, n) != OK || vec_init(&d->s, m->arena, l->s.n) != OK ||
+    if (vec_init_model(&d->both, &d->x, &d->s, m->arena, n, l->s.n) != OK ||
         vec_init(&d->v, m->arena, n) != OK)
         return ERR_NOMEM;
-    vec_copy(&d->x, &l->x, vec_all(&d->x));
-    vec_copy(&d->s, &l->s, vec_all(&d->s));
+    vec_copy(&d->both, &l->both, vec_all(&d->both));
     if (m->resumed)
         vec_copy(&d->v, m->resumed, vec_all(&d->v));
     m->model.x = &d->x;
@@ -152,8 +147,8 @@ static int diloco_open(struct diloco *d, struct member *m)
 static void put_fragment(const struct diloco *d, const struct fragment *f)
 {
     const struct learner *l = d->m->learner;
-    struct vec x = part_of(&f->lane->input, 0, f->r.len),
-               model = part_of(&d->x, f->r.from, f->r.len);
+    struct vec x = vec_part(&f->lane->input, 0, f->r.len),
+               model = vec_part(&d->x, f->r.from, f->r.len);
     float *at = x.at + x.n;
     vec_export(&l->x, f->r, x.at);
     if (d->lossy)
@@ -193,9 +188,9 @@ static void submit_fragment(struct diloco *d, struct fragment *f)
 static void outer_step(struct diloco *d, const struct fragment *f)
 {
     float lr = d->config->outer_lr, momentum = d->config->outer_momentum;
-    struct vec mean = part_of(exchange_result(f->lane), 0, f->r.len);
-    struct vec x = part_of(&d->x, f->r.from, f->r.len), v = part_of(&d->v, f->r.from, f->r.len);
-    struct vec delta = part_of(&f->lane->input, 0, f->r.len);
+    struct vec mean = vec_part(exchange_result(f->lane), 0, f->r.len);
+    struct vec x = vec_part(&d->x, f->r.from, f->r.len), v = vec_part(&d->v, f->r.from, f->r.len);
+    struct vec delta = vec_part(&f->lane->input, 0, f->r.len);
     struct range all = vec_all(&x);
     if (d->lossy) { /* the result is the mean of x − x̃ */
         vec_copy(&delta, &mean, all);
@@ -221,8 +216,8 @@ static void replace_fragment(struct diloco *d, const struct fragment *f)
     float model = d->here.steps > f->sent.steps ? 1.0f - d->config->mix : 1.0f;
     vec_lerp(&l->x, model, &d->x, f->r);
     for (size_t i = 0; i < d->states; i++) {
-        struct vec own = part_of(&l->optim.state[i], f->r.from, f->r.len);
-        struct vec of_all = part_of(mean, f->r.len * (1 + i), f->r.len);
+        struct vec own = vec_part(&l->optim.state[i], f->r.from, f->r.len);
+        struct vec of_all = vec_part(mean, f->r.len * (1 + i), f->r.len);
         vec_lerp(&own, model, &of_all, vec_all(&own));
     }
     if (d->config->on_replace == PACELINE__ON_REPLACE__reset)
@@ -233,8 +228,7 @@ static void replace_fragment(struct diloco *d, const struct fragment *f)
 static void reset_fragments(struct diloco *d)
 {
     struct learner *l = d->m->learner;
-    vec_copy(&l->x, &d->x, vec_all(&l->x));
-    vec_copy(&l->s, &d->s, vec_all(&l->s));
+    vec_copy(&l->both, &d->both, vec_all(&d->both));
     optim_reset(&l->optim);
     l->steps = d->here.steps;
 }

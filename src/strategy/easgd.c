@@ -45,17 +45,6 @@ static bool easgd_is_async(const Paceline__Job *job)
     return settings_of(job)->mode == PACELINE__EASGD__MODE__async;
 }
 
-/* A vector is x, then s; these are its two parts, of which x has n floats. */
-static struct vec centre_x(const struct vec *both, size_t n)
-{
-    return (struct vec){both->at, n};
-}
-
-static struct vec centre_s(const struct vec *both, size_t n)
-{
-    return (struct vec){both->at + n, both->n - n};
-}
-
 /* α with K workers (MPCA §3.2). */
 static float alpha_of(const Paceline__Job *job, size_t workers)
 {
@@ -68,13 +57,11 @@ static float alpha_of(const Paceline__Job *job, size_t workers)
 static int reset_worker(struct member *m, const struct vec *centre)
 {
     struct learner *l = m->learner;
-    struct vec x = centre_x(centre, l->x.n), s = centre_s(centre, l->x.n);
     if (!vec_finite(centre, vec_all(centre)))
         return ERR_DIVERGED;
     log_warn(m->group->log, "worker %u, step %" PRIu64 ": loss %g; it starts over from the centre",
              m->world->self, l->steps, l->loss);
-    vec_copy(&l->x, &x, vec_all(&x));
-    vec_copy(&l->s, &s, vec_all(&s));
+    vec_copy(&l->both, centre, vec_all(centre));
     optim_reset(&l->optim);
     return OK;
 }
@@ -139,9 +126,8 @@ static int await_centre(struct elastic *e, struct member *m, struct exchange_cos
 static void pull_to_centre(struct elastic *e, struct learner *l, float alpha)
 {
     struct vec *d = &e->c.out;
-    struct vec x = centre_x(d, l->x.n), s = centre_s(d, l->x.n);
-    vec_copy(&x, &l->x, vec_all(&x));
-    vec_copy(&s, &l->s, vec_all(&s));
+    const struct vec x = vec_part(d, 0, l->x.n);
+    vec_copy(d, &l->both, vec_all(d));
     vec_axpy(d, -1.0f, &e->c.global, vec_all(d));
     vec_scale(d, alpha, vec_all(d));
     vec_axpy(&l->x, -1.0f, &x, vec_all(&x));
@@ -234,17 +220,14 @@ struct ring {
 };
 
 static int ring_init(struct ring *r, struct lanes *lanes, struct group *group,
-                     const Paceline__Job *job, const struct vec *x, const struct vec *s,
+                     const Paceline__Job *job, const struct vec *both, size_t n_x,
                      uint64_t completed, struct arena *arena)
 {
     struct exchange_config config = strategy_exchange_config(job);
-    if (vec_init(&r->both, arena, x->n + s->n) != OK)
+    if (vec_init_model(&r->both, &r->x, &r->s, arena, n_x, both->n - n_x) != OK)
         return ERR_NOMEM;
     config.kept = r->both; /* for a driver that returns */
-    r->x = centre_x(&r->both, x->n);
-    r->s = centre_s(&r->both, x->n);
-    vec_copy(&r->x, x, vec_all(x));
-    vec_copy(&r->s, s, vec_all(s));
+    vec_copy(&r->both, both, vec_all(both));
     return lanes_open(lanes, group, true, r->both.n, &config, completed, arena, &r->lane);
 }
 
@@ -266,7 +249,7 @@ static float committed_beta(const struct ring *r, const Paceline__Job *job)
 static int move_centre(struct ring *r, const Paceline__Job *job)
 {
     const struct vec *mean = exchange_result(r->lane);
-    struct vec mean_s = centre_s(mean, r->x.n);
+    struct vec mean_s = vec_part(mean, r->x.n, r->s.n);
     if (exchange_result_meta(r->lane)->weight == 0)
         return ERR_DIVERGED;
     vec_lerp(&r->x, committed_beta(r, job), mean, vec_all(&r->x));
@@ -282,8 +265,7 @@ static int sync_round(struct ring *r, struct member *m, uint64_t tau)
     int rc = strategy_local_steps(m, tau, &mine);
     if (rc != OK)
         return rc;
-    vec_export(&l->x, vec_all(&l->x), r->lane->input.at);
-    vec_export(&l->s, vec_all(&l->s), r->lane->input.at + l->x.n);
+    vec_copy(&r->lane->input, &l->both, vec_all(&l->both));
     rc = exchange_run(r->lane, &mine);
     if (rc == OK && r->lane->mine.weight > 0)
         vec_penalise(&l->x, committed_alpha(r, m->job), &r->x, vec_all(&l->x));
@@ -296,9 +278,9 @@ static int sync_worker(struct member *m)
 {
     struct learner *l = m->learner;
     struct ring *r = arena_new(m->arena, struct ring);
-    int rc =
-        r ? ring_init(r, &m->lanes, m->group, m->job, &l->x, &l->s, m->progress.exchanges, m->arena)
-          : ERR_NOMEM;
+    int rc = r ? ring_init(r, &m->lanes, m->group, m->job, &l->both, l->x.n, m->progress.exchanges,
+                           m->arena)
+               : ERR_NOMEM;
     if (rc == OK) {
         m->model.x = &r->x;
         m->model.s = &r->s;
@@ -321,8 +303,7 @@ static int sync_worker(struct member *m)
 static int sync_commits(struct driver_part *l, struct ring *r)
 {
     uint64_t tau = strategy_round(l->job, &l->progress, l->records, settings_of(l->job)->tau);
-    vec_copy(&l->x, &r->x, vec_all(&r->x));
-    vec_copy(&l->s, &r->s, vec_all(&r->s));
+    vec_copy(&l->both, &r->both, vec_all(&r->both));
     strategy_advance(&l->progress, tau, job_step_records(l->job), exchange_result_meta(r->lane));
     return l->on_commit(l, r->lane);
 }
@@ -336,16 +317,15 @@ static int sync_takes_up(struct driver_part *l, struct ring *r)
         rc = ERR_PEER; /* no worker is left to ask */
     if (rc == OK && r->lane->completed > l->progress.exchanges)
         return sync_commits(l, r);
-    vec_copy(&l->x, &r->x, vec_all(&r->x));
-    vec_copy(&l->s, &r->s, vec_all(&r->s));
+    vec_copy(&l->both, &r->both, vec_all(&r->both));
     return rc;
 }
 
 static int sync_driver(struct driver_part *l)
 {
     struct ring r;
-    int rc =
-        ring_init(&r, &l->lanes, l->group, l->job, &l->x, &l->s, l->progress.exchanges, l->arena);
+    int rc = ring_init(&r, &l->lanes, l->group, l->job, &l->both, l->x.n, l->progress.exchanges,
+                       l->arena);
     if (rc == OK && l->lanes.needs_sync)
         rc = sync_takes_up(l, &r);
     while (rc == OK && !strategy_done(l->job, &l->progress, l->records)) {

@@ -34,7 +34,7 @@ enum { DRAW_WHETHER, DRAW_WHOM };
 
 struct gossip {
     struct gossip_sender sender; /* not opened in a run of one worker */
-    struct vec x, s;             /* of the collected global model */
+    struct vec x, s;             /* of the collected global model, both in an inbox */
     uint32_t view;               /* view from which progress.sharers was taken */
 };
 
@@ -66,9 +66,9 @@ static int give_share(struct gossip *g, struct member *m)
     const struct learner *l = m->learner;
     uint32_t requested = gossip_requested(&g->sender);
     uint32_t to = requested != WORLD_ANY ? requested : draw_peer(m);
-    if (to == WORLD_ANY || !gossip_share(&g->sender, to, &l->x, &l->s))
+    if (to == WORLD_ANY || !gossip_share(&g->sender, to, &l->both))
         return OK;
-    return world_copied(m->world, (l->x.n + l->s.n) * sizeof(float));
+    return world_copied(m->world, l->both.n * sizeof(float));
 }
 
 /* Mix in an arrived model; this counts as an exchange, for which no member waited. */
@@ -78,7 +78,7 @@ static int take_share(struct gossip *g, struct member *m)
     bool lost = atomic_load(&g->sender.lost);
     struct gossip_taken taken;
     int rc = OK;
-    while (rc == OK && gossip_take(&g->sender, &l->x, &l->s, &taken)) {
+    while (rc == OK && gossip_take(&g->sender, &l->both, &taken)) {
         int64_t age = world_now(m->world) - taken.announced;
         const struct exchange_cost cost = {.seconds = world_seconds(age), .bytes = taken.bytes};
         if (lost)
@@ -156,8 +156,8 @@ static int gossip_worker(struct member *m)
     int rc = g ? OK : ERR_NOMEM;
     bool alone = job_is_alone(m->job);
     if (rc == OK && !alone)
-        rc = gossip_sender_open(&g->sender, m->world, m->group, l->x.n, l->s.n,
-                                strategy_chunk(m->job), m->arena);
+        rc = gossip_sender_open(&g->sender, m->world, m->group, l->both.n, strategy_chunk(m->job),
+                                m->arena);
     while (rc == OK) {
         follow_view(g, m);
         rc = strategy_async_step(m);
@@ -172,7 +172,7 @@ static int gossip_worker(struct member *m)
     }
     atomic_store(&m->group->work.busy, false);
     if (rc == ERR_STOP && !alone) /* messages in transit arrive, or their receivers are lost */
-        rc = gossip_finish(&g->sender, &l->x, &l->s, WORLD_FOREVER);
+        rc = gossip_finish(&g->sender, &l->both, WORLD_FOREVER);
     return rc == ERR_STOP ? OK : rc;
 }
 
@@ -186,18 +186,14 @@ static void gossip_close(struct member *m)
 /* ---- the global model ---- */
 
 /* Add a model to the mean: (w x + w_m x_m)/(w + w_m). */
-static void add_share(struct gossip *g, uint64_t *w, uint64_t w_m, const struct vec *x_m,
-                      const struct vec *s_m)
+static void add_share(struct vec *mean, uint64_t *w, uint64_t w_m, const struct vec *model)
 {
     bool first = *w == 0;
     float share = gossip_add(w, w_m);
-    if (first) { /* the old contents may be NaN */
-        vec_copy(&g->x, x_m, vec_all(&g->x));
-        vec_copy(&g->s, s_m, vec_all(&g->s));
-        return;
-    }
-    vec_lerp(&g->x, share, x_m, vec_all(&g->x));
-    vec_lerp(&g->s, share, s_m, vec_all(&g->s));
+    if (first) /* the old contents may be NaN */
+        vec_copy(mean, model, vec_all(mean));
+    else
+        vec_lerp(mean, share, model, vec_all(mean));
 }
 
 /* Collect x̃ = Σ w x / Σ w over all members. No inbox is in use any more. */
@@ -205,16 +201,16 @@ static int gossip_gather(struct member *m)
 {
     struct gossip *g = m->own;
     struct gossip_sender *p = &g->sender;
-    const struct vec *x = &m->learner->x, *s = &m->learner->s, *in = &p->in[0].both;
+    const struct learner *l = m->learner;
     const struct view *view = group_view(m->group);
-    const struct vec x_m = {in->at, x->n}, s_m = {in->at + x->n, s->n};
+    struct vec *mean = &p->in[1].both;
     struct transfers own;
     uint64_t w = 0;
     size_t count = 0;
     if (!p->world)
         return OK;
-    g->x = (struct vec){p->in[1].both.at, x->n};
-    g->s = (struct vec){p->in[1].both.at + x->n, s->n};
+    g->x = vec_part(mean, 0, l->x.n);
+    g->s = vec_part(mean, l->x.n, l->s.n);
     transfers_init(&own, m->world, m->group, LANE_COLLECT);
     own.chunk = strategy_chunk(m->job);
     int rc = OK;
@@ -225,7 +221,7 @@ static int gossip_gather(struct member *m)
              : atomic_load(&p->lost) ? ERR_DIVERGED
                                      : OK;
         if (rc == OK)
-            add_share(g, &w, self ? p->w : p->in[0].w, self ? x : &x_m, self ? s : &s_m);
+            add_share(mean, &w, self ? p->w : p->in[0].w, self ? &l->both : &p->in[0].both);
         count += rc == OK;
     }
     transfers_close(&own);

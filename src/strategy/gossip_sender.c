@@ -164,18 +164,17 @@ static int sender_main(void *arg)
     return rc;
 }
 
-int gossip_sender_open(struct gossip_sender *p, struct world *world, struct group *group, size_t x,
-                       size_t s, size_t chunk, struct arena *arena)
+int gossip_sender_open(struct gossip_sender *p, struct world *world, struct group *group, size_t n,
+                       size_t chunk, struct arena *arena)
 {
     p->world = world;
     p->group = group;
     p->w = GOSSIP_WORKER;
-    p->n = x;
     transfers_init(&p->transfers, world, group, 0);
     p->transfers.chunk = chunk;
-    int rc = vec_init(&p->out.both, arena, x + s);
+    int rc = vec_init(&p->out.both, arena, n);
     for (size_t i = 0; rc == OK && i < GOSSIP_INBOX; i++)
-        rc = vec_init(&p->in[i].both, arena, x + s);
+        rc = vec_init(&p->in[i].both, arena, n);
     return rc == OK ? world_spawn(world, "post", sender_main, p, &p->task) : rc;
 }
 
@@ -186,16 +185,6 @@ void gossip_sender_close(struct gossip_sender *p)
 }
 
 /* ---- training's side ---- */
-
-static struct vec part_x(const struct gossip_sender *p, const struct gossip_message *l)
-{
-    return (struct vec){l->both.at, p->n};
-}
-
-static struct vec part_s(const struct gossip_sender *p, const struct gossip_message *l)
-{
-    return (struct vec){l->both.at + p->n, l->both.n - p->n};
-}
 
 static void queue_message(struct gossip_sender *p, struct gossip_message *l, enum gossip_kind kind,
                           uint32_t to, uint64_t w)
@@ -224,18 +213,11 @@ bool gossip_drain(struct gossip_sender *p)
     return finish_message(p, &p->word);
 }
 
-static void copy_out(struct gossip_sender *p, const struct vec *x, const struct vec *s)
+bool gossip_share(struct gossip_sender *p, uint32_t to, const struct vec *model)
 {
-    vec_export(x, vec_all(x), p->out.both.at);
-    vec_export(s, vec_all(s), p->out.both.at + p->n);
-}
-
-bool gossip_share(struct gossip_sender *p, uint32_t to, const struct vec *x, const struct vec *s)
-{
-    if (atomic_load(&p->out.at) != SLOT_FREE || p->w < 2 || !vec_finite(x, vec_all(x)) ||
-        !vec_finite(s, vec_all(s)))
+    if (atomic_load(&p->out.at) != SLOT_FREE || p->w < 2 || !vec_finite(model, vec_all(model)))
         return false;
-    copy_out(p, x, s);
+    vec_copy(&p->out.both, model, vec_all(model));
     queue_message(p, &p->out, GOSSIP_MODEL, to, gossip_halve(&p->w));
     return true;
 }
@@ -278,27 +260,23 @@ static void return_share(struct gossip_sender *p, const struct gossip_message *l
 }
 
 /* x ← (w x + w_m x_m)/(w + w_m), w ← w + w_m. */
-static void merge_message(struct gossip_sender *p, const struct gossip_message *l, struct vec *x,
-                          struct vec *s)
+static void merge_message(struct gossip_sender *p, const struct gossip_message *l,
+                          struct vec *model)
 {
-    struct vec x_m = part_x(p, l), s_m = part_s(p, l);
     float share = gossip_add(&p->w, l->w);
-    if (atomic_exchange(&p->lost, false)) {
-        vec_copy(x, &x_m, vec_all(x));
-        vec_copy(s, &s_m, vec_all(s));
-        return;
-    }
-    vec_lerp(x, share, &x_m, vec_all(x));
-    vec_lerp(s, share, &s_m, vec_all(s));
+    if (atomic_exchange(&p->lost, false))
+        vec_copy(model, &l->both, vec_all(model));
+    else
+        vec_lerp(model, share, &l->both, vec_all(model));
 }
 
-bool gossip_take(struct gossip_sender *p, struct vec *x, struct vec *s, struct gossip_taken *taken)
+bool gossip_take(struct gossip_sender *p, struct vec *model, struct gossip_taken *taken)
 {
     for (struct gossip_message *l; (l = oldest_message(p));) {
         bool finite = vec_finite(&l->both, vec_all(&l->both));
         *taken = (struct gossip_taken){l->peer, l->announced, l->both.n * sizeof(float)};
         if (finite)
-            merge_message(p, l, x, s);
+            merge_message(p, l, model);
         else
             return_share(p, l);
         atomic_store(&l->at, SLOT_FREE);
@@ -319,7 +297,7 @@ int gossip_await(struct gossip_sender *p, uint64_t seen, int64_t deadline)
     return rc == OK && wake.which == 1 ? ERR_CANCELLED : rc; /* the post ends with its node */
 }
 
-int gossip_finish(struct gossip_sender *p, struct vec *x, struct vec *s, int64_t deadline)
+int gossip_finish(struct gossip_sender *p, struct vec *model, int64_t deadline)
 {
     atomic_store(&p->closing, true);
     world_raise(p->world, SIGNAL_GOSSIP_SENDER);
@@ -333,9 +311,9 @@ int gossip_finish(struct gossip_sender *p, struct vec *x, struct vec *s, int64_t
     if (rc != OK)
         return rc;
     gossip_drain(p);
-    for (struct gossip_taken taken; gossip_take(p, x, s, &taken);)
+    for (struct gossip_taken taken; gossip_take(p, model, &taken);)
         continue;
-    copy_out(p, x, s);
+    vec_copy(&p->out.both, model, vec_all(model));
     if (!vec_finite(&p->out.both, vec_all(&p->out.both)))
         atomic_store(&p->lost, true); /* by its last update */
     atomic_store(&p->complete, true);

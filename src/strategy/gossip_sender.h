@@ -57,7 +57,6 @@ struct gossip_sender {
     struct world *world;
     struct group *group;
     uint64_t w;
-    size_t n;                   /* of x */
     struct gossip_message out;  /* a model */
     struct gossip_message word; /* anything else */
     struct gossip_message in[GOSSIP_INBOX];
@@ -73,10 +72,10 @@ struct gossip_sender {
     struct task *task;
 };
 
-/* Start it for vectors x and s of n_x and n_s floats, with one worker's weight. `p` is zeroed.
+/* Start it for models of n floats, x and s together, with one worker's weight. `p` is zeroed.
  * ERR_NOMEM */
-int gossip_sender_open(struct gossip_sender *p, struct world *world, struct group *group, size_t x,
-                       size_t s, size_t chunk, struct arena *arena);
+int gossip_sender_open(struct gossip_sender *p, struct world *world, struct group *group, size_t n,
+                       size_t chunk, struct arena *arena);
 
 /* End the task, and cancel its transfers. Zeroed, or never opened: nothing to do. */
 void gossip_sender_close(struct gossip_sender *p);
@@ -86,8 +85,8 @@ void gossip_sender_close(struct gossip_sender *p);
 bool gossip_drain(struct gossip_sender *p);
 
 /* Send a copy of the model and half the weight. False, and nothing happens, while the letter before
- * is still on its way, or when there is no weight to halve or x is not finite. */
-bool gossip_share(struct gossip_sender *p, uint32_t to, const struct vec *x, const struct vec *s);
+ * is still on its way, or when there is no weight to halve or the model is not finite. */
+bool gossip_share(struct gossip_sender *p, uint32_t to, const struct vec *model);
 
 /* The node that has requested this member's model, once; or WORLD_ANY. */
 uint32_t gossip_requested(struct gossip_sender *p);
@@ -101,16 +100,16 @@ struct gossip_taken {
     size_t bytes;
 };
 
-/* Mix the oldest received model into x and s. If the own model is lost, the received one replaces
+/* Mix the oldest received model into this one. If the own model is lost, the received one replaces
  * it. false: there is none. A model that is not finite is logged, and its weight returned. */
-bool gossip_take(struct gossip_sender *p, struct vec *x, struct vec *s, struct gossip_taken *taken);
+bool gossip_take(struct gossip_sender *p, struct vec *model, struct gossip_taken *taken);
 
 /* Wait for news of letters. OK, ERR_TIMEOUT, ERR_CANCELLED */
 int gossip_await(struct gossip_sender *p, uint64_t seen, int64_t deadline);
 
 /* Training has ended: wait until nothing is under way, mix in the received models, and from then on
  * send copies. ERR_TIMEOUT, ERR_CANCELLED, or the error that ended the sender */
-int gossip_finish(struct gossip_sender *p, struct vec *x, struct vec *s, int64_t deadline);
+int gossip_finish(struct gossip_sender *p, struct vec *model, int64_t deadline);
 
 /* After gossip_finish: a copy of `node`'s model, into p->in[0], by transfers of the caller's own.
  * OK, or why there is none. */

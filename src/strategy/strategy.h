@@ -113,8 +113,9 @@ struct driver_part {
     const Paceline__Job *job;
     const struct segments *table; /* of x */
     struct arena *arena;
-    size_t records;              /* of the training set */
-    struct vec x, s;             /* the global model and its state; train sets their first values */
+    size_t records;        /* of the training set */
+    struct vec both, x, s; /* the global model, x and then s in one vector, and its two parts; train
+                              sets the first values */
     struct global_model model;   /* set by train to x and s; the strategy may add to it */
     struct global_model resumed; /* from a checkpoint: the optimizer's state, the strategy's
                                     vectors */

@@ -52,9 +52,8 @@ struct rounds {
 enum { JOIN_FIRST, JOIN_TAU, JOIN_UPDATES, JOIN_WORDS }; /* words of the join state */
 
 static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *group,
-                       const Paceline__Job *job, const struct vec *x, const struct vec *s,
-                       const struct optim *optim, const struct progress *progress,
-                       struct arena *arena)
+                       const Paceline__Job *job, size_t n_x, size_t n_s, const struct optim *optim,
+                       const struct progress *progress, struct arena *arena)
 {
     const struct exchange_config config = strategy_exchange_config(job);
     bool average = settings_of(job)->on_replace == PACELINE__ON_REPLACE__average;
@@ -64,7 +63,7 @@ static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *grou
         .first = progress->exchanges,
         .tau = settings_of(job)->tau_auto ? 0 : settings_of(job)->tau,
     };
-    size_t n = x->n * (1 + r->states) + s->n;
+    size_t n = n_x * (1 + r->states) + n_s;
     return lanes_open(lanes, group, true, n, &config, progress->exchanges, arena, &r->lane);
 }
 
@@ -136,18 +135,15 @@ static int advance_first(struct rounds *r, struct progress *progress)
 static void put_model(const struct rounds *r, const struct learner *l)
 {
     float *at = r->lane->input.at;
-    vec_export(&l->x, vec_all(&l->x), at);
-    vec_export(&l->s, vec_all(&l->s), at += l->x.n);
-    at += l->s.n;
+    vec_export(&l->both, vec_all(&l->both), at);
+    at += l->both.n;
     for (size_t i = 0; i < r->states; i++, at += l->x.n)
         vec_export(&l->optim.state[i], vec_all(&l->optim.state[i]), at);
 }
 
-static void take_model(const struct rounds *r, struct vec *x, struct vec *s)
+static void take_model(const struct rounds *r, struct vec *both)
 {
-    const float *at = exchange_result(r->lane)->at;
-    vec_import(x, vec_all(x), at);
-    vec_import(s, vec_all(s), at + x->n);
+    vec_import(both, vec_all(both), exchange_result(r->lane)->at);
 }
 
 /* ---- a worker ---- */
@@ -209,12 +205,12 @@ static void reset_rounds(struct learner *l, const struct progress *progress)
 static void replace_model(const struct rounds *r, struct learner *l,
                           const struct progress *progress, uint64_t steps)
 {
-    take_model(r, &l->x, &l->s);
+    take_model(r, &l->both);
     if (r->lane->mine.weight == 0)
         reset_rounds(l, progress);
     else if (settings_of(r->job)->on_replace == PACELINE__ON_REPLACE__reset)
         optim_reset(&l->optim);
-    const float *at = exchange_result(r->lane)->at + l->x.n + l->s.n;
+    const float *at = exchange_result(r->lane)->at + l->both.n;
     for (size_t i = 0; i < r->states; i++, at += l->x.n)
         vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), at);
     if (r->states > 0)
@@ -235,7 +231,7 @@ static int first_round(struct member *m, struct rounds *r)
     if (rc != OK)
         return rc;
     if (exchange_result_meta(r->lane)->weight > 0)
-        take_model(r, &l->x, &l->s);
+        take_model(r, &l->both);
     reset_rounds(l, &m->progress); /* all members alike */
     return m->on_commit(m, r->lane);
 }
@@ -268,7 +264,7 @@ static int sync_worker(struct member *m)
     size_t records = l->corpus->set[SET_TRAIN].count;
     struct rounds r;
     m->own = &r;
-    int rc = rounds_open(&r, &m->lanes, m->group, m->job, &l->x, &l->s, &l->optim, &m->progress,
+    int rc = rounds_open(&r, &m->lanes, m->group, m->job, l->x.n, l->s.n, &l->optim, &m->progress,
                          m->arena);
     if (m->join_state && m->join_state->words == JOIN_WORDS) {
         r.first = m->join_state->word[JOIN_FIRST];
@@ -313,7 +309,7 @@ static int driver_commits(struct driver_part *l, struct rounds *r)
     if (rc != OK)
         return rc;
     if (exchange_result_meta(r->lane)->weight > 0)
-        take_model(r, &l->x, &l->s);
+        take_model(r, &l->both);
     if (r->tau != before)
         report_tau(l, r);
     return l->on_commit(l, r->lane);
@@ -341,7 +337,7 @@ static int take_up(struct driver_part *l, struct rounds *r)
     if (r->lane->completed > l->progress.exchanges)
         return driver_commits(l, r);
     if (exchange_result_meta(r->lane)->weight > 0)
-        take_model(r, &l->x, &l->s);
+        take_model(r, &l->both);
     return OK;
 }
 
@@ -352,7 +348,7 @@ static int sync_driver(struct driver_part *l)
     struct rounds r;
     int rc = optim_init(&optim, l->job->solver, 0, l->arena, &err);
     if (rc == OK)
-        rc = rounds_open(&r, &l->lanes, l->group, l->job, &l->x, &l->s, &optim, &l->progress,
+        rc = rounds_open(&r, &l->lanes, l->group, l->job, l->x.n, l->s.n, &optim, &l->progress,
                          l->arena);
     if (rc == OK && l->lanes.needs_sync)
         rc = take_up(l, &r);

@@ -106,6 +106,15 @@ int vec_init(struct vec *v, struct arena *arena, size_t n)
     return OK;
 }
 
+int vec_init_model(struct vec *both, struct vec *x, struct vec *s, struct arena *arena, size_t n_x,
+                   size_t n_s)
+{
+    int rc = vec_init(both, arena, n_x + n_s);
+    *x = vec_part(both, 0, rc == OK ? n_x : 0);
+    *s = vec_part(both, x->n, rc == OK ? n_s : 0);
+    return rc;
+}
+
 void vec_touch(struct vec *v)
 {
     for (size_t i = 0; i < v->n; i += PAGE_FLOATS)

@@ -36,6 +36,12 @@ static inline struct range vec_all(const struct vec *v)
     return (struct range){0, v->n};
 }
 
+/* The n floats from `from` on: a view of them, not a copy. */
+static inline struct vec vec_part(const struct vec *v, size_t from, size_t n)
+{
+    return (struct vec){v->at + from, n};
+}
+
 /* Part i (< parts) of n floats that are cut into equal parts. Parts follow one another without gaps
  * and cover all n. Part i begins at the last multiple of `unit` that is not past i·n/parts, so each
  * differs from n/parts by less than a unit; with fewer units than parts, some are empty. */
@@ -47,6 +53,11 @@ struct range range_shard(size_t n, size_t shards, size_t i);
 
 /* n zeroed floats from the arena. ERR_NOMEM. */
 int vec_init(struct vec *v, struct arena *arena, size_t n);
+
+/* One zeroed vector for a model, the n_x parameters x and then the n_s floats of the state s, and
+ * the two parts of it. ERR_NOMEM. */
+int vec_init_model(struct vec *both, struct vec *x, struct vec *s, struct arena *arena, size_t n_x,
+                   size_t n_s);
 
 /* Write a 0 to each page of a vector that is still 0, so that the system allocates it: on a virtual
  * machine that takes a quarter of a second per 100 MB. Any thread may call it while no other uses

@@ -89,7 +89,7 @@ struct recovery {
 
 /* The state with which the run begins or resumes (driver_initial_state.c). */
 struct run_start {
-    struct vec x, s;
+    struct vec both, x, s;       /* x, then s, in one vector; and its two parts */
     struct global_model initial; /* these two vectors */
     struct checkpoint_header
         resumed;               /* the resumed position; progress.exchanges 0: the beginning */

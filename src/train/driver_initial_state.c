@@ -17,9 +17,8 @@ static void point_at_start(struct driver *d)
     size_t n = d->start.x.n;
     float *at = d->start.floats;
     d->start.model = (struct global_model){.x = &d->start.x, .s = &d->start.s};
-    vec_import(&d->start.x, vec_all(&d->start.x), at);
-    vec_import(&d->start.s, vec_all(&d->start.s), at + n);
-    at += n + d->start.s.n;
+    vec_import(&d->start.both, vec_all(&d->start.both), at);
+    at += d->start.both.n;
     if (d->layout.has_state) {
         d->start.model.state = d->start.state;
         d->start.model.states = d->optim.ops->states;
@@ -53,8 +52,7 @@ static int load_initial_state(struct driver *d)
     int rc = make_room(d);
     if (rc != OK)
         return rc;
-    vec_export(&d->start.x, vec_all(&d->start.x), d->start.floats);
-    vec_export(&d->start.s, vec_all(&d->start.s), d->start.floats + d->start.x.n);
+    vec_export(&d->start.both, vec_all(&d->start.both), d->start.floats);
     if (weights)
         rc = initial_weights(d->job, &d->layout, d->host->log, d->start.floats, d->err);
     if (rc == OK && state)

@@ -80,8 +80,8 @@ static int open_model(struct driver *d)
         .extra_name = d->strategy->extra_name,
         .extras = d->strategy->extras,
     };
-    if (vec_init(&d->start.x, &d->arena, x->total) != OK ||
-        vec_init(&d->start.s, &d->arena, s->total) != OK)
+    if (vec_init_model(&d->start.both, &d->start.x, &d->start.s, &d->arena, x->total, s->total) !=
+        OK)
         return err_set(d->err, ERR_NOMEM, "out of memory for %zu parameters", x->total);
     net_init(d->data.ws->train, d->job->seed, &d->start.x, &d->start.s);
     d->membership.own = (struct hello){

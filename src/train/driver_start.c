@@ -133,14 +133,14 @@ static int start_driver_part(struct driver *d, const struct view *view)
     d->part.driver.recovered = back && d->recovery.has_join_state ? d->recovery.join_state : NULL;
     if (!back)
         d->part.driver.progress.sharers = view_members(view);
-    if (vec_init(&d->part.driver.x, &d->arena, d->start.x.n) != OK ||
-        vec_init(&d->part.driver.s, &d->arena, d->start.s.n) != OK ||
+    struct driver_part *part = &d->part.driver;
+    if (vec_init_model(&part->both, &part->x, &part->s, &d->arena, d->start.x.n, d->start.s.n) !=
+            OK ||
         publisher_init(&d->part.publisher, d->world, WORLD_DRIVER, model_floats_most(&d->layout),
                        d->layout.extras, &d->arena) != OK)
         return ERR_NOMEM;
-    vec_copy(&d->part.driver.x, &d->start.x, vec_all(&d->start.x));
-    vec_copy(&d->part.driver.s, &d->start.s, vec_all(&d->start.s));
-    d->part.driver.model = (struct global_model){.x = &d->part.driver.x, .s = &d->part.driver.s};
+    vec_copy(&part->both, &d->start.both, vec_all(&part->both));
+    part->model = (struct global_model){.x = &part->x, .s = &part->s};
     return world_spawn(d->world, "leader", driver_part_main, d, &d->part.task);
 }
 

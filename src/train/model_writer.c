@@ -11,8 +11,8 @@ int model_writer_init(struct model_writer *k, struct arena *arena)
     k->room = model_floats_most(&k->layout);
     k->landing = arena_array(arena, k->room, float);
     atomic_store(&k->last_error, -1.0);
-    if (!k->landing || vec_init(&k->x, arena, k->layout.x->total) != OK ||
-        vec_init(&k->s, arena, k->layout.s->total) != OK)
+    if (!k->landing ||
+        vec_init_model(&k->both, &k->x, &k->s, arena, k->layout.x->total, k->layout.s->total) != OK)
         return ERR_NOMEM;
     return OK;
 }
@@ -108,8 +108,7 @@ static int evaluate_model(struct model_writer *k, const struct model_header *mod
         return OK; /* it has just been seen */
     if (k->stop && atomic_load(k->stop) > 0)
         return OK; /* a stop does not wait for it */
-    vec_import(&k->x, vec_all(&k->x), k->landing);
-    vec_import(&k->s, vec_all(&k->s), k->landing + k->x.n);
+    vec_import(&k->both, vec_all(&k->both), k->landing);
     report_rate(k, &model->progress);
     atomic_fetch_add(&k->evaluations, 1);
     int rc =
@@ -181,9 +180,7 @@ static int take_model(struct model_writer *k, const struct model_header *model)
 /* The model that the run begins from. */
 static int evaluate_first(struct model_writer *k)
 {
-    const struct global_model *first = k->first;
-    vec_export(first->x, vec_all(first->x), k->landing);
-    vec_export(first->s, vec_all(first->s), k->landing + first->x->n);
+    model_copy(k->landing, &(struct global_model){.x = k->first->x, .s = k->first->s}, 0);
     return evaluate_model(k, &(struct model_header){.use = MODEL_EVALUATE});
 }
 

@@ -23,7 +23,7 @@ struct model_writer {
     struct err err;         /* why the newest file that could not be written was not */
     float *landing;         /* receives models; `room` floats */
     size_t room;
-    struct vec x, s;
+    struct vec both, x, s;           /* to be evaluated: x, then s, and its two parts */
     _Atomic uint32_t left_out;       /* final models that could not be used */
     atomic_bool here;                /* the final model has arrived */
     atomic_bool waits;               /* a copy of it is safe in a fallback location */

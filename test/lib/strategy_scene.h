@@ -59,8 +59,11 @@ static int loops_learner(struct loops *loops, struct learner *l, struct world *w
     struct err err = {0};
     const struct ground *g = &loops->ground;
     int rc = learner_init(l, w, g->job, &g->corpus, g->ws, arena, NULL, &err);
+    const struct vec x = l->x;
+    if (rc == OK) /* as if the net had a state */
+        rc = vec_init_model(&l->both, &l->x, &l->s, arena, x.n, LOOPS_S);
     if (rc == OK)
-        rc = vec_init(&l->s, arena, LOOPS_S);
+        vec_copy(&l->x, &x, vec_all(&x));
     for (size_t k = 0; rc == OK && k < LOOPS_S; k++)
         l->s.at[k] = (float)(100 * w->self + k);
     l->step_seconds = 1;

@@ -46,7 +46,7 @@ struct talker {
     struct group group;
     struct logger log;
     struct arena arena;
-    struct vec x, s;
+    struct vec both, x, s;
     uint64_t gave[MEMBERS], took[MEMBERS];
     uint64_t skipped, refused, poisoned, returned;
     bool ended;
@@ -90,7 +90,7 @@ static void take_all(struct talker *t)
     t->returned += atomic_load(&t->sender.returned);
     gossip_drain(&t->sender);
     book_in(t);
-    while (gossip_take(&t->sender, &t->x, &t->s, &taken))
+    while (gossip_take(&t->sender, &t->both, &taken))
         assert_int_equal(taken.bytes, (X + S) * sizeof(float));
 }
 
@@ -98,7 +98,7 @@ static void give_one(struct club *c, struct talker *t, uint32_t self, uint64_t s
 {
     uint32_t to = (uint32_t)roll_dice(c, self, step, 1, c->scene.workers - 1);
     to += to >= self;
-    if (!gossip_share(&t->sender, to, &t->x, &t->s)) {
+    if (!gossip_share(&t->sender, to, &t->both)) {
         t->skipped++;
     } else if (c->poison && self == 1 && roll_dice(c, self, step, 2, 2)) {
         t->sender.out.both.at[X / 2] = NAN;
@@ -113,7 +113,7 @@ static int finish_talker(struct talker *t, struct world *w)
     bool coming[GOSSIP_INBOX], going = atomic_load(&p->out.at) != SLOT_FREE;
     for (size_t i = 0; i < GOSSIP_INBOX; i++)
         coming[i] = atomic_load(&p->in[i].at) != SLOT_FREE;
-    int rc = gossip_finish(p, &t->x, &t->s, world_now(w) + 100 * WORLD_SECOND);
+    int rc = gossip_finish(p, &t->both, world_now(w) + 100 * WORLD_SECOND);
     if (rc != OK)
         return rc;
     if (going && p->out.status == OK)
@@ -132,11 +132,9 @@ static int talk_scene(struct scene *s, struct world *w)
     *t = (struct talker){.log = {.write = scene_log, .user = s, .level = LOG_INFO}};
     t->group = (struct group){.world = w, .log = &t->log};
     arena_init(&t->arena);
-    int rc = vec_init(&t->x, &t->arena, X);
+    int rc = vec_init_model(&t->both, &t->x, &t->s, &t->arena, X, S);
     if (rc == OK)
-        rc = vec_init(&t->s, &t->arena, S);
-    if (rc == OK)
-        rc = gossip_sender_open(&t->sender, w, &t->group, X, S, 0, &t->arena);
+        rc = gossip_sender_open(&t->sender, w, &t->group, X + S, 0, &t->arena);
     for (size_t i = 0; rc == OK && i < X; i++)
         t->x.at[i] = (float)(100 + w->self * 100 + i);
     for (uint64_t step = 0; rc == OK && step < STEPS; step++) {
