@@ -144,7 +144,7 @@ static int call_dead_driver(void)
     return 0;
 }
 
-static void test_nobody_takes_the_port_of_a_dead_driver(void **state)
+static void test_the_port_of_a_dead_driver_stays_free(void **state)
 {
     (void)state;
     fflush(NULL);
@@ -532,7 +532,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_bad_addresses),
         cmocka_unit_test(test_address_text),
         cmocka_unit_test(test_port_that_is_taken_is_replaced),
-        cmocka_unit_test(test_nobody_takes_the_port_of_a_dead_driver),
+        cmocka_unit_test(test_the_port_of_a_dead_driver_stays_free),
         cmocka_unit_test(test_insecure),
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_advertised),
