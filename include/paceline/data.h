@@ -31,10 +31,47 @@ int pl_data_open_job(const pl_job *job, bool training, pl_data **out);
 /* NULL is allowed. */
 void pl_data_close(pl_data *data);
 
+/* ---- records of your own ---- */
+
+typedef enum pl_value_type { PL_U8, PL_F32 } pl_value_type;
+
+/* Records in the caller's memory, or made when they are asked for. */
+typedef struct pl_records {
+    size_t count;                     /* 1 to 2^32 - 1 */
+    uint32_t channels, height, width; /* of a record; of a vector: its length, 1, 1 */
+    uint32_t classes;                 /* labels are below it; at most 2^20 */
+    pl_value_type type;
+    /* count × channels × height × width, one record after another; NULL: `read` makes them. Borrowed,
+     * as the labels are. */
+    const void *values;
+    const uint32_t *labels; /* count */
+    /* Without values: write those of record i. It always writes the same ones for the same i, is
+     * called by any thread, and by several at once. PL_OK; PL_ERR_INPUT: this record is broken (a job
+     * may leave it out: on_bad_record); any other status ends the run. */
+    int (*read)(void *user, size_t i, void *values);
+    void *user;
+    /* Identity of the values, which nodes of a run compare; 0: all of them are hashed each time they
+     * are opened. Without values it is not 0. */
+    uint64_t hash;
+} pl_records;
+
+/* Give records a name. SPECs of this engine may then say `memory:NAME`, with maps as every other
+ * kind, and jobs `train_data { memory { name: "NAME" } }`: for pl_net_set_training_data, pl_sim, and
+ * pl_run, whose workers bind the same records in their own process before pl_work. The struct is
+ * copied; what it points to stays until pl_data_unbind, or until the engine is destroyed.
+ *
+ * PL_ERR_USAGE  the name is bound already, or is not 1 to 63 letters, digits, dots, dashes or
+ *               underscores
+ * PL_ERR_INPUT  a number out of its limits, a label that is no class; PL_ERR_NOMEM */
+int pl_data_bind(pl_engine *engine, const char *name, const pl_records *records);
+
+/* PL_ERR_USAGE: no such name, or the records are in use by a net or an open pl_data */
+int pl_data_unbind(pl_engine *engine, const char *name);
+
 /* ---- what there is ---- */
 
 typedef struct pl_data_info {
-    const char *kind; /* "idx", "cifar10", "cifar100", "images", "lmdb", "pictures" */
+    const char *kind; /* "idx", "cifar10", "cifar100", "images", "lmdb", "pictures", "memory" */
     size_t records;
     uint32_t channels, height_min, height_max, width_min, width_max; /* before any map */
     bool mapped;                                                     /* the SPEC has maps, */

@@ -117,7 +117,8 @@ static int open_simulation(struct simulation *s, const Paceline__Cluster *cluste
 {
     const Paceline__Job *job = s->train.job;
     kernels_set_threads((int)job->threads);
-    int rc = corpus_open(job, NULL, &s->corpus, err);
+    const struct source_config config = {.memory = s->host.memory};
+    int rc = corpus_open_with(&config, job, &s->corpus, err);
     if (rc == OK)
         rc = workspace_create(job, &s->corpus, s->host.log, NULL, NULL, &s->ws, err);
     if (rc == OK && vec_init(&s->dx, &s->arena, net_segments(s->ws->train)->total) != OK)
@@ -195,6 +196,7 @@ static int sim_job(pl_engine *engine, const pl_job *job, const pl_cluster *clust
                               : group_timing_lan(),
                 .step_seconds = cluster->message->step_seconds,
                 .retry = RETRY,
+                .memory = &engine->memory,
             },
         .err = &engine->error,
     };

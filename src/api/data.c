@@ -48,7 +48,8 @@ static int open_source(pl_data *data)
 {
     struct err *err = &data->engine->error;
     struct source *source = NULL;
-    const struct source_config config = {.role = data->role, .bad = data->bad};
+    const struct source_config config = {
+        .role = data->role, .bad = data->bad, .memory = &data->engine->memory};
     int rc = data->path ? source_pictures_open((const char *const *)data->path, data->paths,
                                                data->spec->images->color, NULL, &source, err)
                         : source_open_with(&config, data->spec, &source, err);
@@ -151,6 +152,37 @@ static int open_pictures(pl_engine *engine, const char *const *paths, size_t cou
         return open_data(data, "pictures", out);
     pl_data_close(data);
     return rc;
+}
+
+_Static_assert(sizeof(float) == 4, "PL_F32 is float");
+
+static int bind_records(pl_engine *engine, const char *name, const pl_records *given)
+{
+    if (given->type != PL_U8 && given->type != PL_F32)
+        return err_set(&engine->error, ERR_USAGE, "memory: %d is no type of values",
+                       (int)given->type);
+    const struct memory_records records = {
+        .count = given->count,
+        .shape = {3, {given->channels, given->height, given->width}},
+        .classes = given->classes,
+        .form = given->type == PL_F32 ? RAW_FLOATS : RAW_PLANES,
+        .values = given->values,
+        .labels = given->labels,
+        .hash = given->hash,
+        .read = given->read,
+        .user = given->user,
+    };
+    return memory_bind(&engine->memory, name, &records, &engine->error);
+}
+
+int pl_data_bind(pl_engine *engine, const char *name, const pl_records *records)
+{
+    RETURN_GUARDED(engine, bind_records(engine, name, records));
+}
+
+int pl_data_unbind(pl_engine *engine, const char *name)
+{
+    RETURN_GUARDED(engine, memory_unbind(&engine->memory, name, &engine->error));
 }
 
 /* A copy of the message. */

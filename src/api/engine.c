@@ -50,8 +50,10 @@ int pl_engine_create(const pl_engine_options *options, pl_engine **out)
 
 void pl_engine_destroy(pl_engine *engine)
 {
-    if (engine)
-        api_tuning_free(engine->tuning);
+    if (!engine)
+        return;
+    api_tuning_free(engine->tuning);
+    memory_release(&engine->memory);
     free(engine); /* the first member of engine_memory */
 }
 

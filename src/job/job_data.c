@@ -168,13 +168,17 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
     char name[FIELD_TEXT_MAX];
     if (!data || data->source_case == PACELINE__DATA__SOURCE__NOT_SET)
         return err_set(err, ERR_INPUT,
-                       "%s: is missing; give a source: idx, cifar10, cifar100, images or lmdb",
+                       "%s: is missing; give a source: idx, cifar10, cifar100, images, lmdb or "
+                       "memory",
                        field);
     int rc = OK;
     size_t n = paths_of((Paceline__Data *)(uintptr_t)data, path);
     for (size_t i = 0; rc == OK && i < n; i++)
         if (path[i].must)
             rc = check_given(join_field(name, field, path[i].name), is_filled(*path[i].at), err);
+    if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_MEMORY)
+        rc =
+            check_given(join_field(name, field, "memory.name"), is_filled(data->memory->name), err);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_CIFAR10 && data->cifar10->coarse)
         rc = refuse_field(err, field, "cifar10.coarse", "only cifar100 has coarse labels");
     if (rc == OK)
@@ -193,6 +197,7 @@ static const struct kind {
     {"cifar100", "cifar100.path", ", coarse="},
     {"images", "images.list", ", root=, color="},
     {"lmdb", "lmdb.path", ", color="},
+    {"memory", "memory.name", ""},
 };
 
 /* From the command line: wrong usage. */
@@ -281,7 +286,7 @@ static int parse_spec(char *copy, const char *spec, Paceline__Data *data, struct
     if (!kind)
         return err_set(err, ERR_USAGE,
                        "%.200s: no kind of data is called `%.60s`; there are idx, cifar10, "
-                       "cifar100, images, lmdb",
+                       "cifar100, images, lmdb, memory",
                        spec, copy);
     char *maps = strrchr(colon + 1, '?');
     if (maps)

@@ -96,7 +96,7 @@ static int check_test(const struct corpus *corpus, struct err *err)
 int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct corpus *out,
                 struct err *err)
 {
-    return corpus_open_under(NULL, job, watch, out, err);
+    return corpus_open_with(&(struct source_config){.watch = watch}, job, out, err);
 }
 
 static int open_sets(struct source_config *config, const Paceline__Job *job, struct corpus *corpus,
@@ -120,12 +120,12 @@ static int open_sets(struct source_config *config, const Paceline__Job *job, str
     return rc == OK ? check_test(corpus, err) : rc;
 }
 
-int corpus_open_under(const char *root, const Paceline__Job *job, const struct open_watch *watch,
-                      struct corpus *out, struct err *err)
+int corpus_open_with(const struct source_config *given, const Paceline__Job *job,
+                     struct corpus *out, struct err *err)
 {
     struct corpus corpus = {0};
     struct err unheard; /* broken records are counted by their messages */
-    struct source_config config = {.role = SOURCE_TRAIN, .root = root, .watch = watch};
+    struct source_config config = *given;
     int rc = open_sets(&config, job, &corpus, err ? err : &unheard);
     if (rc != OK) {
         corpus_close(&corpus);

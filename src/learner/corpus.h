@@ -25,10 +25,10 @@ const char *corpus_set_name(enum corpus_set set);
  * ERR_NOMEM */
 int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct corpus *out,
                 struct err *err);
-/* The same, with nothing opened outside of the folder `root` (source_config), which is borrowed as
- * long as the corpus is open; NULL: anything may be. */
-int corpus_open_under(const char *root, const Paceline__Job *job, const struct open_watch *watch,
-                      struct corpus *out, struct err *err);
+/* The same, with the root, the watch and the bindings of `config`, which are borrowed as long as the
+ * corpus is open. */
+int corpus_open_with(const struct source_config *config, const Paceline__Job *job,
+                     struct corpus *out, struct err *err);
 /* Log the records that were left out when the sources were opened. */
 void corpus_log_warnings(const struct corpus *corpus, const struct logger *log);
 void corpus_close(struct corpus *corpus);

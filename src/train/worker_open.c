@@ -154,8 +154,11 @@ static int open_data(struct worker *w, const struct open_watch *watch)
     if (rc == OK && w->data.corpus)
         rc = worker_pass_opening(w);
     if (rc == OK && !w->data.corpus) {
-        rc = corpus_open_under(w->host->data_root, job, watch, &w->data.own_corpus, &w->err);
-        if (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO)
+        const struct source_config config = {
+            .root = w->host->data_root, .watch = watch, .memory = w->host->memory};
+        bool files = job->train_data->source_case != PACELINE__DATA__SOURCE_MEMORY;
+        rc = corpus_open_with(&config, job, &w->data.own_corpus, &w->err);
+        if (files && (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO))
             add_remedy(&w->err, w->host->data_root
                                     ? "mount the data there or start the worker with another "
                                       "--data-root"

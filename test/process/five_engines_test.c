@@ -1,58 +1,10 @@
 /* A driver and four workers as five engines of one process: they may affect one another only
  * through messages. Built with the thread sanitizer, this test detects data races between them. */
-#include "paceline/run.h"
+#include "engine_workers.h"
 #include "run_files.h"
 #include "tiny_job.h"
 
-#include <pthread.h>
-
 enum { WORKERS = 4, EXCHANGES = 3 };
-
-struct hand {
-    pthread_t thread;
-    char address[128];
-    int rc;
-    char error[256];
-};
-
-struct crew {
-    struct hand hand[WORKERS];
-    uint32_t started;
-};
-
-static void *lend_a_hand(void *arg)
-{
-    struct hand *hand = arg;
-    pl_engine *engine = NULL;
-    hand->rc = pl_engine_create(NULL, &engine);
-    if (hand->rc != PL_OK)
-        return NULL;
-    const pl_work_options options = {.driver = hand->address};
-    hand->rc = pl_work(engine, &options);
-    if (hand->rc != PL_OK)
-        snprintf(hand->error, sizeof hand->error, "%s", pl_engine_error(engine));
-    pl_engine_destroy(engine);
-    return NULL;
-}
-
-static int start_workers(void *user, uint32_t count, const char *address)
-{
-    struct crew *crew = user;
-    for (uint32_t i = 0; i < count && crew->started < WORKERS; i++) {
-        struct hand *hand = &crew->hand[crew->started];
-        snprintf(hand->address, sizeof hand->address, "%s", address);
-        if (pthread_create(&hand->thread, NULL, lend_a_hand, hand) != 0)
-            return -1;
-        crew->started++;
-    }
-    return 0;
-}
-
-static void end_workers(struct crew *crew)
-{
-    for (uint32_t i = 0; i < crew->started; i++)
-        pthread_join(crew->hand[i].thread, NULL);
-}
 
 /* Train the tiny job until the third exchange, with these assignments, ended by NULL. */
 static void train_tiny(struct tiny *t, const char *const *set, const char *out,
@@ -60,23 +12,24 @@ static void train_tiny(struct tiny *t, const char *const *set, const char *out,
 {
     pl_engine *engine = NULL;
     pl_job *job = NULL;
-    struct crew crew = {.started = 0};
+    struct engine_workers workers = {.started = 0};
     assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
     assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
     for (; *set; set++)
         assert_int_equal(pl_job_set(job, *set), PL_OK);
-    const pl_run_options options = {.out = out, .start_workers = start_workers, .user = &crew};
+    const pl_run_options options = {
+        .out = out, .start_workers = engine_workers_start, .user = &workers};
     int rc = pl_run(engine, job, &options, report);
-    end_workers(&crew);
+    engine_workers_end(&workers);
     if (rc != PL_OK)
         print_message("the driver: %s\n", pl_engine_error(engine));
-    for (uint32_t i = 0; i < crew.started; i++)
-        if (crew.hand[i].rc != PL_OK)
-            print_message("a worker: %s\n", crew.hand[i].error);
+    for (uint32_t i = 0; i < workers.started; i++)
+        if (workers.at[i].rc != PL_OK)
+            print_message("a worker: %s\n", workers.at[i].error);
     assert_int_equal(rc, PL_OK);
-    assert_int_equal(crew.started, WORKERS);
+    assert_int_equal(workers.started, WORKERS);
     for (uint32_t i = 0; i < WORKERS; i++)
-        assert_int_equal(crew.hand[i].rc, PL_OK);
+        assert_int_equal(workers.at[i].rc, PL_OK);
     pl_job_free(job);
     pl_engine_destroy(engine);
 }

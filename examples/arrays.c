@@ -1,0 +1,161 @@
+/* Training on records that no file holds: the points of three spirals, in arrays of this program.
+ *
+ *     arrays [WORKERS [DIRECTORY]]
+ *
+ * Trains with so many worker processes on this machine (2), into the run directory, or the next free
+ * one below runs/. The workers are forked, so they have the arrays, too; a worker that is started in
+ * another way, or on another machine, makes or loads its own before it calls pl_work. */
+#include "paceline/data.h"
+#include "paceline/net.h"
+#include "paceline/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SPIRALS = 3, POINTS = 3000, TEST_POINTS = 600 };
+
+struct points {
+    float at[POINTS][2];
+    uint32_t spiral[POINTS];
+};
+
+static struct points train, test;
+
+/* Point i lies on spiral i mod 3, a little off it. */
+static void draw_points(struct points *points, size_t count, unsigned seed)
+{
+    srand(seed);
+    for (size_t i = 0; i < count; i++) {
+        double along = (double)rand() / RAND_MAX, off = (double)rand() / RAND_MAX - 0.5;
+        double angle = 4 * along + 2.0944 * (double)(i % SPIRALS) + 0.3 * off;
+        points->at[i][0] = (float)(along * cos(angle));
+        points->at[i][1] = (float)(along * sin(angle));
+        points->spiral[i] = (uint32_t)(i % SPIRALS);
+    }
+}
+
+/* A record is a vector of two values. Its maps, such as a scale, may follow in the SPEC. */
+static int bind_points(pl_engine *engine, const char *name, const struct points *points,
+                       size_t count)
+{
+    const pl_records records = {
+        .count = count,
+        .channels = 2,
+        .height = 1,
+        .width = 1,
+        .classes = SPIRALS,
+        .type = PL_F32,
+        .values = points->at,
+        .labels = points->spiral,
+    };
+    return pl_data_bind(engine, name, &records);
+}
+
+static int make_engine(pl_engine **engine)
+{
+    int rc = pl_engine_create(NULL, engine);
+    if (rc == PL_OK)
+        rc = bind_points(*engine, "train", &train, POINTS);
+    return rc == PL_OK ? bind_points(*engine, "test", &test, TEST_POINTS) : rc;
+}
+
+/* ---- a worker ---- */
+
+static int work_for(const char *address)
+{
+    pl_engine *engine = NULL;
+    int rc = make_engine(&engine);
+    if (rc == PL_OK)
+        rc = pl_work(engine, &(pl_work_options){.driver = address, .threads = 1});
+    if (rc != PL_OK)
+        fprintf(stderr, "arrays: a worker: %s\n", engine ? pl_engine_error(engine) : "no memory");
+    pl_engine_destroy(engine);
+    return rc == PL_OK ? 0 : 1;
+}
+
+static int start_workers(void *user, uint32_t count, const char *address)
+{
+    (void)user;
+    for (uint32_t i = 0; i < count; i++) {
+        pid_t worker = fork();
+        if (worker < 0)
+            return -1;
+        if (worker == 0)
+            _exit(work_for(address));
+    }
+    return 0;
+}
+
+/* ---- the driver ---- */
+
+static void describe_net(pl_net_spec *net)
+{
+    pl_spec_input(net, "data", "label", 2, 1, 1);
+    pl_spec_inner_product(net, "ip1", "data", 64, NULL);
+    pl_spec_relu(net, "relu1", "ip1");
+    pl_spec_inner_product(net, "ip2", "relu1", 64, NULL);
+    pl_spec_relu(net, "relu2", "ip2");
+    pl_spec_inner_product(net, "ip3", "relu2", SPIRALS, NULL);
+    pl_spec_softmax_loss(net, "loss", "ip3", "label");
+    pl_spec_accuracy(net, "accuracy", "ip3", "label");
+}
+
+static int describe_job(pl_job *job, pl_engine *engine, unsigned workers)
+{
+    static const char *const fields[] = {"name=spirals",
+                                         "batch=32",
+                                         "validation=300",
+                                         "solver={base_lr: 0.1 momentum: 0.9 lr_policy: 'fixed'}",
+                                         "strategy={sync {tau: 8}}",
+                                         "stop={epochs: 40}"};
+    char text[32];
+    pl_net_spec *net = NULL;
+    int rc = pl_net_spec_create(engine, "spirals", &net);
+    if (rc != PL_OK)
+        return rc;
+    describe_net(net);
+    snprintf(text, sizeof text, "workers=%u", workers);
+    rc = pl_job_set_net(job, net);
+    if (rc == PL_OK)
+        rc = pl_job_set_train_data(job, "memory:train");
+    if (rc == PL_OK)
+        rc = pl_job_set_test_data(job, "memory:test");
+    if (rc == PL_OK)
+        rc = pl_job_set(job, text);
+    for (size_t i = 0; rc == PL_OK && i < sizeof fields / sizeof *fields; i++)
+        rc = pl_job_set(job, fields[i]);
+    pl_net_spec_free(net);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned workers = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 2;
+    pl_engine *engine = NULL;
+    pl_job *job = NULL;
+    pl_run_report report;
+    draw_points(&train, POINTS, 1);
+    draw_points(&test, TEST_POINTS, 2);
+    int rc = make_engine(&engine);
+    if (rc == PL_OK)
+        rc = pl_job_create(engine, &job);
+    if (rc == PL_OK)
+        rc = describe_job(job, engine, workers);
+    const pl_run_options options = {.out = argc > 2 ? argv[2] : NULL,
+                                    .start_workers = start_workers};
+    if (rc == PL_OK)
+        rc = pl_run(engine, job, &options, &report);
+    if (rc == PL_OK)
+        printf("test error %.1f %%, %.0f samples/s; the model is in %s\n", 100 * report.test_error,
+               report.used / report.wall_s, report.directory);
+    else
+        fprintf(stderr, "arrays: %s\n", engine ? pl_engine_error(engine) : "no memory");
+    while (wait(NULL) > 0)
+        continue;
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+    return rc == PL_OK ? 0 : 1;
+}

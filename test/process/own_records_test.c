@@ -1,0 +1,286 @@
+/* Records of the caller's, in its memory or made when they are asked for: nets and runs have the
+ * same bits as with the same records in files, and mistakes have a name. */
+#include "engine_workers.h"
+#include "paceline/data.h"
+#include "paceline/net.h"
+#include "run_files.h"
+#include "tiny_job.h"
+
+enum { PIXELS = TINY_SIDE * TINY_SIDE, BROKEN = 7 };
+
+static uint8_t train_values[TINY_TRAIN][PIXELS];
+static uint32_t train_labels[TINY_TRAIN], test_labels[TINY_TEST];
+
+static void fill_records(void)
+{
+    for (uint32_t i = 0; i < TINY_TRAIN; i++) {
+        train_labels[i] = i % TINY_CLASSES;
+        for (int k = 0; k < PIXELS; k++)
+            train_values[i][k] = tiny_pixel(1, i, i % TINY_CLASSES, k / TINY_SIDE, k % TINY_SIDE);
+    }
+    for (uint32_t i = 0; i < TINY_TEST; i++)
+        test_labels[i] = i % TINY_CLASSES;
+}
+
+/* The values of the test set, as floats; those of one record cannot be made. */
+static int make_record(void *user, size_t i, void *values)
+{
+    const int *broken = user;
+    if (broken && (size_t)*broken == i)
+        return PL_ERR_INPUT;
+    for (int k = 0; k < PIXELS; k++)
+        ((float *)values)[k] =
+            tiny_pixel(2, (uint32_t)i, (uint32_t)i % TINY_CLASSES, k / TINY_SIDE, k % TINY_SIDE);
+    return PL_OK;
+}
+
+static const pl_records train_records = {.count = TINY_TRAIN,
+                                         .channels = 1,
+                                         .height = TINY_SIDE,
+                                         .width = TINY_SIDE,
+                                         .classes = TINY_CLASSES,
+                                         .type = PL_U8,
+                                         .values = train_values,
+                                         .labels = train_labels};
+static const pl_records test_records = {.count = TINY_TEST,
+                                        .channels = 1,
+                                        .height = TINY_SIDE,
+                                        .width = TINY_SIDE,
+                                        .classes = TINY_CLASSES,
+                                        .type = PL_F32,
+                                        .labels = test_labels,
+                                        .read = make_record,
+                                        .hash = 2};
+
+static void bind_records(pl_engine *engine, const void *train)
+{
+    assert_int_equal(pl_data_bind(engine, "train", train), PL_OK);
+    assert_int_equal(pl_data_bind(engine, "test", &test_records), PL_OK);
+}
+
+static pl_engine *make_engine(const pl_records *train)
+{
+    pl_engine *engine = NULL;
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    if (train)
+        bind_records(engine, train);
+    return engine;
+}
+
+/* ---- runs ---- */
+
+/* Run the tiny job with two workers, on records in memory or, without `train`, in files. */
+static int run_tiny(struct tiny *t, const pl_records *train, struct engine_workers *workers,
+                    const char *out, char error[512])
+{
+    pl_engine *engine = make_engine(train);
+    pl_job *job = NULL;
+    pl_run_report report;
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    assert_int_equal(pl_job_set(job, "workers=2"), PL_OK);
+    if (train) {
+        assert_int_equal(pl_job_set(job, "train_data={memory {name: 'train'} scale: 0.00390625}"),
+                         PL_OK);
+        assert_int_equal(pl_job_set(job, "test_data={memory {name: 'test'} scale: 0.00390625}"),
+                         PL_OK);
+    }
+    const pl_run_options options = {
+        .out = out, .start_workers = engine_workers_start, .user = workers, .patience_s = 20};
+    int rc = pl_run(engine, job, &options, &report);
+    engine_workers_end(workers);
+    snprintf(error, 512, "%s", pl_engine_error(engine));
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+    return rc;
+}
+
+static void test_a_run_is_that_of_the_same_files(void **state)
+{
+    struct tiny *t = *state;
+    struct engine_workers files = {.started = 0};
+    const struct engine_worker binds = {.prepare = bind_records, .arg = &train_records};
+    struct engine_workers memory = {.at = {binds, binds}};
+    char a[128], b[128], error[512];
+    assert_int_equal(run_tiny(t, NULL, &files, tiny_out(t, a), error), PL_OK);
+    int rc = run_tiny(t, &train_records, &memory, tiny_out(t, b), error);
+    if (rc != PL_OK)
+        fail_msg("%d: %s", rc, error);
+    assert_true(run_same_bits(a, b, "final.safetensors"));
+    assert_true(run_number(a, "end", 0, "test_error") == run_number(b, "end", 0, "test_error"));
+}
+
+static void test_workers_with_other_records_are_refused(void **state)
+{
+    struct tiny *t = *state;
+    static uint8_t other_values[TINY_TRAIN][PIXELS];
+    memcpy(other_values, train_values, sizeof other_values);
+    other_values[TINY_TRAIN - 1][PIXELS - 1] ^= 1;
+    pl_records other = train_records;
+    other.values = other_values;
+    struct engine_workers workers = {.at = {{.prepare = bind_records, .arg = &other}}};
+    char out[128], error[512];
+    assert_int_not_equal(run_tiny(t, &train_records, &workers, tiny_out(t, out), error), PL_OK);
+    assert_int_equal(workers.at[0].rc, PL_ERR_INPUT);
+    assert_non_null(strstr(workers.at[0].error, "with other contents"));
+    assert_non_null(strstr(workers.at[0].error, "train"));
+    assert_int_equal(workers.at[1].rc, PL_ERR_INPUT);
+    assert_non_null(strstr(workers.at[1].error, "memory:train: no records are bound to this name"));
+}
+
+/* ---- nets ---- */
+
+static const pl_net_options options = {.batch = 16,
+                                       .solver = "base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed'",
+                                       .threads = 1,
+                                       .kernels = "ref"};
+
+/* Weights after ten steps, of which the caller frees the memory; and the result of a test. */
+static float *train_net(const struct tiny *t, pl_engine *engine, const char *train,
+                        const char *test, size_t *n, pl_test_result *result)
+{
+    char path[128];
+    pl_net_spec *spec;
+    pl_net *net;
+    float *x;
+    snprintf(path, sizeof path, "%s/net.prototxt", t->folder);
+    assert_int_equal(pl_net_spec_load(engine, path, &spec), PL_OK);
+    assert_int_equal(pl_net_create(engine, spec, &options, &net), PL_OK);
+    int rc = pl_net_set_training_data(net, train, 1, 3);
+    if (rc == PL_OK)
+        rc = pl_net_set_validation_data(net, test, 0, 1);
+    if (rc != PL_OK)
+        fail_msg("%s", pl_engine_error(engine));
+    if (strncmp(train, "memory:", 7) == 0)
+        assert_int_equal(pl_data_unbind(engine, "train"), PL_ERR_USAGE);
+    assert_int_equal(pl_net_train(net, 10, NULL), PL_OK);
+    assert_int_equal(pl_net_test(net, 0, result), PL_OK);
+    pl_net_all_weights(net, &x, n);
+    float *copy = malloc(*n * sizeof *copy);
+    assert_non_null(copy);
+    memcpy(copy, x, *n * sizeof *copy);
+    pl_net_free(net);
+    pl_net_spec_free(spec);
+    return copy;
+}
+
+static void test_a_net_is_that_of_the_same_files(void **state)
+{
+    const struct tiny *t = *state;
+    char train[512], test[512];
+    pl_engine *engine = make_engine(&train_records);
+    pl_test_result from_files, from_memory;
+    size_t n, m;
+    snprintf(train, sizeof train, "idx:%s/train-images,%s/train-labels?scale=0.00390625", t->folder,
+             t->folder);
+    snprintf(test, sizeof test, "idx:%s/test-images,%s/test-labels?scale=0.00390625", t->folder,
+             t->folder);
+    float *files = train_net(t, engine, train, test, &n, &from_files);
+    float *memory = train_net(t, engine, "memory:train?scale=0.00390625",
+                              "memory:test?scale=0.00390625", &m, &from_memory);
+    assert_int_equal(n, m);
+    assert_memory_equal(files, memory, n * sizeof *files);
+    assert_int_equal(from_memory.count, TINY_TEST);
+    assert_true(from_files.error == from_memory.error && from_files.loss == from_memory.loss);
+    free(files);
+    free(memory);
+    assert_int_equal(pl_data_unbind(engine, "train"), PL_OK);
+    assert_int_equal(pl_data_bind(engine, "train", &train_records), PL_OK);
+    pl_engine_destroy(engine);
+}
+
+/* Three spirals, in arrays of the program, and two workers. */
+static void test_the_example_learns(void **state)
+{
+    struct tiny *t = *state;
+    char command[512], out[128], line[256] = "";
+    double error = 100;
+    snprintf(command, sizeof command, "OMP_WAIT_POLICY=passive '%s/arrays' 2 '%s'", TEST_BUILD,
+             tiny_out(t, out));
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    char *got = fgets(line, sizeof line, f);
+    assert_int_equal(pclose(f), 0);
+    assert_non_null(got);
+    assert_int_equal(sscanf(line, "test error %lf", &error), 1);
+    print_message("    %s", line);
+    assert_true(error < 5);
+    assert_int_equal(run_count(out, "member", "what", "join"), 2);
+}
+
+/* ---- mistakes ---- */
+
+static void test_a_record_that_cannot_be_made(void **state)
+{
+    (void)state;
+    static int broken = BROKEN;
+    static float x[TINY_TEST * PIXELS];
+    pl_records records = test_records;
+    records.user = &broken;
+    pl_engine *engine = make_engine(NULL);
+    pl_data *data;
+    assert_int_equal(pl_data_bind(engine, "some", &records), PL_OK);
+    assert_int_equal(pl_data_open(engine, "memory:some", false, &data), PL_OK);
+    assert_int_equal(pl_data_read(data, 0, BROKEN, x, sizeof x / sizeof *x), PL_OK);
+    assert_int_equal(pl_data_read(data, 0, TINY_TEST, x, sizeof x / sizeof *x), PL_ERR_INPUT);
+    assert_string_equal(pl_engine_error(engine), "memory some: record 7 cannot be made: bad input");
+    pl_data_close(data);
+    pl_engine_destroy(engine);
+}
+
+static void expect_refusal(pl_engine *engine, const pl_records *records, const char *name, int rc,
+                           const char *text)
+{
+    assert_int_equal(pl_data_bind(engine, name, records), rc);
+    if (!strstr(pl_engine_error(engine), text))
+        fail_msg("'%s' does not say '%s'", pl_engine_error(engine), text);
+}
+
+#define WITH(...) (&(pl_records){__VA_ARGS__})
+
+static void test_mistakes_are_named(void **state)
+{
+    (void)state;
+    pl_engine *engine = make_engine(&train_records);
+    pl_data *data;
+    static const uint32_t labels[] = {0, 3};
+    static const float values[] = {1, 2};
+    expect_refusal(engine, &train_records, "train", PL_ERR_USAGE, "is bound already");
+    expect_refusal(engine, &train_records, "", PL_ERR_USAGE, "a name has 1 to 63");
+    expect_refusal(engine, &train_records, "a?b", PL_ERR_USAGE, "a name has 1 to 63");
+    expect_refusal(engine, WITH(.channels = 1), "a", PL_ERR_INPUT, "memory a: 0 records");
+    expect_refusal(engine, WITH(.count = 2, .labels = labels, .values = values, .classes = 4), "a",
+                   PL_ERR_INPUT, "dimension 0 of a record is 0");
+    expect_refusal(engine,
+                   WITH(.count = 2, .labels = labels, .values = values, .classes = 3, .channels = 1,
+                        .height = 1, .width = 1),
+                   "a", PL_ERR_INPUT, "record 1 has label 3 of 3 classes");
+    expect_refusal(engine,
+                   WITH(.count = 2, .labels = labels, .read = make_record, .classes = 4,
+                        .channels = 1, .height = 1, .width = 1),
+                   "a", PL_ERR_INPUT, "need a hash");
+    expect_refusal(engine,
+                   WITH(.count = 2, .labels = labels, .values = values, .classes = 4,
+                        .channels = 60000, .height = 16384, .width = 16384),
+                   "a", PL_ERR_INPUT, "a record has 1 to");
+    expect_refusal(engine, WITH(.count = 2, .labels = labels, .classes = 4), "a", PL_ERR_INPUT,
+                   "there are no values");
+    assert_int_equal(pl_data_open(engine, "memory:nothing", true, &data), PL_ERR_INPUT);
+    assert_non_null(strstr(pl_engine_error(engine), "memory:nothing: no records are bound"));
+    assert_int_equal(pl_data_open(engine, "memory:", true, &data), PL_ERR_USAGE);
+    assert_int_equal(pl_data_unbind(engine, "nothing"), PL_ERR_USAGE);
+    pl_engine_destroy(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_run_is_that_of_the_same_files),
+        cmocka_unit_test(test_workers_with_other_records_are_refused),
+        cmocka_unit_test(test_a_net_is_that_of_the_same_files),
+        cmocka_unit_test(test_the_example_learns),
+        cmocka_unit_test(test_a_record_that_cannot_be_made),
+        cmocka_unit_test(test_mistakes_are_named),
+    };
+    fill_records();
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}
