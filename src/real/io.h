@@ -78,8 +78,9 @@ int io_timeout_ms(int64_t until, int64_t now);
 
 /* A non-blocking socket for this address; -1 and errno. */
 int io_socket(const struct address *address);
-/* Whether a socket whose connect() has ended is connected: 0, or an errno. ECONNREFUSED also if it is
- * connected to itself: nobody listened, and the kernel chose the called port for the calling end. */
+/* Whether a socket whose connect() has ended is connected: 0, or an errno. ECONNREFUSED also if it
+ * is connected to itself: no program listened, and the kernel chose the called port for the calling
+ * end. */
 int io_connected(int fd);
 
 #endif

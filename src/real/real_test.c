@@ -122,8 +122,8 @@ static bool enter_network(const char *ports)
     return range && fclose(range) == 0 && entered;
 }
 
-/* A worker calls a driver that has died. The port is free, and neither the worker's listener nor its
- * own end of the connection may take it. */
+/* A worker calls a driver that has died. The port is free, and neither the worker's listener nor
+ * its own end of the connection may take it. */
 static int call_dead_driver(void)
 {
     enum { CALLS = 200 };
