@@ -1,10 +1,11 @@
-/* Training on records that no file holds: the points of three spirals, in arrays of this program.
+/* Training on records that no file holds: the points of three spirals, in arrays of this
+ * program.
  *
  *     arrays [WORKERS [DIRECTORY]]
  *
- * Trains with so many worker processes on this machine (2), into the run directory, or the next free
- * one below runs/. The workers are forked, so they have the arrays, too; a worker that is started in
- * another way, or on another machine, makes or loads its own before it calls pl_work. */
+ * Trains with so many worker processes on this machine (2), into the run directory, or the next
+ * free one below runs/. The workers are forked, so they have the arrays, too; a worker that is
+ * started in another way, or on another machine, makes or loads its own before it calls pl_work. */
 #include "paceline/data.h"
 #include "paceline/net.h"
 #include "paceline/run.h"

@@ -41,24 +41,25 @@ typedef struct pl_records {
     uint32_t channels, height, width; /* of a record; of a vector: its length, 1, 1 */
     uint32_t classes;                 /* labels are below it; at most 2^20 */
     pl_value_type type;
-    /* count × channels × height × width, one record after another; NULL: `read` makes them. Borrowed,
-     * as the labels are. */
+    /* count × channels × height × width, one record after another; NULL: `read` makes them.
+     * Borrowed, as the labels are. */
     const void *values;
     const uint32_t *labels; /* count */
     /* Without values: write those of record i. It always writes the same ones for the same i, is
-     * called by any thread, and by several at once. PL_OK; PL_ERR_INPUT: this record is broken (a job
-     * may leave it out: on_bad_record); any other status ends the run. */
+     * called by any thread, and by several at once. PL_OK; PL_ERR_INPUT: this record is broken
+     * (a job may leave it out: on_bad_record); any other status ends the run. */
     int (*read)(void *user, size_t i, void *values);
     void *user;
-    /* Identity of the values, which nodes of a run compare; 0: all of them are hashed each time they
-     * are opened. Without values it is not 0. */
+    /* Identity of the values, which nodes of a run compare; 0: all of them are hashed each time
+     * they are opened. Without values it is not 0. */
     uint64_t hash;
 } pl_records;
 
 /* Give records a name. SPECs of this engine may then say `memory:NAME`, with maps as every other
- * kind, and jobs `train_data { memory { name: "NAME" } }`: for pl_net_set_training_data, pl_sim, and
- * pl_run, whose workers bind the same records in their own process before pl_work. The struct is
- * copied; what it points to stays until pl_data_unbind, or until the engine is destroyed.
+ * kind, and jobs `train_data { memory { name: "NAME" } }`: for pl_net_set_training_data, pl_sim,
+ * and pl_run, whose workers bind the same records in their own process before pl_work. The
+ * struct is copied; what it points to stays until pl_data_unbind, or until the engine is
+ * destroyed.
  *
  * PL_ERR_USAGE  the name is bound already, or is not 1 to 63 letters, digits, dots, dashes or
  *               underscores
@@ -140,13 +141,13 @@ typedef struct pl_data_verified {
 int pl_data_verify(pl_engine *engine, const char *spec, bool training, const pl_data_check *check,
                    pl_data_verified *out);
 
-/* Write a contact sheet of the first `first` records to a PNG file, whole or not at all: a grid of
- * so many columns (0: about a square) of cells of side × side pixels. Records are shown as the SPEC
- * crops and resizes them, without its mean and scale; three channels are red, green and blue, or
- * the reverse where the data states that order; of other numbers of channels the first is shown in
- * grey. `replace`: there may be a file of that name already. PL_ERR_USAGE: no record, or a side
- * that is not from 8 to 1024; PL_ERR_INPUT: a record cannot be read, the sheet would be too large,
- * or the file exists; PL_ERR_IO, PL_ERR_NOMEM */
+/* Write a contact sheet of the first `first` records to a PNG file, whole or not at all: a grid
+ * of so many columns (0: about a square) of cells of side × side pixels. Records are shown as
+ * the SPEC crops and resizes them, without its mean and scale; three channels are red, green and
+ * blue, or the reverse where the data states that order; of other numbers of channels the first
+ * is shown in grey. `replace`: there may be a file of that name already. PL_ERR_USAGE: no
+ * record, or a side that is not from 8 to 1024; PL_ERR_INPUT: a record cannot be read, the sheet
+ * would be too large, or the file exists; PL_ERR_IO, PL_ERR_NOMEM */
 int pl_data_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t side, const char *path,
                   bool replace);
 

@@ -28,8 +28,8 @@ struct memory_bindings {
     struct memory_binding *first;
 };
 
-/* ERR_INPUT: a count, shape, class or label that is out of its limits, naming it; ERR_USAGE: the name
- * is taken, or is no name; ERR_NOMEM */
+/* ERR_INPUT: a count, shape, class or label that is out of its limits, naming it; ERR_USAGE: the
+ * name is taken, or is no name; ERR_NOMEM */
 int memory_bind(struct memory_bindings *bindings, const char *name,
                 const struct memory_records *records, struct err *err);
 
@@ -37,7 +37,8 @@ int memory_bind(struct memory_bindings *bindings, const char *name,
 int memory_unbind(struct memory_bindings *bindings, const char *name, struct err *err);
 void memory_release(struct memory_bindings *bindings);
 
-/* ERR_INPUT: nothing is bound to that name here (`bindings` may be NULL); ERR_CANCELLED, ERR_NOMEM */
+/* ERR_INPUT: nothing is bound to that name here (`bindings` may be NULL); ERR_CANCELLED,
+ * ERR_NOMEM */
 int source_memory_open(const struct source_config *config, const char *name, struct source **out,
                        struct err *err);
 

@@ -25,8 +25,8 @@ const char *corpus_set_name(enum corpus_set set);
  * ERR_NOMEM */
 int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct corpus *out,
                 struct err *err);
-/* The same, with the root, the watch and the bindings of `config`, which are borrowed as long as the
- * corpus is open. */
+/* The same, with the root, the watch and the bindings of `config`, which are borrowed as long as
+ * the corpus is open. */
 int corpus_open_with(const struct source_config *config, const Paceline__Job *job,
                      struct corpus *out, struct err *err);
 /* Log the records that were left out when the sources were opened. */

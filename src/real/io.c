@@ -258,8 +258,8 @@ static int io_main(void *arg)
 
 /* ---- opening and closing ---- */
 
-/* Listen at `address`, and set it to what the kernel made of it. 0, or errno; *fd is < 0 if not even
- * a socket could be made. */
+/* Listen at `address`, and set it to what the kernel made of it. 0, or errno; *fd is < 0 if not
+ * even a socket could be made. */
 static int listen_once(struct address *address, int *fd)
 {
     int on = 1;
