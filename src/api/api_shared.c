@@ -7,11 +7,8 @@
 #include <string.h>
 
 struct pl_shared {
-    pl_shared *next; /* of the team's */
-    pl_team *team;
+    struct team_handle handle;
     struct shared_var *var;
-    atomic_flag telling; /* held while the message is written or read */
-    struct err error;
 };
 
 _Static_assert(PL_SHARED_TASKS_MAX == TASKS_MAX && PL_SHARED_KEY_MAX == TASKS_KEY_MAX - 1 &&
@@ -94,57 +91,27 @@ int pl_shared_init(pl_team *team, const char *key, size_t n, uint32_t num_tasks,
         team->engine->error = c.err;
         return rc;
     }
-    shared->team = team;
     shared->var = c.var;
-    atomic_flag_clear(&shared->telling);
-    shared->next = atomic_load(&team->shared);
-    while (!atomic_compare_exchange_weak(&team->shared, &shared->next, shared))
-        ;
+    team_add_handle(team, &shared->handle);
     *out = shared;
     return OK;
 }
 
-void api_shared_free(pl_team *team)
-{
-    for (pl_shared *shared = atomic_load(&team->shared), *next; shared; shared = next) {
-        next = shared->next;
-        free(shared);
-    }
-}
-
 /* ---- calls on a handle ---- */
-
-static void report_error(pl_shared *shared, const struct err *err)
-{
-    while (atomic_flag_test_and_set(&shared->telling))
-        ;
-    shared->error = *err;
-    atomic_flag_clear(&shared->telling);
-}
 
 static int call_service(pl_shared *shared, struct calling *c, task_fn fn)
 {
-    c->team = shared->team;
+    c->team = shared->handle.team;
     c->var = shared->var;
     int rc = run_task(c, fn);
     if (rc < 0)
-        report_error(shared, &c->err);
+        team_handle_report(&shared->handle, &c->err);
     return rc;
 }
 
 void pl_shared_error(pl_shared *shared, char *text, size_t size)
 {
-    struct err err;
-    while (atomic_flag_test_and_set(&shared->telling))
-        ;
-    err = shared->error;
-    atomic_flag_clear(&shared->telling);
-    size_t len = strlen(err.text);
-    if (size == 0)
-        return;
-    len = len < size ? len : size - 1;
-    memcpy(text, err.text, len);
-    text[len] = '\0';
+    team_handle_error(&shared->handle, text, size);
 }
 
 static int submit_main(void *arg)
@@ -179,10 +146,7 @@ int pl_shared_poll(pl_shared *shared, uint64_t round)
 static int get_main(void *arg)
 {
     struct calling *c = arg;
-    int64_t deadline = WORLD_FOREVER;
-    if (c->timeout_s >= 0 && c->timeout_s < 1e9)
-        deadline = world_now(c->team->world) + (int64_t)(c->timeout_s * (double)WORLD_SECOND);
-    return shared_get(c->var, c->round, c->out, deadline, &c->err);
+    return shared_get(c->var, c->round, c->out, team_deadline(c->team, c->timeout_s), &c->err);
 }
 
 int pl_shared_get(pl_shared *shared, uint64_t round, float *out, double timeout_s)

@@ -171,8 +171,7 @@ void pl_team_close(pl_team *team)
         real_run(team->host_world, host_end, team, &ignored);
     if (team->host_world)
         real_close(team->host_world);
-    api_shared_free(team);
-    api_kv_free(team);
+    team_free_handles(team);
     free(team);
 }
 

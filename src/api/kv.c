@@ -7,10 +7,7 @@
 #include <string.h>
 
 struct pl_kv {
-    pl_kv *next; /* of the team's */
-    pl_team *team;
-    atomic_flag telling; /* held while the message is written or read */
-    struct err error;
+    struct team_handle handle;
 };
 
 struct pl_kv_fetch {
@@ -24,8 +21,7 @@ _Static_assert(PL_KV_KEY_MAX == KV_KEY_MAX && PL_KV_MAX == KV_ENTRIES_MAX &&
 
 /* A call on its way: it runs as a task of the team's world, on the caller's thread. */
 struct calling {
-    struct kv *kv;
-    struct world *world;
+    pl_team *team;
     const char *key;
     uint64_t state;
     const void *data;
@@ -37,33 +33,17 @@ struct calling {
     struct err err;
 };
 
-static int64_t deadline_of(const struct calling *c)
-{
-    if (!(c->timeout_s >= 0 && c->timeout_s < 1e9))
-        return WORLD_FOREVER;
-    return world_now(c->world) + (int64_t)(c->timeout_s * (double)WORLD_SECOND);
-}
-
-static void report_error(pl_kv *kv, const struct err *err)
-{
-    while (atomic_flag_test_and_set(&kv->telling))
-        ;
-    kv->error = *err;
-    atomic_flag_clear(&kv->telling);
-}
-
 /* Reports to the caller how the call ended: the message stays, the status is one of the public. */
 static int call_store(pl_kv *kv, struct calling *c, task_fn fn)
 {
-    c->kv = &kv->team->kv;
-    c->world = kv->team->world;
-    int rc = real_run(c->world, fn, c, &c->err);
+    c->team = kv->handle.team;
+    int rc = real_run(c->team->world, fn, c, &c->err);
     if (rc == ERR_CANCELLED)
         err_set(&c->err, rc, "the team is over");
     else if (rc == ERR_NOMEM && !c->err.text[0])
         err_set(&c->err, rc, "out of memory");
     if (rc != OK)
-        report_error(kv, &c->err);
+        team_handle_report(&kv->handle, &c->err);
     bool lost = rc == ERR_CANCELLED || rc == ERR_DRIVER || rc == ERR_PROTOCOL || rc == ERR_VIEW;
     return lost ? ERR_PEER : rc;
 }
@@ -100,36 +80,14 @@ int pl_kv_open(pl_team *team, pl_kv **out)
     pl_kv *kv = calloc(1, sizeof *kv);
     if (!kv)
         return err_set(&team->engine->error, ERR_NOMEM, "out of memory for a key-value store");
-    kv->team = team;
-    atomic_flag_clear(&kv->telling);
-    kv->next = atomic_load(&team->kvs);
-    while (!atomic_compare_exchange_weak(&team->kvs, &kv->next, kv))
-        ;
+    team_add_handle(team, &kv->handle);
     *out = kv;
     return OK;
 }
 
-void api_kv_free(pl_team *team)
-{
-    for (pl_kv *kv = atomic_load(&team->kvs), *next; kv; kv = next) {
-        next = kv->next;
-        free(kv);
-    }
-}
-
 void pl_kv_error(pl_kv *kv, char *text, size_t size)
 {
-    struct err err;
-    while (atomic_flag_test_and_set(&kv->telling))
-        ;
-    err = kv->error;
-    atomic_flag_clear(&kv->telling);
-    size_t len = strlen(err.text);
-    if (size == 0)
-        return;
-    len = len < size ? len : size - 1;
-    memcpy(text, err.text, len);
-    text[len] = '\0';
+    team_handle_error(&kv->handle, text, size);
 }
 
 /* ---- update and withdraw ---- */
@@ -137,7 +95,8 @@ void pl_kv_error(pl_kv *kv, char *text, size_t size)
 static int update_main(void *arg)
 {
     struct calling *c = arg;
-    return kv_update(c->kv, c->key, c->state, c->data, c->size, deadline_of(c), &c->err);
+    return kv_update(&c->team->kv, c->key, c->state, c->data, c->size,
+                     team_deadline(c->team, c->timeout_s), &c->err);
 }
 
 int pl_kv_update(pl_kv *kv, const char *key, uint64_t state, const void *value, size_t size,
@@ -151,7 +110,7 @@ int pl_kv_update(pl_kv *kv, const char *key, uint64_t state, const void *value, 
 static int withdraw_main(void *arg)
 {
     struct calling *c = arg;
-    return kv_withdraw(c->kv, c->key, &c->err);
+    return kv_withdraw(&c->team->kv, c->key, &c->err);
 }
 
 int pl_kv_withdraw(pl_kv *kv, const char *key)
@@ -173,8 +132,8 @@ static struct calling request_of(const pl_kv_want *want)
 static int get_main(void *arg)
 {
     struct calling *c = arg;
-    c->want.deadline = deadline_of(c);
-    return kv_get(c->kv, &c->want, &c->value, &c->err);
+    c->want.deadline = team_deadline(c->team, c->timeout_s);
+    return kv_get(&c->team->kv, &c->want, &c->value, &c->err);
 }
 
 int pl_kv_get(pl_kv *kv, const pl_kv_want *want, pl_kv_value **out)
@@ -189,8 +148,8 @@ int pl_kv_get(pl_kv *kv, const pl_kv_want *want, pl_kv_value **out)
 static int begin_main(void *arg)
 {
     struct calling *c = arg;
-    c->want.deadline = deadline_of(c);
-    return kv_begin(c->kv, &c->want, &c->call, &c->err);
+    c->want.deadline = team_deadline(c->team, c->timeout_s);
+    return kv_begin(&c->team->kv, &c->want, &c->call, &c->err);
 }
 
 int pl_kv_begin(pl_kv *kv, const pl_kv_want *want, pl_kv_fetch **out)
@@ -199,7 +158,7 @@ int pl_kv_begin(pl_kv *kv, const pl_kv_want *want, pl_kv_fetch **out)
     pl_kv_fetch *fetch = malloc(sizeof *fetch);
     if (!fetch) {
         err_set(&c.err, ERR_NOMEM, "key '%s': out of memory", want->key ? want->key : "");
-        report_error(kv, &c.err);
+        team_handle_report(&kv->handle, &c.err);
         return ERR_NOMEM;
     }
     int rc = call_store(kv, &c, begin_main);
@@ -220,7 +179,7 @@ void pl_kv_progress(const pl_kv_fetch *fetch, uint64_t *have, uint64_t *size)
 static int finish_main(void *arg)
 {
     struct calling *c = arg;
-    return kv_finish(c->call, deadline_of(c), &c->value, &c->err);
+    return kv_finish(c->call, team_deadline(c->team, c->timeout_s), &c->value, &c->err);
 }
 
 int pl_kv_finish(pl_kv_fetch *fetch, double timeout_s, pl_kv_value **out)

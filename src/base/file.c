@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 
+#include "base/array.h"
 #include "base/fault.h"
 
 #include <dirent.h>
@@ -206,14 +207,8 @@ static int compare_names(const void *a, const void *b)
 
 static bool add_name(struct file_names *names, size_t *cap, const char *name)
 {
-    if (names->count == *cap) {
-        size_t more = *cap ? 2 * *cap : 64;
-        char **at = realloc(names->at, more * sizeof *at);
-        if (!at)
-            return false;
-        names->at = at;
-        *cap = more;
-    }
+    if (!array_grow(&names->at, names->count, cap, sizeof *names->at))
+        return false;
     names->at[names->count] = strdup(name);
     return names->at[names->count++] != NULL;
 }

@@ -1,5 +1,6 @@
 #include "coll/coll_plan.h"
 
+#include "base/array.h"
 #include "base/fault.h"
 
 #include <stdlib.h>
@@ -89,14 +90,8 @@ struct need_list {
 
 static int need_put(struct need_list *list, size_t number)
 {
-    if (list->count == list->room) {
-        size_t room = list->room ? 2 * list->room : 64;
-        size_t *grown = realloc(list->at, room * sizeof *grown);
-        if (!grown)
-            return ERR_NOMEM;
-        list->at = grown;
-        list->room = room;
-    }
+    if (!array_grow(&list->at, list->count, &list->room, sizeof *list->at))
+        return ERR_NOMEM;
     list->at[list->count++] = number;
     return OK;
 }

@@ -1,5 +1,6 @@
 #include "coll/coll_schedule.h"
 
+#include "base/array.h"
 #include "base/fault.h"
 #include "base/status.h"
 #include "tensor/codec.h"
@@ -53,17 +54,9 @@ static void put_step(struct schedule *s, const struct step *step)
 {
     if (s->failed || step->len == 0)
         return;
-    if (s->count == s->room) {
-        size_t room = s->room ? 2 * s->room : 32;
-        struct step *grown = realloc(s->step, room * sizeof *grown);
-        if (!grown) {
-            s->failed = true;
-            return;
-        }
-        s->step = grown;
-        s->room = room;
-    }
-    s->step[s->count++] = *step;
+    s->failed = !array_grow(&s->step, s->count, &s->room, sizeof *s->step);
+    if (!s->failed)
+        s->step[s->count++] = *step;
     size_t end = step->at + step->len;
     if (end > s->n + s->scratch)
         s->scratch = end - s->n;

@@ -4,18 +4,12 @@
 
 #include <string.h>
 
-static int send_report(struct shared_host *h, uint32_t node, const struct buf *bytes)
-{
-    int rc = wire_send_buf(h->group->world, node, WIRE_SHARED_REPORT, 0, bytes);
-    return rc == ERR_PEER ? OK : rc; /* it is about to be lost by another event */
-}
-
 /* To all, in the order of the lane. */
 static int report_start(struct shared_host *h, const struct tasks_order *o)
 {
     struct tasks_var *var = h->table.var[o->var];
     const struct tasks_round *r = tasks_round_of(var, o->round);
-    const struct view *view = h->view;
+    const struct view *view = h->master.view;
     struct buf bytes = {0};
     buf_put_u8(&bytes, REPORT_START);
     buf_put_u32(&bytes, view->number);
@@ -28,7 +22,7 @@ static int report_start(struct shared_host *h, const struct tasks_order *o)
         buf_put_u32(&bytes, r->node[t]);
     int rc = OK;
     for (size_t i = 0; rc == OK && i < view->count; i++)
-        rc = send_report(h, view->node[i], &bytes);
+        rc = master_reply(&h->master, view->node[i], WIRE_SHARED_REPORT, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -50,7 +44,7 @@ static int report_order(struct shared_host *h, const struct tasks_order *o)
         break;
     default: buf_put_u8(&bytes, REPORT_MAY_LEAVE); break;
     }
-    int rc = send_report(h, o->node, &bytes);
+    int rc = master_reply(&h->master, o->node, WIRE_SHARED_REPORT, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -60,8 +54,8 @@ static int report_donor_ready(struct shared_host *h, const struct tasks_order *o
 {
     uint8_t bytes[4];
     bytes_put_le32(bytes, o->node);
-    return wire_send(h->group->world, WORLD_DRIVER, wire_tag(WIRE_DONOR_READY, 0, 0, 0), bytes,
-                     sizeof bytes);
+    return wire_send(h->master.group->world, WORLD_DRIVER, wire_tag(WIRE_DONOR_READY, 0, 0, 0),
+                     bytes, sizeof bytes);
 }
 
 static int carry_out(struct shared_host *h, const struct tasks_order *o)
@@ -81,18 +75,12 @@ static int step_table(struct shared_host *h, const struct tasks_event *event)
     return rc;
 }
 
-/* Give the task table the members of the group's view. */
-static int follow_view(struct shared_host *h)
+static int on_members(void *service, const struct members *in)
 {
-    const struct view *view = group_view(h->group);
-    if (!view || view == h->view)
-        return OK;
-    const struct members in = view_members(view);
-    h->view = view;
-    return step_table(h, &(struct tasks_event){.kind = TASKS_MEMBERS, .members = &in});
+    return step_table(service, &(struct tasks_event){.kind = TASKS_MEMBERS, .members = in});
 }
 
-static int take_request(struct shared_host *h, const struct message *m)
+static int on_request(void *service, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
     struct tasks_event event = {.node = m->from};
@@ -120,67 +108,44 @@ static int take_request(struct shared_host *h, const struct message *m)
     case REQUEST_LEAVE: event.kind = TASKS_LEAVE; break;
     default: return OK;
     }
-    return byte_reader_done(&in) ? step_table(h, &event) : OK;
+    return byte_reader_done(&in) ? step_table(service, &event) : OK;
 }
 
 /* The roster has a joiner for the next view, or the last one that it had is gone. */
-static int take_joiner(struct shared_host *h, const struct message *m)
+static int on_joiner(void *service, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
     struct tasks_event event = {.node = read_u32(&in)};
     event.kind = read_u8(&in) ? TASKS_JOIN : TASKS_NO_JOIN;
-    return byte_reader_done(&in) ? step_table(h, &event) : OK;
+    return byte_reader_done(&in) ? step_table(service, &event) : OK;
 }
 
-static int serve_requests(struct shared_host *h)
+/* End visibly: otherwise callers would wait for a round for ever. */
+static void on_failure(void *service)
 {
-    struct world *world = h->group->world;
-    for (;;) {
-        const struct wait_for set[] = {
-            wait_signal(world, SIGNAL_GROUP),
-            wire_from(WORLD_ANY, WIRE_SHARED_REQUEST),
-            wire_from(WORLD_DRIVER, WIRE_ADMIT_JOINER),
-        };
-        struct wake wake;
-        int rc = follow_view(h);
-        if (rc == OK)
-            rc = world_wait(world, set, 3, WORLD_FOREVER, &wake);
-        if (rc == OK && wake.which > 0) {
-            rc = follow_view(h);
-            if (rc == OK)
-                rc = wake.which == 1 ? take_request(h, wake.msg) : take_joiner(h, wake.msg);
-            message_unref(wake.msg);
-        }
-        if (rc != OK)
-            return rc;
-    }
+    const struct master *master = &((struct shared_host *)service)->master;
+    for (size_t i = 0; master->view && i < master->view->count; i++)
+        wire_send(master->group->world, master->view->node[i], wire_tag(WIRE_BYE, 0, 0, 0), NULL,
+                  0);
 }
 
-static int host_task(void *arg)
-{
-    struct shared_host *h = arg;
-    int rc = serve_requests(h);
-    if (rc == ERR_CANCELLED)
-        return rc;
-    /* End visibly: otherwise callers would wait for a round for ever. */
-    log_error(h->group->log, "shared variables cannot continue: %s", status_text(rc));
-    for (size_t i = 0; h->view && i < h->view->count; i++)
-        wire_send(h->group->world, h->view->node[i], wire_tag(WIRE_BYE, 0, 0, 0), NULL, 0);
-    return rc;
-}
+static const struct master_ops ops = {
+    .task = "shared host",
+    .title = "the coordinator of shared variables",
+    .on_members = on_members,
+    .source = {{WORLD_ANY, WIRE_SHARED_REQUEST, on_request},
+               {WORLD_DRIVER, WIRE_ADMIT_JOINER, on_joiner}},
+    .on_failure = on_failure,
+};
 
 int shared_host_start(struct shared_host *host, struct group *group)
 {
-    host->group = group;
-    host->view = NULL;
     task_table_init(&host->table);
-    return world_spawn(group->world, "shared host", host_task, host, &host->task);
+    return master_start(&host->master, group, &ops, host);
 }
 
 void shared_host_stop(struct shared_host *host)
 {
-    if (!host->group)
-        return;
-    world_end_task(host->group->world, &host->task);
+    master_stop(&host->master);
     task_table_release(&host->table);
 }

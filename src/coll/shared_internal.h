@@ -26,7 +26,7 @@ enum shared_item_kind {
 };
 
 struct shared_item {
-    struct shared_item *next;
+    struct inbox_item link; /* in an inbox, or among the open requests */
     enum shared_item_kind kind;
     _Atomic int references; /* INIT: the caller's and the service's; others: one */
     struct shared_var *var; /* INIT: the reply */
@@ -49,9 +49,6 @@ struct shared_item {
 struct shared_item *shared_item_new(enum shared_item_kind kind, uint32_t count);
 void shared_item_unref(struct shared_item *item);
 
-/* Anyone may push; one task takes all, in the order in which they were pushed. */
-void shared_push(_Atomic(struct shared_item *) *list, struct shared_item *item);
-struct shared_item *shared_take(_Atomic(struct shared_item *) *list);
 void shared_drop(struct shared_item *items);
 
 /* To the coordinator; releases `bytes`. ERR_DRIVER, ERR_NOMEM */

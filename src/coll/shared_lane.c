@@ -121,7 +121,7 @@ static int publish_result(struct shared_var *var, struct shared_slot *slot, uint
         return ERR_NOMEM;
     closed->var = var;
     closed->round = round;
-    shared_push(&s->inbox, closed);
+    inbox_push(&s->inbox, &closed->link);
     world_raise(s->group->world, SIGNAL_SHARED);
     atomic_store(&slot->holds, round + 1);
     atomic_store(&var->done, round + 1);
@@ -161,7 +161,7 @@ static int do_jobs(struct shared_lane *lane, struct shared_item *job)
 {
     int rc = OK;
     while (job && rc == OK) {
-        struct shared_item *next = job->next;
+        struct shared_item *next = job->link.next;
         rc = do_job(lane, job);
         shared_item_unref(job);
         job = next;
@@ -181,7 +181,7 @@ static int serve_result(struct shared_lane *lane)
             wait_signal(world, number),
             wait_signal(world, SIGNAL_GROUP),
         };
-        struct shared_item *jobs = shared_take(&lane->jobs);
+        struct shared_item *jobs = inbox_take(&lane->jobs);
         int rc = jobs ? do_jobs(lane, jobs) : exchange_sync(&lane->exchange);
         struct wake wake;
         if (rc == OK && !jobs && !atomic_load(&group->end.over))
@@ -223,5 +223,5 @@ void shared_lane_stop(struct shared_lane *lane)
 {
     world_end_task(lane->shared->group->world, &lane->task);
     exchange_release(&lane->exchange);
-    shared_drop(shared_take(&lane->jobs));
+    shared_drop(inbox_take(&lane->jobs));
 }

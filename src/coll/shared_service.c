@@ -65,7 +65,7 @@ static int request_init(struct shared *s, struct shared_item *item)
     buf_put_u8(&bytes, REQUEST_INIT);
     buf_put_u64(&bytes, item->request);
     tasks_spec_encode(&item->spec, &bytes);
-    item->next = s->open_requests;
+    item->link.next = s->open_requests;
     s->open_requests = item;
     return shared_request(s, &bytes);
 }
@@ -95,8 +95,8 @@ static void take_closed(const struct shared_item *item)
 static int take_items(struct shared *s)
 {
     int rc = OK;
-    for (struct shared_item *item = shared_take(&s->inbox), *next; item; item = next) {
-        next = item->next;
+    for (struct shared_item *item = inbox_take(&s->inbox), *next; item; item = next) {
+        next = item->link.next;
         if (rc == OK && item->kind == ITEM_INIT) {
             rc = request_init(s, item);
             continue; /* kept, until it is answered */
@@ -114,12 +114,13 @@ static int take_items(struct shared *s)
 
 static struct shared_item *take_request(struct shared *s, uint64_t request)
 {
-    struct shared_item **at = &s->open_requests, *item;
-    while (*at && (*at)->request != request)
-        at = &(*at)->next;
-    item = *at;
-    if (item)
-        *at = item->next;
+    struct shared_item *item;
+    for (void **at = &s->open_requests; (item = *at); at = &item->link.next) {
+        if (item->request != request)
+            continue;
+        *at = item->link.next;
+        break;
+    }
     return item;
 }
 
@@ -210,7 +211,7 @@ static int on_start(struct shared *s, struct byte_reader *in)
         shared_item_unref(job);
         return rc;
     }
-    shared_push(&s->lane[lane].jobs, job);
+    inbox_push(&s->lane[lane].jobs, &job->link);
     world_raise(s->group->world, SIGNAL_LANE + lane);
     return OK;
 }
@@ -268,7 +269,7 @@ int shared_service_task(void *arg)
 
 void shared_service_release(struct shared *s)
 {
-    shared_drop(shared_take(&s->inbox));
+    shared_drop(inbox_take(&s->inbox));
     shared_drop(s->open_requests);
     s->open_requests = NULL;
     for (size_t i = 0; i < TASKS_VARS_MAX; i++) {

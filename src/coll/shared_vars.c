@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- lists ---- */
+/* ---- items ---- */
 
 struct shared_item *shared_item_new(enum shared_item_kind kind, uint32_t count)
 {
@@ -24,29 +24,10 @@ void shared_item_unref(struct shared_item *item)
         free(item);
 }
 
-void shared_push(_Atomic(struct shared_item *) *list, struct shared_item *item)
-{
-    item->next = atomic_load(list);
-    while (!atomic_compare_exchange_weak(list, &item->next, item))
-        ;
-}
-
-struct shared_item *shared_take(_Atomic(struct shared_item *) *list)
-{
-    struct shared_item *newest = atomic_exchange(list, NULL), *oldest = NULL;
-    while (newest) {
-        struct shared_item *next = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    return oldest;
-}
-
 void shared_drop(struct shared_item *items)
 {
     while (items) {
-        struct shared_item *next = items->next;
+        struct shared_item *next = items->link.next;
         shared_item_unref(items);
         items = next;
     }
@@ -72,28 +53,6 @@ int shared_start(struct shared *shared, struct group *group)
     return world_spawn(group->world, "shared", shared_service_task, shared, &shared->service);
 }
 
-/* Wait until `what` returns true, or the group ends. */
-static int await_condition(struct group *group, bool (*what)(void *arg), void *arg,
-                           int64_t deadline)
-{
-    struct world *world = group->world;
-    for (;;) {
-        const struct wait_for set[] = {
-            wait_signal(world, SIGNAL_RESULT),
-            wait_signal(world, SIGNAL_GROUP),
-        };
-        bool over = atomic_load(&group->end.over);
-        if (what(arg))
-            return OK;
-        if (over)
-            return ERR_DRIVER;
-        struct wake wake;
-        int rc = world_wait(world, set, 2, deadline, &wake);
-        if (rc != OK)
-            return rc;
-    }
-}
-
 static bool may_leave(void *arg)
 {
     struct shared *shared = arg;
@@ -108,7 +67,7 @@ static void leave_variables(struct shared *shared)
     buf_put_u8(&bytes, REQUEST_LEAVE);
     int rc = shared_request(shared, &bytes);
     if (rc == OK)
-        rc = await_condition(shared->group, may_leave, shared, WORLD_FOREVER);
+        rc = group_wait(shared->group, SIGNAL_RESULT, may_leave, shared, WORLD_FOREVER);
     if (rc != OK && rc != ERR_CANCELLED)
         log_info(shared->group->log, "shared variables end without a message: %s", status_text(rc));
 }
@@ -131,7 +90,7 @@ void shared_stop(struct shared *shared)
 
 static void hand_over(struct shared *shared, struct shared_item *item)
 {
-    shared_push(&shared->inbox, item);
+    inbox_push(&shared->inbox, &item->link);
     world_raise(shared->group->world, SIGNAL_SHARED);
 }
 
@@ -163,7 +122,7 @@ int shared_init(struct shared *shared, const struct tasks_spec *spec,
     item->reduction = *reduction;
     item->request = atomic_fetch_add(&shared->requests, 1);
     hand_over(shared, item);
-    rc = await_condition(shared->group, has_reply, item, WORLD_FOREVER);
+    rc = group_wait(shared->group, SIGNAL_RESULT, has_reply, item, WORLD_FOREVER);
     if (rc == ERR_DRIVER)
         is_over(err);
     if (rc == OK && !item->var) {
@@ -300,7 +259,7 @@ int shared_get(struct shared_var *var, uint64_t round, float *out, int64_t deadl
                struct err *err)
 {
     struct looking l = {var, round, err, 0};
-    int rc = await_condition(var->shared->group, has_looked, &l, deadline);
+    int rc = group_wait(var->shared->group, SIGNAL_RESULT, has_looked, &l, deadline);
     if (rc == ERR_TIMEOUT)
         return err_set(err, rc, "shared variable '%s': round %llu has no result yet", var->spec.key,
                        (unsigned long long)round);

@@ -14,6 +14,7 @@
 
 #include "coll/exchange.h"
 #include "coll/tasks.h"
+#include "group/master_service.h"
 
 enum {
     SHARED_KEPT = 3,  /* rounds: the one under way, and two results */
@@ -47,12 +48,10 @@ struct shared_var {
     float *local; /* the lane's: this node's tasks together */
 };
 
-struct shared_item;
-
 struct shared_lane {
     struct shared *shared;
     struct task *task; /* NULL: not used yet */
-    _Atomic(struct shared_item *) jobs;
+    struct inbox jobs;
     struct exchange exchange;
 };
 
@@ -61,8 +60,8 @@ struct shared {
     enum coll_algorithm algorithm; /* COLL_AUTO, unless changed before the first round, on all */
     size_t chunk;                  /* floats of a piece; likewise */
     struct task *service;
-    _Atomic(struct shared_item *) inbox;
-    struct shared_item *open_requests; /* the service's: open requests for variables */
+    struct inbox inbox;
+    void *open_requests; /* the service's: open requests for variables */
     _Atomic uint64_t requests;
     _Atomic uint32_t voids; /* void exchanges, which were repeated */
     atomic_bool may_leave;
@@ -106,9 +105,7 @@ int shared_get(struct shared_var *var, uint64_t round, float *out, int64_t deadl
 /* ---- the coordinator ---- */
 
 struct shared_host {
-    struct group *group;
-    struct task *task;
-    const struct view *view; /* view that the task table knows */
+    struct master master;
     struct task_table table;
     struct tasks_orders orders;
 };

@@ -51,11 +51,26 @@ static void init_var(struct scene *s, uint32_t node, const char *key, uint32_t t
                (struct tasks_event){.kind = TASKS_INIT, .node = node, .request = 7, .spec = &spec});
 }
 
+/* Members, and a variable "w" of two tasks. */
+static void begin_story(struct scene *s, uint64_t members)
+{
+    set_members(s, members);
+    init_var(s, 0, "w", 2, TASKS_SUM);
+}
+
 static void commit_task(struct scene *s, uint32_t node, uint32_t var, uint64_t round, uint32_t task)
 {
     step_table(s,
                (struct tasks_event){
                    .kind = TASKS_COMMIT, .node = node, .var = var, .round = round, .task = task});
+}
+
+/* Both tasks of a round, by these two members. */
+static void commit_round(struct scene *s, uint32_t first, uint32_t second, uint32_t var,
+                         uint64_t round)
+{
+    commit_task(s, first, var, round, 0);
+    commit_task(s, second, var, round, 1);
 }
 
 static void end_round(struct scene *s, uint32_t node, uint32_t var, uint64_t round, uint64_t number,
@@ -108,8 +123,7 @@ static void expect_start(const struct scene *s, uint32_t var, uint64_t round, ui
 static void test_tasks_round_starts_when_all_committed(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 7);
-    init_var(s, 0, "w", 2, TASKS_SUM);
+    begin_story(s, 7);
     assert_int_equal(s->out.at[0].kind, TASKS_REPLY);
     assert_int_equal(s->out.at[0].request, 7);
     commit_task(s, 2, 0, 0, 1);
@@ -133,11 +147,9 @@ static void test_tasks_round_starts_when_all_committed(void **state)
 static void test_tasks_next_round_waits(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 3);
-    init_var(s, 0, "w", 2, TASKS_SUM);
+    begin_story(s, 3);
     for (uint64_t round = 2; round-- > 0;)
-        for (uint32_t task = 0; task < 2; task++)
-            commit_task(s, task, 0, round, task);
+        commit_round(s, 0, 1, 0, round);
     expect_start(s, 0, 0, 1, 0, 1); /* round 1 was complete before */
     end_round(s, 0, 0, 0, 1, true);
     end_round(s, 0, 0, 0, 1, true);
@@ -151,8 +163,7 @@ static void test_tasks_next_round_waits(void **state)
 static void test_tasks_of_lost_members_move_to_spares(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 7);
-    init_var(s, 0, "w", 2, TASKS_SUM);
+    begin_story(s, 7);
     commit_task(s, 2, 0, 0, 0);
     commit_task(s, 1, 0, 0, 0);
     set_members(s, 3); /* task 0 is node 1's now */
@@ -178,11 +189,9 @@ static void test_tasks_of_lost_members_move_to_spares(void **state)
 static void test_tasks_spare_restarts_void_round(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 7);
-    init_var(s, 0, "w", 2, TASKS_SUM);
+    begin_story(s, 7);
     commit_task(s, 2, 0, 0, 0);
-    commit_task(s, 0, 0, 0, 0);
-    commit_task(s, 1, 0, 0, 1);
+    commit_round(s, 0, 1, 0, 0);
     expect_start(s, 0, 0, 1, 2, 1);
     end_round(s, 2, 0, 0, 1, true); /* it had all; then it dies, and no other member has them */
     set_members(s, 3);
@@ -195,12 +204,9 @@ static void test_tasks_spare_restarts_void_round(void **state)
 static void test_tasks_last_awaited_member_dies(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 7);
-    init_var(s, 0, "w", 2, TASKS_SUM);
-    commit_task(s, 0, 0, 0, 0);
-    commit_task(s, 1, 0, 0, 1);
-    commit_task(s, 0, 0, 1, 0);
-    commit_task(s, 1, 0, 1, 1);
+    begin_story(s, 7);
+    commit_round(s, 0, 1, 0, 0);
+    commit_round(s, 0, 1, 0, 1);
     end_round(s, 0, 0, 0, 1, true);
     end_round(s, 1, 0, 0, 1, true);
     expect_nothing(s);
@@ -213,8 +219,7 @@ static void test_tasks_user_function_waits_for_all(void **state)
     struct scene *s = *state;
     set_members(s, 7);
     init_var(s, 0, "w", 2, TASKS_USER);
-    commit_task(s, 0, 0, 0, 0);
-    commit_task(s, 0, 0, 0, 1);
+    commit_round(s, 0, 0, 0, 0);
     expect_nothing(s);
     init_var(s, 1, "w", 2, TASKS_USER);
     assert_int_equal(s->out.count, 1);
@@ -225,19 +230,16 @@ static void test_tasks_user_function_waits_for_all(void **state)
 static void test_tasks_leaver_waits_for_its_rounds(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 7);
-    init_var(s, 0, "w", 2, TASKS_SUM);
+    begin_story(s, 7);
     leave_node(s, 2); /* nothing runs */
     expect_node(s, TASKS_MAY_LEAVE, 2);
     commit_task(s, 2, 0, 0, 0); /* it gets no task any more */
-    commit_task(s, 0, 0, 0, 0);
-    commit_task(s, 1, 0, 0, 1);
+    commit_round(s, 0, 1, 0, 0);
     expect_nothing(s); /* the round would be interrupted when it goes */
     set_members(s, 3);
     expect_start(s, 0, 0, 1, 0, 1);
     commit_task(s, 0, 0, 1, 0);
-    commit_task(s, 1, 0, 1, 0);
-    commit_task(s, 1, 0, 1, 1);
+    commit_round(s, 1, 1, 0, 1);
     leave_node(s, 0);
     expect_nothing(s); /* round 0 runs, and its vector for round 1 is lost */
     assert_int_equal(s->table.var[0]->round[1].node[0], 1);
@@ -252,15 +254,12 @@ static void test_tasks_leaver_waits_for_its_rounds(void **state)
 static void test_tasks_joiner_waits_for_running_rounds(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 3);
-    init_var(s, 0, "w", 2, TASKS_SUM);
+    begin_story(s, 3);
     init_var(s, 0, "v", 2, TASKS_SUM);
-    for (uint32_t task = 0; task < 2; task++)
-        commit_task(s, 0, 0, 0, task);
+    commit_round(s, 0, 0, 0, 0);
     expect_start(s, 0, 0, 1, 0, 0);
     join_node(s, TASKS_JOIN, 2);
-    for (uint32_t task = 0; task < 2; task++)
-        commit_task(s, 1, 1, 0, task);
+    commit_round(s, 1, 1, 1, 0);
     expect_nothing(s); /* v would be interrupted by the view that holds the joiner */
     commit_task(s, 2, 0, 1, 0);
     assert_null(s->table.var[0]->round[1].node); /* it is no member yet */
@@ -285,14 +284,12 @@ static void test_tasks_joiner_waits_for_running_rounds(void **state)
 static void test_tasks_rounds_continue_without_a_lost_joiner(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 1);
-    init_var(s, 0, "w", 2, TASKS_SUM);
+    begin_story(s, 1);
     join_node(s, TASKS_JOIN, 1);
     expect_node(s, TASKS_ADMIT, 1); /* nothing runs */
     join_node(s, TASKS_JOIN, 2);    /* 1 is lost, and 2 takes its turn */
     expect_node(s, TASKS_ADMIT, 2);
-    for (uint32_t task = 0; task < 2; task++)
-        commit_task(s, 0, 0, 0, task);
+    commit_round(s, 0, 0, 0, 0);
     join_node(s, TASKS_NO_JOIN, 1);
     expect_nothing(s); /* 2 waits */
     join_node(s, TASKS_NO_JOIN, 2);
@@ -309,8 +306,7 @@ static void test_tasks_rounds_continue_without_a_lost_joiner(void **state)
     set_members(s, 9);
     expect_nothing(s);
     set_members(s, 8);
-    for (uint32_t task = 0; task < 2; task++)
-        commit_task(s, 3, 0, 0, task);
+    commit_round(s, 3, 3, 0, 0);
     expect_start(s, 0, 0, 2, 3, 3); /* the void round, by the joiner alone */
 }
 
@@ -318,12 +314,10 @@ static void test_tasks_rounds_continue_without_a_lost_joiner(void **state)
 static void test_tasks_rounds_continue_without_a_joiner_never_seen(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 1);
-    init_var(s, 0, "w", 2, TASKS_SUM);
+    begin_story(s, 1);
     join_node(s, TASKS_JOIN, 1);
     expect_node(s, TASKS_ADMIT, 1);
-    for (uint32_t task = 0; task < 2; task++)
-        commit_task(s, 0, 0, 0, task);
+    commit_round(s, 0, 0, 0, 0);
     set_members(s, 1);
     expect_nothing(s); /* the view may be older than the joiner's */
     join_node(s, TASKS_NO_JOIN, 1);
@@ -333,8 +327,7 @@ static void test_tasks_rounds_continue_without_a_joiner_never_seen(void **state)
 static void test_tasks_mismatch_is_refused_by_name(void **state)
 {
     struct scene *s = *state;
-    set_members(s, 1);
-    init_var(s, 0, "w", 2, TASKS_SUM);
+    begin_story(s, 1);
     init_var(s, 0, "w", 3, TASKS_SUM);
     assert_int_equal(s->out.at[0].kind, TASKS_REFUSE);
     assert_non_null(strstr(s->out.refusal.text, "'w': num_tasks is 2 elsewhere, 3 here"));

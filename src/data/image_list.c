@@ -1,3 +1,4 @@
+#include "base/array.h"
 #include "base/bytes.h"
 #include "base/file.h"
 #include "data/source_images.h"
@@ -11,14 +12,8 @@ enum { PATH_TEXT_MAX = 4096, QUOTE_MAX = 120 };
 
 static int add_entry(struct image_list *list, size_t path, uint32_t label)
 {
-    if (list->count == list->cap) {
-        size_t cap = list->cap ? 2 * list->cap : 256;
-        struct image_entry *at = realloc(list->at, cap * sizeof *at);
-        if (!at)
-            return ERR_NOMEM;
-        list->at = at;
-        list->cap = cap;
-    }
+    if (!array_grow(&list->at, list->count, &list->cap, sizeof *list->at))
+        return ERR_NOMEM;
     list->at[list->count++] = (struct image_entry){.path = path, .label = label};
     if (label >= list->classes)
         list->classes = label + 1;

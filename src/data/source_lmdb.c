@@ -1,5 +1,6 @@
 #include "data/source_lmdb.h"
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "data/datum.h"
 #include "data/lmdb_file.h"
@@ -158,14 +159,8 @@ static int add_record(struct source_lmdb *lmdb, const struct part_of *value, con
                        source->shape.dim[0]);
     if (n == UINT32_MAX)
         return err_set(lmdb->err, ERR_INPUT, "more than %u records", UINT32_MAX);
-    if (n == lmdb->cap) {
-        size_t cap = n ? 2 * n : 256;
-        struct lmdb_record *record = realloc(lmdb->record, cap * sizeof *record);
-        if (!record)
-            return err_set(lmdb->err, ERR_NOMEM, "out of memory");
-        lmdb->record = record;
-        lmdb->cap = cap;
-    }
+    if (!array_grow(&lmdb->record, n, &lmdb->cap, sizeof *lmdb->record))
+        return err_set(lmdb->err, ERR_NOMEM, "out of memory");
     lmdb->record[n] =
         (struct lmdb_record){value->offset, value->len, d->label, (uint16_t)d->H, (uint16_t)d->W};
     source->count++;

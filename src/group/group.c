@@ -118,6 +118,28 @@ const struct view *group_first_view(const struct group *group)
     return atomic_load(&group->first);
 }
 
+/* The end of the group is read first, so that no change before it is missed. */
+int group_wait(struct group *group, uint32_t signal, bool (*holds)(void *arg), void *arg,
+               int64_t deadline)
+{
+    struct world *world = group->world;
+    for (;;) {
+        const struct wait_for set[] = {
+            wait_signal(world, SIGNAL_GROUP),
+            wait_signal(world, signal),
+        };
+        bool over = atomic_load(&group->end.over);
+        if (holds(arg))
+            return OK;
+        if (over)
+            return ERR_DRIVER;
+        struct wake wake;
+        int rc = world_wait(world, set, 2, deadline, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
 int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
 {
     for (;;) {

@@ -202,6 +202,11 @@ int group_joined(struct group *group);
 /* Account for `bytes` that took `ns` to arrive from `node`. */
 void group_link_received(struct group *group, uint32_t node, size_t bytes, int64_t ns);
 
+/* Wait until `holds` returns true; other tasks raise `signal` or SIGNAL_GROUP after they have
+ * changed what it reads. ERR_DRIVER (the group is over), ERR_TIMEOUT, ERR_CANCELLED */
+int group_wait(struct group *group, uint32_t signal, bool (*holds)(void *arg), void *arg,
+               int64_t deadline);
+
 /* Wait until there is a view newer than `number`. ERR_TIMEOUT, ERR_CANCELLED, ERR_DRIVER */
 int group_wait_view(struct group *group, uint32_t number, int64_t deadline);
 

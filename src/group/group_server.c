@@ -283,22 +283,27 @@ static int take_peer(struct server *s, const struct wake *wake)
     return OK;
 }
 
+static const struct {
+    enum wire_kind kind;
+    int (*take)(struct server *s, const struct message *m);
+} messages[] = {
+    {WIRE_HELLO, take_hello},           {WIRE_HEARTBEAT, take_heartbeat},
+    {WIRE_LANE_AT, take_lane_at},       {WIRE_LOST, take_lost},
+    {WIRE_DONOR_READY, on_donor_ready}, {WIRE_JOIN_COMPLETE, on_join_complete},
+    {WIRE_LEAVE, take_leave},           {WIRE_RETURN, take_return},
+    {WIRE_LINK_CHECK, take_link_check}, {WIRE_LINK_REPORT, take_link_report},
+    {WIRE_LEAF_READY, on_leaf_ready},
+};
+
+enum { MESSAGES = sizeof messages / sizeof *messages };
+
 static int serve_event(struct server *s, const struct wake *wake)
 {
-    switch (wake->which) {
-    case 0: return take_hello(s, wake->msg);
-    case 1: return take_heartbeat(s, wake->msg);
-    case 2: return take_lane_at(s, wake->msg);
-    case 3: return take_lost(s, wake->msg);
-    case 4: return on_donor_ready(s, wake->msg);
-    case 5: return on_join_complete(s, wake->msg);
-    case 6: return take_leave(s, wake->msg);
-    case 7: return take_return(s, wake->msg);
-    case 8: return take_link_check(s, wake->msg);
-    case 9: return take_link_report(s, wake->msg);
-    case 10: return on_leaf_ready(s, wake->msg);
-    default: return take_peer(s, wake);
-    }
+    if (wake->which == MESSAGES)
+        return take_peer(s, wake);
+    int rc = messages[wake->which].take(s, wake->msg);
+    message_unref(wake->msg);
+    return rc;
 }
 
 void server_want(struct server *server, uint32_t members)
@@ -357,15 +362,10 @@ static int serve_task(void *arg)
 {
     struct server *s = arg;
     struct world *world = s->group->world;
-    enum { MESSAGES = 11 };
-    const struct wait_for set[] = {
-        wire_from(WORLD_ANY, WIRE_HELLO),       wire_from(WORLD_ANY, WIRE_HEARTBEAT),
-        wire_from(WORLD_ANY, WIRE_LANE_AT),     wire_from(WORLD_ANY, WIRE_LOST),
-        wire_from(WORLD_ANY, WIRE_DONOR_READY), wire_from(WORLD_ANY, WIRE_JOIN_COMPLETE),
-        wire_from(WORLD_ANY, WIRE_LEAVE),       wire_from(WORLD_ANY, WIRE_RETURN),
-        wire_from(WORLD_ANY, WIRE_LINK_CHECK),  wire_from(WORLD_ANY, WIRE_LINK_REPORT),
-        wire_from(WORLD_ANY, WIRE_LEAF_READY),  {.kind = WAIT_PEER},
-    };
+    struct wait_for set[MESSAGES + 1];
+    for (size_t i = 0; i < MESSAGES; i++)
+        set[i] = wire_from(WORLD_ANY, messages[i].kind);
+    set[MESSAGES] = (struct wait_for){.kind = WAIT_PEER};
     int64_t period = s->group->timing.silence_max / TICKS_PER_SILENCE;
     int64_t tick = world_now(world) + period;
     for (;;) {
@@ -376,8 +376,6 @@ static int serve_task(void *arg)
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
         int done = rc == OK ? serve_event(s, &wake) : check_replies(s);
-        if (rc == OK && wake.which < MESSAGES)
-            message_unref(wake.msg);
         if (done == OK)
             done = serve_tick(s, &tick, period);
         if (done != OK) {

@@ -37,6 +37,22 @@ static const char *keeps_pace(struct story *s, uint32_t node)
     return step(s, (struct roster_event){.kind = ROSTER_LEAF_READY, .node = node});
 }
 
+/* Of two members only `node` replies. */
+static const char *other_is_silent(struct story *s, uint32_t node)
+{
+    ask_check(s, node);
+    reply_link(s, node, 1 - node, 80000);
+    return time_is_over(s);
+}
+
+/* Of three members, all but the last reply. */
+static const char *last_is_silent(struct story *s)
+{
+    reply_link(s, 0, 2, 80000);
+    reply_link(s, 1, 0, 80000);
+    return time_is_over(s);
+}
+
 /* A ring of `workers` of which some have a slow link in, or out; all reply. */
 static const char *check_ring(struct story *s, const uint32_t *node, size_t count, uint32_t slow_in,
                               uint32_t slow_out)
@@ -56,9 +72,7 @@ static void test_roster_silent_member_becomes_a_leaf(void **state)
     begin_story(s, 3, false);
     assert_string_equal(ask_check(s, 1), "check 1");
     assert_string_equal(ask_check(s, 0), ""); /* one at a time */
-    reply_link(s, 0, 2, 80000);
-    reply_link(s, 1, 0, 80000);
-    assert_string_equal(time_is_over(s), "leaf 2; view 2: 0 1 (2)");
+    assert_string_equal(last_is_silent(s), "leaf 2; view 2: 0 1 (2)");
     assert_string_equal(reply_link(s, 2, 1, 80000), ""); /* too late */
     assert_string_equal(time_is_over(s), "");
     assert_string_equal(keeps_pace(s, 2), "participates 2; view 3: 0 1 2");
@@ -70,9 +84,7 @@ static void test_roster_leaf_must_keep_pace_for_twice_as_long(void **state)
     struct story *s = *state;
     begin_story(s, 2, false);
     for (unsigned rounds = 1; rounds <= 4; rounds *= 2) {
-        ask_check(s, 0);
-        reply_link(s, 0, 1, 80000);
-        assert_non_null(strstr(time_is_over(s), "leaf 1"));
+        assert_non_null(strstr(other_is_silent(s, 0), "leaf 1"));
         for (unsigned i = 1; i < rounds; i++)
             assert_string_equal(keeps_pace(s, 1), "");
         assert_non_null(strstr(keeps_pace(s, 1), "participates 1"));
@@ -163,9 +175,7 @@ static void test_roster_lanes_wait_for_participants_only(void **state)
     struct story *s = *state;
     begin_story(s, 3, false);
     ask_check(s, 0);
-    reply_link(s, 0, 2, 80000);
-    reply_link(s, 1, 0, 80000);
-    time_is_over(s);
+    last_is_silent(s);
     assert_string_equal(reports(s, 0, 2, 0, 6), "");
     assert_string_equal(reports(s, 2, 2, 0, 9), ""); /* a leaf: does not count */
     assert_string_equal(reports(s, 1, 2, 0, 7), "go 0.2: 7 from 1 to 0");
@@ -187,29 +197,21 @@ static const char *former_leaf_reports(struct story *s, uint32_t node, uint64_t 
 static void test_roster_former_leaf_adopts_unless_it_is_ahead(void **state)
 {
     struct story *s = *state;
-    begin_story(s, 2, false);
-    ask_check(s, 0);
-    reply_link(s, 0, 1, 80000);
-    time_is_over(s);
-    keeps_pace(s, 1);
-    reports(s, 0, 3, 0, 7);
-    assert_string_equal(former_leaf_reports(s, 1, 7), "go 0.3: 7 from 0 to 1");
-    begin_story(s, 2, false);
-    ask_check(s, 0);
-    reply_link(s, 0, 1, 80000);
-    time_is_over(s);
-    keeps_pace(s, 1);
-    reports(s, 0, 3, 0, 6);
-    assert_string_equal(former_leaf_reports(s, 1, 7), "go 0.3: 7 from 1 to 0");
+    for (uint32_t ahead = 0; ahead < 2; ahead++) {
+        begin_story(s, 2, false);
+        other_is_silent(s, 0);
+        keeps_pace(s, 1);
+        reports(s, 0, 3, 0, 7 - ahead);
+        assert_string_equal(former_leaf_reports(s, 1, 7),
+                            ahead ? "go 0.3: 7 from 1 to 0" : "go 0.3: 7 from 0 to 1");
+    }
 }
 
 static void test_roster_last_members_participate(void **state)
 {
     struct story *s = *state;
     begin_story(s, 2, false);
-    ask_check(s, 0);
-    reply_link(s, 0, 1, 80000);
-    time_is_over(s);
+    other_is_silent(s, 0);
     assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; view 3: 1");
     assert_string_equal(former_leaf_reports(s, 1, 4), "go 0.3: 4 from 1");
 }
@@ -220,13 +222,9 @@ static void test_roster_results_of_leaves_are_not_lost(void **state)
 {
     struct story *s = *state;
     begin_story(s, 2, false);
-    ask_check(s, 1);
-    reply_link(s, 1, 0, 80000);
-    assert_string_equal(time_is_over(s), "leaf 0; view 2: (0) 1");
+    assert_string_equal(other_is_silent(s, 1), "leaf 0; view 2: (0) 1");
     assert_string_equal(keeps_pace(s, 0), "participates 0; view 3: 0 1");
-    ask_check(s, 0);
-    reply_link(s, 0, 1, 80000);
-    assert_string_equal(time_is_over(s), "leaf 1; view 4: 0 (1)");
+    assert_string_equal(other_is_silent(s, 0), "leaf 1; view 4: 0 (1)");
     assert_string_equal(former_leaf_reports(s, 0, 17), "view 5: 0 1");
     former_leaf_reports(s, 0, 17);
     assert_string_equal(former_leaf_reports(s, 1, 28), "go 0.5: 28 from 1 to 0");
@@ -237,9 +235,8 @@ static void test_roster_leaf_is_no_donor(void **state)
     struct story *s = *state;
     begin_story(s, 2, false);
     assert_string_equal(joins(s, 2), "ask 0 for 2");
-    ask_check(s, 1);
-    reply_link(s, 1, 0, 80000);
-    assert_string_equal(time_is_over(s), "leaf 0; release 0 of 2; view 2: (0) 1; ask 1 for 2");
+    assert_string_equal(other_is_silent(s, 1),
+                        "leaf 0; release 0 of 2; view 2: (0) 1; ask 1 for 2");
 }
 
 int main(void)

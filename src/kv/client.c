@@ -32,28 +32,12 @@ void kv_call_unref(struct kv_call *call)
     free(call);
 }
 
-/* Pass a call to the service from any task. The service takes calls in the order of their arrival.
- */
 static void hand_over(struct kv_call *call)
 {
     struct kv *kv = call->kv;
     atomic_fetch_add(&call->references, 1);
-    call->next = atomic_load(&kv->inbox);
-    while (!atomic_compare_exchange_weak(&kv->inbox, &call->next, call))
-        ;
+    inbox_push(&kv->inbox, &call->link);
     world_raise(kv->group->world, SIGNAL_KV);
-}
-
-struct kv_call *kv_calls_take(_Atomic(struct kv_call *) *list)
-{
-    struct kv_call *newest = atomic_exchange(list, NULL), *oldest = NULL;
-    while (newest) {
-        struct kv_call *next = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = next;
-    }
-    return oldest;
 }
 
 /* ---- start and stop ---- */
@@ -74,17 +58,6 @@ int kv_start(struct kv *kv, struct group *group, const struct kv_options *option
     return rc;
 }
 
-static void send_leave(struct kv *kv)
-{
-    const struct kv_request leave = {.what = KV_LEAVE};
-    struct buf bytes = {0};
-    kv_request_encode(&leave, &bytes);
-    int rc = wire_send_buf(kv->group->world, WORLD_DRIVER, WIRE_KV_REQUEST, 0, &bytes);
-    buf_release(&bytes);
-    if (rc != OK) /* its view will do the same */
-        log_info(kv->group->log, "the key-value store ends without a message: %s", status_text(rc));
-}
-
 /* A post is counted a moment after its status is set. */
 static void await_posts(struct kv *kv)
 {
@@ -100,8 +73,9 @@ void kv_stop(struct kv *kv)
     if (!kv->group)
         return;
     world_end_task(kv->group->world, &kv->service);
-    if (!atomic_load(&kv->group->end.over))
-        send_leave(kv);
+    int rc = atomic_load(&kv->group->end.over) ? OK : kv_request_leave(kv);
+    if (rc != OK) /* the view without this node has the same effect */
+        log_info(kv->group->log, "the key-value store ends without a message: %s", status_text(rc));
     kv_service_release(kv);
     await_posts(kv);
     kv->group = NULL;
@@ -114,33 +88,23 @@ static int is_over(struct err *err)
     return err_set(err, ERR_DRIVER, "the group is over, or this node is no longer in it");
 }
 
-/* ERR_TIMEOUT, ERR_DRIVER, ERR_CANCELLED: it is not answered. */
-static int await_call(struct kv_call *call, int64_t deadline)
+static bool is_completed(void *arg)
 {
-    struct group *group = call->kv->group;
-    struct world *world = group->world;
-    for (;;) {
-        const struct wait_for set[] = {
-            wait_signal(world, SIGNAL_KV_DONE),
-            wait_signal(world, SIGNAL_GROUP),
-        };
-        bool over = atomic_load(&group->end.over);
-        if (atomic_load(&call->completed))
-            return OK;
-        if (over)
-            return ERR_DRIVER;
-        struct wake wake;
-        int rc = world_wait(world, set, 2, deadline, &wake);
-        if (rc != OK)
-            return rc;
-    }
+    struct kv_call *call = arg;
+    return atomic_load(&call->completed);
 }
 
-static int status_of(const struct kv_call *call, struct err *err)
+/* The call's status and message; or ERR_TIMEOUT, ERR_DRIVER, ERR_CANCELLED: it has none yet. */
+static int await_call(struct kv_call *call, int64_t deadline, struct err *err)
 {
-    if (call->reported.status != OK && err)
+    int rc = group_wait(call->kv->group, SIGNAL_KV_DONE, is_completed, call, deadline);
+    if (rc == ERR_DRIVER)
+        return is_over(err);
+    if (rc == ERR_TIMEOUT)
+        return err_set(err, rc, "key '%s': it is still under way", call->key);
+    if (rc == OK && call->reported.status != OK && err)
         *err = call->reported;
-    return call->reported.status;
+    return rc == OK ? call->reported.status : rc;
 }
 
 /* Pass the call to the service and wait for its end; consumes the caller's reference. The service
@@ -148,11 +112,7 @@ static int status_of(const struct kv_call *call, struct err *err)
 static int carry_out(struct kv_call *call, struct err *err)
 {
     hand_over(call);
-    int rc = await_call(call, WORLD_FOREVER);
-    if (rc == OK)
-        rc = status_of(call, err);
-    else if (rc == ERR_DRIVER)
-        is_over(err);
+    int rc = await_call(call, WORLD_FOREVER, err);
     kv_call_unref(call);
     return rc;
 }
@@ -244,13 +204,7 @@ void kv_progress(const struct kv_call *call, uint64_t *have, uint64_t *size)
 
 int kv_finish(struct kv_call *call, int64_t deadline, struct kv_value **out, struct err *err)
 {
-    int rc = await_call(call, deadline);
-    if (rc == OK)
-        rc = status_of(call, err);
-    else if (rc == ERR_DRIVER)
-        is_over(err);
-    else if (rc == ERR_TIMEOUT)
-        err_set(err, rc, "key '%s': it is still under way", call->key);
+    int rc = await_call(call, deadline, err);
     if (rc == OK)
         *out = kv_value_ref(call->value);
     return rc;

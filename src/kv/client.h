@@ -13,7 +13,7 @@
 #ifndef PL_KV_CLIENT_H
 #define PL_KV_CLIENT_H
 
-#include "group/group.h"
+#include "group/master_service.h"
 #include "kv/store.h"
 
 enum kv_signal { SIGNAL_KV = 32, SIGNAL_KV_DONE = 33 };
@@ -32,7 +32,7 @@ struct kv {
     struct group *group;
     struct kv_options options;
     struct task *service;
-    _Atomic(struct kv_call *) inbox;
+    struct inbox inbox;
     _Atomic uint64_t requests;
     /* The service's: */
     struct kv_store store;

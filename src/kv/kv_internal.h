@@ -18,6 +18,7 @@ enum kv_call_kind {
 };
 
 struct kv_call {
+    struct inbox_item link;
     struct kv *kv;
     enum kv_call_kind kind;
     char key[KV_KEY_MAX + 1];
@@ -42,7 +43,6 @@ struct kv_call {
 
 struct kv_call *kv_call_new(struct kv *kv, enum kv_call_kind kind, const char *key);
 void kv_call_unref(struct kv_call *call);
-struct kv_call *kv_calls_take(_Atomic(struct kv_call *) *list);
 
 /* ---- service.c: the task, with the kv as its argument; and, after its end, what it held ---- */
 
@@ -57,11 +57,15 @@ int kv_post_send(struct kv *kv, struct send *send);
 void kv_call_end(struct kv *kv, struct kv_call *call, int status);
 void kv_call_fail(struct kv *kv, struct kv_call *call, int status);
 
+/* The call ends well with this copy of the node. */
+void kv_call_end_with(struct kv *kv, struct kv_call *call, const struct kv_copy *copy);
+
 /* ---- master.c: what the master is asked and tells. ERR_NOMEM, ERR_CANCELLED ---- */
 
 int kv_request_hold(struct kv *kv, struct kv_call *call);
 int kv_request_find(struct kv *kv, struct kv_call *call);
 int kv_request_forget(struct kv *kv, const struct kv_call *call);
+int kv_request_leave(struct kv *kv);
 
 /* ERR_PROTOCOL: the master is out of order */
 int kv_on_reply(struct kv *kv, const struct message *m);

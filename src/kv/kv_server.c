@@ -7,12 +7,13 @@
 /* A member knows the others' addresses; a joiner does not. */
 static void reply_addresses(const struct kv_server *s, uint32_t to, struct kv_reply *reply)
 {
-    if (!s->view || view_rank(s->view, to) >= 0)
+    const struct view *view = s->master.view;
+    if (!view || view_rank(view, to) >= 0)
         return;
     for (uint32_t i = 0; i < reply->count; i++) {
-        int rank = view_rank(s->view, reply->node[i]);
+        int rank = view_rank(view, reply->node[i]);
         if (rank >= 0)
-            memcpy(reply->address[i], s->view->address[rank], NODE_ADDRESS_MAX);
+            memcpy(reply->address[i], view->address[rank], NODE_ADDRESS_MAX);
     }
 }
 
@@ -27,9 +28,9 @@ static int send_reply(struct kv_server *s, const struct kv_order *o)
         reply.refusal = s->orders.refusal;
     reply_addresses(s, o->node, &reply);
     kv_reply_encode(&reply, &bytes);
-    int rc = wire_send_buf(s->group->world, o->node, WIRE_KV_REPLY, 0, &bytes);
+    int rc = master_reply(&s->master, o->node, WIRE_KV_REPLY, &bytes);
     buf_release(&bytes);
-    return rc == ERR_PEER ? OK : rc; /* it is about to be lost by another event */
+    return rc;
 }
 
 static int step_table(struct kv_server *s, const struct kv_event *event)
@@ -38,31 +39,27 @@ static int step_table(struct kv_server *s, const struct kv_event *event)
     for (size_t i = 0; rc == OK && i < s->orders.count; i++) {
         const struct kv_order *o = &s->orders.at[i];
         if (o->kind == KV_REFUSED && s->orders.refusal.status == ERR_REPLICAS)
-            log_error(s->group->log, "%s", s->orders.refusal.text);
+            log_error(s->master.group->log, "%s", s->orders.refusal.text);
         rc = send_reply(s, o);
     }
     return rc;
 }
 
-/* Give the table the members of the group's view. */
-static int follow_view(struct kv_server *s)
+static int on_members(void *service, const struct members *in)
 {
-    const struct view *view = group_view(s->group);
-    if (!view || view == s->view)
-        return OK;
-    const struct members in = view_members(view);
-    s->view = view;
-    return step_table(s, &(struct kv_event){.kind = KV_MEMBERS, .members = &in});
+    return step_table(service, &(struct kv_event){.kind = KV_MEMBERS, .members = in});
 }
 
 /* A message that cannot be decoded is ignored. */
-static int take_request(struct kv_server *s, const struct message *m)
+static int on_request(void *service, const struct message *m)
 {
+    struct kv_server *s = service;
     struct byte_reader in = {m->data, m->len, false};
     struct kv_request request;
     int rc = kv_request_decode(&in, &request);
     if (rc != OK) {
-        log_warn(s->group->log, "node %u sent the key-value store an invalid request", m->from);
+        log_warn(s->master.group->log, "node %u sent the key-value store an invalid request",
+                 m->from);
         return OK;
     }
     rc = step_table(s, &(struct kv_event){.kind = request.what,
@@ -73,64 +70,29 @@ static int take_request(struct kv_server *s, const struct message *m)
                                           .patient = request.patient});
     if (rc == ERR_NOMEM) { /* the request gets no reply, and ends at its deadline; the table is
                               intact */
-        log_error(s->group->log, "the key-value store has no memory for a request of node %u",
-                  m->from);
+        log_error(s->master.group->log,
+                  "the key-value store has no memory for a request of node %u", m->from);
         return OK;
     }
     return rc;
 }
 
-static int serve_requests(struct kv_server *s)
-{
-    struct world *world = s->group->world;
-    for (;;) {
-        const struct wait_for set[] = {
-            wait_signal(world, SIGNAL_GROUP),
-            wire_from(WORLD_ANY, WIRE_KV_REQUEST),
-        };
-        struct wake wake;
-        int rc = follow_view(s);
-        if (rc == OK)
-            rc = world_wait(world, set, 2, WORLD_FOREVER, &wake);
-        if (rc == OK && wake.which == 1) {
-            rc = follow_view(s); /* the requesting node may be a member by now */
-            if (rc == OK)
-                rc = take_request(s, wake.msg);
-            message_unref(wake.msg);
-        }
-        if (rc != OK)
-            return rc;
-    }
-}
-
-/* The master's task. If it fails, nodes keep their copies, and their calls end at their deadlines.
- */
-static int server_task(void *arg)
-{
-    struct kv_server *s = arg;
-    int rc = serve_requests(s);
-    if (rc != ERR_CANCELLED)
-        log_error(s->group->log, "the key-value store's master cannot continue: %s",
-                  status_text(rc));
-    return rc;
-}
+/* If it fails, nodes keep their copies, and their calls end at their deadlines. */
+static const struct master_ops ops = {
+    .task = "kv server",
+    .title = "the key-value store's master",
+    .on_members = on_members,
+    .source = {{WORLD_ANY, WIRE_KV_REQUEST, on_request}},
+};
 
 int kv_server_start(struct kv_server *server, struct group *group)
 {
-    server->group = group;
-    server->view = NULL;
     kv_table_init(&server->table);
-    int rc = world_spawn(group->world, "kv server", server_task, server, &server->task);
-    if (rc != OK)
-        server->group = NULL;
-    return rc;
+    return master_start(&server->master, group, &ops, server);
 }
 
 void kv_server_stop(struct kv_server *server)
 {
-    if (!server->group)
-        return;
-    world_end_task(server->group->world, &server->task);
+    master_stop(&server->master);
     kv_table_release(&server->table);
-    server->group = NULL;
 }

@@ -4,13 +4,11 @@
 #ifndef PL_KV_KV_SERVER_H
 #define PL_KV_KV_SERVER_H
 
-#include "group/group.h"
+#include "group/master_service.h"
 #include "kv/kv_table.h"
 
 struct kv_server {
-    struct group *group;
-    struct task *task;
-    const struct view *view; /* view that the table knows */
+    struct master master;
     struct kv_table table;
     struct kv_orders orders;
 };

@@ -1,5 +1,7 @@
 #include "kv/kv_table.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,19 +79,6 @@ static void withdraw_all(struct kv_table *table, uint32_t node)
     }
 }
 
-static bool grow_array(void **at, size_t count, size_t *room, size_t size)
-{
-    if (count < *room)
-        return true;
-    size_t more = *room ? 2 * *room : 8;
-    void *larger = realloc(*at, more * size);
-    if (!larger)
-        return false;
-    *at = larger;
-    *room = more;
-    return true;
-}
-
 /* ---- orders ---- */
 
 static struct kv_order *add_order(struct kv_orders *out, enum kv_order_kind kind, uint32_t node,
@@ -162,7 +151,7 @@ static int wait_for(struct kv_table *table, const struct kv_event *event, struct
         refuse_event(out, event);
         return OK;
     }
-    if (!grow_array((void **)&table->wait, table->waits, &table->waits_room, sizeof *table->wait))
+    if (!array_grow(&table->wait, table->waits, &table->waits_room, sizeof *table->wait))
         return ERR_NOMEM;
     struct kv_wait *w = &table->wait[table->waits++];
     *w = (struct kv_wait){
@@ -250,7 +239,7 @@ static int on_hold(struct kv_table *table, const struct kv_event *event, struct 
         refuse_event(out, event);
         return OK;
     }
-    if (!grow_array((void **)&table->entry, table->count, &table->room, sizeof *table->entry))
+    if (!array_grow(&table->entry, table->count, &table->room, sizeof *table->entry))
         return ERR_NOMEM;
     if (old != UNKNOWN && old != same)
         withdraw_holder(table, old, event->node);

@@ -45,6 +45,18 @@ int kv_request_forget(struct kv *kv, const struct kv_call *call)
     return call->request && call->kind == CALL_GET ? post_request(kv, &forget) : OK;
 }
 
+int kv_request_leave(struct kv *kv)
+{
+    return post_request(kv, &(struct kv_request){.what = KV_LEAVE});
+}
+
+static int report_drop(struct kv *kv, const struct kv_value *value)
+{
+    struct kv_request drop = {.what = KV_DROP, .meta = value->meta};
+    memcpy(drop.key, value->key, sizeof drop.key);
+    return post_request(kv, &drop);
+}
+
 /* "version 7", or "the newest version" */
 const char *kv_version_text(const struct kv_call *call, char text[KV_VERSION_TEXT])
 {
@@ -76,10 +88,9 @@ static int report_copy(struct kv *kv, struct kv_value *value)
 
 int kv_withdraw_copy(struct kv *kv, const struct kv_value *value)
 {
-    struct kv_request drop = {.what = KV_DROP, .meta = value->meta};
-    memcpy(drop.key, value->key, sizeof drop.key);
+    int rc = report_drop(kv, value);
     kv_store_drop(&kv->store, value->key, kv_read_since(kv));
-    return post_request(kv, &drop);
+    return rc;
 }
 
 /* Keeps a fetched value, unless the store has a newer one. */
@@ -108,13 +119,14 @@ static int on_update_reply(struct kv *kv, struct kv_call *call, const struct kv_
     const struct kv_copy *copy = kv_store_find(&kv->store, call->key);
     bool newer = copy && copy->value->meta.version > call->value->meta.version;
     int rc = newer ? OK : kv_store_put(&kv->store, call->value, kv_read_since(kv));
-    struct kv_request drop = {.what = KV_DROP, .meta = call->value->meta};
-    memcpy(drop.key, call->key, sizeof drop.key);
-    if (rc != OK)
+    int reported = OK;
+    if (rc != OK) {
         err_set(&call->err, rc, "key '%s': this node cannot keep it: %s", call->key,
                 status_text(rc));
+        reported = report_drop(kv, call->value);
+    }
     kv_call_end(kv, call, rc);
-    return rc == OK ? OK : post_request(kv, &drop);
+    return reported;
 }
 
 /* Another value of that version must not be read from here. */
@@ -160,10 +172,7 @@ static int on_found_reply(struct kv *kv, struct kv_call *call, const struct kv_r
     struct kv_copy *copy = kv_store_find(&kv->store, call->key);
     int rc = OK;
     if (copy && same_meta(&copy->value->meta, &reply->meta)) {
-        call->value = kv_value_ref(copy->value);
-        atomic_store(&call->size, reply->meta.size);
-        atomic_store(&call->have, reply->meta.size);
-        kv_call_end(kv, call, OK);
+        kv_call_end_with(kv, call, copy);
         return OK;
     }
     if (call->fetch && !same_meta(kv_fetch_meta(call), &reply->meta))

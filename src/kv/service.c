@@ -52,6 +52,14 @@ void kv_call_end(struct kv *kv, struct kv_call *call, int status)
     kv_call_unref(call);
 }
 
+void kv_call_end_with(struct kv *kv, struct kv_call *call, const struct kv_copy *copy)
+{
+    call->value = kv_value_ref(copy->value);
+    atomic_store(&call->size, copy->value->meta.size);
+    atomic_store(&call->have, copy->value->meta.size);
+    kv_call_end(kv, call, OK);
+}
+
 /* A call without a message gets one. */
 void kv_call_fail(struct kv *kv, struct kv_call *call, int status)
 {
@@ -100,10 +108,7 @@ static int begin_get(struct kv *kv, struct kv_call *call)
     struct kv_copy *copy = kv_store_find(&kv->store, call->key);
     if (!copy || copy->value->meta.version != call->version)
         return kv_request_find(kv, call);
-    call->value = kv_value_ref(copy->value);
-    atomic_store(&call->size, copy->value->meta.size);
-    atomic_store(&call->have, copy->value->meta.size);
-    kv_call_end(kv, call, OK);
+    kv_call_end_with(kv, call, copy);
     return OK;
 }
 
@@ -134,8 +139,8 @@ static int begin_call(struct kv *kv, struct kv_call *call)
 static int take_calls(struct kv *kv, bool serving)
 {
     int rc = OK;
-    for (struct kv_call *call = kv_calls_take(&kv->inbox), *next; call; call = next) {
-        next = call->next;
+    for (struct kv_call *call = inbox_take(&kv->inbox), *next; call; call = next) {
+        next = call->link.next;
         call->next = kv->calls;
         kv->calls = call;
         if (serving && rc == OK)

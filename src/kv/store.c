@@ -1,5 +1,6 @@
 #include "kv/store.h"
 
+#include "base/array.h"
 #include "base/fault.h"
 
 #include <stdatomic.h>
@@ -85,14 +86,8 @@ static void retire_copy(struct kv_store *store, const struct kv_copy *copy, int6
 
 static struct kv_copy *new_copy(struct kv_store *store)
 {
-    if (store->count == store->room) {
-        size_t room = store->room ? 2 * store->room : 8;
-        struct kv_copy *larger = realloc(store->copy, room * sizeof *larger);
-        if (!larger)
-            return NULL;
-        store->copy = larger;
-        store->room = room;
-    }
+    if (!array_grow(&store->copy, store->count, &store->room, sizeof *store->copy))
+        return NULL;
     return &store->copy[store->count++];
 }
 

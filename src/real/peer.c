@@ -1,5 +1,6 @@
 #include "real/peer.h"
 
+#include "base/array.h"
 #include "real/node.h"
 
 #include <stdatomic.h>
@@ -52,26 +53,12 @@ struct peer *peer_find(const struct node *node, uint32_t number)
     return i < peers->count && peers->at[i]->number == number ? peers->at[i] : NULL;
 }
 
-static bool grow_peers(struct peers *peers)
-{
-    if (peers->count < peers->room)
-        return true;
-    if (peers->count >= PEERS_MAX)
-        return false;
-    size_t room = peers->room ? 2 * peers->room : 16;
-    struct peer **at = realloc(peers->at, room * sizeof *at);
-    if (!at)
-        return false;
-    peers->at = at;
-    peers->room = room;
-    return true;
-}
-
 struct peer *peer_make(struct node *node, uint32_t number)
 {
     struct peers *peers = &node->peers;
     struct peer *peer = peer_find(node, number);
-    if (peer || !grow_peers(peers))
+    if (peer || peers->count >= PEERS_MAX ||
+        !array_grow(&peers->at, peers->count, &peers->room, sizeof *peers->at))
         return peer;
     peer = calloc(1, sizeof *peer);
     if (!peer)

@@ -1,4 +1,5 @@
 /* Nodes start, end and are killed; peers come up and go down. Others notice after a latency. */
+#include "base/array.h"
 #include "base/fault.h"
 #include "sim/state.h"
 
@@ -15,13 +16,9 @@ static void report_change(struct node *node, const struct node *peer, bool up)
     struct sim *sim = node->sim;
     if (node->changes_out == node->changes_in)
         node->changes_out = node->changes_in = 0;
-    if (node->changes_in == node->changes_room) {
-        size_t room = node->changes_room ? 2 * node->changes_room : (size_t)sim->slots * 2;
-        void *grown = realloc(node->changes, room * sizeof *node->changes);
-        PL_ASSERT(grown);
-        node->changes = grown;
-        node->changes_room = room;
-    }
+    bool grown =
+        array_grow(&node->changes, node->changes_in, &node->changes_room, sizeof *node->changes);
+    PL_ASSERT(grown);
     node->changes[node->changes_in].slot = peer->slot;
     node->changes[node->changes_in++].up = up;
     sim_record(sim, TRACE_PEER, node, peer->slot, up);

@@ -1,5 +1,6 @@
 #include "tensor/tuner.h"
 
+#include "base/array.h"
 #include "base/fault.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -97,27 +98,13 @@ int64_t tuner_time(const struct tuner *tuner, const char *key)
     return is_at(tuner, place, key) ? tuner->at[place].ns : 0;
 }
 
-static int make_room(struct tuner *tuner)
-{
-    if (tuner->count < tuner->cap)
-        return OK;
-    if (tuner->count >= ENTRIES_MAX)
-        return ERR_FULL;
-    size_t cap = tuner->cap ? 2 * tuner->cap : 64;
-    struct entry *at = realloc(tuner->at, cap * sizeof *at);
-    if (!at)
-        return ERR_NOMEM;
-    tuner->at = at;
-    tuner->cap = cap;
-    return OK;
-}
-
 /* Replace the key's entry. false: there is no room, and the key is timed again. */
 static bool put_entry(struct tuner *tuner, const struct entry *entry)
 {
     size_t place = place_of(tuner, entry->key);
     if (!is_at(tuner, place, entry->key)) {
-        if (make_room(tuner) != OK)
+        if (tuner->count >= ENTRIES_MAX ||
+            !array_grow(&tuner->at, tuner->count, &tuner->cap, sizeof *tuner->at))
             return false;
         struct entry *at = tuner->at + place;
         memmove(at + 1, at, (tuner->count - place) * sizeof *at);

@@ -1,5 +1,6 @@
 #include "train/checkpoint_files.h"
 
+#include "base/array.h"
 #include "train/checkpoint.h"
 #include "train/driver_term_file.h"
 
@@ -27,17 +28,9 @@ static void add_number(void *user, const char *name)
     uint64_t n;
     if (!checkpoint_number(name, numbers->end, &n) || numbers->failed)
         return;
-    if (numbers->count == numbers->cap) {
-        size_t cap = numbers->cap ? 2 * numbers->cap : 16;
-        uint64_t *at = realloc(numbers->at, cap * sizeof *at);
-        if (!at) {
-            numbers->failed = true;
-            return;
-        }
-        numbers->at = at;
-        numbers->cap = cap;
-    }
-    numbers->at[numbers->count++] = n;
+    numbers->failed = !array_grow(&numbers->at, numbers->count, &numbers->cap, sizeof *numbers->at);
+    if (!numbers->failed)
+        numbers->at[numbers->count++] = n;
 }
 
 static int compare_numbers(const void *a, const void *b)

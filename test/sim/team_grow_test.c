@@ -11,12 +11,6 @@
 #include "kv/client.h"
 #include "team_growth.h"
 
-#ifdef __SANITIZE_THREAD__
-enum { LESS = 6 };
-#else
-enum { LESS = 1 };
-#endif
-
 enum { STEPS = 60, FLOATS = 200, STATE = 5000 };
 
 /* The contribution of a member to the sum of a step: one, its bit, the step. */
@@ -206,24 +200,8 @@ static struct growth growth_of(uint64_t seed)
         .cluster = "node { count: 6 } link { mbit: 100 latency_us: 100 } ",
         .play = play_with_store,
     };
-    uint32_t one = growth_draw(&g, 3, 0, GROWTH_NODES);
-    uint32_t other = (one + 1 + growth_draw(&g, 3, 1, GROWTH_NODES - 1)) % GROWTH_NODES;
-    g.grow_at = (5 + growth_draw(&g, 4, 0, 20)) * GROWTH_MS;
-    for (uint32_t node = 0; node < GROWTH_NODES; node++)
-        g.leave_in[node] =
-            node == one || node == other ? STEPS : STEPS / 2 + growth_draw(&g, 5, node, STEPS / 3);
+    growth_draw_change(&g, 20, STEPS);
     return g;
-}
-
-static void expect_steps(const struct growth *g, struct members dead)
-{
-    if (g->rc != OK || g->wrong > 0)
-        fail_msg("seed %u: the run ends with %s; %u results are wrong", (unsigned)g->seed,
-                 status_text(g->rc), g->wrong);
-    for (uint32_t node = 0; node < GROWTH_NODES; node++)
-        if (!members_has(&dead, node) && (!g->joined[node] || g->ended[node] != OK))
-            fail_msg("seed %u: %u %s, ends with %s", (unsigned)g->seed, node,
-                     g->joined[node] ? "joined" : "never joined", status_text(g->ended[node]));
 }
 
 static void test_team_collectives_grow_and_shrink(void **state)
@@ -231,26 +209,24 @@ static void test_team_collectives_grow_and_shrink(void **state)
     (void)state;
     static const struct members no_members;
     uint32_t read = 0;
-    for (uint64_t seed = 1; seed <= 100 / LESS; seed++) {
+    for (uint64_t seed = 1; seed <= 100 / GROWTH_LESS; seed++) {
         struct growth g = growth_of(seed);
         growth_run(&g);
-        expect_steps(&g, no_members);
+        growth_expect_end(&g, no_members);
         for (uint32_t node = 0; node < 3; node++) /* from the first step to its last */
             assert_true(g.right[node] >= (g.leave_in[node] < STEPS ? g.leave_in[node] : STEPS));
         for (uint32_t node = 3; node < GROWTH_NODES; node++)
             read += g.from[node] > 0;
-        if (g.most != 6 || g.last != 2)
-            fail_msg("seed %u: %zu members at the most, %zu at the end", (unsigned)seed, g.most,
-                     g.last);
+        growth_expect_size(&g);
     }
     print_message("%u joiners read the state\n", read);
-    assert_true(read > 150 / LESS);
+    assert_true(read > 150 / GROWTH_LESS);
 }
 
 static void test_team_members_die_while_it_grows(void **state)
 {
     (void)state;
-    enum { RUNS = 100 / LESS };
+    enum { RUNS = 100 / GROWTH_LESS };
     uint32_t grew = 0;
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         char cluster[200];
@@ -262,7 +238,7 @@ static void test_team_members_die_while_it_grows(void **state)
                  seed % 3 ? "0" : "0.02", 0.04 + 0.0001 * growth_draw(&g, 6, 2, 1000), a);
         g.cluster = cluster;
         growth_run(&g);
-        expect_steps(&g, members_only(a));
+        growth_expect_end(&g, members_only(a));
         grew += g.most == 6;
     }
     print_message("%u runs, %u in which six were there\n", RUNS, grew);
