@@ -1,5 +1,32 @@
 #include "strategy/ps_client.h"
 
+#include "base/fault.h"
+
+/* ---- states ---- */
+
+static const uint8_t next_states[LINK_STATES] = {
+    [LINK_HELD] = 1 << LINK_REQUESTED,
+    [LINK_REQUESTED] = 1 << LINK_REQUESTED | 1 << LINK_ARRIVING,
+    [LINK_ARRIVING] = 1 << LINK_REQUESTED | 1 << LINK_HELD,
+};
+
+static void set_state(struct ps_link *link, enum ps_link_state state)
+{
+    PL_ASSERT(next_states[link->state] & 1 << state);
+    link->state = state;
+}
+
+static const uint8_t next_stages[CLIENT_STAGES] = {
+    [CLIENT_JOINING] = 1 << CLIENT_TRAINING | 1 << CLIENT_ENDED,
+    [CLIENT_TRAINING] = 1 << CLIENT_ENDED,
+};
+
+static void enter_stage(struct ps_client *c, enum ps_client_stage stage)
+{
+    PL_ASSERT(next_stages[c->stage] & 1 << stage);
+    c->stage = stage;
+}
+
 /* ---- one turn ---- */
 
 static int report_shard(struct ps_client *c, size_t shard, const struct ps_message *message)
@@ -26,6 +53,12 @@ static bool has_states(const struct ps_client *c)
     return c->state.n > 0;
 }
 
+/* Is it a joiner that has fetched no state yet? */
+static bool lacks_state(const struct ps_client *c)
+{
+    return has_states(c) && c->m->join_state && c->state_header.op != PS_PART;
+}
+
 /* Is the next copy to be a state? Always, if that costs nothing; else the first one, and when the
  * next push would take the last room for pushes that no state contains. */
 static bool needs_state(const struct ps_client *c)
@@ -41,7 +74,8 @@ static int request_copy(struct ps_client *c, size_t shard)
                                        .view = c->view,
                                        .number = c->pushed,
                                        .version = c->ok.version};
-    c->link[shard].requested = c->link[shard].lacks = true;
+    transfer_cancel(&c->link[shard].part);
+    set_state(&c->link[shard], LINK_REQUESTED);
     c->link[shard].wanted = c->ok.version;
     return report_shard(c, shard, &message);
 }
@@ -56,7 +90,6 @@ static int keep_state(struct ps_client *c, const struct ps_message *header)
         return ERR_PROTOCOL;
     vec_copy(&c->state, &c->landing, (struct range){0, n});
     c->state_header = *header;
-    c->lacks_state = false;
     c->contained = contained;
     observe_client(c);
     return OK;
@@ -73,7 +106,7 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
             continue;
         if (ended->status != OK)
             return ended->status;
-        link->lacks = false;
+        set_state(link, LINK_HELD);
         link->version = link->arriving.version;
         int rc = link->arriving.flags & PS_WHOLE ? keep_state(c, &link->arriving) : OK;
         if (rc != OK)
@@ -89,7 +122,7 @@ static int offer_copy(struct ps_client *c, size_t shard)
 {
     const struct ps_message copy = {
         .op = PS_COPY,
-        .flags = (c->ended ? PS_LEFT : 0u) | (c->lacks_state ? PS_NEW : 0u),
+        .flags = (c->stage == CLIENT_ENDED ? PS_LEFT : 0u) | (lacks_state(c) ? PS_NEW : 0u),
         .shard = (uint32_t)shard,
         .view = c->view,
         .number = c->pushed,
@@ -112,13 +145,14 @@ static int on_view(struct ps_client *c, const struct view *view)
     int rc = OK;
     c->view = view->number;
     c->config.placement.now = view;
-    if (!c->ended) /* else the worker's task, which reports it to a recovered driver, may read it
-                    */
+    if (c->stage != CLIENT_ENDED) /* else the worker's task, which reports it to a recovered
+                                     driver, may read it */
         c->m->progress.sharers = view_members(view);
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
         struct ps_link *link = &c->link[i];
         uint32_t host = ps_placement_host(&c->config.placement, i);
-        if (host == link->host && !has_recovered(c) && !c->joins && !c->lacks_state)
+        bool offers = c->stage == CLIENT_JOINING || lacks_state(c);
+        if (host == link->host && !has_recovered(c) && !offers)
             continue;
         if (host == c->m->world->self && !link->server) {
             log_warn(c->m->group->log,
@@ -195,12 +229,11 @@ static int resume_shard(struct ps_client *c, const struct ps_message *message)
         bool moved = host != link->host || recovered;
         link->host = host;
         link->repeat = undecided && (moved || link->repeat);
-        if (!link->lacks || !(moved || (new_clock && link->requested)))
-            continue;
-        transfer_cancel(&link->part);
-        rc = request_copy(c, i);
+        bool lost = new_clock && link->state == LINK_REQUESTED;
+        if (lost || (moved && link->state != LINK_HELD))
+            rc = request_copy(c, i);
     }
-    return rc == OK && c->ended && !undecided ? report_leave(c) : rc;
+    return rc == OK && c->stage == CLIENT_ENDED && !undecided ? report_leave(c) : rc;
 }
 
 /* The push is decided. After a recovery, others may follow it. */
@@ -208,7 +241,7 @@ static int on_ok(struct ps_client *c, const struct ps_message *message)
 {
     c->ok = *message;
     if (message->number == c->pushed)
-        return c->ended ? report_leave(c) : OK;
+        return c->stage == CLIENT_ENDED ? report_leave(c) : OK;
     if (has_states(c) && message->number == c->sending) {
         c->sending++;
         c->link[0].repeat = true;
@@ -227,12 +260,12 @@ static int on_message(struct ps_client *c, struct message *m)
          (has_states(c) && message.node <= VIEW_MEMBERS_MAX && message.node > c->m->world->self));
     struct ps_link *link = read ? &c->link[message.shard] : NULL;
     /* An older part is the reply to a request that was repeated. */
-    if (read && message.op == PS_PART && from == link->host && link->requested &&
+    if (read && message.op == PS_PART && from == link->host && link->state == LINK_REQUESTED &&
         message.version >= link->wanted) {
         struct transfer_in in = {.x = c->landing.at + link->range.from, .n = link->range.len};
         if (message.flags & PS_WHOLE)
             in.n = ps_state_length(&c->layout, message.node);
-        link->requested = false;
+        set_state(link, LINK_ARRIVING);
         link->arriving = message;
         transfer_accept(&link->part, &c->sender.transfers, m, &in);
         return OK;
@@ -345,7 +378,8 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
     int rc = OK;
     bool busy = atomic_exchange(&c->m->group->work.busy, false);
     while (rc == OK && holds(c)) {
-        if (c->config.admits_in_waits && !c->ended) /* the learner's x stays as it is meanwhile */
+        /* The learner's x stays as it is meanwhile. */
+        if (c->config.admits_in_waits && c->stage != CLIENT_ENDED)
             rc = c->m->on_step_boundary(c->m);
         if (rc == OK)
             rc = take_turn(c, holds, patience);
@@ -391,7 +425,7 @@ int ps_client_await_ok(struct ps_client *c)
 static bool is_lacking(const struct ps_client *c)
 {
     for (size_t i = 0; i < c->config.placement.shards; i++)
-        if (c->link[i].lacks)
+        if (c->link[i].state != LINK_HELD)
             return true;
     return false;
 }
@@ -432,7 +466,7 @@ static int serve_offers(void *arg)
 int ps_client_leave(struct ps_client *c)
 {
     int rc = wait_while(c, is_undecided, WORLD_FOREVER);
-    c->ended = true;
+    enter_stage(c, CLIENT_ENDED);
     if (rc == OK)
         rc = report_leave(c);
     if (rc == OK)
@@ -467,7 +501,7 @@ int ps_client_gather(struct member *m)
     return fetch_in_turn(c);
 }
 
-int ps_client_offer(struct ps_client *c)
+static int offer_all(struct ps_client *c)
 {
     int rc = OK;
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
@@ -475,17 +509,22 @@ int ps_client_offer(struct ps_client *c)
     return rc;
 }
 
+int ps_client_offer(struct ps_client *c)
+{
+    enter_stage(c, CLIENT_TRAINING);
+    return offer_all(c);
+}
+
 /* If a shard is moving, its new server waits for an offer from every worker: this worker's copy is
  * its donor's, and counts as old. */
 int ps_client_join(struct ps_client *c)
 {
-    c->joins = true;
-    int rc = ps_client_offer(c);
+    int rc = offer_all(c);
     if (rc == OK)
         rc = fetch_in_turn(c);
-    c->joins = false;
     if (rc != OK)
         return rc;
+    enter_stage(c, CLIENT_TRAINING);
     vec_copy(&c->m->learner->s, &c->s, vec_all(&c->s));
     return ps_client_take(c);
 }

@@ -9,13 +9,21 @@
 
 enum ps_signal { SIGNAL_PUSH = STRATEGY_SIGNAL_FIRST, SIGNAL_PUSHED };
 
+/* The copy of a shard that a worker has. ps_client.c has the tables of transitions. */
+enum ps_link_state {
+    LINK_HELD,      /* complete, of order `version` */
+    LINK_REQUESTED, /* the next one is requested, and has not begun to arrive */
+    LINK_ARRIVING,  /* it arrives, or its server was lost meanwhile */
+    LINK_STATES,
+};
+
 /* A worker's state towards one shard. */
 struct ps_link {
     struct range range;
     uint32_t host; /* the node that serves it */
+    enum ps_link_state state;
     struct transfer part, offered;
-    bool repeat;           /* the push `sending` must be sent there again */
-    bool requested, lacks; /* its part is requested and has not begun to arrive; is not complete */
+    bool repeat;                /* the push `sending` must be sent there again */
     struct ps_message arriving; /* the header of the part that is arriving */
     uint64_t version;           /* of the copy here */
     uint64_t wanted;            /* the least version that answers the request */
@@ -33,8 +41,16 @@ struct ps_push {
 
 enum { PS_PUSHES_KEPT = 8 }; /* at most: those that a recovered driver may need, and the next one */
 
+enum ps_client_stage {
+    CLIENT_JOINING,  /* a joiner: it fetches the model for the first time */
+    CLIENT_TRAINING, /* its loop runs */
+    CLIENT_ENDED,    /* its loop has ended; it replies to servers, and gives its model */
+    CLIENT_STAGES,
+};
+
 struct ps_client {
     struct member *m;
+    enum ps_client_stage stage;
     struct ps_server_config config;
     struct ps_sender sender;
     struct async_sender push_sender; /* one part for each shard */
@@ -55,15 +71,13 @@ struct ps_client {
     struct vec state;
     struct ps_message state_header;
     uint64_t contained;
-    bool lacks_state;       /* it is a joiner, and has not fetched one yet */
     uint32_t view;          /* the last one seen */
     uint32_t incarnation;   /* of the driver that this worker has resumed with */
-    bool joins;             /* it fetches the model for the first time */
-    bool ended;             /* its loop has */
-    struct task *lingering; /* then, the task that replies for it */
+    struct task *lingering; /* when its loop has ended, the task that replies for it */
 };
 
-/* A joiner reports to the servers which copies it has, since a recovered one waits for all. */
+/* A joiner that trains at once, with its donor's model, reports to the servers which copies it has,
+ * since a recovered one waits for all. */
 int ps_client_offer(struct ps_client *c);
 
 /* A joiner offers, and fetches the whole model, the clock's part first, before it begins. */

@@ -18,7 +18,7 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved)
     struct ps_server_config config = c->config;
     struct err err;
     config.index = shard;
-    config.moved = moved;
+    config.origin = moved ? SHARD_MOVED : SHARD_INITIAL;
     link->server = arena_new(m->arena, struct ps_server);
     if (!link->server)
         return ERR_NOMEM;
@@ -44,7 +44,6 @@ static int take_state_memory(struct ps_client *c)
         c->layout = (struct ps_state_layout){.model = n, .optimizer = states * l->x.n};
         c->kept =
             states > 0 ? PS_PUSHES_KEPT : min_size(c->config.pushes_a_fetch + 1, PS_PUSHES_KEPT);
-        c->lacks_state = c->m->join_state;
         most = ps_state_length(&c->layout, VIEW_MEMBERS_MAX);
         int rc = vec_init(&c->state, arena, most);
         if (rc != OK)
@@ -100,6 +99,7 @@ static int start_push_sender(struct ps_client *c)
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config)
 {
     *c = (struct ps_client){.m = m,
+                            .stage = m->join_state ? CLIENT_JOINING : CLIENT_TRAINING,
                             .config = *config,
                             .view = config->placement.now->number,
                             .incarnation = config->placement.now->incarnation};

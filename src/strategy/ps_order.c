@@ -13,7 +13,7 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
         struct ps_server_client *g = members_has(members, p) ? s->client[p] : NULL;
         if (!g)
             continue;
-        if (g->here == g->done)
+        if (g->use != USE_WAITS)
             return ERR_PROTOCOL; /* the clock decides only pushes that this shard has reported */
         s->together[count++] = (struct push){&g->both, g->samples};
     }
@@ -30,8 +30,10 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
             vec_copy(&g->last, &g->both, vec_all(&g->last));
             g->averaged = g->samples;
         }
-        if (g)
-            g->done = g->here;
+        if (!g)
+            continue;
+        ps_set_use(g, USE_NONE);
+        g->done = g->number;
     }
     s->version++;
     s->sample_offset = order->samples;
@@ -70,14 +72,14 @@ static int go_on(struct ps_server *s, const struct members *members)
 
 int ps_on_order(struct ps_server *s, const struct ps_message *message)
 {
-    if (s->clock || !s->synced || message->number <= s->version)
+    if (s->clock || s->stage < SERVER_LEVELS || message->number <= s->version)
         return OK; /* from a lost clock, or known */
     if (message->number != s->version + 1)
         return ERR_PROTOCOL;
     int rc = carry_out(s, message);
     if (rc == OK)
         rc = go_on(s, &message->members);
-    return rc == OK && s->recovery_done != s->view ? ps_report_state(s) : rc;
+    return rc == OK && s->stage == SERVER_LEVELS ? ps_report_state(s) : rc;
 }
 
 /* ---- the clock ---- */
@@ -123,7 +125,7 @@ int ps_decide(struct ps_server *s)
 {
     struct ps_decision d;
     int64_t now = world_now(s->world);
-    if (!s->clock || s->recovery_done != s->view || !ps_clock_decide(s->clock, now, &d))
+    if (!s->clock || s->stage != SERVER_SERVES || !ps_clock_decide(s->clock, now, &d))
         return OK;
     int rc = send_order(s, PS_DROP, &d.dropped, d.t);
     if (rc == OK)

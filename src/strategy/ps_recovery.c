@@ -29,6 +29,22 @@
 #include "base/fault.h"
 #include "strategy/ps_server_internal.h"
 
+static const uint8_t next_states[STAND_STATES] = {
+    [STAND_NONE] = 1 << STAND_NEW | 1 << STAND_KNOWN,
+    [STAND_KNOWN] = 1 << STAND_REPLAYS,
+};
+
+static void set_state(struct ps_stand *stand, enum ps_stand_state state)
+{
+    PL_ASSERT(next_states[stand->state] & 1 << state);
+    stand->state = state;
+}
+
+static bool is_recovered(const struct ps_server *s)
+{
+    return s->config.origin == SHARD_RECOVERED;
+}
+
 /* ---- 1: copies ---- */
 
 static int report_to_worker(struct ps_server *s, uint32_t node, enum ps_op op, uint32_t flags,
@@ -50,7 +66,7 @@ static int request_newest(struct ps_server *s)
     if (s->giver != WORLD_ANY)
         return report_to_worker(s, s->giver, PS_GIVE, 0, 0);
     log_warn(s->log, "no worker has a copy of the global model: it is the checkpoint's");
-    s->holds = true;
+    ps_enter(s, SERVER_UNSYNCED);
     return ps_report_state(s);
 }
 
@@ -60,10 +76,10 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
         members_add(&s->left, from);
     if (s->client[from])
         s->client[from]->copy_of = *message;
-    if (s->config.recovered && s->synced) /* it has seen this view before it learnt where the
-                                             shards continue */
+    if (is_recovered(s) && s->stage >= SERVER_LEVELS) /* it has seen this view before it learnt
+                                                         where the shards continue */
         return report_to_worker(s, from, PS_RESUME, PS_NEW, s->client[from]->done);
-    if (s->holds || members_has(&s->offered, from))
+    if (s->stage != SERVER_EMPTY || members_has(&s->offered, from))
         return OK;
     bool better = s->giver == WORLD_ANY || message->version > s->best ||
                   (message->version == s->best && from < s->giver);
@@ -91,7 +107,7 @@ static void import_state(struct ps_server *s, const struct ps_message *header)
         struct ps_server_client *g = members_has(&s->known, p) ? s->client[p] : NULL;
         if (!g || p >= header->node)
             continue;
-        g->done = g->here = ps_state_push(&s->layout, s->state.at, p);
+        g->done = ps_state_push(&s->layout, s->state.at, p);
         if (g->done > 0 && g->last.n > 0) { /* its own s is lost: the mean stands for it */
             vec_copy(&g->last, &s->shard.both, vec_all(&g->last));
             g->averaged = s->config.push;
@@ -105,17 +121,17 @@ static void import_state(struct ps_server *s, const struct ps_message *header)
 int ps_on_copied(struct ps_server *s)
 {
     struct ps_message header;
-    s->holds = true;
+    ps_enter(s, SERVER_UNSYNCED);
     s->version = s->best;
-    if (s->config.recovered) {
+    if (is_recovered(s)) {
         PL_ASSERT(ps_message_decode(transfer_reader(&s->given), &header) == OK);
         PL_ASSERT(header.version == s->best);
         import_state(s, &header);
         ps_observe(s, true);
     }
     log_info(s->log, "shard %zu continues at %s %u from worker %u's copy of order %llu",
-             s->config.index, s->config.recovered ? "driver" : "worker",
-             s->config.recovered ? 0 : s->world->self, s->giver, (unsigned long long)s->best);
+             s->config.index, is_recovered(s) ? "driver" : "worker",
+             is_recovered(s) ? 0 : s->world->self, s->giver, (unsigned long long)s->best);
     return ps_report_state(s);
 }
 
@@ -145,8 +161,8 @@ static int on_known(struct ps_server *s, const struct ps_message *message)
     if (!g || g->done >= message->number)
         return OK;
     g->done = message->number;
-    if (g->here < g->done)
-        g->here = g->done;
+    if (g->use == USE_WAITS && g->number <= g->done)
+        ps_set_use(g, USE_NONE);
     return ps_reply_all(s);
 }
 
@@ -155,7 +171,7 @@ static size_t find_most(const struct ps_server *s)
 {
     size_t most = s->config.placement.shards;
     for (size_t i = 0; i < s->config.placement.shards; i++)
-        if (!s->stand[i].unset &&
+        if (s->stand[i].state != STAND_NEW &&
             (most == s->config.placement.shards || s->stand[i].version > s->stand[most].version))
             most = i;
     return most;
@@ -167,16 +183,17 @@ static bool level_shards(struct ps_server *s, size_t most, int *rc)
     bool done = true;
     for (size_t i = 1; i < s->config.placement.shards; i++) {
         struct ps_stand *stand = &s->stand[i];
-        if (stand->unset || stand->version == s->stand[most].version)
+        if (stand->state == STAND_NEW || stand->version == s->stand[most].version)
             continue;
         const struct ps_message message = {.op = PS_REPLAY,
                                            .node = ps_placement_host(&s->config.placement, i),
                                            .shard = (uint32_t)i,
                                            .version = stand->version};
         done = false;
-        if (!stand->replays && *rc == OK)
-            *rc = ps_report_shard(s, most, &message);
-        stand->replays = true;
+        if (stand->state == STAND_REPLAYS || *rc != OK)
+            continue;
+        *rc = ps_report_shard(s, most, &message);
+        set_state(stand, STAND_REPLAYS);
     }
     return done;
 }
@@ -185,7 +202,7 @@ static bool level_shards(struct ps_server *s, size_t most, int *rc)
 static bool lacks_pushes_of(const struct ps_server *s, uint32_t node)
 {
     const struct ps_server_client *g = s->client[node];
-    return s->config.recovered && g && members_has(&s->known, node) && g->copy_of.number > g->done;
+    return is_recovered(s) && g && members_has(&s->known, node) && g->copy_of.number > g->done;
 }
 
 bool ps_lacks_pushes(const struct ps_server *s)
@@ -217,10 +234,10 @@ static void go_on_from(struct ps_server *s, size_t most)
         s->history = s->stand[most].history;
         s->sample_offset = s->stand[most].sample_offset;
     }
-    if (!s->config.recovered && s->sample_offset >= reported)
+    if (!is_recovered(s) && s->sample_offset >= reported)
         s->sample_offset -= s->config.push;
     ps_clock_resume(s->clock, s->sample_offset, &members);
-    if (s->config.recovered && s->version > 0)
+    if (is_recovered(s) && s->version > 0)
         ps_clock_set(s->clock, s->clock_value);
 }
 
@@ -247,7 +264,7 @@ static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
                                            .samples = s->sample_offset};
         rc = ps_report_shard(s, i, &message);
     }
-    uint32_t flags = (new_clock ? PS_NEW : 0u) | (new_clock && !s->config.recovered ? PS_LOST : 0u);
+    uint32_t flags = (new_clock ? PS_NEW : 0u) | (new_clock && !is_recovered(s) ? PS_LOST : 0u);
     if (rc == OK && (!new_clock || witness == s->config.placement.shards))
         rc = resume_all(s, flags);
     return rc == OK ? ps_reply_all(s) : rc;
@@ -257,12 +274,12 @@ static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
 static int finish_takeover(struct ps_server *s)
 {
     int rc = OK;
-    bool new_clock = !s->synced;
+    bool new_clock = s->stage < SERVER_LEVELS;
     size_t most = s->config.placement.shards;
     for (size_t i = 0; i < s->config.placement.shards; i++)
-        if (s->stand[i].view != s->view)
+        if (s->stand[i].state == STAND_NONE)
             return OK;
-    if (s->recovery_done == s->view)
+    if (s->stage == SERVER_SERVES)
         return OK;
     if (new_clock) {
         most = find_most(s);
@@ -271,34 +288,30 @@ static int finish_takeover(struct ps_server *s)
         go_on_from(s, most);
     }
     for (size_t i = 1; i < s->config.placement.shards; i++)
-        if (s->stand[i].unset)
+        if (s->stand[i].state == STAND_NEW)
             ps_clock_forget(s->clock, i);
-    s->synced = true;
-    s->recovery_done = s->view;
+    ps_enter(s, SERVER_SERVES);
     rc = report_to_all(s, new_clock, most);
-    return rc == OK && s->config.recovered ? take_waiting(s) : rc;
+    return rc == OK && is_recovered(s) ? take_waiting(s) : rc;
 }
 
 static int on_stand(struct ps_server *s, const struct ps_message *message)
 {
     if (!s->clock || message->shard >= s->config.placement.shards)
         return OK;
-    s->stand[message->shard] = (struct ps_stand){
-        .view = message->view,
-        .unset = message->flags & PS_NEW,
-        .replays =
-            s->stand[message->shard].view == message->view && s->stand[message->shard].replays,
-        .version = message->version,
-        .history = message->number,
-        .sample_offset = message->samples,
-    };
-    return s->holds ? finish_takeover(s) : OK;
+    struct ps_stand *stand = &s->stand[message->shard];
+    if (stand->state == STAND_NONE)
+        set_state(stand, message->flags & PS_NEW ? STAND_NEW : STAND_KNOWN);
+    stand->version = message->version;
+    stand->history = message->number;
+    stand->sample_offset = message->samples;
+    return s->stage > SERVER_EMPTY ? finish_takeover(s) : OK;
 }
 
 int ps_report_state(struct ps_server *s)
 {
     const struct ps_message message = {.op = PS_STATE,
-                                       .flags = s->synced ? 0 : PS_NEW,
+                                       .flags = s->stage < SERVER_LEVELS ? PS_NEW : 0,
                                        .shard = (uint32_t)s->config.index,
                                        .view = s->view,
                                        .number = s->history,
@@ -312,7 +325,9 @@ int ps_take_stock(struct ps_server *s)
     transfer_cancel(&s->given);
     s->offered = (struct members){{0}};
     s->giver = WORLD_ANY;
-    return s->holds ? ps_report_state(s) : OK;
+    for (size_t i = 0; i < s->config.placement.shards; i++)
+        s->stand[i] = (struct ps_stand){.state = STAND_NONE};
+    return s->stage > SERVER_EMPTY ? ps_report_state(s) : OK;
 }
 
 static int on_replay(struct ps_server *s, const struct ps_message *message)
@@ -326,15 +341,16 @@ static int on_replay(struct ps_server *s, const struct ps_message *message)
 static int on_sync(struct ps_server *s, const struct ps_message *message)
 {
     int rc = OK;
-    if (!s->synced) {
+    if (s->stage != SERVER_UNSYNCED && s->stage != SERVER_LEVELS)
+        return ERR_PROTOCOL;
+    if (s->stage == SERVER_UNSYNCED) {
         s->version = message->version;
         s->history = message->number;
         s->sample_offset = message->samples;
     }
-    s->synced = true;
-    s->recovery_done = s->view;
+    ps_enter(s, SERVER_SERVES);
     for (uint32_t p = 0; rc == OK && message->flags & PS_NEW && p < VIEW_MEMBERS_MAX; p++)
-        if (s->client[p] && members_has(&s->known, p) && s->client[p]->here > s->client[p]->done)
+        if (s->client[p] && members_has(&s->known, p) && s->client[p]->use == USE_WAITS)
             rc = ps_have(s, p);
     if (rc == OK && message->flags & PS_LEFT)
         rc = resume_all(s, PS_NEW);
@@ -347,11 +363,11 @@ static int take_given(struct ps_server *s, struct message *m, const struct ps_me
     struct transfer_in in = {.x = s->shard.both.at, .n = s->shard.both.n};
     bool whole =
         header->flags & PS_WHOLE && header->node <= VIEW_MEMBERS_MAX && header->version == s->best;
-    if (s->config.recovered && !whole) {
+    if (is_recovered(s) && !whole) {
         transfer_refuse(&s->sender.transfers, m);
         return ERR_PROTOCOL;
     }
-    if (s->config.recovered)
+    if (is_recovered(s))
         in = (struct transfer_in){.x = s->state.at, .n = ps_state_length(&s->layout, header->node)};
     transfer_cancel(&s->given);
     transfer_accept(&s->given, &s->sender.transfers, m, &in);
@@ -364,8 +380,8 @@ int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_message 
 {
     uint32_t from = m->from;
     int rc = ps_see_view(s, message->view);
-    if (rc == OK && message->view == s->view && message->op == PS_GIVEN && !s->holds &&
-        from == s->giver) {
+    if (rc == OK && message->view == s->view && message->op == PS_GIVEN &&
+        s->stage == SERVER_EMPTY && from == s->giver) {
         return take_given(s, m, message);
     }
     transfer_refuse(&s->sender.transfers, m);

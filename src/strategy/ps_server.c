@@ -1,7 +1,37 @@
 #include "strategy/ps_server_internal.h"
 
+#include "base/fault.h"
+
 #include <inttypes.h>
 #include <string.h>
+
+/* ---- states ---- */
+
+static const uint8_t next_stages[SERVER_STAGES] = {
+    [SERVER_EMPTY] = 1 << SERVER_UNSYNCED,
+    [SERVER_UNSYNCED] = 1 << SERVER_SERVES,
+    [SERVER_LEVELS] = 1 << SERVER_SERVES,
+    [SERVER_SERVES] = 1 << SERVER_LEVELS,
+};
+
+void ps_enter(struct ps_server *s, enum ps_server_stage stage)
+{
+    PL_ASSERT(next_stages[s->stage] & 1 << stage);
+    s->stage = stage;
+}
+
+static const uint8_t next_uses[USES] = {
+    [USE_NONE] = 1 << USE_ARRIVES | 1 << USE_WAITS | 1 << USE_COPY,
+    [USE_ARRIVES] = 1 << USE_WAITS | 1 << USE_NONE,
+    [USE_WAITS] = 1 << USE_NONE,
+    [USE_COPY] = 1 << USE_NONE,
+};
+
+void ps_set_use(struct ps_server_client *g, enum ps_use use)
+{
+    PL_ASSERT(next_uses[g->use] & 1 << use);
+    g->use = use;
+}
 
 /* ---- setting up ---- */
 
@@ -44,8 +74,7 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
     s->known = view_members(now);
     s->view = now->number;
     s->sample_offset = config->start.sample_offset;
-    s->holds = s->synced = !config->moved;
-    s->recovery_done = config->moved ? 0 : s->view;
+    s->stage = config->origin == SHARD_INITIAL ? SERVER_SERVES : SERVER_EMPTY;
     s->giver = WORLD_ANY;
     ps_sender_init(&s->sender, world, group, PS_LANE_SERVER + (uint32_t)config->index);
     s->sender.transfers.chunk = config->chunk;
@@ -54,7 +83,7 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
         s->layout = (struct ps_state_layout){
             .model = range.len,
             .optimizer = s->shard.x.n * shard_states(&config->shard, &s->shard.optim)};
-    if (rc == OK && config->recovered)
+    if (rc == OK && config->origin == SHARD_RECOVERED)
         rc = vec_init(&s->state, arena, ps_state_length(&s->layout, VIEW_MEMBERS_MAX));
     s->together = arena_array(arena, VIEW_MEMBERS_MAX, struct push);
     s->orders_kept =
@@ -101,7 +130,7 @@ int ps_have(struct ps_server *s, uint32_t node)
                                        .flags = g->bad ? PS_LOST : 0,
                                        .node = node,
                                        .shard = (uint32_t)s->config.index,
-                                       .number = g->here,
+                                       .number = g->number,
                                        .samples = g->samples};
     return ps_report_shard(s, 0, &message);
 }
@@ -126,11 +155,11 @@ static int take_push(struct ps_server *s, struct message *m)
         return OK;
     }
     g->samples = message.samples;
-    g->arriving = message.number;
+    g->number = message.number;
     g->bad = message.flags & PS_LOST;
+    ps_set_use(g, g->bad ? USE_WAITS : USE_ARRIVES);
     if (g->bad) {
         transfer_refuse(&s->sender.transfers, m);
-        g->here = g->arriving;
         return ps_have(s, node);
     }
     const struct transfer_in in = {.x = g->both.at, .n = s->shard.range.len};
@@ -147,31 +176,30 @@ static int on_push(struct ps_server *s, struct message *m)
     return ps_take_next(s, m->from);
 }
 
-/* Has the worker no push that comes in or waits to be decided, and no copy on its way out? */
-static bool is_free(const struct ps_server_client *g)
-{
-    return g->here == g->done && !g->push.all && g->part.status != POST_PENDING;
-}
-
 int ps_take_next(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node];
-    bool knows = s->synced || !s->config.recovered; /* which push is the next */
-    if (!g || !g->next || !knows || !is_free(g))
+    /* Does it know which push is the next? */
+    bool knows = s->stage >= SERVER_LEVELS || s->config.origin != SHARD_RECOVERED;
+    if (!g || !g->next || !knows || g->use != USE_NONE)
         return OK;
     struct message *m = g->next;
     g->next = NULL;
     return take_push(s, m);
 }
 
-/* A part that is not finite is not applied, nor are the others of that push. */
-static int on_arrived(struct ps_server *s, struct ps_server_client *g)
+/* A push has ended. A part that is not finite is not applied, nor are the others of that push. */
+static int on_push_ended(struct ps_server *s, struct ps_server_client *g)
 {
+    if (g->push.status != OK || g->number <= g->done) { /* broken; or decided meanwhile */
+        ps_set_use(g, USE_NONE);
+        return ps_take_next(s, g->push.peer);
+    }
+    ps_set_use(g, USE_WAITS);
     g->bad = !vec_finite(&g->both, vec_all(&s->shard.both));
-    g->here = g->arriving;
     if (g->bad)
         log_warn(s->log, "worker %u: its push %llu is not finite and is left out", g->push.peer,
-                 (unsigned long long)g->here);
+                 (unsigned long long)g->number);
     return ps_have(s, g->push.peer);
 }
 
@@ -200,18 +228,19 @@ static int reply_copy(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node];
     uint8_t bytes[PS_MESSAGE_MAX];
-    bool sees = g->done >= g->after || (s->config.moved && !s->config.recovered &&
-                                        g->arriving == 0); /* it pushed elsewhere */
-    if (!g->requests || !sees || s->version < g->version || !s->holds || !s->synced || !is_free(g))
+    bool pushed_elsewhere = s->config.origin == SHARD_MOVED && g->number == 0;
+    bool sees = (g->done >= g->after || pushed_elsewhere) && s->version >= g->version;
+    if (g->request == REQUEST_NONE || !sees || s->stage < SERVER_LEVELS || g->use != USE_NONE)
         return OK;
-    g->requests = false;
     struct ps_message message = {
         .op = PS_PART, .shard = (uint32_t)s->config.index, .version = s->version};
     size_t n = s->shard.both.n;
-    if (g->whole)
+    if (g->request == REQUEST_STATE)
         n = export_whole(s, &g->both, &message);
     else
         vec_copy(&g->both, &s->shard.both, vec_all(&s->shard.both));
+    g->request = REQUEST_NONE;
+    ps_set_use(g, USE_COPY);
     transfer_send(&g->part, &s->sender.transfers,
                   &(struct transfer_out){.to = node,
                                          .lane = PS_LANE_WORKER,
@@ -243,7 +272,10 @@ static int on_death(struct ps_server *s, uint32_t node, bool died)
         if (g->next)
             message_unref(g->next);
         g->next = NULL;
-        g->requests = false;
+        g->request = REQUEST_NONE;
+        if (g->use == USE_ARRIVES ||
+            g->use == USE_COPY) /* an order about a push may be on its way */
+            ps_set_use(g, USE_NONE);
     }
     if (!s->clock)
         return OK;
@@ -268,7 +300,7 @@ int ps_look_at_view(struct ps_server *s)
     const struct members now = view_members(view), before = s->known;
     struct members all; /* clients whose memory is kept: all, while the shards are at different
                            orders */
-    memset(&all, s->recovery_done == s->view ? 0 : 0xff, sizeof all);
+    memset(&all, s->stage == SERVER_SERVES ? 0 : 0xff, sizeof all);
     const struct members kept = members_union(&all, &before);
     s->view = view->number;
     s->known = now;
@@ -279,10 +311,11 @@ int ps_look_at_view(struct ps_server *s)
         if (!members_has(&before, view->node[i]))
             rc = on_join(s, view->node[i], &kept);
     s->config.placement.now = view;
-    bool stock = s->config.placement.on_workers || !s->synced; /* else there is nothing to level */
-    if (!stock)
-        s->recovery_done = s->view;
-    return rc == OK && stock ? ps_take_stock(s) : rc;
+    if (s->stage == SERVER_SERVES && !s->config.placement.on_workers)
+        return rc; /* there is nothing to level */
+    if (s->stage == SERVER_SERVES)
+        ps_enter(s, SERVER_LEVELS);
+    return rc == OK ? ps_take_stock(s) : rc;
 }
 
 /* ---- the task ---- */
@@ -290,8 +323,8 @@ int ps_look_at_view(struct ps_server *s)
 static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message *message)
 {
     struct ps_server_client *g = s->client[node];
-    g->requests = true;
-    g->whole = message->flags & PS_WHOLE && !s->config.placement.on_workers;
+    bool whole = message->flags & PS_WHOLE && !s->config.placement.on_workers;
+    g->request = whole ? REQUEST_STATE : REQUEST_PART;
     g->after = message->number;
     g->version = message->version;
     if (s->clock)
@@ -353,9 +386,10 @@ static int on_message(struct ps_server *s, struct message *m)
 static int on_ended(struct ps_server *s, struct transfer *ended)
 {
     struct ps_server_client *g = ended->peer < VIEW_MEMBERS_MAX ? s->client[ended->peer] : NULL;
-    if (g && ended == &g->push && ended->status == OK)
-        return on_arrived(s, g);
+    if (g && ended == &g->push)
+        return on_push_ended(s, g);
     if (g && ended == &g->part) {
+        ps_set_use(g, USE_NONE);
         int rc = ps_take_next(s, ended->peer);
         return rc == OK ? reply_copy(s, ended->peer) : rc;
     }
@@ -383,10 +417,10 @@ static int take_in(struct ps_server *s, const struct wait_for *change)
 
 int ps_server_run(struct ps_server *s, const atomic_bool *finish)
 {
-    int rc = s->config.moved ? ps_take_stock(s) : OK;
+    int rc = s->stage == SERVER_EMPTY ? ps_take_stock(s) : OK;
     while (rc == OK) {
         const struct wait_for change = wait_signal(s->world, SIGNAL_GROUP);
-        if (finish && atomic_load(finish) && s->synced && !ps_lacks_pushes(s))
+        if (finish && atomic_load(finish) && s->stage >= SERVER_LEVELS && !ps_lacks_pushes(s))
             break;
         rc = ps_look_at_view(s);
         if (rc == OK)
@@ -398,7 +432,7 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
         if (s->client[p] && s->client[p]->next)
             message_unref(s->client[p]->next);
     ps_sender_close(&s->sender);
-    if (s->synced)
+    if (s->stage >= SERVER_LEVELS)
         log_debug(s->log, "shard %zu at worker %u ends after %" PRIu64 " orders (%" PRIx64 ")",
                   s->config.index, s->world->self, s->version, s->history);
     return rc;
@@ -433,7 +467,7 @@ static int serve_driver(struct ps_server *s, struct driver_part *l,
                             &err);
     if (rc != OK)
         return rc;
-    if (config->recovered)
+    if (config->origin == SHARD_RECOVERED)
         s->sample_offset = l->untaken;
     take_state(s, &l->resumed);
     l->model = (struct global_model){.x = &s->shard.x, .s = &s->shard.s};
@@ -450,9 +484,11 @@ int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
 {
     struct ps_server *s = arena_new(l->arena, struct ps_server);
     struct ps_server_config own = *config;
-    own.recovered = own.moved = l->lanes.needs_sync;
-    if (own.recovered) /* its clock uses the offset alone, which may be before the ledger's */
-        own.start = (struct progress){0};
+    if (l->lanes.needs_sync) {
+        own.origin = SHARD_RECOVERED;
+        own.start = (struct progress){0}; /* its clock uses the offset alone, which may be before
+                                             the ledger's */
+    }
     int rc = s ? serve_driver(s, l, &own) : ERR_NOMEM;
     if (s)
         ps_server_release(s);

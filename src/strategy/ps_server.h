@@ -16,12 +16,18 @@
 #include "strategy/ps_placement.h"
 #include "strategy/ps_state.h"
 
+/* How a server begins. */
+enum ps_origin {
+    SHARD_INITIAL,   /* with the initial model */
+    SHARD_MOVED,     /* its server is lost: with the newest copy of any worker */
+    SHARD_RECOVERED, /* the same, on a recovered driver: with a whole state */
+};
+
 struct ps_server_config {
     struct ps_placement placement;
-    size_t index;   /* of the shard */
-    size_t chunk;   /* floats of a piece that a transfer sends */
-    bool moved;     /* its server is lost: the range begins as the newest copy of any worker */
-    bool recovered; /* the same, on a recovered driver */
+    enum ps_origin origin;
+    size_t index; /* of the shard */
+    size_t chunk; /* floats of a piece that a transfer sends */
     struct shard_config shard;
     struct ps_clock_config clock; /* of shard 0 */
     uint64_t push;                /* records of one */
@@ -30,30 +36,58 @@ struct ps_server_config {
     struct progress start;
 };
 
+/* The vector `both` of a worker has one use at a time. ps_server.c has the tables of
+ * transitions. */
+enum ps_use {
+    USE_NONE,
+    USE_ARRIVES, /* push `number` is coming in */
+    USE_WAITS,   /* it has arrived, and is not decided */
+    USE_COPY,    /* a copy is going out */
+    USES,
+};
+
+/* The copy that a worker requests. */
+enum ps_request { REQUEST_NONE, REQUEST_PART, REQUEST_STATE };
+
 /* A worker as a server sees it. */
 struct ps_server_client {
     struct transfer push; /* coming in */
     struct transfer part; /* going out */
-    /* Its push, until it is decided, or the copy that it fetches: a worker does one at a time. As
-     * long as the shard, or a state. */
-    struct vec both;
+    struct vec both;      /* a push or a copy: as long as the shard, or a state */
+    enum ps_use use;      /* of `both` */
     struct vec last;      /* its last push, for its s; as long as the shard */
     struct message *next; /* the header of its next push, until `both` is free */
-    uint64_t arriving;    /* the push that is coming in */
-    uint64_t here, done;  /* the newest push that has arrived; that is decided */
-    uint64_t samples;     /* of the one here */
-    bool bad;             /* it is not finite */
+    uint64_t number;      /* its newest push that was accepted; 0: none */
+    uint64_t done;        /* its newest push that is decided */
+    uint64_t samples;     /* of push `number` */
+    bool bad;             /* that one is not finite */
     uint64_t averaged;    /* samples behind `last`; 0: none yet */
-    bool requests, whole; /* its part, after push `after` and order `version`; the whole state */
-    uint64_t after, version;
+    enum ps_request request;
+    uint64_t after, version;   /* it requests a copy after its push `after` and order `version` */
     struct ps_message copy_of; /* its offer to a recovered driver */
 };
 
-/* A shard's report to the clock since the view of that number. */
+/* A shard's report to the clock in the present view. ps_recovery.c has the table of transitions. */
+enum ps_stand_state {
+    STAND_NONE,
+    STAND_NEW,     /* it has a copy, and knows no orders */
+    STAND_KNOWN,   /* it has carried out orders up to `version` */
+    STAND_REPLAYS, /* likewise, and orders that it lacks are on their way */
+    STAND_STATES,
+};
+
 struct ps_stand {
-    uint32_t view;
-    bool unset, replays;
+    enum ps_stand_state state;
     uint64_t version, history, sample_offset;
+};
+
+/* From UNSYNCED on a server has weights; from LEVELS on it knows which orders they contain. */
+enum ps_server_stage {
+    SERVER_EMPTY,    /* it waits for a copy */
+    SERVER_UNSYNCED, /* it has a copy, and does not know how far the orders are */
+    SERVER_LEVELS,   /* the view has changed: other shards may be at other orders */
+    SERVER_SERVES,   /* all shards are at one order, or follow the clock */
+    SERVER_STAGES,
 };
 
 struct ps_server {
@@ -63,6 +97,7 @@ struct ps_server {
     struct arena own; /* memory of later clients; its own, since other tasks of the node
                          allocate, too */
     struct ps_server_config config;
+    enum ps_server_stage stage;
     struct ps_sender sender;
     struct shard shard;
     struct ps_state_layout layout; /* of the state that workers keep for a driver */
@@ -77,9 +112,6 @@ struct ps_server {
     size_t orders_kept;
     struct ps_clock *clock;
     /* When the view has changed (ps_recovery.c): */
-    bool holds;                 /* a range of weights; else it waits for copies */
-    bool synced;                /* knows how far the orders are */
-    uint32_t recovery_done;     /* the view in which all shards stood at one order */
     struct members offered;     /* workers that have offered a copy in this view */
     struct members left;        /* workers whose loops have ended, as reported to a new clock */
     double clock_value;         /* of the rate, in the state that a recovered driver has taken */

@@ -5,6 +5,10 @@
 
 #include "strategy/ps_server.h"
 
+/* ps_server.c: assert that the transition is one of the table. */
+void ps_enter(struct ps_server *server, enum ps_server_stage stage);
+void ps_set_use(struct ps_server_client *client, enum ps_use use);
+
 /* ps_server.c: accept the worker's waiting push, if there is one and its vector is free. */
 int ps_take_next(struct ps_server *server, uint32_t node);
 
