@@ -10,7 +10,7 @@
  * so the centre gains what the worker loses. The state of layers, s̃, is a mean with the same
  * weights: the driver adds α(s − s̃); workers keep their own s. The driver is a parameter server
  * (ps_server.h). Memory: four vectors on a worker, from which a recovered driver takes the
- * newest x̃ (ps_state.h); on the driver x̃, and one vector a worker. While the driver recovers,
+ * newest x̃ (shard.h); on the driver x̃, and one vector a worker. While the driver recovers,
  * each worker trains on until its next visit. Workers send updates again that were added after
  * the newest x̃ that any worker has fetched. A joiner of a run under way begins with its donor's x,
  * since the driver's link is busy and links between members are free.

@@ -9,7 +9,7 @@
 
 enum ps_signal { SIGNAL_PUSH = STRATEGY_SIGNAL_FIRST, SIGNAL_PUSHED };
 
-/* The copy of a shard that a worker has. ps_client.c has the tables of transitions. */
+/* The copy of a shard that a worker has. ps_client_turn.c has the table of transitions. */
 enum ps_link_state {
     LINK_HELD,      /* complete, of order `version` */
     LINK_REQUESTED, /* the next one is requested, and has not begun to arrive */
@@ -41,6 +41,7 @@ struct ps_push {
 
 enum { PS_PUSHES_KEPT = 8 }; /* at most: those that a recovered driver may need, and the next one */
 
+/* ps_client.c has the table of transitions. */
 enum ps_client_stage {
     CLIENT_JOINING,  /* a joiner: it fetches the model for the first time */
     CLIENT_TRAINING, /* its loop runs */
@@ -65,9 +66,9 @@ struct ps_client {
     struct ps_push push[PS_PUSHES_KEPT]; /* push k is number k mod `kept` */
     size_t kept;
     struct ps_message ok; /* the newest OK */
-    /* Where the driver is the server, the newest state that was fetched (ps_state.h), and its
+    /* Where the driver is the server, the newest state that was fetched (shard.h), and its
      * header. Pushes after `contained` are not in it. */
-    struct ps_state_layout layout;
+    struct shard_layout layout;
     struct vec state;
     struct ps_message state_header;
     uint64_t contained;
@@ -86,12 +87,6 @@ int ps_client_join(struct ps_client *c);
 /* Memory from the member's arena, and the server's task, if this node serves a shard. Sets m->model
  * and m->own. ERR_NOMEM */
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config);
-
-/* c->out becomes the memory of push `number`, which no state may need any more. ERR_NOMEM */
-int ps_client_take_push_memory(struct ps_client *c, uint64_t number);
-
-/* Start a shard's server on this node, at the beginning or because it has moved here. ERR_NOMEM */
-int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
 
 /* ops->close, m->own being a client: end the server's task. */
 void ps_client_close(struct member *m);

@@ -1,5 +1,7 @@
 #include "strategy/ps_message.h"
 
+#include "base/fault.h"
+
 #include <string.h>
 
 /* A message about several members is as long as the highest of them requires. */
@@ -88,17 +90,26 @@ static struct ps_slot *free_slot(struct ps_sender *sender)
     return slot;
 }
 
+void ps_sender_send_vec(struct ps_sender *sender, struct transfer *transfer, uint32_t to,
+                        uint32_t lane, const struct ps_message *message, const struct vec *vec)
+{
+    uint8_t bytes[PS_MESSAGE_MAX];
+    const struct transfer_out out = {.to = to,
+                                     .lane = lane,
+                                     .x = vec->at,
+                                     .n = vec->n,
+                                     .header = bytes,
+                                     .header_len = ps_message_encode(message, bytes)};
+    transfer_send(transfer, &sender->transfers, &out);
+}
+
 int ps_sender_send(struct ps_sender *sender, uint32_t to, uint32_t lane,
                    const struct ps_message *message)
 {
-    uint8_t bytes[PS_MESSAGE_MAX];
     struct ps_slot *slot = free_slot(sender);
-    if (!slot)
-        return ERR_NOMEM;
-    const struct transfer_out out = {
-        .to = to, .lane = lane, .header = bytes, .header_len = ps_message_encode(message, bytes)};
-    transfer_send(&slot->transfer, &sender->transfers, &out);
-    return OK;
+    if (slot)
+        ps_sender_send_vec(sender, &slot->transfer, to, lane, message, &(struct vec){0});
+    return slot ? OK : ERR_NOMEM;
 }
 
 bool ps_sender_busy(const struct ps_sender *sender)
@@ -107,4 +118,49 @@ bool ps_sender_busy(const struct ps_sender *sender)
         if (slot->transfer.status == POST_PENDING)
             return true;
     return false;
+}
+
+/* ---- which node serves a shard ---- */
+
+_Static_assert((int)MEMBER_WORDS <= (int)JOIN_STATE_WORDS, "a donor knows the first members");
+
+struct ps_placement ps_placement_of(const struct group *group, uint32_t servers, bool colocated,
+                                    const struct join_state *join)
+{
+    struct ps_placement placement = {
+        .on_workers = colocated || servers > 1,
+        .first = view_members(group_first_view(group)),
+        .now = join ? group_view(group) : group_first_view(group),
+    };
+    if (join)
+        memcpy(placement.first.word, join->word, sizeof placement.first.word);
+    placement.shards = colocated ? members_count(&placement.first) : servers;
+    PL_ASSERT(placement.shards > 0 && placement.shards <= PS_SHARDS_MAX);
+    return placement;
+}
+
+/* The first member of `set`, cyclically from that rank on, that is in the view; WORLD_ANY: none. */
+static uint32_t next_alive(const struct members *set, size_t rank, const struct view *now)
+{
+    uint32_t least = WORLD_ANY;
+    for (size_t i = 0; i < now->count; i++) {
+        uint32_t node = now->node[i];
+        if (!members_has(set, node))
+            continue;
+        if (members_rank(set, node) >= rank)
+            return node;
+        if (least == WORLD_ANY)
+            least = node;
+    }
+    return least;
+}
+
+/* A shard moves only when its server is lost: a joiner has a higher number than all members. */
+uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
+{
+    const struct view *now = placement->now;
+    if (!placement->on_workers)
+        return WORLD_DRIVER;
+    uint32_t node = next_alive(&placement->first, shard % members_count(&placement->first), now);
+    return node != WORLD_ANY || now->count == 0 ? node : now->node[0];
 }

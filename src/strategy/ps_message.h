@@ -12,7 +12,7 @@
  *   FETCH   worker → shard    send the shard's part of the model, after order `version` and the
  *                             sender's push `number`; WHOLE: with the server's whole state
  *   PART    shard → worker    the vector is the part of `shard`, as of order `version`;
- *                             WHOLE: it is the server's whole state (ps_state.h), with that header
+ *                             WHOLE: it is the server's whole state (shard.h), with that header
  *   LEAVE   worker → clock    the sender's loop has ended: no worker waits for it
  *
  * and when a new view has moved shards (ps_recovery.c), all with that view's number:
@@ -38,6 +38,8 @@
 
 #include "base/arena.h"
 #include "coll/transfer.h"
+#include "strategy/strategy.h"
+#include "tensor/vec.h"
 
 enum ps_op {
     PS_PUSH = 1,
@@ -82,7 +84,7 @@ size_t ps_message_encode(const struct ps_message *message, uint8_t *out);
 /* ERR_PROTOCOL */
 int ps_message_decode(struct byte_reader in, struct ps_message *out);
 
-/* Headers without a vector, any number of them under way. */
+/* Sends messages, any number of them at once. */
 struct ps_sender {
     struct transfers transfers;
     struct arena arena; /* its own: other tasks of the node take memory, too */
@@ -95,11 +97,36 @@ void ps_sender_init(struct ps_sender *sender, struct world *world, struct group 
 /* Cancel all transfers under way, also those of vectors. Zeroed: nothing to do. */
 void ps_sender_close(struct ps_sender *sender);
 
-/* Send one; never blocks. A lost receiver is not an error here. ERR_NOMEM */
+/* Send one without a vector; never blocks. A lost receiver is not an error here. ERR_NOMEM */
 int ps_sender_send(struct ps_sender *sender, uint32_t to, uint32_t lane,
                    const struct ps_message *message);
 
-/* Is any of them still on its way? */
+/* Send one with a vector, borrowed until `transfer` has ended. */
+void ps_sender_send_vec(struct ps_sender *sender, struct transfer *transfer, uint32_t to,
+                        uint32_t lane, const struct ps_message *message, const struct vec *vec);
+
+/* Is any message without a vector still on its way? */
 bool ps_sender_busy(const struct ps_sender *sender);
+
+/* ---- which node serves a shard ---- */
+
+/* Shard i is on the i-th of the workers that began the run; if that one is lost, on the next
+ * remaining one; if all of these are lost, on the first joiner. Or one shard is on the driver. */
+struct ps_placement {
+    size_t shards;
+    bool on_workers;
+    struct members first;   /* the workers that began the run */
+    const struct view *now; /* valid until the group's end */
+};
+
+enum { PS_SHARDS_MAX = 250 }; /* each has a lane of transfers; jobs with more are refused */
+
+/* The node that serves a shard; WORLD_ANY: no worker is left. */
+uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard);
+
+/* The job's placement: on the driver, on `servers` workers, or on all that begin the run. `join`: a
+ * joiner's join state, the words of `first`; NULL: this node began the run itself. */
+struct ps_placement ps_placement_of(const struct group *group, uint32_t servers, bool colocated,
+                                    const struct join_state *join);
 
 #endif

@@ -1,34 +1,8 @@
-/* Recovery from the loss of a worker that served a shard. The next worker serves it, from the
- * newest copy of its range that any worker has pulled; its optimizer's state is lost and starts
- * over.
- *
- * With each new view all servers on workers synchronise:
- *
- *   1.  A server that takes over gets an offer from every worker (COPY), requests the newest copy
- *       (GIVE) and receives it (GIVEN).
- *
- *   2.  Every shard reports its last order to the clock (STATE). Nothing is decided meanwhile.
- *
- *   3.  If the clock is new, some shards may have received more orders of the previous one than
- *       others: the one with most sends them on (REPLAY). All their pushes are present: a shard
- *       that has sent HAVE keeps a push until it is decided. So all remaining shards have applied
- *       the same pushes.
- *
- *   4.  When all are at one order the clock confirms it (SYNC), and each worker learns its last
- *       decided push (RESUME), from a shard that knows it: it repeats undecided pushes to new
- *       servers, and its requests for missing parts.
- *
- * A new clock begins to count pushes again, with equal numbers for all workers and none waiting. If
- * the next view comes meanwhile, everything begins again at 1; messages of an older view are
- * ignored.
- *
- * A recovered driver that served the model does the same alone. The copies are whole states
- * (ps_state.h): the driver takes the newest one and resumes at its order, and each worker sends
- * again, one by one, the pushes that it does not contain. No push of a living worker is lost, and
- * the optimizer's vectors and the clock are those of that order. */
-#include "base/fault.h"
-#include "strategy/ps_server_internal.h"
+#include "strategy/ps_recovery.h"
 
+#include "base/fault.h"
+
+/* Of a shard's report; a new view discards it. */
 static const uint8_t next_states[STAND_STATES] = {
     [STAND_NONE] = 1 << STAND_NEW | 1 << STAND_KNOWN,
     [STAND_KNOWN] = 1 << STAND_REPLAYS,
@@ -95,19 +69,19 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
  * push is contained. */
 static void import_state(struct ps_server *s, const struct ps_message *header)
 {
-    struct ps_state_layout layout = s->layout;
+    struct shard_layout layout = s->layout;
     if (header->version == 0)
         layout.optimizer = 0;
-    ps_state_import(&layout, &s->shard, s->state.at);
+    shard_import_state(&layout, &s->shard, s->state.at);
     if (header->version == 0)
         return;
     s->shard.optim.updates = header->number;
     s->sample_offset = header->samples;
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_server_client *g = members_has(&s->known, p) ? s->client[p] : NULL;
+    MEMBERS_EACH (p, &s->known) {
+        struct ps_server_client *g = s->client[p];
         if (!g || p >= header->node)
             continue;
-        g->done = ps_state_push(&s->layout, s->state.at, p);
+        g->done = shard_state_push(&s->layout, s->state.at, p);
         if (g->done > 0 && g->last.n > 0) { /* its own s is lost: the mean stands for it */
             vec_copy(&g->last, &s->shard.both, vec_all(&g->last));
             g->averaged = s->config.push;
@@ -142,8 +116,8 @@ int ps_on_copied(struct ps_server *s)
 static int resume_all(struct ps_server *s, uint32_t flags)
 {
     int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
-        if (!members_has(&s->known, p) || !s->client[p])
+    MEMBERS_EACH (p, &s->known) {
+        if (!s->client[p])
             continue;
         const struct ps_message known = {.op = PS_KNOWN, .node = p, .number = s->client[p]->done};
         for (size_t i = 0; rc == OK && !(flags & PS_LOST) && i < s->config.placement.shards; i++)
@@ -198,36 +172,30 @@ static bool level_shards(struct ps_server *s, size_t most, int *rc)
     return done;
 }
 
-/* Does a recovered driver lack pushes of this worker, which it sends again? */
-static bool lacks_pushes_of(const struct ps_server *s, uint32_t node)
+/* Workers that send pushes again, which this recovered driver lacks. */
+static struct members repeating_workers(const struct ps_server *s)
 {
-    const struct ps_server_client *g = s->client[node];
-    return is_recovered(s) && g && members_has(&s->known, node) && g->copy_of.number > g->done;
-}
-
-bool ps_lacks_pushes(const struct ps_server *s)
-{
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        if (lacks_pushes_of(s, p))
-            return true;
-    return false;
-}
-
-/* Workers whose pushes the clock expects: a worker whose loop has ended may have some to repeat. */
-static struct members expected_workers(const struct ps_server *s)
-{
-    struct members members = members_without(&s->known, &s->left);
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        if (lacks_pushes_of(s, p))
+    struct members members = {{0}};
+    MEMBERS_EACH (p, &s->known)
+        if (is_recovered(s) && s->client[p] && s->client[p]->copy_of.number > s->client[p]->done)
             members_add(&members, p);
     return members;
 }
 
+bool ps_lacks_pushes(const struct ps_server *s)
+{
+    const struct members members = repeating_workers(s);
+    return !members_empty(&members);
+}
+
 /* A worker that died with the clock may not have reported its last push, which counted, to the
- * driver: the others take the missing steps. */
+ * driver: the others take the missing steps. A worker whose loop has ended may have pushes to
+ * repeat. */
 static void go_on_from(struct ps_server *s, size_t most)
 {
-    const struct members members = expected_workers(s);
+    const struct members training = members_without(&s->known, &s->left);
+    const struct members repeating = repeating_workers(s);
+    const struct members members = members_union(&training, &repeating);
     uint64_t reported = s->config.start.sample_offset + s->config.push;
     if (most < s->config.placement.shards) {
         s->version = s->stand[most].version;
@@ -242,15 +210,6 @@ static void go_on_from(struct ps_server *s, size_t most)
 }
 
 /* ---- 4 ---- */
-
-/* Take pushes that arrived before the recovered driver knew its state. */
-static int take_waiting(struct ps_server *s)
-{
-    int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
-        rc = ps_take_next(s, p);
-    return rc;
-}
 
 static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
 {
@@ -292,7 +251,10 @@ static int finish_takeover(struct ps_server *s)
             ps_clock_forget(s->clock, i);
     ps_enter(s, SERVER_SERVES);
     rc = report_to_all(s, new_clock, most);
-    return rc == OK && is_recovered(s) ? take_waiting(s) : rc;
+    if (is_recovered(s)) /* pushes that arrived before it knew its state */
+        MEMBERS_EACH (p, &s->known)
+            rc = rc == OK ? ps_take_next(s, p) : rc;
+    return rc;
 }
 
 static int on_stand(struct ps_server *s, const struct ps_message *message)
@@ -349,9 +311,10 @@ static int on_sync(struct ps_server *s, const struct ps_message *message)
         s->sample_offset = message->samples;
     }
     ps_enter(s, SERVER_SERVES);
-    for (uint32_t p = 0; rc == OK && message->flags & PS_NEW && p < VIEW_MEMBERS_MAX; p++)
-        if (s->client[p] && members_has(&s->known, p) && s->client[p]->use == USE_WAITS)
-            rc = ps_have(s, p);
+    if (message->flags & PS_NEW)
+        MEMBERS_EACH (p, &s->known)
+            if (rc == OK && s->client[p] && s->client[p]->use == USE_WAITS)
+                rc = ps_have(s, p);
     if (rc == OK && message->flags & PS_LEFT)
         rc = resume_all(s, PS_NEW);
     return rc == OK ? ps_reply_all(s) : rc;
@@ -368,25 +331,19 @@ static int take_given(struct ps_server *s, struct message *m, const struct ps_me
         return ERR_PROTOCOL;
     }
     if (is_recovered(s))
-        in = (struct transfer_in){.x = s->state.at, .n = ps_state_length(&s->layout, header->node)};
+        in = (struct transfer_in){.x = s->state.at,
+                                  .n = shard_state_length(&s->layout, header->node)};
     transfer_cancel(&s->given);
     transfer_accept(&s->given, &s->sender.transfers, m, &in);
     return OK;
 }
 
-/* A node that reports on a view that this node has not seen received the view from the previous
- * driver. */
 int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_message *message)
 {
     uint32_t from = m->from;
-    int rc = ps_see_view(s, message->view);
-    if (rc == OK && message->view == s->view && message->op == PS_GIVEN &&
-        s->stage == SERVER_EMPTY && from == s->giver) {
+    if (message->op == PS_GIVEN && s->stage == SERVER_EMPTY && from == s->giver)
         return take_given(s, m, message);
-    }
     transfer_refuse(&s->sender.transfers, m);
-    if (rc != OK || message->view != s->view)
-        return rc;
     switch (message->op) {
     case PS_COPY: return on_copy(s, from, message);
     case PS_STATE: return on_stand(s, message);

@@ -13,8 +13,7 @@
 
 #include "strategy/ps_clock.h"
 #include "strategy/ps_message.h"
-#include "strategy/ps_placement.h"
-#include "strategy/ps_state.h"
+#include "strategy/shard.h"
 
 /* How a server begins. */
 enum ps_origin {
@@ -36,8 +35,8 @@ struct ps_server_config {
     struct progress start;
 };
 
-/* The vector `both` of a worker has one use at a time. ps_server.c has the tables of
- * transitions. */
+/* The vector `both` of a worker has one use at a time. ps_order.c has the table
+ * of transitions. */
 enum ps_use {
     USE_NONE,
     USE_ARRIVES, /* push `number` is coming in */
@@ -81,7 +80,8 @@ struct ps_stand {
     uint64_t version, history, sample_offset;
 };
 
-/* From UNSYNCED on a server has weights; from LEVELS on it knows which orders they contain. */
+/* From UNSYNCED on a server has weights; from LEVELS on it knows which orders they contain.
+ * ps_order.c has the table of transitions. */
 enum ps_server_stage {
     SERVER_EMPTY,    /* it waits for a copy */
     SERVER_UNSYNCED, /* it has a copy, and does not know how far the orders are */
@@ -100,7 +100,7 @@ struct ps_server {
     enum ps_server_stage stage;
     struct ps_sender sender;
     struct shard shard;
-    struct ps_state_layout layout; /* of the state that workers keep for a driver */
+    struct shard_layout layout; /* of the state that workers keep for a driver */
     struct ps_server_client *client[VIEW_MEMBERS_MAX];
     struct push *together;     /* room for a push of each */
     uint64_t version;          /* orders carried out */
@@ -111,7 +111,7 @@ struct ps_server {
     struct ps_message *orders; /* the newest, by number; as many as may be under way to a shard */
     size_t orders_kept;
     struct ps_clock *clock;
-    /* When the view has changed (ps_recovery.c): */
+    /* Of ps_recovery.c, when the view has changed: */
     struct members offered;     /* workers that have offered a copy in this view */
     struct members left;        /* workers whose loops have ended, as reported to a new clock */
     double clock_value;         /* of the rate, in the state that a recovered driver has taken */
