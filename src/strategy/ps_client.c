@@ -75,13 +75,14 @@ static int start_push_sender(struct ps_client *c)
 
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config)
 {
-    *c = (struct ps_client){.m = m,
-                            .stage = m->join_state ? CLIENT_JOINING : CLIENT_TRAINING,
-                            .config = *config,
-                            .view = config->placement.now->number,
-                            .incarnation = config->placement.now->incarnation};
+    *c = (struct ps_client){
+        .m = m, .stage = m->join_state ? CLIENT_JOINING : CLIENT_TRAINING, .config = *config};
+    ps_server_configure(&c->config, m->job, m->group, &m->start,
+                        m->learner->corpus->set[SET_TRAIN].count, m->join_state);
+    c->view = c->config.placement.now->number;
+    c->incarnation = c->config.placement.now->incarnation;
     ps_sender_init(&c->sender, m->world, m->group, PS_LANE_WORKER);
-    c->sender.transfers.chunk = config->chunk;
+    c->sender.transfers.chunk = c->config.chunk;
     m->own = c;
     int rc = take_memory(c);
     if (rc == OK)
@@ -89,7 +90,7 @@ int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server
     if (rc != OK)
         return rc;
     m->model = (struct global_model){.x = &c->x, .s = &c->s};
-    for (size_t i = 0; rc == OK && i < config->placement.shards; i++)
+    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
         if (c->link[i].host == m->world->self)
             rc = ps_client_serve(c, i, m->join_state != NULL);
     return rc;
@@ -139,6 +140,12 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
 
 /* ---- pushing ---- */
 
+/* Is there no room for another push that no state contains? */
+static bool is_full(const struct ps_client *c)
+{
+    return ps_has_states(c) && c->pushed + 1 - c->contained >= c->kept;
+}
+
 static bool is_undecided(const struct ps_client *c)
 {
     return c->ok.number < c->pushed;
@@ -158,11 +165,11 @@ int ps_client_flush(struct ps_client *c)
 int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
 {
     int rc = ps_client_flush(c);
-    if (rc == OK && ps_has_states(c) && c->pushed + 1 - c->contained >= c->kept)
+    if (rc == OK && is_full(c))
         rc = ps_client_fetch(c);
     if (rc != OK)
         return rc;
-    if (ps_has_states(c) && c->pushed + 1 - c->contained >= c->kept)
+    if (is_full(c))
         return ERR_PROTOCOL; /* the driver has sent a copy that is no state */
     c->sending = ++c->pushed;
     c->push[c->pushed % c->kept].lost = lost;

@@ -84,8 +84,8 @@ int ps_client_offer(struct ps_client *c);
 /* A joiner offers, and fetches the whole model, the clock's part first, before it begins. */
 int ps_client_join(struct ps_client *c);
 
-/* Memory from the member's arena, and the server's task, if this node serves a shard. Sets m->model
- * and m->own. ERR_NOMEM */
+/* Memory from the member's arena, and the server's task, if this node serves a shard. `config` is
+ * the strategy's part. Sets m->model and m->own. ERR_NOMEM */
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config);
 
 /* ops->close, m->own being a client: end the server's task. */

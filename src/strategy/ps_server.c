@@ -32,6 +32,19 @@ static int welcome_worker(struct ps_server *s, uint32_t node, const struct membe
     return make_client(s, node);
 }
 
+void ps_server_configure(struct ps_server_config *config, const Paceline__Job *job,
+                         const struct group *group, const struct progress *start, size_t records,
+                         const struct join_state *join)
+{
+    config->placement = ps_placement_of(group, config->servers, config->colocated, join);
+    config->chunk = strategy_chunk(job);
+    config->start = *start;
+    config->shard.solver = job->solver;
+    config->clock.job = job;
+    config->clock.shards = config->placement.shards;
+    config->clock.records = records;
+}
+
 int ps_server_init(struct ps_server *s, struct world *world, struct group *group,
                    const struct logger *log, const struct ps_server_config *config,
                    const struct segments *table, const struct vec *x, const struct vec *state,
@@ -311,6 +324,7 @@ int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
 {
     struct ps_server *s = arena_new(l->arena, struct ps_server);
     struct ps_server_config own = *config;
+    ps_server_configure(&own, l->job, l->group, &l->progress, l->records, NULL);
     if (l->lanes.needs_sync) {
         own.origin = SHARD_RECOVERED;
         own.start = (struct progress){0}; /* its clock uses the offset alone, which may be before

@@ -23,17 +23,26 @@ enum ps_origin {
 };
 
 struct ps_server_config {
+    /* The strategy's: */
+    uint32_t servers;
+    bool colocated; /* one on each worker that begins the run */
+    struct shard_config shard;
+    struct ps_clock_config clock; /* of shard 0: its consistency and its end */
+    uint64_t push;                /* records of one */
+    uint64_t pushes_a_fetch;      /* of a worker, at most */
+    bool admits_in_waits;         /* a worker that waits for a server admits joiners meanwhile */
+    /* The run's: */
     struct ps_placement placement;
     enum ps_origin origin;
     size_t index; /* of the shard */
     size_t chunk; /* floats of a piece that a transfer sends */
-    struct shard_config shard;
-    struct ps_clock_config clock; /* of shard 0 */
-    uint64_t push;                /* records of one */
-    uint64_t pushes_a_fetch;      /* of a worker, at most */
-    bool admits_in_waits;         /* a worker that waits for a server admits joiners meanwhile */
     struct progress start;
 };
+
+/* Complete the strategy's part for a run that starts there; join: as for ps_placement_of. */
+void ps_server_configure(struct ps_server_config *config, const Paceline__Job *job,
+                         const struct group *group, const struct progress *start, size_t records,
+                         const struct join_state *join);
 
 /* The vector `both` of a worker has one use at a time. ps_order.c has the table
  * of transitions. */
@@ -136,7 +145,8 @@ void ps_server_release(struct ps_server *server);
  * OK, ERR_CANCELLED, ERR_NOMEM, ERR_PROTOCOL */
 int ps_server_run(struct ps_server *server, const atomic_bool *finish);
 
-/* ops->driver: the one server of the model, until the run has ended. */
+/* ops->driver: the one server of the model, until the run has ended. `config` is the strategy's
+ * part. */
 int ps_server_lead(struct driver_part *leader, const struct ps_server_config *config);
 
 #endif
