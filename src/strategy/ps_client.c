@@ -113,11 +113,18 @@ void ps_client_close(struct member *m)
 
 /* ---- waiting ---- */
 
-int ps_client_step(struct ps_client *c)
+/* Until there is nothing to do for as long as that. */
+static int take_turns(struct ps_client *c, int64_t patience)
 {
     int rc = OK;
     while (rc == OK)
-        rc = ps_take_turn(c, NULL, 0);
+        rc = ps_take_turn(c, NULL, patience);
+    return rc;
+}
+
+int ps_client_step(struct ps_client *c)
+{
+    int rc = take_turns(c, 0);
     return rc == ERR_TIMEOUT ? OK : rc;
 }
 
@@ -277,11 +284,7 @@ static bool is_reporting(const struct ps_client *c)
 
 static int serve_offers(void *arg)
 {
-    struct ps_client *c = arg;
-    int rc = OK;
-    while (rc == OK)
-        rc = ps_take_turn(c, NULL, WORLD_FOREVER);
-    return rc;
+    return take_turns(arg, WORLD_FOREVER);
 }
 
 int ps_client_leave(struct ps_client *c)

@@ -139,28 +139,18 @@ struct ps_placement ps_placement_of(const struct group *group, uint32_t servers,
     return placement;
 }
 
-/* The first member of `set`, cyclically from that rank on, that is in the view; WORLD_ANY: none. */
-static uint32_t next_alive(const struct members *set, size_t rank, const struct view *now)
-{
-    uint32_t least = WORLD_ANY;
-    for (size_t i = 0; i < now->count; i++) {
-        uint32_t node = now->node[i];
-        if (!members_has(set, node))
-            continue;
-        if (members_rank(set, node) >= rank)
-            return node;
-        if (least == WORLD_ANY)
-            least = node;
-    }
-    return least;
-}
-
 /* A shard moves only when its server is lost: a joiner has a higher number than all members. */
 uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
 {
-    const struct view *now = placement->now;
     if (!placement->on_workers)
         return WORLD_DRIVER;
-    uint32_t node = next_alive(&placement->first, shard % members_count(&placement->first), now);
-    return node != WORLD_ANY || now->count == 0 ? node : now->node[0];
+    const struct members now = view_members(placement->now);
+    const struct members left = members_intersection(&placement->first, &now);
+    uint32_t node = members_next(&placement->first, 0);
+    for (size_t i = shard % members_count(&placement->first); i > 0; i--)
+        node = members_next(&placement->first, node + 1);
+    node = members_next(&left, node);
+    if (node == VIEW_MEMBERS_MAX)
+        node = members_next(members_empty(&left) ? &now : &left, 0);
+    return node == VIEW_MEMBERS_MAX ? WORLD_ANY : node;
 }

@@ -209,7 +209,7 @@ static void go_on_from(struct ps_server *s, size_t most)
         ps_clock_set(s->clock, s->clock_value);
 }
 
-/* ---- 4 ---- */
+/* ---- 2 to 4: reports ---- */
 
 static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
 {

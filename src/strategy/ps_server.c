@@ -111,7 +111,8 @@ static void drop_transfers(struct ps_server_client *g)
         ps_set_use(g, USE_NONE);
 }
 
-static int on_death(struct ps_server *s, uint32_t node, bool died)
+/* A worker has died, or its loop has ended. */
+static int on_worker_gone(struct ps_server *s, uint32_t node, bool died)
 {
     struct ps_decision d;
     if (died)
@@ -147,7 +148,7 @@ static int look_at_view(struct ps_server *s)
     const struct members lost = members_without(&before, &now);
     const struct members joined = members_without(&now, &before);
     MEMBERS_EACH (p, &lost)
-        rc = rc == OK ? on_death(s, p, true) : rc;
+        rc = rc == OK ? on_worker_gone(s, p, true) : rc;
     MEMBERS_EACH (p, &joined)
         rc = rc == OK ? on_join(s, p, &kept) : rc;
     s->config.placement.now = view;
@@ -176,7 +177,7 @@ static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message 
 static int on_clock_message(struct ps_server *s, uint32_t from, const struct ps_message *message)
 {
     if (message->op == PS_LEAVE)
-        return on_death(s, from, false);
+        return on_worker_gone(s, from, false);
     const struct ps_server_client *g =
         message->node < VIEW_MEMBERS_MAX ? s->client[message->node] : NULL;
     if (message->op == PS_HAVE && g && message->number > g->done && message->shard > 0)
@@ -299,15 +300,9 @@ static void take_state(struct ps_server *s, const struct global_model *from)
     optim->updates = from->updates;
 }
 
-static int serve_driver(struct ps_server *s, struct driver_part *l,
-                        const struct ps_server_config *config)
+static int serve_driver(struct ps_server *s, struct driver_part *l)
 {
-    struct err err;
-    int rc = ps_server_init(s, l->world, l->group, l->log, config, l->table, &l->x, &l->s, l->arena,
-                            &err);
-    if (rc != OK)
-        return rc;
-    if (config->origin == SHARD_RECOVERED)
+    if (l->lanes.needs_sync)
         s->sample_offset = l->untaken;
     take_state(s, &l->resumed);
     l->model = (struct global_model){.x = &s->shard.x, .s = &s->shard.s};
@@ -324,14 +319,19 @@ int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
 {
     struct ps_server *s = arena_new(l->arena, struct ps_server);
     struct ps_server_config own = *config;
+    struct err err;
     ps_server_configure(&own, l->job, l->group, &l->progress, l->records, NULL);
     if (l->lanes.needs_sync) {
         own.origin = SHARD_RECOVERED;
         own.start = (struct progress){0}; /* its clock uses the offset alone, which may be before
                                              the ledger's */
     }
-    int rc = s ? serve_driver(s, l, &own) : ERR_NOMEM;
-    if (s)
-        ps_server_release(s);
+    if (!s)
+        return ERR_NOMEM;
+    int rc =
+        ps_server_init(s, l->world, l->group, l->log, &own, l->table, &l->x, &l->s, l->arena, &err);
+    if (rc == OK)
+        rc = serve_driver(s, l);
+    ps_server_release(s);
     return rc;
 }
