@@ -52,26 +52,17 @@ static int check_plain(const Paceline__Job *job, struct err *err)
     return OK;
 }
 
-static struct ps_server_config server_config(const Paceline__Job *job, const struct group *group,
-                                             const struct progress *start, size_t records,
-                                             const struct join_state *join)
+static struct ps_server_config server_config(const Paceline__Job *job)
 {
     const Paceline__Downpour *d = settings_of(job);
-    struct ps_server_config config = {
-        .chunk = strategy_chunk(job),
-        .placement = ps_placement_of(group, d->servers, d->colocated, join),
-        .shard = {.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES, .solver = job->solver},
-        .start = *start,
+    return (struct ps_server_config){
+        .servers = d->servers,
+        .colocated = d->colocated,
+        .shard.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES,
         .push = (uint64_t)d->n_push * job_step_records(job),
         .pushes_a_fetch = ((uint64_t)d->n_fetch + d->n_push - 1) / d->n_push,
+        .clock.consistency.kind = CONSISTENCY_ASP,
     };
-    config.clock = (struct ps_clock_config){
-        .consistency = {.kind = CONSISTENCY_ASP},
-        .job = job,
-        .shards = config.placement.shards,
-        .records = records,
-    };
-    return config;
 }
 
 /* ---- a worker ---- */
@@ -170,8 +161,7 @@ static int leave_run(struct replica *r, struct member *m)
 static int downpour_worker(struct member *m)
 {
     struct replica *r = arena_new(m->arena, struct replica);
-    const struct ps_server_config config = server_config(
-        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->join_state);
+    const struct ps_server_config config = server_config(m->job);
     int rc = r ? ps_client_open(&r->c, m, &config) : ERR_NOMEM;
     if (rc == OK)
         rc = vec_init(&r->a, m->arena, m->learner->x.n);
@@ -186,8 +176,7 @@ static int downpour_worker(struct member *m)
 
 static int downpour_driver(struct driver_part *l)
 {
-    const struct ps_server_config config =
-        server_config(l->job, l->group, &l->progress, l->records, NULL);
+    const struct ps_server_config config = server_config(l->job);
     return ps_server_lead(l, &config);
 }
 

@@ -10,7 +10,7 @@
  * so the centre gains what the worker loses. The state of layers, s̃, is a mean with the same
  * weights: the driver adds α(s − s̃); workers keep their own s. The driver is a parameter server
  * (ps_server.h). Memory: four vectors on a worker, from which a recovered driver takes the
- * newest x̃ (ps_state.h); on the driver x̃, and one vector a worker. While the driver recovers,
+ * newest x̃ (shard.h); on the driver x̃, and one vector a worker. While the driver recovers,
  * each worker trains on until its next visit. Workers send updates again that were added after
  * the newest x̃ that any worker has fetched. A joiner of a run under way begins with its donor's x,
  * since the driver's link is busy and links between members are free.
@@ -76,27 +76,16 @@ struct elastic {
 };
 
 /* The driver serves the centre as a parameter server that adds updates. */
-static struct ps_server_config server_config(const Paceline__Job *job, const struct group *group,
-                                             const struct progress *start, size_t records,
-                                             const struct join_state *join)
+static struct ps_server_config server_config(const Paceline__Job *job)
 {
-    struct ps_server_config config = {
-        .chunk = strategy_chunk(job),
-        .placement = ps_placement_of(group, 1, false, join),
-        .shard = {.rule = SHARD_ELASTIC, .solver = job->solver},
-        .start = *start,
+    return (struct ps_server_config){
+        .servers = 1,
+        .shard.rule = SHARD_ELASTIC,
         .push = settings_of(job)->tau * (uint64_t)job_step_records(job),
         .pushes_a_fetch = 1,
         .admits_in_waits = true,
+        .clock = {.consistency.kind = CONSISTENCY_ASP, .endless = true},
     };
-    config.clock = (struct ps_clock_config){
-        .consistency = {.kind = CONSISTENCY_ASP},
-        .job = job,
-        .shards = 1,
-        .records = records,
-        .endless = true,
-    };
-    return config;
 }
 
 /* Wait for x̃, and, if the link is so slow that τ steps were not enough, until the last d is
@@ -188,8 +177,7 @@ static int async_worker(struct member *m)
 {
     struct elastic *e = arena_new(m->arena, struct elastic);
     const struct global_model own = m->model;
-    const struct ps_server_config config = server_config(
-        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->join_state);
+    const struct ps_server_config config = server_config(m->job);
     int rc = e ? ps_client_open(&e->c, m, &config) : ERR_NOMEM;
     m->model = own;
     if (rc == OK)
@@ -345,8 +333,7 @@ static int easgd_worker(struct member *m)
 
 static int easgd_driver(struct driver_part *l)
 {
-    const struct ps_server_config config =
-        server_config(l->job, l->group, &l->progress, l->records, NULL);
+    const struct ps_server_config config = server_config(l->job);
     return easgd_is_async(l->job) ? ps_server_lead(l, &config) : sync_driver(l);
 }
 

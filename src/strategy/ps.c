@@ -32,7 +32,7 @@ static int check_optimizer(const Paceline__Job *job, struct err *err)
 {
     struct optim optim;
     struct arena arena;
-    if (!job->solver || (settings_of(job)->servers == 1 && !settings_of(job)->colocated))
+    if (!job->solver || on_driver(job))
         return OK;
     arena_init(&arena);
     int rc = optim_init(&optim, job->solver, 0, &arena, err);
@@ -53,34 +53,24 @@ static enum consistency_kind kind_of(const Paceline__Ps *ps)
     }
 }
 
-static struct ps_server_config server_config(const Paceline__Job *job, const struct group *group,
-                                             const struct progress *start, size_t records,
-                                             const struct join_state *join)
+static struct ps_server_config server_config(const Paceline__Job *job)
 {
     const Paceline__Ps *ps = settings_of(job);
-    struct ps_server_config config = {
-        .chunk = strategy_chunk(job),
-        .placement = ps_placement_of(group, ps->servers, ps->colocated, join),
-        .shard = {.rule = SHARD_GRADIENTS,
-                  .sum = ps->aggregate == PACELINE__PS__AGGREGATE__sum,
-                  .solver = job->solver},
-        .start = *start,
+    return (struct ps_server_config){
+        .servers = ps->servers,
+        .colocated = ps->colocated,
+        .shard = {.rule = SHARD_GRADIENTS, .sum = ps->aggregate == PACELINE__PS__AGGREGATE__sum},
         .push = job_step_records(job),
         .pushes_a_fetch = 1,
+        .clock.consistency = {.kind = kind_of(ps),
+                              .staleness = ps->staleness,
+                              .s_lower = ps->s_lower,
+                              .r_max = ps->r_max,
+                              .credit = ps->credit == PACELINE__PS__CREDIT__text
+                                            ? CONSISTENCY_TEXT
+                                            : CONSISTENCY_LETTER,
+                              .hard_bound = ps->hard_bound},
     };
-    config.clock = (struct ps_clock_config){
-        .consistency = {.kind = kind_of(ps),
-                        .staleness = ps->staleness,
-                        .s_lower = ps->s_lower,
-                        .r_max = ps->r_max,
-                        .credit = ps->credit == PACELINE__PS__CREDIT__text ? CONSISTENCY_TEXT
-                                                                           : CONSISTENCY_LETTER,
-                        .hard_bound = ps->hard_bound},
-        .job = job,
-        .shards = config.placement.shards,
-        .records = records,
-    };
-    return config;
 }
 
 /* bsp: a push of each is one of a batch that all share. */
@@ -141,8 +131,7 @@ static int run_iteration(struct ps_client *c)
 static int ps_worker(struct member *m)
 {
     struct ps_client *c = arena_new(m->arena, struct ps_client);
-    const struct ps_server_config config = server_config(
-        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->join_state);
+    const struct ps_server_config config = server_config(m->job);
     int rc = c ? ps_client_open(c, m, &config) : ERR_NOMEM;
     if (rc == OK && m->join_state)
         rc = ps_client_join(c);
@@ -155,8 +144,7 @@ static int ps_worker(struct member *m)
 
 static int ps_driver(struct driver_part *l)
 {
-    const struct ps_server_config config =
-        server_config(l->job, l->group, &l->progress, l->records, NULL);
+    const struct ps_server_config config = server_config(l->job);
     return ps_server_lead(l, &config);
 }
 

@@ -9,13 +9,21 @@
 
 enum ps_signal { SIGNAL_PUSH = STRATEGY_SIGNAL_FIRST, SIGNAL_PUSHED };
 
+/* The copy of a shard that a worker has. ps_client_turn.c has the table of transitions. */
+enum ps_link_state {
+    LINK_HELD,      /* complete, of order `version` */
+    LINK_REQUESTED, /* the next one is requested, and has not begun to arrive */
+    LINK_ARRIVING,  /* it arrives, or its server was lost meanwhile */
+    LINK_STATES,
+};
+
 /* A worker's state towards one shard. */
 struct ps_link {
     struct range range;
     uint32_t host; /* the node that serves it */
+    enum ps_link_state state;
     struct transfer part, offered;
-    bool repeat;           /* the push `sending` must be sent there again */
-    bool requested, lacks; /* its part is requested and has not begun to arrive; is not complete */
+    bool repeat;                /* the push `sending` must be sent there again */
     struct ps_message arriving; /* the header of the part that is arriving */
     uint64_t version;           /* of the copy here */
     uint64_t wanted;            /* the least version that answers the request */
@@ -33,8 +41,17 @@ struct ps_push {
 
 enum { PS_PUSHES_KEPT = 8 }; /* at most: those that a recovered driver may need, and the next one */
 
+/* ps_client.c has the table of transitions. */
+enum ps_client_stage {
+    CLIENT_JOINING,  /* a joiner: it fetches the model for the first time */
+    CLIENT_TRAINING, /* its loop runs */
+    CLIENT_ENDED,    /* its loop has ended; it replies to servers, and gives its model */
+    CLIENT_STAGES,
+};
+
 struct ps_client {
     struct member *m;
+    enum ps_client_stage stage;
     struct ps_server_config config;
     struct ps_sender sender;
     struct async_sender push_sender; /* one part for each shard */
@@ -49,35 +66,27 @@ struct ps_client {
     struct ps_push push[PS_PUSHES_KEPT]; /* push k is number k mod `kept` */
     size_t kept;
     struct ps_message ok; /* the newest OK */
-    /* Where the driver is the server, the newest state that was fetched (ps_state.h), and its
+    /* Where the driver is the server, the newest state that was fetched (shard.h), and its
      * header. Pushes after `contained` are not in it. */
-    struct ps_state_layout layout;
+    struct shard_layout layout;
     struct vec state;
     struct ps_message state_header;
     uint64_t contained;
-    bool lacks_state;       /* it is a joiner, and has not fetched one yet */
     uint32_t view;          /* the last one seen */
     uint32_t incarnation;   /* of the driver that this worker has resumed with */
-    bool joins;             /* it fetches the model for the first time */
-    bool ended;             /* its loop has */
-    struct task *lingering; /* then, the task that replies for it */
+    struct task *lingering; /* when its loop has ended, the task that replies for it */
 };
 
-/* A joiner reports to the servers which copies it has, since a recovered one waits for all. */
+/* A joiner that trains at once, with its donor's model, reports to the servers which copies it has,
+ * since a recovered one waits for all. */
 int ps_client_offer(struct ps_client *c);
 
 /* A joiner offers, and fetches the whole model, the clock's part first, before it begins. */
 int ps_client_join(struct ps_client *c);
 
-/* Memory from the member's arena, and the server's task, if this node serves a shard. Sets m->model
- * and m->own. ERR_NOMEM */
+/* Memory from the member's arena, and the server's task, if this node serves a shard. `config` is
+ * the strategy's part. Sets m->model and m->own. ERR_NOMEM */
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config);
-
-/* c->out becomes the memory of push `number`, which no state may need any more. ERR_NOMEM */
-int ps_client_take_push_memory(struct ps_client *c, uint64_t number);
-
-/* Start a shard's server on this node, at the beginning or because it has moved here. ERR_NOMEM */
-int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
 
 /* ops->close, m->own being a client: end the server's task. */
 void ps_client_close(struct member *m);

@@ -61,7 +61,7 @@ void ps_clock_join(struct ps_clock *clock, uint32_t node)
 static void count_in(struct ps_clock *clock, uint32_t node)
 {
     const struct members members = members_only(node);
-    clock->coming = members_without(&clock->coming, &members);
+    members_remove(&clock->coming, node);
     change_number(clock);
     consistency_join(&clock->consistency, &members);
 }
@@ -135,13 +135,13 @@ void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_
 {
     const struct members members = members_only(node);
     *out = (struct ps_decision){.by = node};
-    clock->coming = members_without(&clock->coming, &members);
+    members_remove(&clock->coming, node);
     if (!members_has(&clock->consistency.in, node))
         return;
     change_number(clock);
-    clock->ready = members_without(&clock->ready, &members);
-    clock->bad = members_without(&clock->bad, &members);
-    clock->lost = members_without(&clock->lost, &members);
+    members_remove(&clock->ready, node);
+    members_remove(&clock->bad, node);
+    members_remove(&clock->lost, node);
     /* A worker that died may not have reported its last push to the driver: the others take the
      * missing steps. */
     if (died && clock->consistency.worker[node].t > 0)

@@ -1,5 +1,7 @@
 #include "strategy/ps_message.h"
 
+#include "base/fault.h"
+
 #include <string.h>
 
 /* A message about several members is as long as the highest of them requires. */
@@ -88,17 +90,26 @@ static struct ps_slot *free_slot(struct ps_sender *sender)
     return slot;
 }
 
+void ps_sender_send_vec(struct ps_sender *sender, struct transfer *transfer, uint32_t to,
+                        uint32_t lane, const struct ps_message *message, const struct vec *vec)
+{
+    uint8_t bytes[PS_MESSAGE_MAX];
+    const struct transfer_out out = {.to = to,
+                                     .lane = lane,
+                                     .x = vec->at,
+                                     .n = vec->n,
+                                     .header = bytes,
+                                     .header_len = ps_message_encode(message, bytes)};
+    transfer_send(transfer, &sender->transfers, &out);
+}
+
 int ps_sender_send(struct ps_sender *sender, uint32_t to, uint32_t lane,
                    const struct ps_message *message)
 {
-    uint8_t bytes[PS_MESSAGE_MAX];
     struct ps_slot *slot = free_slot(sender);
-    if (!slot)
-        return ERR_NOMEM;
-    const struct transfer_out out = {
-        .to = to, .lane = lane, .header = bytes, .header_len = ps_message_encode(message, bytes)};
-    transfer_send(&slot->transfer, &sender->transfers, &out);
-    return OK;
+    if (slot)
+        ps_sender_send_vec(sender, &slot->transfer, to, lane, message, &(struct vec){0});
+    return slot ? OK : ERR_NOMEM;
 }
 
 bool ps_sender_busy(const struct ps_sender *sender)
@@ -107,4 +118,39 @@ bool ps_sender_busy(const struct ps_sender *sender)
         if (slot->transfer.status == POST_PENDING)
             return true;
     return false;
+}
+
+/* ---- which node serves a shard ---- */
+
+_Static_assert((int)MEMBER_WORDS <= (int)JOIN_STATE_WORDS, "a donor knows the first members");
+
+struct ps_placement ps_placement_of(const struct group *group, uint32_t servers, bool colocated,
+                                    const struct join_state *join)
+{
+    struct ps_placement placement = {
+        .on_workers = colocated || servers > 1,
+        .first = view_members(group_first_view(group)),
+        .now = join ? group_view(group) : group_first_view(group),
+    };
+    if (join)
+        memcpy(placement.first.word, join->word, sizeof placement.first.word);
+    placement.shards = colocated ? members_count(&placement.first) : servers;
+    PL_ASSERT(placement.shards > 0 && placement.shards <= PS_SHARDS_MAX);
+    return placement;
+}
+
+/* A shard moves only when its server is lost: a joiner has a higher number than all members. */
+uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
+{
+    if (!placement->on_workers)
+        return WORLD_DRIVER;
+    const struct members now = view_members(placement->now);
+    const struct members left = members_intersection(&placement->first, &now);
+    uint32_t node = members_next(&placement->first, 0);
+    for (size_t i = shard % members_count(&placement->first); i > 0; i--)
+        node = members_next(&placement->first, node + 1);
+    node = members_next(&left, node);
+    if (node == VIEW_MEMBERS_MAX)
+        node = members_next(members_empty(&left) ? &now : &left, 0);
+    return node == VIEW_MEMBERS_MAX ? WORLD_ANY : node;
 }

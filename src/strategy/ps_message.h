@@ -1,60 +1,57 @@
-/* Messages between workers and parameter servers: headers of transfers (coll/transfer.h).
- *
- *   PUSH    worker → shard    the sender's push `number`, of `samples` records; the vector is the
- *                             shard's part of it; LOST: there is none, the worker's loss was not
- *                             finite
- *   HAVE    shard → clock     push `number` of `node` has arrived; LOST: it is not finite
- *   APPLY   clock → shard     order `number`: apply the pushes of `members`, at clock value t
- *   DROP    clock → shard     order `number`: drop the pushes of `members`
- *   OK      clock → worker    push `number` is decided, as of order `version`; it waited `ns` for
- *                             the push of `node`; STOP: that was the last, the run is over; LOST:
- *                             no worker's model is finite any more
- *   FETCH   worker → shard    send the shard's part of the model, after order `version` and the
- *                             sender's push `number`; WHOLE: with the server's whole state
- *   PART    shard → worker    the vector is the part of `shard`, as of order `version`;
- *                             WHOLE: it is the server's whole state (ps_state.h), with that header
- *   LEAVE   worker → clock    the sender's loop has ended: no worker waits for it
- *
- * and when a new view has moved shards (ps_recovery.c), all with that view's number:
- *
- *   COPY    worker → shard    the sender has a copy of the shard, as of order `version`; its last
- *                             push was `number`; LEFT: its loop has ended; NEW: it has none yet
- *   GIVE    shard → worker    send that copy
- *   GIVEN   worker → shard    the vector is that copy; WHOLE: as in PART
- *   STATE   shard → clock     the shard has applied orders up to `version`, with hash `number` and
- *                             sample offset `samples`; NEW: it has a copy, and knows no orders
- *   REPLAY  clock → shard     send `shard`, on `node`, the orders from `version` on
- *   SYNC    clock → shard     all shards are at order `version` (hash and offset as above); NEW:
- *                             the clock is new: report pushes again; LEFT: tell all workers which
- *                             pushes are decided
- *   RESUME  shard → worker    push `number` is the last decided one, as of `version`; NEW: by a
- *                             lost clock; LOST: the number is unknown
- *   KNOWN   shard → shard     the same, of `node`
- *
- * The clock is the server of shard 0. The receiver refuses a header without a vector, which ends
- * the sender's transfer. */
+/* Messages between workers and parameter servers, headers of transfers (coll/transfer.h); and the
+ * node that serves a shard. The receiver refuses a header without a vector, which ends the sender's
+ * transfer. The clock is the server of shard 0. */
 #ifndef PL_STRATEGY_PS_MESSAGE_H
 #define PL_STRATEGY_PS_MESSAGE_H
 
 #include "base/arena.h"
 #include "coll/transfer.h"
+#include "strategy/strategy.h"
+#include "tensor/vec.h"
 
+/* The sender, the receiver, and the meaning of the fields. */
 enum ps_op {
+    /* worker → shard: the sender's push `number`, of `samples` records; the vector is the shard's
+     * part of it. LOST: there is none, the worker's loss was not finite */
     PS_PUSH = 1,
+    /* shard → clock: push `number` of `node` has arrived. LOST: it is not finite */
     PS_HAVE,
+    /* clock → shard: order `number`: apply the pushes of `members`, at clock value t; drop them */
     PS_APPLY,
     PS_DROP,
+    /* clock → worker: push `number` is decided, as of order `version`; it waited `ns` for the push
+     * of `node`. STOP: that was the last, the run is over. LOST: no worker's model is finite */
     PS_OK,
+    /* worker → shard: send the shard's part of the model, after order `version` and the sender's
+     * push `number`. WHOLE: with the server's whole state */
     PS_FETCH,
+    /* shard → worker: the vector is the part of `shard`, as of order `version`. WHOLE: it is the
+     * server's whole state (shard.h), with that header */
     PS_PART,
+    /* worker → clock: the sender's loop has ended, and no worker waits for it */
     PS_LEAVE,
+
+    /* The others are of a new view that has moved shards (ps_recovery.h), with its number.
+     *
+     * worker → shard: the sender has a copy of the shard, as of order `version`; its last push was
+     * `number`. LEFT: its loop has ended. NEW: it has none yet */
     PS_COPY,
+    /* shard → worker: send that copy */
     PS_GIVE,
+    /* worker → shard: the vector is that copy. WHOLE: as in PART */
     PS_GIVEN,
+    /* shard → clock: the shard has applied orders up to `version`, with hash `number` and sample
+     * offset `samples`. NEW: it has a copy, and knows no orders */
     PS_STATE,
+    /* clock → shard: send `shard`, on `node`, the orders from `version` on */
     PS_REPLAY,
+    /* clock → shard: all shards are at order `version` (hash and offset as above). NEW: the clock
+     * is new: report pushes again. LEFT: tell all workers which pushes are decided */
     PS_SYNC,
+    /* shard → worker: push `number` is the last decided one, as of `version`. NEW: by a lost
+     * clock. LOST: the number is unknown */
     PS_RESUME,
+    /* shard → shard: the same, of `node` */
     PS_KNOWN,
 };
 
@@ -82,7 +79,7 @@ size_t ps_message_encode(const struct ps_message *message, uint8_t *out);
 /* ERR_PROTOCOL */
 int ps_message_decode(struct byte_reader in, struct ps_message *out);
 
-/* Headers without a vector, any number of them under way. */
+/* Sends messages, any number of them at once. */
 struct ps_sender {
     struct transfers transfers;
     struct arena arena; /* its own: other tasks of the node take memory, too */
@@ -95,11 +92,36 @@ void ps_sender_init(struct ps_sender *sender, struct world *world, struct group 
 /* Cancel all transfers under way, also those of vectors. Zeroed: nothing to do. */
 void ps_sender_close(struct ps_sender *sender);
 
-/* Send one; never blocks. A lost receiver is not an error here. ERR_NOMEM */
+/* Send one without a vector; never blocks. A lost receiver is not an error here. ERR_NOMEM */
 int ps_sender_send(struct ps_sender *sender, uint32_t to, uint32_t lane,
                    const struct ps_message *message);
 
-/* Is any of them still on its way? */
+/* Send one with a vector, borrowed until `transfer` has ended. */
+void ps_sender_send_vec(struct ps_sender *sender, struct transfer *transfer, uint32_t to,
+                        uint32_t lane, const struct ps_message *message, const struct vec *vec);
+
+/* Is any message without a vector still on its way? */
 bool ps_sender_busy(const struct ps_sender *sender);
+
+/* ---- which node serves a shard ---- */
+
+/* Shard i is on the i-th of the workers that began the run; if that one is lost, on the next
+ * remaining one; if all of these are lost, on the first joiner. Or one shard is on the driver. */
+struct ps_placement {
+    size_t shards;
+    bool on_workers;
+    struct members first;   /* the workers that began the run */
+    const struct view *now; /* valid until the group's end */
+};
+
+enum { PS_SHARDS_MAX = 250 }; /* each has a lane of transfers; jobs with more are refused */
+
+/* The node that serves a shard; WORLD_ANY: no worker is left. */
+uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard);
+
+/* The job's placement: on the driver, on `servers` workers, or on all that begin the run. `join`: a
+ * joiner's join state, the words of `first`; NULL: this node began the run itself. */
+struct ps_placement ps_placement_of(const struct group *group, uint32_t servers, bool colocated,
+                                    const struct join_state *join);
 
 #endif

@@ -1,7 +1,171 @@
-/* Actions of a server when pushes are decided; and the clock, which decides them for all
- * servers. */
+#include "strategy/ps_order.h"
+
+#include "base/fault.h"
 #include "base/hash.h"
-#include "strategy/ps_server_internal.h"
+
+/* ---- states ---- */
+
+static const uint8_t next_stages[SERVER_STAGES] = {
+    [SERVER_EMPTY] = 1 << SERVER_UNSYNCED,
+    [SERVER_UNSYNCED] = 1 << SERVER_SERVES,
+    [SERVER_LEVELS] = 1 << SERVER_SERVES,
+    [SERVER_SERVES] = 1 << SERVER_LEVELS,
+};
+
+void ps_enter(struct ps_server *s, enum ps_server_stage stage)
+{
+    PL_ASSERT(next_stages[s->stage] & 1 << stage);
+    s->stage = stage;
+}
+
+static const uint8_t next_uses[USES] = {
+    [USE_NONE] = 1 << USE_ARRIVES | 1 << USE_WAITS | 1 << USE_COPY,
+    [USE_ARRIVES] = 1 << USE_WAITS | 1 << USE_NONE,
+    [USE_WAITS] = 1 << USE_NONE,
+    [USE_COPY] = 1 << USE_NONE,
+};
+
+void ps_set_use(struct ps_server_client *g, enum ps_use use)
+{
+    PL_ASSERT(next_uses[g->use] & 1 << use);
+    g->use = use;
+}
+
+/* ---- pushes arrive ---- */
+
+int ps_report_shard(struct ps_server *s, size_t shard, const struct ps_message *message)
+{
+    struct ps_message reported = *message;
+    reported.view = s->view;
+    return ps_sender_send(&s->sender, ps_placement_host(&s->config.placement, shard),
+                          PS_LANE_SERVER + (uint32_t)shard, &reported);
+}
+
+int ps_have(struct ps_server *s, uint32_t node)
+{
+    const struct ps_server_client *g = s->client[node];
+    if (s->clock) {
+        ps_clock_have(s->clock, node, 0, g->samples, g->bad, world_now(s->world));
+        return OK;
+    }
+    const struct ps_message message = {.op = PS_HAVE,
+                                       .flags = g->bad ? PS_LOST : 0,
+                                       .node = node,
+                                       .shard = (uint32_t)s->config.index,
+                                       .number = g->number,
+                                       .samples = g->samples};
+    return ps_report_shard(s, 0, &message);
+}
+
+/* A worker sends its pushes to the driver in order, and repeats them so: one that follows a missing
+ * one will come again. */
+static bool is_next(const struct ps_server *s, const struct ps_server_client *g,
+                    const struct ps_message *push)
+{
+    return push->number == g->done + 1 ||
+           (s->config.placement.on_workers && push->number > g->done);
+}
+
+int ps_take_next(struct ps_server *s, uint32_t node)
+{
+    struct ps_server_client *g = s->client[node];
+    struct ps_message push;
+    /* Does it know which push is the next? */
+    bool knows = s->stage >= SERVER_LEVELS || s->config.origin != SHARD_RECOVERED;
+    if (!g || !g->next || !knows || g->use != USE_NONE)
+        return OK;
+    struct message *m = g->next;
+    g->next = NULL;
+    if (ps_message_decode(transfer_header_reader(m), &push) != OK || !is_next(s, g, &push)) {
+        transfer_refuse(&s->sender.transfers, m);
+        return OK;
+    }
+    g->samples = push.samples;
+    g->number = push.number;
+    g->bad = push.flags & PS_LOST;
+    ps_set_use(g, g->bad ? USE_WAITS : USE_ARRIVES);
+    const struct transfer_in in = {.x = g->both.at, .n = s->shard.range.len};
+    if (!g->bad)
+        transfer_accept(&g->push, &s->sender.transfers, m, &in);
+    else
+        transfer_refuse(&s->sender.transfers, m); /* it has no vector */
+    return g->bad ? ps_have(s, node) : OK;
+}
+
+int ps_on_push(struct ps_server *s, struct message *m)
+{
+    struct ps_server_client *g = s->client[m->from];
+    if (g->next)
+        transfer_refuse(&s->sender.transfers, g->next); /* a second waiting one */
+    g->next = m;
+    return ps_take_next(s, m->from);
+}
+
+/* A push has ended. A part that is not finite is not applied, nor are the others of that push. */
+int ps_on_push_ended(struct ps_server *s, struct ps_server_client *g)
+{
+    if (g->push.status != OK || g->number <= g->done) { /* broken; or decided meanwhile */
+        ps_set_use(g, USE_NONE);
+        return ps_take_next(s, g->push.peer);
+    }
+    ps_set_use(g, USE_WAITS);
+    g->bad = !vec_finite(&g->both, vec_all(&s->shard.both));
+    if (g->bad)
+        log_warn(s->log, "worker %u: its push %llu is not finite and is left out", g->push.peer,
+                 (unsigned long long)g->number);
+    return ps_have(s, g->push.peer);
+}
+
+/* ---- copies go out ---- */
+
+/* Write the whole state of this driver, with its header. Returns its floats. */
+static size_t export_whole(const struct ps_server *s, struct vec *to, struct ps_message *header)
+{
+    uint32_t workers = 0;
+    shard_export_state(&s->layout, &s->shard, to->at);
+    MEMBERS_EACH (p, &s->known) {
+        while (workers < p)
+            shard_put_push(&s->layout, to->at, workers++, 0);
+        shard_put_push(&s->layout, to->at, workers++, s->client[p] ? s->client[p]->done : 0);
+    }
+    header->flags |= PS_WHOLE;
+    header->node = workers;
+    header->number = s->shard.optim.updates;
+    header->samples = s->sample_offset;
+    header->t = ps_clock_value(s->clock);
+    return shard_state_length(&s->layout, workers);
+}
+
+int ps_reply(struct ps_server *s, uint32_t node)
+{
+    struct ps_server_client *g = s->client[node];
+    bool pushed_elsewhere = s->config.origin == SHARD_MOVED && g->number == 0;
+    bool sees = (g->done >= g->after || pushed_elsewhere) && s->version >= g->version;
+    if (g->request == REQUEST_NONE || !sees || s->stage < SERVER_LEVELS || g->use != USE_NONE)
+        return OK;
+    struct ps_message message = {
+        .op = PS_PART, .shard = (uint32_t)s->config.index, .version = s->version};
+    struct vec copy = {g->both.at, s->shard.both.n};
+    if (g->request == REQUEST_STATE)
+        copy.n = export_whole(s, &g->both, &message);
+    else
+        vec_copy(&g->both, &s->shard.both, vec_all(&s->shard.both));
+    g->request = REQUEST_NONE;
+    ps_set_use(g, USE_COPY);
+    ps_sender_send_vec(&s->sender, &g->part, node, PS_LANE_WORKER, &message, &copy);
+    return world_copied(s->world, copy.n * sizeof(float));
+}
+
+int ps_reply_all(struct ps_server *s)
+{
+    int rc = OK;
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
+        if (s->client[p])
+            rc = ps_reply(s, p);
+    return rc;
+}
+
+/* ---- orders are carried out ---- */
 
 /* Pushes are decided: apply them here, or drop them. */
 static int carry_out(struct ps_server *s, const struct ps_message *order)
@@ -9,11 +173,11 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
     const struct members *members = &order->members;
     bool applied = order->op == PS_APPLY;
     size_t count = 0;
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_server_client *g = members_has(members, p) ? s->client[p] : NULL;
+    MEMBERS_EACH (p, members) {
+        const struct ps_server_client *g = s->client[p];
         if (!g)
             continue;
-        if (g->here == g->done)
+        if (g->use != USE_WAITS)
             return ERR_PROTOCOL; /* the clock decides only pushes that this shard has reported */
         s->together[count++] = (struct push){&g->both, g->samples};
     }
@@ -24,14 +188,16 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
         return rc;
     if (applied)
         shard_apply(&s->shard, s->together, count, order->t);
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_server_client *g = members_has(members, p) ? s->client[p] : NULL;
-        if (g && applied && g->last.n > 0) {
+    MEMBERS_EACH (p, members) {
+        struct ps_server_client *g = s->client[p];
+        if (!g)
+            continue;
+        if (applied && g->last.n > 0) {
             vec_copy(&g->last, &g->both, vec_all(&g->last));
             g->averaged = g->samples;
         }
-        if (g)
-            g->done = g->here;
+        ps_set_use(g, USE_NONE);
+        g->done = g->number;
     }
     s->version++;
     s->sample_offset = order->samples;
@@ -47,10 +213,18 @@ static void average_state(struct ps_server *s)
     size_t count = 0;
     if (s->shard.s.n == 0)
         return;
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        if (s->client[p] && s->client[p]->averaged > 0 && members_has(&s->known, p))
+    MEMBERS_EACH (p, &s->known)
+        if (s->client[p] && s->client[p]->averaged > 0)
             s->together[count++] = (struct push){&s->client[p]->last, s->client[p]->averaged};
     shard_average(&s->shard, s->together, count);
+}
+
+static int report_change(struct ps_server *s)
+{
+    if (!s->leader)
+        return OK;
+    s->leader->model.updates = s->shard.optim.updates;
+    return s->leader->on_commit(s->leader, NULL);
 }
 
 /* A decision has been applied: the server receives the pushes that waited for it, and sends
@@ -59,25 +233,21 @@ static int go_on(struct ps_server *s, const struct members *members)
 {
     int rc = OK;
     average_state(s);
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
-        if (members_has(members, p))
-            rc = ps_take_next(s, p);
-    }
+    MEMBERS_EACH (p, members)
+        rc = rc == OK ? ps_take_next(s, p) : rc;
     if (rc == OK)
         rc = ps_reply_all(s);
-    return rc == OK ? ps_changed(s) : rc;
+    return rc == OK ? report_change(s) : rc;
 }
 
 int ps_on_order(struct ps_server *s, const struct ps_message *message)
 {
-    if (s->clock || !s->synced || message->number <= s->version)
+    if (s->clock || s->stage < SERVER_LEVELS || message->number <= s->version)
         return OK; /* from a lost clock, or known */
     if (message->number != s->version + 1)
         return ERR_PROTOCOL;
     int rc = carry_out(s, message);
-    if (rc == OK)
-        rc = go_on(s, &message->members);
-    return rc == OK && s->recovery_done != s->view ? ps_report_state(s) : rc;
+    return rc == OK ? go_on(s, &message->members) : rc;
 }
 
 /* ---- the clock ---- */
@@ -89,31 +259,28 @@ static int send_order(struct ps_server *s, enum ps_op op, const struct members *
                                        .samples = s->clock->progress.sample_offset,
                                        .t = t,
                                        .members = *members};
+    int rc = OK;
     if (members_empty(members))
         return OK;
-    for (size_t i = 1; i < s->config.placement.shards; i++) {
-        int rc = ps_report_shard(s, i, &message);
-        if (rc != OK)
-            return rc;
-    }
-    return carry_out(s, &message);
+    for (size_t i = 1; rc == OK && i < s->config.placement.shards; i++)
+        rc = ps_report_shard(s, i, &message);
+    return rc == OK ? carry_out(s, &message) : rc;
 }
 
 int ps_send_oks(struct ps_server *s, const struct ps_decision *d, int64_t now)
 {
     int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
-        const struct ps_server_client *g = members_has(&d->ok, p) ? s->client[p] : NULL;
-        if (!g)
+    struct ps_message message = {
+        .op = PS_OK,
+        .flags = (d->stop ? PS_STOP : 0u) | (d->diverged ? PS_LOST : 0u),
+        .node = d->by,
+        .version = s->version,
+    };
+    MEMBERS_EACH (p, &d->ok) {
+        if (!s->client[p] || rc != OK)
             continue;
-        const struct ps_message message = {
-            .op = PS_OK,
-            .flags = (d->stop ? PS_STOP : 0u) | (d->diverged ? PS_LOST : 0u),
-            .node = d->by,
-            .number = g->done,
-            .version = s->version,
-            .ns = ps_clock_waited(s->clock, p, now),
-        };
+        message.number = s->client[p]->done;
+        message.ns = ps_clock_waited(s->clock, p, now);
         rc = ps_sender_send(&s->sender, p, PS_LANE_WORKER, &message);
     }
     return rc;
@@ -123,7 +290,7 @@ int ps_decide(struct ps_server *s)
 {
     struct ps_decision d;
     int64_t now = world_now(s->world);
-    if (!s->clock || s->recovery_done != s->view || !ps_clock_decide(s->clock, now, &d))
+    if (!s->clock || s->stage != SERVER_SERVES || !ps_clock_decide(s->clock, now, &d))
         return OK;
     int rc = send_order(s, PS_DROP, &d.dropped, d.t);
     if (rc == OK)

@@ -1,33 +1,23 @@
-/* Recovery from the loss of a worker that served a shard. The next worker serves it, from the
- * newest copy of its range that any worker has pulled; its optimizer's state is lost and starts
- * over.
- *
- * With each new view all servers on workers synchronise:
- *
- *   1.  A server that takes over gets an offer from every worker (COPY), requests the newest copy
- *       (GIVE) and receives it (GIVEN).
- *
- *   2.  Every shard reports its last order to the clock (STATE). Nothing is decided meanwhile.
- *
- *   3.  If the clock is new, some shards may have received more orders of the previous one than
- *       others: the one with most sends them on (REPLAY). All their pushes are present: a shard
- *       that has sent HAVE keeps a push until it is decided. So all remaining shards have applied
- *       the same pushes.
- *
- *   4.  When all are at one order the clock confirms it (SYNC), and each worker learns its last
- *       decided push (RESUME), from a shard that knows it: it repeats undecided pushes to new
- *       servers, and its requests for missing parts.
- *
- * A new clock begins to count pushes again, with equal numbers for all workers and none waiting. If
- * the next view comes meanwhile, everything begins again at 1; messages of an older view are
- * ignored.
- *
- * A recovered driver that served the model does the same alone. The copies are whole states
- * (ps_state.h): the driver takes the newest one and resumes at its order, and each worker sends
- * again, one by one, the pushes that it does not contain. No push of a living worker is lost, and
- * the optimizer's vectors and the clock are those of that order. */
+#include "strategy/ps_recovery.h"
+
 #include "base/fault.h"
-#include "strategy/ps_server_internal.h"
+
+/* Of a shard's report; a new view discards it. */
+static const uint8_t next_states[STAND_STATES] = {
+    [STAND_NONE] = 1 << STAND_NEW | 1 << STAND_KNOWN,
+    [STAND_KNOWN] = 1 << STAND_REPLAYS,
+};
+
+static void set_state(struct ps_stand *stand, enum ps_stand_state state)
+{
+    PL_ASSERT(next_states[stand->state] & 1 << state);
+    stand->state = state;
+}
+
+static bool is_recovered(const struct ps_server *s)
+{
+    return s->config.origin == SHARD_RECOVERED;
+}
 
 /* ---- 1: copies ---- */
 
@@ -50,7 +40,7 @@ static int request_newest(struct ps_server *s)
     if (s->giver != WORLD_ANY)
         return report_to_worker(s, s->giver, PS_GIVE, 0, 0);
     log_warn(s->log, "no worker has a copy of the global model: it is the checkpoint's");
-    s->holds = true;
+    ps_enter(s, SERVER_UNSYNCED);
     return ps_report_state(s);
 }
 
@@ -60,10 +50,10 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
         members_add(&s->left, from);
     if (s->client[from])
         s->client[from]->copy_of = *message;
-    if (s->config.recovered && s->synced) /* it has seen this view before it learnt where the
-                                             shards continue */
+    if (is_recovered(s) && s->stage >= SERVER_LEVELS) /* it has seen this view before it learnt
+                                                         where the shards continue */
         return report_to_worker(s, from, PS_RESUME, PS_NEW, s->client[from]->done);
-    if (s->holds || members_has(&s->offered, from))
+    if (s->stage != SERVER_EMPTY || members_has(&s->offered, from))
         return OK;
     bool better = s->giver == WORLD_ANY || message->version > s->best ||
                   (message->version == s->best && from < s->giver);
@@ -79,19 +69,19 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
  * push is contained. */
 static void import_state(struct ps_server *s, const struct ps_message *header)
 {
-    struct ps_state_layout layout = s->layout;
+    struct shard_layout layout = s->layout;
     if (header->version == 0)
         layout.optimizer = 0;
-    ps_state_import(&layout, &s->shard, s->state.at);
+    shard_import_state(&layout, &s->shard, s->state.at);
     if (header->version == 0)
         return;
     s->shard.optim.updates = header->number;
     s->sample_offset = header->samples;
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_server_client *g = members_has(&s->known, p) ? s->client[p] : NULL;
+    MEMBERS_EACH (p, &s->known) {
+        struct ps_server_client *g = s->client[p];
         if (!g || p >= header->node)
             continue;
-        g->done = g->here = ps_state_push(&s->layout, s->state.at, p);
+        g->done = shard_state_push(&s->layout, s->state.at, p);
         if (g->done > 0 && g->last.n > 0) { /* its own s is lost: the mean stands for it */
             vec_copy(&g->last, &s->shard.both, vec_all(&g->last));
             g->averaged = s->config.push;
@@ -105,17 +95,17 @@ static void import_state(struct ps_server *s, const struct ps_message *header)
 int ps_on_copied(struct ps_server *s)
 {
     struct ps_message header;
-    s->holds = true;
+    ps_enter(s, SERVER_UNSYNCED);
     s->version = s->best;
-    if (s->config.recovered) {
+    if (is_recovered(s)) {
         PL_ASSERT(ps_message_decode(transfer_reader(&s->given), &header) == OK);
         PL_ASSERT(header.version == s->best);
         import_state(s, &header);
         ps_observe(s, true);
     }
     log_info(s->log, "shard %zu continues at %s %u from worker %u's copy of order %llu",
-             s->config.index, s->config.recovered ? "driver" : "worker",
-             s->config.recovered ? 0 : s->world->self, s->giver, (unsigned long long)s->best);
+             s->config.index, is_recovered(s) ? "driver" : "worker",
+             is_recovered(s) ? 0 : s->world->self, s->giver, (unsigned long long)s->best);
     return ps_report_state(s);
 }
 
@@ -126,8 +116,8 @@ int ps_on_copied(struct ps_server *s)
 static int resume_all(struct ps_server *s, uint32_t flags)
 {
     int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
-        if (!members_has(&s->known, p) || !s->client[p])
+    MEMBERS_EACH (p, &s->known) {
+        if (!s->client[p])
             continue;
         const struct ps_message known = {.op = PS_KNOWN, .node = p, .number = s->client[p]->done};
         for (size_t i = 0; rc == OK && !(flags & PS_LOST) && i < s->config.placement.shards; i++)
@@ -145,8 +135,8 @@ static int on_known(struct ps_server *s, const struct ps_message *message)
     if (!g || g->done >= message->number)
         return OK;
     g->done = message->number;
-    if (g->here < g->done)
-        g->here = g->done;
+    if (g->use == USE_WAITS && g->number <= g->done)
+        ps_set_use(g, USE_NONE);
     return ps_reply_all(s);
 }
 
@@ -155,7 +145,7 @@ static size_t find_most(const struct ps_server *s)
 {
     size_t most = s->config.placement.shards;
     for (size_t i = 0; i < s->config.placement.shards; i++)
-        if (!s->stand[i].unset &&
+        if (s->stand[i].state != STAND_NEW &&
             (most == s->config.placement.shards || s->stand[i].version > s->stand[most].version))
             most = i;
     return most;
@@ -167,73 +157,59 @@ static bool level_shards(struct ps_server *s, size_t most, int *rc)
     bool done = true;
     for (size_t i = 1; i < s->config.placement.shards; i++) {
         struct ps_stand *stand = &s->stand[i];
-        if (stand->unset || stand->version == s->stand[most].version)
+        if (stand->state == STAND_NEW || stand->version == s->stand[most].version)
             continue;
         const struct ps_message message = {.op = PS_REPLAY,
                                            .node = ps_placement_host(&s->config.placement, i),
                                            .shard = (uint32_t)i,
                                            .version = stand->version};
         done = false;
-        if (!stand->replays && *rc == OK)
-            *rc = ps_report_shard(s, most, &message);
-        stand->replays = true;
+        if (stand->state == STAND_REPLAYS || *rc != OK)
+            continue;
+        *rc = ps_report_shard(s, most, &message);
+        set_state(stand, STAND_REPLAYS);
     }
     return done;
 }
 
-/* Does a recovered driver lack pushes of this worker, which it sends again? */
-static bool lacks_pushes_of(const struct ps_server *s, uint32_t node)
+/* Workers that send pushes again, which this recovered driver lacks. */
+static struct members repeating_workers(const struct ps_server *s)
 {
-    const struct ps_server_client *g = s->client[node];
-    return s->config.recovered && g && members_has(&s->known, node) && g->copy_of.number > g->done;
-}
-
-bool ps_lacks_pushes(const struct ps_server *s)
-{
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        if (lacks_pushes_of(s, p))
-            return true;
-    return false;
-}
-
-/* Workers whose pushes the clock expects: a worker whose loop has ended may have some to repeat. */
-static struct members expected_workers(const struct ps_server *s)
-{
-    struct members members = members_without(&s->known, &s->left);
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        if (lacks_pushes_of(s, p))
+    struct members members = {{0}};
+    MEMBERS_EACH (p, &s->known)
+        if (is_recovered(s) && s->client[p] && s->client[p]->copy_of.number > s->client[p]->done)
             members_add(&members, p);
     return members;
 }
 
+bool ps_lacks_pushes(const struct ps_server *s)
+{
+    const struct members members = repeating_workers(s);
+    return !members_empty(&members);
+}
+
 /* A worker that died with the clock may not have reported its last push, which counted, to the
- * driver: the others take the missing steps. */
+ * driver: the others take the missing steps. A worker whose loop has ended may have pushes to
+ * repeat. */
 static void go_on_from(struct ps_server *s, size_t most)
 {
-    const struct members members = expected_workers(s);
+    const struct members training = members_without(&s->known, &s->left);
+    const struct members repeating = repeating_workers(s);
+    const struct members members = members_union(&training, &repeating);
     uint64_t reported = s->config.start.sample_offset + s->config.push;
     if (most < s->config.placement.shards) {
         s->version = s->stand[most].version;
         s->history = s->stand[most].history;
         s->sample_offset = s->stand[most].sample_offset;
     }
-    if (!s->config.recovered && s->sample_offset >= reported)
+    if (!is_recovered(s) && s->sample_offset >= reported)
         s->sample_offset -= s->config.push;
     ps_clock_resume(s->clock, s->sample_offset, &members);
-    if (s->config.recovered && s->version > 0)
+    if (is_recovered(s) && s->version > 0)
         ps_clock_set(s->clock, s->clock_value);
 }
 
-/* ---- 4 ---- */
-
-/* Take pushes that arrived before the recovered driver knew its state. */
-static int take_waiting(struct ps_server *s)
-{
-    int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
-        rc = ps_take_next(s, p);
-    return rc;
-}
+/* ---- 2 to 4: reports ---- */
 
 static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
 {
@@ -247,7 +223,7 @@ static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
                                            .samples = s->sample_offset};
         rc = ps_report_shard(s, i, &message);
     }
-    uint32_t flags = (new_clock ? PS_NEW : 0u) | (new_clock && !s->config.recovered ? PS_LOST : 0u);
+    uint32_t flags = (new_clock ? PS_NEW : 0u) | (new_clock && !is_recovered(s) ? PS_LOST : 0u);
     if (rc == OK && (!new_clock || witness == s->config.placement.shards))
         rc = resume_all(s, flags);
     return rc == OK ? ps_reply_all(s) : rc;
@@ -257,12 +233,12 @@ static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
 static int finish_takeover(struct ps_server *s)
 {
     int rc = OK;
-    bool new_clock = !s->synced;
+    bool new_clock = s->stage < SERVER_LEVELS;
     size_t most = s->config.placement.shards;
     for (size_t i = 0; i < s->config.placement.shards; i++)
-        if (s->stand[i].view != s->view)
+        if (s->stand[i].state == STAND_NONE)
             return OK;
-    if (s->recovery_done == s->view)
+    if (s->stage == SERVER_SERVES)
         return OK;
     if (new_clock) {
         most = find_most(s);
@@ -271,34 +247,33 @@ static int finish_takeover(struct ps_server *s)
         go_on_from(s, most);
     }
     for (size_t i = 1; i < s->config.placement.shards; i++)
-        if (s->stand[i].unset)
+        if (s->stand[i].state == STAND_NEW)
             ps_clock_forget(s->clock, i);
-    s->synced = true;
-    s->recovery_done = s->view;
+    ps_enter(s, SERVER_SERVES);
     rc = report_to_all(s, new_clock, most);
-    return rc == OK && s->config.recovered ? take_waiting(s) : rc;
+    if (is_recovered(s)) /* pushes that arrived before it knew its state */
+        MEMBERS_EACH (p, &s->known)
+            rc = rc == OK ? ps_take_next(s, p) : rc;
+    return rc;
 }
 
 static int on_stand(struct ps_server *s, const struct ps_message *message)
 {
     if (!s->clock || message->shard >= s->config.placement.shards)
         return OK;
-    s->stand[message->shard] = (struct ps_stand){
-        .view = message->view,
-        .unset = message->flags & PS_NEW,
-        .replays =
-            s->stand[message->shard].view == message->view && s->stand[message->shard].replays,
-        .version = message->version,
-        .history = message->number,
-        .sample_offset = message->samples,
-    };
-    return s->holds ? finish_takeover(s) : OK;
+    struct ps_stand *stand = &s->stand[message->shard];
+    if (stand->state == STAND_NONE)
+        set_state(stand, message->flags & PS_NEW ? STAND_NEW : STAND_KNOWN);
+    stand->version = message->version;
+    stand->history = message->number;
+    stand->sample_offset = message->samples;
+    return s->stage > SERVER_EMPTY ? finish_takeover(s) : OK;
 }
 
 int ps_report_state(struct ps_server *s)
 {
     const struct ps_message message = {.op = PS_STATE,
-                                       .flags = s->synced ? 0 : PS_NEW,
+                                       .flags = s->stage < SERVER_LEVELS ? PS_NEW : 0,
                                        .shard = (uint32_t)s->config.index,
                                        .view = s->view,
                                        .number = s->history,
@@ -312,7 +287,9 @@ int ps_take_stock(struct ps_server *s)
     transfer_cancel(&s->given);
     s->offered = (struct members){{0}};
     s->giver = WORLD_ANY;
-    return s->holds ? ps_report_state(s) : OK;
+    for (size_t i = 0; i < s->config.placement.shards; i++)
+        s->stand[i] = (struct ps_stand){.state = STAND_NONE};
+    return s->stage > SERVER_EMPTY ? ps_report_state(s) : OK;
 }
 
 static int on_replay(struct ps_server *s, const struct ps_message *message)
@@ -326,16 +303,18 @@ static int on_replay(struct ps_server *s, const struct ps_message *message)
 static int on_sync(struct ps_server *s, const struct ps_message *message)
 {
     int rc = OK;
-    if (!s->synced) {
+    if (s->stage != SERVER_UNSYNCED && s->stage != SERVER_LEVELS)
+        return ERR_PROTOCOL;
+    if (s->stage == SERVER_UNSYNCED) {
         s->version = message->version;
         s->history = message->number;
         s->sample_offset = message->samples;
     }
-    s->synced = true;
-    s->recovery_done = s->view;
-    for (uint32_t p = 0; rc == OK && message->flags & PS_NEW && p < VIEW_MEMBERS_MAX; p++)
-        if (s->client[p] && members_has(&s->known, p) && s->client[p]->here > s->client[p]->done)
-            rc = ps_have(s, p);
+    ps_enter(s, SERVER_SERVES);
+    if (message->flags & PS_NEW)
+        MEMBERS_EACH (p, &s->known)
+            if (rc == OK && s->client[p] && s->client[p]->use == USE_WAITS)
+                rc = ps_have(s, p);
     if (rc == OK && message->flags & PS_LEFT)
         rc = resume_all(s, PS_NEW);
     return rc == OK ? ps_reply_all(s) : rc;
@@ -347,30 +326,24 @@ static int take_given(struct ps_server *s, struct message *m, const struct ps_me
     struct transfer_in in = {.x = s->shard.both.at, .n = s->shard.both.n};
     bool whole =
         header->flags & PS_WHOLE && header->node <= VIEW_MEMBERS_MAX && header->version == s->best;
-    if (s->config.recovered && !whole) {
+    if (is_recovered(s) && !whole) {
         transfer_refuse(&s->sender.transfers, m);
         return ERR_PROTOCOL;
     }
-    if (s->config.recovered)
-        in = (struct transfer_in){.x = s->state.at, .n = ps_state_length(&s->layout, header->node)};
+    if (is_recovered(s))
+        in = (struct transfer_in){.x = s->state.at,
+                                  .n = shard_state_length(&s->layout, header->node)};
     transfer_cancel(&s->given);
     transfer_accept(&s->given, &s->sender.transfers, m, &in);
     return OK;
 }
 
-/* A node that reports on a view that this node has not seen received the view from the previous
- * driver. */
 int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_message *message)
 {
     uint32_t from = m->from;
-    int rc = ps_see_view(s, message->view);
-    if (rc == OK && message->view == s->view && message->op == PS_GIVEN && !s->holds &&
-        from == s->giver) {
+    if (message->op == PS_GIVEN && s->stage == SERVER_EMPTY && from == s->giver)
         return take_given(s, m, message);
-    }
     transfer_refuse(&s->sender.transfers, m);
-    if (rc != OK || message->view != s->view)
-        return rc;
     switch (message->op) {
     case PS_COPY: return on_copy(s, from, message);
     case PS_STATE: return on_stand(s, message);

@@ -1,4 +1,4 @@
-#include "strategy/ps_server_internal.h"
+#include "strategy/ps_recovery.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 static int make_client(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node] = arena_new(&s->own, struct ps_server_client);
-    size_t n = s->shard.range.len, most = ps_state_length(&s->layout, VIEW_MEMBERS_MAX);
+    size_t n = s->shard.range.len, most = shard_state_length(&s->layout, VIEW_MEMBERS_MAX);
     bool whole = !s->config.placement.on_workers;
     if (!g || vec_init(&g->both, &s->own, whole ? most : n) != OK)
         return ERR_NOMEM;
@@ -32,6 +32,19 @@ static int welcome_worker(struct ps_server *s, uint32_t node, const struct membe
     return make_client(s, node);
 }
 
+void ps_server_configure(struct ps_server_config *config, const Paceline__Job *job,
+                         const struct group *group, const struct progress *start, size_t records,
+                         const struct join_state *join)
+{
+    config->placement = ps_placement_of(group, config->servers, config->colocated, join);
+    config->chunk = strategy_chunk(job);
+    config->start = *start;
+    config->shard.solver = job->solver;
+    config->clock.job = job;
+    config->clock.shards = config->placement.shards;
+    config->clock.records = records;
+}
+
 int ps_server_init(struct ps_server *s, struct world *world, struct group *group,
                    const struct logger *log, const struct ps_server_config *config,
                    const struct segments *table, const struct vec *x, const struct vec *state,
@@ -44,18 +57,17 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
     s->known = view_members(now);
     s->view = now->number;
     s->sample_offset = config->start.sample_offset;
-    s->holds = s->synced = !config->moved;
-    s->recovery_done = config->moved ? 0 : s->view;
+    s->stage = config->origin == SHARD_INITIAL ? SERVER_SERVES : SERVER_EMPTY;
     s->giver = WORLD_ANY;
     ps_sender_init(&s->sender, world, group, PS_LANE_SERVER + (uint32_t)config->index);
     s->sender.transfers.chunk = config->chunk;
     int rc = shard_init(&s->shard, &config->shard, table, x, state, range, arena, err);
     if (rc == OK)
-        s->layout = (struct ps_state_layout){
+        s->layout = (struct shard_layout){
             .model = range.len,
             .optimizer = s->shard.x.n * shard_states(&config->shard, &s->shard.optim)};
-    if (rc == OK && config->recovered)
-        rc = vec_init(&s->state, arena, ps_state_length(&s->layout, VIEW_MEMBERS_MAX));
+    if (rc == OK && config->origin == SHARD_RECOVERED)
+        rc = vec_init(&s->state, arena, shard_state_length(&s->layout, VIEW_MEMBERS_MAX));
     s->together = arena_array(arena, VIEW_MEMBERS_MAX, struct push);
     s->orders_kept =
         2 * VIEW_MEMBERS_MAX + 1; /* each is about a push, and a worker has one at a time */
@@ -80,171 +92,31 @@ void ps_server_release(struct ps_server *s)
     memset(s->client, 0, sizeof s->client);
 }
 
-/* ---- pushes come in ---- */
-
-int ps_report_shard(struct ps_server *s, size_t shard, const struct ps_message *message)
-{
-    struct ps_message reported = *message;
-    reported.view = s->view;
-    return ps_sender_send(&s->sender, ps_placement_host(&s->config.placement, shard),
-                          PS_LANE_SERVER + (uint32_t)shard, &reported);
-}
-
-int ps_have(struct ps_server *s, uint32_t node)
-{
-    const struct ps_server_client *g = s->client[node];
-    if (s->clock) {
-        ps_clock_have(s->clock, node, 0, g->samples, g->bad, world_now(s->world));
-        return OK;
-    }
-    const struct ps_message message = {.op = PS_HAVE,
-                                       .flags = g->bad ? PS_LOST : 0,
-                                       .node = node,
-                                       .shard = (uint32_t)s->config.index,
-                                       .number = g->here,
-                                       .samples = g->samples};
-    return ps_report_shard(s, 0, &message);
-}
-
-/* A worker sends its pushes to the driver in order, and repeats them so: one that follows a missing
- * one will come again. */
-static bool is_next(const struct ps_server *s, const struct ps_server_client *g,
-                    const struct ps_message *push)
-{
-    return push->number == g->done + 1 ||
-           (s->config.placement.on_workers && push->number > g->done);
-}
-
-/* Accept the next push of a worker. */
-static int take_push(struct ps_server *s, struct message *m)
-{
-    struct ps_server_client *g = s->client[m->from];
-    struct ps_message message;
-    uint32_t node = m->from;
-    if (ps_message_decode(transfer_header_reader(m), &message) != OK || !is_next(s, g, &message)) {
-        transfer_refuse(&s->sender.transfers, m);
-        return OK;
-    }
-    g->samples = message.samples;
-    g->arriving = message.number;
-    g->bad = message.flags & PS_LOST;
-    if (g->bad) {
-        transfer_refuse(&s->sender.transfers, m);
-        g->here = g->arriving;
-        return ps_have(s, node);
-    }
-    const struct transfer_in in = {.x = g->both.at, .n = s->shard.range.len};
-    transfer_accept(&g->push, &s->sender.transfers, m, &in);
-    return OK;
-}
-
-static int on_push(struct ps_server *s, struct message *m)
-{
-    struct ps_server_client *g = s->client[m->from];
-    if (g->next)
-        transfer_refuse(&s->sender.transfers, g->next); /* a second waiting one */
-    g->next = m;
-    return ps_take_next(s, m->from);
-}
-
-/* Has the worker no push that comes in or waits to be decided, and no copy on its way out? */
-static bool is_free(const struct ps_server_client *g)
-{
-    return g->here == g->done && !g->push.all && g->part.status != POST_PENDING;
-}
-
-int ps_take_next(struct ps_server *s, uint32_t node)
-{
-    struct ps_server_client *g = s->client[node];
-    bool knows = s->synced || !s->config.recovered; /* which push is the next */
-    if (!g || !g->next || !knows || !is_free(g))
-        return OK;
-    struct message *m = g->next;
-    g->next = NULL;
-    return take_push(s, m);
-}
-
-/* A part that is not finite is not applied, nor are the others of that push. */
-static int on_arrived(struct ps_server *s, struct ps_server_client *g)
-{
-    g->bad = !vec_finite(&g->both, vec_all(&s->shard.both));
-    g->here = g->arriving;
-    if (g->bad)
-        log_warn(s->log, "worker %u: its push %llu is not finite and is left out", g->push.peer,
-                 (unsigned long long)g->here);
-    return ps_have(s, g->push.peer);
-}
-
-/* ---- what is fetched goes out ---- */
-
-/* Write the whole state of this driver, with its header. Returns its floats. */
-static size_t export_whole(const struct ps_server *s, struct vec *to, struct ps_message *header)
-{
-    uint32_t workers = 0;
-    ps_state_export(&s->layout, &s->shard, to->at);
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
-        bool known = s->client[p] && members_has(&s->known, p);
-        if (known)
-            workers = p + 1;
-        ps_state_put_push(&s->layout, to->at, p, known ? s->client[p]->done : 0);
-    }
-    header->flags |= PS_WHOLE;
-    header->node = workers;
-    header->number = s->shard.optim.updates;
-    header->samples = s->sample_offset;
-    header->t = ps_clock_value(s->clock);
-    return ps_state_length(&s->layout, workers);
-}
-
-static int reply_copy(struct ps_server *s, uint32_t node)
-{
-    struct ps_server_client *g = s->client[node];
-    uint8_t bytes[PS_MESSAGE_MAX];
-    bool sees = g->done >= g->after || (s->config.moved && !s->config.recovered &&
-                                        g->arriving == 0); /* it pushed elsewhere */
-    if (!g->requests || !sees || s->version < g->version || !s->holds || !s->synced || !is_free(g))
-        return OK;
-    g->requests = false;
-    struct ps_message message = {
-        .op = PS_PART, .shard = (uint32_t)s->config.index, .version = s->version};
-    size_t n = s->shard.both.n;
-    if (g->whole)
-        n = export_whole(s, &g->both, &message);
-    else
-        vec_copy(&g->both, &s->shard.both, vec_all(&s->shard.both));
-    transfer_send(&g->part, &s->sender.transfers,
-                  &(struct transfer_out){.to = node,
-                                         .lane = PS_LANE_WORKER,
-                                         .x = g->both.at,
-                                         .n = n,
-                                         .header = bytes,
-                                         .header_len = ps_message_encode(&message, bytes)});
-    return world_copied(s->world, n * sizeof(float));
-}
-
-int ps_reply_all(struct ps_server *s)
-{
-    int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
-        if (s->client[p])
-            rc = reply_copy(s, p);
-    return rc;
-}
-
 /* ---- joining and leaving workers ---- */
 
-static int on_death(struct ps_server *s, uint32_t node, bool died)
+static void drop_waiting(struct ps_server_client *g)
 {
-    struct ps_server_client *g = s->client[node];
+    if (g->next)
+        message_unref(g->next);
+    g->next = NULL;
+}
+
+static void drop_transfers(struct ps_server_client *g)
+{
+    transfer_cancel(&g->push);
+    transfer_cancel(&g->part);
+    drop_waiting(g);
+    g->request = REQUEST_NONE;
+    if (g->use != USE_NONE && g->use != USE_WAITS) /* its order may be on its way */
+        ps_set_use(g, USE_NONE);
+}
+
+/* A worker has died, or its loop has ended. */
+static int on_worker_gone(struct ps_server *s, uint32_t node, bool died)
+{
     struct ps_decision d;
-    if (died) {
-        transfer_cancel(&g->push);
-        transfer_cancel(&g->part);
-        if (g->next)
-            message_unref(g->next);
-        g->next = NULL;
-        g->requests = false;
-    }
+    if (died)
+        drop_transfers(s->client[node]);
     if (!s->clock)
         return OK;
     ps_clock_leave(s->clock, node, died, &d);
@@ -259,30 +131,32 @@ static int on_join(struct ps_server *s, uint32_t node, const struct members *kep
     return rc;
 }
 
-int ps_look_at_view(struct ps_server *s)
+/* Follow a new view, if there is one. */
+static int look_at_view(struct ps_server *s)
 {
     const struct view *view = group_view(s->group);
     if (view->number == s->view)
         return OK;
     int rc = OK;
     const struct members now = view_members(view), before = s->known;
-    struct members all; /* clients whose memory is kept: all, while the shards are at different
-                           orders */
-    memset(&all, s->recovery_done == s->view ? 0 : 0xff, sizeof all);
-    const struct members kept = members_union(&all, &before);
+    struct members kept = before; /* clients whose memory is kept: all, while the shards are at
+                                     different orders */
+    if (s->stage != SERVER_SERVES)
+        memset(&kept, 0xff, sizeof kept);
     s->view = view->number;
     s->known = now;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
-        if (members_has(&before, p) && !members_has(&now, p))
-            rc = on_death(s, p, true);
-    for (size_t i = 0; rc == OK && i < view->count; i++)
-        if (!members_has(&before, view->node[i]))
-            rc = on_join(s, view->node[i], &kept);
+    const struct members lost = members_without(&before, &now);
+    const struct members joined = members_without(&now, &before);
+    MEMBERS_EACH (p, &lost)
+        rc = rc == OK ? on_worker_gone(s, p, true) : rc;
+    MEMBERS_EACH (p, &joined)
+        rc = rc == OK ? on_join(s, p, &kept) : rc;
     s->config.placement.now = view;
-    bool stock = s->config.placement.on_workers || !s->synced; /* else there is nothing to level */
-    if (!stock)
-        s->recovery_done = s->view;
-    return rc == OK && stock ? ps_take_stock(s) : rc;
+    if (s->stage == SERVER_SERVES && !s->config.placement.on_workers)
+        return rc; /* there is nothing to level */
+    if (s->stage == SERVER_SERVES)
+        ps_enter(s, SERVER_LEVELS);
+    return rc == OK ? ps_take_stock(s) : rc;
 }
 
 /* ---- the task ---- */
@@ -290,20 +164,20 @@ int ps_look_at_view(struct ps_server *s)
 static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message *message)
 {
     struct ps_server_client *g = s->client[node];
-    g->requests = true;
-    g->whole = message->flags & PS_WHOLE && !s->config.placement.on_workers;
+    bool whole = message->flags & PS_WHOLE && !s->config.placement.on_workers;
+    g->request = whole ? REQUEST_STATE : REQUEST_PART;
     g->after = message->number;
     g->version = message->version;
     if (s->clock)
         ps_clock_fetched(s->clock, node);
-    return reply_copy(s, node);
+    return ps_reply(s, node);
 }
 
 /* Of the clock's affairs. */
 static int on_clock_message(struct ps_server *s, uint32_t from, const struct ps_message *message)
 {
     if (message->op == PS_LEAVE)
-        return on_death(s, from, false);
+        return on_worker_gone(s, from, false);
     const struct ps_server_client *g =
         message->node < VIEW_MEMBERS_MAX ? s->client[message->node] : NULL;
     if (message->op == PS_HAVE && g && message->number > g->done && message->shard > 0)
@@ -317,11 +191,21 @@ static bool is_known(const struct ps_server *s, uint32_t node)
     return node < VIEW_MEMBERS_MAX && s->client[node] && members_has(&s->known, node);
 }
 
-int ps_see_view(struct ps_server *s, uint32_t number)
+/* Another node has seen the view of that number: wait for it, and follow it. */
+static int see_view(struct ps_server *s, uint32_t number)
 {
     int64_t deadline = world_now(s->world) + s->group->timing.piece;
     int rc = number > s->view ? group_wait_view(s->group, number - 1, deadline) : OK;
-    return rc == OK ? ps_look_at_view(s) : rc;
+    return rc == OK ? look_at_view(s) : rc;
+}
+
+/* While the shards are at different orders, the clock learns how far this one is. */
+static int on_order(struct ps_server *s, const struct ps_message *message)
+{
+    uint64_t before = s->version;
+    int rc = ps_on_order(s, message);
+    bool reports = rc == OK && s->version > before && s->stage == SERVER_LEVELS;
+    return reports ? ps_report_state(s) : rc;
 }
 
 static int on_message(struct ps_server *s, struct message *m)
@@ -329,35 +213,34 @@ static int on_message(struct ps_server *s, struct message *m)
     struct ps_message message;
     uint32_t from = m->from;
     bool read = ps_message_decode(transfer_header_reader(m), &message) == OK;
-    bool news = read && !is_known(s, from) && message.view > s->view; /* a joiner, perhaps */
-    int rc = news ? ps_see_view(s, message.view) : OK;
-    if (rc != OK) {
-        transfer_refuse(&s->sender.transfers, m);
-        return rc;
-    }
-    bool known = is_known(s, from);
-    if (known && read && message.op == PS_PUSH)
-        return on_push(s, m);
-    if (known && read && message.op >= PS_COPY)
+    bool stock = read && message.op >= PS_COPY; /* of a view, which the sender may have received
+                                                   from the previous driver */
+    bool joins = read && !is_known(s, from) && message.view > s->view; /* perhaps */
+    int rc = stock || joins ? see_view(s, message.view) : OK;
+    bool known = rc == OK && read && is_known(s, from);
+    if (known && message.op == PS_PUSH)
+        return ps_on_push(s, m);
+    if (known && stock && message.view == s->view)
         return ps_on_stock(s, m, &message);
     transfer_refuse(&s->sender.transfers, m);
-    if (!known || !read)
-        return OK; /* a stranger's, or of one that has been given up */
+    if (!known || stock)
+        return rc; /* a stranger's, or of another view */
     if (message.op == PS_FETCH)
         return on_fetch(s, from, &message);
     if (message.op == PS_APPLY || message.op == PS_DROP)
-        return ps_on_order(s, &message);
+        return on_order(s, &message);
     return s->clock ? on_clock_message(s, from, &message) : OK;
 }
 
 static int on_ended(struct ps_server *s, struct transfer *ended)
 {
     struct ps_server_client *g = ended->peer < VIEW_MEMBERS_MAX ? s->client[ended->peer] : NULL;
-    if (g && ended == &g->push && ended->status == OK)
-        return on_arrived(s, g);
+    if (g && ended == &g->push)
+        return ps_on_push_ended(s, g);
     if (g && ended == &g->part) {
+        ps_set_use(g, USE_NONE);
         int rc = ps_take_next(s, ended->peer);
-        return rc == OK ? reply_copy(s, ended->peer) : rc;
+        return rc == OK ? ps_reply(s, ended->peer) : rc;
     }
     return ended == &s->given && ended->status == OK ? ps_on_copied(s) : OK;
 }
@@ -383,22 +266,22 @@ static int take_in(struct ps_server *s, const struct wait_for *change)
 
 int ps_server_run(struct ps_server *s, const atomic_bool *finish)
 {
-    int rc = s->config.moved ? ps_take_stock(s) : OK;
+    int rc = s->stage == SERVER_EMPTY ? ps_take_stock(s) : OK;
     while (rc == OK) {
         const struct wait_for change = wait_signal(s->world, SIGNAL_GROUP);
-        if (finish && atomic_load(finish) && s->synced && !ps_lacks_pushes(s))
+        if (finish && atomic_load(finish) && s->stage >= SERVER_LEVELS && !ps_lacks_pushes(s))
             break;
-        rc = ps_look_at_view(s);
+        rc = look_at_view(s);
         if (rc == OK)
             rc = ps_decide(s);
         if (rc == OK)
             rc = take_in(s, &change);
     }
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        if (s->client[p] && s->client[p]->next)
-            message_unref(s->client[p]->next);
+        if (s->client[p])
+            drop_waiting(s->client[p]);
     ps_sender_close(&s->sender);
-    if (s->synced)
+    if (s->stage >= SERVER_LEVELS)
         log_debug(s->log, "shard %zu at worker %u ends after %" PRIu64 " orders (%" PRIx64 ")",
                   s->config.index, s->world->self, s->version, s->history);
     return rc;
@@ -417,23 +300,9 @@ static void take_state(struct ps_server *s, const struct global_model *from)
     optim->updates = from->updates;
 }
 
-int ps_changed(struct ps_server *s)
+static int serve_driver(struct ps_server *s, struct driver_part *l)
 {
-    if (!s->leader)
-        return OK;
-    s->leader->model.updates = s->shard.optim.updates;
-    return s->leader->on_commit(s->leader, NULL);
-}
-
-static int serve_driver(struct ps_server *s, struct driver_part *l,
-                        const struct ps_server_config *config)
-{
-    struct err err;
-    int rc = ps_server_init(s, l->world, l->group, l->log, config, l->table, &l->x, &l->s, l->arena,
-                            &err);
-    if (rc != OK)
-        return rc;
-    if (config->recovered)
+    if (l->lanes.needs_sync)
         s->sample_offset = l->untaken;
     take_state(s, &l->resumed);
     l->model = (struct global_model){.x = &s->shard.x, .s = &s->shard.s};
@@ -450,11 +319,19 @@ int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
 {
     struct ps_server *s = arena_new(l->arena, struct ps_server);
     struct ps_server_config own = *config;
-    own.recovered = own.moved = l->lanes.needs_sync;
-    if (own.recovered) /* its clock uses the offset alone, which may be before the ledger's */
-        own.start = (struct progress){0};
-    int rc = s ? serve_driver(s, l, &own) : ERR_NOMEM;
-    if (s)
-        ps_server_release(s);
+    struct err err;
+    ps_server_configure(&own, l->job, l->group, &l->progress, l->records, NULL);
+    if (l->lanes.needs_sync) {
+        own.origin = SHARD_RECOVERED;
+        own.start = (struct progress){0}; /* its clock uses the offset alone, which may be before
+                                             the ledger's */
+    }
+    if (!s)
+        return ERR_NOMEM;
+    int rc =
+        ps_server_init(s, l->world, l->group, l->log, &own, l->table, &l->x, &l->s, l->arena, &err);
+    if (rc == OK)
+        rc = serve_driver(s, l);
+    ps_server_release(s);
     return rc;
 }

@@ -13,47 +13,90 @@
 
 #include "strategy/ps_clock.h"
 #include "strategy/ps_message.h"
-#include "strategy/ps_placement.h"
-#include "strategy/ps_state.h"
+#include "strategy/shard.h"
+
+/* How a server begins. */
+enum ps_origin {
+    SHARD_INITIAL,   /* with the initial model */
+    SHARD_MOVED,     /* its server is lost: with the newest copy of any worker */
+    SHARD_RECOVERED, /* the same, on a recovered driver: with a whole state */
+};
 
 struct ps_server_config {
-    struct ps_placement placement;
-    size_t index;   /* of the shard */
-    size_t chunk;   /* floats of a piece that a transfer sends */
-    bool moved;     /* its server is lost: the range begins as the newest copy of any worker */
-    bool recovered; /* the same, on a recovered driver */
+    /* The strategy's: */
+    uint32_t servers;
+    bool colocated; /* one on each worker that begins the run */
     struct shard_config shard;
-    struct ps_clock_config clock; /* of shard 0 */
+    struct ps_clock_config clock; /* of shard 0: its consistency and its end */
     uint64_t push;                /* records of one */
     uint64_t pushes_a_fetch;      /* of a worker, at most */
     bool admits_in_waits;         /* a worker that waits for a server admits joiners meanwhile */
+    /* The run's: */
+    struct ps_placement placement;
+    enum ps_origin origin;
+    size_t index; /* of the shard */
+    size_t chunk; /* floats of a piece that a transfer sends */
     struct progress start;
 };
+
+/* Complete the strategy's part for a run that starts there; join: as for ps_placement_of. */
+void ps_server_configure(struct ps_server_config *config, const Paceline__Job *job,
+                         const struct group *group, const struct progress *start, size_t records,
+                         const struct join_state *join);
+
+/* The vector `both` of a worker has one use at a time. ps_order.c has the table
+ * of transitions. */
+enum ps_use {
+    USE_NONE,
+    USE_ARRIVES, /* push `number` is coming in */
+    USE_WAITS,   /* it has arrived, and is not decided */
+    USE_COPY,    /* a copy is going out */
+    USES,
+};
+
+/* The copy that a worker requests. */
+enum ps_request { REQUEST_NONE, REQUEST_PART, REQUEST_STATE };
 
 /* A worker as a server sees it. */
 struct ps_server_client {
     struct transfer push; /* coming in */
     struct transfer part; /* going out */
-    /* Its push, until it is decided, or the copy that it fetches: a worker does one at a time. As
-     * long as the shard, or a state. */
-    struct vec both;
+    struct vec both;      /* a push or a copy: as long as the shard, or a state */
+    enum ps_use use;      /* of `both` */
     struct vec last;      /* its last push, for its s; as long as the shard */
     struct message *next; /* the header of its next push, until `both` is free */
-    uint64_t arriving;    /* the push that is coming in */
-    uint64_t here, done;  /* the newest push that has arrived; that is decided */
-    uint64_t samples;     /* of the one here */
-    bool bad;             /* it is not finite */
+    uint64_t number;      /* its newest push that was accepted; 0: none */
+    uint64_t done;        /* its newest push that is decided */
+    uint64_t samples;     /* of push `number` */
+    bool bad;             /* that one is not finite */
     uint64_t averaged;    /* samples behind `last`; 0: none yet */
-    bool requests, whole; /* its part, after push `after` and order `version`; the whole state */
-    uint64_t after, version;
+    enum ps_request request;
+    uint64_t after, version;   /* it requests a copy after its push `after` and order `version` */
     struct ps_message copy_of; /* its offer to a recovered driver */
 };
 
-/* A shard's report to the clock since the view of that number. */
+/* A shard's report to the clock in the present view. ps_recovery.c has the table of transitions. */
+enum ps_stand_state {
+    STAND_NONE,
+    STAND_NEW,     /* it has a copy, and knows no orders */
+    STAND_KNOWN,   /* it has carried out orders up to `version` */
+    STAND_REPLAYS, /* likewise, and orders that it lacks are on their way */
+    STAND_STATES,
+};
+
 struct ps_stand {
-    uint32_t view;
-    bool unset, replays;
+    enum ps_stand_state state;
     uint64_t version, history, sample_offset;
+};
+
+/* From UNSYNCED on a server has weights; from LEVELS on it knows which orders they contain.
+ * ps_order.c has the table of transitions. */
+enum ps_server_stage {
+    SERVER_EMPTY,    /* it waits for a copy */
+    SERVER_UNSYNCED, /* it has a copy, and does not know how far the orders are */
+    SERVER_LEVELS,   /* the view has changed: other shards may be at other orders */
+    SERVER_SERVES,   /* all shards are at one order, or follow the clock */
+    SERVER_STAGES,
 };
 
 struct ps_server {
@@ -63,9 +106,10 @@ struct ps_server {
     struct arena own; /* memory of later clients; its own, since other tasks of the node
                          allocate, too */
     struct ps_server_config config;
+    enum ps_server_stage stage;
     struct ps_sender sender;
     struct shard shard;
-    struct ps_state_layout layout; /* of the state that workers keep for a driver */
+    struct shard_layout layout; /* of the state that workers keep for a driver */
     struct ps_server_client *client[VIEW_MEMBERS_MAX];
     struct push *together;     /* room for a push of each */
     uint64_t version;          /* orders carried out */
@@ -76,10 +120,7 @@ struct ps_server {
     struct ps_message *orders; /* the newest, by number; as many as may be under way to a shard */
     size_t orders_kept;
     struct ps_clock *clock;
-    /* When the view has changed (ps_recovery.c): */
-    bool holds;                 /* a range of weights; else it waits for copies */
-    bool synced;                /* knows how far the orders are */
-    uint32_t recovery_done;     /* the view in which all shards stood at one order */
+    /* Of ps_recovery.c, when the view has changed: */
     struct members offered;     /* workers that have offered a copy in this view */
     struct members left;        /* workers whose loops have ended, as reported to a new clock */
     double clock_value;         /* of the rate, in the state that a recovered driver has taken */
@@ -104,7 +145,8 @@ void ps_server_release(struct ps_server *server);
  * OK, ERR_CANCELLED, ERR_NOMEM, ERR_PROTOCOL */
 int ps_server_run(struct ps_server *server, const atomic_bool *finish);
 
-/* ops->driver: the one server of the model, until the run has ended. */
+/* ops->driver: the one server of the model, until the run has ended. `config` is the strategy's
+ * part. */
 int ps_server_lead(struct driver_part *leader, const struct ps_server_config *config);
 
 #endif

@@ -1,6 +1,7 @@
 #include "strategy/shard.h"
 
 #include "base/fault.h"
+#include "group/members.h"
 #include "optim/schedule.h"
 
 #include <string.h>
@@ -45,17 +46,6 @@ static int cut_table(struct segments *out, const struct segments *table, size_t 
     return OK;
 }
 
-/* Both parts of a vector of the global model's range. */
-static struct vec part_x(const struct shard *shard, const struct vec *both)
-{
-    return (struct vec){both->at, shard->x.n};
-}
-
-static struct vec part_s(const struct shard *shard, const struct vec *both)
-{
-    return (struct vec){both->at + shard->x.n, shard->s.n};
-}
-
 static void take_start(struct shard *shard, const struct vec *x, const struct vec *s)
 {
     size_t from = shard->range.from, beyond = from > x->n ? from - x->n : 0;
@@ -89,16 +79,15 @@ int shard_init(struct shard *shard, const struct shard_config *config, const str
                : err_set(err, ERR_NOMEM, "no memory for %zu floats of history", floats);
 }
 
-/* y ← Σ w_i x_i in order of i, of any number; the parts that `part` picks. */
-static void weighted_sum(const struct shard *shard, struct vec *y, const struct push *push,
-                         size_t count, bool mean,
-                         struct vec (*part)(const struct shard *, const struct vec *))
+/* y ← Σ w_i x_i in order of i, of any number; the parts of the pushes that begin at `from`. */
+static void weighted_sum(struct vec *y, size_t from, const struct push *push, size_t count,
+                         bool mean)
 {
     double all = 0;
     for (size_t i = 0; i < count; i++)
         all += (double)push[i].samples;
     for (size_t i = 0; i < count; i++) {
-        const struct vec v = part(shard, push[i].vec);
+        const struct vec v = {push[i].vec->at + from, y->n};
         float w = mean ? (float)((double)push[i].samples / all) : 1.0f;
         const struct vec *one = &v;
         if (i == 0)
@@ -112,21 +101,15 @@ static void weighted_sum(const struct shard *shard, struct vec *y, const struct 
  * counts in full. */
 static void apply_gradients(struct shard *shard, const struct push *push, size_t count, double t)
 {
-    struct vec dx = part_x(shard, push[0].vec);
+    struct vec dx = {push[0].vec->at, shard->x.n};
     if (count > 1) {
-        weighted_sum(shard, &shard->scratch, push, count, !shard->config.sum, part_x);
+        weighted_sum(&shard->scratch, 0, push, count, !shard->config.sum);
         dx = shard->scratch;
     } else if (optim_writes_gradient(&shard->optim)) {
         vec_copy(&shard->scratch, &dx, vec_all(&dx));
         dx = shard->scratch;
     }
     optim_update(&shard->optim, t, &shard->x, &dx, &shard->table);
-}
-
-/* Adds the sum of a worker's local steps, which includes the rate. */
-static void apply_update(struct shard *shard, const struct vec *a)
-{
-    vec_axpy(&shard->x, 1.0f, a, vec_all(&shard->x));
 }
 
 /* The gradient is −a: its scale, and with it the worker's rate, cancels in a/√h, so the rate is
@@ -153,9 +136,9 @@ void shard_apply(struct shard *shard, const struct push *push, size_t count, dou
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        const struct vec a = part_x(shard, push[i].vec);
-        if (shard->config.rule == SHARD_UPDATES)
-            apply_update(shard, &a);
+        const struct vec a = {push[i].vec->at, shard->x.n};
+        if (shard->config.rule == SHARD_UPDATES) /* the sum of local steps has the rate in it */
+            vec_axpy(&shard->x, 1.0f, &a, vec_all(&shard->x));
         else
             apply_adagrad(shard, &a, schedule_rate(shard->config.solver, t));
     }
@@ -164,5 +147,55 @@ void shard_apply(struct shard *shard, const struct push *push, size_t count, dou
 void shard_average(struct shard *shard, const struct push *last, size_t count)
 {
     if (shard->s.n > 0 && count > 0 && shard->config.rule != SHARD_ELASTIC)
-        weighted_sum(shard, &shard->s, last, count, true, part_s);
+        weighted_sum(&shard->s, shard->x.n, last, count, true);
+}
+
+/* ---- the whole state ---- */
+
+enum { NUMBER = sizeof(uint64_t) / sizeof(float) }; /* floats of a number, whose bits they hold */
+
+size_t shard_state_length(const struct shard_layout *layout, size_t workers)
+{
+    PL_ASSERT(workers <= VIEW_MEMBERS_MAX);
+    return layout->model + layout->optimizer + NUMBER * workers;
+}
+
+/* The optimizer's vectors of the layout: each is as long as x̃. */
+static size_t vectors_of(const struct shard_layout *layout, const struct shard *shard)
+{
+    PL_ASSERT(layout->model == shard->both.n);
+    return shard->x.n > 0 ? layout->optimizer / shard->x.n : 0;
+}
+
+void shard_export_state(const struct shard_layout *layout, const struct shard *shard, float *at)
+{
+    size_t vectors = vectors_of(layout, shard);
+    vec_export(&shard->both, vec_all(&shard->both), at);
+    for (size_t i = 0; i < vectors; i++)
+        vec_export(&shard->optim.state[i], vec_all(&shard->x), at + layout->model + i * shard->x.n);
+}
+
+void shard_import_state(const struct shard_layout *layout, struct shard *shard, const float *at)
+{
+    size_t vectors = vectors_of(layout, shard);
+    vec_import(&shard->both, vec_all(&shard->both), at);
+    for (size_t i = 0; i < vectors; i++)
+        vec_import(&shard->optim.state[i], vec_all(&shard->x), at + layout->model + i * shard->x.n);
+}
+
+static float *place_of(const struct shard_layout *layout, const float *at, size_t worker)
+{
+    return (float *)at + shard_state_length(layout, worker);
+}
+
+void shard_put_push(const struct shard_layout *layout, float *at, size_t worker, uint64_t number)
+{
+    memcpy(place_of(layout, at, worker), &number, sizeof number);
+}
+
+uint64_t shard_state_push(const struct shard_layout *layout, const float *at, size_t worker)
+{
+    uint64_t number;
+    memcpy(&number, place_of(layout, at, worker), sizeof number);
+    return number;
 }

@@ -60,4 +60,36 @@ void shard_apply(struct shard *shard, const struct push *push, size_t count, dou
  * moved s̃ already. */
 void shard_average(struct shard *shard, const struct push *last, size_t count);
 
+/* The whole state of a parameter server on the driver, as one vector:
+ *
+ *     x̃, s̃ | the optimizer's vectors | for each worker, the number of its newest decided push
+ *
+ * Workers keep such vectors for a driver that restarts (PROTOCOL.md). The header of the transfer
+ * has the scalars:
+ *
+ *     version   orders that are carried out
+ *     samples   their sample offset
+ *     t         the rate's clock
+ *     number    updates behind the optimizer's vectors
+ *     node      how many workers' numbers follow, from worker 0 on
+ *
+ * Costs: the vectors of the optimizer once more in every copy, two floats for each worker id.
+ *
+ * The layout: floats of x̃ and s̃, and of all vectors of the optimizer. */
+struct shard_layout {
+    size_t model, optimizer;
+};
+
+/* Floats of a state with the numbers of `workers`, at most VIEW_MEMBERS_MAX. */
+size_t shard_state_length(const struct shard_layout *layout, size_t workers);
+
+/* The part with x̃, s̃ and the optimizer's vectors, out of or into the server's; `at` has
+ * shard_state_length(…, 0) floats. */
+void shard_export_state(const struct shard_layout *layout, const struct shard *shard, float *at);
+void shard_import_state(const struct shard_layout *layout, struct shard *shard, const float *at);
+
+/* A worker's number in a state. */
+void shard_put_push(const struct shard_layout *layout, float *at, size_t worker, uint64_t number);
+uint64_t shard_state_push(const struct shard_layout *layout, const float *at, size_t worker);
+
 #endif

@@ -1,0 +1,36 @@
+/* One turn of a worker's side of the parameter servers: it handles a message of a server, a
+ * transfer that has ended, or a new view. ps_client.c waits by turns. */
+#ifndef PL_STRATEGY_PS_CLIENT_TURN_H
+#define PL_STRATEGY_PS_CLIENT_TURN_H
+
+#include "strategy/ps_client.h"
+
+/* Wait once and handle one event, if `holds` is still true (NULL: always). While data moves,
+ * `patience` is the time for the next piece. */
+int ps_take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *), int64_t patience);
+
+/* Begin to fetch a shard's part, after all pushes of this worker and the newest OK. */
+int ps_request_copy(struct ps_client *c, size_t shard);
+
+/* Offer the copy here to the shard's new server. */
+int ps_offer_copy(struct ps_client *c, size_t shard);
+
+/* Send the push `sending` to the shards that are to repeat it. */
+void ps_send_push(struct ps_client *c);
+
+/* Tell the clock that this worker's loop has ended. */
+int ps_report_leave(struct ps_client *c);
+
+/* Show the observer this client. */
+void ps_observe_client(const struct ps_client *c);
+
+/* Start a shard's server on this node, at the beginning or because it has moved here. ERR_NOMEM */
+int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
+
+/* Does this worker keep states for the driver? */
+static inline bool ps_has_states(const struct ps_client *c)
+{
+    return c->state.n > 0;
+}
+
+#endif
