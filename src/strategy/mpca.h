@@ -69,9 +69,14 @@ struct mpca_lane {
     bool stale;
 };
 
+/* Has the exchange counted a contribution? A contribution that did not count gives its τ back. If a
+ * new view makes this node a leaf, others may have completed the exchange without it: then the
+ * contribution is dropped, because no step counts twice. */
+enum mpca_count { NOT_COUNTED, COUNTED, MAY_HAVE_COUNTED };
+
 /* EMPTY → READY (its task has received a contribution) → TAKEN (its lane has added it to its own) →
  * DONE (that exchange is complete, and x is its result) → EMPTY (the leaf has the result). From
- * TAKEN back to READY, if the exchange did not count it. */
+ * TAKEN back to READY, if the exchange did not count it, or to EMPTY, if it may have. */
 enum mpca_proxy_state { PROXY_EMPTY, PROXY_READY, PROXY_TAKEN, PROXY_DONE };
 
 /* A member's part as proxy of a leaf (mpca_leaf.c). */
@@ -167,7 +172,7 @@ int mpca_proxy_start(struct mpca_node *node);
  * lane, of which `own` is the weight so far; returns the weight of both. */
 uint64_t mpca_proxy_add(struct mpca_lane *lane, uint64_t own);
 
-/* The exchange with that contribution is complete and has counted it; or has not. */
-void mpca_proxy_counted(struct mpca_lane *lane, bool counted);
+/* The exchange with that contribution is over. */
+void mpca_proxy_close(struct mpca_lane *lane, enum mpca_count count);
 
 #endif

@@ -203,13 +203,12 @@ static int take_contribution(struct mpca_lane *lane, struct exchange_meta *mine)
     return OK;
 }
 
-/* A contribution that did not count gives its τ back. */
-static void close_contribution(struct mpca_lane *lane, bool counted)
+static void close_contribution(struct mpca_lane *lane, enum mpca_count count)
 {
-    if (!counted)
+    if (count == NOT_COUNTED)
         atomic_fetch_add(&lane->slot.returned, lane->given);
     lane->given = 0;
-    mpca_proxy_counted(lane, counted);
+    mpca_proxy_close(lane, count);
 }
 
 static int end_turn(struct mpca_lane *lane)
@@ -218,7 +217,8 @@ static int end_turn(struct mpca_lane *lane)
     const struct exchange *e = &lane->exchange;
     const struct exchange_meta *meta = exchange_result_meta(e);
     if (node->worker)
-        close_contribution(lane, members_has(&meta->contributors, node->world->self));
+        close_contribution(lane, members_has(&meta->contributors, node->world->self) ? COUNTED
+                                                                                     : NOT_COUNTED);
     if (meta->rate > 0)
         atomic_store(&node->typical_ns,
                      (int64_t)(1e9 * (double)members_count(&meta->participants) / meta->rate));
@@ -243,6 +243,7 @@ static int take_turn(struct mpca_lane *lane)
 {
     struct mpca_node *node = lane->node;
     struct exchange_meta mine = {.hash_min = UINT64_MAX};
+    enum mpca_count count = NOT_COUNTED;
     int rc = mpca_await(lane, has_its_turn, WORLD_FOREVER);
     if (rc == OK) {
         record_tick(node, stages_tick(&node->stages, lane->exchange.lane));
@@ -250,14 +251,16 @@ static int take_turn(struct mpca_lane *lane)
     }
     if (rc == OK)
         rc = mpca_await(lane, may_overwrite, WORLD_FOREVER);
-    if (rc == OK)
+    if (rc == OK) {
+        count = MAY_HAVE_COUNTED;
         rc = exchange_run(&lane->exchange, &mine);
+    }
     if (rc == OK)
         rc = end_turn(lane);
     if (rc == OK && all_have_stopped(lane))
         rc = mpca_await(lane, never_holds, WORLD_FOREVER);
     if (rc == ERR_VIEW)
-        close_contribution(lane, false);
+        close_contribution(lane, count);
     return rc;
 }
 

@@ -6,8 +6,8 @@
  *       x̃*_s of that exchange  ◄─────────      when the exchange is complete
  *
  * So no tick waits for a leaf: its weight counts in the first tick that begins when its
- * contribution is there. A contribution that a new view cuts short gives its τ back. When a round
- * of all lanes is fast enough, the leaf reports that it keeps pace (group/roster_leaf.c). */
+ * contribution is there. When a round of all lanes is fast enough, the leaf reports that it keeps
+ * pace (group/roster_leaf.c). */
 #include "base/fault.h"
 #include "strategy/mpca.h"
 
@@ -195,17 +195,19 @@ uint64_t mpca_proxy_add(struct mpca_lane *lane, uint64_t own)
     return own + p->tau;
 }
 
-void mpca_proxy_counted(struct mpca_lane *lane, bool counted)
+void mpca_proxy_close(struct mpca_lane *lane, enum mpca_count count)
 {
+    static const int next[] = {
+        [NOT_COUNTED] = PROXY_READY, [COUNTED] = PROXY_DONE, [MAY_HAVE_COUNTED] = PROXY_EMPTY};
     struct mpca_proxy *p = &lane->node->proxy;
     if (atomic_load(&p->state) != PROXY_TAKEN || atomic_load(&p->lane) != lane->exchange.lane)
         return;
-    if (counted) {
+    if (count == COUNTED) {
         const struct vec *result = exchange_result(&lane->exchange);
         vec_copy(&p->x, result, vec_all(result));
         p->exchange = lane->exchange.completed;
     }
-    atomic_store(&p->state, counted ? PROXY_DONE : PROXY_READY);
+    atomic_store(&p->state, next[count]);
     world_raise(lane->node->world, SIGNAL_MPCA);
 }
 
