@@ -11,6 +11,8 @@
 #include "base/fault.h"
 #include "strategy/mpca.h"
 
+#include <math.h>
+
 /* A participant sends and receives the model twice a cycle. A leaf keeps pace if it could do so in
  * three: a link is slow below a third of the others' rate. */
 #define ROUND_MAX 1.5 /* cycles that the model may take in one direction */
@@ -106,12 +108,14 @@ static int exchange_vectors(struct mpca_lane *lane, struct transfer *out, struct
     return rc;
 }
 
-/* The round is over with the last lane. Was it as fast as a participant's must be? */
+/* The round is over with the last lane. Was it as fast as a participant's must be? The cycles of a
+ * participant that is alone need no network, and say nothing about it. */
 static int end_round(struct mpca_lane *lane, int64_t cycle)
 {
     struct mpca_node *node = lane->node;
     uint32_t next = (lane->exchange.lane + 1) % node->lanes;
-    double limit = ROUND_MAX * (double)cycle;
+    const struct members participants = view_participants(current_view(node));
+    double limit = members_count(&participants) > 1 ? ROUND_MAX * (double)cycle : INFINITY;
     bool fast = node->leaf_sent >= 0 && (double)node->leaf_sent <= limit &&
                 (double)node->leaf_received <= limit;
     if (next == 0)

@@ -43,7 +43,8 @@ struct pace {
     /* To a leaf, once: its contribution is not finite; its last result is not adopted. */
     enum spoils { NOTHING, NOT_FINITE, NOT_ADOPTED } spoils;
     bool adopts, spoilt;
-    double excess; /* steps that have counted twice, at any time */
+    uint32_t workers; /* WORKERS unless set; kept */
+    double excess;    /* steps that have counted twice, at any time */
 };
 
 static struct pace pace;
@@ -142,12 +143,13 @@ static void run_trial(void **state, const char *strategy, const char *fault, dou
     static const struct group_observer observer = {.opened = on_opened, .user = &pace};
     char cluster[512];
     enum spoils spoils = pace.spoils;
+    uint32_t workers = pace.workers ? pace.workers : WORKERS;
     memset(&pace, 0, sizeof pace);
     pace.spoils = spoils;
     snprintf(cluster, sizeof cluster, "%s%s", strstr(fault, "node {") ? "" : CLUSTER, fault);
     pace.t = (struct trial){.strategy = strategy,
                             .cluster = cluster,
-                            .workers = WORKERS,
+                            .workers = workers,
                             .steps = STEPS_MAX,
                             .seconds = seconds,
                             .net = "wide.prototxt",
@@ -361,6 +363,18 @@ static void test_a_step_counts_at_most_once(void **state)
     }
 }
 
+/* The other one's cycles need no network while it is alone, and are much shorter than the leaf's
+ * round. */
+static void test_a_leaf_that_is_alone_with_one_participant_takes_part_again(void **state)
+{
+    pace.workers = 2;
+    run_trial(
+        state, "mpca { coordination: symmetric }",
+        "node { count: 2 } link { mbit: 5 latency_us: 50 } fault { at: 0.8 pause: 1 for: 0.3 }", 2);
+    size_t first = first_after(1, 1150 * MS); /* a tick may be over as the pause ends */
+    assert_true(first < pace.ticks[1] && pace.tick[1][first] <= 1900 * MS);
+}
+
 static int wide_setup(void **state)
 {
     int rc = tiny_setup(state);
@@ -372,6 +386,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_counts_at_most_once),
+        cmocka_unit_test(test_a_leaf_that_is_alone_with_one_participant_takes_part_again),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other),
         cmocka_unit_test(test_a_leaf_drops_a_contribution_that_is_not_finite),
         cmocka_unit_test(test_a_leaf_waits_until_its_last_result_is_adopted),
