@@ -21,7 +21,8 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     config.stages = &node->stages;
     lane->r = range_shard(x->n, node->lanes, number);
     lane->n_s = number + 1 == node->lanes ? s->n : 0;
-    lane->arrived = lane->c = lane->reported = completed;
+    lane->arrived = lane->c = node->joins ? MPCA_NONE : completed;
+    lane->reported = completed;
     size_t n = lane->r.len + lane->n_s;
     size_t heading = node->worker || node->joins ? lane->r.len + 1 : 0;
     if (vec_init(&lane->heading[0], arena, heading) != OK)
@@ -46,7 +47,6 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     vec_export(x, lane->r, first);
     vec_export(s, (struct range){0, lane->n_s}, first + lane->r.len);
     atomic_store(&lane->slot.turn, stages_tick(&node->stages, number));
-    atomic_store(&lane->joined, !node->joins);
     if (node->joins)
         exchange_join_unsynced(&lane->exchange);
     return OK;
@@ -150,6 +150,21 @@ static bool never_holds(const struct mpca_lane *lane)
 static bool may_overwrite(const struct mpca_lane *lane)
 {
     return atomic_load(&lane->reading) != ((lane->exchange.completed + 1) & 1) + 1;
+}
+
+int mpca_withhold(struct mpca_lane *lane)
+{
+    struct world *world = lane->node->world;
+    atomic_store(&lane->arrived, MPCA_NONE);
+    for (;;) {
+        const struct wait_for changed = wait_signal(world, SIGNAL_MPCA);
+        struct wake wake;
+        if (atomic_load(&lane->reading) == 0)
+            return OK;
+        int rc = world_wait(world, &changed, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
 }
 
 /* ---- a turn ---- */
@@ -269,7 +284,9 @@ static int take_turn(struct mpca_lane *lane)
  * known first, and are: they are at 0, or at their last. */
 static int join_lane(struct mpca_lane *lane)
 {
-    int rc = mpca_await(lane, is_known, WORLD_FOREVER);
+    int rc = mpca_withhold(lane);
+    if (rc == OK)
+        rc = mpca_await(lane, is_known, WORLD_FOREVER);
     if (rc != OK)
         return rc;
     atomic_store(&lane->slot.turn, stages_tick(&lane->node->stages, lane->exchange.lane));
@@ -277,32 +294,14 @@ static int join_lane(struct mpca_lane *lane)
     if (kept->at != heading->at)
         vec_copy(heading, kept, vec_all(heading));
     *kept = *heading;
+    lane->part.owned.len = 0; /* its x̃ is older */
     if (!lane->node->worker)
         mpca_part_take_up(lane);
     atomic_store(&lane->report_from, lane->exchange.completed);
     atomic_store(&lane->arrived, lane->exchange.completed);
-    atomic_store(&lane->joined, true);
     lane->in_line = true;
     world_raise(lane->node->world, SIGNAL_MPCA);
     return OK;
-}
-
-/* The next result comes from a holder, or by way of the proxy. Training takes none of this lane's
- * own until then: it would be overwritten. */
-static int fall_out(struct mpca_lane *lane)
-{
-    struct world *world = lane->node->world;
-    int rc = OK;
-    lane->in_line = false;
-    atomic_store(&lane->arrived, 0);
-    while (rc == OK) {
-        const struct wait_for changed = wait_signal(world, SIGNAL_MPCA);
-        struct wake wake;
-        if (atomic_load(&lane->reading) == 0)
-            return OK;
-        rc = world_wait(world, &changed, 1, WORLD_FOREVER, &wake);
-    }
-    return rc;
 }
 
 static int lane_main(void *arg)
@@ -311,17 +310,17 @@ static int lane_main(void *arg)
     kernels_set_threads(lane->node->threads);
     int rc = OK;
     transfers_init(&lane->transfers, lane->node->world, lane->node->group, lane->exchange.lane);
-    lane->in_line = atomic_load(&lane->joined);
+    lane->in_line = !lane->node->joins;
     while (rc == OK) {
         lane->as_leaf = group_is_leaf(lane->node->group);
-        if (lane->as_leaf && lane->in_line)
-            rc = fall_out(lane);
-        else if (lane->as_leaf)
-            rc = mpca_leaf_turn(lane);
-        else
-            rc = lane->in_line ? take_turn(lane) : join_lane(lane);
-        if (rc == ERR_VIEW)
-            rc = fall_out(lane);
+        lane->in_line &= !lane->as_leaf;
+        rc = lane->as_leaf   ? mpca_leaf_turn(lane)
+             : lane->in_line ? take_turn(lane)
+                             : join_lane(lane);
+        if (rc == ERR_VIEW) {
+            lane->in_line = false;
+            rc = OK;
+        }
     }
     transfers_close(&lane->transfers);
     atomic_store(&lane->status, rc);

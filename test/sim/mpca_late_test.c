@@ -40,11 +40,9 @@ struct pace {
     int64_t tick[WORKERS][TICKS_MAX];
     size_t ticks[WORKERS];
     double weight[LANES_MAX]; /* of all results */
-    /* To a leaf, once: its contribution is not finite; its last result is not adopted. */
-    enum spoils { NOTHING, NOT_FINITE, NOT_ADOPTED } spoils;
-    bool adopts, spoilt;
-    uint32_t workers; /* WORKERS unless set; kept */
-    double excess;    /* steps that have counted twice, at any time */
+    bool spoils, spoilt;      /* once: the contribution of a leaf is not finite */
+    uint32_t workers;         /* WORKERS unless set; kept */
+    double excess;            /* steps that have counted twice, at any time */
 };
 
 static struct pace pace;
@@ -63,22 +61,6 @@ static bool make_infinite(const struct mpca_lane *lane)
     if (atomic_load(&slot->state) != SLOT_READY || lane->transfers.first)
         return false;
     slot->x.at[slot->x.n / 2] = NAN;
-    return true;
-}
-
-/* As if the node had been no leaf for a part of a step. Training has adopted the result of lane 0,
- * so that the turn of lane 1 is about to begin, whose result is not adopted. */
-static bool undo_adoption(struct pace *p, struct mpca_lane *lane)
-{
-    int before = atomic_load(&lane->node->lane[0].slot.state);
-    bool adopted = p->adopts && before == SLOT_EMPTY;
-    if (lane->exchange.lane != 1)
-        return false;
-    p->adopts = before == SLOT_RESULT;
-    if (!adopted || atomic_load(&lane->node->leaf_lane) != 0 || lane->slot.result == 0 ||
-        atomic_load(&lane->slot.state) != SLOT_EMPTY)
-        return false;
-    atomic_store(&lane->slot.state, SLOT_RESULT);
     return true;
 }
 
@@ -111,9 +93,8 @@ static void check_counts(struct pace *p, uint32_t s)
 static void spoil_slot(struct pace *p, const struct exchange *e)
 {
     struct mpca_lane *lane = lane_of(e);
-    if (p->spoilt || !lane->as_leaf || p->spoils == NOTHING)
-        return;
-    p->spoilt = p->spoils == NOT_FINITE ? make_infinite(lane) : undo_adoption(p, lane);
+    if (p->spoils && !p->spoilt && lane->as_leaf)
+        p->spoilt = make_infinite(lane);
 }
 
 static void on_event(void *arg, uint32_t node)
@@ -142,7 +123,7 @@ static void run_trial(void **state, const char *strategy, const char *fault, dou
 {
     static const struct group_observer observer = {.opened = on_opened, .user = &pace};
     char cluster[512];
-    enum spoils spoils = pace.spoils;
+    bool spoils = pace.spoils;
     uint32_t workers = pace.workers ? pace.workers : WORKERS;
     memset(&pace, 0, sizeof pace);
     pace.spoils = spoils;
@@ -218,6 +199,10 @@ static void expect_order(void)
         for (uint64_t k = 1; k <= pace.t.taken[w]; k++)
             for (uint32_t s = 0; s < pace.t.lanes; s++)
                 assert_true(pace.t.step[w][k].c[s] >= pace.t.step[w][k - 1].c[s]);
+}
+
+static void expect_one_report_each(void)
+{
     for (uint32_t s = 0; s < pace.t.lanes; s++)
         for (uint64_t n = 0; n < EXCHANGES_MAX; n++)
             assert_true(pace.t.reported[s][n] <= 1);
@@ -241,6 +226,7 @@ static void expect_pace(void **state, const char *strategy, const char *fault, u
     assert_true(before >= 5 && after >= least);
     assert_true((double)late <= 1.3 * (double)calm);
     expect_order();
+    expect_one_report_each();
 }
 
 /* Exchanges of which the worker has adopted the result at its step k. */
@@ -280,25 +266,14 @@ static void test_a_clogged_link_holds_up_no_other(void **state)
     }
 }
 
-static void run_spoilt(void **state, enum spoils spoils)
+static void test_a_leaf_drops_a_contribution_that_is_not_finite(void **state)
 {
-    pace.spoils = spoils;
+    pace.spoils = true;
     run_trial(state, "mpca { }", CLUSTER "fault { at: 0.6 clog: 3 factor: 10 }", 2);
-    pace.spoils = NOTHING;
+    pace.spoils = false;
     assert_true(pace.spoilt);
     assert_true(count_adoptions(3, 1200 * MS, 2000 * MS) >= 3);
     expect_order();
-}
-
-static void test_a_leaf_drops_a_contribution_that_is_not_finite(void **state)
-{
-    run_spoilt(state, NOT_FINITE);
-}
-
-/* A view ends its being a leaf, and another one makes it one again, in the same step. */
-static void test_a_leaf_waits_until_its_last_result_is_adopted(void **state)
-{
-    run_spoilt(state, NOT_ADOPTED);
 }
 
 /* Steps of 0.6 s: two of them are longer than the time after which a silent member is dead. */
@@ -375,6 +350,26 @@ static void test_a_leaf_that_is_alone_with_one_participant_takes_part_again(void
     assert_true(first < pace.ticks[1] && pace.tick[1][first] <= 1900 * MS);
 }
 
+/* The last participants die, and their leaf continues: from the newest x̃* that it has received, and
+ * with its number. */
+static void test_a_leaf_that_is_left_alone_continues_from_the_newest_model(void **state)
+{
+    pace.workers = 3;
+    run_trial(
+        state, "mpca { coordination: symmetric }",
+        "node { count: 3 } link { mbit: 57 latency_us: 50 } fault { at: 0.4 clog: 1 factor: 10 }"
+        "fault { at: 1.2 kill: 0 } fault { at: 1.2 kill: 2 }",
+        1.7);
+    assert_true(count_adoptions(1, 600 * MS, 1200 * MS) >= 3);
+    for (uint32_t s = 0; s < pace.t.lanes; s++) {
+        uint64_t before = 0, last = pace.t.step[1][pace.t.taken[1]].c[s];
+        for (uint64_t k = 1; k <= pace.t.taken[1] && pace.t.step[1][k].t <= 1200 * MS; k++)
+            before = pace.t.step[1][k].c[s];
+        assert_true(last >= before + 10);
+    }
+    expect_order();
+}
+
 static int wide_setup(void **state)
 {
     int rc = tiny_setup(state);
@@ -387,9 +382,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_counts_at_most_once),
         cmocka_unit_test(test_a_leaf_that_is_alone_with_one_participant_takes_part_again),
+        cmocka_unit_test(test_a_leaf_that_is_left_alone_continues_from_the_newest_model),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other),
         cmocka_unit_test(test_a_leaf_drops_a_contribution_that_is_not_finite),
-        cmocka_unit_test(test_a_leaf_waits_until_its_last_result_is_adopted),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other_with_long_steps),
         cmocka_unit_test(test_a_stopped_worker_holds_up_no_other),
         cmocka_unit_test(test_leaves_that_share_a_proxy_take_part_again),
