@@ -42,7 +42,13 @@ struct pace {
     double weight[LANES_MAX]; /* of all results */
     bool spoils, spoilt;      /* once: the contribution of a leaf is not finite */
     uint32_t workers;         /* WORKERS unless set; kept */
-    double excess;            /* steps that have counted twice, at any time */
+    /* Of two workers: their results; when the second, a former leaf, was adopting one; and lanes
+     * that it continues alone, and those of them whose last result is not one of these. */
+    uint64_t result[2][LANES_MAX][EXCHANGES_MAX];
+    int64_t adopts_from, adopts_to;
+    bool alone[LANES_MAX];
+    size_t lone, broken;
+    double excess; /* steps that have counted twice, at any time */
 };
 
 static struct pace pace;
@@ -97,6 +103,31 @@ static void spoil_slot(struct pace *p, const struct exchange *e)
         p->spoilt = make_infinite(lane);
 }
 
+static uint64_t hash_result(const struct exchange *e)
+{
+    const struct vec *x = exchange_result(e);
+    return hash_bytes(x->at, x->n * sizeof *x->at);
+}
+
+static void watch_results(struct pace *p, uint32_t node, const struct exchange *e)
+{
+    uint32_t s = e->lane;
+    bool known = false;
+    if (e->completed != p->completed[node][s] && e->completed < EXCHANGES_MAX)
+        p->result[node][s][e->completed] = hash_result(e);
+    if (node == 1 && e->stage == EXCHANGE_ADOPTING && e->standing == LANE_WAS_LEAF) {
+        p->adopts_to = world_now(e->group->world);
+        p->adopts_from = p->adopts_from ? p->adopts_from : p->adopts_to;
+    }
+    if (node != 1 || p->alone[s] || group_view(e->group)->count > 1 || !lane_of(e)->in_line)
+        return;
+    for (int k = 0; k < 2; k++)
+        known |= p->result[k][s][e->completed] == hash_result(e);
+    p->alone[s] = true;
+    p->lone++;
+    p->broken += !known;
+}
+
 static void on_event(void *arg, uint32_t node)
 {
     struct pace *p = &pace;
@@ -109,6 +140,8 @@ static void on_event(void *arg, uint32_t node)
             spoil_slot(p, e);
             check_counts(p, s);
         }
+        if (e && p->t.workers == 2)
+            watch_results(p, node, e);
         if (!e || e->completed == p->completed[node][s])
             continue;
         p->completed[node][s] = e->completed;
@@ -370,6 +403,28 @@ static void test_a_leaf_that_is_left_alone_continues_from_the_newest_model(void 
     expect_order();
 }
 
+/* A leaf takes part again and adopts the result of the only other participant, which dies meanwhile.
+ * It continues with a whole result. */
+static void test_a_former_leaf_continues_with_a_whole_result(void **state)
+{
+    enum { MOMENTS = 8 };
+    static const char stops[] = "node { count: 2 } link { mbit: 5 latency_us: 50 } "
+                                "fault { at: 0.8 pause: 1 for: 0.3 }";
+    pace.workers = 2;
+    run_trial(state, "mpca { coordination: symmetric }", stops, 2);
+    int64_t from = pace.adopts_from, span = pace.adopts_to - from;
+    assert_true(from > 0 && span > 10 * MS);
+    for (int i = 1; i < MOMENTS; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "%s fault { at: %.6f kill: 0 }", stops,
+                 (double)(from + i * span / MOMENTS) / 1e9);
+        pace.workers = 2;
+        run_trial(state, "mpca { coordination: symmetric }", text, 2);
+        assert_int_equal(pace.lone, pace.t.lanes);
+        assert_int_equal(pace.broken, 0);
+    }
+}
+
 static int wide_setup(void **state)
 {
     int rc = tiny_setup(state);
@@ -383,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_a_step_counts_at_most_once),
         cmocka_unit_test(test_a_leaf_that_is_alone_with_one_participant_takes_part_again),
         cmocka_unit_test(test_a_leaf_that_is_left_alone_continues_from_the_newest_model),
+        cmocka_unit_test(test_a_former_leaf_continues_with_a_whole_result),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other),
         cmocka_unit_test(test_a_leaf_drops_a_contribution_that_is_not_finite),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other_with_long_steps),
