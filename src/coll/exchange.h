@@ -158,7 +158,7 @@ int exchange_run(struct exchange *e, const struct exchange_meta *mine);
 int exchange_sync(struct exchange *e);
 
 /* A leaf has received the result of exchange n from a participant, instead of completing it: the
- * lane continues behind n. `x`, of the lane's length, is exchanged for the memory of another one. */
+ * lane continues behind n. `x`, of the lane's length, becomes the memory of another one. */
 void exchange_take_result(struct exchange *e, uint64_t n, struct vec *x,
                           const struct exchange_meta *meta);
 

@@ -2,8 +2,8 @@
  * any messages under way between any two steps. One of the crashes may be the driver's, which
  * returns and knows its last view, or none; it may also be too impatient for any late worker. The
  * roster is the real one; the nodes are models of what group.c, listener.c and exchange.c do in one
- * lane of N exchanges. In some worlds the driver makes a node a leaf, which does not reply to a check
- * of the links, and lets it participate again.
+ * lane of N exchanges. In some worlds a node does not reply to a check of the links, becomes a
+ * leaf, and participates again.
  *
  * Invariants of every state: a node that has left never returns, and each number belongs to one
  * view
@@ -617,8 +617,8 @@ static bool deliver_at_once(struct state *s, uint32_t node)
 }
 
 /* Steps that do not affect others are taken at once, except for crashes; this removes states that
- * differ only in the order of such steps. Changes of leaves and crashes are last: as long as another
- * step is possible, the run is not at its end. */
+ * differ only in the order of such steps. Leaves and crashes are last: as long as another step is
+ * possible, the run is not at its end. */
 static bool (*const steps[])(struct state *, uint32_t) = {
     deliver_at_once, report_lane,    adopt_result,    complete_join,     driver_turn,
     node_turn,       send_hello,     contribute_next, complete_exchange, admit_joiner,

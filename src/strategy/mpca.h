@@ -134,8 +134,8 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
 int mpca_node_start(struct mpca_node *node);
 void mpca_node_close(struct mpca_node *node);
 
-/* Wait until `holds`; meanwhile send this lane's last result to members that lack it. ERR_VIEW:
- * this node has become a leaf, or is none any more */
+/* Wait until `holds` (NULL: for ever); meanwhile send this lane's last result to members that lack
+ * it. ERR_VIEW: this node has become a leaf, or is none any more */
 int mpca_await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
                int64_t deadline);
 

@@ -3,11 +3,6 @@
 #include "strategy/mpca.h"
 #include "tensor/kernels.h"
 
-static const Paceline__Mpca *settings_of(const Paceline__Job *job)
-{
-    return job->strategy->mpca;
-}
-
 /* ---- setting up ---- */
 
 static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint64_t completed,
@@ -55,7 +50,7 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
 int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec *x, struct vec *s,
                    uint64_t completed, struct arena *arena)
 {
-    const Paceline__Mpca *set = settings_of(job);
+    const Paceline__Mpca *set = job->strategy->mpca;
     bool symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric;
     struct exchange_config config = strategy_exchange_config(job);
     config.split = symmetric ? EXCHANGE_AT_OWNERS : EXCHANGE_AT_ROOT;
@@ -112,7 +107,7 @@ int mpca_await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lan
         int rc = has_fallen_out(lane) ? ERR_VIEW : exchange_sync(&lane->exchange);
         if (rc == OK && atomic_load(&lane->node->group->end.over))
             rc = ERR_DRIVER;
-        if (rc != OK || holds(lane))
+        if (rc != OK || (holds && holds(lane)))
             return rc;
         rc = world_wait(world, set, 2, deadline, &wake);
         if (rc != OK)
@@ -138,12 +133,6 @@ static bool is_committed(const struct mpca_lane *lane)
 static bool is_known(const struct mpca_lane *lane)
 {
     return lane->exchange.standing < LANE_UNKNOWN;
-}
-
-static bool never_holds(const struct mpca_lane *lane)
-{
-    (void)lane;
-    return false;
 }
 
 /* The next exchange overwrites the result before the last, which may be being copied. */
@@ -273,7 +262,7 @@ static int take_turn(struct mpca_lane *lane)
     if (rc == OK)
         rc = end_turn(lane);
     if (rc == OK && all_have_stopped(lane))
-        rc = mpca_await(lane, never_holds, WORLD_FOREVER);
+        rc = mpca_await(lane, NULL, WORLD_FOREVER);
     if (rc == ERR_VIEW)
         close_contribution(lane, count);
     return rc;

@@ -25,11 +25,6 @@ static uint32_t proxy_address(const struct mpca_node *node)
     return node->lanes; /* lanes have their own numbers */
 }
 
-static const struct view *current_view(const struct mpca_node *node)
-{
-    return group_view(node->group);
-}
-
 /* ---- the leaf ---- */
 
 static bool has_leaf_turn(const struct mpca_lane *lane)
@@ -43,19 +38,12 @@ static bool has_filled(const struct mpca_lane *lane)
     return atomic_load(&lane->slot.state) == SLOT_READY;
 }
 
-static bool never_holds(const struct mpca_lane *lane)
-{
-    (void)lane;
-    return false;
-}
-
 /* The proxy may not have this view yet, or is occupied: try again after two typical steps. */
 static int pause_turn(struct mpca_lane *lane)
 {
     struct mpca_node *node = lane->node;
     int64_t pause = 2 * atomic_load(&node->typical_ns), least = WORLD_SECOND / 100;
-    int rc =
-        mpca_await(lane, never_holds, world_now(node->world) + (pause > least ? pause : least));
+    int rc = mpca_await(lane, NULL, world_now(node->world) + (pause > least ? pause : least));
     return rc == ERR_TIMEOUT ? OK : rc;
 }
 
@@ -66,7 +54,7 @@ static void send_contribution(struct mpca_lane *lane, struct transfer *out)
     bytes_put_le64(header + 4, lane->slot.tau);
     transfer_send(out, &lane->transfers,
                   &(struct transfer_out){
-                      .to = view_proxy(current_view(lane->node), lane->node->world->self),
+                      .to = view_proxy(group_view(lane->node->group), lane->node->world->self),
                       .lane = proxy_address(lane->node),
                       .x = lane->slot.x.at,
                       .n = lane->slot.x.n,
@@ -103,7 +91,7 @@ static int end_round(struct mpca_lane *lane, int64_t cycle)
 {
     struct mpca_node *node = lane->node;
     uint32_t next = (lane->exchange.lane + 1) % node->lanes;
-    const struct members participants = view_participants(current_view(node));
+    const struct members participants = view_participants(group_view(node->group));
     double limit = members_count(&participants) > 1 ? ROUND_MAX * (double)cycle : INFINITY;
     bool fast = node->leaf_sent >= 0 && (double)node->leaf_sent <= limit &&
                 (double)node->leaf_received <= limit;
@@ -145,7 +133,7 @@ static int exchange_with_proxy(struct mpca_lane *lane)
 {
     struct transfer out = {0}, in = {0};
     bool sent = false;
-    lane->transfers.view = current_view(lane->node)->number;
+    lane->transfers.view = group_view(lane->node->group)->number;
     if (!group_is_leaf(lane->node->group))
         return ERR_VIEW;
     if (!vec_finite(&lane->slot.x, vec_all(&lane->slot.x))) { /* the proxy would not add it */
@@ -227,7 +215,7 @@ void mpca_proxy_close(struct mpca_lane *lane, enum mpca_count count)
 
 static bool serves_leaf(const struct mpca_node *node, uint32_t leaf)
 {
-    const struct view *view = current_view(node);
+    const struct view *view = group_view(node->group);
     return members_has(&view->leaves, leaf) && !group_is_leaf(node->group) &&
            view_proxy(view, leaf) == node->world->self;
 }
@@ -285,7 +273,7 @@ static void look_around(struct mpca_node *node)
 {
     struct mpca_proxy *p = &node->proxy;
     uint32_t ready = state_of(PROXY_READY, p->lane);
-    p->transfers.view = current_view(node)->number;
+    p->transfers.view = group_view(node->group)->number;
     if (group_is_leaf(node->group))
         atomic_compare_exchange_strong(&p->state, &ready, PROXY_EMPTY);
     if (is_in(p, PROXY_DONE) && !p->out.all)

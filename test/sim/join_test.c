@@ -413,8 +413,8 @@ static void test_little_data_is_gone_over_once(void **state)
     }
 }
 
-/* A joiner of `mpca` that lacks a part of x̃* when the driver dies does not return as a member, which
- * may be a donor or a leaf. */
+/* A joiner of `mpca` that lacks a part of x̃* when the driver dies does not return as a member. It
+ * could be made a donor or a leaf. */
 static void test_driver_dies_before_a_joiner_has_its_model(void **state)
 {
     static const struct way way = {{"strategy.mpca={}"}, .free = true};

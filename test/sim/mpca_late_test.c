@@ -383,7 +383,7 @@ static void test_a_leaf_that_is_alone_with_one_participant_takes_part_again(void
     assert_true(first < pace.ticks[1] && pace.tick[1][first] <= 1900 * MS);
 }
 
-/* The last participants die, and their leaf continues: from the newest x̃* that it has received, and
+/* The last participants die, and their leaf continues from the newest x̃* that it has received,
  * with its number. */
 static void test_a_leaf_that_is_left_alone_continues_from_the_newest_model(void **state)
 {
@@ -403,8 +403,8 @@ static void test_a_leaf_that_is_left_alone_continues_from_the_newest_model(void 
     expect_order();
 }
 
-/* A leaf takes part again and adopts the result of the only other participant, which dies meanwhile.
- * It continues with a whole result. */
+/* A leaf takes part again, and the only other participant dies while the leaf adopts its result.
+ * The leaf continues with a whole result. */
 static void test_a_former_leaf_continues_with_a_whole_result(void **state)
 {
     enum { MOMENTS = 8 };
