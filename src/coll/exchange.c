@@ -335,13 +335,22 @@ static int send_result(struct exchange *e, struct coll *c, size_t to, const stru
     return rc;
 }
 
+void exchange_take_result(struct exchange *e, uint64_t n, struct vec *x,
+                          const struct exchange_meta *meta)
+{
+    struct vec result = *x;
+    *x = e->result[n & 1];
+    e->result[n & 1] = result;
+    e->meta[n & 1] = *meta;
+    e->completed = n;
+    e->standing = LANE_HELD;
+}
+
 /* The holder sends its result of exchange go->completed to all nodes that lack it; those store it.
  * All others have it already. */
 static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go *go)
 {
     uint32_t self = e->group->world->self;
-    struct vec *result = &e->result[go->completed & 1];
-    struct exchange_meta *meta = &e->meta[go->completed & 1];
     if (self == go->holder) {
         int rc = OK;
         e->standing = LANE_HELD; /* a former leaf that is ahead of all others */
@@ -358,15 +367,18 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
     size_t from = rank_of(c->ranks, go->holder);
     if (from == c->ranks->count)
         return ERR_PROTOCOL;
-    int rc = coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE), meta, sizeof *meta);
+    /* Until it has all of the result, a former leaf keeps its own, which may be in its place. It
+     * has no input, as it abandoned its exchange. */
+    bool keeps = e->standing == LANE_WAS_LEAF;
+    struct vec *result = keeps ? &e->input : &e->result[go->completed & 1];
+    struct exchange_meta meta;
+    int rc = coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE), &meta, sizeof meta);
     if (rc == OK)
         rc = coll_recv_vector(c, from, WIRE_RESULT, result->at, result->n);
     if (rc == OK && gets_kept(self, go))
         rc = coll_recv_vector(c, from, WIRE_RESULT, e->config.kept.at, e->config.kept.n);
-    if (rc == OK) {
-        e->completed = go->completed;
-        e->standing = LANE_HELD;
-    }
+    if (rc == OK)
+        exchange_take_result(e, go->completed, result, &meta);
     return rc;
 }
 

@@ -157,6 +157,11 @@ int exchange_run(struct exchange *e, const struct exchange_meta *mine);
  * sends or adopts the result. A leaf does nothing. The same errors. */
 int exchange_sync(struct exchange *e);
 
+/* A leaf has received the result of exchange n from a participant, instead of completing it: the
+ * lane continues behind n. `x`, of the lane's length, becomes the memory of another one. */
+void exchange_take_result(struct exchange *e, uint64_t n, struct vec *x,
+                          const struct exchange_meta *meta);
+
 /* Of the last exchange completed here; valid until the next one completes. */
 const struct vec *exchange_result(const struct exchange *e);
 const struct exchange_meta *exchange_result_meta(const struct exchange *e);

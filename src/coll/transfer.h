@@ -43,7 +43,7 @@
 enum {
     TRANSFER_CHUNK = 64 * 1024, /* floats of a piece, unless `transfers.chunk` says otherwise */
     TRANSFER_WINDOW = 8,        /* pieces of one transfer under way at once */
-    TRANSFER_HEADER = 256,      /* largest header of a vector, in bytes */
+    TRANSFER_HEADER = 768,      /* largest header of a vector, in bytes */
     TRANSFER_HEAD = 8,          /* bytes before it: the number of floats */
 };
 
@@ -67,7 +67,7 @@ struct transfers {
     struct trace_sends sends;
 };
 
-/* One end of a transfer: about 1.2 KiB, zeroed before its first use. The caller leaves the range
+/* One end of a transfer: about 1.7 KiB, zeroed before its first use. The caller leaves the range
  * alone (a sender may read it) while `status` is POST_PENDING. The struct stays in place until
  * transfers_next or transfer_finish has reported its end, or it was cancelled. It may begin another
  * transfer as soon as it has ended.

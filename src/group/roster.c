@@ -460,6 +460,7 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
         if (m && m->state == MEMBER_JOINING)
             roster_set_state(m, MEMBER_IN);
         release_surplus(roster, out);
+        roster_seek_donor(roster, out); /* it may be one */
         break;
     case ROSTER_WANT: on_want(roster, event->other, out); break;
     case ROSTER_LINK_CHECK: roster_check_links(roster, event, out); break;

@@ -2,13 +2,18 @@
  * any messages under way between any two steps. One of the crashes may be the driver's, which
  * returns and knows its last view, or none; it may also be too impatient for any late worker. The
  * roster is the real one; the nodes are models of what group.c, listener.c and exchange.c do in one
- * lane of N exchanges.
+ * lane of N exchanges. In some worlds a node does not reply to a check of the links, becomes a
+ * leaf, and participates again.
  *
  * Invariants of every state: a node that has left never returns, and each number belongs to one
  * view
- *   no two who are in have completed different things as exchange n
+ *   no two who are in have completed different things as exchange n, but for leaves and former ones
+ *   that have not adopted the others' result yet
+ *   some member of a view participates
+ *   no leaf receives a result that is older than its own
  *   nobody adopts a result from who does not hold it, or is two behind
- *   where nothing can happen any more, all who are in have completed all N */
+ *   where nothing can happen any more, all who are in have completed all N: participants do so
+ *     while leaves are leaves */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,6 +54,7 @@ struct post {
 struct peer {
     uint8_t alive, hello;
     uint8_t view, members;     /* as it knows them; a set */
+    uint8_t leaves, was_leaf;  /* of these; it was one, and has adopted nothing since */
     uint8_t completed, joined; /* of the lane; fresh: it does not hold the result */
     uint8_t reported, synced;  /* in which view */
     uint8_t gave;              /* to exchange completed + 1, in view `synced` */
@@ -64,7 +70,8 @@ struct peer {
 struct roster_state {
     uint8_t number, in_view, known, in, waits, join_pending;
     uint8_t donor[NODES]; /* + 1 */
-    uint8_t decided, reported, joined;
+    uint8_t leaf, view_leaves;
+    uint8_t decided, reported, joined, were_leaves;
     uint8_t at[NODES];
     uint8_t second, reforming,
         reconnected;                /* the driver has returned; it collects; the returned workers */
@@ -75,21 +82,24 @@ struct state {
     struct roster_state roster;
     struct peer peer[NODES];
     struct post to[NODES], from[NODES];
-    uint8_t crashes, out; /* workers that were ever removed */
+    uint8_t crashes, leaves; /* so far */
+    uint8_t out;             /* workers that were ever removed */
 };
 
 static struct roster roster;
 static struct roster_orders orders;
 
-static const struct roster_options options = {
-    .workers = 3, .workers_max = 4, .incarnation = 1, .silence_max = 1000, .stall_max = 1000};
+static struct roster_options options = {
+    .workers_max = 4, .incarnation = 1, .silence_max = 1000, .stall_max = 1000};
 
 /* The faults that a world allows. */
 struct world {
-    int crashes;    /* of nodes */
-    bool joiner;    /* comes */
-    bool driver;    /* dies, once, and returns */
-    bool forgetful; /* and knows of no view */
+    uint32_t workers; /* to begin with; 0: 3 */
+    int crashes;      /* of nodes */
+    int leaves;       /* that the driver makes */
+    bool joiner;      /* comes */
+    bool driver;      /* dies, once, and returns */
+    bool forgetful;   /* and knows of no view */
 };
 
 static struct world world;
@@ -121,6 +131,8 @@ static void unpack_roster(const struct roster_state *b)
     };
     roster.view.number = b->number;
     roster.view.count = 0;
+    roster.view.leaves.word[0] = b->view_leaves;
+    roster.check = (struct roster_check){0};
     roster.count = 0;
     for (uint32_t i = 0; i < NODES; i++) {
         if (b->in_view >> i & 1)
@@ -130,12 +142,15 @@ static void unpack_roster(const struct roster_state *b)
                 .node = i,
                 .state = state_of(b, i),
                 .donor = b->donor[i] ? b->donor[i] - 1u : ROSTER_NO_NODE,
+                .leaf = b->leaf >> i & 1,
+                .leaf_times = b->leaf >> i & 1, /* one round is enough */
             };
     }
     struct roster_lane *lane = &roster.lane[0];
     lane->decided = b->decided;
     lane->in.word[0] = b->reported;
     lane->joined.word[0] = b->joined;
+    lane->needs_sync.word[0] = lane->were_leaves.word[0] = b->were_leaves;
     for (size_t i = 0; i < NODES; i++)
         lane->at[i] = b->at[i];
 }
@@ -162,11 +177,14 @@ static void pack_roster(struct roster_state *b)
         b->waits |= m->state == MEMBER_WAITS ? bit : 0;
         b->join_pending |= m->state == MEMBER_JOINING ? bit : 0;
         b->reconnected |= m->state == MEMBER_RETURNED ? bit : 0;
+        b->leaf |= m->leaf ? bit : 0;
         b->donor[m->node] = m->donor == ROSTER_NO_NODE ? 0 : (uint8_t)(m->donor + 1);
     }
+    b->view_leaves = (uint8_t)roster.view.leaves.word[0];
     b->decided = lane->decided;
     b->reported = (uint8_t)lane->in.word[0];
     b->joined = (uint8_t)lane->joined.word[0];
+    b->were_leaves = (uint8_t)lane->were_leaves.word[0];
     for (size_t i = 0; i < NODES; i++)
         b->at[i] = (uint8_t)lane->at[i];
 }
@@ -202,6 +220,8 @@ static void carry_out(struct state *s)
         uint8_t set = 0;
         switch (o->kind) {
         case ORDER_MEMBER:
+            if (strcmp(o->what, "leaf") == 0 || strcmp(o->what, "participates") == 0)
+                break;
             if (strcmp(o->what, "join") == 0 || strcmp(o->what, "back") == 0)
                 assert_true(!set_has(s->out, o->node) ||
                             world.forgetful); /* of a view that none has seen */
@@ -211,14 +231,16 @@ static void carry_out(struct state *s)
         case ORDER_VIEW:
             for (size_t k = 0; k < roster.view.count; k++)
                 set |= (uint8_t)(1u << roster.view.node[k]);
+            assert_true(set == 0 || set & ~roster.view.leaves.word[0]);
             for (uint32_t k = 0; k < NODES; k++)
                 if (set_has(set, k))
-                    put_message(&s->to[k], (struct pending_message){
-                                               VIEW, (uint8_t)roster.view.number, set, 0, 0});
+                    put_message(&s->to[k],
+                                (struct pending_message){VIEW, (uint8_t)roster.view.number, set,
+                                                         (uint8_t)roster.view.leaves.word[0], 0});
             break;
         case ORDER_LANE_GO:
             for (uint32_t k = 0; k < NODES; k++)
-                if (view_rank(&roster.view, k) >= 0)
+                if (view_rank(&roster.view, k) >= 0 && !members_has(&roster.view.leaves, k))
                     put_message(&s->to[k],
                                 (struct pending_message){
                                     GO, (uint8_t)o->go.view, (uint8_t)o->go.completed,
@@ -240,10 +262,19 @@ static void carry_out(struct state *s)
             s->out |= (uint8_t)(1u << o->node);
             put_message(&s->to[o->node], (struct pending_message){.kind = ENDED});
             break;
-        case ORDER_LINK_CHECK: fail(); break; /* no member asks */
+        case ORDER_LINK_CHECK: break; /* make_leaf replies for the nodes */
         case ORDER_WANT: break;
         }
     }
+}
+
+/* Gives the roster one event, and carries its orders out. */
+static void step_driver(struct state *s, struct roster_event event)
+{
+    unpack_roster(&s->roster);
+    roster_step(&roster, &event, &orders);
+    pack_roster(&s->roster);
+    carry_out(s);
 }
 
 static void driver_receives(struct state *s, uint32_t node)
@@ -263,16 +294,15 @@ static void driver_receives(struct state *s, uint32_t node)
         .other = word.a - 1u,
         .view = word.view,
         .completed = word.b,
-        .joined = word.c,
+        .joined = word.c >= LANE_JOINED,
+        .needs_sync = word.c == LANE_WAS_LEAF,
+        .was_leaf = word.c == LANE_WAS_LEAF,
         .incarnation = 1,
         .members = &members,
     };
     uint8_t before = s->roster.number;
-    unpack_roster(&s->roster);
-    roster_step(&roster, &event, &orders);
-    pack_roster(&s->roster);
+    step_driver(s, event);
     assert_true(s->roster.number == before || s->roster.number > before);
-    carry_out(s);
 }
 
 /* Its connections break: messages under way are lost, and so are joiners that are not in, or lack a
@@ -285,7 +315,7 @@ static bool driver_dies(struct state *s, uint32_t node)
     *b = (struct roster_state){.second = 1,
                                .reforming = !world.forgetful,
                                .last = world.forgetful ? 0 : b->number,
-                               .last_in = world.forgetful ? 0 : b->in_view,
+                               .last_in = world.forgetful ? 0 : b->in_view & ~b->view_leaves,
                                .highest = world.forgetful ? 0 : b->number};
     for (uint32_t i = 0; i < NODES; i++) {
         struct peer *p = &s->peer[i];
@@ -303,7 +333,8 @@ static bool reconnect_node(struct state *s, uint32_t node)
     if (!s->roster.second || !p->alive || p->returned)
         return false;
     p->returned = 1;
-    put_message(&s->from[node], (struct pending_message){MSG_RETURN, p->view, p->members, 0, 0});
+    put_message(&s->from[node], (struct pending_message){MSG_RETURN, p->view,
+                                                         (uint8_t)(p->members & ~p->leaves), 0, 0});
     return true;
 }
 
@@ -312,12 +343,45 @@ static bool recover_driver(struct state *s, uint32_t node)
 {
     if (node > 0 || !s->roster.reforming || s->roster.reconnected == 0)
         return false;
-    unpack_roster(&s->roster);
+    step_driver(s, (struct roster_event){.kind = ROSTER_TICK, .node = ROSTER_NO_NODE, .now = 2});
+    return true;
+}
+
+/* All others reply to a check of the links. */
+static bool make_leaf(struct state *s, uint32_t node)
+{
+    struct roster_state *b = &s->roster;
+    unsigned participants = b->in_view & ~b->view_leaves;
+    if (s->leaves == world.leaves || !set_has(participants, node) ||
+        !set_has(b->in & ~b->join_pending, node) || (participants & (participants - 1)) == 0)
+        return false;
+    s->leaves++;
+    unpack_roster(b);
     roster_step(&roster,
-                &(struct roster_event){.kind = ROSTER_TICK, .node = ROSTER_NO_NODE, .now = 2},
+                &(struct roster_event){
+                    .kind = ROSTER_LINK_CHECK, .node = ROSTER_NO_NODE, .view = b->number},
                 &orders);
-    pack_roster(&s->roster);
+    for (uint32_t i = 0; i < NODES; i++)
+        if (i != node)
+            roster_step(&roster,
+                        &(struct roster_event){
+                            .kind = ROSTER_LINK_REPORT, .node = i, .check = roster.check.number},
+                        &orders);
+    roster_step(&roster, &(struct roster_event){.kind = ROSTER_CHECK_ENDS, .node = ROSTER_NO_NODE},
+                &orders);
+    pack_roster(b);
+    assert_true(set_has(b->view_leaves, node));
     carry_out(s);
+    return true;
+}
+
+/* It reports that it keeps pace, which it does only if it knows that it is a leaf. */
+static bool end_leaf(struct state *s, uint32_t node)
+{
+    const struct peer *p = &s->peer[node];
+    if (!set_has(s->roster.view_leaves, node) || !p->alive || !set_has(p->leaves, node))
+        return false;
+    step_driver(s, (struct roster_event){.kind = ROSTER_LEAF_READY, .node = node});
     return true;
 }
 
@@ -331,6 +395,8 @@ static void node_receives(struct state *s, uint32_t node)
     case VIEW:
         p->view = letter.view;
         p->members = letter.a;
+        p->leaves = letter.b;
+        p->was_leaf |= set_has(p->leaves, node);
         p->gave = p->go = 0;
         if (p->waits && set_has(p->members, p->waits - 1u)) {
             struct peer *joiner = &s->peer[p->waits - 1];
@@ -344,6 +410,8 @@ static void node_receives(struct state *s, uint32_t node)
         if (letter.view != p->view)
             break;
         p->synced = p->view;
+        if (letter.b == node)
+            p->was_leaf = 0;
         if (letter.c) {
             p->synced = 0;
             p->go = (uint8_t)(letter.a + 1);
@@ -364,9 +432,10 @@ static void node_receives(struct state *s, uint32_t node)
     }
 }
 
-static bool is_ready(const struct peer *p)
+static bool is_ready(const struct state *s, uint32_t node)
 {
-    return p->alive && p->view > 0 && !p->waits && p->hello;
+    const struct peer *p = &s->peer[node];
+    return p->alive && p->view > 0 && !p->waits && p->hello && !set_has(p->leaves, node);
 }
 
 /* The actions of a node: each returns whether it is possible, and performs it. */
@@ -384,13 +453,25 @@ static bool send_hello(struct state *s, uint32_t node)
 static bool report_lane(struct state *s, uint32_t node)
 {
     struct peer *p = &s->peer[node];
-    if (!is_ready(p) || p->reported == p->view || p->synced == p->view ||
+    if (!is_ready(s, node) || p->reported == p->view || p->synced == p->view ||
         (node == JOINER && p->state != 2))
         return false;
     p->reported = p->view;
-    put_message(&s->from[node],
-                (struct pending_message){MSG_LANE, p->view, 0, p->completed, p->joined});
+    put_message(&s->from[node], (struct pending_message){MSG_LANE, p->view, 0, p->completed,
+                                                         p->was_leaf ? LANE_WAS_LEAF
+                                                         : p->joined ? LANE_JOINED
+                                                                     : LANE_HELD});
     return true;
+}
+
+/* A former leaf knows no exchange before. */
+static void take_value(struct peer *p, const struct peer *h, uint8_t n)
+{
+    for (uint8_t k = 1; k < n && p->was_leaf; k++)
+        p->value[k] = p->of[k] = 0;
+    p->value[n] = h->value[n];
+    p->of[n] = h->of[n];
+    p->completed = n;
 }
 
 /* From the holder, as long as it lives and stands in the same view. */
@@ -398,25 +479,42 @@ static bool adopt_result(struct state *s, uint32_t node)
 {
     struct peer *p = &s->peer[node];
     const struct peer *h = &s->peer[p->holder];
-    if (!is_ready(p) || !p->go || !h->alive || h->view != p->view || h->synced != h->view)
+    if (!is_ready(s, node) || !p->go || !h->alive || h->view != p->view || h->synced != h->view)
         return false;
     uint8_t n = (uint8_t)(p->go - 1);
-    assert_true(h->completed >= n && !(h->joined && h->completed == n));
-    if (n != p->completed) {
+    assert_true(h->completed >= n && !(h->joined && h->completed == n) && !h->was_leaf);
+    if (n != p->completed && !p->was_leaf)
         assert_int_equal(n, p->completed + 1);
-        p->value[n] = h->value[n];
-        p->of[n] = h->of[n];
-    }
-    p->completed = n;
-    p->joined = p->go = 0;
+    if (n != p->completed || p->was_leaf)
+        take_value(p, h, n);
+    p->joined = p->go = p->was_leaf = 0;
     p->synced = p->view;
+    return true;
+}
+
+/* A leaf, from its proxy, the first participant: what that has completed in their view. */
+static bool receive_as_leaf(struct state *s, uint32_t node)
+{
+    struct peer *p = &s->peer[node];
+    uint32_t proxy = 0;
+    if (!p->alive || !set_has(p->leaves, node))
+        return false;
+    while (!set_has(p->members & ~p->leaves, proxy))
+        proxy++;
+    const struct peer *h = &s->peer[proxy];
+    uint8_t n = h->completed;
+    if (!is_ready(s, proxy) || h->view != p->view || h->synced != h->view || n == 0 ||
+        h->of[n] != h->view || (n == p->completed && p->value[n] == h->value[n]))
+        return false;
+    assert_true(n >= p->completed); /* E2 */
+    take_value(p, h, n);
     return true;
 }
 
 static bool contribute_next(struct state *s, uint32_t node)
 {
     struct peer *p = &s->peer[node];
-    if (!is_ready(p) || p->synced != p->view || p->gave || p->completed == N)
+    if (!is_ready(s, node) || p->synced != p->view || p->gave || p->completed == N)
         return false;
     p->gave = 1;
     return true;
@@ -427,11 +525,11 @@ static bool complete_exchange(struct state *s, uint32_t node)
 {
     struct peer *p = &s->peer[node];
     uint8_t n = (uint8_t)(p->completed + 1), value = 0;
-    if (!is_ready(p) || !p->gave)
+    if (!is_ready(s, node) || !p->gave)
         return false;
     for (uint32_t i = 0; i < NODES; i++) {
         const struct peer *q = &s->peer[i];
-        if (!set_has(p->members, i))
+        if (!set_has(p->members & ~p->leaves, i))
             continue;
         bool behind = q->completed >= n && q->of[n] == p->view;
         bool gave = q->view == p->view && q->gave && q->completed + 1 == n;
@@ -452,8 +550,8 @@ static bool complete_exchange(struct state *s, uint32_t node)
 static bool admit_joiner(struct state *s, uint32_t node)
 {
     struct peer *p = &s->peer[node];
-    if (!is_ready(p) || !p->joiner || p->gave || p->go || p->completed == 0 || p->completed == N ||
-        p->synced == 0 || p->joined)
+    if (!is_ready(s, node) || !p->joiner || p->gave || p->go || p->completed == 0 ||
+        p->completed == N || p->synced == 0 || p->joined)
         return false;
     p->waits = p->joiner;
     put_message(&s->from[node], (struct pending_message){MSG_DONOR_READY, 0, p->joiner, 0, 0});
@@ -519,14 +617,15 @@ static bool deliver_at_once(struct state *s, uint32_t node)
 }
 
 /* Steps that do not affect others are taken at once, except for crashes; this removes states that
- * differ only in the order of such steps. Crashes are last: as long as another step is possible,
- * the run is not at its end. */
+ * differ only in the order of such steps. Leaves and crashes are last: as long as another step is
+ * possible, the run is not at its end. */
 static bool (*const steps[])(struct state *, uint32_t) = {
     deliver_at_once, report_lane,    adopt_result,    complete_join,     driver_turn,
     node_turn,       send_hello,     contribute_next, complete_exchange, admit_joiner,
-    reconnect_node,  recover_driver, crash_node,      driver_dies};
+    reconnect_node,  recover_driver, receive_as_leaf, end_leaf,          make_leaf,
+    crash_node,      driver_dies};
 
-enum { STEPS = sizeof steps / sizeof *steps, AT_ONCE = 4 };
+enum { STEPS = sizeof steps / sizeof *steps, AT_ONCE = 4, FAULTS = STEPS - 4 };
 
 /* ---- all of it ---- */
 
@@ -556,8 +655,9 @@ static void check_commit_rule(const struct state *s)
         for (uint32_t k = 0; k < i; k++)
             for (uint8_t n = 1; n <= N; n++) {
                 const struct peer *a = &s->peer[i], *b = &s->peer[k];
-                bool both =
-                    set_has(s->roster.in, i) && set_has(s->roster.in, k) && a->alive && b->alive;
+                bool both = set_has(s->roster.in, i) && set_has(s->roster.in, k) && a->alive &&
+                            b->alive && !a->was_leaf && !b->was_leaf &&
+                            (a->view == b->view || world.leaves == 0);
                 if (both && a->completed >= n && b->completed >= n && a->value[n] && b->value[n])
                     assert_int_equal(a->value[n], b->value[n]);
             }
@@ -570,7 +670,7 @@ static void check_end(const struct state *s)
     joined += set_has(s->roster.in, JOINER);
     returns += s->roster.second && s->roster.number > 0;
     for (uint32_t i = 0; i < NODES; i++)
-        if (set_has(s->roster.in, i) && s->peer[i].alive)
+        if (set_has(s->roster.in & ~s->roster.view_leaves, i) && s->peer[i].alive)
             assert_int_equal(s->peer[i].completed, N);
     /* A joiner that waits for a donor has a live one. */
     if (set_has(s->roster.waits, JOINER) && s->roster.donor[JOINER])
@@ -595,12 +695,12 @@ static void explore_states(const struct state *from)
         struct state s = stack[--depth];
         bool moved = false;
         check_commit_rule(&s);
-        for (int k = 0; k < STEPS; k = moved && k < AT_ONCE ? STEPS - 2 : k + 1)
+        for (int k = 0; k < STEPS; k = moved && k < AT_ONCE ? FAULTS : k + 1)
             for (uint32_t node = 0; node < NODES; node++) {
                 struct state next = s;
                 if (!steps[k](&next, node))
                     continue;
-                moved |= k < STEPS - 2;
+                moved |= k < FAULTS;
                 if (is_new(&next))
                     push_state(&next);
                 if (k < AT_ONCE)
@@ -620,10 +720,11 @@ static void go_through_all(const struct world *all)
     stack = NULL;
     seen = calloc(TABLE, sizeof *seen);
     assert_non_null(seen);
+    options.workers = all->workers ? all->workers : 3;
     for (uint32_t i = 0; i < NODES; i++)
-        s.peer[i].alive = i != JOINER || all->joiner;
+        s.peer[i].alive = i == JOINER ? all->joiner : i < options.workers;
     roster_init(&roster, &options);
-    for (uint32_t i = 0; i < JOINER; i++) { /* the group forms */
+    for (uint32_t i = 0; i < options.workers; i++) { /* the group forms */
         assert_true(send_hello(&s, i));
         driver_receives(&s, i);
         s.peer[i].synced = s.peer[i].reported = 1; /* as exchange_init has it */
@@ -649,6 +750,19 @@ static void test_roster_driver_and_worker_die(void **state)
     go_through_all(&(struct world){.crashes = 1, .driver = true});
 }
 
+static void test_roster_leaves_and_a_crash(void **state)
+{
+    (void)state;
+    go_through_all(&(struct world){.crashes = 1, .leaves = 1});
+    go_through_all(&(struct world){.workers = 2, .crashes = 1, .leaves = 2});
+}
+
+static void test_roster_driver_dies_with_leaves(void **state)
+{
+    (void)state;
+    go_through_all(&(struct world){.workers = 2, .leaves = 2, .driver = true});
+}
+
 static void test_roster_driver_dies_during_join(void **state)
 {
     (void)state;
@@ -666,6 +780,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_roster_join_with_two_crashes),
         cmocka_unit_test(test_roster_driver_and_worker_die),
+        cmocka_unit_test(test_roster_leaves_and_a_crash),
+        cmocka_unit_test(test_roster_driver_dies_with_leaves),
         cmocka_unit_test(test_roster_driver_dies_during_join),
         cmocka_unit_test(test_roster_driver_without_memory),
     };

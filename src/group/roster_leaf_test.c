@@ -239,6 +239,26 @@ static void test_roster_leaf_is_no_donor(void **state)
                         "leaf 0; release 0 of 2; view 2: (0) 1; ask 1 for 2");
 }
 
+/* All who could be its donor are leaves, and the last participant has just joined. */
+static void test_roster_former_joiner_becomes_a_donor(void **state)
+{
+    struct story *s = *state;
+    begin_story(s, 2, false);
+    s->roster.options.workers_max = 4;
+    joins(s, 2);
+    step(s, (struct roster_event){.kind = ROSTER_DONOR_READY, .node = 0, .other = 2});
+    ask_check(s, 1);
+    reply_link(s, 1, 0, 80000);
+    reply_link(s, 2, 1, 80000);
+    assert_string_equal(time_is_over(s), "leaf 0; view 3: (0) 1 2");
+    ask_check(s, 2);
+    reply_link(s, 2, 1, 80000);
+    assert_string_equal(time_is_over(s), "leaf 1; view 4: (0) (1) 2");
+    assert_string_equal(joins(s, 3), "");
+    assert_string_equal(step(s, (struct roster_event){.kind = ROSTER_JOIN_COMPLETE, .node = 2}),
+                        "ask 2 for 3");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_roster_last_members_participate),
         cmocka_unit_test(test_roster_results_of_leaves_are_not_lost),
         cmocka_unit_test(test_roster_leaf_is_no_donor),
+        cmocka_unit_test(test_roster_former_joiner_becomes_a_donor),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

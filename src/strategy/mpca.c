@@ -59,7 +59,7 @@ static bool is_due(const struct worker *w, const struct mpca_lane *lane)
     const struct mpca_node *node = &w->node;
     int state = atomic_load(&lane->slot.state);
     int64_t tick = atomic_load(&node->tick_ns), step = atomic_load(&node->step_ns);
-    if (lane->tau == 0 || state == SLOT_READY || state == SLOT_RESULT)
+    if (lane->tau == 0 || state == SLOT_READY)
         return false;
     if (state == SLOT_REQUESTED || tick == 0 || group_is_leaf(node->group))
         return state == SLOT_REQUESTED;
@@ -126,10 +126,9 @@ static void record_adoption(struct worker *w, struct mpca_lane *lane, uint64_t n
     lane->c = n;
 }
 
-/* To a joiner every result is new. */
 static bool is_new(const struct mpca_lane *lane, uint64_t n)
 {
-    return n > lane->c || lane->c == UINT64_MAX;
+    return n != MPCA_NONE && (n > lane->c || lane->c == MPCA_NONE);
 }
 
 static int adopt_result(struct worker *w, struct mpca_lane *lane)
@@ -138,35 +137,20 @@ static int adopt_result(struct worker *w, struct mpca_lane *lane)
     if (!is_new(lane, atomic_load(&lane->arrived)))
         return OK;
     uint64_t n = begin_reading(lane);
-    if (!is_new(lane, n)) { /* the lane has just become a leaf's */
-        atomic_store(&lane->reading, 0);
-        world_raise(world, SIGNAL_MPCA);
-        return OK;
+    bool adopts = is_new(lane, n); /* the lane may have withheld it meanwhile */
+    int rc = OK;
+    if (adopts) {
+        const struct vec *result = &lane->exchange.result[n & 1];
+        vec_import(&w->star, lane->r, result->at);
+        vec_import(&w->s, (struct range){0, lane->n_s}, result->at + lane->r.len);
+        rc = update_joint(w, lane, lane->heading[n & 1].at);
     }
-    const struct vec *result = &lane->exchange.result[n & 1];
-    vec_import(&w->star, lane->r, result->at);
-    vec_import(&w->s, (struct range){0, lane->n_s}, result->at + lane->r.len);
-    int rc = update_joint(w, lane, lane->heading[n & 1].at);
     atomic_store(&lane->reading, 0);
     world_raise(world, SIGNAL_MPCA);
+    if (!adopts)
+        return OK;
     record_adoption(w, lane, n);
     return rc == OK ? copy_result(lane, n) : rc;
-}
-
-/* A leaf's result comes in the slot. */
-static int adopt_leaf_result(struct worker *w, struct mpca_lane *lane)
-{
-    struct mpca_slot *slot = &lane->slot;
-    if (atomic_load(&slot->state) != SLOT_RESULT)
-        return OK;
-    vec_import(&w->star, lane->r, slot->x.at);
-    vec_import(&w->s, (struct range){0, lane->n_s}, slot->x.at + lane->r.len);
-    if (w->joint.n > 0)
-        vec_copy(&w->joint, &w->star, lane->r); /* it computes no ṽ */
-    record_adoption(w, lane, slot->result);
-    atomic_store(&slot->state, SLOT_EMPTY);
-    world_raise(w->node.world, SIGNAL_MPCA);
-    return copy_result(lane, lane->c);
 }
 
 static int adopt_all(struct worker *w)
@@ -185,8 +169,7 @@ static int between_steps(struct worker *w, const struct member *m)
     for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++) {
         struct mpca_lane *lane = &w->node.lane[i];
         lane->tau += atomic_exchange(&lane->slot.returned, 0);
-        rc = adopt_leaf_result(w, lane);
-        if (rc != OK || !is_due(w, lane))
+        if (!is_due(w, lane))
             continue;
         interrupted = true;
         rc = add_contribution(lane, m->learner);
@@ -282,8 +265,8 @@ static int report_progress(struct worker *w, struct member *m)
         uint64_t arrived = atomic_load(&lane->arrived), from = atomic_load(&lane->report_from);
         if (lane->reported < from)
             lane->reported = from;
-        if (arrived < lane->reported)
-            continue; /* a leaf, or about to participate again */
+        if (arrived == MPCA_NONE || arrived < lane->reported)
+            continue;
         if (!speaks || arrived - lane->reported >= MPCA_COSTS)
             lane->reported = arrived;
         while (rc == OK && lane->reported < arrived) {
@@ -313,7 +296,7 @@ static int check_pace(struct worker *w, const struct member *m)
     }
     begun = begun > w->checked_at ? begun : w->checked_at;
     bool overdue = tick > 0 && now - begun > 2 * tick + grace;
-    bool cyclic = cycle > w->checked_cycle && speaks_for_all(m);
+    bool cyclic = cycle != MPCA_NONE && cycle > w->checked_cycle && speaks_for_all(m);
     if (grace == 0 || group_is_leaf(m->group) || !(overdue || cyclic))
         return OK;
     w->checked_at = now;
@@ -323,11 +306,11 @@ static int check_pace(struct worker *w, const struct member *m)
 
 /* ---- a worker: all of it ---- */
 
-static bool all_joined(const struct mpca_node *node)
+static bool has_adopted_all(const struct mpca_node *node)
 {
     bool all = true;
     for (uint32_t i = 0; i < node->lanes; i++)
-        all &= atomic_load(&node->lane[i].joined);
+        all &= node->lane[i].c != MPCA_NONE;
     return all;
 }
 
@@ -346,7 +329,9 @@ static int join_lanes(struct worker *w, struct member *m)
         int rc = mpca_node_status(&w->node);
         if (rc == OK && atomic_load(&m->group->end.over))
             rc = ERR_DRIVER;
-        if (rc == OK && all_joined(&w->node))
+        if (rc == OK)
+            rc = adopt_all(w);
+        if (rc == OK && has_adopted_all(&w->node))
             break;
         if (rc == OK)
             rc = world_wait(m->world, set, 2, WORLD_FOREVER, &wake);
@@ -354,12 +339,9 @@ static int join_lanes(struct worker *w, struct member *m)
             return rc;
     }
     atomic_store(&m->group->work.busy, true);
-    for (uint32_t i = 0; i < w->node.lanes; i++)
-        w->node.lane[i].c = UINT64_MAX; /* every result is new */
-    int rc = adopt_all(w);
     vec_copy(&l->x, &w->star, vec_all(&l->x));
     vec_copy(&l->s, &w->s, vec_all(&l->s));
-    return rc == OK ? group_joined(m->group) : rc; /* from now on it may be a leaf */
+    return group_joined(m->group); /* from now on it may be a leaf */
 }
 
 static int worker_init(struct worker *w, struct member *m)
@@ -429,6 +411,14 @@ static int mpca_gather(struct member *m)
 }
 
 /* ---- the driver ---- */
+
+static bool all_joined(const struct mpca_node *node)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < node->lanes; i++)
+        all &= atomic_load(&node->lane[i].arrived) != MPCA_NONE;
+    return all;
+}
 
 /* Lanes reduce, prepare and broadcast; this function updates the global model. On a recovered
  * driver each lane's task writes its shard of it when it enters; until all have, the model is

@@ -15,12 +15,13 @@
 
 enum { SIGNAL_MPCA = 4, MPCA_COSTS = 16 }; /* signals below are others' (data/loader.h) */
 
-/* SLOT_RESULT: on a leaf, x is the x̃*_s of exchange `result`, for training to adopt. */
-enum mpca_slot_state { SLOT_EMPTY, SLOT_REQUESTED, SLOT_READY, SLOT_RESULT };
+#define MPCA_NONE UINT64_MAX /* no exchange */
+
+enum mpca_slot_state { SLOT_EMPTY, SLOT_REQUESTED, SLOT_READY };
 
 struct mpca_slot {
     struct vec x; /* the copied x_s; in the last shard, followed by s */
-    uint64_t tau, result;
+    uint64_t tau;
     _Atomic int state;
     _Atomic uint64_t turn;     /* the tick for which it is filled next */
     _Atomic uint64_t returned; /* τ of contributions that did not count */
@@ -31,8 +32,7 @@ struct mpca_slot {
 struct mpca_part {
     struct mpca_joint joint;
     struct vec s, s_next; /* s̃, in the last shard */
-    struct range owned;   /* where `joint.now` and `s` are those of cycle `cycle` */
-    uint64_t cycle;
+    struct range owned;   /* where `joint.now` and `s` are those of the last exchange */
     struct range prepared;
 };
 
@@ -54,38 +54,50 @@ struct mpca_lane {
     bool as_leaf;   /* and it does what a leaf does */
     uint64_t given; /* τ of this node's own contribution to the exchange under way */
     struct transfers transfers;
-    atomic_bool joined;       /* its number of exchanges is known, and its x̃* has arrived */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the global model */
-    _Atomic uint64_t arrived; /* exchange whose result may be adopted; 0 on a leaf */
+    _Atomic uint64_t arrived; /* exchange whose result may be adopted; MPCA_NONE: none may be */
     _Atomic uint64_t report_from; /* earlier exchanges were not completed here */
     _Atomic uint64_t reading;     /* that is being copied out of result[reading - 1]; 0: none is */
     struct exchange_cost cost[MPCA_COSTS]; /* of exchange n in [n % MPCA_COSTS] */
     /* Training's own: */
     uint64_t tau;
-    uint64_t c;        /* the exchange that made x̃*_s */
+    uint64_t c;        /* the exchange that made x̃*_s; MPCA_NONE: a joiner has none yet */
     uint64_t reported; /* the last one reported */
     int64_t adopted_at;
     struct mpca_pace cycles; /* ns */
     bool stale;
 };
 
+/* Has the exchange counted a contribution? A contribution that did not count gives its τ back. If a
+ * new view makes this node a leaf, others may have completed the exchange without it: then the
+ * contribution is dropped, because no step counts twice. */
+enum mpca_count { NOT_COUNTED, COUNTED, MAY_HAVE_COUNTED };
+
 /* EMPTY → READY (its task has received a contribution) → TAKEN (its lane has added it to its own) →
  * DONE (that exchange is complete, and x is its result) → EMPTY (the leaf has the result). From
- * TAKEN back to READY, if the exchange did not count it. */
-enum mpca_proxy_state { PROXY_EMPTY, PROXY_READY, PROXY_TAKEN, PROXY_DONE };
+ * TAKEN back to READY, if the exchange did not count it, or to EMPTY, if it may have. */
+enum mpca_proxy_state { PROXY_EMPTY, PROXY_READY, PROXY_TAKEN, PROXY_DONE, PROXY_STATES };
+
+/* The header of a result, from a proxy to its leaf; all fields are eight bytes wide. */
+struct mpca_leaf_result {
+    uint64_t exchange;
+    int64_t took, cycle; /* ns: for the contribution to arrive; a cycle of the proxy */
+    struct exchange_meta meta;
+};
 
 /* A member's part as proxy of a leaf (mpca_leaf.c). */
 struct mpca_proxy {
     struct task *task;
-    _Atomic int state, status;
-    _Atomic uint32_t lane; /* of the contribution */
-    struct vec x;          /* as long as the longest lane's */
-    uint64_t tau, exchange;
+    _Atomic uint32_t state; /* with the lane of the contribution (mpca_leaf.c: state_of) */
+    _Atomic int status;
+    struct vec x; /* as long as the longest lane's */
+    uint64_t tau;
+    struct mpca_leaf_result result;
     /* Its task's own: */
     struct transfers transfers;
     struct transfer in, out;
-    int64_t begun, took; /* ns for the contribution to arrive */
-    uint32_t leaf, view;
+    int64_t begun;
+    uint32_t leaf, view, lane;
 };
 
 /* A worker, or the driver. */
@@ -122,10 +134,13 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
 int mpca_node_start(struct mpca_node *node);
 void mpca_node_close(struct mpca_node *node);
 
-/* Wait until `holds`; meanwhile send this lane's last result to members that lack it. ERR_VIEW:
- * this node has become a leaf, or is none any more */
+/* Wait until `holds` (NULL: for ever); meanwhile send this lane's last result to members that lack
+ * it. ERR_VIEW: this node has become a leaf, or is none any more */
 int mpca_await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
                int64_t deadline);
+
+/* Training adopts no result of this lane until `arrived` is set again: results are overwritten. */
+int mpca_withhold(struct mpca_lane *lane);
 
 /* OK, or the error that ended a lane. */
 int mpca_node_status(const struct mpca_node *node);
@@ -167,7 +182,7 @@ int mpca_proxy_start(struct mpca_node *node);
  * lane, of which `own` is the weight so far; returns the weight of both. */
 uint64_t mpca_proxy_add(struct mpca_lane *lane, uint64_t own);
 
-/* The exchange with that contribution is complete and has counted it; or has not. */
-void mpca_proxy_counted(struct mpca_lane *lane, bool counted);
+/* The exchange with that contribution is over. */
+void mpca_proxy_close(struct mpca_lane *lane, enum mpca_count count);
 
 #endif

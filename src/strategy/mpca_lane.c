@@ -3,11 +3,6 @@
 #include "strategy/mpca.h"
 #include "tensor/kernels.h"
 
-static const Paceline__Mpca *settings_of(const Paceline__Job *job)
-{
-    return job->strategy->mpca;
-}
-
 /* ---- setting up ---- */
 
 static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint64_t completed,
@@ -21,7 +16,8 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     config.stages = &node->stages;
     lane->r = range_shard(x->n, node->lanes, number);
     lane->n_s = number + 1 == node->lanes ? s->n : 0;
-    lane->arrived = lane->c = lane->reported = completed;
+    lane->arrived = lane->c = node->joins ? MPCA_NONE : completed;
+    lane->reported = completed;
     size_t n = lane->r.len + lane->n_s;
     size_t heading = node->worker || node->joins ? lane->r.len + 1 : 0;
     if (vec_init(&lane->heading[0], arena, heading) != OK)
@@ -46,7 +42,6 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     vec_export(x, lane->r, first);
     vec_export(s, (struct range){0, lane->n_s}, first + lane->r.len);
     atomic_store(&lane->slot.turn, stages_tick(&node->stages, number));
-    atomic_store(&lane->joined, !node->joins);
     if (node->joins)
         exchange_join_unsynced(&lane->exchange);
     return OK;
@@ -55,7 +50,7 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
 int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec *x, struct vec *s,
                    uint64_t completed, struct arena *arena)
 {
-    const Paceline__Mpca *set = settings_of(job);
+    const Paceline__Mpca *set = job->strategy->mpca;
     bool symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric;
     struct exchange_config config = strategy_exchange_config(job);
     config.split = symmetric ? EXCHANGE_AT_OWNERS : EXCHANGE_AT_ROOT;
@@ -112,7 +107,7 @@ int mpca_await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lan
         int rc = has_fallen_out(lane) ? ERR_VIEW : exchange_sync(&lane->exchange);
         if (rc == OK && atomic_load(&lane->node->group->end.over))
             rc = ERR_DRIVER;
-        if (rc != OK || holds(lane))
+        if (rc != OK || (holds && holds(lane)))
             return rc;
         rc = world_wait(world, set, 2, deadline, &wake);
         if (rc != OK)
@@ -140,16 +135,25 @@ static bool is_known(const struct mpca_lane *lane)
     return lane->exchange.standing < LANE_UNKNOWN;
 }
 
-static bool never_holds(const struct mpca_lane *lane)
-{
-    (void)lane;
-    return false;
-}
-
 /* The next exchange overwrites the result before the last, which may be being copied. */
 static bool may_overwrite(const struct mpca_lane *lane)
 {
     return atomic_load(&lane->reading) != ((lane->exchange.completed + 1) & 1) + 1;
+}
+
+int mpca_withhold(struct mpca_lane *lane)
+{
+    struct world *world = lane->node->world;
+    atomic_store(&lane->arrived, MPCA_NONE);
+    for (;;) {
+        const struct wait_for changed = wait_signal(world, SIGNAL_MPCA);
+        struct wake wake;
+        if (atomic_load(&lane->reading) == 0)
+            return OK;
+        int rc = world_wait(world, &changed, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
 }
 
 /* ---- a turn ---- */
@@ -203,13 +207,12 @@ static int take_contribution(struct mpca_lane *lane, struct exchange_meta *mine)
     return OK;
 }
 
-/* A contribution that did not count gives its τ back. */
-static void close_contribution(struct mpca_lane *lane, bool counted)
+static void close_contribution(struct mpca_lane *lane, enum mpca_count count)
 {
-    if (!counted)
+    if (count == NOT_COUNTED)
         atomic_fetch_add(&lane->slot.returned, lane->given);
     lane->given = 0;
-    mpca_proxy_counted(lane, counted);
+    mpca_proxy_close(lane, count);
 }
 
 static int end_turn(struct mpca_lane *lane)
@@ -218,7 +221,8 @@ static int end_turn(struct mpca_lane *lane)
     const struct exchange *e = &lane->exchange;
     const struct exchange_meta *meta = exchange_result_meta(e);
     if (node->worker)
-        close_contribution(lane, members_has(&meta->contributors, node->world->self));
+        close_contribution(lane, members_has(&meta->contributors, node->world->self) ? COUNTED
+                                                                                     : NOT_COUNTED);
     if (meta->rate > 0)
         atomic_store(&node->typical_ns,
                      (int64_t)(1e9 * (double)members_count(&meta->participants) / meta->rate));
@@ -243,6 +247,7 @@ static int take_turn(struct mpca_lane *lane)
 {
     struct mpca_node *node = lane->node;
     struct exchange_meta mine = {.hash_min = UINT64_MAX};
+    enum mpca_count count = NOT_COUNTED;
     int rc = mpca_await(lane, has_its_turn, WORLD_FOREVER);
     if (rc == OK) {
         record_tick(node, stages_tick(&node->stages, lane->exchange.lane));
@@ -250,14 +255,16 @@ static int take_turn(struct mpca_lane *lane)
     }
     if (rc == OK)
         rc = mpca_await(lane, may_overwrite, WORLD_FOREVER);
-    if (rc == OK)
+    if (rc == OK) {
+        count = MAY_HAVE_COUNTED;
         rc = exchange_run(&lane->exchange, &mine);
+    }
     if (rc == OK)
         rc = end_turn(lane);
     if (rc == OK && all_have_stopped(lane))
-        rc = mpca_await(lane, never_holds, WORLD_FOREVER);
+        rc = mpca_await(lane, NULL, WORLD_FOREVER);
     if (rc == ERR_VIEW)
-        close_contribution(lane, false);
+        close_contribution(lane, count);
     return rc;
 }
 
@@ -266,7 +273,9 @@ static int take_turn(struct mpca_lane *lane)
  * known first, and are: they are at 0, or at their last. */
 static int join_lane(struct mpca_lane *lane)
 {
-    int rc = mpca_await(lane, is_known, WORLD_FOREVER);
+    int rc = mpca_withhold(lane);
+    if (rc == OK)
+        rc = mpca_await(lane, is_known, WORLD_FOREVER);
     if (rc != OK)
         return rc;
     atomic_store(&lane->slot.turn, stages_tick(&lane->node->stages, lane->exchange.lane));
@@ -274,32 +283,14 @@ static int join_lane(struct mpca_lane *lane)
     if (kept->at != heading->at)
         vec_copy(heading, kept, vec_all(heading));
     *kept = *heading;
+    lane->part.owned.len = 0; /* its x̃ is older */
     if (!lane->node->worker)
         mpca_part_take_up(lane);
     atomic_store(&lane->report_from, lane->exchange.completed);
     atomic_store(&lane->arrived, lane->exchange.completed);
-    atomic_store(&lane->joined, true);
     lane->in_line = true;
     world_raise(lane->node->world, SIGNAL_MPCA);
     return OK;
-}
-
-/* The next result comes from a holder, or by way of the proxy. Training takes none of this lane's
- * own until then: it would be overwritten. */
-static int fall_out(struct mpca_lane *lane)
-{
-    struct world *world = lane->node->world;
-    int rc = OK;
-    lane->in_line = false;
-    atomic_store(&lane->arrived, 0);
-    while (rc == OK) {
-        const struct wait_for changed = wait_signal(world, SIGNAL_MPCA);
-        struct wake wake;
-        if (atomic_load(&lane->reading) == 0)
-            return OK;
-        rc = world_wait(world, &changed, 1, WORLD_FOREVER, &wake);
-    }
-    return rc;
 }
 
 static int lane_main(void *arg)
@@ -308,17 +299,17 @@ static int lane_main(void *arg)
     kernels_set_threads(lane->node->threads);
     int rc = OK;
     transfers_init(&lane->transfers, lane->node->world, lane->node->group, lane->exchange.lane);
-    lane->in_line = atomic_load(&lane->joined);
+    lane->in_line = !lane->node->joins;
     while (rc == OK) {
         lane->as_leaf = group_is_leaf(lane->node->group);
-        if (lane->as_leaf && lane->in_line)
-            rc = fall_out(lane);
-        else if (lane->as_leaf)
-            rc = mpca_leaf_turn(lane);
-        else
-            rc = lane->in_line ? take_turn(lane) : join_lane(lane);
-        if (rc == ERR_VIEW)
-            rc = fall_out(lane);
+        lane->in_line &= !lane->as_leaf;
+        rc = lane->as_leaf   ? mpca_leaf_turn(lane)
+             : lane->in_line ? take_turn(lane)
+                             : join_lane(lane);
+        if (rc == ERR_VIEW) {
+            lane->in_line = false;
+            rc = OK;
+        }
     }
     transfers_close(&lane->transfers);
     atomic_store(&lane->status, rc);

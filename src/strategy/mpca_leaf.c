@@ -6,25 +6,23 @@
  *       x̃*_s of that exchange  ◄─────────      when the exchange is complete
  *
  * So no tick waits for a leaf: its weight counts in the first tick that begins when its
- * contribution is there. A contribution that a new view cuts short gives its τ back. When a round
- * of all lanes is fast enough, the leaf reports that it keeps pace (group/roster_leaf.c). */
+ * contribution is there. When a round of all lanes is fast enough, the leaf reports that it keeps
+ * pace (group/roster_leaf.c). */
 #include "base/fault.h"
 #include "strategy/mpca.h"
+
+#include <math.h>
+#include <string.h>
 
 /* A participant sends and receives the model twice a cycle. A leaf keeps pace if it could do so in
  * three: a link is slow below a third of the others' rate. */
 #define ROUND_MAX 1.5 /* cycles that the model may take in one direction */
 
-enum { CONTRIBUTION_HEADER = 12, RESULT_HEADER = 24 };
+enum { CONTRIBUTION_HEADER = 12 };
 
 static uint32_t proxy_address(const struct mpca_node *node)
 {
     return node->lanes; /* lanes have their own numbers */
-}
-
-static const struct view *current_view(const struct mpca_node *node)
-{
-    return group_view(node->group);
 }
 
 /* ---- the leaf ---- */
@@ -40,32 +38,13 @@ static bool has_filled(const struct mpca_lane *lane)
     return atomic_load(&lane->slot.state) == SLOT_READY;
 }
 
-static bool is_adopted(const struct mpca_lane *lane)
-{
-    return atomic_load(&lane->slot.state) != SLOT_RESULT;
-}
-
-static bool never_holds(const struct mpca_lane *lane)
-{
-    (void)lane;
-    return false;
-}
-
 /* The proxy may not have this view yet, or is occupied: try again after two typical steps. */
 static int pause_turn(struct mpca_lane *lane)
 {
     struct mpca_node *node = lane->node;
     int64_t pause = 2 * atomic_load(&node->typical_ns), least = WORLD_SECOND / 100;
-    int rc =
-        mpca_await(lane, never_holds, world_now(node->world) + (pause > least ? pause : least));
+    int rc = mpca_await(lane, NULL, world_now(node->world) + (pause > least ? pause : least));
     return rc == ERR_TIMEOUT ? OK : rc;
-}
-
-/* A joiner that is a leaf has nothing to contribute to: it asks to participate. */
-static int ask_again(struct mpca_lane *lane)
-{
-    int rc = lane->exchange.lane == 0 ? group_keeps_pace(lane->node->group) : OK;
-    return rc == OK ? pause_turn(lane) : rc;
 }
 
 static void send_contribution(struct mpca_lane *lane, struct transfer *out)
@@ -75,7 +54,7 @@ static void send_contribution(struct mpca_lane *lane, struct transfer *out)
     bytes_put_le64(header + 4, lane->slot.tau);
     transfer_send(out, &lane->transfers,
                   &(struct transfer_out){
-                      .to = view_proxy(current_view(lane->node), lane->node->world->self),
+                      .to = view_proxy(group_view(lane->node->group), lane->node->world->self),
                       .lane = proxy_address(lane->node),
                       .x = lane->slot.x.at,
                       .n = lane->slot.x.n,
@@ -106,12 +85,14 @@ static int exchange_vectors(struct mpca_lane *lane, struct transfer *out, struct
     return rc;
 }
 
-/* The round is over with the last lane. Was it as fast as a participant's must be? */
+/* The round is over with the last lane. Was it as fast as a participant's must be? The cycles of a
+ * participant that is alone need no network, and say nothing about it. */
 static int end_round(struct mpca_lane *lane, int64_t cycle)
 {
     struct mpca_node *node = lane->node;
     uint32_t next = (lane->exchange.lane + 1) % node->lanes;
-    double limit = ROUND_MAX * (double)cycle;
+    const struct members participants = view_participants(group_view(node->group));
+    double limit = members_count(&participants) > 1 ? ROUND_MAX * (double)cycle : INFINITY;
     bool fast = node->leaf_sent >= 0 && (double)node->leaf_sent <= limit &&
                 (double)node->leaf_received <= limit;
     if (next == 0)
@@ -121,19 +102,30 @@ static int end_round(struct mpca_lane *lane, int64_t cycle)
     return next == 0 && fast ? group_keeps_pace(node->group) : OK;
 }
 
-/* Training adopts the result at its next step boundary. */
+/* The lane is behind the exchange now, as if it had completed it. This node does not know ṽ: it
+ * begins at 0. */
 static int take_result(struct mpca_lane *lane, const struct transfer *in)
 {
-    struct byte_reader header = transfer_reader(in);
-    lane->slot.result = read_u64(&header);
-    int64_t sent = (int64_t)read_u64(&header), cycle = (int64_t)read_u64(&header);
-    if (!byte_reader_done(&header))
+    struct byte_reader bytes = transfer_reader(in);
+    const void *header = byte_reader_take(&bytes, sizeof(struct mpca_leaf_result));
+    struct mpca_leaf_result got;
+    if (!byte_reader_done(&bytes))
         return ERR_PROTOCOL;
-    lane->node->leaf_sent += lane->node->leaf_sent < 0 ? 0 : sent;
-    atomic_store(&lane->slot.state, SLOT_RESULT);
-    world_raise(lane->node->world, SIGNAL_MPCA);
-    int rc = mpca_await(lane, is_adopted, WORLD_FOREVER);
-    return rc == OK ? end_round(lane, cycle) : rc;
+    memcpy(&got, header, sizeof got);
+    if (got.exchange < lane->exchange.completed || got.exchange == MPCA_NONE)
+        return ERR_PROTOCOL; /* E2: participants are not behind their former members */
+    int rc = mpca_withhold(lane);
+    if (rc != OK)
+        return rc;
+    exchange_take_result(&lane->exchange, got.exchange, &lane->slot.x, &got.meta);
+    struct vec *heading = mpca_heading(lane);
+    vec_fill(heading, vec_all(heading), 0);
+    lane->exchange.config.kept = *heading;
+    lane->node->leaf_sent += lane->node->leaf_sent < 0 ? 0 : got.took;
+    atomic_store(&lane->report_from, got.exchange);
+    atomic_store(&lane->arrived, got.exchange);
+    atomic_store(&lane->slot.state, SLOT_EMPTY);
+    return end_round(lane, got.cycle);
 }
 
 /* transfer_finish and transfers_await end with the view, with the proxy and with this task. */
@@ -141,7 +133,7 @@ static int exchange_with_proxy(struct mpca_lane *lane)
 {
     struct transfer out = {0}, in = {0};
     bool sent = false;
-    lane->transfers.view = current_view(lane->node)->number;
+    lane->transfers.view = group_view(lane->node->group)->number;
     if (!group_is_leaf(lane->node->group))
         return ERR_VIEW;
     if (!vec_finite(&lane->slot.x, vec_all(&lane->slot.x))) { /* the proxy would not add it */
@@ -166,27 +158,33 @@ static int exchange_with_proxy(struct mpca_lane *lane)
 int mpca_leaf_turn(struct mpca_lane *lane)
 {
     int empty = SLOT_EMPTY;
-    if (!atomic_load(&lane->joined))
-        return ask_again(lane);
     int rc = mpca_await(lane, has_leaf_turn, WORLD_FOREVER);
-    if (rc == OK) /* one from before this node last participated */
-        rc = mpca_await(lane, is_adopted, WORLD_FOREVER);
-    if (rc == OK) {
-        atomic_compare_exchange_strong(&lane->slot.state, &empty, SLOT_REQUESTED);
-        rc = mpca_await(lane, has_filled, WORLD_FOREVER);
-    }
+    if (rc != OK)
+        return rc;
+    atomic_compare_exchange_strong(&lane->slot.state, &empty, SLOT_REQUESTED);
+    rc = mpca_await(lane, has_filled, WORLD_FOREVER);
     return rc == OK ? exchange_with_proxy(lane) : rc;
 }
 
 /* ---- the proxy: its lanes ---- */
 
+/* One number, so that no lane takes the contribution of another one. */
+static uint32_t state_of(enum mpca_proxy_state state, uint32_t lane)
+{
+    return lane * PROXY_STATES + state;
+}
+
+static bool is_in(const struct mpca_proxy *p, enum mpca_proxy_state state)
+{
+    return atomic_load(&p->state) % PROXY_STATES == state;
+}
+
 uint64_t mpca_proxy_add(struct mpca_lane *lane, uint64_t own)
 {
     struct mpca_proxy *p = &lane->node->proxy;
     struct vec *input = &lane->exchange.input;
-    int ready = PROXY_READY;
-    if (atomic_load(&p->lane) != lane->exchange.lane ||
-        !atomic_compare_exchange_strong(&p->state, &ready, PROXY_TAKEN))
+    uint32_t number = lane->exchange.lane, ready = state_of(PROXY_READY, number);
+    if (!atomic_compare_exchange_strong(&p->state, &ready, state_of(PROXY_TAKEN, number)))
         return own;
     if (own > 0)
         vec_lerp(input, (float)((double)p->tau / (double)(own + p->tau)), &p->x, vec_all(input));
@@ -195,17 +193,21 @@ uint64_t mpca_proxy_add(struct mpca_lane *lane, uint64_t own)
     return own + p->tau;
 }
 
-void mpca_proxy_counted(struct mpca_lane *lane, bool counted)
+void mpca_proxy_close(struct mpca_lane *lane, enum mpca_count count)
 {
+    static const enum mpca_proxy_state next[] = {
+        [NOT_COUNTED] = PROXY_READY, [COUNTED] = PROXY_DONE, [MAY_HAVE_COUNTED] = PROXY_EMPTY};
     struct mpca_proxy *p = &lane->node->proxy;
-    if (atomic_load(&p->state) != PROXY_TAKEN || atomic_load(&p->lane) != lane->exchange.lane)
+    uint32_t number = lane->exchange.lane;
+    if (atomic_load(&p->state) != state_of(PROXY_TAKEN, number))
         return;
-    if (counted) {
+    if (count == COUNTED) {
         const struct vec *result = exchange_result(&lane->exchange);
         vec_copy(&p->x, result, vec_all(result));
-        p->exchange = lane->exchange.completed;
+        p->result.exchange = lane->exchange.completed;
+        p->result.meta = *exchange_result_meta(&lane->exchange);
     }
-    atomic_store(&p->state, counted ? PROXY_DONE : PROXY_READY);
+    atomic_store(&p->state, state_of(next[count], number));
     world_raise(lane->node->world, SIGNAL_MPCA);
 }
 
@@ -213,7 +215,7 @@ void mpca_proxy_counted(struct mpca_lane *lane, bool counted)
 
 static bool serves_leaf(const struct mpca_node *node, uint32_t leaf)
 {
-    const struct view *view = current_view(node);
+    const struct view *view = group_view(node->group);
     return members_has(&view->leaves, leaf) && !group_is_leaf(node->group) &&
            view_proxy(view, leaf) == node->world->self;
 }
@@ -227,11 +229,11 @@ static void on_contribution(struct mpca_node *node, struct message *header)
     size_t n = transfer_header_floats(header);
     if (!byte_reader_done(&in) || lane >= node->lanes || n != node->lane[lane].exchange.n_floats ||
         tau == 0 || tau > UINT32_MAX || !serves_leaf(node, header->from) || p->in.all ||
-        atomic_load(&p->state) != PROXY_EMPTY) {
+        !is_in(p, PROXY_EMPTY)) {
         transfer_refuse(&p->transfers, header);
         return;
     }
-    atomic_store(&p->lane, lane);
+    p->lane = lane;
     p->tau = tau;
     p->leaf = header->from;
     p->begun = world_now(node->world);
@@ -244,40 +246,37 @@ static void on_contribution(struct mpca_node *node, struct message *header)
 static void on_received(struct mpca_node *node)
 {
     struct mpca_proxy *p = &node->proxy;
-    p->took = world_now(node->world) - p->begun;
+    p->result.took = world_now(node->world) - p->begun;
     if (p->in.status == OK && vec_finite(&p->x, vec_all(&p->x)))
-        atomic_store(&p->state, PROXY_READY);
+        atomic_store(&p->state, state_of(PROXY_READY, p->lane));
 }
 
 static void send_result(struct mpca_node *node)
 {
     struct mpca_proxy *p = &node->proxy;
-    uint8_t header[RESULT_HEADER];
     if (p->view != p->transfers.view || !serves_leaf(node, p->leaf)) {
         atomic_store(&p->state, PROXY_EMPTY);
         return;
     }
-    bytes_put_le64(header, p->exchange);
-    bytes_put_le64(header + 8, (uint64_t)p->took);
-    bytes_put_le64(header + 16, (uint64_t)atomic_load(&node->tick_ns) * node->lanes);
+    p->result.cycle = atomic_load(&node->tick_ns) * node->lanes;
     transfer_send(&p->out, &p->transfers,
                   &(struct transfer_out){.to = p->leaf,
-                                         .lane = atomic_load(&p->lane),
+                                         .lane = p->lane,
                                          .x = p->x.at,
                                          .n = p->x.n,
-                                         .header = header,
-                                         .header_len = sizeof header});
+                                         .header = &p->result,
+                                         .header_len = sizeof p->result});
 }
 
 /* Follow a new view, and the lanes. A leaf is no proxy: its lanes add nothing any more. */
 static void look_around(struct mpca_node *node)
 {
     struct mpca_proxy *p = &node->proxy;
-    int ready = PROXY_READY;
-    p->transfers.view = current_view(node)->number;
+    uint32_t ready = state_of(PROXY_READY, p->lane);
+    p->transfers.view = group_view(node->group)->number;
     if (group_is_leaf(node->group))
         atomic_compare_exchange_strong(&p->state, &ready, PROXY_EMPTY);
-    if (atomic_load(&p->state) == PROXY_DONE && !p->out.all)
+    if (is_in(p, PROXY_DONE) && !p->out.all)
         send_result(node);
 }
 

@@ -44,7 +44,6 @@ int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool ow
         return ERR_NOMEM;
     if (!own)
         p->owned = range_between(0, lane->exchange.n_floats);
-    p->cycle = lane->exchange.completed;
     int rc = vec_init(&p->s_next, arena, lane->n_s);
     return rc == OK ? mpca_joint_init(&p->joint, &x_s, v ? &v_s : NULL, arena) : rc;
 }
@@ -73,8 +72,6 @@ int mpca_lane_prepare(void *user, struct range range, float *x, const struct exc
     struct mpca_lane *lane = user;
     struct mpca_part *p = &lane->part;
     struct range xs = of_x(lane, range), ss = of_s(lane, range), owned = p->owned;
-    if (p->cycle != lane->exchange.completed)
-        owned.len = 0; /* this node has missed cycles as a leaf */
     if (owned.len == 0)
         owned.from = end_of(range);
     take_over(lane, range_between(range.from, min_size(end_of(range), owned.from)));
@@ -96,7 +93,6 @@ void mpca_part_commit(struct mpca_lane *lane)
     mpca_commit(&p->joint, of_x(lane, p->prepared));
     vec_copy(&p->s, &p->s_next, of_s(lane, p->prepared));
     p->owned = p->prepared;
-    p->cycle = lane->exchange.completed;
 }
 
 void mpca_part_take_up(struct mpca_lane *lane)
@@ -105,7 +101,6 @@ void mpca_part_take_up(struct mpca_lane *lane)
     struct range all = range_between(0, lane->exchange.n_floats);
     take_over(lane, all);
     p->owned = all;
-    p->cycle = lane->exchange.completed;
 }
 
 enum { FOLLOW_PASSES = 3 };

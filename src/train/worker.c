@@ -252,7 +252,8 @@ static int run_loop(struct worker *w)
         lease_client_begin(&w->lease_client, &w->member, w->join.joined);
     atomic_store(&w->group.work.busy, true);
     int rc = mean_loss_init(&w->counts.mean, (size_t)w->job->solver->average_loss, &w->arena);
-    worker_record_recovery_report(w);
+    if (!worker_lacks_model(w)) /* else it must rejoin if the driver dies before its first step */
+        worker_record_recovery_report(w);
     if (rc == OK)
         rc = w->strategy->worker(&w->member);
     if (rc == OK)

@@ -125,6 +125,9 @@ int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes
  */
 int worker_send_report(struct worker *w, const struct committed *report);
 
+/* Does this joiner begin without the model? Its strategy calls group_joined when it has it. */
+bool worker_lacks_model(const struct worker *w);
+
 /* Store the recovery report as of this moment: a recovered driver continues from it. */
 void worker_record_recovery_report(struct worker *w);
 

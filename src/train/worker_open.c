@@ -317,6 +317,11 @@ static int receive_start(struct worker *w, struct model_header *header)
     }
 }
 
+bool worker_lacks_model(const struct worker *w)
+{
+    return w->join.joined && w->traits.is_async && w->traits.join_needs_no_model;
+}
+
 /* Join a run under way: receive the join state from the donor. Where the next exchange brings the
  * model, it comes without vectors. */
 static int join_run(struct worker *w)
@@ -344,8 +349,8 @@ static int join_run(struct worker *w)
         rc = take_start(w, rc, &header);
     }
     struct buf nothing = {0};
-    if (rc != OK || (w->traits.is_async && w->traits.join_needs_no_model))
-        return rc; /* the strategy calls group_joined when it has the model */
+    if (rc != OK || worker_lacks_model(w))
+        return rc;
     return worker_report(w, WIRE_JOIN_COMPLETE, &nothing);
 }
 

@@ -20,6 +20,8 @@ void planted_join(struct exchange *e, uint64_t completed);
 void planted_join_unsynced(struct exchange *e);
 int planted_run(struct exchange *e, const struct exchange_meta *mine);
 int planted_sync(struct exchange *e);
+void planted_take_result(struct exchange *e, uint64_t n, struct vec *x,
+                         const struct exchange_meta *meta);
 const struct vec *planted_result(const struct exchange *e);
 const struct exchange_meta *planted_result_meta(const struct exchange *e);
 bool planted_ends_all(const struct exchange_meta *meta);
@@ -31,6 +33,7 @@ bool planted_ends_all(const struct exchange_meta *meta);
 #define exchange_release       planted_release
 #define exchange_enter         planted_enter
 #define exchange_run           planted_run
+#define exchange_take_result   planted_take_result
 #define exchange_sync          planted_sync
 #define exchange_result        planted_result
 #define exchange_result_meta   planted_result_meta
@@ -44,6 +47,7 @@ bool planted_ends_all(const struct exchange_meta *meta);
 #undef exchange_release
 #undef exchange_enter
 #undef exchange_run
+#undef exchange_take_result
 #undef exchange_sync
 #undef exchange_result
 #undef exchange_result_meta

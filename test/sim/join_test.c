@@ -413,6 +413,21 @@ static void test_little_data_is_gone_over_once(void **state)
     }
 }
 
+/* A joiner of `mpca` that lacks a part of x̃* when the driver dies does not return as a member. It
+ * could be made a donor or a leaf. */
+static void test_driver_dies_before_a_joiner_has_its_model(void **state)
+{
+    static const struct way way = {{"strategy.mpca={}"}, .free = true};
+    struct sim_run r = {0};
+    play_way(*state, &way,
+             "fault { at: 1000 join: 2 } fault { at: 0.1 join: 3 } "
+             "fault { at: 0.3 kill: -1 for: 0.02 } "
+             "delay { to: 3 tag: 'lane_go' nth: 2 seconds: 0.5 }",
+             &r);
+    assert_int_equal(run_count(r.dir, "member", "what", "join"), 3);
+    assert_int_equal(run_count(r.dir, "member", "what", "back"), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_some_admit_no_joiner),
         cmocka_unit_test(test_as_many_as_are_wanted),
         cmocka_unit_test(test_little_data_is_gone_over_once),
+        cmocka_unit_test(test_driver_dies_before_a_joiner_has_its_model),
     };
     return cmocka_run_group_tests(tests, tiny_setup_elastic, tiny_teardown);
 }

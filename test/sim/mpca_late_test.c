@@ -40,9 +40,15 @@ struct pace {
     int64_t tick[WORKERS][TICKS_MAX];
     size_t ticks[WORKERS];
     double weight[LANES_MAX]; /* of all results */
-    /* To a leaf, once: its contribution is not finite; its last result is not adopted. */
-    enum spoils { NOTHING, NOT_FINITE, NOT_ADOPTED } spoils;
-    bool adopts, spoilt;
+    bool spoils, spoilt;      /* once: the contribution of a leaf is not finite */
+    uint32_t workers;         /* WORKERS unless set; kept */
+    /* Of two workers: their results; when the second, a former leaf, was adopting one; and lanes
+     * that it continues alone, and those of them whose last result is not one of these. */
+    uint64_t result[2][LANES_MAX][EXCHANGES_MAX];
+    int64_t adopts_from, adopts_to;
+    bool alone[LANES_MAX];
+    size_t lone, broken;
+    double excess; /* steps that have counted twice, at any time */
 };
 
 static struct pace pace;
@@ -64,29 +70,62 @@ static bool make_infinite(const struct mpca_lane *lane)
     return true;
 }
 
-/* As if the node had been no leaf for a part of a step. Training has adopted the result of lane 0,
- * so that the turn of lane 1 is about to begin, whose result is not adopted. */
-static bool undo_adoption(struct pace *p, struct mpca_lane *lane)
+static struct mpca_lane *lane_of(const struct exchange *e)
 {
-    int before = atomic_load(&lane->node->lane[0].slot.state);
-    bool adopted = p->adopts && before == SLOT_EMPTY;
-    if (lane->exchange.lane != 1)
-        return false;
-    p->adopts = before == SLOT_RESULT;
-    if (!adopted || atomic_load(&lane->node->leaf_lane) != 0 || lane->slot.result == 0 ||
-        atomic_load(&lane->slot.state) != SLOT_EMPTY)
-        return false;
-    atomic_store(&lane->slot.state, SLOT_RESULT);
-    return true;
+    return (struct mpca_lane *)(void *)((char *)(uintptr_t)e -
+                                        offsetof(struct mpca_lane, exchange));
+}
+
+/* Steps of a shard that have counted, and those that may still count: at most all that were taken.
+ * A leaf's contribution that is under way may have counted, and is left out. */
+static void check_counts(struct pace *p, uint32_t s)
+{
+    double steps = p->weight[s];
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        const struct exchange *e = p->e[w][s];
+        if (!e || p->t.ended[w] != INT32_MAX)
+            return;
+        const struct mpca_lane *lane = lane_of(e);
+        const struct mpca_slot *slot = &lane->slot;
+        bool waits = !lane->as_leaf && atomic_load(&slot->state) == SLOT_READY;
+        bool counts = e->completed + 1 > p->completed[WITNESS][s];
+        steps += (double)(lane->tau + atomic_load(&slot->returned) + (waits ? slot->tau : 0) +
+                          (counts ? lane->given : 0));
+        steps -= (double)atomic_load(&e->group->work.progress);
+    }
+    p->excess = fmax(p->excess, steps);
 }
 
 static void spoil_slot(struct pace *p, const struct exchange *e)
 {
-    struct mpca_lane *lane =
-        (struct mpca_lane *)(void *)((char *)(uintptr_t)e - offsetof(struct mpca_lane, exchange));
-    if (p->spoilt || !lane->as_leaf || p->spoils == NOTHING)
+    struct mpca_lane *lane = lane_of(e);
+    if (p->spoils && !p->spoilt && lane->as_leaf)
+        p->spoilt = make_infinite(lane);
+}
+
+static uint64_t hash_result(const struct exchange *e)
+{
+    const struct vec *x = exchange_result(e);
+    return hash_bytes(x->at, x->n * sizeof *x->at);
+}
+
+static void watch_results(struct pace *p, uint32_t node, const struct exchange *e)
+{
+    uint32_t s = e->lane;
+    bool known = false;
+    if (e->completed != p->completed[node][s] && e->completed < EXCHANGES_MAX)
+        p->result[node][s][e->completed] = hash_result(e);
+    if (node == 1 && e->stage == EXCHANGE_ADOPTING && e->standing == LANE_WAS_LEAF) {
+        p->adopts_to = world_now(e->group->world);
+        p->adopts_from = p->adopts_from ? p->adopts_from : p->adopts_to;
+    }
+    if (node != 1 || p->alone[s] || group_view(e->group)->count > 1 || !lane_of(e)->in_line)
         return;
-    p->spoilt = p->spoils == NOT_FINITE ? make_infinite(lane) : undo_adoption(p, lane);
+    for (int k = 0; k < 2; k++)
+        known |= p->result[k][s][e->completed] == hash_result(e);
+    p->alone[s] = true;
+    p->lone++;
+    p->broken += !known;
 }
 
 static void on_event(void *arg, uint32_t node)
@@ -97,8 +136,12 @@ static void on_event(void *arg, uint32_t node)
         return;
     for (uint32_t s = 0; s < LANES_MAX; s++) {
         const struct exchange *e = p->e[node][s];
-        if (e)
+        if (e) {
             spoil_slot(p, e);
+            check_counts(p, s);
+        }
+        if (e && p->t.workers == 2)
+            watch_results(p, node, e);
         if (!e || e->completed == p->completed[node][s])
             continue;
         p->completed[node][s] = e->completed;
@@ -113,13 +156,14 @@ static void run_trial(void **state, const char *strategy, const char *fault, dou
 {
     static const struct group_observer observer = {.opened = on_opened, .user = &pace};
     char cluster[512];
-    enum spoils spoils = pace.spoils;
+    bool spoils = pace.spoils;
+    uint32_t workers = pace.workers ? pace.workers : WORKERS;
     memset(&pace, 0, sizeof pace);
     pace.spoils = spoils;
     snprintf(cluster, sizeof cluster, "%s%s", strstr(fault, "node {") ? "" : CLUSTER, fault);
     pace.t = (struct trial){.strategy = strategy,
                             .cluster = cluster,
-                            .workers = WORKERS,
+                            .workers = workers,
                             .steps = STEPS_MAX,
                             .seconds = seconds,
                             .net = "wide.prototxt",
@@ -162,9 +206,12 @@ static int64_t longest_cycle(uint32_t except, int64_t from, int64_t to, size_t s
     return longest;
 }
 
-/* All steps of all workers have counted once, those of the slow one too, but for contributions that
- * were under way at the end: at most `lost` steps. */
-static void expect_weights(double lost)
+/* At most so many steps of a trial do not count: contributions that are under way at the end, and
+ * those of the worker that becomes a leaf in exchanges that it does not complete. */
+#define LOST 65
+
+/* All steps of all workers have counted once, those of the slow one too, but for those. */
+static void expect_weights(void)
 {
     for (uint32_t s = 0; s < pace.t.lanes; s++) {
         double steps = 0, left = 0;
@@ -173,7 +220,7 @@ static void expect_weights(double lost)
             left += (double)pace.t.step[w][pace.t.taken[w]].tau[s];
         }
         double missing = steps - left - pace.weight[s];
-        if (!(missing >= 0 && missing <= lost))
+        if (!(missing >= 0 && missing <= LOST))
             fail_msg("shard %u: %g steps, %g counted, %g left", s, steps, pace.weight[s], left);
     }
 }
@@ -185,6 +232,10 @@ static void expect_order(void)
         for (uint64_t k = 1; k <= pace.t.taken[w]; k++)
             for (uint32_t s = 0; s < pace.t.lanes; s++)
                 assert_true(pace.t.step[w][k].c[s] >= pace.t.step[w][k - 1].c[s]);
+}
+
+static void expect_one_report_each(void)
+{
     for (uint32_t s = 0; s < pace.t.lanes; s++)
         for (uint64_t n = 0; n < EXCHANGES_MAX; n++)
             assert_true(pace.t.reported[s][n] <= 1);
@@ -208,6 +259,7 @@ static void expect_pace(void **state, const char *strategy, const char *fault, u
     assert_true(before >= 5 && after >= least);
     assert_true((double)late <= 1.3 * (double)calm);
     expect_order();
+    expect_one_report_each();
 }
 
 /* Exchanges of which the worker has adopted the result at its step k. */
@@ -243,29 +295,18 @@ static void test_a_clogged_link_holds_up_no_other(void **state)
         expect_pace(state, strategies[i / 2], "fault { at: 0.6 clog: %u factor: 10 }", slow,
                     1600 * MS, 20);
         assert_true(count_adoptions(slow, 700 * MS, 1600 * MS) >= 3); /* at the pace of its link */
-        expect_weights(60);
+        expect_weights();
     }
-}
-
-static void run_spoilt(void **state, enum spoils spoils)
-{
-    pace.spoils = spoils;
-    run_trial(state, "mpca { }", CLUSTER "fault { at: 0.6 clog: 3 factor: 10 }", 2);
-    pace.spoils = NOTHING;
-    assert_true(pace.spoilt);
-    assert_true(count_adoptions(3, 1200 * MS, 2000 * MS) >= 3);
-    expect_order();
 }
 
 static void test_a_leaf_drops_a_contribution_that_is_not_finite(void **state)
 {
-    run_spoilt(state, NOT_FINITE);
-}
-
-/* A view ends its being a leaf, and another one makes it one again, in the same step. */
-static void test_a_leaf_waits_until_its_last_result_is_adopted(void **state)
-{
-    run_spoilt(state, NOT_ADOPTED);
+    pace.spoils = true;
+    run_trial(state, "mpca { }", CLUSTER "fault { at: 0.6 clog: 3 factor: 10 }", 2);
+    pace.spoils = false;
+    assert_true(pace.spoilt);
+    assert_true(count_adoptions(3, 1200 * MS, 2000 * MS) >= 3);
+    expect_order();
 }
 
 /* Steps of 0.6 s: two of them are longer than the time after which a silent member is dead. */
@@ -294,7 +335,7 @@ static void test_a_stopped_worker_holds_up_no_other(void **state)
         /* It takes part again soon, and adopts results as often as before. */
         assert_true(pace.tick[slow][first_after(slow, 1300 * MS)] <= 1550 * MS);
         assert_true(count_adoptions(slow, 1600 * MS, 2000 * MS) >= 10);
-        expect_weights(60);
+        expect_weights();
     }
 }
 
@@ -314,6 +355,76 @@ static void test_leaves_that_share_a_proxy_take_part_again(void **state)
     expect_order();
 }
 
+/* The link clogs, or the worker stops, at any moment of a cycle. Others may have completed an
+ * exchange that it contributed to and did not complete itself. */
+static void test_a_step_counts_at_most_once(void **state)
+{
+    static const char *const faults[] = {"clog: 3 factor: 30", "pause: 3 for: 0.2"};
+    for (int k = 0; k < 20; k++) {
+        char text[100];
+        const char *strategy = strategies[k / 2 % 2];
+        snprintf(text, sizeof text, "fault { at: %.3f %s }", 0.3 + 0.003 * (k / 2), faults[k % 2]);
+        run_trial(state, strategy, text, 0.9);
+        if (pace.excess > 0)
+            fail_msg("%s %s: %g steps have counted twice", strategy, text, pace.excess);
+        expect_weights();
+    }
+}
+
+/* The other one's cycles need no network while it is alone, and are much shorter than the leaf's
+ * round. */
+static void test_a_leaf_that_is_alone_with_one_participant_takes_part_again(void **state)
+{
+    pace.workers = 2;
+    run_trial(
+        state, "mpca { coordination: symmetric }",
+        "node { count: 2 } link { mbit: 5 latency_us: 50 } fault { at: 0.8 pause: 1 for: 0.3 }", 2);
+    size_t first = first_after(1, 1150 * MS); /* a tick may be over as the pause ends */
+    assert_true(first < pace.ticks[1] && pace.tick[1][first] <= 1900 * MS);
+}
+
+/* The last participants die, and their leaf continues from the newest x̃* that it has received,
+ * with its number. */
+static void test_a_leaf_that_is_left_alone_continues_from_the_newest_model(void **state)
+{
+    pace.workers = 3;
+    run_trial(
+        state, "mpca { coordination: symmetric }",
+        "node { count: 3 } link { mbit: 57 latency_us: 50 } fault { at: 0.4 clog: 1 factor: 10 }"
+        "fault { at: 1.2 kill: 0 } fault { at: 1.2 kill: 2 }",
+        1.7);
+    assert_true(count_adoptions(1, 600 * MS, 1200 * MS) >= 3);
+    for (uint32_t s = 0; s < pace.t.lanes; s++) {
+        uint64_t before = 0, last = pace.t.step[1][pace.t.taken[1]].c[s];
+        for (uint64_t k = 1; k <= pace.t.taken[1] && pace.t.step[1][k].t <= 1200 * MS; k++)
+            before = pace.t.step[1][k].c[s];
+        assert_true(last >= before + 10);
+    }
+    expect_order();
+}
+
+/* A leaf takes part again, and the only other participant dies while the leaf adopts its result.
+ * The leaf continues with a whole result. */
+static void test_a_former_leaf_continues_with_a_whole_result(void **state)
+{
+    enum { MOMENTS = 8 };
+    static const char stops[] = "node { count: 2 } link { mbit: 5 latency_us: 50 } "
+                                "fault { at: 0.8 pause: 1 for: 0.3 }";
+    pace.workers = 2;
+    run_trial(state, "mpca { coordination: symmetric }", stops, 2);
+    int64_t from = pace.adopts_from, span = pace.adopts_to - from;
+    assert_true(from > 0 && span > 10 * MS);
+    for (int i = 1; i < MOMENTS; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "%s fault { at: %.6f kill: 0 }", stops,
+                 (double)(from + i * span / MOMENTS) / 1e9);
+        pace.workers = 2;
+        run_trial(state, "mpca { coordination: symmetric }", text, 2);
+        assert_int_equal(pace.lone, pace.t.lanes);
+        assert_int_equal(pace.broken, 0);
+    }
+}
+
 static int wide_setup(void **state)
 {
     int rc = tiny_setup(state);
@@ -324,9 +435,12 @@ static int wide_setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step_counts_at_most_once),
+        cmocka_unit_test(test_a_leaf_that_is_alone_with_one_participant_takes_part_again),
+        cmocka_unit_test(test_a_leaf_that_is_left_alone_continues_from_the_newest_model),
+        cmocka_unit_test(test_a_former_leaf_continues_with_a_whole_result),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other),
         cmocka_unit_test(test_a_leaf_drops_a_contribution_that_is_not_finite),
-        cmocka_unit_test(test_a_leaf_waits_until_its_last_result_is_adopted),
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other_with_long_steps),
         cmocka_unit_test(test_a_stopped_worker_holds_up_no_other),
         cmocka_unit_test(test_leaves_that_share_a_proxy_take_part_again),
