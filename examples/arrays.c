@@ -151,7 +151,7 @@ int main(int argc, char **argv)
         rc = pl_run(engine, job, &options, &report);
     if (rc == PL_OK)
         printf("test error %.1f %%, %.0f samples/s; the model is in %s\n", 100 * report.test_error,
-               report.used / report.wall_s, report.directory);
+               (double)report.used / report.wall_s, report.directory);
     else
         fprintf(stderr, "arrays: %s\n", engine ? pl_engine_error(engine) : "no memory");
     while (wait(NULL) > 0)
