@@ -23,7 +23,8 @@
 
 struct worker {
     struct mpca_node node;
-    struct vec star, s;  /* x̃*, s̃ as adopted */
+    struct vec both;     /* x̃*, then s̃, as adopted; */
+    struct vec star, s;  /* its two parts */
     struct vec joint, v; /* x̃ and ṽ of that moment, if the driver does not have them */
     struct vec scratch;  /* for Eq. 6 */
     struct mpca_pace steps;
@@ -85,8 +86,7 @@ static int add_contribution(struct mpca_lane *lane, const struct learner *l)
 {
     struct mpca_slot *slot = &lane->slot;
     int rc = copy_result(lane, atomic_load(&slot->turn) / lane->node->lanes + 1);
-    vec_export(&l->x, lane->r, slot->x.at);
-    vec_export(&l->s, (struct range){0, lane->n_s}, slot->x.at + lane->r.len);
+    vec_export(&l->both, mpca_range(lane), slot->x.at);
     slot->tau = lane->tau;
     lane->tau = 0;
     atomic_store(&slot->state, SLOT_READY);
@@ -141,8 +141,7 @@ static int adopt_result(struct worker *w, struct mpca_lane *lane)
     int rc = OK;
     if (adopts) {
         const struct vec *result = &lane->exchange.result[n & 1];
-        vec_import(&w->star, lane->r, result->at);
-        vec_import(&w->s, (struct range){0, lane->n_s}, result->at + lane->r.len);
+        vec_import(&w->both, mpca_range(lane), result->at);
         rc = update_joint(w, lane, lane->heading[n & 1].at);
     }
     atomic_store(&lane->reading, 0);
@@ -215,8 +214,7 @@ static int reset_node(struct worker *w, struct learner *l)
 {
     if (!vec_finite(&w->star, vec_all(&w->star)))
         return ERR_DIVERGED;
-    vec_copy(&l->x, &w->star, vec_all(&l->x));
-    vec_copy(&l->s, &w->s, vec_all(&l->s));
+    vec_copy(&l->both, &w->both, vec_all(&l->both));
     optim_reset(&l->optim);
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].tau = 0;
@@ -339,8 +337,7 @@ static int join_lanes(struct worker *w, struct member *m)
             return rc;
     }
     atomic_store(&m->group->work.busy, true);
-    vec_copy(&l->x, &w->star, vec_all(&l->x));
-    vec_copy(&l->s, &w->s, vec_all(&l->s));
+    vec_copy(&l->both, &w->both, vec_all(&l->both));
     return group_joined(m->group); /* from now on it may be a leaf */
 }
 
@@ -355,14 +352,12 @@ static int worker_init(struct worker *w, struct member *m)
     w->node.threads = l->step_seconds > 0 ? 0 : 1; /* tasks of a simulation share theirs */
     int rc = mpca_node_init(&w->node, m->job, &l->x, &l->s, completed_exchanges(m->job, &m->start),
                             m->arena);
-    if (rc != OK || vec_init(&w->star, m->arena, l->x.n) != OK ||
-        vec_init(&w->s, m->arena, l->s.n) != OK ||
+    if (rc != OK || vec_init_model(&w->both, &w->star, &w->s, m->arena, l->x.n, l->s.n) != OK ||
         vec_init(&w->joint, m->arena, driver_hosts(m->job) ? 0 : l->x.n) != OK ||
         vec_init(&w->v, m->arena, w->joint.n) != OK ||
         vec_init(&w->scratch, m->arena, tilts ? l->x.n : 0) != OK)
         return ERR_NOMEM;
-    vec_copy(&w->star, &l->x, vec_all(&w->star));
-    vec_copy(&w->s, &l->s, vec_all(&w->s));
+    vec_copy(&w->both, &l->both, vec_all(&w->both));
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].adopted_at = world_now(m->world);
     m->model = (struct global_model){.x = &w->star, .s = &w->s};

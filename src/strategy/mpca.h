@@ -160,6 +160,12 @@ void mpca_part_commit(struct mpca_lane *lane);
  * which a worker has sent. */
 void mpca_part_take_up(struct mpca_lane *lane);
 
+/* Its part of a model, x and then s. */
+static inline struct range mpca_range(const struct mpca_lane *lane)
+{
+    return (struct range){lane->r.from, lane->r.len + lane->n_s};
+}
+
 /* ṽ_s and γ as of the last exchange completed here; n 0: not computed on this node. */
 static inline struct vec *mpca_heading(struct mpca_lane *lane)
 {

@@ -54,10 +54,9 @@ static int take_memory(struct ps_client *c)
         c->link[i].range = range_shard(n, shards, i);
         c->link[i].host = ps_placement_host(&c->config.placement, i);
     }
-    c->x = (struct vec){c->global.at, l->x.n};
-    c->s = (struct vec){c->global.at + l->x.n, l->s.n};
-    vec_copy(&c->x, &l->x, vec_all(&c->x));
-    vec_copy(&c->s, &l->s, vec_all(&c->s));
+    c->x = vec_part(&c->global, 0, l->x.n);
+    c->s = vec_part(&c->global, l->x.n, l->s.n);
+    vec_copy(&c->global, &l->both, vec_all(&c->global));
     if (c->state.n > 0 && c->state.at != c->global.at)
         vec_export(&c->global, vec_all(&c->global), c->state.at);
     return OK;

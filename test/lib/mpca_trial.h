@@ -199,8 +199,11 @@ static int train_on(struct trial *t, struct group *group, struct arena *arena)
         return rc;
     l.step_seconds = STEP_SECONDS;
     l.progress = &group->work.progress;
-    if (t->with_state && vec_init(&l.s, arena, STATE) != OK)
+    const struct vec x = l.x;
+    if (t->with_state && vec_init_model(&l.both, &l.x, &l.s, arena, x.n, STATE) != OK)
         return ERR_NOMEM;
+    if (t->with_state)
+        vec_copy(&l.x, &x, vec_all(&x));
     struct member m = {
         .world = group->world,
         .group = group,
@@ -325,8 +328,8 @@ static int start_leader(struct driver *d)
         .train = t,
     };
     l->progress = progress_of(group_first_view(&d->group));
-    if (vec_init(&l->x, &d->arena, table->total) != OK ||
-        vec_init(&l->s, &d->arena, t->with_state ? STATE : 0) != OK ||
+    if (vec_init_model(&l->both, &l->x, &l->s, &d->arena, table->total,
+                       t->with_state ? STATE : 0) != OK ||
         vec_init(&s, &d->arena, net_state_segments(t->ws->train)->total) != OK)
         return ERR_NOMEM;
     net_init(t->ws->train, t->job->seed, &l->x, &s);
