@@ -1,5 +1,5 @@
-/* Training on records that no file holds: the points of three spirals, in arrays of this
- * program.
+/* Training on records that no file holds: points of three spirals. Those to train on are in arrays
+ * of this program, those to test with come from an iterator.
  *
  *     arrays [WORKERS [DIRECTORY]]
  *
@@ -18,49 +18,66 @@
 
 enum { SPIRALS = 3, POINTS = 3000, TEST_POINTS = 600 };
 
-struct points {
-    float at[POINTS][2];
-    uint32_t spiral[POINTS];
-};
+static float point[POINTS][2];
+static uint32_t spiral[POINTS];
 
-static struct points train, test;
-
-/* Point i lies on spiral i mod 3, a little off it. */
-static void draw_points(struct points *points, size_t count, unsigned seed)
+/* The next point lies on a spiral, a little off it. */
+static void draw_point(float at[2], uint32_t *of)
 {
-    srand(seed);
-    for (size_t i = 0; i < count; i++) {
-        double along = (double)rand() / RAND_MAX, off = (double)rand() / RAND_MAX - 0.5;
-        double angle = 4 * along + 2.0944 * (double)(i % SPIRALS) + 0.3 * off;
-        points->at[i][0] = (float)(along * cos(angle));
-        points->at[i][1] = (float)(along * sin(angle));
-        points->spiral[i] = (uint32_t)(i % SPIRALS);
-    }
+    double along = (double)rand() / RAND_MAX, off = (double)rand() / RAND_MAX - 0.5;
+    *of = (uint32_t)(rand() % SPIRALS);
+    double angle = 4 * along + 2.0944 * *of + 0.3 * off;
+    at[0] = (float)(along * cos(angle));
+    at[1] = (float)(along * sin(angle));
 }
 
 /* A record is a vector of two values. Its maps, such as a scale, may follow in the SPEC. */
-static int bind_points(pl_engine *engine, const char *name, const struct points *points,
-                       size_t count)
+static int bind_points(pl_engine *engine)
 {
     const pl_records records = {
-        .count = count,
+        .count = POINTS,
         .channels = 2,
         .height = 1,
         .width = 1,
         .classes = SPIRALS,
         .type = PL_F32,
-        .values = points->at,
-        .labels = points->spiral,
+        .values = point,
+        .labels = spiral,
     };
-    return pl_data_bind(engine, name, &records);
+    return pl_data_bind(engine, "train", &records);
+}
+
+/* The records of an iterator are kept in memory, or with `memory` in part on disk. */
+static int stream_points(pl_engine *engine)
+{
+    const pl_stream_options options = {
+        .channels = 2, .height = 1, .width = 1, .classes = SPIRALS, .type = PL_F32};
+    pl_stream *stream = NULL;
+    int rc = pl_stream_open(engine, "test", &options, &stream);
+    for (int i = 0; rc == PL_OK && i < TEST_POINTS; i++) {
+        void *values;
+        uint32_t *labels;
+        size_t room;
+        rc = pl_stream_acquire(stream, &values, &labels, &room);
+        if (rc != PL_OK)
+            break;
+        draw_point(values, labels);
+        rc = pl_stream_commit(stream, 1);
+    }
+    if (rc == PL_OK)
+        rc = pl_stream_seal(stream);
+    if (rc != PL_OK)
+        pl_stream_free(stream);
+    return rc;
 }
 
 static int make_engine(pl_engine **engine)
 {
     int rc = pl_engine_create(NULL, engine);
     if (rc == PL_OK)
-        rc = bind_points(*engine, "train", &train, POINTS);
-    return rc == PL_OK ? bind_points(*engine, "test", &test, TEST_POINTS) : rc;
+        rc = bind_points(*engine);
+    srand(2);
+    return rc == PL_OK ? stream_points(*engine) : rc;
 }
 
 /* ---- a worker ---- */
@@ -138,8 +155,9 @@ int main(int argc, char **argv)
     pl_engine *engine = NULL;
     pl_job *job = NULL;
     pl_run_report report;
-    draw_points(&train, POINTS, 1);
-    draw_points(&test, TEST_POINTS, 2);
+    srand(1);
+    for (int i = 0; i < POINTS; i++)
+        draw_point(point[i], &spiral[i]);
     int rc = make_engine(&engine);
     if (rc == PL_OK)
         rc = pl_job_create(engine, &job);

@@ -49,6 +49,7 @@ typedef struct pl_records {
      * called by any thread, and by several at once. PL_OK; PL_ERR_INPUT: this record is broken
      * (a job may leave it out: on_bad_record); any other status ends the run. */
     int (*read)(void *user, size_t i, void *values);
+    void (*release)(void *user); /* called when the name is unbound; may be NULL */
     void *user;
     /* Identity of the values, which nodes of a run compare; 0: all of them are hashed each time
      * they are opened. Without values it is not 0. */
@@ -68,6 +69,42 @@ int pl_data_bind(pl_engine *engine, const char *name, const pl_records *records)
 
 /* PL_ERR_USAGE: no such name, or the records are in use by a net or an open pl_data */
 int pl_data_unbind(pl_engine *engine, const char *name);
+
+/* ---- a stream of records ---- */
+
+/* Records that arrive one after another, as from an iterator, a query or another process. They
+ * are kept for reading at random: `memory` bytes of them in memory, the others in a file of
+ * `folder` that has no name, so that nothing is left of it when the process ends. */
+typedef struct pl_stream_options {
+    uint32_t channels, height, width, classes; /* as pl_records */
+    pl_value_type type;
+    size_t memory;      /* bytes of values; the labels and 1 MiB of values are besides; 0: all */
+    const char *folder; /* NULL: $TMPDIR, or /tmp; copied */
+} pl_stream_options;
+
+typedef struct pl_stream pl_stream;
+
+/* PL_ERR_USAGE, PL_ERR_INPUT as pl_data_bind; PL_ERR_NOMEM. One thread at a time uses a stream. */
+int pl_stream_open(pl_engine *engine, const char *name, const pl_stream_options *options,
+                   pl_stream **out);
+
+/* Memory for the next records, at least one: *room of them, in *values as pl_records has them,
+ * and in *labels. Valid until the next call with the stream. PL_ERR_NOMEM */
+int pl_stream_acquire(pl_stream *stream, void **values, uint32_t **labels, size_t *room);
+
+/* The first `count` of the records acquired are complete. PL_ERR_INPUT: a label that is no
+ * class, and none of them counts; PL_ERR_USAGE: more than were acquired; PL_ERR_IO: the file
+ * cannot be written, which ends the stream: every later call but pl_stream_free has this error,
+ * too. */
+int pl_stream_commit(pl_stream *stream, size_t count);
+
+/* No record follows: the name is bound, as by pl_data_bind, with the hash of all values, and the
+ * stream is freed. On an error it is still the caller's: PL_ERR_INPUT: it has no record;
+ * PL_ERR_USAGE: the name was bound meanwhile; PL_ERR_IO, PL_ERR_NOMEM */
+int pl_stream_seal(pl_stream *stream);
+
+/* Forget a stream that was not sealed, and its records. NULL is allowed. */
+void pl_stream_free(pl_stream *stream);
 
 /* ---- what there is ---- */
 

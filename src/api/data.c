@@ -170,6 +170,7 @@ static int bind_records(pl_engine *engine, const char *name, const pl_records *g
         .labels = given->labels,
         .hash = given->hash,
         .read = given->read,
+        .release = given->release,
         .user = given->user,
     };
     return memory_bind(&engine->memory, name, &records, &engine->error);

@@ -20,12 +20,12 @@ struct source_memory {
 
 /* ---- names ---- */
 
-static struct memory_binding **find_binding(struct memory_bindings *bindings, const char *name)
+static struct memory_binding *find_binding(const struct memory_bindings *bindings, const char *name)
 {
-    struct memory_binding **at = &bindings->first;
-    while (*at && strcmp((*at)->name, name) != 0)
-        at = &(*at)->next;
-    return at;
+    struct memory_binding *binding = bindings ? bindings->first : NULL;
+    while (binding && strcmp(binding->name, name) != 0)
+        binding = binding->next;
+    return binding;
 }
 
 /* A name is written in a SPEC, in front of `?`, and in a job. */
@@ -36,7 +36,7 @@ static bool is_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == n;
 }
 
-static size_t bytes_of(const struct memory_records *records)
+size_t memory_record_bytes(const struct memory_records *records)
 {
     size_t each = records->form == RAW_FLOATS ? sizeof(float) : 1;
     return shape_count(&records->shape) * each;
@@ -54,10 +54,6 @@ static int check_shape(const struct memory_records *records, const char *name, s
                            "values, and a side at most %d",
                            name, i, dim, RECORD_VALUES_MAX, SIDE_MAX);
     }
-    size_t all;
-    if (records->values && __builtin_mul_overflow(bytes_of(records), records->count, &all))
-        return err_set(err, ERR_INPUT, "memory %s: %zu records of %zu values are more than memory",
-                       name, records->count, values);
     return OK;
 }
 
@@ -66,9 +62,6 @@ static int check_records(const struct memory_records *records, const char *name,
     if (records->count == 0 || records->count > UINT32_MAX)
         return err_set(err, ERR_INPUT, "memory %s: %zu records; 1 to %u may be given", name,
                        records->count, UINT32_MAX);
-    if (records->classes == 0 || records->classes > LABEL_MAX)
-        return err_set(err, ERR_INPUT, "memory %s: %u classes; 1 to %u may be given", name,
-                       records->classes, LABEL_MAX);
     if (!records->labels || (!records->values && !records->read))
         return err_set(err, ERR_INPUT, "memory %s: there are no %s", name,
                        records->labels ? "values, and no function that makes them" : "labels");
@@ -81,20 +74,36 @@ static int check_records(const struct memory_records *records, const char *name,
         if (records->labels[i] >= records->classes)
             return err_set(err, ERR_INPUT, "memory %s: record %zu has label %u of %u classes", name,
                            i, records->labels[i], records->classes);
+    size_t all;
+    if (records->values &&
+        __builtin_mul_overflow(memory_record_bytes(records), records->count, &all))
+        return err_set(err, ERR_INPUT, "memory %s: %zu records are more than a machine has bytes",
+                       name, records->count);
+    return OK;
+}
+
+int memory_check(const struct memory_bindings *bindings, const char *name,
+                 const struct memory_records *records, struct err *err)
+{
+    if (!is_name(name))
+        return err_set(err, ERR_USAGE,
+                       "memory: a name has 1 to %d letters, digits, dots, dashes or underscores",
+                       MEMORY_NAME_MAX - 1);
+    if (find_binding(bindings, name))
+        return err_set(err, ERR_USAGE, "memory %s: this name is bound already; unbind it first",
+                       name);
+    if (records->classes == 0 || records->classes > LABEL_MAX)
+        return err_set(err, ERR_INPUT, "memory %s: %u classes; 1 to %u may be given", name,
+                       records->classes, LABEL_MAX);
     return check_shape(records, name, err);
 }
 
 int memory_bind(struct memory_bindings *bindings, const char *name,
                 const struct memory_records *records, struct err *err)
 {
-    if (!is_name(name))
-        return err_set(err, ERR_USAGE,
-                       "memory: a name has 1 to %d letters, digits, dots, dashes or underscores",
-                       MEMORY_NAME_MAX - 1);
-    if (*find_binding(bindings, name))
-        return err_set(err, ERR_USAGE, "memory %s: this name is bound already; unbind it first",
-                       name);
-    int rc = check_records(records, name, err);
+    int rc = memory_check(bindings, name, records, err);
+    if (rc == OK)
+        rc = check_records(records, name, err);
     if (rc != OK)
         return rc;
     struct memory_binding *binding = calloc(1, sizeof *binding);
@@ -107,15 +116,24 @@ int memory_bind(struct memory_bindings *bindings, const char *name,
     return OK;
 }
 
+static void free_binding(struct memory_binding *binding)
+{
+    if (binding->records.release)
+        binding->records.release(binding->records.user);
+    free(binding);
+}
+
 int memory_unbind(struct memory_bindings *bindings, const char *name, struct err *err)
 {
-    struct memory_binding **at = find_binding(bindings, name), *binding = *at;
+    struct memory_binding *binding = find_binding(bindings, name), **at = &bindings->first;
     if (!binding)
         return err_set(err, ERR_USAGE, "memory %.60s: no records are bound to this name", name);
     if (atomic_load(&binding->users) > 0)
         return err_set(err, ERR_USAGE, "memory %s: these records are in use", name);
+    while (*at != binding)
+        at = &(*at)->next;
     *at = binding->next;
-    free(binding);
+    free_binding(binding);
     return OK;
 }
 
@@ -123,7 +141,7 @@ void memory_release(struct memory_bindings *bindings)
 {
     for (struct memory_binding *next; bindings->first; bindings->first = next) {
         next = bindings->first->next;
-        free(bindings->first);
+        free_binding(bindings->first);
     }
 }
 
@@ -134,7 +152,7 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
 {
     const struct memory_binding *binding = ((const struct source_memory *)source)->binding;
     const struct memory_records *records = &binding->records;
-    const size_t *dim = source->shape.dim, bytes = bytes_of(records);
+    const size_t *dim = source->shape.dim, bytes = memory_record_bytes(records);
     const void *at = records->values ? (const char *)records->values + i * bytes : NULL;
     if (!at) {
         void *made = scratch_get(scratch, SCRATCH_PIXELS, bytes);
@@ -175,9 +193,10 @@ static int hash_records(const struct memory_records *records, const struct open_
 {
     uint64_t labels = hash_bytes(records->labels, records->count * sizeof *records->labels);
     uint64_t values = records->hash;
-    int rc = values ? OK
-                    : source_hash_bytes(records->values, records->count * bytes_of(records), watch,
-                                        &values, err);
+    int rc = values
+                 ? OK
+                 : source_hash_bytes(records->values, records->count * memory_record_bytes(records),
+                                     watch, &values, err);
     *out = hash_mix(values, labels);
     return rc;
 }
@@ -185,7 +204,7 @@ static int hash_records(const struct memory_records *records, const struct open_
 int source_memory_open(const struct source_config *config, const char *name, struct source **out,
                        struct err *err)
 {
-    struct memory_binding *binding = config->memory ? *find_binding(config->memory, name) : NULL;
+    struct memory_binding *binding = find_binding(config->memory, name);
     if (!binding)
         return err_set(
             err, ERR_INPUT,

@@ -19,6 +19,7 @@ struct memory_records {
     /* Writes the values of record i. Called by any thread, by several at once. OK; ERR_INPUT: this
      * record is broken; ERR_IO, ERR_NOMEM */
     int (*read)(void *user, size_t i, void *values);
+    void (*release)(void *user); /* (optional) called when they are unbound */
     void *user;
 };
 
@@ -27,6 +28,14 @@ struct memory_records {
 struct memory_bindings {
     struct memory_binding *first;
 };
+
+/* The bytes of the values of one record. */
+size_t memory_record_bytes(const struct memory_records *records);
+
+/* May such records be bound to this name? Their count, labels and values are not looked at. As
+ * memory_bind. */
+int memory_check(const struct memory_bindings *bindings, const char *name,
+                 const struct memory_records *records, struct err *err);
 
 /* ERR_INPUT: a count, shape, class or label that is out of its limits, naming it; ERR_USAGE: the
  * name is taken, or is no name; ERR_NOMEM */

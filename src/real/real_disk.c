@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +156,20 @@ bool real_disk_in_memory(const char *path)
     struct statfs st;
     return statfs(path, &st) == 0 &&
            (st.f_type == TMPFS || ((unsigned long)st.f_type & 0xffffffff) == ramfs);
+}
+
+int real_disk_temporary(const char *folder, const char *name, char *path, size_t size,
+                        struct err *err)
+{
+    static atomic_uint number;
+    const char *where = folder ? folder : getenv("TMPDIR");
+    if (!where || !where[0])
+        where = "/tmp";
+    int n = snprintf(path, size, "%s/paceline-%s-%ld-%u", where, name, (long)getpid(),
+                     atomic_fetch_add(&number, 1));
+    return n > 0 && (size_t)n < size
+               ? OK
+               : err_set(err, ERR_INPUT, "%.100s...: the path of this folder is too long", where);
 }
 
 struct disk *real_disk(void)

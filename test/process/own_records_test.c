@@ -129,10 +129,11 @@ static void test_workers_with_other_records_are_refused(void **state)
 
 /* ---- nets ---- */
 
-static const pl_net_options options = {.batch = 16,
-                                       .solver = "base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed'",
-                                       .threads = 1,
-                                       .kernels = "ref"};
+static const pl_net_options net_options = {.batch = 16,
+                                           .solver =
+                                               "base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed'",
+                                           .threads = 1,
+                                           .kernels = "ref"};
 
 /* Weights after ten steps, of which the caller frees the memory; and the result of a test. */
 static float *train_net(const struct tiny *t, pl_engine *engine, const char *train,
@@ -144,7 +145,7 @@ static float *train_net(const struct tiny *t, pl_engine *engine, const char *tra
     float *x;
     snprintf(path, sizeof path, "%s/net.prototxt", t->folder);
     assert_int_equal(pl_net_spec_load(engine, path, &spec), PL_OK);
-    assert_int_equal(pl_net_create(engine, spec, &options, &net), PL_OK);
+    assert_int_equal(pl_net_create(engine, spec, &net_options, &net), PL_OK);
     int rc = pl_net_set_training_data(net, train, 1, 3);
     if (rc == PL_OK)
         rc = pl_net_set_validation_data(net, test, 0, 1);
@@ -207,6 +208,168 @@ static void test_the_example_learns(void **state)
     assert_int_equal(run_count(out, "member", "what", "join"), 2);
 }
 
+/* ---- streams ---- */
+
+static const pl_stream_options stream_options = {
+    .channels = 1, .height = TINY_SIDE, .width = TINY_SIDE, .classes = TINY_CLASSES, .type = PL_U8};
+
+static pl_stream *open_stream(pl_engine *engine, const char *name, size_t memory)
+{
+    pl_stream *stream = NULL;
+    pl_stream_options options = stream_options;
+    options.memory = memory;
+    if (pl_stream_open(engine, name, &options, &stream) != PL_OK)
+        fail_msg("%s", pl_engine_error(engine));
+    return stream;
+}
+
+/* The training records, as an iterator would give them. */
+static void stream_records(pl_engine *engine, pl_stream *stream)
+{
+    for (size_t i = 0; i < TINY_TRAIN;) {
+        void *values;
+        uint32_t *labels;
+        size_t room, n;
+        assert_int_equal(pl_stream_acquire(stream, &values, &labels, &room), PL_OK);
+        n = room < TINY_TRAIN - i ? room : TINY_TRAIN - i;
+        n = n < 17 ? n : 17;
+        memcpy(values, train_values[i], n * PIXELS);
+        memcpy(labels, train_labels + i, n * sizeof *labels);
+        if (pl_stream_commit(stream, n) != PL_OK)
+            fail_msg("%s", pl_engine_error(engine));
+        i += n;
+    }
+    if (pl_stream_seal(stream) != PL_OK)
+        fail_msg("%s", pl_engine_error(engine));
+}
+
+static void test_a_net_on_a_stream_is_that_of_the_same_files(void **state)
+{
+    const struct tiny *t = *state;
+    char test[512], train[512];
+    snprintf(train, sizeof train, "idx:%s/train-images,%s/train-labels?scale=0.00390625", t->folder,
+             t->folder);
+    snprintf(test, sizeof test, "idx:%s/test-images,%s/test-labels?scale=0.00390625", t->folder,
+             t->folder);
+    for (int memory = 0; memory < 2; memory++) { /* all; and nothing but the last block */
+        pl_engine *engine = make_engine(NULL);
+        pl_test_result from_files, from_stream;
+        size_t n, m;
+        stream_records(engine, open_stream(engine, "train", (size_t)memory));
+        float *files = train_net(t, engine, train, test, &n, &from_files);
+        float *stream =
+            train_net(t, engine, "memory:train?scale=0.00390625", test, &m, &from_stream);
+        assert_int_equal(n, m);
+        assert_memory_equal(files, stream, n * sizeof *files);
+        free(files);
+        free(stream);
+        if (memory)
+            assert_int_equal(pl_data_unbind(engine, "train"), PL_OK);
+        pl_engine_destroy(engine);
+    }
+}
+
+/* Records that are larger than a block, so that all are in the file. */
+static void test_a_stream_in_a_file(void **state)
+{
+    enum { RECORDS = 3, CHANNELS = 8192, VALUES = CHANNELS * PIXELS };
+    struct tiny *t = *state;
+    pl_engine *engine = make_engine(NULL);
+    pl_stream *stream = NULL;
+    pl_data *data;
+    pl_stream_options options = stream_options;
+    options.channels = CHANNELS;
+    options.memory = 1;
+    options.folder = t->folder;
+    assert_int_equal(pl_stream_open(engine, "large", &options, &stream), PL_OK);
+    for (uint32_t i = 0; i < RECORDS; i++) {
+        void *values;
+        uint32_t *labels;
+        size_t room;
+        assert_int_equal(pl_stream_acquire(stream, &values, &labels, &room), PL_OK);
+        memset(values, (int)i + 7, VALUES);
+        *labels = i;
+        assert_int_equal(pl_stream_commit(stream, 1), PL_OK);
+    }
+    assert_int_equal(pl_stream_seal(stream), PL_OK);
+    assert_int_equal(pl_data_open(engine, "memory:large", true, &data), PL_OK);
+    float *x = malloc(VALUES * sizeof *x);
+    assert_non_null(x);
+    for (uint32_t i = RECORDS; i-- > 0;) {
+        pl_data_record record;
+        assert_int_equal(pl_data_read(data, i, 1, x, VALUES), PL_OK);
+        assert_true(x[0] == (float)(i + 7) && x[VALUES - 1] == (float)(i + 7));
+        assert_int_equal(pl_data_record_at(data, i, &record), PL_OK);
+        assert_int_equal(record.label, i);
+    }
+    free(x);
+    pl_data_close(data);
+    pl_engine_destroy(engine);
+}
+
+static void test_mistakes_of_a_stream_are_named(void **state)
+{
+    (void)state;
+    pl_engine *engine = make_engine(&train_records);
+    pl_stream *stream = NULL;
+    pl_data *data;
+    void *values;
+    uint32_t *labels;
+    size_t room;
+    assert_int_equal(pl_stream_open(engine, "train", &stream_options, &stream), PL_ERR_USAGE);
+    assert_null(stream);
+    stream = open_stream(engine, "late", 0);
+    assert_int_equal(pl_stream_commit(stream, 1), PL_ERR_USAGE);
+    assert_non_null(strstr(pl_engine_error(engine), "1 records, of which 0 were acquired"));
+    assert_int_equal(pl_stream_seal(stream), PL_ERR_INPUT);
+    assert_string_equal(pl_engine_error(engine), "stream late: it has no record");
+    assert_int_equal(pl_stream_acquire(stream, &values, &labels, &room), PL_OK);
+    memset(values, 0, PIXELS);
+    labels[0] = TINY_CLASSES;
+    assert_int_equal(pl_stream_commit(stream, 1), PL_ERR_INPUT);
+    assert_string_equal(pl_engine_error(engine), "stream late: record 0 has label 3 of 3 classes");
+    labels[0] = 0;
+    assert_int_equal(pl_stream_commit(stream, 1), PL_OK);
+    assert_int_equal(pl_data_open(engine, "memory:late", true, &data), PL_ERR_INPUT);
+    assert_int_equal(pl_data_bind(engine, "late", &train_records), PL_OK);
+    assert_int_equal(pl_stream_seal(stream), PL_ERR_USAGE); /* the name was bound meanwhile */
+    assert_int_equal(pl_data_unbind(engine, "late"), PL_OK);
+    assert_int_equal(pl_stream_seal(stream), PL_OK);
+    assert_int_equal(pl_data_open(engine, "memory:late", true, &data), PL_OK);
+    pl_data_close(data);
+    pl_stream_free(open_stream(engine, "forgotten", 1));
+    pl_engine_destroy(engine);
+}
+
+/* The file cannot be made: the error has its path, and stays. */
+static void test_a_stream_without_a_folder(void **state)
+{
+    (void)state;
+    pl_engine *engine = make_engine(NULL);
+    pl_stream *stream = NULL;
+    pl_stream_options options = stream_options;
+    options.channels = 8192; /* more than 1 MiB a record */
+    options.memory = 1;
+    options.folder = "/nowhere";
+    assert_int_equal(pl_stream_open(engine, "s", &options, &stream), PL_OK);
+    for (int i = 0; i < 2; i++) {
+        void *values;
+        uint32_t *labels;
+        size_t room;
+        int rc = pl_stream_acquire(stream, &values, &labels, &room);
+        if (rc == PL_OK) {
+            memset(values, 0, (size_t)options.channels * PIXELS);
+            labels[0] = 0;
+            rc = pl_stream_commit(stream, 1);
+        }
+        assert_int_equal(rc, PL_ERR_IO);
+        assert_non_null(strstr(pl_engine_error(engine), "stream s: /nowhere/paceline-s-"));
+    }
+    assert_int_equal(pl_stream_seal(stream), PL_ERR_IO);
+    pl_stream_free(stream);
+    pl_engine_destroy(engine);
+}
+
 /* ---- mistakes ---- */
 
 static void test_a_record_that_cannot_be_made(void **state)
@@ -247,7 +410,7 @@ static void test_mistakes_are_named(void **state)
     expect_refusal(engine, &train_records, "train", PL_ERR_USAGE, "is bound already");
     expect_refusal(engine, &train_records, "", PL_ERR_USAGE, "a name has 1 to 63");
     expect_refusal(engine, &train_records, "a?b", PL_ERR_USAGE, "a name has 1 to 63");
-    expect_refusal(engine, WITH(.channels = 1), "a", PL_ERR_INPUT, "memory a: 0 records");
+    expect_refusal(engine, WITH(.channels = 1), "a", PL_ERR_INPUT, "memory a: 0 classes");
     expect_refusal(engine, WITH(.count = 2, .labels = labels, .values = values, .classes = 4), "a",
                    PL_ERR_INPUT, "dimension 0 of a record is 0");
     expect_refusal(engine,
@@ -262,8 +425,12 @@ static void test_mistakes_are_named(void **state)
                    WITH(.count = 2, .labels = labels, .values = values, .classes = 4,
                         .channels = 60000, .height = 16384, .width = 16384),
                    "a", PL_ERR_INPUT, "a record has 1 to");
-    expect_refusal(engine, WITH(.count = 2, .labels = labels, .classes = 4), "a", PL_ERR_INPUT,
-                   "there are no values");
+    expect_refusal(
+        engine,
+        WITH(.count = 2, .labels = labels, .classes = 4, .channels = 1, .height = 1, .width = 1),
+        "a", PL_ERR_INPUT, "there are no values");
+    expect_refusal(engine, WITH(.classes = 4, .channels = 1, .height = 1, .width = 1), "a",
+                   PL_ERR_INPUT, "memory a: 0 records");
     assert_int_equal(pl_data_open(engine, "memory:nothing", true, &data), PL_ERR_INPUT);
     assert_non_null(strstr(pl_engine_error(engine), "memory:nothing: no records are bound"));
     assert_int_equal(pl_data_open(engine, "memory:", true, &data), PL_ERR_USAGE);
@@ -278,6 +445,10 @@ int main(void)
         cmocka_unit_test(test_workers_with_other_records_are_refused),
         cmocka_unit_test(test_a_net_is_that_of_the_same_files),
         cmocka_unit_test(test_the_example_learns),
+        cmocka_unit_test(test_a_net_on_a_stream_is_that_of_the_same_files),
+        cmocka_unit_test(test_a_stream_in_a_file),
+        cmocka_unit_test(test_mistakes_of_a_stream_are_named),
+        cmocka_unit_test(test_a_stream_without_a_folder),
         cmocka_unit_test(test_a_record_that_cannot_be_made),
         cmocka_unit_test(test_mistakes_are_named),
     };

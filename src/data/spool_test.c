@@ -1,0 +1,185 @@
+/* A spool in memory, in a file, and half in each: what is read is what was written. */
+#include "data/spool.h"
+
+#include "base/rng.h"
+#include "faulty_disk.h"
+#include "folder.h"
+
+enum { EACH = 7, PER_BLOCK = 10, BLOCK = EACH * PER_BLOCK };
+
+struct place {
+    struct folder folder;
+    struct faulty_disk disk;
+    char path[512];
+};
+
+static int setup(void **state)
+{
+    static struct place place;
+    folder_make(&place.folder);
+    snprintf(place.path, sizeof place.path, "%s/spool", place.folder.path);
+    *state = &place;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    folder_remove(&((struct place *)*state)->folder);
+    return 0;
+}
+
+static uint8_t value_of(size_t i, size_t k)
+{
+    return (uint8_t)rng_u64(5, i, k);
+}
+
+static void open_spool(struct spool *spool, struct place *place, size_t memory)
+{
+    struct err err = {0};
+    const struct spool_config config = {.record_bytes = EACH,
+                                        .block_bytes = BLOCK + 3,
+                                        .memory = memory,
+                                        .disk = &place->disk.disk,
+                                        .path = place->path};
+    faulty_init(&place->disk);
+    assert_int_equal(spool_open(spool, &config, &err), OK);
+}
+
+/* Commit `count` records, a few at a time. Returns the first error. */
+static int fill_spool(struct spool *spool, size_t count, struct err *err)
+{
+    while (spool->count < count) {
+        void *values;
+        uint32_t *labels;
+        size_t room, n = 1 + (size_t)rng_below(3, 1, spool->count, 4);
+        int rc = spool_acquire(spool, &values, &labels, &room, err);
+        if (rc != OK)
+            return rc;
+        assert_in_range(room, 1, PER_BLOCK);
+        n = n < room ? n : room;
+        n = n < count - spool->count ? n : count - spool->count;
+        for (size_t i = 0; i < n; i++) {
+            labels[i] = (uint32_t)(spool->count + i) * 3;
+            for (size_t k = 0; k < EACH; k++)
+                ((uint8_t *)values)[i * EACH + k] = value_of(spool->count + i, k);
+        }
+        rc = spool_commit(spool, n, err);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}
+
+static void expect_records(const struct spool *spool, size_t count)
+{
+    assert_int_equal(spool->count, count);
+    for (size_t t = 0; t < 2 * count; t++) {
+        size_t i = (size_t)rng_below(1, 2, t, count);
+        uint8_t values[EACH];
+        assert_int_equal(spool_read(spool, i, values), OK);
+        assert_int_equal(spool->labels[i], 3 * i);
+        for (size_t k = 0; k < EACH; k++)
+            assert_int_equal(values[k], value_of(i, k));
+    }
+}
+
+static void test_records_are_those_that_were_committed(void **state)
+{
+    struct place *place = *state;
+    static const size_t counts[] = {1, 9, 10, 11, 40, 47, 200};
+    static const size_t memory[] = {0, 1, BLOCK, 3 * BLOCK + 1, 100 * BLOCK};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        uint64_t hash = 0;
+        for (size_t m = 0; m < sizeof memory / sizeof *memory; m++) {
+            struct spool spool;
+            struct err err = {0};
+            open_spool(&spool, place, memory[m]);
+            assert_int_equal(fill_spool(&spool, counts[c], &err), OK);
+            assert_int_equal(spool_seal(&spool, &err), OK);
+            expect_records(&spool, counts[c]);
+            assert_true(m == 0 || spool.hash_value == hash); /* wherever they are */
+            hash = spool.hash_value;
+            size_t full = counts[c] / PER_BLOCK, most = memory[m] / BLOCK;
+            assert_int_equal(spool.kept_count, full < most ? full : most);
+            assert_int_equal(spool.has_file, full > most);
+            assert_false(file_is_regular(place->path)); /* it has no name any more */
+            spool_close(&spool);
+        }
+    }
+}
+
+static void test_without_a_disk_all_stays_in_memory(void **state)
+{
+    (void)state;
+    struct spool spool;
+    struct err err = {0};
+    const struct spool_config config = {.record_bytes = EACH, .block_bytes = BLOCK};
+    assert_int_equal(spool_open(&spool, &config, &err), OK);
+    assert_int_equal(fill_spool(&spool, 95, &err), OK);
+    assert_int_equal(spool_seal(&spool, &err), OK);
+    expect_records(&spool, 95);
+    assert_int_equal(spool.kept_count, 9);
+    spool_close(&spool);
+}
+
+/* A record is larger than a block. */
+static void test_large_records(void **state)
+{
+    (void)state;
+    struct spool spool;
+    struct err err = {0};
+    void *values;
+    uint32_t *labels;
+    size_t room;
+    assert_int_equal(spool_open(&spool, &(struct spool_config){.record_bytes = 5 << 20}, &err), OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(spool_acquire(&spool, &values, &labels, &room, &err), OK);
+        assert_int_equal(room, 1);
+        memset(values, i, 5 << 20);
+        *labels = 0;
+        assert_int_equal(spool_commit(&spool, 1, &err), OK);
+    }
+    assert_int_equal(spool_seal(&spool, &err), OK);
+    uint8_t *back = malloc(5 << 20);
+    assert_non_null(back);
+    assert_int_equal(spool_read(&spool, 1, back), OK);
+    assert_int_equal(back[0] + back[(5 << 20) - 1], 2);
+    free(back);
+    spool_close(&spool);
+}
+
+/* Each call of the disk fails once: the error names what failed, and no file stays behind but where
+ * the name cannot be removed. */
+static void test_a_disk_that_fails(void **state)
+{
+    struct place *place = *state;
+    int failures = 0;
+    for (int at = 1;; at++) {
+        struct spool spool;
+        struct err err = {0};
+        open_spool(&spool, place, BLOCK);
+        place->disk.fail_at = at;
+        int rc = fill_spool(&spool, 50, &err);
+        if (rc == OK)
+            rc = spool_seal(&spool, &err);
+        spool_close(&spool);
+        remove(place->path);
+        if (rc == OK)
+            break;
+        assert_int_equal(rc, ERR_IO);
+        assert_non_null(strstr(err.text, "the disk: cannot"));
+        failures++;
+    }
+    assert_int_equal(failures, 7); /* open, remove, four writes, close */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_records_are_those_that_were_committed),
+        cmocka_unit_test(test_without_a_disk_all_stays_in_memory),
+        cmocka_unit_test(test_large_records),
+        cmocka_unit_test(test_a_disk_that_fails),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
