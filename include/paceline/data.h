@@ -109,7 +109,8 @@ void pl_stream_free(pl_stream *stream);
 /* ---- what there is ---- */
 
 typedef struct pl_data_info {
-    const char *kind; /* "idx", "cifar10", "cifar100", "images", "lmdb", "pictures", "memory" */
+    /* "idx", "cifar10", "cifar100", "images", "lmdb", "npy", "pictures", "memory" */
+    const char *kind;
     size_t records;
     uint32_t channels, height_min, height_max, width_min, width_max; /* before any map */
     bool mapped;                                                     /* the SPEC has maps, */

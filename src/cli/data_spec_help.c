@@ -14,6 +14,7 @@ void data_spec_help(void)
          "a\n"
          "                       file with a path and a label a line\n"
          "  lmdb:DIR             a database of Caffe's Datums\n"
+         "  npy:VALUES,LABELS    two arrays of NumPy (.npy): uint8 or float32, channels first\n"
          "  memory:NAME          records of a program that uses the library (pl_data_bind)\n"
          "\n"
          "For every kind, done in this order:\n"

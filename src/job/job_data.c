@@ -62,6 +62,10 @@ static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
         path[n++] = (struct data_path){"idx.images", &data->idx->images, true};
         path[n++] = (struct data_path){"idx.labels", &data->idx->labels, true};
         break;
+    case PACELINE__DATA__SOURCE_NPY:
+        path[n++] = (struct data_path){"npy.values", &data->npy->values, true};
+        path[n++] = (struct data_path){"npy.labels", &data->npy->labels, true};
+        break;
     case PACELINE__DATA__SOURCE_CIFAR10:
         path[n++] = (struct data_path){"cifar10.path", &data->cifar10->path, true};
         break;
@@ -168,8 +172,8 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
     char name[FIELD_TEXT_MAX];
     if (!data || data->source_case == PACELINE__DATA__SOURCE__NOT_SET)
         return err_set(err, ERR_INPUT,
-                       "%s: is missing; give a source: idx, cifar10, cifar100, images, lmdb or "
-                       "memory",
+                       "%s: is missing; give a source: idx, cifar10, cifar100, images, lmdb, "
+                       "npy or memory",
                        field);
     int rc = OK;
     size_t n = paths_of((Paceline__Data *)(uintptr_t)data, path);
@@ -188,16 +192,18 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
 
 /* ---- KIND:PATH[?map=value&...] ---- */
 
-/* The name of a kind, the field of its path, and its own fields, as a message lists them. */
+/* The name of a kind, the field of its path, that of a second path or NULL, and its own fields,
+ * as a message lists them. */
 static const struct kind {
-    const char *name, *path, *own;
+    const char *name, *path, *second, *own;
 } kinds[] = {
-    {"idx", NULL, ""}, /* two paths */
-    {"cifar10", "cifar10.path", ""},
-    {"cifar100", "cifar100.path", ", coarse="},
-    {"images", "images.list", ", root=, color="},
-    {"lmdb", "lmdb.path", ", color="},
-    {"memory", "memory.name", ""},
+    {"idx", "idx.images", "idx.labels", ""},
+    {"cifar10", "cifar10.path", NULL, ""},
+    {"cifar100", "cifar100.path", NULL, ", coarse="},
+    {"images", "images.list", NULL, ", root=, color="},
+    {"lmdb", "lmdb.path", NULL, ", color="},
+    {"npy", "npy.values", "npy.labels", ""},
+    {"memory", "memory.name", NULL, ""},
 };
 
 /* From the command line: wrong usage. */
@@ -261,15 +267,16 @@ static int set_maps(Paceline__Data *data, const struct kind *kind, char *maps, c
 static int set_paths(Paceline__Data *data, const struct kind *kind, char *path, const char *spec,
                      struct err *err)
 {
-    if (kind->path)
+    if (!kind->second)
         return *path ? as_usage(text_set(&data->base, kind->path, path, err), err)
                      : err_set(err, ERR_USAGE, "%.200s: expected %s:PATH", spec, kind->name);
     char *comma = strchr(path, ',');
     if (!comma || comma == path || !comma[1] || strchr(comma + 1, ','))
-        return err_set(err, ERR_USAGE, "%.200s: expected idx:IMAGES,LABELS", spec);
+        return err_set(err, ERR_USAGE, "%.200s: expected %s:%s,LABELS", spec, kind->name,
+                       strcmp(kind->name, "idx") == 0 ? "IMAGES" : "VALUES");
     *comma = '\0';
-    int rc = text_set(&data->base, "idx.images", path, err);
-    return as_usage(rc == OK ? text_set(&data->base, "idx.labels", comma + 1, err) : rc, err);
+    int rc = text_set(&data->base, kind->path, path, err);
+    return as_usage(rc == OK ? text_set(&data->base, kind->second, comma + 1, err) : rc, err);
 }
 
 static int parse_spec(char *copy, const char *spec, Paceline__Data *data, struct err *err)
@@ -286,7 +293,7 @@ static int parse_spec(char *copy, const char *spec, Paceline__Data *data, struct
     if (!kind)
         return err_set(err, ERR_USAGE,
                        "%.200s: no kind of data is called `%.60s`; there are idx, cifar10, "
-                       "cifar100, images, lmdb, memory",
+                       "cifar100, images, lmdb, npy, memory",
                        spec, copy);
     char *maps = strrchr(colon + 1, '?');
     if (maps)

@@ -6,6 +6,7 @@ alone. Run again, it makes the same bytes.
   python3 test/fuzz/corpus.py
 """
 import gzip
+import io
 import json
 import pathlib
 import re
@@ -378,6 +379,24 @@ def idx():
     put("idx", "none", pair(0, 2, 2, []))
 
 
+def npys():
+    def pair(values, labels):
+        first = io.BytesIO()
+        numpy.save(first, labels)
+        second = io.BytesIO()
+        numpy.save(second, values)
+        return struct.pack("<H", len(first.getvalue())) + first.getvalue() + second.getvalue()
+
+    count = numpy.arange(3 * 2 * 2 * 2)
+    labels = numpy.array([1, 0, 9])
+    put("npy", "bytes", pair(count.reshape(3, 2, 2, 2).astype("uint8"), labels.astype("uint8")))
+    put("npy", "floats", pair(count.reshape(3, 4, 2).astype("float32"), labels.reshape(3, 1)))
+    put("npy", "vectors", pair(count.reshape(3, 8).astype("float32"), labels.astype("int16")))
+    put("npy", "columns", pair(numpy.asfortranarray(count.reshape(3, 8).astype("uint8")), labels))
+    put("npy", "double", pair(count.reshape(3, 8).astype("float64"), labels))
+    put("npy", "negative", pair(count.reshape(3, 8).astype("uint8"), -labels))
+
+
 def cifar():
     pixels = bytes(k * 7 % 256 for k in range(3072))
     put("cifar", "ten", b"\0" + bytes([9]) + pixels + bytes([0]) + pixels)
@@ -581,7 +600,7 @@ def kvs():
 
 def main():
     for make in (caffemodel, solverstate, binaryproto, datums, prototxt, solver, job, safetensors,
-                 idx, cifar, image_list, lmdb, pngs, jpegs, gzips, kvs, words):
+                 idx, npys, cifar, image_list, lmdb, pngs, jpegs, gzips, kvs, words):
         make()
 
 

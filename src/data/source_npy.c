@@ -1,0 +1,368 @@
+#include "data/source_npy.h"
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PREFIX = 8,           /* the magic and the version */
+    HEADER_MAX = 1 << 16, /* bytes of the text behind it; NumPy writes about 100 */
+    DIMS_MAX = 4,
+    HASHED_BYTES = 1 << 16 /* at each end of the values */
+};
+
+static const char magic[] = "\x93NUMPY";
+
+struct npy {
+    const char *path;
+    struct file_open file;
+    bool open;
+    char kind;    /* 'u', 'i', 'f', 'b' as in the type's name */
+    size_t bytes; /* of a value */
+    size_t dims, dim[DIMS_MAX];
+    uint64_t begin; /* of the values, in the file */
+    uint64_t hash;  /* of the header */
+};
+
+struct source_npy {
+    struct source source; /* first */
+    struct npy values;
+    uint32_t *labels;
+};
+
+/* ---- a header: {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), } ---- */
+
+/* Behind `key`'s colon and blanks; NULL: there is no such key. */
+static const char *find_value(const char *text, const char *key)
+{
+    char quoted[32];
+    snprintf(quoted, sizeof quoted, "'%s':", key);
+    const char *at = strstr(text, quoted);
+    if (!at)
+        return NULL;
+    at += strlen(quoted);
+    return at + strspn(at, " ");
+}
+
+static bool is_little_endian(void)
+{
+    const uint16_t one = 1;
+    uint8_t first;
+    memcpy(&first, &one, 1);
+    return first == 1;
+}
+
+/* '<f4', '|u1'; a byte has no order. */
+static int parse_type(struct npy *npy, const char *text, struct err *err)
+{
+    const char *type = find_value(text, "descr");
+    char order = 0, kind = 0;
+    unsigned bytes = 0;
+    if (!type || sscanf(type, "'%c%c%u'", &order, &kind, &bytes) != 3)
+        return err_set(err, ERR_INPUT,
+                       "%s: its values have several fields, or no type that can be read; save one "
+                       "array of numbers",
+                       npy->path);
+    char own = is_little_endian() ? '<' : '>';
+    bool known = strchr("uifb", kind) && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
+    if (!known || (bytes > 1 && order != own && order != '='))
+        return err_set(err, ERR_INPUT,
+                       "%s: values of type '%c%c%u' cannot be read; save them as uint8, int64 or "
+                       "float32 in this machine's byte order",
+                       npy->path, order, kind, bytes);
+    npy->kind = kind;
+    npy->bytes = bytes;
+    return OK;
+}
+
+static int parse_shape(struct npy *npy, const char *text, struct err *err)
+{
+    const char *at = find_value(text, "shape");
+    bool whole = at && *at == '(';
+    for (at = whole ? at + 1 : at; whole && *at != ')';) {
+        char *end;
+        at += strspn(at, " ");
+        unsigned long long dim = *at >= '0' && *at <= '9' ? strtoull(at, &end, 10) : 0;
+        if (dim == 0 || npy->dims == DIMS_MAX) {
+            whole = false;
+            break;
+        }
+        npy->dim[npy->dims++] = (size_t)dim;
+        at = end + strspn(end, " ");
+        whole = *at == ',' || *at == ')';
+        at += *at == ',';
+        at += strspn(at, " ");
+    }
+    return whole && npy->dims > 0
+               ? OK
+               : err_set(err, ERR_INPUT,
+                         "%s: its shape has 1 to %d dimensions, each of 1 or more, and this one "
+                         "has not",
+                         npy->path, DIMS_MAX);
+}
+
+static int parse_text(struct npy *npy, const char *text, struct err *err)
+{
+    const char *fortran = find_value(text, "fortran_order");
+    int rc = parse_type(npy, text, err);
+    if (rc == OK && (!fortran || strncmp(fortran, "False", 5) != 0))
+        rc = err_set(err, ERR_INPUT,
+                     "%s: it is stored column by column (fortran_order); save "
+                     "numpy.ascontiguousarray of it",
+                     npy->path);
+    return rc == OK ? parse_shape(npy, text, err) : rc;
+}
+
+/* The length of the text has two bytes in version 1, four in 2 and 3. */
+static int read_header(struct npy *npy, struct err *err)
+{
+    uint8_t prefix[PREFIX + 4];
+    uint64_t len = npy->file.len;
+    if (len < sizeof prefix || file_part(&npy->file, 0, prefix, sizeof prefix) != OK ||
+        memcmp(prefix, magic, sizeof magic - 1) != 0)
+        return err_set(err, ERR_INPUT, "%s: not a .npy file of NumPy's", npy->path);
+    uint8_t version = prefix[6];
+    if (version < 1 || version > 3)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s: version %u of the .npy format; 1 to 3 can be read", npy->path, version);
+    size_t lengths = version == 1 ? 2 : 4;
+    size_t n = bytes_le32(prefix + PREFIX) & (version == 1 ? 0xffff : UINT32_MAX);
+    npy->begin = PREFIX + lengths + n;
+    if (n == 0 || n > HEADER_MAX || npy->begin > len)
+        return err_set(err, ERR_INPUT, "%s: truncated, or its header of %zu bytes is too long",
+                       npy->path, n);
+    char *text = malloc(n + 1);
+    if (!text)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", npy->path);
+    int rc = file_part(&npy->file, PREFIX + lengths, text, n);
+    text[n] = '\0';
+    if (rc == OK)
+        rc = parse_text(npy, text, err);
+    else
+        err_set(err, rc, "%s: cannot be read", npy->path);
+    npy->hash = hash_bytes(text, n);
+    free(text);
+    return rc;
+}
+
+/* The values fill the rest of the file. */
+static int check_length(const struct npy *npy, struct err *err)
+{
+    uint64_t all = npy->bytes, left = npy->file.len - npy->begin;
+    for (size_t i = 0; i < npy->dims; i++)
+        if (__builtin_mul_overflow(all, npy->dim[i], &all))
+            all = UINT64_MAX;
+    if (all == left)
+        return OK;
+    return err_set(err, ERR_INPUT,
+                   "%s: %s: its header promises %llu bytes of values, and it has %llu", npy->path,
+                   all > left ? "truncated" : "longer than it should be", (unsigned long long)all,
+                   (unsigned long long)left);
+}
+
+static int open_array(const struct source_config *config, const char *path, struct npy *npy,
+                      struct err *err)
+{
+    *npy = (struct npy){.path = path};
+    int rc = file_check_under(config->root, path, err);
+    if (rc == OK)
+        rc = file_open(path, &npy->file, err);
+    npy->open = rc == OK;
+    if (rc == OK)
+        rc = read_header(npy, err);
+    return rc == OK ? check_length(npy, err) : rc;
+}
+
+static void close_array(struct npy *npy)
+{
+    if (npy->open)
+        file_close(&npy->file);
+    npy->open = false;
+}
+
+/* ---- values ---- */
+
+static int check_values(const struct npy *npy, struct source *source, struct err *err)
+{
+    bool bytes = npy->kind == 'u' && npy->bytes == 1, floats = npy->kind == 'f' && npy->bytes == 4;
+    if (!bytes && !floats)
+        return err_set(err, ERR_INPUT,
+                       "%s: values are uint8 or float32; save it so: x.astype('float32')",
+                       npy->path);
+    if (npy->dims < 2 || npy->dim[0] > UINT32_MAX)
+        return err_set(err, ERR_INPUT,
+                       "%s: (N, channels, height, width), (N, height, width) or (N, channels) is "
+                       "expected, with N below 2^32",
+                       npy->path);
+    const size_t *d = npy->dim + 1;
+    struct shape shape = npy->dims == 4   ? (struct shape){3, {d[0], d[1], d[2]}}
+                         : npy->dims == 3 ? (struct shape){3, {1, d[0], d[1]}}
+                                          : (struct shape){3, {d[0], 1, 1}};
+    size_t values = shape_count(&shape);
+    if (values == 0 || values > RECORD_VALUES_MAX || shape.dim[1] > SIDE_MAX ||
+        shape.dim[2] > SIDE_MAX)
+        return err_set(err, ERR_INPUT,
+                       "%s: records of %zu x %zu x %zu values; a side has at most %d, a record "
+                       "%zu values",
+                       npy->path, shape.dim[0], shape.dim[1], shape.dim[2], SIDE_MAX,
+                       RECORD_VALUES_MAX);
+    source->count = npy->dim[0];
+    source->shape = shape;
+    return OK;
+}
+
+static int read_record(const struct source *source, size_t i, struct scratch *scratch,
+                       struct raw *raw, struct err *err)
+{
+    const struct npy *npy = &((const struct source_npy *)source)->values;
+    const size_t *dim = source->shape.dim, bytes = dim[0] * dim[1] * dim[2] * npy->bytes;
+    void *at = scratch_get(scratch, SCRATCH_FILE, bytes);
+    if (!at)
+        return err_set(err, ERR_NOMEM, "%s: record %zu: out of memory", npy->path, i);
+    int rc = file_part(&npy->file, npy->begin + (uint64_t)i * bytes, at, bytes);
+    if (rc != OK)
+        return err_set(err, rc, "%s: record %zu cannot be read; the file has changed", npy->path,
+                       i);
+    *raw = (struct raw){at, npy->kind == 'f' ? RAW_FLOATS : RAW_PLANES, dim[0], dim[1], dim[2]};
+    return OK;
+}
+
+/* Large files are not read whole. */
+static int hash_values(const struct npy *npy, uint64_t *hash, struct err *err)
+{
+    static const size_t end = HASHED_BYTES;
+    uint64_t len = npy->file.len - npy->begin;
+    size_t n = len < end ? (size_t)len : end;
+    uint8_t *bytes = malloc(end);
+    if (!bytes)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", npy->path);
+    int rc = file_part(&npy->file, npy->begin, bytes, n);
+    *hash = hash_mix(hash_mix(npy->hash, npy->file.len), hash_bytes(bytes, n));
+    if (rc == OK)
+        rc = file_part(&npy->file, npy->file.len - n, bytes, n);
+    *hash = hash_mix(*hash, hash_bytes(bytes, n));
+    free(bytes);
+    return rc == OK ? OK : err_set(err, rc, "%s: cannot be read", npy->path);
+}
+
+/* ---- labels ---- */
+
+/* A number below LABEL_MAX, or a larger one for what is no label. */
+static uint32_t label_at(const struct npy *npy, const uint8_t *at)
+{
+    uint64_t value = 0;
+    int64_t sign = 0;
+    for (size_t i = npy->bytes; i-- > 0;) {
+        uint8_t byte = at[is_little_endian() ? i : npy->bytes - 1 - i];
+        if (i == npy->bytes - 1 && npy->kind == 'i' && byte & 0x80)
+            sign = -1;
+        value = value << 8 | byte;
+    }
+    return sign < 0 || value >= LABEL_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+static int take_labels(struct source_npy *self, const struct npy *npy, const uint8_t *bytes,
+                       struct err *err)
+{
+    uint32_t top = 0;
+    for (size_t i = 0; i < self->source.count; i++) {
+        uint32_t label = label_at(npy, bytes + i * npy->bytes);
+        if (label == UINT32_MAX)
+            return err_set(err, ERR_INPUT, "%s: label %zu is negative, or not below %u", npy->path,
+                           i, LABEL_MAX);
+        self->labels[i] = label;
+        top = label > top ? label : top;
+    }
+    self->source.classes = top + 1;
+    return OK;
+}
+
+static int read_labels(struct source_npy *self, const struct npy *npy, struct err *err)
+{
+    size_t count = self->source.count, n = count * npy->bytes;
+    if (npy->kind == 'f')
+        return err_set(err, ERR_INPUT, "%s: labels are integers; save it so: y.astype('int64')",
+                       npy->path);
+    if (npy->dims > 2 || (npy->dims == 2 && npy->dim[1] != 1) || npy->dim[0] != count)
+        return err_set(err, ERR_INPUT, "%s: %zu labels are expected, one for each record of %s",
+                       npy->path, count, self->values.path);
+    self->labels = malloc(count * sizeof *self->labels);
+    uint8_t *bytes = malloc(n);
+    if (!self->labels || !bytes) {
+        free(bytes);
+        return err_set(err, ERR_NOMEM, "%s: out of memory for %zu labels", npy->path, count);
+    }
+    int rc = file_part(&npy->file, npy->begin, bytes, n);
+    rc = rc == OK ? take_labels(self, npy, bytes, err)
+                  : err_set(err, rc, "%s: cannot be read", npy->path);
+    free(bytes);
+    return rc;
+}
+
+/* ---- the source ---- */
+
+static uint32_t label_of(const struct source *source, size_t i)
+{
+    return ((const struct source_npy *)source)->labels[i];
+}
+
+static void close_source(struct source *source)
+{
+    struct source_npy *self = (struct source_npy *)source;
+    close_array(&self->values);
+    free((char *)(uintptr_t)self->values.path);
+    free(self->labels);
+    free(self);
+}
+
+static const struct source_ops ops = {
+    .kind = "npy",
+    .read = read_record,
+    .label = label_of,
+    .close = close_source,
+};
+
+static int load_arrays(const struct source_config *config, const Paceline__Data__Npy *spec,
+                       struct source_npy *self, struct err *err)
+{
+    struct npy labels;
+    char *path = strdup(spec->values); /* messages of later reads name it */
+    if (!path)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", spec->values);
+    int rc = open_array(config, path, &self->values, err);
+    if (rc == OK)
+        rc = check_values(&self->values, &self->source, err);
+    if (rc != OK)
+        return rc;
+    rc = open_array(config, spec->labels, &labels, err);
+    if (rc == OK)
+        rc = read_labels(self, &labels, err);
+    close_array(&labels);
+    uint64_t hash = 0;
+    if (rc == OK)
+        rc = hash_values(&self->values, &hash, err);
+    if (rc == OK)
+        self->source.hash =
+            hash_mix(hash, hash_bytes(self->labels, self->source.count * sizeof *self->labels));
+    return rc;
+}
+
+int source_npy_open(const struct source_config *config, const Paceline__Data__Npy *spec,
+                    struct source **out, struct err *err)
+{
+    struct source_npy *self = calloc(1, sizeof *self);
+    if (!self)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", spec->values);
+    self->source.ops = &ops;
+    int rc = load_arrays(config, spec, self, err);
+    if (rc != OK) {
+        close_source(&self->source);
+        return rc;
+    }
+    *out = &self->source;
+    return OK;
+}
