@@ -106,6 +106,45 @@ int pl_stream_seal(pl_stream *stream);
 /* Forget a stream that was not sealed, and its records. NULL is allowed. */
 void pl_stream_free(pl_stream *stream);
 
+/* ---- sets made of others ---- */
+
+/* Each call binds a name to records of other SPECs, or names, as pl_data_bind does. Nothing is read
+ * before it is asked for. The SPECs have no maps: those of the SPEC that uses the name apply. The
+ * records of a folder that holds both are those to train on.
+ *
+ * PL_ERR_USAGE  the name is taken or is no name; a SPEC has maps, or is none
+ * PL_ERR_INPUT  a SPEC cannot be opened; numbers out of their limits; more than 2^32 - 1 records
+ * PL_ERR_NOMEM */
+
+/* All records of these, one SPEC after another. Their channels are equal. */
+int pl_data_concat(pl_engine *engine, const char *name, const char *const *specs, size_t n);
+
+/* Those with these numbers, in this order; a number may come twice. */
+int pl_data_subset(pl_engine *engine, const char *name, const char *spec, const uint32_t *records,
+                   size_t count);
+
+/* Part `part` of `parts` equal ones, in order. */
+int pl_data_shard(pl_engine *engine, const char *name, const char *spec, uint32_t part,
+                  uint32_t parts);
+
+/* All of them, `times` times. */
+int pl_data_repeat(pl_engine *engine, const char *name, const char *spec, uint32_t times);
+
+typedef struct pl_sample_options {
+    size_t count; /* of records to draw */
+    uint64_t seed;
+    bool replacement; /* a record may be drawn more than once */
+    bool stratified;  /* of each class as many, in proportion, as there are; without the others */
+    /* One for each record, 0 or more; without replacement a record is drawn among those that are
+     * left. NULL: equal chances. */
+    const double *weights;
+} pl_sample_options;
+
+/* A sample, which depends on the options and the number of records alone. With equal chances it
+ * takes no memory, with weights up to 12 bytes a record. */
+int pl_data_sample(pl_engine *engine, const char *name, const char *spec,
+                   const pl_sample_options *options);
+
 /* ---- what there is ---- */
 
 typedef struct pl_data_info {

@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/logger.h"
-#include "data/source_memory.h"
+#include "data/bindings.h"
 #include "job/job.h"
 #include "job/job_solver.h"
 #include "paceline/flag.h"
@@ -25,8 +25,8 @@ struct pl_engine {
     struct err error;           /* of the last call that failed */
     struct err bug;             /* status ERR_BUG: the engine is poisoned (guard.h) */
     struct api_source *sources; /* data that is open, for its nets (net.h) */
-    struct memory_bindings memory;
-    struct api_tuning *tuning; /* once a net has asked for it */
+    struct bindings bindings;   /* of the caller's records */
+    struct api_tuning *tuning;  /* once a net has asked for it */
 };
 
 struct pl_job {

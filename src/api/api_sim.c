@@ -117,7 +117,7 @@ static int open_simulation(struct simulation *s, const Paceline__Cluster *cluste
 {
     const Paceline__Job *job = s->train.job;
     kernels_set_threads((int)job->threads);
-    const struct source_config config = {.memory = s->host.memory};
+    const struct source_config config = {.bindings = s->host.bindings};
     int rc = corpus_open_with(&config, job, &s->corpus, err);
     if (rc == OK)
         rc = workspace_create(job, &s->corpus, s->host.log, NULL, NULL, &s->ws, err);
@@ -196,7 +196,7 @@ static int sim_job(pl_engine *engine, const pl_job *job, const pl_cluster *clust
                               : group_timing_lan(),
                 .step_seconds = cluster->message->step_seconds,
                 .retry = RETRY,
-                .memory = &engine->memory,
+                .bindings = &engine->bindings,
             },
         .err = &engine->error,
     };

@@ -30,7 +30,7 @@ static bool has_mean_file(const Paceline__Data *spec)
     return spec->mean_file && spec->mean_file[0];
 }
 
-static bool has_maps(const Paceline__Data *spec)
+bool api_data_has_maps(const Paceline__Data *spec)
 {
     return gives_size(spec) || spec->has_scale || spec->n_mean > 0 || has_mean_file(spec) ||
            spec->has_mirror;
@@ -49,7 +49,7 @@ static int open_source(pl_data *data)
     struct err *err = &data->engine->error;
     struct source *source = NULL;
     const struct source_config config = {
-        .role = data->role, .bad = data->bad, .memory = &data->engine->memory};
+        .role = data->role, .bad = data->bad, .bindings = &data->engine->bindings};
     int rc = data->path ? source_pictures_open((const char *const *)data->path, data->paths,
                                                data->spec->images->color, NULL, &source, err)
                         : source_open_with(&config, data->spec, &source, err);
@@ -84,7 +84,7 @@ static int open_data(pl_data *data, const char *field, pl_data **out)
         rc = open_source(data);
     if (rc == OK && !data->path)
         rc = names_of(data->spec, &data->names, err);
-    data->own_maps = data->maps = has_maps(data->spec);
+    data->own_maps = data->maps = api_data_has_maps(data->spec);
     data->own_size = gives_size(data->spec);
     if (rc == OK && data->source->warning[0])
         log_warn(&data->engine->log, "%s", data->source->warning);
@@ -152,38 +152,6 @@ static int open_pictures(pl_engine *engine, const char *const *paths, size_t cou
         return open_data(data, "pictures", out);
     pl_data_close(data);
     return rc;
-}
-
-_Static_assert(sizeof(float) == 4, "PL_F32 is float");
-
-static int bind_records(pl_engine *engine, const char *name, const pl_records *given)
-{
-    if (given->type != PL_U8 && given->type != PL_F32)
-        return err_set(&engine->error, ERR_USAGE, "memory: %d is no type of values",
-                       (int)given->type);
-    const struct memory_records records = {
-        .count = given->count,
-        .shape = {3, {given->channels, given->height, given->width}},
-        .classes = given->classes,
-        .form = given->type == PL_F32 ? RAW_FLOATS : RAW_PLANES,
-        .values = given->values,
-        .labels = given->labels,
-        .hash = given->hash,
-        .read = given->read,
-        .release = given->release,
-        .user = given->user,
-    };
-    return memory_bind(&engine->memory, name, &records, &engine->error);
-}
-
-int pl_data_bind(pl_engine *engine, const char *name, const pl_records *records)
-{
-    RETURN_GUARDED(engine, bind_records(engine, name, records));
-}
-
-int pl_data_unbind(pl_engine *engine, const char *name)
-{
-    RETURN_GUARDED(engine, memory_unbind(&engine->memory, name, &engine->error));
 }
 
 /* A copy of the message. */
@@ -311,7 +279,7 @@ static int take_maps(pl_data *data, const pl_job *job)
     if (rc != OK || data->own_maps)
         return rc;
     forget_maps(data);
-    data->maps = has_maps(from);
+    data->maps = api_data_has_maps(from);
     return copy_maps(data->spec, from) == OK
                ? OK
                : err_set(&data->engine->error, ERR_NOMEM, "data: out of memory");

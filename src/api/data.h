@@ -36,6 +36,14 @@ int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad
 /* See the records through the maps. Returns the status of dataset_init. */
 int api_data_map(pl_data *data);
 
+/* Does the SPEC say what becomes of its records? */
+bool api_data_has_maps(const Paceline__Data *spec);
+
+/* Bind records, and take their `release` with them: pl_data_bind, pl_stream_seal. Not called if it
+ * fails. */
+struct memory_records;
+int api_bind_records(pl_engine *engine, const char *name, const struct memory_records *records);
+
 /* The order of colours, if the source states one; else NULL. */
 Paceline__Data__Color *api_data_color(const Paceline__Data *spec, protobuf_c_boolean **given);
 

@@ -53,7 +53,7 @@ void pl_engine_destroy(pl_engine *engine)
     if (!engine)
         return;
     api_tuning_free(engine->tuning);
-    memory_release(&engine->memory);
+    bindings_release(&engine->bindings);
     free(engine); /* the first member of engine_memory */
 }
 

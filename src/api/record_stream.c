@@ -1,7 +1,7 @@
-#include "api/api.h"
+#include "api/data.h"
 #include "api/guard.h"
+#include "data/source_memory.h"
 #include "data/spool.h"
-#include "paceline/data.h"
 #include "real/disk.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ enum { PATH_MAX_BYTES = 4096 };
 
 struct pl_stream {
     pl_engine *engine;
-    char name[MEMORY_NAME_MAX];
+    char name[BINDING_NAME_MAX];
     struct memory_records records; /* all but their count */
     struct spool spool;
     size_t acquired; /* records of the last pl_stream_acquire */
@@ -38,6 +38,7 @@ static int open_stream(pl_engine *engine, const char *name, const pl_stream_opti
 {
     struct err *err = &engine->error;
     const struct memory_records records = {
+        .name = name,
         .shape = {3, {options->channels, options->height, options->width}},
         .classes = options->classes,
         .form = options->type == PL_F32 ? RAW_FLOATS : RAW_PLANES,
@@ -45,8 +46,10 @@ static int open_stream(pl_engine *engine, const char *name, const pl_stream_opti
         .release = release_spool,
     };
     int rc = options->type == PL_U8 || options->type == PL_F32
-                 ? memory_check(&engine->memory, name, &records, err)
+                 ? bindings_check(&engine->bindings, name, err)
                  : err_set(err, ERR_USAGE, "stream: %d is no type of values", (int)options->type);
+    if (rc == OK)
+        rc = memory_check(&records, err);
     if (rc != OK)
         return rc;
     pl_stream *stream = calloc(1, sizeof *stream);
@@ -163,7 +166,7 @@ static int bind_spool(pl_stream *stream)
     records.hash = spool->hash_value;
     records.user = spool;
     if (rc == OK)
-        rc = memory_bind(&stream->engine->memory, stream->name, &records, err);
+        rc = api_bind_records(stream->engine, stream->name, &records);
     if (rc != OK) {
         free(spool);
         return rc;

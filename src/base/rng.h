@@ -16,6 +16,7 @@ enum rng_stream {
     RNG_SIM,      /* the simulator's jitter and loss */
     RNG_NODE,     /* world_random */
     RNG_BENCH,    /* records that are made up to measure with */
+    RNG_SAMPLE,   /* records of a sample */
 };
 
 /* The four 32-bit words of block `counter` of the stream. */

@@ -57,8 +57,8 @@ struct source_config {
                                        NULL */
     /* Counts records with a damaged header, which are left out; NULL: such a record is an error. */
     struct bad_records *bad;
-    enum bad_source of;             /* the set under which they are counted */
-    struct memory_bindings *memory; /* of `memory:NAME`; NULL: none */
+    enum bad_source of;              /* the set under which they are counted */
+    const struct bindings *bindings; /* of `memory:NAME`; NULL: none */
 };
 
 int source_open_with(const struct source_config *config, const Paceline__Data *spec,

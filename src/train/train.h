@@ -51,7 +51,7 @@ struct train_host {
      * relative to it. NULL: the job's paths are used unchanged. */
     const char *data_root;
     /* Records that this process has bound to names, for a job's `memory` sources; NULL: none. */
-    struct memory_bindings *memory;
+    const struct bindings *bindings;
     /* Does a node of Paceline listen at that address? Blocks for `patience` ns at most. ERR_PEER
      * with the cause; NULL: addresses are not checked. */
     int (*check_address)(const char *address, int64_t patience, struct err *err);

@@ -151,7 +151,7 @@ static float *train_net(const struct tiny *t, pl_engine *engine, const char *tra
         rc = pl_net_set_validation_data(net, test, 0, 1);
     if (rc != PL_OK)
         fail_msg("%s", pl_engine_error(engine));
-    if (strncmp(train, "memory:", 7) == 0)
+    if (strncmp(train, "memory:train", 12) == 0)
         assert_int_equal(pl_data_unbind(engine, "train"), PL_ERR_USAGE);
     assert_int_equal(pl_net_train(net, 10, NULL), PL_OK);
     assert_int_equal(pl_net_test(net, 0, result), PL_OK);
@@ -370,6 +370,70 @@ static void test_a_stream_without_a_folder(void **state)
     pl_engine_destroy(engine);
 }
 
+/* ---- sets made of others ---- */
+
+/* Two halves, one from memory and one from files, are the whole. */
+static void test_a_net_on_halves_is_that_of_the_whole(void **state)
+{
+    const struct tiny *t = *state;
+    char files[512], train[600], test[512];
+    pl_engine *engine = make_engine(&train_records);
+    pl_test_result from_whole, from_halves;
+    size_t n, m;
+    snprintf(files, sizeof files, "idx:%s/train-images,%s/train-labels", t->folder, t->folder);
+    snprintf(train, sizeof train, "%s?scale=0.00390625", files);
+    snprintf(test, sizeof test, "idx:%s/test-images,%s/test-labels?scale=0.00390625", t->folder,
+             t->folder);
+    assert_int_equal(pl_data_shard(engine, "half-0", "memory:train", 0, 2), PL_OK);
+    assert_int_equal(pl_data_shard(engine, "half-1", files, 1, 2), PL_OK);
+    static const char *const halves[] = {"memory:half-0", "memory:half-1"};
+    if (pl_data_concat(engine, "both", halves, 2) != PL_OK)
+        fail_msg("%s", pl_engine_error(engine));
+    float *whole = train_net(t, engine, train, test, &n, &from_whole);
+    float *made = train_net(t, engine, "memory:both?scale=0.00390625", test, &m, &from_halves);
+    assert_int_equal(n, m);
+    assert_memory_equal(whole, made, n * sizeof *whole);
+    free(whole);
+    free(made);
+    assert_int_equal(pl_data_unbind(engine, "half-0"), PL_ERR_USAGE); /* `both` reads it */
+    assert_int_equal(pl_data_unbind(engine, "both"), PL_OK);
+    assert_int_equal(pl_data_unbind(engine, "half-0"), PL_OK);
+    pl_engine_destroy(engine);
+}
+
+static void test_samples_and_choices_by_name(void **state)
+{
+    (void)state;
+    static const uint32_t chosen[] = {599, 0, 7};
+    pl_engine *engine = make_engine(&train_records);
+    pl_data *data;
+    pl_data_info info;
+    assert_int_equal(pl_data_subset(engine, "three", "memory:train", chosen, 3), PL_OK);
+    assert_int_equal(pl_data_repeat(engine, "many", "memory:three", 100), PL_OK);
+    const pl_sample_options options = {.count = 60, .seed = 1, .stratified = true};
+    assert_int_equal(pl_data_sample(engine, "few", "memory:train", &options), PL_OK);
+    assert_int_equal(pl_data_open(engine, "memory:few", true, &data), PL_OK);
+    assert_int_equal(pl_data_describe(data, &info), PL_OK);
+    assert_int_equal(info.records, 60);
+    for (int c = 0; c < TINY_CLASSES; c++)
+        assert_int_equal(info.of_class[c], 20);
+    pl_data_close(data);
+    assert_int_equal(pl_data_open(engine, "memory:many", true, &data), PL_OK);
+    for (size_t i = 297; i < 300; i++) {
+        pl_data_record record;
+        assert_int_equal(pl_data_record_at(data, i, &record), PL_OK);
+        assert_int_equal(record.label, train_labels[chosen[i % 3]]);
+    }
+    pl_data_close(data);
+    assert_int_equal(pl_data_repeat(engine, "x", "memory:three?scale=2", 2), PL_ERR_USAGE);
+    assert_non_null(strstr(pl_engine_error(engine), "maps belong to the SPEC that uses"));
+    assert_int_equal(pl_data_repeat(engine, "x", "memory:nothing", 2), PL_ERR_INPUT);
+    assert_int_equal(pl_data_repeat(engine, "few", "memory:three", 2), PL_ERR_USAGE);
+    assert_int_equal(pl_data_concat(engine, "x", NULL, 0), PL_ERR_USAGE);
+    assert_int_equal(pl_data_shard(engine, "x", "memory:three", 3, 3), PL_ERR_INPUT);
+    pl_engine_destroy(engine);
+}
+
 /* ---- mistakes ---- */
 
 static void test_a_record_that_cannot_be_made(void **state)
@@ -449,6 +513,8 @@ int main(void)
         cmocka_unit_test(test_a_stream_in_a_file),
         cmocka_unit_test(test_mistakes_of_a_stream_are_named),
         cmocka_unit_test(test_a_stream_without_a_folder),
+        cmocka_unit_test(test_a_net_on_halves_is_that_of_the_whole),
+        cmocka_unit_test(test_samples_and_choices_by_name),
         cmocka_unit_test(test_a_record_that_cannot_be_made),
         cmocka_unit_test(test_mistakes_are_named),
     };

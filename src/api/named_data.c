@@ -1,0 +1,201 @@
+#include "api/data.h"
+#include "api/guard.h"
+#include "data/source_combined.h"
+#include "data/source_memory.h"
+
+#include <stdlib.h>
+
+_Static_assert(sizeof(float) == 4, "PL_F32 is float");
+
+/* ---- records of the caller's ---- */
+
+int api_bind_records(pl_engine *engine, const char *name, const struct memory_records *records)
+{
+    struct err *err = &engine->error;
+    struct source *source = NULL;
+    struct memory_records named = *records;
+    named.name = name;
+    int rc = bindings_check(&engine->bindings, name, err);
+    if (rc == OK)
+        rc = source_memory(&named, &source, err);
+    if (rc != OK)
+        return rc;
+    rc = bindings_add(&engine->bindings, name, source, err);
+    if (rc != OK) {
+        source_memory_disown(source);
+        source_close(source);
+    }
+    return rc;
+}
+
+static int bind_records(pl_engine *engine, const char *name, const pl_records *given)
+{
+    if (given->type != PL_U8 && given->type != PL_F32)
+        return err_set(&engine->error, ERR_USAGE, "memory: %d is no type of values",
+                       (int)given->type);
+    const struct memory_records records = {
+        .count = given->count,
+        .shape = {3, {given->channels, given->height, given->width}},
+        .classes = given->classes,
+        .form = given->type == PL_F32 ? RAW_FLOATS : RAW_PLANES,
+        .values = given->values,
+        .labels = given->labels,
+        .hash = given->hash,
+        .read = given->read,
+        .release = given->release,
+        .user = given->user,
+    };
+    return api_bind_records(engine, name, &records);
+}
+
+int pl_data_bind(pl_engine *engine, const char *name, const pl_records *records)
+{
+    RETURN_GUARDED(engine, bind_records(engine, name, records));
+}
+
+int pl_data_unbind(pl_engine *engine, const char *name)
+{
+    RETURN_GUARDED(engine, bindings_remove(&engine->bindings, name, &engine->error));
+}
+
+/* ---- sets made of others ---- */
+
+/* The records of a SPEC, before any map. */
+static int open_part(pl_engine *engine, const char *spec, struct source **out)
+{
+    struct err *err = &engine->error;
+    const struct source_config config = {.role = SOURCE_TRAIN, .bindings = &engine->bindings};
+    Paceline__Data *data = NULL;
+    int rc = job_set_data(&data, spec, err);
+    if (rc == OK)
+        rc = job_check_data(data, "data", err);
+    if (rc == OK && api_data_has_maps(data))
+        rc = err_set(err, ERR_USAGE,
+                     "%.200s: maps belong to the SPEC that uses the new name: memory:NAME?...",
+                     spec);
+    if (rc == OK)
+        rc = source_open_with(&config, data, out, err);
+    paceline__data__free_unpacked(data, NULL);
+    return rc;
+}
+
+/* Bind what was made of the parts, or close these. */
+static int bind_combined(pl_engine *engine, const char *name, int rc, struct source *combined,
+                         struct source **part, size_t n)
+{
+    if (rc == OK && (rc = bindings_add(&engine->bindings, name, combined, &engine->error)) == OK)
+        return OK;
+    if (combined)
+        source_close(combined);
+    for (size_t i = 0; !combined && i < n; i++)
+        source_close(part[i]);
+    return rc;
+}
+
+static int bind_concat(pl_engine *engine, const char *name, const char *const *specs, size_t n)
+{
+    struct err *err = &engine->error;
+    struct source *combined = NULL;
+    int rc = bindings_check(&engine->bindings, name, err);
+    if (rc == OK && n == 0)
+        rc = err_set(err, ERR_USAGE, "memory %s: no SPEC", name);
+    if (rc != OK)
+        return rc;
+    struct source **part = calloc(n, sizeof(struct source *));
+    if (!part)
+        return err_set(err, ERR_NOMEM, "memory %s: out of memory", name);
+    size_t opened = 0;
+    for (; rc == OK && opened < n; opened += rc == OK)
+        rc = open_part(engine, specs[opened], &part[opened]);
+    if (rc == OK)
+        rc = source_concat(part, n, &combined, err);
+    rc = bind_combined(engine, name, rc, combined, part, opened);
+    free(part);
+    return rc;
+}
+
+/* A set that is made of one other. */
+struct making {
+    int (*make)(struct source *of, const struct making *with, struct source **out, struct err *err);
+    const uint32_t *records;
+    size_t count;
+    uint32_t number, of;
+    const pl_sample_options *sample;
+};
+
+static int bind_made(pl_engine *engine, const char *name, const char *spec,
+                     const struct making *with)
+{
+    struct source *part = NULL, *made = NULL;
+    int rc = bindings_check(&engine->bindings, name, &engine->error);
+    if (rc == OK)
+        rc = open_part(engine, spec, &part);
+    if (rc != OK)
+        return rc;
+    rc = with->make(part, with, &made, &engine->error);
+    return bind_combined(engine, name, rc, made, &part, 1);
+}
+
+static int make_subset(struct source *of, const struct making *with, struct source **out,
+                       struct err *err)
+{
+    return source_subset(of, with->records, with->count, out, err);
+}
+
+static int make_shard(struct source *of, const struct making *with, struct source **out,
+                      struct err *err)
+{
+    return source_shard(of, with->number, with->of, out, err);
+}
+
+static int make_repetition(struct source *of, const struct making *with, struct source **out,
+                           struct err *err)
+{
+    return source_repeat(of, with->number, out, err);
+}
+
+static int make_sample(struct source *of, const struct making *with, struct source **out,
+                       struct err *err)
+{
+    const pl_sample_options *options = with->sample;
+    const struct sample_config config = {
+        .count = options->count,
+        .seed = options->seed,
+        .replacement = options->replacement,
+        .stratified = options->stratified,
+        .weights = options->weights,
+    };
+    return source_sample(of, &config, out, err);
+}
+
+int pl_data_concat(pl_engine *engine, const char *name, const char *const *specs, size_t n)
+{
+    RETURN_GUARDED(engine, bind_concat(engine, name, specs, n));
+}
+
+int pl_data_subset(pl_engine *engine, const char *name, const char *spec, const uint32_t *records,
+                   size_t count)
+{
+    const struct making with = {.make = make_subset, .records = records, .count = count};
+    RETURN_GUARDED(engine, bind_made(engine, name, spec, &with));
+}
+
+int pl_data_shard(pl_engine *engine, const char *name, const char *spec, uint32_t part,
+                  uint32_t parts)
+{
+    const struct making with = {.make = make_shard, .number = part, .of = parts};
+    RETURN_GUARDED(engine, bind_made(engine, name, spec, &with));
+}
+
+int pl_data_repeat(pl_engine *engine, const char *name, const char *spec, uint32_t times)
+{
+    const struct making with = {.make = make_repetition, .number = times};
+    RETURN_GUARDED(engine, bind_made(engine, name, spec, &with));
+}
+
+int pl_data_sample(pl_engine *engine, const char *name, const char *spec,
+                   const pl_sample_options *options)
+{
+    const struct making with = {.make = make_sample, .sample = options};
+    RETURN_GUARDED(engine, bind_made(engine, name, spec, &with));
+}
