@@ -11,8 +11,8 @@ bool array_grow(void *at, size_t count, size_t *room, size_t size)
         return true;
     void *old;
     memcpy(&old, at, sizeof old); /* *at may have any type of pointer to objects */
-    size_t more = *room ? 2 * *room : ROOM_FIRST;
-    void *larger = realloc(old, more * size);
+    size_t more = *room ? 2 * *room : ROOM_FIRST, bytes;
+    void *larger = __builtin_mul_overflow(more, size, &bytes) ? NULL : realloc(old, bytes);
     if (!larger)
         return false;
     memcpy(at, &larger, sizeof larger);
