@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,10 +22,21 @@ struct folder {
     char path[64];
 };
 
+/* A new folder NAME-XXXXXX, in memory where the machine has room there: tests write many thousand
+ * small files, and on a disk they would wait for fsync most of their time. */
+static inline bool folder_create(const char *name, char path[64])
+{
+    struct statvfs room;
+    bool memory = statvfs("/dev/shm", &room) == 0 &&
+                  (uint64_t)room.f_bavail * room.f_frsize >= (uint64_t)1 << 30;
+    snprintf(path, 64, "%s/%s-XXXXXX", memory ? "/dev/shm" : "/tmp", name);
+    return mkdtemp(path) != NULL;
+}
+
 static inline void folder_make(struct folder *f)
 {
-    *f = (struct folder){"/tmp/paceline-test-XXXXXX"};
-    assert_non_null(mkdtemp(f->path));
+    *f = (struct folder){""};
+    assert_true(folder_create("paceline-test", f->path));
 }
 
 static inline void folder_remove(const struct folder *f)

@@ -4,6 +4,7 @@
 #define PL_LIB_TINY_JOB_H
 
 #include "base/rng.h"
+#include "folder.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -118,8 +119,8 @@ static inline void tiny_elastic(struct tiny *t)
 
 static inline void tiny_create(struct tiny *t)
 {
-    *t = (struct tiny){.folder = "/tmp/paceline-tiny-XXXXXX"};
-    if (!mkdtemp(t->folder))
+    *t = (struct tiny){0};
+    if (!folder_create("paceline-tiny", t->folder))
         abort();
     snprintf(t->job, sizeof t->job, "%s/tiny.job", t->folder);
     tiny_write_set(t, "train", 1, TINY_TRAIN);

@@ -2,8 +2,9 @@
  * worker, and the workers pass the parts on, even when members die meanwhile. */
 #include "sim_cluster.h"
 #include "strategy_sim.h"
+#include "sweep_stride.h"
 
-enum { NODES = 4, MANY = 8 };
+enum { NODES = 4, MANY = 8, STRIDE = SWEEP_STRIDE(5, 5) };
 
 /* A model of several parts, 92,000 floats, that nothing moves: at such a rate. */
 #define UNMOVED "solver.base_lr=1e-12"
@@ -121,8 +122,8 @@ static void sweep_deaths(struct tiny *t, const char *cluster, const char *strate
 
 static void test_a_worker_dies_at_its_messages(void **state)
 {
-    sweep_deaths(*state, SIM_CALM, "strategy.sync.tau=2", 7, 200);
-    sweep_deaths(*state, SIM_CALM, "strategy.gossip={}", 3, 30);
+    sweep_deaths(*state, SIM_CALM, "strategy.sync.tau=2", 7 * STRIDE, 200 / STRIDE);
+    sweep_deaths(*state, SIM_CALM, "strategy.gossip={}", 17 * STRIDE, 100 / STRIDE);
 }
 
 /* Another one has died meanwhile: no worker waits for lost ones, and no two for each other. */
@@ -132,7 +133,7 @@ static void test_two_die(void **state)
         char cluster[256];
         snprintf(cluster, sizeof cluster, SIM_CALM "fault { at: %g kill: %d }\n", 0.008 + 0.011 * i,
                  (i + 1) % NODES);
-        sweep_deaths(*state, cluster, "strategy.sync.tau=2", 29, 20);
+        sweep_deaths(*state, cluster, "strategy.sync.tau=2", 29 * STRIDE, 20 / STRIDE);
     }
 }
 

@@ -10,13 +10,9 @@
 
 #include "coll_call.h"
 #include "exchange_sweep.h"
+#include "sweep_stride.h"
 
-/* Under the thread sanitizer, where each task is a thread, sweeps take larger steps. */
-#ifdef __SANITIZE_THREAD__
-enum { STRIDE = 31, FEWEST = 7 };
-#else
-enum { STRIDE = 1, FEWEST = 2 };
-#endif
+enum { STRIDE = SWEEP_STRIDE(31, 7), FEWEST = STRIDE > 7 ? 7 : 2 };
 
 enum { MOST = 8, PIECE = 4, FLOATS = 21 };
 

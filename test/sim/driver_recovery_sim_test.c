@@ -1,6 +1,10 @@
 /* Driver recovery in simulation: workers keep their state, train on where their strategy allows it,
  * and the run resumes from their state. */
 #include "strategy_sim.h"
+#include "sweep_stride.h"
+
+/* Not a multiple of the cycles of two to four that the cases have. */
+enum { STRIDE = SWEEP_STRIDE(5, 5) };
 
 struct way {
     const char *set[4];
@@ -97,7 +101,7 @@ static void test_it_dies_at_any_moment(void **state)
     for (size_t w = 0; w < WAYS; w++) {
         struct sim_run whole = {0};
         play_way(t, &ways[w], "", &whole);
-        for (int i = 0; i < MOMENTS; i++) {
+        for (int i = 0; i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: %g }",
@@ -128,7 +132,7 @@ static void test_it_dies_twice(void **state)
         snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.05 }", at);
         play_way(t, &ways[w], faults, &once);
         double back = at + 0.05 + run_number(once.dir, "back", 0, "t");
-        for (int i = 0; i < MOMENTS; i++) {
+        for (int i = 0; i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             snprintf(faults, sizeof faults,
                      "fault { at: %.6f kill: -1 for: 0.05 } fault { at: %.6f kill: -1 for: 0.04 }",
@@ -178,7 +182,7 @@ static void test_what_was_given_is_in_once(void **state)
         struct sim_run whole = {0};
         play_way(*state, &once[w], "", &whole);
         double from = last_step(&whole) - 0.06, left = whole.report.wall_s - from;
-        for (int i = 0; i < MOMENTS + (once[w].ends_alike ? AT_THE_END : 0); i++) {
+        for (int i = 0; i < MOMENTS + (once[w].ends_alike ? AT_THE_END : 0); i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             double at = i < MOMENTS ? (0.2 + 0.6 * i / MOMENTS) * whole.report.wall_s
@@ -205,7 +209,7 @@ static void test_it_is_taken_for_the_one_before(void **state)
                                "fault { at: 0 shuffle: 0 seconds: 0.02 }\n";
     struct sim_run whole = {0};
     play_way(*state, &alone, late, &whole);
-    for (int i = 0; i < MOMENTS; i++) {
+    for (int i = 0; i < MOMENTS; i += STRIDE) {
         struct sim_run r = {0};
         char faults[256];
         double at = (0.2 + 0.2 * i / MOMENTS) * whole.report.wall_s;
@@ -229,7 +233,7 @@ static void test_it_dies_when_all_have_ended(void **state)
             continue;
         play_way(t, &ways[w], "", &whole);
         double from = last_step(&whole), left = whole.report.wall_s - from;
-        for (int i = 0; i < MOMENTS; i++) {
+        for (int i = 0; i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             double at = from + left * i * i / (MOMENTS * MOMENTS); /* most soon */
@@ -251,7 +255,7 @@ static void test_a_worker_dies_meanwhile(void **state)
         struct sim_run whole = {0};
         uint64_t most = 0;
         play_way(t, &ways[w], "", &whole);
-        for (int i = 0; i < MOMENTS; i++) {
+        for (int i = 0; i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             double at = 0.4 * whole.report.wall_s;

@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "exchange_sweep.h"
+#include "sweep_stride.h"
 
 /* Exchanges with the bug that the commit rule prevents. */
 int planted_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
@@ -55,13 +56,8 @@ bool planted_ends_all(const struct exchange_meta *meta);
 
 static const struct subject planted = {planted_run, planted_sync};
 
-/* Under the thread sanitizer, where each task is a thread, the long sweeps take larger steps. */
-enum { MOST_WORKERS = 5 };
-#ifdef __SANITIZE_THREAD__
-enum { STRIDE = 8, FEWEST_WORKERS = MOST_WORKERS };
-#else
-enum { STRIDE = 1, FEWEST_WORKERS = 2 };
-#endif
+enum { STRIDE = SWEEP_STRIDE(8, 4), MOST_WORKERS = 5 };
+enum { FEWEST_WORKERS = STRIDE > 4 ? MOST_WORKERS : 2 };
 
 static void test_without_faults_everybody_has_the_mean(void **state)
 {

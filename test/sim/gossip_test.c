@@ -6,13 +6,9 @@
 #include "sim/scene.h"
 #include "strategy/gossip_sender.h"
 #include "strategy_sim.h"
+#include "sweep_stride.h"
 
-/* Under the thread sanitizer, where each task is a thread, long sweeps take larger steps. */
-#ifdef __SANITIZE_THREAD__
-enum { STRIDE = 8 };
-#else
-enum { STRIDE = 1 };
-#endif
+enum { STRIDE = SWEEP_STRIDE(8, 4) };
 
 /* ---- weights ---- */
 

@@ -1,6 +1,10 @@
 /* Workers that join a run under way, in simulation: with every strategy that admits them, at every
  * moment, and while others die. */
 #include "strategy_sim.h"
+#include "sweep_stride.h"
+
+/* Not a multiple of the cycles of two to four that the cases have. */
+enum { STRIDE = SWEEP_STRIDE(5, 5) };
 
 /* Every strategy that can be joined, and how far apart its exchanges are, in steps. */
 struct way {
@@ -86,7 +90,7 @@ static void test_join_at_any_moment(void **state)
         play_way(t, &ways[w], "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
         assert_int_equal(count_joins(&alone), 2);
         double sooner = 0, whole = trained_samples(&ways[w], &alone);
-        for (int i = 0; i < MOMENTS; i++) {
+        for (int i = 0; i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[128];
             snprintf(faults, sizeof faults, "fault { at: 1000 join: 2 } fault { at: %.9f join: 3 }",
@@ -167,7 +171,7 @@ static void test_a_death_during_a_join(void **state)
     int fenced = 0;
     for (size_t w = 0; w < WAYS; w++) {
         uint64_t most = 0, repeated = 0;
-        for (int i = 0; i < 3 * MOMENTS; i++) {
+        for (int i = 0; i < 3 * MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             snprintf(faults, sizeof faults,
@@ -201,7 +205,7 @@ static void test_who_leaves_at_any_moment_takes_nothing_along(void **state)
     for (size_t w = 0; w < WAYS; w++) {
         struct sim_run whole = {0};
         play_way(t, &ways[w], "", &whole);
-        for (int i = 0; i < 2 * MOMENTS; i++) {
+        for (int i = 0; i < 2 * MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             double at = 0.8 * trained_samples(&ways[w], &whole) * (i + 1) / (2 * MOMENTS + 1);
@@ -232,7 +236,7 @@ static void test_all_leave_at_once(void **state)
     for (size_t w = 0; w < WAYS; w++) {
         struct sim_run whole = {0};
         play_way(t, &ways[w], "", &whole);
-        for (int i = 0; i < MOMENTS; i++) {
+        for (int i = 0; i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[4 * 64] = "";
             double at = 0.8 * trained_samples(&ways[w], &whole) * (i + 1) / (MOMENTS + 1);
@@ -261,7 +265,7 @@ static void test_joiner_meets_a_driver_that_returns(void **state)
     enum { MOMENTS = 12 };
     struct tiny *t = *state;
     for (size_t w = 0; w < WAYS; w++)
-        for (int i = 0; ways[w].free && i < MOMENTS; i++) {
+        for (int i = 0; ways[w].free && i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             snprintf(faults, sizeof faults,
@@ -301,9 +305,11 @@ static void test_who_came_late_serves_alone(void **state)
  * the state passed from member to member does not degrade, the run ends well, and has learnt. */
 static void test_generations_come_and_go(void **state)
 {
-    enum { DEATHS = 100 };
+    enum { DEATHS = 100 / STRIDE };
     struct tiny *t = *state;
     struct buf cluster = {0};
+    char stop[32];
+    snprintf(stop, sizeof stop, "stop={seconds: %g}", 4.5 * DEATHS + 10);
     buf_printf(&cluster, "node { count: %d } step_seconds: 0.3 link { mbit: 100 }\n", DEATHS + 3);
     for (int i = 0; i < DEATHS; i++)
         buf_printf(&cluster, "fault { at: %g kill: %d }\n", 4.5 * (i + 1), i);
@@ -312,7 +318,7 @@ static void test_generations_come_and_go(void **state)
         struct sim_run r = {.limit_s = 600};
         if (!ways[w].free && ways[w].steps != 4)
             continue;
-        const char *set[9] = {"workers_min=3", "workers_max=3", "stop={seconds: 460}",
+        const char *set[9] = {"workers_min=3", "workers_max=3", stop,
                               "evaluate.every_exchanges=100000", "solver.base_lr=0.01"};
         for (size_t i = 0; ways[w].set[i]; i++)
             set[5 + i] = ways[w].set[i];
@@ -337,7 +343,7 @@ static void test_a_joiner_at_the_end_is_reported(void **state)
         if (!ways[w].free)
             continue;
         play_way(t, &ways[w], "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
-        for (int i = 0; i < MOMENTS; i++) {
+        for (int i = 0; i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[128];
             snprintf(faults, sizeof faults, "fault { at: 1000 join: 2 } fault { at: %.9f join: 3 }",

@@ -9,16 +9,12 @@
 
 #include "base/rng.h"
 #include "kv_trial.h"
+#include "sweep_stride.h"
 
 #define LAN "node { count: 8 } link { mbit: 1000 latency_us: 100 } "
 #define MB  (1000 * 1000)
 
-/* Under the thread sanitizer, where each task is a thread, the long sweeps take larger steps. */
-#ifdef __SANITIZE_THREAD__
-enum { STRIDE = 5 };
-#else
-enum { STRIDE = 1 };
-#endif
+enum { STRIDE = SWEEP_STRIDE(5, 3) };
 
 static const struct members no_members;
 

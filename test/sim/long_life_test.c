@@ -5,6 +5,7 @@
 #include "real/disk.h"
 #include "run_files.h"
 #include "sim_cluster.h"
+#include "sweep_stride.h"
 #include "train/driver.h"
 #include "train/worker.h"
 
@@ -12,8 +13,8 @@
 
 /* A worker's number is not used twice, so that a run admits 1,024 workers at most. */
 enum {
-    DEATHS = 1000,
-    RESTARTS = 100,
+    DEATHS = 1000 / SWEEP_STRIDE(5, 5),
+    RESTARTS = 100 / SWEEP_STRIDE(5, 5),
     WORKERS = 4,
     NODES = WORKERS + DEATHS,
     BATCH = 2,
@@ -294,9 +295,7 @@ static struct life *begin_life(const struct way *way, bool restarts)
                    i); /* sooner, when the test strikes */
     buf_put_u8(&l->cluster, 0);
     ground_open(&l->ground, &tiny, set);
-    snprintf(l->runs.folder, sizeof l->runs.folder, "%s/paceline-life-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"); /* there syncs cost no time */
-    assert_non_null(mkdtemp(l->runs.folder));
+    assert_true(folder_create("paceline-life", l->runs.folder));
     assert_int_equal(rundir_create(&l->dir, real_disk(), tiny_out(&l->runs, dir), "life", &err),
                      OK);
     l->trial = (struct sim_train){

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "mpca_trial.h"
+#include "sweep_stride.h"
 
 #include <math.h>
 
@@ -483,12 +484,7 @@ static void test_an_old_joint_model_pulls_no_worker(void **state)
 
 /* ---- deaths ---- */
 
-/* Under the thread sanitizer, where each task is a thread, the sweeps take larger steps. */
-#ifdef __SANITIZE_THREAD__
-enum { STRIDE = 8 };
-#else
-enum { STRIDE = 1 };
-#endif
+enum { STRIDE = SWEEP_STRIDE(8, 4) };
 
 struct tallied {
     size_t runs, unformed, went_on;

@@ -9,13 +9,9 @@
 
 #include "base/rng.h"
 #include "shared_trial.h"
+#include "sweep_stride.h"
 
-/* Under the thread sanitizer, where each task is a thread, the long sweeps take larger steps. */
-#ifdef __SANITIZE_THREAD__
-enum { STRIDE = 3 };
-#else
-enum { STRIDE = 1 };
-#endif
+enum { STRIDE = SWEEP_STRIDE(3, 2) };
 
 static struct trial trial_of(int (*play)(struct trial *t, struct team *team))
 {
