@@ -1,9 +1,13 @@
 /* For MAP_ANONYMOUS, which POSIX has only since 2024. */
 #define _DEFAULT_SOURCE
+/* A checked siglongjmp refuses to continue on another stack. */
+#undef _FORTIFY_SOURCE
 
 #include "base/status.h"
 #include "sim/coroutine.h"
 
+#include <setjmp.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,8 +22,15 @@ enum { STACK_BYTES = 2 * 1024 * 1024 }; /* its red zones make frames larger */
 enum { STACK_BYTES = 512 * 1024 };
 #endif
 
+/* Where a stack continues. */
+struct place {
+    ucontext_t context; /* the first frame of a new stack */
+    sigjmp_buf env;     /* of a stack that was left, */
+    bool left;
+};
+
 struct coroutine {
-    ucontext_t self, caller;
+    struct place self, caller;
     void (*fn)(void *arg);
     void *arg;
     struct fault_sink *sink; /* while it does not run */
@@ -97,6 +108,23 @@ static struct coroutine *stack_new(void)
     return co;
 }
 
+/* Continue at `to`, until somebody continues at `from`. swapcontext makes a system call each time,
+ * for the signal mask, which tasks do not change. With the address sanitizer siglongjmp would erase
+ * its notes on the stack that is left. */
+__attribute__((noinline)) static void switch_stack(struct place *from, struct place *to)
+{
+#ifdef __SANITIZE_ADDRESS__
+    swapcontext(&from->context, &to->context);
+#else
+    from->left = true;
+    if (sigsetjmp(from->env, 0) != 0)
+        return;
+    if (to->left)
+        siglongjmp(to->env, 1);
+    setcontext(&to->context);
+#endif
+}
+
 /* The first frame of a stack; makecontext passes only ints. */
 static void enter_stack(unsigned low, unsigned high)
 {
@@ -104,20 +132,21 @@ static void enter_stack(unsigned low, unsigned high)
     after_switch(NULL, &co->caller_stack, &co->caller_bytes);
     co->fn(co->arg);
     before_switch(NULL, co->caller_stack, co->caller_bytes); /* NULL: never to return */
-    setcontext(&co->caller);
+    switch_stack(&co->self, &co->caller);
 }
 
 /* A function of its own: the compiler takes getcontext for a setjmp, which may return. */
 __attribute__((noinline)) static void prepare_stack(struct coroutine *co)
 {
-    getcontext(&co->self);
-    co->self.uc_stack.ss_sp = co->map + co->guard;
-    co->self.uc_stack.ss_size = STACK_BYTES;
-    co->self.uc_link = NULL;
+    ucontext_t *start = &co->self.context;
+    co->self.left = false;
+    getcontext(start);
+    start->uc_stack.ss_sp = co->map + co->guard;
+    start->uc_stack.ss_size = STACK_BYTES;
+    start->uc_link = NULL;
     uintptr_t self = (uintptr_t)co;
-    makecontext(&co->self, (void (*)(void))enter_stack, 2, (unsigned)self, (unsigned)(self >> 32));
-    co->self.uc_stack.ss_size =
-        0; /* or the sanitizer wipes its notes on the stack at each switch */
+    makecontext(start, (void (*)(void))enter_stack, 2, (unsigned)self, (unsigned)(self >> 32));
+    start->uc_stack.ss_size = 0; /* or the sanitizer wipes its notes on the stack at each switch */
 }
 
 static int fibre_create(struct coroutine_host *host, void (*fn)(void *arg), void *arg,
@@ -147,7 +176,7 @@ static void fibre_resume(struct coroutine *co)
     struct fault_sink *outer = fault_bind(co->sink);
     void *fake = NULL;
     before_switch(&fake, co->map + co->guard, STACK_BYTES);
-    swapcontext(&co->caller, &co->self);
+    switch_stack(&co->caller, &co->self);
     after_switch(fake, NULL, NULL);
     co->sink = fault_bind(outer);
 }
@@ -155,7 +184,7 @@ static void fibre_resume(struct coroutine *co)
 static void fibre_yield(struct coroutine *co)
 {
     before_switch(&co->fake, co->caller_stack, co->caller_bytes);
-    swapcontext(&co->self, &co->caller);
+    switch_stack(&co->self, &co->caller);
     after_switch(co->fake, &co->caller_stack, &co->caller_bytes);
 }
 
