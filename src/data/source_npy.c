@@ -281,15 +281,27 @@ static int take_labels(struct source_npy *self, const struct npy *npy, const uin
     return OK;
 }
 
+/* "2 x 3" */
+static const char *dims_text(const struct npy *npy, char text[128])
+{
+    int at = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < npy->dims && at < 128; i++)
+        at += snprintf(text + at, (size_t)(128 - at), i ? " x %zu" : "%zu", npy->dim[i]);
+    return text;
+}
+
 static int read_labels(struct source_npy *self, const struct npy *npy, struct err *err)
 {
     size_t count = self->source.count, n = count * npy->bytes;
     if (npy->kind == 'f')
         return err_set(err, ERR_INPUT, "%s: labels are integers; save it so: y.astype('int64')",
                        npy->path);
+    char shape[128];
     if (npy->dims > 2 || (npy->dims == 2 && npy->dim[1] != 1) || npy->dim[0] != count)
-        return err_set(err, ERR_INPUT, "%s: %zu labels are expected, one for each record of %s",
-                       npy->path, count, self->values.path);
+        return err_set(err, ERR_INPUT,
+                       "%s: %s labels; %zu labels are expected, one for each record of %s",
+                       npy->path, dims_text(npy, shape), count, self->values.path);
     self->labels = malloc(count * sizeof *self->labels);
     uint8_t *bytes = malloc(n);
     if (!self->labels || !bytes) {

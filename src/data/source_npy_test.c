@@ -220,8 +220,8 @@ static void test_labels_that_are_wrong(void **state)
     const struct folder *folder = *state;
     static const int64_t negative[] = {0, -1, 2}, large[] = {0, 1 << 20, 2};
     static const float floats[] = {0, 1, 2};
-    refuse_labels(folder, I8 "(2,)" END, labels, 16, "3 labels are expected");
-    refuse_labels(folder, I8 "(1, 3)" END, labels, 24, "3 labels are expected");
+    refuse_labels(folder, I8 "(2,)" END, labels, 16, ": 2 labels; 3 labels are expected");
+    refuse_labels(folder, I8 "(1, 3)" END, labels, 24, ": 1 x 3 labels; 3 labels are expected");
     refuse_labels(folder, I8 "(3,)" END, negative, 24, "label 1 is negative");
     refuse_labels(folder, I8 "(3,)" END, large, 24, "label 1 is negative, or not below 1048576");
     refuse_labels(folder, F4 "(3,)" END, floats, 12, "y.astype('int64')");
