@@ -34,8 +34,6 @@ struct worker {
     uint64_t checked_cycle;
 };
 
-enum { JOINT_PASSES = 4 }; /* of the shard, as a copy makes one */
-
 static const Paceline__Mpca *settings_of(const Paceline__Job *job)
 {
     return job->strategy->mpca;
@@ -107,15 +105,25 @@ static uint64_t begin_reading(struct mpca_lane *lane)
     return n;
 }
 
-/* Copies of the model are of x̃ = x̃* − γ·ṽ (Eq. 5). `heading`: ṽ, then γ */
-static int update_joint(struct worker *w, const struct mpca_lane *lane, const float *heading)
+/* `heading`: ṽ, then γ; x̃ is computed when it is read. */
+static int keep_heading(struct worker *w, struct mpca_lane *lane, const float *heading)
 {
-    if (w->joint.n == 0)
+    if (w->v.n == 0)
         return OK;
     vec_import(&w->v, lane->r, heading);
-    vec_copy(&w->joint, &w->star, lane->r);
-    vec_axpy(&w->joint, -heading[lane->r.len], &w->v, lane->r);
-    return world_copied(w->node.world, JOINT_PASSES * lane->r.len * sizeof(float));
+    lane->gamma = heading[lane->r.len];
+    return world_copied(w->node.world, lane->r.len * sizeof(float));
+}
+
+/* Copies of the model are of x̃ = x̃* − γ·ṽ (Eq. 5). */
+static void compute_joint(struct member *m)
+{
+    struct worker *w = m->own;
+    for (uint32_t i = 0; i < w->node.lanes; i++) {
+        const struct mpca_lane *lane = &w->node.lane[i];
+        vec_copy(&w->joint, &w->star, lane->r);
+        vec_axpy(&w->joint, -lane->gamma, &w->v, lane->r);
+    }
 }
 
 static void record_adoption(struct worker *w, struct mpca_lane *lane, uint64_t n)
@@ -142,7 +150,7 @@ static int adopt_result(struct worker *w, struct mpca_lane *lane)
     if (adopts) {
         const struct vec *result = &lane->exchange.result[n & 1];
         vec_import(&w->both, mpca_range(lane), result->at);
-        rc = update_joint(w, lane, lane->heading[n & 1].at);
+        rc = keep_heading(w, lane, lane->heading[n & 1].at);
     }
     atomic_store(&lane->reading, 0);
     world_raise(world, SIGNAL_MPCA);
@@ -361,9 +369,10 @@ static int worker_init(struct worker *w, struct member *m)
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].adopted_at = world_now(m->world);
     m->model = (struct global_model){.x = &w->star, .s = &w->s};
-    if (w->joint.n > 0)
+    if (w->joint.n > 0) {
         m->model = (struct global_model){.x = &w->joint, .s = &w->s, .extra = &w->v};
-    vec_copy(&w->joint, &w->star, vec_all(&w->joint));
+        m->compute_model = compute_joint;
+    }
     if (m->resumed)
         vec_copy(&w->v, m->resumed, vec_all(&w->v));
     rc = mpca_node_start(&w->node);

@@ -64,6 +64,7 @@ struct mpca_lane {
     uint64_t c;        /* the exchange that made x̃*_s; MPCA_NONE: a joiner has none yet */
     uint64_t reported; /* the last one reported */
     int64_t adopted_at;
+    float gamma;             /* γ of the result that was adopted last; 0: none was */
     struct mpca_pace cycles; /* ns */
     bool stale;
 };

@@ -83,6 +83,8 @@ struct member {
                            in line (exchange_sync) until the run is over, except those of
                            background tasks */
     struct global_model model; /* set by train to the learner's own; the strategy may replace it */
+    /* (optional) Set by the strategy: member_model calls it. */
+    void (*compute_model)(struct member *m);
     /* ops->extras vectors from a checkpoint or a donor; NULL: none */
     const struct vec *resumed;
     const struct join_state *join_state; /* this worker has joined a run under way; else NULL */
@@ -104,6 +106,14 @@ struct member {
     void (*on_leases_exhausted)(struct member *m);
     void *train; /* the hooks' own data */
 };
+
+/* The global model as of now, between two steps. */
+static inline const struct global_model *member_model(struct member *m)
+{
+    if (m->compute_model)
+        m->compute_model(m);
+    return &m->model;
+}
 
 /* The driver part of a strategy, where it has one. */
 struct driver_part {

@@ -35,9 +35,9 @@ static struct global_model own_model(const struct worker *w)
 }
 
 /* The model as of now, with the learner's count of updates. */
-static struct global_model current_model(const struct worker *w)
+static struct global_model current_model(struct worker *w)
 {
-    struct global_model model = w->member.model;
+    struct global_model model = *member_model(&w->member);
     if (model.state == w->learner.optim.state)
         model.updates = w->learner.optim.updates;
     return model;

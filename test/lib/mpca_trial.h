@@ -87,14 +87,14 @@ static void set_state(struct learner *l, uint32_t node)
         l->s.at[i] = state_value(node, l->steps, i);
 }
 
-static void record_adopted(struct trial *t, const struct member *m, uint32_t number)
+static void record_adopted(struct trial *t, struct member *m, uint32_t number)
 {
     const struct mpca_node *node = m->own;
     const struct mpca_lane *lane = &node->lane[number];
     PL_ASSERT(lane->c < EXCHANGES_MAX);
     if (t->net)
         return;
-    const float *star = m->model.x->at + lane->r.from;
+    const float *star = member_model(m)->x->at + lane->r.from;
     struct adopted *a = &t->adopted[number][lane->c];
     t->star[m->world->self][number][lane->c] = hash_bytes(star, lane->r.len * sizeof *star);
     if (a->there)
@@ -229,7 +229,7 @@ static int train_on(struct trial *t, struct group *group, struct arena *arena)
         rc = await_bye(group);
     if (rc == OK && !trial_driver_hosts(t)) {
         strategy_mpca.collect_model(&m);
-        vec_copy(&t->joint, m.model.x, vec_all(&t->joint));
+        vec_copy(&t->joint, member_model(&m)->x, vec_all(&t->joint));
     }
     strategy_mpca.close(&m);
     return rc;
