@@ -1,5 +1,6 @@
-/* Data enters the net: tops are the records' values and, second, their labels. All of Caffe's data
- * layers become this one: a net computes on its caller's batches. The data folder reads and
+/* Data enters the net: tops are the records' values and, second, their labels; where records have
+ * fields, tops are the fields of their names, and the label is a second top without one. All of
+ * Caffe's data layers become this one: a net computes on its caller's batches. The data folder reads and
  * transforms records: transform_param, data_param, image_data_param, hdf5_data_param and the rest
  * of memory_data_param are accepted here if the type has them, and read there. A stated shape is
  * that of a record: its first dimension, and each batch_size, are ignored. */
@@ -7,13 +8,22 @@
 #include "nn/axes.h"
 #include "nn/layers.h"
 #include "tensor/bf16.h"
+#include "tensor/fields.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* The values of a top: a range of each record's. */
+struct part {
+    size_t from, floats, record_floats;
+    bool same; /* the range and the top have the same layout in memory */
+    bool is_label;
+};
 
 struct layer_input {
     struct layer layer;
-    const struct op_scratch *scratch; /* room to reorder values that are to be rounded */
-    bool same;                        /* the input and the top have the same layout in memory */
+    const struct op_scratch *scratch; /* room to gather and reorder values */
+    struct part part[FIELDS_MAX + 1]; /* of each top */
 };
 
 static const char *const types[] = {"Data", "HDF5Data", "ImageData", "Input", "MemoryData", NULL};
@@ -95,37 +105,57 @@ static int add_batch(const struct shape *record, size_t N, struct shape *out, st
     return OK;
 }
 
-static int setup_data(struct layer *layer, const struct setup *setup, struct err *err)
+/* The shape of top i's values in a record: `given` by the data, and stated by the message. */
+static int record_shape(const struct layer *layer, size_t i, const struct shape *given,
+                        struct shape *record, struct err *err)
 {
-    struct layer_input *self = (struct layer_input *)layer;
-    const struct shape *given = &setup->options->input;
-    struct shape record, shape;
-    int rc = read_shape(layer, 0, &record, err);
+    char a[128], b[128];
+    int rc = read_shape(layer, i, record, err);
     if (rc != OK)
         return rc;
-    if (record.n == 0)
-        record = *given;
-    char a[128], b[128];
-    if (record.n == 0)
+    if (record->n == 0)
+        *record = *given;
+    if (record->n == 0)
         return err_set(err, ERR_INPUT, "no shape is stated, and no data to take it from");
-    if (given->n > 0 && shape_count(given) != shape_count(&record))
+    if (given->n > 0 && shape_count(given) != shape_count(record))
         return err_set(err, ERR_INPUT, "records are %s, but the data's are %s",
-                       shape_text(&record, a, sizeof a), shape_text(given, b, sizeof b));
-    rc = add_batch(&record, setup->options->batch, &shape, err);
+                       shape_text(record, a, sizeof a), shape_text(given, b, sizeof b));
+    return OK;
+}
+
+/* Top i has the values of `field`; NULL: the whole record. */
+static int setup_values(struct layer *layer, size_t i, const struct field *field,
+                        const struct setup *setup, struct err *err)
+{
+    struct layer_input *self = (struct layer_input *)layer;
+    struct blob *top = layer->top[i];
+    struct part *part = &self->part[i];
+    struct shape record, shape;
+    int rc = record_shape(layer, i, field ? &field->shape : &setup->options->input, &record, err);
+    if (rc == OK)
+        rc = add_batch(&record, setup->options->batch, &shape, err);
     if (rc != OK)
         return rc;
     enum layout layout = shape.n == 4 ? setup->options->kernels->image_layout : LAYOUT_PLAIN;
-    rc = layer_top(layer, 0, &shape, layout, err);
+    rc = layer_top(layer, i, &shape, layout, err);
     if (rc != OK)
         return rc;
-    layer->top[0]->is_borrowed = true;
+    if (field && field->is_integer)
+        top->dtype = DTYPE_F32;
+    top->is_borrowed = !field;
     /* One channel, or one pixel: both layouts are the same memory. */
-    self->same =
-        layout == LAYOUT_PLAIN || shape.dim[1] == 1 || shape_count_from(&shape, 1) == shape.dim[1];
-    layer->reorders = !self->same;
+    *part = (struct part){
+        .from = field ? field->from : 0,
+        .floats = shape_count(&record),
+        .record_floats = shape_count(field ? &setup->options->input : &record),
+        .same = layout == LAYOUT_PLAIN || shape.dim[1] == 1 ||
+                shape_count_from(&shape, 1) == shape.dim[1],
+    };
+    layer->reorders |= !part->same;
     self->scratch = setup->scratch;
-    if (layer->top[0]->dtype == DTYPE_BF16 && !self->same)
-        setup->scratch->bytes = layer->top[0]->count * sizeof(float);
+    size_t gathers = field ? 1 : 0, rounds = top->dtype == DTYPE_BF16 && !part->same ? 1 : 0;
+    size_t bytes = (gathers + rounds) * top->count * sizeof(float);
+    setup->scratch->bytes = bytes > setup->scratch->bytes ? bytes : setup->scratch->bytes;
     return OK;
 }
 
@@ -145,20 +175,47 @@ static int setup_labels(struct layer *layer, const struct setup *setup, struct e
                        "label \"%.64s\" of a record is %s; one class number is supported",
                        labels->name, shape_text(&record, text, sizeof text));
     labels->is_labels = true;
+    ((struct layer_input *)layer)->part[1].is_label = true;
     return layer_top(layer, 1, &shape, LAYOUT_PLAIN, err);
+}
+
+static const struct field *find_field(const struct fields *fields, const char *name)
+{
+    for (size_t i = 0; fields && i < fields->n; i++)
+        if (strcmp(fields->field[i].name, name) == 0)
+            return &fields->field[i];
+    return NULL;
+}
+
+static int refuse_top(const struct blob *top, const struct fields *fields, struct err *err)
+{
+    char names[256] = "";
+    for (size_t i = 0; i < fields->n && strlen(names) + FIELD_NAME_MAX + 2 < sizeof names; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "",
+                 fields->field[i].name);
+    return err_set(err, ERR_INPUT, "top \"%.64s\" is no field of the records; they have: %s",
+                   top->name, names);
 }
 
 static int setup(struct layer *layer, const struct setup *setup, struct err *err)
 {
-    if (layer->n_bottom > 0 || layer->n_top < 1 || layer->n_top > 2)
+    const struct fields *fields = setup->options->fields;
+    bool has_fields = fields && fields->n > 0;
+    size_t most = has_fields ? fields->n + 1 : 2;
+    if (layer->n_bottom > 0 || layer->n_top < 1 || layer->n_top > most)
         return err_set(err, ERR_INPUT,
                        "type \"%s\" takes no bottom and makes data and, if wanted, a label",
                        layer->type);
     int rc = check_messages(layer, err);
-    if (rc == OK)
-        rc = setup_data(layer, setup, err);
-    if (rc == OK && layer->n_top > 1)
-        rc = setup_labels(layer, setup, err);
+    for (size_t i = 0; rc == OK && i < layer->n_top; i++) {
+        const struct field *field = find_field(fields, layer->top[i]->name);
+        if (!field && i == 1)
+            rc = setup_labels(layer, setup, err);
+        else if (!field && has_fields)
+            rc = refuse_top(layer->top[i], fields, err);
+        else
+            rc = setup_values(layer, i, field, setup, err);
+    }
     return rc;
 }
 
@@ -174,55 +231,69 @@ static bool is_finite(const float *x, size_t n)
     return !bad;
 }
 
-static void order_values(const struct layer_input *self, const struct net_batch *batch, float *to)
+static void order_values(const struct blob *y, size_t count, const float *from, float *to)
 {
-    const struct blob *y = self->layer.top[0];
     struct shape shape = y->shape;
-    shape.dim[0] = batch->count;
-    kernels_reorder(&shape, LAYOUT_PLAIN, batch->data, y->layout, to);
+    shape.dim[0] = count;
+    kernels_reorder(&shape, LAYOUT_PLAIN, from, y->layout, to);
 }
 
-static void round_data(struct layer_input *self, const struct net_batch *batch, size_t n)
+/* A part of each record, one after another. */
+static void gather_rows(const struct part *part, const struct net_batch *batch, float *to)
 {
-    struct blob *y = self->layer.top[0];
-    if (!self->same)
-        order_values(self, batch, self->scratch->at);
-    bf16_round(n, self->same ? batch->data : self->scratch->at, y->at);
-    axes_clear_rest(y, batch->count, y->at);
+    for (size_t i = 0; i < batch->count; i++)
+        memcpy(to + i * part->floats, batch->data + i * part->record_floats + part->from,
+               part->floats * sizeof *to);
 }
 
-static void forward_data(struct layer_input *self, const struct net_batch *batch)
+static void forward_values(const struct layer_input *self, size_t top,
+                           const struct net_batch *batch)
 {
-    struct blob *y = self->layer.top[0];
-    size_t N = y->shape.dim[0], floats = y->count / N, n = batch->count * floats;
-    PL_ASSERT(batch->data && is_finite(batch->data, n));
-    if (y->dtype == DTYPE_BF16) {
-        round_data(self, batch, n);
-        return;
+    const struct part *part = &self->part[top];
+    struct blob *y = self->layer.top[top];
+    size_t N = y->shape.dim[0], n = batch->count * part->floats;
+    const float *x = batch->data;
+    float *room = self->scratch->at;
+    PL_ASSERT(x);
+    if (!y->is_borrowed) {
+        gather_rows(part, batch, room);
+        x = room;
+        room += y->count;
     }
-    if (self->same && batch->count == N) {
-        y->at = (void *)(uintptr_t)batch->data; /* read only from here on: is_borrowed */
+    PL_ASSERT(is_finite(x, n));
+    if (y->dtype == DTYPE_F32 && y->is_borrowed && part->same && batch->count == N) {
+        y->at = (void *)(uintptr_t)x; /* read only from here on: is_borrowed */
         return;
     }
     y->at = y->room; /* another layout is needed, or to be filled up */
-    if (self->same)
-        memcpy(y->at, batch->data, n * sizeof(float));
-    else
-        order_values(self, batch, y->at);
+    if (y->dtype == DTYPE_F32 && !part->same) {
+        order_values(y, batch->count, x, y->at);
+    } else if (y->dtype == DTYPE_F32) {
+        memcpy(y->at, x, n * sizeof(float));
+    } else {
+        if (!part->same)
+            order_values(y, batch->count, x, room);
+        bf16_round(n, part->same ? x : room, y->at);
+    }
     axes_clear_rest(y, batch->count, y->at);
 }
 
-static void input_forward(struct layer *layer, const struct pass *pass)
+static void forward_labels(const struct blob *labels, const struct net_batch *batch)
 {
-    const struct net_batch *batch = pass->batch;
-    forward_data((struct layer_input *)layer, batch);
-    if (layer->n_top < 2)
-        return;
-    struct blob *labels = layer->top[1];
     float *label = labels->at;
     PL_ASSERT(batch->labels || labels->users == 0);
     for (size_t i = 0; i < labels->count; i++)
         label[i] = batch->labels && i < batch->count ? (float)batch->labels[i] : 0.0f;
+}
+
+static void input_forward(struct layer *layer, const struct pass *pass)
+{
+    const struct layer_input *self = (const struct layer_input *)layer;
+    for (size_t i = 0; i < layer->n_top; i++)
+        if (self->part[i].is_label)
+            forward_labels(layer->top[i], pass->batch);
+        else
+            forward_values(self, i, pass->batch);
 }
 
 const struct layer_ops layer_input = {

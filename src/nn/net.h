@@ -18,6 +18,9 @@ struct net_options {
     enum phase phase;
     size_t batch;       /* records a call at most */
     struct shape input; /* of one record, (C, H, W), for data layers that state none */
+    /* Of each record, borrowed while the net is made: tops of data layers with such a name have
+     * their values; NULL, or none: the first top has the whole record. */
+    const struct fields *fields;
     const struct kernels *kernels;
     enum dtype dtype;    /* of images and their gradients while training; bf16: kernels has_bf16 */
     size_t memory_limit; /* bytes, of all that the net and its training need; 0: none */
