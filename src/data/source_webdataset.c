@@ -87,7 +87,7 @@ static int read_entry(const struct source *source, size_t i, struct scratch *scr
         *raw = made;
         return OK;
     }
-    char name[TAR_NAME_MAX], quoted[SOURCE_NAME_MAX];
+    char name[TAR_HEADER_NAME], quoted[SOURCE_NAME_MAX];
     tar_header_name(bytes, name);
     err_prefix(err, "%s: %s", shard_list_find(&self->shards, i)->path,
                source_quote(name, quoted, sizeof quoted));
@@ -113,13 +113,13 @@ static void name_of(const struct source *source, size_t i, char *out, size_t roo
     const char *slash = strrchr(shard->path, '/'), *base = slash ? slash + 1 : shard->path;
     uint8_t header[TAR_BLOCK];
     struct file_open file;
-    char name[TAR_NAME_MAX] = "?", text[2 * TAR_NAME_MAX];
+    char name[TAR_HEADER_NAME] = "?", text[2 * TAR_HEADER_NAME];
     if (shard_open(shard, self->under, &file, NULL) == OK) {
         if (file_part(&file, self->entry[i].body - TAR_BLOCK, header, sizeof header) == OK)
             tar_header_name(header, name);
         file_close(&file);
     }
-    snprintf(text, sizeof text, "%s, %s", base, name);
+    snprintf(text, sizeof text, "%.250s, %s", base, name);
     source_quote(text, out, room);
 }
 
@@ -374,7 +374,9 @@ int source_webdataset_open(const struct source_config *config,
     struct scan *scan = calloc(1, sizeof *scan);
     int rc = self && scan ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", spec->shards);
     if (rc == OK) {
-        *scan = (struct scan){.self = self, .config = config, .err = err ? err : &unheard};
+        scan->self = self;
+        scan->config = config;
+        scan->err = err ? err : &unheard;
         self->source.ops = &ops;
         self->source.hash = hash_mix(0, spec->color);
         self->under = config->root;

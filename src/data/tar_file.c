@@ -91,11 +91,11 @@ static bool is_header(const uint8_t header[TAR_BLOCK])
     return parse_octal(header + SUM_AT, SUM_BYTES, &stored) && stored == sum;
 }
 
-void tar_header_name(const uint8_t header[TAR_BLOCK], char out[TAR_NAME_MAX])
+void tar_header_name(const uint8_t header[TAR_BLOCK], char out[TAR_HEADER_NAME])
 {
     const char *name = (const char *)header, *prefix = name + PREFIX_AT;
     bool divided = memcmp(header + MAGIC_AT, "ustar", 6) == 0 && prefix[0];
-    snprintf(out, TAR_NAME_MAX, "%.*s%s%.*s", divided ? PREFIX_BYTES : 0, prefix,
+    snprintf(out, TAR_HEADER_NAME, "%.*s%s%.*s", divided ? PREFIX_BYTES : 0, prefix,
              divided ? "/" : "", NAME_BYTES, name);
 }
 

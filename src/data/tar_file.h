@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TAR_BLOCK = 512, TAR_NAME_MAX = 4096, TAR_WINDOW = 1 << 14 };
+enum { TAR_BLOCK = 512, TAR_HEADER_NAME = 257, TAR_NAME_MAX = 4096, TAR_WINDOW = 1 << 14 };
 
 /* A place in an archive. The caller sets `file` and `path`, both borrowed; the rest is zero. */
 struct tar {
@@ -50,7 +50,7 @@ bool tar_resume(struct tar *tar);
  * NULL: they cannot be read, and `err` has the message with status ERR_INPUT */
 const uint8_t *tar_bytes(struct tar *tar, uint64_t offset, size_t n, struct err *err);
 
-/* The name that a header itself holds, 256 bytes at most: the begin of a long one. */
-void tar_header_name(const uint8_t header[TAR_BLOCK], char out[TAR_NAME_MAX]);
+/* The name that a header itself holds: the begin of a long one. */
+void tar_header_name(const uint8_t header[TAR_BLOCK], char out[TAR_HEADER_NAME]);
 
 #endif
