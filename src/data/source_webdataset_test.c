@@ -6,8 +6,6 @@
 #include "tar_archive.h"
 #include "watching.h"
 
-#include <dirent.h>
-
 static int setup(void **state)
 {
     struct folder *f = calloc(1, sizeof *f);
@@ -233,47 +231,24 @@ static void test_what_a_record_is(void **state)
     source_close(source);
 }
 
-static void test_shards_by_list_and_range(void **state)
+static void test_records_of_several_shards(void **state)
 {
     const struct folder *f = *state;
-    static const char *const names[] = {"t-008.tar", "t-009.tar", "t-010.tar", "n8", "n9", "n10"};
-    static const struct {
-        const char *text, *values;
-    } good[] = {
-        {"t-008.tar", "0"},          {"t-{008..010}.tar", "012"},   {"t-010.tar,t-008.tar", "20"},
-        {"n{8..10}", "345"},         {"n9, t-{9..010}.tar", "412"}, {"t-{008..008}.tar,,n8", "03"},
-        {"m{0..10}", "00000000000"},
-    };
-    static const char *const bad[][2] = {
-        {"t-{008..011}.tar", "t-011.tar: cannot open"},
-        {"t-{010..008}.tar", "expected one range in braces"},
-        {"t-{0..1}{0..1}.tar", "expected one range in braces"},
-        {"t-{a..b}.tar", "expected one range in braces"},
-        {"t-{008..}.tar", "expected one range in braces"},
-        {"t-{..8}.tar", "expected one range in braces"},
-        {"t-{008.010}.tar", "expected one range in braces"},
-        {"t-{008..010", "expected one range in braces"},
-        {"t-{1..9999999999}.tar", "expected one range in braces"},
-        {",", "names no file"},
-    };
-    for (size_t i = 0; i < 6; i++)
-        put_single(f, names[i], (uint8_t)i, "0");
-    for (int i = 0; i <= 10; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "m%d", i);
-        put_single(f, name, 0, "0");
-    }
-    assert_int_equal(chdir(f->path), 0);
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        struct source *source = must_open(good[i].text);
-        assert_int_equal(source->count, strlen(good[i].values));
-        for (size_t k = 0; k < source->count; k++)
-            assert_true(first_pixel(source, k) == (float)(good[i].values[k] - '0'));
-        source_close(source);
-    }
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        expect_refusal(bad[i][0], bad[i][1]);
-    assert_int_equal(chdir("/"), 0);
+    static struct archive a;
+    char path[256], name[SOURCE_NAME_MAX];
+    put_single(f, "t-0.tar", 10, "0");
+    a.n = 0;
+    put_archive(f, "t-1.tar", &a); /* of no record */
+    a.n = 0;
+    put_record(f, &a, "r", 20, "1"); /* no record goes beyond its archive */
+    put_record(f, &a, "s", 30, "2");
+    put_archive(f, "t-2.tar", &a);
+    struct source *source = must_open(folder_file(f, "t-{0..2}.tar", path));
+    assert_int_equal(source->count, 3);
+    for (size_t i = 3; i-- > 0;)
+        assert_true(first_pixel(source, i) == (float)(10 * (i + 1)));
+    assert_string_equal(source_name(source, 1, name), "record 1 (t-2.tar, r.png)");
+    source_close(source);
 }
 
 /* The hash is of the records, wherever they are. */
@@ -512,7 +487,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pixels_are_those_of_the_same_files, setup, teardown),
         cmocka_unit_test(test_archives_of_python),
         cmocka_unit_test_setup_teardown(test_what_a_record_is, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_shards_by_list_and_range, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_records_of_several_shards, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_hash_is_of_the_records, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_records_are_refused_or_left_out, setup, teardown),
         cmocka_unit_test_setup_teardown(test_archives_that_break_off, setup, teardown),
