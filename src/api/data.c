@@ -12,12 +12,18 @@
 
 Paceline__Data__Color *api_data_color(const Paceline__Data *spec, protobuf_c_boolean **given)
 {
-    bool images = spec->source_case == PACELINE__DATA__SOURCE_IMAGES;
-    if (!images && spec->source_case != PACELINE__DATA__SOURCE_LMDB)
-        return NULL;
-    if (given)
-        *given = images ? &spec->images->has_color : &spec->lmdb->has_color;
-    return images ? &spec->images->color : &spec->lmdb->color;
+    protobuf_c_boolean *unused;
+    protobuf_c_boolean **has = given ? given : &unused;
+    switch (spec->source_case) {
+    case PACELINE__DATA__SOURCE_IMAGES:
+        *has = &spec->images->has_color;
+        return &spec->images->color;
+    case PACELINE__DATA__SOURCE_WEBDATASET:
+        *has = &spec->webdataset->has_color;
+        return &spec->webdataset->color;
+    case PACELINE__DATA__SOURCE_LMDB: *has = &spec->lmdb->has_color; return &spec->lmdb->color;
+    default: return NULL;
+    }
 }
 
 static bool gives_size(const Paceline__Data *spec)

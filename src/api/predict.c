@@ -47,7 +47,8 @@ static bool shape_by_maps(const Paceline__Data *data, struct shape *out)
     const Paceline__Data__Color *color = api_data_color(data, NULL);
     bool cifar = data->source_case == PACELINE__DATA__SOURCE_CIFAR10 ||
                  data->source_case == PACELINE__DATA__SOURCE_CIFAR100;
-    bool images = data->source_case == PACELINE__DATA__SOURCE_IMAGES;
+    bool images = data->source_case == PACELINE__DATA__SOURCE_IMAGES ||
+                  data->source_case == PACELINE__DATA__SOURCE_WEBDATASET;
     size_t H = data->crop ? data->crop : data->resize_height;
     size_t W = data->crop ? data->crop : data->resize_width;
     if (H == 0 && cifar)

@@ -113,8 +113,8 @@ static void count_stray(struct image_strays *strays, const char *name)
 /* Files that systems and people leave in folders of pictures. */
 static bool is_no_picture(const char *name)
 {
-    static const char *const ends[] = {".txt", ".md",  ".db",   ".ini", ".csv", ".json",
-                                       ".xml", ".zip", ".html", ".log", ".yaml"};
+    static const char *const ends[] = {".txt", ".md",  ".db",   ".ini", ".csv",  ".json",
+                                       ".xml", ".zip", ".html", ".log", ".yaml", ".cls"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof ends / sizeof *ends; i++)
         if (strcmp(dot, ends[i]) == 0)

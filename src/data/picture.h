@@ -16,7 +16,7 @@
 #include "data/raw.h"
 #include "job/job.pb-c.h"
 
-enum { PICTURE_PIXELS_MAX = 1 << 26, PICTURE_HEAD = 4096 };
+enum { PICTURE_PIXELS_MAX = 1 << 26, PICTURE_BYTES_MAX = 1 << 28, PICTURE_HEAD = 4096 };
 
 struct picture {
     size_t H, W;

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-static const uint64_t BYTES_MAX = (uint64_t)1 << 28;
-
 int picture_file_name(const char *path, int rc, struct err *err)
 {
     char quoted[SOURCE_NAME_MAX];
@@ -22,11 +20,11 @@ int picture_file_open(const char *path, struct file_open *file, struct err *err)
     if (rc != OK) /* its message holds the path as it stands: what comes after it counts */
         return err_set(err, rc, "%s%s", source_quote(path, quoted, sizeof quoted),
                        strlen(why.text) > strlen(path) ? why.text + strlen(path) : "");
-    if (file->len <= BYTES_MAX)
+    if (file->len <= PICTURE_BYTES_MAX)
         return OK;
     file_close(file);
-    return err_set(err, ERR_INPUT, "%s: longer than the limit of %llu bytes",
-                   source_quote(path, quoted, sizeof quoted), (unsigned long long)BYTES_MAX);
+    return err_set(err, ERR_INPUT, "%s: longer than the limit of %d bytes",
+                   source_quote(path, quoted, sizeof quoted), PICTURE_BYTES_MAX);
 }
 
 int picture_file_probe(const char *path, uint8_t head[PICTURE_HEAD], size_t *n, uint64_t *len,

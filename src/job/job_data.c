@@ -1,5 +1,6 @@
 #include "job/job_data.h"
 
+#include "base/bytes.h"
 #include "base/file.h"
 #include "job/check.h"
 #include "job/job.h"
@@ -45,13 +46,54 @@ int job_resolve(char **path, const char *job_path, const char *field, struct err
     return OK;
 }
 
-/* All there can be: `must` be given, or may be left out. */
+/* "jobs/a/images" of the folder "jobs/" is "a/images". */
+static void strip_folder(char *path, const char *folder)
+{
+    size_t n = folder ? strlen(folder) : 0;
+    if (n > 0 && path && strncmp(path, folder, n) == 0 && path[n])
+        memmove(path, path + n, strlen(path + n) + 1);
+}
+
+int job_resolve_list(char **list, const char *folder, const char *job_path, const char *field,
+                     struct err *err)
+{
+    if (!is_filled(*list))
+        return OK;
+    struct buf full = {0};
+    char *copy = strdup(*list), *rest = NULL;
+    int rc = copy ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", field);
+    for (char *path = copy ? strtok_r(copy, ",", &rest) : NULL; rc == OK && path;
+         path = strtok_r(NULL, ",", &rest)) {
+        char *one = strdup(path + strspn(path, " "));
+        strip_folder(one, folder);
+        rc = one ? job_resolve(&one, job_path, field, err)
+                 : err_set(err, ERR_NOMEM, "%s: out of memory", field);
+        buf_printf(&full, "%s%s", full.len > 0 ? "," : "", one ? one : "");
+        free(one);
+    }
+    free(copy);
+    buf_put_u8(&full, 0);
+    if (rc == OK && full.failed)
+        rc = err_set(err, ERR_NOMEM, "%s: out of memory", field);
+    if (rc != OK) {
+        buf_release(&full);
+        return rc;
+    }
+    free(*list);
+    *list = (char *)full.data;
+    return OK;
+}
+
+/* All there can be. */
 enum { PATHS_MAX = 3 };
+
+/* It may be missing; it must be there; so must one or several, with commas between. */
+enum path_form { PATH_OPTIONAL, PATH, PATH_LIST };
 
 struct data_path {
     const char *name;
     char **at;
-    bool must;
+    enum path_form form;
 };
 
 static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
@@ -59,29 +101,32 @@ static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
     size_t n = 0;
     switch (data->source_case) {
     case PACELINE__DATA__SOURCE_IDX:
-        path[n++] = (struct data_path){"idx.images", &data->idx->images, true};
-        path[n++] = (struct data_path){"idx.labels", &data->idx->labels, true};
+        path[n++] = (struct data_path){"idx.images", &data->idx->images, PATH};
+        path[n++] = (struct data_path){"idx.labels", &data->idx->labels, PATH};
         break;
     case PACELINE__DATA__SOURCE_NPY:
-        path[n++] = (struct data_path){"npy.values", &data->npy->values, true};
-        path[n++] = (struct data_path){"npy.labels", &data->npy->labels, true};
+        path[n++] = (struct data_path){"npy.values", &data->npy->values, PATH};
+        path[n++] = (struct data_path){"npy.labels", &data->npy->labels, PATH};
         break;
     case PACELINE__DATA__SOURCE_CIFAR10:
-        path[n++] = (struct data_path){"cifar10.path", &data->cifar10->path, true};
+        path[n++] = (struct data_path){"cifar10.path", &data->cifar10->path, PATH};
         break;
     case PACELINE__DATA__SOURCE_CIFAR100:
-        path[n++] = (struct data_path){"cifar100.path", &data->cifar100->path, true};
+        path[n++] = (struct data_path){"cifar100.path", &data->cifar100->path, PATH};
         break;
     case PACELINE__DATA__SOURCE_IMAGES:
-        path[n++] = (struct data_path){"images.list", &data->images->list, true};
-        path[n++] = (struct data_path){"images.root", &data->images->root, false};
+        path[n++] = (struct data_path){"images.list", &data->images->list, PATH};
+        path[n++] = (struct data_path){"images.root", &data->images->root, PATH_OPTIONAL};
+        break;
+    case PACELINE__DATA__SOURCE_WEBDATASET:
+        path[n++] = (struct data_path){"webdataset.shards", &data->webdataset->shards, PATH_LIST};
         break;
     case PACELINE__DATA__SOURCE_LMDB:
-        path[n++] = (struct data_path){"lmdb.path", &data->lmdb->path, true};
+        path[n++] = (struct data_path){"lmdb.path", &data->lmdb->path, PATH};
         break;
     default: break;
     }
-    path[n++] = (struct data_path){"mean_file", &data->mean_file, false};
+    path[n++] = (struct data_path){"mean_file", &data->mean_file, PATH_OPTIONAL};
     return n;
 }
 
@@ -92,14 +137,6 @@ const char *job_data_path(const Paceline__Data *data)
     return n > 0 && is_filled(*path[0].at) ? *path[0].at : "";
 }
 
-/* "jobs/a/images" of the folder "jobs/" is "a/images". */
-static void strip_folder(char *path, const char *folder)
-{
-    size_t n = folder ? strlen(folder) : 0;
-    if (n > 0 && path && strncmp(path, folder, n) == 0 && path[n])
-        memmove(path, path + n, strlen(path + n) + 1);
-}
-
 int job_data_resolve(Paceline__Data *data, const char *folder, const char *job_path,
                      const char *field, struct err *err)
 {
@@ -108,8 +145,13 @@ int job_data_resolve(Paceline__Data *data, const char *folder, const char *job_p
     size_t n = data ? paths_of(data, path) : 0;
     int rc = OK;
     for (size_t i = 0; rc == OK && i < n; i++) {
-        strip_folder(*path[i].at, folder);
-        rc = job_resolve(path[i].at, job_path, join_field(name, field, path[i].name), err);
+        join_field(name, field, path[i].name);
+        if (path[i].form == PATH_LIST) {
+            rc = job_resolve_list(path[i].at, folder, job_path, name, err);
+        } else {
+            strip_folder(*path[i].at, folder);
+            rc = job_resolve(path[i].at, job_path, name, err);
+        }
     }
     return rc;
 }
@@ -172,13 +214,13 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
     char name[FIELD_TEXT_MAX];
     if (!data || data->source_case == PACELINE__DATA__SOURCE__NOT_SET)
         return err_set(err, ERR_INPUT,
-                       "%s: is missing; give a source: idx, cifar10, cifar100, images, lmdb, "
-                       "npy or memory",
+                       "%s: is missing; give a source: idx, cifar10, cifar100, images, "
+                       "webdataset, lmdb, npy or memory",
                        field);
     int rc = OK;
     size_t n = paths_of((Paceline__Data *)(uintptr_t)data, path);
     for (size_t i = 0; rc == OK && i < n; i++)
-        if (path[i].must)
+        if (path[i].form != PATH_OPTIONAL)
             rc = check_given(join_field(name, field, path[i].name), is_filled(*path[i].at), err);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_MEMORY)
         rc =
@@ -201,6 +243,7 @@ static const struct kind {
     {"cifar10", "cifar10.path", NULL, ""},
     {"cifar100", "cifar100.path", NULL, ", coarse="},
     {"images", "images.list", NULL, ", root=, color="},
+    {"webdataset", "webdataset.shards", NULL, ", color="},
     {"lmdb", "lmdb.path", NULL, ", color="},
     {"npy", "npy.values", "npy.labels", ""},
     {"memory", "memory.name", NULL, ""},
@@ -293,7 +336,7 @@ static int parse_spec(char *copy, const char *spec, Paceline__Data *data, struct
     if (!kind)
         return err_set(err, ERR_USAGE,
                        "%.200s: no kind of data is called `%.60s`; there are idx, cifar10, "
-                       "cifar100, images, lmdb, npy, memory",
+                       "cifar100, images, webdataset, lmdb, npy, memory",
                        spec, copy);
     char *maps = strrchr(colon + 1, '?');
     if (maps)

@@ -10,8 +10,12 @@
  * too long; ERR_NOMEM */
 int job_resolve(char **path, const char *job_path, const char *field, struct err *err);
 
-/* Likewise all paths of `data` (NULL: none); but first those within `folder` (NULL, or with a slash
- * at its end) lose it. */
+/* Likewise each path of a list with commas between; those within `folder` (NULL, or with a slash at
+ * its end) lose it before. */
+int job_resolve_list(char **list, const char *folder, const char *job_path, const char *field,
+                     struct err *err);
+
+/* Likewise all paths of `data` (NULL: none). */
 int job_data_resolve(Paceline__Data *data, const char *folder, const char *job_path,
                      const char *field, struct err *err);
 

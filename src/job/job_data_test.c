@@ -40,6 +40,7 @@ static void test_every_source(void **state)
         "cifar100 { path: 'd' coarse: true } mean_file: 'm'",
         "images { list: 'l' root: 'r' color: bgr } resize: 256 crop: 224",
         "images { list: 'l' } resize_height: 64 resize_width: 48",
+        "webdataset { shards: 'a-{000..147}.tar, b.tar' color: bgr } resize: 8",
         "lmdb { path: 'd' color: gray } scale: 0.00390625 crop: 16384",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -55,12 +56,13 @@ static void test_every_field_that_is_wrong(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
-        {"", "train_data: is missing; give a source: idx, cifar10, cifar100, images, lmdb, npy or "
-             "memory"},
+        {"", "train_data: is missing; give a source: idx, cifar10, cifar100, images, webdataset, "
+             "lmdb, npy or memory"},
         {"cifar10 { }", "train_data.cifar10.path: is missing"},
         {"cifar100 { path: '' }", "train_data.cifar100.path: is missing"},
         {"images { root: 'r' }", "train_data.images.list: is missing"},
         {"lmdb { }", "train_data.lmdb.path: is missing"},
+        {"webdataset { }", "train_data.webdataset.shards: is missing"},
         {"cifar10 { path: 'd' coarse: true }",
          "train_data.cifar10.coarse: only cifar100 has coarse labels"},
         {"lmdb { path: 'd' } scale: 0", "train_data.scale: must not be 0"},
@@ -116,6 +118,9 @@ static void test_specs(void **state)
         job_set_data(&data, "lmdb:d?color=rgb&resize_height=3&resize_width=4&scale=2", &err), OK);
     assert_int_equal(data->lmdb->color, PACELINE__DATA__COLOR__rgb);
     assert_true(data->resize_height == 3 && data->resize_width == 4 && data->scale == 2);
+    assert_int_equal(job_set_data(&data, "webdataset:a-{0..9}.tar,b.tar?color=gray", &err), OK);
+    assert_string_equal(data->webdataset->shards, "a-{0..9}.tar,b.tar");
+    assert_int_equal(data->webdataset->color, PACELINE__DATA__COLOR__gray);
     protobuf_c_message_free_unpacked(&data->base, NULL);
 }
 
@@ -126,6 +131,7 @@ static void test_specs_that_are_wrong(void **state)
         {"leveldb:d", "leveldb:d: a LevelDB cannot be read; make an LMDB of it: lmdb:PATH"},
         {"cifar10:", "cifar10:: expected cifar10:PATH"},
         {"lmdb:?crop=3", "lmdb:?crop=3: expected lmdb:PATH"},
+        {"webdataset:", "webdataset:: expected webdataset:PATH"},
         {"cifar10:d?coarse=true", "expected after `?` some of scale="},
         {"cifar100:d?colour=rgb", "resize_width=, coarse=, with `&` between them"},
         {"lmdb:d?root=r", "resize_width=, color=, with `&` between them"},
@@ -197,6 +203,14 @@ static void test_paths_count_from_another_root(void **state)
     job = parse_job("train_data { cifar10 { path: 'c' } }"); /* of a job without a folder */
     assert_int_equal(job_move_data(job, "", "/mine", &err), OK);
     assert_string_equal(job->train_data->cifar10->path, "/mine/c");
+    job_free(job);
+    job = parse_job("train_data { webdataset { shards: 'a-{0..9}.tar, /b.tar,c/d.tar' } }");
+    assert_int_equal(job_resolve_paths(job, "jobs/a.job", &err), OK);
+    assert_string_equal(job->train_data->webdataset->shards,
+                        "jobs/a-{0..9}.tar,/b.tar,jobs/c/d.tar");
+    assert_int_equal(job_move_data(job, "jobs/", "/mine", &err), OK);
+    assert_string_equal(job->train_data->webdataset->shards,
+                        "/mine/a-{0..9}.tar,/b.tar,/mine/c/d.tar");
     char long_root[5000];
     memset(long_root, 'r', sizeof long_root - 1);
     long_root[sizeof long_root - 1] = '\0';

@@ -111,42 +111,13 @@ int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKE
     return rc;
 }
 
-/* Files with a comma between each two: every one from the job's folder. */
-static int resolve_weights(Paceline__Job *job, const char *job_path, struct err *err)
-{
-    if (!job->weights || !*job->weights)
-        return OK;
-    struct buf list = {0};
-    char *copy = strdup(job->weights), *rest = NULL;
-    int rc = copy ? OK : err_set(err, ERR_NOMEM, "weights: out of memory");
-    for (char *path = copy ? strtok_r(copy, ",", &rest) : NULL; rc == OK && path;
-         path = strtok_r(NULL, ",", &rest)) {
-        char *full = strdup(path + strspn(path, " "));
-        rc = full ? job_resolve(&full, job_path, "weights", err)
-                  : err_set(err, ERR_NOMEM, "weights: out of memory");
-        buf_printf(&list, "%s%s", list.len > 0 ? "," : "", full ? full : "");
-        free(full);
-    }
-    free(copy);
-    buf_put_u8(&list, 0);
-    if (rc == OK && list.failed)
-        rc = err_set(err, ERR_NOMEM, "weights: out of memory");
-    if (rc != OK) {
-        buf_release(&list);
-        return rc;
-    }
-    free(job->weights);
-    job->weights = (char *)list.data;
-    return OK;
-}
-
 int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err)
 {
     int rc = OK;
     if (job->net && job->net->source_case == PACELINE__NET__SOURCE_FILE)
         rc = job_resolve(&job->net->file, job_path, "net.file", err);
     if (rc == OK)
-        rc = resolve_weights(job, job_path, err);
+        rc = job_resolve_list(&job->weights, NULL, job_path, "weights", err);
     if (rc == OK)
         rc = job_data_resolve(job->train_data, NULL, job_path, "train_data", err);
     if (rc == OK)

@@ -11,6 +11,7 @@ import json
 import pathlib
 import re
 import struct
+import tarfile
 import zlib
 
 import cv2
@@ -533,6 +534,45 @@ def jpegs():
         put("jpeg", name, cv2.imencode(".jpg", pixels, options)[1].tobytes())
 
 
+def tar(form, members):
+    """An archive of Python's tarfile, without the zeros that fill it up to 10,240 bytes."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as archive:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            if content is None:
+                member.type = tarfile.DIRTYPE
+            elif isinstance(content, str):
+                member.type, member.linkname = tarfile.SYMTYPE, content
+            else:
+                member.size = len(content)
+            archive.addfile(member, io.BytesIO(content) if isinstance(content, bytes) else None)
+    content = out.getvalue().rstrip(b"\0")
+    return content + bytes(-len(content) % 512 + 1024)
+
+
+def webdatasets():
+    """src/data/source_webdataset_test.c reads the first three."""
+    def record(name, width, label):
+        return [(name + ".png", png(1, width, 0, 8)), (name + ".cls", b"%d\n" % label)]
+
+    long = "dogs/" + "/".join(["of a folder whose name is long"] * 4) + "/spot"
+    members = [("dogs", None)] + record("dogs/rex", 4, 1) + [("dogs/rex.json", b"{}")] \
+        + [("dogs/link.png", "rex.png"), ("README.md", b"words")] + record("k\u00e4tze", 5, 0) \
+        + record(long, 3, 12)
+    for name, form in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT),
+                       ("pax", tarfile.PAX_FORMAT)):
+        put("webdataset", name, tar(form, members))
+    gnu = tarfile.GNU_FORMAT
+    put("webdataset", "empty", tar(gnu, []))
+    put("webdataset", "two", tar(gnu, [("a.png", b"GIF"), ("a.jpg", b"\xff\xd8\xff"), ("a.cls", b"x")]))
+    put("webdataset", "missing", tar(gnu, [("a.cls", b"1")] + record("b", 1, 0) + [("c.JPG", b"")]))
+    put("webdataset", "cut", tar(gnu, record("a", 2, 1048575))[:1100])
+    base256 = bytearray(tar(gnu, record("a", 2, 7)))
+    base256[124:136] = b"\x80" + struct.pack(">Q", len(png(1, 2, 0, 8))).rjust(11, b"\0")
+    put("webdataset", "base256", bytes(base256))
+
+
 def gzips():
     packed = gzip.compress(b"some text\n" * 20, mtime=0)
     put("gzip", "packed", packed)
@@ -600,7 +640,7 @@ def kvs():
 
 def main():
     for make in (caffemodel, solverstate, binaryproto, datums, prototxt, solver, job, safetensors,
-                 idx, npys, cifar, image_list, lmdb, pngs, jpegs, gzips, kvs, words):
+                 idx, npys, cifar, image_list, lmdb, pngs, jpegs, webdatasets, gzips, kvs, words):
         make()
 
 

@@ -1,5 +1,8 @@
 """Mistakes with data: its path, its contents, its description."""
+import gzip
+import io
 import os
+import tarfile
 
 from case import Case, sets, train, words
 
@@ -47,6 +50,25 @@ def empty_class(scene):
     scene.pictures("pets")
     os.mkdir(scene.path("pets/emu"))
     return images("pets", "--set", "batch=4")(scene)
+
+
+def archive(spec, labels=True, end=None, packed=False):
+    """`paceline data info` of an archive in which something is wrong."""
+    def prepare(scene):
+        scene.pictures("pets")
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as tar:
+            for label, name in enumerate(("cat", "dog")):
+                for i in range(12):
+                    tar.add(scene.path(f"pets/{name}/{i:02}.png"), f"{name}/{i:02}.png")
+                    member = tarfile.TarInfo(f"{name}/{i:02}.cls")
+                    member.size = 1
+                    if labels:
+                        tar.addfile(member, io.BytesIO(b"%d" % label))
+        content = out.getvalue()[:end]
+        scene.write("pets-0.tar", gzip.compress(content) if packed else content)
+        return ["data", "info", f"webdataset:{spec}"]
+    return prepare
 
 
 def short_labels(scene):
@@ -126,6 +148,12 @@ CASES = [
     Case("an LMDB that is none",
          lambda s: [s.write("db/data.mdb", b"nonsense" * 2000), "data", "info", "lmdb:db"][1:], "not an LMDB",
          r"db/data\.mdb:", r"give the folder, or the data\.mdb, of one"),
+    Case("an archive cut short", archive("pets-0.tar", end=5000), r"truncated: \d+ bytes|truncated: the \d+ bytes",
+         r"pets-0\.tar:", "copy it again"),
+    Case("an archive that is compressed", archive("pets-0.tar", packed=True), "not a TAR archive, but gzip",
+         r"pets-0\.tar:", "unpack it with gunzip"),
+    Case("an archive without labels", archive("pets-0.tar", labels=False), "has no label", r"pets-0\.tar: cat/00:",
+         r"a file \.cls with a number is expected"),
     Case("a broken picture, verified",
          lambda s: [s.pictures("pets"), s.write("pets/cat/00.png", b"\x89PNG\r\n\x1a\nnothing"), "data", "verify",
                     "images:pets"][2:], "PNG: 15 bytes, broken off", r"pets/cat/00\.png",

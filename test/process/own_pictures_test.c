@@ -88,11 +88,28 @@ static void test_outputs_without_a_folder_have_a_number(void **state)
     EXPECT_OUTPUT(f, "dog ", "predict", "wide", "pets/cat/3.jpg", "--top", "10");
 }
 
+/* The archive that the commands in the head of the example make is what the example trains on. */
+static void test_the_archive_of_the_example(void **state)
+{
+    const struct folder *f = *state;
+    char command[512];
+    snprintf(command, sizeof command,
+             "cd '%s' && cp '%s' . && sed -n 's/^#   //p' webdataset.job | sh -eu", f->path,
+             TEST_ROOT "/examples/webdataset.job");
+    assert_int_equal(system(command), 0);
+    EXPECT_OUTPUT(f, "records    48", "data", "info", "webdataset:pets.tar");
+    EXPECT_OUTPUT(f, "verified   48 records, 0 broken", "data", "verify", "webdataset:pets.tar");
+    EXPECT_OUTPUT(f, "validation  error", "train", "webdataset.job", "--epochs", "2");
+    EXPECT_OUTPUT(f, "samples     48", "test", "runs/webdataset-001", "--data",
+                  "webdataset:pets.tar?resize_height=32&resize_width=32&mean=128&scale=0.015625");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own_pictures_are_learnt),
         cmocka_unit_test(test_outputs_without_a_folder_have_a_number),
+        cmocka_unit_test(test_the_archive_of_the_example),
     };
     return cmocka_run_group_tests_name("own pictures", tests, setup, teardown);
 }

@@ -1,0 +1,137 @@
+#include "data/shard_list.h"
+
+#include "base/array.h"
+#include "base/minmax.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_TEXT_MAX = 4096, DIGITS_MAX = 9 };
+
+void shard_list_release(struct shard_list *list)
+{
+    for (size_t s = 0; s < list->count; s++)
+        free(list->at[s].path);
+    free(list->at);
+    *list = (struct shard_list){0};
+}
+
+const struct shard *shard_list_find(const struct shard_list *list, size_t i)
+{
+    size_t low = 0, high = list->count; /* the last that begins at i or before */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (list->at[middle].first <= i)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &list->at[low];
+}
+
+int shard_open(const struct shard *shard, const char *under, struct file_open *out, struct err *err)
+{
+    int rc = file_check_under(under, shard->path, err);
+    if (rc == OK)
+        rc = file_open(shard->path, out, err);
+    if (rc != OK)
+        return ERR_IO; /* it was there when the list was made */
+    if (out->len == shard->len)
+        return OK;
+    rc =
+        err_set(err, ERR_IO, "%s: has changed since it was opened: %" PRIu64 " bytes, not %" PRIu64,
+                shard->path, out->len, shard->len);
+    file_close(out);
+    return rc;
+}
+
+static int add_shard(struct shard_list *list, const char *under, const char *path, struct err *err)
+{
+    struct file_open file;
+    int rc = file_check_under(under, path, err);
+    if (rc == OK)
+        rc = file_open(path, &file, err);
+    if (rc != OK)
+        return rc;
+    uint64_t len = file.len;
+    file_close(&file);
+    char *copy = strdup(path);
+    if (!copy || !array_grow(&list->at, list->count, &list->room, sizeof *list->at)) {
+        free(copy);
+        return err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    }
+    list->at[list->count++] = (struct shard){.path = copy, .len = len};
+    return OK;
+}
+
+/* {FIRST..LAST}; zeros in front of one give the least number of digits, as in a shell. */
+struct range {
+    unsigned first, last;
+    int digits;
+    size_t n; /* characters of it */
+};
+
+/* The digits of a number, or 0. */
+static size_t parse_number(const char *text, unsigned *out)
+{
+    size_t n = strspn(text, "0123456789");
+    if (n == 0 || n > DIGITS_MAX)
+        return 0;
+    *out = (unsigned)strtoul(text, NULL, 10);
+    return n;
+}
+
+static bool parse_range(const char *text, struct range *out)
+{
+    const char *first = text + 1;
+    size_t n = parse_number(first, &out->first);
+    if (n == 0 || strncmp(first + n, "..", 2) != 0)
+        return false;
+    const char *last = first + n + 2;
+    size_t m = parse_number(last, &out->last);
+    if (m == 0 || last[m] != '}' || strchr(last, '{') || out->first > out->last)
+        return false;
+    if ((n > 1 && *first == '0') || (m > 1 && *last == '0'))
+        out->digits = (int)max_size(n, m);
+    out->n = (size_t)(last + m + 1 - text);
+    return true;
+}
+
+/* A path, in which one range may stand. */
+static int add_pattern(struct shard_list *list, const char *under, const char *pattern,
+                       struct err *err)
+{
+    const char *brace = strchr(pattern, '{');
+    struct range range = {0};
+    if (!brace)
+        return add_shard(list, under, pattern, err);
+    if (!parse_range(brace, &range))
+        return err_set(err, ERR_INPUT,
+                       "%s: expected one range in braces, from the lower to the higher number, as "
+                       "in train-{000000..000147}.tar",
+                       pattern);
+    int rc = OK;
+    for (unsigned k = range.first; rc == OK && k <= range.last; k++) {
+        char path[PATH_TEXT_MAX];
+        int n = snprintf(path, sizeof path, "%.*s%0*u%s", (int)(brace - pattern), pattern,
+                         range.digits, k, brace + range.n);
+        rc = n < PATH_TEXT_MAX ? add_shard(list, under, path, err)
+                               : err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes",
+                                         pattern, PATH_TEXT_MAX);
+    }
+    return rc;
+}
+
+int shard_list_parse(const char *paths, const char *under, struct shard_list *out, struct err *err)
+{
+    *out = (struct shard_list){0};
+    char *copy = strdup(paths), *rest = NULL;
+    int rc = copy ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", paths);
+    for (char *path = copy ? strtok_r(copy, ",", &rest) : NULL; rc == OK && path;
+         path = strtok_r(NULL, ",", &rest))
+        rc = add_pattern(out, under, path + strspn(path, " "), err);
+    free(copy);
+    return rc == OK && out->count == 0 ? err_set(err, ERR_INPUT, "%s: names no file", paths) : rc;
+}

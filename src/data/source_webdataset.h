@@ -1,0 +1,26 @@
+/* Pictures with labels in TAR archives, as WebDataset lays them out. The members of one key that
+ * follow each other are a record; the key is the path up to the first dot of the last name:
+ *
+ *   dogs/rex.jpg    the picture: jpg, jpeg or png, in any case
+ *   dogs/rex.cls    the label, a decimal number
+ *   dogs/rex.json   any other: ignored, and a key that has no picture and no label is no record
+ *
+ * Opening reads the headers of the archives, the labels and the first bytes of each picture, and
+ * keeps 24 bytes a record. Reading a record opens its archive and compares the picture's header, so
+ * that no more files are open than threads read.
+ *
+ * An archive that is truncated is an error, since nobody knows how many records are missing; a
+ * record of which the picture or the label is missing, twice there or broken is a bad record, and
+ * so is a damaged header that other headers follow. */
+#ifndef PL_DATA_SOURCE_WEBDATASET_H
+#define PL_DATA_SOURCE_WEBDATASET_H
+
+#include "data/source.h"
+
+/* As source_open_with. The hash covers names, labels, lengths and the first PICTURE_HEAD bytes of
+ * the pictures, in their order; the archives' names and other members are not part of it. */
+int source_webdataset_open(const struct source_config *config,
+                           const Paceline__Data__WebDataset *spec, struct source **out,
+                           struct err *err);
+
+#endif
