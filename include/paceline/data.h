@@ -33,18 +33,24 @@ void pl_data_close(pl_data *data);
 
 /* ---- records of your own ---- */
 
-typedef enum pl_value_type { PL_U8, PL_F32 } pl_value_type;
+/* Integers become floats, and are exact within ±2^24: a record with another one is broken. */
+typedef enum pl_value_type { PL_U8, PL_F32, PL_I32, PL_I64 } pl_value_type;
 
 /* Records in the caller's memory, or made when they are asked for. */
 typedef struct pl_records {
     size_t count;                     /* 1 to 2^32 - 1 */
     uint32_t channels, height, width; /* of a record; of a vector: its length, 1, 1 */
-    uint32_t classes;                 /* labels are below it; at most 2^20 */
+    uint32_t classes;                 /* labels are below it; at most 2^20; 0: no labels */
     pl_value_type type;
     /* count × channels × height × width, one record after another; NULL: `read` makes them.
      * Borrowed, as the labels are. */
     const void *values;
-    const uint32_t *labels; /* count */
+    /* NULL, or count + 1 ascending numbers: records differ in length. Record i has the values
+     * begin[i] to begin[i + 1] - 1, at most channels × height × width, and `fill` behind them.
+     * Borrowed. */
+    const uint64_t *begin;
+    float fill;
+    const uint32_t *labels; /* count; NULL without classes */
     /* Without values: write those of record i. It always writes the same ones for the same i, is
      * called by any thread, and by several at once. PL_OK; PL_ERR_INPUT: this record is broken
      * (a job may leave it out: on_bad_record); any other status ends the run. */
@@ -115,6 +121,19 @@ void pl_stream_free(pl_stream *stream);
  * PL_ERR_USAGE  the name is taken or is no name; a SPEC has maps, or is none
  * PL_ERR_INPUT  a SPEC cannot be opened; numbers out of their limits; more than 2^32 - 1 records
  * PL_ERR_NOMEM */
+
+/* A tensor of a record. */
+typedef struct pl_field {
+    const char *spec; /* its values; PL_ERR_INPUT: another number of records than the first one's */
+    const char *name; /* 1 to 63 bytes, not "label"; NULL: the fields that a zip of the SPEC has */
+    uint32_t rank;    /* 0: as the records of the SPEC are, a vector if height and width are 1; */
+    uint32_t dims[7]; /* or as many values in this shape */
+} pl_field;
+
+/* Record i has record i of each field: a net whose data layer has a top of that name takes it, as
+ * its input or as what a loss compares with: several labels, or one for each position. 1 to 16
+ * fields. Labels are those of the first SPEC that has some. Maps are refused. */
+int pl_data_zip(pl_engine *engine, const char *name, const pl_field *fields, size_t n);
 
 /* All records of these, one SPEC after another. Their channels are equal. */
 int pl_data_concat(pl_engine *engine, const char *name, const char *const *specs, size_t n);

@@ -100,23 +100,25 @@ static int make_still(pl_net *net, struct err *err)
 }
 
 /* The blob that pl_net_predict reads is kept from the beginning. */
-static int plan_net(pl_net *net, const struct shape *record, struct err *err)
+static int plan_net(pl_net *net, const struct shape *record, const struct fields *fields,
+                    struct err *err)
 {
     const struct logger *log = &net->engine->log;
     struct tuner *tuner = api_tuner(&net->engine->tuning, log);
     struct scores scores;
     struct err none;
     if (!net->inference)
-        return workspace_plan(net->job, record, log, tuner, &net->ws, err);
+        return workspace_plan(net->job, record, fields, log, tuner, &net->ws, err);
     bool known = model_scores(net->job->net->define, &scores, &none) == OK;
     return workspace_plan_tests(net->job, record, log, tuner, known ? scores.blob : NULL, &net->ws,
                                 err);
 }
 
-int api_net_form(pl_net *net, const struct shape *record, struct err *err)
+int api_net_form(pl_net *net, const struct shape *record, const struct fields *fields,
+                 struct err *err)
 {
     kernels_set_threads((int)net->job->threads); /* before planning, which depends on this number */
-    int rc = plan_net(net, record, err);
+    int rc = plan_net(net, record, fields, err);
     if (rc != OK)
         return rc;
     rc = net->inference ? make_still(net, err)
@@ -157,7 +159,7 @@ static int create_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_o
     rc = api_net_job(spec, options ? options : &(pl_net_options){0}, &net->job, err);
     const struct shape record = model_record_shape(spec->build.net);
     if (rc == OK && record.n > 0)
-        rc = api_net_form(net, &record, err);
+        rc = api_net_form(net, &record, NULL, err);
     if (rc == OK)
         *out = net;
     else

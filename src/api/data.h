@@ -39,6 +39,9 @@ int api_data_map(pl_data *data);
 /* Does the SPEC say what becomes of its records? */
 bool api_data_has_maps(const Paceline__Data *spec);
 
+/* ERR_USAGE */
+int api_value_type(pl_value_type type, enum value_type *out, struct err *err);
+
 /* Bind records, and take their `release` with them: pl_data_bind, pl_stream_seal. Not called if it
  * fails. */
 struct memory_records;

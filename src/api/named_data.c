@@ -2,6 +2,7 @@
 #include "api/guard.h"
 #include "data/source_combined.h"
 #include "data/source_memory.h"
+#include "data/source_zip.h"
 
 #include <stdlib.h>
 
@@ -28,17 +29,31 @@ int api_bind_records(pl_engine *engine, const char *name, const struct memory_re
     return rc;
 }
 
+int api_value_type(pl_value_type type, enum value_type *out, struct err *err)
+{
+    switch (type) {
+    case PL_U8: *out = VALUE_U8; return OK;
+    case PL_F32: *out = VALUE_F32; return OK;
+    case PL_I32: *out = VALUE_I32; return OK;
+    case PL_I64: *out = VALUE_I64; return OK;
+    }
+    return err_set(err, ERR_USAGE, "memory: %d is no type of values", (int)type);
+}
+
 static int bind_records(pl_engine *engine, const char *name, const pl_records *given)
 {
-    if (given->type != PL_U8 && given->type != PL_F32)
-        return err_set(&engine->error, ERR_USAGE, "memory: %d is no type of values",
-                       (int)given->type);
+    enum value_type type;
+    int rc = api_value_type(given->type, &type, &engine->error);
+    if (rc != OK)
+        return rc;
     const struct memory_records records = {
         .count = given->count,
         .shape = {3, {given->channels, given->height, given->width}},
         .classes = given->classes,
-        .form = given->type == PL_F32 ? RAW_FLOATS : RAW_PLANES,
+        .type = type,
         .values = given->values,
+        .begin = given->begin,
+        .fill = given->fill,
         .labels = given->labels,
         .hash = given->hash,
         .read = given->read,
@@ -90,6 +105,39 @@ static int bind_combined(pl_engine *engine, const char *name, int rc, struct sou
     for (size_t i = 0; !combined && i < n; i++)
         source_close(part[i]);
     return rc;
+}
+
+static int bind_zip(pl_engine *engine, const char *name, const pl_field *fields, size_t n)
+{
+    struct err *err = &engine->error;
+    struct source *part[FIELDS_MAX], *combined = NULL;
+    struct zip_field field[FIELDS_MAX];
+    size_t opened = 0;
+    int rc = bindings_check(&engine->bindings, name, err);
+    if (rc == OK && (n == 0 || n > FIELDS_MAX))
+        rc = err_set(err, ERR_USAGE, "memory %s: %zu fields; 1 to %d may be given", name, n,
+                     FIELDS_MAX);
+    for (; rc == OK && opened < n; opened += rc == OK) {
+        const pl_field *from = &fields[opened];
+        struct zip_field *to = &field[opened];
+        if (from->rank > sizeof from->dims / sizeof *from->dims)
+            rc = err_set(err, ERR_USAGE, "memory %s: a field of %u dimensions", name, from->rank);
+        if (rc == OK)
+            rc = open_part(engine, from->spec, &part[opened]);
+        if (rc != OK)
+            break;
+        *to = (struct zip_field){part[opened], from->name, {.n = from->rank}};
+        for (size_t k = 0; k < from->rank; k++)
+            to->shape.dim[k] = from->dims[k];
+    }
+    if (rc == OK)
+        rc = source_zip(field, n, &combined, err);
+    return bind_combined(engine, name, rc, combined, part, opened);
+}
+
+int pl_data_zip(pl_engine *engine, const char *name, const pl_field *fields, size_t n)
+{
+    RETURN_GUARDED(engine, bind_zip(engine, name, fields, n));
 }
 
 static int bind_concat(pl_engine *engine, const char *name, const char *const *specs, size_t n)

@@ -54,7 +54,8 @@ struct pl_net {
 };
 
 /* Give the net its form, for records of that shape. */
-int api_net_form(pl_net *net, const struct shape *record, struct err *err);
+int api_net_form(pl_net *net, const struct shape *record, const struct fields *fields,
+                 struct err *err);
 
 /* ERR_USAGE while it has none. */
 int api_net_formed(const pl_net *net, struct err *err);

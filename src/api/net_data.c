@@ -91,7 +91,7 @@ static int put_source(pl_net *net, enum corpus_set which, const struct source *s
     int rc = corpus_make(source, data, part, &set, err);
     if (rc != OK)
         return rc;
-    rc = net->ws ? OK : api_net_form(net, &set.shape, err);
+    rc = net->ws ? OK : api_net_form(net, &set.shape, &set.source->fields, err);
     if (rc == OK)
         rc = workspace_accepts(net->ws, &set, corpus_set_name(which), err);
     if (rc != OK) {

@@ -107,7 +107,7 @@ static int choose_form(pl_net *net, const struct shape *record)
 {
     struct err *err = &net->engine->error;
     if (!net->ws)
-        return api_net_form(net, record, err);
+        return api_net_form(net, record, NULL, err);
     if (net->ws->record_floats == shape_count(record))
         return OK;
     return err_set(err, ERR_USAGE, "net: takes records of %zu values, not of %zu x %zu x %zu",

@@ -37,17 +37,16 @@ static int open_stream(pl_engine *engine, const char *name, const pl_stream_opti
                        pl_stream **out)
 {
     struct err *err = &engine->error;
-    const struct memory_records records = {
+    struct memory_records records = {
         .name = name,
         .shape = {3, {options->channels, options->height, options->width}},
         .classes = options->classes,
-        .form = options->type == PL_F32 ? RAW_FLOATS : RAW_PLANES,
         .read = read_spool,
         .release = release_spool,
     };
-    int rc = options->type == PL_U8 || options->type == PL_F32
-                 ? bindings_check(&engine->bindings, name, err)
-                 : err_set(err, ERR_USAGE, "stream: %d is no type of values", (int)options->type);
+    int rc = api_value_type(options->type, &records.type, err);
+    if (rc == OK)
+        rc = bindings_check(&engine->bindings, name, err);
     if (rc == OK)
         rc = memory_check(&records, err);
     if (rc != OK)
@@ -139,7 +138,7 @@ static int commit_records(pl_stream *stream, size_t count)
         return err_set(err, ERR_USAGE, "stream %s: %zu records, of which %zu were acquired",
                        stream->name, count, stream->acquired);
     for (size_t i = spool->count; i < spool->count + count; i++)
-        if (spool->labels[i] >= stream->records.classes)
+        if (stream->records.classes > 0 && spool->labels[i] >= stream->records.classes)
             return err_set(err, ERR_INPUT, "stream %s: record %zu has label %u of %u classes",
                            stream->name, i, spool->labels[i], stream->records.classes);
     stream->acquired = 0;
@@ -162,7 +161,7 @@ static int bind_spool(pl_stream *stream)
     int rc = stream->spool.sealed ? OK : keep_failure(stream, spool_seal(&stream->spool, err));
     *spool = stream->spool;
     records.count = spool->count;
-    records.labels = spool->labels;
+    records.labels = records.classes > 0 ? spool->labels : NULL;
     records.hash = spool->hash_value;
     records.user = spool;
     if (rc == OK)

@@ -17,7 +17,7 @@ void data_spec_help(void)
          "record:\n"
          "                       one, some with commas between, or train-{000000..000147}.tar\n"
          "  lmdb:DIR             a database of Caffe's Datums\n"
-         "  npy:VALUES,LABELS    two arrays of NumPy (.npy): uint8 or float32, channels first\n"
+         "  npy:VALUES[,LABELS]  arrays of NumPy (.npy): uint8, float32, integers; channels first\n"
          "  memory:NAME          records of a program that uses the library (pl_data_bind)\n"
          "\n"
          "For every kind, done in this order:\n"

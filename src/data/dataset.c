@@ -133,6 +133,12 @@ static void quota_deal(const struct quota *quota, const struct source *source, u
     }
 }
 
+/* Records without labels are one class. */
+static uint32_t classes_of(const struct source *source)
+{
+    return source->classes > 0 ? source->classes : 1;
+}
+
 /* Split into choices that the caller owns. */
 static int split_choices(const struct dataset *set, uint32_t held, uint64_t seed,
                          const struct quota *quota, uint32_t **kept, uint32_t **taken,
@@ -141,7 +147,7 @@ static int split_choices(const struct dataset *set, uint32_t held, uint64_t seed
     const struct source *source = set->source;
     for (size_t i = 0; i < source->count; i++)
         quota->have[source->ops->label(source, i)]++;
-    int rc = quota_share(quota, source->classes, held, seed, err);
+    int rc = quota_share(quota, classes_of(source), held, seed, err);
     if (rc != OK)
         return rc;
     uint32_t *most = malloc((set->count - held) * sizeof *most);
@@ -171,13 +177,13 @@ int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct data
         return err_set(err, ERR_INPUT,
                        "validation: %u held out of %zu records leave none to train; hold out fewer",
                        held, set->count);
-    size_t *counts = calloc(source->classes, 2 * sizeof *counts);
+    size_t *counts = calloc(classes_of(source), 2 * sizeof *counts);
     uint32_t *kept = NULL;
     int rc;
     if (!counts || maps_copy(&out.maps, &set->maps) != OK) {
         rc = err_set(err, ERR_NOMEM, "validation: out of memory");
     } else {
-        struct quota quota = {.have = counts, .take = counts + source->classes};
+        struct quota quota = {.have = counts, .take = counts + classes_of(source)};
         rc = split_choices(set, held, seed, &quota, &kept, &out.choice, err);
     }
     free(counts);

@@ -70,6 +70,19 @@ static int check_sizes(const struct maps *maps, const struct source *source, str
     return OK;
 }
 
+/* A map would change labels and numbers of a record alike. */
+static int check_fields(const Paceline__Data *spec, const struct source *source, struct err *err)
+{
+    bool maps = spec->scale != 1 || spec->n_mean > 0 || (spec->mean_file && *spec->mean_file) ||
+                spec->mirror || spec->pad > 0 || spec->crop > 0 || spec->resize > 0 ||
+                spec->resize_height > 0;
+    if (source->fields.n == 0 || !maps)
+        return OK;
+    return err_set(err, ERR_INPUT,
+                   "data: records have fields, to which scale, mean, crop and the like do not "
+                   "apply; change the values before");
+}
+
 /* ---- the mean ---- */
 
 static int load_mean(struct maps *maps, const char *path, const struct source *source,
@@ -134,7 +147,9 @@ int maps_init(struct maps *maps, const Paceline__Data *spec, const struct source
         .resize_H = spec->resize_height,
         .resize_W = spec->resize_width,
     };
-    int rc = check_sizes(&made, source, shape, err);
+    int rc = check_fields(spec, source, err);
+    if (rc == OK)
+        rc = check_sizes(&made, source, shape, err);
     if (rc == OK)
         rc = set_mean(&made, spec, source, err);
     if (rc != OK) {

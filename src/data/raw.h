@@ -4,6 +4,7 @@
 
 #include "tensor/shape.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum {
@@ -19,6 +20,19 @@ enum raw_form {
     RAW_FLOATS,      /* floats, (C, H, W) */
 };
 
+/* How values are stored, where they are no bytes or floats already. */
+enum value_type { VALUE_U8, VALUE_F32, VALUE_I16, VALUE_U16, VALUE_I32, VALUE_U32, VALUE_I64 };
+
+/* Integers are exact in a float up to this. */
+enum { INTEGER_MAX = 1 << 24 };
+
+size_t value_bytes(enum value_type type);
+bool value_is_integer(enum value_type type); /* wider than a byte */
+
+/* `n` integers of the host's byte order, at any address, as floats. Returns n, or the first that is
+ * not within ±INTEGER_MAX. */
+size_t values_from_integers(enum value_type type, const void *from, size_t n, float *to);
+
 struct raw {
     const void *at; /* valid until the scratch it was read with is used again */
     enum raw_form form;
@@ -30,7 +44,14 @@ void raw_floats(const struct raw *raw, float *x);
 
 /* Memory that grows to the size of the largest record and stays: each reader has one of its own,
  * zero at first. */
-enum scratch_use { SCRATCH_FILE, SCRATCH_PIXELS, SCRATCH_ROWS, SCRATCH_RESIZE, SCRATCH_USES };
+enum scratch_use {
+    SCRATCH_FILE,
+    SCRATCH_PIXELS,
+    SCRATCH_ROWS,
+    SCRATCH_RESIZE,
+    SCRATCH_RECORD,
+    SCRATCH_USES
+};
 
 struct scratch {
     struct {

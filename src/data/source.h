@@ -7,6 +7,7 @@
 #include "data/bad_records.h"
 #include "data/raw.h"
 #include "job/job.pb-c.h"
+#include "tensor/record_fields.h"
 
 #include <stdint.h>
 
@@ -14,9 +15,12 @@ struct source {
     const struct source_ops *ops;
     size_t count;       /* records, > 0, fits 32 bits */
     struct shape shape; /* of a record: (C, H, W); H = W = 0 where they differ in size */
-    uint32_t classes;   /* labels are below it */
-    uint64_t hash;      /* identity of the data, compared between nodes: see each source */
-    char warning[320];  /* names the records that were left out when it was opened; "": none */
+    uint32_t classes;   /* labels are below it; 0: there are none */
+    bool is_integer;    /* values are integers that bf16 may not hold */
+    struct fields
+        fields;        /* n > 0: a record's floats are these tensors; its shape is (count, 1, 1) */
+    uint64_t hash;     /* identity of the data, compared between nodes: see each source */
+    char warning[320]; /* names the records that were left out when it was opened; "": none */
 };
 
 struct source_ops {

@@ -29,7 +29,7 @@ static struct source *make_part(size_t base, size_t count, struct shape shape, u
                                            .count = count,
                                            .shape = shape,
                                            .classes = classes,
-                                           .form = RAW_PLANES,
+                                           .type = VALUE_U8,
                                            .values = values + base,
                                            .labels = labels + base};
     for (size_t i = 0; i < MANY; i++) {

@@ -4,15 +4,19 @@
 
 #include "data/source.h"
 
-/* Values of one record are bytes (RAW_PLANES) or floats (RAW_FLOATS), (C, H, W). */
+/* Values of one record are (C, H, W). */
 struct memory_records {
     const char *name; /* of the records, in messages; borrowed by memory_check and source_memory */
     size_t count;
     struct shape shape; /* of a record: (C, H, W) */
-    uint32_t classes;
-    enum raw_form form;
+    uint32_t classes;   /* 0: there are no labels */
+    enum value_type type;
     const void *values; /* of all records, one after another; borrowed; NULL: `read` makes them */
-    const uint32_t *labels; /* borrowed */
+    /* (optional) Record i has the values [begin[i], begin[i + 1]) alone, and `fill` behind them:
+     * count + 1 ascending numbers, borrowed. Needs `values`. */
+    const uint64_t *begin;
+    float fill;
+    const uint32_t *labels; /* borrowed; NULL: there are none */
     uint64_t hash;          /* identity of the values; 0: all of them are hashed */
     /* Writes the values of record i. Called by any thread, by several at once. OK; ERR_INPUT: this
      * record is broken; ERR_IO, ERR_NOMEM */

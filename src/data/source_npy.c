@@ -11,7 +11,7 @@
 enum {
     PREFIX = 8,           /* the magic and the version */
     HEADER_MAX = 1 << 16, /* bytes of the text behind it; NumPy writes about 100 */
-    DIMS_MAX = 4,
+    DIMS_MAX = SHAPE_DIMS_MAX,
     HASHED_BYTES = 1 << 16 /* at each end of the values */
 };
 
@@ -31,7 +31,8 @@ struct npy {
 struct source_npy {
     struct source source; /* first */
     struct npy values;
-    uint32_t *labels;
+    enum value_type type;
+    uint32_t *labels; /* NULL: there are none */
 };
 
 /* ---- a header: {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), } ---- */
@@ -186,23 +187,53 @@ static void close_array(struct npy *npy)
 
 /* ---- values ---- */
 
+static int find_type(struct source_npy *self, struct err *err)
+{
+    static const struct {
+        char kind;
+        size_t bytes;
+        enum value_type type;
+    } types[] = {
+        {'u', 1, VALUE_U8},  {'b', 1, VALUE_U8},  {'f', 4, VALUE_F32},
+        {'i', 2, VALUE_I16}, {'u', 2, VALUE_U16}, {'i', 4, VALUE_I32},
+        {'u', 4, VALUE_U32}, {'i', 8, VALUE_I64}, {'u', 8, VALUE_I64},
+    };
+    const struct npy *npy = &self->values;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].kind == npy->kind && types[i].bytes == npy->bytes) {
+            self->type = types[i].type;
+            self->source.is_integer = value_is_integer(self->type);
+            return OK;
+        }
+    return err_set(err, ERR_INPUT,
+                   "%s: values are uint8, float32, or integers of 16 to 64 bits; save it so: "
+                   "x.astype('float32')",
+                   npy->path);
+}
+
+/* (N, C, H, W), (N, H, W), (N, C) or (N), and with more dimensions one vector of all values. */
+static struct shape record_shape(const struct npy *npy)
+{
+    const size_t *d = npy->dim + 1;
+    switch (npy->dims) {
+    case 1: return (struct shape){3, {1, 1, 1}};
+    case 2: return (struct shape){3, {d[0], 1, 1}};
+    case 3: return (struct shape){3, {1, d[0], d[1]}};
+    case 4: return (struct shape){3, {d[0], d[1], d[2]}};
+    default: break;
+    }
+    struct shape shape = {.n = npy->dims - 1};
+    memcpy(shape.dim, d, shape.n * sizeof *d);
+    return (struct shape){3, {shape_count(&shape), 1, 1}};
+}
+
 static int check_values(const struct npy *npy, struct source *source, struct err *err)
 {
-    bool bytes = npy->kind == 'u' && npy->bytes == 1, floats = npy->kind == 'f' && npy->bytes == 4;
-    if (!bytes && !floats)
-        return err_set(err, ERR_INPUT,
-                       "%s: values are uint8 or float32; save it so: x.astype('float32')",
-                       npy->path);
-    if (npy->dims < 2 || npy->dim[0] > UINT32_MAX)
-        return err_set(err, ERR_INPUT,
-                       "%s: (N, channels, height, width), (N, height, width) or (N, channels) is "
-                       "expected, with N below 2^32",
-                       npy->path);
-    const size_t *d = npy->dim + 1;
-    struct shape shape = npy->dims == 4   ? (struct shape){3, {d[0], d[1], d[2]}}
-                         : npy->dims == 3 ? (struct shape){3, {1, d[0], d[1]}}
-                                          : (struct shape){3, {d[0], 1, 1}};
+    struct shape shape = record_shape(npy);
     size_t values = shape_count(&shape);
+    if (npy->dim[0] > UINT32_MAX)
+        return err_set(err, ERR_INPUT, "%s: %zu records, at most %u", npy->path, npy->dim[0],
+                       UINT32_MAX);
     if (values == 0 || values > RECORD_VALUES_MAX || shape.dim[1] > SIDE_MAX ||
         shape.dim[2] > SIDE_MAX)
         return err_set(err, ERR_INPUT,
@@ -215,20 +246,40 @@ static int check_values(const struct npy *npy, struct source *source, struct err
     return OK;
 }
 
+/* Integers become floats. */
+static int convert_values(const struct source_npy *self, size_t i, size_t n,
+                          struct scratch *scratch, const void **at, struct err *err)
+{
+    float *x = scratch_get(scratch, SCRATCH_PIXELS, n * sizeof *x);
+    if (!x)
+        return err_set(err, ERR_NOMEM, "%s: record %zu: out of memory", self->values.path, i);
+    size_t done = values_from_integers(self->type, *at, n, x);
+    if (done < n)
+        return err_set(err, ERR_INPUT, "%s: record %zu: value %zu is beyond +-%d",
+                       self->values.path, i, done, INTEGER_MAX);
+    *at = x;
+    return OK;
+}
+
 static int read_record(const struct source *source, size_t i, struct scratch *scratch,
                        struct raw *raw, struct err *err)
 {
-    const struct npy *npy = &((const struct source_npy *)source)->values;
-    const size_t *dim = source->shape.dim, bytes = dim[0] * dim[1] * dim[2] * npy->bytes;
-    void *at = scratch_get(scratch, SCRATCH_FILE, bytes);
-    if (!at)
+    const struct source_npy *self = (const struct source_npy *)source;
+    const struct npy *npy = &self->values;
+    const size_t *dim = source->shape.dim, n = dim[0] * dim[1] * dim[2], bytes = n * npy->bytes;
+    void *read = scratch_get(scratch, SCRATCH_FILE, bytes);
+    if (!read)
         return err_set(err, ERR_NOMEM, "%s: record %zu: out of memory", npy->path, i);
-    int rc = file_part(&npy->file, npy->begin + (uint64_t)i * bytes, at, bytes);
+    int rc = file_part(&npy->file, npy->begin + (uint64_t)i * bytes, read, bytes);
     if (rc != OK)
         return err_set(err, rc, "%s: record %zu cannot be read; the file has changed", npy->path,
                        i);
-    *raw = (struct raw){at, npy->kind == 'f' ? RAW_FLOATS : RAW_PLANES, dim[0], dim[1], dim[2]};
-    return OK;
+    const void *at = read;
+    if (value_is_integer(self->type))
+        rc = convert_values(self, i, n, scratch, &at, err);
+    *raw =
+        (struct raw){at, self->type == VALUE_U8 ? RAW_PLANES : RAW_FLOATS, dim[0], dim[1], dim[2]};
+    return rc;
 }
 
 /* Large files are not read whole. */
@@ -319,7 +370,8 @@ static int read_labels(struct source_npy *self, const struct npy *npy, struct er
 
 static uint32_t label_of(const struct source *source, size_t i)
 {
-    return ((const struct source_npy *)source)->labels[i];
+    const struct source_npy *self = (const struct source_npy *)source;
+    return self->labels ? self->labels[i] : 0;
 }
 
 static void close_source(struct source *source)
@@ -347,19 +399,20 @@ static int load_arrays(const struct source_config *config, const Paceline__Data_
         return err_set(err, ERR_NOMEM, "%s: out of memory", spec->values);
     int rc = open_array(config, path, &self->values, err);
     if (rc == OK)
+        rc = find_type(self, err);
+    if (rc == OK)
         rc = check_values(&self->values, &self->source, err);
-    if (rc != OK)
+    if (rc == OK)
+        rc = hash_values(&self->values, &self->source.hash, err);
+    if (rc != OK || !spec->labels || !*spec->labels)
         return rc;
     rc = open_array(config, spec->labels, &labels, err);
     if (rc == OK)
         rc = read_labels(self, &labels, err);
     close_array(&labels);
-    uint64_t hash = 0;
     if (rc == OK)
-        rc = hash_values(&self->values, &hash, err);
-    if (rc == OK)
-        self->source.hash =
-            hash_mix(hash, hash_bytes(self->labels, self->source.count * sizeof *self->labels));
+        self->source.hash = hash_mix(
+            self->source.hash, hash_bytes(self->labels, self->source.count * sizeof *self->labels));
     return rc;
 }
 

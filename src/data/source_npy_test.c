@@ -109,10 +109,8 @@ static void test_arrays_of_every_shape(void **state)
         const char *text;
         size_t C, H, W;
     } shapes[] = {
-        {"(3, 2, 2)", 1, 2, 2},
-        {"(3, 4)", 4, 1, 1},
-        {"(3, 2, 2, 1)", 2, 2, 1},
-        {"(3,1,1,4)", 1, 1, 4},
+        {"(3, 2, 2)", 1, 2, 2}, {"(3, 4)", 4, 1, 1},      {"(3, 2, 2, 1)", 2, 2, 1},
+        {"(3,1,1,4)", 1, 1, 4}, {"(3,2,1,2,1)", 4, 1, 1},
     };
     const struct npy_file of = good_labels();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -189,14 +187,15 @@ static void test_headers_that_are_wrong(void **state)
 {
     const struct folder *folder = *state;
     static const char *const shapes[] = {
-        "()",    "(0, 4)",      "(3, 2, 2", "(3, -4)",    "(3, x)", "3, 4",
-        "(3 4)", "(3,2,2,1,1)", "",         "(3, 2, 2, ", "(",      "(3, 99999999999999999999)"};
+        "()",     "(0, 4)",     "(3, 2, 2", "(3, -4)",
+        "(3, x)", "3, 4",       "(3 4)",    "(3,2,2,1,1,1,1,1,1)",
+        "",       "(3, 2, 2, ", "(",        "(3, 99999999999999999999)"};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         char header[128];
         snprintf(header, sizeof header, U1 "%s", shapes[i]);
-        refuse_values(folder, header, i == 11 ? "" : "its shape has 1 to 4 dimensions");
+        refuse_values(folder, header, i == 11 ? "" : "its shape has 1 to 8 dimensions");
     }
-    refuse_values(folder, U1 "(12,)" END, "(N, channels, height, width)");
+    refuse_values(folder, U1 "(12,)" END, ": 3 labels; 12 labels are expected");
     refuse_values(folder, U1 "(3, 2, 3)" END, "truncated: its header promises 18 bytes");
     refuse_values(folder, U1 "(3, 3)" END, "longer than it should be: its header promises 9 bytes");
     refuse_values(folder, U1 "(4294967296, 4294967296)" END, "truncated");
@@ -206,13 +205,60 @@ static void test_headers_that_are_wrong(void **state)
                   "byte order");
     refuse_values(folder, "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 1), }",
                   "truncated");
-    refuse_values(folder, "{'descr': '<i4', 'fortran_order': False, 'shape': (3, 1), }",
+    refuse_values(folder, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 2), }",
                   "x.astype('float32')");
     refuse_values(folder, "{'descr': '|O', 'fortran_order': False, 'shape': (3, 1), }",
                   "no type that can be read");
     refuse_values(folder, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3, 1), }",
                   "several fields");
     refuse_values(folder, "{}", "no type that can be read");
+}
+
+/* Of 16 to 64 bits, without labels; one that no float holds is a broken record. */
+static void test_integers_without_labels(void **state)
+{
+    const struct folder *folder = *state;
+    static const int64_t i64[3][2] = {{-3, 16777216}, {0, 7}, {16777217, 1}};
+    static const uint16_t u16[3][2] = {{65535, 0}, {1, 2}, {3, 4}};
+    static const struct {
+        const char *header;
+        const void *values;
+        size_t bytes;
+        float first[2];
+    } cases[] = {{"{'descr': '<i8', 'fortran_order': False, 'shape': (3, 2), }",
+                  i64,
+                  sizeof i64,
+                  {-3, 16777216}},
+                 {"{'descr': '<u2', 'fortran_order': False, 'shape': (3, 2), }",
+                  u16,
+                  sizeof u16,
+                  {65535, 0}}};
+    for (size_t k = 0; k < 2; k++) {
+        struct npy_file file;
+        struct source *source;
+        struct scratch scratch = {0};
+        struct raw raw;
+        struct err err = {0};
+        char x[256];
+        Paceline__Data data = PACELINE__DATA__INIT;
+        Paceline__Data__Npy npy = PACELINE__DATA__NPY__INIT;
+        put_header(&file, 1, cases[k].header);
+        put_values(&file, cases[k].values, cases[k].bytes);
+        put_pair(folder, &file, &file);
+        npy.values = (char *)(uintptr_t)folder_file(folder, "x.npy", x);
+        data.source_case = PACELINE__DATA__SOURCE_NPY;
+        data.npy = &npy;
+        if (source_open(&data, SOURCE_TRAIN, &source, &err) != OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(source->classes, 0);
+        assert_true(source->is_integer);
+        assert_int_equal(source->ops->read(source, 0, &scratch, &raw, &err), OK);
+        assert_memory_equal(raw.at, cases[k].first, sizeof cases[k].first);
+        assert_int_equal(source->ops->read(source, 2, &scratch, &raw, &err),
+                         k == 0 ? ERR_INPUT : OK);
+        scratch_release(&scratch);
+        source_close(source);
+    }
 }
 
 static void test_labels_that_are_wrong(void **state)
@@ -290,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_arrays_of_every_shape),
         cmocka_unit_test(test_labels_of_every_type),
         cmocka_unit_test(test_headers_that_are_wrong),
+        cmocka_unit_test(test_integers_without_labels),
         cmocka_unit_test(test_labels_that_are_wrong),
         cmocka_unit_test(test_files_that_end_too_early),
         cmocka_unit_test(test_hashes),

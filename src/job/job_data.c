@@ -106,7 +106,7 @@ static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
         break;
     case PACELINE__DATA__SOURCE_NPY:
         path[n++] = (struct data_path){"npy.values", &data->npy->values, PATH};
-        path[n++] = (struct data_path){"npy.labels", &data->npy->labels, PATH};
+        path[n++] = (struct data_path){"npy.labels", &data->npy->labels, PATH_OPTIONAL};
         break;
     case PACELINE__DATA__SOURCE_CIFAR10:
         path[n++] = (struct data_path){"cifar10.path", &data->cifar10->path, PATH};
@@ -314,6 +314,8 @@ static int set_paths(Paceline__Data *data, const struct kind *kind, char *path, 
         return *path ? as_usage(text_set(&data->base, kind->path, path, err), err)
                      : err_set(err, ERR_USAGE, "%.200s: expected %s:PATH", spec, kind->name);
     char *comma = strchr(path, ',');
+    if (!comma && *path && strcmp(kind->name, "npy") == 0) /* without labels */
+        return as_usage(text_set(&data->base, kind->path, path, err), err);
     if (!comma || comma == path || !comma[1] || strchr(comma + 1, ','))
         return err_set(err, ERR_USAGE, "%.200s: expected %s:%s,LABELS", spec, kind->name,
                        strcmp(kind->name, "idx") == 0 ? "IMAGES" : "VALUES");

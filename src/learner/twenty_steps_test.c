@@ -57,7 +57,7 @@ static void train_net(struct run *r, const char *zoo, const struct shape *record
     kernels_set_threads(1);
     if (job_parse("job", text, strlen(text), &r->job, &err) != OK ||
         job_finish(r->job, &err) != OK ||
-        workspace_plan(r->job, record, &silent, tuner, &r->ws, &err) != OK ||
+        workspace_plan(r->job, record, NULL, &silent, tuner, &r->ws, &err) != OK ||
         source_random_open(record, CLASSES, 7, &r->corpus.train_source, &err) != OK ||
         corpus_make(r->corpus.train_source, &plain, (struct part){0, 1}, &set, &err) != OK)
         fail_msg("%s: %s", zoo, err.text);

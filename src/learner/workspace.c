@@ -51,6 +51,7 @@ static struct net_options options_of(const struct workspace *ws, enum phase phas
         .phase = phase,
         .batch = batch,
         .input = *record,
+        .fields = &ws->fields,
         .kernels = ws->kernels,
         .tuner = ws->tuner,
         .keep = phase == PHASE_TEST ? ws->keep : NULL,
@@ -195,6 +196,7 @@ static int plan_checked(struct workspace *ws, const Caffe__NetParameter *param,
 /* The purpose and the owner of a workspace. */
 struct making {
     const struct shape *record;
+    const struct fields *fields;
     const struct corpus *corpus; /* of which the records are, or NULL */
     const struct logger *log;
     struct tuner *tuner;
@@ -220,6 +222,8 @@ static int make_workspace(const Paceline__Job *job, const struct making *options
     ws->watch = options->watch;
     ws->batch = job->batch;
     ws->record = *options->record;
+    if (options->fields)
+        ws->fields = *options->fields;
     ws->record_floats = shape_count(options->record);
     ws->only_tests = options->only_tests;
     ws->keep = options->keep ? arena_strdup(&ws->arena, options->keep) : NULL;
@@ -240,10 +244,11 @@ done:
     return rc;
 }
 
-int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
-                   struct tuner *tuner, struct workspace **out, struct err *err)
+int workspace_plan(const Paceline__Job *job, const struct shape *record,
+                   const struct fields *fields, const struct logger *log, struct tuner *tuner,
+                   struct workspace **out, struct err *err)
 {
-    const struct making options = {.record = record, .log = log, .tuner = tuner};
+    const struct making options = {.record = record, .fields = fields, .log = log, .tuner = tuner};
     return make_workspace(job, &options, out, err);
 }
 
@@ -330,11 +335,15 @@ const struct net *workspace_net(const struct workspace *ws)
     return ws->train ? ws->train : ws->test;
 }
 
-/* A net without a loss has no number of classes: an Accuracy accepts any label. */
+/* A net without a loss has no number of classes: an Accuracy accepts any label. One whose loss
+ * reads no label has SIZE_MAX. */
 static int labels_fit(const struct net *net, const char *what, const struct dataset *set,
                       const char *field, struct err *err)
 {
     size_t classes = net_classes(net);
+    if (classes > 0 && classes < SIZE_MAX && set->source->classes == 0)
+        return err_set(err, ERR_INPUT, "%s: the records have no labels, which %s reads", field,
+                       what);
     if (classes == 0 || set->source->classes <= classes)
         return OK;
     return err_set(err, ERR_INPUT,
@@ -350,6 +359,9 @@ int workspace_accepts(const struct workspace *ws, const struct dataset *set, con
     if (shape_count(&set->shape) != ws->record_floats)
         return err_set(err, ERR_INPUT, "%s: records are %s, the net is made for %zu numbers each",
                        field, shape_text(&set->shape, text, sizeof text), ws->record_floats);
+    if (!fields_equal(&set->source->fields, &ws->fields))
+        return err_set(err, ERR_INPUT, "%s: records have other fields than the net was made for",
+                       field);
     int rc = ws->train ? labels_fit(ws->train, "the net", set, field, err) : OK;
     return rc == OK ? labels_fit(ws->test, "the net in phase TEST", set, field, err) : rc;
 }
@@ -420,8 +432,12 @@ int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      struct workspace **out, struct err *err)
 {
     const struct dataset *set = &corpus->set[SET_TRAIN];
-    const struct making options = {
-        .record = &set->shape, .corpus = corpus, .log = log, .tuner = tuner, .watch = watch};
+    const struct making options = {.record = &set->shape,
+                                   .fields = &set->source->fields,
+                                   .corpus = corpus,
+                                   .log = log,
+                                   .tuner = tuner,
+                                   .watch = watch};
     struct workspace *ws = NULL;
     int rc = make_workspace(job, &options, &ws, err);
     if (rc == OK)

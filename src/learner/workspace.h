@@ -38,6 +38,7 @@ struct workspace {
     size_t others;
     size_t batch;         /* the job's */
     struct shape record;  /* that it was planned for, */
+    struct fields fields; /* its fields, */
     size_t record_floats; /* and its number of floats */
     struct loader loader; /* of training batches; its spare one serves evaluation */
 };
@@ -58,8 +59,9 @@ int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
  * training batches from `set` (borrowed, not empty) from now on, in place of the previous one. The
  * last needs a loader that is not started (ERR_NOMEM). Evaluation needs a set, too: its batches are
  * in the loader. */
-int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
-                   struct tuner *tuner, struct workspace **out, struct err *err);
+int workspace_plan(const Paceline__Job *job, const struct shape *record,
+                   const struct fields *fields, const struct logger *log, struct tuner *tuner,
+                   struct workspace **out, struct err *err);
 int workspace_accepts(const struct workspace *ws, const struct dataset *set, const char *field,
                       struct err *err);
 int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct dataset *set,

@@ -1,6 +1,6 @@
 /* Tops of a data layer that are fields of records: values, layouts, labels for each position. */
 #include "fixture.h"
-#include "tensor/fields.h"
+#include "tensor/record_fields.h"
 
 enum { IMAGE = 2 * 3 * 3, NUMBERS = 5, PLACES = 4, RECORD = IMAGE + NUMBERS + PLACES, N = 3 };
 

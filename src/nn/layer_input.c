@@ -1,14 +1,14 @@
 /* Data enters the net: tops are the records' values and, second, their labels; where records have
- * fields, tops are the fields of their names, and the label is a second top without one. All of
- * Caffe's data layers become this one: a net computes on its caller's batches. The data folder reads and
- * transforms records: transform_param, data_param, image_data_param, hdf5_data_param and the rest
- * of memory_data_param are accepted here if the type has them, and read there. A stated shape is
- * that of a record: its first dimension, and each batch_size, are ignored. */
+ * fields, tops are the fields of their names, and a second top without one is the label. All of
+ * Caffe's data layers become this one: a net computes on its caller's batches. The data folder
+ * reads and transforms records: transform_param, data_param, image_data_param, hdf5_data_param and
+ * the rest of memory_data_param are accepted here if the type has them, and read there. A stated
+ * shape is that of a record: its first dimension, and each batch_size, are ignored. */
 #include "base/fault.h"
 #include "nn/axes.h"
 #include "nn/layers.h"
 #include "tensor/bf16.h"
-#include "tensor/fields.h"
+#include "tensor/record_fields.h"
 
 #include <stdio.h>
 #include <string.h>

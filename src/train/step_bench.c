@@ -104,7 +104,7 @@ static int make_up(struct bench *b, const Paceline__Job *job, const struct shape
     enum { CLASSES_MAX = 1000 };
     const Paceline__Data plain = PACELINE__DATA__INIT;
     struct dataset set;
-    int rc = workspace_plan(job, record, log, b->options->tuner, &b->ws, err);
+    int rc = workspace_plan(job, record, NULL, log, b->options->tuner, &b->ws, err);
     if (rc != OK)
         return rc;
     size_t classes = net_classes(b->ws->train);

@@ -189,6 +189,116 @@ static void test_a_net_is_that_of_the_same_files(void **state)
     pl_engine_destroy(engine);
 }
 
+/* ---- fields ---- */
+
+enum { NUMBERS = 6, PLACES = 4, KINDS = 3 };
+
+/* Numbers that are drawn; and for each of four places how many of two of them are positive. */
+static float numbers[TINY_TRAIN][NUMBERS];
+static int32_t kinds[TINY_TRAIN][PLACES];
+
+static void bind_fields(pl_engine *engine, const void *arg)
+{
+    const size_t count = *(const size_t *)arg;
+    const pl_records values = {.count = count,
+                               .channels = NUMBERS,
+                               .height = 1,
+                               .width = 1,
+                               .type = PL_F32,
+                               .values = numbers};
+    const pl_records targets = {.count = count,
+                                .channels = PLACES,
+                                .height = 1,
+                                .width = 1,
+                                .type = PL_I32,
+                                .values = kinds};
+    const pl_field fields[] = {{.spec = "memory:values", .name = "numbers"},
+                               {.spec = "memory:targets", .name = "kinds"}};
+    assert_int_equal(pl_data_bind(engine, "values", &values), PL_OK);
+    assert_int_equal(pl_data_bind(engine, "targets", &targets), PL_OK);
+    if (pl_data_zip(engine, "both", fields, 2) != PL_OK)
+        fail_msg("%s", pl_engine_error(engine));
+}
+
+static const char fields_net[] =
+    "layer { name: 'data' type: 'Data' top: 'numbers' top: 'KINDS' }\n"
+    "layer { name: 'a' type: 'InnerProduct' bottom: 'numbers' top: 'a'\n"
+    "  inner_product_param { num_output: 48 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'relu' type: 'ReLU' bottom: 'a' top: 'a' }\n"
+    "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b'\n"
+    "  inner_product_param { num_output: 12 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'places' type: 'Reshape' bottom: 'b' top: 'places'\n"
+    "  reshape_param { shape { dim: 0 dim: 3 dim: 4 } } }\n"
+    "layer { name: 'accuracy' type: 'Accuracy' bottom: 'places' bottom: 'KINDS' top: 'accuracy'\n"
+    "  include { phase: TEST } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'places' bottom: 'KINDS' }\n";
+
+static void write_fields_net(struct tiny *t, const char *name, const char *kinds_top)
+{
+    char text[sizeof fields_net];
+    snprintf(text, sizeof text, "%s", fields_net);
+    for (char *at = text; (at = strstr(at, "KINDS")) != NULL;)
+        memcpy(at, kinds_top, strlen("KINDS"));
+    tiny_write(t, name, text);
+}
+
+/* Two workers learn a label for each of four places from a vector. */
+static int run_fields(struct tiny *t, const char *net, double *error, char text[512])
+{
+    static const size_t count = TINY_TRAIN;
+    const struct engine_worker binds = {.prepare = bind_fields, .arg = &count};
+    struct engine_workers workers = {.at = {binds, binds}};
+    pl_engine *engine = make_engine(NULL);
+    pl_job *job = NULL;
+    pl_run_report report;
+    char out[128], file[256];
+    const char *const set[] = {"workers=2",
+                               "train_data={memory {name: 'both'}}",
+                               "test_data={memory {name: 'both'}}",
+                               file,
+                               "stop={epochs: 60}",
+                               "solver.base_lr=0.05",
+                               "evaluate.every_exchanges=1000"};
+    snprintf(file, sizeof file, "net={file: '%s/%s'}", t->folder, net);
+    bind_fields(engine, &count);
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+        if (pl_job_set(job, set[i]) != PL_OK)
+            fail_msg("%s", pl_engine_error(engine));
+    const pl_run_options options = {.out = tiny_out(t, out),
+                                    .start_workers = engine_workers_start,
+                                    .user = &workers,
+                                    .patience_s = 20};
+    int rc = pl_run(engine, job, &options, &report);
+    engine_workers_end(&workers);
+    snprintf(text, 512, "%s", pl_engine_error(engine));
+    *error = rc == PL_OK ? report.test_error : 1;
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+    return rc;
+}
+
+static void test_a_run_on_fields_with_a_label_for_each_place(void **state)
+{
+    struct tiny *t = *state;
+    char text[512];
+    double error;
+    for (uint32_t i = 0; i < TINY_TRAIN; i++) {
+        for (uint32_t k = 0; k < NUMBERS; k++)
+            numbers[i][k] = rng_normal(9, i, k);
+        for (uint32_t k = 0; k < PLACES; k++)
+            kinds[i][k] = (numbers[i][k] > 0) + (numbers[i][k + 2] > 0);
+    }
+    write_fields_net(t, "fields.prototxt", "kinds");
+    if (run_fields(t, "fields.prototxt", &error, text) != PL_OK)
+        fail_msg("%s", text);
+    print_message("    error %.3f\n", error);
+    assert_true(error < 0.1);
+    write_fields_net(t, "others.prototxt", "label");
+    assert_int_equal(run_fields(t, "others.prototxt", &error, text), PL_ERR_INPUT);
+    print_message("    %s\n", text);
+}
+
 /* Three spirals, in arrays of the program, and two workers. */
 static void test_the_example_learns(void **state)
 {
@@ -474,7 +584,8 @@ static void test_mistakes_are_named(void **state)
     expect_refusal(engine, &train_records, "train", PL_ERR_USAGE, "is bound already");
     expect_refusal(engine, &train_records, "", PL_ERR_USAGE, "a name has 1 to 63");
     expect_refusal(engine, &train_records, "a?b", PL_ERR_USAGE, "a name has 1 to 63");
-    expect_refusal(engine, WITH(.channels = 1), "a", PL_ERR_INPUT, "memory a: 0 classes");
+    expect_refusal(engine, WITH(.classes = (1 << 20) + 1), "a", PL_ERR_INPUT,
+                   "memory a: 1048577 classes, at most 1048576");
     expect_refusal(engine, WITH(.count = 2, .labels = labels, .values = values, .classes = 4), "a",
                    PL_ERR_INPUT, "dimension 0 of a record is 0");
     expect_refusal(engine,
@@ -508,6 +619,7 @@ int main(void)
         cmocka_unit_test(test_a_run_is_that_of_the_same_files),
         cmocka_unit_test(test_workers_with_other_records_are_refused),
         cmocka_unit_test(test_a_net_is_that_of_the_same_files),
+        cmocka_unit_test(test_a_run_on_fields_with_a_label_for_each_place),
         cmocka_unit_test(test_the_example_learns),
         cmocka_unit_test(test_a_net_on_a_stream_is_that_of_the_same_files),
         cmocka_unit_test(test_a_stream_in_a_file),

@@ -1,7 +1,7 @@
 /* The fields of a record: named tensors, whose values lie one after another in the record's floats.
  * Integers are floats, too: they are exact up to 2^24. */
-#ifndef PL_TENSOR_FIELDS_H
-#define PL_TENSOR_FIELDS_H
+#ifndef PL_TENSOR_RECORD_FIELDS_H
+#define PL_TENSOR_RECORD_FIELDS_H
 
 #include "tensor/shape.h"
 
@@ -19,5 +19,8 @@ struct fields {
     size_t n;
     struct field field[FIELDS_MAX];
 };
+
+/* The same names and shapes, in the same order. */
+bool fields_equal(const struct fields *a, const struct fields *b);
 
 #endif
