@@ -17,7 +17,7 @@ typedef struct pl_bench_memory {
                                                          backward */
     uint64_t activation_gradients, scratch;
     uint64_t testing; /* a second plan of the net, for evaluations */
-    uint64_t records; /* two batches: one is made ready while the other is used */
+    uint64_t records; /* the batch in use, and those that are prepared ahead */
 } pl_bench_memory;
 
 /* Zero or NULL stands for the default. */

@@ -27,14 +27,13 @@ void batch_release(struct batch *batch)
 }
 
 static int put_record(struct batch *batch, size_t slot, const struct dataset *set, size_t i,
-                      const struct dataset_draw *draw, struct err *err)
+                      const struct dataset_draw *draw, struct scratch *scratch, struct err *err)
 {
-    return dataset_read(set, i, draw, &batch->scratch, batch->data + slot * batch->record_floats,
+    return dataset_read(set, i, draw, scratch, batch->data + slot * batch->record_floats,
                         &batch->labels[slot], &batch->records[slot], err);
 }
 
-static void begin_batch(struct batch *batch, const struct dataset *set, uint64_t epoch,
-                        size_t count)
+static void set_count(struct batch *batch, const struct dataset *set, uint64_t epoch, size_t count)
 {
     PL_ASSERT(count <= batch->cap);
     PL_ASSERT(batch->record_floats == shape_count(&set->shape));
@@ -42,15 +41,24 @@ static void begin_batch(struct batch *batch, const struct dataset *set, uint64_t
     batch->count = count;
 }
 
-int batch_fill(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
-               uint64_t start, size_t count, struct err *err)
+void batch_begin(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
+                 uint64_t start, size_t count)
 {
     PL_ASSERT(sampler->n == set->count);
-    struct dataset_draw draw = {sampler->seed, start / sampler->n};
-    size_t offset = (size_t)(start % sampler->n);
-    begin_batch(batch, set, draw.epoch, count);
-    for (size_t slot = 0; slot < count; slot++) {
-        int rc = put_record(batch, slot, set, sampler_at(sampler, draw.epoch, offset), &draw, err);
+    set_count(batch, set, start / sampler->n, count);
+}
+
+int batch_fill_part(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
+                    uint64_t start, size_t first, size_t count, struct scratch *scratch,
+                    struct err *err)
+{
+    PL_ASSERT(first <= batch->count && count <= batch->count - first);
+    size_t offset = (size_t)(start % sampler->n) + first;
+    struct dataset_draw draw = {sampler->seed, start / sampler->n + offset / sampler->n};
+    offset %= sampler->n;
+    for (size_t slot = first; slot < first + count; slot++) {
+        int rc = put_record(batch, slot, set, sampler_at(sampler, draw.epoch, offset), &draw,
+                            scratch, err);
         if (rc != OK)
             return rc;
         if (++offset == sampler->n) {
@@ -61,13 +69,20 @@ int batch_fill(struct batch *batch, const struct dataset *set, const struct samp
     return OK;
 }
 
+int batch_fill(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
+               uint64_t start, size_t count, struct err *err)
+{
+    batch_begin(batch, set, sampler, start, count);
+    return batch_fill_part(batch, set, sampler, start, 0, count, &batch->scratch, err);
+}
+
 int batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count,
                      struct err *err)
 {
     PL_ASSERT(first <= set->count && count <= set->count - first);
-    begin_batch(batch, set, 0, count);
+    set_count(batch, set, 0, count);
     for (size_t slot = 0; slot < count; slot++) {
-        int rc = put_record(batch, slot, set, first + slot, NULL, err);
+        int rc = put_record(batch, slot, set, first + slot, NULL, &batch->scratch, err);
         if (rc != OK)
             return rc;
     }

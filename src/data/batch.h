@@ -35,6 +35,14 @@ void batch_release(struct batch *batch);
 int batch_fill(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
                uint64_t start, size_t count, struct err *err);
 
+/* The same in parts, from any threads at once: begin, then fill each of the places [first, first +
+ * count) of the batch once. Each thread has a scratch of its own. */
+void batch_begin(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
+                 uint64_t start, size_t count);
+int batch_fill_part(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
+                    uint64_t start, size_t first, size_t count, struct scratch *scratch,
+                    struct err *err);
+
 /* Fill with the records first .. first+count-1 in the dataset's own order, for evaluation: nothing
  * is drawn. count <= cap, first + count <= set->count. As above. */
 int batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count,

@@ -48,11 +48,15 @@ void lease_cursor_step(struct lease_cursor *cursor)
     cursor->at = cursor->last.from;
 }
 
-uint64_t lease_cursor_next_offset(const struct lease_cursor *cursor)
+size_t lease_cursor_next_offsets(const struct lease_cursor *cursor, uint64_t *offset, size_t most)
 {
     struct lease_cursor then = *cursor;
-    lease_cursor_step(&then);
-    return lease_cursor_offset(&then);
+    size_t n = 0;
+    do {
+        lease_cursor_step(&then);
+        offset[n++] = lease_cursor_offset(&then);
+    } while (n < most && then.count > 0);
+    return n;
 }
 
 uint64_t lease_cursor_left(const struct lease_cursor *cursor)

@@ -29,8 +29,9 @@ void lease_cursor_begin(struct lease_cursor *cursor, uint64_t grain, struct leas
 /* Sample offset of the next step. */
 uint64_t lease_cursor_offset(const struct lease_cursor *cursor);
 
-/* Sample offset of the step after it, unless another lease arrives before. */
-uint64_t lease_cursor_next_offset(const struct lease_cursor *cursor);
+/* Sample offsets of the steps after it, unless another lease arrives before: of one step, and of
+ * further ones as far as its leases reach, `most` (> 0) in all. Returns their number. */
+size_t lease_cursor_next_offsets(const struct lease_cursor *cursor, uint64_t *offset, size_t most);
 
 /* A step was taken at that offset. */
 void lease_cursor_step(struct lease_cursor *cursor);

@@ -21,7 +21,8 @@ static struct lease range_of(uint64_t from, uint64_t to)
 static void expect_steps(struct lease_cursor *cursor, uint64_t from, uint64_t to)
 {
     for (uint64_t at = from; at < to; at += GRAIN) {
-        uint64_t follows = lease_cursor_next_offset(cursor);
+        uint64_t follows;
+        assert_int_equal(lease_cursor_next_offsets(cursor, &follows, 1), 1);
         assert_int_equal(lease_cursor_offset(cursor), at);
         lease_cursor_step(cursor);
         assert_int_equal(lease_cursor_offset(cursor), follows);

@@ -3,93 +3,241 @@
 #include "base/fault.h"
 #include "tensor/shape.h"
 
+enum { QUEUE_BITS = 12 };
+_Static_assert((1 + LOADER_AHEAD_MAX) * LOADER_PIECES < 1 << QUEUE_BITS, "they can be counted");
+
+static size_t batch_bytes(const struct batch *batch)
+{
+    return batch->cap * batch->record_floats * sizeof *batch->data;
+}
+
+static int init_slot(struct loader_slot *slot, struct arena *arena, size_t cap,
+                     size_t record_floats)
+{
+    atomic_init(&slot->done, LOADER_PIECES);
+    atomic_flag_clear(&slot->failing);
+    return batch_init(&slot->batch, arena, cap, record_floats);
+}
+
 int loader_init(struct loader *loader, struct arena *arena, const struct dataset *set,
                 uint64_t seed, size_t cap)
 {
     PL_ASSERT(set->count > 0);
-    struct loader made = {.set = set, .sampler = {seed, set->count}};
-    int rc = batch_init(&made.batch[0], arena, cap, shape_count(&set->shape));
+    struct loader made = {.set = set, .sampler = {seed, set->count}, .slots = 1};
+    int rc = init_slot(&made.slot[0], arena, cap, shape_count(&set->shape));
     if (rc == OK)
         *loader = made;
     return rc;
 }
 
-static void fill_batch(struct loader *l, size_t which, struct stretch stretch)
+size_t loader_bytes(const struct loader *l)
 {
-    l->status[which] = batch_fill(&l->batch[which], l->set, &l->sampler, stretch.start,
-                                  stretch.count, &l->why[which]);
+    return l->slots * batch_bytes(&l->slot[0].batch);
 }
 
-/* ---- the task ---- */
+/* ---- pieces ---- */
 
-/* Everything it reads was written before the want, everything it writes is read after the ready. */
+static struct loader_slot *slot_of(struct loader *l, uint64_t batch)
+{
+    return &l->slot[batch % l->slots];
+}
+
+static uint64_t queue_first(uint64_t queue)
+{
+    return queue >> QUEUE_BITS;
+}
+
+static uint64_t queue_count(uint64_t queue)
+{
+    return queue & ((1u << QUEUE_BITS) - 1);
+}
+
+/* The first piece that nobody has claimed, if it is below `end`. The claimant sees what the caller
+ * wrote into its slot before it queued the piece. */
+static bool claim_piece(struct loader *l, uint64_t end, uint64_t *piece)
+{
+    uint64_t queue = atomic_load(&l->queue);
+    do {
+        if (queue_count(queue) == 0 || queue_first(queue) >= end)
+            return false;
+    } while (
+        !atomic_compare_exchange_weak(&l->queue, &queue, queue + ((uint64_t)1 << QUEUE_BITS) - 1));
+    *piece = queue_first(queue);
+    return true;
+}
+
+/* A batch reports the error of its first piece that has one, as if it had been filled in order. */
+static void record_failure(struct loader_slot *slot, unsigned part, int rc, const struct err *why)
+{
+    while (atomic_flag_test_and_set(&slot->failing))
+        ;
+    if (slot->status == OK || part < slot->failed) {
+        slot->failed = part;
+        slot->status = rc;
+        slot->why = *why;
+    }
+    atomic_flag_clear(&slot->failing);
+}
+
+/* Fill a claimed piece. Was it the last of its batch to end? */
+static bool fill_piece(struct loader *l, uint64_t piece, struct scratch *scratch)
+{
+    struct loader_slot *slot = slot_of(l, piece / LOADER_PIECES);
+    unsigned part = (unsigned)(piece % LOADER_PIECES);
+    size_t count = slot->stretch.count;
+    size_t from = count * part / LOADER_PIECES, to = count * (part + 1) / LOADER_PIECES;
+    struct err why;
+    int rc = batch_fill_part(&slot->batch, l->set, &l->sampler, slot->stretch.start, from,
+                             to - from, scratch, &why);
+    if (rc != OK)
+        record_failure(slot, part, rc, &why);
+    return atomic_fetch_add(&slot->done, 1) + 1 == LOADER_PIECES;
+}
+
+/* ---- the tasks ---- */
+
 static int loader_main(void *arg)
 {
-    struct loader *l = arg;
-    struct wait_for want = {.kind = WAIT_SIGNAL, .signal = SIGNAL_LOADER_WANT, .seen = l->wanted};
+    struct loader_task *me = arg;
+    struct loader *l = me->loader;
     struct wake wake;
-    for (;; want.seen++) {
+    uint64_t piece;
+    for (;;) {
+        struct wait_for want = wait_signal(l->world, SIGNAL_LOADER_WANT);
+        while (claim_piece(l, UINT64_MAX, &piece))
+            if (fill_piece(l, piece, &me->scratch))
+                world_raise(l->world, SIGNAL_LOADER_READY);
         int rc = world_wait(l->world, &want, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
-        fill_batch(l, 1 - l->given, l->ahead);
-        world_raise(l->world, SIGNAL_LOADER_READY);
     }
 }
 
-int loader_start(struct loader *l, struct arena *arena, struct world *world)
+static int add_task(struct loader *l)
 {
-    PL_ASSERT(!l->task);
-    if (!l->batch[1].data) {
-        int rc = batch_init(&l->batch[1], arena, l->batch[0].cap, l->batch[0].record_floats);
-        if (rc != OK)
-            return rc;
-    }
+    struct loader_task *task = &l->task[l->tasks];
+    task->loader = l;
+    int rc = world_spawn(l->world, "loader", loader_main, task, &task->task);
+    l->tasks += rc == OK;
+    return rc;
+}
+
+static size_t batches_ahead(const struct loader *l)
+{
+    size_t fit = LOADER_AHEAD_BYTES / batch_bytes(&l->slot[0].batch);
+    return fit < 1 ? 1 : fit > LOADER_AHEAD_MAX ? LOADER_AHEAD_MAX : fit;
+}
+
+int loader_start(struct loader *l, struct arena *arena, struct world *world, int threads)
+{
+    PL_ASSERT(!l->world && threads > 0);
+    const struct batch *like = &l->slot[0].batch;
+    int rc = OK;
+    for (size_t slots = 1 + batches_ahead(l); rc == OK && l->slots < slots; l->slots += rc == OK)
+        rc = init_slot(&l->slot[l->slots], arena, like->cap, like->record_floats);
+    if (rc != OK)
+        return rc;
     l->world = world;
-    l->asked = l->takes = l->hits = 0;
-    l->expected.count = 0;
-    l->wanted = world_raised(world, SIGNAL_LOADER_WANT);
-    l->readied = world_raised(world, SIGNAL_LOADER_READY);
-    return world_spawn(world, "loader", loader_main, l, &l->task);
+    l->takes = l->hits = l->hints = l->tasks = 0;
+    l->waited_s = l->window_waited_s = 0;
+    l->window_begun = world_now(world);
+    l->tasks_max = threads < LOADER_TASKS_MAX ? (size_t)threads : LOADER_TASKS_MAX;
+    size_t tasks = (l->tasks_max + 3) / 4;
+    while (rc == OK && l->tasks < tasks)
+        rc = add_task(l);
+    if (rc != OK)
+        loader_stop(l);
+    return rc;
+}
+
+/* Of the unclaimed pieces keep those below `end`, and from `first` on: tasks claim no others any
+ * more. */
+static void keep_pieces(struct loader *l, uint64_t first, uint64_t end)
+{
+    uint64_t queue = atomic_load(&l->queue), begin, kept;
+    do {
+        begin = queue_first(queue);
+        kept = begin < first ? first : begin > end ? end : begin;
+    } while (!atomic_compare_exchange_weak(&l->queue, &queue, kept << QUEUE_BITS | (end - kept)));
+    for (uint64_t piece = begin; piece < begin + queue_count(queue); piece++)
+        if (piece < kept || piece >= end)
+            atomic_fetch_add(&slot_of(l, piece / LOADER_PIECES)->done, 1);
+}
+
+/* Keep the batches [first, last). */
+static void keep_batches(struct loader *l, uint64_t first, uint64_t last)
+{
+    l->first = first;
+    l->last = last;
+    keep_pieces(l, first * LOADER_PIECES, last * LOADER_PIECES);
 }
 
 void loader_stop(struct loader *l)
 {
-    if (l->task)
-        world_end_task(l->world, &l->task);
+    if (l->world)
+        keep_batches(l, l->last, l->last);
+    for (size_t i = 0; i < l->tasks; i++)
+        world_cancel(l->world, l->task[i].task);
+    for (size_t i = 0; i < l->tasks; i++)
+        world_end_task(l->world, &l->task[i].task);
+    l->tasks = 0;
     l->world = NULL;
 }
 
 void loader_release(struct loader *l)
 {
-    PL_ASSERT(!l->task);
-    batch_release(&l->batch[0]);
-    batch_release(&l->batch[1]);
+    PL_ASSERT(!l->world);
+    for (size_t i = 0; i < l->slots; i++)
+        batch_release(&l->slot[i].batch);
+    for (size_t i = 0; i < LOADER_TASKS_MAX; i++)
+        scratch_release(&l->task[i].scratch);
 }
 
 /* ---- the caller's side ---- */
 
-/* Wait until the task has nothing to do. */
-static int drain_task(struct loader *l)
+/* Wait until all pieces of the slot's batch have ended. ERR_CANCELLED */
+static int await_slot(struct loader *l, struct loader_slot *slot)
 {
-    if (l->asked == 0)
-        return OK;
-    struct wait_for ready = {
-        .kind = WAIT_SIGNAL,
-        .signal = SIGNAL_LOADER_READY,
-        .seen = l->readied + l->asked - 1,
-    };
     struct wake wake;
-    return world_wait(l->world, &ready, 1, WORLD_FOREVER, &wake);
+    for (;;) {
+        struct wait_for ready = wait_signal(l->world, SIGNAL_LOADER_READY);
+        if (atomic_load(&slot->done) == LOADER_PIECES)
+            return OK;
+        int rc = world_wait(l->world, &ready, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+/* Queue a batch behind the others. The slot's last batch is not used any more, but may have pieces
+ * under way if it was dropped. ERR_CANCELLED */
+static int queue_batch(struct loader *l, struct stretch stretch)
+{
+    struct loader_slot *slot = slot_of(l, l->last);
+    int rc = await_slot(l, slot);
+    if (rc != OK)
+        return rc;
+    slot->stretch = stretch;
+    slot->status = OK;
+    batch_begin(&slot->batch, l->set, &l->sampler, stretch.start, stretch.count);
+    atomic_store(&slot->done, 0);
+    atomic_fetch_add(&l->queue, LOADER_PIECES);
+    l->last++;
+    return OK;
+}
+
+static bool is_same(struct stretch a, struct stretch b)
+{
+    return a.start == b.start && a.count == b.count;
 }
 
 void loader_expect(struct loader *l, uint64_t start, size_t count)
 {
-    l->expected = (struct stretch){start, count};
+    if (l->hints < LOADER_AHEAD_MAX)
+        l->hint[l->hints++] = (struct stretch){start, count};
 }
 
-/* The stretch that is expected to follow `now`. */
-static struct stretch next_stretch(struct loader *l, struct stretch now)
+static void learn_stride(struct loader *l, struct stretch now)
 {
     uint64_t step = now.start - l->start;
     if (l->takes == 0)
@@ -99,44 +247,103 @@ static struct stretch next_stretch(struct loader *l, struct stretch now)
     else
         l->stepped = step;
     l->start = now.start;
-    struct stretch expected = l->expected;
-    l->expected.count = 0;
-    return expected.count > 0 ? expected : (struct stretch){now.start + l->stride, now.count};
 }
 
-static void prepare_batch(struct loader *l, struct stretch next)
+/* Have the batches prepared that are expected to follow `now`, in place of others. */
+static int queue_ahead(struct loader *l, struct stretch now)
 {
-    l->ahead = next;
-    l->asked++;
-    world_raise(l->world, SIGNAL_LOADER_WANT);
+    struct stretch next = now;
+    bool queued = false;
+    int rc = OK;
+    learn_stride(l, now);
+    for (size_t i = 0; rc == OK && i + 1 < l->slots; i++) {
+        uint64_t batch = l->first + i;
+        next = i < l->hints ? l->hint[i] : (struct stretch){next.start + l->stride, next.count};
+        if (batch < l->last && is_same(slot_of(l, batch)->stretch, next))
+            continue;
+        if (batch < l->last)
+            keep_batches(l, l->first, batch);
+        rc = queue_batch(l, next);
+        queued = true;
+    }
+    if (queued)
+        world_raise(l->world, SIGNAL_LOADER_WANT);
+    return rc;
+}
+
+/* Make the wanted batch the first of the queue, and the caller's. */
+static int take_prepared(struct loader *l, struct stretch wanted)
+{
+    uint64_t batch = l->first, piece;
+    while (batch < l->last && !is_same(slot_of(l, batch)->stretch, wanted))
+        batch++;
+    bool hit = batch < l->last;
+    keep_batches(l, batch, l->last);
+    if (!hit) {
+        int rc = queue_batch(l, wanted);
+        if (rc != OK)
+            return rc;
+        world_raise(l->world, SIGNAL_LOADER_WANT);
+    }
+    struct loader_slot *slot = slot_of(l, batch);
+    while (claim_piece(l, (batch + 1) * LOADER_PIECES, &piece))
+        fill_piece(l, piece, &slot->batch.scratch);
+    int rc = await_slot(l, slot);
+    if (rc != OK)
+        return rc;
+    l->given = batch % l->slots;
+    l->first = batch + 1;
+    rc = queue_ahead(l, wanted);
+    l->takes++;
+    l->hits += hit;
+    return rc;
+}
+
+/* Where the caller waits, tasks compete with its threads; but then these wait, too. */
+static void add_task_if_late(struct loader *l, int64_t now)
+{
+    if (l->takes % LOADER_WINDOW > 0)
+        return;
+    double waited_s = l->waited_s - l->window_waited_s;
+    bool is_late = waited_s > 0.1 * world_seconds(now - l->window_begun);
+    l->window_begun = now;
+    l->window_waited_s = l->waited_s;
+    if (is_late && l->tasks < l->tasks_max && add_task(l) != OK)
+        l->tasks_max = l->tasks;
+}
+
+static int take_timed(struct loader *l, struct stretch wanted)
+{
+    int64_t begun = world_now(l->world);
+    int rc = take_prepared(l, wanted);
+    int64_t now = world_now(l->world);
+    l->waited_s += world_seconds(now - begun);
+    if (rc == OK)
+        add_task_if_late(l, now);
+    return rc;
 }
 
 int loader_take(struct loader *l, uint64_t start, size_t count, const struct batch **batch,
                 struct err *err)
 {
-    struct stretch stretch = {start, count};
-    if (l->task) {
-        int rc = drain_task(l);
+    struct stretch wanted = {start, count};
+    struct loader_slot *slot = &l->slot[l->given];
+    if (l->world) {
+        int rc = take_timed(l, wanted);
         if (rc != OK)
             return err_set(err, rc, "no batch: %s", status_text(rc));
-        l->given = 1 - l->given;
-        bool hit = l->asked > 0 && l->ahead.start == start && l->ahead.count == count;
-        if (!hit)
-            fill_batch(l, l->given, stretch);
-        struct stretch next = next_stretch(l, stretch);
-        l->takes++;
-        l->hits += hit;
-        prepare_batch(l, next);
+        slot = &l->slot[l->given];
     } else {
-        fill_batch(l, l->given, stretch);
+        slot->status = batch_fill(&slot->batch, l->set, &l->sampler, start, count, &slot->why);
     }
-    if (l->status[l->given] != OK)
-        return err_set(err, l->status[l->given], "%s", l->why[l->given].text);
-    *batch = &l->batch[l->given];
+    l->hints = 0;
+    if (slot->status != OK)
+        return err_set(err, slot->status, "%s", slot->why.text);
+    *batch = &slot->batch;
     return OK;
 }
 
 struct batch *loader_spare(struct loader *l)
 {
-    return &l->batch[l->given];
+    return &l->slot[l->given].batch;
 }

@@ -20,12 +20,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { N = 20, CAP = 8, CHW = 6, SEED = 5, FAILED = 10000 };
+enum { N = 20, CAP = 8, WIDE = 50, CHW = 6, SEED = 5, FAILED = 10000 };
 
 enum setting { AT_ONCE, SIMULATED, REAL, SETTINGS };
 
 struct bench {
     enum setting setting;
+    int threads;
+    size_t cap; /* 0: WIDE */
     int (*story)(struct bench *b);
     struct world *world; /* NULL: at once */
     uint32_t labels[N];
@@ -35,9 +37,11 @@ struct bench {
     struct loader loader;
     struct batch want;
     /* Behaviour of the source that a test sets: */
-    atomic_bool shut; /* no read ends until it is opened */
-    int good_reads;   /* the one after so many is a mistake; 0: none is */
-    uint64_t broken;  /* the record of this number less one cannot be read; 0: all can be */
+    atomic_bool shut;      /* reads do not end until it is opened, */
+    atomic_int free_reads; /* except for the first so many */
+    int bad_read;          /* the read of this number is a mistake; 0: none is */
+    atomic_uint broken;    /* by bit, the records that cannot be read */
+    long slow;             /* nanoseconds that a read takes */
     atomic_int begun, ended;
 };
 
@@ -58,12 +62,14 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
                        struct raw *raw, struct err *err)
 {
     struct bench *b = bench_of(source);
-    int before = atomic_fetch_add(&b->begun, 1);
-    while (atomic_load(&b->shut))
+    int number = atomic_fetch_add(&b->begun, 1) + 1;
+    while (atomic_load(&b->shut) && number > atomic_load(&b->free_reads))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    PL_ASSERT(before < b->good_reads || b->good_reads == 0);
-    int rc = i + 1 == b->broken ? err_set(err, ERR_INPUT, "record %zu is broken", i)
-                                : source_fake_read(source, i, scratch, raw, err);
+    if (b->slow > 0)
+        nanosleep(&(struct timespec){.tv_nsec = b->slow}, NULL);
+    PL_ASSERT(number != b->bad_read);
+    int rc = atomic_load(&b->broken) >> i & 1 ? err_set(err, ERR_INPUT, "record %zu is broken", i)
+                                              : source_fake_read(source, i, scratch, raw, err);
     atomic_fetch_add(&b->ended, 1);
     return rc;
 }
@@ -81,13 +87,14 @@ static void bench_open(struct bench *b)
     struct err err;
     assert_int_equal(dataset_init(&b->set, &b->fake.source, &spec, &err), OK);
     arena_init(&b->arena);
-    assert_int_equal(batch_init(&b->want, &b->arena, CAP, CHW), OK);
-    assert_int_equal(loader_init(&b->loader, &b->arena, &b->set, SEED, CAP), OK);
+    size_t cap = b->cap > 0 ? b->cap : WIDE;
+    assert_int_equal(batch_init(&b->want, &b->arena, WIDE, CHW), OK);
+    assert_int_equal(loader_init(&b->loader, &b->arena, &b->set, SEED, cap), OK);
 }
 
 static int start_loader(struct bench *b)
 {
-    return b->world ? loader_start(&b->loader, &b->arena, b->world) : OK;
+    return b->world ? loader_start(&b->loader, &b->arena, b->world, b->threads) : OK;
 }
 
 static int play_real_story(void *arg)
@@ -146,14 +153,16 @@ static int play_story(enum setting setting, int (*story)(struct bench *b), struc
     return rc;
 }
 
+/* At once, and with one, two and four tasks. */
 static void play_all(int (*story)(struct bench *b))
 {
-    for (enum setting s = AT_ONCE; s < SETTINGS; s++) {
-        struct bench b = {0};
-        int rc = play_story(s, story, &b);
-        if (rc != OK)
-            fail_msg("setting %d: line %d", (int)s, rc - FAILED);
-    }
+    for (enum setting s = AT_ONCE; s < SETTINGS; s++)
+        for (int threads = 1; threads <= 16; threads *= threads == 1 ? 8 : 2) {
+            struct bench b = {.threads = threads};
+            int rc = play_story(s, story, &b);
+            if (rc != OK)
+                fail_msg("setting %d, %d threads: line %d", (int)s, threads, rc - FAILED);
+        }
 }
 
 /* Is the batch at these positions the one of batch_fill? */
@@ -194,11 +203,12 @@ static void test_a_steady_stream_is_foreseen(void **state)
     play_all(steady_story);
 }
 
-/* One of three workers that share each step. */
+/* One of seven workers that share each step. Of three it would find its second and third batch
+ * among those that were prepared for a stride of one. */
 static int stride_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 20; i++)
-        CHECK(takes_batch(b, 5 + i * 3 * CAP, CAP));
+        CHECK(takes_batch(b, 5 + i * 7 * CAP, CAP));
     CHECK(has_missed(b, 20, 3));
     return OK;
 }
@@ -247,11 +257,69 @@ static void test_a_hint_is_prepared(void **state)
     play_all(hinted_story);
 }
 
+/* Of several batches that are known some are not taken, and others change. */
+static int skip_story(struct bench *b)
+{
+    const struct loader *l = &b->loader;
+    for (uint64_t i = 0; i < LOADER_AHEAD_MAX + 2; i++)
+        loader_expect(&b->loader, 1000 * i, 1 + i);
+    CHECK(takes_batch(b, 0, CAP));
+    CHECK(takes_batch(b, 2000, 3)); /* the third, after which the fourth is expected no more: */
+    CHECK(has_missed(b, 2, 1));
+    loader_expect(&b->loader, 2008, 5);
+    loader_expect(&b->loader, 4000, 6);
+    CHECK(!b->world || l->last - l->first == LOADER_AHEAD_MAX);
+    CHECK(takes_batch(b, 2003 + CAP - 3, 3) && takes_batch(b, 4000, 6));
+    CHECK(has_missed(b, 4, 1));
+    CHECK(takes_batch(b, 0, WIDE) && takes_batch(b, 0, WIDE));
+    CHECK(has_missed(b, 6, 3));
+    return OK;
+}
+
+static void test_a_batch_further_ahead_is_found(void **state)
+{
+    (void)state;
+    play_all(skip_story);
+}
+
+/* Batches of more records than pieces, over several epochs. */
+static int wide_story(struct bench *b)
+{
+    for (uint64_t i = 0; i < 20; i++)
+        CHECK(takes_batch(b, 3 + i * WIDE, i % 7 ? WIDE : LOADER_PIECES + i));
+    return OK;
+}
+
+static void test_pieces_have_several_records(void **state)
+{
+    (void)state;
+    play_all(wide_story);
+}
+
+/* How many are prepared is a matter of their size. */
+static void test_large_batches_are_few(void **state)
+{
+    static const size_t record = CHW * sizeof(float);
+    const struct {
+        size_t cap, slots;
+    } depth[] = {{CAP, 5},
+                 {LOADER_AHEAD_BYTES / record / 2, 3},
+                 {LOADER_AHEAD_BYTES / record, 2},
+                 {LOADER_AHEAD_BYTES / record * 2, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof depth / sizeof *depth; i++) {
+        struct bench b = {.threads = 8, .cap = depth[i].cap};
+        assert_int_equal(play_story(REAL, steady_story, &b), OK);
+        assert_int_equal(b.loader.slots, depth[i].slots);
+        assert_int_equal(loader_bytes(&b.loader), depth[i].slots * depth[i].cap * record);
+    }
+}
+
 static int random_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 300; i++) {
         uint64_t offset = rng_below(1, 1, i, 4) ? i * CAP : rng_u64(1, 2, i) >> (i % 50);
-        CHECK(takes_batch(b, offset, 1 + rng_below(1, 3, i, CAP)));
+        CHECK(takes_batch(b, offset, 1 + rng_below(1, 3, i, WIDE)));
     }
     CHECK(takes_batch(b, UINT64_MAX - CAP,
                       CAP)); /* what comes next is beyond the end of the stream */
@@ -306,7 +374,8 @@ static void test_it_stops_and_starts_again(void **state)
     play_all(stop_story);
 }
 
-/* The task is in the middle of a batch when it is stopped: the stop waits for it. */
+/* The tasks are in the middle of batches when they are stopped: the stop waits for their pieces,
+ * and for no others. */
 static int opens_soon(void *arg)
 {
     struct bench *b = arg;
@@ -318,28 +387,83 @@ static int opens_soon(void *arg)
 static int stops_in_the_middle(struct bench *b)
 {
     struct task *opener;
-    CHECK(takes_batch(b, 0, 2) && takes_batch(b, 2, 2));
-    loader_stop(&b->loader);
-    CHECK(start_loader(b) == OK);
-    int before = atomic_load(&b->begun);
+    const struct batch *batch;
+    int tasks = (int)b->loader.tasks;
+    atomic_store(&b->free_reads, 2);
     atomic_store(&b->shut, true);
-    b->loader.given = 1; /* as after a take, whose fill would wait for ever */
-    b->loader.ahead = (struct stretch){4, 2};
-    world_raise(b->world, SIGNAL_LOADER_WANT);
-    while (atomic_load(&b->begun) == before)
+    CHECK(loader_take(&b->loader, 0, 2, &batch, NULL) == OK);
+    while (atomic_load(&b->begun) < 2 + tasks)
         world_sleep(b->world, world_now(b->world) + WORLD_SECOND / 1000);
-    CHECK(atomic_load(&b->ended) == before);
+    CHECK(atomic_load(&b->ended) == 2);
     CHECK(world_spawn(b->world, "opener", opens_soon, b, &opener) == OK);
     loader_stop(&b->loader);
-    CHECK(atomic_load(&b->begun) == before + 2 && atomic_load(&b->ended) == before + 2);
+    CHECK(atomic_load(&b->begun) == 2 + tasks && atomic_load(&b->ended) == 2 + tasks);
+    CHECK(start_loader(b) == OK);
+    CHECK(takes_batch(b, 2, 2)); /* as if nothing had been prepared */
     return world_join(b->world, opener, WORLD_FOREVER, NULL);
 }
 
-static void test_a_stop_waits_for_the_batch_in_work(void **state)
+static void test_a_stop_waits_for_the_pieces_in_work(void **state)
 {
     (void)state;
-    struct bench b = {0};
-    assert_int_equal(play_story(REAL, stops_in_the_middle, &b), OK);
+    for (int threads = 1; threads <= 16; threads *= 4) {
+        struct bench b = {.threads = threads};
+        assert_int_equal(play_story(REAL, stops_in_the_middle, &b), OK);
+    }
+}
+
+/* A jump while pieces of the batches that it drops are under way: it waits for them, and no more.
+ */
+static int jumps_in_the_middle(struct bench *b)
+{
+    struct task *opener;
+    int tasks = (int)b->loader.tasks;
+    const struct batch *batch;
+    for (uint64_t i = 0; i < 5; i++) {
+        int begun = atomic_load(&b->begun);
+        atomic_store(&b->free_reads, begun + CAP);
+        atomic_store(&b->shut, true);
+        CHECK(loader_take(&b->loader, 1000 * i, CAP, &batch, NULL) == OK);
+        while (atomic_load(&b->begun) < begun + CAP + tasks)
+            world_sleep(b->world, world_now(b->world) + WORLD_SECOND / 1000);
+        CHECK(world_spawn(b->world, "opener", opens_soon, b, &opener) == OK);
+        CHECK(takes_batch(b, 1000 * i + 500, WIDE));
+        CHECK(world_join(b->world, opener, WORLD_FOREVER, NULL) == OK);
+        loader_stop(&b->loader); /* nothing is under way in the next turn */
+        CHECK(start_loader(b) == OK);
+    }
+    return OK;
+}
+
+static void test_a_jump_waits_for_the_pieces_in_work(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 16; threads *= 4) {
+        struct bench b = {.threads = threads};
+        assert_int_equal(play_story(REAL, jumps_in_the_middle, &b), OK);
+    }
+}
+
+/* A caller that waits most of the time gets more tasks, up to as many as it has threads. */
+static int slow_story(struct bench *b)
+{
+    const struct loader *l = &b->loader;
+    const struct batch *batch;
+    for (uint64_t i = 0; i < 4 * LOADER_WINDOW; i++)
+        CHECK(loader_take(&b->loader, i * CAP, CAP, &batch, NULL) == OK);
+    CHECK(takes_batch(b, 0, CAP));
+    CHECK(!b->world || l->tasks == (b->setting == REAL ? 3 : 1));
+    CHECK(!b->world || (b->setting == REAL ? l->waited_s > 0 : l->waited_s == 0));
+    return OK;
+}
+
+static void test_a_waiting_caller_gets_more_tasks(void **state)
+{
+    (void)state;
+    for (enum setting s = AT_ONCE; s < SETTINGS; s++) {
+        struct bench b = {.threads = 3, .slow = 300000};
+        assert_int_equal(play_story(s, slow_story, &b), OK);
+    }
 }
 
 /* The task that takes batches is cancelled between two of them. */
@@ -349,6 +473,8 @@ static int takes_for_ever(void *arg)
     const struct batch *batch;
     for (uint64_t i = 0;; i++) {
         int rc = loader_take(&b->loader, i * CAP, CAP, &batch, NULL);
+        if (rc == OK)
+            rc = world_sleep(b->world, world_now(b->world) + WORLD_SECOND / 2000);
         if (rc != OK)
             return rc;
         world_raise(b->world, 9);
@@ -381,8 +507,10 @@ static void test_a_cancelled_taker_is_reported(void **state)
 static int fault_story(struct bench *b)
 {
     const struct batch *batch;
-    b->good_reads = CAP + 3;
+    b->bad_read = CAP + 3;
     CHECK(loader_take(&b->loader, 0, CAP, &batch, NULL) == OK);
+    while (atomic_load(&b->begun) < CAP + 3) /* by a task, and not by the taker */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     CHECK(loader_take(&b->loader, CAP, CAP, &batch, NULL) == ERR_CANCELLED);
     return OK;
 }
@@ -390,7 +518,7 @@ static int fault_story(struct bench *b)
 static void test_a_mistake_in_the_task_ends_the_wait(void **state)
 {
     (void)state;
-    struct bench b = {0};
+    struct bench b = {.threads = 1};
     assert_int_equal(play_story(REAL, fault_story, &b), ERR_BUG);
 }
 
@@ -401,15 +529,16 @@ static int one_breaks(struct bench *b)
     struct sampler sampler = {SEED, N};
     struct err err = {0};
     const struct batch *got = NULL;
-    b->broken = sampler_at(&sampler, 0, CAP + 3) + 1; /* in the second batch of the first epoch */
-    CHECK(takes_batch(b, 0, CAP));                    /* what comes next is prepared, and fails */
+    size_t broken = sampler_at(&sampler, 0, CAP + 3); /* in the second batch of the first epoch */
+    atomic_store(&b->broken, 1u << broken);
+    CHECK(takes_batch(b, 0, CAP)); /* what comes next is prepared, and fails */
     CHECK(loader_take(&b->loader, CAP, CAP, &got, &err) == ERR_INPUT);
     CHECK(err.status == ERR_INPUT && strstr(err.text, "is broken") && !got);
     CHECK(takes_batch(b, 0, CAP));
     CHECK(takes_batch(b, CAP, 3));
     CHECK(loader_take(&b->loader, CAP + 3, 1, &got, NULL) == ERR_INPUT);
-    CHECK(batch_fill_plain(loader_spare(&b->loader), &b->set, b->broken - 1, 1, &err) == ERR_INPUT);
-    b->broken = 0;
+    CHECK(batch_fill_plain(loader_spare(&b->loader), &b->set, broken, 1, &err) == ERR_INPUT);
+    atomic_store(&b->broken, 0);
     CHECK(takes_batch(b, CAP, CAP));
     return OK;
 }
@@ -420,6 +549,28 @@ static void test_a_broken_record_is_its_batch_s_affair(void **state)
     play_all(one_breaks);
 }
 
+/* Of several errors in a batch it is the first one's, as without tasks. */
+static int several_break(struct bench *b)
+{
+    struct sampler sampler = {SEED, N};
+    const struct batch *got;
+    for (uint64_t i = 0; i < 100; i++) {
+        struct err err = {0}, want = {0};
+        atomic_store(&b->broken, (unsigned)rng_below(1, 4, i, 1u << N) & 0x55555);
+        int rc = batch_fill(&b->want, &b->set, &sampler, i * WIDE, WIDE, &want);
+        loader_expect(&b->loader, (i + 1) * WIDE + 7, WIDE); /* not prepared with other records */
+        CHECK(loader_take(&b->loader, i * WIDE, WIDE, &got, &err) == rc);
+        CHECK(rc == OK || strcmp(err.text, want.text) == 0);
+    }
+    return OK;
+}
+
+static void test_the_first_error_counts(void **state)
+{
+    (void)state;
+    play_all(several_break);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,13 +578,19 @@ int main(void)
         cmocka_unit_test(test_a_stride_is_learnt),
         cmocka_unit_test(test_a_jump_is_one_wrong_guess),
         cmocka_unit_test(test_a_hint_is_prepared),
+        cmocka_unit_test(test_a_batch_further_ahead_is_found),
+        cmocka_unit_test(test_pieces_have_several_records),
+        cmocka_unit_test(test_large_batches_are_few),
         cmocka_unit_test(test_wrong_guesses_do_not_show),
         cmocka_unit_test(test_the_spare_batch_disturbs_nothing),
         cmocka_unit_test(test_it_stops_and_starts_again),
-        cmocka_unit_test(test_a_stop_waits_for_the_batch_in_work),
+        cmocka_unit_test(test_a_stop_waits_for_the_pieces_in_work),
+        cmocka_unit_test(test_a_jump_waits_for_the_pieces_in_work),
+        cmocka_unit_test(test_a_waiting_caller_gets_more_tasks),
         cmocka_unit_test(test_a_cancelled_taker_is_reported),
         cmocka_unit_test(test_a_mistake_in_the_task_ends_the_wait),
         cmocka_unit_test(test_a_broken_record_is_its_batch_s_affair),
+        cmocka_unit_test(test_the_first_error_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

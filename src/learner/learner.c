@@ -101,21 +101,42 @@ static void gather_gradient(struct learner *l, size_t from)
     vec_axpy(&l->dx, 1.0f, &l->before, r);
 }
 
-/* Tell the loader the batch behind the next one: of this step, which has `left` records to go, or
- * of the following step. */
+/* Tell the loader the batches behind the next one: of this step, which has `left` records to go,
+ * and of the following steps. */
 static void hint_loader(struct learner *l, uint64_t next, size_t left)
 {
     size_t batch = l->job->batch;
-    if (left > 0)
-        loader_expect(&l->ws->loader, next, left < batch ? left : batch);
-    else if (l->knows)
-        loader_expect(&l->ws->loader, l->follows, batch);
+    for (size_t step = 0;; step++) {
+        for (size_t n; left > 0; next += n, left -= n) {
+            n = left < batch ? left : batch;
+            loader_expect(&l->ws->loader, next, n);
+        }
+        if (step == l->known)
+            return;
+        next = l->follows[step];
+        left = job_step_records(l->job);
+    }
 }
 
-void learner_expect(struct learner *l, uint64_t start)
+void learner_expect(struct learner *l, const uint64_t *start, size_t count)
 {
-    l->follows = start;
-    l->knows = true;
+    PL_ASSERT(count <= LEARNER_EXPECTS);
+    for (size_t i = 0; i < count; i++)
+        l->follows[i] = start[i];
+    l->known = count;
+}
+
+/* The loader expects batches at one stride, which those of a step of several do not have: expect
+ * the following steps as far apart as this one and the one before. */
+static void expect_stride(struct learner *l, uint64_t start)
+{
+    uint64_t stride = start - l->start;
+    l->start = start;
+    if (l->known > 0 || l->parts == 1 || l->samples == 0)
+        return;
+    for (size_t i = 0; i < LEARNER_EXPECTS; i++)
+        l->follows[i] = start + (i + 1) * stride;
+    l->known = LEARNER_EXPECTS;
 }
 
 static int compute_batch(struct learner *l, uint64_t start, size_t count,
@@ -152,6 +173,7 @@ static int compute_gradient(struct learner *l, uint64_t start, size_t count,
     double loss = 0;
     l->parts = (count + batch - 1) / batch;
     l->gathered = l->dx.n;
+    expect_stride(l, start);
     for (l->part = 0; l->part < l->parts; l->part++) {
         size_t first = l->part * batch, n = count - first < batch ? count - first : batch;
         bool last = l->part + 1 == l->parts;
@@ -163,7 +185,7 @@ static int compute_gradient(struct learner *l, uint64_t start, size_t count,
         if (!last)
             save_sum(l);
     }
-    l->knows = false;
+    l->known = 0;
     gather_gradient(l, 0);
     l->loss = loss / (double)count;
     l->samples += count;

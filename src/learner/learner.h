@@ -12,6 +12,8 @@
 #include "optim/optim.h"
 #include "world/world.h"
 
+enum { LEARNER_EXPECTS = LOADER_AHEAD_MAX };
+
 /* dx is finished from `from` to its end when `share` of the step (of 1) is done. */
 struct learner_mark {
     size_t from;
@@ -42,13 +44,14 @@ struct learner {
     void *user;
     struct thread_adapter adapter;
     /* Its own: */
-    int64_t begun;    /* the step under way */
-    uint64_t follows; /* offset of the following step */
-    bool knows;       /* if that is known */
-    size_t part;      /* finished batches of the step */
-    size_t parts;     /* of `parts` */
-    float weight;     /* the share of the last one's records in the step; */
-    size_t gathered;  /* dx is the whole step's from here on */
+    int64_t begun;                     /* the step under way */
+    uint64_t start;                    /* offset of the last step */
+    uint64_t follows[LEARNER_EXPECTS]; /* offsets of the following steps, */
+    size_t known;                      /* as far as they are known */
+    size_t part;                       /* finished batches of the step */
+    size_t parts;                      /* of `parts` */
+    float weight;                      /* the share of the last one's records in the step; */
+    size_t gathered;                   /* dx is the whole step's from here on */
     struct learner_mark *mark;
     size_t marks;
 };
@@ -86,9 +89,10 @@ void learner_stop(struct learner *l);
  * the world's work, of waits for the group, of the sleep for the job's pace */
 int learner_gradient(struct learner *l, uint64_t start, size_t count);
 
-/* The step after the next one will probably begin at `start`: its records are prepared meanwhile.
- * Without this hint, or with a wrong one, that step may wait for them. */
-void learner_expect(struct learner *l, uint64_t start);
+/* The `count` (≤ LEARNER_EXPECTS) steps after the next one will probably begin at these offsets:
+ * their records are prepared meanwhile. Without this hint, or with a wrong one, such a step may
+ * wait for them. */
+void learner_expect(struct learner *l, const uint64_t *start, size_t count);
 
 /* x ← the optimizer's update by dx at the schedule's rate; `start` as for learner_gradient. */
 void learner_update(struct learner *l, uint64_t start);

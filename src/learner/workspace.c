@@ -466,11 +466,11 @@ int workspace_fill(struct workspace *ws)
     return OK;
 }
 
-int workspace_load_ahead(struct workspace *ws, struct world *world, struct err *err)
+int workspace_load_ahead(struct workspace *ws, struct world *world, int threads, struct err *err)
 {
-    int rc = loader_start(&ws->loader, &ws->arena, world);
+    int rc = loader_start(&ws->loader, &ws->arena, world, threads);
     if (rc != OK)
-        err_set(err, rc, "net: no second batch to prepare ahead: %s", status_text(rc));
+        err_set(err, rc, "net: no batches prepared ahead: %s", status_text(rc));
     return rc;
 }
 

@@ -93,8 +93,8 @@ int workspace_net_for(struct workspace *ws, const Paceline__Job *job, int thread
  * them. ERR_NOMEM */
 int workspace_fill(struct workspace *ws);
 
-/* Prepare batches ahead, on a task of `world`. ERR_NOMEM */
-int workspace_load_ahead(struct workspace *ws, struct world *world, struct err *err);
+/* Prepare batches ahead, on tasks of `world`, for a caller with so many threads. ERR_NOMEM */
+int workspace_load_ahead(struct workspace *ws, struct world *world, int threads, struct err *err);
 
 void workspace_free(struct workspace *ws);
 

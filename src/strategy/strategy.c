@@ -175,7 +175,9 @@ uint64_t strategy_async_offset(struct member *m)
                                       job_step_records(m->job));
     if (m->lease_cursor.count == 0)
         m->on_leases_exhausted(m);
-    learner_expect(m->learner, lease_cursor_next_offset(&m->lease_cursor));
+    uint64_t next[LEARNER_EXPECTS];
+    learner_expect(m->learner, next,
+                   lease_cursor_next_offsets(&m->lease_cursor, next, LEARNER_EXPECTS));
     return lease_cursor_offset(&m->lease_cursor);
 }
 

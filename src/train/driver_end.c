@@ -83,6 +83,7 @@ static void fill_report(struct driver *d, struct train_report *report)
         .missed = d->ledger.missed,
         .wall_s = t,
         .session_s = t - d->events.before,
+        .data_s = d->ledger.data_s,
         .seed = d->job->seed,
         .has_train = !isnan(d->ledger.mean_loss),
         .train_loss = d->ledger.mean_loss,

@@ -15,6 +15,7 @@ void committed_encode(const struct committed *c, struct buf *out)
     buf_put_f64(out, c->recent);
     members_encode(&c->contributors, out);
     members_encode(&c->participants, out);
+    buf_put_f64(out, c->data_s);
     buf_put_u64(out, c->lease.taken);
     buf_put_u64(out, c->lease.repeated);
     buf_put_u64(out, c->lease.want);
@@ -37,6 +38,7 @@ int committed_decode(struct byte_reader *in, struct committed *out)
     out->recent = read_f64(in);
     members_decode(in, &out->contributors);
     members_decode(in, &out->participants);
+    out->data_s = read_f64(in);
     out->lease.taken = read_u64(in);
     out->lease.repeated = read_u64(in);
     out->lease.want = read_u64(in);
@@ -172,6 +174,8 @@ static void report_async(struct ledger *ledger, uint32_t node, const struct comm
 
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
+    if (report->data_s > ledger->data_s)
+        ledger->data_s = report->data_s;
     if (report->asynchronous) {
         report_async(ledger, node, report);
         return;

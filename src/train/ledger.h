@@ -27,6 +27,7 @@ struct committed {
     double recent;    /* of a worker that trains alone: mean over its last solver.average_loss
                          steps */
     struct members contributors, participants;
+    double data_s;             /* seconds that this worker has waited for its records */
     struct lease_report lease; /* free */
 };
 
@@ -66,6 +67,7 @@ struct ledger {
      * workers, each once; repeated ones were trained again because no lease had arrived; `missed`
      * are the lost ones of the lease table (data/lease.h). */
     uint64_t used, repeated_leases, repeated, missed;
+    double data_s;         /* the largest of all reports */
     uint32_t slowest;      /* worker of the newest exchange */
     double loss;           /* mean loss of the newest exchange's records */
     double recent;         /* as reported by a worker that trains alone */

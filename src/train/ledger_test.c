@@ -297,6 +297,7 @@ static void test_committed_is_decoded_whole(void **state)
     report.lane = 3;
     report.cost.waited_for = 7;
     report.cost.waited_s = 0.125;
+    report.data_s = 0.75;
     committed_encode(&report, &bytes);
     struct byte_reader whole = {bytes.data, bytes.len, false};
     assert_int_equal(committed_decode(&whole, &out), OK);
@@ -304,6 +305,7 @@ static void test_committed_is_decoded_whole(void **state)
     assert_true(out.progress.sample_offset == report.progress.sample_offset &&
                 out.loss == report.loss);
     assert_true(out.cost.seconds == 0.5 && out.cost.waited_s == 0.125);
+    assert_true(out.data_s == 0.75);
     assert_true(out.cost.waited_for == 7 && out.cost.bytes == 100);
     assert_memory_equal(&out.contributors, &report.contributors, sizeof out.contributors);
     assert_memory_equal(&out.participants, &report.participants, sizeof out.participants);

@@ -37,6 +37,8 @@ void train_report_event(const struct events *events, const struct train_report *
     if (report->simulated)
         cJSON_AddNumberToObject(event, "virtual_s", report->wall_s);
     cJSON_AddNumberToObject(event, "session_s", report->session_s);
+    if (!report->simulated)
+        events_add_measure(event, "data_s", report->data_s);
     if (report->session_s > 0)
         events_add_measure(event, "samples_per_s", (double)report->samples / report->session_s);
     cJSON_AddNumberToObject(event, "seed", (double)report->seed);

@@ -146,7 +146,7 @@ static int open_measures(struct bench *b, struct arena *arena, struct bench_step
 
 static int open_learner(struct bench *b, const Paceline__Job *job, struct err *err)
 {
-    int rc = workspace_load_ahead(b->ws, b->world, err);
+    int rc = workspace_load_ahead(b->ws, b->world, (int)job->threads, err);
     if (rc == OK)
         rc = learner_init(&b->learner, NULL, job, &b->corpus, b->ws, &b->arena, NULL, err);
     return rc == OK ? learner_start(&b->learner, b->world, err) : rc;
@@ -166,7 +166,7 @@ static struct bench_memory sum_memory(const struct bench *b)
         .activation_gradients = step.gradients,
         .scratch = step.scratch,
         .testing = workspace_testing(b->ws),
-        .records = 2 * b->ws->batch * b->ws->record_floats * sizeof(float),
+        .records = loader_bytes(&b->ws->loader),
     };
     for (size_t i = 0; i < l->optim.ops->states; i++)
         out.optimizer += l->optim.state[i].n * sizeof(float);

@@ -15,7 +15,7 @@ struct bench_memory {
     size_t parameters, state, gradients, optimizer; /* flat vectors */
     size_t activations, activation_gradients, scratch;
     size_t testing; /* the net as evaluations need it */
-    size_t records; /* the batch, and the one that is prepared during the step */
+    size_t records; /* the batch, and those that are prepared ahead */
 };
 
 struct bench_options {

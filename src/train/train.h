@@ -86,6 +86,7 @@ struct train_report {
     uint64_t samples, used, repeated, missed;
     double wall_s, session_s; /* of the run, and since it was last continued with; virtual in a
                                  simulation */
+    double data_s;            /* the longest that one worker has waited for its records */
     uint64_t seed;
     const char *strategy;
     uint32_t workers; /* that were in the run when it ended */

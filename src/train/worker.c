@@ -68,9 +68,10 @@ void worker_publish_if_requested(struct worker *w, const struct progress *progre
     atomic_fetch_and(&group->model_requests, ~(started ? use : MODEL_EVALUATE & ~late));
 }
 
-int worker_send_report(struct worker *w, const struct committed *report)
+int worker_send_report(struct worker *w, struct committed *report)
 {
     struct buf bytes = {0};
+    report->data_s = w->data.ws->loader.waited_s;
     committed_encode(report, &bytes);
     int rc = worker_report_if_connected(w, WIRE_COMMITTED, &bytes);
     buf_release(&bytes);

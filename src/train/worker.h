@@ -123,7 +123,7 @@ int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes
 
 /* Send a report of training. OK while there is no driver: a recovered one gets the recovery report.
  */
-int worker_send_report(struct worker *w, const struct committed *report);
+int worker_send_report(struct worker *w, struct committed *report);
 
 /* Does this joiner begin without the model? Its strategy calls group_joined when it has it. */
 bool worker_lacks_model(const struct worker *w);

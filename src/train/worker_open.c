@@ -188,7 +188,7 @@ static int open_learner(struct worker *w)
                               &w->data.own_ws, &w->err);
         w->data.ws = w->data.own_ws;
         if (rc == OK)
-            rc = workspace_load_ahead(w->data.own_ws, w->world, &w->err);
+            rc = workspace_load_ahead(w->data.own_ws, w->world, (int)w->job->threads, &w->err);
     }
     if (rc == ERR_CANCELLED && w->opening.ended != OK)
         rc = worker_report_ended(w);

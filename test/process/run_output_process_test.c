@@ -59,6 +59,8 @@ static void test_every_strategy_records_its_training_loss(void **state)
         assert_true(number_of(end, "train_loss") == run_number(r.dir, "loss", losses - 1, "loss"));
         assert_true(number_of(end, "parameters") == 6 * 9 + 6 + 3 * 150 + 3);
         assert_true(number_of(end, "samples_per_s") > 0 && number_of(end, "seed") == 1);
+        double data_s = number_of(end, "data_s");
+        assert_true(data_s > 0 && data_s < number_of(end, "session_s"));
         assert_true(number_of(end, "workers") == (i == 0 ? 1 : 2));
         assert_int_equal(
             strncmp(ways[i][0] + 9, text_of(end, "strategy"), strlen(text_of(end, "strategy"))), 0);
