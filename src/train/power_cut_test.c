@@ -3,13 +3,14 @@
  * that was written, to the bit, and never older than the newest that was reported as saved. */
 #include "checkpoint_sample.h"
 #include "power_disk.h"
+#include "sweep_stride.h"
 
 enum {
     GENERATIONS = 6,
     SECOND_GENERATIONS = 3,
     KEEP = 3,
     SEEN = 1 << 18,
-    EACH_BYTE = 1,
+    EACH_BYTE = SWEEP_STRIDE(5, 5),
     SOME_BYTES = 97
 };
 
