@@ -135,6 +135,29 @@ typedef struct pl_field {
  * fields. Labels are those of the first SPEC that has some. Maps are refused. */
 int pl_data_zip(pl_engine *engine, const char *name, const pl_field *fields, size_t n);
 
+/* How a map may draw: in training by seed and epoch; otherwise it draws nothing. */
+typedef struct pl_draw {
+    bool training;
+    uint64_t seed, epoch;
+} pl_draw;
+
+/* A function from record to record. */
+typedef struct pl_map {
+    uint32_t channels, height,
+        width; /* of what it makes; 0, 0, 0: as the record, with its fields */
+    /* Write record i to `out` from its values `in`, floats as channels, height, width, or field
+     * after field. It depends on these, i and *draw alone, is called by any thread, and by several
+     * at once. PL_OK; PL_ERR_INPUT: this record is broken; any other status ends the run. */
+    int (*apply)(void *user, size_t i, const float *in, const pl_draw *draw, float *out);
+    void (*release)(void *user); /* called when the name is unbound; may be NULL */
+    void *user;
+    uint64_t hash; /* identity of the function, which nodes of a run compare; not 0 */
+} pl_map;
+
+/* The records through a map, each time that one is read; labels stay. The struct is copied.
+ * PL_ERR_INPUT: records of several sizes, too. */
+int pl_data_map(pl_engine *engine, const char *name, const char *spec, const pl_map *map);
+
 /* All records of these, one SPEC after another. Their channels are equal. */
 int pl_data_concat(pl_engine *engine, const char *name, const char *const *specs, size_t n);
 

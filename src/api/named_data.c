@@ -1,6 +1,7 @@
 #include "api/data.h"
 #include "api/guard.h"
 #include "data/source_combined.h"
+#include "data/source_mapped.h"
 #include "data/source_memory.h"
 #include "data/source_zip.h"
 
@@ -138,6 +139,61 @@ static int bind_zip(pl_engine *engine, const char *name, const pl_field *fields,
 int pl_data_zip(pl_engine *engine, const char *name, const pl_field *fields, size_t n)
 {
     RETURN_GUARDED(engine, bind_zip(engine, name, fields, n));
+}
+
+static int apply_map(void *user, size_t i, const float *in, const struct dataset_draw *draw,
+                     float *out)
+{
+    const pl_map *map = user;
+    const pl_draw given = {
+        .training = draw != NULL, .seed = draw ? draw->seed : 0, .epoch = draw ? draw->epoch : 0};
+    return map->apply(map->user, i, in, &given, out);
+}
+
+static void release_map(void *user)
+{
+    pl_map *map = user;
+    if (map->release)
+        map->release(map->user);
+    free(map);
+}
+
+static int bind_map(pl_engine *engine, const char *name, const char *spec, const pl_map *given)
+{
+    struct err *err = &engine->error;
+    struct source *part = NULL, *mapped = NULL;
+    int rc = bindings_check(&engine->bindings, name, err);
+    if (rc == OK)
+        rc = open_part(engine, spec, &part);
+    if (rc != OK)
+        return rc;
+    pl_map *map = malloc(sizeof *map);
+    if (!map) {
+        source_close(part);
+        return err_set(err, ERR_NOMEM, "memory %s: out of memory", name);
+    }
+    *map = *given;
+    const struct record_map with = {
+        .name = name,
+        .shape = {map->channels > 0 ? 3 : 0, {map->channels, map->height, map->width}},
+        .apply = map->apply ? apply_map : NULL,
+        .hash = map->hash,
+        .release = release_map,
+        .user = map,
+    };
+    rc = source_mapped(part, &with, &mapped, err);
+    if (rc == OK && (rc = bindings_add(&engine->bindings, name, mapped, err)) == OK)
+        return OK;
+    if (mapped)
+        source_mapped_disown(mapped);
+    source_close(mapped ? mapped : part);
+    free(map);
+    return rc;
+}
+
+int pl_data_map(pl_engine *engine, const char *name, const char *spec, const pl_map *map)
+{
+    RETURN_GUARDED(engine, bind_map(engine, name, spec, map));
 }
 
 static int bind_concat(pl_engine *engine, const char *name, const char *const *specs, size_t n)

@@ -39,6 +39,7 @@ static int read_record(const struct dataset *set, size_t n, const struct dataset
     if (draw)
         drawn = (struct maps_draw){draw->seed, draw->epoch, n};
     struct raw raw;
+    scratch->draw = draw;
     int rc = source->ops->read(source, n, scratch, &raw, err);
     if (rc != OK)
         return rc;

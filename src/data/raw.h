@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum {
     SIDE_MAX = 16384,     /* pixels of a picture, along each side */
@@ -44,13 +45,20 @@ void raw_floats(const struct raw *raw, float *x);
 
 /* Memory that grows to the size of the largest record and stays: each reader has one of its own,
  * zero at first. */
+enum { DEPTH_MAX = 4 }; /* sets made of others, within each other */
+
 enum scratch_use {
     SCRATCH_FILE,
     SCRATCH_PIXELS,
     SCRATCH_ROWS,
     SCRATCH_RESIZE,
-    SCRATCH_RECORD,
-    SCRATCH_USES
+    SCRATCH_MADE, /* of a record that is made of others, by its depth (struct source) */
+    SCRATCH_USES = SCRATCH_MADE + DEPTH_MAX
+};
+
+/* How maps draw: in training by (seed, epoch); NULL: without random choices, for evaluation. */
+struct dataset_draw {
+    uint64_t seed, epoch;
 };
 
 struct scratch {
@@ -58,6 +66,7 @@ struct scratch {
         void *at;
         size_t bytes;
     } piece[SCRATCH_USES];
+    const struct dataset_draw *draw; /* of the read under way, set by its caller */
 };
 
 /* At least so many bytes for that use, in place of what was given for it before. NULL: no memory.

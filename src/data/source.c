@@ -75,6 +75,11 @@ int source_refuse_empty(const char *path, uint64_t count, struct err *err)
                    path, count, count > 0 ? "; the last: " : "", cause);
 }
 
+int source_refuse_depth(struct err *err)
+{
+    return err_set(err, ERR_INPUT, "data: more than %d zips and maps within each other", DEPTH_MAX);
+}
+
 int source_hash_bytes(const void *data, size_t len, const struct open_watch *watch, uint64_t *out,
                       struct err *err)
 {

@@ -13,14 +13,14 @@
 
 struct source {
     const struct source_ops *ops;
-    size_t count;       /* records, > 0, fits 32 bits */
-    struct shape shape; /* of a record: (C, H, W); H = W = 0 where they differ in size */
-    uint32_t classes;   /* labels are below it; 0: there are none */
-    bool is_integer;    /* values are integers that bf16 may not hold */
-    struct fields
-        fields;        /* n > 0: a record's floats are these tensors; its shape is (count, 1, 1) */
-    uint64_t hash;     /* identity of the data, compared between nodes: see each source */
-    char warning[320]; /* names the records that were left out when it was opened; "": none */
+    size_t count;         /* records, > 0, fits 32 bits */
+    struct shape shape;   /* of a record: (C, H, W); H = W = 0 where they differ in size */
+    uint32_t classes;     /* labels are below it; 0: there are none */
+    bool is_integer;      /* values are integers that bf16 may not hold */
+    struct fields fields; /* n > 0: a record's floats are these, and its shape (count, 1, 1) */
+    unsigned depth;       /* of zips and maps within each other, up to DEPTH_MAX */
+    uint64_t hash;        /* identity of the data, compared between nodes: see each source */
+    char warning[320];    /* names the records that were left out when it was opened; "": none */
 };
 
 struct source_ops {
@@ -79,6 +79,9 @@ int source_refuse_empty(const char *path, uint64_t count, struct err *err);
 /* hash_bytes of something large, watched in stage "bytes hashed". ERR_CANCELLED, ERR_NOMEM */
 int source_hash_bytes(const void *data, size_t len, const struct open_watch *watch, uint64_t *out,
                       struct err *err);
+
+/* ERR_INPUT: sets are made of others more than DEPTH_MAX deep. */
+int source_refuse_depth(struct err *err);
 
 void source_size(const struct source *source, size_t i, size_t *H, size_t *W);
 

@@ -16,12 +16,14 @@ struct source_zip {
 
 /* ---- reading ---- */
 
-/* The parts read into the scratch one after another; the record has a place of its own. */
+/* The parts read into the scratch one after another; the record has a place of its own, by its
+ * depth. */
 static int read_record(const struct source *source, size_t i, struct scratch *scratch,
                        struct raw *raw, struct err *err)
 {
     const struct source_zip *self = (const struct source_zip *)source;
-    float *x = scratch_get(scratch, SCRATCH_RECORD, source->shape.dim[0] * sizeof *x);
+    float *x =
+        scratch_get(scratch, SCRATCH_MADE + source->depth - 1, source->shape.dim[0] * sizeof *x);
     if (!x)
         return err_set(err, ERR_NOMEM, "record %zu: out of memory", i);
     *raw = (struct raw){x, RAW_FLOATS, source->shape.dim[0], 1, 1};
@@ -125,6 +127,8 @@ static int add_part(struct source *to, const struct zip_field *from, struct err 
 
 static int check_size(const struct source *to, struct err *err)
 {
+    if (to->depth > DEPTH_MAX)
+        return source_refuse_depth(err);
     if (to->shape.dim[0] > RECORD_VALUES_MAX)
         return err_set(err, ERR_INPUT, "zip: a record has %zu values, at most %zu",
                        to->shape.dim[0], RECORD_VALUES_MAX);
@@ -149,6 +153,8 @@ int source_zip(const struct zip_field *field, size_t n, struct source **out, str
         if (self->labels->classes == 0)
             self->labels = part[k];
         self->source.hash = hash_mix(self->source.hash, part[k]->hash);
+        if (part[k]->depth + 1 > self->source.depth)
+            self->source.depth = part[k]->depth + 1;
         rc = add_part(&self->source, &field[k], err);
         if (rc == OK)
             rc = check_size(&self->source, err);

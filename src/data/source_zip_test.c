@@ -94,14 +94,15 @@ static void test_a_zip_of_a_zip_keeps_its_names(void **state)
     (void)state;
     const struct zip_field inner[] = {{bytes_part(), "a", {2, {2, 2}}},
                                       {integers_part(integers), "b", {0}}};
-    const struct zip_field outer[] = {{bytes_part(), "c", {1, {4}}},
-                                      {make_zip(inner, 2), NULL, {0}}};
-    struct source *source = make_zip(outer, 2);
-    assert_int_equal(source->fields.n, 3);
+    const struct zip_field outer[] = {{integers_part(integers), "c", {1, {2}}},
+                                      {make_zip(inner, 2), NULL, {0}},
+                                      {bytes_part(), "d", {0}}};
+    struct source *source = make_zip(outer, 3);
+    assert_int_equal(source->fields.n, 4);
     assert_string_equal(source->fields.field[2].name, "b");
-    assert_int_equal(source->fields.field[2].from, 8);
+    assert_int_equal(source->fields.field[2].from, 6);
     assert_true(source->fields.field[2].is_integer);
-    expect_values(source, 1, (const float[]){5, 6, 7, 8, 5, 6, 7, 8, 0, 7});
+    expect_values(source, 1, (const float[]){0, 7, 5, 6, 7, 8, 0, 7, 5, 6, 7, 8});
     source_close(source);
 }
 
@@ -199,6 +200,10 @@ static void test_what_does_not_go_together_is_refused(void **state)
     refuse_zip((const struct zip_field[]){{bytes_part(), "label", {0}}}, 1,
                "\"label\" is no name of a field");
     refuse_zip((const struct zip_field[]){{bytes_part(), NULL, {0}}}, 1, "a field has a name");
+    struct source *deep = bytes_part();
+    for (int depth = 0; depth < DEPTH_MAX; depth++)
+        deep = make_zip(&(struct zip_field){deep, depth == 0 ? "a" : NULL, {0}}, 1);
+    refuse_zip((const struct zip_field[]){{deep, NULL, {0}}}, 1, "more than 4 zips");
 }
 
 int main(void)
