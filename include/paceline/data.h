@@ -148,7 +148,7 @@ int pl_data_sample(pl_engine *engine, const char *name, const char *spec,
 /* ---- what there is ---- */
 
 typedef struct pl_data_info {
-    /* "idx", "cifar10", "cifar100", "images", "lmdb", "npy", "pictures", "memory" */
+    /* "idx", "cifar10", "cifar100", "images", "lmdb", "npy", "csv", "pictures", "memory" */
     const char *kind;
     size_t records;
     uint32_t channels, height_min, height_max, width_min, width_max; /* before any map */

@@ -3,6 +3,7 @@
 #include "api/guard.h"
 #include "data/mean_file.h"
 #include "data/source_pictures.h"
+#include "job/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,19 +155,6 @@ static int open_pictures(pl_engine *engine, const char *const *paths, size_t cou
     return rc;
 }
 
-/* A copy of the message. */
-static Paceline__Data *copy_spec(const Paceline__Data *spec)
-{
-    size_t len = paceline__data__get_packed_size(spec);
-    uint8_t *bytes = malloc(len + 1);
-    if (!bytes)
-        return NULL;
-    paceline__data__pack(spec, bytes);
-    Paceline__Data *copy = paceline__data__unpack(NULL, len, bytes);
-    free(bytes);
-    return copy;
-}
-
 static int open_job(const pl_job *job, bool training, pl_data **out)
 {
     struct err *err = &job->engine->error;
@@ -178,7 +166,7 @@ static int open_job(const pl_job *job, bool training, pl_data **out)
     pl_data *data = new_data(job->engine, training ? SOURCE_TRAIN : SOURCE_TEST);
     if (!data)
         return ERR_NOMEM;
-    data->spec = copy_spec(spec);
+    data->spec = (Paceline__Data *)text_copy(&spec->base);
     if (data->spec)
         return open_data(data, field, out);
     pl_data_close(data);
@@ -239,6 +227,18 @@ static int take_colors(pl_data *data, const Paceline__Data *from)
     return ours && theirs && !*given ? set_color(data, *theirs) : OK;
 }
 
+/* A table is read as the run's: with its columns. */
+static int take_columns(pl_data *data, const pl_job *job)
+{
+    const Paceline__Data *from = job->message->train_data;
+    bool tables = from && from->source_case == PACELINE__DATA__SOURCE_CSV &&
+                  data->spec->source_case == PACELINE__DATA__SOURCE_CSV;
+    if (!tables || data->spec->csv->all_listed)
+        return OK;
+    int rc = job_data_settle(data->spec, from->csv, &data->engine->error);
+    return rc == OK && data->spec->csv->all_listed ? open_source(data) : rc;
+}
+
 /* Everything but mirror, which is for training, into a spec without maps. */
 static int copy_maps(Paceline__Data *to, const Paceline__Data *from)
 {
@@ -275,7 +275,9 @@ static int take_maps(pl_data *data, const pl_job *job)
         job->message->test_data ? job->message->test_data : job->message->train_data;
     if (!from)
         return OK;
-    int rc = take_colors(data, from);
+    int rc = take_columns(data, job);
+    if (rc == OK)
+        rc = take_colors(data, from);
     if (rc != OK || data->own_maps)
         return rc;
     forget_maps(data);

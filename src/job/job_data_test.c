@@ -55,8 +55,9 @@ static void test_every_field_that_is_wrong(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
-        {"", "train_data: is missing; give a source: idx, cifar10, cifar100, images, lmdb, npy or "
-             "memory"},
+        {"",
+         "train_data: is missing; give a source: idx, cifar10, cifar100, images, lmdb, npy, csv or "
+         "memory"},
         {"cifar10 { }", "train_data.cifar10.path: is missing"},
         {"cifar100 { path: '' }", "train_data.cifar100.path: is missing"},
         {"images { root: 'r' }", "train_data.images.list: is missing"},
