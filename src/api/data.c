@@ -108,6 +108,20 @@ static pl_data *new_data(pl_engine *engine, enum source_role role)
     return data;
 }
 
+/* A table has the columns of `job` (NULL: none), if it lists them. */
+static int open_spec(pl_data *data, const char *spec, const Paceline__Job *job, pl_data **out)
+{
+    struct err *err = &data->engine->error;
+    const Paceline__Data *train = job ? job->train_data : NULL;
+    int rc = job_set_data(&data->spec, spec, err);
+    if (rc == OK && train && train->source_case == PACELINE__DATA__SOURCE_CSV)
+        rc = job_data_settle(data->spec, train->csv, err);
+    if (rc == OK)
+        return open_data(data, "data", out);
+    pl_data_close(data);
+    return rc;
+}
+
 int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad_records *bad,
                   pl_data **out)
 {
@@ -115,11 +129,13 @@ int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad
     if (!data)
         return ERR_NOMEM;
     data->bad = bad;
-    int rc = job_set_data(&data->spec, spec, &engine->error);
-    if (rc == OK)
-        return open_data(data, "data", out);
-    pl_data_close(data);
-    return rc;
+    return open_spec(data, spec, NULL, out);
+}
+
+static int open_for(const pl_job *job, const char *spec, pl_data **out)
+{
+    pl_data *data = new_data(job->engine, SOURCE_TEST);
+    return data ? open_spec(data, spec, job->message, out) : ERR_NOMEM;
 }
 
 static int copy_paths(pl_data *data, const char *const *paths, size_t count)
@@ -178,6 +194,11 @@ int pl_data_open(pl_engine *engine, const char *spec, bool training, pl_data **o
     RETURN_GUARDED(engine, api_data_open(engine, spec, training, NULL, out));
 }
 
+int pl_data_open_for(const pl_job *job, const char *spec, pl_data **out)
+{
+    RETURN_GUARDED(job->engine, open_for(job, spec, out));
+}
+
 int pl_data_open_pictures(pl_engine *engine, const char *const *paths, size_t count,
                           const char *maps, pl_data **out)
 {
@@ -227,18 +248,6 @@ static int take_colors(pl_data *data, const Paceline__Data *from)
     return ours && theirs && !*given ? set_color(data, *theirs) : OK;
 }
 
-/* A table is read as the run's: with its columns. */
-static int take_columns(pl_data *data, const pl_job *job)
-{
-    const Paceline__Data *from = job->message->train_data;
-    bool tables = from && from->source_case == PACELINE__DATA__SOURCE_CSV &&
-                  data->spec->source_case == PACELINE__DATA__SOURCE_CSV;
-    if (!tables || data->spec->csv->all_listed)
-        return OK;
-    int rc = job_data_settle(data->spec, from->csv, &data->engine->error);
-    return rc == OK && data->spec->csv->all_listed ? open_source(data) : rc;
-}
-
 /* Everything but mirror, which is for training, into a spec without maps. */
 static int copy_maps(Paceline__Data *to, const Paceline__Data *from)
 {
@@ -275,9 +284,7 @@ static int take_maps(pl_data *data, const pl_job *job)
         job->message->test_data ? job->message->test_data : job->message->train_data;
     if (!from)
         return OK;
-    int rc = take_columns(data, job);
-    if (rc == OK)
-        rc = take_colors(data, from);
+    int rc = take_colors(data, from);
     if (rc != OK || data->own_maps)
         return rc;
     forget_maps(data);

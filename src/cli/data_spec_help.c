@@ -37,7 +37,7 @@ void data_spec_help(void)
          "  delimiter=;          csv: between fields (a comma; of .tsv a tab)\n"
          "  header=false         csv: the first row is a record, and columns are called 1, 2, ...\n"
          "  missing=N            csv: takes the place of empty fields\n"
-         "  ignore=A,B           csv: columns that are not used\n"
+         "  ignore=COLUMN        csv: is not used (several: in a job)\n"
          "  standardize=true     csv: numbers to mean 0 and variance 1\n"
          "\n"
          "As in: 'images:pets?resize=256&crop=224&mirror=true&scale=0.0078125&mean=128'\n"

@@ -92,6 +92,26 @@ static struct csv_field name_of(const struct csv_columns *columns, const struct 
     return (struct csv_field){number, (size_t)n};
 }
 
+/* "there is no column `x`; they are a, b, c" */
+static int refuse_missing(const struct csv_columns *columns, const char *name,
+                          const struct csv_row *first, struct err *err)
+{
+    char names[160], quoted[160], number[24];
+    size_t used = 0;
+    for (size_t k = 0; k < columns->n && used + 1 < sizeof names; k++) {
+        struct csv_field field = name_of(columns, first, k, number);
+        int n = snprintf(names + used, sizeof names - used, "%s%.*s", k > 0 ? ", " : "",
+                         field.n < sizeof names ? (int)field.n : (int)sizeof names, field.text);
+        used += (size_t)n;
+    }
+    refuse_name(columns, name, "there is no column", err);
+    char columns_are[200];
+    snprintf(columns_are, sizeof columns_are, "they are %s",
+             source_quote(names, quoted, sizeof quoted));
+    err_remedy(err, columns_are);
+    return ERR_INPUT;
+}
+
 static int sort_categories(const struct csv_columns *columns, struct csv_column *column,
                            struct err *err)
 {
@@ -125,7 +145,7 @@ static int match_columns(struct csv_columns *columns, const struct csv_row *firs
 }
 
 /* From places in the list to places among the inputs; each name of the list is in the file once. */
-static int place_inputs(struct csv_columns *columns, struct err *err)
+static int place_inputs(struct csv_columns *columns, const struct csv_row *first, struct err *err)
 {
     const Paceline__Data__Csv *spec = columns->spec;
     struct csv_column **by_place = calloc(spec->n_column + 1, sizeof(struct csv_column *));
@@ -139,7 +159,7 @@ static int place_inputs(struct csv_columns *columns, struct err *err)
     }
     for (size_t i = 0; rc == OK && i < spec->n_column; i++) {
         if (!by_place[i]) {
-            rc = refuse_name(columns, spec->column[i]->name, "there is no column", err);
+            rc = refuse_missing(columns, spec->column[i]->name, first, err);
         } else if (by_place[i] != &columns->at[columns->label]) {
             by_place[i]->input = columns->inputs;
             columns->inputs += csv_is_number(spec->column[i]) ? 1 : spec->column[i]->n_categories;
@@ -170,9 +190,9 @@ int csv_columns_init(struct csv_columns *columns, const char *path, const Paceli
                    : match_columns(columns, first, &listed, err);
     free(listed.at);
     if (rc == OK && columns->label == columns->n)
-        rc = refuse_name(columns, spec->label, "there is no column of labels called", err);
+        rc = refuse_missing(columns, spec->label, first, err);
     if (rc == OK)
-        rc = place_inputs(columns, err);
+        rc = place_inputs(columns, first, err);
     if (rc == OK && columns->inputs == 0)
         rc =
             err_set(err, ERR_INPUT,

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    CATEGORY_MAX = 256,    /* bytes of a category */
-    COLUMNS_TEXT = 1 << 20 /* bytes that all columns may take in the text of a job */
+    CATEGORY_MAX = 256,        /* bytes of a category */
+    COLUMNS_TEXT = 3 * 1 << 19 /* bytes of the text of all columns: twice this fits a message */
 };
 
 struct found {
@@ -36,6 +36,15 @@ static int refuse_memory(const struct finding *f, struct err *err)
 }
 
 /* ---- the list ---- */
+
+/* Bytes that a name takes in the text of a job, at most. */
+static size_t text_bytes(struct csv_field name)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < name.n; i++)
+        bytes += name.text[i] >= ' ' && name.text[i] <= '~' ? 2 : 4;
+    return bytes;
+}
 
 /* Among the first `n` of the list. */
 static Paceline__Data__Column *find_listed(const Paceline__Data__Csv *spec, size_t n,
@@ -68,7 +77,7 @@ static Paceline__Data__Column *list_column(struct finding *f, struct csv_field n
     paceline__data__column__init(column);
     column->name = copy;
     f->spec->column[f->spec->n_column++] = column;
-    f->text += name.n + 64;
+    f->text += text_bytes(name) + 120; /* with its other fields */
     return column;
 }
 
@@ -146,7 +155,7 @@ static int add_category(struct finding *f, size_t k, struct csv_field value, str
             return OK;
         *(order < 0 ? &high : &low) = order < 0 ? middle : middle + 1;
     }
-    f->text += value.n + 24;
+    f->text += text_bytes(value) + 24;
     if (of->n_categories == CSV_CATEGORIES_MAX || value.n > CATEGORY_MAX ||
         f->text > COLUMNS_TEXT) {
         char name[64];

@@ -18,7 +18,8 @@ static const char net[] =
 static const char job[] =
     "name: 'table'\n"
     "net { file: 'net.prototxt' }\n"
-    "train_data { csv { path: 'train.csv' label: 'size' ignore: 'id' standardize: true } }\n"
+    "train_data { csv { path: 'train.csv' label: 'size' ignore: 'id' missing: 9.5 "
+    "standardize: true } }\n"
     "test_data { csv { path: 'test.tsv' label: 'size' } }\n"
     "batch: 20 threads: 1 kernels: ref\n"
     "solver { base_lr: 0.1 momentum: 0.9 lr_policy: 'fixed' }\n"
@@ -98,7 +99,8 @@ static void test_predictions(void **state)
     struct process p;
     tiny_write(t, "new.csv",
                "size,width,height,shape\nlarge,9.5,9.5,square\n"
-               "small,1.5,2,\"round, \"\"soft\"\"\"\n");
+               "small,1.5,2,\"round, \"\"soft\"\"\"\n"
+               "large,,9.5,square\n");
     RUN(t, &p, "predict", "run", "csv:new.csv,size", "--json");
     if (!strstr(p.out, "\"large\"") || !strstr(p.out, "\"small\""))
         fail_msg("no names in:\n%s", p.out);
