@@ -1,5 +1,6 @@
 /* Tables from end to end: what the driver finds in the training data is in the run's job, and test
  * data, workers, a continued run and `predict` read their tables by it. */
+#include "paceline/net.h"
 #include "refusal.h"
 #include "run_files.h"
 
@@ -107,6 +108,32 @@ static void test_predictions(void **state)
     process_release(&p);
 }
 
+/* The validation data has one shape only, and yet the inputs of the training data. */
+static void test_a_net_on_tables(void **state)
+{
+    struct tiny *t = *state;
+    char path[128], train[256], test[256];
+    pl_engine *engine = NULL;
+    pl_net_spec *spec;
+    pl_net *made;
+    tiny_write(t, "one.csv", "size,width,height,shape\nlarge,9.5,9.5,square\n");
+    snprintf(path, sizeof path, "%s/net.prototxt", t->folder);
+    snprintf(train, sizeof train, "csv:%s/train.csv,size?ignore=id", t->folder);
+    snprintf(test, sizeof test, "csv:%s/one.csv,size", t->folder);
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    assert_int_equal(pl_net_spec_load(engine, path, &spec), PL_OK);
+    const pl_net_options options = {
+        .batch = 4, .solver = "base_lr: 0.05 lr_policy: 'fixed'", .threads = 1, .kernels = "ref"};
+    assert_int_equal(pl_net_create(engine, spec, &options, &made), PL_OK);
+    if (pl_net_set_training_data(made, train, 0, 1) != PL_OK ||
+        pl_net_set_validation_data(made, test, 0, 1) != PL_OK)
+        fail_msg("%s", pl_engine_error(engine));
+    assert_int_equal(pl_net_validation_records(made), 1);
+    pl_net_free(made);
+    pl_net_spec_free(spec);
+    pl_engine_destroy(engine);
+}
+
 static void test_unknown_categories_of_test_data(void **state)
 {
     struct tiny *t = *state;
@@ -132,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_a_run_on_tables),
         cmocka_unit_test(test_a_run_is_continued),
         cmocka_unit_test(test_predictions),
+        cmocka_unit_test(test_a_net_on_tables),
         cmocka_unit_test(test_unknown_categories_of_test_data),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
