@@ -20,6 +20,10 @@ typedef struct pl_data pl_data;
  * labels and records that do not fit; PL_ERR_NOMEM */
 int pl_data_open(pl_engine *engine, const char *spec, bool training, pl_data **out);
 
+/* The same for records to test a model of the job's run with: a table has the columns of the job's
+ * training data, as job.prototxt in the run's directory lists them. */
+int pl_data_open_for(const pl_job *job, const char *spec, pl_data **out);
+
 /* Open pictures, JPEG or PNG, by their paths (copied): records without labels. `maps`, which may be
  * NULL, is the part of a SPEC after the `?`. As above, naming the file. */
 int pl_data_open_pictures(pl_engine *engine, const char *const *paths, size_t count,
@@ -190,7 +194,7 @@ int pl_data_sample(pl_engine *engine, const char *name, const char *spec,
 /* ---- what there is ---- */
 
 typedef struct pl_data_info {
-    /* "idx", "cifar10", "cifar100", "images", "webdataset", "lmdb", "npy", "pictures",
+    /* "idx", "cifar10", "cifar100", "images", "webdataset", "lmdb", "npy", "csv", "pictures",
      * "memory" */
     const char *kind;
     size_t records;

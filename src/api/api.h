@@ -50,7 +50,7 @@ enum { API_PLACES = 3 };
 struct api_sink {
     struct rundir dir;
     const pl_job *given; /* what `job` was made from */
-    const Paceline__Job *job;
+    Paceline__Job *job;
     const pl_run_options *options;
     struct buf early; /* lines from before the directory existed */
     const struct logger *log;
@@ -71,10 +71,10 @@ int api_sink_open(struct api_sink *sink, const pl_job *given, const pl_run_optio
                   struct train_options *train, const struct logger *log, struct err *err);
 void api_sink_close(struct api_sink *sink);
 
-/* The job that is to continue is the directory's own: the log names each difference; a change of
- * what the run is is refused, unless it is forced. ERR_USAGE naming the field; ERR_INPUT: the
- * directory's job cannot be read; ERR_NOMEM */
-int api_check_job(const struct rundir *dir, const Paceline__Job *job, bool force,
+/* The job that is to continue is the directory's own, from which it takes the columns of tables.
+ * The log names each difference; a change of what the run is is refused, unless it is forced.
+ * ERR_USAGE naming the field; ERR_INPUT: the directory's job cannot be read; ERR_NOMEM */
+int api_check_job(const struct rundir *dir, Paceline__Job *job, bool force,
                   const struct logger *log, struct err *err);
 
 /* Reports the end of the run to the caller. */

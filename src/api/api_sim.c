@@ -120,6 +120,8 @@ static int open_simulation(struct simulation *s, const Paceline__Cluster *cluste
     const struct source_config config = {.bindings = s->host.bindings};
     int rc = corpus_open_with(&config, job, &s->corpus, err);
     if (rc == OK)
+        rc = corpus_settle(&s->corpus, s->train.job, err);
+    if (rc == OK)
         rc = workspace_create(job, &s->corpus, s->host.log, NULL, NULL, &s->ws, err);
     if (rc == OK && vec_init(&s->dx, &s->arena, net_segments(s->ws->train)->total) != OK)
         rc = err_set(err, ERR_NOMEM, "out of memory for gradients");

@@ -3,6 +3,7 @@
 #include "api/guard.h"
 #include "data/mean_file.h"
 #include "data/source_pictures.h"
+#include "job/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +114,20 @@ static pl_data *new_data(pl_engine *engine, enum source_role role)
     return data;
 }
 
+/* A table has the columns of `job` (NULL: none), if it lists them. */
+static int open_spec(pl_data *data, const char *spec, const Paceline__Job *job, pl_data **out)
+{
+    struct err *err = &data->engine->error;
+    const Paceline__Data *train = job ? job->train_data : NULL;
+    int rc = job_set_data(&data->spec, spec, err);
+    if (rc == OK && train && train->source_case == PACELINE__DATA__SOURCE_CSV)
+        rc = job_data_settle(data->spec, train->csv, err);
+    if (rc == OK)
+        return open_data(data, "data", out);
+    pl_data_close(data);
+    return rc;
+}
+
 int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad_records *bad,
                   pl_data **out)
 {
@@ -120,11 +135,13 @@ int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad
     if (!data)
         return ERR_NOMEM;
     data->bad = bad;
-    int rc = job_set_data(&data->spec, spec, &engine->error);
-    if (rc == OK)
-        return open_data(data, "data", out);
-    pl_data_close(data);
-    return rc;
+    return open_spec(data, spec, NULL, out);
+}
+
+static int open_for(const pl_job *job, const char *spec, pl_data **out)
+{
+    pl_data *data = new_data(job->engine, SOURCE_TEST);
+    return data ? open_spec(data, spec, job->message, out) : ERR_NOMEM;
 }
 
 static int copy_paths(pl_data *data, const char *const *paths, size_t count)
@@ -160,19 +177,6 @@ static int open_pictures(pl_engine *engine, const char *const *paths, size_t cou
     return rc;
 }
 
-/* A copy of the message. */
-static Paceline__Data *copy_spec(const Paceline__Data *spec)
-{
-    size_t len = paceline__data__get_packed_size(spec);
-    uint8_t *bytes = malloc(len + 1);
-    if (!bytes)
-        return NULL;
-    paceline__data__pack(spec, bytes);
-    Paceline__Data *copy = paceline__data__unpack(NULL, len, bytes);
-    free(bytes);
-    return copy;
-}
-
 static int open_job(const pl_job *job, bool training, pl_data **out)
 {
     struct err *err = &job->engine->error;
@@ -184,7 +188,7 @@ static int open_job(const pl_job *job, bool training, pl_data **out)
     pl_data *data = new_data(job->engine, training ? SOURCE_TRAIN : SOURCE_TEST);
     if (!data)
         return ERR_NOMEM;
-    data->spec = copy_spec(spec);
+    data->spec = (Paceline__Data *)text_copy(&spec->base);
     if (data->spec)
         return open_data(data, field, out);
     pl_data_close(data);
@@ -194,6 +198,11 @@ static int open_job(const pl_job *job, bool training, pl_data **out)
 int pl_data_open(pl_engine *engine, const char *spec, bool training, pl_data **out)
 {
     RETURN_GUARDED(engine, api_data_open(engine, spec, training, NULL, out));
+}
+
+int pl_data_open_for(const pl_job *job, const char *spec, pl_data **out)
+{
+    RETURN_GUARDED(job->engine, open_for(job, spec, out));
 }
 
 int pl_data_open_pictures(pl_engine *engine, const char *const *paths, size_t count,

@@ -1,5 +1,6 @@
 #include "api/guard.h"
 #include "api/net.h"
+#include "data/source_csv.h"
 #include "job/text.h"
 
 #include <stdlib.h>
@@ -105,13 +106,22 @@ static int put_source(pl_net *net, enum corpus_set which, const struct source *s
     return rc;
 }
 
-static int set_data(pl_net *net, enum corpus_set which, const Paceline__Data *data,
-                    struct part part)
+/* A table has the columns of the net's training data. */
+static int settle_columns(const pl_net *net, enum corpus_set which, Paceline__Data *data)
+{
+    const struct api_source *train = which == SET_TRAIN ? NULL : net->source[SET_TRAIN];
+    return train ? job_data_settle(data, source_csv_columns(train->source), &net->engine->error)
+                 : OK;
+}
+
+static int set_data(pl_net *net, enum corpus_set which, Paceline__Data *data, struct part part)
 {
     struct err *err = &net->engine->error;
     struct api_source *source = NULL;
     enum source_role role = which == SET_TRAIN ? SOURCE_TRAIN : SOURCE_TEST;
-    int rc = take_source(net->engine, data, role, &source, err);
+    int rc = settle_columns(net, which, data);
+    if (rc == OK)
+        rc = take_source(net->engine, data, role, &source, err);
     if (rc != OK)
         return rc;
     rc = put_source(net, which, source->source, data, part, err);

@@ -35,7 +35,7 @@ static int refuse_changes(const struct rundir *dir, const struct changes *c, str
                    more, dir->path);
 }
 
-int api_check_job(const struct rundir *dir, const Paceline__Job *job, bool force,
+int api_check_job(const struct rundir *dir, Paceline__Job *job, bool force,
                   const struct logger *log, struct err *err)
 {
     struct changes changes = {.log = log, .force = force};
@@ -49,6 +49,8 @@ int api_check_job(const struct rundir *dir, const Paceline__Job *job, bool force
         job_free(before);
         return OK;
     }
+    if (rc == OK && before->train_data->source_case == PACELINE__DATA__SOURCE_CSV)
+        rc = job_settle(job, before->train_data->csv, err);
     if (rc == OK)
         rc = rundir_whole_job(dir, job, &now, err);
     if (rc == OK)

@@ -202,7 +202,8 @@ static int open_data(pl_engine *engine, const struct predict_arguments *a,
     char *text = spec_text(a, color);
     if (!text)
         return no_memory();
-    rc = a->data ? pl_data_open(engine, text, false, out)
+    rc = a->data ? (model->job ? pl_data_open_for(model->job, text, out)
+                               : pl_data_open(engine, text, false, out))
                  : pl_data_open_pictures(engine, a->pictures, a->count, text, out);
     free(text);
     return rc == PL_OK && model->job ? pl_data_take_maps(*out, model->job) : rc;

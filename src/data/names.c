@@ -103,6 +103,23 @@ static int folder_names(const char *folder, struct names *out, struct err *err)
     return OK;
 }
 
+/* The categories of a table's labels, as far as the job lists them. */
+static int category_names(const Paceline__Data__Csv *csv, struct names *out, struct err *err)
+{
+    const Paceline__Data__Column *label = NULL;
+    for (size_t i = 0; i < csv->n_column && !label; i++)
+        if (strcmp(csv->column[i]->name, csv->label) == 0)
+            label = csv->column[i];
+    size_t n = label ? label->n_categories : 0;
+    out->at = n > 0 ? calloc(n, sizeof *out->at) : NULL;
+    int rc = n == 0 || out->at ? OK : ERR_NOMEM;
+    for (size_t i = 0; rc == OK && i < n; i++)
+        rc = add_name(out, n, label->categories[i]);
+    if (rc != OK)
+        names_release(out);
+    return rc == OK ? OK : err_set(err, rc, "%s: out of memory for names", csv->path);
+}
+
 int names_of(const Paceline__Data *spec, struct names *out, struct err *err)
 {
     struct names names = {0};
@@ -122,6 +139,7 @@ int names_of(const Paceline__Data *spec, struct names *out, struct err *err)
                  ? folder_names(spec->images->list, &names, err)
                  : read_sibling(spec->images->list, "synsets.txt", &names, err);
         break;
+    case PACELINE__DATA__SOURCE_CSV: rc = category_names(spec->csv, &names, err); break;
     default: break;
     }
     if (rc == OK)

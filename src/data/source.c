@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "data/bindings.h"
 #include "data/source_cifar.h"
+#include "data/source_csv.h"
 #include "data/source_idx.h"
 #include "data/source_images.h"
 #include "data/source_lmdb.h"
@@ -42,13 +43,14 @@ int source_open_with(const struct source_config *config, const Paceline__Data *s
     case PACELINE__DATA__SOURCE_IMAGES: return source_images_open(config, spec->images, out, err);
     case PACELINE__DATA__SOURCE_LMDB: return source_lmdb_open(config, spec->lmdb, out, err);
     case PACELINE__DATA__SOURCE_NPY: return source_npy_open(config, spec->npy, out, err);
+    case PACELINE__DATA__SOURCE_CSV: return source_csv_open(config, spec->csv, out, err);
     case PACELINE__DATA__SOURCE_WEBDATASET:
         return source_webdataset_open(config, spec->webdataset, out, err);
     case PACELINE__DATA__SOURCE_MEMORY: return bindings_open(config, spec->memory->name, out, err);
     default:
         return err_set(err, ERR_INPUT,
                        "data: no source is set; there are idx, cifar10, cifar100, images, "
-                       "webdataset, lmdb, npy, memory");
+                       "webdataset, lmdb, npy, csv, memory");
     }
 }
 

@@ -55,6 +55,13 @@ int job_move_data(Paceline__Job *job, const char *folder, const char *root, stru
 /* Where data is: the first path of its source, as the job has it; "": there is none. */
 const char *job_data_path(const Paceline__Data *data);
 
+/* Give data (NULL: none) that is a table whose columns are not all listed those of `from` (NULL:
+ * none), if they are, and its number for empty fields. ERR_NOMEM */
+int job_data_settle(Paceline__Data *data, const Paceline__Data__Csv *from, struct err *err);
+
+/* Likewise the training data, and the test data from the training data. */
+int job_settle(Paceline__Job *job, const Paceline__Data__Csv *from, struct err *err);
+
 /* How many workers a run may have at a time; `workers` are those that it begins with. Of a finished
  * job. */
 static inline uint32_t job_workers_max(const Paceline__Job *job)

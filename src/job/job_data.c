@@ -108,6 +108,9 @@ static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
         path[n++] = (struct data_path){"npy.values", &data->npy->values, PATH};
         path[n++] = (struct data_path){"npy.labels", &data->npy->labels, PATH_OPTIONAL};
         break;
+    case PACELINE__DATA__SOURCE_CSV:
+        path[n++] = (struct data_path){"csv.path", &data->csv->path, PATH};
+        break;
     case PACELINE__DATA__SOURCE_CIFAR10:
         path[n++] = (struct data_path){"cifar10.path", &data->cifar10->path, PATH};
         break;
@@ -178,6 +181,28 @@ static int check_values(const Paceline__Data *data, const char *field, struct er
     return rc;
 }
 
+static int check_columns(const Paceline__Data__Csv *csv, const char *field, struct err *err)
+{
+    char name[FIELD_TEXT_MAX], which[48];
+    const char *delimiter = csv->delimiter;
+    int rc = check_given(join_field(name, field, "csv.label"), is_filled(csv->label), err);
+    if (rc == OK && is_filled(delimiter) && (delimiter[1] || strchr("\"\r\n", delimiter[0])))
+        rc = refuse_field(err, field, "csv.delimiter",
+                          "is one character, and neither a quote nor a line break");
+    if (rc == OK && csv->has_missing)
+        rc = check_finite(join_field(name, field, "csv.missing"), (double)csv->missing, err);
+    for (size_t i = 0; rc == OK && i < csv->n_column; i++) {
+        const Paceline__Data__Column *column = csv->column[i];
+        snprintf(which, sizeof which, "csv.column[%zu]", i);
+        rc = check_given(join_field(name, field, which), is_filled(column->name), err);
+        if (rc == OK)
+            rc = check_finite(name, (double)column->mean, err);
+        if (rc == OK)
+            rc = check_finite(name, (double)column->scale, err);
+    }
+    return rc;
+}
+
 static int check_sizes(const Paceline__Data *data, const char *field, struct err *err)
 {
     const struct {
@@ -215,7 +240,7 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
     if (!data || data->source_case == PACELINE__DATA__SOURCE__NOT_SET)
         return err_set(err, ERR_INPUT,
                        "%s: is missing; give a source: idx, cifar10, cifar100, images, "
-                       "webdataset, lmdb, npy or memory",
+                       "webdataset, lmdb, npy, csv or memory",
                        field);
     int rc = OK;
     size_t n = paths_of((Paceline__Data *)(uintptr_t)data, path);
@@ -225,6 +250,8 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_MEMORY)
         rc =
             check_given(join_field(name, field, "memory.name"), is_filled(data->memory->name), err);
+    if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_CSV)
+        rc = check_columns(data->csv, field, err);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_CIFAR10 && data->cifar10->coarse)
         rc = refuse_field(err, field, "cifar10.coarse", "only cifar100 has coarse labels");
     if (rc == OK)
@@ -232,21 +259,59 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
     return rc == OK ? check_sizes(data, field, err) : rc;
 }
 
+/* ---- columns ---- */
+
+static Paceline__Data__Csv *table_of(const Paceline__Data *data)
+{
+    return data && data->source_case == PACELINE__DATA__SOURCE_CSV ? data->csv : NULL;
+}
+
+int job_data_settle(Paceline__Data *data, const Paceline__Data__Csv *from, struct err *err)
+{
+    Paceline__Data__Csv *csv = table_of(data);
+    if (!csv || csv->all_listed || !from || !from->all_listed)
+        return OK;
+    Paceline__Data__Csv *copy = (Paceline__Data__Csv *)text_copy(&from->base);
+    if (!copy)
+        return err_set(err, ERR_NOMEM, "%s: out of memory for its columns", csv->path);
+    Paceline__Data__Column **column = csv->column;
+    size_t n = csv->n_column;
+    csv->column = copy->column;
+    csv->n_column = copy->n_column;
+    csv->all_listed = csv->has_all_listed = true;
+    if (!csv->has_missing) {
+        csv->has_missing = copy->has_missing;
+        csv->missing = copy->missing;
+    }
+    copy->column = column; /* freed with the rest of the copy */
+    copy->n_column = n;
+    protobuf_c_message_free_unpacked(&copy->base, NULL);
+    return OK;
+}
+
+int job_settle(Paceline__Job *job, const Paceline__Data__Csv *from, struct err *err)
+{
+    int rc = job_data_settle(job->train_data, from, err);
+    return rc == OK ? job_data_settle(job->test_data, table_of(job->train_data), err) : rc;
+}
+
 /* ---- KIND:PATH[?map=value&...] ---- */
 
-/* The name of a kind, the field of its path, that of a second path or NULL, and its own fields,
- * as a message lists them. */
+/* The name of a kind, the field of its path, that of what follows a comma or NULL, its own fields
+ * as a message lists them, and what is expected where there is a comma. */
 static const struct kind {
-    const char *name, *path, *second, *own;
+    const char *name, *path, *second, *own, *both;
 } kinds[] = {
-    {"idx", "idx.images", "idx.labels", ""},
-    {"cifar10", "cifar10.path", NULL, ""},
-    {"cifar100", "cifar100.path", NULL, ", coarse="},
-    {"images", "images.list", NULL, ", root=, color="},
-    {"webdataset", "webdataset.shards", NULL, ", color="},
-    {"lmdb", "lmdb.path", NULL, ", color="},
-    {"npy", "npy.values", "npy.labels", ""},
-    {"memory", "memory.name", NULL, ""},
+    {"idx", "idx.images", "idx.labels", "", "IMAGES,LABELS"},
+    {"cifar10", "cifar10.path", NULL, "", NULL},
+    {"cifar100", "cifar100.path", NULL, ", coarse=", NULL},
+    {"images", "images.list", NULL, ", root=, color=", NULL},
+    {"webdataset", "webdataset.shards", NULL, ", color=", NULL},
+    {"lmdb", "lmdb.path", NULL, ", color=", NULL},
+    {"npy", "npy.values", "npy.labels", "", "VALUES,LABELS"},
+    {"csv", "csv.path", "csv.label",
+     ", delimiter=, header=, missing=, ignore=, standardize=", "TABLE,LABEL"},
+    {"memory", "memory.name", NULL, "", NULL},
 };
 
 /* From the command line: wrong usage. */
@@ -317,8 +382,7 @@ static int set_paths(Paceline__Data *data, const struct kind *kind, char *path, 
     if (!comma && *path && strcmp(kind->name, "npy") == 0) /* without labels */
         return as_usage(text_set(&data->base, kind->path, path, err), err);
     if (!comma || comma == path || !comma[1] || strchr(comma + 1, ','))
-        return err_set(err, ERR_USAGE, "%.200s: expected %s:%s,LABELS", spec, kind->name,
-                       strcmp(kind->name, "idx") == 0 ? "IMAGES" : "VALUES");
+        return err_set(err, ERR_USAGE, "%.200s: expected %s:%s", spec, kind->name, kind->both);
     *comma = '\0';
     int rc = text_set(&data->base, kind->path, path, err);
     return as_usage(rc == OK ? text_set(&data->base, kind->second, comma + 1, err) : rc, err);
@@ -338,7 +402,7 @@ static int parse_spec(char *copy, const char *spec, Paceline__Data *data, struct
     if (!kind)
         return err_set(err, ERR_USAGE,
                        "%.200s: no kind of data is called `%.60s`; there are idx, cifar10, "
-                       "cifar100, images, webdataset, lmdb, npy, memory",
+                       "cifar100, images, webdataset, lmdb, npy, csv, memory",
                        spec, copy);
     char *maps = strrchr(colon + 1, '?');
     if (maps)

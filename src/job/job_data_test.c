@@ -57,7 +57,7 @@ static void test_every_field_that_is_wrong(void **state)
     (void)state;
     static const char *const bad[][2] = {
         {"", "train_data: is missing; give a source: idx, cifar10, cifar100, images, webdataset, "
-             "lmdb, npy or memory"},
+             "lmdb, npy, csv or memory"},
         {"cifar10 { }", "train_data.cifar10.path: is missing"},
         {"cifar100 { path: '' }", "train_data.cifar100.path: is missing"},
         {"images { root: 'r' }", "train_data.images.list: is missing"},
@@ -65,6 +65,18 @@ static void test_every_field_that_is_wrong(void **state)
         {"webdataset { }", "train_data.webdataset.shards: is missing"},
         {"cifar10 { path: 'd' coarse: true }",
          "train_data.cifar10.coarse: only cifar100 has coarse labels"},
+        {"csv { label: 'y' }", "train_data.csv.path: is missing"},
+        {"csv { path: 't' }", "train_data.csv.label: is missing"},
+        {"csv { path: 't' label: 'y' delimiter: ', ' }",
+         "train_data.csv.delimiter: is one character, and neither a quote nor a line break"},
+        {"csv { path: 't' label: 'y' delimiter: '\"' }",
+         "train_data.csv.delimiter: is one character, and neither a quote nor a line break"},
+        {"csv { path: 't' label: 'y' missing: nan }",
+         "train_data.csv.missing: must be a finite number, is nan"},
+        {"csv { path: 't' label: 'y' column { kind: number } }",
+         "train_data.csv.column[0]: is missing"},
+        {"csv { path: 't' label: 'y' column { name: 'a' scale: inf } }",
+         "train_data.csv.column[0]: must be a finite number, is inf"},
         {"lmdb { path: 'd' } scale: 0", "train_data.scale: must not be 0"},
         {"lmdb { path: 'd' } scale: inf", "train_data.scale: must be a finite number, is inf"},
         {"lmdb { path: 'd' } mean: nan", "train_data.mean[0]: must be a finite number, is nan"},
@@ -117,6 +129,14 @@ static void test_specs(void **state)
     assert_int_equal(
         job_set_data(&data, "lmdb:d?color=rgb&resize_height=3&resize_width=4&scale=2", &err), OK);
     assert_int_equal(data->lmdb->color, PACELINE__DATA__COLOR__rgb);
+    assert_int_equal(job_set_data(&data, "csv:d/t.csv,y?delimiter=;&header=false&ignore=id", &err),
+                     OK);
+    assert_string_equal(data->csv->path, "d/t.csv");
+    assert_string_equal(data->csv->label, "y");
+    assert_true(!data->csv->header && data->csv->n_ignore == 1);
+    assert_string_equal(data->csv->ignore[0], "id");
+    assert_int_equal(
+        job_set_data(&data, "lmdb:d?color=rgb&resize_height=3&resize_width=4&scale=2", &err), OK);
     assert_true(data->resize_height == 3 && data->resize_width == 4 && data->scale == 2);
     assert_int_equal(job_set_data(&data, "webdataset:a-{0..9}.tar,b.tar?color=gray", &err), OK);
     assert_string_equal(data->webdataset->shards, "a-{0..9}.tar,b.tar");
@@ -130,6 +150,7 @@ static void test_specs_that_are_wrong(void **state)
     static const char *const bad[][2] = {
         {"leveldb:d", "leveldb:d: a LevelDB cannot be read; make an LMDB of it: lmdb:PATH"},
         {"cifar10:", "cifar10:: expected cifar10:PATH"},
+        {"csv:t.csv", "csv:t.csv: expected csv:TABLE,LABEL"},
         {"lmdb:?crop=3", "lmdb:?crop=3: expected lmdb:PATH"},
         {"webdataset:", "webdataset:: expected webdataset:PATH"},
         {"cifar10:d?coarse=true", "expected after `?` some of scale="},

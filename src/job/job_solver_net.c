@@ -2,6 +2,7 @@
 
 #include "job/job_solver_data.h"
 #include "job/net_rules.h"
+#include "job/text.h"
 #include "job/text_field.h"
 
 #include <stdbool.h>
@@ -27,19 +28,6 @@ static int make_state(struct net_state *out, Caffe__Phase phase, const Caffe__Ne
 }
 
 /* ---- copies ---- */
-
-static ProtobufCMessage *copy_message(const ProtobufCMessage *message)
-{
-    size_t len = protobuf_c_message_get_packed_size(message);
-    uint8_t *bytes = malloc(len + 1);
-    ProtobufCMessage *copy = NULL;
-    if (bytes) {
-        protobuf_c_message_pack(message, bytes);
-        copy = protobuf_c_message_unpack(message->descriptor, NULL, len, bytes);
-    }
-    free(bytes);
-    return copy;
-}
 
 static void clear_field(ProtobufCMessage *message, const char *field)
 {
@@ -89,7 +77,7 @@ static int take_data_layer(struct merge *m, Caffe__LayerParameter *layer, Caffe_
                        layer->name ? layer->name : "",
                        m->data[phase]->name ? m->data[phase]->name : "");
     m->data[phase] = layer;
-    m->copy[phase] = (Caffe__LayerParameter *)copy_message(&layer->base);
+    m->copy[phase] = (Caffe__LayerParameter *)text_copy(&layer->base);
     return m->copy[phase] ? OK : no_memory(m);
 }
 
@@ -104,7 +92,7 @@ static int add_layer(struct merge *m, const Caffe__LayerParameter *layer, bool i
     }
     if (!in_train && !in_test)
         return OK;
-    Caffe__LayerParameter *copy = (Caffe__LayerParameter *)copy_message(&layer->base);
+    Caffe__LayerParameter *copy = (Caffe__LayerParameter *)text_copy(&layer->base);
     if (!copy)
         return no_memory(m);
     m->net->layer[m->net->n_layer++] = copy;
@@ -137,7 +125,7 @@ static int open_net(struct merge *m, const struct job_solver_merge *state)
     Caffe__NetParameter bare = *state->train;
     bare.n_layer = 0;
     bare.state = NULL;
-    m->net = (Caffe__NetParameter *)copy_message(&bare.base);
+    m->net = (Caffe__NetParameter *)text_copy(&bare.base);
     size_t most = state->train->n_layer + (state->test ? state->test->n_layer : 0);
     if (m->net)
         m->net->layer = calloc(most + 1, sizeof *m->net->layer);

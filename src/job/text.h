@@ -27,6 +27,9 @@ enum {
 int text_parse(const ProtobufCMessageDescriptor *type, const char *name, const char *text,
                size_t len, ProtobufCMessage **out, struct err *err);
 
+/* A copy, freed in the same way; NULL: out of memory. */
+ProtobufCMessage *text_copy(const ProtobufCMessage *msg);
+
 /* Append the message as text, fields in order of their numbers, unset ones left out, floats with as
  * many digits as they need to be read back exactly. */
 void text_write(const ProtobufCMessage *msg, struct buf *out);

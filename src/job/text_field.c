@@ -1,6 +1,7 @@
 #include "job/text_field.h"
 
 #include "base/fault.h"
+#include "job/text.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,6 +16,18 @@ ProtobufCMessage *text_message_new(const ProtobufCMessageDescriptor *type)
     if (msg)
         type->message_init(msg);
     return msg;
+}
+
+ProtobufCMessage *text_copy(const ProtobufCMessage *msg)
+{
+    size_t n = protobuf_c_message_get_packed_size(msg);
+    uint8_t *bytes = malloc(n + 1);
+    if (!bytes)
+        return NULL;
+    protobuf_c_message_pack(msg, bytes);
+    ProtobufCMessage *copy = protobuf_c_message_unpack(msg->descriptor, NULL, n, bytes);
+    free(bytes);
+    return copy;
 }
 
 const ProtobufCFieldDescriptor *text_field_find(const ProtobufCMessageDescriptor *type,

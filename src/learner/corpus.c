@@ -2,6 +2,9 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "data/source_csv.h"
+#include "job/job.h"
+#include "job/text.h"
 
 #include <stdlib.h>
 
@@ -99,6 +102,26 @@ int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct
     return corpus_open_with(&(struct source_config){.watch = watch}, job, out, err);
 }
 
+/* A table of test data has the columns of the training data. */
+static int open_test(const struct source_config *config, const Paceline__Job *job,
+                     struct corpus *corpus, struct err *err)
+{
+    Paceline__Data *spec = (Paceline__Data *)text_copy(&job->test_data->base);
+    if (!spec)
+        return err_set(err, ERR_NOMEM, "test_data: out of memory");
+    int rc = job_data_settle(spec, source_csv_columns(corpus->train_source), err);
+    if (rc == OK)
+        rc = open_set(config, corpus, SET_TEST, "test_data", spec, &corpus->test_source, err);
+    paceline__data__free_unpacked(spec, NULL);
+    return rc;
+}
+
+int corpus_settle(const struct corpus *corpus, Paceline__Job *job, struct err *err)
+{
+    return corpus->train_source ? job_settle(job, source_csv_columns(corpus->train_source), err)
+                                : OK;
+}
+
 static int open_sets(struct source_config *config, const Paceline__Job *job, struct corpus *corpus,
                      struct err *err)
 {
@@ -116,7 +139,7 @@ static int open_sets(struct source_config *config, const Paceline__Job *job, str
         return rc;
     config->role = SOURCE_TEST;
     config->of = BAD_OF_TEST;
-    rc = open_set(config, corpus, SET_TEST, "test_data", job->test_data, &corpus->test_source, err);
+    rc = open_test(config, job, corpus, err);
     return rc == OK ? check_test(corpus, err) : rc;
 }
 

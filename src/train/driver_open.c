@@ -50,6 +50,8 @@ static int open_data(struct driver *d)
         d->data.corpus = &d->data.own_corpus;
         if (rc == OK)
             corpus_log_warnings(d->data.corpus, d->host->log);
+        if (rc == OK) /* workers, the run's directory and its hash have the job so */
+            rc = corpus_settle(d->data.corpus, d->options->job, d->err);
     }
     if (rc == OK && !d->data.ws) {
         rc = workspace_create(d->job, d->data.corpus, d->host->log, d->host->tuner, &watch,

@@ -121,7 +121,8 @@ void train_report_event(const struct events *events, const struct train_report *
 struct rundir;
 
 struct train_options {
-    const Paceline__Job *job; /* finished, paths resolved */
+    /* Finished, paths resolved. The driver writes into it the columns that it finds in tables. */
+    Paceline__Job *job;
     const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
     bool resume;              /* resume from the newest checkpoint in `dir`, or from the state of
                                  workers that still run */

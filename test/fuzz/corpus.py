@@ -5,6 +5,7 @@ alone. Run again, it makes the same bytes.
 
   python3 test/fuzz/corpus.py
 """
+import csv
 import gzip
 import io
 import json
@@ -398,6 +399,26 @@ def npys():
     put("npy", "negative", pair(count.reshape(3, 8).astype("uint8"), -labels))
 
 
+def csvs():
+    def table(rows, choice=0, **how):
+        text = io.StringIO(newline="")
+        csv.writer(text, **how).writerows(rows)
+        return bytes([choice]) + text.getvalue().encode()
+
+    rows = [["a", "text", "y"], [1, "b,c", 0], [-2.5, 'say "hi"', 1], ["3e2", "two\nlines", 0]]
+    put("csv", "minimal", table(rows))
+    put("csv", "all", table(rows, 16, quoting=csv.QUOTE_ALL, lineterminator="\n"))
+    put("csv", "tabs", table(rows, 2, delimiter="\t"))
+    put("csv", "bare", table([[0, 1, "x"], [1, "", "y"]], 13, delimiter=";"))
+    put("csv", "late", table([["a", "y"], [1, "no"], [2, "yes"], ["x", "no"]]))
+    put("csv", "bom", b"\0\xef\xbb\xbfa,y\r1,0\r\r2,1")
+    put("csv", "open", b'\0a,y\n"1,0\n')
+    put("csv", "behind", b'\0a,y\n"1"2,0\n')
+    put("csv", "uneven", b"\0a,y\n1,0\n2\n")
+    put("csv", "twice", b"\0a,a,y\n1,2,0\n")
+    put("csv", "digits", b"\0a,y\n0000000000000000.1e-0000000001,1\n9999999999999999e300,0\n")
+
+
 def cifar():
     pixels = bytes(k * 7 % 256 for k in range(3072))
     put("cifar", "ten", b"\0" + bytes([9]) + pixels + bytes([0]) + pixels)
@@ -640,7 +661,7 @@ def kvs():
 
 def main():
     for make in (caffemodel, solverstate, binaryproto, datums, prototxt, solver, job, safetensors,
-                 idx, npys, cifar, image_list, lmdb, pngs, jpegs, webdatasets, gzips, kvs, words):
+                 idx, npys, csvs, cifar, image_list, lmdb, pngs, jpegs, webdatasets, gzips, kvs, words):
         make()
 
 

@@ -230,7 +230,7 @@ static inline int sim_train_node(void *arg, struct world *world)
 /* Runs it once. */
 static inline void sim_train_play(struct sim_train *t)
 {
-    const Paceline__Job *job = t->ground->job;
+    Paceline__Job *job = t->ground->job;
     const struct logger log = {sim_train_log, t, t->level};
     const struct sim_options options = {
         .workers = job_workers_max(job),

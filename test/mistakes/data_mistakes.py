@@ -22,6 +22,19 @@ def images(folder, *more):
     return prepare
 
 
+def table(content, label="size", more=""):
+    """`paceline train` with a table in place of the job's data."""
+    def prepare(scene):
+        scene.write("table.csv", content)
+        with open(scene.path("x.job")) as f:
+            text = f.read()
+        begin, end = text.index("train_data"), text.index("batch")
+        scene.write("x.job", text[:begin] + f"train_data {{ csv {{ path: 'table.csv' label: '{label}' {more} }} }}\n"
+                    + text[end:])
+        return ["train", "x.job", "--out", "run"]
+    return prepare
+
+
 def spoil(folder, name, content, command=("--set", "stop.epochs=3"), **size):
     """Pictures of which one file is something else."""
     def prepare(scene):
@@ -103,8 +116,21 @@ CASES = [
          "train_data: train-labels:", "give files of the same set"),
     Case("a key that a SPEC does not have", words("data", "info", "idx:train-images,train-labels?classes=2"),
          r"\?classes=2:", "idx:train-images", r"expected after `\?` some of scale="),
-    Case("an unknown kind of data", words("data", "info", "csv:table.csv"), "no kind of data is called `csv`",
-         r"csv:table\.csv:", "there are idx, cifar10"),
+    Case("an unknown kind of data", words("data", "info", "xls:table.xls"), "no kind of data is called `xls`",
+         r"xls:table\.xls:", "there are idx, cifar10"),
+    Case("a table without its label", words("data", "info", "csv:table.csv"), r"csv:table\.csv:", "paceline:",
+         "expected csv:TABLE,LABEL"),
+    Case("a misspelt label", table("a,size\n1,0\n2,1\n", label="sise"), "no column `sise`",
+         r"table\.csv:", "they are a, size"),
+    Case("a row that is short", table("a,size\n1,0\n2\n"), "line 3: 1 fields, and the first row has 2",
+         r"table\.csv:", SKIP),
+    Case("an empty field", table("a,b,size\n1,2,0\n,4,1\n"), r"line 3, column 1 \(a\): is empty", r"table\.csv:",
+         "`missing: 0` would take 0 for it"),
+    Case("text where numbers are", table("a,size\n1,0\n2,1\nx,0\n", more="column { name: 'a' kind: number }"),
+         r"line 4, column 1 \(a\): `x` is not a number", r"table\.csv:", SKIP),
+    Case("a quote that is not closed", table('a,size\n1,0\n"2,1\n3,1\n'), "line 3: a quote is opened and not closed",
+         r"table\.csv:", SKIP),
+    Case("another delimiter", table("a;size\n1;0\n"), "no column `size`", r"table\.csv:", "they are a;size"),
     Case("a key misspelt in a SPEC", words("data", "info", "images:pets?resise=36"), r"\?resise=36:", "images:pets",
          r"expected after `\?` some of .*resize="),
     Case("a scale of words", words("data", "info", "idx:train-images,train-labels?scale=small"), "not `small`",
