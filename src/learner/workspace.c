@@ -371,7 +371,7 @@ int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct 
 {
     struct loader *loader = &ws->loader;
     if (loader->set) {
-        PL_ASSERT(!loader->task);
+        PL_ASSERT(!loader->world);
         loader->set = set;
         loader->sampler = (struct sampler){job->seed, set->count};
         return OK;
