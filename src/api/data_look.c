@@ -110,7 +110,7 @@ static int record_at(const pl_data *data, size_t i, pl_data_record *out)
         return err_set(&data->engine->error, ERR_USAGE, "data: record %zu, and there are %zu", i,
                        source->count);
     size_t H, W;
-    pl_data_record record = {.has_label = !data->path};
+    pl_data_record record = {.has_label = !data->path && data->source->classes > 0};
     source_size(source, i, &H, &W);
     record.height = (uint32_t)H;
     record.width = (uint32_t)W;

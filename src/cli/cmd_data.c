@@ -212,12 +212,15 @@ static int print_head(pl_data *data, const struct data_arguments *a)
         printf("%8s  %6s  %-*s  %6s  %6s  %s\n", "record", "label", widest, "class", "high", "wide",
                "name");
     for (size_t i = 0; rc == PL_OK && i < first; i++) {
+        char label[16] = "-";
         rc = pl_data_record_at(data, i, &record);
+        if (rc == PL_OK && record.has_label)
+            snprintf(label, sizeof label, "%" PRIu32, record.label);
         if (rc == PL_OK && a->json)
             record_json(i, &record);
         else if (rc == PL_OK)
-            printf("%8zu  %6" PRIu32 "  %-*s  %6" PRIu32 "  %6" PRIu32 "  %s\n", i, record.label,
-                   widest, record.class_name ? record.class_name : "-", record.height, record.width,
+            printf("%8zu  %6s  %-*s  %6" PRIu32 "  %6" PRIu32 "  %s\n", i, label, widest,
+                   record.class_name ? record.class_name : "-", record.height, record.width,
                    record.name[0] ? record.name : "-");
     }
     return rc;

@@ -163,6 +163,9 @@ static int join_shape(struct source *to, const struct source *part, size_t numbe
         return err_set(err, ERR_INPUT,
                        "data: records of part %zu have %zu channels, those of part 0 have %zu",
                        number, part->shape.dim[0], to->shape.dim[0]);
+    if ((to->classes > 0) != (part->classes > 0))
+        return err_set(err, ERR_INPUT,
+                       "data: of part %zu and part 0 one has labels, and one has not", number);
     if (!fields_equal(&to->fields, &part->fields))
         return err_set(err, ERR_INPUT, "data: records of part %zu have other fields than part 0",
                        number);
@@ -325,6 +328,9 @@ static int choose_stratified(struct source_combined *self, struct err *err)
 {
     const struct source *of = self->part[0];
     size_t n = of->count, count = self->source.count, found = 0, before = 0;
+    if (of->classes == 0)
+        return err_set(err, ERR_INPUT,
+                       "data: a stratified sample needs labels, and there are none");
     size_t *quota = calloc(of->classes, sizeof *quota);
     self->record = malloc(count * sizeof *self->record);
     if (!quota || !self->record) {

@@ -1,6 +1,7 @@
 /* Sources made of others: which record of which part stands where, and how often. */
 #include "data/source_combined.h"
 #include "data/source_memory.h"
+#include "data/stats.h"
 
 #include "base/rng.h"
 
@@ -320,9 +321,34 @@ static void test_nested_choices(void **state)
     source_close(few);
 }
 
+/* Records without labels are not counted by class, nor mixed with others. */
+static void test_records_without_labels(void **state)
+{
+    (void)state;
+    struct source *plain, *source;
+    struct stats stats;
+    struct err err = {0};
+    const struct memory_records records = {
+        .name = "plain", .count = 5, .shape = one, .type = VALUE_U8, .values = values};
+    const struct sample_config stratified = {.count = 2, .stratified = true};
+    assert_int_equal(source_memory(&records, &plain, &err), OK);
+    assert_int_equal(stats_of(plain, 0, NULL, &stats, &err), OK);
+    assert_int_equal(stats.classes, 0);
+    stats_release(&stats);
+    assert_int_equal(source_sample(plain, &stratified, &source, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "needs labels"));
+    struct source *labelled = make_part(0, 5, one, 3);
+    assert_int_equal(source_concat((struct source *[]){labelled, plain}, 2, &source, &err),
+                     ERR_INPUT);
+    assert_non_null(strstr(err.text, "one has labels"));
+    source_close(labelled);
+    source_close(plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_records_without_labels),
         cmocka_unit_test(test_one_part_after_another),
         cmocka_unit_test(test_parts_of_different_sizes),
         cmocka_unit_test(test_subsets),

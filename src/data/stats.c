@@ -56,7 +56,8 @@ static int see_record(const struct source *source, size_t i, struct scratch *scr
         struct moments here = moments_of(x + c * HW, HW);
         join_moments(&channel[c], &here);
     }
-    stats->of_class[source->ops->label(source, i)]++;
+    if (stats->classes > 0)
+        stats->of_class[source->ops->label(source, i)]++;
     see_size(stats, &raw);
     return OK;
 }
@@ -69,7 +70,7 @@ int stats_of(const struct source *source, size_t most, const struct open_watch *
         .records = most > 0 && most < source->count ? most : source->count,
         .classes = source->classes,
         .channels = (uint32_t)C,
-        .of_class = calloc(source->classes, sizeof *stats.of_class),
+        .of_class = calloc(source->classes + 1, sizeof *stats.of_class),
         .channel = calloc(C, sizeof *stats.channel),
         .H_least = SIZE_MAX,
         .W_least = SIZE_MAX,
