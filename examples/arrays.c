@@ -2,19 +2,24 @@
  * of this program, those to test with come from an iterator.
  *
  *     arrays [WORKERS [DIRECTORY]]
+ *     arrays --worker ADDRESS
  *
  * Trains with so many worker processes on this machine (2), into the run directory, or the next
- * free one below runs/. The workers are forked, so they have the arrays, too; a worker that is
- * started in another way, or on another machine, makes or loads its own before it calls pl_work. */
+ * free one below runs/. Each worker is this program again, on this machine or on another one: it
+ * makes or loads the same records before it calls pl_work. */
 #include "paceline/data.h"
 #include "paceline/net.h"
 #include "paceline/run.h"
 
 #include <math.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+extern char **environ;
 
 enum { SPIRALS = 3, POINTS = 3000, TEST_POINTS = 600 };
 
@@ -94,20 +99,20 @@ static int work_for(const char *address)
     return rc == PL_OK ? 0 : 1;
 }
 
+/* ---- the driver ---- */
+
+/* A program is started, and not only forked: the run has threads, and a fork of this process would
+ * have the locks that they hold, and no thread that releases them. */
 static int start_workers(void *user, uint32_t count, const char *address)
 {
-    (void)user;
+    char *program = user, *const argv[] = {program, "--worker", (char *)address, NULL};
     for (uint32_t i = 0; i < count; i++) {
-        pid_t worker = fork();
-        if (worker < 0)
+        pid_t worker;
+        if (posix_spawnp(&worker, program, NULL, NULL, argv, environ) != 0)
             return -1;
-        if (worker == 0)
-            _exit(work_for(address));
     }
     return 0;
 }
-
-/* ---- the driver ---- */
 
 static void describe_net(pl_net_spec *net)
 {
@@ -149,22 +154,18 @@ static int describe_job(pl_job *job, pl_engine *engine, unsigned workers)
     return rc;
 }
 
-int main(int argc, char **argv)
+static int drive_run(char *program, unsigned workers, const char *directory)
 {
-    unsigned workers = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 2;
+    const pl_run_options options = {
+        .out = directory, .start_workers = start_workers, .user = program};
     pl_engine *engine = NULL;
     pl_job *job = NULL;
     pl_run_report report;
-    srand(1);
-    for (int i = 0; i < POINTS; i++)
-        draw_point(point[i], &spiral[i]);
     int rc = make_engine(&engine);
     if (rc == PL_OK)
         rc = pl_job_create(engine, &job);
     if (rc == PL_OK)
         rc = describe_job(job, engine, workers);
-    const pl_run_options options = {.out = argc > 2 ? argv[2] : NULL,
-                                    .start_workers = start_workers};
     if (rc == PL_OK)
         rc = pl_run(engine, job, &options, &report);
     if (rc == PL_OK)
@@ -177,4 +178,15 @@ int main(int argc, char **argv)
     pl_job_free(job);
     pl_engine_destroy(engine);
     return rc == PL_OK ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    srand(1);
+    for (int i = 0; i < POINTS; i++)
+        draw_point(point[i], &spiral[i]);
+    if (argc == 3 && strcmp(argv[1], "--worker") == 0)
+        return work_for(argv[2]);
+    unsigned workers = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 2;
+    return drive_run(argv[0], workers, argc > 2 ? argv[2] : NULL);
 }

@@ -104,9 +104,11 @@ typedef struct pl_run_options {
      * run pl_work. 0: as many as the job allows. May be NULL. */
     const pl_flag *workers;
     /* pl_run: start `count` workers, each of which must call pl_work with `address`; also to
-     * replace lost workers, if the job has workers_min and workers_max. NULL: workers are started
-     * elsewhere. They receive the net, need only the files of data, and use the threads of their
-     * own machine if the job sets no number. Not used by pl_sim. */
+     * replace lost workers, if the job has workers_min and workers_max. The run has threads then:
+     * start a program (posix_spawn), because a process that is only forked may wait for ever for a
+     * lock that one of them held. NULL: workers are started elsewhere. They receive the net, need
+     * only the files of data, and use the threads of their own machine if the job sets no number.
+     * Not used by pl_sim. */
     int (*start_workers)(void *user, uint32_t count, const char *address);
     /* The number of started workers that have ended. The thread that calls start_workers calls it
      * while the run waits for workers: the run ends at once when the remaining ones are too few to

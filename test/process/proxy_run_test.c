@@ -91,7 +91,9 @@ static void play_story(struct tiny *t, const struct story *story)
     print_message("  %s: %s\n", story->strategy, story->fault[0]);
     machines_stage(t, &s, set);
     machines_worker_behind(&s, t->folder);
-    UNTIL(REAL_LIMIT_S, real_members(&s.run, "join") == 1); /* so it is worker 0 */
+    UNTIL(REAL_LIMIT_S, process_poll(&s.worker[0]) || real_members(&s.run, "join") == 1);
+    if (s.worker[0].ended)
+        fail_msg("worker 0 has not joined; it said:\n%s", s.worker[0].err);
     for (int i = 1; i < WORKERS; i++)
         WORKER(&s, t->folder, "--retry", "0"); /* a lost worker stays lost */
     UNTIL(REAL_LIMIT_S, process_poll(&s.run.p) || real_exchanges(&s.run) >= 5);
