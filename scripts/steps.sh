@@ -9,6 +9,7 @@ skipped=0 # steps, and single tests inside of programs that passed
 refuses_skips=0 # 1: a skip that test/skips.txt does not allow is a failure
 broken='' # what failed, and the end of what it printed: said again at the end, where it is read
 step_s=0 # seconds of the last step
+durations= # a file: seconds and name of each step and of each test
 result=  # the output of the training
 
 as_root() {
@@ -50,6 +51,7 @@ step() { # NAME COMMAND…
     "$@" || status=$?
     tenths=$((($(microseconds) - from) / 100000))
     step_s=$((tenths / 10)).$((tenths % 10))
+    [ -z "$durations" ] || printf 'step %s %s\n' "$step_s" "$name" >>"$durations"
     case $status in
     0) printf -- '-- %s: %s s\n' "$name" "$step_s" ;;
     77) printf -- '-- %s: skipped\n' "$name" ;;
@@ -99,11 +101,24 @@ tests() { # DIR [CTEST_OPTION…]
         all=$(grep -c '<testcase ' "$report" || true)
         good=$(grep -c '<testcase .*status="run"' "$report" || true)
     fi
+    [ -z "$durations" ] || test_durations "$report" "$dir" >>"$durations"
     [ "$all" -gt 0 ] || all=1 # no test is a failure, too
     passed=$((passed + good))
     failed=$((failed + all - good))
     [ "$all" = "$good" ] || broken+=$(failures "$dir")$'\n'
     count_skips "$dir"
+}
+
+test_durations() { # REPORT DIR
+    sed -n "s|.*<testcase name=\"\([^\"]*\)\".* time=\"\([^\"]*\)\".*|test \2 $2 \1|p" "$1"
+}
+
+# Where the time went: the longest steps and the longest tests, in seconds.
+longest() {
+    printf '\n== the longest steps, seconds\n'
+    grep '^step ' "$durations" | cut -d ' ' -f 2- | sort -rn | head -n 12 || true
+    printf '\n== the longest tests, seconds\n'
+    grep '^test ' "$durations" | cut -d ' ' -f 2- | sort -rn | head -n 20 || true
 }
 
 # Skipped tests are counted apart from those that passed.
