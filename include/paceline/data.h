@@ -194,8 +194,8 @@ int pl_data_sample(pl_engine *engine, const char *name, const char *spec,
 /* ---- what there is ---- */
 
 typedef struct pl_data_info {
-    /* "idx", "cifar10", "cifar100", "images", "webdataset", "lmdb", "npy", "csv", "pictures",
-     * "memory" */
+    /* "idx", "cifar10", "cifar100", "images", "webdataset", "lmdb", "npy", "csv", "shards",
+     * "pictures", "memory" */
     const char *kind;
     size_t records;
     uint32_t channels, height_min, height_max, width_min, width_max; /* before any map */
@@ -264,6 +264,36 @@ typedef struct pl_data_verified {
  * not fit; PL_ERR_NOMEM */
 int pl_data_verify(pl_engine *engine, const char *spec, bool training, const pl_data_check *check,
                    pl_data_verified *out);
+
+/* How records are packed. */
+typedef struct pl_data_packing {
+    /* Where: the shards are PREFIX-00000.shard, PREFIX-00001.shard and so on. */
+    const char *prefix;
+    /* A shard ends with the record by which its records have so many bytes; 0: 1 GiB. */
+    uint64_t shard_bytes;
+    /* Shards of that prefix may be there already; those with higher numbers are removed. */
+    bool replace;
+    void *user;
+    /* `done` of `total` records were written; returning false ends the packing with
+     * PL_ERR_CANCELLED. May be NULL. */
+    bool (*progress)(void *user, size_t done, size_t total);
+} pl_data_packing;
+
+typedef struct pl_data_packed {
+    size_t records;
+    uint32_t shards;
+    uint64_t bytes;  /* of the files */
+    char spec[4608]; /* the SPEC that names them, for pl_data_open and a job */
+} pl_data_packed;
+
+/* Write all records into shards, Paceline's own format: pictures as their files are, all others
+ * as values, with labels, fields and names of classes. Of the SPEC's maps none is applied: they
+ * are given where the shards are read. Each shard is there whole or not at all; after an error
+ * none is left that this call wrote. In memory for one record and an index of 8 to 20 bytes a
+ * record. PL_ERR_USAGE: the SPEC has maps, or the prefix is that of the shards it names;
+ * PL_ERR_INPUT: a shard is there already, a record cannot be read, records are of several sizes
+ * and no pictures; PL_ERR_CANCELLED, PL_ERR_IO, PL_ERR_FULL, PL_ERR_NOMEM */
+int pl_data_pack(pl_data *data, const pl_data_packing *packing, pl_data_packed *out);
 
 /* Write a contact sheet of the first `first` records to a PNG file, whole or not at all: a grid
  * of so many columns (0: about a square) of cells of side × side pixels. Records are shown as

@@ -22,6 +22,9 @@ Paceline__Data__Color *api_data_color(const Paceline__Data *spec, protobuf_c_boo
     case PACELINE__DATA__SOURCE_WEBDATASET:
         *has = &spec->webdataset->has_color;
         return &spec->webdataset->color;
+    case PACELINE__DATA__SOURCE_SHARDS:
+        *has = &spec->shards->has_color;
+        return &spec->shards->color;
     case PACELINE__DATA__SOURCE_LMDB: *has = &spec->lmdb->has_color; return &spec->lmdb->color;
     default: return NULL;
     }

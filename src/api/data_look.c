@@ -23,6 +23,7 @@ static const char *kind_of(const pl_data *data)
     case PACELINE__DATA__SOURCE_NPY: return "npy";
     case PACELINE__DATA__SOURCE_WEBDATASET: return "webdataset";
     case PACELINE__DATA__SOURCE_CSV: return "csv";
+    case PACELINE__DATA__SOURCE_SHARDS: return "shards";
     case PACELINE__DATA__SOURCE_MEMORY: return "memory";
     default: return data->source->ops->kind;
     }

@@ -1,6 +1,7 @@
 /* `paceline data`: the number and shape of records, the first records, statistics of their
- * values. */
+ * values; and the parsing for those that have files of their own. */
 #include "cli/cli.h"
+#include "cli/data_pack.h"
 #include "cli/data_verify.h"
 #include "cli/number.h"
 #include "paceline/data.h"
@@ -15,11 +16,12 @@
 enum { HEAD_RECORDS = 10, SHEET_RECORDS = 64, SHEET_CELL = 64, CLASSES_SHOWN = 40 };
 
 struct data_arguments {
-    const char *first, *sheet, *columns, *side, *problems;
+    const char *first, *sheet, *columns, *side, *problems, *shard_bytes;
     bool training, force, json;
     size_t problems_n;
     size_t first_n; /* the numbers of the texts above; 0: not given */
     uint32_t columns_n, side_n;
+    uint64_t shard_bytes_n;
 };
 
 #define DATA_OPTION(name, kind, value, help, field)                     \
@@ -32,10 +34,13 @@ static const struct option data_options[] = {
                 "of a folder of CIFAR, the training set (verify: both)", training),
     DATA_OPTION("first", OPTION_TEXT, "N", "the first N records (head: 10; stats: all)", first),
     DATA_OPTION("sheet", OPTION_TEXT, "FILE", "head: a PNG that shows them (64 of them)", sheet),
-    DATA_OPTION("force", OPTION_FLAG, NULL, "replace that FILE where there is one", force),
+    DATA_OPTION("force", OPTION_FLAG, NULL, "replace that FILE, or those shards, where they exist",
+                force),
     DATA_OPTION("columns", OPTION_TEXT, "N", "number of columns (a square)", columns),
     DATA_OPTION("side", OPTION_TEXT, "PIXELS", "each so large (64)", side),
     DATA_OPTION("max-problems", OPTION_TEXT, "N", "verify: list at most N (all)", problems),
+    DATA_OPTION("shard-bytes", OPTION_TEXT, "N",
+                "pack: a shard ends with the record by which it has N bytes (1 GiB)", shard_bytes),
     DATA_OPTION("json", OPTION_FLAG, NULL, "print JSON, one object a line, on stdout", json),
     {0},
 };
@@ -303,8 +308,17 @@ static int print_stats(pl_data *data, const struct data_arguments *a)
 
 static const struct look {
     const char *name;
-    int (*print)(pl_data *data, const struct data_arguments *a); /* NULL: it is verified */
-} looks[] = {{"info", print_info}, {"head", print_head}, {"stats", print_stats}, {"verify", NULL}};
+    int (*print)(pl_data *data, const struct data_arguments *a); /* NULL: in a file of its own */
+} looks[] = {{"info", print_info},
+             {"head", print_head},
+             {"stats", print_stats},
+             {"verify", NULL},
+             {"pack", NULL}};
+
+static bool is_called(const struct look *look, const char *name)
+{
+    return strcmp(look->name, name) == 0;
+}
 
 static int usage_error(const char *text)
 {
@@ -324,13 +338,17 @@ static bool read_count(const char *text, unsigned long max, unsigned long *out)
  * the exit code. */
 static int check_options(struct data_arguments *a, const struct look *look)
 {
-    unsigned long first, columns, side, problems;
+    unsigned long first, columns, side, problems, shard_bytes;
     if (!read_count(a->first, UINT32_MAX, &first))
         return usage_error("--first must be a number from 1 to 4294967295");
     if (!read_count(a->problems, UINT32_MAX, &problems))
         return usage_error("--max-problems must be a number from 1 to 4294967295");
-    if (a->problems && look->print)
+    if (!read_count(a->shard_bytes, 1ul << 62, &shard_bytes))
+        return usage_error("--shard-bytes must be a number of bytes, of 1 or more");
+    if (a->problems && !is_called(look, "verify"))
         return usage_error("--max-problems is for verify");
+    if (a->shard_bytes && !is_called(look, "pack"))
+        return usage_error("--shard-bytes is for pack");
     if (!read_count(a->columns, 4096, &columns))
         return usage_error("--columns must be a number from 1 to 4096");
     if (!read_count(a->side, 1024, &side) || (a->side && side < 8))
@@ -339,10 +357,13 @@ static int check_options(struct data_arguments *a, const struct look *look)
         return usage_error("--first is for head and stats");
     if (a->sheet && look->print != print_head)
         return usage_error("--sheet is for head");
-    if ((a->columns || a->side || a->force) && !a->sheet)
-        return usage_error("--columns, --side and --force are for --sheet");
+    if ((a->columns || a->side) && !a->sheet)
+        return usage_error("--columns and --side are for --sheet");
+    if (a->force && !a->sheet && !is_called(look, "pack"))
+        return usage_error("--force is for --sheet and for pack");
     a->first_n = first;
     a->problems_n = problems;
+    a->shard_bytes_n = shard_bytes;
     a->columns_n = (uint32_t)columns;
     a->side_n = (uint32_t)side;
     return -1;
@@ -359,13 +380,24 @@ static int look_at(pl_engine *engine, const struct look *look, const char *spec,
     return rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
 }
 
+/* Looks that have a file of their own. */
+static int run_look(pl_engine *engine, const struct look *look, const char *const *given,
+                    const struct data_arguments *a)
+{
+    const struct data_pack_options pack = {given[2], a->shard_bytes_n, a->training, a->force,
+                                           a->json};
+    return is_called(look, "pack")
+               ? data_pack(engine, given[1], &pack)
+               : data_verify(engine, given[1], a->training, a->problems_n, a->json);
+}
+
 static int run_data(const struct command *command, int argc, char **argv)
 {
     struct data_arguments a = {0};
-    const char *given[2] = {0};
+    const char *given[3] = {0};
     const struct look *look = NULL;
     size_t count;
-    int end = options_parse(command, argc, argv, &a, given, 2, &count);
+    int end = options_parse(command, argc, argv, &a, given, 3, &count);
     if (end >= 0)
         return end;
     for (size_t i = 0; given[0] && i < sizeof looks / sizeof *looks; i++)
@@ -373,21 +405,25 @@ static int run_data(const struct command *command, int argc, char **argv)
             look = &looks[i];
     if (!look) {
         fprintf(stderr,
-                "paceline data: %s: expected info, head, stats or verify; see paceline data "
-                "--help\n",
+                "paceline data: %s: expected info, head, stats, verify or pack; see paceline "
+                "data --help\n",
                 given[0] ? given[0] : "what?");
         return EXIT_BAD_INPUT;
     }
     if (!given[1])
         return usage_error("which records? give a SPEC, KIND:PATH");
+    if (is_called(look, "pack") != (given[2] != NULL))
+        return usage_error(given[2]
+                               ? "unexpected argument behind the SPEC"
+                               : "where to? give a PREFIX; shards are PREFIX-00000.shard, ...");
     end = check_options(&a, look);
     if (end >= 0)
         return end;
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    int code = look->print ? look_at(engine, look, given[1], &a)
-                           : data_verify(engine, given[1], a.training, a.problems_n, a.json);
+    int code =
+        look->print ? look_at(engine, look, given[1], &a) : run_look(engine, look, given, &a);
     pl_engine_destroy(engine);
     return code;
 }
@@ -395,8 +431,9 @@ static int run_data(const struct command *command, int argc, char **argv)
 const struct command cmd_data = {
     .name = "data",
     .summary =
-        "Inspect records: number and shape, the first of them, mean and deviation, broken ones",
-    .arguments = "info|head|stats|verify SPEC",
+        "Inspect records: number and shape, the first of them, mean and deviation, broken ones; "
+        "pack them into shards",
+    .arguments = "info|head|stats|verify SPEC, or pack SPEC PREFIX",
     .options = data_options,
     .run = run_data,
 };

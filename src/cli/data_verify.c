@@ -1,43 +1,17 @@
 #include "cli/data_verify.h"
 
 #include "cli/cli.h"
+#include "cli/data_progress.h"
 #include "cli/number.h"
 #include "cli/output.h"
 
 #include <cjson/cJSON.h>
-#include <signal.h>
 #include <stdio.h>
-#include <time.h>
-
-static volatile sig_atomic_t interrupted;
 
 struct verification {
     size_t most, reported, broken; /* of all sets */
     bool json;
-    double begun;
 };
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static void on_interrupt(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
-/* The first Ctrl-C ends it with its result, the second one at once. */
-static void catch_interrupt(void)
-{
-    struct sigaction action = {.sa_flags = (int)SA_RESETHAND}, before;
-    action.sa_handler = on_interrupt;
-    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(SIGINT, &action, NULL);
-}
 
 static void print_problem(void *user, const char *what)
 {
@@ -57,29 +31,13 @@ static void print_problem(void *user, const char *what)
     cJSON_Delete(object);
 }
 
-static bool report_progress(void *user, size_t done, size_t total)
-{
-    const struct verification *v = user;
-    struct progress_field field[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
-    double spent = seconds_now() - v->begun, rate = spent > 0 ? (double)done / spent : 0;
-    if (interrupted)
-        return false;
-    if (done == 0 || (done % 64 != 0 && done != total))
-        return true;
-    snprintf(field[0].text, sizeof field[0].text, "%zu of %zu records", done, total);
-    snprintf(field[1].text, sizeof field[1].text, "%.0f records/s", rate);
-    snprintf(field[2].text, sizeof field[2].text, "ends in %.0f s", (double)(total - done) / rate);
-    output_progress(field, 3);
-    return true;
-}
-
 static void print_json(const pl_data_verified *found)
 {
     printf("{");
     if (found->set)
         printf("\"set\":\"%s\",", found->set);
     printf("\"verified\":%zu,\"broken\":%zu,\"interrupted\":%s}\n", found->done, found->broken,
-           interrupted ? "true" : "false");
+           data_progress_interrupted() ? "true" : "false");
 }
 
 static void print_text(const pl_data_verified *found)
@@ -87,15 +45,15 @@ static void print_text(const pl_data_verified *found)
     printf("verified   %zu record%s%s%s%s, %zu broken%s\n", found->done,
            number_plural((double)found->done, "s"), found->set ? " of the " : "",
            found->set ? found->set : "", found->set ? " set" : "", found->broken,
-           interrupted ? "; interrupted" : "");
+           data_progress_interrupted() ? "; interrupted" : "");
 }
 
 /* Verifies one set; a status. */
 static int verify_set(pl_engine *engine, const char *spec, bool training, struct verification *v,
                       pl_data_verified *found)
 {
-    const pl_data_check check = {v, print_problem, report_progress};
-    v->begun = seconds_now();
+    const pl_data_check check = {v, print_problem, data_progress_report};
+    data_progress_begin();
     int rc = pl_data_verify(engine, spec, training, &check, found);
     output_finish();
     if (rc != PL_OK)
@@ -122,13 +80,14 @@ int data_verify(pl_engine *engine, const char *spec, bool training, size_t most,
 {
     struct verification v = {.most = most, .json = json};
     pl_data_verified found = {0};
-    catch_interrupt();
     int rc = verify_set(engine, spec, training, &v, &found);
-    if (rc == PL_OK && found.set && !training && !interrupted)
+    if (rc == PL_OK && found.set && !training && !data_progress_interrupted())
         rc = verify_set(engine, spec, true, &v, &found);
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
     print_remedies(&v);
     if (rc != PL_OK)
         return code;
-    return interrupted ? EXIT_INTERRUPTED : v.broken > 0 ? EXIT_BAD_INPUT : EXIT_DONE;
+    return data_progress_interrupted() ? EXIT_INTERRUPTED
+           : v.broken > 0              ? EXIT_BAD_INPUT
+                                       : EXIT_DONE;
 }

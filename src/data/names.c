@@ -1,6 +1,7 @@
 #include "data/names.h"
 
 #include "data/source_images.h"
+#include "data/source_shards.h"
 
 #include "base/file.h"
 #include "data/source.h"
@@ -63,6 +64,28 @@ int names_read(const char *path, struct names *out, struct err *err)
     if (rc != OK) {
         names_release(&names);
         return rc;
+    }
+    *out = names;
+    return OK;
+}
+
+int names_parse(const char *path, const char *text, size_t bytes, struct names *out,
+                struct err *err)
+{
+    struct names names = {0};
+    size_t count = 0;
+    int rc = OK;
+    for (size_t i = 0; i < bytes; i++)
+        count += text[i] == 0;
+    if (bytes > 0 && (text[bytes - 1] != 0 || count > LABEL_MAX))
+        return err_set(err, ERR_INPUT, "%s: its names of classes cannot be read", path);
+    names.at = count > 0 ? calloc(count, sizeof *names.at) : NULL;
+    rc = count == 0 || names.at ? OK : ERR_NOMEM;
+    for (size_t i = 0; rc == OK && i < count; i++, text += strlen(text) + 1)
+        rc = add_name(&names, count, text);
+    if (rc != OK) {
+        names_release(&names);
+        return err_set(err, rc, "%s: out of memory for names", path);
     }
     *out = names;
     return OK;
@@ -139,6 +162,7 @@ int names_of(const Paceline__Data *spec, struct names *out, struct err *err)
                  ? folder_names(spec->images->list, &names, err)
                  : read_sibling(spec->images->list, "synsets.txt", &names, err);
         break;
+    case PACELINE__DATA__SOURCE_SHARDS: rc = shards_names(spec->shards->shards, &names, err); break;
     case PACELINE__DATA__SOURCE_CSV: rc = category_names(spec->csv, &names, err); break;
     default: break;
     }

@@ -18,6 +18,10 @@ struct names {
 /* The lines of a file, empty ones at its end apart. ERR_INPUT, ERR_NOMEM */
 int names_read(const char *path, struct names *out, struct err *err);
 
+/* Names that are each ended by a zero, `bytes` in all. ERR_INPUT, ERR_NOMEM */
+int names_parse(const char *path, const char *text, size_t bytes, struct names *out,
+                struct err *err);
+
 /* Of the data that `spec` names; none (OK, count 0) where nothing tells them. ERR_INPUT: what is
  * there cannot be read; ERR_NOMEM */
 int names_of(const Paceline__Data *spec, struct names *out, struct err *err);

@@ -9,6 +9,7 @@
 #include "data/source_images.h"
 #include "data/source_lmdb.h"
 #include "data/source_npy.h"
+#include "data/source_shards.h"
 #include "data/source_webdataset.h"
 
 #include <inttypes.h>
@@ -46,11 +47,12 @@ int source_open_with(const struct source_config *config, const Paceline__Data *s
     case PACELINE__DATA__SOURCE_CSV: return source_csv_open(config, spec->csv, out, err);
     case PACELINE__DATA__SOURCE_WEBDATASET:
         return source_webdataset_open(config, spec->webdataset, out, err);
+    case PACELINE__DATA__SOURCE_SHARDS: return source_shards_open(config, spec->shards, out, err);
     case PACELINE__DATA__SOURCE_MEMORY: return bindings_open(config, spec->memory->name, out, err);
     default:
         return err_set(err, ERR_INPUT,
                        "data: no source is set; there are idx, cifar10, cifar100, images, "
-                       "webdataset, lmdb, npy, csv, memory");
+                       "webdataset, lmdb, npy, csv, shards, memory");
     }
 }
 

@@ -33,6 +33,10 @@ struct source_ops {
      * ERR_NOMEM */
     int (*read)(const struct source *source, size_t i, struct scratch *scratch, struct raw *raw,
                 struct err *err);
+    /* (optional: no record is a picture) The bytes of picture i as its file has them, JPEG or
+     * PNG, in the scratch; *bytes NULL: it is no picture. Errors as `read`. */
+    int (*encoded)(const struct source *source, size_t i, struct scratch *scratch,
+                   const uint8_t **bytes, size_t *n, struct err *err);
     uint32_t (*label)(const struct source *source, size_t i);
     /* (optional: all are alike) Height and width of record i. */
     void (*size)(const struct source *source, size_t i, size_t *H, size_t *W);

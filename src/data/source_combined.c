@@ -76,6 +76,14 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
     return part->ops->read(part, i, scratch, raw, err);
 }
 
+static int read_encoded(const struct source *source, size_t i, struct scratch *scratch,
+                        const uint8_t **bytes, size_t *n, struct err *err)
+{
+    const struct source *part = find_record((const struct source_combined *)source, &i);
+    *bytes = NULL;
+    return part->ops->encoded ? part->ops->encoded(part, i, scratch, bytes, n, err) : OK;
+}
+
 static uint32_t label_of(const struct source *source, size_t i)
 {
     const struct source *part = find_record((const struct source_combined *)source, &i);
@@ -116,6 +124,7 @@ static void close_combined(struct source *source)
 static const struct source_ops ops = {
     .kind = "combined",
     .read = read_record,
+    .encoded = read_encoded,
     .label = label_of,
     .size = size_of,
     .name = name_of,

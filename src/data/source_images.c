@@ -78,26 +78,38 @@ static int fill_record(const struct file_open *file, uint64_t bytes, struct scra
                : err_set(err, ERR_IO, "cannot be read any more");
 }
 
+static int images_encoded(const struct source *source, size_t i, struct scratch *scratch,
+                          const uint8_t **bytes, size_t *n, struct err *err)
+{
+    const struct source_images *images = (const struct source_images *)source;
+    char path[PATH_TEXT_MAX];
+    struct file_open file;
+    *n = (size_t)images->list.at[i].bytes;
+    if (full_path(images, i, path, err) != OK || picture_file_open(path, &file, err) != OK)
+        return ERR_IO; /* it was there when the list was opened */
+    int rc = fill_record(&file, *n, scratch, bytes, err);
+    file_close(&file);
+    return picture_file_name(path, rc, err);
+}
+
 static int images_read(const struct source *source, size_t i, struct scratch *scratch,
                        struct raw *raw, struct err *err)
 {
     const struct source_images *images = (const struct source_images *)source;
     const struct image_entry *entry = &images->list.at[i];
     char path[PATH_TEXT_MAX];
-    struct file_open file;
     const uint8_t *bytes = NULL;
+    size_t n;
     struct raw made;
-    if (full_path(images, i, path, err) != OK || picture_file_open(path, &file, err) != OK)
-        return ERR_IO; /* it was there when the list was opened */
-    int rc = fill_record(&file, entry->bytes, scratch, &bytes, err);
-    file_close(&file);
-    if (rc == OK)
-        rc = picture_decode(bytes, (size_t)entry->bytes, images->color, scratch, &made, err);
+    int rc = images_encoded(source, i, scratch, &bytes, &n, err);
+    if (rc != OK)
+        return rc;
+    rc = picture_decode(bytes, n, images->color, scratch, &made, err);
     if (rc == OK && (made.H != entry->H || made.W != entry->W))
         rc = err_set(err, ERR_IO, "has changed since it was opened: %zu x %zu pixels", made.H,
                      made.W);
     if (rc != OK)
-        return picture_file_name(path, rc, err);
+        return full_path(images, i, path, NULL) == OK ? picture_file_name(path, rc, err) : rc;
     *raw = made;
     return OK;
 }
@@ -105,6 +117,7 @@ static int images_read(const struct source *source, size_t i, struct scratch *sc
 static const struct source_ops images_ops = {
     .kind = "images",
     .read = images_read,
+    .encoded = images_encoded,
     .label = images_label,
     .size = images_size,
     .name = images_name,

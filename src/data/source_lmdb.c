@@ -92,19 +92,50 @@ static int decode_datum(const struct source_lmdb *lmdb, const uint8_t *bytes, si
     return check_values(x, n, err);
 }
 
+static int fetch_datum(const struct source_lmdb *lmdb, const struct lmdb_record *record,
+                       struct scratch *scratch, const uint8_t **out, struct err *err)
+{
+    uint8_t *bytes = scratch_get(scratch, SCRATCH_FILE, (size_t)record->len);
+    *out = bytes;
+    if (!bytes)
+        return err_set(err, ERR_NOMEM, "out of memory for its %" PRIu64 " bytes", record->len);
+    return file_part(&lmdb->file, record->offset, bytes, (size_t)record->len) == OK
+               ? OK
+               : err_set(err, ERR_IO, "cannot be read any more");
+}
+
+static int lmdb_encoded(const struct source *source, size_t i, struct scratch *scratch,
+                        const uint8_t **bytes, size_t *n, struct err *err)
+{
+    const struct source_lmdb *lmdb = (const struct source_lmdb *)source;
+    const struct lmdb_record *record = &lmdb->record[i];
+    const uint8_t *all;
+    struct pb pb;
+    struct datum d;
+    *bytes = NULL;
+    int rc = fetch_datum(lmdb, record, scratch, &all, err);
+    if (rc == OK) {
+        pb_memory(&pb, all, (size_t)record->len);
+        rc = datum_read(&pb, &d, err);
+    }
+    if (rc == OK && d.form == DATUM_PICTURE) {
+        *bytes = all + d.at;
+        *n = (size_t)d.len;
+    }
+    if (rc != OK)
+        err_prefix(err, "%s: record %zu", lmdb->path, i);
+    return rc;
+}
+
 static int lmdb_read(const struct source *source, size_t i, struct scratch *scratch,
                      struct raw *raw, struct err *err)
 {
     const struct source_lmdb *lmdb = (const struct source_lmdb *)source;
     const struct lmdb_record *record = &lmdb->record[i];
     struct raw made = {0};
-    uint8_t *bytes = scratch_get(scratch, SCRATCH_FILE, (size_t)record->len);
-    int rc = OK;
-    if (!bytes)
-        rc = err_set(err, ERR_NOMEM, "out of memory for its %" PRIu64 " bytes", record->len);
-    else if (file_part(&lmdb->file, record->offset, bytes, (size_t)record->len) != OK)
-        rc = err_set(err, ERR_IO, "cannot be read any more");
-    else
+    const uint8_t *bytes;
+    int rc = fetch_datum(lmdb, record, scratch, &bytes, err);
+    if (rc == OK)
         rc = decode_datum(lmdb, bytes, (size_t)record->len, scratch, &made, err);
     if (rc == OK && (made.C != source->shape.dim[0] || made.H != record->H || made.W != record->W))
         rc = err_set(err, ERR_IO, "has changed since it was opened");
@@ -119,6 +150,7 @@ static int lmdb_read(const struct source *source, size_t i, struct scratch *scra
 static const struct source_ops lmdb_ops = {
     .kind = "lmdb",
     .read = lmdb_read,
+    .encoded = lmdb_encoded,
     .label = lmdb_label,
     .size = lmdb_size,
     .close = lmdb_close,

@@ -69,6 +69,18 @@ static int fetch_entry(const struct source_webdataset *self, size_t i, struct sc
     return rc;
 }
 
+static int read_encoded(const struct source *source, size_t i, struct scratch *scratch,
+                        const uint8_t **bytes, size_t *n, struct err *err)
+{
+    const struct source_webdataset *self = of_source(source);
+    const uint8_t *header = NULL;
+    int rc = fetch_entry(self, i, scratch, &header, err);
+    if (rc == OK)
+        *bytes = header + TAR_BLOCK;
+    *n = self->entry[i].bytes;
+    return rc;
+}
+
 static int read_entry(const struct source *source, size_t i, struct scratch *scratch,
                       struct raw *raw, struct err *err)
 {
@@ -134,6 +146,7 @@ static void close_source(struct source *source)
 static const struct source_ops ops = {
     .kind = "webdataset",
     .read = read_entry,
+    .encoded = read_encoded,
     .label = label_of,
     .size = size_of,
     .name = name_of,

@@ -124,6 +124,9 @@ static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
     case PACELINE__DATA__SOURCE_WEBDATASET:
         path[n++] = (struct data_path){"webdataset.shards", &data->webdataset->shards, PATH_LIST};
         break;
+    case PACELINE__DATA__SOURCE_SHARDS:
+        path[n++] = (struct data_path){"shards.shards", &data->shards->shards, PATH_LIST};
+        break;
     case PACELINE__DATA__SOURCE_LMDB:
         path[n++] = (struct data_path){"lmdb.path", &data->lmdb->path, PATH};
         break;
@@ -240,7 +243,7 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
     if (!data || data->source_case == PACELINE__DATA__SOURCE__NOT_SET)
         return err_set(err, ERR_INPUT,
                        "%s: is missing; give a source: idx, cifar10, cifar100, images, "
-                       "webdataset, lmdb, npy, csv or memory",
+                       "webdataset, lmdb, npy, csv, shards or memory",
                        field);
     int rc = OK;
     size_t n = paths_of((Paceline__Data *)(uintptr_t)data, path);
@@ -307,6 +310,7 @@ static const struct kind {
     {"cifar100", "cifar100.path", NULL, ", coarse=", NULL},
     {"images", "images.list", NULL, ", root=, color=", NULL},
     {"webdataset", "webdataset.shards", NULL, ", color=", NULL},
+    {"shards", "shards.shards", NULL, ", color=", NULL},
     {"lmdb", "lmdb.path", NULL, ", color=", NULL},
     {"npy", "npy.values", "npy.labels", "", "VALUES,LABELS"},
     {"csv", "csv.path", "csv.label",
@@ -402,7 +406,7 @@ static int parse_spec(char *copy, const char *spec, Paceline__Data *data, struct
     if (!kind)
         return err_set(err, ERR_USAGE,
                        "%.200s: no kind of data is called `%.60s`; there are idx, cifar10, "
-                       "cifar100, images, webdataset, lmdb, npy, csv, memory",
+                       "cifar100, images, webdataset, lmdb, npy, csv, shards, memory",
                        spec, copy);
     char *maps = strrchr(colon + 1, '?');
     if (maps)

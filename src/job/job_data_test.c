@@ -42,6 +42,7 @@ static void test_every_source(void **state)
         "images { list: 'l' } resize_height: 64 resize_width: 48",
         "webdataset { shards: 'a-{000..147}.tar, b.tar' color: bgr } resize: 8",
         "lmdb { path: 'd' color: gray } scale: 0.00390625 crop: 16384",
+        "shards { shards: 'a-{00000..00012}.shard' color: gray } crop: 8",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         Paceline__Job *job;
@@ -57,12 +58,13 @@ static void test_every_field_that_is_wrong(void **state)
     (void)state;
     static const char *const bad[][2] = {
         {"", "train_data: is missing; give a source: idx, cifar10, cifar100, images, webdataset, "
-             "lmdb, npy, csv or memory"},
+             "lmdb, npy, csv, shards or memory"},
         {"cifar10 { }", "train_data.cifar10.path: is missing"},
         {"cifar100 { path: '' }", "train_data.cifar100.path: is missing"},
         {"images { root: 'r' }", "train_data.images.list: is missing"},
         {"lmdb { }", "train_data.lmdb.path: is missing"},
         {"webdataset { }", "train_data.webdataset.shards: is missing"},
+        {"shards { color: bgr }", "train_data.shards.shards: is missing"},
         {"cifar10 { path: 'd' coarse: true }",
          "train_data.cifar10.coarse: only cifar100 has coarse labels"},
         {"csv { label: 'y' }", "train_data.csv.path: is missing"},
@@ -141,6 +143,9 @@ static void test_specs(void **state)
     assert_int_equal(job_set_data(&data, "webdataset:a-{0..9}.tar,b.tar?color=gray", &err), OK);
     assert_string_equal(data->webdataset->shards, "a-{0..9}.tar,b.tar");
     assert_int_equal(data->webdataset->color, PACELINE__DATA__COLOR__gray);
+    assert_int_equal(job_set_data(&data, "shards:a-{00000..00012}.shard?color=bgr", &err), OK);
+    assert_string_equal(data->shards->shards, "a-{00000..00012}.shard");
+    assert_int_equal(data->shards->color, PACELINE__DATA__COLOR__bgr);
     protobuf_c_message_free_unpacked(&data->base, NULL);
 }
 

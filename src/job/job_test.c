@@ -86,15 +86,16 @@ static void test_parts_that_are_missing(void **state)
     expect_refusal("net { }", "net: is missing; give `net { zoo: \"lenet\" }` or a file");
     expect_refusal("net { zoo: '' }", "net.zoo: is missing");
     expect_refusal("net { file: '' }", "net.file: is missing");
-    expect_refusal("net { zoo: 'a' }", "train_data: is missing; give a source: idx, cifar10, "
-                                       "cifar100, images, webdataset, lmdb, npy, csv or memory");
+    expect_refusal("net { zoo: 'a' }",
+                   "train_data: is missing; give a source: idx, cifar10, "
+                   "cifar100, images, webdataset, lmdb, npy, csv, shards or memory");
     expect_refusal("net { zoo: 'a' } train_data { idx { images: 'i' } }",
                    "train_data.idx.labels: is missing");
     expect_refusal("net { zoo: 'a' } train_data { idx { images: 'i' labels: 'l' } }",
                    "solver: is missing; give at least `solver { base_lr: R }`");
     expect_refusal(LEAST "test_data { scale: 2 }",
                    "test_data: is missing; give a source: idx, cifar10, cifar100, images, "
-                   "webdataset, lmdb, npy, csv or memory");
+                   "webdataset, lmdb, npy, csv, shards or memory");
     expect_refusal(LEAST "name: ''", "name: is missing");
 }
 
@@ -358,7 +359,7 @@ static void test_data_from_the_command_line(void **state)
         {"x,y", "x,y: expected KIND:PATH, such as idx:IMAGES,LABELS"},
         {"png:x",
          "png:x: no kind of data is called `png`; there are idx, cifar10, cifar100, images, "
-         "webdataset, lmdb, npy, csv, memory"},
+         "webdataset, lmdb, npy, csv, shards, memory"},
         {"idx:x", "idx:x: expected idx:IMAGES,LABELS"},
         {"idx:,y", "idx:,y: expected idx:IMAGES,LABELS"},
         {"idx:x,", "idx:x,: expected idx:IMAGES,LABELS"},

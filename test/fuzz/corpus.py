@@ -594,6 +594,30 @@ def webdatasets():
     put("webdataset", "base256", bytes(base256))
 
 
+def shard(form, shape, classes, count, blocks, data, index, names=0, fields=0, integer=0, block=16384):
+    """The target makes checksums right."""
+    label = 0 if classes == 0 else 1 if classes <= 256 else 2 if classes <= 65536 else 4
+    footer = struct.pack("<10I6Q", form, integer, label, block, *shape, classes, fields, names, count, blocks,
+                         len(data), len(index), 0, 0)
+    return b"PLSHARD\0" + struct.pack("<II", 1, 0) + data + index + footer + bytes(8)
+
+
+def shards():
+    hashes = bytes(8)
+    put("shards", "bytes", shard(1, (1, 2, 3), 3, 4, 1, bytes(range(24)), hashes + bytes([0, 1, 2, 1])))
+    put("shards", "unlabelled", shard(1, (1, 1, 1), 0, 9, 1, bytes(9), hashes))
+    put("shards", "blocks", shard(1, (1, 1, 5), 300, 7, 4, bytes(35), 4 * hashes + bytes(14), block=8))
+    floats = struct.pack("<6f", 1, -2, 0.5, float("inf"), float("nan"), 3e38)
+    put("shards", "floats", shard(2, (3, 1, 1), 2, 2, 1, floats, b"no\0yes\0\0" + hashes + b"\1\0", names=7))
+    field = b"".join(name.ljust(64, b"\0") + struct.pack("<10I", whole, len(dims), *dims, *[0] * (8 - len(dims)))
+                     for name, whole, dims in ((b"words", 1, (2,)), (b"at", 0, (1, 1))))
+    put("shards", "fields", shard(2, (3, 1, 1), 0, 2, 1, floats, field + hashes, fields=2))
+    pictures = [png(1, 4, 0, 8), png(2, 3, 2, 8)]
+    sizes = b"".join(struct.pack("<IHH", len(p), h, w) for p, h, w in zip(pictures, (1, 2), (4, 3)))
+    put("shards", "pictures", shard(3, (0, 0, 0), 2, 2, 1, b"".join(pictures), hashes + sizes + b"\1\0"))
+    put("shards", "cut", shard(1, (1, 2, 3), 3, 4, 1, bytes(24), hashes + bytes(4))[:-9])
+
+
 def gzips():
     packed = gzip.compress(b"some text\n" * 20, mtime=0)
     put("gzip", "packed", packed)
@@ -661,7 +685,7 @@ def kvs():
 
 def main():
     for make in (caffemodel, solverstate, binaryproto, datums, prototxt, solver, job, safetensors,
-                 idx, npys, csvs, cifar, image_list, lmdb, pngs, jpegs, webdatasets, gzips, kvs, words):
+                 idx, npys, csvs, cifar, image_list, lmdb, pngs, jpegs, webdatasets, shards, gzips, kvs, words):
         make()
 
 

@@ -166,6 +166,60 @@ static void test_what_stats_propose(void **state)
     process_release(&p);
 }
 
+static const cJSON *key_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, key);
+    assert_non_null(item);
+    return item;
+}
+
+/* Packed records are the same records: labels, pixels, names, and what a net learns of them. */
+static void test_pack(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char shards[300], path[300];
+    snprintf(path, sizeof path, "%s/packed-00002.shard", t->folder);
+    RUN(t, &p, "data", "pack", spec, "packed", "--shard-bytes", "6000", "--json");
+    cJSON *packed = parse_output(&p);
+    assert_true(number_of(packed, "records") == TINY_TEST && number_of(packed, "shards") == 3);
+    snprintf(shards, sizeof shards, "%s", cJSON_GetStringValue(key_of(packed, "spec")));
+    assert_string_equal(shards, "shards:packed-{00000..00002}.shard");
+    cJSON_Delete(packed);
+    process_release(&p);
+    RUN(t, &p, "data", "info", shards);
+    expect_text(&p, "kind       shards\n");
+    expect_text(&p, "records    120\n");
+    expect_text(&p, "record     1 channel, 12 high, 12 wide\n");
+    expect_text(&p, "classes    3, of 40 to 40 records, 1.00 to 1\n");
+    process_release(&p);
+    RUN(t, &p, "data", "stats", spec, "--json");
+    char before[4096];
+    snprintf(before, sizeof before, "%s", p.out);
+    process_release(&p);
+    RUN(t, &p, "data", "stats", shards, "--json");
+    assert_string_equal(p.out, before);
+    process_release(&p);
+    REFUSED(t, "packed-00000.shard: exists", "data", "pack", spec, "packed");
+    RUN(t, &p, "data", "pack", spec, "packed", "--force");
+    expect_text(&p, "packed     120 records, ");
+    expect_text(&p, "SPEC       shards:packed-00000.shard\n");
+    process_release(&p);
+    assert_int_equal(access(path, F_OK), -1);
+    RUN(t, &p, "data", "verify", "shards:packed-00000.shard");
+    expect_text(&p, "verified   120 records, 0 broken\n");
+    process_release(&p);
+    REFUSED(t, "shards that are read", "data", "pack", "shards:packed-00000.shard", "packed",
+            "--force");
+    REFUSED(t, "maps are not packed", "data", "pack", "idx:test-images,test-labels?crop=8", "x");
+    REFUSED(t, "no prefix", "data", "pack", spec, "x,y");
+    REFUSED(t, "no prefix", "data", "pack", spec, "x/");
+    REFUSED(t, "PREFIX", "data", "pack", spec);
+    REFUSED(t, "no-such-folder", "data", "pack", spec, "no-such-folder/x");
+    REFUSED(t, "--shard-bytes", "data", "pack", spec, "y", "--shard-bytes", "0");
+    REFUSED(t, "--shard-bytes", "data", "info", spec, "--shard-bytes", "9");
+}
+
 static void test_wrong_inputs(void **state)
 {
     struct tiny *t = *state;
@@ -205,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_head),
         cmocka_unit_test(test_pictures_in_folders),
         cmocka_unit_test(test_what_stats_propose),
+        cmocka_unit_test(test_pack),
         cmocka_unit_test(test_wrong_inputs),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
