@@ -99,6 +99,34 @@ int pl_bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_option
 /* Frees the memory of the report; it may be called twice. */
 void pl_bench_step_release(pl_bench_step_report *report);
 
+/* Zero stands for the default. */
+typedef struct pl_bench_data_options {
+    uint32_t batch;       /* records, up to 65,536; 64 */
+    unsigned threads;     /* tasks that read at most; one for each core */
+    double seconds;       /* of each phase; 3 */
+    double share;         /* a second phase takes batches at this share of the rate; 0: none */
+    uint64_t cache_bytes; /* records are kept in so much memory */
+} pl_bench_data_options;
+
+typedef struct pl_bench_data_report {
+    size_t records;           /* of the set */
+    double open_s;            /* from the call until they were open, */
+    double first_batch_s;     /* and until the first batch was there */
+    uint64_t taken;           /* records, in the first phase */
+    double records_per_s;     /* taken as fast as they come */
+    double median_ms, p99_ms; /* of taking a batch */
+    /* The share of the second phase in which the taker waited for records; -1: there was none. */
+    double waited_share;
+    uint64_t kept_records, kept_bytes; /* in memory at the end */
+    uint32_t batch, tasks;
+} pl_bench_data_report;
+
+/* Time how records of a SPEC are made ready as for training: opened, read, decoded and mapped,
+ * in batches ahead, by several tasks. `options` may be NULL. As pl_data_open; PL_ERR_USAGE:
+ * options out of their limits */
+int pl_bench_data(pl_engine *engine, const char *spec, const pl_bench_data_options *options,
+                  pl_bench_data_report *report);
+
 /* Nanoseconds that one core takes to pass over a byte of floats. */
 typedef struct pl_bench_bytes_report {
     double copy, sum;

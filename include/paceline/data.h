@@ -156,6 +156,7 @@ typedef struct pl_map {
     void (*release)(void *user); /* called when the name is unbound; may be NULL */
     void *user;
     uint64_t hash; /* identity of the function, which nodes of a run compare; not 0 */
+    bool constant; /* it does not look at `draw`: a cache may keep what it makes */
 } pl_map;
 
 /* The records through a map, each time that one is read; labels stay. The struct is copied.

@@ -222,6 +222,9 @@ typedef struct pl_work_options {
     /* Called by the calling thread a few times a second while this worker is in no run: it connects
      * to a driver, or pauses. May be NULL. */
     void (*tick)(void *user);
+    /* Where a job with `cache: disk` has a file of records, without a name, while this worker is in
+     * the run; NULL: /var/tmp. */
+    const char *cache_directory;
 } pl_work_options;
 
 /* Work for a driver. Returns when the run is over, or this worker has left it. PL_ERR_PEER (the

@@ -5,6 +5,7 @@
 #include "api/guard.h"
 #include "base/file.h"
 #include "real/census.h"
+#include "real/disk.h"
 #include "real/real.h"
 #include "train/driver_term_file.h"
 #include "train/work_progress.h"
@@ -226,6 +227,9 @@ static int work_task(void *arg)
     return train_work(w->world, &w->host);
 }
 
+/* It lasts, and is on a disk, where /tmp may be in memory. */
+#define CACHE_DIRECTORY "/var/tmp"
+
 enum { DRIVERS_MAX = 16, DRIVERS_TEXT_MAX = 1024, HOST_NAME_SIZE = 64 };
 
 /* Where the driver is, or may be when it has returned: tried in turn. */
@@ -315,6 +319,9 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
     struct working w = {
         .host = {.name = name,
                  .data_root = root[0] ? root : NULL,
+                 .cache_disk = real_disk(),
+                 .cache_folder =
+                     options->cache_directory ? options->cache_directory : CACHE_DIRECTORY,
                  .check_address = real_reach,
                  .delay = census_delay,
                  .threads = options->threads,

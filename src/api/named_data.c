@@ -177,6 +177,7 @@ static int bind_map(pl_engine *engine, const char *name, const char *spec, const
         .name = name,
         .shape = {map->channels > 0 ? 3 : 0, {map->channels, map->height, map->width}},
         .apply = map->apply ? apply_map : NULL,
+        .constant = map->constant,
         .hash = map->hash,
         .release = release_map,
         .user = map,

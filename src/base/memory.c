@@ -44,6 +44,20 @@ size_t memory_available_under(const char *root, const char **limit)
     return left > MEMORY_LEAST ? left : MEMORY_LEAST;
 }
 
+size_t memory_used(void)
+{
+    static const char key[] = "VmRSS:"; /* in KiB */
+    struct file_bytes text;
+    size_t used = 0;
+    if (file_read("/proc/self/status", MEMINFO_MAX, &text, NULL) != OK)
+        return 0;
+    const char *at = strstr((const char *)text.data, key);
+    if (at)
+        used = (size_t)strtoull(at + strlen(key), NULL, 10) * 1024;
+    file_release(&text);
+    return used;
+}
+
 size_t memory_available(const char **limit)
 {
     return memory_available_under("", limit);

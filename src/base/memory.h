@@ -14,6 +14,9 @@ size_t memory_available(const char **limit);
 /* The same of the files under `root`, which is "" for the machine's own. */
 size_t memory_available_under(const char *root, const char **limit);
 
+/* Bytes of memory that this process has now; 0: unknown. */
+size_t memory_used(void);
+
 enum { MEMORY_LEAST = 4096 };
 
 #endif

@@ -11,6 +11,13 @@ static void test_some_of_it_is_there(void **state)
     (void)state;
     size_t all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     assert_in_range(memory_available(NULL), 1024 * 1024, all);
+    size_t before = memory_used(), more = (size_t)64 << 20;
+    uint8_t *touched = malloc(more);
+    assert_non_null(touched);
+    memset(touched, 1, more);
+    assert_in_range(before, 100 * 1024, all);
+    assert_in_range(memory_used(), before + more - (more >> 4), before + more + (more >> 4));
+    free(touched);
 }
 
 static void put_text(const struct folder *f, const char *name, const char *text)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-extern const struct command bench_step, bench_allreduce, bench_wire;
+extern const struct command bench_step, bench_data, bench_allreduce, bench_wire;
 
 /* A whole number > 0 of at most 32 bits; `fallback` for NULL; 0 for anything else. */
 uint32_t bench_number(const char *text, uint32_t fallback);

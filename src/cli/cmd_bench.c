@@ -6,7 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-static const struct command *const benches[] = {&bench_step, &bench_allreduce, &bench_wire};
+static const struct command *const benches[] = {&bench_step, &bench_data, &bench_allreduce,
+                                                &bench_wire};
 
 enum { BENCHES = sizeof benches / sizeof *benches };
 
@@ -79,16 +80,17 @@ static int run_bench(const struct command *command, int argc, char **argv)
     for (size_t i = 0; i < BENCHES; i++)
         if (strcmp(benches[i]->name + strlen("bench "), what) == 0)
             return benches[i]->run(benches[i], argc - 1, argv + 1);
-    fprintf(stderr,
-            "paceline bench: expected what to measure: step, allreduce or wire%s%s; see paceline "
-            "bench --help\n",
-            what[0] ? ", not " : "", what);
+    fprintf(
+        stderr,
+        "paceline bench: expected what to measure: step, data, allreduce or wire%s%s; see paceline "
+        "bench --help\n",
+        what[0] ? ", not " : "", what);
     return EXIT_BAD_INPUT;
 }
 
 const struct command cmd_bench = {
     .name = "bench",
-    .summary = "Measure: training steps, all-reduces, the wire",
+    .summary = "Measure: training steps, the loading of records, all-reduces, the wire",
     .arguments = "WHAT",
     .options = NULL,
     .run = run_bench,

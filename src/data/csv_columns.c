@@ -69,6 +69,19 @@ bool csv_label(struct csv_field field, uint32_t *label)
     return is;
 }
 
+bool csv_is_label(const Paceline__Data__Csv *spec, const char *name)
+{
+    return spec->label && strcmp(spec->label, name) == 0;
+}
+
+bool csv_is_target(const Paceline__Data__Csv *spec, const char *name)
+{
+    for (size_t i = 0; i < spec->n_target; i++)
+        if (strcmp(spec->target[i], name) == 0)
+            return true;
+    return false;
+}
+
 static int refuse_name(const struct csv_columns *columns, const char *name, const char *why,
                        struct err *err)
 {
@@ -137,7 +150,7 @@ static int match_columns(struct csv_columns *columns, const struct csv_row *firs
             continue;
         column->of = columns->spec->column[name->place];
         column->input = name->place;
-        if (strcmp(name->text, columns->spec->label) == 0)
+        if (csv_is_label(columns->spec, name->text))
             columns->label = k;
         rc = sort_categories(columns, column, err);
     }
@@ -160,13 +173,33 @@ static int place_inputs(struct csv_columns *columns, const struct csv_row *first
     for (size_t i = 0; rc == OK && i < spec->n_column; i++) {
         if (!by_place[i]) {
             rc = refuse_missing(columns, spec->column[i]->name, first, err);
-        } else if (by_place[i] != &columns->at[columns->label]) {
+        } else if (by_place[i] != &columns->at[columns->label] &&
+                   !csv_is_target(spec, spec->column[i]->name)) {
             by_place[i]->input = columns->inputs;
             columns->inputs += csv_is_number(spec->column[i]) ? 1 : spec->column[i]->n_categories;
         }
     }
     free(by_place);
     return rc;
+}
+
+/* Targets are in the order in which the job names them. */
+static int place_targets(struct csv_columns *columns, const struct csv_row *first, struct err *err)
+{
+    const Paceline__Data__Csv *spec = columns->spec;
+    for (size_t i = 0; i < spec->n_target; i++) {
+        struct csv_column *column = NULL;
+        for (size_t k = 0; k < columns->n && !column; k++)
+            if (columns->at[k].of && strcmp(columns->at[k].of->name, spec->target[i]) == 0)
+                column = &columns->at[k];
+        if (!column)
+            return refuse_missing(columns, spec->target[i], first, err);
+        if (column == &columns->at[columns->label] || !csv_is_number(column->of))
+            return refuse_name(columns, spec->target[i], "no number that could be a target is",
+                               err);
+        column->input = columns->inputs + columns->targets++;
+    }
+    return OK;
 }
 
 int csv_columns_init(struct csv_columns *columns, const char *path, const Paceline__Data__Csv *spec,
@@ -178,7 +211,7 @@ int csv_columns_init(struct csv_columns *columns, const char *path, const Paceli
     if (first->fields > CSV_COLUMNS_MAX)
         return err_set(err, ERR_INPUT, "%s: %zu columns; %d can be read", path, first->fields,
                        CSV_COLUMNS_MAX);
-    columns->at = calloc(columns->n, sizeof *columns->at);
+    columns->at = calloc(columns->n + 1, sizeof *columns->at); /* one more, where no label is */
     if (!columns->at || !make_names(&listed, spec->n_column)) {
         free(listed.at);
         return refuse_memory(columns, err);
@@ -189,10 +222,12 @@ int csv_columns_init(struct csv_columns *columns, const char *path, const Paceli
     int rc = twice ? refuse_name(columns, twice, "there are two columns", err)
                    : match_columns(columns, first, &listed, err);
     free(listed.at);
-    if (rc == OK && columns->label == columns->n)
+    if (rc == OK && columns->label == columns->n && spec->label && *spec->label)
         rc = refuse_missing(columns, spec->label, first, err);
     if (rc == OK)
         rc = place_inputs(columns, first, err);
+    if (rc == OK)
+        rc = place_targets(columns, first, err);
     if (rc == OK && columns->inputs == 0)
         rc =
             err_set(err, ERR_INPUT,
@@ -236,6 +271,9 @@ static int take_label(const struct csv_columns *columns, const struct csv_row *r
                       uint32_t *label, struct err *err)
 {
     size_t k = columns->label;
+    *label = 0;
+    if (k == columns->n)
+        return OK;
     const struct csv_column *column = &columns->at[k];
     if (csv_is_number(column->of))
         return csv_label(row->field[k], label)

@@ -28,8 +28,14 @@ struct csv_columns {
     const char *path;                /* of the file, for messages */
     const Paceline__Data__Csv *spec; /* borrowed; all_listed */
     struct csv_column *at;           /* as in the file */
-    size_t n, label, inputs;
+    size_t n, label;                 /* label == n: there is none */
+    size_t inputs;                   /* floats of a record, */
+    size_t targets;                  /* and behind them those of its targets */
 };
+
+/* Is a column of this name the label, or a target? */
+bool csv_is_label(const Paceline__Data__Csv *spec, const char *name);
+bool csv_is_target(const Paceline__Data__Csv *spec, const char *name);
 
 /* The columns of a file whose first row is `first`. Released also after a failure. ERR_INPUT: a
  * column is missing, or there twice; there are too many, or none but the label. ERR_NOMEM */
@@ -37,8 +43,8 @@ int csv_columns_init(struct csv_columns *columns, const char *path, const Paceli
                      const struct csv_row *first, struct err *err);
 void csv_columns_release(struct csv_columns *columns);
 
-/* The inputs (`x` NULL: they are checked alone) and the label of a row in this line. ERR_INPUT: the
- * row does not fit, by line and column */
+/* The inputs and the targets (`x` NULL: they are checked alone) and the label of a row in this
+ * line. ERR_INPUT: the row does not fit, by line and column */
 int csv_columns_take(const struct csv_columns *columns, const struct csv_row *row, uint64_t line,
                      float *x, uint32_t *label, struct err *err);
 

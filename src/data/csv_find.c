@@ -198,8 +198,8 @@ static int look_at_value(struct finding *f, size_t k, struct csv_field value, bo
     uint32_t label;
     if (!found->of || value.n == 0)
         return OK;
-    bool number = strcmp(found->of->name, f->spec->label) == 0 ? csv_label(value, &label)
-                                                               : csv_number(value, &v);
+    bool number =
+        csv_is_label(f->spec, found->of->name) ? csv_label(value, &label) : csv_number(value, &v);
     if (number && !found->finds)
         add_number(found, v);
     if (!number && found->open) {
@@ -242,13 +242,13 @@ static void settle_column(const struct finding *f, const struct found *found)
 {
     Paceline__Data__Column *of = found->of;
     bool category = of->n_categories > 0 || found->finds;
-    bool label = strcmp(of->name, f->spec->label) == 0;
+    bool input = !csv_is_label(f->spec, of->name) && !csv_is_target(f->spec, of->name);
     if (!of->has_kind)
         of->kind = category ? PACELINE__DATA__COLUMN__KIND__category
                             : PACELINE__DATA__COLUMN__KIND__number;
     of->has_kind = true;
     bool given = of->has_mean || of->has_scale;
-    if (!f->spec->standardize || label || given || found->count == 0 ||
+    if (!f->spec->standardize || !input || given || found->count == 0 ||
         of->kind != PACELINE__DATA__COLUMN__KIND__number)
         return;
     double spread = sqrt(found->squares / (double)found->count);

@@ -131,7 +131,7 @@ static int category_names(const Paceline__Data__Csv *csv, struct names *out, str
 {
     const Paceline__Data__Column *label = NULL;
     for (size_t i = 0; i < csv->n_column && !label; i++)
-        if (strcmp(csv->column[i]->name, csv->label) == 0)
+        if (csv->label && strcmp(csv->column[i]->name, csv->label) == 0)
             label = csv->column[i];
     size_t n = label ? label->n_categories : 0;
     out->at = n > 0 ? calloc(n, sizeof *out->at) : NULL;

@@ -11,6 +11,13 @@
 
 #include <stdint.h>
 
+/* Where a record comes from when it is read; it is the same each time unless it is drawn. */
+enum source_reading {
+    SOURCE_READS, /* a read of a file, a decoder, a function */
+    SOURCE_IN_MEMORY,
+    SOURCE_DRAWS, /* a function of (seed, epoch), too */
+};
+
 struct source {
     const struct source_ops *ops;
     size_t count;         /* records, > 0, fits 32 bits */
@@ -18,6 +25,7 @@ struct source {
     uint32_t classes;     /* labels are below it; 0: there are none */
     bool is_integer;      /* values are integers that bf16 may not hold */
     struct fields fields; /* n > 0: a record's floats are these, and its shape (count, 1, 1) */
+    enum source_reading reading;
     unsigned depth;       /* of zips and maps within each other, up to DEPTH_MAX */
     uint64_t hash;        /* identity of the data, compared between nodes: see each source */
     char warning[320];    /* names the records that were left out when it was opened; "": none */
@@ -66,6 +74,7 @@ struct source_config {
     /* Counts records with a damaged header, which are left out; NULL: such a record is an error. */
     struct bad_records *bad;
     enum bad_source of;              /* the set under which they are counted */
+    struct record_cache *cache; /* for the opener of sources, who puts it in front; NULL: none */
     const struct bindings *bindings; /* of `memory:NAME`; NULL: none */
 };
 

@@ -139,6 +139,7 @@ int source_cifar_open(const struct source_config *config, const Paceline__Data__
     cifar->labels = kind == CIFAR_10 ? 1 : 2;
     cifar->label_at = fine ? 1 : 0;
     cifar->source.ops = &cifar_ops;
+    cifar->source.reading = SOURCE_IN_MEMORY;
     cifar->source.shape = (struct shape){.n = 3, .dim = {3, SIDE, SIDE}};
     cifar->source.classes = kind == CIFAR_10 ? 10 : fine ? 100 : 20;
     cifar->source.hash = hash_mix(0, cifar->label_at);

@@ -178,6 +178,8 @@ static int join_shape(struct source *to, const struct source *part, size_t numbe
     if (!fields_equal(&to->fields, &part->fields))
         return err_set(err, ERR_INPUT, "data: records of part %zu have other fields than part 0",
                        number);
+    if (part->reading == SOURCE_DRAWS || to->reading == SOURCE_IN_MEMORY)
+        to->reading = part->reading;
     to->depth = part->depth > to->depth ? part->depth : to->depth;
     if (!shape_equal(&to->shape, &part->shape))
         to->shape.dim[1] = to->shape.dim[2] = 0;

@@ -36,11 +36,11 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
 {
     const struct source_csv *self = (const struct source_csv *)source;
     const struct row *at = &self->row[i];
-    size_t inputs = self->columns.inputs, room = self->columns.n;
+    size_t values = self->columns.inputs + self->columns.targets, room = self->columns.n;
     char *text = scratch_get(scratch, SCRATCH_FILE, at->bytes);
     struct csv_row row = {.room = room};
     row.field = scratch_get(scratch, SCRATCH_ROWS, room * sizeof *row.field);
-    float *x = scratch_get(scratch, SCRATCH_PIXELS, inputs * sizeof *x);
+    float *x = scratch_get(scratch, SCRATCH_PIXELS, values * sizeof *x);
     if (!text || !row.field || !x)
         return err_set(err, ERR_NOMEM, "%s: record %zu: out of memory", self->spec->path, i);
     uint32_t label;
@@ -48,7 +48,7 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
         !csv_divide(text, at->bytes, true, self->delimiter, &row) || row.bytes != at->bytes ||
         csv_columns_take(&self->columns, &row, 0, x, &label, NULL) != OK || label != at->label)
         return refuse_changed(self, i, err);
-    *raw = (struct raw){x, RAW_FLOATS, inputs, 1, 1};
+    *raw = (struct raw){x, RAW_FLOATS, values, 1, 1};
     return OK;
 }
 
@@ -105,7 +105,8 @@ static int add_row(struct source_csv *self, const struct csv_reader *reader, uin
     if (!array_grow(&self->row, source->count, &self->room, sizeof *self->row))
         return refuse_memory(reader->path, err);
     self->row[source->count++] = (struct row){reader->offset, (uint32_t)reader->row.bytes, label};
-    source->classes = label + 1 > source->classes ? label + 1 : source->classes;
+    bool labelled = self->columns.label < self->columns.n;
+    source->classes = labelled && label >= source->classes ? label + 1 : source->classes;
     return OK;
 }
 
@@ -152,8 +153,24 @@ static int load_rows(struct source_csv *self, const struct source_config *config
         rc = index_rows(self, config, reader, err);
     csv_reader_end(reader);
     self->source.hash = hash_mix(hash_stream_take(reader->hash), self->columns.inputs);
+    if (self->columns.targets > 0)
+        self->source.hash = hash_mix(self->source.hash, self->columns.targets);
     hash_stream_free(reader->hash);
     return rc;
+}
+
+/* With targets a record has the fields "data" and "target". */
+static void set_shape(struct source_csv *self)
+{
+    const struct csv_columns *columns = &self->columns;
+    struct fields *fields = &self->source.fields;
+    self->source.shape = (struct shape){3, {columns->inputs + columns->targets, 1, 1}};
+    if (columns->targets == 0)
+        return;
+    fields->n = 2;
+    fields->field[0] = (struct field){.name = "data", .shape = {1, {columns->inputs}}};
+    fields->field[1] =
+        (struct field){.name = "target", .shape = {1, {columns->targets}}, .from = columns->inputs};
 }
 
 static int load_table(struct source_csv *self, const struct source_config *config, struct err *err)
@@ -170,9 +187,11 @@ static int load_table(struct source_csv *self, const struct source_config *confi
         rc = csv_columns_find(&reader, self->spec, err);
     if (rc == OK)
         rc = load_rows(self, config, &reader, err);
-    self->source.shape = (struct shape){3, {self->columns.inputs, 1, 1}};
     if (rc != OK)
         return rc;
+    set_shape(self);
+    if (self->columns.label == self->columns.n)
+        return OK;
     const Paceline__Data__Column *label = self->columns.at[self->columns.label].of;
     if (!csv_is_number(label))
         self->source.classes = (uint32_t)label->n_categories;

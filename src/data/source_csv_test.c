@@ -14,6 +14,7 @@ struct table {
     Paceline__Data *spec;
     struct err err;
     char path[256];
+    bool unlabelled;
 };
 
 /* Open `bytes` as a table that `fields` describe, with the policy of `bad` (NULL: none). */
@@ -26,7 +27,8 @@ static int open_bytes(struct table *t, const char *name, const void *bytes, size
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
-    snprintf(text, sizeof text, "csv { path: '%s' label: 'label' %s }", t->path, fields);
+    snprintf(text, sizeof text, "csv { path: '%s' %s %s }", t->path,
+             t->unlabelled ? "" : "label: 'label'", fields);
     assert_int_equal(
         text_parse(&paceline__data__descriptor, "data", text, strlen(text), &message, &t->err), OK);
     t->spec = (Paceline__Data *)message;
@@ -314,6 +316,48 @@ static void expect_refusal(const struct folder *folder, const void *bytes, size_
     protobuf_c_message_free_unpacked(&t.spec->base, NULL);
 }
 
+/* Without a label, `label` is a column as the others. */
+static void test_without_a_label(void **state)
+{
+    struct table t = {.folder = *state, .unlabelled = true};
+    const char *text = "a,label\n1,2\n3,4\n";
+    if (open_bytes(&t, "t.csv", text, strlen(text), "", NULL) != OK)
+        fail_msg("%s", t.err.text);
+    assert_int_equal(t.source->classes, 0);
+    expect_record(&t, 0, (const float[]){1, 2}, 0);
+    expect_record(&t, 1, (const float[]){3, 4}, 0);
+    close_table(&t);
+}
+
+/* Targets lie behind the inputs, in the order of their names in the job, and as they are. */
+static void test_targets(void **state)
+{
+    struct table t = {.folder = *state, .unlabelled = true};
+    const char *text = "w,a,kind,p\n10,1,x,0.5\n20,3,y,-0.5\n";
+    if (open_bytes(&t, "t.csv", text, strlen(text), "target: 'p' target: 'w' standardize: true",
+                   NULL) != OK)
+        fail_msg("%s", t.err.text);
+    const struct fields *fields = &t.source->fields;
+    assert_int_equal(fields->n, 2);
+    assert_string_equal(fields->field[0].name, "data");
+    assert_string_equal(fields->field[1].name, "target");
+    assert_true(fields->field[0].shape.dim[0] == 3 && fields->field[1].from == 3);
+    expect_record(&t, 0, (const float[]){-1, 1, 0, 0.5f, 10}, 0);
+    expect_record(&t, 1, (const float[]){1, 0, 1, -0.5f, 20}, 0);
+    close_table(&t);
+    static const struct {
+        const char *fields, *why;
+    } bad[] = {{"target: 'kind'", "no number that could be a target is `kind`"},
+               {"target: 'q'", "there is no column `q`"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(open_bytes(&t, "t.csv", text, strlen(text), bad[i].fields, NULL),
+                         ERR_INPUT);
+        if (!strstr(t.err.text, bad[i].why))
+            fail_msg("%s", t.err.text);
+        protobuf_c_message_free_unpacked(&t.spec->base, NULL);
+    }
+}
+
 static void test_tables_that_are_wrong(void **state)
 {
     static const char *const bad[][3] = {
@@ -447,6 +491,8 @@ int main(void)
         cmocka_unit_test(test_columns_without_names),
         cmocka_unit_test(test_standardized),
         cmocka_unit_test(test_columns_of_a_run),
+        cmocka_unit_test(test_without_a_label),
+        cmocka_unit_test(test_targets),
         cmocka_unit_test(test_tables_that_are_wrong),
         cmocka_unit_test(test_rows_that_are_left_out),
         cmocka_unit_test(test_sizes_that_are_hostile),

@@ -193,6 +193,7 @@ int source_idx_open(const Paceline__Data__Idx *spec, const struct open_watch *wa
     if (!idx)
         return err_set(err, ERR_NOMEM, "%s: out of memory", spec->images);
     idx->source.ops = &idx_ops;
+    idx->source.reading = SOURCE_IN_MEMORY;
     idx->watch = watch;
     int rc = idx_load(spec, idx, err);
     idx->watch = NULL;

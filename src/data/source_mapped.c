@@ -100,6 +100,8 @@ int source_mapped(struct source *of, const struct record_map *map, struct source
     self->source.ops = &ops;
     self->source.depth = of->depth + 1;
     self->source.hash = hash_mix(of->hash, map->hash);
+    self->source.reading =
+        map->constant && of->reading != SOURCE_DRAWS ? SOURCE_READS : SOURCE_DRAWS;
     if (map->shape.n > 0) {
         self->source.shape = map->shape;
         self->source.fields.n = 0;

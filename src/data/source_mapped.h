@@ -12,6 +12,7 @@ struct record_map {
      * is broken; ERR_IO, ERR_NOMEM */
     int (*apply)(void *user, size_t i, const float *in, const struct dataset_draw *draw,
                  float *out);
+    bool constant;               /* it does not look at `draw` */
     uint64_t hash;               /* identity of the function; not 0 */
     void (*release)(void *user); /* (optional) called when the source is closed */
     void *user;

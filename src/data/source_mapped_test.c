@@ -2,6 +2,7 @@
  * maps within each other. */
 #include "base/rng.h"
 #include "data/dataset.h"
+#include "data/source_combined.h"
 #include "data/source_mapped.h"
 #include "data/source_memory.h"
 #include "data/source_zip.h"
@@ -105,6 +106,33 @@ static void test_a_map_sees_values_record_and_draw(void **state)
     assert_int_equal(released, 1);
 }
 
+/* A cache may keep what a constant map makes, and nothing that is drawn below it. */
+static void test_what_may_be_kept(void **state)
+{
+    (void)state;
+    struct record_map map = {.name = "sums",
+                             .shape = {3, {3, 1, 1}},
+                             .apply = sum_values,
+                             .hash = 7,
+                             .user = (void *)(uintptr_t)&two};
+    struct source *source[3] = {open_bytes()}, *both, *drawn[2];
+    struct err err = {0};
+    assert_int_equal(source[0]->reading, SOURCE_IN_MEMORY);
+    map.constant = true;
+    assert_int_equal(source_mapped(source[0], &map, &source[1], &err), OK);
+    assert_int_equal(source[1]->reading, SOURCE_READS);
+    map.constant = false;
+    assert_int_equal(source_mapped(source[1], &map, &source[2], &err), OK);
+    assert_int_equal(source[2]->reading, SOURCE_DRAWS);
+    map.constant = true;
+    assert_int_equal(source_mapped(source[2], &map, &drawn[0], &err), OK);
+    assert_int_equal(drawn[0]->reading, SOURCE_DRAWS);
+    drawn[1] = map_source(open_bytes(), &two);
+    assert_int_equal(source_concat(drawn, 2, &both, &err), OK);
+    assert_int_equal(both->reading, SOURCE_DRAWS);
+    source_close(both);
+}
+
 /* As a dataset reads it, in training and for evaluation. */
 static void test_a_dataset_hands_the_draw_down(void **state)
 {
@@ -175,6 +203,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_map_sees_values_record_and_draw),
+        cmocka_unit_test(test_what_may_be_kept),
         cmocka_unit_test(test_a_dataset_hands_the_draw_down),
         cmocka_unit_test(test_maps_within_each_other),
         cmocka_unit_test(test_wrong_maps_are_refused),

@@ -217,6 +217,7 @@ int source_memory(const struct memory_records *records, struct source **out, str
     self->records = *records;
     self->records.name = self->name;
     self->source = (struct source){.ops = &ops,
+                                   .reading = records->read ? SOURCE_READS : SOURCE_IN_MEMORY,
                                    .count = records->count,
                                    .shape = records->shape,
                                    .classes = records->classes,

@@ -153,6 +153,8 @@ int source_zip(const struct zip_field *field, size_t n, struct source **out, str
         if (self->labels->classes == 0)
             self->labels = part[k];
         self->source.hash = hash_mix(self->source.hash, part[k]->hash);
+        if (part[k]->reading == SOURCE_DRAWS)
+            self->source.reading = SOURCE_DRAWS;
         if (part[k]->depth + 1 > self->source.depth)
             self->source.depth = part[k]->depth + 1;
         rc = add_part(&self->source, &field[k], err);

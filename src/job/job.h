@@ -32,8 +32,8 @@ enum { JOB_TAKEN_MAX = 128 };
 int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKEN_MAX],
                  struct err *err);
 
-/* `--data KIND:PATH[?scale=…&mean=…]`: replaces *data. ERR_USAGE. Every map is a field of Data, or
- * one of the kind's own. */
+/* `--data KIND:PATH[?scale=…&mean=…]`: replaces *data. ERR_USAGE. Every map is a field of Data,
+ * or one of the kind's own. */
 int job_set_data(Paceline__Data **data, const char *spec, struct err *err);
 
 /* Check everything that can be checked without opening a file, and write derived values into the
@@ -80,6 +80,10 @@ static inline uint32_t job_step_records(const Paceline__Job *job)
 {
     return job->batch * job->iter_size;
 }
+
+/* The bytes of memory_budget, of which a share is one of `available` bytes; 0: it is unset.
+ * ERR_INPUT */
+int job_memory_budget(const Paceline__Job *job, uint64_t available, uint64_t *out, struct err *err);
 
 /* "sync", "single", ...: the name of the oneof's field that is set. */
 const char *job_strategy_name(const Paceline__Job *job);

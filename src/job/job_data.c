@@ -188,8 +188,8 @@ static int check_columns(const Paceline__Data__Csv *csv, const char *field, stru
 {
     char name[FIELD_TEXT_MAX], which[48];
     const char *delimiter = csv->delimiter;
-    int rc = check_given(join_field(name, field, "csv.label"), is_filled(csv->label), err);
-    if (rc == OK && is_filled(delimiter) && (delimiter[1] || strchr("\"\r\n", delimiter[0])))
+    int rc = OK;
+    if (is_filled(delimiter) && (delimiter[1] || strchr("\"\r\n", delimiter[0])))
         rc = refuse_field(err, field, "csv.delimiter",
                           "is one character, and neither a quote nor a line break");
     if (rc == OK && csv->has_missing)
@@ -264,6 +264,30 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
 
 /* ---- columns ---- */
 
+static bool is_target(const Paceline__Data__Csv *csv, const char *name)
+{
+    for (size_t i = 0; i < csv->n_target; i++)
+        if (strcmp(csv->target[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* A table without a label or targets need not have those columns: they leave the list. */
+static void drop_columns(Paceline__Data__Csv *list, const Paceline__Data__Csv *csv)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->n_column; i++) {
+        Paceline__Data__Column *column = list->column[i];
+        bool label = is_filled(list->label) && strcmp(column->name, list->label) == 0;
+        if ((label && !is_filled(csv->label)) ||
+            (is_target(list, column->name) && !is_target(csv, column->name)))
+            protobuf_c_message_free_unpacked(&column->base, NULL);
+        else
+            list->column[kept++] = column;
+    }
+    list->n_column = kept;
+}
+
 static Paceline__Data__Csv *table_of(const Paceline__Data *data)
 {
     return data && data->source_case == PACELINE__DATA__SOURCE_CSV ? data->csv : NULL;
@@ -277,6 +301,7 @@ int job_data_settle(Paceline__Data *data, const Paceline__Data__Csv *from, struc
     Paceline__Data__Csv *copy = (Paceline__Data__Csv *)text_copy(&from->base);
     if (!copy)
         return err_set(err, ERR_NOMEM, "%s: out of memory for its columns", csv->path);
+    drop_columns(copy, csv);
     Paceline__Data__Column **column = csv->column;
     size_t n = csv->n_column;
     csv->column = copy->column;
@@ -314,7 +339,7 @@ static const struct kind {
     {"lmdb", "lmdb.path", NULL, ", color=", NULL},
     {"npy", "npy.values", "npy.labels", "", "VALUES,LABELS"},
     {"csv", "csv.path", "csv.label",
-     ", delimiter=, header=, missing=, ignore=, standardize=", "TABLE,LABEL"},
+     ", delimiter=, header=, missing=, ignore=, standardize=, target=", "TABLE[,LABEL]"},
     {"memory", "memory.name", NULL, "", NULL},
 };
 
@@ -383,7 +408,7 @@ static int set_paths(Paceline__Data *data, const struct kind *kind, char *path, 
         return *path ? as_usage(text_set(&data->base, kind->path, path, err), err)
                      : err_set(err, ERR_USAGE, "%.200s: expected %s:PATH", spec, kind->name);
     char *comma = strchr(path, ',');
-    if (!comma && *path && strcmp(kind->name, "npy") == 0) /* without labels */
+    if (!comma && *path && strcmp(kind->name, "idx") != 0) /* without labels */
         return as_usage(text_set(&data->base, kind->path, path, err), err);
     if (!comma || comma == path || !comma[1] || strchr(comma + 1, ','))
         return err_set(err, ERR_USAGE, "%.200s: expected %s:%s", spec, kind->name, kind->both);

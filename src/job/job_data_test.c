@@ -42,6 +42,8 @@ static void test_every_source(void **state)
         "images { list: 'l' } resize_height: 64 resize_width: 48",
         "webdataset { shards: 'a-{000..147}.tar, b.tar' color: bgr } resize: 8",
         "lmdb { path: 'd' color: gray } scale: 0.00390625 crop: 16384",
+        "csv { path: 't' } scale: 2",
+        "csv { path: 't' target: 'price' target: 'weight' standardize: true }",
         "shards { shards: 'a-{00000..00012}.shard' color: gray } crop: 8",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -68,7 +70,6 @@ static void test_every_field_that_is_wrong(void **state)
         {"cifar10 { path: 'd' coarse: true }",
          "train_data.cifar10.coarse: only cifar100 has coarse labels"},
         {"csv { label: 'y' }", "train_data.csv.path: is missing"},
-        {"csv { path: 't' }", "train_data.csv.label: is missing"},
         {"csv { path: 't' label: 'y' delimiter: ', ' }",
          "train_data.csv.delimiter: is one character, and neither a quote nor a line break"},
         {"csv { path: 't' label: 'y' delimiter: '\"' }",
@@ -155,7 +156,7 @@ static void test_specs_that_are_wrong(void **state)
     static const char *const bad[][2] = {
         {"leveldb:d", "leveldb:d: a LevelDB cannot be read; make an LMDB of it: lmdb:PATH"},
         {"cifar10:", "cifar10:: expected cifar10:PATH"},
-        {"csv:t.csv", "csv:t.csv: expected csv:TABLE,LABEL"},
+        {"csv:t.csv,", "csv:t.csv,: expected csv:TABLE[,LABEL]"},
         {"lmdb:?crop=3", "lmdb:?crop=3: expected lmdb:PATH"},
         {"webdataset:", "webdataset:: expected webdataset:PATH"},
         {"cifar10:d?coarse=true", "expected after `?` some of scale="},

@@ -263,6 +263,15 @@ static int finish_workers(Paceline__Job *job, struct err *err)
     return rc == OK ? check_range("standby", job->standby, 0, WORKERS_MAX, err) : rc;
 }
 
+static int check_cache(const Paceline__Job *job, struct err *err)
+{
+    uint64_t bytes;
+    int rc = job_memory_budget(job, UINT64_MAX >> 16, &bytes, err);
+    if (rc == OK && job->cache == PACELINE__CACHE__memory && bytes == 0)
+        return err_set(err, ERR_INPUT, "memory_budget: is missing; `cache: memory` needs it");
+    return rc;
+}
+
 int job_finish(Paceline__Job *job, struct err *err)
 {
     int rc = check_given("name", is_filled(job->name), err);
@@ -286,6 +295,8 @@ int job_finish(Paceline__Job *job, struct err *err)
         rc = check_records(job, err);
     if (rc == OK)
         rc = check_local(job, err);
+    if (rc == OK)
+        rc = check_cache(job, err);
     if (rc == OK)
         rc = check_range("bad_records_max", job->bad_records_max, 1, BAD_RECORDS_MAX, err);
     if (rc == OK)

@@ -302,6 +302,42 @@ static void test_override_takes_rivals_back(void **state)
                    "--unset workers lets it change");
 }
 
+static void test_memory_budget(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {
+        {"1048576", 1 << 20},   {"2MiB", 2 << 20}, {"1.5 GiB", 1610612736},
+        {"500MB", 500000000},   {"50%", 1 << 29},  {"100%", 1 << 30},
+        {"3TB", 3000000000000}, {"1%", 10737418},  {"4096kB", 4096000},
+    };
+    static const char *const bad[] = {"2gib",       "GiB",   "-1GiB", "0%", "101%",
+                                      "1 GiB free", "5,5GB", "1e",    "%",  "9999TiB"};
+    struct err err = {0};
+    uint64_t bytes;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "memory_budget: '%s'", good[i].text);
+        Paceline__Job *job = parse_job(text);
+        assert_int_equal(job_memory_budget(job, 1 << 30, &bytes, &err), OK);
+        assert_int_equal(bytes, good[i].bytes);
+        job_free(job);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[512], message[256];
+        snprintf(text, sizeof text, "%s memory_budget: '%s'", LEAST, bad[i]);
+        snprintf(message, sizeof message,
+                 "memory_budget: expected bytes, as 6GiB or 500MB, or a share of the free memory "
+                 "from 1%% to 100%%, not %s",
+                 bad[i]);
+        expect_refusal(text, message);
+    }
+    expect_refusal(LEAST "memory_budget: '1000'", "memory_budget: 1000 is less than 1 MiB");
+    expect_refusal(LEAST "cache: memory", "memory_budget: is missing; `cache: memory` needs it");
+}
+
 static void test_strategy_by_name(void **state)
 {
     (void)state;
@@ -480,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_global_batch),
         cmocka_unit_test(test_single_is_for_one_worker),
         cmocka_unit_test(test_override_takes_rivals_back),
+        cmocka_unit_test(test_memory_budget),
         cmocka_unit_test(test_strategy_by_name),
         cmocka_unit_test(test_set_from_the_command_line),
         cmocka_unit_test(test_data_from_the_command_line),

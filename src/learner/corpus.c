@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "data/record_cache.h"
 #include "data/source_csv.h"
 #include "job/job.h"
 #include "job/text.h"
@@ -69,8 +70,11 @@ static int open_set(const struct source_config *config, struct corpus *corpus,
                  : OK;
     if (rc == OK)
         rc = source_open_with(config, spec, source, err);
+    struct source **cached = &corpus->cached[which == SET_TEST];
+    if (rc == OK && config->cache && (*source)->reading == SOURCE_READS)
+        rc = source_cached(*source, config->cache, cached, err);
     if (rc == OK)
-        rc = corpus_make(*source, spec, (struct part){0, 1}, &set, err);
+        rc = corpus_make(*cached ? *cached : *source, spec, (struct part){0, 1}, &set, err);
     if (rc == OK) {
         set.bad = config->bad;
         set.of = config->of;
@@ -173,6 +177,8 @@ void corpus_close(struct corpus *corpus)
 {
     for (int i = 0; i < SET_COUNT; i++)
         dataset_release(&corpus->set[i]);
+    source_close(corpus->cached[0]);
+    source_close(corpus->cached[1]);
     if (corpus->train_source)
         source_close(corpus->train_source);
     if (corpus->test_source)

@@ -25,12 +25,25 @@ static int load_net(const Paceline__Job *job, bool only_tests, Caffe__NetParamet
     return rc;
 }
 
+/* The limit is the rest of the job's budget, if that is less. */
+static void limit_memory(const struct workspace *ws, struct net_options *options)
+{
+    size_t used = memory_used();
+    uint64_t left = ws->memory_budget > used ? ws->memory_budget - used : MEMORY_LEAST;
+    options->budgeted = ws->memory_budget > 0 && left < options->memory_limit;
+    if (options->budgeted) {
+        options->memory_limit = (size_t)left;
+        options->memory_by = NULL;
+    }
+}
+
 /* The limit is the memory that is free now, which includes memory that the previous net has not
  * touched yet. */
 static int make_net(struct workspace *ws, const Caffe__NetParameter *param,
                     struct net_options *options, struct net **out, struct err *err)
 {
     options->memory_limit = memory_available(&options->memory_by);
+    limit_memory(ws, options);
     if (ws->tuner)
         tuner_set_watch(ws->tuner, ws->watch);
     int rc = net_create(param, options, out, err);
@@ -201,6 +214,7 @@ struct making {
     const struct logger *log;
     struct tuner *tuner;
     const struct open_watch *watch;
+    uint64_t memory_budget;
     bool only_tests;
     const char *keep;
 };
@@ -220,6 +234,7 @@ static int make_workspace(const Paceline__Job *job, const struct making *options
     arena_init(&ws->arena);
     ws->tuner = job->deterministic ? NULL : options->tuner;
     ws->watch = options->watch;
+    ws->memory_budget = options->memory_budget;
     ws->batch = job->batch;
     ws->record = *options->record;
     if (options->fields)
@@ -431,13 +446,22 @@ int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      const struct logger *log, struct tuner *tuner, const struct open_watch *watch,
                      struct workspace **out, struct err *err)
 {
+    return workspace_create_within(0, job, corpus, log, tuner, watch, out, err);
+}
+
+int workspace_create_within(uint64_t memory_budget, const Paceline__Job *job,
+                            const struct corpus *corpus, const struct logger *log,
+                            struct tuner *tuner, const struct open_watch *watch,
+                            struct workspace **out, struct err *err)
+{
     const struct dataset *set = &corpus->set[SET_TRAIN];
     const struct making options = {.record = &set->shape,
                                    .fields = &set->source->fields,
                                    .corpus = corpus,
                                    .log = log,
                                    .tuner = tuner,
-                                   .watch = watch};
+                                   .watch = watch,
+                                   .memory_budget = memory_budget};
     struct workspace *ws = NULL;
     int rc = make_workspace(job, &options, &ws, err);
     if (rc == OK)

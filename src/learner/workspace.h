@@ -19,6 +19,7 @@ struct inner_space {
 struct workspace {
     struct arena arena;
     const struct kernels *kernels;
+    uint64_t memory_budget;         /* of the process, bytes; 0: none */
     struct tuner *tuner;            /* of the kernels' choices; NULL: a rule */
     const struct open_watch *watch; /* while it is made; NULL: none */
     uint64_t planned;               /* planned nets that it was told of */
@@ -53,6 +54,13 @@ struct workspace {
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      const struct logger *log, struct tuner *tuner, const struct open_watch *watch,
                      struct workspace **out, struct err *err);
+
+/* The same where the process is to have no more than `memory_budget` bytes of memory, with what it
+ * has already; 0: as many as there are. */
+int workspace_create_within(uint64_t memory_budget, const Paceline__Job *job,
+                            const struct corpus *corpus, const struct logger *log,
+                            struct tuner *tuner, const struct open_watch *watch,
+                            struct workspace **out, struct err *err);
 
 /* The same in three steps, for a caller without records: plan the nets for records of that shape;
  * check whether a set's records fit (ERR_INPUT, with the name of the field that named it); and take

@@ -23,6 +23,7 @@ struct net_options {
     const struct fields *fields;
     const struct kernels *kernels;
     enum dtype dtype;    /* of images and their gradients while training; bf16: kernels has_bf16 */
+    bool budgeted;       /* memory_limit is what the job's memory_budget leaves */
     size_t memory_limit; /* bytes, of all that the net and its training need; 0: none */
     const char *memory_by; /* the container's limit that it is, for messages; NULL: the machine's */
     struct tuner *tuner;   /* used while the net is made; NULL: the kernels' choices go by rule */

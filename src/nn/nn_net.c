@@ -50,6 +50,8 @@ static void name_largest(const struct net *net, const struct net_options *option
     char by[64] = "";
     if (options->memory_by)
         snprintf(by, sizeof by, " allowed by the container (%.32s)", options->memory_by);
+    else if (options->budgeted)
+        snprintf(by, sizeof by, " left of memory_budget");
     if (largest)
         err_set(err, ERR_NOMEM,
                 "%.160s: there are %.2f GiB%s; the largest layer is \"%s\", with %.2f GiB of "

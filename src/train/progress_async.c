@@ -51,7 +51,7 @@ static int on_step(struct member *m)
     if (isfinite(m->learner->loss))
         w->counts.unreported_loss += m->learner->loss * job_step_records(m->job);
     bool wants_lease = lease_client_on_step(&w->lease_client, m);
-    worker_show_step(w);
+    worker_end_step(w);
     worker_record_recovery_report(w);
     bootstrap_hand_on(&w->bootstrap, w->world, false);
     int rc = worker_report_bad_records(w);

@@ -90,7 +90,7 @@ static int on_commit(struct member *m, const struct exchange *e)
         count_lone(w);
     w->counts.round_steps = 0;
     w->counts.round_loss = 0;
-    worker_show_step(w);
+    worker_end_step(w);
     bootstrap_hand_on(&w->bootstrap, w->world, e != NULL);
     bool report = e || last || stop || should_report_alone(w);
     int rc = worker_report_bad_records(w);

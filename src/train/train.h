@@ -35,6 +35,9 @@ struct train_host {
     double open_seconds; /* seconds of opening its data; 0 when real */
     /* Shared by the nodes of a simulation; NULL: the node opens its own. */
     const struct corpus *corpus;
+    /* Where a worker's cache of records may have a file; NULL: nowhere. */
+    struct disk *cache_disk;
+    const char *cache_folder;
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */
     /* ns for which a worker continues without its driver and calls it; 0: not at all. */

@@ -117,6 +117,12 @@ static void publish_urgent(struct worker *w)
         atomic_fetch_and(&w->group.model_requests, ~requests);
 }
 
+void worker_end_step(struct worker *w)
+{
+    worker_show_step(w);
+    worker_cache_step(&w->data.cache, world_now(w->world));
+}
+
 /* At a step boundary within a round, which can be long. */
 static int on_step_boundary(struct member *m)
 {
@@ -124,7 +130,7 @@ static int on_step_boundary(struct member *m)
     w->counts.round_steps++;
     w->counts.round_loss += w->learner.loss;
     atomic_store(&w->group.work.loss, w->counts.round_loss / (double)w->counts.round_steps);
-    worker_show_step(w);
+    worker_end_step(w);
     publish_urgent(w);
     return w->progress->admits_in_round(w) && !group_is_leaving(m->group) ? worker_admit_joiner(w)
                                                                           : OK;
@@ -387,6 +393,7 @@ int train_work(struct world *world, const struct train_host *host)
     tracer_end(w->world, w->host->trace, w->host->log);
     workspace_free(w->data.own_ws);
     corpus_close(&w->data.own_corpus);
+    worker_cache_close(&w->data.cache, w->host->log);
     job_free(w->found);
     job_free(w->job);
     arena_release(&w->arena);

@@ -12,6 +12,7 @@
 #include "train/progress.h"
 #include "train/train.h"
 #include "train/work_progress.h"
+#include "train/worker_cache.h"
 #include "train/worker_report.h"
 #include "wire/catalogue.h"
 
@@ -26,7 +27,8 @@ struct worker_opening {
 struct worker_data {
     const struct corpus *corpus;
     struct workspace *ws;
-    struct corpus own_corpus; /* unless the host lends them */
+    struct corpus own_corpus;  /* unless the host lends them */
+    struct worker_cache cache; /* of its records */
     struct workspace *own_ws;
 };
 
@@ -133,6 +135,9 @@ void worker_record_recovery_report(struct worker *w);
 
 /* If the driver has named a joiner for this donor, send it the state, and wait until it is in. */
 int worker_admit_joiner(struct worker *w);
+
+/* A step has ended: show it, and let the cache grow. */
+void worker_end_step(struct worker *w);
 
 /* Publish the model for the uses that are due. */
 void worker_publish_if_requested(struct worker *w, const struct progress *progress);

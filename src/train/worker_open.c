@@ -154,8 +154,13 @@ static int open_data(struct worker *w, const struct open_watch *watch)
     if (rc == OK && w->data.corpus)
         rc = worker_pass_opening(w);
     if (rc == OK && !w->data.corpus) {
-        const struct source_config config = {
-            .root = w->host->data_root, .watch = watch, .bindings = w->host->bindings};
+        rc = worker_cache_open(&w->data.cache, job, w->host, &w->err);
+        if (rc != OK)
+            return rc;
+        const struct source_config config = {.root = w->host->data_root,
+                                             .watch = watch,
+                                             .cache = w->data.cache.records,
+                                             .bindings = w->host->bindings};
         bool files = job->train_data->source_case != PACELINE__DATA__SOURCE_MEMORY;
         rc = corpus_open_with(&config, job, &w->data.own_corpus, &w->err);
         if (files && (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO))
@@ -184,8 +189,8 @@ static int open_learner(struct worker *w)
     if (rc == OK)
         rc = worker_begin_stage(w, "net and kernels");
     if (rc == OK && !w->data.ws) {
-        rc = workspace_create(w->job, w->data.corpus, w->host->log, w->host->tuner, &watch,
-                              &w->data.own_ws, &w->err);
+        rc = workspace_create_within(w->data.cache.budget, w->job, w->data.corpus, w->host->log,
+                                     w->host->tuner, &watch, &w->data.own_ws, &w->err);
         w->data.ws = w->data.own_ws;
         if (rc == OK)
             rc = workspace_load_ahead(w->data.own_ws, w->world, (int)w->job->threads, &w->err);

@@ -220,6 +220,35 @@ static void test_pack(void **state)
     REFUSED(t, "--shard-bytes", "data", "info", spec, "--shard-bytes", "9");
 }
 
+/* `paceline bench data`: the rate, and the wait of a taker that needs half of it. */
+static void test_bench(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    RUN(t, &p, "bench", "data", spec, "--seconds", "0.3", "--share", "0.5", "--json");
+    cJSON *report = parse_output(&p);
+    assert_true(number_of(report, "records") == TINY_TEST && number_of(report, "batch") == 64);
+    assert_true(number_of(report, "records_per_s") > 100);
+    assert_true(number_of(report, "taken") >= 64);
+    assert_true(number_of(report, "open_s") <= number_of(report, "first_batch_s"));
+    assert_true(number_of(report, "median_ms") <= number_of(report, "p99_ms"));
+    double waited = number_of(report, "waited_share");
+    assert_true(waited >= 0 && waited < 0.9);
+    assert_true(number_of(report, "kept_records") == 0); /* they are in memory anyway */
+    cJSON_Delete(report);
+    process_release(&p);
+    RUN(t, &p, "data", "pack", spec, "benched");
+    process_release(&p);
+    RUN(t, &p, "bench", "data", "shards:benched-00000.shard", "--seconds", "0.3", "--cache",
+        "1000000");
+    expect_text(&p, "kept       120 records in ");
+    process_release(&p);
+    REFUSED(t, "SPEC", "bench", "data");
+    REFUSED(t, "--share", "bench", "data", spec, "--share", "1.1");
+    REFUSED(t, "--batch", "bench", "data", spec, "--batch", "65537");
+    REFUSED(t, "nowhere", "bench", "data", "idx:nowhere,test-labels");
+}
+
 static void test_wrong_inputs(void **state)
 {
     struct tiny *t = *state;
@@ -260,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_pictures_in_folders),
         cmocka_unit_test(test_what_stats_propose),
         cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_bench),
         cmocka_unit_test(test_wrong_inputs),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

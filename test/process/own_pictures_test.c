@@ -1,5 +1,6 @@
 /* README's "Your own pictures in five minutes", as written there: a folder of two classes, the
  * example's job, and the requirements of the run. */
+#include "free_port.h"
 #include "pictures.h"
 #include "process.h"
 
@@ -104,10 +105,91 @@ static void test_the_archive_of_the_example(void **state)
                   "webdataset:pets.tar?resize_height=32&resize_width=32&mean=128&scale=0.015625");
 }
 
+/* One worker, so that the same records give the same bits. */
+static void train_to(const struct folder *f, const char *out, const char *set_a, const char *set_b)
+{
+    EXPECT_OUTPUT(f, out, "train", "pets.job", "--out", out, "--workers", "1", "--strategy",
+                  "single", "--epochs", "4", "--set", "deterministic=true", "--set", set_a, "--set",
+                  set_b);
+}
+
+/* The values alone: the head of the file has the hash of the job, too. */
+static void expect_same_model(const struct folder *f, const char *a, const char *b)
+{
+    char command[512];
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && for x in %s %s; do tail -c 1000000 $x/final.safetensors > $x.values; done && "
+        "cmp %s.values %s.values",
+        f->path, a, b, a, b);
+    assert_int_equal(system(command), 0);
+}
+
+/* `paceline worker` prints how many records it has kept. */
+static void expect_kept(const struct folder *f, const char *out, const char *set, const char *kept)
+{
+    struct process driver, worker;
+    char join[32];
+    port_find(join);
+    process_start(&driver, f->path,
+                  (const char *const[]){"driver", "pets.job", "--out", out, "--listen", join,
+                                        "--set", "stop.epochs=12", "--set", set, "--set",
+                                        "memory_budget=1GiB", NULL});
+    process_start(&worker, f->path,
+                  (const char *const[]){"worker", "--join", join, "--cache", f->path, NULL});
+    process_wait(&driver, LIMIT_S);
+    process_wait(&worker, LIMIT_S);
+    if (driver.code != 0 || worker.code != 0 || !strstr(worker.err, kept))
+        fail_msg("codes %d, %d:\n%s\n%s", driver.code, worker.code, driver.err, worker.err);
+    process_release(&driver);
+    process_release(&worker);
+}
+
+static void test_what_a_worker_keeps(void **state)
+{
+    expect_kept(*state, "keeps", "cache=memory", "cache: kept 40 records in memory");
+    expect_kept(*state, "keeps-not", "cache=none", "is over");
+}
+
+/* Read from files again and again, kept in memory, kept on disk, and read from shards. */
+static void test_kept_records_are_the_same(void **state)
+{
+    const struct folder *f = *state;
+    train_to(f, "plain", "cache=none", "seed=1");
+    train_to(f, "kept", "cache=memory", "memory_budget=2GiB");
+    expect_same_model(f, "plain", "kept");
+    train_to(f, "spilled", "cache=disk", "seed=1");
+    expect_same_model(f, "plain", "spilled");
+    EXPECT_OUTPUT(f, "packed     48 records", "data", "pack", "images:pets", "pets-packed");
+    train_to(f, "packed",
+             "train_data={shards {shards: 'pets-packed-00000.shard'} resize_height: 32 "
+             "resize_width: 32 mirror: true mean: 128 scale: 0.015625}",
+             "memory_budget=50%");
+    expect_same_model(f, "plain", "packed");
+}
+
+/* The net alone takes more. */
+static void test_a_budget_that_is_too_small(void **state)
+{
+    const struct folder *f = *state;
+    struct process p;
+    process_start(&p, f->path,
+                  (const char *const[]){"train", "pets.job", "--out", "small", "--set",
+                                        "memory_budget=16MiB", NULL});
+    process_wait(&p, LIMIT_S);
+    assert_int_not_equal(p.code, 0);
+    if (!strstr(p.err, "left of memory_budget"))
+        fail_msg("%s", p.err);
+    process_release(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own_pictures_are_learnt),
+        cmocka_unit_test(test_kept_records_are_the_same),
+        cmocka_unit_test(test_what_a_worker_keeps),
+        cmocka_unit_test(test_a_budget_that_is_too_small),
         cmocka_unit_test(test_outputs_without_a_folder_have_a_number),
         cmocka_unit_test(test_the_archive_of_the_example),
     };
