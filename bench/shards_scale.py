@@ -50,7 +50,7 @@ def make_pool(args):
             picture = picture.transpose(Image.FLIP_LEFT_RIGHT)
         picture = ImageEnhance.Brightness(picture).enhance(draw.uniform(0.7, 1.3))
         out = io.BytesIO()
-        picture.save(out, "JPEG", quality=75)
+        picture.save(out, "JPEG", quality=86)
         pool.append(out.getvalue())
     return pool
 

@@ -1,5 +1,7 @@
 #include "data/resize.h"
 
+#include "base/fault.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -50,62 +52,113 @@ static void lay_taps(struct axis *axis, size_t n, size_t m, ptrdiff_t from, bool
     }
 }
 
-/* Row y of channel c, at the columns of `axis`. */
-static void sample_row(const struct raw *raw, size_t c, size_t y, const struct axis *axis,
-                       float *row)
+/* Four neighbouring floats, of which a pixel has one to four. */
+typedef float four __attribute__((vector_size(16)));
+enum { FOUR = 4 };
+
+/* Where the columns of `axis` begin and end among the inputs. */
+static void find_span(const struct axis *axis, size_t n, size_t *first, size_t *end)
 {
-    const uint8_t *bytes = raw->at;
-    const float *floats = raw->at;
-    size_t C = raw->C, W = raw->W;
+    *first = n;
+    *end = 0;
     for (size_t j = 0; j < axis->n; j++) {
         const struct tap *tap = &axis->tap[j];
-        size_t plane = (c * raw->H + y) * W + tap->first;
-        float sum = 0;
-        if (raw->form == RAW_INTERLEAVED) {
-            const uint8_t *from = bytes + (y * W + tap->first) * C + c;
-            for (size_t k = 0; k < tap->count; k++)
-                sum += tap->weight[k] * (float)from[k * C];
-        } else if (raw->form == RAW_PLANES) {
-            for (size_t k = 0; k < tap->count; k++)
-                sum += tap->weight[k] * (float)bytes[plane + k];
-        } else {
-            for (size_t k = 0; k < tap->count; k++)
-                sum += tap->weight[k] * floats[plane + k];
+        if (tap->count > 0 && tap->first < *first)
+            *first = tap->first;
+        if (tap->count > 0 && tap->first + tap->count > *end)
+            *end = tap->first + tap->count;
+    }
+}
+
+/* All channels of a row of pixels, as floats: a pixel's channels are multiplied and added together.
+ */
+static void sample_pixels(const float *line, size_t C, const struct axis *axis, float *row)
+{
+    for (size_t j = 0; j < axis->n; j++) {
+        const struct tap *tap = &axis->tap[j];
+        const float *from = line + tap->first * C;
+        four sum = {0}, pixel;
+        for (size_t k = 0; k < tap->count; k++, from += C) {
+            memcpy(&pixel, from, sizeof pixel);
+            sum += tap->weight[k] * pixel;
         }
+        for (size_t c = 0; c < C; c++)
+            row[c * axis->n + j] = sum[c];
+    }
+}
+
+static void sample_line(const float *line, const struct axis *axis, float *row)
+{
+    for (size_t j = 0; j < axis->n; j++) {
+        const struct tap *tap = &axis->tap[j];
+        const float *from = line + tap->first;
+        float sum = 0;
+        for (size_t k = 0; k < tap->count; k++)
+            sum += tap->weight[k] * from[k];
         row[j] = sum;
     }
 }
 
-static void resample_axes(const struct raw *raw, const struct axis *rows,
-                          const struct axis *columns, float *row, float *x)
+static void line_of_bytes(const uint8_t *bytes, size_t from, size_t to, float *line)
 {
-    size_t H = rows->n, W = columns->n, first = raw->H, end = 0;
-    memset(x, 0, raw->C * H * W * sizeof *x);
-    for (size_t i = 0; i < H; i++) {
-        const struct tap *tap = &rows->tap[i];
-        if (tap->count > 0 && tap->first < first)
-            first = tap->first;
-        if (tap->first + tap->count > end)
-            end = tap->first + tap->count;
+    for (size_t k = from; k < to; k++)
+        line[k] = (float)bytes[k];
+}
+
+/* Row y of all channels, at the columns of `axis`: row (C, axis->n). Those are means of the inputs
+ * [first, end); `line` has room for a row of pixels, and FOUR floats more. */
+static void sample_row(const struct raw *raw, size_t y, const struct axis *axis, size_t first,
+                       size_t end, float *line, float *row)
+{
+    size_t C = raw->C, W = raw->W;
+    if (raw->form == RAW_INTERLEAVED && C <= FOUR) {
+        line_of_bytes((const uint8_t *)raw->at + y * W * C, first * C, end * C, line);
+        sample_pixels(line, C, axis, row);
+        return;
     }
-    for (size_t c = 0; c < raw->C; c++) {
-        size_t live = 0; /* outputs before it have had all their rows */
-        for (size_t y = first; y < end; y++) {
-            sample_row(raw, c, y, columns, row);
-            while (live < H && rows->tap[live].first + rows->tap[live].count <= y)
-                live++;
-            for (size_t i = live; i < H; i++) {
-                const struct tap *tap = &rows->tap[i];
-                if (tap->count > 0 && tap->first > y)
-                    break;
-                if (tap->count == 0)
-                    continue;
-                float weight = tap->weight[y - tap->first];
-                float *out = x + (c * H + i) * W;
-                for (size_t j = 0; j < W; j++)
-                    out[j] += weight * row[j];
-            }
+    PL_ASSERT(raw->form != RAW_INTERLEAVED);
+    for (size_t c = 0; c < C; c++) {
+        size_t plane = (c * raw->H + y) * W;
+        if (raw->form == RAW_PLANES)
+            line_of_bytes((const uint8_t *)raw->at + plane, first, end, line);
+        sample_line(raw->form == RAW_PLANES ? line : (const float *)raw->at + plane, axis,
+                    row + c * axis->n);
+    }
+}
+
+/* A row of inputs is added, with its weights, to the rows of outputs [live, ...) that it is part
+ * of. */
+static void add_row(const struct axis *rows, size_t live, size_t y, size_t C, size_t W,
+                    const float *row, float *x)
+{
+    for (size_t i = live; i < rows->n; i++) {
+        const struct tap *tap = &rows->tap[i];
+        if (tap->count > 0 && tap->first > y)
+            break;
+        if (tap->count == 0)
+            continue;
+        float weight = tap->weight[y - tap->first];
+        for (size_t c = 0; c < C; c++) {
+            float *out = x + (c * rows->n + i) * W;
+            for (size_t j = 0; j < W; j++)
+                out[j] += weight * row[c * W + j];
         }
+    }
+}
+
+static void resample_axes(const struct raw *raw, const struct axis *rows,
+                          const struct axis *columns, float *line, float *row, float *x)
+{
+    size_t H = rows->n, W = columns->n, first, end, left, right;
+    find_span(rows, raw->H, &first, &end);
+    find_span(columns, raw->W, &left, &right);
+    memset(x, 0, raw->C * H * W * sizeof *x);
+    size_t live = 0; /* outputs before it have had all their rows */
+    for (size_t y = first; y < end && left < right; y++) {
+        sample_row(raw, y, columns, left, right, line, row);
+        while (live < H && rows->tap[live].first + rows->tap[live].count <= y)
+            live++;
+        add_row(rows, live, y, raw->C, W, row, x);
     }
 }
 
@@ -115,7 +168,8 @@ int resize_window(const struct raw *raw, const struct window *window, struct scr
     size_t H = window->H, W = window->W;
     size_t row_weights = H * taps_most(raw->H, window->h);
     size_t column_weights = W * taps_most(raw->W, window->w);
-    size_t floats = row_weights + column_weights + W;
+    size_t line = raw->W * raw->C + FOUR;
+    size_t floats = row_weights + column_weights + raw->C * W + line;
     struct tap *taps =
         scratch_get(scratch, SCRATCH_RESIZE, (H + W) * sizeof *taps + floats * sizeof(float));
     if (!taps)
@@ -124,6 +178,8 @@ int resize_window(const struct raw *raw, const struct window *window, struct scr
     struct axis rows = {H, taps}, columns = {W, taps + H};
     lay_taps(&rows, raw->H, window->h, window->top, false, weights);
     lay_taps(&columns, raw->W, window->w, window->left, window->mirror, weights + row_weights);
-    resample_axes(raw, &rows, &columns, weights + row_weights + column_weights, x);
+    float *lines = weights + row_weights + column_weights;
+    memset(lines, 0, line * sizeof *lines); /* a pixel is read with its neighbour's values */
+    resample_axes(raw, &rows, &columns, lines, lines + line, x);
     return OK;
 }
