@@ -267,10 +267,15 @@ static const struct source_ops numbered_ops = {
     .close = close_cached,
 };
 
+bool record_cache_serves(const struct source *of)
+{
+    return of->reading == SOURCE_READS && of->count <= CACHED_RECORDS_MAX;
+}
+
 int source_cached(const struct source *of, struct record_cache *cache, struct source **out,
                   struct err *err)
 {
-    PL_ASSERT(of->reading != SOURCE_DRAWS);
+    PL_ASSERT(record_cache_serves(of));
     struct source_cached *self = calloc(1, sizeof *self);
     _Atomic uint64_t *slot = calloc(of->count, sizeof *slot);
     if (!self || !slot) {

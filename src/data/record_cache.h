@@ -34,7 +34,12 @@ struct record_cache_counts {
 /* As of this moment; any thread */
 void record_cache_count(struct record_cache *cache, struct record_cache_counts *out);
 
-/* The records of `of` (borrowed), each of which is the same whenever it is read (not SOURCE_DRAWS).
+/* Is it worth to keep records of this source? Not if they are in memory or drawn anyway, and not if
+ * there are more than CACHED_RECORDS_MAX. */
+enum { CACHED_RECORDS_MAX = 1 << 27 };
+bool record_cache_serves(const struct source *of);
+
+/* The records of `of` (borrowed, record_cache_serves), each of which is the same whenever it is read.
  * ERR_NOMEM: 8 bytes a record */
 int source_cached(const struct source *of, struct record_cache *cache, struct source **out,
                   struct err *err);

@@ -71,7 +71,7 @@ static int open_set(const struct source_config *config, struct corpus *corpus,
     if (rc == OK)
         rc = source_open_with(config, spec, source, err);
     struct source **cached = &corpus->cached[which == SET_TEST];
-    if (rc == OK && config->cache && (*source)->reading == SOURCE_READS)
+    if (rc == OK && config->cache && record_cache_serves(*source))
         rc = source_cached(*source, config->cache, cached, err);
     if (rc == OK)
         rc = corpus_make(*cached ? *cached : *source, spec, (struct part){0, 1}, &set, err);

@@ -36,7 +36,7 @@ static int open_all(struct bench *b, const Paceline__Data *spec, struct err *err
 {
     const struct loader_bench_options *o = b->options;
     int rc = source_open_with(o->config, spec, &b->source, err);
-    if (rc == OK && o->cache > 0 && b->source->reading == SOURCE_READS) {
+    if (rc == OK && o->cache > 0 && record_cache_serves(b->source)) {
         rc = record_cache_create(&b->cache, err);
         if (rc == OK)
             rc = source_cached(b->source, b->cache, &b->cached, err);
@@ -81,7 +81,7 @@ static int take_slowly(struct bench *b, struct loader_bench *out, struct err *er
     while (rc == OK && seconds_since(b, begin) < b->options->seconds) {
         rc = take_batch(b, err);
         if (rc == OK)
-            rc = world_sleep(b->world, (int64_t)(step * WORLD_SECOND));
+            rc = world_sleep(b->world, world_now(b->world) + (int64_t)(step * WORLD_SECOND));
     }
     out->waited_share = (b->loader.waited_s - waited) / seconds_since(b, begin);
     return rc;
