@@ -39,7 +39,7 @@ void record_cache_count(struct record_cache *cache, struct record_cache_counts *
 enum { CACHED_RECORDS_MAX = 1 << 27 };
 bool record_cache_serves(const struct source *of);
 
-/* The records of `of` (borrowed, record_cache_serves), each of which is the same whenever it is read.
+/* The records of `of` (borrowed, record_cache_serves), which are the same whenever they are read.
  * ERR_NOMEM: 8 bytes a record */
 int source_cached(const struct source *of, struct record_cache *cache, struct source **out,
                   struct err *err);
