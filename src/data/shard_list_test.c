@@ -42,7 +42,7 @@ static void test_lists_and_ranges(void **state)
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct shard_list list;
         struct err err;
-        if (shard_list_parse(good[i].text, NULL, &list, &err) != OK)
+        if (shard_list_parse(good[i].text, NULL, NULL, &list, &err) != OK)
             fail_msg("%s", err.text);
         assert_int_equal(list.count, good[i].count);
         for (size_t k = 0; k < list.count; k++) {
@@ -70,11 +70,13 @@ static void test_lists_that_are_wrong(void **state)
         {"n{1..9999999999}", "expected one range in braces"},
         {",", ",: names no file"},
         {"/", "/: not a regular file"},
+        {"http://me@host/a?b", "http://***@host/a?***: URLs cannot be read here"},
+        {"http://me@host/{a}", "http://***@host/{a}: expected one range in braces"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct shard_list list;
         struct err err = {0};
-        assert_int_equal(shard_list_parse(bad[i][0], NULL, &list, &err), ERR_INPUT);
+        assert_int_equal(shard_list_parse(bad[i][0], NULL, NULL, &list, &err), ERR_INPUT);
         if (!strstr(err.text, bad[i][1]))
             fail_msg("\"%s\" should say \"%s\"", err.text, bad[i][1]);
         shard_list_release(&list);
@@ -82,9 +84,11 @@ static void test_lists_that_are_wrong(void **state)
     char path[5000];
     struct shard_list list;
     struct err err = {0};
+    assert_int_equal(shard_list_parse("http://me@host/a", "/tmp", NULL, &list, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "http://***@host/a: a worker with a data root opens no URL"));
     memset(path, 'x', sizeof path);
     strcpy(path + sizeof path - 8, "{1..2}");
-    assert_int_equal(shard_list_parse(path, NULL, &list, &err), ERR_INPUT);
+    assert_int_equal(shard_list_parse(path, NULL, NULL, &list, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "path longer than 4096 bytes"));
     shard_list_release(&list);
 }
@@ -109,7 +113,7 @@ static void test_shards_that_change(void **state)
     struct file_open file;
     struct err err = {0};
     folder_put(f, "n9", "1234", 4);
-    assert_int_equal(shard_list_parse("n9", NULL, &list, &err), OK);
+    assert_int_equal(shard_list_parse("n9", NULL, NULL, &list, &err), OK);
     assert_int_equal(shard_open(&list.at[0], NULL, &file, &err), OK);
     file_close(&file);
     folder_put(f, "n9", "12345", 5);

@@ -67,6 +67,7 @@ struct source_config {
     struct bad_records *bad;
     enum bad_source of;              /* the set under which they are counted */
     const struct bindings *bindings; /* of `memory:NAME`; NULL: none */
+    struct remote *remote; /* opens URLs; borrowed as long as the source is open; NULL: none */
 };
 
 int source_open_with(const struct source_config *config, const Paceline__Data *spec,

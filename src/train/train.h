@@ -52,6 +52,7 @@ struct train_host {
     const char *data_root;
     /* Records that this process has bound to names, for a job's `memory` sources; NULL: none. */
     const struct bindings *bindings;
+    struct remote *remote; /* opens the URLs of a job's data; NULL: none are opened */
     /* Does a node of Paceline listen at that address? Blocks for `patience` ns at most. ERR_PEER
      * with the cause; NULL: addresses are not checked. */
     int (*check_address)(const char *address, int64_t patience, struct err *err);

@@ -155,7 +155,10 @@ static int open_data(struct worker *w, const struct open_watch *watch)
         rc = worker_pass_opening(w);
     if (rc == OK && !w->data.corpus) {
         const struct source_config config = {
-            .root = w->host->data_root, .watch = watch, .bindings = w->host->bindings};
+            .root = w->host->data_root,
+            .watch = watch,
+            .bindings = w->host->bindings,
+            .remote = w->host->remote};
         bool files = job->train_data->source_case != PACELINE__DATA__SOURCE_MEMORY;
         rc = corpus_open_with(&config, job, &w->data.own_corpus, &w->err);
         if (files && (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO))
