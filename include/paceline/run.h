@@ -199,7 +199,8 @@ typedef struct pl_work_options {
      * proxy stands in front; NULL: `listen` itself. */
     const char *advertise;
     /* The folder that holds the data here: nothing outside of it is opened for reading, whatever
-     * the job, lists of pictures and links name; the job's relative paths of data begin there.
+     * the job, lists of pictures and links name, and no URL; the job's relative paths of data begin
+     * there.
      * NULL: for a driver at loopback any path that the job names; for any other driver, the working
      * directory. */
     const char *data_root;
