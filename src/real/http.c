@@ -155,13 +155,14 @@ static void fetch_ahead(struct http_client *client, struct http_file *file, uint
 {
     uint64_t blocks = (file->remote.len + HTTP_BLOCK - 1) / HTTP_BLOCK;
     uint64_t most = min_u64(HTTP_AHEAD, client->cache.count / 4);
-    bool follows = first >= file->last && first - file->last <= SKIP_MAX;
+    bool follows = first >= file->first && first <= file->last + SKIP_MAX;
     if (!follows)
-        file->window = 0;
+        file->window = first == 0 ? min_u64(HTTP_RUN, most) : 0; /* all of it may be wanted */
     else if (end - 1 > file->last)
         file->window = file->window == 0 ? WINDOW_MIN : min_u64(2 * file->window, most);
     if (!follows || file->ahead < first)
         file->ahead = first;
+    file->first = first;
     file->last = end - 1;
     uint64_t until = min_u64(end + file->window, blocks), step = min_u64(file->window, HTTP_RUN);
     while (file->ahead < end ||

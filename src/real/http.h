@@ -18,7 +18,7 @@
 
 #include <stdint.h>
 
-enum { HTTP_BLOCK = 1 << 16, HTTP_RUN = 16, HTTP_AHEAD = 128, HTTP_THREADS = 16, HTTP_TRIES = 5 };
+enum { HTTP_BLOCK = 1 << 16, HTTP_RUN = 32, HTTP_AHEAD = 256, HTTP_THREADS = 16, HTTP_TRIES = 5 };
 
 /* Zero: the default. */
 struct http_options {

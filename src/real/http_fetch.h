@@ -15,14 +15,14 @@ struct http_file {
     struct http_file *next;
     char *url, *shown; /* owned; `shown` for messages */
     struct http_identity identity;
-    unsigned opened;   /* how often; 0: nobody reads it any more, */
-    atomic_bool stop;  /* and its fetches end */
-    unsigned fetches;  /* that have not ended */
-    bool failing;      /* its last fetch has failed */
-    struct err change; /* status not OK: the file is another now */
-    uint64_t last;     /* block of the last read, */
-    uint64_t window;   /* blocks to be fetched ahead of it, */
-    uint64_t ahead;    /* and the first one that was not asked for */
+    unsigned opened;      /* how often; 0: nobody reads it any more, */
+    atomic_bool stop;     /* and its fetches end */
+    unsigned fetches;     /* that have not ended */
+    bool failing;         /* its last fetch has failed */
+    struct err change;    /* status not OK: the file is another now */
+    uint64_t first, last; /* blocks of the last read, */
+    uint64_t window;      /* blocks to be fetched ahead of it, */
+    uint64_t ahead;       /* and the first one that was not asked for */
 };
 
 struct http_fetch {
