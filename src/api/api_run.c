@@ -272,7 +272,12 @@ static int find_root(const pl_work_options *options, const struct drivers *drive
     bool near = true;
     for (size_t i = 0; i < drivers->count; i++)
         near &= real_is_loopback(drivers->at[i]);
+    const char *urls = options->data_urls;
     root[0] = '\0';
+    if (urls && (!remote_is_url(urls) || urls[strlen(urls) - 1] != '/'))
+        return err_set(err, ERR_INPUT,
+                       "data URLs: expected the begin of URLs with a slash at its end, as in "
+                       "https://host/data/");
     if (!folder && near)
         return OK;
     int rc = file_canonical(folder ? folder : ".", root, size, err);
@@ -316,6 +321,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
     struct working w = {
         .host = {.name = name,
                  .data_root = root[0] ? root : NULL,
+                 .data_urls = options->data_urls,
                  .check_address = real_reach,
                  .delay = census_delay,
                  .threads = options->threads,

@@ -11,8 +11,8 @@
 #include <string.h>
 
 struct worker_arguments {
-    const char *join, *listen, *advertise, *retry, *data_root, *threads, *max_mbit, *nice,
-        *token_file;
+    const char *join, *listen, *advertise, *retry, *data_root, *data_urls, *threads, *max_mbit,
+        *nice, *token_file;
     bool insecure;
     struct output_arguments output;
 };
@@ -27,6 +27,8 @@ static const struct option worker_options[] = {
      offsetof(struct worker_arguments, token_file)},
     {"data-root", OPTION_TEXT, "DIR", "open data only below it (driver elsewhere: .)",
      offsetof(struct worker_arguments, data_root)},
+    {"data-urls", OPTION_TEXT, "URL", "open URLs that begin so, too: https://host/data/",
+     offsetof(struct worker_arguments, data_urls)},
     {"threads", OPTION_TEXT, "T", "compute threads (the job's number, else one a core)",
      offsetof(struct worker_arguments, threads)},
     {"nice", OPTION_TEXT, "N", "niceness of compute threads, 0 to 19 (0)",
@@ -84,6 +86,7 @@ static int work_once(const struct worker_arguments *arguments, const struct work
         .token = token,
         .advertise = arguments->advertise,
         .data_root = arguments->data_root,
+        .data_urls = arguments->data_urls,
         .threads = (unsigned)numbers->threads,
         .max_mbit = numbers->max_mbit,
         .nice = (int)numbers->nice,

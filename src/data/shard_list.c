@@ -58,34 +58,35 @@ int shard_open(const struct shard *shard, const char *under, struct file_open *o
     return rc;
 }
 
-/* How the files of a list are opened. */
-struct opening {
-    struct shard_list *list;
-    const char *under;
-    struct remote *remote;
-};
+/* Does it begin with `urls`, and stay there? */
+static bool is_below(const char *url, const char *urls)
+{
+    size_t n = urls ? strlen(urls) : 0;
+    return n > 0 && strncmp(url, urls, n) == 0 && !strstr(url + n, "..") &&
+           !strstr(url + n, "%2e") && !strstr(url + n, "%2E");
+}
 
-static int open_url(const struct opening *opening, const char *url, const char *shown,
+static int open_url(const struct source_config *config, const char *url, const char *shown,
                     struct shard *out, struct err *err)
 {
-    if (opening->under)
-        return err_set(err, ERR_INPUT,
-                       "%s: a worker with a data root opens no URL, since the driver has named it; "
-                       "copy the files to the worker",
-                       shown);
-    if (!opening->remote)
+    if (config->root && !is_below(url, config->urls))
+        return err_set(
+            err, ERR_INPUT,
+            "%s: a worker with a data root opens no URL that its driver names, but those "
+            "below its --data-urls",
+            shown);
+    if (!config->remote)
         return err_set(err, ERR_INPUT, "%s: URLs cannot be read here", shown);
-    int rc = opening->remote->ops->open(opening->remote, url, &out->remote, err);
+    int rc = config->remote->ops->open(config->remote, url, &out->remote, err);
     if (rc == OK)
         out->len = out->remote->len;
     return rc;
 }
 
-static int open_local(const struct opening *opening, const char *path, struct shard *out,
-                      struct err *err)
+static int open_local(const char *root, const char *path, struct shard *out, struct err *err)
 {
     struct file_open file;
-    int rc = file_check_under(opening->under, path, err);
+    int rc = file_check_under(root, path, err);
     if (rc == OK)
         rc = file_open(path, &file, err);
     if (rc != OK)
@@ -95,14 +96,14 @@ static int open_local(const struct opening *opening, const char *path, struct sh
     return OK;
 }
 
-static int add_shard(const struct opening *opening, const char *path, struct err *err)
+static int add_shard(struct shard_list *list, const struct source_config *config, const char *path,
+                     struct err *err)
 {
-    struct shard_list *list = opening->list;
     struct shard shard = {0};
     char shown[PATH_TEXT_MAX];
     bool is_url = remote_is_url(path);
-    int rc = is_url ? open_url(opening, path, remote_shown(path, shown, sizeof shown), &shard, err)
-                    : open_local(opening, path, &shard, err);
+    int rc = is_url ? open_url(config, path, remote_shown(path, shown, sizeof shown), &shard, err)
+                    : open_local(config->root, path, &shard, err);
     if (rc != OK)
         return rc;
     shard.path = strdup(is_url ? shown : path);
@@ -154,12 +155,13 @@ static int refuse_list(const char *paths, const char *why, struct err *err)
 }
 
 /* A path, in which one range may stand. */
-static int add_pattern(const struct opening *opening, const char *pattern, struct err *err)
+static int add_pattern(struct shard_list *list, const struct source_config *config,
+                       const char *pattern, struct err *err)
 {
     const char *brace = strchr(pattern, '{');
     struct range range = {0};
     if (!brace)
-        return add_shard(opening, pattern, err);
+        return add_shard(list, config, pattern, err);
     if (!parse_range(brace, &range))
         return refuse_list(pattern,
                            "expected one range in braces, from the lower to the higher number, as "
@@ -170,23 +172,22 @@ static int add_pattern(const struct opening *opening, const char *pattern, struc
         char path[PATH_TEXT_MAX];
         int n = snprintf(path, sizeof path, "%.*s%0*u%s", (int)(brace - pattern), pattern,
                          range.digits, k, brace + range.n);
-        rc = n < PATH_TEXT_MAX ? add_shard(opening, path, err)
+        rc = n < PATH_TEXT_MAX ? add_shard(list, config, path, err)
                                : err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes",
                                          remote_is_url(pattern) ? "URL" : pattern, PATH_TEXT_MAX);
     }
     return rc;
 }
 
-int shard_list_parse(const char *paths, const char *under, struct remote *remote,
-                     struct shard_list *out, struct err *err)
+int shard_list_parse(const char *paths, const struct source_config *config, struct shard_list *out,
+                     struct err *err)
 {
-    const struct opening opening = {out, under, remote};
     *out = (struct shard_list){0};
     char *copy = strdup(paths), *rest = NULL;
     int rc = copy ? OK : err_set(err, ERR_NOMEM, "data: out of memory for the list of files");
     for (char *path = copy ? strtok_r(copy, ",", &rest) : NULL; rc == OK && path;
          path = strtok_r(NULL, ",", &rest))
-        rc = add_pattern(&opening, path + strspn(path, " "), err);
+        rc = add_pattern(out, config, path + strspn(path, " "), err);
     free(copy);
     return rc == OK && out->count == 0 ? refuse_list(paths, "names no file", err) : rc;
 }

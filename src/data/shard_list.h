@@ -5,6 +5,7 @@
 #define PL_DATA_SHARD_LIST_H
 
 #include "base/file.h"
+#include "data/source.h"
 
 struct shard {
     char *path;                 /* owned; of a URL as it may be shown */
@@ -18,18 +19,19 @@ struct shard_list {
     size_t count, room;
 };
 
-/* Each file is opened once, URLs by `remote` (borrowed as long as the list). `under` as for
- * file_check_under; with it no URL is opened, since another node may have named it.
- * ERR_INPUT: no such file; a URL without `remote` or with `under`; a range that cannot be read; no
+/* Each file is opened once. Of the config the root, the URLs and the remote count. Where there is a
+ * root, another node may have named a URL, so that only those of `urls` are opened.
+ * ERR_INPUT: no such file; a URL that may not or cannot be opened; a range that cannot be read; no
  * path. ERR_NOMEM. Released in any case by shard_list_release. */
-int shard_list_parse(const char *paths, const char *under, struct remote *remote,
-                     struct shard_list *out, struct err *err);
+int shard_list_parse(const char *paths, const struct source_config *config, struct shard_list *out,
+                     struct err *err);
 void shard_list_release(struct shard_list *list);
 
 /* The shard of record i, by `first`. */
 const struct shard *shard_list_find(const struct shard_list *list, size_t i);
 
-/* Of a URL nothing is asked for. ERR_IO: it is not there any more, or has another length */
+/* `under` is the root. Of a URL nothing is asked for. ERR_IO: it is not there any more, or has
+ * another length */
 int shard_open(const struct shard *shard, const char *under, struct file_open *out,
                struct err *err);
 

@@ -67,6 +67,9 @@ struct source_config {
     struct bad_records *bad;
     enum bad_source of;              /* the set under which they are counted */
     const struct bindings *bindings; /* of `memory:NAME`; NULL: none */
+    /* With a root: URLs that begin with this text, which ends with a slash, are opened all the
+     * same. Borrowed for opening; NULL: none are. */
+    const char *urls;
     struct remote *remote; /* opens URLs; borrowed as long as the source is open; NULL: none */
 };
 

@@ -414,7 +414,7 @@ static int load_shard(struct source_shards *self, size_t s, struct err *err)
 static int load_all(struct source_shards *self, const struct source_config *config,
                     const Paceline__Data__Shards *spec, struct err *err)
 {
-    int rc = shard_list_parse(spec->shards, config->root, config->remote, &self->shards, err);
+    int rc = shard_list_parse(spec->shards, config, &self->shards, err);
     size_t count = self->shards.count;
     if (rc == OK && !(self->content = calloc(count, sizeof *self->content)))
         rc = err_set(err, ERR_NOMEM, "shards: out of memory");
@@ -450,10 +450,11 @@ int source_shards_open(const struct source_config *config, const Paceline__Data_
 
 int shards_names(const char *shards, struct remote *remote, struct names *out, struct err *err)
 {
+    const struct source_config config = {.remote = remote};
     struct shard_list list;
     struct shard_content content = {0};
     struct file_open file;
-    int rc = shard_list_parse(shards, NULL, remote, &list, err);
+    int rc = shard_list_parse(shards, &config, &list, err);
     if (rc == OK)
         rc = shard_open(&list.at[0], NULL, &file, err) == OK ? OK : ERR_INPUT;
     if (rc == OK) {

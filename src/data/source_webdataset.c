@@ -398,7 +398,7 @@ int source_webdataset_open(const struct source_config *config,
         self->source.hash = hash_mix(0, spec->color);
         self->under = config->root;
         self->color = spec->color;
-        rc = shard_list_parse(spec->shards, config->root, config->remote, &self->shards, scan->err);
+        rc = shard_list_parse(spec->shards, config, &self->shards, scan->err);
     }
     if (rc == OK)
         rc = scan_all(scan, remote_shown(spec->shards, shown, sizeof shown));

@@ -50,6 +50,7 @@ struct train_host {
     /* The canonical folder outside of which a worker opens nothing; the job's data paths are
      * relative to it. NULL: the job's paths are used unchanged. */
     const char *data_root;
+    const char *data_urls; /* with a root: the begin of URLs that are opened, too; NULL: none */
     /* Records that this process has bound to names, for a job's `memory` sources; NULL: none. */
     const struct bindings *bindings;
     struct remote *remote; /* opens the URLs of a job's data; NULL: none are opened */

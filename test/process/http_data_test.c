@@ -129,7 +129,7 @@ static void test_urls_that_are_refused(void **state)
 static int run_tiny(struct tiny *t, const char *mode, const char *out,
                     struct engine_workers *workers, char error[512])
 {
-    char value[700], train[256], test[256];
+    char value[2048], train[256], test[256];
     pl_engine *engine = NULL;
     pl_job *job = NULL;
     pl_run_report report;
@@ -142,6 +142,8 @@ static int run_tiny(struct tiny *t, const char *mode, const char *out,
     assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
     assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
     assert_int_equal(pl_job_set(job, "workers=2"), PL_OK);
+    snprintf(value, sizeof value, "net={define {%s}}", tiny_net); /* workers need no file of it */
+    assert_int_equal(pl_job_set(job, value), PL_OK);
     snprintf(value, sizeof value, "train_data={shards {shards: '%s'} scale: 0.00390625}", train);
     assert_int_equal(pl_job_set(job, value), PL_OK);
     snprintf(value, sizeof value, "test_data={shards {shards: '%s'} scale: 0.00390625}", test);
@@ -170,6 +172,26 @@ static void test_a_run_is_that_of_the_files(void **state)
     assert_true(run_same_bits(a, b, "final.safetensors"));
 }
 
+/* A driver must not choose what such a worker fetches. */
+static void test_workers_with_a_root_open_only_their_urls(void **state)
+{
+    struct tiny *t = *state;
+    char urls[256], out[128], error[512];
+    http_server_url(&server, "ok", "", urls);
+    const struct engine_worker far = {.data_root = t->folder, .data_urls = urls};
+    struct engine_workers allowed = {.at = {far, far}};
+    int rc = run_tiny(t, "ok", tiny_out(t, out), &allowed, error);
+    if (rc != PL_OK)
+        fail_msg("%d: %s", rc, error);
+    const struct engine_worker local = {.data_root = t->folder};
+    struct engine_workers refused = {.at = {far, local}};
+    assert_int_not_equal(run_tiny(t, "moved", tiny_out(t, out), &refused, error), PL_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(refused.at[i].rc, PL_ERR_INPUT);
+        assert_non_null(strstr(refused.at[i].error, "opens no URL that its driver names"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +199,7 @@ int main(void)
         cmocka_unit_test(test_archives_are_those_of_the_files),
         cmocka_unit_test(test_urls_that_are_refused),
         cmocka_unit_test(test_a_run_is_that_of_the_files),
+        cmocka_unit_test(test_workers_with_a_root_open_only_their_urls),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
