@@ -199,10 +199,13 @@ typedef struct pl_work_options {
      * proxy stands in front; NULL: `listen` itself. */
     const char *advertise;
     /* The folder that holds the data here: nothing outside of it is opened for reading, whatever
-     * the job, lists of pictures and links name; the job's relative paths of data begin there.
-     * NULL: for a driver at loopback any path that the job names; for any other driver, the working
-     * directory. */
+     * the job, lists of pictures and links name, and no URL but those of `data_urls`; the job's
+     * relative paths of data begin there. NULL: for a driver at loopback any path and URL that the
+     * job names; for any other driver, the working directory. */
     const char *data_root;
+    /* Where there is a data root: URLs that begin with this text, which ends with a slash, are
+     * opened all the same, and what they redirect to. NULL: none. */
+    const char *data_urls;
     double max_mbit;  /* as the driver's */
     unsigned threads; /* compute threads; 0: as the job sets them, or one a core */
     /* Seconds for which a worker tries each of these; 0: it ends at once. A worker that finds no

@@ -26,6 +26,7 @@ struct pl_engine {
     struct err bug;             /* status ERR_BUG: the engine is poisoned (guard.h) */
     struct api_source *sources; /* data that is open, for its nets (net.h) */
     struct bindings bindings;   /* of the caller's records */
+    struct remote *remote;      /* reads URLs; owned */
     struct api_tuning *tuning;  /* once a net has asked for it */
 };
 

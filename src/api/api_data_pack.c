@@ -36,13 +36,16 @@ static int check_prefix(const pl_data *data, const char *here, const char *prefi
     struct err *err = &data->engine->error;
     const char *base = strrchr(here, '/') + 1;
     char folder[API_PATH_MAX], target[API_PATH_MAX], path[API_PATH_MAX];
+    const struct source_config config = {.remote = data->engine->remote};
     struct shard_list list = {0};
     snprintf(folder, sizeof folder, "%.*s", (int)(base - here), here);
     int rc = file_canonical(folder, path, sizeof path, err);
     if (rc == OK && data->spec->source_case == PACELINE__DATA__SOURCE_SHARDS)
-        rc = shard_list_parse(data->spec->shards->shards, NULL, &list, err);
+        rc = shard_list_parse(data->spec->shards->shards, &config, &list, err);
     for (size_t s = 0; rc == OK && s < list.count; s++) {
         size_t n = strlen(path);
+        if (list.at[s].remote)
+            continue;
         rc = file_target(list.at[s].path, target, sizeof target, err);
         if (rc == OK && strncmp(target, path, n) == 0 && target[n] == '/' &&
             strncmp(target + n + 1, base, strlen(base)) == 0)

@@ -163,6 +163,7 @@ static int run_job(pl_engine *engine, const pl_job *job, const pl_run_options *o
                  .cores = (uint32_t)real_cores(),
                  .tuner = api_tuner(&engine->tuning, &engine->log),
                  .bindings = &engine->bindings,
+                 .remote = engine->remote,
                  .timing = timing_for(finished, options && options->listen)},
         .err = &engine->error,
     };
@@ -275,7 +276,12 @@ static int find_root(const pl_work_options *options, const struct drivers *drive
     bool near = true;
     for (size_t i = 0; i < drivers->count; i++)
         near &= real_is_loopback(drivers->at[i]);
+    const char *urls = options->data_urls;
     root[0] = '\0';
+    if (urls && (!remote_is_url(urls) || urls[strlen(urls) - 1] != '/'))
+        return err_set(err, ERR_INPUT,
+                       "data URLs: expected the begin of URLs with a slash at its end, as in "
+                       "https://host/data/");
     if (!folder && near)
         return OK;
     int rc = file_canonical(folder ? folder : ".", root, size, err);
@@ -322,6 +328,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
                  .cache_disk = real_disk(),
                  .cache_folder =
                      options->cache_directory ? options->cache_directory : CACHE_DIRECTORY,
+                 .data_urls = options->data_urls,
                  .check_address = real_reach,
                  .delay = census_delay,
                  .threads = options->threads,
@@ -329,6 +336,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
                  .log = &engine->log,
                  .tuner = checking_tuner(engine),
                  .bindings = &engine->bindings,
+                 .remote = engine->remote,
                  .timing = group_timing_lan(),
                  .retry = retry_time(options),
                  .drivers = addresses,

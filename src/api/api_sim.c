@@ -117,7 +117,7 @@ static int open_simulation(struct simulation *s, const Paceline__Cluster *cluste
 {
     const Paceline__Job *job = s->train.job;
     kernels_set_threads((int)job->threads);
-    const struct source_config config = {.bindings = s->host.bindings};
+    const struct source_config config = {.bindings = s->host.bindings, .remote = s->host.remote};
     int rc = corpus_open_with(&config, job, &s->corpus, err);
     if (rc == OK)
         rc = corpus_settle(&s->corpus, s->train.job, err);
@@ -199,6 +199,7 @@ static int sim_job(pl_engine *engine, const pl_job *job, const pl_cluster *clust
                 .step_seconds = cluster->message->step_seconds,
                 .retry = RETRY,
                 .bindings = &engine->bindings,
+                .remote = engine->remote,
             },
         .err = &engine->error,
     };

@@ -58,8 +58,10 @@ static int open_source(pl_data *data)
 {
     struct err *err = &data->engine->error;
     struct source *source = NULL;
-    const struct source_config config = {
-        .role = data->role, .bad = data->bad, .bindings = &data->engine->bindings};
+    const struct source_config config = {.role = data->role,
+                                         .bad = data->bad,
+                                         .bindings = &data->engine->bindings,
+                                         .remote = data->engine->remote};
     int rc = data->path ? source_pictures_open((const char *const *)data->path, data->paths,
                                                data->spec->images->color, NULL, &source, err)
                         : source_open_with(&config, data->spec, &source, err);
@@ -93,7 +95,7 @@ static int open_data(pl_data *data, const char *field, pl_data **out)
     if (rc == OK)
         rc = open_source(data);
     if (rc == OK && !data->path)
-        rc = names_of(data->spec, &data->names, err);
+        rc = names_of(data->spec, data->engine->remote, &data->names, err);
     data->own_maps = data->maps = api_data_has_maps(data->spec);
     data->own_size = gives_size(data->spec);
     if (rc == OK && data->source->warning[0])

@@ -328,7 +328,8 @@ static int make_names(pl_engine *engine, const char *path, const Paceline__Data 
     pl_names *names = calloc(1, sizeof *names);
     if (!names)
         return err_set(err, ERR_NOMEM, "names: out of memory");
-    int rc = path ? names_read(path, &names->names, err) : names_of(spec, &names->names, err);
+    int rc = path ? names_read(path, &names->names, err)
+                  : names_of(spec, engine->remote, &names->names, err);
     if (rc == OK && names->names.count > 0) {
         *out = names;
         return rc;

@@ -1,5 +1,6 @@
 #include "api/api.h"
 #include "base/release.h"
+#include "real/http.h"
 #include "tensor/isa.h"
 
 #include <stdlib.h>
@@ -37,8 +38,13 @@ int pl_engine_create(const pl_engine_options *options, pl_engine **out)
     if (isa_check(&why) != OK)
         return ERR_USAGE;
     struct engine_memory *memory = calloc(1, sizeof *memory);
-    if (!memory)
+    const struct http_options http = {.ca_file = getenv("SSL_CERT_FILE")};
+    struct remote *remote = memory ? http_create(&http) : NULL;
+    if (!remote) {
+        free(memory);
         return ERR_NOMEM;
+    }
+    memory->engine.remote = remote;
     if (options && options->log) {
         memory->options = *options;
         memory->engine.log =
@@ -54,6 +60,7 @@ void pl_engine_destroy(pl_engine *engine)
         return;
     api_tuning_free(engine->tuning);
     bindings_release(&engine->bindings);
+    http_free(engine->remote);
     free(engine); /* the first member of engine_memory */
 }
 

@@ -80,7 +80,8 @@ int pl_data_unbind(pl_engine *engine, const char *name)
 static int open_part(pl_engine *engine, const char *spec, struct source **out)
 {
     struct err *err = &engine->error;
-    const struct source_config config = {.role = SOURCE_TRAIN, .bindings = &engine->bindings};
+    const struct source_config config = {
+        .role = SOURCE_TRAIN, .bindings = &engine->bindings, .remote = engine->remote};
     Paceline__Data *data = NULL;
     int rc = job_set_data(&data, spec, err);
     if (rc == OK)

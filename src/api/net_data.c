@@ -22,7 +22,8 @@ static int new_source(pl_engine *engine, const Paceline__Data *data, enum source
     struct api_source *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_NOMEM, "out of memory");
-    const struct source_config config = {.role = role, .bindings = &engine->bindings};
+    const struct source_config config = {
+        .role = role, .bindings = &engine->bindings, .remote = engine->remote};
     int rc = source_open_with(&config, data, &s->source, err);
     if (rc != OK) {
         free(s);

@@ -149,7 +149,7 @@ void file_release(struct file_bytes *bytes)
 
 int file_open(const char *path, struct file_open *out, struct err *err)
 {
-    struct file_open file;
+    struct file_open file = {0};
     int rc = open_regular(path, &file.fd, &file.len, err);
     if (rc == OK)
         *out = file;
@@ -166,6 +166,8 @@ void file_close(struct file_open *file)
 int file_part(const struct file_open *file, uint64_t offset, void *out, size_t n)
 {
     PL_ASSERT(offset <= file->len && n <= file->len - offset);
+    if (file->remote)
+        return file->remote->ops->read(file->remote, offset, out, n, NULL);
     uint8_t *to = out;
     while (n > 0) {
         ssize_t got = pread(file->fd, to, n, (off_t)offset);

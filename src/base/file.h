@@ -4,6 +4,7 @@
 #define PL_BASE_FILE_H
 
 #include "base/open_watch.h"
+#include "base/remote.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,7 +35,8 @@ void file_release(struct file_bytes *bytes);
 /* An open regular file, whose parts any thread may read; it is not unpacked. */
 struct file_open {
     int fd;
-    uint64_t len; /* when it was opened */
+    uint64_t len;               /* when it was opened */
+    struct remote_file *remote; /* borrowed, the file instead of `fd`; NULL: it is local */
 };
 
 /* ERR_INPUT: missing, not a regular file, unreadable */

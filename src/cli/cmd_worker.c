@@ -11,8 +11,8 @@
 #include <string.h>
 
 struct worker_arguments {
-    const char *join, *listen, *advertise, *retry, *data_root, *threads, *max_mbit, *nice,
-        *token_file, *cache;
+    const char *join, *listen, *advertise, *retry, *data_root, *data_urls, *threads, *max_mbit,
+        *nice, *token_file, *cache;
     bool insecure;
     struct output_arguments output;
 };
@@ -29,6 +29,8 @@ static const struct option worker_options[] = {
      offsetof(struct worker_arguments, data_root)},
     {"cache", OPTION_TEXT, "DIR", "where a job with `cache: disk` keeps records (/var/tmp)",
      offsetof(struct worker_arguments, cache)},
+    {"data-urls", OPTION_TEXT, "URL", "open URLs that begin so, too: https://host/data/",
+     offsetof(struct worker_arguments, data_urls)},
     {"threads", OPTION_TEXT, "T", "compute threads (the job's number, else one a core)",
      offsetof(struct worker_arguments, threads)},
     {"nice", OPTION_TEXT, "N", "niceness of compute threads, 0 to 19 (0)",
@@ -87,6 +89,7 @@ static int work_once(const struct worker_arguments *arguments, const struct work
         .advertise = arguments->advertise,
         .data_root = arguments->data_root,
         .cache_directory = arguments->cache,
+        .data_urls = arguments->data_urls,
         .threads = (unsigned)numbers->threads,
         .max_mbit = numbers->max_mbit,
         .nice = (int)numbers->nice,

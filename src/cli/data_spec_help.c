@@ -18,6 +18,7 @@ void data_spec_help(void)
          "                       one, some with commas between, or train-{000000..000147}.tar\n"
          "  shards:FILES         shards, which paceline data pack writes: "
          "train-{00000..00012}.shard\n"
+         "                       (URLs of both: shards:https://host/train.shard)\n"
          "  lmdb:DIR             a database of Caffe's Datums\n"
          "  npy:VALUES[,LABELS]  arrays of NumPy (.npy): uint8, float32, integers; channels first\n"
          "  csv:TABLE,LABEL      a table (.csv, .tsv), a record a row; LABEL is a column's name\n"

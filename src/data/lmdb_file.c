@@ -132,7 +132,7 @@ static int find_value(const struct walk *w, uint64_t number, const uint8_t *node
     if (!(read_u16(node + 4) & N_OVERFLOW)) {
         if (len > room)
             return bad_page(w, number, "a value goes beyond it");
-        *out = (struct part_of){w->file, at, len};
+        *out = (struct part_of){w->file, at, len, NULL};
         return OK;
     }
     if (room < 8)
@@ -147,7 +147,7 @@ static int find_value(const struct walk *w, uint64_t number, const uint8_t *node
         return bad_page(w, first, "does not hold the value that should be here");
     if (pages > w->file->len / size - first)
         return bad_page(w, first, "truncated: its value goes beyond the end of the file");
-    *out = (struct part_of){w->file, first * size + PAGE_HEAD, len};
+    *out = (struct part_of){w->file, first * size + PAGE_HEAD, len, NULL};
     return OK;
 }
 

@@ -143,7 +143,7 @@ static int category_names(const Paceline__Data__Csv *csv, struct names *out, str
     return rc == OK ? OK : err_set(err, rc, "%s: out of memory for names", csv->path);
 }
 
-int names_of(const Paceline__Data *spec, struct names *out, struct err *err)
+int names_of(const Paceline__Data *spec, struct remote *remote, struct names *out, struct err *err)
 {
     struct names names = {0};
     int rc = OK;
@@ -162,7 +162,9 @@ int names_of(const Paceline__Data *spec, struct names *out, struct err *err)
                  ? folder_names(spec->images->list, &names, err)
                  : read_sibling(spec->images->list, "synsets.txt", &names, err);
         break;
-    case PACELINE__DATA__SOURCE_SHARDS: rc = shards_names(spec->shards->shards, &names, err); break;
+    case PACELINE__DATA__SOURCE_SHARDS:
+        rc = shards_names(spec->shards->shards, remote, &names, err);
+        break;
     case PACELINE__DATA__SOURCE_CSV: rc = category_names(spec->csv, &names, err); break;
     default: break;
     }

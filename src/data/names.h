@@ -5,7 +5,7 @@
 #ifndef PL_DATA_NAMES_H
 #define PL_DATA_NAMES_H
 
-#include "base/err.h"
+#include "base/remote.h"
 #include "job/job.pb-c.h"
 
 #include <stddef.h>
@@ -22,9 +22,9 @@ int names_read(const char *path, struct names *out, struct err *err);
 int names_parse(const char *path, const char *text, size_t bytes, struct names *out,
                 struct err *err);
 
-/* Of the data that `spec` names; none (OK, count 0) where nothing tells them. ERR_INPUT: what is
- * there cannot be read; ERR_NOMEM */
-int names_of(const Paceline__Data *spec, struct names *out, struct err *err);
+/* Of the data that `spec` names; none (OK, count 0) where nothing tells them. `remote` as in
+ * source_config. ERR_INPUT: what is there cannot be read; ERR_NOMEM */
+int names_of(const Paceline__Data *spec, struct remote *remote, struct names *out, struct err *err);
 
 /* The name of a label, or NULL. Valid until release. */
 const char *names_at(const struct names *names, size_t label);

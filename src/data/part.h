@@ -8,12 +8,13 @@
 struct part_of {
     const struct file_open *file; /* borrowed */
     uint64_t offset, len;         /* within it */
+    struct err *why;              /* receives the message of a read that fails; NULL: none */
 };
 
-/* The `n` bytes from `at` on, at + n <= part->len. ERR_IO as file_part */
+/* The `n` bytes from `at` on, at + n <= part->len. ERR_IO as file_part, ERR_NOMEM */
 static inline int part_read(const struct part_of *part, uint64_t at, void *out, size_t n)
 {
-    return file_part(part->file, part->offset + at, out, n);
+    return remote_part(part->file, "", part->offset + at, out, n, ERR_IO, part->why);
 }
 
 /* How many bytes of it there are from `at` on, `most` at most. */

@@ -34,7 +34,7 @@ int picture_file_probe(const char *path, uint8_t head[PICTURE_HEAD], size_t *n, 
     int rc = picture_file_open(path, &file, err);
     if (rc != OK)
         return rc;
-    struct part_of all = {&file, 0, file.len};
+    struct part_of all = {.file = &file, .len = file.len};
     *n = part_left(&all, 0, PICTURE_HEAD);
     *len = file.len;
     if (part_read(&all, 0, head, *n) != OK)

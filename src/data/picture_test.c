@@ -35,7 +35,7 @@ static int probe_file(struct stage *s, const char *name, struct picture *out, st
     char path[256];
     struct file_open file;
     assert_int_equal(file_open(folder_file(&s->folder, name, path), &file, err), OK);
-    struct part_of all = {&file, 0, file.len};
+    struct part_of all = {.file = &file, .len = file.len};
     uint8_t head[PICTURE_HEAD];
     size_t n = part_left(&all, 0, sizeof head);
     assert_int_equal(part_read(&all, 0, head, n), OK);

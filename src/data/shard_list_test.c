@@ -7,6 +7,8 @@ static const char *const names[] = {"t-008.tar", "t-009.tar", "t-010.tar", "n8",
                                     "m0",        "m1",        "m2",        "m3", "m4", "m5",
                                     "m6",        "m7",        "m8",        "m9", "m10"};
 
+static const struct source_config anywhere = {0};
+
 static int setup(void **state)
 {
     static struct folder f;
@@ -42,7 +44,7 @@ static void test_lists_and_ranges(void **state)
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct shard_list list;
         struct err err;
-        if (shard_list_parse(good[i].text, NULL, &list, &err) != OK)
+        if (shard_list_parse(good[i].text, &anywhere, &list, &err) != OK)
             fail_msg("%s", err.text);
         assert_int_equal(list.count, good[i].count);
         for (size_t k = 0; k < list.count; k++) {
@@ -70,11 +72,13 @@ static void test_lists_that_are_wrong(void **state)
         {"n{1..9999999999}", "expected one range in braces"},
         {",", ",: names no file"},
         {"/", "/: not a regular file"},
+        {"http://me@host/a?b", "http://***@host/a?***: URLs cannot be read here"},
+        {"http://me@host/{a}", "http://***@host/{a}: expected one range in braces"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct shard_list list;
         struct err err = {0};
-        assert_int_equal(shard_list_parse(bad[i][0], NULL, &list, &err), ERR_INPUT);
+        assert_int_equal(shard_list_parse(bad[i][0], &anywhere, &list, &err), ERR_INPUT);
         if (!strstr(err.text, bad[i][1]))
             fail_msg("\"%s\" should say \"%s\"", err.text, bad[i][1]);
         shard_list_release(&list);
@@ -84,9 +88,60 @@ static void test_lists_that_are_wrong(void **state)
     struct err err = {0};
     memset(path, 'x', sizeof path);
     strcpy(path + sizeof path - 8, "{1..2}");
-    assert_int_equal(shard_list_parse(path, NULL, &list, &err), ERR_INPUT);
+    assert_int_equal(shard_list_parse(path, &anywhere, &list, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "path longer than 4096 bytes"));
     shard_list_release(&list);
+}
+
+/* A client that opens any URL. */
+static int open_any(struct remote *remote, const char *url, struct remote_file **out,
+                    struct err *err)
+{
+    static struct remote_file file;
+    (void)url, (void)err;
+    file = (struct remote_file){remote->ops, 77};
+    *out = &file;
+    return OK;
+}
+
+static void close_any(struct remote_file *file)
+{
+    file->len = 0;
+}
+
+static void test_urls_of_another_node_are_refused(void **state)
+{
+    static const struct remote_ops ops = {.open = open_any, .close = close_any};
+    static const struct {
+        const char *urls, *url;
+        bool allowed;
+    } url[] = {
+        {NULL, "http://me@host/a", false},
+        {"http://host/data/", "http://host/data/a-{0..1}.tar", true},
+        {"http://host/data/", "http://host/date/a", false},
+        {"http://host/data/", "https://host/data/a", false},
+        {"http://host/data/", "http://me@host/data/a", false},
+        {"http://host/data/", "http://host/data/../a", false},
+        {"http://host/data/", "http://host/data/%2e%2E/a", false},
+        {"http://host/data/", "http://host/data/.%2E/a", false},
+        {"http://host/data/", "http://host/data/", true},
+    };
+    const struct folder *f = *state;
+    struct remote remote = {&ops};
+    for (size_t i = 0; i < sizeof url / sizeof *url; i++) {
+        const struct source_config config = {
+            .root = f->path, .urls = url[i].urls, .remote = &remote};
+        struct shard_list list;
+        struct err err = {0};
+        int rc = shard_list_parse(url[i].url, &config, &list, &err);
+        assert_int_equal(rc, url[i].allowed ? OK : ERR_INPUT);
+        if (rc == OK)
+            assert_int_equal(list.at[0].len, 77);
+        else
+            assert_non_null(strstr(err.text, ": a worker with a data root opens no URL"));
+        assert_null(strstr(err.text, "me@"));
+        shard_list_release(&list);
+    }
 }
 
 /* Shards without records are never found. */
@@ -109,7 +164,7 @@ static void test_shards_that_change(void **state)
     struct file_open file;
     struct err err = {0};
     folder_put(f, "n9", "1234", 4);
-    assert_int_equal(shard_list_parse("n9", NULL, &list, &err), OK);
+    assert_int_equal(shard_list_parse("n9", &anywhere, &list, &err), OK);
     assert_int_equal(shard_open(&list.at[0], NULL, &file, &err), OK);
     file_close(&file);
     folder_put(f, "n9", "12345", 5);
@@ -125,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists_and_ranges),
         cmocka_unit_test(test_lists_that_are_wrong),
+        cmocka_unit_test(test_urls_of_another_node_are_refused),
         cmocka_unit_test(test_the_shard_of_a_record),
         cmocka_unit_test(test_shards_that_change),
     };

@@ -76,6 +76,10 @@ struct source_config {
     enum bad_source of;              /* the set under which they are counted */
     struct record_cache *cache; /* for the opener of sources, who puts it in front; NULL: none */
     const struct bindings *bindings; /* of `memory:NAME`; NULL: none */
+    /* With a root: URLs that begin with this text, which ends with a slash, are opened all the
+     * same. Borrowed for opening; NULL: none are. */
+    const char *urls;
+    struct remote *remote; /* opens URLs; borrowed as long as the source is open; NULL: none */
 };
 
 int source_open_with(const struct source_config *config, const Paceline__Data *spec,

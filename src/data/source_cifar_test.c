@@ -179,7 +179,7 @@ static void test_names_of_the_folder(void **state)
     char *const paths[] = {(char *)(uintptr_t)f->path, folder_file(f, "some.bin", path) ? path : 0};
     for (int i = 0; i < 2; i++) { /* the folder; a file in it */
         cifar.path = paths[i];
-        assert_int_equal(names_of(&spec, &names, &err), OK);
+        assert_int_equal(names_of(&spec, NULL, &names, &err), OK);
         assert_int_equal(names.count, 3);
         assert_string_equal(names_at(&names, 0), "plane");
         assert_string_equal(names_at(&names, 1), "car");
@@ -188,7 +188,7 @@ static void test_names_of_the_folder(void **state)
         names_release(&names);
     }
     spec.source_case = PACELINE__DATA__SOURCE_CIFAR100;
-    assert_int_equal(names_of(&spec, &names, &err), OK); /* there are none */
+    assert_int_equal(names_of(&spec, NULL, &names, &err), OK); /* there are none */
     assert_int_equal(names.count, 0);
 }
 

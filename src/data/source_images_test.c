@@ -166,7 +166,7 @@ static void test_a_folder_of_classes(void **state)
     spec.source_case = PACELINE__DATA__SOURCE_IMAGES;
     spec.images = &images;
     struct names names;
-    assert_int_equal(names_of(&spec, &names, NULL), OK);
+    assert_int_equal(names_of(&spec, NULL, &names, NULL), OK);
     assert_int_equal(names.count, 3);
     assert_string_equal(names_at(&names, 1), "dog");
     names_release(&names);
@@ -324,7 +324,7 @@ static void test_stray_files_are_left_out_with_a_warning(void **state)
     images.list = (char *)(uintptr_t)f->path;
     spec.source_case = PACELINE__DATA__SOURCE_IMAGES;
     spec.images = &images;
-    assert_int_equal(names_of(&spec, &names, NULL), OK);
+    assert_int_equal(names_of(&spec, NULL, &names, NULL), OK);
     assert_string_equal(names_at(&names, 2), "d");
     names_release(&names);
 }

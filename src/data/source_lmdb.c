@@ -166,7 +166,7 @@ static int look_at(struct source_lmdb *lmdb, const struct part_of *value, const 
     int rc = datum_read(&lmdb->pb, d, lmdb->err);
     if (rc != OK || d->form != DATUM_PICTURE)
         return rc;
-    struct part_of file = {value->file, value->offset + d->at, d->len};
+    struct part_of file = {value->file, value->offset + d->at, d->len, NULL};
     uint8_t begin[PICTURE_HEAD];
     struct picture picture = {0};
     size_t n = part_left(&file, 0, sizeof begin);

@@ -119,10 +119,10 @@ static int fetch_record(const struct source_shards *self, size_t i, struct scrat
     uint8_t *bytes = scratch_get(scratch, SCRATCH_FILE, place.len);
     if (!bytes)
         rc = err_set(err, ERR_NOMEM, "%s: out of memory for %zu bytes", shard->path, place.len);
-    else if (file_part(&file, place.at, bytes, place.len) != OK)
-        rc = err_set(err, ERR_IO, "%s: cannot be read any more", shard->path);
-    else if (hash_bytes(bytes, place.len) !=
-             bytes_le64(content->index + content->part.hashes + 8 * place.block))
+    else
+        rc = remote_part(&file, shard->path, place.at, bytes, place.len, ERR_IO, err);
+    if (rc == OK && hash_bytes(bytes, place.len) !=
+                        bytes_le64(content->index + content->part.hashes + 8 * place.block))
         rc = err_set(err, ERR_IO,
                      "%s: the %zu bytes at %" PRIu64 " are damaged: their checksum is another",
                      shard->path, place.len, place.at);
@@ -260,10 +260,11 @@ static int load_content(const char *path, const struct file_open *file,
     if (file->len < sizeof header + sizeof end)
         return err_set(err, ERR_INPUT, "%s: %" PRIu64 " bytes: too short for a shard", path,
                        file->len);
-    if (file_part(file, 0, header, sizeof header) != OK ||
-        file_part(file, file->len - sizeof end, end, sizeof end) != OK)
-        return err_set(err, ERR_INPUT, "%s: cannot be read", path);
-    int rc = shard_header_check(path, header, err);
+    int rc = remote_part(file, path, 0, header, sizeof header, ERR_INPUT, err);
+    if (rc == OK)
+        rc = shard_header_check(path, header, err);
+    if (rc == OK)
+        rc = remote_part(file, path, file->len - sizeof end, end, sizeof end, ERR_INPUT, err);
     if (rc == OK)
         rc = shard_footer_read(path, end, file->len, f, err);
     if (rc != OK)
@@ -273,8 +274,10 @@ static int load_content(const char *path, const struct file_open *file,
     if (!content->index)
         return err_set(err, ERR_NOMEM, "%s: out of memory for %" PRIu64 " bytes", path,
                        f->index_bytes);
-    if (file_part(file, SHARD_HEADER + f->data_bytes, content->index, (size_t)f->index_bytes) != OK)
-        return err_set(err, ERR_INPUT, "%s: cannot be read", path);
+    rc = remote_part(file, path, SHARD_HEADER + f->data_bytes, content->index,
+                     (size_t)f->index_bytes, ERR_INPUT, err);
+    if (rc != OK)
+        return rc;
     if (hash_bytes(content->index, (size_t)f->index_bytes) != f->index_hash)
         return err_set(err, ERR_INPUT, "%s: its index is damaged: its checksum is another", path);
     return OK;
@@ -411,10 +414,10 @@ static int load_shard(struct source_shards *self, size_t s, struct err *err)
 static int load_all(struct source_shards *self, const struct source_config *config,
                     const Paceline__Data__Shards *spec, struct err *err)
 {
-    int rc = shard_list_parse(spec->shards, config->root, &self->shards, err);
+    int rc = shard_list_parse(spec->shards, config, &self->shards, err);
     size_t count = self->shards.count;
     if (rc == OK && !(self->content = calloc(count, sizeof *self->content)))
-        rc = err_set(err, ERR_NOMEM, "%s: out of memory", spec->shards);
+        rc = err_set(err, ERR_NOMEM, "shards: out of memory");
     for (size_t s = 0; rc == OK && s < count; s++) {
         rc = load_shard(self, s, err);
         if (rc == OK)
@@ -433,7 +436,7 @@ int source_shards_open(const struct source_config *config, const Paceline__Data_
 {
     struct source_shards *self = calloc(1, sizeof *self);
     if (!self)
-        return err_set(err, ERR_NOMEM, "%s: out of memory", spec->shards);
+        return err_set(err, ERR_NOMEM, "shards: out of memory");
     self->source.ops = &ops;
     self->under = config->root;
     self->color = spec->color;
@@ -445,12 +448,13 @@ int source_shards_open(const struct source_config *config, const Paceline__Data_
     return rc;
 }
 
-int shards_names(const char *shards, struct names *out, struct err *err)
+int shards_names(const char *shards, struct remote *remote, struct names *out, struct err *err)
 {
+    const struct source_config config = {.remote = remote};
     struct shard_list list;
     struct shard_content content = {0};
     struct file_open file;
-    int rc = shard_list_parse(shards, NULL, &list, err);
+    int rc = shard_list_parse(shards, &config, &list, err);
     if (rc == OK)
         rc = shard_open(&list.at[0], NULL, &file, err) == OK ? OK : ERR_INPUT;
     if (rc == OK) {

@@ -14,7 +14,8 @@ struct names;
 int source_shards_open(const struct source_config *config, const Paceline__Data__Shards *spec,
                        struct source **out, struct err *err);
 
-/* The names of classes that the first shard of the list has; none: OK. ERR_INPUT, ERR_NOMEM */
-int shards_names(const char *shards, struct names *out, struct err *err);
+/* The names of classes that the first shard of the list has; none: OK. `remote` as in
+ * source_config. ERR_INPUT, ERR_NOMEM */
+int shards_names(const char *shards, struct remote *remote, struct names *out, struct err *err);
 
 #endif

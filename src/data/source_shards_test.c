@@ -245,7 +245,7 @@ static void test_names_of_classes(void **state)
     struct err err = {0};
     assert_int_equal(pack_records(source, &config, &packed, &err), OK);
     snprintf(path, sizeof path, "%s-00000.shard", place->prefix);
-    assert_int_equal(shards_names(path, &found, &err), OK);
+    assert_int_equal(shards_names(path, NULL, &found, &err), OK);
     assert_int_equal(found.count, 2);
     assert_string_equal(names_at(&found, 0), "cat");
     assert_string_equal(names_at(&found, 1), "d\u00f6g");

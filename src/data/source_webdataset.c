@@ -59,9 +59,9 @@ static int fetch_entry(const struct source_webdataset *self, size_t i, struct sc
     uint8_t *bytes = scratch_get(scratch, SCRATCH_FILE, n);
     if (!bytes)
         rc = err_set(err, ERR_NOMEM, "%s: out of memory for %zu bytes", shard->path, n);
-    else if (file_part(&file, entry->body - TAR_BLOCK, bytes, n) != OK)
-        rc = err_set(err, ERR_IO, "%s: cannot be read any more", shard->path);
-    else if (check_of(bytes) != entry->check)
+    else
+        rc = remote_part(&file, shard->path, entry->body - TAR_BLOCK, bytes, n, ERR_IO, err);
+    if (rc == OK && check_of(bytes) != entry->check)
         rc = err_set(err, ERR_IO, "%s: has changed since it was opened: record %zu is another",
                      shard->path, i);
     file_close(&file);
@@ -241,9 +241,9 @@ static int close_draft(struct scan *scan)
 static int take_picture(struct scan *scan, const struct tar_member *member)
 {
     struct draft *draft = &scan->draft;
-    const struct part_of part = {scan->tar.file, member->body, member->size};
     struct picture picture = {0};
-    struct err why = {0};
+    struct err why = {0}, unread = {0};
+    const struct part_of part = {scan->tar.file, member->body, member->size, &unread};
     if (draft->pictured)
         blame_draft(scan, member->name, "a second picture of this record");
     draft->pictured = true;
@@ -259,7 +259,10 @@ static int take_picture(struct scan *scan, const struct tar_member *member)
     const uint8_t *head = tar_bytes(&scan->tar, member->body, n, scan->err);
     if (!head)
         return ERR_INPUT;
-    if (picture_probe(&part, head, n, &picture, &why) != OK)
+    int rc = picture_probe(&part, head, n, &picture, &why);
+    if (rc == ERR_IO && scan->tar.file->remote) /* the record may be a good one */
+        return err_set(scan->err, ERR_INPUT, "%s", unread.text);
+    if (rc != OK)
         blame_draft(scan, member->name, why.text);
     draft->entry.body = member->body;
     draft->entry.bytes = (uint32_t)member->size;
@@ -383,9 +386,10 @@ int source_webdataset_open(const struct source_config *config,
                            struct err *err)
 {
     struct err unheard; /* messages are built up in it */
+    char shown[ERR_TEXT_MAX];
     struct source_webdataset *self = calloc(1, sizeof *self);
     struct scan *scan = calloc(1, sizeof *scan);
-    int rc = self && scan ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", spec->shards);
+    int rc = self && scan ? OK : err_set(err, ERR_NOMEM, "webdataset: out of memory");
     if (rc == OK) {
         scan->self = self;
         scan->config = config;
@@ -394,10 +398,10 @@ int source_webdataset_open(const struct source_config *config,
         self->source.hash = hash_mix(0, spec->color);
         self->under = config->root;
         self->color = spec->color;
-        rc = shard_list_parse(spec->shards, config->root, &self->shards, scan->err);
+        rc = shard_list_parse(spec->shards, config, &self->shards, scan->err);
     }
     if (rc == OK)
-        rc = scan_all(scan, spec->shards);
+        rc = scan_all(scan, remote_shown(spec->shards, shown, sizeof shown));
     free(scan);
     if (rc == OK)
         *out = &self->source;

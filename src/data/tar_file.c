@@ -38,10 +38,8 @@ const uint8_t *tar_bytes(struct tar *tar, uint64_t offset, size_t n, struct err 
     if (offset < tar->begin || offset + n > tar->begin + tar->filled) {
         size_t most = len - offset < TAR_WINDOW ? (size_t)(len - offset) : TAR_WINDOW;
         tar->filled = 0;
-        if (file_part(tar->file, offset, tar->window, most) != OK) {
-            refuse_at(tar, offset, "cannot be read", err);
+        if (remote_part(tar->file, tar->path, offset, tar->window, most, ERR_INPUT, err) != OK)
             return NULL;
-        }
         tar->begin = offset;
         tar->filled = most;
     }

@@ -30,7 +30,7 @@ static const char *join_field(char out[FIELD_TEXT_MAX], const char *field, const
 
 int job_resolve(char **path, const char *job_path, const char *field, struct err *err)
 {
-    if (!is_filled(*path))
+    if (!is_filled(*path) || remote_is_url(*path))
         return OK;
     char full[PATH_TEXT_MAX];
     int rc = file_resolve(job_path, *path, full, sizeof full, err);
@@ -247,9 +247,14 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
                        field);
     int rc = OK;
     size_t n = paths_of((Paceline__Data *)(uintptr_t)data, path);
-    for (size_t i = 0; rc == OK && i < n; i++)
+    for (size_t i = 0; rc == OK && i < n; i++) {
+        bool given = is_filled(*path[i].at);
         if (path[i].form != PATH_OPTIONAL)
-            rc = check_given(join_field(name, field, path[i].name), is_filled(*path[i].at), err);
+            rc = check_given(join_field(name, field, path[i].name), given, err);
+        if (rc == OK && given && path[i].form != PATH_LIST && remote_is_url(*path[i].at))
+            rc = refuse_field(err, field, path[i].name,
+                              "is a URL; only shards and webdataset are read from URLs");
+    }
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_MEMORY)
         rc =
             check_given(join_field(name, field, "memory.name"), is_filled(data->memory->name), err);
@@ -442,15 +447,16 @@ static int parse_spec(char *copy, const char *spec, Paceline__Data *data, struct
 
 int job_set_data(Paceline__Data **data, const char *spec, struct err *err)
 {
-    char copy[DATA_TEXT_MAX];
+    char copy[DATA_TEXT_MAX], shown[FIELD_TEXT_MAX];
     size_t n = strlen(spec);
     if (n >= sizeof copy)
-        return err_set(err, ERR_USAGE, "%.60s...: longer than %d bytes", spec, DATA_TEXT_MAX);
+        return err_set(err, ERR_USAGE, "%.60s...: longer than %d bytes",
+                       remote_shown(spec, shown, sizeof shown), DATA_TEXT_MAX);
     memcpy(copy, spec, n + 1);
     Paceline__Data *fresh = (Paceline__Data *)text_message_new(&paceline__data__descriptor);
     if (!fresh)
         return err_set(err, ERR_NOMEM, "%.200s: out of memory", spec);
-    int rc = parse_spec(copy, spec, fresh, err);
+    int rc = parse_spec(copy, remote_shown(spec, shown, sizeof shown), fresh, err);
     if (rc != OK) {
         protobuf_c_message_free_unpacked(&fresh->base, NULL);
         return rc;

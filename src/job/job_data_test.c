@@ -59,6 +59,8 @@ static void test_every_field_that_is_wrong(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
+        {"lmdb { path: 'http://host/a' }",
+         "train_data.lmdb.path: is a URL; only shards and webdataset are read from URLs"},
         {"", "train_data: is missing; give a source: idx, cifar10, cifar100, images, webdataset, "
              "lmdb, npy, csv, shards or memory"},
         {"cifar10 { }", "train_data.cifar10.path: is missing"},
@@ -144,6 +146,9 @@ static void test_specs(void **state)
     assert_int_equal(job_set_data(&data, "webdataset:a-{0..9}.tar,b.tar?color=gray", &err), OK);
     assert_string_equal(data->webdataset->shards, "a-{0..9}.tar,b.tar");
     assert_int_equal(data->webdataset->color, PACELINE__DATA__COLOR__gray);
+    assert_int_equal(job_set_data(&data, "shards:https://me:x@h:1/{0..2}?key?crop=8", &err), OK);
+    assert_string_equal(data->shards->shards, "https://me:x@h:1/{0..2}?key");
+    assert_int_equal(data->crop, 8);
     assert_int_equal(job_set_data(&data, "shards:a-{00000..00012}.shard?color=bgr", &err), OK);
     assert_string_equal(data->shards->shards, "a-{00000..00012}.shard");
     assert_int_equal(data->shards->color, PACELINE__DATA__COLOR__bgr);
@@ -238,6 +243,11 @@ static void test_paths_count_from_another_root(void **state)
     assert_int_equal(job_move_data(job, "jobs/", "/mine", &err), OK);
     assert_string_equal(job->train_data->webdataset->shards,
                         "/mine/a-{0..9}.tar,/b.tar,/mine/c/d.tar");
+    job_free(job);
+    job = parse_job("train_data { shards { shards: 'http://h/a,b,HTTPS://h/c' } }");
+    assert_int_equal(job_resolve_paths(job, "jobs/a.job", &err), OK);
+    assert_int_equal(job_move_data(job, "jobs/", "/mine", &err), OK);
+    assert_string_equal(job->train_data->shards->shards, "http://h/a,/mine/b,HTTPS://h/c");
     char long_root[5000];
     memset(long_root, 'r', sizeof long_root - 1);
     long_root[sizeof long_root - 1] = '\0';

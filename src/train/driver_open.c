@@ -44,9 +44,10 @@ static int open_data(struct driver *d)
     d->data.ws = d->host->ws;
     int rc = d->data.corpus ? pass_opening(d) : OK;
     if (!d->data.corpus) {
-        rc = corpus_open_with(
-            &(struct source_config){.watch = &watch, .bindings = d->host->bindings}, d->job,
-            &d->data.own_corpus, d->err);
+        rc = corpus_open_with(&(struct source_config){.watch = &watch,
+                                                      .bindings = d->host->bindings,
+                                                      .remote = d->host->remote},
+                              d->job, &d->data.own_corpus, d->err);
         d->data.corpus = &d->data.own_corpus;
         if (rc == OK)
             corpus_log_warnings(d->data.corpus, d->host->log);

@@ -1,6 +1,7 @@
 #include "train/handshake_message.h"
 
 #include "base/printable.h"
+#include "base/remote.h"
 #include "learner/corpus.h"
 #include "wire/catalogue.h"
 
@@ -124,7 +125,7 @@ static void take_data(struct hello_data *own, const Paceline__Data *data,
         return;
     own->hash = dataset_hash(set);
     own->count = source->count;
-    snprintf(own->path, sizeof own->path, "%s", job_data_path(data));
+    remote_shown(job_data_path(data), own->path, sizeof own->path);
 }
 
 void hello_take_records(struct hello_records *own, const Paceline__Job *job,

@@ -53,8 +53,10 @@ struct train_host {
     /* The canonical folder outside of which a worker opens nothing; the job's data paths are
      * relative to it. NULL: the job's paths are used unchanged. */
     const char *data_root;
+    const char *data_urls; /* with a root: the begin of URLs that are opened, too; NULL: none */
     /* Records that this process has bound to names, for a job's `memory` sources; NULL: none. */
     const struct bindings *bindings;
+    struct remote *remote; /* opens the URLs of a job's data; NULL: none are opened */
     /* Does a node of Paceline listen at that address? Blocks for `patience` ns at most. ERR_PEER
      * with the cause; NULL: addresses are not checked. */
     int (*check_address)(const char *address, int64_t patience, struct err *err);

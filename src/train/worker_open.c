@@ -158,9 +158,11 @@ static int open_data(struct worker *w, const struct open_watch *watch)
         if (rc != OK)
             return rc;
         const struct source_config config = {.root = w->host->data_root,
+                                             .urls = w->host->data_urls,
                                              .watch = watch,
                                              .cache = w->data.cache.records,
-                                             .bindings = w->host->bindings};
+                                             .bindings = w->host->bindings,
+                                             .remote = w->host->remote};
         bool files = job->train_data->source_case != PACELINE__DATA__SOURCE_MEMORY;
         rc = corpus_open_with(&config, job, &w->data.own_corpus, &w->err);
         if (files && (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO))

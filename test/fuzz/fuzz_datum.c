@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     fuzz_files_clear();
     fuzz_file(NAME, bytes, n);
     PL_ASSERT(file_open(NAME, &file, NULL) == OK);
-    const struct part_of part = {&file, 0, n};
+    const struct part_of part = {&file, 0, n, NULL};
     pb_part(&pb, &part);
     PL_ASSERT(datum_read(&pb, &second, &err_again) == rc);
     PL_ASSERT(strcmp(err.text, err_again.text) == 0);

@@ -12,6 +12,7 @@ enum { ENGINE_WORKERS_MAX = 4 };
 struct engine_worker {
     void (*prepare)(pl_engine *engine, const void *arg); /* called before it works; may be NULL */
     const void *arg;
+    const char *data_root, *data_urls; /* as in pl_work_options */
     pthread_t thread;
     char address[128];
     int rc;
@@ -32,7 +33,9 @@ static void *engine_worker_main(void *arg)
         return NULL;
     if (worker->prepare)
         worker->prepare(engine, worker->arg);
-    worker->rc = pl_work(engine, &(pl_work_options){.driver = worker->address});
+    worker->rc = pl_work(engine, &(pl_work_options){.driver = worker->address,
+                                                    .data_root = worker->data_root,
+                                                    .data_urls = worker->data_urls});
     if (worker->rc != PL_OK)
         snprintf(worker->error, sizeof worker->error, "%s", pl_engine_error(engine));
     pl_engine_destroy(engine);

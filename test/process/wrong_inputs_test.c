@@ -214,7 +214,7 @@ static void test_commands_and_options(void **state)
     REFUSED(t, "nonsense", "train", t->job, "--set", "nonsense");
     REFUSED(t, "colour", "train", t->job, "--set", "colour=red");
     REFUSED(t, "batch", "train", t->job, "--set", "batch=");
-    REFUSED(t, "csv:", "train", t->job, "--data", "csv:here");
+    REFUSED(t, "here: cannot open", "train", t->job, "--data", "csv:here");
     REFUSED(t, "idx:", "train", t->job, "--data", "idx:only-one");
     REFUSED(t, "size", "train", t->job, "--data", "idx:train-images,train-labels?size=3");
     REFUSED(t, "--join", "worker");

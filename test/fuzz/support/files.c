@@ -74,7 +74,7 @@ int __wrap_file_open(const char *path, struct file_open *out, struct err *err)
     int i = find_path(path);
     if (i < 0)
         return err_set(err, ERR_INPUT, "%s: cannot open", path);
-    *out = (struct file_open){i, files[i].n};
+    *out = (struct file_open){.fd = i, .len = files[i].n};
     return OK;
 }
 

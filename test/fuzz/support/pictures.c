@@ -27,7 +27,7 @@ void fuzz_picture(const uint8_t *bytes, size_t n)
     fuzz_files_clear();
     fuzz_file("in", bytes, n);
     PL_ASSERT(file_open("in", &file, NULL) == OK);
-    const struct part_of part = {&file, 0, n};
+    const struct part_of part = {&file, 0, n, NULL};
     int rc = picture_probe(&part, bytes, n < PICTURE_HEAD ? n : PICTURE_HEAD, &size, &err);
     fuzz_judge(rc, &err, NULL);
     file_close(&file);
