@@ -45,7 +45,8 @@ static int bench_data(pl_engine *engine, const char *spec, const pl_bench_data_o
 {
     struct err *err = &engine->error;
     const pl_bench_data_options given = options ? *options : (pl_bench_data_options){0};
-    const struct source_config config = {.role = SOURCE_TRAIN, .bindings = &engine->bindings};
+    const struct source_config config = {
+        .role = SOURCE_TRAIN, .bindings = &engine->bindings, .remote = engine->remote};
     Paceline__Data *data = NULL;
     int64_t begun = real_now();
     int rc = check_options(&given, err);

@@ -188,7 +188,7 @@ static bool find_kept(const struct source_cached *self, size_t i, struct scratch
     if (slot & SLOT_ON_DISK) {
         size_t n = raw_bytes(&kept);
         uint64_t at = slot >> SLOT_BITS;
-        const struct file_open file = {self->cache->in.fd, at + n};
+        const struct file_open file = {.fd = self->cache->in.fd, .len = at + n};
         void *to = scratch_get(scratch, SCRATCH_FILE, n);
         if (!to || file_part(&file, at, to, n) != OK)
             return false;
