@@ -313,6 +313,31 @@ static struct tuner *checking_tuner(pl_engine *engine)
     return tuner;
 }
 
+/* The caller's part of a worker's host. */
+static struct train_host worker_host(pl_engine *engine, const pl_work_options *options,
+                                     const char *root)
+{
+    const char *cache = options->cache_directory ? options->cache_directory : CACHE_DIRECTORY;
+    return (struct train_host){
+        .data_root = root[0] ? root : NULL,
+        .data_urls = options->data_urls,
+        .remote = engine->remote,
+        .bindings = &engine->bindings,
+        .cache_disk = real_disk(),
+        .cache_folder = cache,
+        .check_address = real_reach,
+        .delay = census_delay,
+        .threads = options->threads,
+        .cores = (uint32_t)real_cores(),
+        .log = &engine->log,
+        .tuner = checking_tuner(engine),
+        .timing = group_timing_lan(),
+        .retry = retry_time(options),
+        .leave = api_flag(options->leave),
+        .pause = api_flag(options->pause),
+    };
+}
+
 static int join_and_work(pl_engine *engine, const pl_work_options *options,
                          const struct drivers *drivers, const char *root, struct stay *stay)
 {
@@ -322,31 +347,13 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
     struct err why = {.status = OK};
     in_turn(drivers, addresses);
     real_host_name(name, sizeof name);
-    struct working w = {
-        .host = {.name = name,
-                 .data_root = root[0] ? root : NULL,
-                 .cache_disk = real_disk(),
-                 .cache_folder =
-                     options->cache_directory ? options->cache_directory : CACHE_DIRECTORY,
-                 .data_urls = options->data_urls,
-                 .check_address = real_reach,
-                 .delay = census_delay,
-                 .threads = options->threads,
-                 .cores = (uint32_t)real_cores(),
-                 .log = &engine->log,
-                 .tuner = checking_tuner(engine),
-                 .bindings = &engine->bindings,
-                 .remote = engine->remote,
-                 .timing = group_timing_lan(),
-                 .retry = retry_time(options),
-                 .drivers = addresses,
-                 .given_up = &alone,
-                 .leave = api_flag(options->leave),
-                 .pause = api_flag(options->pause),
-                 .left = &stay->left,
-                 .why = &why,
-                 .asked_to_leave = &stay->asked_to_leave},
-    };
+    struct working w = {.host = worker_host(engine, options, root)};
+    w.host.name = name;
+    w.host.drivers = addresses;
+    w.host.given_up = &alone;
+    w.host.left = &stay->left;
+    w.host.asked_to_leave = &stay->asked_to_leave;
+    w.host.why = &why;
     w.options = options;
     w.watch = (struct work_watch){on_work, &w};
     w.host.work = options->progress ? &w.watch : NULL;

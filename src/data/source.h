@@ -26,9 +26,9 @@ struct source {
     bool is_integer;      /* values are integers that bf16 may not hold */
     struct fields fields; /* n > 0: a record's floats are these, and its shape (count, 1, 1) */
     enum source_reading reading;
-    unsigned depth;       /* of zips and maps within each other, up to DEPTH_MAX */
-    uint64_t hash;        /* identity of the data, compared between nodes: see each source */
-    char warning[320];    /* names the records that were left out when it was opened; "": none */
+    unsigned depth;    /* of zips and maps within each other, up to DEPTH_MAX */
+    uint64_t hash;     /* identity of the data, compared between nodes: see each source */
+    char warning[320]; /* names the records that were left out when it was opened; "": none */
 };
 
 struct source_ops {
@@ -73,7 +73,7 @@ struct source_config {
                                        NULL */
     /* Counts records with a damaged header, which are left out; NULL: such a record is an error. */
     struct bad_records *bad;
-    enum bad_source of;              /* the set under which they are counted */
+    enum bad_source of;         /* the set under which they are counted */
     struct record_cache *cache; /* for the opener of sources, who puts it in front; NULL: none */
     const struct bindings *bindings; /* of `memory:NAME`; NULL: none */
     /* With a root: URLs that begin with this text, which ends with a slash, are opened all the

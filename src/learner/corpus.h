@@ -11,7 +11,7 @@ enum corpus_set { SET_TRAIN, SET_VALIDATION, SET_TEST, SET_COUNT };
 struct corpus {
     struct dataset set[SET_COUNT];             /* count 0 where there is no such set */
     struct source *train_source, *test_source; /* opened here and closed with it; may be NULL */
-    struct source *cached[2]; /* the same through the cache, where there is one */
+    struct source *cached[2];                  /* the same through the cache, where there is one */
     struct bad_records *bad; /* of both sets; owned; NULL: on_bad_record is `stop` */
     uint64_t hash;           /* identity of a job's data, compared by nodes */
 };
