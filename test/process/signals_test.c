@@ -247,7 +247,8 @@ static bool catches_signal(pid_t pid, int number)
 }
 
 /* As soon as it hears of signals, which is long before the first step: it ends as interrupted, and
- * no worker complains. */
+ * no worker complains. On a busy machine a worker may start when the driver has ended already, and
+ * says that it tries again. */
 static void test_interrupt_while_it_opens(void **state)
 {
     struct tiny *t = *state;
@@ -257,7 +258,7 @@ static void test_interrupt_while_it_opens(void **state)
     kill(r.p.pid, SIGINT);
     process_wait(&r.p, REAL_LIMIT_S);
     assert_int_equal(r.p.code, 130);
-    if (strstr(r.p.err, "warning"))
+    if (strstr(r.p.err, "warning") && !strstr(r.p.err, "tries again"))
         fail_msg("it said:\n%s", r.p.err);
     assert_non_null(strstr(r.p.err, "interrupted"));
     process_release(&r.p);
