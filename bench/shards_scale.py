@@ -6,9 +6,10 @@ cache dropped before each.
                           [--shares 5,10,20,50,100] [--rounds 3] [--paceline FILE] [--keep]
 
 Writes shards of 10,000 JPEG files of about 15 KB into FOLDER (20 GB by default). The pool of pictures is
-made from the JPEG files below --pictures: each is scaled to 300 x 225 and encoded anew, at a place and with a
-mirror and a brightness drawn from a seed; each shard has a choice of the pool in an order of its own. The
-shards are written by this script, by the description in src/data/shard_format.h, and not by `data pack`.
+made from the JPEG files below --pictures: the script scales each to 400 x 300, crops 300 x 225 pixels and
+encodes them again. A seed determines the position of the crop, the mirroring and the brightness. Each shard
+samples the pool. This script writes the shards itself, as src/data/shard_format.h describes them, and so tests
+the reader against an independent writer.
 
 first     s from the start of `paceline bench data` until the first batch of 64 is there: opened, read, decoded,
           resized to 256 and cropped to 224

@@ -48,7 +48,8 @@ static int check_prefix(const pl_data *data, const char *here, const char *prefi
             continue;
         rc = file_target(list.at[s].path, target, sizeof target, err);
         if (rc == OK && strncmp(target, path, n) == 0 && target[n] == '/' &&
-            strncmp(target + n + 1, base, strlen(base)) == 0)
+            strncmp(target + n + 1, base, strlen(base)) == 0 &&
+            target[n + 1 + strlen(base)] == '-')
             rc = err_set(err, ERR_USAGE, "data: %.200s is the prefix of the shards that are read",
                          prefix);
     }

@@ -1,5 +1,6 @@
 #include "train/worker_cache.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "train/train.h"
 
@@ -18,6 +19,11 @@ static int open_file(struct record_cache *records, const struct train_host *host
     int rc = ERR_IO;
     if (!host->cache_folder)
         return err_set(err, ERR_INPUT, "cache: this worker has no folder for caches");
+    if (!file_is_folder(host->cache_folder))
+        return err_set(
+            err, ERR_INPUT,
+            "cache: %.200s: there is no such folder; start the worker with another --cache",
+            host->cache_folder);
     for (int k = 0; rc != OK && k < NAMES; k++) { /* the name is there for a moment */
         if (snprintf(path, sizeof path, "%s/paceline-cache-%d", host->cache_folder, k) >=
             PATH_TEXT_MAX)

@@ -211,6 +211,8 @@ static void test_pack(void **state)
     process_release(&p);
     REFUSED(t, "shards that are read", "data", "pack", "shards:packed-00000.shard", "packed",
             "--force");
+    RUN(t, &p, "data", "pack", "shards:packed-00000.shard", "pack"); /* is another prefix */
+    process_release(&p);
     REFUSED(t, "maps are not packed", "data", "pack", "idx:test-images,test-labels?crop=8", "x");
     REFUSED(t, "no prefix", "data", "pack", spec, "x,y");
     REFUSED(t, "no prefix", "data", "pack", spec, "x/");
