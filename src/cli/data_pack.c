@@ -36,8 +36,10 @@ int data_pack(pl_engine *engine, const char *spec, const struct data_pack_option
         rc = pl_data_pack(data, &packing, &packed);
     output_finish();
     pl_data_close(data);
-    if (data_progress_interrupted())
+    if (rc == PL_ERR_CANCELLED) {
+        output_line("interrupted: no shard is left");
         return EXIT_INTERRUPTED;
+    }
     if (rc != PL_OK)
         return cli_fail(engine, rc);
     if (options->json)
