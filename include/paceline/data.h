@@ -276,7 +276,7 @@ typedef struct pl_data_packing {
     bool replace;
     void *user;
     /* `done` of `total` records were written; returning false ends the packing with
-     * PL_ERR_CANCELLED. May be NULL. */
+     * PL_ERR_STOP. May be NULL. */
     bool (*progress)(void *user, size_t done, size_t total);
 } pl_data_packing;
 
@@ -293,7 +293,7 @@ typedef struct pl_data_packed {
  * none is left that this call wrote. In memory for one record and an index of 8 to 20 bytes a
  * record. PL_ERR_USAGE: the SPEC has maps, or the prefix is that of the shards it names;
  * PL_ERR_INPUT: a shard is there already, a record cannot be read, records are of several sizes
- * and no pictures; PL_ERR_CANCELLED, PL_ERR_IO, PL_ERR_FULL, PL_ERR_NOMEM */
+ * and no pictures; PL_ERR_STOP, PL_ERR_IO, PL_ERR_FULL, PL_ERR_NOMEM */
 int pl_data_pack(pl_data *data, const pl_data_packing *packing, pl_data_packed *out);
 
 /* Write a contact sheet of the first `first` records to a PNG file, whole or not at all: a grid

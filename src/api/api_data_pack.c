@@ -48,8 +48,7 @@ static int check_prefix(const pl_data *data, const char *here, const char *prefi
             continue;
         rc = file_target(list.at[s].path, target, sizeof target, err);
         if (rc == OK && strncmp(target, path, n) == 0 && target[n] == '/' &&
-            strncmp(target + n + 1, base, strlen(base)) == 0 &&
-            target[n + 1 + strlen(base)] == '-')
+            strncmp(target + n + 1, base, strlen(base)) == 0 && target[n + 1 + strlen(base)] == '-')
             rc = err_set(err, ERR_USAGE, "data: %.200s is the prefix of the shards that are read",
                          prefix);
     }
@@ -87,6 +86,8 @@ static int pack_data(pl_data *data, const pl_data_packing *packing, pl_data_pack
         rc = check_prefix(data, here, prefix);
     if (rc == OK)
         rc = pack_records(data->source, &config, &result, err);
+    if (rc == ERR_CANCELLED)
+        return err_set(err, ERR_STOP, "data: packing was ended on request; no shard is left");
     if (rc != OK)
         return rc;
     *out =

@@ -36,7 +36,7 @@ int data_pack(pl_engine *engine, const char *spec, const struct data_pack_option
         rc = pl_data_pack(data, &packing, &packed);
     output_finish();
     pl_data_close(data);
-    if (rc == PL_ERR_CANCELLED) {
+    if (rc == PL_ERR_STOP) {
         output_line("interrupted: no shard is left");
         return EXIT_INTERRUPTED;
     }
