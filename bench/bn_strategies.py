@@ -58,6 +58,8 @@ STRATEGIES = [  # the name in the table, the job's strategy, its solver
     ("easgd, sync", "easgd { mode: sync tau: 5 }", sgd(0.05)),
     ("mpca, driver", "mpca {}", sgd(0.05)),
     ("mpca, symmetric", "mpca { coordination: symmetric }", sgd(0.05)),
+    ("pace, driver", "pace {}", sgd(0.05)),
+    ("pace, symmetric", "pace { coordination: symmetric }", sgd(0.05)),
     ("gossip", "gossip { p: 0.2 }", sgd(0.05)),
     ("diloco", "diloco { tau: 20 }", ADAMW),
     ("diloco, streaming", "diloco { tau: 20 fragments: 3 overlap: 2 }", ADAMW),

@@ -49,7 +49,7 @@ function(fuzz_target source)
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   else()
     add_test(NAME fuzz/${name} COMMAND ${target} ${fuzz_root}/corpus/${name})
-    set_tests_properties(fuzz/${name} PROPERTIES TIMEOUT 120 LABELS fuzz)
+    set_tests_properties(fuzz/${name} PROPERTIES TIMEOUT 120 LABELS fuzz PROCESSORS 2)
   endif()
 endfunction()
 

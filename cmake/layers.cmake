@@ -1,6 +1,6 @@
 # One archive holds everything that both worlds share; real and sim are an archive each, so that the
 # linker, too, sees that the protocols know neither.
-set(core_folders base job world tensor wire nn data group coll kv optim model learner strategy train)
+set(core_folders base job world tensor wire nn data group coll kv optim model learner plan strategy train)
 
 # Sources of a folder, its tests apart.
 function(folder_sources folder out)
@@ -86,6 +86,10 @@ function(values_loops name)
       ISA_VALUES_BF16)
   endforeach()
 endfunction()
+# Those of resampling, which do not fuse.
+foreach(isa ${gradient_isas})
+  gradient_loops_for(${isa} resample_loops ${PROJECT_SOURCE_DIR}/src/tensor/resample_loops.c)
+endforeach()
 gradient_loops(bf16_loops)
 values_loops(norm_loops)
 gradient_loops(lrn_loops)
@@ -160,6 +164,9 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   if(NOT TARGET PkgConfig::LMDB)
     message(FATAL_ERROR "the tests need liblmdb (liblmdb-dev), which the product does not")
   endif()
+  string(CONCAT waiting "^process/(asynchronous|bench|driver_cmd|driver_recovery|failing_calls|faults"
+    "|http_data|join_real|mpirun|own_records|own_streams|proxy_run|remote_worker"
+    "|run_output_process|signals|team_process)_test$")
   foreach(test ${tests})
     get_filename_component(name ${test} NAME_WE)
     get_filename_component(folder ${test} DIRECTORY)
@@ -169,6 +176,9 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
     # Compiled for longer than they run; this level of optimization knows too little of values for
     # two of the warnings.
     target_compile_options(${target} PRIVATE -O1 -Wno-maybe-uninitialized -Wno-format-truncation)
+    if(PACELINE_SANITIZE AND NOT folder MATCHES "^(tensor|nn|learner|golden)$") # these compute
+      set_property(SOURCE ${test} APPEND PROPERTY COMPILE_OPTIONS -O0)
+    endif()
     target_include_directories(${target} PRIVATE include ${PROJECT_SOURCE_DIR}/test/lib)
     target_compile_definitions(${target} PRIVATE
       TEST_ROOT="${PROJECT_SOURCE_DIR}" TEST_BUILD="${CMAKE_BINARY_DIR}")
@@ -185,23 +195,37 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
     # A test computes the same on every machine: no choice depends on a measurement.
     set_tests_properties(${folder}/${name} PROPERTIES TIMEOUT 900 LABELS ${folder}
       ENVIRONMENT PACELINE_TUNER=off)
-    # These compute on all cores: beside another test, each parallel loop would wait for a core.
-    # Alone, a thread that waits for the next loop may keep its core.
-    if(folder MATCHES "^(tensor|nn|learner|golden)$")
-      set_tests_properties(${folder}/${name} PROPERTIES PROCESSORS 2
+    # Half cores, for `ctest -j 5` on two cores. Some tests mostly wait for processes: they come last
+    # in the list, and run one by one beside two others. Others compute on all cores: beside another
+    # one of them, each parallel loop would wait for a core. Alone, a thread that waits for the next
+    # loop may keep its core.
+    set(cost 1)
+    if("${folder}/${name}" MATCHES "${waiting}")
+      set(half_cores 1)
+      set(cost 0)
+    elseif(folder MATCHES "^(tensor|nn|learner|golden)$" OR name STREQUAL "bench_step_test")
+      set(half_cores 4)
+      set_tests_properties(${folder}/${name} PROPERTIES
         ENVIRONMENT_MODIFICATION OMP_WAIT_POLICY=unset:)
+    else()
+      set(half_cores 2)
     endif()
+    set_tests_properties(${folder}/${name} PROPERTIES PROCESSORS ${half_cores} COST ${cost})
   endforeach()
 
   target_link_libraries(data_source_lmdb_test PRIVATE PkgConfig::LMDB)
 
-  # Seeds of faults in simulation (test/storm/README.md): a share of them here, all of them in
-  # ./run check --all.
+  # Seeds of faults in simulation (test/storm/README.md): a share of them here, a smaller one under
+  # sanitizers, all of them in ./run check --all.
+  set(storm_share 200)
+  if(PACELINE_SANITIZE)
+    set(storm_share 50)
+  endif()
   file(GLOB storm CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/test/storm/*.c)
   add_executable(storm ${storm})
   target_link_libraries(storm PRIVATE paceline_sim paceline_real paceline_core Threads::Threads m)
-  add_test(NAME storm/share COMMAND storm --seeds 200)
-  set_tests_properties(storm/share PROPERTIES TIMEOUT 900 LABELS storm)
+  add_test(NAME storm/share COMMAND storm --seeds ${storm_share})
+  set_tests_properties(storm/share PROPERTIES TIMEOUT 900 LABELS storm PROCESSORS 2)
 
   # vec_isa_test sees that it can fail: the same loops, but fused, as a compiler does if left alone.
   add_library(vec_loops_fused OBJECT ${vec_loops})

@@ -49,6 +49,8 @@ def parse(path):
         if enum:
             words = re.findall(r'(\w+) = \d+', enum.group(2))
             (stack[-1].enums if stack else enums)[enum.group(1)] = words
+            if stack: # as other messages name it
+                enums['%s.%s' % (stack[-1].name, enum.group(1))] = words
             last = None
         elif code.startswith('enum '):
             name, words = code.split()[1], []

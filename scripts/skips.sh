@@ -24,6 +24,8 @@ holds() { # CONDITION DIR
     root) [ "$(id -u)" = 0 ] ;;
     cgroup) ! [ -w /sys/fs/cgroup/memory ] && ! [ -w /sys/fs/cgroup/cgroup.procs ] ;;
     isa) [ -n "${PACELINE_ISA:-}" ] || ! grep -qw avx512_bf16 /proc/cpuinfo ;;
+    spark) [ -z "${SPARK_HOME:-}" ] && ! ls -d "$here"/.spark/lib/python3*/site-packages/pyspark >/dev/null 2>&1 ;;
+    jdk) ! command -v javac >/dev/null ;;
     locale) ! command -v localedef >/dev/null || [ ! -e /usr/share/i18n/locales/de_DE ] ;;
     mount) ! can_mount ;;
     network) ! can_unshare ;;

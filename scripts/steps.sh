@@ -95,7 +95,7 @@ tests() { # DIR [CTEST_OPTION…]
     shift
     rm -f "$report"
     step "tests in $dir${PACELINE_ISA:+, $PACELINE_ISA}" env OMP_WAIT_POLICY=passive PACELINE_TUNER=off ASAN_OPTIONS=detect_leaks=1 \
-        UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "$dir" -j 2 --output-on-failure \
+        UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "$dir" -j 5 --output-on-failure \
         --no-tests=error --output-junit "$report" "$@" || true
     if [ -f "$report" ]; then
         all=$(grep -c '<testcase ' "$report" || true)

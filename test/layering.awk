@@ -18,10 +18,11 @@ BEGIN {
     put("strategy", rank, 8)
     put("train", rank, 9)
     put("api", rank, 10)
-    # The two worlds and the command stand outside of that order.
+    # The two worlds, the command and the library for Java stand outside of that order.
     put("base job world wire", real_may, 1)
     put("base job world", sim_may, 1)
-    put("real sim cli", aside, 1)
+    put("real sim cli jni", aside, 1)
+    put("cli jni", host, 1)
     put("train api", names_worlds, 1)
 
     # Calls that only a world may make.
@@ -114,12 +115,12 @@ function judge_own(path,    to) {
 }
 
 function allowed(to) {
-    if (to == "paceline") return public || folder == "api" || folder == "cli" || is_test
+    if (to == "paceline") return public || folder == "api" || (folder in host) || is_test
     if (public) return 0
     if (to == folder) return 1
-    if (folder == "cli") return 0
+    if (folder in host) return 0
     if (to == "real" || to == "sim") return (folder in names_worlds) || is_test
-    if (!(to in rank)) return is_test && to != "cli"
+    if (!(to in rank)) return is_test && !(to in host)
     if (folder == "real" && !is_test) return to in real_may
     if (folder == "sim" && !is_test) return to in sim_may
     return (folder in aside) || rank[to] < rank[folder]
@@ -129,6 +130,7 @@ function judge_system(path) {
     if (is_test) return
     if (path == "omp.h" && folder != "tensor") bad("<omp.h>: OpenMP stays inside src/tensor")
     if (path ~ /dnnl/ && folder != "tensor") bad("<" path ">: oneDNN stays inside src/tensor")
+    if (folder == "jni" && (path == "pthread.h" || path == "signal.h")) return
     if (!outside && ((path in header) || path ~ /^(netinet|arpa|linux)\//))
         bad("<" path ">: only a world may ask the machine for that")
 }
@@ -138,7 +140,7 @@ function judge_code(code,    name, before) {
     if (code ~ /^[ \t]*#[ \t]*pragma[ \t]+omp/ && folder != "tensor")
         bad("OpenMP stays inside src/tensor")
     if (code ~ /^static / && code !~ /const |\(|inline |_Thread_local / && code ~ /[=;]/ &&
-        folder != "cli")
+        !(folder in host))
         bad("a mutable global: let state hang off an object")
     if (code ~ /(^|[^A-Za-z0-9_])(stdout|stderr)([^A-Za-z0-9_]|$)/ && folder != "cli")
         bad("the library does not print: log, or return a message")
@@ -153,6 +155,7 @@ function judge_code(code,    name, before) {
 }
 
 function judge_call(name) {
+    if (folder == "jni" && (name ~ /^pthread_mutex_/ || name == "pthread_sigmask")) return
     if (!outside && ((name in call) || name ~ /^pthread_/))
         bad(name "(): only a world may touch " ((name in call) ? call[name] : "threads"))
     if (name ~ /^omp_/ && folder != "tensor") bad(name "(): OpenMP stays inside src/tensor")

@@ -45,6 +45,9 @@ self_test() {
     expect src/sim/a.c "sim may not include wire" '#include "wire/frame.h"'
     expect src/sim/a.c "sim may not include real" '#include "real/real.h"'
     expect src/cli/a.c "cli may not include base" '#include "base/err.h"'
+    expect src/jni/a.c "jni may not include api" '#include "api/api.h"'
+    expect src/jni/a.c "only a world may touch" '    pthread_create(&t, NULL, f, NULL);'
+    expect src/jni/a.c "does not end its process" '    abort();'
     expect src/nn/a_test.c "nn may not include train" '#include "train/driver.h"'
     expect include/paceline/a.h "may not include base" '#include "base/err.h"'
     expect src/base/a.c "say the folder" '#include "err.h"'
@@ -83,6 +86,8 @@ self_test() {
     expect src/base/file.c clean '    int fd = open(path, O_RDONLY);'
     expect src/base/fault.c clean '    abort();'
     expect src/tensor/a.c clean '#include <omp.h>'
+    expect src/jni/a.c clean '#include "paceline/run.h"'
+    expect src/jni/a.c clean "$(printf '#include <pthread.h>\nstatic int made;\npthread_mutex_lock(&l);')"
     expect src/cli/a.c clean '    exit(printf("x"));'
     expect src/nn/a_test.c clean '    FILE *f = fopen("x", "r"); exit(1);'
     [ "$wrong" = 0 ]

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The part of docs/STYLE.md that a script can read: widths, guards, white space, the length of
-# functions, links between documents, and the words of docs/GLOSSARY.md (language.py). Formatting
+# functions, links between documents, the length of documents, and the words of docs/GLOSSARY.md (language.py). Formatting
 # proper is clang-format's business.
 #
 #   test/style.sh [ROOT]       judge ROOT (default: this repository)
@@ -8,6 +8,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 function_lines=60
+page_bytes=200000
 
 judge() (
     cd "$1" || exit 1
@@ -16,7 +17,7 @@ judge() (
         grep -E '(\.[ch]|\.proto|\.job|\.cluster|\.sh|\.awk|run)$' | LC_ALL=C sort |
         LC_ALL=C xargs -r awk -v limit="$function_lines" -f "$here/style.awk" || failed=1
     find . -name '*.md' -not -path './build*' -not -path './.git/*' -not -path './runs/*' |
-        LC_ALL=C sort | while read -r page; do dead_links "$page" || exit 1; done || failed=1
+        LC_ALL=C sort | while read -r page; do dead_links "$page" && no_flood "$page" || exit 1; done || failed=1
     python3 "$here/language.py" "$PWD" || failed=1
     exit "$failed"
 )
@@ -30,6 +31,13 @@ dead_links() { # PAGE
         found=1
     done
     return "$found"
+}
+
+# A page that a script has written over itself is large.
+no_flood() { # PAGE
+    [ "$(wc -c <"$1")" -le "$page_bytes" ] && return
+    echo "${1#./}: more than $page_bytes bytes"
+    return 1
 }
 
 # Puts TEXT into FILE of an otherwise empty tree and expects the complaint SAYS about it;
@@ -79,6 +87,7 @@ x.c = read_u8(in);
 y = (struct a){.b = read_u8(in)};'
     expect docs/A.md "a link to B.md" 'see [b](B.md)'
     expect docs/A.md clean 'see [a](A.md#top), [up](..), [out](https://example.org)'
+    expect docs/A.md "more than $page_bytes bytes" "$(repeat $((page_bytes / 2 + 1)) "a ")"
     python3 "$here/language.py" --self-test || wrong=1
     [ "$wrong" = 0 ]
 }

@@ -76,7 +76,7 @@ watch() { # STRATEGY COLUMNS
 }
 
 for columns in 80 40; do
-    for strategy in single sync allreduce async_allreduce diloco easgd mpca gossip ps downpour; do
+    for strategy in single sync allreduce async_allreduce diloco easgd mpca pace gossip ps downpour; do
         watch "$strategy" "$columns" &
         [ "$(jobs -rp | wc -l)" -lt 2 ] || wait -n
     done

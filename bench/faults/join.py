@@ -53,6 +53,7 @@ STRATEGIES = {
     "allreduce": (["strategy.allreduce={}"], 1.5, HIDDEN // 2, 1),
     "sync": (["strategy.sync={tau: 8}"], 0.5, HIDDEN, 8),
     "mpca": (["strategy.mpca={}"], 0.5, HIDDEN, 4),
+    "pace": (["strategy.pace={}"], 0.5, HIDDEN, 4),
     "easgd": (["strategy.easgd={tau: 12}"], 0.5, HIDDEN, 12),
     "ps": (["strategy.ps={}"], 3.0, HIDDEN // 2, 1),
     "gossip": (["strategy.gossip={p: 0.05}"], 0.5, HIDDEN, 20),

@@ -51,6 +51,7 @@ STRATEGIES = {
     "ps asp": ["ps", "strategy.ps.consistency=asp"],
     "ps asp colocated": ["ps", "strategy.ps.consistency=asp", "strategy.ps.colocated=true"],
     "mpca": ["mpca"],
+    "pace": ["pace"],
     "allreduce": ["allreduce", *RING],
     "async_allreduce": ["async_allreduce", *RING],
 }

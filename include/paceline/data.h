@@ -37,8 +37,9 @@ void pl_data_close(pl_data *data);
 
 /* ---- records of your own ---- */
 
-/* Integers become floats, and are exact within ±2^24: a record with another one is broken. */
-typedef enum pl_value_type { PL_U8, PL_F32, PL_I32, PL_I64 } pl_value_type;
+/* Integers become floats, and are exact within ±2^24: a record with another one is broken. A value
+ * of PL_BF16 is a uint16_t, the upper half of a float. */
+typedef enum pl_value_type { PL_U8, PL_F32, PL_I32, PL_I64, PL_BF16 } pl_value_type;
 
 /* Records in the caller's memory, or made when they are asked for. */
 typedef struct pl_records {
@@ -88,8 +89,23 @@ int pl_data_unbind(pl_engine *engine, const char *name);
 typedef struct pl_stream_options {
     uint32_t channels, height, width, classes; /* as pl_records */
     pl_value_type type;
-    size_t memory;      /* bytes of values; the labels and 1 MiB of values are besides; 0: all */
+    /* Bytes of values; the labels and 1 MiB of values are besides; 0: all. In a worker's process
+     * they are part of the job's memory_budget, and come first: the net must fit into the rest, and
+     * the cache has what that leaves. A worker whose process has more than its budget before it
+     * opens its data ends with PL_ERR_INPUT. The cache does not keep the records of a stream that
+     * is in memory as a whole a second time. */
+    size_t memory;
     const char *folder; /* NULL: $TMPDIR, or /tmp; copied */
+    /* The name is bound at once, and records are read while others arrive: in full blocks of 16
+     * KiB, the last ones when the stream is flushed or sealed. For workers of a job with
+     * local_data: one begins when as many records have arrived as the job asks for
+     * (memory.begin_with), and takes further ones on its way; a training set that pl_net or a
+     * SPEC opens has those that are there. Such a stream may be used by a thread of its own
+     * while another one uses the engine, and pl_stream_error has its messages. */
+    bool grows;
+    /* With `grows`: identity of the records, by which a worker that has the same ones takes the
+     * place of this one; 0: no other worker has them. */
+    uint64_t hash;
 } pl_stream_options;
 
 typedef struct pl_stream pl_stream;
@@ -108,19 +124,28 @@ int pl_stream_acquire(pl_stream *stream, void **values, uint32_t **labels, size_
  * too. */
 int pl_stream_commit(pl_stream *stream, size_t count);
 
+/* Of a stream that grows: all records that are committed can be read from now on. The block of the
+ * last ones stays in memory beyond the limit; call it where a while passes before others arrive.
+ * PL_ERR_USAGE: it does not grow; PL_ERR_NOMEM */
+int pl_stream_flush(pl_stream *stream);
+
 /* No record follows: the name is bound, as by pl_data_bind, with the hash of all values, and the
  * stream is freed. On an error it is still the caller's: PL_ERR_INPUT: it has no record;
  * PL_ERR_USAGE: the name was bound meanwhile; PL_ERR_IO, PL_ERR_NOMEM */
 int pl_stream_seal(pl_stream *stream);
 
-/* Forget a stream that was not sealed, and its records. NULL is allowed. */
+/* Forget a stream that was not sealed, and its records; of a stream that grows the records that are
+ * readable stay, and no other follows. NULL is allowed. */
 void pl_stream_free(pl_stream *stream);
+
+/* Message of the last call with a stream that grows, if it failed; valid until the next call. */
+const char *pl_stream_error(const pl_stream *stream);
 
 /* ---- sets made of others ---- */
 
 /* Each call binds a name to records of other SPECs, or names, as pl_data_bind does. Nothing is read
- * before it is asked for. The SPECs have no maps: those of the SPEC that uses the name apply. The
- * records of a folder that holds both are those to train on.
+ * before it is asked for. SPECs of fields may have maps; others have none: those of the SPEC that
+ * uses the name apply. The records of a folder that holds both are those to train on.
  *
  * PL_ERR_USAGE  the name is taken or is no name; a SPEC has maps, or is none
  * PL_ERR_INPUT  a SPEC cannot be opened; numbers out of their limits; more than 2^32 - 1 records
@@ -128,7 +153,9 @@ void pl_stream_free(pl_stream *stream);
 
 /* A tensor of a record. */
 typedef struct pl_field {
-    const char *spec; /* its values; PL_ERR_INPUT: another number of records than the first one's */
+    /* Its values, through the SPEC's maps; fields of one size draw the same crops and mirrors.
+     * PL_ERR_INPUT: another number of records than the first one's */
+    const char *spec;
     const char *name; /* 1 to 63 bytes, not "label"; NULL: the fields that a zip of the SPEC has */
     uint32_t rank;    /* 0: as the records of the SPEC are, a vector if height and width are 1; */
     uint32_t dims[7]; /* or as many values in this shape */
@@ -136,7 +163,8 @@ typedef struct pl_field {
 
 /* Record i has record i of each field: a net whose data layer has a top of that name takes it, as
  * its input or as what a loss compares with: several labels, or one for each position. 1 to 16
- * fields. Labels are those of the first SPEC that has some. Maps are refused. */
+ * fields. Labels are those of the first SPEC that has some. The SPEC that uses the name has no
+ * maps. A job makes the same of files: `train_data { zip { field { ... } } }`. */
 int pl_data_zip(pl_engine *engine, const char *name, const pl_field *fields, size_t n);
 
 /* How a map may draw: in training by seed and epoch; otherwise it draws nothing. */
@@ -195,8 +223,8 @@ int pl_data_sample(pl_engine *engine, const char *name, const char *spec,
 /* ---- what there is ---- */
 
 typedef struct pl_data_info {
-    /* "idx", "cifar10", "cifar100", "images", "webdataset", "lmdb", "npy", "csv", "shards",
-     * "pictures", "memory" */
+    /* "idx", "cifar10", "cifar100", "images", "webdataset", "lmdb", "npy", "csv", "text",
+     * "shards", "pictures", "zip", "memory" */
     const char *kind;
     size_t records;
     uint32_t channels, height_min, height_max, width_min, width_max; /* before any map */
@@ -206,6 +234,7 @@ typedef struct pl_data_info {
     uint64_t *of_class; /* records of each class; valid until the next call with the data */
     uint64_t bytes;     /* of all values as they are stored, unpacked */
     uint64_t hash;      /* identity of the records */
+    uint32_t values;    /* of a text: the numbers of its units are below it; else 0 */
 } pl_data_info;
 
 /* Reads every label and size, and decodes only the first record; pl_data_verify decodes all.
@@ -233,7 +262,7 @@ typedef struct pl_data_channel {
 typedef struct pl_data_stats {
     size_t records;
     uint32_t channels, classes; /* as pl_data_info */
-    bool scaled;                /* a mean was taken away or a scale multiplied before */
+    bool scaled; /* by a mean or a scale; or records have fields, which have neither */
     const pl_data_channel *channel;
     const uint64_t *of_class;
 } pl_data_stats;
@@ -295,6 +324,13 @@ typedef struct pl_data_packed {
  * PL_ERR_INPUT: a shard is there already, a record cannot be read, records are of several sizes
  * and no pictures; PL_ERR_STOP, PL_ERR_IO, PL_ERR_FULL, PL_ERR_NOMEM */
 int pl_data_pack(pl_data *data, const pl_data_packing *packing, pl_data_packed *out);
+
+/* Write an index next to each archive of a `webdataset:` SPEC, ARCHIVE.index, in place of one that
+ * is there: opening then reads it instead of the archive, if that has the same length and time of
+ * change. *archives, which may be NULL, is their number. PL_ERR_USAGE: another kind of data;
+ * PL_ERR_INPUT: an archive is a URL, or has a broken record; PL_ERR_IO, PL_ERR_FULL, PL_ERR_NOMEM
+ */
+int pl_data_index(pl_data *data, uint32_t *archives);
 
 /* Write a contact sheet of the first `first` records to a PNG file, whole or not at all: a grid
  * of so many columns (0: about a square) of cells of side × side pixels. Records are shown as

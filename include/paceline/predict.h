@@ -2,6 +2,7 @@
 #ifndef PACELINE_PREDICT_H
 #define PACELINE_PREDICT_H
 
+#include "paceline/data.h"
 #include "paceline/net.h"
 
 #ifdef __cplusplus
@@ -22,26 +23,42 @@ int pl_net_spec_record(const pl_net_spec *spec, const pl_job *job, uint32_t shap
  * is built for records of another size; and as pl_net_create */
 int pl_net_form(pl_net *net, uint32_t channels, uint32_t height, uint32_t width);
 
-/* How a net scores the classes, in its test phase. */
+/* The same for records of these data, with their fields. Where the training table of `job` (or
+ * NULL) has targets, records need not have them. */
+int pl_net_form_data(pl_net *net, const pl_job *job, pl_data *data);
+
+/* How a net scores the classes, in its test phase; or how many values it predicts. */
 typedef struct pl_net_classes {
     char blob[128]; /* where the scores are */
-    size_t count;   /* of classes */
+    size_t count;   /* of classes, or of values */
     bool
         probabilities; /* there is a softmax; else scores are numbers of which the highest counts */
+    bool values;       /* the numbers are no scores: they predict */
+    char target[64];   /* the field of records with this name */
 } pl_net_classes;
 
 /* If a net has a SoftmaxWithLoss, its scores are the softmax of that layer's input; of several such
  * layers, that with the largest loss_weight counts, among equals the last. Otherwise the scores are
- * the output of its Softmax, the input of its HingeLoss or Accuracy, or its only output.
+ * the output of its Softmax, the input of its HingeLoss or Accuracy, or its only output. Before the
+ * last, an EuclideanLoss that compares a blob with a target of the data has that blob's values.
  * PL_ERR_INPUT        none of these, or it ends in a loss without classes
  * PL_ERR_UNSUPPORTED  several scores a class, as of a net that scores each position of a picture
  * PL_ERR_USAGE        the net has no form yet */
 int pl_net_classes_of(pl_net *net, pl_net_classes *out);
 
-/* The scores of `count` records that are given here, as with pl_net_forward: the classes' for each
- * record, in `out`, which has room for `room` floats. PL_ERR_INPUT: a value that is not finite;
- * PL_ERR_USAGE: too little room; and as pl_net_classes_of */
+/* The scores of `count` records that are given here, as with pl_net_forward (after
+ * pl_net_form_data as pl_data_read returns them): the classes' for each record, in `out`, which has
+ * room for `room` floats. PL_ERR_INPUT: a value that is not finite; PL_ERR_USAGE: too little room;
+ * and as pl_net_classes_of */
 int pl_net_predict(pl_net *net, const float *records, size_t count, float *out, size_t room);
+
+/* Where in each record of the data, as pl_data_read returns it, a field lies. PL_ERR_NOT_FOUND: the
+ * records have no such field; PL_ERR_INPUT: maps that do not fit */
+int pl_data_field(pl_data *data, const char *name, size_t *from, size_t *count);
+
+/* The name of the column that is target k of the table, according to the data, or else of the
+ * job's training table (NULL: no job); NULL: unknown. Valid as long as both are open. */
+const char *pl_data_target(const pl_data *data, const pl_job *job, size_t k);
 
 #ifdef __cplusplus
 }

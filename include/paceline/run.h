@@ -141,8 +141,9 @@ typedef struct pl_run_report {
     double validation_error, test_error; /* -1: the net has no error rate */
     double validation_loss, test_loss;
     double epochs;
-    uint64_t samples, used, repeated, missed;
-    bool has_train;    /* was there a training loss? */
+    uint64_t samples, used, repeated, missed; /* with local_data repeated and missed are counted by
+                                                 the sets of records that workers have */
+    bool has_train;                           /* was there a training loss? */
     double train_loss; /* the mean over the newest second or so of training */
     double wall_s;     /* of the whole run, without the time between its sessions; virtual in a
                           simulation */
@@ -159,6 +160,9 @@ typedef struct pl_run_report {
      * of $TMPDIR, /tmp and the working directory that had room. */
     char model[2112];
     bool model_elsewhere;
+    /* Records that the caches of all workers kept (the job's `cache`), as each reported last. */
+    bool has_cache;
+    uint64_t cached, cached_bytes, cached_disk, cached_disk_bytes; /* in memory; in files */
     uint64_t bad_records;    /* left out by `on_bad_record: skip`, each counted once; */
     char bad_record[3][240]; /* causes of the first of them, by name */
 } pl_run_report;
@@ -228,6 +232,9 @@ typedef struct pl_work_options {
     /* Where a job with `cache: disk` has a file of records, without a name, while this worker is in
      * the run; NULL: /var/tmp. */
     const char *cache_directory;
+    /* All workers of the run are on this machine: a memory_budget that is a share, as "50%", counts
+     * for all of them together, and each takes the same part of it. */
+    bool one_machine;
 } pl_work_options;
 
 /* Work for a driver. Returns when the run is over, or this worker has left it. PL_ERR_PEER (the

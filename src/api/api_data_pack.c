@@ -1,6 +1,8 @@
-/* Records of any source into shards. */
+/* Records of any source into shards, and indexes of archives. */
 #include "data/pack.h"
 #include "data/shard_list.h"
+#include "data/source_webdataset.h"
+#include "data/tar_index.h"
 
 #include "api/convert.h"
 #include "api/data.h"
@@ -99,4 +101,39 @@ static int pack_data(pl_data *data, const pl_data_packing *packing, pl_data_pack
 int pl_data_pack(pl_data *data, const pl_data_packing *packing, pl_data_packed *out)
 {
     RETURN_GUARDED(data->engine, pack_data(data, packing, out));
+}
+
+/* ---- indexes ---- */
+
+static int put_index(void *user, const char *archive, const struct buf *index, struct err *err)
+{
+    uint32_t *archives = user;
+    char name[API_PATH_MAX], path[API_PATH_MAX];
+    int n = snprintf(name, sizeof name, "%s" TAR_INDEX_ENDING, archive);
+    if (n < 0 || (size_t)n >= sizeof name)
+        return err_set(err, ERR_INPUT, "%s: too long a path for its index", archive);
+    int rc = api_path_here(name, path, err);
+    if (rc == OK)
+        rc = disk_replace(real_disk(), path, index->data, index->len, err);
+    *archives += rc == OK;
+    return rc;
+}
+
+static int index_data(pl_data *data, uint32_t *archives)
+{
+    struct err *err = &data->engine->error;
+    uint32_t written = 0;
+    if (data->path || data->spec->source_case != PACELINE__DATA__SOURCE_WEBDATASET)
+        return err_set(err, ERR_USAGE, "data: only archives have an index: webdataset:ARCHIVES");
+    const struct source_config config = {.remote = data->engine->remote};
+    const struct tar_indexer indexer = {put_index, &written};
+    int rc = source_webdataset_index(&config, data->spec->webdataset, &indexer, err);
+    if (archives)
+        *archives = written;
+    return rc;
+}
+
+int pl_data_index(pl_data *data, uint32_t *archives)
+{
+    RETURN_GUARDED(data->engine, index_data(data, archives));
 }

@@ -110,8 +110,8 @@ static int plan_net(pl_net *net, const struct shape *record, const struct fields
     if (!net->inference)
         return workspace_plan(net->job, record, fields, log, tuner, &net->ws, err);
     bool known = model_scores(net->job->net->define, &scores, &none) == OK;
-    return workspace_plan_tests(net->job, record, log, tuner, known ? scores.blob : NULL, &net->ws,
-                                err);
+    return workspace_plan_tests(net->job, record, fields, log, tuner, known ? scores.blob : NULL,
+                                &net->ws, err);
 }
 
 int api_net_form(pl_net *net, const struct shape *record, const struct fields *fields,

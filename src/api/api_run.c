@@ -325,6 +325,7 @@ static struct train_host worker_host(pl_engine *engine, const pl_work_options *o
         .bindings = &engine->bindings,
         .cache_disk = real_disk(),
         .cache_folder = cache,
+        .one_machine = options->one_machine,
         .check_address = real_reach,
         .delay = census_delay,
         .threads = options->threads,

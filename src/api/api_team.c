@@ -53,8 +53,10 @@ static int host_end(void *arg)
 static int start_host(pl_team *team, const pl_team_options *o)
 {
     struct err *err = &team->engine->error;
-    const struct real_options real = {
-        .log = &team->engine->log, .listen = o->rendezvous, .insecure = o->insecure};
+    const struct real_options real = {.log = &team->engine->log,
+                                      .listen = o->rendezvous,
+                                      .insecure = o->insecure,
+                                      .token = o->token};
     int rc = real_open(&real, &team->host_world, err);
     if (rc == OK)
         rc = real_run(team->host_world, host_main, team, err);
@@ -71,6 +73,7 @@ static int find_host(pl_team *team, const pl_team_options *o)
         .listen = o->listen,
         .driver = o->rendezvous,
         .insecure = o->insecure,
+        .token = o->token,
         .stripes = o->stripes ? o->stripes : STRIPES,
         .no_shm = o->no_shared_memory,
         .ucx = o->ucx,

@@ -119,14 +119,13 @@ static pl_data *new_data(pl_engine *engine, enum source_role role)
     return data;
 }
 
-/* A table has the columns of `job` (NULL: none), if it lists them. */
+/* Records have the columns and the vocabulary of `job` (NULL: none), if it has them. */
 static int open_spec(pl_data *data, const char *spec, const Paceline__Job *job, pl_data **out)
 {
     struct err *err = &data->engine->error;
-    const Paceline__Data *train = job ? job->train_data : NULL;
     int rc = job_set_data(&data->spec, spec, err);
-    if (rc == OK && train && train->source_case == PACELINE__DATA__SOURCE_CSV)
-        rc = job_data_settle(data->spec, train->csv, err);
+    if (rc == OK)
+        rc = job_data_settle(data->spec, job ? job->train_data : NULL, err);
     if (rc == OK)
         return open_data(data, "data", out);
     pl_data_close(data);
@@ -312,17 +311,27 @@ int pl_data_take_maps(pl_data *data, const pl_job *job)
 
 /* ---- to a net's size ---- */
 
+struct shape api_data_inputs(const pl_data *data)
+{
+    const struct fields *fields = &data->source->fields;
+    bool table = data->spec->source_case == PACELINE__DATA__SOURCE_CSV && fields->n > 0;
+    return table ? (struct shape){3, {shape_count(&fields->field[0].shape), 1, 1}}
+                 : data->set.shape;
+}
+
 static bool shape_fits(const pl_data *data, const uint32_t want[3])
 {
+    struct shape inputs = api_data_inputs(data);
     for (int i = 0; i < 3; i++)
-        if (data->set.shape.dim[i] != want[i])
+        if (inputs.dim[i] != want[i])
             return false;
     return true;
 }
 
 static int refuse_shape(pl_data *data, const uint32_t want[3])
 {
-    const size_t *dim = data->set.shape.dim;
+    const struct shape inputs = api_data_inputs(data);
+    const size_t *dim = inputs.dim;
     return err_set(&data->engine->error, ERR_INPUT,
                    "data: records of %zu x %zu x %zu, and the net takes %u x %u x %u", dim[0],
                    dim[1], dim[2], want[0], want[1], want[2]);
@@ -419,7 +428,7 @@ static int fit_records(pl_data *data, const uint32_t want[3], const char **reaso
     if (rc != OK)
         return rc;
     rc = api_data_map(data);
-    if (rc == OK && data->set.shape.dim[0] != want[0])
+    if (rc == OK && api_data_inputs(data).dim[0] != want[0])
         return refuse_shape(data, want);
     bool there = rc == OK && shape_fits(data, want) && !sees_little(data);
     if (!there && data->own_size)

@@ -36,6 +36,10 @@ int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad
 /* See the records through the maps. Returns the status of dataset_init. */
 int api_data_map(pl_data *data);
 
+/* The shape of a record's inputs through the maps, once api_data_map has succeeded: without
+ * targets. */
+struct shape api_data_inputs(const pl_data *data);
+
 /* Does the SPEC say what becomes of its records? */
 bool api_data_has_maps(const Paceline__Data *spec);
 

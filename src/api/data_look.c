@@ -2,6 +2,7 @@
 #include "api/data.h"
 #include "api/guard.h"
 #include "data/sheet.h"
+#include "data/source_text.h"
 #include "real/disk.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ static const char *kind_of(const pl_data *data)
     case PACELINE__DATA__SOURCE_NPY: return "npy";
     case PACELINE__DATA__SOURCE_WEBDATASET: return "webdataset";
     case PACELINE__DATA__SOURCE_CSV: return "csv";
+    case PACELINE__DATA__SOURCE_TEXT: return "text";
     case PACELINE__DATA__SOURCE_SHARDS: return "shards";
     case PACELINE__DATA__SOURCE_MEMORY: return "memory";
     default: return data->source->ops->kind;
@@ -68,6 +70,7 @@ static int describe_data(pl_data *data, pl_data_info *out)
         .mapped = data->maps,
         .classes = data->path ? 0 : source->classes,
         .hash = source->hash,
+        .values = source_text_values(source),
     };
     free(data->of_class);
     data->of_class = NULL;
@@ -148,7 +151,7 @@ static int mapped_read(const struct source *source, size_t i, struct scratch *sc
     uint64_t record;
     int rc = dataset_read(mapped->set, i, NULL, scratch, mapped->x, &label, &record, err);
     if (rc == OK)
-        *raw = (struct raw){mapped->x, RAW_FLOATS, dim[0], dim[1], dim[2]};
+        *raw = (struct raw){mapped->x, RAW_FLOATS, dim[0], dim[1], dim[2], 0};
     return rc;
 }
 
@@ -200,7 +203,8 @@ static int measure_data(pl_data *data, size_t first, pl_data_stats *out)
         .records = stats.records,
         .channels = stats.channels,
         .classes = data->path ? 0 : stats.classes,
-        .scaled = data->spec->has_scale || data->spec->n_mean > 0 || data->spec->mean_file,
+        .scaled = data->source->fields.n > 0 || data->spec->has_scale || data->spec->n_mean > 0 ||
+                  data->spec->mean_file,
         .channel = data->channel,
         .of_class = stats.of_class,
     };
@@ -226,7 +230,8 @@ struct look {
 static int look_read(void *user, size_t i, struct raw *raw, bool *stretched, struct err *err)
 {
     struct look *look = user;
-    int rc = look->source->ops->read(look->source, i, look->scratch, raw, err);
+    int rc = look->x ? maps_read(&look->maps, look->source, i, NULL, look->scratch, raw, err)
+                     : look->source->ops->read(look->source, i, look->scratch, raw, err);
     if (rc != OK)
         return rc;
     *stretched = raw->form == RAW_FLOATS;
@@ -235,7 +240,7 @@ static int look_read(void *user, size_t i, struct raw *raw, bool *stretched, str
     if (maps_apply(&look->maps, raw, NULL, look->scratch, look->x) != OK)
         return err_set(err, ERR_NOMEM, "data: out of memory for record %zu", i);
     const size_t *dim = look->shape.dim;
-    *raw = (struct raw){look->x, RAW_FLOATS, dim[0], dim[1], dim[2]};
+    *raw = (struct raw){look->x, RAW_FLOATS, dim[0], dim[1], dim[2], 0};
     return OK;
 }
 

@@ -155,6 +155,76 @@ static void expect_colours(const struct stage *s, pl_data *data, size_t pixels,
                              (double)x[(i * channels + c) * pixels + k], (double)colour[i][c]);
 }
 
+/* 1, -0.5 and 3.140625 as the upper halves of floats: records, and a stream of them. */
+static void test_values_of_bf16(void **state)
+{
+    const struct stage *s = *state;
+    static const uint16_t halves[] = {0x3f80, 0xbf00, 0x4049};
+    static const float expected[] = {1, -0.5f, 3.140625f};
+    const pl_records records = {
+        .count = 1, .channels = 3, .height = 1, .width = 1, .type = PL_BF16, .values = halves};
+    const pl_stream_options options = {.channels = 3, .height = 1, .width = 1, .type = PL_BF16};
+    pl_stream *stream;
+    void *values;
+    uint32_t *labels;
+    size_t room;
+    expect_ok(s, pl_data_bind(s->engine, "bound", &records));
+    expect_ok(s, pl_stream_open(s->engine, "streamed", &options, &stream));
+    expect_ok(s, pl_stream_acquire(stream, &values, &labels, &room));
+    memcpy(values, halves, sizeof halves);
+    expect_ok(s, pl_stream_commit(stream, 1));
+    expect_ok(s, pl_stream_seal(stream));
+    static const char *const specs[] = {"memory:bound", "memory:streamed"};
+    for (int i = 0; i < 2; i++) {
+        pl_data *data;
+        float x[3];
+        expect_ok(s, pl_data_open(s->engine, specs[i], true, &data));
+        expect_ok(s, pl_data_read(data, 0, 1, x, 3));
+        assert_memory_equal(x, expected, sizeof x);
+        pl_data_close(data);
+    }
+}
+
+static void put_byte(const struct stage *s, pl_stream *stream, uint8_t value)
+{
+    void *values;
+    uint32_t *labels;
+    size_t room;
+    expect_ok(s, pl_stream_acquire(stream, &values, &labels, &room));
+    *(uint8_t *)values = value;
+    expect_ok(s, pl_stream_commit(stream, 1));
+}
+
+/* A flush shows the records that a growing stream has so far. */
+static void test_a_flushed_stream(void **state)
+{
+    const struct stage *s = *state;
+    pl_stream_options options = {.channels = 1, .height = 1, .width = 1, .grows = true};
+    pl_stream *stream, *sealed;
+    pl_data *data;
+    pl_data_info info;
+    float x[2];
+    expect_ok(s, pl_stream_open(s->engine, "growing", &options, &stream));
+    put_byte(s, stream, 7);
+    assert_int_equal(pl_data_open(s->engine, "memory:growing", true, &data), PL_ERR_INPUT);
+    expect_ok(s, pl_stream_flush(stream));
+    put_byte(s, stream, 8);
+    put_byte(s, stream, 9);
+    expect_ok(s, pl_stream_flush(stream));
+    put_byte(s, stream, 10);
+    expect_ok(s, pl_data_open(s->engine, "memory:growing", true, &data));
+    expect_ok(s, pl_data_describe(data, &info));
+    assert_int_equal(info.records, 3);
+    expect_ok(s, pl_data_read(data, 1, 2, x, 2));
+    assert_true(x[0] == 8 && x[1] == 9);
+    pl_data_close(data);
+    expect_ok(s, pl_stream_seal(stream));
+    options.grows = false;
+    expect_ok(s, pl_stream_open(s->engine, "sealed", &options, &sealed));
+    assert_int_equal(pl_stream_flush(sealed), PL_ERR_USAGE);
+    pl_stream_free(sealed);
+}
+
 static void test_pictures_come_to_size(void **state)
 {
     const struct stage *s = *state;
@@ -376,6 +446,8 @@ int main(void)
         cmocka_unit_test(test_what_there_is),
         cmocka_unit_test(test_means_and_deviations),
         cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_values_of_bf16),
+        cmocka_unit_test(test_a_flushed_stream),
         cmocka_unit_test(test_pictures_come_to_size),
         cmocka_unit_test(test_pictures_become_grey),
         cmocka_unit_test(test_maps_of_a_job),

@@ -1,6 +1,7 @@
 #include "api/data.h"
 #include "api/guard.h"
 #include "data/source_combined.h"
+#include "data/source_field.h"
 #include "data/source_mapped.h"
 #include "data/source_memory.h"
 #include "data/source_zip.h"
@@ -37,6 +38,7 @@ int api_value_type(pl_value_type type, enum value_type *out, struct err *err)
     case PL_F32: *out = VALUE_F32; return OK;
     case PL_I32: *out = VALUE_I32; return OK;
     case PL_I64: *out = VALUE_I64; return OK;
+    case PL_BF16: *out = VALUE_BF16; return OK;
     }
     return err_set(err, ERR_USAGE, "memory: %d is no type of values", (int)type);
 }
@@ -76,8 +78,8 @@ int pl_data_unbind(pl_engine *engine, const char *name)
 
 /* ---- sets made of others ---- */
 
-/* The records of a SPEC, before any map. */
-static int open_part(pl_engine *engine, const char *spec, struct source **out)
+/* The records of a SPEC: as a field of a zip, through its maps; else it has none. */
+static int open_part(pl_engine *engine, const char *spec, bool field, struct source **out)
 {
     struct err *err = &engine->error;
     const struct source_config config = {
@@ -86,12 +88,13 @@ static int open_part(pl_engine *engine, const char *spec, struct source **out)
     int rc = job_set_data(&data, spec, err);
     if (rc == OK)
         rc = job_check_data(data, "data", err);
-    if (rc == OK && api_data_has_maps(data))
+    if (rc == OK && !field && api_data_has_maps(data))
         rc = err_set(err, ERR_USAGE,
                      "%.200s: maps belong to the SPEC that uses the new name: memory:NAME?...",
                      spec);
     if (rc == OK)
-        rc = source_open_with(&config, data, out, err);
+        rc = field ? source_field_open(&config, data, out, err)
+                   : source_open_with(&config, data, out, err);
     paceline__data__free_unpacked(data, NULL);
     return rc;
 }
@@ -125,7 +128,7 @@ static int bind_zip(pl_engine *engine, const char *name, const pl_field *fields,
         if (from->rank > sizeof from->dims / sizeof *from->dims)
             rc = err_set(err, ERR_USAGE, "memory %s: a field of %u dimensions", name, from->rank);
         if (rc == OK)
-            rc = open_part(engine, from->spec, &part[opened]);
+            rc = open_part(engine, from->spec, true, &part[opened]);
         if (rc != OK)
             break;
         *to = (struct zip_field){part[opened], from->name, {.n = from->rank}};
@@ -165,7 +168,7 @@ static int bind_map(pl_engine *engine, const char *name, const char *spec, const
     struct source *part = NULL, *mapped = NULL;
     int rc = bindings_check(&engine->bindings, name, err);
     if (rc == OK)
-        rc = open_part(engine, spec, &part);
+        rc = open_part(engine, spec, false, &part);
     if (rc != OK)
         return rc;
     pl_map *map = malloc(sizeof *map);
@@ -212,7 +215,7 @@ static int bind_concat(pl_engine *engine, const char *name, const char *const *s
         return err_set(err, ERR_NOMEM, "memory %s: out of memory", name);
     size_t opened = 0;
     for (; rc == OK && opened < n; opened += rc == OK)
-        rc = open_part(engine, specs[opened], &part[opened]);
+        rc = open_part(engine, specs[opened], false, &part[opened]);
     if (rc == OK)
         rc = source_concat(part, n, &combined, err);
     rc = bind_combined(engine, name, rc, combined, part, opened);
@@ -235,7 +238,7 @@ static int bind_made(pl_engine *engine, const char *name, const char *spec,
     struct source *part = NULL, *made = NULL;
     int rc = bindings_check(&engine->bindings, name, &engine->error);
     if (rc == OK)
-        rc = open_part(engine, spec, &part);
+        rc = open_part(engine, spec, false, &part);
     if (rc != OK)
         return rc;
     rc = with->make(part, with, &made, &engine->error);

@@ -51,6 +51,7 @@ struct pl_net {
     const char **layer; /* of each segment of the weights, its layer's name */
     uint64_t place;     /* in the stream of training records */
     bool inference;     /* the learner is no more than its weights and state */
+    size_t given;       /* of a record's floats so many are given to predict; 0: all */
 };
 
 /* Give the net its form, for records of that shape. */

@@ -1,6 +1,5 @@
 #include "api/guard.h"
 #include "api/net.h"
-#include "data/source_csv.h"
 #include "job/text.h"
 
 #include <stdlib.h>
@@ -107,12 +106,11 @@ static int put_source(pl_net *net, enum corpus_set which, const struct source *s
     return rc;
 }
 
-/* A table has the columns of the net's training data. */
+/* Records have the columns and the vocabulary of the net's training data. */
 static int settle_columns(const pl_net *net, enum corpus_set which, Paceline__Data *data)
 {
     const struct api_source *train = which == SET_TRAIN ? NULL : net->source[SET_TRAIN];
-    return train ? job_data_settle(data, source_csv_columns(train->source), &net->engine->error)
-                 : OK;
+    return train ? source_settle(train->source, data, &net->engine->error) : OK;
 }
 
 static int set_data(pl_net *net, enum corpus_set which, Paceline__Data *data, struct part part)

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the job of a run ---- */
 
@@ -65,16 +66,15 @@ static int shape_of_job(const pl_job *job, struct shape *out)
     bool training = !job->message->test_data;
     const Paceline__Data *spec = training ? job->message->train_data : job->message->test_data;
     pl_data *data;
-    uint32_t shape[3];
     if (!spec || shape_by_maps(spec, out))
         return OK;
     int rc = pl_data_open_job(job, training, &data);
     if (rc != OK)
         return rc;
-    rc = pl_data_shape(data, shape);
-    pl_data_close(data);
+    rc = api_data_map(data);
     if (rc == OK)
-        *out = (struct shape){3, {shape[0], shape[1], shape[2]}};
+        *out = api_data_inputs(data);
+    pl_data_close(data);
     return rc;
 }
 
@@ -103,11 +103,11 @@ int pl_net_spec_record(const pl_net_spec *spec, const pl_job *job, uint32_t shap
     RETURN_GUARDED(spec->engine, record_of(spec, job, shape));
 }
 
-static int choose_form(pl_net *net, const struct shape *record)
+static int choose_form(pl_net *net, const struct shape *record, const struct fields *fields)
 {
     struct err *err = &net->engine->error;
     if (!net->ws)
-        return api_net_form(net, record, NULL, err);
+        return api_net_form(net, record, fields, err);
     if (net->ws->record_floats == shape_count(record))
         return OK;
     return err_set(err, ERR_USAGE, "net: takes records of %zu values, not of %zu x %zu x %zu",
@@ -117,7 +117,68 @@ static int choose_form(pl_net *net, const struct shape *record)
 int pl_net_form(pl_net *net, uint32_t channels, uint32_t height, uint32_t width)
 {
     const struct shape record = {3, {channels, height, width}};
-    RETURN_GUARDED(net->engine, choose_form(net, &record));
+    RETURN_GUARDED(net->engine, choose_form(net, &record, NULL));
+}
+
+static const Paceline__Data__Csv *table_of(const Paceline__Data *spec)
+{
+    return spec && spec->source_case == PACELINE__DATA__SOURCE_CSV ? spec->csv : NULL;
+}
+
+/* Records without the targets that the net was trained on get room for them. */
+static int form_for_data(pl_net *net, const pl_job *job, pl_data *data)
+{
+    int rc = api_data_map(data);
+    if (rc != OK)
+        return rc;
+    struct shape record = data->set.shape;
+    struct fields fields = data->source->fields;
+    const Paceline__Data__Csv *table = job ? table_of(job->message->train_data) : NULL;
+    size_t given = shape_count(&record);
+    if (fields.n == 0 && table && table->n_target > 0) {
+        fields =
+            (struct fields){2,
+                            {{.name = "data", .shape = {1, {given}}},
+                             {.name = "target", .shape = {1, {table->n_target}}, .from = given}}};
+        record = (struct shape){3, {given + table->n_target, 1, 1}};
+    }
+    rc = choose_form(net, &record, &fields);
+    net->given = given;
+    return rc;
+}
+
+int pl_net_form_data(pl_net *net, const pl_job *job, pl_data *data)
+{
+    RETURN_GUARDED(net->engine, form_for_data(net, job, data));
+}
+
+static int find_field(pl_data *data, const char *name, size_t *from, size_t *count)
+{
+    int rc = api_data_map(data);
+    const struct fields *fields = &data->source->fields;
+    for (size_t i = 0; rc == OK && i < fields->n; i++) {
+        if (strcmp(fields->field[i].name, name) != 0)
+            continue;
+        *from = fields->field[i].from;
+        *count = shape_count(&fields->field[i].shape);
+        return OK;
+    }
+    return rc == OK ? err_set(&data->engine->error, ERR_NOT_FOUND,
+                              "data: records have no field \"%.64s\"", name)
+                    : rc;
+}
+
+int pl_data_field(pl_data *data, const char *name, size_t *from, size_t *count)
+{
+    RETURN_GUARDED(data->engine, find_field(data, name, from, count));
+}
+
+const char *pl_data_target(const pl_data *data, const pl_job *job, size_t k)
+{
+    const Paceline__Data__Csv *table = table_of(data->spec);
+    if ((!table || table->n_target == 0) && job)
+        table = table_of(job->message->train_data);
+    return table && k < table->n_target ? table->target[k] : NULL;
 }
 
 /* ---- what it says ---- */
@@ -142,7 +203,10 @@ static int classes_of(pl_net *net, pl_net_classes *out, struct scores *scores)
         return err_set(err, ERR_UNSUPPORTED,
                        "net: blob \"%.100s\" has several scores a class for each record",
                        scores->blob);
-    classes.probabilities = scores->form != SCORES_PLAIN;
+    classes.values = scores->form == SCORES_VALUES;
+    classes.probabilities = scores->form == SCORES_PROBABILITIES || scores->form == SCORES_SOFTMAX;
+    if (classes.values)
+        snprintf(classes.target, sizeof classes.target, "%s", scores->target);
     *out = classes;
     return OK;
 }
@@ -166,14 +230,30 @@ static void apply_softmax(float *z, size_t n)
         z[i] = (float)(exp((double)z[i] - (double)most) / sum);
 }
 
+/* Zeros in place of the floats that are not given. */
+static int widen_records(const pl_net *net, const float *records, size_t count, float **out)
+{
+    size_t each = net->ws->record_floats;
+    *out = calloc(count > 0 ? count : 1, each * sizeof **out);
+    if (!*out)
+        return err_set(&net->engine->error, ERR_NOMEM, "net: out of memory for %zu records", count);
+    for (size_t i = 0; i < count; i++)
+        memcpy(*out + i * each, records + i * net->given, net->given * sizeof **out);
+    return OK;
+}
+
 static int predict_records(pl_net *net, const float *records, size_t count, float *out, size_t room)
 {
     pl_net_classes classes;
     struct scores scores;
     size_t each;
+    float *wide = NULL;
     int rc = classes_of(net, &classes, &scores);
+    if (rc == OK && net->given > 0 && net->given < net->ws->record_floats)
+        rc = widen_records(net, records, count, &wide);
     if (rc == OK)
-        rc = pl_net_forward(net, records, count, classes.blob, out, room, &each);
+        rc = pl_net_forward(net, wide ? wide : records, count, classes.blob, out, room, &each);
+    free(wide);
     for (size_t i = 0; rc == OK && scores.form == SCORES_SOFTMAX && i < count; i++)
         apply_softmax(out + i * classes.count, classes.count);
     return rc;

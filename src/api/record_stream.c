@@ -1,5 +1,6 @@
 #include "api/data.h"
 #include "api/guard.h"
+#include "base/hash.h"
 #include "data/source_memory.h"
 #include "data/spool.h"
 #include "real/disk.h"
@@ -11,18 +12,38 @@
 enum { PATH_MAX_BYTES = 4096 };
 
 struct pl_stream {
-    pl_engine *engine;
+    pl_engine *engine; /* that binds the name */
+    pl_engine *own;    /* of a stream that grows: keeps its errors; NULL: `engine` does */
     char name[BINDING_NAME_MAX];
     struct memory_records records; /* all but their count */
-    struct spool spool;
-    size_t acquired; /* records of the last pl_stream_acquire */
+    struct spool *spool;           /* the binding's, where there is one */
+    bool bound;
+    size_t acquired;        /* records of the last pl_stream_acquire, */
+    const uint32_t *labels; /* and their labels */
     struct err failed;
     char path[PATH_MAX_BYTES]; /* of the file, while it is made */
 };
 
+enum { GROWING_BLOCK = 16 << 10 };
+
+static pl_engine *errors_of(const pl_stream *stream)
+{
+    return stream->own ? stream->own : stream->engine;
+}
+
 static int read_spool(void *user, size_t i, void *values)
 {
     return spool_read(user, i, values);
+}
+
+static uint32_t label_in_spool(void *user, size_t i)
+{
+    return spool_label(user, i);
+}
+
+static size_t count_readable(void *user, bool *more)
+{
+    return spool_readable(user, more);
 }
 
 static void release_spool(void *user)
@@ -32,6 +53,51 @@ static void release_spool(void *user)
 }
 
 /* ---- opening ---- */
+
+static int make_spool(pl_stream *stream, const pl_stream_options *options, struct err *err)
+{
+    stream->spool = calloc(1, sizeof *stream->spool);
+    if (!stream->spool)
+        return err_set(err, ERR_NOMEM, "stream %s: out of memory", stream->name);
+    int rc =
+        real_disk_temporary(options->folder, stream->name, stream->path, sizeof stream->path, err);
+    if (rc != OK)
+        return rc;
+    const struct spool_config config = {
+        .record_bytes = memory_record_bytes(&stream->records),
+        .block_bytes = options->grows ? GROWING_BLOCK : 0,
+        .memory = options->memory,
+        .disk = options->memory > 0 ? real_disk() : NULL,
+        .path = stream->path,
+    };
+    return spool_open(stream->spool, &config, err);
+}
+
+/* Bind the name to the spool, which the binding frees from then on. */
+static int bind_spool(pl_stream *stream, const struct memory_records *with)
+{
+    struct memory_records records = *with;
+    records.label = records.classes > 0 ? label_in_spool : NULL;
+    records.in_memory = !stream->spool->sealed || !stream->spool->has_file;
+    records.user = stream->spool;
+    int rc = api_bind_records(stream->engine, stream->name, &records);
+    stream->bound = rc == OK;
+    return rc;
+}
+
+static int bind_growing(pl_stream *stream, const pl_stream_options *options)
+{
+    struct memory_records records = stream->records;
+    records.count = UINT32_MAX;
+    records.arrived = count_readable;
+    records.unshared = options->hash == 0;
+    records.hash = options->hash ? options->hash : hash_bytes(stream->name, strlen(stream->name));
+    records.hash += records.hash == 0;
+    int rc = pl_engine_create(NULL, &stream->own);
+    if (rc != OK)
+        return err_set(&stream->engine->error, rc, "stream %s: out of memory", stream->name);
+    return bind_spool(stream, &records);
+}
 
 static int open_stream(pl_engine *engine, const char *name, const pl_stream_options *options,
                        pl_stream **out)
@@ -57,16 +123,10 @@ static int open_stream(pl_engine *engine, const char *name, const pl_stream_opti
     stream->engine = engine;
     stream->records = records;
     snprintf(stream->name, sizeof stream->name, "%s", name);
-    rc = real_disk_temporary(options->folder, name, stream->path, sizeof stream->path, err);
-    if (rc == OK)
-        rc = spool_open(&stream->spool,
-                        &(struct spool_config){
-                            .record_bytes = memory_record_bytes(&records),
-                            .memory = options->memory,
-                            .disk = options->memory > 0 ? real_disk() : NULL,
-                            .path = stream->path,
-                        },
-                        err);
+    stream->records.name = stream->name;
+    rc = make_spool(stream, options, err);
+    if (rc == OK && options->grows)
+        rc = bind_growing(stream, options);
     if (rc == OK)
         *out = stream;
     else
@@ -80,12 +140,28 @@ int pl_stream_open(pl_engine *engine, const char *name, const pl_stream_options 
     RETURN_GUARDED(engine, open_stream(engine, name, options, out));
 }
 
+const char *pl_stream_error(const pl_stream *stream)
+{
+    return pl_engine_error(errors_of(stream));
+}
+
+static void free_stream(pl_stream *stream)
+{
+    if (!stream->bound && stream->spool) {
+        spool_close(stream->spool);
+        free(stream->spool);
+    }
+    pl_engine_destroy(stream->own);
+    free(stream);
+}
+
 void pl_stream_free(pl_stream *stream)
 {
     if (!stream)
         return;
-    spool_close(&stream->spool);
-    free(stream);
+    if (stream->bound)
+        spool_end(stream->spool);
+    free_stream(stream);
 }
 
 /* ---- filling ---- */
@@ -93,7 +169,7 @@ void pl_stream_free(pl_stream *stream)
 /* A stream that has failed once fails for ever: its file may end within a record. */
 static int keep_failure(pl_stream *stream, int rc)
 {
-    struct err *err = &stream->engine->error;
+    struct err *err = &errors_of(stream)->error;
     if (rc == OK)
         return OK;
     err_prefix(err, "stream %s", stream->name);
@@ -104,7 +180,7 @@ static int keep_failure(pl_stream *stream, int rc)
 static int check_alive(pl_stream *stream)
 {
     if (stream->failed.status != OK)
-        stream->engine->error = stream->failed;
+        errors_of(stream)->error = stream->failed;
     return stream->failed.status;
 }
 
@@ -114,21 +190,23 @@ static int acquire_records(pl_stream *stream, void **values, uint32_t **labels, 
     if (rc != OK)
         return rc;
     stream->acquired = 0;
-    rc = spool_acquire(&stream->spool, values, labels, room, &stream->engine->error);
-    if (rc == OK)
+    rc = spool_acquire(stream->spool, values, labels, room, &errors_of(stream)->error);
+    if (rc == OK) {
         stream->acquired = *room;
+        stream->labels = *labels;
+    }
     return rc;
 }
 
 int pl_stream_acquire(pl_stream *stream, void **values, uint32_t **labels, size_t *room)
 {
-    RETURN_GUARDED(stream->engine, acquire_records(stream, values, labels, room));
+    RETURN_GUARDED(errors_of(stream), acquire_records(stream, values, labels, room));
 }
 
 static int commit_records(pl_stream *stream, size_t count)
 {
-    struct err *err = &stream->engine->error;
-    const struct spool *spool = &stream->spool;
+    struct err *err = &errors_of(stream)->error;
+    struct spool *spool = stream->spool;
     int rc = check_alive(stream);
     if (rc != OK)
         return rc;
@@ -137,55 +215,58 @@ static int commit_records(pl_stream *stream, size_t count)
     if (count > stream->acquired)
         return err_set(err, ERR_USAGE, "stream %s: %zu records, of which %zu were acquired",
                        stream->name, count, stream->acquired);
-    for (size_t i = spool->count; i < spool->count + count; i++)
-        if (stream->records.classes > 0 && spool->labels[i] >= stream->records.classes)
+    for (size_t i = 0; i < count; i++)
+        if (stream->records.classes > 0 && stream->labels[i] >= stream->records.classes)
             return err_set(err, ERR_INPUT, "stream %s: record %zu has label %u of %u classes",
-                           stream->name, i, spool->labels[i], stream->records.classes);
+                           stream->name, spool->count + i, stream->labels[i],
+                           stream->records.classes);
     stream->acquired = 0;
-    return count == 0 ? OK : keep_failure(stream, spool_commit(&stream->spool, count, err));
+    return count == 0 ? OK : keep_failure(stream, spool_commit(spool, count, err));
 }
 
 int pl_stream_commit(pl_stream *stream, size_t count)
 {
-    RETURN_GUARDED(stream->engine, commit_records(stream, count));
+    RETURN_GUARDED(errors_of(stream), commit_records(stream, count));
 }
 
-/* The spool moves to memory of its own, which the binding frees. */
-static int bind_spool(pl_stream *stream)
+static int flush_stream(pl_stream *stream)
 {
-    struct err *err = &stream->engine->error;
-    struct memory_records records = stream->records;
-    struct spool *spool = malloc(sizeof *spool);
-    if (!spool)
-        return err_set(err, ERR_NOMEM, "stream %s: out of memory", stream->name);
-    int rc = stream->spool.sealed ? OK : keep_failure(stream, spool_seal(&stream->spool, err));
-    *spool = stream->spool;
-    records.count = spool->count;
-    records.labels = records.classes > 0 ? spool->labels : NULL;
-    records.hash = spool->hash_value;
-    records.user = spool;
-    if (rc == OK)
-        rc = api_bind_records(stream->engine, stream->name, &records);
-    if (rc != OK) {
-        free(spool);
-        return rc;
-    }
-    stream->spool = (struct spool){0};
-    pl_stream_free(stream);
-    return OK;
+    struct err *err = &errors_of(stream)->error;
+    int rc = check_alive(stream);
+    if (rc == OK && !stream->bound)
+        rc = err_set(err, ERR_USAGE, "stream %s: it does not grow", stream->name);
+    return rc == OK ? keep_failure(stream, spool_flush(stream->spool, err)) : rc;
+}
+
+int pl_stream_flush(pl_stream *stream)
+{
+    RETURN_GUARDED(errors_of(stream), flush_stream(stream));
 }
 
 static int seal_stream(pl_stream *stream)
 {
+    struct err *err = &errors_of(stream)->error;
+    struct memory_records records = stream->records;
+    struct spool *spool = stream->spool;
     int rc = check_alive(stream);
-    if (rc == OK && stream->spool.count == 0)
-        rc =
-            err_set(&stream->engine->error, ERR_INPUT, "stream %s: it has no record", stream->name);
-    return rc == OK ? bind_spool(stream) : rc;
+    if (rc == OK && spool->count == 0)
+        rc = err_set(err, ERR_INPUT, "stream %s: it has no record", stream->name);
+    if (rc == OK && !spool->sealed)
+        rc = keep_failure(stream, spool_seal(spool, err));
+    records.count = spool->count;
+    records.hash = spool->hash_value;
+    return rc == OK && !stream->bound ? bind_spool(stream, &records) : rc;
+}
+
+static int seal_guarded(pl_stream *stream)
+{
+    RETURN_GUARDED(errors_of(stream), seal_stream(stream));
 }
 
 int pl_stream_seal(pl_stream *stream)
 {
-    pl_engine *engine = stream->engine;
-    RETURN_GUARDED(engine, seal_stream(stream));
+    int rc = seal_guarded(stream);
+    if (rc == OK)
+        free_stream(stream);
+    return rc;
 }

@@ -49,8 +49,8 @@ int api_check_job(const struct rundir *dir, Paceline__Job *job, bool force,
         job_free(before);
         return OK;
     }
-    if (rc == OK && before->train_data->source_case == PACELINE__DATA__SOURCE_CSV)
-        rc = job_settle(job, before->train_data->csv, err);
+    if (rc == OK)
+        rc = job_settle(job, before->train_data, err);
     if (rc == OK)
         rc = rundir_whole_job(dir, job, &now, err);
     if (rc == OK)

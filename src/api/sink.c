@@ -303,6 +303,11 @@ void api_report(const struct api_sink *sink, const struct train_report *from, pl
         .workers = from->workers,
         .parameters = from->parameters,
         .simulated = from->simulated,
+        .has_cache = from->cache.there,
+        .cached = from->cache.records,
+        .cached_bytes = from->cache.bytes,
+        .cached_disk = from->cache.disk_records,
+        .cached_disk_bytes = from->cache.disk_bytes,
         .bad_records = from->bad_records,
     };
     memcpy(to->bad_record, from->bad_record, sizeof to->bad_record);

@@ -84,6 +84,34 @@ static void test_a_full_team(void **state)
     team_play(2, play_full, NULL);
 }
 
+/* Before it shows the token a process is no member, and reads nothing of the team. */
+static void test_token_is_asked_for(void **state)
+{
+    (void)state;
+    char rendezvous[32];
+    pl_engine *engine[2];
+    pl_team *team[2];
+    port_find(rendezvous);
+    pl_team_options options = {
+        .rendezvous = rendezvous, .members = 1, .members_max = 2, .token = "too short"};
+    expect_refusal(options, PL_ERR_INPUT, "16 to 64 characters");
+    options.token = "0123456789abcdef";
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pl_engine_create(NULL, &engine[i]), PL_OK);
+    assert_int_equal(pl_team_open(engine[0], &options, &team[0]), PL_OK);
+    options.members = options.members_max = 0;
+    expect_refusal((pl_team_options){.rendezvous = rendezvous}, PL_ERR_INPUT, "token");
+    expect_refusal((pl_team_options){.rendezvous = rendezvous, .token = "fedcba9876543210"},
+                   PL_ERR_INPUT, "token");
+    assert_int_equal(pl_team_size(team[0]), 1);
+    assert_int_equal(pl_team_open(engine[1], &options, &team[1]), PL_OK);
+    assert_int_equal(pl_team_size(team[1]), 2);
+    for (int i = 1; i >= 0; i--) {
+        pl_team_close(team[i]);
+        pl_engine_destroy(engine[i]);
+    }
+}
+
 /* ---- wrong use ---- */
 
 static int play_wrong(struct team_member *m)
@@ -419,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_patience),
+        cmocka_unit_test(test_token_is_asked_for),
         cmocka_unit_test(test_a_full_team),
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_a_channel_in_use),

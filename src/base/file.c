@@ -75,7 +75,7 @@ static int gz_read(const struct reading *r, size_t most, struct file_bytes *out,
 }
 
 /* Non-blocking, so that a FIFO is refused instead of waited for. */
-static int open_regular(const char *path, int *out, uint64_t *len, struct err *err)
+static int open_regular(const char *path, struct file_open *out, struct err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -85,22 +85,25 @@ static int open_regular(const char *path, int *out, uint64_t *len, struct err *e
         close(fd);
         return err_set(err, ERR_INPUT, "%s: not a regular file", path);
     }
-    *out = fd;
-    *len = (uint64_t)st.st_size;
+    *out = (struct file_open){.fd = fd,
+                              .len = (uint64_t)st.st_size,
+                              .modified = (uint64_t)st.st_mtim.tv_sec * 1000000000 +
+                                          (uint64_t)st.st_mtim.tv_nsec};
     return OK;
 }
 
 int file_read_begin(const char *path, size_t n, const struct open_watch *watch,
                     struct file_bytes *out, struct err *err)
 {
-    int fd;
+    struct file_open file;
     struct reading r = {.path = path, .watch = watch};
-    int rc = open_regular(path, &fd, &r.len, err);
+    int rc = open_regular(path, &file, err);
     if (rc != OK)
         return rc;
-    r.gz = gzdopen(fd, "rb"); /* plain files pass through unchanged */
+    r.len = file.len;
+    r.gz = gzdopen(file.fd, "rb"); /* plain files pass through unchanged */
     if (!r.gz) {
-        close(fd);
+        close(file.fd);
         return err_set(err, ERR_NOMEM, "%s: out of memory", path);
     }
     gzbuffer(r.gz, 1 << 17);
@@ -149,11 +152,7 @@ void file_release(struct file_bytes *bytes)
 
 int file_open(const char *path, struct file_open *out, struct err *err)
 {
-    struct file_open file = {0};
-    int rc = open_regular(path, &file.fd, &file.len, err);
-    if (rc == OK)
-        *out = file;
-    return rc;
+    return open_regular(path, out, err);
 }
 
 void file_close(struct file_open *file)
@@ -180,6 +179,12 @@ int file_part(const struct file_open *file, uint64_t offset, void *out, size_t n
         offset += (uint64_t)got;
     }
     return OK;
+}
+
+void file_prefetch(const struct file_open *file, uint64_t offset, size_t n)
+{
+    if (!file->remote)
+        (void)posix_fadvise(file->fd, (off_t)offset, (off_t)n, POSIX_FADV_WILLNEED);
 }
 
 bool file_is_folder(const char *path)

@@ -36,6 +36,7 @@ void file_release(struct file_bytes *bytes);
 struct file_open {
     int fd;
     uint64_t len;               /* when it was opened */
+    uint64_t modified;          /* the time of its last change, in ns, by the file system */
     struct remote_file *remote; /* borrowed, the file instead of `fd`; NULL: it is local */
 };
 
@@ -46,6 +47,10 @@ void file_close(struct file_open *file);
 /* The `n` bytes from `offset` on. ERR_IO without a message: they are not there any more, or cannot
  * be read. offset + n <= file->len */
 int file_part(const struct file_open *file, uint64_t offset, void *out, size_t n);
+
+/* A hint that these bytes will be read soon: the system begins to read them, and the call does not
+ * wait. Without effect on a remote file. */
+void file_prefetch(const struct file_open *file, uint64_t offset, size_t n);
 
 /* Is `path` a folder, or a regular file? Links are followed. */
 bool file_is_folder(const char *path);

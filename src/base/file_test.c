@@ -1,4 +1,6 @@
 /* Inputs as the world may hand them over: plain, packed, cut, broken, or no file at all. */
+#define _DEFAULT_SOURCE /* mincore */
+
 #include "base/file.h"
 
 #include <setjmp.h>
@@ -8,10 +10,13 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -395,6 +400,40 @@ static void test_what_lies_under_a_folder(void **state)
     assert_int_equal(file_check_under(root, f->path, &err), ERR_INPUT);
 }
 
+/* Are all pages of the file in memory, so that a read does not wait? */
+static bool is_in_memory(int fd, size_t len)
+{
+    unsigned char page[64] = {0};
+    long page_bytes = sysconf(_SC_PAGESIZE);
+    size_t pages = (len + (size_t)page_bytes - 1) / (size_t)page_bytes, found = 0;
+    assert_true(pages <= sizeof page);
+    void *at = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    assert_int_equal(mincore(at, len, page), 0);
+    munmap(at, len);
+    for (size_t i = 0; i < pages; i++)
+        found += page[i] & 1;
+    return found == pages;
+}
+
+static void test_a_prefetched_part_is_in_memory(void **state)
+{
+    const struct fixture *f = *state;
+    enum { LEN = 64 << 10, PATIENCE_MS = 20000 };
+    static uint8_t bytes[LEN];
+    struct file_open file;
+    write_whole_file(f->path, bytes, sizeof bytes);
+    assert_int_equal(file_open(f->path, &file, NULL), OK);
+    assert_int_equal(fsync(file.fd), 0);
+    assert_int_equal(posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    file_prefetch(&file, 0, LEN);
+    int waited = 0;
+    for (; !is_in_memory(file.fd, LEN) && waited < PATIENCE_MS; waited++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_true(waited < PATIENCE_MS);
+    file_close(&file);
+}
+
 int main(void)
 {
 #define FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -414,6 +453,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pieces_of_an_open_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_names_of_a_folder, setup, teardown),
         FILES(test_what_lies_under_a_folder),
+        cmocka_unit_test_setup_teardown(test_a_prefetched_part_is_in_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,6 +139,8 @@ static void info_json(const pl_data *data, const pl_data_info *info)
             cJSON_AddItemToArray(shape, cJSON_CreateNumber(info->shape[i]));
     }
     add_classes(object, data, info->of_class, info->classes);
+    if (info->values > 0)
+        cJSON_AddNumberToObject(object, "values", info->values);
     cJSON_AddNumberToObject(object, "bytes", (double)info->bytes);
     snprintf(hash, sizeof hash, "%016" PRIx64, info->hash);
     cJSON_AddStringToObject(object, "hash", hash);
@@ -174,6 +176,8 @@ static int print_info(pl_data *data, const struct data_arguments *a)
     if (info.mapped)
         printf("mapped     %" PRIu32 " x %" PRIu32 " x %" PRIu32 "\n", info.shape[0], info.shape[1],
                info.shape[2]);
+    if (info.values > 0)
+        printf("values     0 to %" PRIu32 "\n", info.values - 1);
     printf("bytes      %" PRIu64 "\n", info.bytes);
     printf("hash       %016" PRIx64 "\n", info.hash);
     print_classes(data, info.of_class, info.classes);
@@ -304,16 +308,25 @@ static int print_stats(pl_data *data, const struct data_arguments *a)
     return rc;
 }
 
+static int print_index(pl_data *data, const struct data_arguments *a)
+{
+    uint32_t archives;
+    int rc = pl_data_index(data, &archives);
+    if (rc == PL_OK && a->json)
+        printf("{\"archives\":%" PRIu32 "}\n", archives);
+    else if (rc == PL_OK)
+        printf("indexed    %" PRIu32 " archive%s\n", archives,
+               number_plural((double)archives, "s"));
+    return rc;
+}
+
 /* ---- the command ---- */
 
 static const struct look {
     const char *name;
     int (*print)(pl_data *data, const struct data_arguments *a); /* NULL: in a file of its own */
-} looks[] = {{"info", print_info},
-             {"head", print_head},
-             {"stats", print_stats},
-             {"verify", NULL},
-             {"pack", NULL}};
+} looks[] = {{"info", print_info},   {"head", print_head}, {"stats", print_stats},
+             {"index", print_index}, {"verify", NULL},     {"pack", NULL}};
 
 static bool is_called(const struct look *look, const char *name)
 {
@@ -404,10 +417,11 @@ static int run_data(const struct command *command, int argc, char **argv)
         if (strcmp(given[0], looks[i].name) == 0)
             look = &looks[i];
     if (!look) {
-        fprintf(stderr,
-                "paceline data: %s: expected info, head, stats, verify or pack; see paceline "
-                "data --help\n",
-                given[0] ? given[0] : "what?");
+        fprintf(
+            stderr,
+            "paceline data: %s: expected info, head, stats, index, verify or pack; see paceline "
+            "data --help\n",
+            given[0] ? given[0] : "what?");
         return EXIT_BAD_INPUT;
     }
     if (!given[1])
@@ -433,7 +447,7 @@ const struct command cmd_data = {
     .summary =
         "Inspect records: number and shape, the first of them, mean and deviation, broken ones; "
         "pack them into shards",
-    .arguments = "info|head|stats|verify SPEC, or pack SPEC PREFIX",
+    .arguments = "info|head|stats|index|verify SPEC, or pack SPEC PREFIX",
     .options = data_options,
     .run = run_data,
 };

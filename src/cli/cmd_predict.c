@@ -2,6 +2,7 @@
 #include "cli/color.h"
 #include "cli/predict_model.h"
 #include "cli/predict_output.h"
+#include "cli/predict_values.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,8 +235,7 @@ static int find_records(pl_engine *engine, const struct predict_arguments *a,
 /* ---- predicting ---- */
 
 static int make_net(pl_engine *engine, const struct predict_arguments *a,
-                    const struct predict_model *model, const uint32_t shape[3], size_t records,
-                    pl_net **out)
+                    const struct predict_model *model, pl_data *data, size_t records, pl_net **out)
 {
     size_t batch = a->batch_n ? a->batch_n : records < BATCH ? records : BATCH;
     const pl_net_options options = {
@@ -249,7 +249,7 @@ static int make_net(pl_engine *engine, const struct predict_arguments *a,
     if (rc == PL_OK)
         rc = pl_net_create(engine, model->spec, &options, out);
     if (rc == PL_OK)
-        rc = pl_net_form(*out, shape[0], shape[1], shape[2]);
+        rc = pl_net_form_data(*out, model->job, data);
     return rc == PL_OK ? pl_net_load_weights(*out, model->weights) : rc;
 }
 
@@ -274,6 +274,35 @@ static int predict_all(pl_net *net, pl_data *data, const uint32_t shape[3], size
     return rc;
 }
 
+static int predict_classes(pl_engine *engine, const struct predict_arguments *a,
+                           const struct predict_model *model, pl_net *net, const uint32_t shape[3],
+                           struct predictions *p, pl_data *data)
+{
+    int rc = predictions_begin(p, engine, a->top_n ? a->top_n : TOP, data, a->classes, model->job);
+    if (rc == PL_OK)
+        rc = predict_all(net, data, shape, a->batch_n ? a->batch_n : BATCH, p);
+    if (rc == PL_OK)
+        rc = a->json ? predictions_json(p) : predictions_table(p);
+    return rc;
+}
+
+static int predict_targets(const struct predict_arguments *a, const struct predict_model *model,
+                           pl_net *net, const struct predictions *p, pl_data *data)
+{
+    const struct predict_values values = {
+        .net = net,
+        .data = data,
+        .job = model->job,
+        .classes = p->classes,
+        .records = p->records,
+        .batch = a->batch_n ? a->batch_n : BATCH,
+        .json = a->json,
+    };
+    if (a->top || a->classes)
+        return usage_error("--top and --classes are for classes, and the net predicts values");
+    return predict_values(&values);
+}
+
 static int predict_records(pl_engine *engine, const struct predict_arguments *a,
                            const struct predict_model *model)
 {
@@ -287,16 +316,14 @@ static int predict_records(pl_engine *engine, const struct predict_arguments *a,
         rc = pl_data_describe(data, &info);
     if (rc == PL_OK) {
         p.records = a->first_n && a->first_n < info.records ? a->first_n : info.records;
-        rc = make_net(engine, a, model, shape, p.records, &net);
+        rc = make_net(engine, a, model, data, p.records, &net);
     }
     if (rc == PL_OK)
         rc = pl_net_classes_of(net, &p.classes);
-    if (rc == PL_OK)
-        rc = predictions_begin(&p, engine, a->top_n ? a->top_n : TOP, data, a->classes, model->job);
-    if (rc == PL_OK)
-        rc = predict_all(net, data, shape, a->batch_n ? a->batch_n : BATCH, &p);
-    if (rc == PL_OK)
-        rc = a->json ? predictions_json(&p) : predictions_table(&p);
+    if (rc == PL_OK && p.classes.values)
+        rc = predict_targets(a, model, net, &p, data);
+    else if (rc == PL_OK)
+        rc = predict_classes(engine, a, model, net, shape, &p, data);
     predictions_end(&p);
     pl_data_close(data);
     pl_net_free(net);

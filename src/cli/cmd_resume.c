@@ -21,6 +21,7 @@ static const struct option resume_options[] = {
                "with --listen: send no more than N Mbit/s, and be sent no more", max_mbit),
     RUN_OPTION("workers-file", OPTION_TEXT, "FILE",
                "its number is how many workers there are to be: may change", workers_file),
+    CACHE_OPTION,
     RUN_OPTION("trace", OPTION_TEXT, "FILE",
                "write where each node's time went, for ui.perfetto.dev", trace),
     RUN_OPTION("json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout", json),
@@ -62,6 +63,11 @@ static int run_resume(const struct command *command, int argc, char **argv)
     }
     arguments.job.run = arguments.out;
     end = run_arguments_check(command, &arguments, 0);
+    if (end < 0 && arguments.listen && arguments.cache) {
+        fprintf(stderr, "paceline resume: --cache is for workers that this command starts; give it "
+                        "to each paceline worker, or omit --listen\n");
+        return EXIT_BAD_INPUT;
+    }
     if (end < 0 && arguments.listen)
         return run_as_driver(command, &arguments, NULL);
     if (end < 0)

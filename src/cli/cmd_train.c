@@ -33,6 +33,7 @@ static const struct option train_options[] = {
     {"workers-file", OPTION_TEXT, "FILE",
      "its number is how many workers there are to be: may change",
      offsetof(struct run_arguments, workers_file)},
+    CACHE_OPTION,
     {"resume", OPTION_FLAG, NULL, "resume the run in --out, or the newest of that name",
      offsetof(struct run_arguments, resume)},
     RESUME_OPTIONS,
@@ -101,6 +102,7 @@ int run_with_workers(const struct run_arguments *arguments, const char *path)
     pl_run_report report;
     training.workers.insecure = arguments->insecure;
     training.workers.token = token;
+    training.workers.cache = arguments->cache;
     run_output_init(&training.output, arguments->json);
     training.output.workers.path = arguments->workers_file;
     int rc = job_options_load(engine, path, &arguments->job, &job);

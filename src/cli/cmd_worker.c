@@ -13,7 +13,7 @@
 struct worker_arguments {
     const char *join, *listen, *advertise, *retry, *data_root, *data_urls, *threads, *max_mbit,
         *nice, *token_file, *cache;
-    bool insecure;
+    bool insecure, one_machine;
     struct output_arguments output;
 };
 
@@ -29,6 +29,9 @@ static const struct option worker_options[] = {
      offsetof(struct worker_arguments, data_root)},
     {"cache", OPTION_TEXT, "DIR", "where a job with `cache: disk` keeps records (/var/tmp)",
      offsetof(struct worker_arguments, cache)},
+    {"one-machine", OPTION_FLAG, NULL,
+     "all workers are on this machine: a memory_budget of 50% is for all together",
+     offsetof(struct worker_arguments, one_machine)},
     {"data-urls", OPTION_TEXT, "URL", "open URLs that begin so, too: https://host/data/",
      offsetof(struct worker_arguments, data_urls)},
     {"threads", OPTION_TEXT, "T", "compute threads (the job's number, else one a core)",
@@ -89,6 +92,7 @@ static int work_once(const struct worker_arguments *arguments, const struct work
         .advertise = arguments->advertise,
         .data_root = arguments->data_root,
         .cache_directory = arguments->cache,
+        .one_machine = arguments->one_machine,
         .data_urls = arguments->data_urls,
         .threads = (unsigned)numbers->threads,
         .max_mbit = numbers->max_mbit,

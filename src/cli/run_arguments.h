@@ -9,6 +9,7 @@ struct run_arguments {
     struct job_options job;
     struct output_arguments output;
     const char *out, *listen, *trace, *snapshot, *workers_file;
+    const char *cache; /* of train, resume */
     const char *wait;
     const char *max_mbit; /* of driver */
     double wait_s;        /* of train */
@@ -22,6 +23,10 @@ struct run_arguments {
     {                                                                  \
         name, kind, value, help, offsetof(struct run_arguments, field) \
     }
+/* Of a run whose workers the command starts. */
+#define CACHE_OPTION                        \
+    RUN_OPTION("cache", OPTION_TEXT, "DIR", \
+               "where workers of a job with `cache: disk` keep records (/var/tmp)", cache)
 /* Of a run that continues. */
 #define RESUME_OPTIONS                                                               \
     RUN_OPTION("force-change", OPTION_FLAG, NULL,                                    \

@@ -307,6 +307,11 @@ static void print_result(const pl_run_report *report)
                report->simulated ? ", simulated" : "");
     printf("records     %llu used, %llu repeated, %llu missed\n", (unsigned long long)report->used,
            (unsigned long long)report->repeated, (unsigned long long)report->missed);
+    if (report->has_cache)
+        printf("cache       %llu records in memory (%.1f MiB), %llu on disk (%.1f MiB)\n",
+               (unsigned long long)report->cached, (double)report->cached_bytes / (1 << 20),
+               (unsigned long long)report->cached_disk,
+               (double)report->cached_disk_bytes / (1 << 20));
     for (uint64_t i = 0; i < report->bad_records && i < 3; i++)
         printf("%-12s%s\n", i == 0 ? "left out" : "", report->bad_record[i]);
     if (report->bad_records > 3)

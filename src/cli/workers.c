@@ -14,7 +14,7 @@
 
 enum {
     TOKEN_FD = 3, /* where a worker finds the pipe with the run's token */
-    ARGUMENTS_MAX = 10,
+    ARGUMENTS_MAX = 14,
 };
 
 #define TOKEN_FILE "/proc/self/fd/3"
@@ -71,11 +71,16 @@ static void block_terminal(posix_spawnattr_t *attributes)
 /* Nothing of ours runs in the child before it is `paceline worker`. Returns 0, or an errno. */
 static int spawn_worker(const struct workers *workers, const char *address, char **env, pid_t *pid)
 {
-    const char *argv[ARGUMENTS_MAX] = {"paceline", "worker", "--retry", "1", "--join", address};
-    size_t n = 6;
+    const char *argv[ARGUMENTS_MAX] = {"paceline", "worker", "--one-machine", "--retry",
+                                       "1",        "--join", address};
+    size_t n = 7;
     if (workers->token) {
         argv[n++] = "--token-file";
         argv[n++] = TOKEN_FILE;
+    }
+    if (workers->cache) {
+        argv[n++] = "--cache";
+        argv[n++] = workers->cache;
     }
     argv[n++] = "--quiet";
     if (workers->insecure)

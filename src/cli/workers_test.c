@@ -39,9 +39,9 @@ static int work_main(char **argv)
     ssize_t n = read(from, given, sizeof given - 1);
     sigprocmask(SIG_BLOCK, NULL, &mask);
     int out = open(lines ? lines : "/dev/null", O_WRONLY | O_APPEND);
-    dprintf(out, "%s %s %zd %s %d%d%d\n", word_after(argv, "--join"), given, n,
+    dprintf(out, "%s %s %zd %s %d%d%d %s %s\n", word_after(argv, "--join"), given, n,
             policy ? policy : "none", sigismember(&mask, SIGINT), sigismember(&mask, SIGHUP),
-            sigismember(&mask, SIGTERM));
+            sigismember(&mask, SIGTERM), word_after(argv, "worker"), word_after(argv, "--cache"));
     return 0;
 }
 
@@ -89,8 +89,9 @@ static void test_workers_that_have_no_place_are_an_error(void **state)
     workers_end(&workers);
 }
 
-/* The token through a pipe that no other process has; Ctrl-C for the driver alone. */
-static void test_worker_is_given_token_and_policy(void **state)
+/* The token through a pipe that no other process has; Ctrl-C for the driver alone; the folder of
+ * its cache; and that it shares the machine's memory with the others. */
+static void test_worker_is_given_token_policy_and_cache(void **state)
 {
     (void)state;
     static struct workers workers = {.token = token};
@@ -102,12 +103,14 @@ static void test_worker_is_given_token_and_policy(void **state)
     assert_int_equal(workers_start(&workers, 1, "127.0.0.1:1"), 0);
     await_all(&workers);
     setenv("OMP_WAIT_POLICY", "active", 1);
+    workers.cache = "/a/folder";
     assert_int_equal(workers_start(&workers, 1, "127.0.0.1:2"), 0);
     await_all(&workers);
     assert_null(strstr(getenv("OMP_WAIT_POLICY"), "passive")); /* ours is as it was */
     assert_true(pread(fd, text, sizeof text - 1, 0) > 0);
-    assert_string_equal(text, "127.0.0.1:1 0123456789abcdef 16 passive 110\n"
-                              "127.0.0.1:2 0123456789abcdef 16 active 110\n");
+    assert_string_equal(text,
+                        "127.0.0.1:1 0123456789abcdef 16 passive 110 --one-machine \n"
+                        "127.0.0.1:2 0123456789abcdef 16 active 110 --one-machine /a/folder\n");
     close(fd);
     unlink(lines);
 }
@@ -117,7 +120,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_workers_are_started_beyond_the_thousandth),
         cmocka_unit_test(test_workers_that_have_no_place_are_an_error),
-        cmocka_unit_test(test_worker_is_given_token_and_policy),
+        cmocka_unit_test(test_worker_is_given_token_policy_and_cache),
     };
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
         return work_main(argv);

@@ -194,24 +194,42 @@ static double floats_rate(double rate, enum codec codec)
     return rate * CODEC_BLOCK * sizeof(float) / (double)codec_bytes(codec, CODEC_BLOCK);
 }
 
-static int choose_for(struct coll_auto *a, struct auto_length *l, size_t n, enum codec codec)
+struct cost_links auto_links(const struct cost_links *links, enum codec codec, double *rate)
 {
-    double rate[VIEW_MEMBERS_MAX + 1];
+    struct cost_links coded = *links;
+    double *send = rate, *recv = rate + links->ranks;
+    for (size_t i = 0; i < links->ranks; i++) {
+        send[i] = floats_rate(links->send_rate[i], codec);
+        recv[i] = floats_rate(links->recv_rate[i], codec);
+    }
+    coded.send_rate = send;
+    coded.recv_rate = recv;
+    return coded;
+}
+
+struct cost_choice auto_choose_on(const struct cost_links *links, size_t n, enum codec codec,
+                                  size_t *cut)
+{
+    double rate[2 * (VIEW_MEMBERS_MAX + 1)];
     /* A ring of whole vectors takes too much memory. Halving moves as much as a chunked ring, but
      * leaves links idle for a moment between rounds, which the model does not see. */
     unsigned allowed = COST_ANY & ~(1u << COLL_RING) & ~(1u << COLL_HALVING_DOUBLING);
     if (codec != CODEC_F32)
         allowed &= ~(1u << COLL_BUTTERFLY);
-    for (size_t i = 0; i < a->probe.ranks; i++)
-        rate[i] = floats_rate(a->probe.rate[i], codec);
+    const struct cost_links coded = auto_links(links, codec, rate);
+    return cost_choose(&coded, n, allowed, cut);
+}
+
+static int choose_for(struct coll_auto *a, struct auto_length *l, size_t n, enum codec codec)
+{
     const struct cost_links links = {
         .ranks = a->probe.ranks,
-        .send_rate = rate,
-        .recv_rate = rate,
+        .send_rate = a->probe.rate,
+        .recv_rate = a->probe.rate,
         .latency = a->probe.latency,
         .reduce_rate = INFINITY,
     };
-    l->choice = cost_choose(&links, n, allowed, l->cut);
+    l->choice = auto_choose_on(&links, n, codec, l->cut);
     if (l->choice.algorithm == COLL_AUTO)
         return ERR_NOMEM;
     l->n = n;

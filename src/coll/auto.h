@@ -40,6 +40,15 @@ struct coll_auto {
     uint32_t rest, resting, calm, calming;
 };
 
+/* The choice for a long vector on links with these rates. `cut` (links->ranks + 1 places) is as in
+ * cost_choose. COLL_AUTO: out of memory. */
+struct cost_choice auto_choose_on(const struct cost_links *links, size_t n, enum codec codec,
+                                  size_t *cut);
+
+/* Links as a codec uses them: their rates become bytes of floats a second. `rate` has room for
+ * twice as many numbers as there are ranks, and must live as long as the result. */
+struct cost_links auto_links(const struct cost_links *links, enum codec codec, double *rate);
+
 /* The metadata that ranks reduce before a long vector. */
 struct auto_meta {
     double took;      /* max: auto_took of the last one, 0: none */

@@ -20,10 +20,11 @@ static double median_of(const struct cost_probe *probe, size_t n)
     return n % 2 ? probe[n / 2].seconds : (probe[n / 2 - 1].seconds + probe[n / 2].seconds) / 2.0;
 }
 
-/* Keep one probe a size: the median. Returns how many. */
-static size_t keep_medians(struct cost_probe *probe, size_t n)
+size_t cost_fit_medians(struct cost_probe *probe, size_t n)
 {
     size_t sizes = 0;
+    if (n > 0)
+        qsort(probe, n, sizeof *probe, by_size_then_time);
     for (size_t from = 0, to; from < n; from = to) {
         for (to = from + 1; to < n && probe[to].bytes == probe[from].bytes; to++)
             ;
@@ -64,11 +65,10 @@ int cost_fit_line(struct cost_probe *probe, size_t n, struct cost_line *line, st
         if (!isfinite(probe[i].seconds) || !(probe[i].seconds > 0))
             return err_set(err, ERR_INPUT, "probe %zu: %g is no time", i, probe[i].seconds);
     }
-    if (n > 0)
-        qsort(probe, n, sizeof *probe, by_size_then_time);
-    if (n == 0 || probe[0].bytes == probe[n - 1].bytes)
-        return err_set(err, ERR_INPUT, "%zu probes of one size make no line", n);
-    n = keep_medians(probe, n);
+    size_t probes = n;
+    n = cost_fit_medians(probe, n);
+    if (n < 2)
+        return err_set(err, ERR_INPUT, "%zu probes of one size make no line", probes);
     solve_line(probe, n, line);
     double sum = 0;
     for (size_t i = 0; i < n; i++) {

@@ -14,13 +14,18 @@ struct cost_probe {
     double bytes, seconds;
 };
 
+/* Sort the probes by size and keep one a size, the median of its repeats, at the front of `probe`.
+ * Returns their number. */
+size_t cost_fit_medians(struct cost_probe *probe, size_t n);
+
 /* The line of a link. `residual` is the root mean square of (line / median - 1) over the sizes. */
 struct cost_line {
     double u, v; /* s, s/byte; neither below 0 */
     double residual;
 };
 
-/* Least squares through the median of each size, weighted by 1/median². Sorts `probe` in place.
+/* Least squares through the median of each size, weighted by 1/median². Leaves the medians in
+ * `probe`.
  * ERR_INPUT: fewer than two sizes, or a number that is not finite, a size below 0 or a time not
  * above 0; `line` untouched. */
 int cost_fit_line(struct cost_probe *probe, size_t n, struct cost_line *line, struct err *err);

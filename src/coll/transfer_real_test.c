@@ -2,6 +2,7 @@
  * killed. */
 #include "real/real_test_kit.h"
 
+#include "sweep_stride.h"
 #include "transfer_stories.h"
 
 #include <pthread.h>
@@ -67,7 +68,7 @@ static void test_transfer_sums_on_arrival(void **state)
 static int one_storm(struct world *w)
 {
     static const uint64_t seeds[] = {1, 2, 3, 4, 5};
-    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i += SWEEP_STRIDE(2, 2)) {
         int rc = storm_play(w, STORY_NODES, seeds[i]);
         if (rc != OK)
             return rc;
@@ -113,7 +114,7 @@ static void test_transfer_peer_that_leaves_is_noticed(void **state)
 
 /* ---- killed ---- */
 
-enum { KILLS = 12, MOMENT_MAX_US = 20000 };
+enum { KILLS = 12 / SWEEP_STRIDE(3, 3), MOMENT_MAX_US = 20000 };
 
 /* Vectors both ways for ever: this node's, and what it gets is sent back to it. */
 static int play_for_ever(struct world *w, uint32_t with, bool first)

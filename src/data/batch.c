@@ -44,8 +44,14 @@ static void set_count(struct batch *batch, const struct dataset *set, uint64_t e
 void batch_begin(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
                  uint64_t start, size_t count)
 {
-    PL_ASSERT(sampler->n == set->count);
+    PL_ASSERT(sampler->ranges > 0 ? sampler->n <= set->count : sampler->n == set->count);
     set_count(batch, set, start / sampler->n, count);
+}
+
+/* The record at a place of the endless stream of epochs. */
+static size_t record_at(const struct sampler *sampler, uint64_t place)
+{
+    return sampler_at(sampler, place / sampler->n, (size_t)(place % sampler->n));
 }
 
 int batch_fill_part(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
@@ -53,20 +59,19 @@ int batch_fill_part(struct batch *batch, const struct dataset *set, const struct
                     struct err *err)
 {
     PL_ASSERT(first <= batch->count && count <= batch->count - first);
-    size_t offset = (size_t)(start % sampler->n) + first;
-    struct dataset_draw draw = {sampler->seed, start / sampler->n + offset / sampler->n};
-    offset %= sampler->n;
-    for (size_t slot = first; slot < first + count; slot++) {
-        int rc = put_record(batch, slot, set, sampler_at(sampler, draw.epoch, offset), &draw,
-                            scratch, err);
-        if (rc != OK)
-            return rc;
-        if (++offset == sampler->n) {
-            offset = 0;
-            draw.epoch++;
-        }
+    int rc = OK;
+    for (size_t slot = first; rc == OK && slot < first + count; slot++) {
+        struct dataset_draw draw = {sampler->seed, (start + slot) / sampler->n};
+        rc = put_record(batch, slot, set, record_at(sampler, start + slot), &draw, scratch, err);
     }
-    return OK;
+    return rc;
+}
+
+void batch_prefetch(const struct dataset *set, const struct sampler *sampler, uint64_t start,
+                    size_t count)
+{
+    for (uint64_t place = start; place < start + count; place++)
+        dataset_prefetch(set, record_at(sampler, place));
 }
 
 int batch_fill(struct batch *batch, const struct dataset *set, const struct sampler *sampler,

@@ -43,6 +43,10 @@ int batch_fill_part(struct batch *batch, const struct dataset *set, const struct
                     uint64_t start, size_t first, size_t count, struct scratch *scratch,
                     struct err *err);
 
+/* A hint that these places will be filled soon: their files are read ahead. It does not wait. */
+void batch_prefetch(const struct dataset *set, const struct sampler *sampler, uint64_t start,
+                    size_t count);
+
 /* Fill with the records first .. first+count-1 in the dataset's own order, for evaluation: nothing
  * is drawn. count <= cap, first + count <= set->count. As above. */
 int batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count,

@@ -100,6 +100,11 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
     return bound_to(source)->ops->read(bound_to(source), i, scratch, raw, err);
 }
 
+static void prefetch_record(const struct source *source, size_t i)
+{
+    source_prefetch(bound_to(source), i);
+}
+
 static uint32_t label_of(const struct source *source, size_t i)
 {
     return bound_to(source)->ops->label(bound_to(source), i);
@@ -108,6 +113,21 @@ static uint32_t label_of(const struct source *source, size_t i)
 static void size_of(const struct source *source, size_t i, size_t *H, size_t *W)
 {
     source_size(bound_to(source), i, H, W);
+}
+
+static size_t parts_of(const struct source *source, struct source_part *out, size_t most)
+{
+    size_t n = source_parts(bound_to(source), out, most);
+    if (n == 1)
+        out[0].count = source->count; /* those that had arrived */
+    return n;
+}
+
+static size_t count_arrived(const struct source *source, bool *more)
+{
+    *more = false;
+    return bound_to(source)->ops->arrived ? bound_to(source)->ops->arrived(bound_to(source), more)
+                                          : source->count;
 }
 
 static void close_bound(struct source *source)
@@ -120,10 +140,23 @@ static void close_bound(struct source *source)
 static const struct source_ops ops = {
     .kind = "memory",
     .read = read_record,
+    .prefetch = prefetch_record,
     .label = label_of,
     .size = size_of,
+    .parts = parts_of,
+    .arrived = count_arrived,
     .close = close_bound,
 };
+
+size_t bindings_arrived(const struct bindings *bindings, const char *name, bool *more)
+{
+    const struct binding *binding = find_binding(bindings, name);
+    *more = false;
+    if (!binding)
+        return 0;
+    return binding->source->ops->arrived ? binding->source->ops->arrived(binding->source, more)
+                                         : binding->source->count;
+}
 
 int bindings_open(const struct source_config *config, const char *name, struct source **out,
                   struct err *err)
@@ -142,6 +175,13 @@ int bindings_open(const struct source_config *config, const char *name, struct s
     self->source = *binding->source;
     self->source.ops = &ops;
     atomic_fetch_add(&binding->users, 1);
+    bool more;
+    self->source.count = count_arrived(&self->source, &more);
+    if (self->source.count == 0) {
+        close_bound(&self->source);
+        return err_set(err, ERR_INPUT, "memory:%s: no record has arrived%s", name,
+                       more ? " yet" : "");
+    }
     *out = &self->source;
     return OK;
 }

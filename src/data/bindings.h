@@ -23,6 +23,10 @@ int bindings_add(struct bindings *bindings, const char *name, struct source *sou
 int bindings_remove(struct bindings *bindings, const char *name, struct err *err);
 void bindings_release(struct bindings *bindings);
 
+/* Records that have arrived under this name, and whether others may follow; 0 and false where
+ * nothing is bound to it. */
+size_t bindings_arrived(const struct bindings *bindings, const char *name, bool *more);
+
 /* Open the source of this name in config->bindings. ERR_INPUT: nothing is bound to it; ERR_NOMEM */
 int bindings_open(const struct source_config *config, const char *name, struct source **out,
                   struct err *err);

@@ -6,6 +6,7 @@
 #include "data/sampler.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int dataset_init(struct dataset *set, const struct source *source, const Paceline__Data *spec,
                  struct err *err)
@@ -30,6 +31,26 @@ uint64_t dataset_hash(const struct dataset *set)
     return mean ? hash_mix(set->source->hash, mean) : set->source->hash;
 }
 
+static uint64_t mix_shape(uint64_t hash, const struct shape *shape)
+{
+    for (size_t i = 0; i < shape->n; i++)
+        hash = hash_mix(hash, shape->dim[i]);
+    return hash_mix(hash, shape->n);
+}
+
+uint64_t dataset_schema(const struct dataset *set)
+{
+    const struct fields *fields = &set->source->fields;
+    uint64_t hash = mix_shape(set->maps.mean_hash, &set->shape);
+    hash = hash_mix(hash, set->source->is_integer);
+    for (size_t i = 0; i < fields->n; i++) {
+        const struct field *field = &fields->field[i];
+        hash = hash_mix(hash, hash_bytes(field->name, strlen(field->name)));
+        hash = mix_shape(hash_mix(hash, field->is_integer), &field->shape);
+    }
+    return hash;
+}
+
 static int read_record(const struct dataset *set, size_t n, const struct dataset_draw *draw,
                        struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
                        struct err *err)
@@ -40,7 +61,7 @@ static int read_record(const struct dataset *set, size_t n, const struct dataset
         drawn = (struct maps_draw){draw->seed, draw->epoch, n};
     struct raw raw;
     scratch->draw = draw;
-    int rc = source->ops->read(source, n, scratch, &raw, err);
+    int rc = maps_read(&set->maps, source, n, draw ? &drawn : NULL, scratch, &raw, err);
     if (rc != OK)
         return rc;
     *label = source->ops->label(source, n);
@@ -74,6 +95,12 @@ int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw 
     }
     return err_set(err, ERR_INPUT, "none of the %zu records can be read; first: %s", set->count,
                    bad_records_at(set->bad, 0)->cause);
+}
+
+void dataset_prefetch(const struct dataset *set, size_t i)
+{
+    PL_ASSERT(i < set->count);
+    source_prefetch(set->source, set->choice ? set->choice[i] : i);
 }
 
 /* Quotas of a split: by class, the existing records and those to take. */

@@ -24,6 +24,10 @@ void dataset_release(struct dataset *set);
 /* Hash of the records and of the maps' own data. */
 uint64_t dataset_hash(const struct dataset *set);
 
+/* Hash of what the records of two sets must have in common, so that one net takes both: their shape
+ * through the maps, the names, shapes and kinds of their fields, and the maps' own data. */
+uint64_t dataset_schema(const struct dataset *set);
+
 /* Move `held` records of `set` to `validation`, as near as can be equally many of each class
  * (MPCA §6.2 holds out 500 a class): a pure function of (seed, labels). `set` must hold all
  * records. held = 0 leaves `validation` empty. ERR_INPUT when a class has too few records. */
@@ -38,5 +42,8 @@ int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct data
 int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw *draw,
                  struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
                  struct err *err);
+
+/* A hint that record i will be read soon. It does not wait. Any thread */
+void dataset_prefetch(const struct dataset *set, size_t i);
 
 #endif

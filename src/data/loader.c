@@ -3,7 +3,7 @@
 #include "base/fault.h"
 #include "tensor/shape.h"
 
-enum { QUEUE_BITS = 12 };
+enum { QUEUE_BITS = 12, SLOT_PARTS = LOADER_PIECES + 1 };
 _Static_assert((1 + LOADER_AHEAD_MAX) * LOADER_PIECES < 1 << QUEUE_BITS, "they can be counted");
 
 static size_t batch_bytes(const struct batch *batch)
@@ -14,7 +14,7 @@ static size_t batch_bytes(const struct batch *batch)
 static int init_slot(struct loader_slot *slot, struct arena *arena, size_t cap,
                      size_t record_floats)
 {
-    atomic_init(&slot->done, LOADER_PIECES);
+    atomic_init(&slot->done, SLOT_PARTS);
     atomic_flag_clear(&slot->failing);
     return batch_init(&slot->batch, arena, cap, record_floats);
 }
@@ -23,7 +23,7 @@ int loader_init(struct loader *loader, struct arena *arena, const struct dataset
                 uint64_t seed, size_t cap)
 {
     PL_ASSERT(set->count > 0);
-    struct loader made = {.set = set, .sampler = {seed, set->count}, .slots = 1};
+    struct loader made = {.set = set, .sampler = {.seed = seed, .n = set->count}, .slots = 1};
     int rc = init_slot(&made.slot[0], arena, cap, shape_count(&set->shape));
     if (rc == OK)
         *loader = made;
@@ -52,17 +52,17 @@ static uint64_t queue_count(uint64_t queue)
     return queue & ((1u << QUEUE_BITS) - 1);
 }
 
-/* The first piece that nobody has claimed, if it is below `end`. The claimant sees what the caller
- * wrote into its slot before it queued the piece. */
-static bool claim_piece(struct loader *l, uint64_t end, uint64_t *piece)
+/* The first number that nobody has claimed, if it is below `end`. The claimant sees what the caller
+ * wrote into the slot before it queued the number. */
+static bool claim_number(_Atomic uint64_t *unclaimed, uint64_t end, uint64_t *number)
 {
-    uint64_t queue = atomic_load(&l->queue);
+    uint64_t queue = atomic_load(unclaimed);
     do {
         if (queue_count(queue) == 0 || queue_first(queue) >= end)
             return false;
     } while (
-        !atomic_compare_exchange_weak(&l->queue, &queue, queue + ((uint64_t)1 << QUEUE_BITS) - 1));
-    *piece = queue_first(queue);
+        !atomic_compare_exchange_weak(unclaimed, &queue, queue + ((uint64_t)1 << QUEUE_BITS) - 1));
+    *number = queue_first(queue);
     return true;
 }
 
@@ -79,7 +79,21 @@ static void record_failure(struct loader_slot *slot, unsigned part, int rc, cons
     atomic_flag_clear(&slot->failing);
 }
 
-/* Fill a claimed piece. Was it the last of its batch to end? */
+/* One part of the slot's batch more has ended. Was it the last? */
+static bool end_part(struct loader_slot *slot)
+{
+    return atomic_fetch_add(&slot->done, 1) + 1 == SLOT_PARTS;
+}
+
+/* Have the files of a claimed batch read ahead. Was that its last part to end? */
+static bool prefetch_batch(struct loader *l, uint64_t batch)
+{
+    struct loader_slot *slot = slot_of(l, batch);
+    batch_prefetch(l->set, &l->sampler, slot->stretch.start, slot->stretch.count);
+    return end_part(slot);
+}
+
+/* Fill a claimed piece. Was it the last part of its batch to end? */
 static bool fill_piece(struct loader *l, uint64_t piece, struct scratch *scratch)
 {
     struct loader_slot *slot = slot_of(l, piece / LOADER_PIECES);
@@ -91,22 +105,36 @@ static bool fill_piece(struct loader *l, uint64_t piece, struct scratch *scratch
                              to - from, scratch, &why);
     if (rc != OK)
         record_failure(slot, part, rc, &why);
-    return atomic_fetch_add(&slot->done, 1) + 1 == LOADER_PIECES;
+    return end_part(slot);
 }
 
 /* ---- the tasks ---- */
+
+/* One claim and what it asks for, if there is any. To ask for files takes less than to fill. */
+static bool work_once(struct loader *l, struct scratch *scratch)
+{
+    uint64_t number;
+    bool last;
+    if (claim_number(&l->prefetch_queue, UINT64_MAX, &number))
+        last = prefetch_batch(l, number);
+    else if (claim_number(&l->queue, UINT64_MAX, &number))
+        last = fill_piece(l, number, scratch);
+    else
+        return false;
+    if (last)
+        world_raise(l->world, SIGNAL_LOADER_READY);
+    return true;
+}
 
 static int loader_main(void *arg)
 {
     struct loader_task *me = arg;
     struct loader *l = me->loader;
     struct wake wake;
-    uint64_t piece;
     for (;;) {
         struct wait_for want = wait_signal(l->world, SIGNAL_LOADER_WANT);
-        while (claim_piece(l, UINT64_MAX, &piece))
-            if (fill_piece(l, piece, &me->scratch))
-                world_raise(l->world, SIGNAL_LOADER_READY);
+        while (work_once(l, &me->scratch))
+            ;
         int rc = world_wait(l->world, &want, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
@@ -124,7 +152,8 @@ static int add_task(struct loader *l)
 
 static size_t batches_ahead(const struct loader *l)
 {
-    size_t fit = LOADER_AHEAD_BYTES / batch_bytes(&l->slot[0].batch);
+    size_t most = l->ahead_bytes > 0 ? l->ahead_bytes : LOADER_AHEAD_BYTES;
+    size_t fit = most / batch_bytes(&l->slot[0].batch);
     return fit < 1 ? 1 : fit > LOADER_AHEAD_MAX ? LOADER_AHEAD_MAX : fit;
 }
 
@@ -141,6 +170,7 @@ int loader_start(struct loader *l, struct arena *arena, struct world *world, int
     l->takes = l->hits = l->hints = l->tasks = 0;
     l->waited_s = l->window_waited_s = 0;
     l->window_begun = world_now(world);
+    l->window_takes = 0;
     l->tasks_max = threads < LOADER_TASKS_MAX ? (size_t)threads : LOADER_TASKS_MAX;
     size_t tasks = (l->tasks_max + 3) / 4;
     while (rc == OK && l->tasks < tasks)
@@ -150,18 +180,19 @@ int loader_start(struct loader *l, struct arena *arena, struct world *world, int
     return rc;
 }
 
-/* Of the unclaimed pieces keep those below `end`, and from `first` on: tasks claim no others any
- * more. */
-static void keep_pieces(struct loader *l, uint64_t first, uint64_t end)
+/* Of the unclaimed numbers, of which each batch has so many, keep those of the batches [first,
+ * last): tasks claim no others any more. */
+static void keep_numbers(struct loader *l, _Atomic uint64_t *unclaimed, unsigned per_batch)
 {
-    uint64_t queue = atomic_load(&l->queue), begin, kept;
+    uint64_t queue = atomic_load(unclaimed), begin, kept;
+    uint64_t first = l->first * per_batch, end = l->last * per_batch;
     do {
         begin = queue_first(queue);
         kept = begin < first ? first : begin > end ? end : begin;
-    } while (!atomic_compare_exchange_weak(&l->queue, &queue, kept << QUEUE_BITS | (end - kept)));
-    for (uint64_t piece = begin; piece < begin + queue_count(queue); piece++)
-        if (piece < kept || piece >= end)
-            atomic_fetch_add(&slot_of(l, piece / LOADER_PIECES)->done, 1);
+    } while (!atomic_compare_exchange_weak(unclaimed, &queue, kept << QUEUE_BITS | (end - kept)));
+    for (uint64_t number = begin; number < begin + queue_count(queue); number++)
+        if (number < kept || number >= end)
+            end_part(slot_of(l, number / per_batch));
 }
 
 /* Keep the batches [first, last). */
@@ -169,7 +200,8 @@ static void keep_batches(struct loader *l, uint64_t first, uint64_t last)
 {
     l->first = first;
     l->last = last;
-    keep_pieces(l, first * LOADER_PIECES, last * LOADER_PIECES);
+    keep_numbers(l, &l->queue, LOADER_PIECES);
+    keep_numbers(l, &l->prefetch_queue, 1);
 }
 
 void loader_stop(struct loader *l)
@@ -195,13 +227,13 @@ void loader_release(struct loader *l)
 
 /* ---- the caller's side ---- */
 
-/* Wait until all pieces of the slot's batch have ended. ERR_CANCELLED */
+/* Wait until all parts of the slot's batch have ended. ERR_CANCELLED */
 static int await_slot(struct loader *l, struct loader_slot *slot)
 {
     struct wake wake;
     for (;;) {
         struct wait_for ready = wait_signal(l->world, SIGNAL_LOADER_READY);
-        if (atomic_load(&slot->done) == LOADER_PIECES)
+        if (atomic_load(&slot->done) == SLOT_PARTS)
             return OK;
         int rc = world_wait(l->world, &ready, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
@@ -221,8 +253,23 @@ static int queue_batch(struct loader *l, struct stretch stretch)
     slot->status = OK;
     batch_begin(&slot->batch, l->set, &l->sampler, stretch.start, stretch.count);
     atomic_store(&slot->done, 0);
+    atomic_fetch_add(&l->prefetch_queue, 1);
     atomic_fetch_add(&l->queue, LOADER_PIECES);
     l->last++;
+    return OK;
+}
+
+int loader_draw(struct loader *l, const struct sampler *sampler)
+{
+    if (l->world) {
+        keep_batches(l, l->last, l->last);
+        for (size_t i = 0; i < l->slots; i++) {
+            int rc = await_slot(l, &l->slot[i]);
+            if (rc != OK)
+                return rc;
+        }
+    }
+    l->sampler = *sampler;
     return OK;
 }
 
@@ -249,11 +296,11 @@ static void learn_stride(struct loader *l, struct stretch now)
     l->start = now.start;
 }
 
-/* Have the batches prepared that are expected to follow `now`, in place of others. */
+/* Have the batches prepared that are expected to follow `now`, in place of others. To wake the
+ * tasks takes a while: it waits until a quarter of the batches ahead is to be prepared. */
 static int queue_ahead(struct loader *l, struct stretch now)
 {
     struct stretch next = now;
-    bool queued = false;
     int rc = OK;
     learn_stride(l, now);
     for (size_t i = 0; rc == OK && i + 1 < l->slots; i++) {
@@ -264,9 +311,8 @@ static int queue_ahead(struct loader *l, struct stretch now)
         if (batch < l->last)
             keep_batches(l, l->first, batch);
         rc = queue_batch(l, next);
-        queued = true;
     }
-    if (queued)
+    if (queue_count(atomic_load(&l->queue)) >= LOADER_PIECES * ((l->slots + 2) / 4))
         world_raise(l->world, SIGNAL_LOADER_WANT);
     return rc;
 }
@@ -274,7 +320,7 @@ static int queue_ahead(struct loader *l, struct stretch now)
 /* Make the wanted batch the first of the queue, and the caller's. */
 static int take_prepared(struct loader *l, struct stretch wanted)
 {
-    uint64_t batch = l->first, piece;
+    uint64_t batch = l->first, number;
     while (batch < l->last && !is_same(slot_of(l, batch)->stretch, wanted))
         batch++;
     bool hit = batch < l->last;
@@ -286,8 +332,10 @@ static int take_prepared(struct loader *l, struct stretch wanted)
         world_raise(l->world, SIGNAL_LOADER_WANT);
     }
     struct loader_slot *slot = slot_of(l, batch);
-    while (claim_piece(l, (batch + 1) * LOADER_PIECES, &piece))
-        fill_piece(l, piece, &slot->batch.scratch);
+    if (claim_number(&l->prefetch_queue, batch + 1, &number))
+        end_part(slot); /* it is filled at once */
+    while (claim_number(&l->queue, (batch + 1) * LOADER_PIECES, &number))
+        fill_piece(l, number, &slot->batch.scratch);
     int rc = await_slot(l, slot);
     if (rc != OK)
         return rc;
@@ -300,16 +348,21 @@ static int take_prepared(struct loader *l, struct stretch wanted)
 }
 
 /* Where the caller waits, tasks compete with its threads; but then these wait, too. */
-static void add_task_if_late(struct loader *l, int64_t now)
+static void add_tasks_if_late(struct loader *l, int64_t now)
 {
-    if (l->takes % LOADER_WINDOW > 0)
+    double lasted_s = world_seconds(now - l->window_begun);
+    double waited_s = l->waited_s - l->window_waited_s, worked_s = lasted_s - waited_s;
+    if (l->takes - l->window_takes < LOADER_WINDOW && lasted_s < LOADER_WINDOW_S)
         return;
-    double waited_s = l->waited_s - l->window_waited_s;
-    bool is_late = waited_s > 0.1 * world_seconds(now - l->window_begun);
     l->window_begun = now;
+    l->window_takes = l->takes;
     l->window_waited_s = l->waited_s;
-    if (is_late && l->tasks < l->tasks_max && add_task(l) != OK)
-        l->tasks_max = l->tasks;
+    size_t more = waited_s <= 0.1 * lasted_s ? 0
+                  : waited_s >= worked_s     ? l->tasks
+                                             : 1 + (size_t)((double)l->tasks * waited_s / worked_s);
+    for (; more > 0 && l->tasks < l->tasks_max; more--)
+        if (add_task(l) != OK)
+            l->tasks_max = l->tasks;
 }
 
 static int take_timed(struct loader *l, struct stretch wanted)
@@ -319,7 +372,7 @@ static int take_timed(struct loader *l, struct stretch wanted)
     int64_t now = world_now(l->world);
     l->waited_s += world_seconds(now - begun);
     if (rc == OK)
-        add_task_if_late(l, now);
+        add_tasks_if_late(l, now);
     return rc;
 }
 

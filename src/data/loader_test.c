@@ -43,6 +43,8 @@ struct bench {
     atomic_uint broken;    /* by bit, the records that cannot be read */
     long slow;             /* nanoseconds that a read takes */
     atomic_int begun, ended;
+    atomic_uint prefetched; /* by bit, the records that were asked for ahead */
+    atomic_int cold;        /* reads of others */
 };
 
 /* In a story: continue only if. A story may be a task, which an assertion of cmocka's must not
@@ -65,6 +67,8 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
     int number = atomic_fetch_add(&b->begun, 1) + 1;
     while (atomic_load(&b->shut) && number > atomic_load(&b->free_reads))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (!(atomic_load(&b->prefetched) >> i & 1))
+        atomic_fetch_add(&b->cold, 1);
     if (b->slow > 0)
         nanosleep(&(struct timespec){.tv_nsec = b->slow}, NULL);
     PL_ASSERT(number != b->bad_read);
@@ -72,6 +76,11 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
                                               : source_fake_read(source, i, scratch, raw, err);
     atomic_fetch_add(&b->ended, 1);
     return rc;
+}
+
+static void prefetch_record(const struct source *source, size_t i)
+{
+    atomic_fetch_or(&bench_of(source)->prefetched, 1u << i);
 }
 
 static void bench_open(struct bench *b)
@@ -82,6 +91,7 @@ static void bench_open(struct bench *b)
     b->fake = source_fake_make(b->labels, N, (struct shape){.n = 3, .dim = {1, 2, 3}});
     ops = *b->fake.source.ops;
     ops.read = read_record;
+    ops.prefetch = prefetch_record;
     b->fake.source.ops = &ops;
     Paceline__Data spec = PACELINE__DATA__INIT;
     struct err err;
@@ -170,7 +180,7 @@ static bool takes_batch(struct bench *b, uint64_t offset, size_t count)
 {
     const struct batch *got;
     struct batch *want = &b->want;
-    struct sampler sampler = {SEED, N};
+    struct sampler sampler = {.seed = SEED, .n = N};
     if (loader_take(&b->loader, offset, count, &got, NULL) != OK)
         return false;
     if (batch_fill(want, &b->set, &sampler, offset, count, NULL) != OK)
@@ -203,12 +213,12 @@ static void test_a_steady_stream_is_foreseen(void **state)
     play_all(steady_story);
 }
 
-/* One of seven workers that share each step. Of three it would find its second and third batch
- * among those that were prepared for a stride of one. */
+/* One of 23 workers that share each step. Of fewer it would find further batches among those that
+ * were prepared for a stride of one. */
 static int stride_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 20; i++)
-        CHECK(takes_batch(b, 5 + i * 7 * CAP, CAP));
+        CHECK(takes_batch(b, 5 + i * 23 * CAP, CAP));
     CHECK(has_missed(b, 20, 3));
     return OK;
 }
@@ -219,11 +229,11 @@ static void test_a_stride_is_learnt(void **state)
     play_all(stride_story);
 }
 
-/* One of three workers that take five steps each before they meet. */
+/* One of ten workers that take five steps each before they meet. */
 static int jump_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 30; i++)
-        CHECK(takes_batch(b, (i / 5 * 15 + i % 5) * CAP, CAP));
+        CHECK(takes_batch(b, (i / 5 * 50 + i % 5) * CAP, CAP));
     CHECK(has_missed(b, 30, 6));
     return OK;
 }
@@ -232,6 +242,25 @@ static void test_a_jump_is_one_wrong_guess(void **state)
 {
     (void)state;
     play_all(jump_story);
+}
+
+/* Each record of the batches ahead is asked for before it is read; not that of the first batch, for
+ * which the caller waits. */
+static int prefetch_story(struct bench *b)
+{
+    const struct batch *got;
+    CHECK(loader_take(&b->loader, 0, CAP, &got, NULL) == OK);
+    while (b->world && atomic_load(&b->ended) < (1 + LOADER_AHEAD_MAX) * CAP)
+        CHECK(world_sleep(b->world, world_now(b->world) + WORLD_SECOND / 1000) == OK);
+    CHECK(atomic_load(&b->cold) <= CAP);
+    CHECK(!b->world || atomic_load(&b->prefetched) == (1u << N) - 1);
+    return OK;
+}
+
+static void test_batches_ahead_are_prefetched(void **state)
+{
+    (void)state;
+    play_all(prefetch_story);
 }
 
 /* The same, and more than jumps, where the caller knows what comes next. */
@@ -245,8 +274,8 @@ static int hinted_story(struct bench *b)
     CHECK(has_missed(b, 30, 1));
     loader_expect(&b->loader, 100, 2);
     CHECK(takes_batch(b, (30 * 30 % 31) * CAP, 1 + 30 % CAP));
-    CHECK(takes_batch(b, 108, 2)); /* what was said was wrong, */
-    CHECK(takes_batch(b, 100, 2)); /* and is not expected again */
+    CHECK(takes_batch(b, 5008, 2)); /* what was said was wrong, */
+    CHECK(takes_batch(b, 100, 2));  /* and is not expected again */
     CHECK(has_missed(b, 33, 3));
     return OK;
 }
@@ -302,7 +331,7 @@ static void test_large_batches_are_few(void **state)
     static const size_t record = CHW * sizeof(float);
     const struct {
         size_t cap, slots;
-    } depth[] = {{CAP, 5},
+    } depth[] = {{CAP, 1 + LOADER_AHEAD_MAX},
                  {LOADER_AHEAD_BYTES / record / 2, 3},
                  {LOADER_AHEAD_BYTES / record, 2},
                  {LOADER_AHEAD_BYTES / record * 2, 2}};
@@ -526,7 +555,7 @@ static void test_a_mistake_in_the_task_ends_the_wait(void **state)
  * of no other; a guess that would have met it and was wrong is none. */
 static int one_breaks(struct bench *b)
 {
-    struct sampler sampler = {SEED, N};
+    struct sampler sampler = {.seed = SEED, .n = N};
     struct err err = {0};
     const struct batch *got = NULL;
     size_t broken = sampler_at(&sampler, 0, CAP + 3); /* in the second batch of the first epoch */
@@ -552,7 +581,7 @@ static void test_a_broken_record_is_its_batch_s_affair(void **state)
 /* Of several errors in a batch it is the first one's, as without tasks. */
 static int several_break(struct bench *b)
 {
-    struct sampler sampler = {SEED, N};
+    struct sampler sampler = {.seed = SEED, .n = N};
     const struct batch *got;
     for (uint64_t i = 0; i < 100; i++) {
         struct err err = {0}, want = {0};
@@ -571,12 +600,46 @@ static void test_the_first_error_counts(void **state)
     play_all(several_break);
 }
 
+static bool takes_drawn(struct bench *b, const struct sampler *sampler, uint64_t start)
+{
+    const struct batch *got;
+    return loader_take(&b->loader, start, CAP, &got, NULL) == OK &&
+           batch_fill(&b->want, &b->set, sampler, start, CAP, NULL) == OK &&
+           memcmp(got->records, b->want.records, CAP * sizeof *got->records) == 0 &&
+           memcmp(got->data, b->want.data, CAP * CHW * sizeof(float)) == 0;
+}
+
+/* Prepared batches of another choice of records are dropped, whatever is under way. */
+static int choice_changes(struct bench *b)
+{
+    const struct range some[] = {{2, 5}, {11, 9}}, others[] = {{0, 3}};
+    const struct sampler first = {.seed = SEED, .n = 14, .range = some, .ranges = 2};
+    const struct sampler second = {.seed = SEED, .n = 3, .range = others, .ranges = 1};
+    CHECK(takes_batch(b, 0, CAP));
+    for (uint64_t i = 1; i < 30; i++) {
+        const struct sampler *sampler = i % 3 ? &first : &second;
+        CHECK(loader_draw(&b->loader, sampler) == OK);
+        CHECK(takes_drawn(b, sampler, i * CAP));
+        CHECK(takes_drawn(b, sampler, (i + 1) * CAP));
+    }
+    CHECK(loader_draw(&b->loader, &(struct sampler){.seed = SEED, .n = N}) == OK);
+    CHECK(takes_batch(b, CAP, CAP));
+    return OK;
+}
+
+static void test_a_change_of_the_records_drops_what_is_prepared(void **state)
+{
+    (void)state;
+    play_all(choice_changes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_steady_stream_is_foreseen),
         cmocka_unit_test(test_a_stride_is_learnt),
         cmocka_unit_test(test_a_jump_is_one_wrong_guess),
+        cmocka_unit_test(test_batches_ahead_are_prefetched),
         cmocka_unit_test(test_a_hint_is_prepared),
         cmocka_unit_test(test_a_batch_further_ahead_is_found),
         cmocka_unit_test(test_pieces_have_several_records),
@@ -591,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_a_mistake_in_the_task_ends_the_wait),
         cmocka_unit_test(test_a_broken_record_is_its_batch_s_affair),
         cmocka_unit_test(test_the_first_error_counts),
+        cmocka_unit_test(test_a_change_of_the_records_drops_what_is_prepared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

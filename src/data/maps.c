@@ -70,17 +70,21 @@ static int check_sizes(const struct maps *maps, const struct source *source, str
     return OK;
 }
 
+bool maps_are_given(const Paceline__Data *spec)
+{
+    return spec->scale != 1 || spec->n_mean > 0 || (spec->mean_file && *spec->mean_file) ||
+           spec->mirror || spec->pad > 0 || spec->crop > 0 || spec->resize > 0 ||
+           spec->resize_height > 0;
+}
+
 /* A map would change labels and numbers of a record alike. */
 static int check_fields(const Paceline__Data *spec, const struct source *source, struct err *err)
 {
-    bool maps = spec->scale != 1 || spec->n_mean > 0 || (spec->mean_file && *spec->mean_file) ||
-                spec->mirror || spec->pad > 0 || spec->crop > 0 || spec->resize > 0 ||
-                spec->resize_height > 0;
-    if (source->fields.n == 0 || !maps)
+    if (source->fields.n == 0 || !maps_are_given(spec))
         return OK;
     return err_set(err, ERR_INPUT,
                    "data: records have fields, to which scale, mean, crop and the like do not "
-                   "apply; change the values before");
+                   "apply; give them to the data of a zip's field, or change the values before");
 }
 
 /* ---- the mean ---- */
@@ -188,11 +192,11 @@ static size_t one_of(size_t n, uint32_t bits)
 
 /* Choose the crop of the resized record. A record has its own random stream in each epoch: word 0
  * decides mirroring, words 1 and 2 the position of the crop. */
-static struct window choose_window(const struct maps *maps, const struct raw *raw,
+static struct window choose_window(const struct maps *maps, size_t H, size_t W,
                                    const struct maps_draw *draw)
 {
     struct window window = {0};
-    resized_size(maps, raw->H, raw->W, &window.h, &window.w);
+    resized_size(maps, H, W, &window.h, &window.w);
     window.H = maps->crop ? maps->crop : window.h;
     window.W = maps->crop ? maps->crop : window.w;
     size_t down = window.h + 2 * maps->pad - window.H, right = window.w + 2 * maps->pad - window.W;
@@ -209,11 +213,7 @@ static struct window choose_window(const struct maps *maps, const struct raw *ra
     return window;
 }
 
-/* Of a row of the window, which columns [from, end) lie within the picture. */
-struct span {
-    size_t from, end;
-};
-
+/* Of a row of the window, which columns lie within the picture. */
 static struct span clip_span(ptrdiff_t begin, size_t count, size_t n)
 {
     ptrdiff_t from = begin < 0 ? -begin : 0, end = (ptrdiff_t)n - begin;
@@ -239,34 +239,30 @@ static void copy_values(const struct raw *raw, size_t c, size_t y, size_t x, siz
     size_t plane = (c * raw->H + y) * raw->W + x;
     if (raw->form == RAW_FLOATS) {
         memcpy(row, (const float *)raw->at + plane, n * sizeof *row);
-    } else if (raw->form == RAW_PLANES) {
+    } else {
         const uint8_t *from = (const uint8_t *)raw->at + plane;
         for (size_t k = 0; k < n; k++)
             row[k] = (float)from[k];
-    } else {
-        const uint8_t *from = (const uint8_t *)raw->at + (y * raw->W + x) * raw->C + c;
-        for (size_t k = 0; k < n; k++)
-            row[k] = (float)from[k * raw->C];
     }
 }
 
-/* The window of a record that keeps its size. */
+/* The window of a record of planes that keeps its size. */
 static void copy_window(const struct raw *raw, const struct window *window, float *x)
 {
     struct span rows = clip_span(window->top, window->H, raw->H);
     struct span columns = clip_span(window->left, window->W, raw->W);
-    size_t n = columns.end - columns.from;
+    size_t n = columns.end - columns.first;
     bool whole = n == window->W;
     for (size_t c = 0; c < raw->C; c++) {
         for (size_t i = 0; i < window->H; i++) {
             float *row = x + (c * window->H + i) * window->W;
-            bool inside = i >= rows.from && i < rows.end && n > 0;
+            bool inside = i >= rows.first && i < rows.end && n > 0;
             if (!inside || !whole)
                 memset(row, 0, window->W * sizeof *row);
             if (!inside)
                 continue;
             copy_values(raw, c, (size_t)(window->top + (ptrdiff_t)i),
-                        (size_t)(window->left + (ptrdiff_t)columns.from), n, row + columns.from);
+                        (size_t)(window->left + (ptrdiff_t)columns.first), n, row + columns.first);
             if (window->mirror)
                 reverse_row(row, window->W);
         }
@@ -274,11 +270,11 @@ static void copy_window(const struct raw *raw, const struct window *window, floa
 }
 
 /* x <- (x - mean) * scale, the mean of each channel. */
-static void shift_and_scale(const struct maps *maps, size_t C, size_t HW, float *x)
+static void shift_and_scale(const struct levels *levels, size_t C, size_t HW, float *x)
 {
     for (size_t c = 0; c < C; c++)
         for (size_t k = c * HW; k < (c + 1) * HW; k++)
-            x[k] = (x[k] - maps->mean[c]) * maps->scale;
+            x[k] = (x[k] - levels->mean[c]) * levels->scale;
 }
 
 /* Likewise, the mean of each pixel, where there is one. */
@@ -287,11 +283,11 @@ static void shift_by_pixel(const struct maps *maps, size_t C, const struct windo
     struct span rows = clip_span(window->top, window->H, maps->mean_H);
     struct span columns = clip_span(window->left, window->W, maps->mean_W);
     for (size_t c = 0; c < C; c++) {
-        for (size_t i = rows.from; i < rows.end; i++) {
+        for (size_t i = rows.first; i < rows.end; i++) {
             size_t y = (size_t)(window->top + (ptrdiff_t)i);
             const float *mean = maps->mean + (c * maps->mean_H + y) * maps->mean_W;
             float *row = x + (c * window->H + i) * window->W;
-            for (size_t j = columns.from; j < columns.end; j++)
+            for (size_t j = columns.first; j < columns.end; j++)
                 row[window->mirror ? window->W - 1 - j : j] -= mean[window->left + (ptrdiff_t)j];
         }
     }
@@ -299,20 +295,55 @@ static void shift_by_pixel(const struct maps *maps, size_t C, const struct windo
         x[k] *= maps->scale;
 }
 
+/* The most that a side of n may be shrunk on its way to m pixels. */
+static unsigned choose_shrink(size_t n, size_t m)
+{
+    unsigned shrink = 0;
+    while (shrink < SHRINK_MAX && m << (shrink + 1) <= n)
+        shrink++;
+    return shrink;
+}
+
+void maps_want(const struct maps *maps, size_t H, size_t W, const struct maps_draw *draw,
+               struct raw_want *out)
+{
+    const struct window window = choose_window(maps, H, W, draw);
+    unsigned down = choose_shrink(H, window.h), right = choose_shrink(W, window.w);
+    unsigned shrink = down < right ? down : right;
+    struct span rows = resize_reach(H, shrink, window.h, window.top, window.H);
+    struct span columns = resize_reach(W, shrink, window.w, window.left, window.W);
+    *out = (struct raw_want){H, W, shrink, rows.first, rows.end, columns.first, columns.end};
+}
+
+int maps_read(const struct maps *maps, const struct source *source, size_t i,
+              const struct maps_draw *draw, struct scratch *scratch, struct raw *raw,
+              struct err *err)
+{
+    size_t H, W;
+    struct raw_want want;
+    source_size(source, i, &H, &W);
+    maps_want(maps, H, W, draw, &want);
+    scratch->want = &want;
+    int rc = source->ops->read(source, i, scratch, raw, err);
+    scratch->want = NULL;
+    return rc;
+}
+
 int maps_apply(const struct maps *maps, const struct raw *raw, const struct maps_draw *draw,
                struct scratch *scratch, float *x)
 {
-    struct window window = choose_window(maps, raw, draw);
-    if (window.h == raw->H && window.w == raw->W) {
+    const struct window window = choose_window(maps, raw->H, raw->W, draw);
+    const struct levels levels = {maps->mean, maps->scale};
+    if (raw->form != RAW_INTERLEAVED && window.h == raw->H && window.w == raw->W) {
         copy_window(raw, &window, x);
+        if (!maps->per_pixel)
+            shift_and_scale(&levels, raw->C, window.H * window.W, x);
     } else {
-        int rc = resize_window(raw, &window, scratch, x);
+        int rc = resize_window(raw, &window, maps->per_pixel ? NULL : &levels, scratch, x);
         if (rc != OK)
             return rc;
     }
     if (maps->per_pixel)
         shift_by_pixel(maps, raw->C, &window, x);
-    else
-        shift_and_scale(maps, raw->C, window.H * window.W, x);
     return OK;
 }

@@ -33,6 +33,9 @@ struct maps_draw {
     uint64_t seed, epoch, record;
 };
 
+/* Does `spec` have maps that change a record? */
+bool maps_are_given(const Paceline__Data *spec);
+
 /* The maps of `spec`, which has passed job_check_data, for the records of `source`; `shape` is what
  * they make of each. Looks at the size of every record, where they differ.
  * ERR_INPUT  a mean or crop that does not fit, records that stay of different sizes: naming them
@@ -42,8 +45,19 @@ int maps_init(struct maps *maps, const Paceline__Data *spec, const struct source
 int maps_copy(struct maps *to, const struct maps *from);
 void maps_release(struct maps *maps);
 
-/* x, of the shape that maps_init gave, from a record of that source. `draw` NULL: plain, as for
- * evaluation. ERR_NOMEM */
+/* The part of a record of H x W that maps_apply uses. A JPEG is decoded at 1/2, 1/4 or 1/8 of its
+ * size where the resize that follows makes both sides that small or smaller: by sizes alone, so
+ * that every machine and every cache has the same pixels. */
+void maps_want(const struct maps *maps, size_t H, size_t W, const struct maps_draw *draw,
+               struct raw_want *out);
+
+/* Read so much of record i of the source. As source->ops->read */
+int maps_read(const struct maps *maps, const struct source *source, size_t i,
+              const struct maps_draw *draw, struct scratch *scratch, struct raw *raw,
+              struct err *err);
+
+/* x, of the shape that maps_init gave, from a record that maps_read has read. `draw` NULL: plain,
+ * as for evaluation. ERR_NOMEM */
 int maps_apply(const struct maps *maps, const struct raw *raw, const struct maps_draw *draw,
                struct scratch *scratch, float *x);
 

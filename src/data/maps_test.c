@@ -25,7 +25,7 @@ static int pictures_read(const struct source *source, size_t i, struct scratch *
     for (size_t y = 0; y < p->H[i]; y++)
         for (size_t x = 0; x < p->W[i]; x++)
             to[y * p->W[i] + x] = (uint8_t)(10 * y + x + i);
-    *raw = (struct raw){to, RAW_PLANES, 1, p->H[i], p->W[i]};
+    *raw = (struct raw){to, RAW_PLANES, 1, p->H[i], p->W[i], 0};
     return OK;
 }
 

@@ -166,6 +166,11 @@ int names_of(const Paceline__Data *spec, struct remote *remote, struct names *ou
         rc = shards_names(spec->shards->shards, remote, &names, err);
         break;
     case PACELINE__DATA__SOURCE_CSV: rc = category_names(spec->csv, &names, err); break;
+    case PACELINE__DATA__SOURCE_ZIP:
+        for (size_t k = 0; rc == OK && names.count == 0 && k < spec->zip->n_field; k++)
+            if (spec->zip->field[k]->data) /* of a job that was not checked */
+                rc = names_of(spec->zip->field[k]->data, remote, &names, err);
+        break;
     default: break;
     }
     if (rc == OK)

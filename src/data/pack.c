@@ -64,6 +64,17 @@ static void put_floats(struct buf *to, const float *x, size_t n)
     }
 }
 
+static void put_halves(struct buf *to, const float *x, size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        uint32_t bits;
+        memcpy(&bits, &x[k], sizeof bits);
+        PL_ASSERT((bits & 0xffff) == 0);
+        buf_put_u8(to, (uint8_t)(bits >> 16));
+        buf_put_u8(to, (uint8_t)(bits >> 24));
+    }
+}
+
 static void put_planes(struct buf *to, const struct raw *raw)
 {
     const uint8_t *bytes = raw->at;
@@ -86,10 +97,12 @@ static int put_values(struct packing *p, struct err *err)
         return rc;
     size_t n = raw.C * raw.H * raw.W;
     PL_ASSERT(n == shape_count(&source->shape));
-    if ((p->all.form == SHARD_FLOATS) != (raw.form == RAW_FLOATS))
+    if ((p->all.form == SHARD_BYTES) == (raw.form == RAW_FLOATS))
         return err_set(err, ERR_INPUT, "record %zu: bytes and floats in one set cannot be packed",
                        p->next);
-    if (raw.form == RAW_FLOATS)
+    if (p->all.form == SHARD_BF16)
+        put_halves(&p->block, raw.at, n);
+    else if (p->all.form == SHARD_FLOATS)
         put_floats(&p->block, raw.at, n);
     else
         put_planes(&p->block, &raw);
@@ -249,7 +262,9 @@ static int choose_form(struct packing *p, struct err *err)
         rc = source->ops->read(source, 0, &p->scratch, &raw, err);
     if (rc != OK)
         return rc;
-    p->all.form = raw.form == RAW_FLOATS ? SHARD_FLOATS : SHARD_BYTES;
+    p->all.form = raw.form != RAW_FLOATS ? SHARD_BYTES
+                  : source->is_bf16      ? SHARD_BF16
+                                         : SHARD_FLOATS;
     p->all.C = (uint32_t)source->shape.dim[0];
     p->all.H = (uint32_t)source->shape.dim[1];
     p->all.W = (uint32_t)source->shape.dim[2];

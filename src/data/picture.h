@@ -28,7 +28,9 @@ int picture_probe(const struct part_of *part, const uint8_t *head, size_t head_l
                   struct picture *out, struct err *err);
 
 /* The picture in memory as RAW_INTERLEAVED values, C = picture_channels(color), in `scratch`
- * (PIXELS and ROWS). ERR_INPUT, ERR_NOMEM; messages do not name it. */
+ * (PIXELS and ROWS). Of a JPEG of the size of scratch->want only what is wanted is made, and the
+ * rest is looked through: whether a picture is broken does not depend on what is wanted of it.
+ * ERR_INPUT, ERR_NOMEM; messages do not name it. */
 int picture_decode(const uint8_t *bytes, size_t len, Paceline__Data__Color color,
                    struct scratch *scratch, struct raw *raw, struct err *err);
 

@@ -1,13 +1,19 @@
 #include "data/picture.h"
 
+#include "base/fault.h"
+#include "base/minmax.h"
+
 #include <setjmp.h>
 #include <stdio.h>
 
 #include <jerror.h>
 #include <jpeglib.h>
 
-/* More than any encoder makes; each costs a pass over all coefficients. */
-enum { SCANS_MAX = 200 };
+/* SCANS_MAX: more than any encoder makes; each costs a pass over all coefficients. EDGE: so many
+ * columns at the edges of a crop may differ from those of the whole picture, since the decoder
+ * interpolates colours across them. ACROSS_MAX: where more pixels share a colour, libjpeg-turbo
+ * 2.1 crops a shrunk picture wrongly. */
+enum { SCANS_MAX = 200, EDGE = 2, ACROSS_MAX = 2 };
 
 /* One picture under way. Values that may change between setjmp and longjmp live here, not in
  * locals. */
@@ -24,6 +30,7 @@ struct jpeg {
     uint8_t window[PICTURE_HEAD];
     Paceline__Data__Color color;
     struct scratch *scratch;
+    struct raw_want want;
     uint8_t *pixels;
 };
 
@@ -168,24 +175,50 @@ static void rgb_of_inks(uint8_t *p, size_t n, bool inverted)
     }
 }
 
+/* The columns that are wanted, and some around them, whose first is returned. */
+static size_t crop_columns(struct jpeg *j)
+{
+    struct jpeg_decompress_struct *in = &j->in;
+    size_t left = j->want.left < EDGE ? 0 : j->want.left - EDGE;
+    size_t right = j->want.right + EDGE;
+    if ((left == 0 && right >= in->output_width) || in->max_h_samp_factor > ACROSS_MAX)
+        return 0;
+    JDIMENSION first = (JDIMENSION)left, n = (JDIMENSION)min_size(right, in->output_width) - first;
+    jpeg_crop_scanline(in, &first, &n);
+    return first;
+}
+
 static void read_rows(struct jpeg *j, size_t C)
 {
     struct jpeg_decompress_struct *in = &j->in;
-    size_t W = in->output_width;
+    size_t W = in->output_width, first = crop_columns(j), n = in->output_width;
+    size_t bottom = min_size(j->want.bottom, in->output_height), last = in->output_height - 1;
     bool inks = in->out_color_space == JCS_CMYK;
-    uint8_t *row = inks ? scratch_get(j->scratch, SCRATCH_ROWS, 4 * W) : NULL;
+    uint8_t *row = inks ? scratch_get(j->scratch, SCRATCH_ROWS, 4 * n) : NULL;
     if (inks && !row) {
         snprintf(j->text, sizeof j->text, "out of memory");
         fail_jpeg(j, ERR_NOMEM);
     }
-    while (in->output_scanline < in->output_height) {
-        uint8_t *to = j->pixels + in->output_scanline * W * C;
+    jpeg_skip_scanlines(in, (JDIMENSION)j->want.top);
+    while (in->output_scanline <= last) {
+        if (in->output_scanline == bottom && bottom < last)
+            jpeg_skip_scanlines(in, (JDIMENSION)(last - bottom));
+        uint8_t *to = j->pixels + (in->output_scanline * W + first) * C;
         jpeg_read_scanlines(in, inks ? &row : &to, 1);
         if (inks) {
-            rgb_of_inks(row, W, in->saw_Adobe_marker);
-            picture_from_rgb(row, W, j->color, to);
+            rgb_of_inks(row, n, in->saw_Adobe_marker);
+            picture_from_rgb(row, n, j->color, to);
         }
     }
+}
+
+/* Everything, unless the caller wants less of a picture of this size. */
+static void choose_want(struct jpeg *j, const struct picture *size)
+{
+    const struct raw_want *want = j->scratch->want;
+    PL_ASSERT(!want || want->shrink <= SHRINK_MAX);
+    bool fits = want && want->H == size->H && want->W == size->W;
+    j->want = fits ? *want : (struct raw_want){size->H, size->W, 0, 0, size->H, 0, size->W};
 }
 
 static int decode_jpeg(struct jpeg *j, const uint8_t *bytes, size_t len, struct picture *size)
@@ -208,13 +241,18 @@ static int decode_jpeg(struct jpeg *j, const uint8_t *bytes, size_t len, struct 
                           : j->color == PACELINE__DATA__COLOR__bgr  ? JCS_EXT_BGR
                                                                     : JCS_RGB;
     in->dct_method = JDCT_ISLOW; /* has the same bits on every machine */
+    choose_want(j, size);
+    in->scale_num = 1;
+    in->scale_denom = 1u << j->want.shrink;
     size_t C = picture_channels(j->color);
-    j->pixels = scratch_get(j->scratch, SCRATCH_PIXELS, size->H * size->W * C);
+    size_t H = shrunk_side(size->H, j->want.shrink), W = shrunk_side(size->W, j->want.shrink);
+    j->pixels = scratch_get(j->scratch, SCRATCH_PIXELS, H * W * C);
     if (!j->pixels) {
         snprintf(j->text, sizeof j->text, "out of memory");
         return ERR_NOMEM;
     }
     jpeg_start_decompress(in);
+    PL_ASSERT(in->output_height == H && in->output_width == W);
     read_rows(j, C);
     jpeg_finish_decompress(in);
     return OK;
@@ -228,6 +266,7 @@ int picture_jpeg_decode(const uint8_t *bytes, size_t len, Paceline__Data__Color 
     set_up(&j);
     int rc = finish_jpeg(&j, decode_jpeg(&j, bytes, len, &size), err);
     if (rc == OK)
-        *raw = (struct raw){j.pixels, RAW_INTERLEAVED, picture_channels(color), size.H, size.W};
+        *raw = (struct raw){j.pixels, RAW_INTERLEAVED, picture_channels(color),
+                            size.H,   size.W,          j.want.shrink};
     return rc;
 }

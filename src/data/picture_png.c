@@ -146,6 +146,6 @@ int picture_png_decode(const uint8_t *bytes, size_t len, Paceline__Data__Color c
     png_destroy_read_struct(&p.in, &p.info, NULL);
     if (rc != OK)
         return err_set(err, rc, "PNG: %s", p.text);
-    *raw = (struct raw){p.pixels, RAW_INTERLEAVED, picture_channels(color), p.size.H, p.size.W};
+    *raw = (struct raw){p.pixels, RAW_INTERLEAVED, picture_channels(color), p.size.H, p.size.W, 0};
     return OK;
 }

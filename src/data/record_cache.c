@@ -29,8 +29,11 @@ struct record_cache {
 };
 
 /* Where a record is: nowhere (0), in memory (the address), in the file (the offset); and its
- * form in bits that an address, or an offset shifted by them, leaves. */
-enum { SLOT_ON_DISK = 1, SLOT_FORM_SHIFT = 1, SLOT_BITS = 3 };
+ * kind in bits that an address, or an offset shifted by them, leaves. The kind is the form, or
+ * KIND_SHRUNK and more: of a picture that is shrunk. */
+enum { SLOT_ON_DISK = 1, SLOT_KIND_SHIFT = 1, SLOT_BITS = 4 };
+enum { KIND_SHRUNK = RAW_FLOATS, KIND_MASK = 7 };
+_Static_assert(KIND_SHRUNK + SHRINK_MAX <= KIND_MASK && SLOT_BITS == 4, "it has a kind's bits");
 
 struct source_cached {
     struct source source; /* first */
@@ -102,7 +105,22 @@ void record_cache_count(struct record_cache *cache, struct record_cache_counts *
 
 static size_t raw_bytes(const struct raw *raw)
 {
-    return raw->C * raw->H * raw->W * (raw->form == RAW_FLOATS ? sizeof(float) : 1);
+    return raw->C * shrunk_side(raw->H, raw->shrink) * shrunk_side(raw->W, raw->shrink) *
+           (raw->form == RAW_FLOATS ? sizeof(float) : 1);
+}
+
+static uint64_t kind_bits(const struct raw *raw)
+{
+    PL_ASSERT(raw->shrink == 0 || raw->form == RAW_INTERLEAVED);
+    uint64_t kind = raw->shrink > 0 ? KIND_SHRUNK + raw->shrink : (unsigned)raw->form;
+    return kind << SLOT_KIND_SHIFT;
+}
+
+static void set_kind(struct raw *raw, uint64_t slot)
+{
+    unsigned kind = (unsigned)(slot >> SLOT_KIND_SHIFT) & KIND_MASK;
+    raw->form = kind > KIND_SHRUNK ? RAW_INTERLEAVED : (enum raw_form)kind;
+    raw->shrink = kind > KIND_SHRUNK ? kind - KIND_SHRUNK : 0;
 }
 
 /* Memory is taken before it is allocated, so that threads do not pass the limit together. */
@@ -126,7 +144,7 @@ static bool keep_in_memory(struct source_cached *self, size_t i, const struct ra
         return false;
     memcpy(at, raw->at, n);
     PL_ASSERT(((uintptr_t)at & ((1u << SLOT_BITS) - 1)) == 0);
-    uint64_t slot = (uint64_t)(uintptr_t)at | (uint64_t)raw->form << SLOT_FORM_SHIFT;
+    uint64_t slot = (uint64_t)(uintptr_t)at | kind_bits(raw);
     if (atomic_compare_exchange_strong(&self->slot[i], &none, slot)) {
         atomic_fetch_add(&self->cache->in_memory, 1);
         return true;
@@ -163,7 +181,7 @@ static void keep_on_disk(struct source_cached *self, size_t i, const struct raw 
         /* another thread has ended it meanwhile */
     } else if (has_space(cache, at + n) &&
                cache->disk->ops->write(cache->out, raw->at, n, &cache->why) == OK) {
-        uint64_t slot = at << SLOT_BITS | (uint64_t)raw->form << SLOT_FORM_SHIFT | SLOT_ON_DISK;
+        uint64_t slot = at << SLOT_BITS | kind_bits(raw) | SLOT_ON_DISK;
         atomic_store(&cache->written, at + n);
         if (atomic_compare_exchange_strong(&self->slot[i], &none, slot))
             atomic_fetch_add(&cache->on_disk, 1);
@@ -181,8 +199,8 @@ static bool find_kept(const struct source_cached *self, size_t i, struct scratch
     uint64_t slot = atomic_load(&self->slot[i]);
     if (!slot)
         return false;
-    struct raw kept = {.form = (enum raw_form)(slot >> SLOT_FORM_SHIFT & 3),
-                       .C = self->source.shape.dim[0]};
+    struct raw kept = {.C = self->source.shape.dim[0]};
+    set_kind(&kept, slot);
     source_size(self->of, i, &kept.H, &kept.W);
     kept.at = (const void *)(uintptr_t)(slot & ~(uint64_t)((1u << SLOT_BITS) - 1));
     if (slot & SLOT_ON_DISK) {
@@ -198,13 +216,32 @@ static bool find_kept(const struct source_cached *self, size_t i, struct scratch
     return true;
 }
 
+/* Is there room for the values, a byte each, of a record of which so much is wanted? */
+static bool has_room(const struct source_cached *self, const struct raw_want *want)
+{
+    struct record_cache *cache = self->cache;
+    size_t n = self->source.shape.dim[0] * shrunk_side(want->H, want->shrink) *
+               shrunk_side(want->W, want->shrink);
+    return atomic_load(&cache->writes) ||
+           atomic_load(&cache->used) + n + ALLOCATION_BYTES <= atomic_load(&cache->limit);
+}
+
+/* A record that is kept is whole, since the next reader may want another part of it. */
 static int read_record(const struct source *source, size_t i, struct scratch *scratch,
                        struct raw *raw, struct err *err)
 {
     struct source_cached *self = (struct source_cached *)(uintptr_t)source;
     if (find_kept(self, i, scratch, raw))
         return OK;
+    const struct raw_want *want = scratch->want;
+    struct raw_want all;
+    if (want && !has_room(self, want))
+        return self->of->ops->read(self->of, i, scratch, raw, err);
+    if (want)
+        all = (struct raw_want){want->H, want->W, want->shrink, 0, SIDE_MAX, 0, SIDE_MAX};
+    scratch->want = want ? &all : NULL;
     int rc = self->of->ops->read(self->of, i, scratch, raw, err);
+    scratch->want = want;
     if (rc == OK && !keep_in_memory(self, i, raw))
         keep_on_disk(self, i, raw);
     return rc;
@@ -216,6 +253,13 @@ static int read_encoded(const struct source *source, size_t i, struct scratch *s
     const struct source *of = ((const struct source_cached *)source)->of;
     *bytes = NULL;
     return of->ops->encoded ? of->ops->encoded(of, i, scratch, bytes, n, err) : OK;
+}
+
+static void prefetch_record(const struct source *source, size_t i)
+{
+    const struct source_cached *self = (const struct source_cached *)source;
+    if (!atomic_load(&self->slot[i]))
+        source_prefetch(self->of, i);
 }
 
 static uint32_t label_of(const struct source *source, size_t i)
@@ -251,6 +295,7 @@ static const struct source_ops named_ops = {
     .kind = "cached",
     .read = read_record,
     .encoded = read_encoded,
+    .prefetch = prefetch_record,
     .label = label_of,
     .size = size_of,
     .name = name_of,
@@ -262,6 +307,7 @@ static const struct source_ops numbered_ops = {
     .kind = "cached",
     .read = read_record,
     .encoded = read_encoded,
+    .prefetch = prefetch_record,
     .label = label_of,
     .size = size_of,
     .close = close_cached,

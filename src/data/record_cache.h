@@ -39,8 +39,8 @@ void record_cache_count(struct record_cache *cache, struct record_cache_counts *
 enum { CACHED_RECORDS_MAX = 1 << 27 };
 bool record_cache_serves(const struct source *of);
 
-/* The records of `of` (borrowed, record_cache_serves), which are the same whenever they are read.
- * ERR_NOMEM: 8 bytes a record */
+/* The records of `of` (borrowed, record_cache_serves), which are the same whenever they are read;
+ * all readers shrink a picture alike. ERR_NOMEM: 8 bytes a record */
 int source_cached(const struct source *of, struct record_cache *cache, struct source **out,
                   struct err *err);
 

@@ -15,7 +15,7 @@
 static void resize_all(const struct raw *raw, struct window window, float *x)
 {
     struct scratch scratch = {0};
-    assert_int_equal(resize_window(raw, &window, &scratch, x), OK);
+    assert_int_equal(resize_window(raw, &window, NULL, &scratch, x), OK);
     scratch_release(&scratch);
 }
 
@@ -36,7 +36,7 @@ static void test_enlarging_by_hand(void **state)
 {
     (void)state;
     const uint8_t bytes[] = {0, 100};
-    const struct raw raw = {bytes, RAW_PLANES, 1, 1, 2};
+    const struct raw raw = {bytes, RAW_PLANES, 1, 1, 2, 0};
     float x[4];
     resize_all(&raw, whole_window(1, 4), x);
     close_to(x, (const double[]){0, 25, 75, 100}, 4);
@@ -47,10 +47,28 @@ static void test_shrinking_by_hand(void **state)
 {
     (void)state;
     const uint8_t bytes[] = {7, 14, 21, 70};
-    const struct raw raw = {bytes, RAW_PLANES, 1, 4, 1};
+    const struct raw raw = {bytes, RAW_PLANES, 1, 4, 1, 0};
     float x[2];
     resize_all(&raw, whole_window(2, 1), x);
     close_to(x, (const double[]){(3 * 7 + 3 * 14 + 21) / 7.0, (14 + 3 * 21 + 3 * 70) / 7.0}, 2);
+}
+
+/* Five shrunk to half are three, the last of which lies half outside: the scale is 2.5 / 2, and
+ * outputs lie at 0.625 and 1.875, so that the weights are 0.9, 0.3 and 0.7, 0.5. */
+static void test_a_shrunk_side_by_hand(void **state)
+{
+    (void)state;
+    const uint8_t bytes[] = {24, 48, 120};
+    const struct raw raw = {bytes, RAW_INTERLEAVED, 1, 1, 5, 1};
+    float x[2];
+    resize_all(&raw, whole_window(1, 2), x);
+    close_to(x, (const double[]){(0.9 * 24 + 0.3 * 48) / 1.2, (0.7 * 48 + 0.5 * 120) / 1.2}, 2);
+    struct span reach = resize_reach(5, 1, 2, -3, 4);
+    assert_true(reach.first == 0 && reach.end == 2);
+    reach = resize_reach(5, 1, 2, 1, 9);
+    assert_true(reach.first == 1 && reach.end == 3);
+    reach = resize_reach(5, 1, 2, 2, 9);
+    assert_true(reach.first == 0 && reach.end == 0);
 }
 
 /* torch.nn.functional.interpolate(x, size, mode="bilinear", align_corners=False, antialias=True) of
@@ -90,9 +108,9 @@ static void test_as_pytorch_does(void **state)
         }
     }
     const struct raw forms[] = {
-        {planes, RAW_PLANES, C, H, W},
-        {mixed, RAW_INTERLEAVED, C, H, W},
-        {floats, RAW_FLOATS, C, H, W},
+        {planes, RAW_PLANES, C, H, W, 0},
+        {mixed, RAW_INTERLEAVED, C, H, W, 0},
+        {floats, RAW_FLOATS, C, H, W, 0},
     };
     for (size_t g = 0; g < sizeof golden / sizeof *golden; g++) {
         size_t n = golden[g].h * golden[g].w;
@@ -115,7 +133,7 @@ static void test_windows_are_pieces(void **state)
     float all[h * w], x[9 * 8];
     for (int k = 0; k < H * W; k++)
         bytes[k] = (uint8_t)(k * k);
-    const struct raw raw = {bytes, RAW_PLANES, 1, H, W};
+    const struct raw raw = {bytes, RAW_PLANES, 1, H, W, 0};
     resize_all(&raw, whole_window(h, w), all);
     for (ptrdiff_t top = -10; top <= h + 1; top++) {
         for (ptrdiff_t left = -9; left <= w + 1; left++) {
@@ -136,9 +154,8 @@ static void test_windows_are_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_enlarging_by_hand),
-        cmocka_unit_test(test_shrinking_by_hand),
-        cmocka_unit_test(test_as_pytorch_does),
+        cmocka_unit_test(test_enlarging_by_hand),     cmocka_unit_test(test_shrinking_by_hand),
+        cmocka_unit_test(test_a_shrunk_side_by_hand), cmocka_unit_test(test_as_pytorch_does),
         cmocka_unit_test(test_windows_are_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,18 +21,49 @@ static uint64_t permute_feistel(uint64_t key, unsigned half, uint64_t v)
     return left << half | right;
 }
 
-size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t offset)
+static size_t permute_place(const struct sampler *sampler, uint64_t epoch, size_t place)
 {
-    PL_ASSERT(offset < sampler->n);
+    PL_ASSERT(place < sampler->n);
     unsigned half = 0;
     while (half < 32 && ((uint64_t)sampler->n - 1) >> 2 * half)
         half++;
     uint64_t key = rng_u64(sampler->seed, RNG_ORDER, epoch);
-    /* The walk follows a cycle that contains `offset` itself, so it ends, after fewer than four
+    /* The walk follows a cycle that contains `place` itself, so it ends, after fewer than four
      * steps on average, since n is more than a quarter of the network's range. */
-    uint64_t v = offset;
+    uint64_t v = place;
     do
         v = permute_feistel(key, half, v);
     while (v >= sampler->n);
     return (size_t)v;
+}
+
+/* The range that holds the nth record of all, and *n within it. */
+static size_t find_range(const struct sampler *sampler, size_t *n)
+{
+    size_t k = 0;
+    while (k + 1 < sampler->ranges && *n >= sampler->range[k].len)
+        *n -= sampler->range[k++].len;
+    PL_ASSERT(*n < sampler->range[k].len);
+    return k;
+}
+
+size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t place)
+{
+    size_t n = permute_place(sampler, epoch, place);
+    if (sampler->ranges == 0)
+        return n;
+    size_t k = find_range(sampler, &n);
+    return sampler->range[k].from + n;
+}
+
+void sampler_count(const struct sampler *sampler, uint64_t start, size_t count, uint64_t *of_range)
+{
+    if (sampler->ranges <= 1) {
+        of_range[0] += count;
+        return;
+    }
+    for (uint64_t at = start; at < start + count; at++) {
+        size_t n = permute_place(sampler, at / sampler->n, (size_t)(at % sampler->n));
+        of_range[find_range(sampler, &n)]++;
+    }
 }

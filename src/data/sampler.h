@@ -4,15 +4,25 @@
 #ifndef PL_DATA_SAMPLER_H
 #define PL_DATA_SAMPLER_H
 
+#include "tensor/vec.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 struct sampler {
     uint64_t seed;
     size_t n; /* > 0 */
+    /* The records are those of these ranges (borrowed), n in all, one range behind the other;
+     * ranges 0: they are [0, n). */
+    const struct range *range;
+    size_t ranges;
 };
 
 /* Which record stands at `place` (< n) of epoch `epoch`. */
-size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t offset);
+size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t place);
+
+/* Add to count[k] how many of the places [start, start + count) of the endless stream of epochs
+ * are records of range k; a sampler without ranges has one. O(count) with several ranges. */
+void sampler_count(const struct sampler *sampler, uint64_t start, size_t count, uint64_t *of_range);
 
 #endif

@@ -162,6 +162,34 @@ static void test_a_large_epoch_is_well_mixed(void **state)
     }
 }
 
+/* Of ranges: each of their records once in an epoch, no other, and counted by range. */
+static void test_ranges(void **state)
+{
+    (void)state;
+    const struct range range[] = {{40, 5}, {0, 1}, {60, 14}};
+    const struct sampler sampler = {.seed = 3, .n = 20, .range = range, .ranges = 3};
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        size_t seen[80] = {0};
+        for (size_t place = 0; place < 20; place++)
+            seen[sampler_at(&sampler, epoch, place)]++;
+        for (size_t i = 0; i < 80; i++)
+            assert_int_equal(seen[i], i == 0 || (i >= 40 && i < 45) || (i >= 60 && i < 74));
+    }
+    uint64_t all[3] = {0}, parts[3] = {0}, by_hand[3] = {0}, one = 7;
+    sampler_count(&sampler, 20, 60, all);
+    for (uint64_t start = 20; start < 80; start += 4)
+        sampler_count(&sampler, start, 4, parts);
+    for (uint64_t at = 20; at < 80; at++) {
+        size_t record = sampler_at(&sampler, at / 20, at % 20);
+        by_hand[record == 0 ? 1 : record < 60 ? 0 : 2]++;
+    }
+    assert_memory_equal(all, by_hand, sizeof all);
+    assert_memory_equal(parts, by_hand, sizeof all);
+    assert_true(all[0] == 15 && all[1] == 3 && all[2] == 42);
+    sampler_count(&(struct sampler){.seed = 1, .n = 9}, 4, 30, &one);
+    assert_int_equal(one, 37);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_all_orders_of_small_sets),
         cmocka_unit_test(test_every_record_stands_everywhere),
         cmocka_unit_test(test_a_large_epoch_is_well_mixed),
+        cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

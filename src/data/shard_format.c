@@ -53,7 +53,8 @@ void shard_footer_write(const struct shard_footer *f, uint8_t out[SHARD_FOOTER])
 size_t shard_record_bytes(const struct shard_footer *f)
 {
     size_t values = (size_t)f->C * f->H * f->W;
-    return f->form == SHARD_BYTES ? values : f->form == SHARD_FLOATS ? 4 * values : 0;
+    static const size_t each[] = {[SHARD_BYTES] = 1, [SHARD_FLOATS] = 4, [SHARD_BF16] = 2};
+    return f->form == SHARD_PICTURES ? 0 : each[f->form] * values;
 }
 
 size_t shard_per_block(const struct shard_footer *f)
@@ -89,7 +90,7 @@ static bool has_shape(const struct shard_footer *f)
 
 static bool is_within_bounds(const struct shard_footer *f)
 {
-    return f->form >= SHARD_BYTES && f->form <= SHARD_PICTURES && f->is_integer <= 1 &&
+    return f->form >= SHARD_BYTES && f->form <= SHARD_BF16 && f->is_integer <= 1 &&
            f->block_bytes > 0 && f->block_bytes <= SHARD_BLOCK_MAX && f->classes <= LABEL_MAX &&
            f->label_bytes == shard_label_bytes(f->classes) && f->fields <= FIELDS_MAX &&
            f->names_bytes <= SHARD_NAMES_MAX && f->count > 0 && f->count <= UINT32_MAX &&

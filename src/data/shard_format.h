@@ -11,7 +11,8 @@
  *             labels, label_bytes each
  *   footer    SHARD_FOOTER bytes: struct shard_footer, and their checksum (u64)
  *
- * A record is C·H·W bytes, as many floats (f32), or a picture as its file was, JPEG or PNG.
+ * A record is C·H·W bytes, as many floats (f32, or bf16 where that holds all), or a picture as its
+ * file was, JPEG or PNG.
  * Checksums are XXH3 with 64 bits. */
 #ifndef PL_DATA_SHARD_FORMAT_H
 #define PL_DATA_SHARD_FORMAT_H
@@ -33,7 +34,7 @@ enum {
     SHARD_NAMES_MAX = 1 << 24
 };
 
-enum shard_form { SHARD_BYTES = 1, SHARD_FLOATS, SHARD_PICTURES };
+enum shard_form { SHARD_BYTES = 1, SHARD_FLOATS, SHARD_PICTURES, SHARD_BF16 };
 
 /* In this order in the file. */
 struct shard_footer {

@@ -81,7 +81,7 @@ static int draw_record(const struct sheet *sheet, size_t i, struct scratch *scra
     fit_cell(&raw, sheet->side, &h, &w, &factor);
     float *x = scratch_get(scratch, SCRATCH_PIXELS, raw.C * h * w * sizeof *x);
     const struct window window = {.h = h, .w = w, .H = h, .W = w};
-    if (!x || resize_window(&raw, &window, scratch, x) != OK)
+    if (!x || resize_window(&raw, &window, NULL, scratch, x) != OK)
         return err_set(err, ERR_NOMEM, "sheet: out of memory");
     size_t top = SHEET_GAP + i / columns * (sheet->side + SHEET_GAP);
     size_t left = SHEET_GAP + i % columns * (sheet->side + SHEET_GAP);

@@ -2,15 +2,20 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "data/bindings.h"
 #include "data/source_cifar.h"
 #include "data/source_csv.h"
+#include "data/source_field.h"
 #include "data/source_idx.h"
 #include "data/source_images.h"
 #include "data/source_lmdb.h"
 #include "data/source_npy.h"
 #include "data/source_shards.h"
+#include "data/source_text.h"
 #include "data/source_webdataset.h"
+#include "data/source_zip.h"
+#include "job/job.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,6 +40,11 @@ int source_open(const Paceline__Data *spec, enum source_role role, struct source
 int source_open_with(const struct source_config *config, const Paceline__Data *spec,
                      struct source **out, struct err *err)
 {
+    int rc = spec->mean_file && *spec->mean_file
+                 ? file_check_under(config->root, spec->mean_file, err)
+                 : OK;
+    if (rc != OK)
+        return rc;
     switch (spec->source_case) {
     case PACELINE__DATA__SOURCE_IDX: return open_idx(config, spec->idx, out, err);
     case PACELINE__DATA__SOURCE_CIFAR10:
@@ -45,15 +55,31 @@ int source_open_with(const struct source_config *config, const Paceline__Data *s
     case PACELINE__DATA__SOURCE_LMDB: return source_lmdb_open(config, spec->lmdb, out, err);
     case PACELINE__DATA__SOURCE_NPY: return source_npy_open(config, spec->npy, out, err);
     case PACELINE__DATA__SOURCE_CSV: return source_csv_open(config, spec->csv, out, err);
+    case PACELINE__DATA__SOURCE_TEXT: return source_text_open(config, spec->text, out, err);
     case PACELINE__DATA__SOURCE_WEBDATASET:
         return source_webdataset_open(config, spec->webdataset, out, err);
     case PACELINE__DATA__SOURCE_SHARDS: return source_shards_open(config, spec->shards, out, err);
     case PACELINE__DATA__SOURCE_MEMORY: return bindings_open(config, spec->memory->name, out, err);
+    case PACELINE__DATA__SOURCE_ZIP: return source_zip_open(config, spec->zip, out, err);
     default:
         return err_set(err, ERR_INPUT,
                        "data: no source is set; there are idx, cifar10, cifar100, images, "
-                       "webdataset, lmdb, npy, csv, shards, memory");
+                       "webdataset, lmdb, npy, csv, text, shards, zip, memory");
     }
+}
+
+int source_settle(const struct source *source, Paceline__Data *data, struct err *err)
+{
+    source = source_field_base(source);
+    size_t n = data->source_case == PACELINE__DATA__SOURCE_ZIP ? data->zip->n_field : 0;
+    int rc = job_table_settle(data, source_csv_columns(source), err);
+    if (rc == OK)
+        rc = job_text_settle(data, source_text_settled(source), err);
+    for (size_t k = 0; rc == OK && k < n; k++) {
+        const struct source *part = source_zip_part(source, k);
+        rc = part ? source_settle(part, data->zip->field[k]->data, err) : OK;
+    }
+    return rc;
 }
 
 void source_close(struct source *source)
@@ -104,12 +130,27 @@ int source_hash_bytes(const void *data, size_t len, const struct open_watch *wat
     return rc;
 }
 
+void source_prefetch(const struct source *source, size_t i)
+{
+    if (source->ops->prefetch)
+        source->ops->prefetch(source, i);
+}
+
 void source_size(const struct source *source, size_t i, size_t *H, size_t *W)
 {
     *H = source->shape.dim[1];
     *W = source->shape.dim[2];
     if (source->ops->size)
         source->ops->size(source, i, H, W);
+}
+
+size_t source_parts(const struct source *source, struct source_part *out, size_t most)
+{
+    size_t n = source->ops->parts ? source->ops->parts(source, out, most) : 0;
+    if (n > 0 && n <= most)
+        return n;
+    out[0] = (struct source_part){source->count, source->hash};
+    return 1;
 }
 
 const char *source_name(const struct source *source, size_t i, char out[SOURCE_NAME_MAX])
@@ -124,30 +165,22 @@ const char *source_name(const struct source *source, size_t i, char out[SOURCE_N
     return out;
 }
 
-/* Bytes of the printable character of UTF-8 that stands at `at`; 0: none does. */
-static size_t utf8_length(const unsigned char *at)
+/* Bytes of the printable character of UTF-8 at the begin of a text that is not empty; 0: none is
+ * there. */
+static size_t printable_length(const char *text)
 {
-    if (at[0] < 0x80)
-        return at[0] >= 0x20 && at[0] != 0x7f;
-    size_t n = at[0] >= 0xc2 && at[0] < 0xe0   ? 2
-               : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
-               : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
-                                               : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    bool control = n == 2 && at[0] == 0xc2 && at[1] < 0xa0;
-    bool overlong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
-    bool no_character = (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf4 && at[1] >= 0x90);
-    return control || overlong || no_character ? 0 : n;
+    uint32_t code;
+    size_t n = utf8_take(text, strnlen(text, UTF8_BYTES_MAX), &code);
+    bool control = n > 0 && (code < 0x20 || (code >= 0x7f && code < 0xa0));
+    return control ? 0 : n;
 }
 
 const char *source_quote(const char *text, char *out, size_t room)
 {
-    const unsigned char *at = (const unsigned char *)text;
+    const char *at = text;
     size_t used = 0;
     while (*at) {
-        size_t n = utf8_length(at), need = n ? n : 4;
+        size_t n = printable_length(at), need = n ? n : 4;
         if (used + need + 4 > room) { /* room for dots and the end */
             memcpy(out + used, "...", 3);
             used += 3;
@@ -156,7 +189,7 @@ const char *source_quote(const char *text, char *out, size_t room)
         if (n)
             memcpy(out + used, at, n);
         else
-            snprintf(out + used, room - used, "\\x%02x", *at);
+            snprintf(out + used, room - used, "\\x%02x", (unsigned char)*at);
         used += need;
         at += n ? n : 1;
     }

@@ -13,9 +13,9 @@
 
 /* Where a record comes from when it is read; it is the same each time unless it is drawn. */
 enum source_reading {
-    SOURCE_READS, /* a read of a file, a decoder, a function */
-    SOURCE_IN_MEMORY,
-    SOURCE_DRAWS, /* a function of (seed, epoch), too */
+    SOURCE_READS,     /* a read of a file, a decoder, a function */
+    SOURCE_IN_MEMORY, /* or behind a cache already */
+    SOURCE_DRAWS,     /* a function of (seed, epoch), too */
 };
 
 struct source {
@@ -24,11 +24,19 @@ struct source {
     struct shape shape;   /* of a record: (C, H, W); H = W = 0 where they differ in size */
     uint32_t classes;     /* labels are below it; 0: there are none */
     bool is_integer;      /* values are integers that bf16 may not hold */
+    bool is_bf16;         /* values are floats, all of which bf16 holds */
     struct fields fields; /* n > 0: a record's floats are these, and its shape (count, 1, 1) */
     enum source_reading reading;
+    bool unshared;     /* no other node has these records, whatever the hash */
     unsigned depth;    /* of zips and maps within each other, up to DEPTH_MAX */
     uint64_t hash;     /* identity of the data, compared between nodes: see each source */
     char warning[320]; /* names the records that were left out when it was opened; "": none */
+};
+
+/* Records that lie side by side in a source, with an identity of their own: a file of many. */
+struct source_part {
+    size_t count;  /* of records */
+    uint64_t hash; /* of their contents */
 };
 
 struct source_ops {
@@ -45,9 +53,18 @@ struct source_ops {
      * PNG, in the scratch; *bytes NULL: it is no picture. Errors as `read`. */
     int (*encoded)(const struct source *source, size_t i, struct scratch *scratch,
                    const uint8_t **bytes, size_t *n, struct err *err);
+    /* (optional: a read does not wait for a disk) A hint that record i will be read soon. It does
+     * not wait. Any thread */
+    void (*prefetch)(const struct source *source, size_t i);
     uint32_t (*label)(const struct source *source, size_t i);
     /* (optional: all are alike) Height and width of record i. */
     void (*size)(const struct source *source, size_t i, size_t *H, size_t *W);
+    /* (optional: all have) Records that have arrived by now. `count` is their number when the
+     * source was opened; *more: others may follow. Any thread */
+    size_t (*arrived)(const struct source *source, bool *more);
+    /* (optional: it is one part) The parts of the source, in order, of which `most` at most are
+     * written. Returns their number. */
+    size_t (*parts)(const struct source *source, struct source_part *out, size_t most);
     /* (optional) The name of record i in messages; default: its number. */
     void (*name)(const struct source *source, size_t i, char *out, size_t room);
     void (*close)(struct source *source);
@@ -80,10 +97,15 @@ struct source_config {
      * same. Borrowed for opening; NULL: none are. */
     const char *urls;
     struct remote *remote; /* opens URLs; borrowed as long as the source is open; NULL: none */
+    bool only_training;    /* for a corpus: its test set is left out */
 };
 
 int source_open_with(const struct source_config *config, const Paceline__Data *spec,
                      struct source **out, struct err *err);
+
+/* Give tables and texts of `data`, also within a zip, the columns and the vocabulary of those that
+ * `source` has in the same places (job_table_settle, job_text_settle). ERR_NOMEM */
+int source_settle(const struct source *source, Paceline__Data *data, struct err *err);
 void source_close(struct source *source);
 
 /* Count the bad record `number`, whose message is in `err`, in config->bad (not NULL). ERR_INPUT:
@@ -101,6 +123,11 @@ int source_hash_bytes(const void *data, size_t len, const struct open_watch *wat
 int source_refuse_depth(struct err *err);
 
 void source_size(const struct source *source, size_t i, size_t *H, size_t *W);
+void source_prefetch(const struct source *source, size_t i);
+
+/* The parts of a source, or the one part that it is where it has more than `most` (> 0). Returns
+ * their number. */
+size_t source_parts(const struct source *source, struct source_part *out, size_t most);
 
 /* "record 7", or "record 7 (dogs/rex.jpg)". */
 enum { SOURCE_NAME_MAX = 256 };

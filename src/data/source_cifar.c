@@ -36,7 +36,7 @@ static int cifar_read(const struct source *source, size_t i, struct scratch *scr
     (void)scratch;
     (void)err;
     const struct source_cifar *cifar = (const struct source_cifar *)source;
-    *raw = (struct raw){record_at(source, i) + cifar->labels, RAW_PLANES, 3, SIDE, SIDE};
+    *raw = (struct raw){record_at(source, i) + cifar->labels, RAW_PLANES, 3, SIDE, SIDE, 0};
     return OK;
 }
 

@@ -64,7 +64,9 @@ static const struct source *find_record(const struct source_combined *self, size
         *i = own ? column : alias->other;
         break;
     }
-    case CHOICE_ORDER: *i = sampler_at(&(struct sampler){self->seed, part->count}, 0, n); break;
+    case CHOICE_ORDER:
+        *i = sampler_at(&(struct sampler){.seed = self->seed, .n = part->count}, 0, n);
+        break;
     }
     return part;
 }
@@ -82,6 +84,12 @@ static int read_encoded(const struct source *source, size_t i, struct scratch *s
     const struct source *part = find_record((const struct source_combined *)source, &i);
     *bytes = NULL;
     return part->ops->encoded ? part->ops->encoded(part, i, scratch, bytes, n, err) : OK;
+}
+
+static void prefetch_record(const struct source *source, size_t i)
+{
+    const struct source *part = find_record((const struct source_combined *)source, &i);
+    source_prefetch(part, i);
 }
 
 static uint32_t label_of(const struct source *source, size_t i)
@@ -121,14 +129,29 @@ static void close_combined(struct source *source)
     free_combined(self);
 }
 
+/* Of sources one behind the other. */
+static size_t list_parts(const struct source *source, struct source_part *out, size_t most)
+{
+    const struct source_combined *self = (const struct source_combined *)source;
+    size_t n = 0;
+    for (size_t p = 0; self->choice == CHOICE_CONCAT && p < self->parts; p++) {
+        if (n >= most)
+            return most + 1;
+        n += source_parts(self->part[p], out + n, most - n);
+    }
+    return n;
+}
+
 static const struct source_ops ops = {
     .kind = "combined",
     .read = read_record,
     .encoded = read_encoded,
+    .prefetch = prefetch_record,
     .label = label_of,
     .size = size_of,
     .name = name_of,
     .close = close_combined,
+    .parts = list_parts,
 };
 
 static int refuse_memory(struct err *err)
@@ -180,6 +203,7 @@ static int join_shape(struct source *to, const struct source *part, size_t numbe
                        number);
     if (part->reading == SOURCE_DRAWS || to->reading == SOURCE_IN_MEMORY)
         to->reading = part->reading;
+    to->is_bf16 = to->is_bf16 && part->is_bf16;
     to->depth = part->depth > to->depth ? part->depth : to->depth;
     if (!shape_equal(&to->shape, &part->shape))
         to->shape.dim[1] = to->shape.dim[2] = 0;
@@ -357,7 +381,7 @@ static int choose_stratified(struct source_combined *self, struct err *err)
         before = total;
     }
     for (size_t place = 0; place < n && found < count; place++) {
-        size_t i = sampler_at(&(struct sampler){self->seed, n}, 0, place);
+        size_t i = sampler_at(&(struct sampler){.seed = self->seed, .n = n}, 0, place);
         uint32_t label = of->ops->label(of, i);
         if (quota[label] == 0)
             continue;

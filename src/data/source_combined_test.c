@@ -345,6 +345,26 @@ static void test_records_without_labels(void **state)
     source_close(plain);
 }
 
+/* A set of sets is made of its innermost ones, unless there are too many. */
+static void test_parts(void **state)
+{
+    struct source_part part[4];
+    struct err err;
+    struct source *a = make_part(0, 5, one, 3), *b = make_part(5, 2, one, 3), *outer = NULL;
+    struct source *c = make_part(7, 4, one, 3), *d = make_part(11, 1, one, 3);
+    const uint64_t hash[] = {a->hash, b->hash, c->hash, d->hash};
+    const size_t count[] = {5, 2, 4, 1};
+    (void)state;
+    struct source *inner = join_parts(a, b, c);
+    assert_int_equal(source_concat((struct source *[]){inner, d}, 2, &outer, &err), OK);
+    assert_int_equal(source_parts(outer, part, 4), 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(part[i].hash == hash[i] && part[i].count == count[i]);
+    assert_int_equal(source_parts(outer, part, 3), 1);
+    assert_true(part[0].count == 12 && part[0].hash == outer->hash);
+    source_close(outer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_classes_in_proportion),
         cmocka_unit_test(test_samples_that_are_refused),
         cmocka_unit_test(test_nested_choices),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

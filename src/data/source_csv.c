@@ -48,7 +48,7 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
         !csv_divide(text, at->bytes, true, self->delimiter, &row) || row.bytes != at->bytes ||
         csv_columns_take(&self->columns, &row, 0, x, &label, NULL) != OK || label != at->label)
         return refuse_changed(self, i, err);
-    *raw = (struct raw){x, RAW_FLOATS, values, 1, 1};
+    *raw = (struct raw){x, RAW_FLOATS, values, 1, 1, 0};
     return OK;
 }
 

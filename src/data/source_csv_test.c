@@ -286,7 +286,7 @@ static void test_columns_of_a_run(void **state)
     struct source *other;
     struct err err;
     char path[256];
-    assert_int_equal(job_data_settle(spec, source_csv_columns(t.source), &err), OK);
+    assert_int_equal(source_settle(t.source, spec, &err), OK);
     assert_int_equal(spec->csv->n_column, 3);
     folder_put(*state, "o.csv", "more,label,x,color\n9,yes,4,green\n", 33);
     free(spec->csv->path);

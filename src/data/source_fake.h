@@ -23,7 +23,7 @@ static inline int source_fake_read(const struct source *source, size_t i, struct
         return err_set(err, ERR_NOMEM, "out of memory");
     for (size_t k = 0; k < C * H * W; k++)
         x[k] = (float)(100 * i + k);
-    *raw = (struct raw){x, RAW_FLOATS, C, H, W};
+    *raw = (struct raw){x, RAW_FLOATS, C, H, W, 0};
     return OK;
 }
 

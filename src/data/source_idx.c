@@ -30,7 +30,7 @@ static int idx_read(const struct source *source, size_t i, struct scratch *scrat
     (void)err;
     const struct source_idx *idx = (const struct source_idx *)source;
     size_t H = source->shape.dim[1], W = source->shape.dim[2];
-    *raw = (struct raw){idx->images.data + HEADER_IMAGES + i * H * W, RAW_PLANES, 1, H, W};
+    *raw = (struct raw){idx->images.data + HEADER_IMAGES + i * H * W, RAW_PLANES, 1, H, W, 0};
     return OK;
 }
 

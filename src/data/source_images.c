@@ -92,6 +92,17 @@ static int images_encoded(const struct source *source, size_t i, struct scratch 
     return picture_file_name(path, rc, err);
 }
 
+static void images_prefetch(const struct source *source, size_t i)
+{
+    const struct source_images *images = (const struct source_images *)source;
+    char path[PATH_TEXT_MAX];
+    struct file_open file;
+    if (full_path(images, i, path, NULL) != OK || picture_file_open(path, &file, NULL) != OK)
+        return; /* the read will say why */
+    file_prefetch(&file, 0, (size_t)file.len);
+    file_close(&file);
+}
+
 static int images_read(const struct source *source, size_t i, struct scratch *scratch,
                        struct raw *raw, struct err *err)
 {
@@ -118,6 +129,7 @@ static const struct source_ops images_ops = {
     .kind = "images",
     .read = images_read,
     .encoded = images_encoded,
+    .prefetch = images_prefetch,
     .label = images_label,
     .size = images_size,
     .name = images_name,

@@ -79,7 +79,7 @@ static int decode_datum(const struct source_lmdb *lmdb, const uint8_t *bytes, si
         return rc;
     if (d.form == DATUM_PICTURE)
         return picture_decode(bytes + d.at, (size_t)d.len, lmdb->color, scratch, raw, err);
-    *raw = (struct raw){bytes + d.at, RAW_PLANES, d.C, d.H, d.W};
+    *raw = (struct raw){bytes + d.at, RAW_PLANES, d.C, d.H, d.W, 0};
     if (d.form == DATUM_BYTES)
         return OK;
     size_t n = d.C * d.H * d.W;

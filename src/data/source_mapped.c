@@ -23,6 +23,7 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
                             (before + shape_count(&source->shape)) * sizeof *in);
     if (!in)
         return err_set(err, ERR_NOMEM, "record %zu: out of memory", i);
+    scratch->want = NULL;
     int rc = of->ops->read(of, i, scratch, raw, err);
     if (rc != OK)
         return rc;
@@ -32,8 +33,13 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
     if (rc != OK)
         return err_set(err, rc == ERR_INPUT || rc == ERR_NOMEM ? rc : ERR_IO,
                        "map %s: record %zu: %s", self->name, i, status_text(rc));
-    *raw = (struct raw){out, RAW_FLOATS, dim[0], dim[1], dim[2]};
+    *raw = (struct raw){out, RAW_FLOATS, dim[0], dim[1], dim[2], 0};
     return OK;
+}
+
+static void prefetch_record(const struct source *source, size_t i)
+{
+    source_prefetch(((const struct source_mapped *)source)->of, i);
 }
 
 static uint32_t label_of(const struct source *source, size_t i)
@@ -60,6 +66,7 @@ static void close_mapped(struct source *source)
 static const struct source_ops ops = {
     .kind = "map",
     .read = read_record,
+    .prefetch = prefetch_record,
     .label = label_of,
     .name = name_of,
     .close = close_mapped,
@@ -98,6 +105,7 @@ int source_mapped(struct source *of, const struct record_map *map, struct source
     self->map.name = self->name;
     self->source = *of;
     self->source.ops = &ops;
+    self->source.is_bf16 = false;
     self->source.depth = of->depth + 1;
     self->source.hash = hash_mix(of->hash, map->hash);
     self->source.reading =

@@ -40,9 +40,10 @@ int memory_check(const struct memory_records *records, struct err *err)
 static int check_labels(const struct memory_records *records, struct err *err)
 {
     const char *name = records->name;
-    if ((records->classes > 0) != (records->labels != NULL))
+    if ((records->classes > 0) != (records->labels || records->label))
         return err_set(err, ERR_INPUT, "memory %s: %u classes, and there are %s", name,
-                       records->classes, records->labels ? "labels" : "no labels");
+                       records->classes,
+                       records->labels || records->label ? "labels" : "no labels");
     for (size_t i = 0; records->labels && i < records->count; i++)
         if (records->labels[i] >= records->classes)
             return err_set(err, ERR_INPUT, "memory %s: record %zu has label %u of %u classes", name,
@@ -123,12 +124,8 @@ static int convert_values(const struct source_memory *self, size_t i, const void
                           float *x, struct err *err)
 {
     const struct memory_records *records = &self->records;
-    size_t all = shape_count(&records->shape), done = n;
-    if (value_is_integer(records->type))
-        done = values_from_integers(records->type, at, n, x);
-    else
-        raw_floats(&(struct raw){at, records->type == VALUE_U8 ? RAW_PLANES : RAW_FLOATS, n, 1, 1},
-                   x);
+    size_t all = shape_count(&records->shape);
+    size_t done = values_to_floats(records->type, at, n, x);
     if (done < n)
         return err_set(err, ERR_INPUT, "memory %s: record %zu: value %zu is beyond +-%d",
                        self->name, i, done, INTEGER_MAX);
@@ -147,9 +144,9 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
     const void *at = find_values(self, i, &n, scratch, err);
     if (!at)
         return err->status;
-    bool plain = !records->begin && !value_is_integer(records->type);
-    *raw = (struct raw){at, records->type == VALUE_U8 ? RAW_PLANES : RAW_FLOATS, dim[0], dim[1],
-                        dim[2]};
+    bool plain = !records->begin && value_is_plain(records->type);
+    *raw = (struct raw){
+        at, records->type == VALUE_U8 ? RAW_PLANES : RAW_FLOATS, dim[0], dim[1], dim[2], 0};
     if (plain)
         return OK;
     float *x = scratch_get(scratch, SCRATCH_PIXELS, shape_count(&source->shape) * sizeof *x);
@@ -162,8 +159,10 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
 
 static uint32_t label_of(const struct source *source, size_t i)
 {
-    const uint32_t *labels = ((const struct source_memory *)source)->records.labels;
-    return labels ? labels[i] : 0;
+    const struct memory_records *records = &((const struct source_memory *)source)->records;
+    return records->labels  ? records->labels[i]
+           : records->label ? records->label(records->user, i)
+                            : 0;
 }
 
 static void close_memory(struct source *source)
@@ -179,9 +178,17 @@ void source_memory_disown(struct source *source)
     ((struct source_memory *)source)->records.release = NULL;
 }
 
+static size_t count_arrived(const struct source *source, bool *more)
+{
+    const struct memory_records *records = &((const struct source_memory *)source)->records;
+    *more = false;
+    return records->arrived ? records->arrived(records->user, more) : source->count;
+}
+
 static const struct source_ops ops = {
     .kind = "memory",
     .read = read_record,
+    .arrived = count_arrived,
     .label = label_of,
     .close = close_memory,
 };
@@ -216,13 +223,16 @@ int source_memory(const struct memory_records *records, struct source **out, str
     strncpy(self->name, records->name, sizeof self->name - 1);
     self->records = *records;
     self->records.name = self->name;
-    self->source = (struct source){.ops = &ops,
-                                   .reading = records->read ? SOURCE_READS : SOURCE_IN_MEMORY,
-                                   .count = records->count,
-                                   .shape = records->shape,
-                                   .classes = records->classes,
-                                   .is_integer = value_is_integer(records->type),
-                                   .hash = hash};
+    self->source = (struct source){
+        .ops = &ops,
+        .reading = records->read && !records->in_memory ? SOURCE_READS : SOURCE_IN_MEMORY,
+        .count = records->count,
+        .shape = records->shape,
+        .classes = records->classes,
+        .unshared = records->unshared,
+        .is_integer = value_is_integer(records->type),
+        .is_bf16 = records->type == VALUE_BF16 && !records->begin, /* the fill may be any float */
+        .hash = hash};
     *out = &self->source;
     return OK;
 }

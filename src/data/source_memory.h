@@ -16,11 +16,17 @@ struct memory_records {
      * count + 1 ascending numbers, borrowed. Needs `values`. */
     const uint64_t *begin;
     float fill;
-    const uint32_t *labels; /* borrowed; NULL: there are none */
+    const uint32_t *labels; /* borrowed; NULL: there are none, or `label` has them */
     uint64_t hash;          /* identity of the values; 0: all of them are hashed */
     /* Writes the values of record i. Called by any thread, by several at once. OK; ERR_INPUT: this
      * record is broken; ERR_IO, ERR_NOMEM */
     int (*read)(void *user, size_t i, void *values);
+    uint32_t (*label)(void *user, size_t i); /* (optional) the label of record i; any thread */
+    /* (optional) Records that there are by now, of `count` at most; *more: others may follow. The
+     * hash is that of the stream. Any thread */
+    size_t (*arrived)(void *user, bool *more);
+    bool unshared;  /* the hash is none of the values: no other node has these records */
+    bool in_memory; /* `read` copies values that are in memory: a cache would keep them twice */
     void (*release)(void *user); /* (optional) called when the source is closed */
     void *user;
 };

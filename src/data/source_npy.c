@@ -1,32 +1,13 @@
 #include "data/source_npy.h"
 
-#include "base/bytes.h"
-#include "base/file.h"
 #include "base/hash.h"
+#include "data/npy_array.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    PREFIX = 8,           /* the magic and the version */
-    HEADER_MAX = 1 << 16, /* bytes of the text behind it; NumPy writes about 100 */
-    DIMS_MAX = SHAPE_DIMS_MAX,
-    HASHED_BYTES = 1 << 16 /* at each end of the values */
-};
-
-static const char magic[] = "\x93NUMPY";
-
-struct npy {
-    const char *path;
-    struct file_open file;
-    bool open;
-    char kind;    /* 'u', 'i', 'f', 'b' as in the type's name */
-    size_t bytes; /* of a value */
-    size_t dims, dim[DIMS_MAX];
-    uint64_t begin; /* of the values, in the file */
-    uint64_t hash;  /* of the header */
-};
+enum { HASHED_BYTES = 1 << 16 }; /* at each end of the values */
 
 struct source_npy {
     struct source source; /* first */
@@ -34,156 +15,6 @@ struct source_npy {
     enum value_type type;
     uint32_t *labels; /* NULL: there are none */
 };
-
-/* ---- a header: {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), } ---- */
-
-/* Behind `key`'s colon and blanks; NULL: there is no such key. */
-static const char *find_value(const char *text, const char *key)
-{
-    char quoted[32];
-    snprintf(quoted, sizeof quoted, "'%s':", key);
-    const char *at = strstr(text, quoted);
-    if (!at)
-        return NULL;
-    at += strlen(quoted);
-    return at + strspn(at, " ");
-}
-
-static bool is_little_endian(void)
-{
-    const uint16_t one = 1;
-    uint8_t first;
-    memcpy(&first, &one, 1);
-    return first == 1;
-}
-
-/* '<f4', '|u1'; a byte has no order. */
-static int parse_type(struct npy *npy, const char *text, struct err *err)
-{
-    const char *type = find_value(text, "descr");
-    char order = 0, kind = 0;
-    unsigned bytes = 0;
-    if (!type || sscanf(type, "'%c%c%u'", &order, &kind, &bytes) != 3)
-        return err_set(err, ERR_INPUT,
-                       "%s: its values have several fields, or no type that can be read; save one "
-                       "array of numbers",
-                       npy->path);
-    char own = is_little_endian() ? '<' : '>';
-    bool known = strchr("uifb", kind) && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
-    if (!known || (bytes > 1 && order != own && order != '='))
-        return err_set(err, ERR_INPUT,
-                       "%s: values of type '%c%c%u' cannot be read; save them as uint8, int64 or "
-                       "float32 in this machine's byte order",
-                       npy->path, order, kind, bytes);
-    npy->kind = kind;
-    npy->bytes = bytes;
-    return OK;
-}
-
-static int parse_shape(struct npy *npy, const char *text, struct err *err)
-{
-    const char *at = find_value(text, "shape");
-    bool whole = at && *at == '(';
-    for (at = whole ? at + 1 : at; whole && *at != ')';) {
-        char *end;
-        at += strspn(at, " ");
-        unsigned long long dim = *at >= '0' && *at <= '9' ? strtoull(at, &end, 10) : 0;
-        if (dim == 0 || npy->dims == DIMS_MAX) {
-            whole = false;
-            break;
-        }
-        npy->dim[npy->dims++] = (size_t)dim;
-        at = end + strspn(end, " ");
-        whole = *at == ',' || *at == ')';
-        at += *at == ',';
-        at += strspn(at, " ");
-    }
-    return whole && npy->dims > 0
-               ? OK
-               : err_set(err, ERR_INPUT,
-                         "%s: its shape has 1 to %d dimensions, each of 1 or more, and this one "
-                         "has not",
-                         npy->path, DIMS_MAX);
-}
-
-static int parse_text(struct npy *npy, const char *text, struct err *err)
-{
-    const char *fortran = find_value(text, "fortran_order");
-    int rc = parse_type(npy, text, err);
-    if (rc == OK && (!fortran || strncmp(fortran, "False", 5) != 0))
-        rc = err_set(err, ERR_INPUT,
-                     "%s: it is stored column by column (fortran_order); save "
-                     "numpy.ascontiguousarray of it",
-                     npy->path);
-    return rc == OK ? parse_shape(npy, text, err) : rc;
-}
-
-/* The length of the text has two bytes in version 1, four in 2 and 3. */
-static int read_header(struct npy *npy, struct err *err)
-{
-    uint8_t prefix[PREFIX + 4];
-    uint64_t len = npy->file.len;
-    if (len < sizeof prefix || file_part(&npy->file, 0, prefix, sizeof prefix) != OK ||
-        memcmp(prefix, magic, sizeof magic - 1) != 0)
-        return err_set(err, ERR_INPUT, "%s: not a .npy file of NumPy's", npy->path);
-    uint8_t version = prefix[6];
-    if (version < 1 || version > 3)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "%s: version %u of the .npy format; 1 to 3 can be read", npy->path, version);
-    size_t lengths = version == 1 ? 2 : 4;
-    size_t n = bytes_le32(prefix + PREFIX) & (version == 1 ? 0xffff : UINT32_MAX);
-    npy->begin = PREFIX + lengths + n;
-    if (n == 0 || n > HEADER_MAX || npy->begin > len)
-        return err_set(err, ERR_INPUT, "%s: truncated, or its header of %zu bytes is too long",
-                       npy->path, n);
-    char *text = malloc(n + 1);
-    if (!text)
-        return err_set(err, ERR_NOMEM, "%s: out of memory", npy->path);
-    int rc = file_part(&npy->file, PREFIX + lengths, text, n);
-    text[n] = '\0';
-    if (rc == OK)
-        rc = parse_text(npy, text, err);
-    else
-        err_set(err, rc, "%s: cannot be read", npy->path);
-    npy->hash = hash_bytes(text, n);
-    free(text);
-    return rc;
-}
-
-/* The values fill the rest of the file. */
-static int check_length(const struct npy *npy, struct err *err)
-{
-    uint64_t all = npy->bytes, left = npy->file.len - npy->begin;
-    for (size_t i = 0; i < npy->dims; i++)
-        if (__builtin_mul_overflow(all, npy->dim[i], &all))
-            all = UINT64_MAX;
-    if (all == left)
-        return OK;
-    return err_set(err, ERR_INPUT,
-                   "%s: %s: its header promises %llu bytes of values, and it has %llu", npy->path,
-                   all > left ? "truncated" : "longer than it should be", (unsigned long long)all,
-                   (unsigned long long)left);
-}
-
-static int open_array(const struct source_config *config, const char *path, struct npy *npy,
-                      struct err *err)
-{
-    *npy = (struct npy){.path = path};
-    int rc = file_check_under(config->root, path, err);
-    if (rc == OK)
-        rc = file_open(path, &npy->file, err);
-    npy->open = rc == OK;
-    if (rc == OK)
-        rc = read_header(npy, err);
-    return rc == OK ? check_length(npy, err) : rc;
-}
-
-static void close_array(struct npy *npy)
-{
-    if (npy->open)
-        file_close(&npy->file);
-    npy->open = false;
-}
 
 /* ---- values ---- */
 
@@ -253,7 +84,7 @@ static int convert_values(const struct source_npy *self, size_t i, size_t n,
     float *x = scratch_get(scratch, SCRATCH_PIXELS, n * sizeof *x);
     if (!x)
         return err_set(err, ERR_NOMEM, "%s: record %zu: out of memory", self->values.path, i);
-    size_t done = values_from_integers(self->type, *at, n, x);
+    size_t done = values_to_floats(self->type, *at, n, x);
     if (done < n)
         return err_set(err, ERR_INPUT, "%s: record %zu: value %zu is beyond +-%d",
                        self->values.path, i, done, INTEGER_MAX);
@@ -270,15 +101,15 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
     void *read = scratch_get(scratch, SCRATCH_FILE, bytes);
     if (!read)
         return err_set(err, ERR_NOMEM, "%s: record %zu: out of memory", npy->path, i);
-    int rc = file_part(&npy->file, npy->begin + (uint64_t)i * bytes, read, bytes);
+    int rc = npy_part(npy, npy->begin + (uint64_t)i * bytes, read, bytes);
     if (rc != OK)
         return err_set(err, rc, "%s: record %zu cannot be read; the file has changed", npy->path,
                        i);
     const void *at = read;
     if (value_is_integer(self->type))
         rc = convert_values(self, i, n, scratch, &at, err);
-    *raw =
-        (struct raw){at, self->type == VALUE_U8 ? RAW_PLANES : RAW_FLOATS, dim[0], dim[1], dim[2]};
+    *raw = (struct raw){
+        at, self->type == VALUE_U8 ? RAW_PLANES : RAW_FLOATS, dim[0], dim[1], dim[2], 0};
     return rc;
 }
 
@@ -286,15 +117,15 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
 static int hash_values(const struct npy *npy, uint64_t *hash, struct err *err)
 {
     static const size_t end = HASHED_BYTES;
-    uint64_t len = npy->file.len - npy->begin;
+    uint64_t len = npy->len - npy->begin;
     size_t n = len < end ? (size_t)len : end;
     uint8_t *bytes = malloc(end);
     if (!bytes)
         return err_set(err, ERR_NOMEM, "%s: out of memory", npy->path);
-    int rc = file_part(&npy->file, npy->begin, bytes, n);
-    *hash = hash_mix(hash_mix(npy->hash, npy->file.len), hash_bytes(bytes, n));
+    int rc = npy_part(npy, npy->begin, bytes, n);
+    *hash = hash_mix(hash_mix(npy->hash, npy->len), hash_bytes(bytes, n));
     if (rc == OK)
-        rc = file_part(&npy->file, npy->file.len - n, bytes, n);
+        rc = npy_part(npy, npy->len - n, bytes, n);
     *hash = hash_mix(*hash, hash_bytes(bytes, n));
     free(bytes);
     return rc == OK ? OK : err_set(err, rc, "%s: cannot be read", npy->path);
@@ -308,7 +139,7 @@ static uint32_t label_at(const struct npy *npy, const uint8_t *at)
     uint64_t value = 0;
     int64_t sign = 0;
     for (size_t i = npy->bytes; i-- > 0;) {
-        uint8_t byte = at[is_little_endian() ? i : npy->bytes - 1 - i];
+        uint8_t byte = at[i];
         if (i == npy->bytes - 1 && npy->kind == 'i' && byte & 0x80)
             sign = -1;
         value = value << 8 | byte;
@@ -359,7 +190,7 @@ static int read_labels(struct source_npy *self, const struct npy *npy, struct er
         free(bytes);
         return err_set(err, ERR_NOMEM, "%s: out of memory for %zu labels", npy->path, count);
     }
-    int rc = file_part(&npy->file, npy->begin, bytes, n);
+    int rc = npy_part(npy, npy->begin, bytes, n);
     rc = rc == OK ? take_labels(self, npy, bytes, err)
                   : err_set(err, rc, "%s: cannot be read", npy->path);
     free(bytes);
@@ -377,7 +208,7 @@ static uint32_t label_of(const struct source *source, size_t i)
 static void close_source(struct source *source)
 {
     struct source_npy *self = (struct source_npy *)source;
-    close_array(&self->values);
+    npy_close(&self->values);
     free((char *)(uintptr_t)self->values.path);
     free(self->labels);
     free(self);
@@ -397,19 +228,21 @@ static int load_arrays(const struct source_config *config, const Paceline__Data_
     char *path = strdup(spec->values); /* messages of later reads name it */
     if (!path)
         return err_set(err, ERR_NOMEM, "%s: out of memory", spec->values);
-    int rc = open_array(config, path, &self->values, err);
+    int rc = npy_open(config, path, &self->values, err);
     if (rc == OK)
         rc = find_type(self, err);
     if (rc == OK)
         rc = check_values(&self->values, &self->source, err);
+    if (self->values.unpacked)
+        self->source.reading = SOURCE_IN_MEMORY;
     if (rc == OK)
         rc = hash_values(&self->values, &self->source.hash, err);
     if (rc != OK || !spec->labels || !*spec->labels)
         return rc;
-    rc = open_array(config, spec->labels, &labels, err);
+    rc = npy_open(config, spec->labels, &labels, err);
     if (rc == OK)
         rc = read_labels(self, &labels, err);
-    close_array(&labels);
+    npy_close(&labels);
     if (rc == OK)
         self->source.hash = hash_mix(
             self->source.hash, hash_bytes(self->labels, self->source.count * sizeof *self->labels));

@@ -19,7 +19,7 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
     (void)err;
     const struct source_random *self = (const struct source_random *)source;
     const size_t *dim = source->shape.dim;
-    *raw = (struct raw){self->row + i, RAW_FLOATS, dim[0], dim[1], dim[2]};
+    *raw = (struct raw){self->row + i, RAW_FLOATS, dim[0], dim[1], dim[2], 0};
     return OK;
 }
 

@@ -132,18 +132,27 @@ static int fetch_record(const struct source_shards *self, size_t i, struct scrat
     return rc;
 }
 
-/* Little-endian floats at any address. */
-static int take_floats(const uint8_t *bytes, size_t n, struct scratch *scratch, struct raw *raw,
-                       struct err *err)
+static void prefetch_record(const struct source *source, size_t i)
+{
+    const struct source_shards *self = of_source(source);
+    size_t s = shard_of(self, &i);
+    struct place place = find_place(&self->content[s], i);
+    struct file_open file;
+    if (shard_open(&self->shards.at[s], self->under, &file, NULL) != OK)
+        return; /* the read will say why */
+    file_prefetch(&file, place.at, place.len);
+    file_close(&file);
+}
+
+static int take_floats(const uint8_t *bytes, enum value_type type, size_t n,
+                       struct scratch *scratch, struct raw *raw, struct err *err)
 {
     float *x = scratch_get(scratch, SCRATCH_PIXELS, n * sizeof *x);
     if (!x)
         return err_set(err, ERR_NOMEM, "out of memory for %zu values", n);
-    for (size_t k = 0; k < n; k++) {
-        uint32_t bits = bytes_le32(bytes + 4 * k);
-        memcpy(&x[k], &bits, sizeof bits);
-    }
+    values_to_floats(type, bytes, n, x);
     raw->at = x;
+    raw->form = RAW_FLOATS;
     return OK;
 }
 
@@ -171,13 +180,11 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
     int rc = fetch_record(self, i, scratch, &bytes, &n, err);
     if (rc != OK)
         return rc;
-    struct raw made = {bytes, RAW_PLANES, dim[0], dim[1], dim[2]};
+    struct raw made = {bytes, RAW_PLANES, dim[0], dim[1], dim[2], 0};
     switch ((enum shard_form)self->content->footer.form) {
     case SHARD_BYTES: break;
-    case SHARD_FLOATS:
-        made.form = RAW_FLOATS;
-        rc = take_floats(bytes, n / 4, scratch, &made, err);
-        break;
+    case SHARD_FLOATS: rc = take_floats(bytes, VALUE_F32, n / 4, scratch, &made, err); break;
+    case SHARD_BF16: rc = take_floats(bytes, VALUE_BF16, n / 2, scratch, &made, err); break;
     case SHARD_PICTURES: rc = take_picture(self, i, bytes, n, scratch, &made, err); break;
     }
     if (rc == OK)
@@ -239,13 +246,28 @@ static void close_source(struct source *source)
     free(self);
 }
 
+/* Each file is a part. The order of colours is not among its contents. */
+static size_t list_parts(const struct source *source, struct source_part *out, size_t most)
+{
+    const struct source_shards *self = of_source(source);
+    size_t n = self->shards.count;
+    for (size_t s = 0; s < n && s < most; s++) {
+        const struct shard_footer *f = &self->content[s].footer;
+        out[s] = (struct source_part){(size_t)f->count,
+                                      hash_mix(hash_mix(self->color, f->data_hash), f->index_hash)};
+    }
+    return n;
+}
+
 static const struct source_ops ops = {
     .kind = "shards",
     .read = read_record,
     .encoded = read_encoded,
+    .prefetch = prefetch_record,
     .label = label_of,
     .size = size_of,
     .name = name_of,
+    .parts = list_parts,
     .close = close_source,
 };
 
@@ -396,6 +418,7 @@ static int load_shard(struct source_shards *self, size_t s, struct err *err)
     if (rc == OK && s == 0) {
         source->shape = (struct shape){3, {f->C, f->H, f->W}};
         source->is_integer = f->is_integer;
+        source->is_bf16 = f->form == SHARD_BF16;
         source->fields = fields;
     } else if (rc == OK) {
         rc = compare_first(self, s, &fields, err);

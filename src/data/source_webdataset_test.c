@@ -1,10 +1,13 @@
 /* Archives that the test writes, and those of Python's tarfile (test/fuzz/corpus.py). */
 #include "data/source_webdataset.h"
 
+#include "base/hash.h"
 #include "data/reading.h"
 #include "pictures.h"
 #include "tar_archive.h"
 #include "watching.h"
+
+#include <fcntl.h>
 
 static int setup(void **state)
 {
@@ -105,6 +108,133 @@ static float first_pixel(const struct source *source, size_t i)
     return x[0];
 }
 
+/* ---- indexes ---- */
+
+static int keep_index(void *user, const char *archive, const struct buf *index, struct err *err)
+{
+    const struct folder *f = user;
+    char name[64];
+    (void)err;
+    snprintf(name, sizeof name, "%.50s.index", strrchr(archive, '/') + 1);
+    folder_put(f, name, index->data, index->len);
+    return OK;
+}
+
+static int index_shards(const struct folder *f, const char *shards, const char *label_key,
+                        struct err *err)
+{
+    const struct source_config config = {0};
+    const struct tar_indexer indexer = {keep_index, (void *)(uintptr_t)f};
+    Paceline__Data__WebDataset spec = PACELINE__DATA__WEB_DATASET__INIT;
+    spec.shards = (char *)(uintptr_t)shards;
+    spec.label_key = (char *)(uintptr_t)label_key;
+    return source_webdataset_index(&config, &spec, &indexer, err);
+}
+
+static void expect_equal(const struct source *a, const struct source *b)
+{
+    assert_int_equal(a->count, b->count);
+    assert_int_equal(a->classes, b->classes);
+    assert_int_equal(a->hash, b->hash);
+    assert_true(shape_equal(&a->shape, &b->shape));
+    for (size_t i = 0; i < a->count; i++) {
+        float x[64], y[64];
+        uint32_t of_a, of_b;
+        read_raw(a, i, x, &of_a);
+        read_raw(b, i, y, &of_b);
+        assert_int_equal(of_a, of_b);
+        assert_true(x[0] == y[0]);
+    }
+}
+
+/* Two archives, opened without and with their indexes; then one of them has changed. */
+static void test_an_index_opens_as_a_scan_does(void **state)
+{
+    const struct folder *f = *state;
+    static struct archive a;
+    static uint8_t bytes[FOLDER_BYTES_MAX];
+    char path[2][256], list[600];
+    struct err err = {0};
+    a.n = 0;
+    put_record(f, &a, "one", 11, "3");
+    put_picture(f, &a, "two.png", 7, 12);
+    archive_text(&a, "two.cls", "1");
+    put_archive(f, "a.tar", &a);
+    put_single(f, "b.tar", 13, "2");
+    folder_file(f, "a.tar", path[0]);
+    folder_file(f, "b.tar", path[1]);
+    snprintf(list, sizeof list, "%s,%s", path[0], path[1]);
+    struct source *scanned = must_open(list);
+    if (index_shards(f, list, NULL, &err) != OK)
+        fail_msg("%s", err.text);
+    struct source *indexed = must_open(list);
+    assert_string_equal(indexed->warning, "");
+    expect_equal(scanned, indexed);
+    source_close(indexed);
+    source_close(scanned);
+
+    /* It is what is used: with another label in it, and a right checksum, the label is another. */
+    size_t n = folder_get(f, "b.tar.index", bytes);
+    bytes[48 + 20] = 9;
+    bytes_put_le64(bytes + n - 8, hash_bytes(bytes, n - 8));
+    folder_put(f, "b.tar.index", bytes, n);
+    indexed = must_open(list);
+    assert_int_equal(indexed->ops->label(indexed, 2), 9);
+    source_close(indexed);
+
+    /* The archive is written again, with the same length. */
+    put_single(f, "b.tar", 14, "4");
+    const struct timespec times[2] = {{1, 0}, {1, 5}};
+    assert_int_equal(utimensat(AT_FDCWD, path[1], times, 0), 0);
+    indexed = must_open(list);
+    assert_non_null(strstr(indexed->warning, "b.tar.index: made by another version"));
+    assert_int_equal(indexed->ops->label(indexed, 2), 4);
+    assert_true(first_pixel(indexed, 2) == 14);
+    source_close(indexed);
+
+    /* Labels of another kind need an index of their own; a broken record has none. */
+    assert_int_equal(index_shards(f, list, "label", &err), ERR_INPUT);
+    put_single(f, "b.tar", 14, "x");
+    assert_int_equal(index_shards(f, list, NULL, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "r.cls"));
+}
+
+/* The archive's own records, whatever a file that is called its index has. */
+static void test_a_damaged_index_is_not_used(void **state)
+{
+    const struct folder *f = *state;
+    static uint8_t bytes[FOLDER_BYTES_MAX];
+    char path[256];
+    struct err err = {0};
+    put_single(f, "a.tar", 17, "5");
+    folder_file(f, "a.tar", path);
+    struct source *scanned = must_open(path);
+    assert_int_equal(index_shards(f, path, NULL, &err), OK);
+    size_t n = folder_get(f, "a.tar.index", bytes);
+    assert_int_equal(n, 48 + 32 + 8);
+    for (size_t k = 0; k < 2 * n + 48 + 32; k++) {
+        uint8_t changed[128];
+        memcpy(changed, bytes, n);
+        if (k >= n)
+            changed[k % n] ^= 0xff;
+        if (k >= 2 * n) { /* with the right checksum, where no value is left that could be true */
+            size_t at = k - 2 * n;
+            if (at >= 48 + 8 && at != 48 + 19 && at != 48 + 29 && at != 48 + 31)
+                continue;
+            memcpy(changed, bytes, n);
+            changed[at] ^= 0xff;
+            bytes_put_le64(changed + n - 8, hash_bytes(changed, n - 8));
+        }
+        folder_put(f, "a.tar.index", changed, k < n ? k : n);
+        struct source *indexed = must_open(path);
+        if (!strstr(indexed->warning, "a.tar.index: "))
+            fail_msg("%zu: %s", k, indexed->warning);
+        expect_equal(scanned, indexed);
+        source_close(indexed);
+    }
+    source_close(scanned);
+}
+
 /* ---- what is there ---- */
 
 /* The same files in an archive and in a list. */
@@ -199,6 +329,86 @@ static void test_archives_of_python(void **state)
         assert_true(form == 0 || hash == source->hash); /* of names, not of their form */
         hash = source->hash;
         source_close(source);
+    }
+}
+
+static int open_labelled(const struct source_config *config, const char *path, const char *key,
+                         struct source **out, struct err *err)
+{
+    Paceline__Data__WebDataset spec = PACELINE__DATA__WEB_DATASET__INIT;
+    spec.shards = (char *)(uintptr_t)path;
+    spec.label_key = (char *)(uintptr_t)key;
+    spec.color = PACELINE__DATA__COLOR__gray;
+    return source_webdataset_open(config, &spec, out, err);
+}
+
+/* Of Python's archive two of three records have an object there. */
+static void test_labels_in_json(void **state)
+{
+    (void)state;
+    static const char path[] = TEST_ROOT "/test/fuzz/corpus/webdataset/json";
+    struct bad_records *bad = bad_records_create(9);
+    const struct source_config config = {.bad = bad}, strict = {0};
+    struct source *source;
+    struct err err = {0};
+    if (open_labelled(&config, path, "label.fine", &source, &err) != OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(source->count, 2);
+    assert_int_equal(source->classes, 13);
+    assert_int_equal(source->ops->label(source, 0), 12);
+    assert_int_equal(source->ops->label(source, 1), 7);
+    assert_int_equal(bad_records_count(bad), 1);
+    assert_non_null(strstr(bad_records_at(bad, 0)->cause, "json: 0.json: has no \"label.fine\""));
+    source_close(source);
+    bad_records_free(bad);
+    assert_int_equal(open_labelled(&strict, path, "label", &source, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "json: 1.json: expected \"label\" to be a label, a number "
+                                     "from 0 to 1048575"));
+}
+
+static void test_json_in_place_of_numbers(void **state)
+{
+    const struct folder *f = *state;
+    static struct archive a;
+    static char large[20000];
+    static const char *const why[] = {
+        "x.tar: b.json: is not JSON near byte 8",
+        "x.tar: b.json: is not JSON near byte 0",
+        "x.tar: b.json: a second label of this record",
+        "x.tar: b: has no label; a file .json with it is expected",
+        "x.tar: b: has no picture",
+    };
+    memset(large, ' ', sizeof large - 1);
+    memcpy(large + sizeof large - 12, "{\"y\":   2}", 10);
+    for (int kind = 0; kind < 5; kind++) {
+        char path[256];
+        struct source *source;
+        struct err err = {0};
+        a.n = 0;
+        put_picture(f, &a, "a.png", 4, 10);
+        archive_text(&a, "a.cls", "9 is not read");
+        archive_text(&a, "a.JSON", "{\"x\": 4, \"y\": 1}");
+        if (kind < 4)
+            put_picture(f, &a, "b.png", 4, 99);
+        if (kind != 3)
+            archive_text(&a, "b.json", kind == 0 ? "{\"y\": 1}, 2" : kind == 1 ? "" : "{\"y\": 1}");
+        if (kind == 2)
+            archive_text(&a, "b.json", "{\"y\": 1}");
+        put_picture(f, &a, "c.png", 4, 20);
+        archive_text(&a, "c.json", large);
+        put_archive(f, "x.tar", &a);
+        struct bad_records *bad = bad_records_create(1);
+        const struct source_config config = {.bad = bad};
+        folder_file(f, "x.tar", path);
+        if (open_labelled(&config, path, "y", &source, &err) != OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(source->count, 2);
+        assert_int_equal(source->ops->label(source, 0), 1);
+        assert_int_equal(source->ops->label(source, 1), 2);
+        if (!strstr(bad_records_at(bad, 0)->cause, why[kind]))
+            fail_msg("\"%s\" should say \"%s\"", bad_records_at(bad, 0)->cause, why[kind]);
+        source_close(source);
+        bad_records_free(bad);
     }
 }
 
@@ -484,8 +694,12 @@ static void test_opening_is_watched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_an_index_opens_as_a_scan_does, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_damaged_index_is_not_used, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pixels_are_those_of_the_same_files, setup, teardown),
         cmocka_unit_test(test_archives_of_python),
+        cmocka_unit_test(test_labels_in_json),
+        cmocka_unit_test_setup_teardown(test_json_in_place_of_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_a_record_is, setup, teardown),
         cmocka_unit_test_setup_teardown(test_records_of_several_shards, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_hash_is_of_the_records, setup, teardown),

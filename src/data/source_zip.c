@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "base/hash.h"
+#include "data/source_field.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,8 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
         scratch_get(scratch, SCRATCH_MADE + source->depth - 1, source->shape.dim[0] * sizeof *x);
     if (!x)
         return err_set(err, ERR_NOMEM, "record %zu: out of memory", i);
-    *raw = (struct raw){x, RAW_FLOATS, source->shape.dim[0], 1, 1};
+    *raw = (struct raw){x, RAW_FLOATS, source->shape.dim[0], 1, 1, 0};
+    scratch->want = NULL;
     for (size_t k = 0; k < self->parts; k++) {
         const struct source *part = self->part[k];
         struct raw values;
@@ -38,6 +40,13 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
         x += shape_count(&part->shape);
     }
     return OK;
+}
+
+static void prefetch_record(const struct source *source, size_t i)
+{
+    const struct source_zip *self = (const struct source_zip *)source;
+    for (size_t k = 0; k < self->parts; k++)
+        source_prefetch(self->part[k], i);
 }
 
 static uint32_t label_of(const struct source *source, size_t i)
@@ -64,6 +73,7 @@ static void close_zip(struct source *source)
 static const struct source_ops ops = {
     .kind = "zip",
     .read = read_record,
+    .prefetch = prefetch_record,
     .label = label_of,
     .name = name_of,
     .close = close_zip,
@@ -147,14 +157,17 @@ int source_zip(const struct zip_field *field, size_t n, struct source **out, str
         self->part = part;
         self->parts = n;
         self->labels = field[0].part;
+        self->source.reading = SOURCE_IN_MEMORY;
     }
     for (size_t k = 0; rc == OK && k < n; k++) {
         part[k] = field[k].part;
         if (self->labels->classes == 0)
             self->labels = part[k];
         self->source.hash = hash_mix(self->source.hash, part[k]->hash);
-        if (part[k]->reading == SOURCE_DRAWS)
-            self->source.reading = SOURCE_DRAWS;
+        if (part[k]->reading == SOURCE_DRAWS || self->source.reading == SOURCE_IN_MEMORY)
+            self->source.reading = part[k]->reading;
+        if (!self->source.warning[0])
+            memcpy(self->source.warning, part[k]->warning, sizeof part[k]->warning);
         if (part[k]->depth + 1 > self->source.depth)
             self->source.depth = part[k]->depth + 1;
         rc = add_part(&self->source, &field[k], err);
@@ -169,4 +182,43 @@ int source_zip(const struct zip_field *field, size_t n, struct source **out, str
     self->source.classes = self->labels->classes;
     *out = &self->source;
     return OK;
+}
+
+const struct source *source_zip_part(const struct source *source, size_t k)
+{
+    const struct source_zip *self = (const struct source_zip *)source;
+    return source->ops == &ops && k < self->parts ? self->part[k] : NULL;
+}
+
+/* ---- of a job ---- */
+
+static int open_field(const struct source_config *config, const Paceline__Data__Field *spec,
+                      struct zip_field *out, struct err *err)
+{
+    PL_ASSERT(spec->n_dim < SHAPE_DIMS_MAX);
+    *out = (struct zip_field){.name = spec->name, .shape = {.n = spec->n_dim}};
+    for (size_t d = 0; d < spec->n_dim; d++)
+        out->shape.dim[d] = spec->dim[d];
+    return source_field_open(config, spec->data, &out->part, err);
+}
+
+int source_zip_open(const struct source_config *config, const Paceline__Data__Zip *spec,
+                    struct source **out, struct err *err)
+{
+    struct zip_field field[FIELDS_MAX];
+    size_t n = 0;
+    int rc = OK;
+    PL_ASSERT(spec->n_field > 0 && spec->n_field <= FIELDS_MAX);
+    while (rc == OK && n < spec->n_field) {
+        rc = open_field(config, spec->field[n], &field[n], err);
+        if (rc == OK)
+            n++;
+        else if (rc != ERR_CANCELLED)
+            err_prefix(err, "zip.field[%zu]", n);
+    }
+    if (rc == OK)
+        rc = source_zip(field, n, out, err);
+    while (rc != OK && n > 0)
+        source_close(field[--n].part);
+    return rc;
 }

@@ -20,4 +20,12 @@ struct zip_field {
  * ERR_NOMEM */
 int source_zip(const struct zip_field *field, size_t n, struct source **out, struct err *err);
 
+/* The zip of a job, which has passed job_check_data. Errors as source_zip and source_field_open,
+ * naming the field. */
+int source_zip_open(const struct source_config *config, const Paceline__Data__Zip *spec,
+                    struct source **out, struct err *err);
+
+/* Part k of a zip; NULL: it has no such part, or `source` is none. */
+const struct source *source_zip_part(const struct source *source, size_t k);
+
 #endif

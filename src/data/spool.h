@@ -1,14 +1,17 @@
-/* A spool: records arrive one after another, and are read at random once all are there. It keeps
- * so many bytes of them in memory, and the rest in a file, which has no name any more: when the
- * process ends, in whatever way, nothing is left of it.
+/* A spool: records arrive one after another, and are read at random. It keeps so many bytes of them
+ * in memory, and the rest in a file, which has no name any more: when the process ends, in whatever
+ * way, nothing is left of it.
  *
- * One task fills and seals it; any thread may then read. */
+ * One task fills and seals it. Any thread reads the records that are readable: those of full
+ * blocks, those before the newest flush, and all of them once it is sealed. */
 #ifndef PL_DATA_SPOOL_H
 #define PL_DATA_SPOOL_H
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "world/disk.h"
+
+#include <stdatomic.h>
 
 struct spool_config {
     size_t record_bytes; /* > 0; of the values of one record */
@@ -19,21 +22,32 @@ struct spool_config {
     const char *path;  /* of the new file, borrowed until it is sealed */
 };
 
+struct spool_block {
+    uint8_t *values; /* NULL: they are in the file alone */
+    uint32_t *labels;
+};
+
+/* Blocks lie in segments, of which each has room for twice as many as the one before, so that none
+ * moves while others read. */
+enum { SPOOL_SEGMENT = 64, SPOOL_SEGMENTS = 27 };
+
 struct spool {
     struct spool_config config;
     size_t per_block; /* records */
-    size_t count;     /* records that are committed */
-    uint32_t *labels; /* `labels_room` of them */
-    size_t labels_room;
-    uint8_t **kept; /* full blocks in memory, the first ones */
-    size_t kept_count, kept_room;
-    uint8_t *block; /* being filled; NULL: none yet */
+    size_t count;     /* records that are committed; the filling task's */
+    struct spool_block *segment[SPOOL_SEGMENTS];
+    size_t blocks;            /* full ones, and once it is sealed the last one */
+    size_t kept_count;        /* full blocks in memory, the first ones */
+    struct spool_block block; /* being filled; values NULL: none yet */
+    bool shown;               /* readers have a part of it */
     struct disk_file *out;
     struct file_open in; /* the same file, */
     bool has_file;       /* once it was opened */
     struct hash_stream *hash;
     bool sealed;
-    uint64_t hash_value; /* of all values, never 0; once it is sealed */
+    uint64_t hash_value; /* of all values and labels, never 0; once it is sealed */
+    _Atomic size_t readable;
+    atomic_bool ended; /* no more records become readable */
 };
 
 /* ERR_NOMEM */
@@ -49,10 +63,21 @@ int spool_acquire(struct spool *spool, void **values, uint32_t **labels, size_t 
  * continued. */
 int spool_commit(struct spool *spool, size_t n, struct err *err);
 
-/* No record follows. ERR_IO */
+/* Make all that are committed readable. The block that has the last ones stays in memory, whatever
+ * the limit. ERR_NOMEM */
+int spool_flush(struct spool *spool, struct err *err);
+
+/* No record follows. ERR_IO, ERR_NOMEM */
 int spool_seal(struct spool *spool, struct err *err);
 
-/* The values of record i (< count) of a sealed spool. ERR_IO */
+/* No record follows, and those that are not readable never are. */
+void spool_end(struct spool *spool);
+
+/* Records 0 to this number are readable; *more: others may follow. Any thread */
+size_t spool_readable(const struct spool *spool, bool *more);
+
+/* The values of a readable record, and its label. ERR_IO */
 int spool_read(const struct spool *spool, size_t i, void *values);
+uint32_t spool_label(const struct spool *spool, size_t i);
 
 #endif

@@ -77,7 +77,7 @@ static void expect_records(const struct spool *spool, size_t count)
         size_t i = (size_t)rng_below(1, 2, t, count);
         uint8_t values[EACH];
         assert_int_equal(spool_read(spool, i, values), OK);
-        assert_int_equal(spool->labels[i], 3 * i);
+        assert_int_equal(spool_label(spool, i), 3 * i);
         for (size_t k = 0; k < EACH; k++)
             assert_int_equal(values[k], value_of(i, k));
     }
@@ -173,6 +173,65 @@ static void test_a_disk_that_fails(void **state)
     assert_int_equal(failures, 7); /* open, remove, four writes, close */
 }
 
+/* Before it is sealed the full blocks are readable, and with `flushes` all records. */
+static void expect_readable(struct place *place, bool flushes)
+{
+    struct spool spool;
+    struct err err = {0};
+    bool more;
+    open_spool(&spool, place, 2 * BLOCK);
+    assert_true(spool_readable(&spool, &more) == 0 && more);
+    for (size_t count = 1; count < 900 * PER_BLOCK; count += 1 + count / 3) {
+        assert_int_equal(fill_spool(&spool, count, &err), OK);
+        if (flushes)
+            assert_int_equal(spool_flush(&spool, &err), OK);
+        size_t readable = spool_readable(&spool, &more);
+        assert_true(more && readable == (flushes ? count : count / PER_BLOCK * PER_BLOCK));
+        for (size_t k = 0; readable > 0 && k < 50; k++) {
+            size_t i = (size_t)rng_below(4, 2, k, readable);
+            uint8_t values[EACH];
+            assert_int_equal(spool_read(&spool, i, values), OK);
+            assert_int_equal(spool_label(&spool, i), 3 * i);
+            assert_true(values[0] == value_of(i, 0) && values[EACH - 1] == value_of(i, EACH - 1));
+        }
+    }
+    size_t count = spool.count;
+    assert_int_equal(spool_seal(&spool, &err), OK);
+    assert_true(spool_readable(&spool, &more) == count && !more);
+    expect_records(&spool, count);
+    spool_close(&spool);
+}
+
+static void test_records_are_readable_before_the_end(void **state)
+{
+    expect_readable(*state, false);
+    expect_readable(*state, true);
+}
+
+/* Records and labels both are the identity. */
+static void test_labels_are_part_of_the_hash(void **state)
+{
+    (void)state;
+    uint64_t hash[3];
+    for (uint32_t k = 0; k < 3; k++) {
+        struct spool spool;
+        struct err err = {0};
+        void *values;
+        uint32_t *labels;
+        size_t room;
+        assert_int_equal(spool_open(&spool, &(struct spool_config){.record_bytes = EACH}, &err),
+                         OK);
+        assert_int_equal(spool_acquire(&spool, &values, &labels, &room, &err), OK);
+        memset(values, k == 2, EACH);
+        labels[0] = k == 1;
+        assert_int_equal(spool_commit(&spool, 1, &err), OK);
+        assert_int_equal(spool_seal(&spool, &err), OK);
+        hash[k] = spool.hash_value;
+        spool_close(&spool);
+    }
+    assert_true(hash[0] != hash[1] && hash[1] != hash[2] && hash[2] != hash[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +239,8 @@ int main(void)
         cmocka_unit_test(test_without_a_disk_all_stays_in_memory),
         cmocka_unit_test(test_large_records),
         cmocka_unit_test(test_a_disk_that_fails),
+        cmocka_unit_test(test_records_are_readable_before_the_end),
+        cmocka_unit_test(test_labels_are_part_of_the_hash),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -294,8 +294,6 @@ static void take_beat(struct listener *l, const struct message *m)
     for (int i = 0; byte_reader_done(&in) && i < GROUP_TOTALS; i++)
         atomic_store(&l->group->driver.departed_totals[i], words[i]);
     l->liveness.last_beat = world_now(l->group->world);
-    if (l->liveness.looked == 0)
-        l->liveness.looked = l->liveness.last_beat;
 }
 
 static int on_link_check(struct group *group, const struct message *m)
@@ -343,13 +341,12 @@ static int on_message(struct listener *l, const struct wake *wake)
     }
 }
 
-/* When the listener must act without a message: the next call, or the next check of liveness. */
+/* When the listener must act without a message: the next call, or the next check of liveness. The
+ * check begins with the listener: a driver may hang before its first beat. */
 static int64_t look_at(const struct listener *l)
 {
     if (l->standing != RECEIVED)
         return l->call_at;
-    if (l->liveness.looked == 0) /* the first beat starts the check of liveness */
-        return WORLD_FOREVER;
     return l->liveness.looked + l->group->timing.silence_max / LOOKS_PER_SILENCE;
 }
 
@@ -395,7 +392,8 @@ static int listen_once(struct listener *l)
 int group_listener(void *arg)
 {
     struct group *group = arg;
-    struct listener l = {.group = group};
+    int64_t now = world_now(group->world);
+    struct listener l = {.group = group, .liveness = {now, now}};
     for (;;) {
         int rc = listen_once(&l);
         if (rc == OK)

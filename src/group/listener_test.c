@@ -170,6 +170,20 @@ static void test_listener_redials_after_hang_up(void **state)
     group_release(&group);
 }
 
+/* It hung before its first beat: the connection stays, and nothing arrives. */
+static void test_listener_calls_a_driver_that_never_beats(void **state)
+{
+    (void)state;
+    struct line line = {.news = 0};
+    struct group group;
+    open_line(&line, &group);
+    int64_t silence_max = group.timing.silence_max;
+    assert_int_equal(group_listener(&group), ERR_CANCELLED);
+    assert_int_equal(line.calls, CALLS_MAX);
+    assert_in_range(line.called_at[0], 4 * silence_max, 5 * silence_max);
+    group_release(&group);
+}
+
 /* That is its reply to a member's goodbye. */
 static void test_listener_leaver_does_not_redial(void **state)
 {
@@ -193,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_liveness_own_pause_is_not_counted),
         cmocka_unit_test(test_group_return_is_decoded_whole),
         cmocka_unit_test(test_listener_redials_after_hang_up),
+        cmocka_unit_test(test_listener_calls_a_driver_that_never_beats),
         cmocka_unit_test(test_listener_leaver_does_not_redial),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

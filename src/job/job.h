@@ -52,15 +52,23 @@ int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err)
  * slash; "": none), are taken from the folder `root` (pure text work). ERR_INPUT, ERR_NOMEM */
 int job_move_data(Paceline__Job *job, const char *folder, const char *root, struct err *err);
 
-/* Where data is: the first path of its source, as the job has it; "": there is none. */
+/* Where data is: the first path of its source, of a zip that of the first field, as the job has it;
+ * "": there is none. */
 const char *job_data_path(const Paceline__Data *data);
 
 /* Give data (NULL: none) that is a table whose columns are not all listed those of `from` (NULL:
  * none), if they are, and its number for empty fields. ERR_NOMEM */
-int job_data_settle(Paceline__Data *data, const Paceline__Data__Csv *from, struct err *err);
+int job_table_settle(Paceline__Data *data, const Paceline__Data__Csv *from, struct err *err);
+
+/* Give data (NULL: none) that is text the unit, the window and the vocabulary of `from` (NULL:
+ * none), where it has none of its own. ERR_NOMEM */
+int job_text_settle(Paceline__Data *data, const Paceline__Data__Text *from, struct err *err);
+
+/* Likewise data that is a table or text, or that zips some, from data of the same form. */
+int job_data_settle(Paceline__Data *data, const Paceline__Data *from, struct err *err);
 
 /* Likewise the training data, and the test data from the training data. */
-int job_settle(Paceline__Job *job, const Paceline__Data__Csv *from, struct err *err);
+int job_settle(Paceline__Job *job, const Paceline__Data *from, struct err *err);
 
 /* How many workers a run may have at a time; `workers` are those that it begins with. Of a finished
  * job. */

@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_TEXT_MAX = 4096, FIELD_TEXT_MAX = 256, DATA_TEXT_MAX = 16384 };
-enum { SIDE_MAX = 16384, PAD_MAX = 1024 }; /* pixels; data/raw.h has the same limit */
+enum { PATH_TEXT_MAX = 4096, FIELD_TEXT_MAX = 256 };
+enum { SIDE_MAX = 16384, PAD_MAX = 1024 };          /* pixels; data/raw.h has the same limit */
+enum { TEXT_WINDOW_MAX = 65536 };                   /* units of a record */
+enum { FIELDS_MAX = 16, FIELD_DIMENSIONS_MAX = 7 }; /* as tensor/record_fields.h, shape.h */
 
 static bool is_filled(const char *text)
 {
@@ -22,8 +24,23 @@ static bool is_filled(const char *text)
 /* "train_data.idx.images", and the like. */
 static const char *join_field(char out[FIELD_TEXT_MAX], const char *field, const char *name)
 {
-    snprintf(out, FIELD_TEXT_MAX, "%.100s.%s", field, name);
+    snprintf(out, FIELD_TEXT_MAX, "%.200s.%s", field, name);
     return out;
+}
+
+/* "train_data.zip.field[1].data" */
+static const char *join_part(char out[FIELD_TEXT_MAX], const char *field, size_t k)
+{
+    snprintf(out, FIELD_TEXT_MAX, "%.200s.zip.field[%zu].data", field, k);
+    return out;
+}
+
+/* The fields of a zip; of other data there are none. */
+static size_t fields_of(const Paceline__Data *data, Paceline__Data__Field ***field)
+{
+    bool zips = data && data->source_case == PACELINE__DATA__SOURCE_ZIP;
+    *field = zips ? data->zip->field : NULL;
+    return zips ? data->zip->n_field : 0;
 }
 
 /* ---- paths ---- */
@@ -111,6 +128,9 @@ static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
     case PACELINE__DATA__SOURCE_CSV:
         path[n++] = (struct data_path){"csv.path", &data->csv->path, PATH};
         break;
+    case PACELINE__DATA__SOURCE_TEXT:
+        path[n++] = (struct data_path){"text.path", &data->text->path, PATH};
+        break;
     case PACELINE__DATA__SOURCE_CIFAR10:
         path[n++] = (struct data_path){"cifar10.path", &data->cifar10->path, PATH};
         break;
@@ -139,6 +159,9 @@ static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
 const char *job_data_path(const Paceline__Data *data)
 {
     struct data_path path[PATHS_MAX];
+    Paceline__Data__Field **part;
+    if (fields_of(data, &part) > 0)
+        return job_data_path(part[0]->data);
     size_t n = data ? paths_of((Paceline__Data *)(uintptr_t)data, path) : 0;
     return n > 0 && is_filled(*path[0].at) ? *path[0].at : "";
 }
@@ -159,6 +182,10 @@ int job_data_resolve(Paceline__Data *data, const char *folder, const char *job_p
             rc = job_resolve(path[i].at, job_path, name, err);
         }
     }
+    Paceline__Data__Field **part;
+    n = fields_of(data, &part);
+    for (size_t k = 0; rc == OK && k < n; k++)
+        rc = job_data_resolve(part[k]->data, folder, job_path, join_part(name, field, k), err);
     return rc;
 }
 
@@ -166,7 +193,7 @@ int job_data_resolve(Paceline__Data *data, const char *folder, const char *job_p
 
 static int refuse_field(struct err *err, const char *field, const char *name, const char *why)
 {
-    return err_set(err, ERR_INPUT, "%.100s.%s: %s", field, name, why);
+    return err_set(err, ERR_INPUT, "%.200s.%s: %s", field, name, why);
 }
 
 static int check_values(const Paceline__Data *data, const char *field, struct err *err)
@@ -206,6 +233,19 @@ static int check_columns(const Paceline__Data__Csv *csv, const char *field, stru
     return rc;
 }
 
+static int check_text(const Paceline__Data__Text *text, const char *field, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    int rc = OK;
+    if (text->has_window)
+        rc = check_range(join_field(name, field, "text.window"), text->window, 1, TEXT_WINDOW_MAX,
+                         err);
+    if (rc == OK && is_filled(text->vocabulary) &&
+        text->unit != PACELINE__DATA__TEXT__UNIT__character)
+        rc = refuse_field(err, field, "text.vocabulary", "is for `unit: character`");
+    return rc;
+}
+
 static int check_sizes(const Paceline__Data *data, const char *field, struct err *err)
 {
     const struct {
@@ -236,6 +276,25 @@ static int check_sizes(const Paceline__Data *data, const char *field, struct err
     return OK;
 }
 
+static int check_zip(const Paceline__Data *data, const char *field, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    Paceline__Data__Field **part;
+    size_t n = fields_of(data, &part);
+    int rc = n > 0 && n <= FIELDS_MAX
+                 ? OK
+                 : err_set(err, ERR_INPUT, "%.200s.zip: has %zu fields; give 1 to %d", field, n,
+                           FIELDS_MAX);
+    for (size_t k = 0; rc == OK && k < n; k++) {
+        rc = job_check_data(part[k]->data, join_part(name, field, k), err);
+        if (rc == OK && part[k]->n_dim > FIELD_DIMENSIONS_MAX)
+            rc = err_set(err, ERR_INPUT,
+                         "%.200s.zip.field[%zu].dim: has %zu dimensions; give up to %d", field, k,
+                         part[k]->n_dim, FIELD_DIMENSIONS_MAX);
+    }
+    return rc;
+}
+
 int job_check_data(const Paceline__Data *data, const char *field, struct err *err)
 {
     struct data_path path[PATHS_MAX];
@@ -243,7 +302,7 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
     if (!data || data->source_case == PACELINE__DATA__SOURCE__NOT_SET)
         return err_set(err, ERR_INPUT,
                        "%s: is missing; give a source: idx, cifar10, cifar100, images, "
-                       "webdataset, lmdb, npy, csv, shards or memory",
+                       "webdataset, lmdb, npy, csv, text, shards, zip or memory",
                        field);
     int rc = OK;
     size_t n = paths_of((Paceline__Data *)(uintptr_t)data, path);
@@ -260,14 +319,18 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
             check_given(join_field(name, field, "memory.name"), is_filled(data->memory->name), err);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_CSV)
         rc = check_columns(data->csv, field, err);
+    if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_TEXT)
+        rc = check_text(data->text, field, err);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_CIFAR10 && data->cifar10->coarse)
         rc = refuse_field(err, field, "cifar10.coarse", "only cifar100 has coarse labels");
+    if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_ZIP)
+        rc = check_zip(data, field, err);
     if (rc == OK)
         rc = check_values(data, field, err);
     return rc == OK ? check_sizes(data, field, err) : rc;
 }
 
-/* ---- columns ---- */
+/* ---- what the training data shows: columns, a vocabulary ---- */
 
 static bool is_target(const Paceline__Data__Csv *csv, const char *name)
 {
@@ -298,7 +361,7 @@ static Paceline__Data__Csv *table_of(const Paceline__Data *data)
     return data && data->source_case == PACELINE__DATA__SOURCE_CSV ? data->csv : NULL;
 }
 
-int job_data_settle(Paceline__Data *data, const Paceline__Data__Csv *from, struct err *err)
+int job_table_settle(Paceline__Data *data, const Paceline__Data__Csv *from, struct err *err)
 {
     Paceline__Data__Csv *csv = table_of(data);
     if (!csv || csv->all_listed || !from || !from->all_listed)
@@ -322,147 +385,49 @@ int job_data_settle(Paceline__Data *data, const Paceline__Data__Csv *from, struc
     return OK;
 }
 
-int job_settle(Paceline__Job *job, const Paceline__Data__Csv *from, struct err *err)
+static Paceline__Data__Text *text_of(const Paceline__Data *data)
+{
+    return data && data->source_case == PACELINE__DATA__SOURCE_TEXT ? data->text : NULL;
+}
+
+int job_text_settle(Paceline__Data *data, const Paceline__Data__Text *from, struct err *err)
+{
+    Paceline__Data__Text *text = text_of(data);
+    if (!text || !from)
+        return OK;
+    if (!text->has_unit && from->has_unit) {
+        text->has_unit = true;
+        text->unit = from->unit;
+    }
+    if (!text->has_window && from->has_window) {
+        text->has_window = true;
+        text->window = from->window;
+    }
+    if (text->unit != PACELINE__DATA__TEXT__UNIT__character || is_filled(text->vocabulary) ||
+        !is_filled(from->vocabulary))
+        return OK;
+    char *copy = strdup(from->vocabulary);
+    if (!copy)
+        return err_set(err, ERR_NOMEM, "%s: out of memory for its vocabulary", text->path);
+    free(text->vocabulary);
+    text->vocabulary = copy;
+    return OK;
+}
+
+int job_data_settle(Paceline__Data *data, const Paceline__Data *from, struct err *err)
+{
+    Paceline__Data__Field **part, **other;
+    size_t n = fields_of(data, &part), m = fields_of(from, &other);
+    int rc = job_table_settle(data, table_of(from), err);
+    if (rc == OK)
+        rc = job_text_settle(data, text_of(from), err);
+    for (size_t k = 0; rc == OK && k < n && k < m; k++)
+        rc = job_data_settle(part[k]->data, other[k]->data, err);
+    return rc;
+}
+
+int job_settle(Paceline__Job *job, const Paceline__Data *from, struct err *err)
 {
     int rc = job_data_settle(job->train_data, from, err);
-    return rc == OK ? job_data_settle(job->test_data, table_of(job->train_data), err) : rc;
-}
-
-/* ---- KIND:PATH[?map=value&...] ---- */
-
-/* The name of a kind, the field of its path, that of what follows a comma or NULL, its own fields
- * as a message lists them, and what is expected where there is a comma. */
-static const struct kind {
-    const char *name, *path, *second, *own, *both;
-} kinds[] = {
-    {"idx", "idx.images", "idx.labels", "", "IMAGES,LABELS"},
-    {"cifar10", "cifar10.path", NULL, "", NULL},
-    {"cifar100", "cifar100.path", NULL, ", coarse=", NULL},
-    {"images", "images.list", NULL, ", root=, color=", NULL},
-    {"webdataset", "webdataset.shards", NULL, ", color=", NULL},
-    {"shards", "shards.shards", NULL, ", color=", NULL},
-    {"lmdb", "lmdb.path", NULL, ", color=", NULL},
-    {"npy", "npy.values", "npy.labels", "", "VALUES,LABELS"},
-    {"csv", "csv.path", "csv.label",
-     ", delimiter=, header=, missing=, ignore=, standardize=, target=", "TABLE[,LABEL]"},
-    {"memory", "memory.name", NULL, "", NULL},
-};
-
-/* From the command line: wrong usage. */
-static int as_usage(int rc, struct err *err)
-{
-    if (rc != ERR_INPUT)
-        return rc;
-    if (err)
-        err->status = ERR_USAGE;
-    return ERR_USAGE;
-}
-
-static const struct kind *find_kind(const char *name)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(name, kinds[i].name) == 0)
-            return &kinds[i];
-    return NULL;
-}
-
-/* The field that a map sets: the data's, or the kind's own. False: there is no such map. */
-static bool find_map(const struct kind *kind, const char *map, char out[FIELD_TEXT_MAX])
-{
-    static const char *const maps[] = {"scale", "mean",   "mean_file",     "mirror",      "pad",
-                                       "crop",  "resize", "resize_height", "resize_width"};
-    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
-        if (strcmp(map, maps[i]) == 0)
-            return snprintf(out, FIELD_TEXT_MAX, "%s", map) > 0;
-    char own[64];
-    snprintf(own, sizeof own, " %.50s=", map);
-    return strstr(kind->own, own) && snprintf(out, FIELD_TEXT_MAX, "%s.%s", kind->name, map) > 0;
-}
-
-/* "scale=0.0039&mean=1,2" */
-static int set_maps(Paceline__Data *data, const struct kind *kind, char *maps, const char *spec,
-                    struct err *err)
-{
-    char *rest = NULL, given[DATA_TEXT_MAX / 64] = "&";
-    for (char *map = strtok_r(maps, "&", &rest); map; map = strtok_r(NULL, "&", &rest)) {
-        char field[FIELD_TEXT_MAX], named[64];
-        char *equals = strchr(map, '=');
-        if (equals)
-            *equals = '\0';
-        if (!equals || !find_map(kind, map, field))
-            return err_set(err, ERR_USAGE,
-                           "%.200s: expected after `?` some of scale=, mean=, mean_file=, "
-                           "mirror=, pad=, crop=, resize=, resize_height=, resize_width=%s, with "
-                           "`&` between them",
-                           spec, kind->own);
-        snprintf(named, sizeof named, "&%s&", map);
-        if (strstr(given, named))
-            return err_set(err, ERR_USAGE, "%.200s: %s is given twice", spec, map);
-        snprintf(given + strlen(given), sizeof given - strlen(given), "%s&", map);
-        int rc = as_usage(text_set(&data->base, field, equals + 1, err), err);
-        if (rc != OK)
-            return rc;
-    }
-    return OK;
-}
-
-static int set_paths(Paceline__Data *data, const struct kind *kind, char *path, const char *spec,
-                     struct err *err)
-{
-    if (!kind->second)
-        return *path ? as_usage(text_set(&data->base, kind->path, path, err), err)
-                     : err_set(err, ERR_USAGE, "%.200s: expected %s:PATH", spec, kind->name);
-    char *comma = strchr(path, ',');
-    if (!comma && *path && strcmp(kind->name, "idx") != 0) /* without labels */
-        return as_usage(text_set(&data->base, kind->path, path, err), err);
-    if (!comma || comma == path || !comma[1] || strchr(comma + 1, ','))
-        return err_set(err, ERR_USAGE, "%.200s: expected %s:%s", spec, kind->name, kind->both);
-    *comma = '\0';
-    int rc = text_set(&data->base, kind->path, path, err);
-    return as_usage(rc == OK ? text_set(&data->base, kind->second, comma + 1, err) : rc, err);
-}
-
-static int parse_spec(char *copy, const char *spec, Paceline__Data *data, struct err *err)
-{
-    char *colon = strchr(copy, ':');
-    if (!colon)
-        return err_set(err, ERR_USAGE, "%.200s: expected KIND:PATH, such as idx:IMAGES,LABELS",
-                       spec);
-    *colon = '\0';
-    const struct kind *kind = find_kind(copy);
-    if (!kind && strcmp(copy, "leveldb") == 0)
-        return err_set(err, ERR_USAGE,
-                       "%.200s: a LevelDB cannot be read; make an LMDB of it: lmdb:PATH", spec);
-    if (!kind)
-        return err_set(err, ERR_USAGE,
-                       "%.200s: no kind of data is called `%.60s`; there are idx, cifar10, "
-                       "cifar100, images, webdataset, lmdb, npy, csv, shards, memory",
-                       spec, copy);
-    char *maps = strrchr(colon + 1, '?');
-    if (maps)
-        *maps++ = '\0';
-    int rc = set_paths(data, kind, colon + 1, spec, err);
-    return rc == OK && maps ? set_maps(data, kind, maps, spec, err) : rc;
-}
-
-int job_set_data(Paceline__Data **data, const char *spec, struct err *err)
-{
-    char copy[DATA_TEXT_MAX], shown[FIELD_TEXT_MAX];
-    size_t n = strlen(spec);
-    if (n >= sizeof copy)
-        return err_set(err, ERR_USAGE, "%.60s...: longer than %d bytes",
-                       remote_shown(spec, shown, sizeof shown), DATA_TEXT_MAX);
-    memcpy(copy, spec, n + 1);
-    Paceline__Data *fresh = (Paceline__Data *)text_message_new(&paceline__data__descriptor);
-    if (!fresh)
-        return err_set(err, ERR_NOMEM, "%.200s: out of memory", spec);
-    int rc = parse_spec(copy, remote_shown(spec, shown, sizeof shown), fresh, err);
-    if (rc != OK) {
-        protobuf_c_message_free_unpacked(&fresh->base, NULL);
-        return rc;
-    }
-    if (*data)
-        protobuf_c_message_free_unpacked(&(*data)->base, NULL);
-    *data = fresh;
-    return OK;
+    return rc == OK ? job_data_settle(job->test_data, job->train_data, err) : rc;
 }

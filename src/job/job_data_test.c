@@ -41,10 +41,14 @@ static void test_every_source(void **state)
         "images { list: 'l' root: 'r' color: bgr } resize: 256 crop: 224",
         "images { list: 'l' } resize_height: 64 resize_width: 48",
         "webdataset { shards: 'a-{000..147}.tar, b.tar' color: bgr } resize: 8",
+        "webdataset { shards: 'a.tar' label_key: 'label.fine' } resize: 8",
         "lmdb { path: 'd' color: gray } scale: 0.00390625 crop: 16384",
         "csv { path: 't' } scale: 2",
         "csv { path: 't' target: 'price' target: 'weight' standardize: true }",
+        "text { path: 't' unit: character window: 32 stride: 1 vocabulary: 'ab' }",
         "shards { shards: 'a-{00000..00012}.shard' color: gray } crop: 8",
+        "zip { field { name: 'x' dim: 2 data { npy { values: 'x' } scale: 2 crop: 3 } } "
+        "field { data { csv { path: 't' target: 'y' } } } }",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         Paceline__Job *job;
@@ -62,7 +66,18 @@ static void test_every_field_that_is_wrong(void **state)
         {"lmdb { path: 'http://host/a' }",
          "train_data.lmdb.path: is a URL; only shards and webdataset are read from URLs"},
         {"", "train_data: is missing; give a source: idx, cifar10, cifar100, images, webdataset, "
-             "lmdb, npy, csv, shards or memory"},
+             "lmdb, npy, csv, text, shards, zip or memory"},
+        {"zip { }", "train_data.zip: has 0 fields; give 1 to 16"},
+        {"zip { field { name: 'x' } }",
+         "train_data.zip.field[0].data: is missing; give a source: idx, cifar10, cifar100, images, "
+         "webdataset, lmdb, npy, csv, text, shards, zip or memory"},
+        {"zip { field { data { npy { values: 'x' } } } field { data { npy { labels: 'y' } } } }",
+         "train_data.zip.field[1].data.npy.values: is missing"},
+        {"zip { field { data { zip { field { data { npy { values: 'x' } scale: 0 } } } } } }",
+         "train_data.zip.field[0].data.zip.field[0].data.scale: must not be 0"},
+        {"zip { field { dim: 1 dim: 1 dim: 1 dim: 1 dim: 1 dim: 1 dim: 1 dim: 1 "
+         "data { npy { values: 'x' } } } }",
+         "train_data.zip.field[0].dim: has 8 dimensions; give up to 7"},
         {"cifar10 { }", "train_data.cifar10.path: is missing"},
         {"cifar100 { path: '' }", "train_data.cifar100.path: is missing"},
         {"images { root: 'r' }", "train_data.images.list: is missing"},
@@ -71,6 +86,9 @@ static void test_every_field_that_is_wrong(void **state)
         {"shards { color: bgr }", "train_data.shards.shards: is missing"},
         {"cifar10 { path: 'd' coarse: true }",
          "train_data.cifar10.coarse: only cifar100 has coarse labels"},
+        {"text { window: 3 }", "train_data.text.path: is missing"},
+        {"text { path: 't' window: 65537 }",
+         "train_data.text.window: must be from 1 to 65536, is 65537"},
         {"csv { label: 'y' }", "train_data.csv.path: is missing"},
         {"csv { path: 't' label: 'y' delimiter: ', ' }",
          "train_data.csv.delimiter: is one character, and neither a quote nor a line break"},
@@ -140,10 +158,15 @@ static void test_specs(void **state)
     assert_string_equal(data->csv->label, "y");
     assert_true(!data->csv->header && data->csv->n_ignore == 1);
     assert_string_equal(data->csv->ignore[0], "id");
+    assert_int_equal(job_set_data(&data, "text:t.txt?unit=character&window=32&stride=8", &err), OK);
+    assert_true(data->text->unit == PACELINE__DATA__TEXT__UNIT__character);
+    assert_true(data->text->window == 32 && data->text->stride == 8);
     assert_int_equal(
         job_set_data(&data, "lmdb:d?color=rgb&resize_height=3&resize_width=4&scale=2", &err), OK);
     assert_true(data->resize_height == 3 && data->resize_width == 4 && data->scale == 2);
-    assert_int_equal(job_set_data(&data, "webdataset:a-{0..9}.tar,b.tar?color=gray", &err), OK);
+    assert_int_equal(
+        job_set_data(&data, "webdataset:a-{0..9}.tar,b.tar?color=gray&label_key=a.b", &err), OK);
+    assert_string_equal(data->webdataset->label_key, "a.b");
     assert_string_equal(data->webdataset->shards, "a-{0..9}.tar,b.tar");
     assert_int_equal(data->webdataset->color, PACELINE__DATA__COLOR__gray);
     assert_int_equal(job_set_data(&data, "shards:https://me:x@h:1/{0..2}?key?crop=8", &err), OK);
@@ -248,6 +271,19 @@ static void test_paths_count_from_another_root(void **state)
     assert_int_equal(job_resolve_paths(job, "jobs/a.job", &err), OK);
     assert_int_equal(job_move_data(job, "jobs/", "/mine", &err), OK);
     assert_string_equal(job->train_data->shards->shards, "http://h/a,/mine/b,HTTPS://h/c");
+    job_free(job);
+    job = parse_job(
+        "train_data { zip { field { data { npy { values: 'x' labels: '/y' } } } "
+        "field { data { zip { field { data { csv { path: 't' } mean_file: 'm' } } } } } } }");
+    const Paceline__Data__Zip *zip = job->train_data->zip;
+    assert_int_equal(job_resolve_paths(job, "jobs/a.job", &err), OK);
+    assert_string_equal(job_data_path(job->train_data), "jobs/x");
+    assert_int_equal(job_move_data(job, "jobs/", "/mine", &err), OK);
+    assert_string_equal(zip->field[0]->data->npy->values, "/mine/x");
+    assert_string_equal(zip->field[0]->data->npy->labels, "/y");
+    const Paceline__Data *inner = zip->field[1]->data->zip->field[0]->data;
+    assert_string_equal(inner->csv->path, "/mine/t");
+    assert_string_equal(inner->mean_file, "/mine/m");
     char long_root[5000];
     memset(long_root, 'r', sizeof long_root - 1);
     long_root[sizeof long_root - 1] = '\0';

@@ -272,6 +272,15 @@ static int check_cache(const Paceline__Job *job, struct err *err)
     return rc;
 }
 
+static int check_local_data(const Paceline__Job *job, struct err *err)
+{
+    if (job->has_epoch_records && !job->local_data)
+        return err_set(err, ERR_INPUT, "epoch_records: only with local_data; leave it out");
+    return job->has_epoch_records && job->epoch_records == 0
+               ? err_set(err, ERR_INPUT, "epoch_records: is 0, and must be above it")
+               : OK;
+}
+
 int job_finish(Paceline__Job *job, struct err *err)
 {
     int rc = check_given("name", is_filled(job->name), err);
@@ -297,6 +306,8 @@ int job_finish(Paceline__Job *job, struct err *err)
         rc = check_local(job, err);
     if (rc == OK)
         rc = check_cache(job, err);
+    if (rc == OK)
+        rc = check_local_data(job, err);
     if (rc == OK)
         rc = check_range("bad_records_max", job->bad_records_max, 1, BAD_RECORDS_MAX, err);
     if (rc == OK)

@@ -88,14 +88,14 @@ static void test_parts_that_are_missing(void **state)
     expect_refusal("net { file: '' }", "net.file: is missing");
     expect_refusal("net { zoo: 'a' }",
                    "train_data: is missing; give a source: idx, cifar10, "
-                   "cifar100, images, webdataset, lmdb, npy, csv, shards or memory");
+                   "cifar100, images, webdataset, lmdb, npy, csv, text, shards, zip or memory");
     expect_refusal("net { zoo: 'a' } train_data { idx { images: 'i' } }",
                    "train_data.idx.labels: is missing");
     expect_refusal("net { zoo: 'a' } train_data { idx { images: 'i' labels: 'l' } }",
                    "solver: is missing; give at least `solver { base_lr: R }`");
     expect_refusal(LEAST "test_data { scale: 2 }",
                    "test_data: is missing; give a source: idx, cifar10, cifar100, images, "
-                   "webdataset, lmdb, npy, csv, shards or memory");
+                   "webdataset, lmdb, npy, csv, text, shards, zip or memory");
     expect_refusal(LEAST "name: ''", "name: is missing");
 }
 
@@ -346,7 +346,7 @@ static void test_strategy_by_name(void **state)
     assert_int_equal(job_set_strategy(job, "ring", &err), ERR_USAGE);
     assert_string_equal(err.text,
                         "no strategy is called `ring`; there are single, sync, allreduce, "
-                        "async_allreduce, ps, downpour, easgd, mpca, gossip, diloco");
+                        "async_allreduce, ps, downpour, easgd, mpca, gossip, diloco, pace");
     assert_int_equal(job->strategy->sync->tau, 3);
     assert_int_equal(job_set_strategy(job, "sync", &err), OK);
     assert_int_equal(job->strategy->sync->tau, 50);
@@ -395,7 +395,7 @@ static void test_data_from_the_command_line(void **state)
         {"x,y", "x,y: expected KIND:PATH, such as idx:IMAGES,LABELS"},
         {"png:x",
          "png:x: no kind of data is called `png`; there are idx, cifar10, cifar100, images, "
-         "webdataset, lmdb, npy, csv, shards, memory"},
+         "webdataset, lmdb, npy, csv, text, shards, memory"},
         {"idx:x", "idx:x: expected idx:IMAGES,LABELS"},
         {"idx:,y", "idx:,y: expected idx:IMAGES,LABELS"},
         {"idx:x,", "idx:x,: expected idx:IMAGES,LABELS"},

@@ -1,9 +1,7 @@
 #include "learner/corpus.h"
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "data/record_cache.h"
-#include "data/source_csv.h"
 #include "job/job.h"
 #include "job/text.h"
 
@@ -65,11 +63,7 @@ static int open_set(const struct source_config *config, struct corpus *corpus,
                     struct source **source, struct err *err)
 {
     struct dataset set;
-    int rc = spec->mean_file && spec->mean_file[0]
-                 ? file_check_under(config->root, spec->mean_file, err)
-                 : OK;
-    if (rc == OK)
-        rc = source_open_with(config, spec, source, err);
+    int rc = source_open_with(config, spec, source, err);
     struct source **cached = &corpus->cached[which == SET_TEST];
     if (rc == OK && config->cache && record_cache_serves(*source))
         rc = source_cached(*source, config->cache, cached, err);
@@ -106,14 +100,14 @@ int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct
     return corpus_open_with(&(struct source_config){.watch = watch}, job, out, err);
 }
 
-/* A table of test data has the columns of the training data. */
+/* Test data has the columns and the vocabulary of the training data. */
 static int open_test(const struct source_config *config, const Paceline__Job *job,
                      struct corpus *corpus, struct err *err)
 {
     Paceline__Data *spec = (Paceline__Data *)text_copy(&job->test_data->base);
     if (!spec)
         return err_set(err, ERR_NOMEM, "test_data: out of memory");
-    int rc = job_data_settle(spec, source_csv_columns(corpus->train_source), err);
+    int rc = source_settle(corpus->train_source, spec, err);
     if (rc == OK)
         rc = open_set(config, corpus, SET_TEST, "test_data", spec, &corpus->test_source, err);
     paceline__data__free_unpacked(spec, NULL);
@@ -122,8 +116,11 @@ static int open_test(const struct source_config *config, const Paceline__Job *jo
 
 int corpus_settle(const struct corpus *corpus, Paceline__Job *job, struct err *err)
 {
-    return corpus->train_source ? job_settle(job, source_csv_columns(corpus->train_source), err)
-                                : OK;
+    if (!corpus->train_source)
+        return OK;
+    int rc = source_settle(corpus->train_source, job->train_data, err);
+    return rc == OK && job->test_data ? source_settle(corpus->train_source, job->test_data, err)
+                                      : rc;
 }
 
 static int open_sets(struct source_config *config, const Paceline__Job *job, struct corpus *corpus,
@@ -139,7 +136,7 @@ static int open_sets(struct source_config *config, const Paceline__Job *job, str
     if (rc == OK)
         rc = dataset_split(&corpus->set[SET_TRAIN], job->validation, job->seed,
                            &corpus->set[SET_VALIDATION], err);
-    if (rc != OK || !job->test_data)
+    if (rc != OK || !job->test_data || config->only_training)
         return rc;
     config->role = SOURCE_TEST;
     config->of = BAD_OF_TEST;

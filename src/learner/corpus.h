@@ -30,7 +30,8 @@ int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct
  * the corpus is open. */
 int corpus_open_with(const struct source_config *config, const Paceline__Job *job,
                      struct corpus *out, struct err *err);
-/* Write the columns of the open tables into the job, where it leaves them open. ERR_NOMEM */
+/* Write the columns and vocabularies of the open sources into the job, where it leaves them open.
+ * ERR_NOMEM */
 int corpus_settle(const struct corpus *corpus, Paceline__Job *job, struct err *err);
 /* Log the records that were left out when the sources were opened. */
 void corpus_log_warnings(const struct corpus *corpus, const struct logger *log);

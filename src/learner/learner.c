@@ -18,6 +18,7 @@ int learner_init_unset(struct learner *l, struct world *world, const Paceline__J
         .corpus = corpus,
         .ws = ws,
         .table = net_segments(ws->train),
+        .epoch_records = corpus->set[SET_TRAIN].count,
     };
     size_t n = l->table->total;
     l->mark = arena_array(arena, l->table->count + 1, struct learner_mark);
@@ -31,6 +32,10 @@ int learner_init_unset(struct learner *l, struct world *world, const Paceline__J
         l->dx = *dx;
     if (workspace_fill(ws) != OK || local_create(ws, arena, &l->group) != OK)
         return err_set(err, ERR_NOMEM, "net: out of memory for %u local learners", job->local);
+    /* The loader of a simulation has served learners of earlier runs, which had their own
+     * records. */
+    if (ws->loader.set && !ws->loader.world && ws->loader.sampler.ranges > 0)
+        ws->loader.sampler = (struct sampler){.seed = job->seed, .n = corpus->set[SET_TRAIN].count};
     int rc = schedule_check(job->solver, err);
     return rc == OK ? optim_init(&l->optim, job->solver, n, arena, err) : rc;
 }
@@ -165,12 +170,52 @@ static int compute_batch(struct learner *l, uint64_t start, size_t count,
     return OK;
 }
 
+int learner_take_share(struct learner *l, const struct range *range, size_t ranges, uint64_t pass)
+{
+    struct learner_share *share = &l->share;
+    size_t before = share->sampler.n, n = 0;
+    PL_ASSERT(ranges > 0 && ranges <= LEARNER_RANGES_MAX);
+    /* Behind this call no task of the loader reads the old ranges. */
+    int rc = loader_draw(&l->ws->loader, &l->ws->loader.sampler);
+    if (rc != OK)
+        return rc;
+    for (size_t i = 0; i < ranges; i++) {
+        PL_ASSERT(range[i].len > 0);
+        share->range[i] = range[i];
+        n += range[i].len;
+    }
+    if (before > 0 && share->next / before + 1 > pass)
+        pass = share->next / before + 1;
+    share->sampler =
+        (struct sampler){.seed = l->job->seed, .n = n, .range = share->range, .ranges = ranges};
+    share->next = pass * n;
+    return loader_draw(&l->ws->loader, &share->sampler);
+}
+
+/* Where the records of a step lie in the loader's stream: at the run's offset, or at the learner's
+ * own place. */
+static int find_records(struct learner *l, uint64_t *start, size_t count)
+{
+    struct learner_share *share = &l->share;
+    if (share->sampler.ranges == 0)
+        return OK;
+    *start = share->next;
+    share->next += count;
+    sampler_count(&share->sampler, *start, count, share->used);
+    l->known = 0;
+    /* Learners of a simulation share a loader. */
+    return l->ws->loader.world ? OK : loader_draw(&l->ws->loader, &share->sampler);
+}
+
 /* The arithmetic of a gradient; `watch` observes the last batch. */
 static int compute_gradient(struct learner *l, uint64_t start, size_t count,
                             const struct net_watch *watch)
 {
     size_t batch = l->job->batch;
     double loss = 0;
+    int found = find_records(l, &start, count);
+    if (found != OK)
+        return found;
     l->parts = (count + batch - 1) / batch;
     l->gathered = l->dx.n;
     expect_stride(l, start);
@@ -288,7 +333,7 @@ int learner_gradient(struct learner *l, uint64_t start, size_t count)
 static double clock_value(const struct learner *l, uint64_t start)
 {
     if (l->job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs)
-        return (double)start / (double)l->corpus->set[SET_TRAIN].count;
+        return (double)start / (double)l->epoch_records;
     return (double)l->steps;
 }
 

@@ -12,7 +12,16 @@
 #include "optim/optim.h"
 #include "world/world.h"
 
-enum { LEARNER_EXPECTS = LOADER_AHEAD_MAX };
+enum { LEARNER_EXPECTS = LOADER_AHEAD_MAX, LEARNER_RANGES_MAX = 64 };
+
+/* A learner that has records of its own: an offset then says how far the run is, and not which
+ * records these are. It takes its own ones pass after pass, each in an order of its own. */
+struct learner_share {
+    struct sampler sampler;                 /* ranges 0: it has no records of its own */
+    struct range range[LEARNER_RANGES_MAX]; /* of the training set */
+    uint64_t next;                          /* place of the next step in its own stream */
+    uint64_t used[LEARNER_RANGES_MAX];      /* by range: samples of its steps */
+};
 
 /* dx is finished from `from` to its end when `share` of the step (of 1) is done. */
 struct learner_mark {
@@ -31,6 +40,8 @@ struct learner {
     struct vec dx;
     struct vec before; /* Σ of the step's batches before the last; empty where iter_size is 1 */
     struct optim optim;
+    struct learner_share share; /* (learner_take_share) */
+    size_t epoch_records;       /* samples of an epoch of the run; at first those of the set */
     uint64_t steps;             /* taken by this learner */
     uint64_t samples;           /* samples of those steps */
     double loss;                /* mean loss of the last step's records */
@@ -68,6 +79,11 @@ int learner_init(struct learner *l, struct world *world, const Paceline__Job *jo
 int learner_init_unset(struct learner *l, struct world *world, const Paceline__Job *job,
                        const struct corpus *corpus, struct workspace *ws, struct arena *arena,
                        struct vec *dx, struct err *err);
+
+/* Train on the records of these ranges of the training set alone (1 to LEARNER_RANGES_MAX, none
+ * empty), from the beginning of pass `pass` or of the next one. It keeps the counts of `used`.
+ * ERR_CANCELLED */
+int learner_take_share(struct learner *l, const struct range *range, size_t ranges, uint64_t pass);
 
 /* Compute threads of each task that computes: the job's, shared out among its `local` learners, at
  * least 1. The caller that plans for a learner and calls it sets them (kernels_set_threads). */

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-enum { TIMES_MAX = 1 << 20 };
+/* The two phases take turns, so that a machine that becomes slower does so in both. */
+enum { TIMES_MAX = 1 << 20, TURNS = 4 };
 
 struct bench {
     struct world *world;
@@ -54,36 +55,71 @@ static int open_all(struct bench *b, const Paceline__Data *spec, struct err *err
     return rc == OK ? OK : err_set(err, rc, "data: out of memory for %zu records", o->batch);
 }
 
+struct phase {
+    double lasted_s, waited_s;
+    uint64_t taken;
+};
+
 /* As fast as they come. */
-static int take_many(struct bench *b, struct loader_bench *out, struct err *err)
+static int take_many(struct bench *b, double seconds, struct phase *phase, struct err *err)
 {
     int64_t begin = world_now(b->world);
     uint64_t first = b->offset;
     int rc = OK;
-    while (rc == OK && (seconds_since(b, begin) < b->options->seconds || b->offset == first)) {
+    while (rc == OK && (seconds_since(b, begin) < seconds || b->offset == first)) {
         int64_t before = world_now(b->world);
         rc = take_batch(b, err);
         if (b->times < TIMES_MAX)
             b->ms[b->times++] = 1e3 * seconds_since(b, before);
     }
-    out->taken = b->offset - first;
-    out->records_per_s = (double)out->taken / seconds_since(b, begin);
+    phase->taken += b->offset - first;
+    phase->lasted_s += seconds_since(b, begin);
     return rc;
 }
 
-/* As a trainer takes them that needs a little longer for a batch than the loader. */
-static int take_slowly(struct bench *b, struct loader_bench *out, struct err *err)
+static int sleep_s(struct bench *b, double seconds)
 {
-    double step = (double)b->options->batch / (out->records_per_s * b->options->share);
-    double waited = b->loader.waited_s;
+    return world_sleep(b->world, world_now(b->world) + (int64_t)(seconds * WORLD_SECOND));
+}
+
+/* As a trainer takes them that computes for `step` seconds with each batch. The phase before has
+ * left no batch ahead; those of a trainer were prepared while it took its first steps. */
+static int take_slowly(struct bench *b, double seconds, double step, struct phase *phase,
+                       struct err *err)
+{
+    int rc = take_batch(b, err);
+    if (rc == OK)
+        rc = sleep_s(b, step * (double)b->loader.slots);
+    double waited_s = b->loader.waited_s;
     int64_t begin = world_now(b->world);
-    int rc = OK;
-    while (rc == OK && seconds_since(b, begin) < b->options->seconds) {
+    while (rc == OK && seconds_since(b, begin) < seconds) {
         rc = take_batch(b, err);
         if (rc == OK)
-            rc = world_sleep(b->world, world_now(b->world) + (int64_t)(step * WORLD_SECOND));
+            rc = sleep_s(b, step);
     }
-    out->waited_share = (b->loader.waited_s - waited) / seconds_since(b, begin);
+    phase->waited_s += b->loader.waited_s - waited_s;
+    phase->lasted_s += seconds_since(b, begin);
+    return rc;
+}
+
+static int take_in_turns(struct bench *b, struct loader_bench *out, struct err *err)
+{
+    const struct loader_bench_options *o = b->options;
+    int turns = o->share > 0 ? TURNS : 1, rc = OK;
+    struct phase fast = {.taken = 0}, slow = {.taken = 0};
+    for (int i = 0; rc == OK && i < turns; i++) {
+        struct phase turn = {.taken = 0};
+        rc = take_many(b, o->seconds / turns, &turn, err);
+        fast.taken += turn.taken;
+        fast.lasted_s += turn.lasted_s;
+        double step = (double)o->batch * turn.lasted_s / (double)turn.taken;
+        if (rc == OK && o->share > 0)
+            rc = take_slowly(b, o->seconds / turns, step / o->share, &slow, err);
+    }
+    out->taken = fast.taken;
+    out->records_per_s = (double)fast.taken / fast.lasted_s;
+    if (o->share > 0)
+        out->waited_share = slow.waited_s / slow.lasted_s;
     return rc;
 }
 
@@ -100,9 +136,7 @@ static int measure_all(struct bench *b, struct loader_bench *out, struct err *er
     int rc = take_batch(b, err);
     out->first_batch_s = seconds_since(b, b->options->begun);
     if (rc == OK)
-        rc = take_many(b, out, err);
-    if (rc == OK && b->options->share > 0)
-        rc = take_slowly(b, out, err);
+        rc = take_in_turns(b, out, err);
     if (rc != OK)
         return rc;
     qsort(b->ms, b->times, sizeof *b->ms, compare_doubles);

@@ -9,8 +9,8 @@
 struct loader_bench_options {
     size_t batch;   /* records, > 0 */
     int threads;    /* > 0: tasks at most; a fourth of them at first */
-    double seconds; /* of each phase */
-    double share;   /* then take batches at this share of the rate; 0: no such phase */
+    double seconds; /* of each phase; two take turns */
+    double share;   /* a second phase takes batches at this share of the rate; 0: none */
     size_t cache;   /* bytes of records that are kept; 0: none */
     uint64_t seed;  /* of the order and of maps that draw */
     int64_t begun;  /* by the world's clock; times count from here */

@@ -8,6 +8,7 @@
 #include "data/source_random.h"
 #include "job/job.h"
 #include "learner/learner.h"
+#include "sweep_stride.h"
 #include "tensor/tuner.h"
 
 #include <math.h>
@@ -20,7 +21,7 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 20, CLASSES = 10 };
+enum { STEPS = 20 / SWEEP_STRIDE(5, 5), CLASSES = 10 };
 
 #define TOLERANCE 1e-4
 

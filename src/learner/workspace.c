@@ -268,11 +268,15 @@ int workspace_plan(const Paceline__Job *job, const struct shape *record,
 }
 
 int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
-                         const struct logger *log, struct tuner *tuner, const char *keep,
-                         struct workspace **out, struct err *err)
+                         const struct fields *fields, const struct logger *log, struct tuner *tuner,
+                         const char *keep, struct workspace **out, struct err *err)
 {
-    const struct making options = {
-        .record = record, .log = log, .tuner = tuner, .only_tests = true, .keep = keep};
+    const struct making options = {.record = record,
+                                   .fields = fields,
+                                   .log = log,
+                                   .tuner = tuner,
+                                   .only_tests = true,
+                                   .keep = keep};
     return make_workspace(job, &options, out, err);
 }
 
@@ -388,7 +392,7 @@ int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct 
     if (loader->set) {
         PL_ASSERT(!loader->world);
         loader->set = set;
-        loader->sampler = (struct sampler){job->seed, set->count};
+        loader->sampler = (struct sampler){.seed = job->seed, .n = set->count};
         return OK;
     }
     int rc = loader_init(loader, &ws->arena, set, job->seed, job->batch);
@@ -492,6 +496,9 @@ int workspace_fill(struct workspace *ws)
 
 int workspace_load_ahead(struct workspace *ws, struct world *world, int threads, struct err *err)
 {
+    enum { SHARE = 8 }; /* of a budget the batches ahead take an eighth */
+    if (ws->memory_budget > 0 && ws->memory_budget / SHARE < LOADER_AHEAD_BYTES)
+        ws->loader.ahead_bytes = (size_t)(ws->memory_budget / SHARE) + 1;
     int rc = loader_start(&ws->loader, &ws->arena, world, threads);
     if (rc != OK)
         err_set(err, rc, "net: no batches prepared ahead: %s", status_text(rc));

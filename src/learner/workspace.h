@@ -78,8 +78,8 @@ int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct 
 /* The same without a net for training, for a caller that only tests or reads outputs: the blob
  * `keep` (NULL: the net's outputs), borrowed for the call. */
 int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
-                         const struct logger *log, struct tuner *tuner, const char *keep,
-                         struct workspace **out, struct err *err);
+                         const struct fields *fields, const struct logger *log, struct tuner *tuner,
+                         const char *keep, struct workspace **out, struct err *err);
 
 /* Have tests keep that blob of theirs, which there must be; the net is planned again where they do
  * not. ERR_UNSUPPORTED, ERR_NOMEM; all is then as before */

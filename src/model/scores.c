@@ -45,6 +45,32 @@ static int axis_of(const Caffe__LayerParameter *layer)
     return layer->softmax_param ? layer->softmax_param->axis : 1;
 }
 
+/* Is it a top of the data that is neither an input nor the class? */
+static bool is_target(const Caffe__NetParameter *net, const char *blob)
+{
+    if (strcmp(blob, "label") == 0) /* no field of records has this name */
+        return false;
+    for (size_t i = 0; i < net->n_layer; i++)
+        for (size_t k = 1; k < net->layer[i]->n_top && net->layer[i]->n_bottom == 0; k++)
+            if (is_for_testing(net, net->layer[i]) && strcmp(net->layer[i]->top[k], blob) == 0)
+                return true;
+    return false;
+}
+
+/* Of the two bottoms the one that is compared with a target. */
+static bool find_values(const Caffe__NetParameter *net, struct scores *out)
+{
+    const Caffe__LayerParameter *layer = find_layer(net, "EuclideanLoss");
+    if (!layer || layer->n_bottom != 2)
+        return false;
+    for (size_t i = 0; i < 2; i++) {
+        *out = (struct scores){layer->bottom[i], SCORES_VALUES, 1, layer->bottom[1 - i]};
+        if (is_target(net, out->target) && !is_target(net, out->blob))
+            return true;
+    }
+    return false;
+}
+
 /* Does a layer from number `from` on read the blob? */
 static bool is_read(const Caffe__NetParameter *net, size_t from, const char *blob)
 {
@@ -80,7 +106,7 @@ static int find_result(const Caffe__NetParameter *net, struct scores *out, struc
     }
     if (!found)
         return err_set(err, ERR_INPUT, "net: has no scores of classes");
-    *out = (struct scores){found, SCORES_PLAIN, 1};
+    *out = (struct scores){found, SCORES_PLAIN, 1, NULL};
     return OK;
 }
 
@@ -88,12 +114,12 @@ int model_scores(const Caffe__NetParameter *net, struct scores *out, struct err 
 {
     const Caffe__LayerParameter *layer;
     if ((layer = find_layer(net, "SoftmaxWithLoss")))
-        *out = (struct scores){layer->bottom[0], SCORES_SOFTMAX, axis_of(layer)};
+        *out = (struct scores){layer->bottom[0], SCORES_SOFTMAX, axis_of(layer), NULL};
     else if ((layer = find_layer(net, "Softmax")))
-        *out = (struct scores){layer->top[0], SCORES_PROBABILITIES, axis_of(layer)};
+        *out = (struct scores){layer->top[0], SCORES_PROBABILITIES, axis_of(layer), NULL};
     else if ((layer = find_layer(net, "HingeLoss")) || (layer = find_layer(net, "Accuracy")))
-        *out = (struct scores){layer->bottom[0], SCORES_PLAIN, 1};
-    else
+        *out = (struct scores){layer->bottom[0], SCORES_PLAIN, 1, NULL};
+    else if (!find_values(net, out))
         return find_result(net, out, err);
     return OK;
 }

@@ -104,6 +104,26 @@ static void test_nets_that_only_score(void **state)
                   "ip", SCORES_PLAIN, 1);
 }
 
+static void test_a_loss_of_values(void **state)
+{
+    (void)state;
+    static const char *const bottoms[] = {"bottom: 'ip' bottom: 'y'", "bottom: 'y' bottom: 'ip'"};
+    for (int i = 0; i < 2; i++) {
+        char text[1024];
+        struct scores scores;
+        struct err err = {0};
+        snprintf(text, sizeof text,
+                 "layer { name: 'd' type: 'Data' top: 'data' top: 'y' } " IP
+                 "layer { name: 'e' type: 'EuclideanLoss' %s top: 'e' }",
+                 bottoms[i]);
+        expect_scores(text, "ip", SCORES_VALUES, 1);
+        Caffe__NetParameter *net = parse_net(text);
+        assert_int_equal(model_scores(net, &scores, &err), OK);
+        assert_string_equal(scores.target, "y");
+        caffe__net_parameter__free_unpacked(net, NULL);
+    }
+}
+
 static void test_only_the_test_phase_counts(void **state)
 {
     (void)state;
@@ -155,6 +175,7 @@ int main(void)
         cmocka_unit_test(test_a_loss_reads_them),
         cmocka_unit_test(test_the_heaviest_loss_counts),
         cmocka_unit_test(test_nets_that_only_score),
+        cmocka_unit_test(test_a_loss_of_values),
         cmocka_unit_test(test_only_the_test_phase_counts),
         cmocka_unit_test(test_a_judged_net_keeps_its_scores),
         cmocka_unit_test(test_what_cannot_be_known),

@@ -1,9 +1,9 @@
 #include "real/http_fetch.h"
 
 #include "real/real.h"
+#include "real/thread.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -172,14 +172,9 @@ static void *thread_main(void *user)
     return NULL;
 }
 
-/* Signals are left to the program's own threads. */
 static bool start_thread(struct http_client *client)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&client->thread[client->threads], NULL, thread_main, client);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = thread_create(&client->thread[client->threads], thread_main, client);
     client->threads += rc == 0;
     return rc == 0;
 }

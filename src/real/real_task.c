@@ -2,13 +2,15 @@
 #include "real/real_task.h"
 
 #include "real/node.h"
+#include "real/thread.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { READER_NICE = 5 }; /* with a third of the weight of a thread that computes */
 
 int task_init_cond(pthread_cond_t *cond)
 {
@@ -88,25 +90,30 @@ static void task_fail(struct fault_sink *sink, const char *file, int line, const
     pthread_exit(NULL);
 }
 
-/* Tasks that compute and read data yield to the machine's owner; tasks that send heartbeats do
- * not. */
-static void be_nice(const struct node *node, const char *name)
+/* Tasks that read data ahead have a lower priority than those that compute: a parallel loop ends
+ * with its last thread. Both yield to the machine's owner; tasks that send heartbeats do not. */
+static int task_niceness(const struct node *node, const char *name)
 {
     static const char *const urgent[] = {"io", "listener", "heart"};
     for (size_t i = 0; i < sizeof urgent / sizeof *urgent; i++)
         if (strcmp(name, urgent[i]) == 0)
-            return;
+            return 0;
+    return strcmp(name, "loader") == 0 ? node->nice + READER_NICE : node->nice;
+}
+
+static void be_nice(int nice)
+{
     id_t self = (id_t)gettid();
-    if (node->nice > getpriority(PRIO_PROCESS, self))
-        (void)setpriority(PRIO_PROCESS, self, node->nice); /* a lower priority is always allowed */
+    if (nice > getpriority(PRIO_PROCESS, self))
+        (void)setpriority(PRIO_PROCESS, self, nice); /* a lower priority is always allowed */
 }
 
 static void *task_thread(void *arg)
 {
     struct task *task = arg;
     struct node *node = task->node;
-    if (node->nice > 0)
-        be_nice(node, task->name);
+    if (task_niceness(node, task->name) > 0)
+        be_nice(task_niceness(node, task->name));
     fault_bind(&task->sink);
     int result = task->fn(task->arg);
     fault_bind(NULL);
@@ -120,15 +127,11 @@ static void *task_thread(void *arg)
     return NULL;
 }
 
-/* Create a thread and its entry in the list, with the lock held so that the thread finds the entry.
- * Signals are left to the program's own threads. */
+/* Create a thread and its entry in the list, with the lock held so that the thread finds the
+ * entry. */
 static int create_thread(struct node *node, struct task *task)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&task->thread, NULL, task_thread, task);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = thread_create(&task->thread, task_thread, task);
     if (rc == 0) {
         task->next = node->tasks.first;
         node->tasks.first = task;
@@ -296,7 +299,7 @@ struct detached_task {
 static void *detached_thread(void *arg)
 {
     struct detached_task *a = arg;
-    be_nice(a->node, "main");
+    be_nice(a->node->nice);
     a->rc = run_main(a->node, a->fn, a->arg, a->err);
     node_lock(a->node);
     a->node->tasks.nursing = false;
@@ -325,15 +328,11 @@ int task_run_main(struct node *node, task_fn fn, void *arg, struct err *err)
 {
     struct detached_task detached = {node, fn, arg, err, OK};
     pthread_t thread;
-    sigset_t all, before;
     if (node->nice == 0)
         return run_main(node, fn, arg, err);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     node_lock(node);
     node->tasks.nursing = true;
-    int rc = pthread_create(&thread, NULL, detached_thread, &detached);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = thread_create(&thread, detached_thread, &detached);
     if (rc == 0)
         supervise_threads(node);
     node->tasks.nursing = false;

@@ -145,7 +145,7 @@ static int reducer_open(struct reducer *r, struct member *m)
 static int allreduce_worker(struct member *m)
 {
     struct reducer *r = arena_new(m->arena, struct reducer);
-    size_t records = m->learner->corpus->set[SET_TRAIN].count;
+    size_t records = m->learner->epoch_records;
     int rc = r ? reducer_open(r, m) : ERR_NOMEM;
     while (rc == OK && !strategy_done(m->job, &m->progress, records)) {
         rc = run_gradient(

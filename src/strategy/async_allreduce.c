@@ -64,13 +64,13 @@ static struct vec part_s(const struct pipe *p, const struct vec *both)
 
 static uint64_t in_records(const struct pipe *p, double epochs)
 {
-    double records = epochs * (double)p->m->learner->corpus->set[SET_TRAIN].count;
+    double records = epochs * (double)p->m->learner->epoch_records;
     return (uint64_t)fmin(records, 1e18);
 }
 
 static bool is_done(const struct pipe *p)
 {
-    return strategy_done(p->m->job, &p->here, p->m->learner->corpus->set[SET_TRAIN].count);
+    return strategy_done(p->m->job, &p->here, p->m->learner->epoch_records);
 }
 
 static int pipe_open(struct pipe *p, struct member *m)

@@ -365,7 +365,7 @@ static int finish_fragments(struct diloco *d)
 static int diloco_worker(struct member *m)
 {
     struct diloco *d = m->own = arena_new(m->arena, struct diloco);
-    size_t records = m->learner->corpus->set[SET_TRAIN].count;
+    size_t records = m->learner->epoch_records;
     int rc = d ? diloco_open(d, m) : ERR_NOMEM;
     if (rc == OK && m->join_state)
         rc = diloco_join(d, m->join_state);

@@ -273,7 +273,7 @@ static int sync_worker(struct member *m)
         m->model.x = &r->x;
         m->model.s = &r->s;
     }
-    size_t records = l->corpus->set[SET_TRAIN].count;
+    size_t records = l->epoch_records;
     while (rc == OK && !strategy_done(m->job, &m->progress, records)) {
         uint64_t tau = strategy_round(m->job, &m->progress, records, settings_of(m->job)->tau);
         rc = sync_round(r, m, tau);

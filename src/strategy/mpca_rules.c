@@ -131,12 +131,12 @@ void mpca_follow(struct vec *v, const struct mpca_config *config, const struct v
     vec_axpy(v, (float)-k, star_before, r);
 }
 
-void mpca_pace_record(struct mpca_pace *pace, int64_t took)
+void mpca_times_record(struct mpca_times *pace, int64_t took)
 {
     pace->took[pace->cycles++ % MPCA_CYCLES_KEPT] = took;
 }
 
-int64_t mpca_pace_median(const struct mpca_pace *pace)
+int64_t mpca_times_median(const struct mpca_times *pace)
 {
     int64_t sorted[MPCA_CYCLES_KEPT];
     size_t n = pace->cycles < MPCA_CYCLES_KEPT ? (size_t)pace->cycles : MPCA_CYCLES_KEPT;

@@ -100,15 +100,15 @@ void mpca_follow(struct vec *v, const struct mpca_config *config, const struct v
 enum { MPCA_CYCLES_KEPT = 15 };
 
 /* How long the latest cycles of a shard took, in one unit: ns, or local steps. Starts as {0}. */
-struct mpca_pace {
+struct mpca_times {
     int64_t took[MPCA_CYCLES_KEPT];
     uint64_t cycles; /* ever noted */
 };
 
-void mpca_pace_record(struct mpca_pace *pace, int64_t took);
+void mpca_times_record(struct mpca_times *pace, int64_t took);
 
 /* The median of those kept, the upper one of two; 0 before the first. */
-int64_t mpca_pace_median(const struct mpca_pace *pace);
+int64_t mpca_times_median(const struct mpca_times *pace);
 
 /* Is a shard's x̃* so old that the worker must not be pulled towards it any more (that is, α = 0)?
  * `since` it arrived, in the unit of `median`. Nothing is stale while no cycle has been timed. */

@@ -425,16 +425,16 @@ static void test_mpca_direction_follows_from_broadcasts(void **state)
 static void test_the_median_of_the_latest_cycles(void **state)
 {
     (void)state;
-    struct mpca_pace pace = {0};
-    assert_int_equal(mpca_pace_median(&pace), 0);
+    struct mpca_times pace = {0};
+    assert_int_equal(mpca_times_median(&pace), 0);
     static const int64_t took[] = {50, 10, 40, 20}, want[] = {50, 50, 40, 40};
     for (size_t i = 0; i < 4; i++) {
-        mpca_pace_record(&pace, took[i]);
-        assert_int_equal(mpca_pace_median(&pace), want[i]);
+        mpca_times_record(&pace, took[i]);
+        assert_int_equal(mpca_times_median(&pace), want[i]);
     }
     for (int64_t i = 0; i < 100; i++) /* those kept are 85 … 99 */
-        mpca_pace_record(&pace, i);
-    assert_int_equal(mpca_pace_median(&pace), 92);
+        mpca_times_record(&pace, i);
+    assert_int_equal(mpca_times_median(&pace), 92);
 }
 
 static void test_beyond_four_cycles_a_worker_is_let_go(void **state)

@@ -76,8 +76,8 @@ int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server
 {
     *c = (struct ps_client){
         .m = m, .stage = m->join_state ? CLIENT_JOINING : CLIENT_TRAINING, .config = *config};
-    ps_server_configure(&c->config, m->job, m->group, &m->start,
-                        m->learner->corpus->set[SET_TRAIN].count, m->join_state);
+    ps_server_configure(&c->config, m->job, m->group, &m->start, m->learner->epoch_records,
+                        m->join_state);
     c->view = c->config.placement.now->number;
     c->incarnation = c->config.placement.now->incarnation;
     ps_sender_init(&c->sender, m->world, m->group, PS_LANE_WORKER);

@@ -6,7 +6,7 @@ static int single_worker(struct member *m)
 {
     struct learner *l = m->learner;
     uint32_t batch = job_step_records(m->job);
-    size_t records = l->corpus->set[SET_TRAIN].count;
+    size_t records = l->epoch_records;
     while (!strategy_done(m->job, &m->progress, records)) {
         int rc = learner_step(l, m->progress.sample_offset, batch);
         if (rc != OK)

@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const struct strategy_ops *const strategies[] = {
-    &strategy_single, &strategy_sync,     &strategy_allreduce, &strategy_async_allreduce,
-    &strategy_diloco, &strategy_easgd,    &strategy_gossip,    &strategy_mpca,
-    &strategy_ps,     &strategy_downpour,
+    &strategy_single, &strategy_sync,  &strategy_allreduce, &strategy_async_allreduce,
+    &strategy_diloco, &strategy_easgd, &strategy_gossip,    &strategy_mpca,
+    &strategy_pace,   &strategy_ps,    &strategy_downpour,
 };
 
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,

@@ -205,6 +205,7 @@ extern const struct strategy_ops strategy_async_allreduce;
 extern const struct strategy_ops strategy_diloco;
 extern const struct strategy_ops strategy_easgd;
 extern const struct strategy_ops strategy_mpca;
+extern const struct strategy_ops strategy_pace;
 extern const struct strategy_ops strategy_gossip;
 extern const struct strategy_ops strategy_ps;
 extern const struct strategy_ops strategy_downpour;

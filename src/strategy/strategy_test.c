@@ -283,6 +283,7 @@ static void test_strategies_are_found_by_the_job(void **state)
         {"downpour", &strategy_downpour, 5, true, false},
         {"easgd", &strategy_easgd, 10, true, false},
         {"mpca", &strategy_mpca, 1, true, false},
+        {"pace", &strategy_pace, 1, true, false},
         {"gossip", &strategy_gossip, 10, false, false},
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {

@@ -240,8 +240,7 @@ static int one_round(struct member *m, struct rounds *r, struct stripe *own)
 {
     struct learner *l = m->learner;
     uint64_t steps = m->progress.steps;
-    uint64_t tau =
-        strategy_round(m->job, &m->progress, l->corpus->set[SET_TRAIN].count, longest_round(r));
+    uint64_t tau = strategy_round(m->job, &m->progress, l->epoch_records, longest_round(r));
     struct exchange_meta mine;
     r->updates = l->optim.updates;
     int rc = train_round(m, r, tau, own, &mine);
@@ -261,7 +260,7 @@ static int one_round(struct member *m, struct rounds *r, struct stripe *own)
 static int sync_worker(struct member *m)
 {
     struct learner *l = m->learner;
-    size_t records = l->corpus->set[SET_TRAIN].count;
+    size_t records = l->epoch_records;
     struct rounds r;
     m->own = &r;
     int rc = rounds_open(&r, &m->lanes, m->group, m->job, l->x.n, l->s.n, &l->optim, &m->progress,

@@ -11,21 +11,37 @@
 #include <string.h>
 
 /* Products below this many multiplications stay on one thread. */
-enum { PARALLEL_WORK_MIN = 64 * 1024, LANES = 16 };
+enum { PARALLEL_WORK_MIN = 64 * 1024, LANES = 4 };
+
+/* Written out, so that a sanitizer checks one access where it would check four. */
+typedef float lanes
+    __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+
+static const lanes *lanes_at(const float *x)
+{
+    return (const lanes *)x;
+}
+
+static lanes lanes_product(const float *a, const float *b)
+{
+    return *lanes_at(a) * *lanes_at(b);
+}
 
 static float dot_product(size_t n, const float *restrict a, const float *restrict b)
 {
-    float lane[LANES] = {0}, sum = 0;
+    lanes s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    float sum = 0;
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t l = 0; l < LANES; l++)
-            lane[l] += a[i + l] * b[i + l];
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        s0 += lanes_product(a + i, b + i);
+        s1 += lanes_product(a + i + LANES, b + i + LANES);
+        s2 += lanes_product(a + i + 2 * LANES, b + i + 2 * LANES);
+        s3 += lanes_product(a + i + 3 * LANES, b + i + 3 * LANES);
+    }
     for (; i < n; i++)
         sum += a[i] * b[i];
-    for (size_t width = LANES / 2; width; width /= 2)
-        for (size_t l = 0; l < width; l++)
-            lane[l] += lane[l + width];
-    return sum + lane[0];
+    s0 = (s0 + s2) + (s1 + s3);
+    return sum + ((s0[0] + s0[2]) + (s0[1] + s0[3]));
 }
 
 void ref_add_product_of_rows(size_t M, size_t K, size_t P, const float *a, const float *b, float *y)
@@ -44,7 +60,11 @@ static void add_weighted_rows(size_t K, size_t P, const float *restrict a, size_
     for (; k + 4 <= K; k += 4, b += 4 * P) {
         float a0 = a[k * step], a1 = a[(k + 1) * step];
         float a2 = a[(k + 2) * step], a3 = a[(k + 3) * step];
-        for (size_t p = 0; p < P; p++)
+        size_t p = 0;
+        for (; p + LANES <= P; p += LANES)
+            *(lanes *)(y + p) += (a0 * *lanes_at(b + p) + a1 * *lanes_at(b + P + p)) +
+                                 (a2 * *lanes_at(b + 2 * P + p) + a3 * *lanes_at(b + 3 * P + p));
+        for (; p < P; p++)
             y[p] += (a0 * b[p] + a1 * b[P + p]) + (a2 * b[2 * P + p] + a3 * b[3 * P + p]);
     }
     for (; k < K; k++, b += P)

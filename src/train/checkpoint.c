@@ -78,8 +78,10 @@ static void put_header(struct safetensors_writer *w, const struct checkpoint_hea
     put_number(w, "used", header->used);
     put_number(w, "repeated", header->repeated);
     put_number(w, "missed", header->missed);
-    if (header->leases)
-        safetensors_meta(w, "leases", header->leases);
+    if (header->books.leases)
+        safetensors_meta(w, "leases", header->books.leases);
+    if (header->books.holdings)
+        safetensors_meta(w, "holdings", header->books.holdings);
     put_number(w, "seed", header->seed);
     put_best(w, header->best_score);
     put_number(w, "incarnation", header->incarnation);

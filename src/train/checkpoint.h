@@ -26,12 +26,19 @@ size_t model_floats(const struct model_layout *layout);
 size_t model_floats_most(const struct model_layout *layout);
 
 /* The header of a checkpoint, besides the vectors. */
+/* The driver's books of samples at one moment, as texts. */
+struct book_texts {
+    char *leases;   /* in asynchronous strategies the lease table (data/lease.h); NULL: none */
+    char *holdings; /* with local_data (train/holdings.h); NULL: none */
+};
+
+void book_texts_release(struct book_texts *books);
+
 struct checkpoint_header {
     struct progress progress;
     uint64_t updates;                /* that made the optimizer's vectors, where they follow */
     uint64_t used, repeated, missed; /* records (train.h) */
-    char *leases; /* in asynchronous strategies the lease table (data/lease.h); NULL: none. Owned
-                     in a loaded checkpoint */
+    struct book_texts books;         /* owned in a loaded checkpoint */
     uint64_t seed, job_hash, data_hash;
     size_t records;       /* of the training set */
     double best_score;    /* lowest error so far of the deciding set, or loss where the net has no

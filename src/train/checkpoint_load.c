@@ -178,6 +178,21 @@ static int take_updates(const struct safetensors *st, const char *path,
     return take_number(st, path, "updates", 10, &header->updates, err);
 }
 
+void book_texts_release(struct book_texts *books)
+{
+    free(books->leases);
+    free(books->holdings);
+    *books = (struct book_texts){.leases = NULL};
+}
+
+/* A copy of a text of the file, if it has that one. false: out of memory */
+static bool copy_meta(const struct safetensors *st, const char *name, char **out)
+{
+    const char *text = safetensors_meta_get(st, name);
+    *out = text ? strdup(text) : NULL;
+    return !text || *out;
+}
+
 /* *whole: the file is undamaged. */
 static int load_file(const char *path, struct model_layout *layout, float *model,
                      struct checkpoint_header *header, bool *whole, struct err *err)
@@ -199,9 +214,9 @@ static int load_file(const char *path, struct model_layout *layout, float *model
         rc = take_model(&st, path, layout, model, err);
     if (rc == OK)
         rc = take_updates(&st, path, layout, header, err);
-    const char *leases = safetensors_meta_get(&st, "leases");
-    header->leases = rc == OK && leases ? strdup(leases) : NULL;
-    if (rc == OK && leases && !header->leases)
+    header->books = (struct book_texts){.leases = NULL};
+    if (rc == OK && !(copy_meta(&st, "leases", &header->books.leases) &&
+                      copy_meta(&st, "holdings", &header->books.holdings)))
         rc = err_set(err, ERR_NOMEM, "%s: out of memory", path);
     safetensors_release(&st);
     file_release(&bytes);

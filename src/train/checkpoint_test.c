@@ -399,7 +399,7 @@ static void test_checkpoint_header_is_read_alone(void **state)
     folder_put(&m->folder, "checkpoint/00000007.safetensors", bytes, n);
     assert_int_equal(checkpoint_read_header(path, &header, &err), OK);
     assert_true(header.progress.sample_offset == 7 * 64 && header.incarnation == UINT32_MAX &&
-                !header.leases);
+                !header.books.leases);
     assert_true(
         checkpoint_model_is_of(&m->dir, "checkpoint/00000007.safetensors", &header.progress));
     header.progress.steps++;

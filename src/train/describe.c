@@ -92,7 +92,7 @@ static void add_end(const struct driver *d, cJSON *start)
 void describe_run(const struct driver *d, cJSON *start)
 {
     char settings[TEXT_MAX];
-    uint64_t step = step_records(d), records = d->data.corpus->set[SET_TRAIN].count;
+    uint64_t step = step_records(d), records = d->data.epoch_records;
     cJSON_AddStringToObject(start, "net", net_title(d->job->net));
     cJSON_AddNumberToObject(start, "parameters", (double)count_parameters(d->layout.x));
     if (count_classes(d) > 0)
@@ -185,7 +185,7 @@ static void suspect_pixels(struct driver *d)
 
 static void suspect_batch(struct driver *d)
 {
-    uint64_t step = step_records(d), records = d->data.corpus->set[SET_TRAIN].count;
+    uint64_t step = step_records(d), records = d->data.epoch_records;
     if (step > records)
         warn_if(
             &d->events, "batch",
@@ -265,8 +265,7 @@ void describe_suspicions(struct driver *d)
 
 void describe_chance_begin(struct driver *d)
 {
-    chance_init(&d->reports.chance, count_classes(d), d->data.corpus->set[SET_TRAIN].count,
-                step_records(d));
+    chance_init(&d->reports.chance, count_classes(d), d->data.epoch_records, step_records(d));
     d->reports.chance_offset = d->ledger.last.progress.sample_offset;
 }
 

@@ -249,6 +249,9 @@ static int run_driver(struct driver *d)
             !atomic_load(&d->model_writer.here))
             return driver_lose_all(d);
         check_leases(d, view);
+        rc = driver_check_shares(d, view);
+        if (rc != OK)
+            return rc;
         driver_check_stop(d, view);
         if (driver_stops_now(d))
             return driver_stop_now(d);
@@ -298,7 +301,10 @@ int train_drive(struct world *world, const struct train_host *host,
     snapshot_close(&d->model_writer.snapshot);
     model_writer_release(&d->model_writer);
     bad_record_log_release(&d->reports.bad);
-    free(d->start.resumed.leases);
+    book_texts_release(&d->start.resumed.books);
+    holdings_release(&d->holdings);
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
+        free(d->membership.records[node]);
     workspace_free(d->data.own_ws);
     corpus_close(&d->data.own_corpus);
     arena_release(&d->arena);

@@ -17,6 +17,7 @@
 #include "train/display.h"
 #include "train/driver_term_file.h"
 #include "train/handshake_message.h"
+#include "train/holdings.h"
 #include "train/lease_server.h"
 #include "train/ledger.h"
 #include "train/model_writer.h"
@@ -64,6 +65,8 @@ struct membership {
     size_t joiners;                                    /* connected joiners */
     struct worker_location location[VIEW_MEMBERS_MAX]; /* the server task's: machines of workers
                                                           that sent a hello */
+    struct hello_records *records[VIEW_MEMBERS_MAX];   /* likewise, with local_data: of such a
+                                                          worker's hello; NULL: out of memory */
     _Atomic int64_t stirred;  /* before the first view: when a worker last arrived */
     _Atomic uint32_t started; /* workers requested from the host */
     uint32_t first;           /* the server task's: workers of the first view */
@@ -148,6 +151,7 @@ struct run_ending {
     uint32_t stop_sent;           /* view whose members have received `stop`; 0: none */
     atomic_bool handing_over; /* all loops have ended; the driver part hands the final model to the
                                  model writer */
+    atomic_bool counted;      /* and its books of samples are complete (local_data) */
     bool kept;                /* the model writer has taken the final model */
     bool released;            /* workers have received `bye` */
     bool resumable;           /* all workers are lost, and the run can be resumed */
@@ -167,6 +171,7 @@ struct run_data {
     struct workspace *ws;
     struct corpus own_corpus; /* unless the host lends them */
     struct workspace *own_ws;
+    size_t epoch_records; /* samples of an epoch of the run */
 };
 
 struct driver {
@@ -184,6 +189,7 @@ struct driver {
     struct events events;
     struct ledger ledger;
     struct lease_server leases; /* in strategies with leases */
+    struct holdings holdings;   /* with local_data */
     struct group group;
     struct server server;
     struct run_claim claim;
@@ -260,6 +266,13 @@ int driver_request_workers(struct driver *d, uint32_t n);
 /* Emit events that have arrived, or that follow one another within `patience` ns. */
 void driver_drain_events(struct driver *d, int64_t patience);
 
+/* With local_data: process a new view, and tell its members their shares of the records.
+ * ERR_NOMEM */
+int driver_check_shares(struct driver *d, const struct view *view);
+
+/* An event for each holding, and a log line for those that nobody has. */
+void driver_report_holdings(struct driver *d);
+
 /* Wait once, and handle one message or event. */
 int driver_turn(struct driver *d);
 
@@ -296,9 +309,9 @@ void driver_request_model(struct driver *d, uint32_t uses);
 /* The same, from worker `node`. */
 void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses);
 
-/* Copy the lease table for the next checkpoint, or for the final one. A run resumed from a
- * checkpoint without it would take every granted sample for used. */
-void driver_snapshot_leases(struct driver *d, bool final);
+/* Copy the books of samples for the next checkpoint, or for the final one. A run resumed from a
+ * checkpoint without the lease table would take every granted sample for used. */
+void driver_snapshot_books(struct driver *d, bool final);
 
 /* Updates the departed totals that every heartbeat carries. */
 void driver_report_departed(struct driver *d);

@@ -8,17 +8,22 @@
 
 #define LOSS_EVERY_S 1.0
 
-void driver_snapshot_leases(struct driver *d, bool final)
+void driver_snapshot_books(struct driver *d, bool final)
 {
-    struct buf text = {0};
-    if (!d->traits.takes_leases)
+    struct buf leases = {0}, holdings = {0};
+    if (!d->traits.takes_leases && !d->job->local_data)
         return;
-    lease_write(&d->leases.table, &text);
-    if (text.failed)
-        buf_release(&text);
-    else
-        free(atomic_exchange(final ? &d->model_writer.leases_final : &d->model_writer.leases_given,
-                             (char *)text.data));
+    if (d->traits.takes_leases)
+        lease_write(&d->leases.table, &leases);
+    if (d->job->local_data)
+        holdings_write(&d->holdings, &holdings);
+    if (leases.failed || holdings.failed) {
+        buf_release(&leases);
+        buf_release(&holdings);
+        return;
+    }
+    model_writer_give_books(&d->model_writer, final,
+                            &(struct book_texts){(char *)leases.data, (char *)holdings.data});
 }
 
 /* Record a checkpoint request to checkpoint_of, if it was sent. */
@@ -33,7 +38,7 @@ void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses)
     bool checkpoint = uses & MODEL_CHECKPOINT;
     struct buf bytes = {0};
     if (uses & (MODEL_CHECKPOINT | MODEL_FINAL))
-        driver_snapshot_leases(d, uses & MODEL_FINAL);
+        driver_snapshot_books(d, uses & MODEL_FINAL);
     buf_put_u32(&bytes, uses);
     atomic_store(&d->requests.sample_offset, atomic_load(&d->counts.sample_offset));
     atomic_store(&d->requests.steps, atomic_load(&d->counts.steps));
@@ -56,7 +61,7 @@ void driver_request_model(struct driver *d, uint32_t uses)
         return;
     }
     if (uses & (MODEL_CHECKPOINT | MODEL_FINAL))
-        driver_snapshot_leases(d, uses & MODEL_FINAL);
+        driver_snapshot_books(d, uses & MODEL_FINAL);
     atomic_store(&d->requests.checkpoint_of, WORLD_DRIVER);
     if (uses & MODEL_CHECKPOINT)
         await_checkpoint(d, OK);
@@ -127,9 +132,11 @@ void driver_on_committed(struct driver *d, const struct message *m)
         (leased && !on_lease_report(d, m->from, &report.lease)))
         return;
     ledger_report(&d->ledger, m->from, &report);
+    if (d->job->local_data)
+        holdings_report(&d->holdings, m->from, report.of_holding, report.holdings);
     if (leased)
         ledger_lease(&d->ledger, &d->leases.table);
-    display_report(&d->reports.display, &d->ledger, d->job, d->data.corpus->set[SET_TRAIN].count,
+    display_report(&d->reports.display, &d->ledger, d->job, d->data.epoch_records,
                    job_is_alone(d->job) && d->ledger.last.n == 0, d->host->log);
     driver_update_model_writer(d);
     describe_chance(d);
@@ -143,7 +150,7 @@ void driver_report_progress(struct driver *d)
     const struct view *view = group_view(&d->group);
     if (!view || !d->options->progress ||
         !progress_meter_poll(&d->reports.meter, &d->events, &d->ledger, d->job,
-                             d->data.corpus->set[SET_TRAIN].count, &p))
+                             d->data.epoch_records, &p))
         return;
     p.workers = (uint32_t)view->count;
     p.error = atomic_load(&d->model_writer.last_error);
@@ -154,7 +161,7 @@ void driver_report_progress(struct driver *d)
 void driver_report_loss(struct driver *d, bool now)
 {
     const struct progress *progress = &d->ledger.last.progress;
-    size_t records = d->data.corpus->set[SET_TRAIN].count;
+    size_t records = d->data.epoch_records;
     uint64_t evaluations = atomic_load(&d->model_writer.evaluations);
     double t = events_seconds(&d->events);
     if (!now && t < d->reports.next_loss && evaluations == d->reports.evaluations)

@@ -44,7 +44,7 @@ static const char *reason_of(struct driver *d)
     const Paceline__Stop *stop = d->job->stop;
     const struct progress *progress = &d->model_writer.at;
     const char *early = atomic_load(&d->ending.reason);
-    if (!strategy_done(d->job, progress, d->data.corpus->set[SET_TRAIN].count))
+    if (!strategy_done(d->job, progress, d->data.epoch_records))
         return early ? early : "interrupted"; /* no reason: all workers were asked to leave */
     return stop->has_steps && progress->steps >= stop->steps ? "steps" : "epochs";
 }
@@ -53,12 +53,22 @@ static const char *reason_of(struct driver *d)
  * resumed with others. */
 int driver_check_deserted(struct driver *d)
 {
-    bool done = strategy_done(d->job, &d->model_writer.at, d->data.corpus->set[SET_TRAIN].count);
+    bool done = strategy_done(d->job, &d->model_writer.at, d->data.epoch_records);
     if (done || atomic_load(&d->ending.reason) || d->model_writer.elsewhere ||
         !d->options->lost_all || !d->options->dir)
         return OK;
     d->ending.deserted = d->ending.resumable = true;
     return err_set(d->err, ERR_PEER, "all workers have left");
+}
+
+/* With local_data samples are repeated and missed by the holdings they belong to. */
+static void count_holdings(struct driver *d, struct train_report *report)
+{
+    uint64_t samples = d->ledger.last.progress.sample_offset;
+    const struct holding_count sum = holdings_sum(&d->holdings, samples);
+    report->repeated = sum.repeated;
+    report->missed = sum.missed;
+    driver_report_holdings(d);
 }
 
 static void fill_report(struct driver *d, struct train_report *report)
@@ -76,7 +86,7 @@ static void fill_report(struct driver *d, struct train_report *report)
         .test_error = o->last[SET_TEST].error,
         .validation_loss = o->last[SET_VALIDATION].loss,
         .test_loss = o->last[SET_TEST].loss,
-        .epochs = (double)progress->sample_offset / (double)d->data.corpus->set[SET_TRAIN].count,
+        .epochs = (double)progress->sample_offset / (double)d->data.epoch_records,
         .samples = d->ledger.used - d->start.resumed.used,
         .used = d->ledger.used,
         .repeated = d->ledger.repeated,
@@ -84,6 +94,7 @@ static void fill_report(struct driver *d, struct train_report *report)
         .wall_s = t,
         .session_s = t - d->events.before,
         .data_s = d->ledger.data_s,
+        .cache = ledger_cached(&d->ledger),
         .seed = d->job->seed,
         .has_train = !isnan(d->ledger.mean_loss),
         .train_loss = d->ledger.mean_loss,
@@ -93,6 +104,8 @@ static void fill_report(struct driver *d, struct train_report *report)
         .simulated = d->options->simulated,
         .elsewhere = k->elsewhere,
     };
+    if (d->job->local_data)
+        count_holdings(d, report);
     snprintf(report->model, sizeof report->model, "%s", k->final_path);
     if (!k->elsewhere && report->model[0])
         report->model_name = strlen(d->options->dir->path) + 1;

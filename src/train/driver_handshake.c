@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the welcome ---- */
@@ -125,6 +126,21 @@ static void keep_worker_location(struct driver *d, uint32_t node, struct hello *
     memcpy(location->address, hello->address, sizeof location->address);
 }
 
+/* Keeps the records that it has, which the main task reads once a view has this worker. */
+static int keep_worker_records(struct driver *d, uint32_t node, struct hello *hello,
+                               struct err *err)
+{
+    if (!d->job->local_data || node >= VIEW_MEMBERS_MAX)
+        return OK;
+    struct hello_records **kept = &d->membership.records[node];
+    *kept = *kept ? *kept : malloc(sizeof **kept);
+    if (!*kept)
+        return err_set(err, ERR_NOMEM, "out of memory for the list of its records");
+    printable(hello->records.train.path);
+    **kept = hello->records;
+    return OK;
+}
+
 static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, char *address,
                     struct err *err)
 {
@@ -147,6 +163,9 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
             err, ERR_UNSUPPORTED,
             "the run is under way, and with strategy %s in this job no worker can join it then",
             d->strategy->name);
+    rc = keep_worker_records(d, node, &hello, err);
+    if (rc != OK)
+        return rc;
     atomic_store(&d->membership.stirred, world_now(d->world));
     driver_report_joiner(d, node, JOINER_JOINED, "");
     memcpy(address, hello.address, sizeof hello.address);
@@ -179,6 +198,9 @@ static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
     atomic_store(&d->membership.stirred, world_now(d->world));
     if (group_view(&d->group))
         return OK; /* too late: the roster orders it to rejoin */
+    rc = keep_worker_records(d, node, &hello, err);
+    if (rc != OK)
+        return rc;
     recovery_report_read(message, &d->recovery.report[node]);
     log_info(d->host->log, "worker %u is back, after exchange %" PRIu64, node,
              d->recovery.report[node].progress.exchanges);

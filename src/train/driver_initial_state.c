@@ -72,8 +72,7 @@ static void report_initial_state(const struct driver *d)
     bool state = d->layout.optim->states > 0, extra = d->layout.extras > 0;
     struct buf text = {0};
     buf_printf(&text, "resumes after exchange %" PRIu64 " at epoch %.2f with %u worker%s: model",
-               progress->exchanges,
-               (double)progress->sample_offset / (double)d->data.corpus->set[SET_TRAIN].count,
+               progress->exchanges, (double)progress->sample_offset / (double)d->data.epoch_records,
                d->job->workers, plural(d->job->workers, "s"));
     if (state && d->layout.has_state)
         buf_printf(&text, ", optimizer state");
@@ -94,7 +93,7 @@ static void report_finished_run(const struct driver *d)
     const char *dir = d->options->dir->path;
     const Paceline__Stop *stop = d->job->stop;
     const struct progress *progress = &d->start.resumed.progress;
-    double reached = (double)progress->sample_offset / (double)d->data.corpus->set[SET_TRAIN].count;
+    double reached = (double)progress->sample_offset / (double)d->data.epoch_records;
     char more[48];
     if (stop->has_steps && progress->steps >= stop->steps)
         snprintf(more, sizeof more, "stop.steps=%" PRIu64, 2 * progress->steps);
@@ -113,7 +112,7 @@ static int save_final_here(struct driver *d)
     const struct rundir *dir = d->options->dir;
     struct checkpoint_header header = d->start.resumed;
     header.incarnation = driver_term_newest(dir);
-    header.records = d->data.corpus->set[SET_TRAIN].count;
+    header.records = d->data.epoch_records;
     return checkpoint_save_model(dir, FINAL, &header, &d->layout, d->start.floats, d->err);
 }
 
@@ -128,7 +127,7 @@ static int check_whether_over(struct driver *d, bool has_final)
     struct err none;
     if (driver_term_read(dir, &before, &none) == OK && before.view > 0)
         return OK;
-    if (!strategy_done(d->job, progress, d->data.corpus->set[SET_TRAIN].count))
+    if (!strategy_done(d->job, progress, d->data.epoch_records))
         return OK;
     /* One of an earlier, shorter run of this directory is of another commit point. */
     bool here = checkpoint_model_is_of(dir, FINAL, progress);
@@ -148,12 +147,13 @@ static int check_whether_over(struct driver *d, bool has_final)
 static int check_data(const struct driver *d)
 {
     uint64_t before = d->start.resumed.data_hash;
-    if (before == d->data.corpus->hash)
+    uint64_t now = d->membership.own.records.hash;
+    if (before == now)
         return OK;
     int rc = err_set(d->err, ERR_INPUT,
                      "%s: the checkpoint is of other data (%016" PRIx64 ", the job's is %016" PRIx64
                      "); give it the same records, or allow others by --force-change",
-                     d->options->dir->path, before, d->data.corpus->hash);
+                     d->options->dir->path, before, now);
     if (!d->options->force)
         return rc;
     log_warn(d->host->log, "%s: resumes with other data than the checkpoint's",
@@ -262,23 +262,37 @@ static int open_leases(struct driver *d)
     struct checkpoint_header *header = &d->start.resumed;
     struct lease_table *leases = &d->leases.table;
     uint64_t grain = job_step_records(d->job);
-    bool opened = header->leases
-                      ? lease_read(leases, header->leases, grain)
+    bool opened = header->books.leases
+                      ? lease_read(leases, header->books.leases, grain)
                       : lease_open(leases, header->progress.sample_offset, header->missed, grain);
     if (!opened)
         return err_set(d->err, ERR_INPUT, "%s: the checkpoint's lease table %s cannot be read",
                        d->options->dir ? d->options->dir->path : "the run",
-                       header->leases ? "leases" : "records");
+                       header->books.leases ? "leases" : "records");
     d->leases.world = d->world;
     d->leases.log = d->host->log;
-    d->leases.records = d->data.corpus->set[SET_TRAIN].count;
-    if (header->leases)
+    d->leases.records = d->data.epoch_records;
+    if (header->books.leases)
         header->used = leases->used;
     return OK;
+}
+
+/* The counts of holdings continue likewise. */
+static int open_holdings(struct driver *d)
+{
+    const char *text = d->start.resumed.books.holdings;
+    if (!d->job->local_data || !text)
+        return OK;
+    int rc = holdings_read(&d->holdings, text);
+    return rc == OK ? OK
+                    : err_set(d->err, rc, "%s: the checkpoint's list holdings cannot be read: %s",
+                              d->options->dir ? d->options->dir->path : "the run", status_text(rc));
 }
 
 int driver_find_start(struct driver *d)
 {
     int rc = d->options->resume ? resume_run(d) : load_initial_state(d);
-    return rc == OK ? open_leases(d) : rc;
+    if (rc == OK)
+        rc = open_leases(d);
+    return rc == OK ? open_holdings(d) : rc;
 }

@@ -59,6 +59,11 @@ static int open_data(struct driver *d)
                               &d->data.own_ws, d->err);
         d->data.ws = d->data.own_ws;
     }
+    /* With local_data the driver's own records may be a small sample. */
+    if (rc == OK)
+        d->data.epoch_records = d->job->local_data && d->job->has_epoch_records
+                                    ? (size_t)d->job->epoch_records
+                                    : d->data.corpus->set[SET_TRAIN].count;
     if (rc == ERR_CANCELLED && !may_continue(d))
         rc = err_set(d->err, ERR_STOP, "interrupted before training began");
     if (rc == OK && d->options->dir && d->data.corpus->set[SET_VALIDATION].count == 0 &&
@@ -124,7 +129,7 @@ static void emit_start(struct driver *d)
 void driver_open_counts(struct driver *d)
 {
     const struct progress *start = &d->start.resumed.progress;
-    size_t records = d->data.corpus->set[SET_TRAIN].count;
+    size_t records = d->data.epoch_records;
     uint32_t together = d->progress->together(d);
     d->requests.evaluate_every = objectives_every(d->job, records, d->traits.round * together);
     d->requests.before = trigger_counts_of(d->job, d->requests.evaluate_every, records, start);

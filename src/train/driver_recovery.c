@@ -45,7 +45,7 @@ void driver_resume_with(struct driver *d, const struct view *view)
     log_info(d->host->log,
              "resumes with %zu worker%s back, after exchange %" PRIu64 " at epoch %.2f",
              view->count, plural(view->count, "s"), progress.exchanges,
-             (double)progress.sample_offset / (double)d->data.corpus->set[SET_TRAIN].count);
+             (double)progress.sample_offset / (double)d->data.epoch_records);
     cJSON *event = events_new(&d->events, "back");
     cJSON_AddNumberToObject(event, "incarnation", d->claim.term.incarnation);
     cJSON_AddNumberToObject(event, "workers", (double)view->count);

@@ -54,12 +54,13 @@ static int start_model_writer(struct driver *d)
         .seed = d->job->seed,
         .job_hash = d->membership.own.job_hash,
         .data_hash = d->membership.own.records.hash,
-        .records = d->data.corpus->set[SET_TRAIN].count,
+        .records = d->data.epoch_records,
         .incarnation = d->claim.term.incarnation,
     };
     driver_update_model_writer(d);
     objectives_init(&k->objectives, d->world, d->job, d->data.corpus, d->data.ws, &d->events,
                     d->host->step_seconds);
+    k->objectives.epoch_records = d->data.epoch_records;
     k->objectives.stop = d->options->stop;
     if (d->start.resumes)
         k->objectives.best_score = d->start.resumed.best_score;
@@ -71,6 +72,34 @@ static int start_model_writer(struct driver *d)
 
 /* ---- the strategy's part ---- */
 
+/* The loop has ended, but members of a new view may lack the last result. So this part keeps the
+ * lanes in line until `done` is set, or the task is cancelled. */
+static int drain_lanes(struct driver_part *l, const atomic_bool *done)
+{
+    for (;;) {
+        const struct wait_for change = wait_signal(l->world, SIGNAL_GROUP);
+        int rc = OK;
+        if (done && atomic_load(done))
+            return OK;
+        for (size_t i = 0; rc == OK && i < l->lanes.count; i++)
+            rc = exchange_sync(l->lanes.at[i]);
+        struct wake wake;
+        if (rc == OK)
+            rc = world_wait(l->world, &change, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+/* Wait until the books of the final model are complete; those of asynchronous strategies are, since
+ * their part ends after all workers. */
+static int await_counts(struct driver *d)
+{
+    return d->job->local_data && !d->progress->asynchronous
+               ? drain_lanes(&d->part.driver, &d->ending.counted)
+               : OK;
+}
+
 static int hand_over_final(struct driver *d)
 {
     struct driver_part *l = &d->part.driver;
@@ -78,27 +107,12 @@ static int hand_over_final(struct driver *d)
         return OK;
     l->progress = d->progress->of_part(d);
     atomic_store(&d->ending.handing_over, true);
-    int rc = publisher_finish(&d->part.publisher, WORLD_FOREVER);
+    int rc = await_counts(d);
+    if (rc == OK)
+        rc = publisher_finish(&d->part.publisher, WORLD_FOREVER);
     if (rc == OK && !publisher_start(&d->part.publisher, &l->progress, MODEL_FINAL, &l->model))
         rc = ERR_NOMEM;
     return rc == OK ? publisher_finish(&d->part.publisher, WORLD_FOREVER) : rc;
-}
-
-/* The loop has ended, but members of a new view may lack the last result. So this part keeps the
- * lanes in line until the run is over and the task is cancelled. */
-static int drain_lanes(struct driver_part *l)
-{
-    for (;;) {
-        const struct wait_for change = wait_signal(l->world, SIGNAL_GROUP);
-        int rc = OK;
-        for (size_t i = 0; rc == OK && i < l->lanes.count; i++)
-            rc = exchange_sync(l->lanes.at[i]);
-        struct wake wake;
-        if (rc == OK)
-            rc = world_wait(l->world, &change, 1, WORLD_FOREVER, &wake);
-        if (rc != OK)
-            return rc == ERR_CANCELLED ? OK : rc;
-    }
 }
 
 static int driver_part_main(void *arg)
@@ -108,8 +122,10 @@ static int driver_part_main(void *arg)
     int rc = d->strategy->driver(&d->part.driver);
     if (rc == OK)
         rc = hand_over_final(d);
-    return rc == OK ? drain_lanes(&d->part.driver)
-                    : rc; /* the main task (driver.c) sees the error and ends the run */
+    if (rc != OK)
+        return rc; /* the main task (driver.c) sees the error and ends the run */
+    rc = drain_lanes(&d->part.driver, NULL);
+    return rc == ERR_CANCELLED ? OK : rc;
 }
 
 static int start_driver_part(struct driver *d, const struct view *view)
@@ -121,7 +137,7 @@ static int start_driver_part(struct driver *d, const struct view *view)
         .job = d->job,
         .table = d->layout.x,
         .arena = &d->arena,
-        .records = d->data.corpus->set[SET_TRAIN].count,
+        .records = d->data.epoch_records,
         .progress = d->start.resumed.progress,
         .untaken = d->recovery.untaken,
         .resumed = d->start.model,
@@ -163,6 +179,9 @@ static int start_bootstrap_server(struct driver *d)
 
 int driver_start(struct driver *d, const struct view *view)
 {
+    int shared = driver_check_shares(d, view);
+    if (shared != OK)
+        return shared;
     if (view->number > 1)
         driver_resume_with(d, view);
     else if (!d->leases.opened && d->traits.takes_leases)

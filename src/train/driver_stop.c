@@ -123,7 +123,7 @@ static const char *save_state(struct driver *d)
     world_end_task(d->world, &d->part.task);
     world_end_task(d->world, &k->task);
     if (l->model.x && whole && !d->traits.workers_hold_model) {
-        driver_snapshot_leases(d, false);
+        driver_snapshot_books(d, false);
         l->progress = d->progress->of_part(d);
         model_writer_keep(k, &l->progress, &l->model, d->layout.extras);
     }

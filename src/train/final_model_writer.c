@@ -176,7 +176,7 @@ void model_writer_keep(struct model_writer *k, const struct progress *progress,
     k->kept_model = model_header_of(model, extras);
     k->kept_model.progress = k->at = *progress;
     model_copy(k->landing, model, k->kept_model.has_extra ? extras : 0);
-    model_writer_set_leases(k, MODEL_CHECKPOINT);
+    model_writer_set_books(k, MODEL_CHECKPOINT);
 }
 
 const char *model_writer_save_kept(struct model_writer *k)

@@ -418,7 +418,7 @@ static void test_stop_at_once_keeps_a_state(void **state)
     static const char *const strategies[] = {
         "strategy.sync={tau:10}",  "strategy.allreduce={}",       "strategy.diloco={tau:10}",
         "strategy.mpca={}",        "strategy.easgd={tau:4}",      "strategy.ps={consistency:asp}",
-        "strategy.gossip={p:0.3}", "strategy.async_allreduce={}",
+        "strategy.gossip={p:0.3}", "strategy.async_allreduce={}", "strategy.pace={}",
     };
     for (int i = 0; i < 4 * (int)(sizeof strategies / sizeof *strategies); i++) {
         struct scene *s = make_scene(*state);

@@ -1,5 +1,6 @@
 #include "train/handshake_message.h"
 
+#include "base/hash.h"
 #include "base/printable.h"
 #include "base/remote.h"
 #include "learner/corpus.h"
@@ -24,11 +25,46 @@ static void read_data(struct byte_reader *in, struct hello_data *out)
     read_text(in, out->path, sizeof out->path);
 }
 
+static void put_local(const struct hello_local *local, struct buf *out)
+{
+    buf_put_u64(out, local->schema);
+    buf_put_u32(out, local->classes);
+    buf_put_text(out, local->kind);
+    buf_put_u64(out, local->epoch_records);
+    buf_put_u32(out, local->holdings);
+    for (uint32_t i = 0; i < local->holdings; i++) {
+        buf_put_u64(out, local->holding[i].hash);
+        buf_put_u64(out, local->holding[i].count);
+        buf_put_u8(out, local->holding[i].grows);
+    }
+}
+
+static void read_local(struct byte_reader *in, struct hello_local *out)
+{
+    out->schema = read_u64(in);
+    out->classes = read_u32(in);
+    read_text(in, out->kind, sizeof out->kind);
+    printable(out->kind);
+    out->epoch_records = read_u64(in);
+    out->holdings = read_u32(in);
+    if (out->holdings > HOLDINGS_MAX) {
+        out->holdings = 0;
+        in->failed = true;
+    }
+    for (uint32_t i = 0; i < out->holdings; i++) {
+        out->holding[i].hash = read_u64(in);
+        out->holding[i].count = read_u64(in);
+        out->holding[i].grows = read_u8(in) != 0;
+        in->failed |= out->holding[i].count == 0 || out->holding[i].count > UINT32_MAX;
+    }
+}
+
 static void put_records(const struct hello_records *records, struct buf *out)
 {
     buf_put_u64(out, records->hash);
     put_data(&records->train, out);
     put_data(&records->test, out);
+    put_local(&records->local, out);
 }
 
 static void read_records(struct byte_reader *in, struct hello_records *out)
@@ -36,6 +72,7 @@ static void read_records(struct byte_reader *in, struct hello_records *out)
     out->hash = read_u64(in);
     read_data(in, &out->train);
     read_data(in, &out->test);
+    read_local(in, &out->local);
 }
 
 void welcome_encode(const struct welcome *welcome, struct buf *out)
@@ -125,15 +162,64 @@ static void take_data(struct hello_data *own, const Paceline__Data *data,
         return;
     own->hash = dataset_hash(set);
     own->count = source->count;
-    remote_shown(job_data_path(data), own->path, sizeof own->path);
+    if (data->source_case == PACELINE__DATA__SOURCE_MEMORY)
+        snprintf(own->path, sizeof own->path, "memory:%s", data->memory->name);
+    else
+        remote_shown(job_data_path(data), own->path, sizeof own->path);
+}
+
+/* How many records of the set lie before record `end` of its source. */
+static size_t count_before(const struct dataset *set, size_t end)
+{
+    size_t low = 0, high = set->count;
+    if (!set->choice)
+        return end;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (set->choice[middle] < end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Each part of the source is a holding, without the records that are held out. */
+static void list_holdings(struct hello_local *own, const struct dataset *set)
+{
+    struct source_part part[HOLDINGS_MAX];
+    size_t parts = source_parts(set->source, part, HOLDINGS_MAX), end = 0, before = 0;
+    for (size_t k = 0; k < parts; k++) {
+        end += part[k].count;
+        size_t now = count_before(set, end);
+        if (now > before)
+            own->holding[own->holdings++] =
+                (struct holding){hash_mix(part[k].hash, set->maps.mean_hash), now - before, false};
+        before = now;
+    }
+}
+
+static void take_local(struct hello_local *own, const struct dataset *set)
+{
+    char shape[64];
+    own->schema = dataset_schema(set);
+    own->classes = set->source->classes;
+    snprintf(own->kind, sizeof own->kind, "%s of %u classes",
+             shape_text(&set->shape, shape, sizeof shape), own->classes);
+    list_holdings(own, set);
 }
 
 void hello_take_records(struct hello_records *own, const Paceline__Job *job,
                         const struct corpus *corpus)
 {
     own->hash = corpus->hash;
+    own->local = (struct hello_local){.schema = 0};
     take_data(&own->train, job->train_data, corpus->train_source, &corpus->set[SET_TRAIN]);
     take_data(&own->test, job->test_data, corpus->test_source, &corpus->set[SET_TEST]);
+    if (job->local_data) {
+        take_local(&own->local, &corpus->set[SET_TRAIN]);
+        own->hash = own->local.schema;
+    }
 }
 
 void hello_write(const struct hello *hello, struct buf *out)
@@ -190,9 +276,25 @@ static int other_data(const char *field, const struct hello_data *theirs,
                    field, theirs->count, theirs->hash, path, ours->hash, ours->path);
 }
 
+/* The records may be others, and have to be of the same kind. */
+static int check_local(const struct hello_records *theirs, const struct hello_records *drivers,
+                       struct err *err)
+{
+    const struct hello_local *there = &theirs->local, *here = &drivers->local;
+    if (there->schema == here->schema && there->classes <= here->classes && there->holdings > 0)
+        return OK;
+    return err_set(err, ERR_INPUT,
+                   "other records: train_data there (%s) is %s, the driver's (%s) is %s; with "
+                   "local_data shape, fields and maps are the same everywhere, and no worker has "
+                   "more classes than the driver",
+                   theirs->train.path, there->kind, drivers->train.path, here->kind);
+}
+
 int hello_check_records(const struct hello_records *theirs, const struct hello_records *drivers,
                         struct err *err)
 {
+    if (drivers->local.holdings > 0)
+        return check_local(theirs, drivers, err);
     if (theirs->hash == drivers->hash)
         return OK;
     if (theirs->train.hash != drivers->train.hash)

@@ -13,6 +13,29 @@
 
 enum { HELLO_TEXT_MAX = 32, HELLO_PATH_MAX = 200 };
 
+/* Records with an identity of their own, which a node has. */
+struct holding {
+    uint64_t hash, count;
+    bool grows; /* `count` have arrived, and others may follow; no other node has them */
+};
+
+/* Of a holding: the records that have arrived, and the samples that a worker has taken. */
+struct holding_use {
+    uint64_t records, taken;
+};
+
+enum { HOLDINGS_MAX = 64, HELLO_KIND_MAX = 80 };
+
+/* With local_data: what a node's records have in common with those of others, and which it has. */
+struct hello_local {
+    uint64_t schema;           /* dataset_schema */
+    uint32_t classes;          /* at most the driver's */
+    char kind[HELLO_KIND_MAX]; /* "1x28x28 of 10 classes", for messages */
+    uint64_t epoch_records;    /* of the run, as this node knows it; 0: not yet */
+    uint32_t holdings;         /* of its training set, in order; 0: not local_data */
+    struct holding holding[HOLDINGS_MAX];
+};
+
 /* A node's source of records, for a message that names a difference. */
 struct hello_data {
     uint64_t hash, count;
@@ -21,8 +44,9 @@ struct hello_data {
 
 /* A node's data of the job. */
 struct hello_records {
-    uint64_t hash; /* of all of the data */
+    uint64_t hash; /* of all of the data; with local_data of its schema */
     struct hello_data train, test;
+    struct hello_local local;
 };
 
 struct welcome {
@@ -56,7 +80,8 @@ struct corpus;
 void hello_take_records(struct hello_records *own, const Paceline__Job *job,
                         const struct corpus *corpus);
 
-/* Is it the driver's data? ERR_INPUT names both sizes and paths, or that the contents differ. */
+/* Is it the driver's data, or with local_data of its kind? ERR_INPUT names both sizes and paths,
+ * or that the contents differ. */
 int hello_check_records(const struct hello_records *theirs, const struct hello_records *drivers,
                         struct err *err);
 

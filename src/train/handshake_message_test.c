@@ -22,7 +22,7 @@ static const struct hello sample = {
     .isa = "avx512_core",
     .kernels = "dnnl",
     .address = "127.0.0.1:65535",
-    .records = {UINT64_MAX, {7, 600, "/data/train"}, {8, 100, "/data/test"}},
+    .records = {UINT64_MAX, {7, 600, "/data/train"}, {8, 100, "/data/test"}, {.schema = 0}},
 };
 
 /* Decode from memory of exactly that size, so that a sanitizer sees a read past it. */
@@ -188,11 +188,55 @@ static void test_hello_check_names_difference(void **state)
     hello.job_hash++;
     expect_refused(&hello, "job is 0123456789abcdf0");
     hello.version++;
-    expect_refused(&hello, "(protocol 6), the driver release 0.1.0 (protocol 5)");
+    expect_refused(&hello, "(protocol 7), the driver release 0.1.0 (protocol 6)");
     hello.version--;
     strcpy(hello.release, "0.0.9");
-    expect_refused(&hello, "the worker is release 0.0.9 (protocol 5), the driver release 0.1.0 "
-                           "(protocol 5); install the same release on both");
+    expect_refused(&hello, "the worker is release 0.0.9 (protocol 6), the driver release 0.1.0 "
+                           "(protocol 6); install the same release on both");
+}
+
+/* With local_data the records may be others, of one kind. */
+static void test_hello_check_compares_kinds_of_local_records(void **state)
+{
+    struct hello own = sample, hello;
+    struct buf bytes = {0};
+    struct err err = {0};
+    (void)state;
+    own.records.local = (struct hello_local){.schema = 5,
+                                             .classes = 10,
+                                             .kind = "1x28x28 of 10 classes",
+                                             .epoch_records = 60000,
+                                             .holdings = 2,
+                                             .holding = {{70, 500, false}, {71, UINT32_MAX, true}}};
+    hello_write(&own, &bytes);
+    assert_int_equal(read_hello(bytes.data, bytes.len, &hello), OK);
+    buf_release(&bytes);
+    assert_string_equal(hello.records.local.kind, own.records.local.kind);
+    assert_true(hello.records.local.schema == 5 && hello.records.local.epoch_records == 60000 &&
+                hello.records.local.holdings == 2 && hello.records.local.holding[1].hash == 71 &&
+                hello.records.local.holding[1].count == UINT32_MAX &&
+                hello.records.local.holding[1].grows);
+    hello.records.train = (struct hello_data){99, 5, "/mine"};
+    hello.records.hash++;
+    hello.records.local.classes = 9;
+    assert_int_equal(hello_check(&hello, &own, &err), OK);
+    hello.records.local.classes = 11;
+    assert_int_equal(hello_check(&hello, &own, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "train_data there (/mine) is 1x28x28 of 10 classes, the "
+                                     "driver's (/data/train) is 1x28x28 of 10 classes"));
+    hello.records.local.classes = 10;
+    hello.records.local.schema++;
+    assert_int_equal(hello_check(&hello, &own, &err), ERR_INPUT);
+    hello.records.local = (struct hello_local){.schema = 5, .classes = 10};
+    assert_int_equal(hello_check(&hello, &own, &err), ERR_INPUT);
+    static const uint32_t counts[] = {HOLDINGS_MAX + 1, UINT32_MAX};
+    for (size_t i = 0; i < 2; i++) { /* the number of holdings, before two of 17 bytes */
+        hello_write(&own, &bytes);
+        bytes_put_le32(bytes.data + bytes.len - 38, counts[i]);
+        assert_int_equal(read_hello(bytes.data, bytes.len, &hello), ERR_PROTOCOL);
+        assert_true(hello.records.local.holdings <= HOLDINGS_MAX);
+        buf_release(&bytes);
+    }
 }
 
 int main(void)
@@ -203,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_welcome_is_decoded_whole),
         cmocka_unit_test(test_handshake_survives_random_bytes),
         cmocka_unit_test(test_hello_check_names_difference),
+        cmocka_unit_test(test_hello_check_compares_kinds_of_local_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

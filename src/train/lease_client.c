@@ -6,7 +6,7 @@
 void lease_client_begin(struct lease_client *client, struct member *m, bool joined)
 {
     uint64_t grain = job_step_records(m->job);
-    size_t records = m->learner->corpus->set[SET_TRAIN].count;
+    size_t records = m->learner->epoch_records;
     const struct view *view = joined ? group_view(m->group) : group_first_view(m->group);
     struct lease first = {.from = m->start.sample_offset, .to = m->start.sample_offset};
     if (!joined)
@@ -52,7 +52,7 @@ bool lease_client_on_step(struct lease_client *client, struct member *m)
     if (!m->leased)
         return false;
     int64_t now = world_now(m->world);
-    size_t records = m->learner->corpus->set[SET_TRAIN].count;
+    size_t records = m->learner->epoch_records;
     client->steps++;
     lease_client_poll(client, m);
     double step_s = world_seconds(now - client->since) / (double)client->steps;

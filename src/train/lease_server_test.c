@@ -339,7 +339,6 @@ static void test_lease_grant_is_little_endian(void **state)
 struct worker_side {
     struct view first, view; /* a worker has joined since */
     struct group group;
-    struct corpus corpus;
     struct learner learner;
     Paceline__Job job;
     struct member m;
@@ -362,8 +361,7 @@ static void be_worker(bool joined)
     side.group.log = &silent;
     atomic_store(&side.group.view, &side.view);
     atomic_store(&side.group.first, joined ? NULL : &side.first);
-    side.corpus.set[SET_TRAIN].count = RECORDS;
-    side.learner.corpus = &side.corpus;
+    side.learner.epoch_records = RECORDS;
     side.m = (struct member){
         .world = &office.world,
         .group = &side.group,
@@ -438,7 +436,7 @@ static void test_lease_client_requests_two_seconds(void **state)
 {
     (void)state;
     be_worker(false);
-    side.corpus.set[SET_TRAIN].count = 1000 * GRAIN;
+    side.learner.epoch_records = 1000 * GRAIN;
     assert_int_equal(take_steps(3, 0.1), 0);
     assert_int_equal(take_steps(1, 0.1), 1);
     struct lease_report report = lease_client_report(&side.lease_client, &side.m);
@@ -450,7 +448,7 @@ static void test_lease_client_requests_two_seconds(void **state)
     report = lease_client_report(&side.lease_client, &side.m);
     assert_true(report.request == 3 && report.want == 40 * GRAIN);
     grant_range(3, 6000, 6016);
-    side.corpus.set[SET_TRAIN].count = RECORDS;
+    side.learner.epoch_records = RECORDS;
     assert_int_equal(take_steps(4, 0.1), 1);
     report = lease_client_report(&side.lease_client, &side.m);
     assert_true(report.request == 4 && report.want == 6 * GRAIN); /* an epoch's share among four */

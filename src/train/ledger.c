@@ -16,11 +16,21 @@ void committed_encode(const struct committed *c, struct buf *out)
     members_encode(&c->contributors, out);
     members_encode(&c->participants, out);
     buf_put_f64(out, c->data_s);
+    buf_put_u8(out, c->cache.there);
+    buf_put_u64(out, c->cache.records);
+    buf_put_u64(out, c->cache.bytes);
+    buf_put_u64(out, c->cache.disk_records);
+    buf_put_u64(out, c->cache.disk_bytes);
     buf_put_u64(out, c->lease.taken);
     buf_put_u64(out, c->lease.repeated);
     buf_put_u64(out, c->lease.want);
     buf_put_u32(out, c->lease.request);
     buf_put_u8(out, c->lease.ends);
+    buf_put_u32(out, c->holdings);
+    for (uint32_t i = 0; i < c->holdings; i++) {
+        buf_put_u64(out, c->of_holding[i].records);
+        buf_put_u64(out, c->of_holding[i].taken);
+    }
 }
 
 int committed_decode(struct byte_reader *in, struct committed *out)
@@ -39,11 +49,23 @@ int committed_decode(struct byte_reader *in, struct committed *out)
     members_decode(in, &out->contributors);
     members_decode(in, &out->participants);
     out->data_s = read_f64(in);
+    out->cache.there = read_u8(in) != 0;
+    out->cache.records = read_u64(in);
+    out->cache.bytes = read_u64(in);
+    out->cache.disk_records = read_u64(in);
+    out->cache.disk_bytes = read_u64(in);
     out->lease.taken = read_u64(in);
     out->lease.repeated = read_u64(in);
     out->lease.want = read_u64(in);
     out->lease.request = read_u32(in);
     out->lease.ends = read_u8(in) != 0;
+    out->holdings = read_u32(in);
+    if (out->holdings > HOLDINGS_MAX)
+        return ERR_PROTOCOL;
+    for (uint32_t i = 0; i < out->holdings; i++) {
+        out->of_holding[i].records = read_u64(in);
+        out->of_holding[i].taken = read_u64(in);
+    }
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
@@ -172,10 +194,25 @@ static void report_async(struct ledger *ledger, uint32_t node, const struct comm
     report_exchange(ledger, report, node);
 }
 
+struct cache_report ledger_cached(const struct ledger *ledger)
+{
+    struct cache_report sum = {.there = false};
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
+        const struct cache_report *of = &ledger->cache[node];
+        sum.there |= of->there;
+        sum.records += of->records;
+        sum.bytes += of->bytes;
+        sum.disk_records += of->disk_records;
+        sum.disk_bytes += of->disk_bytes;
+    }
+    return sum;
+}
+
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
     if (report->data_s > ledger->data_s)
         ledger->data_s = report->data_s;
+    ledger->cache[node] = report->cache;
     if (report->asynchronous) {
         report_async(ledger, node, report);
         return;

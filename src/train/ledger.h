@@ -5,6 +5,8 @@
 
 #include "strategy/strategy.h"
 #include "train/events.h"
+#include "train/handshake_message.h"
+#include "train/worker_cache.h"
 
 /* The lease part of a worker's report (data/lease_cursor.h). */
 struct lease_report {
@@ -28,7 +30,12 @@ struct committed {
                          steps */
     struct members contributors, participants;
     double data_s;             /* seconds that this worker has waited for its records */
+    struct cache_report cache; /* of this worker */
     struct lease_report lease; /* free */
+    /* With local_data: of each of this worker's holdings, the records that have arrived and the
+     * samples that it has taken. */
+    uint32_t holdings;
+    struct holding_use of_holding[HOLDINGS_MAX];
 };
 
 void committed_encode(const struct committed *c, struct buf *out);
@@ -67,10 +74,11 @@ struct ledger {
      * workers, each once; repeated ones were trained again because no lease had arrived; `missed`
      * are the lost ones of the lease table (data/lease.h). */
     uint64_t used, repeated_leases, repeated, missed;
-    double data_s;         /* the largest of all reports */
-    uint32_t slowest;      /* worker of the newest exchange */
-    double loss;           /* mean loss of the newest exchange's records */
-    double recent;         /* as reported by a worker that trains alone */
+    double data_s;                               /* the largest of all reports */
+    struct cache_report cache[VIEW_MEMBERS_MAX]; /* by node, as it reported last */
+    uint32_t slowest;                            /* worker of the newest exchange */
+    double loss;                                 /* mean loss of the newest exchange's records */
+    double recent;                               /* as reported by a worker that trains alone */
     double loss_sum;       /* Σ over the samples reported since the last `loss` event */
     uint64_t loss_records; /* their number */
     double mean_loss;      /* of the last `loss` event; NaN: none yet */
@@ -83,6 +91,9 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
 
 /* Driver recovery: the run resumes from `progress`, whatever was reported before. */
 void ledger_resume(struct ledger *ledger, const struct progress *progress);
+
+/* Sums of what the caches of all workers keep. */
+struct cache_report ledger_cached(const struct ledger *ledger);
 
 /* In asynchronous strategies: take the counts of the lease table. */
 void ledger_lease(struct ledger *ledger, const struct lease_table *table);

@@ -289,6 +289,23 @@ static void test_ledger_counts_async_samples_once(void **state)
     assert_int_equal(b->ledger.last.progress.steps, 3);
 }
 
+/* Of each worker counts what it reported last. */
+static void test_caches_are_added_up(void **state)
+{
+    struct roster_state *b = *state;
+    struct committed report = {.n = 0};
+    ledger_report(&b->ledger, 1, &report);
+    assert_false(ledger_cached(&b->ledger).there);
+    report.cache = (struct cache_report){true, 5, 500, 1, 100};
+    ledger_report(&b->ledger, 1, &report);
+    ledger_report(&b->ledger, 2, &report);
+    report.cache = (struct cache_report){true, 7, 700, 2, 200};
+    ledger_report(&b->ledger, 1, &report);
+    struct cache_report sum = ledger_cached(&b->ledger);
+    assert_true(sum.there && sum.records == 12 && sum.bytes == 1200);
+    assert_true(sum.disk_records == 3 && sum.disk_bytes == 300);
+}
+
 static void test_committed_is_decoded_whole(void **state)
 {
     struct committed report = report_of(UINT64_C(1) << 40, 4), out;
@@ -298,6 +315,7 @@ static void test_committed_is_decoded_whole(void **state)
     report.cost.waited_for = 7;
     report.cost.waited_s = 0.125;
     report.data_s = 0.75;
+    report.cache = (struct cache_report){true, 1, UINT64_C(2) << 40, 3, UINT64_C(4) << 40};
     committed_encode(&report, &bytes);
     struct byte_reader whole = {bytes.data, bytes.len, false};
     assert_int_equal(committed_decode(&whole, &out), OK);
@@ -306,6 +324,8 @@ static void test_committed_is_decoded_whole(void **state)
                 out.loss == report.loss);
     assert_true(out.cost.seconds == 0.5 && out.cost.waited_s == 0.125);
     assert_true(out.data_s == 0.75);
+    assert_true(out.cache.there && out.cache.records == 1 && out.cache.disk_records == 3);
+    assert_true(out.cache.bytes == UINT64_C(2) << 40 && out.cache.disk_bytes == UINT64_C(4) << 40);
     assert_true(out.cost.waited_for == 7 && out.cost.bytes == 100);
     assert_memory_equal(&out.contributors, &report.contributors, sizeof out.contributors);
     assert_memory_equal(&out.participants, &report.participants, sizeof out.participants);
@@ -339,6 +359,7 @@ int main(void)
         TEST(test_ledger_counts_async_samples_once),
         TEST(test_ledger_of_lone_worker),
         TEST(test_ledger_loss_event_is_mean_since_last),
+        TEST(test_caches_are_added_up),
         TEST(test_committed_is_decoded_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,13 +17,31 @@ int model_writer_init(struct model_writer *k, struct arena *arena)
     return OK;
 }
 
-void model_writer_set_leases(struct model_writer *k, uint32_t use)
+static void free_books(struct book_texts *books)
+{
+    if (books)
+        book_texts_release(books);
+    free(books);
+}
+
+void model_writer_give_books(struct model_writer *k, bool final, const struct book_texts *texts)
+{
+    struct book_texts unkept = *texts, *books = malloc(sizeof *books);
+    if (!books) {
+        book_texts_release(&unkept);
+        return;
+    }
+    *books = *texts;
+    free_books(atomic_exchange(final ? &k->books_final : &k->books_given, books));
+}
+
+void model_writer_set_books(struct model_writer *k, uint32_t use)
 {
     bool final = use & MODEL_FINAL;
-    char *leases = atomic_exchange(final ? &k->leases_final : &k->leases_given, NULL);
-    if (leases) {
-        free(k->leases);
-        k->leases = leases;
+    struct book_texts *books = atomic_exchange(final ? &k->books_final : &k->books_given, NULL);
+    if (books) {
+        free_books(k->books);
+        k->books = books;
     }
 }
 
@@ -32,7 +50,8 @@ struct checkpoint_header model_writer_header_at(const struct model_writer *k,
 {
     struct checkpoint_header header = k->header;
     uint64_t unused = atomic_load(&k->unused);
-    header.leases = k->leases;
+    if (k->books)
+        header.books = *k->books;
     header.progress = *progress;
     header.repeated = atomic_load(&k->repeated);
     header.missed = atomic_load(&k->missed);
@@ -158,7 +177,7 @@ static int take_model(struct model_writer *k, const struct model_header *model)
     if (k->dir && k->replaced && k->replaced(k->user))
         return OK; /* the run ends, and writes nothing more */
     if (model->use & (MODEL_CHECKPOINT | MODEL_FINAL)) {
-        model_writer_set_leases(k, model->use);
+        model_writer_set_books(k, model->use);
         atomic_fetch_add(&k->taken, 1);
     }
     if (k->dir && model->use & (MODEL_CHECKPOINT | MODEL_FINAL))
@@ -273,10 +292,10 @@ const char *model_writer_set_samples(const struct model_writer *k, int result)
 
 void model_writer_release(struct model_writer *k)
 {
-    free(atomic_exchange(&k->leases_given, NULL));
-    free(atomic_exchange(&k->leases_final, NULL));
-    free(k->leases);
-    k->leases = NULL;
+    free_books(atomic_exchange(&k->books_given, NULL));
+    free_books(atomic_exchange(&k->books_final, NULL));
+    free_books(k->books);
+    k->books = NULL;
 }
 
 int model_writer_start(struct model_writer *k)

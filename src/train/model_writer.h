@@ -36,10 +36,11 @@ struct model_writer {
     struct checkpoint_header header;       /* the constant fields */
     /* Set by the main task from the ledger: unused, repeated and missed samples. */
     _Atomic uint64_t unused, repeated, missed;
-    /* Copies of the lease table at the request for a checkpoint, and at that for the final model;
-     * owned. One checkpoint at a time is under way, so that no table belongs to another model. */
-    _Atomic(char *) leases_given, leases_final;
-    char *leases;                    /* the one that was taken last; owned */
+    /* Copies of the books of samples at the request for a checkpoint, and at that for the final
+     * model; owned. One checkpoint at a time is under way, so that none belongs to another
+     * model. */
+    _Atomic(struct book_texts *) books_given, books_final;
+    struct book_texts *books;        /* the ones that were taken last; owned; NULL: none */
     _Atomic uint64_t taken;          /* models for checkpoints that have arrived */
     struct progress evaluated;       /* where the model last evaluated stood, */
     struct progress at;              /* progress of the newest model that arrived or is kept */
@@ -79,8 +80,12 @@ void model_writer_checkpoint(struct model_writer *k, const struct model_header *
 int model_writer_write_final(struct model_writer *k, const struct checkpoint_header *header,
                              bool complete);
 
-/* Use the lease table that was copied at the request for this use. */
-void model_writer_set_leases(struct model_writer *k, uint32_t use);
+/* The driver's books at the request for a checkpoint, or for the final model, which the writer owns
+ * from now on. From the main task; without memory the writer keeps the previous ones. */
+void model_writer_give_books(struct model_writer *k, bool final, const struct book_texts *texts);
+
+/* Use the books that were given at the request for this use. */
+void model_writer_set_books(struct model_writer *k, uint32_t use);
 
 /* After the task has ended: model_writer_keep stores a newer model in `landing`, and keeps the
  * present one if it is as new. model_writer_save_kept writes it as a checkpoint, if the newest is

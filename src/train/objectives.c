@@ -61,7 +61,7 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
                   .kind = SPAN_EVALUATE, .row = TRACE_MODEL_WRITER, .n = step, .amount = count});
     struct evaluation e = o->last[which] = evaluation_of(&sum);
     cJSON *event = events_new(o->events, "eval");
-    events_add_measure(event, "epoch", (double)offset / (double)o->corpus->set[SET_TRAIN].count);
+    events_add_measure(event, "epoch", (double)offset / (double)o->epoch_records);
     cJSON_AddNumberToObject(event, "step", (double)step);
     cJSON_AddStringToObject(event, "set", corpus_set_name(which));
     if (e.error >= 0)

@@ -16,6 +16,7 @@ struct objectives {
     struct world *world;
     const struct events *events;
     const atomic_int *stop; /* above 0: evaluate no more; NULL: never */
+    size_t epoch_records;   /* samples of an epoch of the run */
     double batch_seconds;   /* seconds of an evaluated batch on a node with speed 1 */
     struct evaluation last[SET_COUNT];
     uint64_t evaluated; /* times */

@@ -10,7 +10,7 @@ enum {
     SECOND_GENERATIONS = 3,
     KEEP = 3,
     SEEN = 1 << 18,
-    EACH_BYTE = SWEEP_STRIDE(5, 5),
+    EACH_BYTE = SWEEP_STRIDE(17, 17),
     SOME_BYTES = 97
 };
 
@@ -188,8 +188,9 @@ static void test_checkpoint_survives_power_cut_at_any_call(void **state)
         "    %d points: %d loads of the newest, %d of the one before, %d times nothing yet; "
         "%d runs continued, and were cut again; %d bad\n",
         meta.points, meta.loads - meta.older, meta.older, meta.nothing, meta.resumed, meta.bad);
-    assert_true(meta.points >= 2000 && meta.loads - meta.older > 20 && meta.older > 100 &&
-                meta.nothing > 100 && meta.resumed > 100);
+    assert_true(meta.points >= 10000 / SWEEP_STRIDE(10, 10) && meta.loads - meta.older > 20 &&
+                meta.older > 100 && meta.nothing > 100 &&
+                meta.resumed > 600 / SWEEP_STRIDE(15, 15));
     assert_int_equal(meta.bad, 0);
 }
 

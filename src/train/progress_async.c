@@ -39,7 +39,7 @@ static int check_stop(const struct worker *w)
     const struct member *m = &w->member;
     bool alone = job_is_alone(m->job);
     if (atomic_load(&m->group->stop) ||
-        (alone && strategy_done(m->job, &m->progress, w->data.corpus->set[SET_TRAIN].count)))
+        (alone && strategy_done(m->job, &m->progress, w->learner.epoch_records)))
         return ERR_STOP;
     return atomic_load(&m->group->end.over) ? ERR_DRIVER : OK;
 }
@@ -51,10 +51,11 @@ static int on_step(struct member *m)
     if (isfinite(m->learner->loss))
         w->counts.unreported_loss += m->learner->loss * job_step_records(m->job);
     bool wants_lease = lease_client_on_step(&w->lease_client, m);
-    worker_end_step(w);
+    int rc = worker_end_step(w);
     worker_record_recovery_report(w);
     bootstrap_hand_on(&w->bootstrap, w->world, false);
-    int rc = worker_report_bad_records(w);
+    if (rc == OK)
+        rc = worker_report_bad_records(w);
     if (rc == OK)
         rc = check_stop(w);
     if (w->counts.unreported >= w->counts.report_samples || wants_lease) {
@@ -99,8 +100,7 @@ static uint64_t report_every(const struct worker *w, size_t workers)
     double steps = (double)REPORTS * REPORT_STEPS_MAX;
     if (stop->has_steps && (double)stop->steps < steps)
         steps = (double)stop->steps;
-    double epoch =
-        (double)w->data.corpus->set[SET_TRAIN].count / job_step_records(w->job) / (double)workers;
+    double epoch = (double)w->learner.epoch_records / job_step_records(w->job) / (double)workers;
     if (stop->has_epochs && stop->epochs * epoch < steps)
         steps = stop->epochs * epoch;
     uint64_t every = (uint64_t)(steps / REPORTS);
@@ -213,7 +213,7 @@ static void count_async(struct driver *d)
     atomic_store(&d->counts.sample_offset, all->sample_offset);
     atomic_store(&d->counts.steps, all->steps);
     atomic_store(&d->counts.exchanges, all->exchanges);
-    size_t records = d->data.corpus->set[SET_TRAIN].count;
+    size_t records = d->data.epoch_records;
     struct trigger_counts counts =
         trigger_counts_of(d->job, d->requests.evaluate_every, records, all);
     if (strategy_done(d->job, all, records)) {
@@ -253,7 +253,7 @@ static void end_part(struct driver *d, const struct view *view)
     if (!d->part.task || atomic_load(&d->part.driver.finish) || view->count == 0 ||
         !driver_all_done(d, view))
         return;
-    driver_snapshot_leases(d, true);
+    driver_snapshot_books(d, true);
     atomic_store(&d->ending.handing_over, true);
     atomic_store(&d->part.driver.finish, true);
     world_raise(d->world, SIGNAL_GROUP);

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "train/bad_report.h"
 #include "train/driver.h"
+#include "train/driver_stop.h"
 #include "train/objectives.h"
 #include "train/worker.h"
 
@@ -80,7 +81,7 @@ static int on_commit(struct member *m, const struct exchange *e)
     struct worker *w = m->train;
     m->progress.samples_used += e ? exchange_result_meta(e)->samples : job_step_records(m->job);
     worker_record_recovery_report(w);
-    bool last = strategy_done(m->job, &m->progress, w->data.corpus->set[SET_TRAIN].count);
+    bool last = strategy_done(m->job, &m->progress, w->learner.epoch_records);
     bool stop = e ? exchange_result_meta(e)->stop_votes > 0 : atomic_load(&m->group->stop);
     w->leave.all =
         !stop && !last &&
@@ -90,10 +91,11 @@ static int on_commit(struct member *m, const struct exchange *e)
         count_lone(w);
     w->counts.round_steps = 0;
     w->counts.round_loss = 0;
-    worker_end_step(w);
+    int rc = worker_end_step(w);
     bootstrap_hand_on(&w->bootstrap, w->world, e != NULL);
     bool report = e || last || stop || should_report_alone(w);
-    int rc = worker_report_bad_records(w);
+    if (rc == OK)
+        rc = worker_report_bad_records(w);
     if (rc == OK && report)
         rc = report_exchange(w, e);
     if (rc != OK)
@@ -204,11 +206,16 @@ static void add_local_steps(struct driver *d, const struct view *view, struct tr
             world_now(d->world) + (int64_t)(p->first_exchange_s * (double)WORLD_SECOND);
 }
 
-/* The driver part ends with its last round. */
+/* The driver part ends with its last round. The counts of local_data are complete when the last
+ * report of each worker is there, which precedes its `done`. */
 static void check_part_end(struct driver *d, const struct view *view)
 {
-    (void)d;
-    (void)view;
+    if (!d->job->local_data || !atomic_load(&d->ending.handing_over) ||
+        atomic_load(&d->ending.counted) || !driver_all_done(d, view))
+        return;
+    driver_snapshot_books(d, true);
+    atomic_store(&d->ending.counted, true);
+    world_raise(d->world, SIGNAL_GROUP);
 }
 
 static int on_part_commit(struct driver_part *l, const struct exchange *e)

@@ -39,6 +39,12 @@ void train_report_event(const struct events *events, const struct train_report *
     cJSON_AddNumberToObject(event, "session_s", report->session_s);
     if (!report->simulated)
         events_add_measure(event, "data_s", report->data_s);
+    if (report->cache.there) {
+        cJSON_AddNumberToObject(event, "cached", (double)report->cache.records);
+        cJSON_AddNumberToObject(event, "cached_bytes", (double)report->cache.bytes);
+        cJSON_AddNumberToObject(event, "cached_disk", (double)report->cache.disk_records);
+        cJSON_AddNumberToObject(event, "cached_disk_bytes", (double)report->cache.disk_bytes);
+    }
     if (report->session_s > 0)
         events_add_measure(event, "samples_per_s", (double)report->samples / report->session_s);
     cJSON_AddNumberToObject(event, "seed", (double)report->seed);

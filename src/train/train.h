@@ -8,6 +8,7 @@
 #include "job/job.h"
 #include "learner/workspace.h"
 #include "train/tracer.h"
+#include "train/worker_cache.h"
 
 #include <stdatomic.h>
 
@@ -38,6 +39,7 @@ struct train_host {
     /* Where a worker's cache of records may have a file; NULL: nowhere. */
     struct disk *cache_disk;
     const char *cache_folder;
+    bool one_machine; /* all workers of the run are on this machine, and share its memory */
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */
     /* ns for which a worker continues without its driver and calls it; 0: not at all. */
@@ -89,9 +91,10 @@ struct train_report {
     double train_loss; /* mean over the newest second or so of training */
     double epochs;
     uint64_t samples, used, repeated, missed;
-    double wall_s, session_s; /* of the run, and since it was last continued with; virtual in a
+    double wall_s, session_s;  /* of the run, and since it was last continued with; virtual in a
                                  simulation */
-    double data_s;            /* the longest that one worker has waited for its records */
+    double data_s;             /* the longest that one worker has waited for its records */
+    struct cache_report cache; /* what the caches of all workers keep */
     uint64_t seed;
     const char *strategy;
     uint32_t workers; /* that were in the run when it ended */

@@ -72,6 +72,8 @@ int worker_send_report(struct worker *w, struct committed *report)
 {
     struct buf bytes = {0};
     report->data_s = w->data.ws->loader.waited_s;
+    worker_report_share(w, report);
+    report->cache = worker_cache_report(&w->data.cache);
     committed_encode(report, &bytes);
     int rc = worker_report_if_connected(w, WIRE_COMMITTED, &bytes);
     buf_release(&bytes);
@@ -117,10 +119,11 @@ static void publish_urgent(struct worker *w)
         atomic_fetch_and(&w->group.model_requests, ~requests);
 }
 
-void worker_end_step(struct worker *w)
+int worker_end_step(struct worker *w)
 {
     worker_show_step(w);
     worker_cache_step(&w->data.cache, world_now(w->world));
+    return worker_poll_share(w);
 }
 
 /* At a step boundary within a round, which can be long. */
@@ -130,10 +133,10 @@ static int on_step_boundary(struct member *m)
     w->counts.round_steps++;
     w->counts.round_loss += w->learner.loss;
     atomic_store(&w->group.work.loss, w->counts.round_loss / (double)w->counts.round_steps);
-    worker_end_step(w);
+    int rc = worker_end_step(w);
     publish_urgent(w);
-    return w->progress->admits_in_round(w) && !group_is_leaving(m->group) ? worker_admit_joiner(w)
-                                                                          : OK;
+    bool admits = w->progress->admits_in_round(w) && !group_is_leaving(m->group);
+    return rc == OK && admits ? worker_admit_joiner(w) : rc;
 }
 
 static int report_done(struct worker *w, int status)
@@ -253,8 +256,8 @@ static int run_loop(struct worker *w)
     w->member.join_state = w->member.lanes.joined = w->join.joined ? &w->join.state : NULL;
     w->progress->begin(w);
     w->member.start = w->member.progress = w->counts.seen = w->start;
-    w->counts.evaluate_every = objectives_every(w->job, w->data.corpus->set[SET_TRAIN].count,
-                                                w->traits.round * w->job->workers);
+    w->counts.evaluate_every =
+        objectives_every(w->job, w->learner.epoch_records, w->traits.round * w->job->workers);
     if (w->traits.takes_leases)
         lease_client_begin(&w->lease_client, &w->member, w->join.joined);
     atomic_store(&w->group.work.busy, true);

@@ -14,6 +14,7 @@
 #include "train/work_progress.h"
 #include "train/worker_cache.h"
 #include "train/worker_report.h"
+#include "train/worker_share.h"
 #include "wire/catalogue.h"
 
 /* The announcements of the welcome, and the reports of opening. */
@@ -87,6 +88,7 @@ struct worker {
     struct member member;
     struct worker_counts counts;
     struct lease_client lease_client; /* asynchronous */
+    struct worker_share share;        /* with local_data */
     struct worker_leave leave;
     enum departure_stage stage; /* the stage that a departure names */
     struct work_meter meter;    /* for this machine's user */
@@ -136,8 +138,9 @@ void worker_record_recovery_report(struct worker *w);
 /* If the driver has named a joiner for this donor, send it the state, and wait until it is in. */
 int worker_admit_joiner(struct worker *w);
 
-/* A step has ended: show it, and let the cache grow. */
-void worker_end_step(struct worker *w);
+/* A step has ended: show it, let the cache grow, and take a new share of the records. ERR_PROTOCOL,
+ * ERR_CANCELLED */
+int worker_end_step(struct worker *w);
 
 /* Publish the model for the uses that are due. */
 void worker_publish_if_requested(struct worker *w, const struct progress *progress);

@@ -35,12 +35,30 @@ static int open_file(struct record_cache *records, const struct train_host *host
     return rc;
 }
 
+/* A program's own memory counts, and that of its streams. */
+static int check_used(uint64_t budget, struct err *err)
+{
+    uint64_t used = memory_used();
+    if (budget == 0 || used < budget)
+        return OK;
+    return err_set(
+        err, ERR_INPUT,
+        "nothing is left of memory_budget, %.1f MiB: this process has %.1f MiB before it "
+        "opens its data; the records that its streams keep in memory count "
+        "(pl_stream_options.memory)",
+        (double)budget / (1 << 20), (double)used / (1 << 20));
+}
+
 int worker_cache_open(struct worker_cache *cache, const Paceline__Job *job,
                       const struct train_host *host, struct err *err)
 {
     uint64_t all = (uint64_t)memory_available(NULL) + memory_used();
+    if (host->one_machine) /* as many as there may be: each takes the same share */
+        all /= (uint64_t)job_workers_max(job) + job->standby;
     *cache = (struct worker_cache){0};
     int rc = job_memory_budget(job, all, &cache->budget, err);
+    if (rc == OK)
+        rc = check_used(cache->budget, err);
     bool wanted = job->cache == PACELINE__CACHE__disk ||
                   (job->cache != PACELINE__CACHE__none && cache->budget > 0);
     if (rc == OK && wanted)
@@ -62,6 +80,16 @@ void worker_cache_step(struct worker_cache *cache, int64_t now)
     uint64_t most = cache->budget - (uint64_t)((double)cache->budget * SPARE), used = memory_used();
     record_cache_allow_memory(cache->records,
                               (size_t)counts.memory_bytes + (most > used ? most - used : 0));
+}
+
+struct cache_report worker_cache_report(const struct worker_cache *cache)
+{
+    struct record_cache_counts counts;
+    if (!cache->records)
+        return (struct cache_report){.there = false};
+    record_cache_count(cache->records, &counts);
+    return (struct cache_report){true, counts.in_memory, counts.memory_bytes, counts.on_disk,
+                                 counts.disk_bytes};
 }
 
 void worker_cache_close(struct worker_cache *cache, const struct logger *log)

@@ -15,14 +15,23 @@ struct worker_cache {
     int64_t looked;               /* when it looked at the process's memory */
 };
 
-/* Settle the budget, and make the cache, if the job wants one. ERR_INPUT: no such budget;
- * ERR_IO: the folder for caches cannot be written; ERR_NOMEM */
+/* Settle the budget, and make the cache, if the job wants one. ERR_INPUT: no such budget, or the
+ * process has as much memory already; ERR_IO: the folder for caches cannot be written; ERR_NOMEM */
 int worker_cache_open(struct worker_cache *cache, const Paceline__Job *job,
                       const struct train_host *host, struct err *err);
 
 /* A step has ended at `now`: what the process does not use of the budget may be used for
  * records. */
 void worker_cache_step(struct worker_cache *cache, int64_t now);
+
+/* The records that a cache keeps, and their bytes, in memory and in its file. */
+struct cache_report {
+    bool there; /* the worker has a cache */
+    uint64_t records, bytes, disk_records, disk_bytes;
+};
+
+/* As of this moment. */
+struct cache_report worker_cache_report(const struct worker_cache *cache);
 
 /* Log what was kept, and free it, once the corpus is closed. */
 void worker_cache_close(struct worker_cache *cache, const struct logger *log);

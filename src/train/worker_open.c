@@ -148,7 +148,6 @@ static void add_remedy(struct err *err, const char *remedy)
 static int open_data(struct worker *w, const struct open_watch *watch)
 {
     const Paceline__Job *job = w->found ? w->found : w->job;
-    struct hello_records records;
     int rc = worker_begin_stage(w, "data");
     w->data.corpus = w->host->corpus;
     if (rc == OK && w->data.corpus)
@@ -162,9 +161,12 @@ static int open_data(struct worker *w, const struct open_watch *watch)
                                              .watch = watch,
                                              .cache = w->data.cache.records,
                                              .bindings = w->host->bindings,
-                                             .remote = w->host->remote};
-        bool files = job->train_data->source_case != PACELINE__DATA__SOURCE_MEMORY;
-        rc = corpus_open_with(&config, job, &w->data.own_corpus, &w->err);
+                                             .remote = w->host->remote,
+                                             .only_training = job->local_data};
+        bool files = *job_data_path(job->train_data) != '\0';
+        rc = worker_await_records(w);
+        if (rc == OK)
+            rc = corpus_open_with(&config, job, &w->data.own_corpus, &w->err);
         if (files && (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO))
             add_remedy(&w->err, w->host->data_root
                                     ? "mount the data there or start the worker with another "
@@ -174,8 +176,8 @@ static int open_data(struct worker *w, const struct open_watch *watch)
     }
     if (rc != OK)
         return rc;
-    hello_take_records(&records, job, w->data.corpus);
-    return hello_check_records(&records, &w->opening.records, &w->err);
+    worker_describe_records(w);
+    return hello_check_records(&w->share.described, &w->opening.records, &w->err);
 }
 
 static int open_learner(struct worker *w)
@@ -391,7 +393,7 @@ static int write_hello(const struct worker *w, struct buf *out, struct err *err)
         .threads = w->job->threads,
     };
     int rc = job_hash(w->job, &hello.job_hash, err);
-    hello_take_records(&hello.records, w->found ? w->found : w->job, w->data.corpus);
+    worker_copy_records(w, &hello.records);
     if (rc != OK)
         return rc;
     snprintf(hello.isa, sizeof hello.isa, "%s", kernels_isa());
@@ -481,5 +483,7 @@ int worker_join(struct worker *w)
         rc = join_run(w);
     else if (rc == OK && !w->leave.left && w->opening.resumes)
         rc = begin_run(w);
+    if (rc == OK && !w->leave.left)
+        rc = worker_await_share(w);
     return rc == OK ? end_warming(w) : rc;
 }

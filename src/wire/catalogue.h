@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WIRE_VERSION 5
+#define WIRE_VERSION 6
 
 /*        name            sent by → to       what */
 #define WIRE_KINDS(X)                                                                              \
@@ -60,6 +60,7 @@
     X(RETURN, "return")   /* member → recovered driver: its view and its recovery report */      \
     X(REJOIN, "rejoin")   /* driver → worker: discard the state, and join as a new worker */     \
     X(LEASE, "lease")     /* driver → worker: a grant of samples */                              \
+    X(SHARE, "share")     /* driver → worker: the ranges of its own records to train on */       \
     X(OPENING, "opening") /* node → node: progress with opening the data */                      \
     X(BAD_RECORD, "bad_record") /* worker → driver: a bad record that it skipped */
 

@@ -13,6 +13,7 @@ import pathlib
 import re
 import struct
 import tarfile
+import zipfile
 import zlib
 
 import cv2
@@ -399,6 +400,32 @@ def npys():
     put("npy", "negative", pair(count.reshape(3, 8).astype("uint8"), -labels))
 
 
+def npzs():
+    """src/data/npy_array_test.c reads these, too."""
+    def archive(save, **arrays):
+        out = io.BytesIO()
+        save(out, **arrays)
+        return out.getvalue()
+
+    arrays = {"x": numpy.arange(3 * 2 * 4, dtype="float32").reshape(3, 2, 4), "y": numpy.array([1, 0, 9]),
+              "zeros": numpy.zeros((3, 1000), "uint8")}
+    put("npz", "stored", archive(numpy.savez, **arrays))
+    put("npz", "deflated", archive(numpy.savez_compressed, **arrays))
+    limit, zipfile.ZIP64_LIMIT = zipfile.ZIP64_LIMIT, 0
+    put("npz", "zip64", archive(numpy.savez, **arrays))
+    put("npz", "zip64_deflated", archive(numpy.savez_compressed, **arrays))
+    zipfile.ZIP64_LIMIT = limit
+    put("npz", "double", archive(numpy.savez_compressed, x=arrays["x"].astype("float64"),
+                                  zeros=numpy.zeros((3, 40000), "uint8")))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as mixed:
+        mixed.comment = b"PK\5\6 is no end"
+        mixed.writestr(zipfile.ZipInfo("x.npy"), b"no array")
+        mixed.writestr(zipfile.ZipInfo("y.npy"), bytes(1 << 12), zipfile.ZIP_DEFLATED)
+        mixed.writestr(zipfile.ZipInfo("z.npy"), b"bzip2", zipfile.ZIP_BZIP2)
+    put("npz", "mixed", out.getvalue())
+
+
 def csvs():
     def table(rows, choice=0, **how):
         text = io.StringIO(newline="")
@@ -417,6 +444,15 @@ def csvs():
     put("csv", "uneven", b"\0a,y\n1,0\n2\n")
     put("csv", "twice", b"\0a,a,y\n1,2,0\n")
     put("csv", "digits", b"\0a,y\n0000000000000000.1e-0000000001,1\n9999999999999999e300,0\n")
+
+
+def texts():
+    for seed, choice, content in (
+            ("bytes", 0x06, b"a\r\n\xff\0bcdefgh"), ("overlapping", 0x15, "to be, or not to be".encode()),
+            ("lengths", 0x03, "\u20aca\r\n\U0001d11ea\u00e9\u20ac".encode()), ("short", 0x0f, b"abc"),
+            ("zero", 0x03, b"a\0b"), ("overlong", 0x03, b"\xc0\x80ab"), ("surrogate", 0x03, b"ab\xed\xa0\x80"),
+            ("cut", 0x03, b"abc\xf0\x9f")):
+        put("text", seed, bytes([choice]) + content)
 
 
 def cifar():
@@ -573,7 +609,8 @@ def tar(form, members):
 
 
 def webdatasets():
-    """src/data/source_webdataset_test.c reads the first three."""
+    """src/data/source_webdataset_test.c reads the first three, and "json", whose length lets the target take labels
+    from JSON."""
     def record(name, width, label):
         return [(name + ".png", png(1, width, 0, 8)), (name + ".cls", b"%d\n" % label)]
 
@@ -592,6 +629,12 @@ def webdatasets():
     base256 = bytearray(tar(gnu, record("a", 2, 7)))
     base256[124:136] = b"\x80" + struct.pack(">Q", len(png(1, 2, 0, 8))).rjust(11, b"\0")
     put("webdataset", "base256", bytes(base256))
+    archive = tar(gnu, record("a", 2, 7))
+    indexed = struct.pack("<QQIIIHH", 512, 5, len(png(1, 2, 0, 8)), 3, 9, 1, 2)
+    put("webdataset", "index", archive + b"PLTARIDX" + struct.pack("<5Q", 1, 0, 0, 0, 1) + indexed + bytes(8))
+    said = [b'{"label": 1}', b'{"caption": "\xc3\xa9", "label": {"coarse": 3, "fine": 12}}\n', b'{"label": {"fine": 7.0}}']
+    members = [m for i, text in enumerate(said) for m in ((f"{i}.json", text), (f"{i}.png", png(1, i + 1, 0, 8)))]
+    put("webdataset", "json", tar(tarfile.PAX_FORMAT, members) + bytes(2))
 
 
 def shard(form, shape, classes, count, blocks, data, index, names=0, fields=0, integer=0, block=16384):
@@ -609,6 +652,8 @@ def shards():
     put("shards", "blocks", shard(1, (1, 1, 5), 300, 7, 4, bytes(35), 4 * hashes + bytes(14), block=8))
     floats = struct.pack("<6f", 1, -2, 0.5, float("inf"), float("nan"), 3e38)
     put("shards", "floats", shard(2, (3, 1, 1), 2, 2, 1, floats, b"no\0yes\0\0" + hashes + b"\1\0", names=7))
+    put("shards", "bf16", shard(4, (3, 1, 1), 2, 2, 1, struct.pack("<6H", 0x3f80, 0xbf00, 0, 0x7f80, 0x7fc0, 1),
+                                hashes + b"\1\0"))
     field = b"".join(name.ljust(64, b"\0") + struct.pack("<10I", whole, len(dims), *dims, *[0] * (8 - len(dims)))
                      for name, whole, dims in ((b"words", 1, (2,)), (b"at", 0, (1, 1))))
     put("shards", "fields", shard(2, (3, 1, 1), 0, 2, 1, floats, field + hashes, fields=2))
@@ -685,7 +730,8 @@ def kvs():
 
 def main():
     for make in (caffemodel, solverstate, binaryproto, datums, prototxt, solver, job, safetensors,
-                 idx, npys, csvs, cifar, image_list, lmdb, pngs, jpegs, webdatasets, shards, gzips, kvs, words):
+                 idx, npys, npzs, csvs, texts, cifar, image_list, lmdb, pngs, jpegs, webdatasets, shards, gzips, kvs,
+                 words):
         make()
 
 

@@ -7,9 +7,18 @@
 #include <jpeglib.h>
 #include <png.h>
 
+/* How a JPEG is written: pixels that share a colour, and scans. */
+struct jpeg_form {
+    int across, down; /* sampling factors of the first component; those of the others are 1, */
+    bool progressive;
+    unsigned restart_rows;
+    bool odd; /* except for the second one's, which are 2 */
+};
+
 /* C = 1, 3, or 4 (inks, as Adobe's programs write them); row-major, values side by side. */
-static inline void picture_put_jpeg(const struct folder *f, const char *name, const uint8_t *pixels,
-                                    unsigned H, unsigned W, int C, int quality)
+static inline void picture_put_jpeg_as(const struct folder *f, const char *name,
+                                       const uint8_t *pixels, unsigned H, unsigned W, int C,
+                                       int quality, struct jpeg_form form)
 {
     char path[256];
     FILE *file = fopen(folder_file(f, name, path), "wb");
@@ -29,8 +38,15 @@ static inline void picture_put_jpeg(const struct folder *f, const char *name, co
         out.write_Adobe_marker = TRUE;
     }
     jpeg_set_quality(&out, quality, TRUE);
-    for (int c = 0; c < out.num_components; c++) /* a colour for every pixel */
+    for (int c = 0; c < out.num_components; c++)
         out.comp_info[c].h_samp_factor = out.comp_info[c].v_samp_factor = 1;
+    out.comp_info[0].h_samp_factor = form.across;
+    out.comp_info[0].v_samp_factor = form.down;
+    if (form.odd)
+        out.comp_info[1].h_samp_factor = out.comp_info[1].v_samp_factor = 2;
+    out.restart_in_rows = (int)form.restart_rows;
+    if (form.progressive)
+        jpeg_simple_progression(&out);
     jpeg_start_compress(&out, TRUE);
     while (out.next_scanline < H) {
         JSAMPROW row = (JSAMPROW)(uintptr_t)(pixels + out.next_scanline * W * (unsigned)C);
@@ -39,6 +55,14 @@ static inline void picture_put_jpeg(const struct folder *f, const char *name, co
     jpeg_finish_compress(&out);
     jpeg_destroy_compress(&out);
     assert_int_equal(fclose(file), 0);
+}
+
+/* Likewise, with a colour for every pixel. */
+static inline void picture_put_jpeg(const struct folder *f, const char *name, const uint8_t *pixels,
+                                    unsigned H, unsigned W, int C, int quality)
+{
+    picture_put_jpeg_as(f, name, pixels, H, W, C, quality,
+                        (struct jpeg_form){.across = 1, .down = 1});
 }
 
 /* `type` is libpng's PNG_COLOR_TYPE_…; `rows` are bytes as PNG has them, `row_bytes` each. */

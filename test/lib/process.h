@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -80,6 +81,7 @@ static inline void process_start_of(struct process *p, const char *program, cons
     assert_true(p->pid >= 0);
     if (p->pid == 0) {
         setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves none behind */
         if (chdir(folder) == 0 && dup2(p->out_fd, STDOUT_FILENO) >= 0 &&
             dup2(p->err_fd, STDERR_FILENO) >= 0)
             execv(path, args);

@@ -7,7 +7,12 @@
 #include "run_files.h"
 #include "tiny_job.h"
 
-enum { REAL_LIMIT_S = 60 }; /* for waits without a bound of their own */
+/* For waits without a bound of their own; only a failure takes as long. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { REAL_LIMIT_S = 300 };
+#else
+enum { REAL_LIMIT_S = 120 };
+#endif
 
 /* Wait for something to become true. */
 #define UNTIL(limit_s, condition)                                                   \

@@ -4,6 +4,8 @@
 #ifndef PL_LIB_SWEEP_STRIDE_H
 #define PL_LIB_SWEEP_STRIDE_H
 
+#include <stddef.h>
+
 #if defined(__SANITIZE_THREAD__)
 #define SWEEP_STRIDE(thread, address) (thread)
 #elif defined(__SANITIZE_ADDRESS__)
@@ -11,5 +13,12 @@
 #else
 #define SWEEP_STRIDE(thread, address) 1
 #endif
+
+/* Where a sweep of `count` cases begins within the outer case `outer`: at another one in each, so
+ * that larger steps leave out no case everywhere. */
+static inline size_t sweep_first(size_t outer, size_t stride, size_t count)
+{
+    return outer % (stride < count ? stride : count);
+}
 
 #endif

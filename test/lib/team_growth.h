@@ -9,6 +9,7 @@
 #include "coll/team_call.h"
 #include "kv/kv_server.h"
 #include "sim_cluster.h"
+#include "sweep_stride.h"
 #include "tensor/kernels.h"
 
 #include <stdio.h>
@@ -17,12 +18,7 @@
 enum { GROWTH_NODES = 6, GROWTH_ROUNDS = 24, GROWTH_TASKS = 12, GROWTH_VARS = 9 };
 enum { NO_OWNER = UINT32_MAX };
 
-/* Under the thread sanitizer, where each task is a thread, there are fewer runs. */
-#ifdef __SANITIZE_THREAD__
-enum { GROWTH_LESS = 6 };
-#else
-enum { GROWTH_LESS = 1 };
-#endif
+enum { GROWTH_LESS = SWEEP_STRIDE(6, 4) }; /* there are fewer runs */
 
 #define GROWTH_MS (WORLD_SECOND / 1000)
 

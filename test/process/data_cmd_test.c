@@ -1,6 +1,7 @@
 /* `paceline data`: its output for records that a test made, and its refusals. */
 #include "pictures.h"
 #include "refusal.h"
+#include "tar_archive.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -222,6 +223,33 @@ static void test_pack(void **state)
     REFUSED(t, "--shard-bytes", "data", "info", spec, "--shard-bytes", "9");
 }
 
+/* The report of an archive with an index is that without it. */
+static void test_index(void **state)
+{
+    struct tiny *t = *state;
+    static struct archive a;
+    struct process p, again;
+    uint8_t pixels[12] = {1, 2, 3}, bytes[FOLDER_BYTES_MAX];
+    struct folder f;
+    snprintf(f.path, sizeof f.path, "%s", t->folder);
+    picture_put_png(&f, "picture", pixels, 2, 6, PNG_COLOR_TYPE_GRAY, 8, 6, false);
+    size_t n = folder_get(&f, "picture", bytes);
+    archive_put(&a, "r.png", '0', bytes, n);
+    archive_text(&a, "r.cls", "3");
+    archive_end(&a);
+    folder_put(&f, "a.tar", a.bytes, a.n);
+    RUN(t, &p, "data", "info", "webdataset:a.tar");
+    RUN(t, &again, "data", "index", "webdataset:a.tar", "--json");
+    expect_text(&again, "{\"archives\":1}");
+    process_release(&again);
+    assert_true(folder_has(&f, "a.tar.index"));
+    RUN(t, &again, "data", "info", "webdataset:a.tar");
+    assert_string_equal(p.out, again.out);
+    process_release(&again);
+    process_release(&p);
+    REFUSED(t, "only archives have an index", "data", "index", spec);
+}
+
 /* `paceline bench data`: the rate, and the wait of a taker that needs half of it. */
 static void test_bench(void **state)
 {
@@ -291,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_pictures_in_folders),
         cmocka_unit_test(test_what_stats_propose),
         cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_index),
         cmocka_unit_test(test_bench),
         cmocka_unit_test(test_wrong_inputs),
     };

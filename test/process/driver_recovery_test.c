@@ -94,7 +94,8 @@ static void all_end_well(struct cast *c)
  * one are missed (docs/KNOWN-ISSUES.md). Strategies without leases miss none. */
 static bool has_leases(const char *strategy)
 {
-    static const char *const leased[] = {"mpca=", "easgd={tau", "ps={}", "downpour", "gossip"};
+    static const char *const leased[] = {"mpca=", "pace=",    "easgd={tau",
+                                         "ps={}", "downpour", "gossip"};
     for (size_t i = 0; i < sizeof leased / sizeof *leased; i++)
         if (strstr(strategy, leased[i]))
             return true;
@@ -210,6 +211,8 @@ static void test_driver_dies_and_returns(void **state)
     dies_and_recovers(*state, "strategy.diloco={tau:4}");
     dies_and_recovers(*state, "strategy.mpca={coordination:symmetric}");
     dies_and_recovers(*state, "strategy.mpca={}");
+    dies_and_recovers(*state, "strategy.pace={coordination:symmetric}");
+    dies_and_recovers(*state, "strategy.pace={}");
     dies_and_recovers(*state, "strategy.easgd={mode:sync tau:4}");
     dies_and_recovers(*state, "strategy.easgd={tau:4}");
     dies_and_recovers(*state, "strategy.ps={}");
@@ -230,7 +233,8 @@ static void test_it_stands_still(void **state)
     UNTIL(REAL_LIMIT_S, real_exchanges(&c.m.run) > reported + 3);
     assert_int_equal(run_count(c.m.run.dir, "member", NULL, NULL), WORKERS);
     kill(c.m.run.p.pid, SIGSTOP);
-    process_nap(6);
+    for (int i = 0; i < WORKERS; i++)
+        UNTIL(REAL_LIMIT_S, machines_log(&c.m.worker[i], "the driver is silent"));
     kill_driver(&c);
     start_driver(&c, "strategy.allreduce={}", "stop.epochs=60", SECOND_RUN);
     all_end_well(&c);

@@ -12,6 +12,7 @@ static const char *const ways[] = {
     "strategy.diloco={tau:6 fragments:3}",
     "strategy.async_allreduce={}",
     "strategy.mpca={}",
+    "strategy.pace={}",
     "strategy.easgd={tau:4}",
     "strategy.gossip={p:0.3}",
     "strategy.ps={consistency:bsp servers:2}",

@@ -151,6 +151,34 @@ static void test_what_a_worker_keeps(void **state)
     expect_kept(*state, "keeps-not", "cache=none", "is over");
 }
 
+/* The result and the event of the end count the records that local workers keep: each of two those
+ * of 40 that it has read. */
+static void test_train_counts_what_its_workers_keep(void **state)
+{
+    const struct folder *f = *state;
+    const char *const train[] = {"train", "pets.job",       "--out",      "folder",  "--workers",
+                                 "2",     "--set",          "cache=disk", "--cache", ".",
+                                 "--set", "stop.epochs=12", "--json",     NULL};
+    struct process p;
+    EXPECT_OUTPUT(f, "cache       80 records in memory (", "train", "pets.job", "--out", "together",
+                  "--workers", "2", "--set", "cache=memory", "--set", "memory_budget=50%", "--set",
+                  "stop.epochs=40");
+    process_start(&p, f->path, train);
+    process_wait(&p, LIMIT_S);
+    const char *at = strstr(p.out, "\"cached_disk\":");
+    unsigned kept = 0;
+    if (p.code != 0 || !at || sscanf(at, "\"cached_disk\": %u", &kept) != 1 || kept <= 40)
+        fail_msg("code %d, %u kept:\n%s\n%s", p.code, kept, p.out, p.err);
+    process_release(&p);
+    process_start(&p, f->path,
+                  (const char *const[]){"train", "pets.job", "--out", "nowhere", "--set",
+                                        "cache=disk", "--cache", "no/such", NULL});
+    process_wait(&p, LIMIT_S);
+    if (p.code == 0 || !strstr(p.err, "no/such: there is no such folder"))
+        fail_msg("code %d:\n%s\n%s", p.code, p.out, p.err);
+    process_release(&p);
+}
+
 /* Read from files again and again, kept in memory, kept on disk, and read from shards. */
 static void test_kept_records_are_the_same(void **state)
 {
@@ -189,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_own_pictures_are_learnt),
         cmocka_unit_test(test_kept_records_are_the_same),
         cmocka_unit_test(test_what_a_worker_keeps),
+        cmocka_unit_test(test_train_counts_what_its_workers_keep),
         cmocka_unit_test(test_a_budget_that_is_too_small),
         cmocka_unit_test(test_outputs_without_a_folder_have_a_number),
         cmocka_unit_test(test_the_archive_of_the_example),

@@ -1,5 +1,6 @@
 /* Records of the caller's, in its memory or made when they are asked for: nets and runs have the
  * same bits as with the same records in files, and mistakes have a name. */
+#include "base/memory.h"
 #include "engine_workers.h"
 #include "paceline/data.h"
 #include "paceline/net.h"
@@ -417,6 +418,81 @@ static void test_a_stream_in_a_file(void **state)
     pl_engine_destroy(engine);
 }
 
+/* A worker's stream: of the training records, and of others that take memory. */
+struct streamed {
+    size_t memory; /* pl_stream_options.memory of both */
+    size_t others; /* MiB */
+};
+
+static void bind_streams(pl_engine *engine, const void *arg)
+{
+    const struct streamed *with = arg;
+    const pl_stream_options options = {
+        .channels = 1 << 20, .height = 1, .width = 1, .type = PL_U8, .memory = with->memory};
+    pl_stream *others = NULL;
+    stream_records(engine, open_stream(engine, "train", with->memory));
+    assert_int_equal(pl_data_bind(engine, "test", &test_records), PL_OK);
+    assert_int_equal(pl_stream_open(engine, "others", &options, &others), PL_OK);
+    for (size_t i = 0; i < with->others; i++) {
+        void *values;
+        uint32_t *labels;
+        size_t room;
+        assert_int_equal(pl_stream_acquire(others, &values, &labels, &room), PL_OK);
+        memset(values, 1, 1 << 20);
+        assert_int_equal(pl_stream_commit(others, 1), PL_OK);
+    }
+    if (with->others == 0)
+        pl_stream_free(others);
+    else
+        assert_int_equal(pl_stream_seal(others), PL_OK);
+}
+
+/* One worker, with `budget` MiB beyond what this process has now. */
+static int run_streamed(struct tiny *t, const struct streamed *with, size_t budget,
+                        pl_run_report *report, char error[512])
+{
+    const struct streamed own = {with->memory, 0};
+    struct engine_workers workers = {.at = {{.prepare = bind_streams, .arg = with}}};
+    pl_engine *engine = make_engine(NULL);
+    pl_job *job = NULL;
+    char out[128], limit[64];
+    const char *const set[] = {"workers=1", "train_data={memory {name: 'train'}}",
+                               "test_data={memory {name: 'test'}}", "cache=memory", limit};
+    snprintf(limit, sizeof limit, "memory_budget='%zu'", memory_used() + (budget << 20));
+    bind_streams(engine, &own);
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    assert_int_equal(pl_job_set_strategy(job, "single"), PL_OK);
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+        if (pl_job_set(job, set[i]) != PL_OK)
+            fail_msg("%s", pl_engine_error(engine));
+    const pl_run_options options = {.out = tiny_out(t, out),
+                                    .start_workers = engine_workers_start,
+                                    .user = &workers,
+                                    .patience_s = 5};
+    int rc = pl_run(engine, job, &options, report);
+    engine_workers_end(&workers);
+    snprintf(error, 512, "%s", rc == PL_OK ? "" : workers.at[0].error);
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+    return rc;
+}
+
+/* The budget has room for other records in a file, not in memory. The cache does not keep those to
+ * train on, which are fewer than a block and so in memory. */
+static void test_streams_are_part_of_the_budget(void **state)
+{
+    struct tiny *t = *state;
+    static const struct streamed memory = {0, 192}, file = {1, 192};
+    pl_run_report report;
+    char error[512];
+    assert_int_not_equal(run_streamed(t, &memory, 128, &report, error), PL_OK);
+    if (!strstr(error, "nothing is left of memory_budget"))
+        fail_msg("%s", error);
+    if (run_streamed(t, &file, 128, &report, error) != PL_OK)
+        fail_msg("%s", error);
+    assert_true(report.has_cache && report.cached < TINY_TRAIN - 60);
+}
+
 static void test_mistakes_of_a_stream_are_named(void **state)
 {
     (void)state;
@@ -623,6 +699,7 @@ int main(void)
         cmocka_unit_test(test_the_example_learns),
         cmocka_unit_test(test_a_net_on_a_stream_is_that_of_the_same_files),
         cmocka_unit_test(test_a_stream_in_a_file),
+        cmocka_unit_test(test_streams_are_part_of_the_budget),
         cmocka_unit_test(test_mistakes_of_a_stream_are_named),
         cmocka_unit_test(test_a_stream_without_a_folder),
         cmocka_unit_test(test_a_net_on_halves_is_that_of_the_whole),

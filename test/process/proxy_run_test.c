@@ -105,8 +105,8 @@ static void play_story(struct tiny *t, const struct story *story)
 
 static void play_all(struct tiny *t, const struct story *stories, size_t n)
 {
-    static const char *const strategies[] = {"sync={tau: 4}", "mpca={}"};
-    for (size_t k = 0; k < 2; k++) {
+    static const char *const strategies[] = {"sync={tau: 4}", "mpca={}", "pace={}"};
+    for (size_t k = 0; k < sizeof strategies / sizeof *strategies; k++) {
         for (size_t i = 0; i < n; i++) {
             struct story story = stories[i];
             story.strategy = strategies[k];

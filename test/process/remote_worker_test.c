@@ -129,8 +129,11 @@ static void test_what_computes_is_nice(void **state)
     assert_int_equal(use.nice, other.nice + 7); /* the thread that does the work */
     /* The caller's own, the I/O thread, the listener and the heart. */
     assert_int_equal(count_nice(&use, 0), 4);
-    assert_int_equal(count_nice(&use, 7), use.threads - 4);
-    assert_int_equal(count_nice(&other, 0), other.threads);
+    int readers = count_nice(&use, 12); /* they read data ahead */
+    assert_true(readers >= 1 && count_nice(&use, 7) >= 1);
+    assert_int_equal(count_nice(&use, 7) + readers, use.threads - 4);
+    assert_true(count_nice(&other, 5) >= 1);
+    assert_int_equal(count_nice(&other, 0) + count_nice(&other, 5), other.threads);
     kill(m.run.p.pid, SIGINT);
     real_end(&m.run, 130, "interrupted");
     machines_end(&m, 0);

@@ -2,7 +2,7 @@
  * model only where a set may choose it, and that a simulation is one. */
 #include "real_run.h"
 
-#define STRATEGIES 10
+#define STRATEGIES 11
 
 static const char *const ways[STRATEGIES][2] = {
     {"strategy.single={}", "workers=1"},    {"strategy.sync.tau=4", "workers=2"},
@@ -10,6 +10,7 @@ static const char *const ways[STRATEGIES][2] = {
     {"strategy.diloco.tau=8", "workers=2"}, {"strategy.easgd.tau=2", "workers=2"},
     {"strategy.gossip.p=0.5", "workers=2"}, {"strategy.mpca={}", "workers=2"},
     {"strategy.ps={}", "workers=2"},        {"strategy.downpour={}", "workers=2"},
+    {"strategy.pace={}", "workers=2"},
 };
 
 static bool has_file(const char *dir, const char *name)

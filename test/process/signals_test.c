@@ -14,8 +14,13 @@ static void test_sigterm_to_all_keeps_the_model(void **state)
 {
     struct tiny *t = *state;
     static const char *const strategies[] = {
-        "strategy.ps={consistency:asp}", "strategy.gossip={p:0.3}", "strategy.mpca={}",
-        "strategy.easgd={tau:4}",        "strategy.sync={tau:4}",   "strategy.allreduce={}",
+        "strategy.ps={consistency:asp}",
+        "strategy.gossip={p:0.3}",
+        "strategy.mpca={}",
+        "strategy.easgd={tau:4}",
+        "strategy.sync={tau:4}",
+        "strategy.allreduce={}",
+        "strategy.pace={}",
     };
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
         struct real_run r = real_new(t);
@@ -117,7 +122,8 @@ static void test_signals_that_come_together_are_one_wish(void **state)
 static void test_death_of_all_keeps_what_the_driver_has(void **state)
 {
     struct tiny *t = *state;
-    static const char *const strategies[] = {"strategy.sync={tau:5}", "strategy.mpca={}"};
+    static const char *const strategies[] = {"strategy.sync={tau:5}", "strategy.mpca={}",
+                                             "strategy.pace={}"};
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
         struct real_run r = real_new(t);
         pid_t worker[PROCESS_CHILDREN_MAX];

@@ -56,6 +56,8 @@ static const struct {
     {4, "strategy.easgd={mode:sync tau:2}", IN_TIME},
     {4, "strategy.mpca={}", IN_TIME},
     {4, "strategy.mpca.coordination=symmetric", IN_TIME},
+    {4, "strategy.pace={}", IN_TIME},
+    {4, "strategy.pace.coordination=symmetric", IN_TIME},
     {4, "strategy.gossip.p=0.3", IN_TIME},
     {4, "strategy.diloco={tau:8 outer_momentum:0.5}", IN_TIME},
     {4, "strategy.diloco={tau:8 fragments:3 overlap:1}", IN_TIME},

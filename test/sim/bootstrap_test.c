@@ -4,7 +4,7 @@
 #include "strategy_sim.h"
 #include "sweep_stride.h"
 
-enum { NODES = 4, MANY = 8, STRIDE = SWEEP_STRIDE(5, 5) };
+enum { NODES = 4, MANY = 8, STRIDE = SWEEP_STRIDE(11, 11) };
 
 /* A model of several parts, 92,000 floats, that nothing moves: at such a rate. */
 #define UNMOVED "solver.base_lr=1e-12"
@@ -38,14 +38,10 @@ static void weights_of(const struct sim_run *r, char set[256])
 
 static void test_all_begin_with_what_the_file_has(void **state)
 {
-    static const char *const way[] = {"strategy.sync.tau=2",
-                                      "strategy.allreduce={}",
-                                      "strategy.ps={ consistency: bsp }",
-                                      "strategy.mpca={}",
-                                      "strategy.easgd={}",
-                                      "strategy.gossip={}",
-                                      "strategy.diloco.tau=2",
-                                      "local=2"};
+    static const char *const way[] = {
+        "strategy.sync.tau=2", "strategy.allreduce={}", "strategy.ps={ consistency: bsp }",
+        "strategy.mpca={}",    "strategy.pace={}",      "strategy.easgd={}",
+        "strategy.gossip={}",  "strategy.diloco.tau=2", "local=2"};
     struct tiny *t = *state;
     struct sim_run from = train_run(t);
     char weights[256];

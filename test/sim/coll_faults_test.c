@@ -12,7 +12,7 @@
 #include "exchange_sweep.h"
 #include "sweep_stride.h"
 
-enum { STRIDE = SWEEP_STRIDE(31, 7), FEWEST = STRIDE > 7 ? 7 : 2 };
+enum { STRIDE = SWEEP_STRIDE(31, 31), FEWEST = STRIDE > 1 ? 7 : 2 };
 
 enum { MOST = 8, PIECE = 4, FLOATS = 21 };
 

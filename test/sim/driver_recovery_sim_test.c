@@ -3,8 +3,9 @@
 #include "strategy_sim.h"
 #include "sweep_stride.h"
 
-/* Not a multiple of the cycles of two to four that the cases have. */
-enum { STRIDE = SWEEP_STRIDE(5, 5), WAY_STEP = SWEEP_STRIDE(2, 2) };
+/* STRIDE: not a multiple of the cycles of two to four that the cases have. WAY_STEP: the ways at
+ * its multiples have each strategy. */
+enum { STRIDE = SWEEP_STRIDE(7, 7), WAY_STEP = SWEEP_STRIDE(2, 2) };
 
 struct way {
     const char *set[4];
@@ -29,10 +30,13 @@ static const struct way ways[] = {
     {{"strategy.easgd={mode:sync tau:4}"}, .waits = true, .exact = true},
     {{"strategy.easgd={tau:4}"}, .free = true, .ends_alike = true},
     {{"strategy.mpca={}"}, .free = true, .ends_alike = true},
-    {{"strategy.mpca={shards:5}"}, .free = true, .ends_alike = true},
     {{"strategy.mpca={coordination:symmetric}"}, .free = true},
-    {{"strategy.mpca={coordination:symmetric shards:5}"}, .free = true},
+    {{"strategy.mpca={shards:5}"}, .free = true, .ends_alike = true},
+    /* A model of `pace` is the mean of the workers of its exchange, which may be others then. */
+    {{"strategy.pace={}"}, .free = true},
+    {{"strategy.pace={coordination:symmetric shards:3}"}, .free = true},
     {{"strategy.gossip={p:0.3}"}, .free = true},
+    {{"strategy.mpca={coordination:symmetric shards:5}"}, .free = true},
     {{"strategy.ps={colocated:true}", "solver.momentum=0"}, .free = true},
     {{"strategy.ps={servers:2 consistency:bsp}", "solver.momentum=0"}, .free = true},
     {{"strategy.ps={consistency:bsp}", "solver.momentum=0"}, .free = true, .exact = true},
@@ -101,7 +105,7 @@ static void test_it_dies_at_any_moment(void **state)
     for (size_t w = 0; w < WAYS; w += WAY_STEP) {
         struct sim_run whole = {0};
         play_way(t, &ways[w], "", &whole);
-        for (int i = 0; i < MOMENTS; i += STRIDE) {
+        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: %g }",
@@ -132,7 +136,7 @@ static void test_it_dies_twice(void **state)
         snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.05 }", at);
         play_way(t, &ways[w], faults, &once);
         double back = at + 0.05 + run_number(once.dir, "back", 0, "t");
-        for (int i = 0; i < MOMENTS; i += STRIDE) {
+        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             snprintf(faults, sizeof faults,
                      "fault { at: %.6f kill: -1 for: 0.05 } fault { at: %.6f kill: -1 for: 0.04 }",
@@ -182,7 +186,8 @@ static void test_what_was_given_is_in_once(void **state)
         struct sim_run whole = {0};
         play_way(*state, &once[w], "", &whole);
         double from = last_step(&whole) - 0.06, left = whole.report.wall_s - from;
-        for (int i = 0; i < MOMENTS + (once[w].ends_alike ? AT_THE_END : 0); i += STRIDE) {
+        int moments = MOMENTS + (once[w].ends_alike ? AT_THE_END : 0);
+        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < moments; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             double at = i < MOMENTS ? (0.2 + 0.6 * i / MOMENTS) * whole.report.wall_s
@@ -233,7 +238,7 @@ static void test_it_dies_when_all_have_ended(void **state)
             continue;
         play_way(t, &ways[w], "", &whole);
         double from = last_step(&whole), left = whole.report.wall_s - from;
-        for (int i = 0; i < MOMENTS; i += STRIDE) {
+        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             double at = from + left * i * i / (MOMENTS * MOMENTS); /* most soon */
@@ -255,7 +260,7 @@ static void test_a_worker_dies_meanwhile(void **state)
         struct sim_run whole = {0};
         uint64_t most = 0;
         play_way(t, &ways[w], "", &whole);
-        for (int i = 0; i < MOMENTS; i += STRIDE) {
+        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             double at = 0.4 * whole.report.wall_s;

@@ -2,8 +2,11 @@
  * otherwise, bit for bit where they are not. */
 #include "fashion.h"
 #include "sim_run.h"
+#include "sweep_stride.h"
 
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
+
+enum { LENET_STEPS = 20 / SWEEP_STRIDE(4, 4) };
 
 static const char cluster[] = "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n";
 
@@ -31,17 +34,19 @@ static void test_allreduce_is_one_worker_with_the_whole_batch(void **state)
 static void lenet_against_one(struct tiny *t, const char *kernels)
 {
     struct fashion f;
-    char four[128], one[128], shorter[128];
+    char four[128], one[128], shorter[128], steps[32], one_less[32];
     if (!fashion_installed()) {
         print_message("    Fashion-MNIST is not installed\n");
         skip();
     }
     fashion_create(&f, t);
-    SIMULATE(t, FASHION_JOB, four, kernels, "stop.steps=20", f.images, f.labels, "workers=4",
-             "batch=16", "validation=100", "strategy.allreduce={}");
-    SIMULATE(t, FASHION_JOB, one, kernels, "stop.steps=20", f.images, f.labels, "workers=1",
-             "batch=64", "validation=100", "strategy.single={}");
-    SIMULATE(t, FASHION_JOB, shorter, kernels, "stop.steps=19", f.images, f.labels, "workers=1",
+    snprintf(steps, sizeof steps, "stop.steps=%d", LENET_STEPS);
+    snprintf(one_less, sizeof one_less, "stop.steps=%d", LENET_STEPS - 1);
+    SIMULATE(t, FASHION_JOB, four, kernels, steps, f.images, f.labels, "workers=4", "batch=16",
+             "validation=100", "strategy.allreduce={}");
+    SIMULATE(t, FASHION_JOB, one, kernels, steps, f.images, f.labels, "workers=1", "batch=64",
+             "validation=100", "strategy.single={}");
+    SIMULATE(t, FASHION_JOB, shorter, kernels, one_less, f.images, f.labels, "workers=1",
              "batch=64", "validation=100", "strategy.single={}");
     double apart = run_difference(four, one);
     print_message("    LeNet, %s: %.2g\n", kernels, apart);

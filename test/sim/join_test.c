@@ -3,8 +3,9 @@
 #include "strategy_sim.h"
 #include "sweep_stride.h"
 
-/* Not a multiple of the cycles of two to four that the cases have. */
-enum { STRIDE = SWEEP_STRIDE(5, 5) };
+/* STRIDE: not a multiple of the cycles of two to four that the cases have. WAY_STEP: the ways at
+ * its multiples have each strategy. */
+enum { STRIDE = SWEEP_STRIDE(7, 7), WAY_STEP = SWEEP_STRIDE(2, 2) };
 
 /* Every strategy that can be joined, and how far apart its exchanges are, in steps. */
 struct way {
@@ -21,8 +22,8 @@ static const struct way ways[] = {
     {{"strategy.allreduce={}"}, 1, false},
     {{"strategy.allreduce={bucket_kb:1}", "collective.algorithm=ring"}, 1, false},
     {{"strategy.easgd={mode:sync tau:4}"}, 4, false},
-    {{"strategy.diloco={tau:4}"}, 4, false},
     {{"strategy.diloco={tau:6 fragments:3}"}, 6, false},
+    {{"strategy.diloco={tau:4}"}, 4, false},
     {{"strategy.diloco={tau:12 fragments:2 overlap:2 on_replace:average}"}, 24, false},
     {{"strategy.async_allreduce={}"}, 2, false},
     {{"strategy.async_allreduce={method:1 sync_every_epochs:0.3}", "solver.base_lr=0.005"},
@@ -32,8 +33,10 @@ static const struct way ways[] = {
     {{"strategy.mpca={}"}, 0, true},
     {{"strategy.mpca={coordination:symmetric shards:5}"}, 0, true},
     {{"strategy.mpca={phases:1 shards:1 penalty:gradient adopt:arrival}"}, 0, true},
-    {{"strategy.easgd={tau:4}"}, 0, true},
+    {{"strategy.pace={}"}, 0, true},
+    {{"strategy.pace={coordination:symmetric shards:5}"}, 0, true},
     {{"strategy.gossip={p:0.3}"}, 0, true},
+    {{"strategy.easgd={tau:4}"}, 0, true},
     {{"strategy.ps={}"}, 0, true},
     {{"strategy.ps={consistency:bsp servers:2}"}, 0, true},
     {{"strategy.ps={consistency:ssp colocated:true}"}, 0, true},
@@ -171,7 +174,7 @@ static void test_a_death_during_a_join(void **state)
     int fenced = 0;
     for (size_t w = 0; w < WAYS; w++) {
         uint64_t most = 0, repeated = 0;
-        for (int i = 0; i < 3 * MOMENTS; i += STRIDE) {
+        for (int i = (int)sweep_first(w, STRIDE, 3 * MOMENTS); i < 3 * MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             snprintf(faults, sizeof faults,
@@ -202,10 +205,10 @@ static void test_who_leaves_at_any_moment_takes_nothing_along(void **state)
 {
     enum { MOMENTS = 4 };
     struct tiny *t = *state;
-    for (size_t w = 0; w < WAYS; w++) {
+    for (size_t w = 0; w < WAYS; w += WAY_STEP) {
         struct sim_run whole = {0};
         play_way(t, &ways[w], "", &whole);
-        for (int i = 0; i < 2 * MOMENTS; i += STRIDE) {
+        for (int i = (int)sweep_first(w, STRIDE, 2 * MOMENTS); i < 2 * MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             double at = 0.8 * trained_samples(&ways[w], &whole) * (i + 1) / (2 * MOMENTS + 1);
@@ -233,10 +236,10 @@ static void test_all_leave_at_once(void **state)
 {
     enum { MOMENTS = 4 };
     struct tiny *t = *state;
-    for (size_t w = 0; w < WAYS; w++) {
+    for (size_t w = 0; w < WAYS; w += WAY_STEP) {
         struct sim_run whole = {0};
         play_way(t, &ways[w], "", &whole);
-        for (int i = 0; i < MOMENTS; i += STRIDE) {
+        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[4 * 64] = "";
             double at = 0.8 * trained_samples(&ways[w], &whole) * (i + 1) / (MOMENTS + 1);
@@ -264,8 +267,9 @@ static void test_joiner_meets_a_driver_that_returns(void **state)
 {
     enum { MOMENTS = 12 };
     struct tiny *t = *state;
-    for (size_t w = 0; w < WAYS; w++)
-        for (int i = 0; ways[w].free && i < MOMENTS; i += STRIDE) {
+    for (size_t w = 0; w < WAYS; w += WAY_STEP)
+        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); ways[w].free && i < MOMENTS;
+             i += STRIDE) {
             struct sim_run r = {0};
             char faults[160];
             snprintf(faults, sizeof faults,
@@ -314,7 +318,7 @@ static void test_generations_come_and_go(void **state)
     for (int i = 0; i < DEATHS; i++)
         buf_printf(&cluster, "fault { at: %g kill: %d }\n", 4.5 * (i + 1), i);
     buf_put_u8(&cluster, 0);
-    for (size_t w = 0; w < WAYS; w++) {
+    for (size_t w = 0; w < WAYS; w += WAY_STEP) {
         struct sim_run r = {.limit_s = 600};
         if (!ways[w].free && ways[w].steps != 4)
             continue;
@@ -338,12 +342,12 @@ static void test_a_joiner_at_the_end_is_reported(void **state)
 {
     enum { MOMENTS = 16 };
     struct tiny *t = *state;
-    for (size_t w = 0; w < WAYS; w++) {
+    for (size_t w = 0; w < WAYS; w += WAY_STEP) {
         struct sim_run alone = {0};
         if (!ways[w].free)
             continue;
         play_way(t, &ways[w], "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
-        for (int i = 0; i < MOMENTS; i += STRIDE) {
+        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
             char faults[128];
             snprintf(faults, sizeof faults, "fault { at: 1000 join: 2 } fault { at: %.9f join: 3 }",
@@ -371,7 +375,7 @@ static void test_some_admit_no_joiner(void **state)
 static void test_as_many_as_are_wanted(void **state)
 {
     struct tiny *t = *state;
-    for (size_t w = 0; w < WAYS; w++) {
+    for (size_t w = 0; w < WAYS; w += WAY_STEP) {
         struct sim_run r = {0}, four = {0};
         struct way long_way = ways[w];
         size_t n = 0;
@@ -402,7 +406,7 @@ static void test_as_many_as_are_wanted(void **state)
 static void test_little_data_is_gone_over_once(void **state)
 {
     struct tiny *t = *state;
-    for (size_t w = 0; w < WAYS; w++) {
+    for (size_t w = 0; w < WAYS; w += WAY_STEP) {
         struct sim_run r = {0};
         struct way little = ways[w];
         size_t n = 0;

@@ -13,8 +13,8 @@
 
 /* A worker's number is not used twice, so that a run admits 1,024 workers at most. */
 enum {
-    DEATHS = 1000 / SWEEP_STRIDE(5, 5),
-    RESTARTS = 100 / SWEEP_STRIDE(5, 5),
+    DEATHS = 1000 / SWEEP_STRIDE(20, 20),
+    RESTARTS = 100 / SWEEP_STRIDE(10, 10),
     WORKERS = 4,
     NODES = WORKERS + DEATHS,
     BATCH = 2,
@@ -47,6 +47,8 @@ static const struct way ways[] = {
     {{"strategy.easgd={tau:2}"}, .pace = 4},
     {{"strategy.mpca={}"}, .pace = 4},
     {{"strategy.mpca={coordination:symmetric shards:3}"}, .pace = 4},
+    {{"strategy.pace={}"}, .pace = 4},
+    {{"strategy.pace={coordination:symmetric shards:3}"}, .pace = 4},
     {{"strategy.gossip={p:0.3}"}, .pace = 4},
     {{"strategy.ps={consistency:bsp}"}, .pace = 4},
     {{"strategy.ps={consistency:ssp staleness:2}"}, .pace = 4},

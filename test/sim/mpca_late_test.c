@@ -1,5 +1,6 @@
-/* `mpca` does not wait for a slow network: while the link of one worker is clogged, or one worker
- * stands still, the exchanges of the others take as long as before, from the second tick on. */
+/* `mpca` and `pace` do not wait for a slow network: while the link of one worker is clogged, or one
+ * worker stands still, the exchanges of the others take as long as before, from the second tick on.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +8,8 @@
 
 #include <cmocka.h>
 
-#include "mpca_trial.h"
+#include "phased_trial.h"
+#include "sweep_stride.h"
 
 #include <math.h>
 
@@ -31,6 +33,9 @@ static const char net[] =
 enum { WORKERS = 8, WITNESS = 7, TICKS_MAX = LANES_MAX * EXCHANGES_MAX };
 
 static const uint32_t slow_workers[] = {0, 3}; /* 0 would report for all */
+
+/* STRIDE: not a multiple of the cycle of four that the cases have. */
+enum { STRIDE = SWEEP_STRIDE(5, 5), SLOW_STRIDE = SWEEP_STRIDE(2, 2), SLOW = 2 };
 
 /* When each worker completed an exchange of any lane, in order. */
 struct pace {
@@ -61,19 +66,19 @@ static void on_opened(void *user, uint32_t node, const struct exchange *e)
 }
 
 /* The leaf is about to send its contribution. */
-static bool make_infinite(const struct mpca_lane *lane)
+static bool make_infinite(const struct phased_lane *lane)
 {
-    const struct mpca_slot *slot = &lane->slot;
+    const struct phased_slot *slot = &lane->slot;
     if (atomic_load(&slot->state) != SLOT_READY || lane->transfers.first)
         return false;
     slot->x.at[slot->x.n / 2] = NAN;
     return true;
 }
 
-static struct mpca_lane *lane_of(const struct exchange *e)
+static struct phased_lane *lane_of(const struct exchange *e)
 {
-    return (struct mpca_lane *)(void *)((char *)(uintptr_t)e -
-                                        offsetof(struct mpca_lane, exchange));
+    return (struct phased_lane *)(void *)((char *)(uintptr_t)e -
+                                          offsetof(struct phased_lane, exchange));
 }
 
 /* Steps of a shard that have counted, and those that may still count: at most all that were taken.
@@ -85,8 +90,8 @@ static void check_counts(struct pace *p, uint32_t s)
         const struct exchange *e = p->e[w][s];
         if (!e || p->t.ended[w] != INT32_MAX)
             return;
-        const struct mpca_lane *lane = lane_of(e);
-        const struct mpca_slot *slot = &lane->slot;
+        const struct phased_lane *lane = lane_of(e);
+        const struct phased_slot *slot = &lane->slot;
         bool waits = !lane->as_leaf && atomic_load(&slot->state) == SLOT_READY;
         bool counts = e->completed + 1 > p->completed[WITNESS][s];
         steps += (double)(lane->tau + atomic_load(&slot->returned) + (waits ? slot->tau : 0) +
@@ -98,7 +103,7 @@ static void check_counts(struct pace *p, uint32_t s)
 
 static void spoil_slot(struct pace *p, const struct exchange *e)
 {
-    struct mpca_lane *lane = lane_of(e);
+    struct phased_lane *lane = lane_of(e);
     if (p->spoils && !p->spoilt && lane->as_leaf)
         p->spoilt = make_infinite(lane);
 }
@@ -282,18 +287,22 @@ static size_t count_adoptions(uint32_t w, int64_t from, int64_t to)
 }
 
 static const char *const strategies[] = {
-    "mpca { }",
-    "mpca { coordination: symmetric }",
-    "mpca { phases: 1 }",
-    "mpca { phases: 2 shards: 3 }",
+    "mpca { }",           "mpca { coordination: symmetric }",
+    "mpca { phases: 1 }", "mpca { phases: 2 shards: 3 }",
+    "pace { shards: 3 }", "pace { shards: 3 coordination: symmetric }",
 };
+
+#define EACH_STRATEGY_AND_SLOW_WORKER(i, k)                             \
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) \
+        for (size_t k = sweep_first(i, SLOW_STRIDE, SLOW); k < SLOW; k += SLOW_STRIDE)
 
 static void test_a_clogged_link_holds_up_no_other(void **state)
 {
-    for (size_t i = 0; i < 2 * sizeof strategies / sizeof *strategies; i++) {
-        uint32_t slow = slow_workers[i % 2];
-        expect_pace(state, strategies[i / 2], "fault { at: 0.6 clog: %u factor: 10 }", slow,
-                    1600 * MS, 20);
+    EACH_STRATEGY_AND_SLOW_WORKER(i, k)
+    {
+        uint32_t slow = slow_workers[k];
+        expect_pace(state, strategies[i], "fault { at: 0.6 clog: %u factor: 10 }", slow, 1600 * MS,
+                    20);
         assert_true(count_adoptions(slow, 700 * MS, 1600 * MS) >= 3); /* at the pace of its link */
         expect_weights();
     }
@@ -328,10 +337,11 @@ static void test_a_clogged_link_holds_up_no_other_with_long_steps(void **state)
 /* It stands still for some twenty cycles. */
 static void test_a_stopped_worker_holds_up_no_other(void **state)
 {
-    for (size_t i = 0; i < 2 * sizeof strategies / sizeof *strategies; i++) {
-        uint32_t slow = slow_workers[i % 2];
-        expect_pace(state, strategies[i / 2], "fault { at: 0.6 pause: %u for: 0.7 }", slow,
-                    1300 * MS, 15);
+    EACH_STRATEGY_AND_SLOW_WORKER(i, k)
+    {
+        uint32_t slow = slow_workers[k];
+        expect_pace(state, strategies[i], "fault { at: 0.6 pause: %u for: 0.7 }", slow, 1300 * MS,
+                    15);
         /* It takes part again soon, and adopts results as often as before. */
         assert_true(pace.tick[slow][first_after(slow, 1300 * MS)] <= 1550 * MS);
         assert_true(count_adoptions(slow, 1600 * MS, 2000 * MS) >= 10);
@@ -360,7 +370,7 @@ static void test_leaves_that_share_a_proxy_take_part_again(void **state)
 static void test_a_step_counts_at_most_once(void **state)
 {
     static const char *const faults[] = {"clog: 3 factor: 30", "pause: 3 for: 0.2"};
-    for (int k = 0; k < 20; k++) {
+    for (int k = 0; k < 20; k += STRIDE) {
         char text[100];
         const char *strategy = strategies[k / 2 % 2];
         snprintf(text, sizeof text, "fault { at: %.3f %s }", 0.3 + 0.003 * (k / 2), faults[k % 2]);
@@ -414,7 +424,7 @@ static void test_a_former_leaf_continues_with_a_whole_result(void **state)
     run_trial(state, "mpca { coordination: symmetric }", stops, 2);
     int64_t from = pace.adopts_from, span = pace.adopts_to - from;
     assert_true(from > 0 && span > 10 * MS);
-    for (int i = 1; i < MOMENTS; i++) {
+    for (int i = 1; i < MOMENTS; i += STRIDE) {
         char text[200];
         snprintf(text, sizeof text, "%s fault { at: %.6f kill: 0 }", stops,
                  (double)(from + i * span / MOMENTS) / 1e9);

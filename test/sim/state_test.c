@@ -334,7 +334,7 @@ static int weighted_runs(struct tiny *t, const char *options, struct state own[2
     return weighted;
 }
 
-/* mpca: s̃ is the mean weighted by τ, like R of Eq. 9, without Eq. 8 and 5: no memory and no
+/* mpca, pace: s̃ is the mean weighted by τ, like R of Eq. 9, without Eq. 8 and 5: no memory and no
  * extrapolation. The first worker is twice as fast, so that its τ is. */
 /* The batch of the stream that is step t of each worker: eight of its first lease; then leases of
  * two seconds, 16 steps of 0.1 s (more would exceed a fair share of an epoch) and 10 of 0.2 s, in
@@ -353,6 +353,8 @@ static void test_mpca_weighs_and_neither_mixes_nor_extrapolates(void **state)
         "strategy.mpca={alpha_hold:0 ramp:1 phases:1}",
         "strategy.mpca={alpha_hold:0 ramp:1 penalty:gradient adopt:arrival}",
         "strategy.mpca={alpha_hold:0 ramp:1 coordination:symmetric}",
+        "strategy.pace={shards:3}",
+        "strategy.pace={shards:3 coordination:symmetric}",
     };
     static struct state own[2][64];
     net_of(*state, NORM_NET("1"));
@@ -406,6 +408,8 @@ static void test_sums_and_count_go_together(void **state)
         "strategy.downpour={n_push:3 n_fetch:2}",
         "strategy.mpca={alpha_hold:0 ramp:2}",
         "strategy.mpca={alpha_hold:0 ramp:2 coordination:symmetric}",
+        "strategy.pace={}",
+        "strategy.pace={coordination:symmetric}",
     };
     struct tiny *t = *state;
     same_records(t);
@@ -490,6 +494,7 @@ static void test_every_strategy_trains_it(void **state)
         "strategy.gossip.p=0.5",
         "strategy.ps={}",
         "strategy.mpca={}",
+        "strategy.pace={}",
         "strategy.downpour={}",
     };
     net_of(*state, NORM_NET("0.9"));

@@ -88,7 +88,7 @@ struct strike {
 struct plan {
     uint64_t seed;
     const char *set[4]; /* the strategy and its settings */
-    bool joinable, frees;
+    bool joinable, frees, local_data;
     uint32_t workers, workers_max, standby, nodes;
     uint64_t steps;
     uint32_t strikes;

@@ -280,6 +280,8 @@ static Paceline__Job *job_of(const struct ground *ground, const struct plan *pla
     expect_ok(job_set(job, field, &err), &err);
     snprintf(field, sizeof field, "seed=%llu", (unsigned long long)(plan->seed & 0xffff));
     expect_ok(job_set(job, field, &err), &err);
+    if (plan->local_data)
+        expect_ok(job_set(job, "local_data=true", &err), &err);
     expect_ok(job_finish(job, &err), &err);
     return job;
 }

@@ -39,6 +39,8 @@ static const struct way ways[] = {
     {{"strategy.mpca={phases:1 shards:1 penalty:gradient adopt:arrival}"},
      1,
      JOINED | FREE | LANES | UNSYNCED},
+    {{"strategy.pace={}"}, 1, JOINED | FREE | LANES | UNSYNCED},
+    {{"strategy.pace={coordination:symmetric shards:3}"}, 1, JOINED | FREE | LANES | UNSYNCED},
     {{"strategy.gossip={p:0.3}"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:bsp}"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:asp}"}, 1, JOINED | FREE},
@@ -176,6 +178,7 @@ void plan_draw(struct plan *plan, uint64_t seed)
     memcpy(plan->set, way->set, sizeof plan->set);
     plan->joinable = way->is & JOINED;
     plan->frees = way->is & FREE;
+    plan->local_data = rng_below(seed, 0, 77, 3) == 0; /* apart from the dice */
     plan->workers = 3 + dice_roll(&dice, 3);
     if (!(way->is & JOINED))
         plan->workers = 5 + dice_roll(&dice, 2);
@@ -189,9 +192,10 @@ void plan_draw(struct plan *plan, uint64_t seed)
 
 void plan_print(const struct plan *plan, FILE *out)
 {
-    fprintf(out, "  %s%s%s, %u to %u workers, %" PRIu64 " steps\n  %s\n", plan->set[0],
-            plan->set[1] ? " " : "", plan->set[1] ? plan->set[1] : "", plan->workers,
-            plan->workers_max, plan->steps, plan->cluster);
+    fprintf(out, "  %s%s%s%s, %u to %u workers, %" PRIu64 " steps\n  %s\n", plan->set[0],
+            plan->set[1] ? " " : "", plan->set[1] ? plan->set[1] : "",
+            plan->local_data ? " local_data" : "", plan->workers, plan->workers_max, plan->steps,
+            plan->cluster);
     for (uint32_t i = 0; i < plan->strikes; i++) {
         const struct strike *s = &plan->strike[i];
         fprintf(out, "  %s at one that %s, %" PRIu64 " exchanges on, for %.3f s, back after %.3f\n",

@@ -311,11 +311,30 @@ static void check_replicas(struct storm *s)
     }
 }
 
+/* The samples that workers have taken of their own records are steps of theirs, and counted once
+ * (W2, W3). */
+static void check_holdings(struct storm *s, uint64_t position)
+{
+    const struct holdings *book = &s->driver->holdings;
+    const struct holding_count sum = holdings_sum(book, position);
+    /* Taken in earlier sessions, of which a checkpoint may have more than its model. */
+    uint64_t before = 0;
+    for (size_t k = 0; k < book->count; k++)
+        before += book->known[k].before;
+    if (sum.taken > s->taken + before)
+        storm_break(s, "%" PRIu64 " samples taken of holdings, and steps took %" PRIu64, sum.taken,
+                    s->taken + before);
+    if (sum.taken + sum.missed != sum.due + sum.repeated)
+        storm_break(s,
+                    "%" PRIu64 " samples of holdings and %" PRIu64 " missed are not %" PRIu64
+                    " due and %" PRIu64 " repeated",
+                    sum.taken, sum.missed, sum.due, sum.repeated);
+}
+
 void watch_ledger(struct storm *s)
 {
     const struct ledger *ledger = &s->driver->ledger;
     uint64_t before = s->used_known ? s->used_before : s->driver->start.resumed.used;
-    uint64_t used = ledger->used - before;
     uint64_t position = ledger->last.progress.sample_offset;
     bool free = s->driver->leases.opened;
     uint64_t besides = free ? ledger->repeated_leases : ledger->missed;
@@ -334,8 +353,11 @@ void watch_ledger(struct storm *s)
     if (free && ledger->used != s->driver->leases.table.used)
         storm_break(s, "%" PRIu64 " records used, and in leases %" PRIu64, ledger->used,
                     s->driver->leases.table.used);
-    if (used > s->taken)
-        storm_break(s, "%" PRIu64 " records used, and steps took %" PRIu64, used, s->taken);
+    if (ledger->used > s->taken + before) /* a run that is resumed may have fewer than before */
+        storm_break(s, "%" PRIu64 " records used, and steps took %" PRIu64 " after %" PRIu64,
+                    ledger->used, s->taken, before);
+    if (s->driver->job->local_data)
+        check_holdings(s, position);
     if (s->driver->ending.kept)
         watch_servers_end(s);
     if (s->plan->frees || s->went_backwards)
@@ -343,8 +365,9 @@ void watch_ledger(struct storm *s)
     uint64_t sum = committed_samples(s);
     if (s->driver->ending.kept && s->driver->traits.replicas_agree)
         check_replicas(s);
-    if (s->driver->ending.kept && sum != used)
-        storm_break(s, "%" PRIu64 " records used, and exchanges held %" PRIu64, used, sum);
+    if (s->driver->ending.kept && sum + before != ledger->used)
+        storm_break(s, "%" PRIu64 " records used, and exchanges held %" PRIu64 " after %" PRIu64,
+                    ledger->used, sum, before);
 }
 
 /* May the run end so? */

@@ -1,9 +1,11 @@
 #include "fuzz.h"
 
+#include "base/hash.h"
 #include "data/picture.h"
 #include "data/source.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Larger ones are decoded by the same loops, only longer. */
 enum { DECODED_PIXELS_MAX = 1 << 18, RECORDS_MAX = 64 };
@@ -15,6 +17,32 @@ static void sum_pixels(const struct raw *raw)
     PL_ASSERT(x || n == 0);
     raw_floats(raw, x);
     free(x);
+}
+
+/* Of a picture that a part is wanted of: is it as good as the whole, and the part the same? */
+static void check_part(const uint8_t *bytes, size_t n, Paceline__Data__Color color, int whole,
+                       const struct raw *all)
+{
+    struct scratch scratch = {0};
+    struct raw raw;
+    struct err err = {0};
+    uint64_t draw = hash_bytes(bytes, n);
+    struct raw_want want = {.H = all->H, .W = all->W};
+    want.top = draw % all->H;
+    want.bottom = want.top + (draw >> 16) % (all->H - want.top) + 1;
+    want.left = (draw >> 24) % all->W;
+    want.right = want.left + (draw >> 40) % (all->W - want.left) + 1;
+    scratch.want = &want;
+    PL_ASSERT(picture_decode(bytes, n, color, &scratch, &raw, &err) == whole);
+    size_t row = (want.right - want.left) * all->C;
+    for (size_t y = want.top; whole == OK && y < want.bottom; y++) {
+        size_t at = (y * all->W + want.left) * all->C;
+        PL_ASSERT(memcmp((const uint8_t *)raw.at + at, (const uint8_t *)all->at + at, row) == 0);
+    }
+    want.shrink = 1 + (unsigned)(draw >> 60) % SHRINK_MAX;
+    want.top = want.bottom = want.left = want.right = 0;
+    PL_ASSERT(picture_decode(bytes, n, color, &scratch, &raw, &err) == whole);
+    scratch_release(&scratch);
 }
 
 void fuzz_picture(const uint8_t *bytes, size_t n)
@@ -43,6 +71,10 @@ void fuzz_picture(const uint8_t *bytes, size_t n)
         PL_ASSERT(raw.C == picture_channels(color));
         sum_pixels(&raw);
     }
+    if (decoded != OK)
+        raw = (struct raw){.H = size.H, .W = size.W};
+    if (rc == OK && decoded != ERR_NOMEM)
+        check_part(bytes, n, color, decoded, &raw);
     scratch_release(&scratch);
 }
 

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""A small cell of the arena: each competitor trains while workers die and start, tables and plots name
+all of them, and a second call repeats nothing.
+
+    bench/arena/arena_test.py [BUILD]
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CELL = "fc.adam.flaky.w2.46"
+COMPETITORS = ["single", "sync", "pace"]
+TUNED = {"single": {"rate": 1}, "sync": {"rate": 8, "strategy.sync.tau": 10}, "pace": {"rate": 4}}
+ERROR_MAX = 0.3  # guessing has 0.9
+
+
+def play(build, folder):
+    tuned = os.path.join(folder, "known.json")
+    with open(tuned, "w") as f:
+        json.dump(TUNED, f)
+    subprocess.run([sys.executable, os.path.join(HERE, "arena.py"), CELL, "--scale", "0.08", "--seeds", "1",
+                    "--only", ",".join(COMPETITORS), "--tuned", tuned, "--out", folder, "--build", build],
+                   check=True, stdout=subprocess.DEVNULL)
+    with open(os.path.join(folder, CELL + ".json")) as f:
+        return json.load(f)
+
+
+def check(holds, what):
+    if not holds:
+        sys.exit(f"{CELL}: {what}")
+
+
+def main():
+    build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
+    with tempfile.TemporaryDirectory() as folder:
+        first = play(build, folder)
+        ledger = os.path.join(folder, "ledger.jsonl")
+        with open(ledger) as f:
+            runs = [json.loads(line) for line in f]
+        check([r["competitor"] for r in first["results"]] == COMPETITORS, f"results: {first['results']}")
+        check(first["targets"]["late"] < first["targets"]["early"] < ERROR_MAX, f"targets: {first['targets']}")
+        for r in first["results"]:
+            check(r["lowest"] < ERROR_MAX, f"{r['competitor']} ends at {r['lowest']}")
+        check(sorted(r["competitor"] for r in runs) == sorted(COMPETITORS), f"runs: {runs}")
+        joined = [os.path.join(folder, "runs", r["dir"], "events.jsonl") for r in runs if r["competitor"] != "single"]
+        for path in joined:
+            with open(path) as f:
+                members = [json.loads(line)["what"] for line in f if '"kind":"member"' in line]
+            check(members.count("dead") >= 2 and members.count("join") >= 10, f"{path}: members {members}")
+        drawn = xml.etree.ElementTree.parse(os.path.join(folder, CELL + ".svg"))
+        texts = [e.text for e in drawn.iter() if e.tag.endswith("text")]
+        check(all(name in texts for name in COMPETITORS), f"the plot has {texts}")
+        check(play(build, folder) == first, "a second call has other results")
+        with open(ledger) as f:
+            check(sum(1 for _ in f) == len(runs), "a second call repeats runs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+# The module for Spark, only where the library for Java is built and a Spark is found: SPARK_HOME, or
+# pyspark in the virtual environment .spark of the checkout.
+#
+#   paceline_spark   build/paceline-spark.jar: all classes of spark/java, and the native library;
+#                    build/paceline-spark-examples.jar: those of examples/spark
+set(spark_home $ENV{SPARK_HOME})
+if(NOT spark_home)
+  file(GLOB spark_home ${PROJECT_SOURCE_DIR}/.spark/lib/python3*/site-packages/pyspark)
+endif()
+file(GLOB spark_core ${spark_home}/jars/spark-core_2.13-*.jar)
+
+set(spark_missing "${jni_missing}")
+if(NOT spark_missing AND NOT spark_core)
+  set(spark_missing "SPARK_HOME names no Spark with Scala 2.13")
+endif()
+if(spark_missing)
+  message(STATUS "The module for Spark is left out: ${spark_missing}")
+else()
+  set(spark_classes ${CMAKE_BINARY_DIR}/spark/module)
+  set(spark_jar ${CMAKE_BINARY_DIR}/paceline-spark.jar)
+  set(spark_javac ${Java_JAVAC_EXECUTABLE} --release 17 -proc:none
+      -Xlint:all,-serial,-processing,-classfile,-path -Werror)
+  file(GLOB spark_java CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/spark/java/paceline/spark/*.java)
+  add_custom_command(
+    OUTPUT ${spark_jar}
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${spark_classes}
+    COMMAND ${spark_javac} -cp "${spark_home}/jars/*" -d ${spark_classes} ${spark_java}
+    COMMAND ${CMAKE_COMMAND} -E copy_directory ${jni_classes}/native ${spark_classes}/native
+    COMMAND ${Java_JAR_EXECUTABLE} cf ${spark_jar} -C ${spark_classes} .
+    DEPENDS ${spark_java} paceline_jni ${jni_resource}/libpaceline-jni.so.sha256
+    VERBATIM)
+
+  set(spark_example_classes ${CMAKE_BINARY_DIR}/spark/examples)
+  set(spark_examples_jar ${CMAKE_BINARY_DIR}/paceline-spark-examples.jar)
+  file(GLOB spark_examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/spark/*.java)
+  add_custom_command(
+    OUTPUT ${spark_examples_jar}
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${spark_example_classes}
+    COMMAND ${spark_javac} -cp "${spark_jar}:${spark_home}/jars/*" -d ${spark_example_classes}
+            ${spark_examples}
+    COMMAND ${Java_JAR_EXECUTABLE} cf ${spark_examples_jar} -C ${spark_example_classes} .
+    DEPENDS ${spark_examples} ${spark_jar}
+    VERBATIM)
+  add_custom_target(paceline_spark ALL DEPENDS ${spark_jar} ${spark_examples_jar})
+endif()
+
+# The module in an application with three executors.
+if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
+  if(spark_missing)
+    add_test(NAME spark/local_cluster_test
+      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_spark")
+    add_test(NAME spark/failure_test
+      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_failures")
+    add_test(NAME spark/resume_test
+      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_killed_driver")
+    add_test(NAME spark/lease_test
+      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_decisions_about_leases")
+    add_test(NAME spark/dynamic_allocation_test
+      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_workers_follow_target")
+    add_test(NAME spark/shared_variable_test
+      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_shared_variables")
+    add_test(NAME spark/engine_process_test
+      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_engine_process")
+    add_test(NAME spark/session_test COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_session")
+    add_test(NAME spark/process_test
+      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_processes")
+  else()
+    set(spark_test_classes ${CMAKE_BINARY_DIR}/spark/cluster_test)
+    set(spark_test SparkTest SparkNetTest SharedVariableTest FailureTest ElasticTest ResumeTest
+      RunningFit LeaseTest EngineProcessTest ProcessTest SessionTest TestCases)
+    list(TRANSFORM spark_test PREPEND ${PROJECT_SOURCE_DIR}/spark/test/paceline/spark/)
+    list(TRANSFORM spark_test APPEND .java)
+    add_custom_command(
+      OUTPUT ${spark_test_classes}/paceline/spark/SparkTest.class
+      COMMAND ${spark_javac} -cp "${spark_jar}:${spark_home}/jars/*" -d ${spark_test_classes}
+              ${spark_test}
+      DEPENDS ${spark_test} ${spark_jar}
+      VERBATIM)
+    add_custom_target(spark_local_cluster_test ALL
+      DEPENDS ${spark_test_classes}/paceline/spark/SparkTest.class)
+    add_test(NAME spark/local_cluster_test
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+              paceline.spark.SparkTest)
+    add_test(NAME spark/failure_test
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+              paceline.spark.FailureTest)
+    add_test(NAME spark/resume_test
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+              paceline.spark.ResumeTest)
+    add_test(NAME spark/lease_test
+      COMMAND ${jdk}/bin/java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+              -cp ${spark_jar}:${spark_test_classes}:${spark_home}/jars/* paceline.spark.LeaseTest)
+    add_test(NAME spark/dynamic_allocation_test
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+              paceline.spark.ElasticTest)
+    add_test(NAME spark/shared_variable_test
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+              paceline.spark.SharedVariableTest)
+    add_test(NAME spark/engine_process_test
+      COMMAND ${Java_JAVA_EXECUTABLE} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+              -cp "${spark_jar}:${spark_test_classes}:${spark_home}/jars/*"
+              paceline.spark.EngineProcessTest)
+    add_test(NAME spark/session_test
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+              paceline.spark.SessionTest)
+    add_test(NAME spark/process_test
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+              paceline.spark.ProcessTest)
+  endif()
+  # A Spark of a virtual environment has its Python beside it.
+  get_filename_component(spark_python ${spark_home}/../../../../bin/python3 ABSOLUTE)
+  if(spark_missing OR NOT EXISTS ${spark_python})
+    add_test(NAME spark/python_test COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_python")
+  else()
+    add_test(NAME spark/python_test
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_python}
+              ${PROJECT_SOURCE_DIR}/spark/test/spark_test.py)
+  endif()
+  # Their executors compute on all cores.
+  set_tests_properties(spark/local_cluster_test spark/failure_test spark/dynamic_allocation_test
+    spark/resume_test spark/lease_test spark/python_test spark/shared_variable_test
+    spark/engine_process_test spark/session_test spark/process_test PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
+    ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_home}")
+  set_property(TEST spark/dynamic_allocation_test APPEND PROPERTY
+    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/dynamic_allocation.conf)
+  set_property(TEST spark/shared_variable_test APPEND PROPERTY
+    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/shared_variable.conf)
+  set_property(TEST spark/session_test APPEND PROPERTY
+    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/session.conf)
+  set_property(TEST spark/process_test APPEND PROPERTY
+    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/process.conf)
+endif()

@@ -1,0 +1,171 @@
+package paceline.spark;
+
+import java.util.Collections;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerExecutorAdded;
+import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
+
+/**
+ * The plugin in the driver: it knows which executors have loaded the library, and answers what
+ * executors ask. A run's address and token travel in these replies alone. Messages are Strings in
+ * both directions, because an executor cannot read a reply of a class from the application's jar.
+ */
+final class DriverEnd implements DriverPlugin {
+    /** What a session, or a team, answers an executor. */
+    interface Coordinator {
+        /** The reply to an executor, which runs that lease if it names one: JOIN with an address, or another word. */
+        String join(String lease, String executor, String host);
+
+        /** Is that lease to end before the run does? */
+        default boolean isToLeave(String lease) {
+            return false;
+        }
+
+        /** End soon, with a result. */
+        default void stop() {}
+
+        /** That executor is gone. */
+        default void executorLost(String executor) {}
+
+        /** May rows lie in that executor? Only so many have a worker. */
+        boolean admitsRows(String executor);
+    }
+
+    static final String HELLO = "hello";
+    static final String JOIN = "join";
+    static final String WAIT = "wait";
+    static final String PLACE = "place";
+    static final String ALIVE = "alive";
+    static final String LEAVE = "leave";
+    static final String OVER = "over";
+    static final String DECLINE = "decline";
+
+    private static volatile DriverEnd current;
+
+    private final Map<String, Coordinator> sessions = new ConcurrentHashMap<>();
+    private final Set<String> ready = ConcurrentHashMap.newKeySet();
+    private final Map<String, String> hosts = new ConcurrentHashMap<>(); // of executors
+    private final Map<String, String> failed = new ConcurrentHashMap<>();
+    private SparkContext context;
+    private volatile int workers; // that the user wants; 0: as many as a fit may have
+
+    @Override
+    public Map<String, String> init(SparkContext spark, PluginContext plugin) {
+        context = spark;
+        current = this;
+        context.addSparkListener(new SparkListener() {
+            @Override
+            public void onExecutorAdded(SparkListenerExecutorAdded added) {
+                hosts.put(added.executorId(), added.executorInfo().executorHost());
+            }
+
+            @Override
+            public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
+                hosts.remove(removed.executorId());
+                ready.remove(removed.executorId());
+                failed.remove(removed.executorId());
+                sessions.values().forEach(session -> session.executorLost(removed.executorId()));
+            }
+        });
+        return Collections.emptyMap();
+    }
+
+    /** The plugin of this application; an error that says how to load it where there is none. */
+    static DriverEnd get() {
+        DriverEnd end = current;
+        if (end == null) {
+            throw new PacelineException("the application has no Paceline plugin: set"
+                    + " spark.plugins=paceline.spark.PacelinePlugin and spark.jars=paceline-spark.jar before"
+                    + " the session is created");
+        }
+        return end;
+    }
+
+    /** Does its application still run? */
+    boolean isCurrent() {
+        return current == this;
+    }
+
+    @Override
+    public Object receive(Object message) {
+        String[] part = ((String) message).split("\n", -1);
+        Coordinator session = sessions.get(part[1]);
+        switch (part[0]) {
+            case HELLO:
+                if (part[2].isEmpty()) {
+                    ready.add(part[1]);
+                } else {
+                    failed.put(part[1], part[2]);
+                }
+                return "";
+            case JOIN:
+                return session == null ? OVER : session.join(part[2], part[3], part[4]);
+            case PLACE:
+                return session != null && session.admitsRows(part[2]) ? PLACE : DECLINE;
+            default:
+                return session == null ? OVER
+                        : part.length > 2 && session.isToLeave(part[2]) ? LEAVE : ALIVE;
+        }
+    }
+
+    void setWorkers(int count) {
+        workers = count;
+    }
+
+    /** The number of workers that the user wants, for a fit that may have from `least` to `most`. */
+    int workers(int least, int most) {
+        int wanted = workers;
+        return wanted == 0 ? most : Math.min(Math.max(wanted, least), most);
+    }
+
+    void stopFits() {
+        sessions.values().forEach(Coordinator::stop);
+    }
+
+    void register(String session, Coordinator coordinator) {
+        sessions.put(session, coordinator);
+    }
+
+    void remove(String session) {
+        sessions.remove(session);
+    }
+
+    /** Spark has no event for a decommission, so its scheduler is asked; the call is public in Spark's jars. */
+    boolean isDecommissioned(String executor) {
+        return context.taskScheduler().getExecutorDecommissionState(executor).isDefined();
+    }
+
+    boolean isReady(String executor) {
+        return ready.contains(executor);
+    }
+
+    /** An executor as Spark names the place that a task prefers; null: it is lost, or none is named. */
+    String location(String executor) {
+        String host = hosts.get(executor);
+        return host == null ? null : "executor_" + host + "_" + executor;
+    }
+
+    /** How many executors have loaded the library, without those that are to go. */
+    int ready() {
+        return (int) ready.stream().filter(executor -> !isDecommissioned(executor)).count();
+    }
+
+    /** Why one of the executors could not load the library; null: each could. */
+    String failure() {
+        return failed.isEmpty() ? null : failed.values().iterator().next();
+    }
+
+    @Override
+    public void shutdown() {
+        SharedTeam.end(this);
+        if (current == this) {
+            current = null;
+        }
+    }
+}

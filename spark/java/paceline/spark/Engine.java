@@ -1,0 +1,49 @@
+package paceline.spark;
+
+import java.util.List;
+
+/**
+ * The library as an executor uses it: records that tasks append, and then a worker that trains on
+ * them. It is in this JVM ({@link LocalEngine}), or in a process of its own ({@link EngineProcess}),
+ * whose end is not the executor's. One thread uses an engine at a time.
+ */
+interface Engine extends AutoCloseable {
+    /** The name under which jobs find the records. */
+    String ROWS = "rows";
+
+    /** Expect records, before the first is appended. */
+    void open(RecordSchema schema);
+
+    void append(PackedRows rows);
+
+    /** No record follows, and a worker may train on them. */
+    void seal();
+
+    /** Start a worker of the run whose driver has this address; options as Native.workOpen. */
+    Worker work(String driver, List<String> options);
+
+    /** False: its process has ended, and its records are gone. */
+    boolean usable();
+
+    /** Free it and its records. A worker must be closed. */
+    @Override
+    void close();
+
+    /** A worker that trains on a thread of its own. */
+    interface Worker {
+        /** Wait so long for its end. An interrupt of the caller ends the wait, and is kept. */
+        boolean ended(long millis);
+
+        /** Let it leave the run in good order. */
+        void leave();
+
+        /** Once it has ended: 0, or a status of the library. */
+        int status();
+
+        /** What the library says of a status that is not 0. */
+        String message();
+
+        /** Free it. False: its thread is still in the library, and the engine must stay. */
+        boolean close();
+    }
+}

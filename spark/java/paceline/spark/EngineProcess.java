@@ -1,0 +1,238 @@
+package paceline.spark;
+
+import java.io.File;
+import java.io.IOException;
+import java.io.ObjectInputStream;
+import java.io.ObjectOutputStream;
+import java.io.Serializable;
+import java.net.URISyntaxException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Timer;
+import java.util.TimerTask;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The library in a process of its own, a JVM that runs {@link EngineChild}. A crash of the library
+ * ends that process alone: the next call throws. The process ends with this one, because it reads
+ * calls from a pipe. A process that does not answer is killed.
+ */
+final class EngineProcess implements Engine {
+    /** What the process does with its engine. It travels there, and its result back. */
+    interface Call extends Serializable {
+        Serializable run(EngineChild child) throws Exception;
+    }
+
+    /** The message of a call that has failed. */
+    static final class Failure implements Serializable {
+        private static final long serialVersionUID = 1;
+        final String message;
+
+        Failure(String message) {
+            this.message = message;
+        }
+    }
+
+    /** A process that has not answered for so long is killed. */
+    private static final long ANSWER_MS = 60_000;
+    private static final long END_S = 10;
+    private static final Timer WATCH = new Timer("paceline-watch", true);
+
+    private final Process process;
+    private final ObjectOutputStream calls;
+    private final ObjectInputStream results;
+
+    private final long answerMs;
+
+    EngineProcess() {
+        this(List.of(), ANSWER_MS);
+    }
+
+    /** `javaOptions` are further options of its JVM. */
+    EngineProcess(List<String> javaOptions, long answerMs) {
+        this.answerMs = answerMs;
+        try {
+            process = start(javaOptions);
+            calls = new ObjectOutputStream(process.getOutputStream());
+            calls.flush();
+            results = within(() -> new ObjectInputStream(process.getInputStream()));
+        } catch (IOException failed) {
+            throw new PacelineException("the process of an engine cannot be started: " + failed.getMessage(), failed);
+        }
+        ask(child -> null); // the library is loaded
+    }
+
+    private static Process start(List<String> javaOptions) throws IOException {
+        List<String> command = new ArrayList<>(
+                List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx256m",
+                        "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
+        command.addAll(javaOptions);
+        command.addAll(List.of("-cp", ownJar() + File.pathSeparator + System.getProperty("java.class.path"),
+                EngineChild.class.getName()));
+        return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    }
+
+    /** Spark loads the jar of an application by a loader of its own. */
+    private static String ownJar() throws IOException {
+        try {
+            return Path.of(EngineProcess.class.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
+        } catch (URISyntaxException broken) {
+            throw new IOException("the jar of the module has no path: " + broken.getMessage(), broken);
+        }
+    }
+
+    private interface Answer<T> {
+        T read() throws IOException;
+    }
+
+    /** Read from the process, which is killed if it takes longer. */
+    private <T> T within(Answer<T> answer) throws IOException {
+        TimerTask kill = new TimerTask() {
+            @Override
+            public void run() {
+                process.destroyForcibly();
+            }
+        };
+        WATCH.schedule(kill, answerMs);
+        try {
+            return answer.read();
+        } finally {
+            kill.cancel();
+        }
+    }
+
+    private synchronized Serializable ask(Call call) {
+        Object result;
+        try {
+            calls.writeObject(call);
+            calls.reset(); // or it would keep all records
+            calls.flush();
+            result = within(() -> {
+                try {
+                    return results.readObject();
+                } catch (ClassNotFoundException strange) {
+                    throw new IOException(strange);
+                }
+            });
+        } catch (IOException gone) {
+            throw new PacelineException("the engine's process " + ending(), gone);
+        }
+        if (result instanceof Failure) {
+            throw new PacelineException(((Failure) result).message);
+        }
+        return (Serializable) result;
+    }
+
+    private String ending() {
+        try {
+            if (process.waitFor(END_S, TimeUnit.SECONDS)) {
+                return "has ended with code " + process.exitValue();
+            }
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
+        process.destroyForcibly();
+        return "does not answer";
+    }
+
+    long pid() {
+        return process.pid();
+    }
+
+    @Override
+    public void open(RecordSchema schema) {
+        ask(child -> {
+            child.engine.open(schema);
+            return null;
+        });
+    }
+
+    @Override
+    public void append(PackedRows rows) {
+        ask(child -> {
+            child.engine.append(rows);
+            return null;
+        });
+    }
+
+    @Override
+    public void seal() {
+        ask(child -> {
+            child.engine.seal();
+            return null;
+        });
+    }
+
+    @Override
+    public Worker work(String driver, List<String> options) {
+        List<String> own = List.copyOf(options);
+        ask(child -> {
+            child.worker = child.engine.work(driver, own);
+            return null;
+        });
+        return new RemoteWorker();
+    }
+
+    /** The worker in the process; how it ended is asked once. */
+    private final class RemoteWorker implements Worker {
+        private int status;
+        private String message = "";
+
+        @Override
+        public boolean ended(long millis) {
+            Serializable[] end = (Serializable[]) ask(child -> !child.worker.ended(millis) ? null
+                    : new Serializable[] {child.worker.status(), child.worker.message()});
+            if (end == null) {
+                return false;
+            }
+            status = (Integer) end[0];
+            message = (String) end[1];
+            return true;
+        }
+
+        @Override
+        public void leave() {
+            ask(child -> {
+                child.worker.leave();
+                return null;
+            });
+        }
+
+        @Override
+        public int status() {
+            return status;
+        }
+
+        @Override
+        public String message() {
+            return message;
+        }
+
+        @Override
+        public boolean close() {
+            return !process.isAlive() || (Boolean) ask(child -> child.worker.close());
+        }
+    }
+
+    @Override
+    public boolean usable() {
+        return process.isAlive();
+    }
+
+    /** Its process ends when it has read the last call. */
+    @Override
+    public void close() {
+        try {
+            calls.close();
+            if (process.waitFor(END_S, TimeUnit.SECONDS)) {
+                return;
+            }
+        } catch (IOException | InterruptedException gone) {
+            if (gone instanceof InterruptedException) {
+                Thread.currentThread().interrupt();
+            }
+        }
+        process.destroyForcibly();
+    }
+}

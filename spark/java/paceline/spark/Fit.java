@@ -1,0 +1,465 @@
+package paceline.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkConf;
+import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.apache.spark.scheduler.SparkListenerTaskStart;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.functions;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * One fit: it reads the rows into the executors, starts the run's driver here and workers there,
+ * looks after both until the run is over, and leaves nothing behind but the session's leases. One thread uses it,
+ * except for work, checkCores, executorLost, stop, end and admitsRows, which other threads call.
+ */
+final class Fit implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(Fit.class);
+    private static final int TICK_MS = 100;
+    private static final int CLASSES_MAX = 1 << 20;
+    private static final int TOKEN_BYTES = 32;
+    private static final int REPLACED_WORKERS = 2; // the only worker, which is to leave, and the one in its place
+
+    /** What the estimator wants. */
+    static final class Plan {
+        int minWorkers;
+        int maxWorkers; // 0: one on each executor
+        int patienceS;
+        boolean validates;
+        boolean skipsBad;
+        boolean resumes;
+        RecordSchema schema;
+        JobFields job;
+        Path directory; // the run's; it need not exist
+        String shardDir; // empty: rows stay in the executors
+    }
+
+    private final JavaSparkContext context;
+    private final DriverEnd plugin;
+    private final Plan plan;
+    private final PacelineSession session;
+    private final LeaseManager leases;
+    private final String id;
+    private final String token = newToken();
+    private final Queue<String> lostExecutors = new ConcurrentLinkedQueue<>();
+    private final Map<String, Double> seconds = new LinkedHashMap<>();
+    private final List<JsonNode> sets = new ArrayList<>();
+    private final SparkListener listener = new SparkListener() {
+        private final Set<Integer> stages = new HashSet<>(); // of the job of ingest
+
+        @Override
+        public void onJobStart(SparkListenerJobStart job) {
+            if (job.properties() != null && group().equals(job.properties().getProperty("spark.jobGroup.id"))) {
+                job.stageInfos().foreach(stage -> stages.add(stage.stageId()));
+                waitsSinceNs = System.nanoTime();
+            }
+        }
+
+        @Override
+        public void onTaskStart(SparkListenerTaskStart task) {
+            if (stages.contains(task.stageId())) {
+                waitsSinceNs = 0;
+            }
+        }
+    };
+
+    private volatile String address; // of the run's driver
+    private volatile String stopped; // the reason
+    private volatile boolean ends; // at its next commit point
+    private volatile boolean lacksRows; // of a lost executor: a lease that finds none gives its core to their reading
+    private volatile long waitsSinceNs; // a job of ingest, for its first core; 0: none does
+    private final Map<String, Integer> holders = new HashMap<>(); // executors of rows, and how many partitions each has
+    private volatile int workers; // that there may be
+    private volatile int share; // partitions of an executor, while others have none
+    private volatile String folder = ""; // of this fit's shards
+    private Ingest ingest;
+    private TrainingRun run;
+    private long stepNs = System.nanoTime();
+
+    Fit(PacelineSession session, Plan plan) {
+        this.session = session;
+        this.plan = plan;
+        context = session.context();
+        leases = session.leases();
+        plugin = DriverEnd.get();
+        id = session.begin();
+        context.sc().addSparkListener(listener);
+        session.attach(this);
+    }
+
+    String id() {
+        return id;
+    }
+
+    private String group() {
+        return id + "-ingest";
+    }
+
+    /** The token travels by Spark's RPC: others must not be able to ask for it. */
+    static void checkSecurity(SparkConf conf) {
+        boolean insecure = conf.getBoolean("spark.paceline.insecure", false)
+                || conf.getBoolean("paceline.insecure", false);
+        if (!insecure && !conf.getBoolean("spark.authenticate", false)) {
+            throw new PacelineException("spark.authenticate is not true, so anyone who reaches the"
+                    + " driver could join the run: set spark.authenticate=true, or"
+                    + " spark.paceline.insecure=true in a network that you trust");
+        }
+    }
+
+    static String newToken() {
+        byte[] random = new byte[TOKEN_BYTES];
+        new SecureRandom().nextBytes(random);
+        StringBuilder text = new StringBuilder();
+        for (byte b : random) {
+            text.append(String.format("%02x", b));
+        }
+        return text.toString();
+    }
+
+    /** What a lease in that executor needs in order to train; null: it is not needed, or not yet. */
+    String work(String executor) {
+        if (address == null) {
+            return null;
+        }
+        Set<String> places = holders();
+        if (!places.isEmpty() && !places.contains(executor) && !lacksRows && leases.executors().containsAll(places)) {
+            return null; // where rows have no lease, it is to find nothing, and to get there
+        }
+        return String.join("\n", DriverEnd.JOIN, id, address, token, folder);
+    }
+
+    boolean keepsRowsInExecutors() {
+        return plan.shardDir.isEmpty();
+    }
+
+    /** The session's leases wait. A job that reads rows may get no core, because they have all. */
+    void checkCores() {
+        long since = waitsSinceNs;
+        if (stopped == null && since != 0 && System.nanoTime() - since > TimeUnit.SECONDS.toNanos(plan.patienceS)) {
+            stop("no core was free to read the rows for " + plan.patienceS + " s: give executors more cores than the"
+                    + " session's leases have (spark.executor.cores, spark.task.cpus)");
+        }
+    }
+
+    void executorLost(String executor) {
+        lostExecutors.add(executor);
+    }
+
+    /** The run is to end after its next exchange, with a model. */
+    void end() {
+        ends = true;
+    }
+
+    /** The fit is to fail with this message. */
+    void stop(String reason) {
+        stopped = reason;
+        if (address == null) {
+            context.cancelJobGroup(group());
+        }
+    }
+
+    /** Throw with the reason for which the fit was stopped, if it was. */
+    void checkStopped() {
+        if (stopped != null) {
+            throw new PacelineException(stopped);
+        }
+    }
+
+    /** Find what the user has not given: the length of a record, and the number of classes. */
+    RecordSchema inspect(Dataset<Row> rows, RecordSchema.Source source, int[] shape, int textLength, int classes) {
+        JobGroup jobs = new JobGroup(context, group(), "Paceline looks at the rows");
+        try {
+            int[] found = shape;
+            if (found == null && source == RecordSchema.Source.STRING) {
+                found = new int[] {1, 1, textLength};
+            } else if (found == null) {
+                List<Row> first = rows.filter(rows.col(rows.columns()[Ingest.FEATURES]).isNotNull())
+                        .takeAsList(1);
+                if (first.isEmpty()) {
+                    throw new PacelineException("there is no row to train on");
+                }
+                found = RecordSchema.guessShape(RowPacker.length(source, first.get(0), Ingest.FEATURES));
+            }
+            return new RecordSchema(source, found, classes > 0 ? classes : highestLabel(rows) + 1);
+        } finally {
+            jobs.leave();
+        }
+    }
+
+    private static int highestLabel(Dataset<Row> rows) {
+        Row most = rows.agg(functions.max(rows.col(rows.columns()[Ingest.LABEL]))).first();
+        double label = most.isNullAt(0) ? -1 : ((Number) most.get(0)).doubleValue();
+        if (!(label >= 0 && label < CLASSES_MAX)) {
+            throw new PacelineException("the highest label is " + label
+                    + "; labels must be numbers from 0 to classes - 1");
+        }
+        return (int) label;
+    }
+
+    private Set<String> holders() {
+        synchronized (holders) {
+            return new HashSet<>(holders.keySet());
+        }
+    }
+
+    /**
+     * May a partition lie in that executor? Only so many have a worker. As many as the run needs to begin get some, of
+     * which one may have to start yet.
+     */
+    boolean admitsRows(String executor) {
+        synchronized (holders) {
+            if (!holders.containsKey(executor) && holders.size() >= workers) {
+                return false;
+            }
+            int has = holders.getOrDefault(executor, 0);
+            if (has >= share && holders.values().stream().filter(count -> count > 0).count() < plan.minWorkers) {
+                return false;
+            }
+            holders.put(executor, has + 1);
+            return true;
+        }
+    }
+
+    /** Train on rows with the columns that Ingest names. */
+    PacelineSummary train(Dataset<Row> rows) throws IOException {
+        workers = awaitExecutors();
+        holdRowsWhereLeasesAre();
+        endStep("executors");
+        if (!plan.shardDir.isEmpty()) {
+            folder = Files.createDirectories(Path.of(plan.shardDir, id)).toAbsolutePath().toString();
+        }
+        ingest = new Ingest(context, id, group(), spread(rows), plan.schema, plan.validates, plan.skipsBad, folder);
+        share = Math.max(1, ingest.partitions() / plan.minWorkers);
+        ingest.readAll(TimeUnit.SECONDS.toMillis(plan.patienceS), this::forgetLost);
+        if (ingest.records() == 0) {
+            throw new PacelineException("there is no row to train on, beside " + ingest.bad()
+                    + " bad ones");
+        }
+        endStep("ingest");
+        leases.begin(wantedWorkers(), this::holders, lostExecutors::add);
+        startRun();
+        while (!run.poll(TICK_MS)) {
+            lookAfterWorkers();
+        }
+        run.poll(0);
+        if (run.status() != 0) {
+            throw new PacelineException("training failed: " + run.message());
+        }
+        endStep("training");
+        return new PacelineSummary(run.report(), run.end(), sets, seconds, ingest.records(),
+                ingest.bad(), leases.resubmitted());
+    }
+
+    private int wantedWorkers() {
+        return plugin.workers(Math.max(1, plan.minWorkers), workers);
+    }
+
+    /** A worker without records cannot train. Rows that Spark would read in an executor without a worker move. */
+    private JavaRDD<Row> spread(Dataset<Row> rows) {
+        JobGroup jobs = new JobGroup(context, group(), "Paceline plans to read the rows"); // Spark may shuffle now
+        try {
+            boolean moves = rows.javaRDD().getNumPartitions() < workers || workers < plugin.ready()
+                    || (keepsRowsInExecutors() && liesInFewer(rows.rdd()));
+            return (moves ? rows.repartition(workers * 2) : rows).javaRDD();
+        } finally {
+            jobs.leave();
+        }
+    }
+
+    /** Spark reads cached rows in the executors that have them. Are these fewer than there may be workers? */
+    private boolean liesInFewer(RDD<Row> rows) {
+        Set<String> places = new HashSet<>();
+        for (int i = 0; i < rows.getNumPartitions(); i++) {
+            String place = context.sc().getPreferredLocs(rows, i).mkString("", " ", "");
+            if (!place.startsWith("executor_")) {
+                return false; // Spark reads this one anywhere
+            }
+            places.add(place);
+        }
+        return places.size() < workers;
+    }
+
+    /** Rows of a session's later fit lie where its leases are, as far as there are any. */
+    private void holdRowsWhereLeasesAre() {
+        synchronized (holders) {
+            session.executors().stream().limit(keepsRowsInExecutors() ? workers : 0)
+                    .forEach(executor -> holders.put(executor, 0));
+        }
+    }
+
+    private void endStep(String name) {
+        long now = System.nanoTime();
+        seconds.put(name, (now - stepNs) / 1e9);
+        stepNs = now;
+    }
+
+    /** Wait for executors with the library. Returns how many workers there may be. */
+    private int awaitExecutors() {
+        if (context.getConf().getBoolean("spark.dynamicAllocation.enabled", false)) {
+            if (plan.shardDir.isEmpty() || plan.maxWorkers == 0) {
+                throw new PacelineException("spark.dynamicAllocation.enabled is true: rows that lie in executors"
+                        + " would be lost when Spark takes an idle one away, and no number of executors is known:"
+                        + " set shardDir and maxWorkers, or spark.dynamicAllocation.enabled=false");
+            }
+            return plan.maxWorkers; // a lease that waits is Spark's reason to start an executor
+        }
+        int least = Math.max(1, plan.minWorkers);
+        long from = System.nanoTime();
+        while (plugin.ready() < Math.max(least, plan.maxWorkers)) {
+            double waited = (System.nanoTime() - from) / 1e9;
+            if (plugin.failure() != null && plugin.ready() < least) {
+                throw new PacelineException(
+                        "an executor could not load the library: " + plugin.failure());
+            }
+            if (waited > plan.patienceS) {
+                if (plugin.ready() >= least) {
+                    break;
+                }
+                throw new PacelineException(plugin.ready() + " executors after " + (long) waited
+                        + " s, and minWorkers is " + least + ": ask Spark for more (spark.cores.max,"
+                        + " spark.executor.instances), or look at the log of its workers");
+            }
+            pause();
+        }
+        return plan.maxWorkers > 0 ? plan.maxWorkers : plugin.ready();
+    }
+
+    private void pause() {
+        checkStopped();
+        try {
+            Thread.sleep(TICK_MS);
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            throw new PacelineException("interrupted");
+        }
+    }
+
+    private void startRun() throws IOException {
+        run = new TrainingRun(this::observe);
+        if (folder.isEmpty()) {
+            run.addRecords(Engine.ROWS, plan.schema, ingest.sample());
+            plan.job.setRecords("train_data", "memory", JobFields.memory(Engine.ROWS), plan.schema);
+            plan.job.add("local_data", "true");
+            plan.job.add("epoch_records", Long.toString(ingest.records()));
+        } else {
+            String files = Shards.number(folder, ingest.shards());
+            plan.job.setRecords("train_data", "shards", "{shards: " + JobFields.quoted(files) + "}", plan.schema);
+        }
+        List<PackedRows> validation = ingest.validation();
+        if (!validation.isEmpty() && folder.isEmpty()) {
+            run.addRecords(TrainingRun.TEST, plan.schema, validation);
+            plan.job.setRecords("test_data", "memory", JobFields.memory(TrainingRun.TEST), plan.schema);
+        } else if (!validation.isEmpty()) { // workers compare their test data with the driver's
+            String file = Shards.write(folder + "/" + TrainingRun.TEST, plan.schema, validation);
+            plan.job.setRecords("test_data", "shards", "{shards: " + JobFields.quoted(file) + "}", plan.schema);
+        }
+        plan.job.add("workers_min", Integer.toString(Math.max(1, plan.minWorkers)));
+        plan.job.add("workers_max", Integer.toString(Math.max(workers, REPLACED_WORKERS)));
+        List<String> options = new ArrayList<>(List.of("out=" + plan.directory, "token=" + token,
+                "insecure=1", // executors are on other hosts; workers show the token
+                "listen=" + context.getConf().get("spark.driver.host") + ":0",
+                "patience=" + plan.patienceS));
+        if (plan.resumes) {
+            options.add("resume=1");
+        }
+        run.start(plan.job.file(), plan.job.overrides(), options);
+        while (run.address() == null && !run.poll(TICK_MS)) {
+            continue;
+        }
+        address = run.address();
+    }
+
+    private void observe(JsonNode event) {
+        switch (event.path("kind").asText()) {
+            case "member":
+                LOG.info("{}", event);
+                if (event.path("what").asText().equals("join")) {
+                    leases.workerJoined();
+                }
+                break;
+            case "progress":
+                leases.setMembers(event.path("workers").asInt());
+                break;
+            case "records":
+                sets.add(event);
+                break;
+            case "warning":
+                LOG.warn("{}", event.path("text").asText());
+                break;
+            default:
+                LOG.debug("{}", event);
+                break;
+        }
+    }
+
+    private void lookAfterWorkers() {
+        checkStopped();
+        if (Thread.currentThread().isInterrupted()) {
+            throw new PacelineException("interrupted while training; with checkpointDir another fit continues");
+        }
+        if (ends) {
+            run.stop(TrainingRun.STOP_SOON);
+        }
+        forgetLost();
+        leases.setTarget(wantedWorkers());
+        leases.tick();
+        if (leases.takeNeed() && !ingest.isComplete()) {
+            int read = ingest.readLost(this::forgetLost);
+            if (read > 0) {
+                LOG.warn("rows of a lost executor are read again: {} partitions", read);
+                leases.rowsArrived();
+            }
+        }
+    }
+
+    private void forgetLost() {
+        for (String lost; (lost = lostExecutors.poll()) != null;) {
+            ingest.executorLost(lost);
+            synchronized (holders) {
+                holders.remove(lost);
+            }
+        }
+        lacksRows = !ingest.isComplete();
+    }
+
+    /** End everything but the session's leases, whether the run has ended well or not. */
+    @Override
+    public void close() throws IOException {
+        boolean interrupted = Thread.interrupted();
+        session.detach();
+        try {
+            if (run != null) {
+                run.close();
+            }
+        } finally {
+            session.end();
+            context.sc().removeSparkListener(listener);
+            if (!folder.isEmpty()) {
+                Shards.delete(Path.of(folder));
+            }
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+}

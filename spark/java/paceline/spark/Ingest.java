@@ -1,0 +1,234 @@
+package paceline.spark;
+
+import java.io.Serializable;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.api.java.function.Function2;
+import org.apache.spark.sql.Row;
+
+/**
+ * Brings the rows of a DataFrame into the stores of the executors that read them, and knows which
+ * executor has which partition. Rows of the validation set travel to the driver.
+ */
+final class Ingest {
+    /** Columns of the selected rows. */
+    static final int FEATURES = 0;
+    static final int LABEL = 1;
+    static final int VALIDATION = 2;
+
+    private static final int SAMPLE_ROWS = 16;
+
+    private static final long ROUND_PAUSE_MS = 100;
+    /** For so long a fit whose run continues tries again to read partitions that no executor takes. */
+    private static final long LOST_MS = 500;
+    /** An executor that takes no rows holds a partition so long that others get the most of them. */
+    private static final long DECLINE_MS = 200;
+
+    /** What became of one partition. */
+    private static final class Taken implements Serializable {
+        private static final long serialVersionUID = 1;
+        int partition;
+        String executor; // null: the store was sealed, and another executor must take it
+        long records;
+        long bad;
+        String reason; // of the first bad row
+        PackedRows validation;
+        String shard; // the file of its rows, where they go to files
+        PackedRows sample; // a few rows, by which the driver knows the records
+    }
+
+    /** The task of a partition. */
+    private static final class Take implements Function2<Integer, Iterator<Row>, Iterator<Taken>> {
+        private static final long serialVersionUID = 1;
+        private final String session;
+        private final RecordSchema schema;
+        private final boolean validates;
+        private final String folder; // of shards; empty: rows stay in this executor
+
+        Take(String session, RecordSchema schema, boolean validates, String folder) {
+            this.session = session;
+            this.schema = schema;
+            this.validates = validates;
+            this.folder = folder;
+        }
+
+        @Override
+        public Iterator<Taken> call(Integer partition, Iterator<Row> rows) throws Exception {
+            ExecutorEnd end = ExecutorEnd.get();
+            if (folder.isEmpty() && !end.ask(DriverEnd.PLACE, session, end.id()).equals(DriverEnd.PLACE)) {
+                Thread.sleep(DECLINE_MS);
+                return Collections.emptyIterator();
+            }
+            RowPacker packer = new RowPacker(schema);
+            PackedRows train = new PackedRows(schema);
+            PackedRows validation = new PackedRows(schema);
+            PackedRows sample = new PackedRows(schema);
+            Taken taken = new Taken();
+            taken.partition = partition;
+            while (rows.hasNext()) {
+                Row row = rows.next();
+                boolean held = validates && !row.isNullAt(VALIDATION) && row.getBoolean(VALIDATION);
+                String wrong = (held ? validation : train).add(packer, row, FEATURES, LABEL);
+                if (wrong != null && taken.bad++ == 0) {
+                    taken.reason = wrong;
+                } else if (wrong == null && !held && sample.count() < SAMPLE_ROWS) {
+                    sample.add(packer, row, FEATURES, LABEL);
+                }
+            }
+            taken.records = train.count();
+            taken.validation = validation.trim();
+            taken.sample = sample.trim();
+            if (!folder.isEmpty() && train.count() > 0) {
+                taken.shard = Shards.write(folder, partition, schema, train);
+            }
+            if (train.count() == 0 || !folder.isEmpty()
+                    || ExecutorStore.open(session, schema, end::openEngine).append(partition, train)) {
+                taken.executor = end.id();
+            }
+            return Collections.singletonList(taken).iterator();
+        }
+    }
+
+    private final JavaSparkContext context;
+    private final String group;
+    private final boolean skipsBad;
+    private final JavaRDD<Taken> work;
+    private final int partitions;
+    private final Map<Integer, Taken> taken = new HashMap<>();
+
+    /** `rows` has the columns above. */
+    Ingest(JavaSparkContext context, String session, String group, JavaRDD<Row> rows,
+            RecordSchema schema, boolean validates, boolean skipsBad, String folder) {
+        this.context = context;
+        this.group = group;
+        this.skipsBad = skipsBad;
+        partitions = rows.getNumPartitions();
+        work = rows.mapPartitionsWithIndex(new Take(session, schema, validates, folder), false);
+    }
+
+    int partitions() {
+        return partitions;
+    }
+
+    /**
+     * Read all partitions that no executor has; `beforeRound` says which executors are lost. Those that no executor
+     * takes are tried again for so long in vain.
+     */
+    void readAll(long millis, Runnable beforeRound) {
+        readMissing(millis, beforeRound);
+        if (!isComplete()) {
+            throw new PacelineException("no executor has room for partitions " + Arrays.toString(missing())
+                    + " of the rows");
+        }
+    }
+
+    /** Read partitions of lost executors, as far as another takes them. Returns how many these were. */
+    int readLost(Runnable beforeRound) {
+        return readMissing(LOST_MS, beforeRound);
+    }
+
+    private int readMissing(long millis, Runnable beforeRound) {
+        int read = 0;
+        long until = System.nanoTime() + millis * 1_000_000;
+        for (;;) {
+            beforeRound.run();
+            int[] missing = missing();
+            if (missing.length == 0) {
+                return read;
+            }
+            int now = readOnce(missing);
+            read += now;
+            if (now > 0) {
+                until = System.nanoTime() + millis * 1_000_000;
+            } else if (System.nanoTime() < until) {
+                pause();
+            } else {
+                return read;
+            }
+        }
+    }
+
+    private int readOnce(int[] missing) {
+        int read = 0;
+        JobGroup jobs = new JobGroup(context, group, "Paceline reads " + missing.length + " partitions");
+        try {
+            for (List<Taken> list : work.collectPartitions(missing)) {
+                for (Taken one : list) {
+                    if (one.bad > 0 && !skipsBad) {
+                        throw new PacelineException(one.bad + " bad rows in partition " + one.partition
+                                + "; of the first one " + one.reason
+                                + "; set onBadRecord to skip to leave them out");
+                    }
+                    if (one.executor != null) {
+                        taken.put(one.partition, one);
+                        read++;
+                    }
+                }
+            }
+        } finally {
+            jobs.leave();
+        }
+        return read;
+    }
+
+    private static void pause() {
+        try {
+            Thread.sleep(ROUND_PAUSE_MS);
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            throw new PacelineException("interrupted while rows were read");
+        }
+    }
+
+    private int[] missing() {
+        return IntStream.range(0, partitions)
+                .filter(p -> !taken.containsKey(p)).toArray();
+    }
+
+    boolean isComplete() {
+        return taken.size() == partitions;
+    }
+
+    /** The partitions of a lost executor have to be read again, unless they are in files. */
+    void executorLost(String executor) {
+        taken.values().removeIf(one -> one.executor.equals(executor) && one.records > 0 && one.shard == null);
+    }
+
+    long records() {
+        return taken.values().stream().mapToLong(one -> one.records).sum();
+    }
+
+    long bad() {
+        return taken.values().stream().mapToLong(one -> one.bad).sum();
+    }
+
+    /** The files of the rows, by partition. */
+    List<String> shards() {
+        return IntStream.range(0, partitions).mapToObj(p -> taken.get(p).shard).filter(file -> file != null)
+                .collect(Collectors.toList());
+    }
+
+    /** The rows of the validation set, by partition. */
+    List<PackedRows> validation() {
+        return collect(one -> one.validation);
+    }
+
+    /** A few rows of each partition to train on. */
+    List<PackedRows> sample() {
+        return collect(one -> one.sample);
+    }
+
+    private List<PackedRows> collect(Function<Taken, PackedRows> which) {
+        return IntStream.range(0, partitions).mapToObj(p -> which.apply(taken.get(p)))
+                .filter(rows -> rows.count() > 0).collect(Collectors.toList());
+    }
+}

@@ -1,0 +1,82 @@
+package paceline.spark;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The job of a fit: a file, and fields that the estimator sets on top of it. */
+final class JobFields {
+    private final List<String> overrides = new ArrayList<>();
+    private final boolean whole; // there is no job of the user's: all is set here
+    private final Path file;
+
+    /** `job` is the text of a job, or the path of its file; empty: there is none. */
+    JobFields(String job, Path directory) throws IOException {
+        whole = job.isEmpty();
+        if (whole) {
+            file = null;
+            add("solver", "{type: 'SGD' base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'inv'"
+                    + " gamma: 0.0001 power: 0.75}");
+        } else if (isText(job)) {
+            file = directory.resolve("job.prototxt");
+            Files.write(file, job.getBytes(StandardCharsets.UTF_8));
+        } else {
+            file = Paths.get(job);
+            if (!Files.isReadable(file)) {
+                throw new PacelineException("job: there is no file '" + job
+                        + "'; give a job's text, or a path that the driver can read");
+            }
+        }
+    }
+
+    private static boolean isText(String text) {
+        return text.indexOf('{') >= 0 || text.indexOf('\n') >= 0 || text.indexOf(": ") >= 0;
+    }
+
+    void add(String field, String value) {
+        overrides.add(field + "=" + value);
+    }
+
+    static String quoted(String text) {
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'";
+    }
+
+    /** A net of the zoo, a file of Caffe's, or its text. */
+    void setNet(String net) {
+        if (net.indexOf('{') >= 0) {
+            add("net", "{define {" + net + "}}");
+        } else {
+            add("net", "{" + (Files.isReadable(Paths.get(net)) ? "file: " : "zoo: ") + quoted(net) + "}");
+        }
+    }
+
+    /**
+     * Records in place of the job's own source, `kind` with its fields; the job's maps stay. Where there is no job,
+     * bytes are scaled to 0 to 1.
+     */
+    void setRecords(String data, String kind, String fields, RecordSchema schema) {
+        if (whole) {
+            String scale = schema.holdsBytes() ? " scale: 0.00390625" : "";
+            add(data, "{" + kind + " " + fields + scale + "}");
+        } else {
+            add(data + "." + kind, fields);
+        }
+    }
+
+    static String memory(String name) {
+        return "{name: " + quoted(name) + "}";
+    }
+
+    List<String> overrides() {
+        return overrides;
+    }
+
+    /** The job's file; null: an empty job. */
+    Path file() {
+        return file;
+    }
+}

@@ -1,0 +1,81 @@
+package paceline.spark;
+
+import java.util.List;
+
+/** The library in this JVM. */
+final class LocalEngine implements Engine {
+    private final long engine;
+    private long stream; // 0: there is none, or it is sealed
+
+    /** Load the library, or throw with its message. */
+    LocalEngine() {
+        NativeLibrary.load();
+        engine = Native.engineCreate(Native.LOG_WARN);
+        if (engine < 0) {
+            throw new PacelineException("an engine cannot be made: " + Native.message());
+        }
+    }
+
+    /** For calls of Native. */
+    long handle() {
+        return engine;
+    }
+
+    private static void check(int status) {
+        if (status != 0) {
+            throw new PacelineException("records: " + Native.message());
+        }
+    }
+
+    /** Records under another name than ROWS, all at once. */
+    void add(String name, RecordSchema schema, List<PackedRows> rows) {
+        openStream(name, schema);
+        rows.forEach(this::append);
+        seal();
+    }
+
+    @Override
+    public void open(RecordSchema schema) {
+        openStream(ROWS, schema);
+    }
+
+    private void openStream(String name, RecordSchema schema) {
+        long opened = Native.streamOpen(engine, name, schema.channels, schema.height, schema.width,
+                schema.classes, schema.type(), 0, null, false, 0);
+        if (opened < 0) {
+            throw new PacelineException("records: " + Native.message());
+        }
+        stream = opened;
+    }
+
+    @Override
+    public void append(PackedRows rows) {
+        rows.appendTo(stream);
+    }
+
+    @Override
+    public void seal() {
+        check(Native.streamEnd(stream, true));
+        stream = 0;
+    }
+
+    @Override
+    public Worker work(String driver, List<String> options) {
+        return LibraryTask.start("paceline-worker",
+                Native.workOpen(engine, driver, options.toArray(new String[0])));
+    }
+
+    @Override
+    public boolean usable() {
+        return true;
+    }
+
+    @Override
+    public void close() {
+        if (stream != 0) {
+            Native.streamEnd(stream, false);
+            stream = 0;
+        }
+        Native.engineDestroy(engine);
+    }
+}

@@ -1,0 +1,93 @@
+package paceline.spark;
+
+import java.io.Serializable;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.Row;
+
+/**
+ * Records of one partition in the heap, until all of its rows have been read: a task that fails
+ * half-way leaves nothing in the store, so that its repetition adds no record twice.
+ */
+final class PackedRows implements Serializable {
+    private static final long serialVersionUID = 1;
+    private static final int CHUNK_BYTES = 1 << 20;
+
+    private final RecordSchema schema;
+    private final int each; // records of a full chunk
+    private final List<byte[]> chunks = new ArrayList<>();
+    private int[] labels = new int[64];
+    private int count;
+    private transient ByteBuffer open; // the last chunk
+
+    PackedRows(RecordSchema schema) {
+        this.schema = schema;
+        each = Math.max(1, CHUNK_BYTES / schema.bytes());
+    }
+
+    int count() {
+        return count;
+    }
+
+    /** Add a row. Returns null, or what is wrong with it; it is then not added. */
+    String add(RowPacker packer, Row row, int features, int label) {
+        String wrong = packer.checkLabel(row, label);
+        if (wrong != null) {
+            return wrong;
+        }
+        if (open == null || !open.hasRemaining()) {
+            byte[] chunk = new byte[each * schema.bytes()];
+            chunks.add(chunk);
+            open = ByteBuffer.wrap(chunk).order(ByteOrder.nativeOrder());
+        }
+        int from = open.position();
+        wrong = packer.putValues(row, features, open);
+        if (wrong != null) {
+            open.position(from);
+            return wrong;
+        }
+        if (count == labels.length) {
+            labels = Arrays.copyOf(labels, count * 2);
+        }
+        labels[count++] = RowPacker.label(row, label);
+        return null;
+    }
+
+    /** Free what is not used, before the rows travel. */
+    PackedRows trim() {
+        labels = Arrays.copyOf(labels, count);
+        int last = chunks.size() - 1;
+        if (last >= 0) {
+            chunks.set(last,
+                    Arrays.copyOf(chunks.get(last), (count - last * each) * schema.bytes()));
+        }
+        open = null;
+        return this;
+    }
+
+    /** Append all records to a stream of the engine, or throw with the library's message. */
+    void appendTo(long stream) {
+        for (int at = 0; at < count;) {
+            ByteBuffer values = Native.streamValues(stream);
+            ByteBuffer numbers = values == null ? null : Native.streamLabels(stream);
+            if (numbers == null) {
+                throw new PacelineException("records: " + Native.message());
+            }
+            numbers.order(ByteOrder.nativeOrder());
+            int room = Math.min(values.capacity() / schema.bytes(), count - at);
+            int in = at % each;
+            room = Math.min(room, each - in);
+            values.put(chunks.get(at / each), in * schema.bytes(), room * schema.bytes());
+            for (int i = 0; i < room; i++) {
+                numbers.putInt(labels[at + i]);
+            }
+            if (Native.streamCommit(stream, room) != 0) {
+                throw new PacelineException("records: " + Native.message());
+            }
+            at += room;
+        }
+    }
+}

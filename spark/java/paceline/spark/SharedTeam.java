@@ -1,0 +1,261 @@
+package paceline.spark;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
+
+/**
+ * This process as a member of its application's team, which reduces shared variables. The driver coordinates the team.
+ * An executor joins with the first task that uses a variable, and once more if the team has lost it.
+ */
+final class SharedTeam implements DriverEnd.Coordinator {
+    /** The time that a task's thread waits before it looks whether Spark ends the task. */
+    static final int SLICE_MS = 50;
+
+    private static final int MEMBERS_MAX = 1024;
+    private static final int JOIN_S = 60;
+    private static final int PORTS = 5;
+    private static final long CLOSE_MS = 5000;
+
+    private static SharedTeam current; // null: no variable was used here
+    private static FutureTask<SharedTeam> joining; // null: nobody joins
+
+    private final String id;
+    private final String address;
+    private final String token;
+    private final boolean coordinates;
+    private final LocalEngine engine = new LocalEngine();
+    private final Map<String, Integer> numbers = new HashMap<>(); // of variables
+    private long handle;
+    private volatile boolean lost; // the team continues without this process
+
+    private SharedTeam(String id, String address, String token, boolean coordinates) {
+        this.id = id;
+        this.address = address;
+        this.token = token;
+        this.coordinates = coordinates;
+    }
+
+    // ---- joining
+
+    /** The team of the application whose driver this is. */
+    static synchronized SharedTeam ofDriver(SparkContext context) {
+        if (current == null) {
+            current = coordinate(context);
+        }
+        return current;
+    }
+
+    /** The team of that name, for a task or the driver. */
+    static SharedTeam find(String id) {
+        FutureTask<SharedTeam> task;
+        synchronized (SharedTeam.class) {
+            if (current != null && !current.id.equals(id)) {
+                throw new PacelineException("the shared variable is of another application");
+            }
+            if (current != null && !current.lost) {
+                return current;
+            }
+            if (current == null && isDriver()) {
+                throw new PacelineException("the application of the shared variable is over");
+            }
+            if (joining == null) {
+                joining = new FutureTask<>(() -> join(id));
+                Thread thread = new Thread(joining, "paceline-team");
+                thread.setDaemon(true);
+                thread.start();
+            }
+            task = joining;
+        }
+        return await(task);
+    }
+
+    private static boolean isDriver() {
+        SparkEnv env = SparkEnv.get();
+        return env == null || env.executorId().equals("driver");
+    }
+
+    private static SharedTeam await(FutureTask<SharedTeam> task) {
+        for (;;) {
+            try {
+                return task.get(SLICE_MS, TimeUnit.MILLISECONDS);
+            } catch (TimeoutException waiting) {
+                checkTask();
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+                checkTask();
+            } catch (ExecutionException failed) {
+                throw new PacelineException("shared variables: " + failed.getCause().getMessage(), failed.getCause());
+            }
+        }
+    }
+
+    /** Spark interrupts a task that it ends, or marks it alone. */
+    static void checkTask() {
+        TaskContext context = TaskContext.get();
+        if (Thread.currentThread().isInterrupted() || (context != null && context.isInterrupted())) {
+            throw new PacelineException("interrupted while it waited for a shared variable");
+        }
+    }
+
+    private static SharedTeam coordinate(SparkContext context) {
+        DriverEnd plugin = DriverEnd.get();
+        Fit.checkSecurity(context.getConf());
+        String host = context.getConf().get("spark.driver.host");
+        String id = "paceline-team-" + UUID.randomUUID();
+        for (int i = 1;; i++) { // another process may take a port that was free
+            SharedTeam team = new SharedTeam(id, host + ":" + findPort(host), Fit.newToken(), true);
+            int status = team.open(host);
+            if (status == 0) {
+                plugin.register(id, team);
+                return team;
+            }
+            if (status != Native.ERR_INPUT || i == PORTS) {
+                throw new PacelineException("the team of shared variables: " + Native.message());
+            }
+        }
+    }
+
+    private static int findPort(String host) {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName(host))) {
+            return socket.getLocalPort();
+        } catch (IOException failed) {
+            throw new PacelineException("spark.driver.host " + host + ": " + failed.getMessage(), failed);
+        }
+    }
+
+    private static SharedTeam join(String id) throws Exception {
+        try {
+            ExecutorEnd end = ExecutorEnd.get();
+            String host = SparkEnv.get().blockManager().blockManagerId().host();
+            String[] reply = end.ask(DriverEnd.JOIN, id, "", end.id(), host).split("\n", -1);
+            if (!reply[0].equals(DriverEnd.JOIN)) {
+                throw new PacelineException("the application of the shared variable is over");
+            }
+            SharedTeam team = new SharedTeam(id, reply[1], reply[2], false);
+            if (team.open(host) != 0) {
+                throw new PacelineException("executor " + end.id() + " cannot join: " + Native.message());
+            }
+            SharedTeam before;
+            synchronized (SharedTeam.class) {
+                before = current;
+                current = team;
+            }
+            if (before != null) {
+                before.close();
+            }
+            return team;
+        } finally {
+            synchronized (SharedTeam.class) {
+                joining = null;
+            }
+        }
+    }
+
+    /** Values are not secret on their way, and only processes that have the token are members. */
+    private int open(String host) {
+        List<String> options = new ArrayList<>(
+                List.of("token=" + token, "listen=" + host + ":0", "insecure=1", "timeout=" + JOIN_S));
+        if (coordinates) {
+            options.addAll(List.of("members=1", "members_max=" + MEMBERS_MAX));
+        }
+        handle = Native.teamOpen(engine.handle(), address, options.toArray(new String[0]));
+        if (handle < 0) {
+            engine.close();
+            return (int) handle;
+        }
+        return 0;
+    }
+
+    // ---- the driver
+
+    @Override
+    public String join(String lease, String executor, String host) {
+        return String.join("\n", DriverEnd.JOIN, address, token);
+    }
+
+    @Override
+    public boolean admitsRows(String executor) {
+        return false;
+    }
+
+    /** The application ends: so does the team, and with it each call that waits. */
+    static synchronized void end(DriverEnd plugin) {
+        if (current != null) {
+            plugin.remove(current.id);
+            current.close();
+            current = null;
+        }
+    }
+
+    /** The calls of other threads return within a slice. */
+    private void close() {
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSE_MS);
+        while (Native.teamClose(handle) != 0 && System.nanoTime() < until) {
+            try {
+                Thread.sleep(1);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+                return;
+            }
+        }
+        engine.close();
+    }
+
+    // ---- calls
+
+    String id() {
+        return id;
+    }
+
+    long handle() {
+        return handle;
+    }
+
+    /** The number by which the library knows the variable; it makes the variable where there is none. */
+    synchronized int number(String key, int n, int tasks, int reduction) {
+        String all = String.join("\n", key, n + " " + tasks + " " + reduction);
+        Integer number = numbers.get(all);
+        if (number == null) {
+            number = check(Native.sharedOpen(handle, key, n, tasks, reduction));
+            numbers.put(all, number);
+        }
+        return number;
+    }
+
+    /** A status that is no error, or its message. */
+    int check(int status) {
+        if (status == Native.ERR_PEER) {
+            lost = !coordinates;
+        }
+        if (status < 0) {
+            throw new PacelineException(Native.message());
+        }
+        return status;
+    }
+
+    /** Free the copies of vectors whose rounds are done, also of variables that no task uses any more. */
+    static void freeDone() {
+        SharedTeam team;
+        synchronized (SharedTeam.class) {
+            team = current;
+        }
+        if (team != null) {
+            synchronized (team) {
+                team.numbers.values().forEach(number -> Native.sharedRound(team.handle, number));
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+package paceline.spark;
+
+import static paceline.spark.TestCases.check;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+
+/** An engine in a process of its own trains as one in this JVM does, and its end is not this JVM's. */
+public final class EngineProcessTest {
+    private static final int SIDE = 8;
+    private static final int ROWS = 600;
+    private static final long PATIENCE_MS = 120_000;
+    private static final String TOKEN = "0123456789abcdef0123456789abcdef";
+    private static final RecordSchema SCHEMA =
+            new RecordSchema(RecordSchema.Source.BINARY, new int[] {1, SIDE, SIDE}, 2);
+    private static final List<String> OPTIONS = List.of("token=" + TOKEN, "threads=1", "retry=0");
+
+    private final Path folder;
+    private long exchanges; // of all runs so far
+
+    private EngineProcessTest(Path folder) {
+        this.folder = folder;
+    }
+
+    public static void main(String[] args) throws Exception {
+        EngineProcessTest test = new EngineProcessTest(Files.createTempDirectory("paceline-engine-"));
+        TestCases.run("test_two_processes_train", test::processesTrain);
+        TestCases.run("test_messages_arrive", EngineProcessTest::messagesArrive);
+        TestCases.run("test_a_crash_ends_the_process_alone", test::crashEndsTheProcess);
+        TestCases.run("test_a_silent_process_is_killed", EngineProcessTest::silentProcessIsKilled);
+        TestCases.run("test_a_library_that_cannot_be_loaded", EngineProcessTest::libraryCannotBeLoaded);
+    }
+
+    // ---- what a process has
+
+    /** The left half is brighter in class 0, the right half in class 1. */
+    private static PackedRows rows(int seed) {
+        Random random = new Random(seed);
+        RowPacker packer = new RowPacker(SCHEMA);
+        PackedRows rows = new PackedRows(SCHEMA);
+        for (int i = 0; i < ROWS; i++) {
+            int label = random.nextInt(2);
+            byte[] pixels = new byte[SIDE * SIDE];
+            for (int k = 0; k < pixels.length; k++) {
+                boolean bright = (k % SIDE < SIDE / 2) == (label == 0);
+                pixels[k] = (byte) ((bright ? 120 : 20) + random.nextInt(100));
+            }
+            Row row = RowFactory.create(pixels, (double) label);
+            check(rows.add(packer, row, 0, 1) == null, "a row is refused");
+        }
+        return rows.trim();
+    }
+
+    private static EngineProcess opened(int seed) {
+        EngineProcess engine = new EngineProcess();
+        engine.open(SCHEMA);
+        engine.append(rows(seed));
+        engine.seal();
+        return engine;
+    }
+
+    private static void expectFailure(Runnable call, String message) {
+        try {
+            call.run();
+        } catch (PacelineException expected) {
+            check(expected.getMessage().contains(message), "the message is: " + expected.getMessage());
+            return;
+        }
+        throw new AssertionError("no failure with " + message);
+    }
+
+    // ---- a run of two workers
+
+    private TrainingRun run(String out, int epochs) throws IOException {
+        Path job = folder.resolve("tiny.job");
+        Files.writeString(job, "name: 'tiny'\nnet { define {\n"
+                + "layer { name: 'data' type: 'Input' top: 'data' top: 'label' }\n"
+                + "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'\n"
+                + "  inner_product_param { num_output: 2 weight_filler { type: 'xavier' } } }\n"
+                + "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n"
+                + "} }\nsolver { type: 'SGD' base_lr: 0.1 momentum: 0.9 lr_policy: 'fixed' }\n"
+                + "batch: 16\nthreads: 1\nworkers: 2\npace: 0.001\nstrategy { sync { tau: 4 } }\nlocal_data: true\n"
+                + "train_data { memory { name: 'rows' begin_with: 64 } scale: 0.00390625 }\n");
+        TrainingRun run = new TrainingRun(event ->
+                exchanges += event.path("kind").asText().equals("exchange") ? 1 : 0);
+        run.addRecords(Engine.ROWS, SCHEMA, List.of(rows(1)));
+        run.start(job, List.of("epoch_records=" + 2 * ROWS, "stop.epochs=" + epochs),
+                List.of("out=" + folder.resolve(out), "token=" + TOKEN, "patience=60"));
+        await("the run's address", () -> {
+            check(!run.poll(10), "the run has ended: " + run.message());
+            return run.address() != null;
+        });
+        return run;
+    }
+
+    private interface Condition {
+        boolean holds();
+    }
+
+    private static void await(String what, Condition condition) {
+        for (long end = System.nanoTime() + PATIENCE_MS * 1_000_000; !condition.holds();) {
+            check(System.nanoTime() < end, "not in time: " + what);
+        }
+    }
+
+    private void processesTrain() throws Exception {
+        try (TrainingRun run = run("trains", 3)) {
+            List<EngineProcess> engines = new ArrayList<>(List.of(opened(2), opened(3)));
+            List<Engine.Worker> workers = new ArrayList<>();
+            for (EngineProcess engine : engines) {
+                workers.add(engine.work(run.address(), OPTIONS));
+            }
+            await("the end of the run", () -> run.poll(100));
+            check(run.status() == 0, "the run: " + run.message());
+            check(run.report().path("reason").asText().equals("epochs"), "its report: " + run.report());
+            for (Engine.Worker worker : workers) {
+                await("the end of a worker", () -> worker.ended(100));
+                check(worker.status() == 0, "a worker: " + worker.message());
+                check(worker.close(), "a worker is closed");
+            }
+            for (EngineProcess engine : engines) {
+                engine.close();
+                check(ProcessHandle.of(engine.pid()).isEmpty(), "a process is still there");
+            }
+        }
+    }
+
+    private static void messagesArrive() {
+        EngineProcess engine = opened(4);
+        expectFailure(() -> engine.work("127.0.0.1:9", List.of("colour=red")), "there is no option colour");
+        Engine.Worker worker = engine.work("127.0.0.1:9", OPTIONS);
+        await("the end of a worker without a driver", () -> worker.ended(100));
+        check(worker.status() != 0 && worker.message().contains("127.0.0.1:9"), "its message: " + worker.message());
+        worker.close();
+        engine.close();
+    }
+
+    // ---- ends
+
+    private void crashEndsTheProcess() throws Exception {
+        try (TrainingRun run = run("crash", 100_000)) {
+            EngineProcess engine = opened(5);
+            EngineProcess other = opened(6);
+            Engine.Worker worker = engine.work(run.address(), OPTIONS);
+            Engine.Worker stays = other.work(run.address(), OPTIONS);
+            long begin = exchanges;
+            await("both workers", () -> {
+                check(!run.poll(10), "the run has ended: " + run.message());
+                return exchanges > begin;
+            });
+            new ProcessBuilder("kill", "-SEGV", Long.toString(engine.pid())).start().waitFor();
+            expectFailure(() -> await("the crash", () -> worker.ended(100)), "has ended with code 134");
+            check(worker.close(), "a worker of a process that is gone");
+            engine.close();
+            long before = exchanges;
+            await("exchanges of the other worker", () -> {
+                check(!run.poll(10) && !stays.ended(1), "the run or its worker has ended");
+                return exchanges > before;
+            });
+            stays.leave();
+            await("its leave", () -> stays.ended(100));
+            stays.close();
+            other.close();
+        }
+    }
+
+    private static void silentProcessIsKilled() throws Exception {
+        EngineProcess engine = new EngineProcess(List.of(), 3000);
+        new ProcessBuilder("kill", "-STOP", Long.toString(engine.pid())).start().waitFor();
+        expectFailure(() -> engine.open(SCHEMA), "has ended with code 137");
+        engine.close();
+    }
+
+    private static void libraryCannotBeLoaded() {
+        expectFailure(() -> new EngineProcess(List.of("-Dos.name=Plan9"), 60_000), "the jar has no native/plan9-");
+    }
+}

@@ -1,0 +1,126 @@
+package paceline.spark;
+
+import static paceline.spark.RunningFit.LOADED;
+import static paceline.spark.RunningFit.SYNC;
+import static paceline.spark.SparkTest.EXECUTORS;
+import static paceline.spark.SparkTest.exchanges;
+import static paceline.spark.TestCases.check;
+import static paceline.spark.TestCases.run;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.stream.Stream;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SparkSession;
+
+/** Executors and leases that end during a fit, in one application of three executors. */
+public final class FailureTest {
+    private static final double DRAIN_S = 3;
+    private static final double CANCEL_S = 0.5;
+    private static final double GAP_S = 10;
+
+    private final SparkTest base;
+    private final SparkContext context;
+    private final RunningFit.Leases leases = new RunningFit.Leases();
+
+    private FailureTest(SparkSession spark, Path folder) {
+        base = new SparkTest(spark, folder);
+        context = spark.sparkContext();
+        context.addSparkListener(leases);
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        SparkSession spark = SparkSession.builder().appName("failure-test").getOrCreate();
+        try {
+            FailureTest test = new FailureTest(spark, Path.of(arguments[0]));
+            run("test_workers_leave_when_asked", test::workersLeaveWhenAsked);
+            run("test_only_worker_leaves_after_its_replacement_joined", test::onlyWorkerIsReplaced);
+            run("test_killed_executor_sync", () -> test.fitOutlivesExecutor(SYNC, "KILL"));
+            run("test_killed_executor_mpca", () -> test.fitOutlivesExecutor("mpca { }", "KILL"));
+            run("test_native_crash_allreduce", () -> test.fitOutlivesExecutor("allreduce { }", "SEGV"));
+        } finally {
+            spark.stop();
+        }
+    }
+
+    private RunningFit fit(String name, String strategy, int workers) throws Exception {
+        return new RunningFit(base, base.estimator().setMinWorkers(workers).setMaxWorkers(workers), name, strategy);
+    }
+
+    private ProcessHandle executor(String id) {
+        return base.executors().stream()
+                .filter(process -> SparkTest.commandLine(process.pid()).contains("--executor-id " + id + " "))
+                .findAny().orElseThrow();
+    }
+
+    private static void signal(ProcessHandle process, String name) throws Exception {
+        int status = new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).inheritIO().start().waitFor();
+        check(status == 0, "kill -" + name);
+    }
+
+    /** Decommissioned executor, cancelled stage, killed task: the worker leaves, and another takes its place. */
+    private void workersLeaveWhenAsked() throws Exception {
+        RunningFit run = fit("asked", SYNC, EXECUTORS);
+        String lease = leases.task.keySet().iterator().next();
+        ProcessHandle drained = executor(leases.executor.get(lease));
+        signal(drained, "PWR");
+        double left = run.reach("the drain", () -> run.count("leave") == 1);
+        double gone = left + run.reach("the executor's end", () -> !drained.isAlive());
+        System.out.printf("decommissioned: the worker left after %.2f s, its executor after %.2f s%n", left, gone);
+        run.reach("a replacement", () -> run.count("join") > EXECUTORS);
+
+        String cancelled = leases.task.keySet().iterator().next();
+        context.cancelJobGroup(cancelled);
+        double cancel = run.reach("the cancelled worker's leave", () -> run.count("leave") == 2);
+        run.reach("its return", () -> run.count("join") > EXECUTORS + 1);
+
+        long killed = leases.task.values().iterator().next();
+        context.killTaskAttempt(killed, true, "test");
+        double kill = run.reach("the killed task's worker's leave", () -> run.count("leave") == 3);
+        run.reach("its return", () -> run.count("join") > EXECUTORS + 2);
+        System.out.printf("cancelled stage: the worker left after %.2f s; killed task: %.2f s%n", cancel, kill);
+
+        SparkTest.expectEvenCounts(run.end(EXECUTORS));
+        check(left < DRAIN_S && gone < DRAIN_S * LOADED, "drained after " + left + " s, gone after " + gone);
+        check(cancel < CANCEL_S * LOADED && kill < CANCEL_S * LOADED, "left " + cancel + " s and " + kill + " s after");
+        run.expectNoLoss();
+    }
+
+    private void onlyWorkerIsReplaced() throws Exception {
+        RunningFit run = fit("only", SYNC, 1);
+        signal(executor(leases.executor.get(leases.task.keySet().iterator().next())), "PWR");
+        run.reach("the drain", () -> run.count("leave") == 1);
+        check(run.count("join") == 2, "workers that have joined: " + run.count("join"));
+        SparkTest.expectEvenCounts(run.end(1));
+        run.expectNoLoss();
+    }
+
+    /** The others train on, and the executor that comes in its place joins them. */
+    private void fitOutlivesExecutor(String strategy, String signal) throws Exception {
+        RunningFit run = fit(strategy.split(" ")[0] + signal, strategy, EXECUTORS);
+        leases.executorAddedNs.clear();
+        long before = exchanges(run.events).size();
+        ProcessHandle victim = base.executors().get(0);
+        signal(victim, signal);
+        run.reach("the executor's end", () -> !victim.isAlive());
+        run.reach("another executor", () -> !leases.executorAddedNs.isEmpty());
+        run.reach("its worker", () -> run.count("join") > EXECUTORS);
+        double trainedAfter = RunningFit.seconds(leases.executorAddedNs.get(0));
+        PacelineSummary summary = run.end(EXECUTORS);
+        SparkTest.expectEvenCounts(summary);
+        double gap = run.longestGap();
+        System.out.printf("%s after %s: replacement joined %.1f s after its executor; longest gap of exchanges %.2f s;"
+                + " %d before, %d in all; %d used, %d repeated, %d missed%n", strategy, signal, trainedAfter, gap,
+                before, exchanges(run.events).size(), summary.used(), summary.repeated(), summary.missed());
+        check(gap < GAP_S, "the others waited " + gap + " s");
+        check(signal.equals("SEGV") == crashed(victim.pid()), "a report of a crash, after " + signal);
+    }
+
+    /** Has that JVM left a report of a crash? Executors run in folders below the home that the test has. */
+    private static boolean crashed(long pid) throws IOException {
+        try (Stream<Path> files = Files.walk(Path.of(System.getenv("SPARK_HOME"), "work"))) {
+            return files.anyMatch(file -> file.getFileName().toString().equals("hs_err_pid" + pid + ".log"));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+package paceline.spark;
+
+import static paceline.spark.TestCases.check;
+import static paceline.spark.TestCases.run;
+
+import java.util.List;
+import org.apache.spark.SparkConf;
+import org.apache.spark.sql.RowFactory;
+import paceline.spark.RestartPolicy.Record;
+
+/** What is decided about leases, without an application. */
+public final class LeaseTest {
+    private static final long SECOND = 1000;
+    private static final long MINUTE = 60 * SECOND;
+    private static final String HOST = "host-a";
+
+    private LeaseTest() {}
+
+    public static void main(String[] arguments) throws Exception {
+        run("test_pause_after_failures_doubles_to_a_minute", LeaseTest::pauseDoubles);
+        run("test_failures_without_a_new_worker_are_bounded", LeaseTest::failuresAreBounded);
+        run("test_host_is_in_quarantine_after_four_failures_a_minute", LeaseTest::hostIsInQuarantine);
+        run("test_quarantine_doubles_to_an_hour", LeaseTest::quarantineDoubles);
+        run("test_rpc_without_authentication_is_refused", LeaseTest::openRpcIsRefused);
+        run("test_end_of_worker_decides_outcome", LeaseTest::statusDecidesOutcome);
+        run("test_broken_store_is_made_anew", LeaseTest::brokenStoreIsMadeAnew);
+    }
+
+    private static void expect(Object value, Object expected, String what) {
+        check(value.equals(expected), what + ": " + value + ", and not " + expected);
+    }
+
+    private static void pauseDoubles() {
+        RestartPolicy policy = new RestartPolicy();
+        Record lease = new Record();
+        for (long pause : new long[] {1, 2, 4, 8, 16, 32, 60, 60}) {
+            expect(policy.failed(lease, "", MINUTE) - MINUTE, pause * SECOND, "pause");
+        }
+        for (int i = 0; i < 100; i++) {
+            expect(policy.failed(lease, "", 0), MINUTE, "a later pause");
+        }
+        expect(policy.failed(new Record(), "", 0), SECOND, "another lease's pause");
+        Record empty = new Record();
+        for (long pause : new long[] {100, 200, 400, 800, 1600, 3200, 5000, 5000}) {
+            expect(policy.foundNothing(empty, 7) - 7, pause, "pause without records");
+        }
+    }
+
+    private static void failuresAreBounded() {
+        RestartPolicy policy = new RestartPolicy();
+        for (int round = 0; round < 2; round++) {
+            for (int i = 0; i < 10; i++) {
+                policy.failed(new Record(), "", 0);
+            }
+            policy.foundNothing(new Record(), 0);
+            policy.ended(0);
+            expect(policy.exhausted(), 0, "failures that are too many");
+            policy.workerJoined();
+        }
+        for (int i = 0; i < 11; i++) {
+            policy.failed(new Record(), "", 0);
+        }
+        expect(policy.exhausted(), 11, "failures that are too many");
+    }
+
+    private static void failTimes(RestartPolicy policy, int times, long now) {
+        for (int i = 0; i < times; i++) {
+            policy.failed(new Record(), HOST, now);
+        }
+    }
+
+    private static void hostIsInQuarantine() {
+        RestartPolicy policy = new RestartPolicy();
+        failTimes(policy, 3, 0);
+        failTimes(policy, 1, MINUTE + 1); // those before are too old
+        expect(policy.admits(HOST, MINUTE + 1), true, "admitted after old failures");
+        failTimes(policy, 2, MINUTE + 2);
+        expect(policy.admits(HOST, MINUTE + 2), true, "admitted after three failures");
+        failTimes(policy, 1, 2 * MINUTE);
+        expect(policy.admits(HOST, 2 * MINUTE), false, "admitted after four failures");
+        expect(policy.admits("host-b", 2 * MINUTE), true, "another host admitted");
+        expect(policy.admits(HOST, 3 * MINUTE - 1), false, "admitted within a minute");
+        expect(policy.admits(HOST, 3 * MINUTE), true, "admitted after a minute");
+        policy.workerJoined();
+        failTimes(policy, 3, 3 * MINUTE);
+        expect(policy.admits(HOST, 3 * MINUTE), true, "admitted after three new failures");
+    }
+
+    private static void quarantineDoubles() {
+        RestartPolicy policy = new RestartPolicy();
+        long now = 0;
+        for (long minutes : new long[] {1, 2, 4, 8, 16, 32, 60, 60}) {
+            failTimes(policy, 4, now);
+            expect(policy.admits(HOST, now + minutes * MINUTE - 1), false, "admitted before " + minutes + " minutes");
+            now += minutes * MINUTE;
+            expect(policy.admits(HOST, now), true, "admitted after " + minutes + " minutes");
+        }
+    }
+
+    private static void openRpcIsRefused() {
+        String[][] settings = {{}, {"spark.authenticate", "false"}, {"spark.paceline.insecure", "false"}};
+        for (String[] open : settings) {
+            SparkConf conf = conf(open);
+            try {
+                Fit.checkSecurity(conf);
+            } catch (PacelineException refused) {
+                check(refused.getMessage().contains("spark.authenticate is not true"), refused.getMessage());
+                continue;
+            }
+            throw new AssertionError("accepted: " + List.of(open));
+        }
+        for (String name : List.of("spark.authenticate", "spark.paceline.insecure", "paceline.insecure")) {
+            Fit.checkSecurity(conf(name, "true"));
+        }
+    }
+
+    private static SparkConf conf(String... setting) {
+        SparkConf conf = new SparkConf(false);
+        return setting.length == 0 ? conf : conf.set(setting[0], setting[1]);
+    }
+
+    private static void statusDecidesOutcome() {
+        expect(Lease.outcome(0, false), Lease.Outcome.OVER, "the run is over");
+        expect(Lease.outcome(0, true), Lease.Outcome.LEFT, "the worker was to leave");
+        expect(Lease.outcome(Native.ERR_PEER, false), Lease.Outcome.FAILED, "the driver is lost");
+        expect(Lease.outcome(Native.ERR_PEER, true), Lease.Outcome.FAILED, "the driver is lost");
+        expect(Lease.outcome(Native.ERR_BUG, false), Lease.Outcome.BROKEN, "a check of the library's own");
+        expect(Lease.outcome(Native.ERR_BUG, true), Lease.Outcome.BROKEN, "such a check while it leaves");
+    }
+
+    /** A lease whose engine can only be closed releases the store: rows that are read again go to another engine. */
+    private static void brokenStoreIsMadeAnew() {
+        RecordSchema schema = new RecordSchema(RecordSchema.Source.BINARY, new int[] {1, 1, 2}, 2);
+        PackedRows rows = new PackedRows(schema);
+        check(rows.add(new RowPacker(schema), RowFactory.create(new byte[2], 1), 0, 1) == null, "a row");
+        ExecutorStore first = ExecutorStore.open("session", schema, LocalEngine::new);
+        check(first.append(0, rows), "the first store takes rows");
+        check(first.beginTraining() != null && !first.append(1, rows), "a store takes rows while its lease trains");
+        first.endTraining();
+        ExecutorStore.release("session");
+        check(ExecutorStore.find("session") == null, "the store is still known");
+        ExecutorStore second = ExecutorStore.open("session", schema, LocalEngine::new);
+        check(second.append(0, rows) && second.beginTraining() != null, "another store takes the rows");
+        second.endTraining();
+        ExecutorStore.release("session");
+    }
+}

@@ -1,0 +1,77 @@
+package paceline.spark;
+
+import static paceline.spark.RunningFit.SYNC;
+import static paceline.spark.SparkTest.EXECUTORS;
+import static paceline.spark.TestCases.check;
+import static paceline.spark.TestCases.run;
+
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Collectors;
+import org.apache.spark.sql.SparkSession;
+
+/** The library in processes of its own, in one application of three executors (process.conf). */
+public final class ProcessTest {
+    private final SparkTest base;
+
+    private ProcessTest(SparkSession spark, Path folder) {
+        base = new SparkTest(spark, folder);
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        SparkSession spark = SparkSession.builder().appName("process-test").getOrCreate();
+        try {
+            ProcessTest test = new ProcessTest(spark, Path.of(arguments[0]));
+            run("test_rows_and_files_train_in_processes", test::rowsAndFilesTrain);
+            run("test_crashed_process_is_replaced", () -> test.processIsReplaced("SEGV"));
+            run("test_killed_process_is_replaced", () -> test.processIsReplaced("KILL"));
+        } finally {
+            spark.stop();
+        }
+    }
+
+    private static List<ProcessHandle> engines() {
+        return ProcessHandle.current().descendants()
+                .filter(process -> SparkTest.commandLine(process.pid()).contains(EngineChild.class.getName()))
+                .collect(Collectors.toList());
+    }
+
+    private static Set<Long> pids(List<ProcessHandle> processes) {
+        return processes.stream().map(ProcessHandle::pid).collect(Collectors.toSet());
+    }
+
+    private void expectNoProcess() throws Exception {
+        SparkTest.await(() -> engines().isEmpty());
+        base.expectNothingRuns();
+    }
+
+    private void rowsAndFilesTrain() throws Exception {
+        PacelineSummary rows = base.estimator().fit(base.rows).summary();
+        check(rows.testError() < 0.1 && rows.workers() == EXECUTORS, "by rows: " + rows.json());
+        expectNoProcess();
+        PacelineSummary files = base.estimator().setShardDir(base.folder.resolve("shards").toString()).fit(base.rows)
+                .summary();
+        check(files.testError() < 0.1 && files.workers() == EXECUTORS, "by files: " + files.json());
+        expectNoProcess();
+    }
+
+    /** Its executor stays, and so do the other processes. */
+    private void processIsReplaced(String signal) throws Exception {
+        RunningFit fit = new RunningFit(base,
+                base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS), "crash-" + signal, SYNC);
+        Set<Long> executors = pids(base.executors());
+        Set<Long> before = pids(engines());
+        check(before.size() == EXECUTORS, "processes: " + before);
+        long victim = before.iterator().next();
+        check(new ProcessBuilder("kill", "-" + signal, Long.toString(victim)).start().waitFor() == 0, "kill");
+        fit.reach("a replacement", () -> fit.count("join") > EXECUTORS);
+        Set<Long> after = pids(engines());
+        check(pids(base.executors()).equals(executors), "an executor has ended");
+        check(after.size() == EXECUTORS && !after.contains(victim), "processes: " + before + ", then " + after);
+        after.retainAll(before);
+        check(after.size() == EXECUTORS - 1, "another process has ended");
+        SparkTest.expectEvenCounts(fit.end(EXECUTORS));
+        expectNoProcess();
+    }
+}

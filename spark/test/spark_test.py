@@ -1,0 +1,76 @@
+"""The Python module in the application of spark/test/local_cluster.sh: fit, transform, save, load."""
+
+import random
+import sys
+
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.sql import SparkSession
+
+from paceline.spark import PacelineControl, PacelineEstimator, PacelineModel, PacelineSession
+
+NET = """layer { name: 'data' type: 'Data' top: 'data' top: 'label' }
+layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
+  inner_product_param { num_output: 2 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }"""
+
+
+def make_rows(spark):
+    """Records of 9 numbers; the first one says the class."""
+    draw = random.Random(1)
+    rows = []
+    for i in range(600):
+        label = i % 2
+        values = [draw.random() for _ in range(9)]
+        values[0] += 2 * label
+        rows.append((values, label, i >= 500))
+    return spark.createDataFrame(rows, "values array<double>, label int, held boolean")
+
+
+def main(folder):
+    spark = SparkSession.builder.appName("spark-test-python").getOrCreate()
+    try:
+        rows = make_rows(spark).repartition(6)
+        estimator = PacelineEstimator(
+            net=NET, featuresCol="values", validationIndicatorCol="held", minWorkers=3,
+            maxWorkers=3, strategy="sync", epochs=6.0, batchSize=8, learningRate=0.1)
+        assert estimator.getEpochs() == 6.0 and estimator.getLabelCol() == "label"
+        with PacelineSession(spark, idleSeconds=30) as session:
+            model = Pipeline(stages=[estimator.setSession(session)]).fit(rows)
+        summary = model.stages[0].summary
+        assert summary["test_error"] < 0.1, summary
+        assert summary["rows"] == 500 and summary["workers"] == 3, summary
+        predicted = model.transform(rows.filter("held"))
+        accuracy = MulticlassClassificationEvaluator(metricName="accuracy").evaluate(predicted)
+        assert abs(1 - accuracy - summary["test_error"]) < 0.003, accuracy
+
+        model.write().overwrite().save(folder + "/model")
+        loaded = PipelineModel.load(folder + "/model")
+        assert isinstance(loaded.stages[0], PacelineModel)
+        assert loaded.stages[0].summary == summary
+        again = loaded.transform(rows.filter("held"))
+        assert again.select("prediction").collect() == predicted.select("prediction").collect()
+
+        estimator.setSeed(7).write().overwrite().save(folder + "/estimator")
+        assert PacelineEstimator.load(folder + "/estimator").getSeed() == 7
+        for count in 2, 0:
+            PacelineControl.setWorkers(count)
+        PacelineControl.stop()
+        try:
+            estimator.setFeaturesCol("picture").fit(rows)
+        except Exception as refused:
+            assert "featuresCol 'picture' is no column" in str(refused), refused
+        else:
+            raise AssertionError("a wrong column was accepted")
+        try:
+            estimator.setFeaturesCol("values").fit(rows)
+        except Exception as refused:
+            assert "the session is closed" in str(refused), refused
+        else:
+            raise AssertionError("a closed session was used")
+    finally:
+        spark.stop()
+    print("[       OK ] test_python")
+
+
+main(sys.argv[1])

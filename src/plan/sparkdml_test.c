@@ -1,0 +1,78 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "plan/sparkdml.h"
+
+#include <math.h>
+
+static bool is_near(double a, double b, double relative)
+{
+    return fabs(a - b) <= relative * fabs(b);
+}
+
+/* The paper's net for MNIST (§3). */
+static const double layers[] = {784, 480, 160, 10};
+
+/* On four processes, log2 F = 2:
+ *   K = 3 + 2·(4·2 + 2·3) = 31
+ *   N_1 = 3·(784·4 + 10·4/4) = 9438
+ *   N_2 = 4·2·(480·4/4 + 160·4/4) = 5120
+ *   N_3 = 3·(160·4 + 480·4/4) + 3·(10·4 + 160·4/4) = 3960 */
+static void test_sparkdml_of_four_processes_by_hand(void **state)
+{
+    (void)state;
+    const struct sparkdml net = {layers, 4, 4, 1};
+    struct sparkdml_volume v = sparkdml_volume(&net);
+    assert_true(v.K == 31 && v.N_1 == 9438 && v.N_2 == 5120 && v.N_3 == 3960);
+}
+
+/* 100 examples: 3100 messages of 1 ms, and 100·18518 bytes at 1 µs. As printed, Eq. 4 would count
+ * the bytes of one example for all of them. */
+static void test_sparkdml_time_counts_every_example(void **state)
+{
+    (void)state;
+    const struct sparkdml net = {layers, 4, 4, 100};
+    const struct cost_line link = {.u = 1e-3, .v = 1e-6};
+    assert_true(sparkdml_volume(&net).K == 3100);
+    assert_true(is_near(sparkdml_time(&net, &link), 3.1 + 1.8518, 1e-12));
+}
+
+/* One process sends nothing; a net without hidden layers sends its inputs only. */
+static void test_sparkdml_of_small_cases(void **state)
+{
+    (void)state;
+    const struct sparkdml one = {layers, 4, 1, 100}, flat = {layers, 2, 4, 1};
+    const struct cost_line link = {.u = 1, .v = 1};
+    assert_true(sparkdml_time(&one, &link) == 0);
+    struct sparkdml_volume v = sparkdml_volume(&flat);
+    assert_true(v.K == 3 && v.N_1 == 3 * (784 * 4 + 480) && v.N_2 == 0 && v.N_3 == 0);
+}
+
+/* "With increase in the number of nodes there is a trade-off" (§2.3): messages and bytes grow. */
+static void test_sparkdml_grows_with_processes(void **state)
+{
+    (void)state;
+    double last = 0;
+    for (double F = 2; F <= 88; F++) {
+        const struct sparkdml net = {layers, 4, F, 1};
+        const struct cost_line link = {.u = 1e-4, .v = 8e-9};
+        double time = sparkdml_time(&net, &link);
+        assert_true(time > last);
+        last = time;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sparkdml_of_four_processes_by_hand),
+        cmocka_unit_test(test_sparkdml_time_counts_every_example),
+        cmocka_unit_test(test_sparkdml_of_small_cases),
+        cmocka_unit_test(test_sparkdml_grows_with_processes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+/* `pace`: full consensus without waiting (ours). Shards are averaged back to back, as in `mpca`,
+ * but no penalty pulls a worker: it moves its own progress onto the average. Relatives: LOSCAR-SGD
+ * (the same merge, with unequal step counts), DaSGD, Overlap Local-SGD, SlowMo (γ).
+ *
+ *     shard s, exchange n                                    symbols are those of pace_rules.h
+ *         R_n = Σ τ_i·p_i / Σ τ_i                            evaluated
+ *         v_n = δ·v_{n−1} + (1 − δ)(R_n − R_{n−1})
+ *         b_n = R_n + γ_n·v_n                                sent to all
+ *
+ *     a worker, when b_n has arrived
+ *         d = b_n − p_i, if exchange n counted p_i;  else b_n − b_{n−1}
+ *         x ← x + d;  a contribution that waits for its turn ← it + d
+ *
+ * So common progress sees no delay: if all workers agree, d is 0. A contribution must move with x:
+ * the average would count the disagreement twice that x has already given up. The optimizer's state
+ * and the state s of layers such as BatchNorm stay the worker's own; the average of s is for
+ * evaluation, and for joiners.
+ *
+ * A worker contributes again when it knows how its last contribution ended. It keeps p_i, one
+ * vector more than in `mpca`. */
+#include "strategy/pace_rules.h"
+#include "strategy/phased.h"
+
+static struct phased_settings read_settings(const Paceline__Job *job)
+{
+    const Paceline__Pace *set = job->strategy->pace;
+    return (struct phased_settings){
+        .config = pace_config(set->gamma),
+        .shards = set->shards,
+        .phases = STAGES,
+        .symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric,
+        .on_arrival = true,
+        .own_vector = true,
+        .give_passes = 2,
+        .adopt_passes = 3,
+    };
+}
+
+static void keep_contribution(struct phased_worker *w, struct phased_lane *lane)
+{
+    vec_copy(&w->own, &w->m->learner->x, lane->r);
+    lane->pending = true;
+}
+
+static void rebase_model(struct phased_worker *w, struct phased_lane *lane, uint64_t n,
+                         const struct vec *result)
+{
+    struct vec x = phased_shard(lane, &w->m->learner->x), sent = phased_shard(lane, &w->own),
+               before = phased_shard(lane, &w->star), b = vec_part(result, 0, lane->r.len);
+    bool counted = lane->pending && atomic_load(&lane->slot.counted) <= n;
+    pace_rebase(&x, &b, counted ? &sent : &before);
+    if (lane->pending && !counted)
+        pace_rebase(&sent, &b, &before);
+    lane->pending &= !counted;
+}
+
+/* Neither its steps nor its progress count any more: if it has counted, they come with b. */
+static void give_up_contribution(struct phased_worker *w, struct phased_lane *lane)
+{
+    struct vec x = phased_shard(lane, &w->m->learner->x), sent = phased_shard(lane, &w->own),
+               before = phased_shard(lane, &w->star);
+    pace_rebase(&x, &before, &sent);
+    lane->pending = false;
+}
+
+/* Training made it before it adopted the last result, but does not wait to be asked: the lane moves
+ * it likewise. No other result can have come between, unless this node was a leaf meanwhile. */
+static bool renew_contribution(struct phased_lane *lane)
+{
+    const struct exchange *e = &lane->exchange;
+    uint64_t base = lane->slot.base, last = e->completed;
+    if (base + 1 == last) {
+        struct vec x = vec_part(&lane->slot.x, 0, lane->r.len);
+        struct vec b = vec_part(&e->result[last & 1], 0, x.n);
+        struct vec before = vec_part(&e->result[base & 1], 0, x.n);
+        pace_rebase(&x, &b, &before);
+    }
+    return base + 1 >= last;
+}
+
+static int take_step(struct phased_worker *w, uint64_t offset)
+{
+    return learner_step(w->m->learner, offset, job_step_records(w->m->job));
+}
+
+const struct phased_rule pace_rule = {.settings = read_settings,
+                                      .adopt = rebase_model,
+                                      .give = keep_contribution,
+                                      .drop = give_up_contribution,
+                                      .renew = renew_contribution,
+                                      .step = take_step};
+
+const struct strategy_ops strategy_pace = {
+    .name = "pace",
+    .configure = phased_configure,
+    .worker = phased_worker,
+    .close = phased_close,
+    .collect_model = phased_collect,
+    .extras = 1,
+    .extra_name = {"joint_direction"},
+    .driver = phased_driver,
+};

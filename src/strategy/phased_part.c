@@ -1,0 +1,124 @@
+/* Prepares the sums of an exchange: on the driver for a whole shard; with `coordination:
+ * symmetric` on each member for the part that it owns. Parts move when the membership changes: a
+ * new owner has the last x̃*, as all have, and ṽ, which each computes; x̃ follows from them. */
+#include "strategy/phased.h"
+
+#include "base/minmax.h"
+
+/* Passes over the range, as a copy makes one: next from now 3, R 2, Eq. 8 1, Eq. 4 and 5 2, out 1.
+ */
+enum { PREPARE_PASSES = 9 };
+
+static size_t end_of(struct range r)
+{
+    return r.from + r.len;
+}
+
+static struct range range_between(size_t from, size_t end)
+{
+    return end > from ? (struct range){from, end - from} : (struct range){0, 0};
+}
+
+/* A range of the lane's vector that is of x_s, and, counted from its beginning, of s. */
+static struct range of_x(const struct phased_lane *lane, struct range r)
+{
+    return range_between(r.from, min_size(end_of(r), lane->r.len));
+}
+
+static struct range of_s(const struct phased_lane *lane, struct range r)
+{
+    size_t n = lane->r.len;
+    return range_between(max_size(r.from, n) - n, max_size(end_of(r), n) - n);
+}
+
+int phased_part_init(struct phased_lane *lane, struct vec *x, struct vec *s, bool own,
+                     struct arena *arena)
+{
+    struct phased_part *p = &lane->part;
+    const struct vec *v = own ? NULL : lane->node->v;
+    struct vec x_s = {x->at + lane->r.from, lane->r.len}, v_s = {0};
+    if (v)
+        v_s = (struct vec){v->at + lane->r.from, lane->r.len};
+    p->s = (struct vec){s->at, lane->n_s};
+    if (own && (vec_init(&x_s, arena, x_s.n) != OK || vec_init(&p->s, arena, lane->n_s) != OK))
+        return ERR_NOMEM;
+    if (!own)
+        p->owned = range_between(0, lane->exchange.n_floats);
+    int rc = vec_init(&p->s_next, arena, lane->n_s);
+    return rc == OK ? mpca_joint_init(&p->joint, &x_s, v ? &v_s : NULL, arena) : rc;
+}
+
+/* x̃ = x̃* − γ·ṽ (Eq. 5), of what all members have. */
+static void take_over(struct phased_lane *lane, struct range r)
+{
+    const struct vec *heading = phased_heading(lane);
+    struct phased_part *p = &lane->part;
+    struct mpca_model *now = &p->joint.now;
+    const struct vec *last = exchange_result(&lane->exchange);
+    struct vec last_s = {last->at + lane->r.len, lane->n_s};
+    struct range xs = of_x(lane, r), ss = of_s(lane, r);
+    vec_copy(&now->x, last, xs);
+    vec_copy(&now->star, last, xs);
+    vec_fill(&now->v, xs, 0);
+    vec_copy(&p->s, &last_s, ss);
+    if (heading->n == 0)
+        return;
+    vec_copy(&now->v, heading, xs);
+    vec_axpy(&now->x, -heading->at[lane->r.len], &now->v, xs);
+}
+
+int phased_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *meta)
+{
+    struct phased_lane *lane = user;
+    struct phased_part *p = &lane->part;
+    struct range xs = of_x(lane, range), ss = of_s(lane, range), owned = p->owned;
+    if (owned.len == 0)
+        owned.from = end_of(range);
+    take_over(lane, range_between(range.from, min_size(end_of(range), owned.from)));
+    take_over(lane, range_between(max_size(range.from, end_of(owned)), end_of(range)));
+    struct mpca_sum sum = {.x = x, .tau = (uint64_t)meta->weight};
+    mpca_prepare(&p->joint, &lane->node->settings.config, lane->exchange.completed, xs, &sum);
+    vec_export(&p->joint.next.star, xs, x);
+    sum.x = x + xs.len;
+    vec_copy(&p->s_next, &p->s, ss);
+    mpca_mean(&p->s_next, ss, &sum);
+    vec_export(&p->s_next, ss, sum.x);
+    p->prepared = range;
+    return world_copied(lane->node->world, PREPARE_PASSES * range.len * sizeof *x);
+}
+
+void phased_part_commit(struct phased_lane *lane)
+{
+    struct phased_part *p = &lane->part;
+    mpca_commit(&p->joint, of_x(lane, p->prepared));
+    vec_copy(&p->s, &p->s_next, of_s(lane, p->prepared));
+    p->owned = p->prepared;
+}
+
+void phased_part_take_up(struct phased_lane *lane)
+{
+    struct phased_part *p = &lane->part;
+    struct range all = range_between(0, lane->exchange.n_floats);
+    take_over(lane, all);
+    p->owned = all;
+}
+
+enum { FOLLOW_PASSES = 3 };
+
+int phased_part_follow(struct phased_lane *lane)
+{
+    struct exchange *e = &lane->exchange;
+    struct vec *heading = phased_heading(lane), *last = &lane->heading[~e->completed & 1];
+    const struct vec *star = exchange_result(e), *before = &e->result[~e->completed & 1];
+    struct range xs = {0, lane->r.len};
+    if (heading->at != last->at)
+        vec_copy(heading, last, vec_all(heading));
+    e->config.kept = *heading;
+    if (exchange_result_meta(e)->weight == 0)
+        return OK;
+    float *made = &heading->at[xs.len];
+    float gamma = mpca_gamma(&lane->node->settings.config, e->completed - 1);
+    mpca_follow(heading, &lane->node->settings.config, before, *made, star, gamma, xs);
+    *made = gamma;
+    return world_copied(lane->node->world, FOLLOW_PASSES * xs.len * sizeof(float));
+}

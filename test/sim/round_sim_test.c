@@ -1,0 +1,206 @@
+/* The prediction of a round (src/plan/round.c) against simulated runs. */
+#include "plan/round.h"
+#include "strategy_sim.h"
+
+enum { NODES = 9, ROUNDS = 4, INPUTS = TINY_SIDE * TINY_SIDE, HIDDEN = 256, OUTPUTS = 160 };
+
+#define LATENCY 1e-4
+
+/* Floats of the flat vectors, in which each segment begins at a multiple of 16: of the two layers
+ * below, and of the tiny job's net. */
+enum {
+    WIDE = INPUTS * HIDDEN + HIDDEN + HIDDEN * OUTPUTS + OUTPUTS,
+    TINY = (54 + 10) + (6 + 10) + (450 + 14) + (3 + 13),
+};
+
+static const char net[] =
+    "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
+    "layer { name: 'lower' type: 'InnerProduct' bottom: 'data' top: 'lower'\n"
+    "  inner_product_param { num_output: 256 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'upper' type: 'InnerProduct' bottom: 'lower' top: 'upper'\n"
+    "  inner_product_param { num_output: 160 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'upper' bottom: 'label' top: 'loss' }\n";
+
+enum unequal { ALL_EQUAL, UNEQUAL_SPEEDS, UNEQUAL_LINKS, UNEQUALS };
+
+struct scene {
+    const char *strategy; /* as set in the job */
+    struct round_config config;
+    size_t workers;
+    double mbit, step;
+    enum unequal unequal;
+    bool tiny; /* the tiny job's own net */
+};
+
+/* Worker 1 is half as fast, or its link is. */
+static void describe_nodes(const struct scene *s, double speed[NODES], double mbit[NODES])
+{
+    for (size_t i = 0; i <= s->workers; i++) {
+        speed[i] = i == 2 && s->unequal == UNEQUAL_SPEEDS ? 0.5 : 1;
+        mbit[i] = i == 2 && s->unequal == UNEQUAL_LINKS ? s->mbit / 2 : s->mbit;
+    }
+}
+
+static void write_cluster(const struct scene *s, char *text, size_t size)
+{
+    double speed[NODES], mbit[NODES];
+    int at = snprintf(text, size, "step_seconds: %g link { mbit: %g latency_us: 100 }\n", s->step,
+                      s->mbit);
+    describe_nodes(s, speed, mbit);
+    for (size_t i = 1; i <= s->workers; i++)
+        at += snprintf(text + at, size - (size_t)at, "node { speed: %g mbit: %g }\n", speed[i],
+                       mbit[i]);
+}
+
+static void run_scene(struct tiny *t, const struct scene *s, int rounds, struct sim_run *r)
+{
+    char cluster[1024], workers[32], steps[32], file[128];
+    write_cluster(s, cluster, sizeof cluster);
+    tiny_write(t, "wide.prototxt", net);
+    snprintf(workers, sizeof workers, "workers=%zu", s->workers);
+    snprintf(steps, sizeof steps, "stop={steps:%d}", rounds * (int)s->config.tau);
+    snprintf(file, sizeof file, "net.file=%s/%s.prototxt", t->folder, s->tiny ? "net" : "wide");
+    SIM(t, cluster, r, s->strategy, workers, steps, file, "collective.chunk_kb=64");
+}
+
+static struct round_cost predict_scene(const struct scene *s, struct round_node node[NODES])
+{
+    double step[NODES], rate[NODES];
+    struct round_cost cost;
+    describe_nodes(s, step, rate);
+    for (size_t i = 0; i <= s->workers; i++) {
+        step[i] = s->step / step[i];
+        rate[i] *= 1e6 / 8;
+    }
+    const struct round_cluster cluster = {
+        s->workers, step, {s->workers + 1, rate, rate, LATENCY, INFINITY, 0}};
+    const struct round_model model = {.x = s->tiny ? TINY : WIDE, .states = 1};
+    const struct round_bucket whole = {model.x, 1};
+    struct round_config config = s->config;
+    config.chunk = 16 * 1024;
+    if (config.strategy == ROUND_ALLREDUCE && config.buckets == 0) {
+        config.buckets = 1;
+        config.bucket = &whole;
+    }
+    assert_int_equal(round_predict(&config, &cluster, &model, &cost, node), OK);
+    return cost;
+}
+
+/* The run's participants, which are the workers, send and receive as many bytes as predicted, and a
+ * round takes as long. Returns the error of the prediction of the time. */
+static double check_scene(struct tiny *t, const struct scene *s, double within)
+{
+    struct sim_run r = {0};
+    struct round_node node[NODES];
+    struct round_cost cost = predict_scene(s, node);
+    double bytes = 0;
+    for (size_t i = 1; i <= s->workers; i++)
+        bytes += (double)(node[i].sent + node[i].received);
+    run_scene(t, s, ROUNDS, &r);
+    assert_int_equal(run_count(r.dir, "exchange", NULL, NULL), ROUNDS);
+    double begin = run_number(r.dir, "exchange", 0, "t");
+    double took = (run_number(r.dir, "exchange", ROUNDS - 1, "t") - begin) / (ROUNDS - 1);
+    double moved = run_number(r.dir, "exchange", ROUNDS - 1, "bytes");
+    double off = fabs(cost.seconds / took - 1);
+    if (off > within || bytes != moved)
+        fail_msg("%s, %zu workers, %g Mbit/s, unequal %d, %s: %.5f s and %.0f bytes, not %.5f and "
+                 "%.0f",
+                 s->strategy, s->workers, s->mbit, s->unequal, coll_algorithm_name(cost.algorithm),
+                 took, moved, cost.seconds, bytes);
+    return off;
+}
+
+static struct scene scene_of(enum round_strategy strategy, size_t workers, double mbit)
+{
+    bool sync = strategy == ROUND_SYNC;
+    return (struct scene){
+        .strategy = sync ? "strategy.sync.tau=4" : "strategy.allreduce.bucket_kb=0",
+        .config = {.strategy = strategy, .tau = sync ? 4 : 1},
+        .workers = workers,
+        .mbit = mbit,
+        .step = 0.02,
+    };
+}
+
+/* Halving-doubling on eight ranks takes longer than cost_predict says, on slow links (coll/cost.h).
+ */
+static double tolerance_of(const struct scene *s)
+{
+    return s->config.strategy == ROUND_ALLREDUCE && s->workers == 8 ? 0.2 : 0.05;
+}
+
+static void test_rounds_of_long_vectors(void **state)
+{
+    static const size_t workers[] = {2, 3, 8};
+    double worst = 0;
+    int i = 0;
+    for (int strategy = ROUND_ALLREDUCE; strategy <= ROUND_SYNC; strategy++)
+        for (size_t w = 0; w < sizeof workers / sizeof *workers; w++)
+            for (double mbit = 10; mbit <= 10240; mbit *= 32) {
+                struct scene s = scene_of((enum round_strategy)strategy, workers[w], mbit);
+                s.unequal = (enum unequal)(i++ % UNEQUALS);
+                double off = check_scene(*state, &s, tolerance_of(&s));
+                worst = tolerance_of(&s) > 0.05 ? worst : fmax(worst, off);
+            }
+    print_message("    at most %.1f %% off\n", 100 * worst);
+}
+
+/* Few floats: latency and metadata are most of the exchange. */
+static void test_rounds_of_short_vectors(void **state)
+{
+    for (int strategy = ROUND_ALLREDUCE; strategy <= ROUND_SYNC; strategy++)
+        for (size_t workers = 2; workers <= 8; workers += 3)
+            for (double mbit = 10; mbit <= 10240; mbit *= 32) {
+                struct scene s = scene_of((enum round_strategy)strategy, workers, mbit);
+                s.tiny = true;
+                s.unequal = UNEQUAL_SPEEDS;
+                check_scene(*state, &s, 0.05);
+            }
+}
+
+/* Two equal buckets. With f for the flops of the lower layer's forward pass and g for the upper
+ * one's, a step is f + g forward, 2g and f backward: the upper layer's gradient, and with it the
+ * first bucket, is ready after f + 3g of 2f + 3g. */
+static void test_rounds_of_buckets(void **state)
+{
+    const double f = (double)INPUTS * HIDDEN, g = (double)HIDDEN * OUTPUTS;
+    const size_t half = schedule_cut(WIDE, 2, 1);
+    const struct round_bucket bucket[] = {{WIDE - half, (f + 3 * g) / (2 * f + 3 * g)}, {half, 1}};
+    for (size_t workers = 2; workers <= 4; workers++)
+        for (int unequal = 0; unequal < UNEQUALS; unequal++) {
+            struct scene s = scene_of(ROUND_ALLREDUCE, workers, 100);
+            s.strategy = "strategy.allreduce.bucket_kb=150";
+            s.config.buckets = 2;
+            s.config.bucket = bucket;
+            s.step = 0.05;
+            s.unequal = (enum unequal)unequal;
+            check_scene(*state, &s, 0.05);
+        }
+}
+
+/* Without exchanges a round is a step: ten more of them take ten steps longer. */
+static void test_rounds_of_one_worker(void **state)
+{
+    struct scene s = scene_of(ROUND_SINGLE, 1, 100);
+    struct sim_run few = {0}, more = {0};
+    struct round_node node[NODES];
+    s.strategy = "strategy.single={}";
+    s.tiny = true;
+    struct round_cost cost = predict_scene(&s, node);
+    run_scene(*state, &s, 10, &few);
+    run_scene(*state, &s, 20, &more);
+    double took = (more.report.wall_s - few.report.wall_s) / 10;
+    assert_true(fabs(cost.seconds - took) < 1e-6 && cost.algorithm == COLL_AUTO);
+    assert_true(node[1].utilisation == 1 && node[1].sent == 0 && node[1].received == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rounds_of_one_worker),
+        cmocka_unit_test(test_rounds_of_buckets),
+        cmocka_unit_test(test_rounds_of_short_vectors),
+        cmocka_unit_test(test_rounds_of_long_vectors),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}
