@@ -15,6 +15,7 @@ static struct {
     struct object *at[OBJECTS_MAX];
     jlong made;
     bool ending; /* the process is */
+    bool ended;  /* and no call was in progress: C's exit handlers may run now */
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local char message[MESSAGE_MAX];
@@ -69,6 +70,8 @@ static const char *refuse_use(struct object *object, enum object_use use)
     struct object *engine = object ? engine_of(object) : NULL;
     if (!object || object->closing)
         return "it is closed";
+    if (table.ended)
+        return "the process is ending";
     if (use == USE_SHARED)
         return NULL;
     if (object->busy || (engine && engine->busy))
@@ -136,6 +139,7 @@ unsigned objects_end(void (*end)(struct object *task))
         if (object->kind == OBJECT_TASK)
             end(object);
     }
+    table.ended = busy == 0;
     pthread_mutex_unlock(&table.lock);
     return busy;
 }

@@ -92,7 +92,6 @@ static void keep_log(void *user, pl_log_level level, const char *line)
 
 static void free_engine(struct engine *engine)
 {
-    pl_engine_destroy(engine->engine);
     lines_release(&engine->log);
     free(engine);
 }
@@ -111,8 +110,10 @@ jlong NATIVE(engineCreate)(JNIEnv *env, jclass class, jint log_level)
                                                  "avx2 or avx512")
                    : rc != PL_OK      ? fail(rc, "out of memory for an engine")
                                       : object_add(&engine->object, OBJECT_ENGINE, NULL);
-    if (handle < 0)
+    if (handle < 0) {
+        pl_engine_destroy(engine->engine);
         free_engine(engine);
+    }
     return handle;
 }
 
@@ -122,6 +123,7 @@ jint NATIVE(engineDestroy)(JNIEnv *env, jclass class, jlong handle)
     struct engine *engine = object_use(handle, OBJECT_ENGINE, USE_LAST);
     if (!engine)
         return PL_ERR_USAGE;
+    pl_engine_destroy(engine->engine); /* in use, so that the process does not end meanwhile */
     object_release(engine, USE_LAST, true);
     free_engine(engine);
     return PL_OK;

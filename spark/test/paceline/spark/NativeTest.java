@@ -57,6 +57,7 @@ final class NativeTest {
         run("test_cycles_leak_nothing", test::cyclesLeakNothing);
         run("test_exit_ends_tasks", test::exitEndsTasks);
         run("test_process_keeps_its_state", before::expectUnchanged);
+        run("test_library_that_has_ended_refuses_calls", test::endedLibraryRefusesCalls); // the last one
         removeTree(folder);
     }
 
@@ -555,6 +556,15 @@ final class NativeTest {
         }
         run.announced = true;
         run.await("\"kind\":\"(exchange)\"");
+    }
+
+    /** A thread that closes something now would free what exit handlers free, too. */
+    private void endedLibraryRefusesCalls() {
+        long engine = Native.engineCreate(Native.LOG_WARN);
+        check(engine > 0, "engine: " + Native.message());
+        check(Native.endCalls() == 0, "calls are in progress");
+        check(Native.engineDestroy(engine) == Native.ERR_USAGE && Native.message().contains("ending"),
+                "an engine was closed: " + Native.message());
     }
 
     private void exitEndsTasks() throws Exception {

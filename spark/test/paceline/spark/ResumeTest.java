@@ -12,6 +12,7 @@ import static paceline.spark.TestCases.run;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
@@ -33,6 +34,7 @@ public final class ResumeTest {
     private final Path folder;
     private final Path events;
     private final Path contextUp;
+    private final List<Process> started = new ArrayList<>();
 
     private ResumeTest(Path folder) {
         this.folder = folder;
@@ -71,18 +73,35 @@ public final class ResumeTest {
 
     private Process start(String role, int executors) throws Exception {
         String home = System.getenv("SPARK_HOME");
-        return new ProcessBuilder(home + "/bin/spark-submit", "--master", "local-cluster[" + executors + ",1,512]",
-                "--class", ResumeTest.class.getName(), home + "/test.jar", role, folder.toString()).inheritIO().start();
+        Process process = new ProcessBuilder(home + "/bin/spark-submit", "--master",
+                "local-cluster[" + executors + ",1,512]", "--class", ResumeTest.class.getName(), home + "/test.jar",
+                role, folder.toString()).inheritIO().start();
+        started.add(process);
+        return process;
+    }
+
+    /** Without what executors start themselves, and what has ended meanwhile. */
+    private static List<ProcessHandle> executorsOf(Process application) {
+        return application.descendants().filter(process -> SparkTest.commandLine(process.pid()).contains("--executor-id"))
+                .collect(Collectors.toList());
     }
 
     private void resumesWithFewerExecutors() throws Exception {
+        try {
+            killAndResume();
+        } finally {
+            started.forEach(Process::destroyForcibly); // one that is left would train for minutes
+        }
+    }
+
+    private void killAndResume() throws Exception {
         Process first = start("train", SparkTest.EXECUTORS);
         Path checkpoints = events.resolveSibling("checkpoint");
         await(() -> !first.isAlive() || (exchanges(events).size() > ENOUGH && Files.isDirectory(checkpoints)
                 && checkpoints.toFile().list().length > 1));
         check(first.isAlive(), "the first application ended");
         Thread.sleep(CHECKPOINT_S * 750); // into the interval before the next one
-        List<ProcessHandle> executors = first.descendants().collect(Collectors.toList());
+        List<ProcessHandle> executors = executorsOf(first);
         check(executors.size() == SparkTest.EXECUTORS, "executors: " + executors.size());
         first.destroyForcibly().waitFor();
         long killed = System.nanoTime();
