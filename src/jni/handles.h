@@ -51,7 +51,7 @@ void *object_use(jlong handle, enum object_kind kind, enum object_use use);
  * it; without, it stays open. */
 void object_release(void *object, enum object_use use, bool close);
 
-/* The process is about to end: no object can be used alone any more, except to close it. Calls `end`
+/* The process is about to end: no object can be used alone, except to close it. Calls `end`
  * for each task that is, and returns how many objects still are. Once it has returned 0 no object
  * can be used at all: exit handlers free what the libraries below have. */
 unsigned objects_end(void (*end)(struct object *task));
