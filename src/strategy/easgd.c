@@ -183,7 +183,7 @@ static int async_worker(struct member *m)
     if (rc == OK)
         e->tau = settings_of(m->job)->tau;
     if (rc == OK && m->join_state)
-        rc = ps_client_offer(&e->c);
+        ps_client_train(&e->c);
     while (rc == OK) {
         bool diverged;
         rc = local_steps(e, m, &diverged);
