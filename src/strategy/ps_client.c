@@ -106,7 +106,7 @@ int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server
     ps_server_configure(&c->config, m->job, m->group, &m->start, m->learner->epoch_records,
                         m->join_state);
     c->view = c->config.placement.now->number;
-    c->keeper = WORLD_ANY;
+    c->successor = WORLD_ANY;
     ps_sender_init(&c->sender, m->world, m->group, PS_LANE_WORKER);
     c->sender.transfers.chunk = c->config.chunk;
     m->own = c;
@@ -115,7 +115,7 @@ int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server
         rc = start_push_sender(c);
     if (rc != OK)
         return rc;
-    /* The state's, whose x̃ and optimizer belong together: at most some pushes older than `global`. */
+    /* The state's, whose x̃ and optimizer belong together: some pushes older than `global`. */
     m->model = (struct global_model){
         .x = &c->state_x, .s = &c->state_s, .state = c->state.vector, .states = c->vectors};
     m->compute_model = count_updates;
@@ -231,8 +231,9 @@ static bool is_lacking(const struct ps_client *c)
 
 int ps_client_fetch(struct ps_client *c)
 {
-    bool comes = c->whole && !ps_holds_all(c); /* a state, for a worker that leaves */
-    int rc = comes ? OK : ps_request_copies(c);
+    /* A state, for a worker that leaves. */
+    bool under_way = c->whole && !ps_holds_all(c);
+    int rc = under_way ? OK : ps_request_copies(c);
     return rc == OK ? wait_while(c, is_lacking, c->m->group->timing.piece) : rc;
 }
 
@@ -280,7 +281,7 @@ static bool is_reporting(const struct ps_client *c)
 
 static bool is_unkept(const struct ps_client *c)
 {
-    return c->keeper != WORLD_ANY;
+    return c->successor != WORLD_ANY;
 }
 
 /* The shards here move, and go back to the newest state that a worker has: it must contain all that
@@ -292,7 +293,7 @@ static int hand_over(struct ps_client *c)
         serves |= c->link[i].server != NULL;
     if (!serves || !group_is_leaving(c->m->group))
         return OK;
-    int rc = ps_ask_keeper(c);
+    int rc = ps_ask_successor(c);
     return rc == OK ? wait_while(c, is_unkept, WORLD_FOREVER) : rc;
 }
 

@@ -87,7 +87,7 @@ struct ps_client {
      * worker that is to keep one for this worker, or WORLD_ANY. */
     struct members keep_for;
     uint64_t keep_version, keep_push[VIEW_MEMBERS_MAX];
-    uint32_t keeper;
+    uint32_t successor;
     struct task *lingering; /* when its loop has ended, the task that replies for it */
 };
 

@@ -61,7 +61,7 @@ int ps_request_copies(struct ps_client *c)
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
         transfer_cancel(&c->link[i].part);
         set_state(&c->link[i], LINK_REQUESTED);
-        if (!c->frozen && (i == 0 || !c->whole)) /* else `resume` requests them */
+        if (!c->frozen && (i == 0 || !c->whole)) /* else resume_pushing requests them */
             rc = report_shard(c, i, &message);
     }
     return rc;
@@ -116,23 +116,24 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
 
 /* ---- a worker leaves that serves a shard ---- */
 
-int ps_ask_keeper(struct ps_client *c)
+int ps_ask_successor(struct ps_client *c)
 {
     const struct members now = view_members(c->config.placement.now);
     const struct ps_message message = {
         .op = PS_KEEP, .view = c->view, .number = c->pushed, .version = c->state.version};
-    uint32_t next = members_next(&now, c->keeper == WORLD_ANY ? 0 : c->keeper + 1);
+    uint32_t next = members_next(&now, c->successor == WORLD_ANY ? 0 : c->successor + 1);
     if (next == c->m->world->self)
         next = members_next(&now, next + 1);
-    c->keeper = next < VIEW_MEMBERS_MAX ? next : WORLD_ANY;
-    return c->keeper == WORLD_ANY ? OK : ps_sender_send(&c->sender, next, PS_LANE_WORKER, &message);
+    c->successor = next < VIEW_MEMBERS_MAX ? next : WORLD_ANY;
+    return c->successor == WORLD_ANY ? OK
+                                     : ps_sender_send(&c->sender, next, PS_LANE_WORKER, &message);
 }
 
 static int on_kept(struct ps_client *c, const struct ps_message *message)
 {
     if (message->flags & PS_LEFT)
-        return ps_ask_keeper(c);
-    c->keeper = WORLD_ANY;
+        return ps_ask_successor(c);
+    c->successor = WORLD_ANY;
     return OK;
 }
 
@@ -271,9 +272,9 @@ static int on_view(struct ps_client *c, const struct view *view)
     }
     const struct members now = view_members(view);
     c->keep_for = members_intersection(&c->keep_for, &now);
-    if (rc == OK && c->keeper != WORLD_ANY && view_rank(view, c->keeper) < 0) {
-        c->keeper = WORLD_ANY;
-        rc = ps_ask_keeper(c);
+    if (rc == OK && c->successor != WORLD_ANY && view_rank(view, c->successor) < 0) {
+        c->successor = WORLD_ANY;
+        rc = ps_ask_successor(c);
     }
     return rc;
 }
@@ -286,8 +287,8 @@ static int look_around(struct ps_client *c)
     return view->number == c->view ? OK : on_view(c, view);
 }
 
-/* What this worker offers is to stay its state until the clock says where the shards continue: a copy
- * that is on its way here is void. */
+/* The state that is offered stays until the clock says where the shards continue: a copy that is on
+ * its way here is void. */
 static int offer_state(struct ps_client *c)
 {
     if (c->asked == c->view)
@@ -324,9 +325,9 @@ static int give_state(struct ps_client *c, uint32_t to, size_t shard)
     return world_copied(c->m->world, copy.n * sizeof(float));
 }
 
-/* The shards continue: they need the pushes that the state lacks, and this worker the copies that it
- * waits for. */
-static int resume(struct ps_client *c, const struct ps_message *message)
+/* The shards continue: they need the pushes that the state lacks, and this worker the copies that
+ * it waits for. */
+static int resume_pushing(struct ps_client *c, const struct ps_message *message)
 {
     int rc = OK;
     if (message->number < c->state.push[c->m->world->self] || message->number > c->pushed)
@@ -353,7 +354,7 @@ static int resume(struct ps_client *c, const struct ps_message *message)
 
 /* Does this worker wait for that part? An older one is the reply to a request that was repeated, or
  * of a shard before it went back to a state. */
-static bool expects(const struct ps_client *c, uint32_t from, const struct ps_message *part)
+static bool expects_part(const struct ps_client *c, uint32_t from, const struct ps_message *part)
 {
     const struct ps_link *link = &c->link[part->shard];
     bool whole = part->flags & PS_WHOLE;
@@ -366,7 +367,7 @@ static bool expects(const struct ps_client *c, uint32_t from, const struct ps_me
 static int on_clock(struct ps_client *c, uint32_t from, const struct ps_message *message)
 {
     if (message->op == PS_RESUME && message->view == c->asked && c->frozen)
-        return resume(c, message);
+        return resume_pushing(c, message);
     if (message->view != c->view)
         return OK;
     if (message->op == PS_ASK)
@@ -380,7 +381,7 @@ static int on_message(struct ps_client *c, struct message *m)
     uint32_t from = m->from;
     bool read = ps_message_decode(transfer_header_reader(m), &message) == OK &&
                 message.shard < c->config.placement.shards;
-    if (read && expects(c, from, &message)) {
+    if (read && expects_part(c, from, &message)) {
         struct ps_link *link = &c->link[message.shard];
         struct transfer_in in = {.x = link->landing.at, .n = link->range.len};
         if (c->whole)
@@ -397,7 +398,7 @@ static int on_message(struct ps_client *c, struct message *m)
         return on_ok(c, &message);
     if (message.op == PS_KEEP && view_rank(c->config.placement.now, from) >= 0)
         on_keep(c, from, &message);
-    if (message.op == PS_KEPT && from == c->keeper)
+    if (message.op == PS_KEPT && from == c->successor)
         return on_kept(c, &message);
     if (message.op < PS_ASK)
         return OK;

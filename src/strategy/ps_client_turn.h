@@ -15,9 +15,9 @@ int ps_request_copies(struct ps_client *c);
 /* Is the whole model here, and none of it on its way? */
 bool ps_holds_all(const struct ps_client *c);
 
-/* Ask the next worker, after `keeper`, to fetch a state with this worker's pushes. WORLD_ANY: there
- * is no other. */
-int ps_ask_keeper(struct ps_client *c);
+/* Ask the next worker, after `successor`, to fetch a state with this worker's pushes; without
+ * another one `successor` becomes WORLD_ANY. */
+int ps_ask_successor(struct ps_client *c);
 
 /* Send the push `sending`. */
 void ps_send_push(struct ps_client *c);

@@ -4,8 +4,8 @@
 
 /* Of a shard's report; a new view discards it. */
 static const uint8_t next_stands[STANDS] = {
-    [STAND_NONE] = 1 << STAND_GOES_ON | 1 << STAND_TAKEN,
-    [STAND_GOES_ON] = 1 << STAND_TAKEN,
+    [STAND_NONE] = 1 << STAND_CONTINUES | 1 << STAND_TAKEN,
+    [STAND_CONTINUES] = 1 << STAND_TAKEN,
 };
 
 static void set_stand(enum ps_stand *stand, enum ps_stand next)
@@ -66,7 +66,7 @@ static int have_again(struct ps_server *s)
     return rc;
 }
 
-static int finish(struct ps_server *s)
+static int finish_recovery(struct ps_server *s)
 {
     int rc = OK;
     bool recovers = s->recovers;
@@ -107,9 +107,9 @@ static int on_stand(struct ps_server *s, const struct ps_message *message)
     bool taken = message->flags & PS_NEW;
     if (taken && (!s->recovers || message->version != s->best))
         return ERR_PROTOCOL; /* the clock has named another state */
-    if (*stand == STAND_NONE || (taken && *stand == STAND_GOES_ON))
-        set_stand(stand, taken ? STAND_TAKEN : STAND_GOES_ON);
-    return s->stage == SERVER_LEVELS ? finish(s) : OK;
+    if (*stand == STAND_NONE || (taken && *stand == STAND_CONTINUES))
+        set_stand(stand, taken ? STAND_TAKEN : STAND_CONTINUES);
+    return s->stage == SERVER_LEVELS ? finish_recovery(s) : OK;
 }
 
 static int report_stand(struct ps_server *s)
@@ -124,7 +124,7 @@ static int report_stand(struct ps_server *s)
 
 /* ---- 2: all shards take the newest state ---- */
 
-/* What this server was about to do is void. */
+/* Pushes and copies under way are void. */
 static void forget_pushes(struct ps_server *s)
 {
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
@@ -204,7 +204,7 @@ static int continue_without(struct ps_server *s)
 }
 
 /* A state on this node is the nearest. */
-static int take(struct ps_server *s, const struct ps_message *message)
+static int take_state(struct ps_server *s, const struct ps_message *message)
 {
     int rc = OK;
     if (s->took == s->view)
@@ -247,7 +247,7 @@ static int name_newest(struct ps_server *s)
         .op = PS_TAKE, .view = s->view, .version = s->best, .members = s->givers};
     for (size_t i = 1; rc == OK && i < s->config.placement.shards; i++)
         rc = ps_report_shard(s, i, &message);
-    return rc == OK ? take(s, &message) : rc;
+    return rc == OK ? take_state(s, &message) : rc;
 }
 
 static int on_offer(struct ps_server *s, uint32_t from, const struct ps_message *message)
@@ -292,7 +292,7 @@ int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_message 
     transfer_refuse(&s->sender.transfers, m);
     switch (message->op) {
     case PS_COPY: return on_offer(s, from, message);
-    case PS_TAKE: return take(s, message);
+    case PS_TAKE: return take_state(s, message);
     case PS_STATE: return on_stand(s, message);
     case PS_SYNC: return on_sync(s, message);
     default: return OK;

@@ -1,5 +1,5 @@
-/* What servers do when the view has changed. If a shard has moved, or the driver has recovered, all
- * shards go back to the newest state that a worker has: PROTOCOL.md has the steps, 1 to 4. */
+/* Servers after a change of the view. If a shard has moved, or the driver has recovered, all shards
+ * take the newest state that a worker has: PROTOCOL.md has the steps, 1 to 4. */
 #ifndef PL_STRATEGY_PS_RECOVERY_H
 #define PL_STRATEGY_PS_RECOVERY_H
 

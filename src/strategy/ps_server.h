@@ -7,6 +7,9 @@
  * the same pushes in the same order, and a push that is incomplete when its worker dies is applied
  * by none. Gradients that have arrived while the clock was busy are decided together.
  *
+ * Workers keep states of all shards. If a shard moves, or the driver has recovered, all shards
+ * continue from the newest state (ps_recovery.h), and workers send again the pushes that it lacks.
+ *
  * A worker's requests are served in order: a fetch sees its own pushes. */
 #ifndef PL_STRATEGY_PS_SERVER_H
 #define PL_STRATEGY_PS_SERVER_H
@@ -78,8 +81,8 @@ struct ps_server_client {
 /* A shard's report to the clock in the present view. ps_recovery.c has the table of transitions. */
 enum ps_stand {
     STAND_NONE,
-    STAND_GOES_ON, /* it is behind the order that it had reached before the view */
-    STAND_TAKEN,   /* it has taken the state that the clock has named */
+    STAND_CONTINUES, /* it is behind the order that it had reached before the view */
+    STAND_TAKEN,     /* it has taken the state that the clock has named */
     STANDS,
 };
 

@@ -86,9 +86,9 @@ struct shard_layout shard_layout_of(const struct range *range, size_t n_x, size_
 /* Floats of a state with the numbers of `workers`, at most VIEW_MEMBERS_MAX. */
 size_t shard_state_length(const struct shard_layout *layout, size_t workers);
 
-/* The part with x̃, s̃ and the optimizer's vectors, out of or into vectors in which the shard begins
- * at `from`: those of a server, at 0, or of the global model; `at` has shard_state_length(…, 0)
- * floats. */
+/* The part with x̃, s̃ and the optimizer's vectors, out of or into vectors in which the shard
+ * begins at `from`: those of a server, at 0, or of the global model; `at` has
+ * shard_state_length(…, 0) floats. */
 void shard_export_state(const struct shard_layout *layout, const struct vec *both,
                         const struct vec *vector, size_t from, float *at);
 void shard_import_state(const struct shard_layout *layout, const struct vec *both,

@@ -157,7 +157,7 @@ static void expect_all_pushes(int shards)
         }
 }
 
-static void play(struct ground *g, const char *faults, int shards, uint64_t gone, bool dies)
+static void play_faults(struct ground *g, const char *faults, int shards, uint64_t gone, bool dies)
 {
     char cluster[512];
     snprintf(cluster, sizeof cluster,
@@ -189,7 +189,7 @@ static const struct way {
 enum { WAYS = sizeof ways / sizeof *ways, MOMENTS = 9 };
 
 /* Play each way at some moments; `format` has the moment, and a worker. */
-static void sweep(struct tiny *t, const char *format, uint64_t gone, bool dies)
+static void sweep_moments(struct tiny *t, const char *format, uint64_t gone, bool dies)
 {
     int moves = 0, equals = 0;
     uint64_t lost = 0;
@@ -203,7 +203,7 @@ static void sweep(struct tiny *t, const char *format, uint64_t gone, bool dies)
             double at = 0.02 + 0.013 * i;
             uint32_t node = gone ? 0 : (uint32_t)i % 2;
             snprintf(faults, sizeof faults, format, at, node, at, node + 1);
-            play(&g, faults, ways[w / 2].shards, gone ? gone : UINT64_C(1) << node, dies);
+            play_faults(&g, faults, ways[w / 2].shards, gone ? gone : UINT64_C(1) << node, dies);
             moves += seen.moves;
             equals += seen.equals;
             lost = seen.lost > lost ? seen.lost : lost;
@@ -220,25 +220,25 @@ static void sweep(struct tiny *t, const char *format, uint64_t gone, bool dies)
 /* A worker that serves a shard leaves: nothing is lost, not even a push of its own. */
 static void test_a_server_leaves_in_good_order(void **state)
 {
-    sweep(*state, "fault { at: %.4f leave: %u }", 0, false);
+    sweep_moments(*state, "fault { at: %.4f leave: %u }", 0, false);
 }
 
-/* Both that serve shards leave at once; where all serve one, the others go on. */
+/* Both that serve shards leave at once; where all serve one, the others continue. */
 static void test_two_servers_leave_at_once(void **state)
 {
-    sweep(*state, "fault { at: %.4f leave: %u } fault { at: %.4f leave: %u }", 3, false);
+    sweep_moments(*state, "fault { at: %.4f leave: %u } fault { at: %.4f leave: %u }", 3, false);
 }
 
 static void test_a_server_dies(void **state)
 {
-    sweep(*state, "fault { at: %.4f kill: %u }", 0, true);
+    sweep_moments(*state, "fault { at: %.4f kill: %u }", 0, true);
 }
 
 /* Where two serve, these are all servers, and with them the clock: the run still ends with its last
  * step. */
 static void test_all_servers_die_at_once(void **state)
 {
-    sweep(*state, "fault { at: %.4f kill: %u } fault { at: %.4f kill: %u }", 3, true);
+    sweep_moments(*state, "fault { at: %.4f kill: %u } fault { at: %.4f kill: %u }", 3, true);
 }
 
 /* Two begin the run and serve, two join it. When the first two have left, joiners serve. */
@@ -262,7 +262,7 @@ static void test_joiners_take_over(void **state)
                  "fault { at: 0.01 join: 2 } fault { at: 0.02 join: 3 }"
                  "fault { at: %.4f %s: 0 } fault { at: %.4f %s: 1 }",
                  at, what[i / 4], at + 0.03, what[i / 4]);
-        play(&g, faults, 2, 3, i / 4 == 1);
+        play_faults(&g, faults, 2, 3, i / 4 == 1);
         assert_true(seen.moves >= 4);
         ground_close(&g);
     }

@@ -33,7 +33,7 @@ static struct order_seen order_of(const struct ps_server *server)
 }
 
 /* Make room in a list of orders. */
-static bool reserve(struct storm *s, struct order_seen **list, uint64_t count)
+static bool make_room(struct storm *s, struct order_seen **list, uint64_t count)
 {
     struct order_seen *larger = realloc(*list, count * sizeof *larger);
     if (!larger) {
@@ -48,7 +48,7 @@ static bool reserve(struct storm *s, struct order_seen **list, uint64_t count)
 static struct order_seen *order_at(struct storm *s, struct shard_watch *w, uint64_t version)
 {
     if (version > w->room) {
-        if (!reserve(s, &w->order, 2 * version))
+        if (!make_room(s, &w->order, 2 * version))
             return NULL;
         w->room = 2 * version;
     }
@@ -91,7 +91,7 @@ static void check_recovery(struct storm *s, struct shard_watch *w, const struct 
 /* The orders that are void now: they may come again. */
 static void undo_orders(struct storm *s, struct shard_watch *w, uint64_t version)
 {
-    if (w->version <= version || !reserve(s, &w->undone, w->undone_count + w->version - version))
+    if (w->version <= version || !make_room(s, &w->undone, w->undone_count + w->version - version))
         return;
     for (uint64_t n = version; n < w->version; n++)
         w->undone[w->undone_count++] = w->order[n];
