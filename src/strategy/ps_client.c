@@ -93,16 +93,9 @@ static int start_push_sender(struct ps_client *c)
                               SIGNAL_PUSHED);
 }
 
-static void count_updates(struct member *m)
-{
-    const struct ps_client *c = m->own;
-    m->model.updates = c->link[0].state_from.number;
-}
-
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config)
 {
-    *c = (struct ps_client){
-        .m = m, .stage = m->join_state ? CLIENT_JOINING : CLIENT_TRAINING, .config = *config};
+    *c = (struct ps_client){.m = m, .config = *config};
     ps_server_configure(&c->config, m->job, m->group, &m->start, m->learner->epoch_records,
                         m->join_state);
     c->view = c->config.placement.now->number;
@@ -116,9 +109,11 @@ int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server
     if (rc != OK)
         return rc;
     /* The state's, whose x̃ and optimizer belong together: some pushes older than `global`. */
-    m->model = (struct global_model){
-        .x = &c->state_x, .s = &c->state_s, .state = c->state.vector, .states = c->vectors};
-    m->compute_model = count_updates;
+    m->model = (struct global_model){.x = &c->state_x,
+                                     .s = &c->state_s,
+                                     .state = c->state.vector,
+                                     .states = c->vectors,
+                                     .updates = c->link[0].state_from.number};
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
         if (c->link[i].host == m->world->self)
             rc = ps_client_serve(c, i, m->join_state != NULL);
@@ -249,7 +244,6 @@ int ps_client_take(struct ps_client *c)
 /* ---- joining and leaving ---- */
 
 static const uint8_t next_stages[CLIENT_STAGES] = {
-    [CLIENT_JOINING] = 1 << CLIENT_TRAINING | 1 << CLIENT_ENDED,
     [CLIENT_TRAINING] = 1 << CLIENT_ENDED,
 };
 
@@ -259,17 +253,11 @@ static void enter_stage(struct ps_client *c, enum ps_client_stage stage)
     c->stage = stage;
 }
 
-void ps_client_train(struct ps_client *c)
-{
-    enter_stage(c, CLIENT_TRAINING);
-}
-
 int ps_client_join(struct ps_client *c)
 {
     int rc = ps_client_fetch(c);
     if (rc != OK)
         return rc;
-    enter_stage(c, CLIENT_TRAINING);
     vec_copy(&c->m->learner->s, &c->s, vec_all(&c->s));
     return ps_client_take(c);
 }

@@ -52,7 +52,6 @@ enum { PS_PUSHES_KEPT = 8 }; /* at most: those that no state may contain, and th
 
 /* ps_client.c has the table of transitions. */
 enum ps_client_stage {
-    CLIENT_JOINING,  /* a joiner: it fetches the model for the first time */
     CLIENT_TRAINING, /* its loop runs */
     CLIENT_ENDED,    /* its loop has ended; it replies to servers, and gives its model */
     CLIENT_STAGES,
@@ -90,9 +89,6 @@ struct ps_client {
     uint32_t successor;
     struct task *lingering; /* when its loop has ended, the task that replies for it */
 };
-
-/* A joiner trains at once, with its donor's model. */
-void ps_client_train(struct ps_client *c);
 
 /* A joiner fetches a state before it begins. */
 int ps_client_join(struct ps_client *c);

@@ -88,6 +88,7 @@ static int keep_state(struct ps_client *c)
             p < first->node ? shard_state_push(&c->link[0].layout, c->link[0].landing.at, p) : 0;
     state->version = c->ok.version = first->version;
     state->here = true;
+    c->m->model.updates = c->link[0].state_from.number;
     if (c->vectors > 0)
         vec_copy(&c->global, &state->both, vec_all(&c->global));
     ps_observe_client(c);
@@ -238,7 +239,7 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved)
     struct ps_server_config config = c->config;
     struct err err;
     config.index = shard;
-    config.origin = moved ? SHARD_MOVED : SHARD_INITIAL;
+    config.moved = moved;
     link->server = arena_new(m->arena, struct ps_server);
     if (!link->server)
         return ERR_NOMEM;

@@ -56,7 +56,7 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
     s->known = view_members(now);
     s->view = now->number;
     s->sample_offset = config->start.sample_offset;
-    s->stage = config->origin == SHARD_INITIAL ? SERVER_SERVES : SERVER_EMPTY;
+    s->stage = config->moved ? SERVER_EMPTY : SERVER_SERVES;
     s->giver = WORLD_ANY;
     ps_sender_init(&s->sender, world, group, PS_LANE_SERVER + (uint32_t)config->index);
     s->sender.transfers.chunk = config->chunk;
@@ -74,7 +74,7 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
     s->clock = arena_new(arena, struct ps_clock);
     if (!s->clock)
         return ERR_NOMEM;
-    s->recovers = config->origin != SHARD_INITIAL;
+    s->recovers = config->moved;
     ps_clock_init(s->clock, &config->clock, &config->start, &s->known);
     return OK;
 }
@@ -317,7 +317,7 @@ int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
     struct err err;
     ps_server_configure(&own, l->job, l->group, &l->progress, l->records, NULL);
     if (l->lanes.needs_sync) {
-        own.origin = SHARD_RECOVERED;
+        own.moved = true;
         own.start = (struct progress){0}; /* its clock uses the offset alone, which may be before
                                              the ledger's */
     }

@@ -18,13 +18,6 @@
 #include "strategy/ps_message.h"
 #include "strategy/shard.h"
 
-/* How a server begins. */
-enum ps_origin {
-    SHARD_INITIAL,   /* with the initial model */
-    SHARD_MOVED,     /* its server is gone: with the newest state of any worker */
-    SHARD_RECOVERED, /* likewise, on a recovered driver */
-};
-
 struct ps_server_config {
     /* The strategy's: */
     uint32_t servers;
@@ -36,7 +29,7 @@ struct ps_server_config {
     bool admits_in_waits;         /* a worker that waits for a server admits joiners meanwhile */
     /* The run's: */
     struct ps_placement placement;
-    enum ps_origin origin;
+    bool moved;   /* its server, or the driver before this one, is gone: it takes a state first */
     size_t index; /* of the shard */
     size_t chunk; /* floats of a piece that a transfer sends */
     struct progress start;
