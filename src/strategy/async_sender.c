@@ -4,18 +4,10 @@
 
 #include <stdatomic.h>
 
-static size_t begin_batch(struct async_sender *c)
+static void begin_batch(struct async_sender *c)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < c->parts; i++) {
-        struct async_part *part = &c->part[i];
-        if (part->skip)
-            continue;
-        count++;
-        transfer_send(&part->transfer, &c->transfers, &part->what);
-    }
-    PL_ASSERT(count > 0); /* or the batch would never end */
-    return count;
+    for (size_t i = 0; i < c->parts; i++)
+        transfer_send(&c->part[i].transfer, &c->transfers, &c->part[i].what);
 }
 
 /* The receiver refuses a header without a vector, and a vector that it has already. */
@@ -32,8 +24,10 @@ static int async_sender_main(void *arg)
     while (rc == OK) {
         const struct wait_for go = wait_signal(c->world, c->go);
         struct transfer_wake got;
-        if (left == 0 && async_sender_busy(c))
-            left = begin_batch(c);
+        if (left == 0 && async_sender_busy(c)) {
+            begin_batch(c);
+            left = c->parts;
+        }
         rc = transfers_next(&c->transfers, &go, 1, WORLD_FOREVER, &got);
         if (rc == OK && got.header)
             transfer_refuse(&c->transfers, got.header);

@@ -9,7 +9,6 @@
 
 struct async_part {
     struct transfer_out what; /* its vector and header are borrowed until the batch has ended */
-    bool skip;                /* not in the next batch */
     struct transfer transfer; /* the task's */
 };
 
@@ -33,9 +32,9 @@ int async_sender_start(struct async_sender *c, const struct member *m, struct as
 /* Is a batch under way? */
 bool async_sender_busy(const struct async_sender *c);
 
-/* Begin to send the parts that are not skipped, of which there is one; the previous batch has
- * ended. Change no part until this one has ended. Never blocks; raises `done` when all parts have
- * ended: they are sent, refused, or their receivers are lost. */
+/* Begin to send the parts; the previous batch has ended. Change no part until this one has ended.
+ * Never blocks; raises `done` when all parts have ended: they are sent, refused, or their receivers
+ * are lost. */
 void async_sender_send(struct async_sender *c);
 
 /* Wait until the batch under way, if any, has ended. Returns c->status, ERR_TIMEOUT or

@@ -182,8 +182,6 @@ static int async_worker(struct member *m)
     m->model = own;
     if (rc == OK)
         e->tau = settings_of(m->job)->tau;
-    if (rc == OK && m->join_state)
-        rc = ps_client_offer(&e->c);
     while (rc == OK) {
         bool diverged;
         rc = local_steps(e, m, &diverged);

@@ -7,29 +7,50 @@
 
 /* ---- setting up ---- */
 
-/* The newest state, the newest copy of the model, which is a part of it where all copies are
- * states, and the part that is arriving. */
+/* Until a worker has fetched one, its state is that of order 0, with which it began: the initial
+ * model and optimizer. A joiner began later. */
+static int begin_state(struct ps_client *c)
+{
+    const struct member *m = c->m;
+    const struct learner *l = m->learner;
+    struct ps_state *state = &c->state;
+    int rc = vec_init(&state->both, m->arena, l->both.n);
+    for (size_t i = 0; rc == OK && i < c->vectors; i++)
+        rc = vec_init(&state->vector[i], m->arena, l->x.n);
+    if (rc != OK)
+        return rc;
+    vec_copy(&state->both, &l->both, vec_all(&state->both));
+    bool resumed = c->config.shard.rule == SHARD_GRADIENTS;
+    for (size_t i = 0; resumed && i < c->vectors; i++)
+        vec_copy(&state->vector[i], &l->optim.state[i], vec_all(&state->vector[i]));
+    for (size_t i = 0; i < c->config.placement.shards; i++)
+        c->link[i].state_from = (struct ps_message){.number = resumed ? l->optim.updates : 0,
+                                                    .samples = m->start.sample_offset,
+                                                    .t = (double)m->start.steps};
+    state->here = !m->join_state;
+    c->state_x = vec_part(&state->both, 0, l->x.n);
+    c->state_s = vec_part(&state->both, l->x.n, l->s.n);
+    return OK;
+}
+
+/* Where the optimizer has no vectors, every copy is a state. */
 static int take_state_memory(struct ps_client *c)
 {
     const struct learner *l = c->m->learner;
     struct arena *arena = c->m->arena;
-    size_t n = l->x.n + l->s.n, most = n;
-    c->kept = 1;
-    if (!c->config.placement.on_workers) {
-        size_t states = shard_states(&c->config.shard, &l->optim);
-        c->layout = (struct shard_layout){.model = n, .optimizer = states * l->x.n};
-        c->kept =
-            states > 0 ? PS_PUSHES_KEPT : min_size(c->config.pushes_a_fetch + 1, PS_PUSHES_KEPT);
-        most = shard_state_length(&c->layout, VIEW_MEMBERS_MAX);
-        int rc = vec_init(&c->state, arena, most);
-        if (rc != OK)
-            return rc;
+    c->vectors = shard_states(&c->config.shard, &l->optim);
+    c->kept =
+        c->vectors > 0 ? PS_PUSHES_KEPT : min_size(c->config.pushes_a_fetch + 1, PS_PUSHES_KEPT);
+    int rc = begin_state(c);
+    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
+        struct ps_link *link = &c->link[i];
+        link->layout = shard_layout_of(&link->range, l->x.n, c->vectors);
+        rc = vec_init(&link->landing, arena, shard_state_length(&link->layout, VIEW_MEMBERS_MAX));
     }
-    if (vec_init(&c->landing, arena, most) != OK)
-        return ERR_NOMEM;
-    c->global = (struct vec){c->state.at, n};
-    bool all = !c->config.placement.on_workers && c->layout.optimizer == 0;
-    return all ? OK : vec_init(&c->global, arena, n);
+    c->global = c->state.both;
+    if (rc == OK && c->vectors > 0)
+        rc = vec_init(&c->global, arena, l->both.n);
+    return rc;
 }
 
 /* c->out becomes the memory of push `number`, which no state may need any more. */
@@ -48,17 +69,17 @@ static int take_memory(struct ps_client *c)
     struct arena *arena = c->m->arena;
     size_t n = l->x.n + l->s.n, shards = c->config.placement.shards;
     c->link = arena_array(arena, shards, struct ps_link);
-    if (!c->link || take_state_memory(c) != OK || take_push_memory(c, 1) != OK)
+    if (!c->link)
         return ERR_NOMEM;
     for (size_t i = 0; i < shards; i++) {
         c->link[i].range = range_shard(n, shards, i);
         c->link[i].host = ps_placement_host(&c->config.placement, i);
     }
+    if (take_state_memory(c) != OK || take_push_memory(c, 1) != OK)
+        return ERR_NOMEM;
     c->x = vec_part(&c->global, 0, l->x.n);
     c->s = vec_part(&c->global, l->x.n, l->s.n);
     vec_copy(&c->global, &l->both, vec_all(&c->global));
-    if (c->state.n > 0 && c->state.at != c->global.at)
-        vec_export(&c->global, vec_all(&c->global), c->state.at);
     return OK;
 }
 
@@ -74,12 +95,11 @@ static int start_push_sender(struct ps_client *c)
 
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config)
 {
-    *c = (struct ps_client){
-        .m = m, .stage = m->join_state ? CLIENT_JOINING : CLIENT_TRAINING, .config = *config};
+    *c = (struct ps_client){.m = m, .config = *config};
     ps_server_configure(&c->config, m->job, m->group, &m->start, m->learner->epoch_records,
                         m->join_state);
     c->view = c->config.placement.now->number;
-    c->incarnation = c->config.placement.now->incarnation;
+    c->successor = WORLD_ANY;
     ps_sender_init(&c->sender, m->world, m->group, PS_LANE_WORKER);
     c->sender.transfers.chunk = c->config.chunk;
     m->own = c;
@@ -88,7 +108,12 @@ int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server
         rc = start_push_sender(c);
     if (rc != OK)
         return rc;
-    m->model = (struct global_model){.x = &c->x, .s = &c->s};
+    /* The state's, whose x̃ and optimizer belong together: some pushes older than `global`. */
+    m->model = (struct global_model){.x = &c->state_x,
+                                     .s = &c->state_s,
+                                     .state = c->state.vector,
+                                     .states = c->vectors,
+                                     .updates = c->link[0].state_from.number};
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
         if (c->link[i].host == m->world->self)
             rc = ps_client_serve(c, i, m->join_state != NULL);
@@ -149,7 +174,7 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
 /* Is there no room for another push that no state contains? */
 static bool is_full(const struct ps_client *c)
 {
-    return ps_has_states(c) && c->pushed + 1 - c->contained >= c->kept;
+    return c->pushed + 1 - c->state.push[c->m->world->self] >= c->kept;
 }
 
 static bool is_undecided(const struct ps_client *c)
@@ -159,7 +184,7 @@ static bool is_undecided(const struct ps_client *c)
 
 static bool is_pushing(const struct ps_client *c)
 {
-    return async_sender_busy(&c->push_sender) || is_undecided(c);
+    return async_sender_busy(&c->push_sender) || is_undecided(c) || !ps_holds_all(c);
 }
 
 int ps_client_flush(struct ps_client *c)
@@ -176,12 +201,10 @@ int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
     if (rc != OK)
         return rc;
     if (is_full(c))
-        return ERR_PROTOCOL; /* the driver has sent a copy that is no state */
+        return ERR_PROTOCOL; /* the servers have sent a state without them */
     c->sending = ++c->pushed;
     c->push[c->pushed % c->kept].lost = lost;
     c->push[c->pushed % c->kept].samples = samples;
-    for (size_t i = 0; i < c->config.placement.shards; i++)
-        c->link[i].repeat = true;
     ps_observe_client(c);
     ps_send_push(c);
     return take_push_memory(c, c->pushed + 1);
@@ -198,32 +221,15 @@ int ps_client_await_ok(struct ps_client *c)
 
 static bool is_lacking(const struct ps_client *c)
 {
-    for (size_t i = 0; i < c->config.placement.shards; i++)
-        if (c->link[i].state != LINK_HELD)
-            return true;
-    return false;
+    return !ps_holds_all(c);
 }
 
 int ps_client_fetch(struct ps_client *c)
 {
-    int rc = OK;
-    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
-        rc = ps_request_copy(c, i);
+    /* A state, for a worker that leaves. */
+    bool under_way = c->whole && !ps_holds_all(c);
+    int rc = under_way ? OK : ps_request_copies(c);
     return rc == OK ? wait_while(c, is_lacking, c->m->group->timing.piece) : rc;
-}
-
-/* The clock first: it knows how far the others are to be. */
-static int fetch_in_turn(struct ps_client *c)
-{
-    int rc = OK;
-    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
-        rc = ps_request_copy(c, i);
-        if (rc == OK)
-            rc = wait_while(c, is_lacking, c->m->group->timing.piece);
-        if (i == 0)
-            c->ok.version = c->link[0].version;
-    }
-    return rc;
 }
 
 int ps_client_take(struct ps_client *c)
@@ -238,7 +244,6 @@ int ps_client_take(struct ps_client *c)
 /* ---- joining and leaving ---- */
 
 static const uint8_t next_stages[CLIENT_STAGES] = {
-    [CLIENT_JOINING] = 1 << CLIENT_TRAINING | 1 << CLIENT_ENDED,
     [CLIENT_TRAINING] = 1 << CLIENT_ENDED,
 };
 
@@ -248,30 +253,11 @@ static void enter_stage(struct ps_client *c, enum ps_client_stage stage)
     c->stage = stage;
 }
 
-static int offer_all(struct ps_client *c)
-{
-    int rc = OK;
-    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
-        rc = ps_offer_copy(c, i);
-    return rc;
-}
-
-int ps_client_offer(struct ps_client *c)
-{
-    enter_stage(c, CLIENT_TRAINING);
-    return offer_all(c);
-}
-
-/* If a shard is moving, its new server waits for an offer from every worker: this worker's copy is
- * its donor's, and counts as old. */
 int ps_client_join(struct ps_client *c)
 {
-    int rc = offer_all(c);
-    if (rc == OK)
-        rc = fetch_in_turn(c);
+    int rc = ps_client_fetch(c);
     if (rc != OK)
         return rc;
-    enter_stage(c, CLIENT_TRAINING);
     vec_copy(&c->m->learner->s, &c->s, vec_all(&c->s));
     return ps_client_take(c);
 }
@@ -279,6 +265,24 @@ int ps_client_join(struct ps_client *c)
 static bool is_reporting(const struct ps_client *c)
 {
     return ps_sender_busy(&c->sender);
+}
+
+static bool is_unkept(const struct ps_client *c)
+{
+    return c->successor != WORLD_ANY;
+}
+
+/* The shards here move, and go back to the newest state that a worker has: it must contain all that
+ * this worker has pushed. */
+static int hand_over(struct ps_client *c)
+{
+    bool serves = false;
+    for (size_t i = 0; i < c->config.placement.shards; i++)
+        serves |= c->link[i].server != NULL;
+    if (!serves || !group_is_leaving(c->m->group))
+        return OK;
+    int rc = ps_ask_successor(c);
+    return rc == OK ? wait_while(c, is_unkept, WORLD_FOREVER) : rc;
 }
 
 static int serve_offers(void *arg)
@@ -294,6 +298,8 @@ int ps_client_leave(struct ps_client *c)
         rc = ps_report_leave(c);
     if (rc == OK)
         rc = wait_while(c, is_reporting, c->m->group->timing.piece);
+    if (rc == OK)
+        rc = hand_over(c);
     return rc == OK ? world_spawn(c->m->world, "worker", serve_offers, c, &c->lingering) : rc;
 }
 
@@ -308,5 +314,5 @@ int ps_client_gather(struct member *m)
 {
     struct ps_client *c = m->own;
     world_end_task(m->world, &c->lingering);
-    return fetch_in_turn(c);
+    return ps_client_fetch(c);
 }

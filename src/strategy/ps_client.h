@@ -11,7 +11,7 @@ enum ps_signal { SIGNAL_PUSH = STRATEGY_SIGNAL_FIRST, SIGNAL_PUSHED };
 
 /* The copy of a shard that a worker has. ps_client_turn.c has the table of transitions. */
 enum ps_link_state {
-    LINK_HELD,      /* complete, of order `version` */
+    LINK_HELD,      /* complete */
     LINK_REQUESTED, /* the next one is requested, and has not begun to arrive */
     LINK_ARRIVING,  /* it arrives, or its server was lost meanwhile */
     LINK_STATES,
@@ -20,30 +20,38 @@ enum ps_link_state {
 /* A worker's state towards one shard. */
 struct ps_link {
     struct range range;
+    struct shard_layout layout;
     uint32_t host; /* the node that serves it */
     enum ps_link_state state;
-    struct transfer part, offered;
-    bool repeat;                /* the push `sending` must be sent there again */
-    struct ps_message arriving; /* the header of the part that is arriving */
-    uint64_t version;           /* of the copy here */
-    uint64_t wanted;            /* the least version that answers the request */
+    struct transfer part, given;
+    struct vec landing;           /* receives parts; sends a state */
+    struct ps_message arriving;   /* the header of the part that is arriving, or arrived last */
+    struct ps_message state_from; /* the header of the kept state's part */
     /* The shard's server, if it is on this node. */
     struct ps_server *server;
     struct task *serving;
 };
 
-/* A push that this worker keeps: the servers, or a recovered driver, may need it again. */
+/* The newest state of all shards, behind one order, that a worker has (shard.h). */
+struct ps_state {
+    bool here; /* a joiner has none at first */
+    uint64_t version;
+    struct vec both;                    /* x̃, then s̃, */
+    struct vec vector[OPTIM_STATE_MAX]; /* and the optimizer's vectors */
+    uint64_t push[VIEW_MEMBERS_MAX];    /* by worker: its newest push in it */
+};
+
+/* A push that this worker keeps: servers that have gone back to a state need it again. */
 struct ps_push {
     struct vec vec; /* as long as x, then s; memory is taken when it is first used */
     uint64_t samples;
     bool lost; /* it has no vector, since the worker's loss was not finite */
 };
 
-enum { PS_PUSHES_KEPT = 8 }; /* at most: those that a recovered driver may need, and the next one */
+enum { PS_PUSHES_KEPT = 8 }; /* at most: those that no state may contain, and the next one */
 
 /* ps_client.c has the table of transitions. */
 enum ps_client_stage {
-    CLIENT_JOINING,  /* a joiner: it fetches the model for the first time */
     CLIENT_TRAINING, /* its loop runs */
     CLIENT_ENDED,    /* its loop has ended; it replies to servers, and gives its model */
     CLIENT_STAGES,
@@ -58,30 +66,31 @@ struct ps_client {
     uint8_t push_header[PS_MESSAGE_MAX];
     struct ps_link *link; /* by shard */
     struct vec out;       /* the next push, to be written: one of `push` */
-    struct vec global;    /* the newest copy of x̃, then s̃ */
-    struct vec x, s;      /* the two, in `global` */
-    struct vec landing;   /* receives parts; separate, since `global` may be the only copy left */
-    uint64_t pushed;      /* pushes begun */
-    uint64_t sending;     /* the one that is sent: after a recovery, perhaps an earlier one */
+    struct vec global; /* the newest copy of x̃, then s̃; the state's, if all copies are states */
+    struct vec x, s;   /* the two, in `global` */
+    size_t vectors;    /* of the optimizer, in a state */
+    struct ps_state state;
+    struct vec state_x, state_s; /* of the state */
+    uint64_t pushed;             /* pushes begun */
+    uint64_t sending; /* the one that is sent: after a recovery, perhaps an earlier one, */
+    bool repeat;      /* which must be sent again */
     struct ps_push push[PS_PUSHES_KEPT]; /* push k is number k mod `kept` */
     size_t kept;
+    bool whole;           /* the copies that are requested are a state, */
+    uint64_t wanted;      /* or of this order at least */
     struct ps_message ok; /* the newest OK */
-    /* Where the driver is the server, the newest state that was fetched (shard.h), and its
-     * header. Pushes after `contained` are not in it. */
-    struct shard_layout layout;
-    struct vec state;
-    struct ps_message state_header;
-    uint64_t contained;
-    uint32_t view;          /* the last one seen */
-    uint32_t incarnation;   /* of the driver that this worker has resumed with */
+    uint32_t view;        /* the last one seen, */
+    uint32_t asked;       /* and the one in which the clock has asked for the state here, which */
+    bool frozen;          /* stays until the clock says where the shards continue */
+    /* Workers that leave, which need a state here, of this order and with these pushes; and the
+     * worker that is to keep one for this worker, or WORLD_ANY. */
+    struct members keep_for;
+    uint64_t keep_version, keep_push[VIEW_MEMBERS_MAX];
+    uint32_t successor;
     struct task *lingering; /* when its loop has ended, the task that replies for it */
 };
 
-/* A joiner that trains at once, with its donor's model, reports to the servers which copies it has,
- * since a recovered one waits for all. */
-int ps_client_offer(struct ps_client *c);
-
-/* A joiner offers, and fetches the whole model, the clock's part first, before it begins. */
+/* A joiner fetches a state before it begins. */
 int ps_client_join(struct ps_client *c);
 
 /* Memory from the member's arena, and the server's task, if this node serves a shard. `config` is
@@ -94,7 +103,7 @@ void ps_client_close(struct member *m);
 /* ops->export_join_state; m->own is a client. */
 size_t ps_client_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS]);
 
-/* ops->collect_model; m->own is a client: fetch the whole model again. */
+/* ops->collect_model; m->own is a client: fetch the model and the optimizer's vectors again. */
 int ps_client_gather(struct member *m);
 
 /* Begin to push c->out, of `samples` samples, when the previous push is decided. lost: send only
@@ -102,7 +111,8 @@ int ps_client_gather(struct member *m);
  * state first when it has no room for another push that no state contains. ERR_NOMEM */
 int ps_client_push(struct ps_client *c, uint64_t samples, bool lost);
 
-/* Wait until the last push is decided. If a server is lost before, it is pushed again. */
+/* Wait until the last push is decided, and no copy is on its way here. If a server is lost before,
+ * it is pushed again. */
 int ps_client_flush(struct ps_client *c);
 
 /* Wait until the last push is decided: c->ok. ERR_DIVERGED: no worker has a finite model. */
@@ -117,7 +127,8 @@ int ps_client_fetch(struct ps_client *c);
 int ps_client_take(struct ps_client *c);
 
 /* This worker's loop has ended: wait until its pushes are decided, and tell the clock that no
- * worker waits for it. From now on a task replies to servers on other workers. */
+ * worker waits for it. If it leaves the run and serves a shard, wait until another worker has a
+ * state with its pushes. From now on a task replies to other nodes. */
 int ps_client_leave(struct ps_client *c);
 
 /* Move transfers on. Never blocks. ERR_DRIVER, ERR_PEER, ERR_NOMEM */

@@ -30,52 +30,76 @@ void ps_observe_client(const struct ps_client *c)
         observer->pushed(observer->user, c->m->world->self, c);
 }
 
-/* Is it a joiner that has fetched no state yet? */
-static bool lacks_state(const struct ps_client *c)
+bool ps_holds_all(const struct ps_client *c)
 {
-    return ps_has_states(c) && c->m->join_state && c->state_header.op != PS_PART;
+    for (size_t i = 0; i < c->config.placement.shards; i++)
+        if (c->link[i].state != LINK_HELD)
+            return false;
+    return true;
 }
 
-/* Is the next copy to be a state? Always, if that costs nothing; else the first one, and when the
- * next push would take the last room for pushes that no state contains. */
+/* Is the next copy to be a state? Always, if that costs nothing; else the first and the last one,
+ * for a worker that leaves, and when the next push would take the last room for pushes that no
+ * state contains. */
 static bool needs_state(const struct ps_client *c)
 {
-    return ps_has_states(c) && (c->layout.optimizer == 0 || c->state_header.version == 0 ||
-                                c->pushed + 1 - c->contained >= c->kept);
+    return c->vectors == 0 || c->state.version == 0 || c->stage == CLIENT_ENDED ||
+           !members_empty(&c->keep_for) ||
+           c->pushed + 1 - c->state.push[c->m->world->self] >= c->kept;
 }
 
-int ps_request_copy(struct ps_client *c, size_t shard)
+int ps_request_copies(struct ps_client *c)
 {
+    int rc = OK;
+    c->whole = needs_state(c);
+    c->wanted = c->ok.version;
     const struct ps_message message = {.op = PS_FETCH,
-                                       .flags = needs_state(c) ? PS_WHOLE : 0,
+                                       .flags = c->whole ? PS_WHOLE : 0,
                                        .view = c->view,
                                        .number = c->pushed,
-                                       .version = c->ok.version};
-    transfer_cancel(&c->link[shard].part);
-    set_state(&c->link[shard], LINK_REQUESTED);
-    c->link[shard].wanted = c->ok.version;
-    return report_shard(c, shard, &message);
+                                       .version = c->wanted};
+    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
+        transfer_cancel(&c->link[i].part);
+        set_state(&c->link[i], LINK_REQUESTED);
+        if (!c->frozen && (i == 0 || !c->whole)) /* else resume_pushing requests them */
+            rc = report_shard(c, i, &message);
+    }
+    return rc;
 }
 
-/* A state has arrived: pushes that it contains are needed no more. ERR_PROTOCOL: it contains fewer
- * than the one before, or more than there are */
-static int keep_state(struct ps_client *c, const struct ps_message *header)
+/* The parts of a state have arrived: pushes that it contains are needed no more. ERR_PROTOCOL: it
+ * contains fewer than the one before, or more than there are */
+static int keep_state(struct ps_client *c)
 {
-    size_t n = shard_state_length(&c->layout, header->node);
-    uint64_t contained = shard_state_push(&c->layout, c->landing.at, c->m->world->self);
-    if (contained < c->contained || contained > c->pushed)
-        return ERR_PROTOCOL;
-    vec_copy(&c->state, &c->landing, (struct range){0, n});
-    c->state_header = *header;
-    c->contained = contained;
+    struct ps_state *state = &c->state;
+    const struct ps_message *first = &c->link[0].arriving;
+    uint64_t before = state->push[c->m->world->self];
+    for (size_t i = 0; i < c->config.placement.shards; i++) {
+        struct ps_link *link = &c->link[i];
+        if (link->arriving.version != first->version)
+            return ERR_PROTOCOL; /* all shards send theirs behind one order */
+        shard_import_state(&link->layout, &state->both, state->vector, link->range.from,
+                           link->landing.at);
+        link->state_from = link->arriving;
+        link->state_from.node = first->node; /* another shard may have seen another view */
+    }
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
+        state->push[p] =
+            p < first->node ? shard_state_push(&c->link[0].layout, c->link[0].landing.at, p) : 0;
+    state->version = c->ok.version = first->version;
+    state->here = true;
+    c->m->model.updates = c->link[0].state_from.number;
+    if (c->vectors > 0)
+        vec_copy(&c->global, &state->both, vec_all(&c->global));
     ps_observe_client(c);
-    return OK;
+    uint64_t contained = state->push[c->m->world->self];
+    return contained < before || contained > c->pushed ? ERR_PROTOCOL : OK;
 }
 
-/* The next view reports a lost server. */
+/* The next view reports a lost server, or one that goes back to a state. */
 static int on_ended(struct ps_client *c, const struct transfer *ended)
 {
-    if (ended->status == ERR_PEER)
+    if (ended->status == ERR_PEER || ended->status == ERR_STOP)
         return OK;
     for (size_t i = 0; i < c->config.placement.shards; i++) {
         struct ps_link *link = &c->link[i];
@@ -84,14 +108,59 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
         if (ended->status != OK)
             return ended->status;
         set_state(link, LINK_HELD);
-        link->version = link->arriving.version;
-        int rc = link->arriving.flags & PS_WHOLE ? keep_state(c, &link->arriving) : OK;
-        if (rc != OK)
-            return rc;
-        if (c->global.at != c->state.at)
-            vec_copy(&c->global, &c->landing, link->range);
+        if (c->whole)
+            return ps_holds_all(c) ? keep_state(c) : OK;
+        vec_import(&c->global, link->range, link->landing.at);
     }
     return OK;
+}
+
+/* ---- a worker leaves that serves a shard ---- */
+
+int ps_ask_successor(struct ps_client *c)
+{
+    const struct members now = view_members(c->config.placement.now);
+    const struct ps_message message = {
+        .op = PS_KEEP, .view = c->view, .number = c->pushed, .version = c->state.version};
+    uint32_t next = members_next(&now, c->successor == WORLD_ANY ? 0 : c->successor + 1);
+    if (next == c->m->world->self)
+        next = members_next(&now, next + 1);
+    c->successor = next < VIEW_MEMBERS_MAX ? next : WORLD_ANY;
+    return c->successor == WORLD_ANY ? OK
+                                     : ps_sender_send(&c->sender, next, PS_LANE_WORKER, &message);
+}
+
+static int on_kept(struct ps_client *c, const struct ps_message *message)
+{
+    if (message->flags & PS_LEFT)
+        return ps_ask_successor(c);
+    c->successor = WORLD_ANY;
+    return OK;
+}
+
+static void on_keep(struct ps_client *c, uint32_t from, const struct ps_message *message)
+{
+    if (message->version > c->keep_version)
+        c->keep_version = message->version;
+    c->keep_push[from] = message->number;
+    members_add(&c->keep_for, from);
+}
+
+/* Reply as soon as there is such a state; fetch one when no other copy is on its way. */
+static int keep_for_leavers(struct ps_client *c)
+{
+    bool leaves = !members_empty(&c->keep_for) && group_is_leaving(c->m->group);
+    const struct ps_message message = {.op = PS_KEPT, .flags = leaves ? PS_LEFT : 0};
+    int rc = OK;
+    MEMBERS_EACH (p, &c->keep_for) {
+        bool kept = c->state.version >= c->keep_version && c->state.push[p] >= c->keep_push[p];
+        if (rc != OK || !(kept || leaves))
+            continue;
+        members_remove(&c->keep_for, p);
+        rc = ps_sender_send(&c->sender, p, PS_LANE_WORKER, &message);
+    }
+    bool lacks = !members_empty(&c->keep_for) && ps_holds_all(c) && !c->frozen;
+    return rc == OK && lacks ? ps_request_copies(c) : rc;
 }
 
 /* ---- pushing ---- */
@@ -106,7 +175,6 @@ void ps_send_push(struct ps_client *c)
     size_t len = ps_message_encode(&message, c->push_header);
     for (size_t i = 0; i < c->config.placement.shards; i++) {
         struct ps_link *link = &c->link[i];
-        c->push_sender.part[i].skip = !link->repeat;
         c->push_sender.part[i].what =
             (struct transfer_out){.to = link->host,
                                   .lane = PS_LANE_SERVER + (uint32_t)i,
@@ -114,18 +182,15 @@ void ps_send_push(struct ps_client *c)
                                   .n = push->lost ? 0 : link->range.len,
                                   .header = c->push_header,
                                   .header_len = len};
-        link->repeat = false;
     }
+    c->repeat = false;
     async_sender_send(&c->push_sender);
 }
 
-/* Send a push again where it is needed, when the previous sending has ended. */
+/* Send a push again where one is needed, when the previous sending has ended. */
 static void repeat_push(struct ps_client *c)
 {
-    bool some = false;
-    for (size_t i = 0; i < c->config.placement.shards; i++)
-        some |= c->link[i].repeat;
-    if (some && !async_sender_busy(&c->push_sender))
+    if (c->repeat && !async_sender_busy(&c->push_sender))
         ps_send_push(c);
 }
 
@@ -141,9 +206,9 @@ static int on_ok(struct ps_client *c, const struct ps_message *message)
     c->ok = *message;
     if (message->number == c->pushed)
         return c->stage == CLIENT_ENDED ? ps_report_leave(c) : OK;
-    if (ps_has_states(c) && message->number == c->sending) {
+    if (message->number == c->sending) {
         c->sending++;
-        c->link[0].repeat = true;
+        c->repeat = true;
     }
     return OK;
 }
@@ -157,6 +222,16 @@ static int serve_shard(void *arg)
     return ps_server_run(server, NULL);
 }
 
+static void set_optimizer(const struct ps_client *c, struct ps_server *server,
+                          const struct range *range)
+{
+    struct shard *shard = &server->shard;
+    for (size_t i = 0; shard->x.n > 0 && i < c->vectors; i++)
+        vec_export(&c->state.vector[i], (struct range){range->from, shard->x.n},
+                   shard->optim.state[i].at);
+    shard->optim.updates = c->link[0].state_from.number;
+}
+
 int ps_client_serve(struct ps_client *c, size_t shard, bool moved)
 {
     const struct member *m = c->m;
@@ -164,41 +239,22 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved)
     struct ps_server_config config = c->config;
     struct err err;
     config.index = shard;
-    config.origin = moved ? SHARD_MOVED : SHARD_INITIAL;
+    config.moved = moved;
     link->server = arena_new(m->arena, struct ps_server);
     if (!link->server)
         return ERR_NOMEM;
     int rc = ps_server_init(link->server, m->world, m->group, m->group->log, &config,
                             m->learner->table, &m->learner->x, &m->learner->s, m->arena, &err);
-    if (moved) /* an estimate, used if no shard knows the offset */
+    if (moved) /* an estimate, used if no worker has a state */
         link->server->sample_offset += (m->progress.sample_offset - m->start.sample_offset) *
                                        members_count(&config.placement.first);
+    else if (rc == OK) /* of a resumed run: the state has the checkpoint's optimizer */
+        set_optimizer(c, link->server, &link->range);
     return rc == OK ? world_spawn(m->world, "server", serve_shard, link->server, &link->serving)
                     : rc;
 }
 
-int ps_offer_copy(struct ps_client *c, size_t shard)
-{
-    const struct ps_message copy = {
-        .op = PS_COPY,
-        .flags = (c->stage == CLIENT_ENDED ? PS_LEFT : 0u) | (lacks_state(c) ? PS_NEW : 0u),
-        .shard = (uint32_t)shard,
-        .view = c->view,
-        .number = c->pushed,
-        .version = ps_has_states(c) ? c->state_header.version : c->link[shard].version};
-    return ps_sender_send(&c->sender, ps_placement_host(&c->config.placement, shard),
-                          PS_LANE_SERVER + (uint32_t)shard, &copy);
-}
-
-/* Has the driver, which is the server, been replaced since this worker's last contact? */
-static bool has_recovered(const struct ps_client *c)
-{
-    return !c->config.placement.on_workers &&
-           c->config.placement.now->incarnation != c->incarnation;
-}
-
-/* Some shards have moved: this worker's copy of them may be the newest. If one has moved here,
- * start its server. */
+/* If a shard has moved here, start its server. */
 static int on_view(struct ps_client *c, const struct view *view)
 {
     int rc = OK;
@@ -208,20 +264,18 @@ static int on_view(struct ps_client *c, const struct view *view)
                                      driver, may read it */
         c->m->progress.sharers = view_members(view);
     for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
-        struct ps_link *link = &c->link[i];
-        uint32_t host = ps_placement_host(&c->config.placement, i);
-        bool offers = c->stage == CLIENT_JOINING || lacks_state(c);
-        if (host == link->host && !has_recovered(c) && !offers)
+        if (ps_placement_host(&c->config.placement, i) != c->m->world->self || c->link[i].server)
             continue;
-        if (host == c->m->world->self && !link->server) {
-            log_warn(c->m->group->log,
-                     "shard %zu of the model: its server is lost, worker %u takes over", i, host);
-            rc = ps_client_serve(c, i, true);
-        }
-        if (has_recovered(c)) /* what it offers is to stay the newest state until it is requested */
-            transfer_cancel(&link->part);
-        if (rc == OK)
-            rc = ps_offer_copy(c, i);
+        log_warn(c->m->group->log,
+                 "shard %zu of the model: its server is gone, worker %u takes over", i,
+                 c->m->world->self);
+        rc = ps_client_serve(c, i, true);
+    }
+    const struct members now = view_members(view);
+    c->keep_for = members_intersection(&c->keep_for, &now);
+    if (rc == OK && c->successor != WORLD_ANY && view_rank(view, c->successor) < 0) {
+        c->successor = WORLD_ANY;
+        rc = ps_ask_successor(c);
     }
     return rc;
 }
@@ -234,78 +288,105 @@ static int look_around(struct ps_client *c)
     return view->number == c->view ? OK : on_view(c, view);
 }
 
-static void give_copy(struct ps_client *c, const struct ps_message *requested)
+/* The state that is offered stays until the clock says where the shards continue: a copy that is on
+ * its way here is void. */
+static int offer_state(struct ps_client *c)
 {
-    struct ps_link *link = &c->link[requested->shard];
-    struct ps_message message = {.shard = requested->shard};
-    struct vec copy = {c->global.at + link->range.from, link->range.len};
-    if (ps_has_states(c)) {
-        message = c->state_header;
-        message.flags = PS_WHOLE;
-        copy = (struct vec){c->state.at, shard_state_length(&c->layout, message.node)};
-    }
-    message.op = PS_GIVEN;
-    message.view = c->view;
-    transfer_cancel(&link->offered);
-    ps_sender_send_vec(&c->sender, &link->offered,
-                       ps_placement_host(&c->config.placement, requested->shard),
-                       PS_LANE_SERVER + requested->shard, &message, &copy);
+    if (c->asked == c->view)
+        return OK;
+    c->asked = c->view;
+    c->frozen = true;
+    for (size_t i = 0; i < c->config.placement.shards; i++)
+        transfer_cancel(&c->link[i].part);
+    const struct ps_message copy = {.op = PS_COPY,
+                                    .flags = (c->stage == CLIENT_ENDED ? PS_LEFT : 0u) |
+                                             (c->state.here ? 0u : PS_NEW),
+                                    .view = c->view,
+                                    .number = c->pushed,
+                                    .version = c->state.version};
+    return ps_sender_send(&c->sender, ps_placement_host(&c->config.placement, 0), PS_LANE_SERVER,
+                          &copy);
 }
 
-/* All shards are served again. The new server of a shard that has moved receives the pushes that
- * are not decided, and the worker requests the copy that it lacks. */
-static int resume_shard(struct ps_client *c, const struct ps_message *message)
+static int give_state(struct ps_client *c, uint32_t to, size_t shard)
+{
+    struct ps_link *link = &c->link[shard];
+    struct ps_message message = link->state_from;
+    transfer_cancel(&link->given);
+    shard_export_state(&link->layout, &c->state.both, c->state.vector, link->range.from,
+                       link->landing.at);
+    for (uint32_t p = 0; p < message.node; p++)
+        shard_put_push(&link->layout, link->landing.at, p, c->state.push[p]);
+    const struct vec copy = {link->landing.at, shard_state_length(&link->layout, message.node)};
+    message.op = PS_GIVEN;
+    message.flags = PS_WHOLE;
+    message.view = c->view;
+    ps_sender_send_vec(&c->sender, &link->given, to, PS_LANE_SERVER + (uint32_t)shard, &message,
+                       &copy);
+    return world_copied(c->m->world, copy.n * sizeof(float));
+}
+
+/* The shards continue: they need the pushes that the state lacks, and this worker the copies that
+ * it waits for. */
+static int resume_pushing(struct ps_client *c, const struct ps_message *message)
 {
     int rc = OK;
-    bool new_clock = message->flags & PS_NEW, recovered = has_recovered(c);
-    if (ps_has_states(c) && (message->number < c->contained || message->number > c->pushed))
-        return ERR_PROTOCOL; /* its state is older than the one that this worker has offered */
-    c->incarnation = c->config.placement.now->incarnation;
-    /* Only pushes that the shards have applied count. */
-    if (new_clock && !(message->flags & PS_LOST))
-        c->ok = (struct ps_message){.number = message->number,
-                                    .flags = message->number == c->pushed ? c->ok.flags & PS_STOP
-                                                                          : 0, /* it was told */
-                                    .node = c->m->world->self};
-    if (new_clock)
-        c->ok.version = message->version;
-    bool undecided = c->ok.number < c->pushed && message->number < c->pushed;
-    if (ps_has_states(c) && new_clock && undecided) {
+    if (message->number < c->state.push[c->m->world->self] || message->number > c->pushed)
+        return ERR_PROTOCOL; /* their state is older than the one that this worker has offered */
+    c->frozen = false;
+    bool undecided = message->number < c->pushed;
+    c->ok = (struct ps_message){.number = message->number,
+                                .version = message->version,
+                                .flags = undecided ? 0 : c->ok.flags & PS_STOP, /* it was told */
+                                .node = c->m->world->self};
+    for (size_t i = 0; i < c->config.placement.shards; i++)
+        c->link[i].host = ps_placement_host(&c->config.placement, i);
+    c->repeat = undecided;
+    c->sending = message->number + 1;
+    if (undecided)
         log_info(c->m->group->log, "worker %u sends pushes %llu to %llu again", c->m->world->self,
                  (unsigned long long)message->number + 1, (unsigned long long)c->pushed);
-        c->sending = message->number + 1;
-    }
-    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
-        struct ps_link *link = &c->link[i];
-        uint32_t host = ps_placement_host(&c->config.placement, i);
-        bool moved = host != link->host || recovered;
-        link->host = host;
-        link->repeat = undecided && (moved || link->repeat);
-        bool lost = new_clock && link->state == LINK_REQUESTED;
-        if (lost || (moved && link->state != LINK_HELD))
-            rc = ps_request_copy(c, i);
-    }
+    if (!ps_holds_all(c))
+        rc = ps_request_copies(c);
     return rc == OK && c->stage == CLIENT_ENDED && !undecided ? ps_report_leave(c) : rc;
 }
 
 /* ---- one turn ---- */
 
+/* Does this worker wait for that part? An older one is the reply to a request that was repeated, or
+ * of a shard before it went back to a state. */
+static bool expects_part(const struct ps_client *c, uint32_t from, const struct ps_message *part)
+{
+    const struct ps_link *link = &c->link[part->shard];
+    bool whole = part->flags & PS_WHOLE;
+    bool fits = !whole || (part->node <= VIEW_MEMBERS_MAX && part->node > c->m->world->self);
+    return part->op == PS_PART && from == link->host && link->state == LINK_REQUESTED && fits &&
+           !c->frozen && whole == c->whole && part->version >= c->wanted && part->view >= c->asked;
+}
+
+/* A message of the recovery, of this view. */
+static int on_clock(struct ps_client *c, uint32_t from, const struct ps_message *message)
+{
+    if (message->op == PS_RESUME && message->view == c->asked && c->frozen)
+        return resume_pushing(c, message);
+    if (message->view != c->view)
+        return OK;
+    if (message->op == PS_ASK)
+        return offer_state(c);
+    return message->op == PS_GIVE && c->frozen ? give_state(c, from, message->shard) : OK;
+}
+
 static int on_message(struct ps_client *c, struct message *m)
 {
     struct ps_message message;
     uint32_t from = m->from;
-    bool read =
-        ps_message_decode(transfer_header_reader(m), &message) == OK &&
-        message.shard < c->config.placement.shards &&
-        (!(message.flags & PS_WHOLE) || (ps_has_states(c) && message.node <= VIEW_MEMBERS_MAX &&
-                                         message.node > c->m->world->self));
-    struct ps_link *link = read ? &c->link[message.shard] : NULL;
-    /* An older part is the reply to a request that was repeated. */
-    if (read && message.op == PS_PART && from == link->host && link->state == LINK_REQUESTED &&
-        message.version >= link->wanted) {
-        struct transfer_in in = {.x = c->landing.at + link->range.from, .n = link->range.len};
-        if (message.flags & PS_WHOLE)
-            in.n = shard_state_length(&c->layout, message.node);
+    bool read = ps_message_decode(transfer_header_reader(m), &message) == OK &&
+                message.shard < c->config.placement.shards;
+    if (read && expects_part(c, from, &message)) {
+        struct ps_link *link = &c->link[message.shard];
+        struct transfer_in in = {.x = link->landing.at, .n = link->range.len};
+        if (c->whole)
+            in.n = shard_state_length(&link->layout, message.node);
         set_state(link, LINK_ARRIVING);
         link->arriving = message;
         transfer_accept(&link->part, &c->sender.transfers, m, &in);
@@ -316,7 +397,11 @@ static int on_message(struct ps_client *c, struct message *m)
         return OK;
     if (message.op == PS_OK && from == c->link[0].host)
         return on_ok(c, &message);
-    if (message.op < PS_COPY)
+    if (message.op == PS_KEEP && view_rank(c->config.placement.now, from) >= 0)
+        on_keep(c, from, &message);
+    if (message.op == PS_KEPT && from == c->successor)
+        return on_kept(c, &message);
+    if (message.op < PS_ASK)
         return OK;
     int rc = message.view > c->view
                  ? group_wait_view(c->m->group, message.view - 1,
@@ -324,11 +409,7 @@ static int on_message(struct ps_client *c, struct message *m)
                  : OK;
     if (rc == OK)
         rc = look_around(c);
-    if (rc != OK || message.view != c->view)
-        return rc;
-    if (message.op == PS_GIVE)
-        give_copy(c, &message);
-    return message.op == PS_RESUME ? resume_shard(c, &message) : OK;
+    return rc == OK ? on_clock(c, from, &message) : rc;
 }
 
 int ps_take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *), int64_t patience)
@@ -340,6 +421,8 @@ int ps_take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *), i
     uint64_t moved = atomic_load(&c->m->group->moved);
     int rc = look_around(c);
     repeat_push(c);
+    if (rc == OK)
+        rc = keep_for_leavers(c);
     if (rc != OK || (holds && !holds(c)))
         return rc;
     int64_t deadline = patience < WORLD_FOREVER ? world_now(world) + patience : WORLD_FOREVER;

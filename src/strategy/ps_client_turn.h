@@ -9,13 +9,17 @@
  * `patience` is the time for the next piece. */
 int ps_take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *), int64_t patience);
 
-/* Begin to fetch a shard's part, after all pushes of this worker and the newest OK. */
-int ps_request_copy(struct ps_client *c, size_t shard);
+/* Begin to fetch the model, after all pushes of this worker and the newest OK. */
+int ps_request_copies(struct ps_client *c);
 
-/* Offer the copy here to the shard's new server. */
-int ps_offer_copy(struct ps_client *c, size_t shard);
+/* Is the whole model here, and none of it on its way? */
+bool ps_holds_all(const struct ps_client *c);
 
-/* Send the push `sending` to the shards that are to repeat it. */
+/* Ask the next worker, after `successor`, to fetch a state with this worker's pushes; without
+ * another one `successor` becomes WORLD_ANY. */
+int ps_ask_successor(struct ps_client *c);
+
+/* Send the push `sending`. */
 void ps_send_push(struct ps_client *c);
 
 /* Tell the clock that this worker's loop has ended. */
@@ -26,11 +30,5 @@ void ps_observe_client(const struct ps_client *c);
 
 /* Start a shard's server on this node, at the beginning or because it has moved here. ERR_NOMEM */
 int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
-
-/* Does this worker keep states for the driver? */
-static inline bool ps_has_states(const struct ps_client *c)
-{
-    return c->state.n > 0;
-}
 
 #endif

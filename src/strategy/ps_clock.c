@@ -151,17 +151,16 @@ void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_
     out->diverged = !out->stop && is_diverged(clock);
 }
 
-void ps_clock_forget(struct ps_clock *clock, size_t shard)
-{
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        members_remove(&clock->worker[p].have, (uint32_t)shard);
-    clock->ready = (struct members){{0}};
-}
-
 void ps_clock_resume(struct ps_clock *clock, uint64_t offset, const struct members *members)
 {
     const struct ps_clock_config config = clock->config;
-    const struct progress start = clock->start;
+    struct progress start = clock->start;
+    if (offset < start.sample_offset) { /* a joiner's clock: the run's steps back to there */
+        uint64_t all = clock->first * job_step_records(config.job);
+        uint64_t steps = (start.sample_offset - offset + all - 1) / all;
+        start.steps -= steps < start.steps ? steps : start.steps;
+        start.sample_offset = offset;
+    }
     ps_clock_init(clock, &config, &start, members);
     advance_clock(clock, offset - start.sample_offset);
     clock->base += (double)clock->since / (double)(clock->first * job_step_records(config.job));

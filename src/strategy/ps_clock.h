@@ -68,11 +68,8 @@ bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *ou
 /* `node` has died, or its loop has ended: no worker waits for it any more. */
 void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_decision *out);
 
-/* The shard is served again, and has no push that is not decided. */
-void ps_clock_forget(struct ps_clock *clock, size_t shard);
-
-/* Continue for a lost clock that had reached this sample offset. All of `members` start over, with
- * equal numbers of pushes and none waiting. */
+/* Continue from this sample offset, which a clock had reached before. All of `members` start over,
+ * with equal numbers of pushes and none waiting. */
 void ps_clock_resume(struct ps_clock *clock, uint64_t offset, const struct members *members);
 
 /* The rate's clock, and its value after ps_clock_resume where that is known. */

@@ -7,7 +7,7 @@
 /* A message about several members is as long as the highest of them requires. */
 static bool has_members(enum ps_op op)
 {
-    return op == PS_APPLY || op == PS_DROP;
+    return op == PS_APPLY || op == PS_DROP || op == PS_SHOW || op == PS_TAKE;
 }
 
 size_t ps_message_encode(const struct ps_message *message, uint8_t *out)
@@ -51,7 +51,7 @@ int ps_message_decode(struct byte_reader in, struct ps_message *out)
     out->ns = (int64_t)read_u64(&in);
     for (int i = 0; i < MEMBER_WORDS && has_members(out->op) && in.left > 0; i++)
         out->members.word[i] = read_u64(&in);
-    return byte_reader_done(&in) && out->op >= PS_PUSH && out->op <= PS_KNOWN ? OK : ERR_PROTOCOL;
+    return byte_reader_done(&in) && out->op >= PS_PUSH && out->op <= PS_RESUME ? OK : ERR_PROTOCOL;
 }
 
 struct ps_slot {
@@ -139,7 +139,7 @@ struct ps_placement ps_placement_of(const struct group *group, uint32_t servers,
     return placement;
 }
 
-/* A shard moves only when its server is lost: a joiner has a higher number than all members. */
+/* A shard moves only when its server is gone: a joiner has a higher number than all members. */
 uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
 {
     if (!placement->on_workers)

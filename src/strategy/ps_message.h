@@ -16,43 +16,48 @@ enum ps_op {
     PS_PUSH = 1,
     /* shard → clock: push `number` of `node` has arrived. LOST: it is not finite */
     PS_HAVE,
-    /* clock → shard: order `number`: apply the pushes of `members`, at clock value t; drop them */
+    /* clock → shard: order `number`: apply the pushes of `members`, at clock value t; drop them;
+     * send each of them the shard's state as of this order */
     PS_APPLY,
     PS_DROP,
+    PS_SHOW,
     /* clock → worker: push `number` is decided, as of order `version`; it waited `ns` for the push
      * of `node`. STOP: that was the last, the run is over. LOST: no worker's model is finite */
     PS_OK,
     /* worker → shard: send the shard's part of the model, after order `version` and the sender's
-     * push `number`. WHOLE: with the server's whole state */
+     * push `number`. WHOLE, to the clock: all shards are to send their states of one order */
     PS_FETCH,
     /* shard → worker: the vector is the part of `shard`, as of order `version`. WHOLE: it is the
-     * server's whole state (shard.h), with that header */
+     * shard's state (shard.h), with that header. `view`: of the order */
     PS_PART,
     /* worker → clock: the sender's loop has ended, and no worker waits for it */
     PS_LEAVE,
+    /* worker → worker: the sender serves a shard and leaves: fetch a state with its push `number`,
+     * not older than order `version`. The reply: it is here. LEFT: this worker leaves, too */
+    PS_KEEP,
+    PS_KEPT,
 
-    /* The others are of a new view that has moved shards (ps_recovery.h), with its number.
+    /* The others are of a new view (ps_recovery.h), with its number.
      *
-     * worker → shard: the sender has a copy of the shard, as of order `version`; its last push was
-     * `number`. LEFT: its loop has ended. NEW: it has none yet */
+     * clock → worker: offer your state */
+    PS_ASK,
+    /* worker → clock: the sender's state is of order `version`; its last push was `number`. LEFT:
+     * its loop has ended. NEW: it has none yet */
     PS_COPY,
-    /* shard → worker: send that copy */
+    /* clock → shard: continue from the state of order `version`, which `members` have; none: with
+     * what is here */
+    PS_TAKE,
+    /* shard → worker: send the shard's state */
     PS_GIVE,
-    /* worker → shard: the vector is that copy. WHOLE: as in PART */
+    /* worker → shard: the vector is the state, as in PART */
     PS_GIVEN,
-    /* shard → clock: the shard has applied orders up to `version`, with hash `number` and sample
-     * offset `samples`. NEW: it has a copy, and knows no orders */
+    /* shard → clock: the shard is at order `version`. NEW: it has taken a state in this view */
     PS_STATE,
-    /* clock → shard: send `shard`, on `node`, the orders from `version` on */
-    PS_REPLAY,
-    /* clock → shard: all shards are at order `version` (hash and offset as above). NEW: the clock
-     * is new: report pushes again. LEFT: tell all workers which pushes are decided */
+    /* clock → shard: all shards have reported. NEW: report pushes again */
     PS_SYNC,
-    /* shard → worker: push `number` is the last decided one, as of `version`. NEW: by a lost
-     * clock. LOST: the number is unknown */
+    /* clock → worker: the shards have taken a state, of order `version`, with the receiver's pushes
+     * up to `number` */
     PS_RESUME,
-    /* shard → shard: the same, of `node` */
-    PS_KNOWN,
 };
 
 enum ps_flag { PS_LOST = 1, PS_STOP = 2, PS_NEW = 4, PS_LEFT = 8, PS_WHOLE = 16 };
@@ -67,7 +72,7 @@ struct ps_message {
     uint64_t number, version, samples;
     double t;
     int64_t ns;
-    struct members members; /* APPLY, DROP */
+    struct members members; /* APPLY, DROP, SHOW, TAKE */
 };
 
 enum { PS_MESSAGE_HEAD = 64, PS_MESSAGE_MAX = PS_MESSAGE_HEAD + 8 * MEMBER_WORDS };

@@ -6,9 +6,8 @@
 /* ---- states ---- */
 
 static const uint8_t next_stages[SERVER_STAGES] = {
-    [SERVER_EMPTY] = 1 << SERVER_UNSYNCED,
-    [SERVER_UNSYNCED] = 1 << SERVER_SERVES,
-    [SERVER_LEVELS] = 1 << SERVER_SERVES,
+    [SERVER_EMPTY] = 1 << SERVER_LEVELS,
+    [SERVER_LEVELS] = 1 << SERVER_SERVES | 1 << SERVER_EMPTY,
     [SERVER_SERVES] = 1 << SERVER_LEVELS,
 };
 
@@ -57,26 +56,17 @@ int ps_have(struct ps_server *s, uint32_t node)
     return ps_report_shard(s, 0, &message);
 }
 
-/* A worker sends its pushes to the driver in order, and repeats them so: one that follows a missing
- * one will come again. */
-static bool is_next(const struct ps_server *s, const struct ps_server_client *g,
-                    const struct ps_message *push)
-{
-    return push->number == g->done + 1 ||
-           (s->config.placement.on_workers && push->number > g->done);
-}
-
 int ps_take_next(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node];
     struct ps_message push;
-    /* Does it know which push is the next? */
-    bool knows = s->stage >= SERVER_LEVELS || s->config.origin != SHARD_RECOVERED;
-    if (!g || !g->next || !knows || g->use != USE_NONE)
+    if (!g || !g->next || s->stage == SERVER_EMPTY || g->use != USE_NONE)
         return OK;
     struct message *m = g->next;
     g->next = NULL;
-    if (ps_message_decode(transfer_header_reader(m), &push) != OK || !is_next(s, g, &push)) {
+    /* A worker sends its pushes in order, and repeats them so: one that follows a missing one will
+     * come again. */
+    if (ps_message_decode(transfer_header_reader(m), &push) != OK || push.number != g->done + 1) {
         transfer_refuse(&s->sender.transfers, m);
         return OK;
     }
@@ -118,57 +108,43 @@ int ps_on_push_ended(struct ps_server *s, struct ps_server_client *g)
 
 /* ---- copies go out ---- */
 
-/* Write the whole state of this driver, with its header. Returns its floats. */
-static size_t export_whole(const struct ps_server *s, struct vec *to, struct ps_message *header)
-{
-    uint32_t workers = 0;
-    shard_export_state(&s->layout, &s->shard, to->at);
-    MEMBERS_EACH (p, &s->known) {
-        while (workers < p)
-            shard_put_push(&s->layout, to->at, workers++, 0);
-        shard_put_push(&s->layout, to->at, workers++, s->client[p] ? s->client[p]->done : 0);
-    }
-    header->flags |= PS_WHOLE;
-    header->node = workers;
-    header->number = s->shard.optim.updates;
-    header->samples = s->sample_offset;
-    header->t = ps_clock_value(s->clock);
-    return shard_state_length(&s->layout, workers);
-}
-
-int ps_reply(struct ps_server *s, uint32_t node)
+static int send_part(struct ps_server *s, uint32_t node, struct ps_message *header, size_t floats)
 {
     struct ps_server_client *g = s->client[node];
-    bool pushed_elsewhere = s->config.origin == SHARD_MOVED && g->number == 0;
-    bool sees = (g->done >= g->after || pushed_elsewhere) && s->version >= g->version;
-    if (g->request == REQUEST_NONE || !sees || s->stage < SERVER_LEVELS || g->use != USE_NONE)
-        return OK;
-    struct ps_message message = {
-        .op = PS_PART, .shard = (uint32_t)s->config.index, .version = s->version};
-    struct vec copy = {g->both.at, s->shard.both.n};
-    if (g->request == REQUEST_STATE)
-        copy.n = export_whole(s, &g->both, &message);
-    else
-        vec_copy(&g->both, &s->shard.both, vec_all(&s->shard.both));
-    g->request = REQUEST_NONE;
+    const struct vec copy = {g->both.at, floats};
+    header->op = PS_PART;
+    header->shard = (uint32_t)s->config.index;
+    header->version = s->version;
     ps_set_use(g, USE_COPY);
-    ps_sender_send_vec(&s->sender, &g->part, node, PS_LANE_WORKER, &message, &copy);
-    return world_copied(s->world, copy.n * sizeof(float));
+    ps_sender_send_vec(&s->sender, &g->part, node, PS_LANE_WORKER, header, &copy);
+    return world_copied(s->world, floats * sizeof(float));
 }
 
-int ps_reply_all(struct ps_server *s)
+/* Send this shard's state, as of `order`. */
+static int send_state(struct ps_server *s, uint32_t node, const struct ps_message *order)
 {
-    int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
-        if (s->client[p])
-            rc = ps_reply(s, p);
-    return rc;
+    struct ps_server_client *g = s->client[node];
+    uint32_t workers = 0;
+    shard_export_state(&s->layout, &s->shard.both, s->shard.optim.state, 0, g->both.at);
+    MEMBERS_EACH (p, &s->known) {
+        while (workers < p)
+            shard_put_push(&s->layout, g->both.at, workers++, 0);
+        shard_put_push(&s->layout, g->both.at, workers++, s->client[p] ? s->client[p]->done : 0);
+    }
+    struct ps_message header = {.flags = PS_WHOLE,
+                                .node = workers,
+                                .view = order->view,
+                                .number = s->shard.optim.updates,
+                                .samples = s->sample_offset,
+                                .t = order->t,
+                                .ns = (int64_t)s->history};
+    return send_part(s, node, &header, shard_state_length(&s->layout, workers));
 }
 
 /* ---- orders are carried out ---- */
 
 /* Pushes are decided: apply them here, or drop them. */
-static int carry_out(struct ps_server *s, const struct ps_message *order)
+static int carry_out_pushes(struct ps_server *s, const struct ps_message *order)
 {
     const struct members *members = &order->members;
     bool applied = order->op == PS_APPLY;
@@ -199,13 +175,85 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
         ps_set_use(g, USE_NONE);
         g->done = g->number;
     }
-    s->version++;
-    s->sample_offset = order->samples;
-    s->orders[s->version % s->orders_kept] = *order;
-    s->history = hash_mix(hash_mix(s->history, applied), hash_bytes(members, sizeof *members));
-    ps_observe(s, false);
     return OK;
 }
+
+/* These workers request states: none has a push under way, and each has given up its copies. */
+static int carry_out_show(struct ps_server *s, const struct ps_message *order)
+{
+    int rc = OK;
+    MEMBERS_EACH (p, &order->members) {
+        struct ps_server_client *g = s->client[p];
+        if (!g || !members_has(&s->known, p) || rc != OK)
+            continue;
+        if (g->use == USE_COPY) {
+            transfer_cancel(&g->part);
+            ps_set_use(g, USE_NONE);
+        }
+        rc = g->use == USE_NONE ? send_state(s, p, order) : ERR_PROTOCOL;
+    }
+    return rc;
+}
+
+static int carry_out(struct ps_server *s, const struct ps_message *order)
+{
+    int rc = order->op == PS_SHOW ? OK : carry_out_pushes(s, order);
+    if (rc != OK)
+        return rc;
+    s->version++;
+    s->sample_offset = order->samples;
+    if (order->op != PS_SHOW)
+        s->history = hash_mix(hash_mix(s->history, order->op == PS_APPLY),
+                              hash_bytes(&order->members, sizeof order->members));
+    ps_observe(s, false);
+    return order->op == PS_SHOW ? carry_out_show(s, order) : OK;
+}
+
+/* The clock's: send an order to all shards, and carry it out. */
+static int send_order(struct ps_server *s, enum ps_op op, const struct members *members, double t)
+{
+    const struct ps_message message = {.op = op,
+                                       .number = s->version + 1,
+                                       .samples = s->clock->progress.sample_offset,
+                                       .view = s->view,
+                                       .t = t,
+                                       .members = *members};
+    int rc = OK;
+    if (members_empty(members))
+        return OK;
+    for (size_t i = 1; rc == OK && i < s->config.placement.shards; i++)
+        rc = ps_report_shard(s, i, &message);
+    return rc == OK ? carry_out(s, &message) : rc;
+}
+
+/* Not before all shards follow the clock: then they may have to take a state first. */
+int ps_reply(struct ps_server *s, uint32_t node)
+{
+    struct ps_server_client *g = s->client[node];
+    bool sees = g->done >= g->after && s->version >= g->version;
+    if (g->request == REQUEST_NONE || !sees || s->stage != SERVER_SERVES || g->use != USE_NONE)
+        return OK;
+    bool whole = g->request == REQUEST_STATE;
+    g->request = REQUEST_NONE;
+    if (whole) {
+        const struct members members = members_only(node);
+        return send_order(s, PS_SHOW, &members, ps_clock_value(s->clock));
+    }
+    struct ps_message header = {.view = s->view};
+    vec_copy(&g->both, &s->shard.both, vec_all(&s->shard.both));
+    return send_part(s, node, &header, s->shard.both.n);
+}
+
+int ps_reply_all(struct ps_server *s)
+{
+    int rc = OK;
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
+        if (s->client[p])
+            rc = ps_reply(s, p);
+    return rc;
+}
+
+/* ---- orders arrive ---- */
 
 /* s̃ is the mean of the last s of each remaining worker. */
 static void average_state(struct ps_server *s)
@@ -242,8 +290,8 @@ static int go_on(struct ps_server *s, const struct members *members)
 
 int ps_on_order(struct ps_server *s, const struct ps_message *message)
 {
-    if (s->clock || s->stage < SERVER_LEVELS || message->number <= s->version)
-        return OK; /* from a lost clock, or known */
+    if (s->clock || s->stage == SERVER_EMPTY || message->number <= s->version)
+        return OK;
     if (message->number != s->version + 1)
         return ERR_PROTOCOL;
     int rc = carry_out(s, message);
@@ -251,21 +299,6 @@ int ps_on_order(struct ps_server *s, const struct ps_message *message)
 }
 
 /* ---- the clock ---- */
-
-static int send_order(struct ps_server *s, enum ps_op op, const struct members *members, double t)
-{
-    const struct ps_message message = {.op = op,
-                                       .number = s->version + 1,
-                                       .samples = s->clock->progress.sample_offset,
-                                       .t = t,
-                                       .members = *members};
-    int rc = OK;
-    if (members_empty(members))
-        return OK;
-    for (size_t i = 1; rc == OK && i < s->config.placement.shards; i++)
-        rc = ps_report_shard(s, i, &message);
-    return rc == OK ? carry_out(s, &message) : rc;
-}
 
 int ps_send_oks(struct ps_server *s, const struct ps_decision *d, int64_t now)
 {

@@ -9,8 +9,7 @@ static int make_client(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node] = arena_new(&s->own, struct ps_server_client);
     size_t n = s->shard.range.len, most = shard_state_length(&s->layout, VIEW_MEMBERS_MAX);
-    bool whole = !s->config.placement.on_workers;
-    if (!g || vec_init(&g->both, &s->own, whole ? most : n) != OK)
+    if (!g || vec_init(&g->both, &s->own, most) != OK)
         return ERR_NOMEM;
     if (s->shard.s.n == 0 || s->config.shard.rule == SHARD_ELASTIC)
         return OK;
@@ -57,23 +56,16 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
     s->known = view_members(now);
     s->view = now->number;
     s->sample_offset = config->start.sample_offset;
-    s->stage = config->origin == SHARD_INITIAL ? SERVER_SERVES : SERVER_EMPTY;
+    s->stage = config->moved ? SERVER_EMPTY : SERVER_SERVES;
     s->giver = WORLD_ANY;
     ps_sender_init(&s->sender, world, group, PS_LANE_SERVER + (uint32_t)config->index);
     s->sender.transfers.chunk = config->chunk;
     int rc = shard_init(&s->shard, &config->shard, table, x, state, range, arena, err);
     if (rc == OK)
-        s->layout = (struct shard_layout){
-            .model = range.len,
-            .optimizer = s->shard.x.n * shard_states(&config->shard, &s->shard.optim)};
-    if (rc == OK && config->origin == SHARD_RECOVERED)
-        rc = vec_init(&s->state, arena, shard_state_length(&s->layout, VIEW_MEMBERS_MAX));
+        s->layout = shard_layout_of(&range, x->n, shard_states(&config->shard, &s->shard.optim));
     s->together = arena_array(arena, VIEW_MEMBERS_MAX, struct push);
-    s->orders_kept =
-        2 * VIEW_MEMBERS_MAX + 1; /* each is about a push, and a worker has one at a time */
-    s->orders = arena_array(arena, s->orders_kept, struct ps_message);
-    s->stand = arena_array(arena, config->placement.shards, struct ps_stand);
-    if (rc == OK && (!s->together || !s->orders || !s->stand))
+    s->stand = arena_array(arena, config->placement.shards, enum ps_stand);
+    if (rc == OK && (!s->together || !s->stand))
         rc = ERR_NOMEM;
     for (size_t i = 0; rc == OK && i < now->count; i++)
         rc = make_client(s, now->node[i]);
@@ -82,6 +74,7 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
     s->clock = arena_new(arena, struct ps_clock);
     if (!s->clock)
         return ERR_NOMEM;
+    s->recovers = config->moved;
     ps_clock_init(s->clock, &config->clock, &config->start, &s->known);
     return OK;
 }
@@ -131,6 +124,17 @@ static int on_join(struct ps_server *s, uint32_t node, const struct members *kep
     return rc;
 }
 
+/* Does another node serve any of the shards in this view? */
+static bool has_moved(const struct ps_server *s, const struct view *view)
+{
+    struct ps_placement next = s->config.placement;
+    bool moved = false;
+    next.now = view;
+    for (size_t i = 0; i < next.shards; i++)
+        moved |= ps_placement_host(&next, i) != ps_placement_host(&s->config.placement, i);
+    return moved;
+}
+
 /* Follow a new view, if there is one. */
 static int look_at_view(struct ps_server *s)
 {
@@ -151,6 +155,7 @@ static int look_at_view(struct ps_server *s)
         rc = rc == OK ? on_worker_gone(s, p, true) : rc;
     MEMBERS_EACH (p, &joined)
         rc = rc == OK ? on_join(s, p, &kept) : rc;
+    s->recovers |= s->clock && has_moved(s, view);
     s->config.placement.now = view;
     if (s->stage == SERVER_SERVES && !s->config.placement.on_workers)
         return rc; /* there is nothing to level */
@@ -164,8 +169,7 @@ static int look_at_view(struct ps_server *s)
 static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message *message)
 {
     struct ps_server_client *g = s->client[node];
-    bool whole = message->flags & PS_WHOLE && !s->config.placement.on_workers;
-    g->request = whole ? REQUEST_STATE : REQUEST_PART;
+    g->request = message->flags & PS_WHOLE && s->clock ? REQUEST_STATE : REQUEST_PART;
     g->after = message->number;
     g->version = message->version;
     if (s->clock)
@@ -199,21 +203,12 @@ static int see_view(struct ps_server *s, uint32_t number)
     return rc == OK ? look_at_view(s) : rc;
 }
 
-/* While the shards are at different orders, the clock learns how far this one is. */
-static int on_order(struct ps_server *s, const struct ps_message *message)
-{
-    uint64_t before = s->version;
-    int rc = ps_on_order(s, message);
-    bool reports = rc == OK && s->version > before && s->stage == SERVER_LEVELS;
-    return reports ? ps_report_state(s) : rc;
-}
-
 static int on_message(struct ps_server *s, struct message *m)
 {
     struct ps_message message;
     uint32_t from = m->from;
     bool read = ps_message_decode(transfer_header_reader(m), &message) == OK;
-    bool stock = read && message.op >= PS_COPY; /* of a view, which the sender may have received
+    bool stock = read && message.op >= PS_ASK; /* of a view, which the sender may have received
                                                    from the previous driver */
     bool joins = read && !is_known(s, from) && message.view > s->view; /* perhaps */
     int rc = stock || joins ? see_view(s, message.view) : OK;
@@ -227,8 +222,8 @@ static int on_message(struct ps_server *s, struct message *m)
         return rc; /* a stranger's, or of another view */
     if (message.op == PS_FETCH)
         return on_fetch(s, from, &message);
-    if (message.op == PS_APPLY || message.op == PS_DROP)
-        return on_order(s, &message);
+    if (message.op == PS_APPLY || message.op == PS_DROP || message.op == PS_SHOW)
+        return ps_on_order(s, &message);
     return s->clock ? on_clock_message(s, from, &message) : OK;
 }
 
@@ -242,7 +237,7 @@ static int on_ended(struct ps_server *s, struct transfer *ended)
         int rc = ps_take_next(s, ended->peer);
         return rc == OK ? ps_reply(s, ended->peer) : rc;
     }
-    return ended == &s->given && ended->status == OK ? ps_on_copied(s) : OK;
+    return ended == &s->given && ended->status == OK ? ps_on_given(s) : OK;
 }
 
 /* Receive all messages that have arrived, before anything is decided. */
@@ -269,7 +264,7 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
     int rc = s->stage == SERVER_EMPTY ? ps_take_stock(s) : OK;
     while (rc == OK) {
         const struct wait_for change = wait_signal(s->world, SIGNAL_GROUP);
-        if (finish && atomic_load(finish) && s->stage >= SERVER_LEVELS && !ps_lacks_pushes(s))
+        if (finish && atomic_load(finish) && s->stage != SERVER_EMPTY && !ps_lacks_pushes(s))
             break;
         rc = look_at_view(s);
         if (rc == OK)
@@ -281,7 +276,7 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
         if (s->client[p])
             drop_waiting(s->client[p]);
     ps_sender_close(&s->sender);
-    if (s->stage >= SERVER_LEVELS)
+    if (s->stage != SERVER_EMPTY)
         log_debug(s->log, "shard %zu at worker %u ends after %" PRIu64 " orders (%" PRIx64 ")",
                   s->config.index, s->world->self, s->version, s->history);
     return rc;
@@ -322,7 +317,7 @@ int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
     struct err err;
     ps_server_configure(&own, l->job, l->group, &l->progress, l->records, NULL);
     if (l->lanes.needs_sync) {
-        own.origin = SHARD_RECOVERED;
+        own.moved = true;
         own.start = (struct progress){0}; /* its clock uses the offset alone, which may be before
                                              the ledger's */
     }

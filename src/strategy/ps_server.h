@@ -7,6 +7,9 @@
  * the same pushes in the same order, and a push that is incomplete when its worker dies is applied
  * by none. Gradients that have arrived while the clock was busy are decided together.
  *
+ * Workers keep states of all shards. If a shard moves, or the driver has recovered, all shards
+ * continue from the newest state (ps_recovery.h), and workers send again the pushes that it lacks.
+ *
  * A worker's requests are served in order: a fetch sees its own pushes. */
 #ifndef PL_STRATEGY_PS_SERVER_H
 #define PL_STRATEGY_PS_SERVER_H
@@ -14,13 +17,6 @@
 #include "strategy/ps_clock.h"
 #include "strategy/ps_message.h"
 #include "strategy/shard.h"
-
-/* How a server begins. */
-enum ps_origin {
-    SHARD_INITIAL,   /* with the initial model */
-    SHARD_MOVED,     /* its server is lost: with the newest copy of any worker */
-    SHARD_RECOVERED, /* the same, on a recovered driver: with a whole state */
-};
 
 struct ps_server_config {
     /* The strategy's: */
@@ -33,7 +29,7 @@ struct ps_server_config {
     bool admits_in_waits;         /* a worker that waits for a server admits joiners meanwhile */
     /* The run's: */
     struct ps_placement placement;
-    enum ps_origin origin;
+    bool moved;   /* its server, or the driver before this one, is gone: it takes a state first */
     size_t index; /* of the shard */
     size_t chunk; /* floats of a piece that a transfer sends */
     struct progress start;
@@ -61,7 +57,7 @@ enum ps_request { REQUEST_NONE, REQUEST_PART, REQUEST_STATE };
 struct ps_server_client {
     struct transfer push; /* coming in */
     struct transfer part; /* going out */
-    struct vec both;      /* a push or a copy: as long as the shard, or a state */
+    struct vec both;      /* a push or a copy; as long as a state */
     enum ps_use use;      /* of `both` */
     struct vec last;      /* its last push, for its s; as long as the shard */
     struct message *next; /* the header of its next push, until `both` is free */
@@ -71,31 +67,23 @@ struct ps_server_client {
     bool bad;             /* that one is not finite */
     uint64_t averaged;    /* samples behind `last`; 0: none yet */
     enum ps_request request;
-    uint64_t after, version;   /* it requests a copy after its push `after` and order `version` */
-    struct ps_message copy_of; /* its offer to a recovered driver */
+    uint64_t after, version; /* it requests a copy after its push `after` and order `version` */
+    uint64_t offered;        /* the clock's: the pushes it had begun when it offered its state */
 };
 
 /* A shard's report to the clock in the present view. ps_recovery.c has the table of transitions. */
-enum ps_stand_state {
+enum ps_stand {
     STAND_NONE,
-    STAND_NEW,     /* it has a copy, and knows no orders */
-    STAND_KNOWN,   /* it has carried out orders up to `version` */
-    STAND_REPLAYS, /* likewise, and orders that it lacks are on their way */
-    STAND_STATES,
+    STAND_CONTINUES, /* it is behind the order that it had reached before the view */
+    STAND_TAKEN,     /* it has taken the state that the clock has named */
+    STANDS,
 };
 
-struct ps_stand {
-    enum ps_stand_state state;
-    uint64_t version, history, sample_offset;
-};
-
-/* From UNSYNCED on a server has weights; from LEVELS on it knows which orders they contain.
- * ps_order.c has the table of transitions. */
+/* ps_order.c has the table of transitions. */
 enum ps_server_stage {
-    SERVER_EMPTY,    /* it waits for a copy */
-    SERVER_UNSYNCED, /* it has a copy, and does not know how far the orders are */
-    SERVER_LEVELS,   /* the view has changed: other shards may be at other orders */
-    SERVER_SERVES,   /* all shards are at one order, or follow the clock */
+    SERVER_EMPTY,  /* it has no weights that count: it waits for a state */
+    SERVER_LEVELS, /* it has weights; the view has changed, and not all shards have reported */
+    SERVER_SERVES, /* all shards follow the clock */
     SERVER_STAGES,
 };
 
@@ -109,26 +97,29 @@ struct ps_server {
     enum ps_server_stage stage;
     struct ps_sender sender;
     struct shard shard;
-    struct shard_layout layout; /* of the state that workers keep for a driver */
+    struct shard_layout layout; /* of its states, which workers keep */
     struct ps_server_client *client[VIEW_MEMBERS_MAX];
-    struct push *together;     /* room for a push of each */
-    uint64_t version;          /* orders carried out */
-    uint64_t history;          /* a hash over them */
-    uint64_t sample_offset;    /* after them */
-    struct members known;      /* workers of the last view seen */
-    uint32_t view;             /* the last one seen */
-    struct ps_message *orders; /* the newest, by number; as many as may be under way to a shard */
-    size_t orders_kept;
+    struct push *together;  /* room for a push of each */
+    uint64_t version;       /* orders carried out */
+    uint64_t history;       /* a hash over those that decided pushes */
+    uint64_t sample_offset; /* after them */
+    struct members known;   /* workers of the last view seen */
+    uint32_t view;          /* the last one seen */
     struct ps_clock *clock;
     /* Of ps_recovery.c, when the view has changed: */
-    struct members offered;     /* workers that have offered a copy in this view */
-    struct members left;        /* workers whose loops have ended, as reported to a new clock */
-    double clock_value;         /* of the rate, in the state that a recovered driver has taken */
-    uint64_t best;              /* the newest copy's version, */
-    uint32_t giver;             /* and the worker that has it */
-    struct transfer given;      /* coming in, */
-    struct vec state;           /* on a recovered driver: into this one */
-    struct ps_stand *stand;     /* the clock's, by shard */
+    uint32_t took;         /* the view in which it last took a state: */
+    uint64_t best;         /* of this order, */
+    uint32_t giver;        /* from this worker; WORLD_ANY: there was none */
+    struct transfer given; /* coming in, */
+    struct vec state;      /* into this one */
+    /* The clock's: */
+    bool recovers;              /* a shard has moved, and not all have taken a state since */
+    struct members offered;     /* workers that have offered a state in this view, */
+    struct members givers;      /* those whose state is the newest, */
+    struct members left;        /* and those whose loops have ended */
+    double clock_value;         /* of the rate, in the state that it has taken, */
+    uint64_t departed;          /* and how many workers with pushes in that state are gone */
+    enum ps_stand *stand;       /* by shard */
     struct driver_part *leader; /* the driver part; NULL: on a worker */
 };
 

@@ -1,6 +1,7 @@
 #include "strategy/shard.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "group/members.h"
 #include "optim/schedule.h"
 
@@ -55,13 +56,19 @@ static void take_start(struct shard *shard, const struct vec *x, const struct ve
         vec_export(s, (struct range){beyond, shard->s.n}, shard->s.at);
 }
 
+/* Floats of x̃ in a range of the global model. */
+static size_t floats_of_x(const struct range *range, size_t n_x)
+{
+    size_t end = min_size(range->from + range->len, n_x);
+    return end > range->from ? end - range->from : 0;
+}
+
 int shard_init(struct shard *shard, const struct shard_config *config, const struct segments *table,
                const struct vec *x, const struct vec *s, struct range range, struct arena *arena,
                struct err *err)
 {
-    size_t end = range.from + range.len;
-    size_t floats = range.from >= x->n ? 0 : (end < x->n ? end : x->n) - range.from;
-    PL_ASSERT(end <= x->n + s->n && table->total == x->n);
+    size_t floats = floats_of_x(&range, x->n);
+    PL_ASSERT(range.from + range.len <= x->n + s->n && table->total == x->n);
     *shard = (struct shard){.config = *config, .range = range};
     if (vec_init(&shard->both, arena, range.len) != OK ||
         vec_init(&shard->scratch, arena, floats) != OK ||
@@ -150,37 +157,39 @@ void shard_average(struct shard *shard, const struct push *last, size_t count)
         weighted_sum(&shard->s, shard->x.n, last, count, true);
 }
 
-/* ---- the whole state ---- */
+/* ---- a state ---- */
 
 enum { NUMBER = sizeof(uint64_t) / sizeof(float) }; /* floats of a number, whose bits they hold */
+
+struct shard_layout shard_layout_of(const struct range *range, size_t n_x, size_t vectors)
+{
+    return (struct shard_layout){
+        .model = range->len, .x = floats_of_x(range, n_x), .vectors = vectors};
+}
 
 size_t shard_state_length(const struct shard_layout *layout, size_t workers)
 {
     PL_ASSERT(workers <= VIEW_MEMBERS_MAX);
-    return layout->model + layout->optimizer + NUMBER * workers;
+    return layout->model + layout->vectors * layout->x + NUMBER * workers;
 }
 
-/* The optimizer's vectors of the layout: each is as long as x̃. */
-static size_t vectors_of(const struct shard_layout *layout, const struct shard *shard)
+void shard_export_state(const struct shard_layout *layout, const struct vec *both,
+                        const struct vec *vector, size_t from, float *at)
 {
-    PL_ASSERT(layout->model == shard->both.n);
-    return shard->x.n > 0 ? layout->optimizer / shard->x.n : 0;
+    vec_export(both, (struct range){from, layout->model}, at);
+    for (size_t i = 0; layout->x > 0 && i < layout->vectors; i++)
+        vec_export(&vector[i], (struct range){from, layout->x}, at + layout->model + i * layout->x);
 }
 
-void shard_export_state(const struct shard_layout *layout, const struct shard *shard, float *at)
+void shard_import_state(const struct shard_layout *layout, const struct vec *both,
+                        const struct vec *vector, size_t from, const float *at)
 {
-    size_t vectors = vectors_of(layout, shard);
-    vec_export(&shard->both, vec_all(&shard->both), at);
-    for (size_t i = 0; i < vectors; i++)
-        vec_export(&shard->optim.state[i], vec_all(&shard->x), at + layout->model + i * shard->x.n);
-}
-
-void shard_import_state(const struct shard_layout *layout, struct shard *shard, const float *at)
-{
-    size_t vectors = vectors_of(layout, shard);
-    vec_import(&shard->both, vec_all(&shard->both), at);
-    for (size_t i = 0; i < vectors; i++)
-        vec_import(&shard->optim.state[i], vec_all(&shard->x), at + layout->model + i * shard->x.n);
+    struct vec into = *both;
+    vec_import(&into, (struct range){from, layout->model}, at);
+    for (size_t i = 0; layout->x > 0 && i < layout->vectors; i++) {
+        into = vector[i];
+        vec_import(&into, (struct range){from, layout->x}, at + layout->model + i * layout->x);
+    }
 }
 
 static float *place_of(const struct shard_layout *layout, const float *at, size_t worker)

@@ -60,33 +60,39 @@ void shard_apply(struct shard *shard, const struct push *push, size_t count, dou
  * moved s̃ already. */
 void shard_average(struct shard *shard, const struct push *last, size_t count);
 
-/* The whole state of a parameter server on the driver, as one vector:
+/* A state of a shard, as one vector:
  *
  *     x̃, s̃ | the optimizer's vectors | for each worker, the number of its newest decided push
  *
- * Workers keep such vectors for a driver that restarts (PROTOCOL.md). The header of the transfer
- * has the scalars:
+ * Workers keep the states of all shards behind one order, for servers that are lost (PROTOCOL.md).
+ * The header of the transfer has the scalars:
  *
  *     version   orders that are carried out
+ *     ns        a hash over them
  *     samples   their sample offset
  *     t         the rate's clock
  *     number    updates behind the optimizer's vectors
  *     node      how many workers' numbers follow, from worker 0 on
  *
- * Costs: the vectors of the optimizer once more in every copy, two floats for each worker id.
- *
- * The layout: floats of x̃ and s̃, and of all vectors of the optimizer. */
+ * Costs: the vectors of the optimizer once more in every copy, two floats for each worker id. */
 struct shard_layout {
-    size_t model, optimizer;
+    size_t model;      /* floats of x̃ and s̃, */
+    size_t x, vectors; /* of x̃ alone, and how many vectors of the optimizer are as long as that */
 };
+
+/* The layout of a range of the global model, whose x̃ has n_x floats. */
+struct shard_layout shard_layout_of(const struct range *range, size_t n_x, size_t vectors);
 
 /* Floats of a state with the numbers of `workers`, at most VIEW_MEMBERS_MAX. */
 size_t shard_state_length(const struct shard_layout *layout, size_t workers);
 
-/* The part with x̃, s̃ and the optimizer's vectors, out of or into the server's; `at` has
+/* The part with x̃, s̃ and the optimizer's vectors, out of or into vectors in which the shard
+ * begins at `from`: those of a server, at 0, or of the global model; `at` has
  * shard_state_length(…, 0) floats. */
-void shard_export_state(const struct shard_layout *layout, const struct shard *shard, float *at);
-void shard_import_state(const struct shard_layout *layout, struct shard *shard, const float *at);
+void shard_export_state(const struct shard_layout *layout, const struct vec *both,
+                        const struct vec *vector, size_t from, float *at);
+void shard_import_state(const struct shard_layout *layout, const struct vec *both,
+                        const struct vec *vector, size_t from, const float *at);
 
 /* A worker's number in a state. */
 void shard_put_push(const struct shard_layout *layout, float *at, size_t worker, uint64_t number);

@@ -105,6 +105,8 @@ int worker_admit_joiner(struct worker *w)
     struct member *m = &w->member;
     struct global_model model = current_model(w);
     struct progress progress = w->progress->for_joiner(w);
+    if (model.state != w->learner.optim.state) /* it is the servers': the joiner fetches theirs */
+        model.states = 0;
     return join_donor_admit(w->strategy, &w->traits, &w->publisher, m, &progress, &model);
 }
 

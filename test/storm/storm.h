@@ -127,18 +127,27 @@ struct result {
     struct result *next;
 };
 
-/* A parameter server on the driver, after an order. */
+/* A shard of a parameter server, after an order. */
 struct order_seen {
-    uint64_t sample_offset, model; /* a hash of the model and the optimizer */
+    uint64_t sample_offset, model; /* a hash of the model and the optimizer, */
+    uint64_t history;              /* and of the pushes that were decided so far */
     uint64_t applied[NODES_MAX];   /* the newest decided push of each worker; 0: not a member */
 };
 
-struct server_watch {
+struct shard_watch {
     struct order_seen *order; /* by version, from 1 on */
     uint64_t version, room;
-    uint64_t decided[NODES_MAX]; /* of each worker, when it was last a member, */
-    uint64_t pushed[NODES_MAX];  /* its newest push, */
-    uint64_t state[NODES_MAX];   /* and the version of the state that it keeps */
+    struct order_seen *undone; /* those from which it has gone back to a state */
+    uint64_t undone_count;
+    uint64_t decided[NODES_MAX]; /* of each worker, when it was last a member */
+};
+
+enum { SHARDS_WATCHED = NODES_MAX };
+
+struct server_watch {
+    struct shard_watch shard[SHARDS_WATCHED];
+    uint64_t pushed[NODES_MAX]; /* of each worker: its newest push, */
+    uint64_t state[NODES_MAX];  /* and the version of the state that it keeps */
 };
 
 struct view_seen {
@@ -262,6 +271,9 @@ void watch_server(struct storm *s, const struct ps_server *server, bool recovere
 void watch_client(struct storm *s, uint32_t node, const struct ps_client *client);
 /* The run has ended well: its model is kept. */
 void watch_servers_end(struct storm *s);
+
+/* Another run begins; or all is over. */
+void watch_servers_release(struct storm *s);
 /* The participants of a view. */
 uint64_t watch_view(const struct storm *s, uint32_t number, bool *known);
 

@@ -47,6 +47,7 @@ static const struct way ways[] = {
     {{"strategy.ps={consistency:ssp staleness:2}"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:asp}", "solver.type=Adam"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:dssp colocated:true}"}, 1, JOINED | FREE},
+    {{"strategy.ps={consistency:bsp servers:2}", "solver.type=Adam"}, 1, JOINED | FREE},
     {{"strategy.downpour={n_push:2 n_fetch:2}", "solver.momentum=0"}, 1, JOINED | FREE},
     {{"strategy.downpour={n_push:1 n_fetch:12 server_adagrad:true}", "solver.momentum=0"},
      1,

@@ -220,11 +220,13 @@ static uint32_t choose_target(const struct storm *s, const struct strike *k)
 }
 
 /* The highest that is in, if some are left then. */
+/* From the first one, which may serve a shard of the model, or from the last one. */
 static void request_leave(struct storm *s)
 {
     uint32_t node = NODES_MAX;
     for (uint32_t i = 0; i < NODES_MAX; i++)
-        if (moment_alive(s, i) && in_view(s, i) && !atomic_load(&s->leave[i]))
+        if (moment_alive(s, i) && in_view(s, i) && !atomic_load(&s->leave[i]) &&
+            (node == NODES_MAX || s->plan->seed % 2 == 0))
             node = i;
     if (node < NODES_MAX && members_alive(s) > 2)
         atomic_store(&s->leave[node], 1);

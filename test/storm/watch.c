@@ -116,6 +116,7 @@ static void record_resume(struct storm *s)
     s->views = 0;
     s->node[NODES_MAX].view_number = 0;
     release_results(s);
+    watch_servers_release(s);
 }
 
 /* ---- views, as nodes take them ---- */
@@ -398,7 +399,7 @@ void watch_end(struct storm *s, int rc)
 void watch_release(struct storm *s)
 {
     release_results(s);
-    free(s->server.order);
+    watch_servers_release(s);
     for (uint32_t i = 0; i <= NODES_MAX; i++)
         for (uint32_t l = 0; l < LANES_WATCHED; l++)
             for (int k = 0; k < 2; k++)
