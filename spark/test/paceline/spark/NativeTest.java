@@ -98,7 +98,7 @@ final class NativeTest {
                     Native.runOpen(wrong, null, null, null), Native.workOpen(wrong, "x", null),
                     Native.taskMain(wrong), Native.taskSignal(wrong, Native.STOP, 1),
                     Native.taskPoll(wrong, buffer), Native.taskClose(wrong),
-                    Native.streamOpen(wrong, "x", 1, 1, 1, 0, Native.U8, 0, null, false, 0),
+                    Native.streamOpen(wrong, "x", 1, 1, 1, 0, Native.U8, 0, null, Native.COMPLETE, 0),
                     Native.streamCommit(wrong, 1), Native.streamEnd(wrong, true),
                     Native.pack(wrong, "memory:x", "x"),
                     Native.modelOpen(wrong, "x", "x", Native.U8, 1, 1, new int[] {1, 1, 1, 0, 0}),
@@ -187,10 +187,10 @@ final class NativeTest {
     private void streamRefusesWrongLabels() {
         long engine = opened(Native.engineCreate(Native.LOG_WARN));
         for (int[] wrong : new int[][] {{-1, 1, 1, 2, 0}, {1, 0, 1, 2, 0}, {1, 1, 1, -1, 0}, {1, 1, 1, 2, 9}}) {
-            check(Native.streamOpen(engine, "rows", wrong[0], wrong[1], wrong[2], wrong[3], wrong[4], 0, null, true, 0)
-                    < 0, "a stream of " + Arrays.toString(wrong));
+            check(Native.streamOpen(engine, "rows", wrong[0], wrong[1], wrong[2], wrong[3], wrong[4], 0, null,
+                    Native.GROWS, 0) < 0, "a stream of " + Arrays.toString(wrong));
         }
-        check(Native.streamOpen(engine, null, 1, 1, 1, 2, 0, 0, null, true, 0) == Native.ERR_USAGE, "no name");
+        check(Native.streamOpen(engine, null, 1, 1, 1, 2, 0, 0, null, Native.GROWS, 0) == Native.ERR_USAGE, "no name");
         long rows = openRows(engine, "rows", false);
         check(Native.streamLabels(rows) == null, "labels before records");
         check(Native.streamCommit(rows, 1) == Native.ERR_USAGE, "a commit of what was not acquired");
@@ -217,7 +217,8 @@ final class NativeTest {
     }
 
     private static long openRows(long engine, String name, boolean grows) {
-        return opened(Native.streamOpen(engine, name, 1, SIDE, SIDE, 2, Native.U8, 0, null, grows, 0));
+        return opened(Native.streamOpen(engine, name, 1, SIDE, SIDE, 2, Native.U8, 0, null,
+                grows ? Native.GROWS : Native.COMPLETE, 0));
     }
 
     private static void addRows(long stream, Random random, int count) {
