@@ -3,8 +3,8 @@
  * A holding is a set of records with an identity, its hash. A worker says with its hello which
  * holdings it has. Those that several members of a view have are shared out among them in equal
  * ranges; of the others their only owner takes all. A holding may grow: its owner takes what has
- * arrived. A worker may get further holdings, which its next report names. Each worker reports how many samples it has
- * taken of each of its holdings.
+ * arrived. A worker may get further holdings, which its next report names. Each worker reports how
+ * many samples it has taken of each of its holdings.
  *
  * An epoch of the run is epoch_records samples: the records of all holdings of the first view.
  * After a run of P samples a holding of n records is due n · P / epoch_records samples. Samples

@@ -116,7 +116,7 @@ static void test_counts(void **state)
     holdings_release(&book);
 }
 
-/* A worker that is lost has holdings b and c; another one, which had a, reports that it has them. */
+/* A lost worker had the holdings b and c; another one, which had a, reports that it has them. */
 static void test_holdings_that_come_later(void **state)
 {
     struct holdings book = {.known = NULL};
