@@ -24,7 +24,8 @@ struct pl_stream {
     char path[PATH_MAX_BYTES]; /* of the file, while it is made */
 };
 
-enum { GROWING_BLOCK = 16 << 10 };
+/* Each part, too, leaves a block of its own in memory. */
+enum { GROWING_BLOCK = 16 << 10, PARTS_BLOCK = 64 << 10 };
 
 static pl_engine *errors_of(const pl_stream *stream)
 {
@@ -74,7 +75,7 @@ static int make_spool(pl_stream *stream, const pl_stream_options *options, struc
         return rc;
     const struct spool_config config = {
         .record_bytes = memory_record_bytes(&stream->records),
-        .block_bytes = options->grows ? GROWING_BLOCK : 0,
+        .block_bytes = options->parts ? PARTS_BLOCK : options->grows ? GROWING_BLOCK : 0,
         .memory = options->memory,
         .disk = options->memory > 0 ? real_disk() : NULL,
         .path = stream->path,

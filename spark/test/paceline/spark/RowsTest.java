@@ -58,6 +58,7 @@ public final class RowsTest {
         try {
             RowsTest test = new RowsTest(spark, Path.of(arguments[0]));
             run("test_rows_beyond_the_limit_are_in_files", test::rowsBeyondTheLimit);
+            run("test_records_are_held_out", test::recordsAreHeldOut);
             run("test_disk_that_is_full_is_named", test::fullDiskIsNamed);
             run("test_rows_of_a_lost_executor_are_adopted", test::rowsAreAdopted);
         } finally {
@@ -149,6 +150,17 @@ public final class RowsTest {
         } catch (IOException refused) {
             throw new AssertionError("the peak of memory cannot be reset", refused);
         }
+    }
+
+    /** Records for validation are taken out before training begins, and no partition follows. */
+    private void recordsAreHeldOut() throws Exception {
+        PacelineEstimator estimator = base.estimator();
+        PacelineSummary summary = estimator.setJob(estimator.getJob() + " validation: 90").fit(base.rows).summary();
+        check(summary.testError() < 0.1, "test error: " + summary.json());
+        check(JSON.readTree(summary.json()).path("validation_error").asDouble(1) < 0.1, "held out: " + summary.json());
+        long records = sets(summary).stream().mapToLong(set -> set.path("records").asLong()).sum();
+        check(records == SparkTest.TRAIN - EXECUTORS * 90, "records to train on: " + summary.json());
+        SparkTest.expectEvenCounts(summary);
     }
 
     /** Files of an executor end at a limit, as on a disk that is full. */
