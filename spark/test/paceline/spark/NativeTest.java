@@ -48,6 +48,7 @@ final class NativeTest {
         run("test_wrong_handles_are_refused", test::wrongHandlesAreRefused);
         run("test_messages_are_unicode", test::messagesAreUnicode);
         run("test_stream_refuses_wrong_labels", test::streamRefusesWrongLabels);
+        run("test_parts_are_readable", test::partsAreReadable);
         run("test_records_are_packed", test::recordsArePacked);
         run("test_workers_train_on_growing_streams", test::workersTrainOnGrowingStreams);
         run("test_run_stops_and_worker_leaves", test::runStopsAndWorkerLeaves);
@@ -99,7 +100,7 @@ final class NativeTest {
                     Native.taskMain(wrong), Native.taskSignal(wrong, Native.STOP, 1),
                     Native.taskPoll(wrong, buffer), Native.taskClose(wrong),
                     Native.streamOpen(wrong, "x", 1, 1, 1, 0, Native.U8, 0, null, Native.COMPLETE, 0),
-                    Native.streamCommit(wrong, 1), Native.streamEnd(wrong, true),
+                    Native.streamCommit(wrong, 1), Native.streamCut(wrong, 1), Native.streamEnd(wrong, true),
                     Native.pack(wrong, "memory:x", "x"),
                     Native.modelOpen(wrong, "x", "x", Native.U8, 1, 1, new int[] {1, 1, 1, 0, 0}),
                     Native.modelPredict(wrong, buffer, 0, buffer), Native.modelClose(wrong),
@@ -236,6 +237,28 @@ final class NativeTest {
             done(Native.streamCommit(stream, n));
             count -= n;
         }
+    }
+
+    /** Records can be read up to the last cut. */
+    private void partsAreReadable() {
+        long engine = opened(Native.engineCreate(Native.LOG_WARN));
+        long grows = openRows(engine, "grows", true);
+        addRows(grows, new Random(3), 10);
+        check(Native.streamCut(grows, 7) == Native.ERR_USAGE, "a stream without parts is cut");
+        expectIn(Native.message(), "stream grows: it is not in parts");
+        done(Native.streamEnd(grows, false));
+        long rows = opened(Native.streamOpen(engine, "rows", 1, SIDE, SIDE, 2, Native.U8, 0, null, Native.PARTS, 0));
+        check(Native.streamCut(rows, 7) == Native.ERR_USAGE, "a part without records");
+        addRows(rows, new Random(3), 10);
+        done(Native.streamCut(rows, 7));
+        addRows(rows, new Random(4), 5);
+        check(opened(Native.pack(engine, "memory:rows", folder + "/one")) == 10, "records of one part");
+        check(Native.streamEnd(rows, true) == Native.ERR_USAGE, "records in no part are sealed");
+        expectIn(Native.message(), "its last records are in no part");
+        done(Native.streamCut(rows, 8));
+        check(opened(Native.pack(engine, "memory:rows", folder + "/two")) == 15, "records of two parts");
+        done(Native.streamEnd(rows, true));
+        done(Native.engineDestroy(engine));
     }
 
     private void recordsArePacked() {
