@@ -64,10 +64,11 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
     add_test(NAME spark/session_test COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_session")
     add_test(NAME spark/process_test
       COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_processes")
+    add_test(NAME spark/rows_test COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_rows")
   else()
     set(spark_test_classes ${CMAKE_BINARY_DIR}/spark/cluster_test)
     set(spark_test SparkTest SparkNetTest SharedVariableTest FailureTest ElasticTest ResumeTest
-      RunningFit LeaseTest EngineProcessTest ProcessTest SessionTest TestCases)
+      RowsTest RunningFit LeaseTest EngineProcessTest ProcessTest SessionTest TestCases)
     list(TRANSFORM spark_test PREPEND ${PROJECT_SOURCE_DIR}/spark/test/paceline/spark/)
     list(TRANSFORM spark_test APPEND .java)
     add_custom_command(
@@ -106,6 +107,9 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
     add_test(NAME spark/process_test
       COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
               paceline.spark.ProcessTest)
+    add_test(NAME spark/rows_test
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+              paceline.spark.RowsTest)
   endif()
   # A Spark of a virtual environment has its Python beside it.
   get_filename_component(spark_python ${spark_home}/../../../../bin/python3 ABSOLUTE)
@@ -119,7 +123,7 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
   # Their executors compute on all cores.
   set_tests_properties(spark/local_cluster_test spark/failure_test spark/dynamic_allocation_test
     spark/resume_test spark/lease_test spark/python_test spark/shared_variable_test
-    spark/engine_process_test spark/session_test spark/process_test PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
+    spark/engine_process_test spark/session_test spark/process_test spark/rows_test PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
     ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_home}")
   set_property(TEST spark/dynamic_allocation_test APPEND PROPERTY
     ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/dynamic_allocation.conf)
@@ -129,4 +133,6 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
     ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/session.conf)
   set_property(TEST spark/process_test APPEND PROPERTY
     ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/process.conf)
+  set_property(TEST spark/rows_test APPEND PROPERTY
+    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/rows.conf)
 endif()

@@ -106,6 +106,11 @@ typedef struct pl_stream_options {
     /* With `grows`: identity of the records, by which a worker that has the same ones takes the
      * place of this one; 0: no other worker has them. */
     uint64_t hash;
+    /* With `grows`: records arrive in parts that have identities of their own, `hash` is not used,
+     * and pl_stream_cut takes the place of pl_stream_flush. A worker takes a part at the end of the
+     * step in which it becomes readable. When a worker is lost, any other may be given the parts
+     * that it had: the run counts the samples of a part wherever they are trained on. */
+    bool parts;
 } pl_stream_options;
 
 typedef struct pl_stream pl_stream;
@@ -129,9 +134,16 @@ int pl_stream_commit(pl_stream *stream, size_t count);
  * PL_ERR_USAGE: it does not grow; PL_ERR_NOMEM */
 int pl_stream_flush(pl_stream *stream);
 
+/* Of a stream in parts: the records that are committed since the last part are one, with this
+ * identity, and can be read from now on. Parts with equal identities have the same records. Costs
+ * memory as pl_stream_flush. PL_ERR_USAGE: there are no such records, or it is not in parts;
+ * PL_ERR_FULL: it has 256 parts, and these records are in none; PL_ERR_NOMEM */
+int pl_stream_cut(pl_stream *stream, uint64_t hash);
+
 /* No record follows: the name is bound, as by pl_data_bind, with the hash of all values, and the
  * stream is freed. On an error it is still the caller's: PL_ERR_INPUT: it has no record;
- * PL_ERR_USAGE: the name was bound meanwhile; PL_ERR_IO, PL_ERR_NOMEM */
+ * PL_ERR_USAGE: the name was bound meanwhile, or the last records are in no part; PL_ERR_IO,
+ * PL_ERR_NOMEM */
 int pl_stream_seal(pl_stream *stream);
 
 /* Forget a stream that was not sealed, and its records; of a stream that grows the records that are

@@ -222,7 +222,40 @@ static void test_a_flushed_stream(void **state)
     options.grows = false;
     expect_ok(s, pl_stream_open(s->engine, "sealed", &options, &sealed));
     assert_int_equal(pl_stream_flush(sealed), PL_ERR_USAGE);
+    assert_int_equal(pl_stream_cut(sealed, 1), PL_ERR_USAGE);
     pl_stream_free(sealed);
+}
+
+/* A stream in parts is seen as far as it was cut, each part with the hash that it was given. */
+static void test_a_stream_in_parts(void **state)
+{
+    const struct stage *s = *state;
+    pl_stream_options options = {.channels = 1, .height = 1, .width = 1, .parts = true};
+    pl_stream *stream;
+    pl_data *data;
+    pl_data_info info;
+    float x[3];
+    assert_int_equal(pl_stream_open(s->engine, "parts", &options, &stream), PL_ERR_USAGE);
+    options.grows = true;
+    expect_ok(s, pl_stream_open(s->engine, "parts", &options, &stream));
+    put_byte(s, stream, 7);
+    assert_int_equal(pl_stream_flush(stream), PL_ERR_USAGE);
+    assert_int_equal(pl_data_open(s->engine, "memory:parts", true, &data), PL_ERR_INPUT);
+    expect_ok(s, pl_stream_cut(stream, 1));
+    assert_int_equal(pl_stream_cut(stream, 2), PL_ERR_USAGE);
+    put_byte(s, stream, 8);
+    put_byte(s, stream, 9);
+    expect_ok(s, pl_data_open(s->engine, "memory:parts", true, &data));
+    expect_ok(s, pl_data_describe(data, &info));
+    assert_int_equal(info.records, 1);
+    pl_data_close(data);
+    assert_int_equal(pl_stream_seal(stream), PL_ERR_USAGE);
+    expect_ok(s, pl_stream_cut(stream, 2));
+    expect_ok(s, pl_stream_seal(stream));
+    expect_ok(s, pl_data_open(s->engine, "memory:parts", true, &data));
+    expect_ok(s, pl_data_read(data, 0, 3, x, 3));
+    assert_true(x[0] == 7 && x[1] == 8 && x[2] == 9);
+    pl_data_close(data);
 }
 
 static void test_pictures_come_to_size(void **state)
@@ -447,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_means_and_deviations),
         cmocka_unit_test(test_reading),
         cmocka_unit_test(test_values_of_bf16),
+        cmocka_unit_test(test_a_stream_in_parts),
         cmocka_unit_test(test_a_flushed_stream),
         cmocka_unit_test(test_pictures_come_to_size),
         cmocka_unit_test(test_pictures_become_grey),

@@ -24,7 +24,8 @@ struct pl_stream {
     char path[PATH_MAX_BYTES]; /* of the file, while it is made */
 };
 
-enum { GROWING_BLOCK = 16 << 10 };
+/* Each part, too, leaves a block of its own in memory. */
+enum { GROWING_BLOCK = 16 << 10, PARTS_BLOCK = 64 << 10 };
 
 static pl_engine *errors_of(const pl_stream *stream)
 {
@@ -46,6 +47,15 @@ static size_t count_readable(void *user, bool *more)
     return spool_readable(user, more);
 }
 
+static size_t list_parts(void *user, struct source_part *out, size_t most)
+{
+    struct spool_part part[SPOOL_PARTS_MAX];
+    size_t n = spool_parts(user, part, SPOOL_PARTS_MAX);
+    for (size_t i = 0; i < n && i < most; i++)
+        out[i] = (struct source_part){part[i].end - (i > 0 ? part[i - 1].end : 0), part[i].hash};
+    return n;
+}
+
 static void release_spool(void *user)
 {
     spool_close(user);
@@ -65,10 +75,11 @@ static int make_spool(pl_stream *stream, const pl_stream_options *options, struc
         return rc;
     const struct spool_config config = {
         .record_bytes = memory_record_bytes(&stream->records),
-        .block_bytes = options->grows ? GROWING_BLOCK : 0,
+        .block_bytes = options->parts ? PARTS_BLOCK : options->grows ? GROWING_BLOCK : 0,
         .memory = options->memory,
         .disk = options->memory > 0 ? real_disk() : NULL,
         .path = stream->path,
+        .in_parts = options->parts,
     };
     return spool_open(stream->spool, &config, err);
 }
@@ -90,7 +101,8 @@ static int bind_growing(pl_stream *stream, const pl_stream_options *options)
     struct memory_records records = stream->records;
     records.count = UINT32_MAX;
     records.arrived = count_readable;
-    records.unshared = options->hash == 0;
+    records.parts = options->parts ? list_parts : NULL;
+    records.unshared = options->hash == 0 && !options->parts;
     records.hash = options->hash ? options->hash : hash_bytes(stream->name, strlen(stream->name));
     records.hash += records.hash == 0;
     int rc = pl_engine_create(NULL, &stream->own);
@@ -124,7 +136,9 @@ static int open_stream(pl_engine *engine, const char *name, const pl_stream_opti
     stream->records = records;
     snprintf(stream->name, sizeof stream->name, "%s", name);
     stream->records.name = stream->name;
-    rc = make_spool(stream, options, err);
+    rc = options->parts && !options->grows
+             ? err_set(err, ERR_USAGE, "stream %s: one in parts grows", name)
+             : make_spool(stream, options, err);
     if (rc == OK && options->grows)
         rc = bind_growing(stream, options);
     if (rc == OK)
@@ -233,14 +247,34 @@ static int flush_stream(pl_stream *stream)
 {
     struct err *err = &errors_of(stream)->error;
     int rc = check_alive(stream);
-    if (rc == OK && !stream->bound)
-        rc = err_set(err, ERR_USAGE, "stream %s: it does not grow", stream->name);
+    if (rc == OK && (!stream->bound || stream->spool->part))
+        rc = err_set(err, ERR_USAGE, "stream %s: it does not grow, or does so in parts",
+                     stream->name);
     return rc == OK ? keep_failure(stream, spool_flush(stream->spool, err)) : rc;
 }
 
 int pl_stream_flush(pl_stream *stream)
 {
     RETURN_GUARDED(errors_of(stream), flush_stream(stream));
+}
+
+static int cut_stream(pl_stream *stream, uint64_t hash)
+{
+    struct err *err = &errors_of(stream)->error;
+    int rc = check_alive(stream);
+    if (rc == OK && !stream->spool->part)
+        rc = err_set(err, ERR_USAGE, "stream %s: it is not in parts", stream->name);
+    if (rc != OK)
+        return rc;
+    rc = spool_cut(stream->spool, hash, err);
+    if (rc != OK)
+        err_prefix(err, "stream %s", stream->name);
+    return rc;
+}
+
+int pl_stream_cut(pl_stream *stream, uint64_t hash)
+{
+    RETURN_GUARDED(errors_of(stream), cut_stream(stream, hash));
 }
 
 static int seal_stream(pl_stream *stream)
@@ -251,6 +285,8 @@ static int seal_stream(pl_stream *stream)
     int rc = check_alive(stream);
     if (rc == OK && spool->count == 0)
         rc = err_set(err, ERR_INPUT, "stream %s: it has no record", stream->name);
+    if (rc == OK && spool->part && !spool->sealed && spool->count != atomic_load(&spool->readable))
+        rc = err_set(err, ERR_USAGE, "stream %s: its last records are in no part", stream->name);
     if (rc == OK && !spool->sealed)
         rc = keep_failure(stream, spool_seal(spool, err));
     records.count = spool->count;

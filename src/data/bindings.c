@@ -117,9 +117,13 @@ static void size_of(const struct source *source, size_t i, size_t *H, size_t *W)
 
 static size_t parts_of(const struct source *source, struct source_part *out, size_t most)
 {
-    size_t n = source_parts(bound_to(source), out, most);
-    if (n == 1)
-        out[0].count = source->count; /* those that had arrived */
+    size_t n = source_parts(bound_to(source), out, most), left = source->count;
+    for (size_t i = 0; i < n; i++) { /* those that had arrived */
+        if (i > 0 && left == 0)
+            return i;
+        out[i].count = out[i].count < left ? out[i].count : left;
+        left -= out[i].count;
+    }
     return n;
 }
 

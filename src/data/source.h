@@ -28,6 +28,7 @@ struct source {
     struct fields fields; /* n > 0: a record's floats are these, and its shape (count, 1, 1) */
     enum source_reading reading;
     bool unshared;     /* no other node has these records, whatever the hash */
+    bool in_parts;     /* records that arrive later come in whole parts */
     unsigned depth;    /* of zips and maps within each other, up to DEPTH_MAX */
     uint64_t hash;     /* identity of the data, compared between nodes: see each source */
     char warning[320]; /* names the records that were left out when it was opened; "": none */

@@ -185,10 +185,17 @@ static size_t count_arrived(const struct source *source, bool *more)
     return records->arrived ? records->arrived(records->user, more) : source->count;
 }
 
+static size_t list_parts(const struct source *source, struct source_part *out, size_t most)
+{
+    const struct memory_records *records = &((const struct source_memory *)source)->records;
+    return records->parts ? records->parts(records->user, out, most) : 0;
+}
+
 static const struct source_ops ops = {
     .kind = "memory",
     .read = read_record,
     .arrived = count_arrived,
+    .parts = list_parts,
     .label = label_of,
     .close = close_memory,
 };
@@ -230,6 +237,7 @@ int source_memory(const struct memory_records *records, struct source **out, str
         .shape = records->shape,
         .classes = records->classes,
         .unshared = records->unshared,
+        .in_parts = records->parts != NULL,
         .is_integer = value_is_integer(records->type),
         .is_bf16 = records->type == VALUE_BF16 && !records->begin, /* the fill may be any float */
         .hash = hash};

@@ -25,6 +25,9 @@ struct memory_records {
     /* (optional) Records that there are by now, of `count` at most; *more: others may follow. The
      * hash is that of the stream. Any thread */
     size_t (*arrived)(void *user, bool *more);
+    /* (optional) With `arrived`: the parts that the records come in, of which `most` at most are
+     * written. Any thread */
+    size_t (*parts)(void *user, struct source_part *out, size_t most);
     bool unshared;  /* the hash is none of the values: no other node has these records */
     bool in_memory; /* `read` copies values that are in memory: a cache would keep them twice */
     void (*release)(void *user); /* (optional) called when the source is closed */

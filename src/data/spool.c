@@ -17,7 +17,11 @@ int spool_open(struct spool *spool, const struct spool_config *config, struct er
     if (!spool->hash)
         return err_set(err, ERR_NOMEM, "out of memory for a stream of records");
     hash_stream_begin(spool->hash);
-    return OK;
+    if (config->in_parts)
+        spool->part = calloc(SPOOL_PARTS_MAX, sizeof *spool->part);
+    return !config->in_parts || spool->part
+               ? OK
+               : err_set(err, ERR_NOMEM, "out of memory for the parts of a stream of records");
 }
 
 static void free_block(struct spool_block *block)
@@ -51,6 +55,7 @@ void spool_close(struct spool *spool)
     free_block(&spool->block);
     for (size_t s = 0; s < SPOOL_SEGMENTS; s++)
         free(spool->segment[s]);
+    free(spool->part);
     hash_stream_free(spool->hash);
     *spool = (struct spool){0};
 }
@@ -153,7 +158,8 @@ static int end_block(struct spool *spool, struct err *err)
     if (rc != OK)
         return rc;
     spool->kept_count += keeps;
-    atomic_store(&spool->readable, spool->count);
+    if (!spool->part)
+        atomic_store(&spool->readable, spool->count);
     return OK;
 }
 
@@ -165,13 +171,38 @@ int spool_commit(struct spool *spool, size_t n, struct err *err)
     return filled + n == spool->per_block ? end_block(spool, err) : OK;
 }
 
+/* Readers find the block that is being filled, if it has records. */
+static int show_all(struct spool *spool, struct err *err)
+{
+    bool begun = spool->count % spool->per_block > 0;
+    int rc = begun ? show_block(spool, true, err) : OK;
+    if (rc == OK)
+        spool->shown = begun;
+    return rc;
+}
+
 int spool_flush(struct spool *spool, struct err *err)
 {
-    PL_ASSERT(!spool->sealed);
-    int rc = spool->count % spool->per_block > 0 ? show_block(spool, true, err) : OK;
+    PL_ASSERT(!spool->sealed && !spool->part);
+    int rc = show_all(spool, err);
+    if (rc == OK)
+        atomic_store(&spool->readable, spool->count);
+    return rc;
+}
+
+int spool_cut(struct spool *spool, uint64_t hash, struct err *err)
+{
+    size_t n = atomic_load(&spool->parts);
+    PL_ASSERT(!spool->sealed && spool->part);
+    if (spool->count == atomic_load(&spool->readable))
+        return err_set(err, ERR_USAGE, "a part of a stream needs a record");
+    if (n == SPOOL_PARTS_MAX)
+        return err_set(err, ERR_FULL, "a stream has at most %d parts", SPOOL_PARTS_MAX);
+    int rc = show_all(spool, err);
     if (rc != OK)
         return rc;
-    spool->shown = spool->count % spool->per_block > 0;
+    spool->part[n] = (struct spool_part){spool->count, hash};
+    atomic_store(&spool->parts, n + 1); /* first: what is readable is in a part */
     atomic_store(&spool->readable, spool->count);
     return OK;
 }
@@ -203,6 +234,14 @@ void spool_end(struct spool *spool)
 }
 
 /* ---- reading ---- */
+
+size_t spool_parts(const struct spool *spool, struct spool_part *out, size_t most)
+{
+    size_t n = atomic_load(&spool->parts);
+    for (size_t i = 0; i < n && i < most; i++)
+        out[i] = spool->part[i];
+    return n;
+}
 
 size_t spool_readable(const struct spool *spool, bool *more)
 {

@@ -3,7 +3,8 @@
  * way, nothing is left of it.
  *
  * One task fills and seals it. Any thread reads the records that are readable: those of full
- * blocks, those before the newest flush, and all of them once it is sealed. */
+ * blocks, those before the newest flush, and all of them once it is sealed; or, if the spool is in
+ * parts, those of the parts that are complete. */
 #ifndef PL_DATA_SPOOL_H
 #define PL_DATA_SPOOL_H
 
@@ -20,6 +21,15 @@ struct spool_config {
     size_t memory;
     struct disk *disk; /* borrowed; NULL: all stays in memory */
     const char *path;  /* of the new file, borrowed until it is sealed */
+    bool in_parts;     /* spool_cut ends each part */
+};
+
+enum { SPOOL_PARTS_MAX = 256 };
+
+/* Records that follow those of the part before. */
+struct spool_part {
+    size_t end;    /* the number of the first record behind it */
+    uint64_t hash; /* its identity, which the filling task gives it */
 };
 
 struct spool_block {
@@ -47,7 +57,9 @@ struct spool {
     bool sealed;
     uint64_t hash_value; /* of all values and labels, never 0; once it is sealed */
     _Atomic size_t readable;
-    atomic_bool ended; /* no more records become readable */
+    struct spool_part *part; /* room for SPOOL_PARTS_MAX; NULL: it is not in parts */
+    _Atomic size_t parts;    /* that are complete */
+    atomic_bool ended;       /* no more records become readable */
 };
 
 /* ERR_NOMEM */
@@ -67,11 +79,19 @@ int spool_commit(struct spool *spool, size_t n, struct err *err);
  * the limit. ERR_NOMEM */
 int spool_flush(struct spool *spool, struct err *err);
 
+/* Of a spool in parts: those that are committed since the last part are one, and readable. As with
+ * a flush, the block of its last ones stays in memory. ERR_USAGE: there are none; ERR_FULL: there
+ * are SPOOL_PARTS_MAX parts; ERR_NOMEM */
+int spool_cut(struct spool *spool, uint64_t hash, struct err *err);
+
 /* No record follows. ERR_IO, ERR_NOMEM */
 int spool_seal(struct spool *spool, struct err *err);
 
 /* No record follows, and those that are not readable never are. */
 void spool_end(struct spool *spool);
+
+/* The complete parts, of which `most` at most are written; 0: it is not in parts. Any thread */
+size_t spool_parts(const struct spool *spool, struct spool_part *out, size_t most);
 
 /* Records 0 to this number are readable; *more: others may follow. Any thread */
 size_t spool_readable(const struct spool *spool, bool *more);

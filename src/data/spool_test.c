@@ -208,6 +208,46 @@ static void test_records_are_readable_before_the_end(void **state)
     expect_readable(*state, true);
 }
 
+/* Parts are readable as wholes, and their records are in memory or in the file as others are. */
+static void test_parts(void **state)
+{
+    struct place *place = *state;
+    static const size_t ends[] = {7, 10, 11, 95, 200};
+    enum { PARTS = sizeof ends / sizeof *ends };
+    struct spool spool;
+    struct spool_part part[PARTS];
+    struct err err = {0};
+    bool more;
+    const struct spool_config config = {.record_bytes = EACH,
+                                        .block_bytes = BLOCK,
+                                        .memory = 2 * BLOCK,
+                                        .disk = &place->disk.disk,
+                                        .path = place->path,
+                                        .in_parts = true};
+    faulty_init(&place->disk);
+    assert_int_equal(spool_open(&spool, &config, &err), OK);
+    assert_int_equal(spool_cut(&spool, 1, &err), ERR_USAGE);
+    for (size_t p = 0; p < PARTS; p++) {
+        size_t before = p > 0 ? ends[p - 1] : 0;
+        assert_int_equal(fill_spool(&spool, ends[p], &err), OK);
+        assert_int_equal(spool_readable(&spool, &more), before);
+        assert_int_equal(spool_cut(&spool, 70 + p, &err), OK);
+        assert_int_equal(spool_readable(&spool, &more), ends[p]);
+        expect_records(&spool, ends[p]);
+        assert_int_equal(spool_parts(&spool, part, PARTS), p + 1);
+        assert_true(part[p].end == ends[p] && part[p].hash == 70 + p);
+    }
+    assert_int_equal(spool.kept_count, 2);
+    assert_int_equal(spool_cut(&spool, 1, &err), ERR_USAGE);
+    for (size_t p = PARTS; p < SPOOL_PARTS_MAX; p++) {
+        assert_int_equal(fill_spool(&spool, spool.count + 1, &err), OK);
+        assert_int_equal(spool_cut(&spool, p, &err), OK);
+    }
+    assert_int_equal(fill_spool(&spool, spool.count + 1, &err), OK);
+    assert_int_equal(spool_cut(&spool, 1, &err), ERR_FULL);
+    spool_close(&spool);
+}
+
 /* Records and labels both are the identity. */
 static void test_labels_are_part_of_the_hash(void **state)
 {
@@ -240,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_large_records),
         cmocka_unit_test(test_a_disk_that_fails),
         cmocka_unit_test(test_records_are_readable_before_the_end),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_labels_are_part_of_the_hash),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -39,7 +39,7 @@ static int fail_by_stream(const struct stream *stream, int status)
 
 jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, jint channels,
                          jint height, jint width, jint classes, jint type, jlong memory,
-                         jstring folder, jboolean grows, jlong hash)
+                         jstring folder, jint growth, jlong hash)
 {
     (void)class;
     struct engine *engine = object_use(handle, OBJECT_ENGINE, USE_ALONE);
@@ -53,7 +53,8 @@ jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, 
                                  .classes = (uint32_t)classes,
                                  .type = (pl_value_type)type,
                                  .memory = (size_t)memory,
-                                 .grows = grows,
+                                 .grows = growth != paceline_spark_Native_COMPLETE,
+                                 .parts = growth == paceline_spark_Native_PARTS,
                                  .hash = (uint64_t)hash};
     struct stream *stream = calloc(1, sizeof *stream);
     int rc = stream ? PL_OK : fail(PL_ERR_NOMEM, "out of memory for a stream");
@@ -69,7 +70,7 @@ jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, 
     texts_release(&texts);
     jlong opened = rc;
     if (rc == PL_OK) {
-        stream->object.own_thread = grows;
+        stream->object.own_thread = options.grows;
         stream->labelled = classes > 0;
         stream->record_bytes =
             value_bytes(type) * options.channels * options.height * options.width;
@@ -131,6 +132,17 @@ jint NATIVE(streamCommit)(JNIEnv *env, jclass class, jlong handle, jint count)
                        : fail_by_stream(stream, pl_stream_commit(stream->stream, (size_t)count));
     if (rc == PL_OK)
         stream->labels = NULL;
+    object_release(stream, USE_ALONE, false);
+    return rc;
+}
+
+jint NATIVE(streamCut)(JNIEnv *env, jclass class, jlong handle, jlong hash)
+{
+    (void)env, (void)class;
+    struct stream *stream = object_use(handle, OBJECT_STREAM, USE_ALONE);
+    if (!stream)
+        return PL_ERR_USAGE;
+    int rc = fail_by_stream(stream, pl_stream_cut(stream->stream, (uint64_t)hash));
     object_release(stream, USE_ALONE, false);
     return rc;
 }

@@ -12,7 +12,7 @@
 #include "optim/optim.h"
 #include "world/world.h"
 
-enum { LEARNER_EXPECTS = LOADER_AHEAD_MAX, LEARNER_RANGES_MAX = 64 };
+enum { LEARNER_EXPECTS = LOADER_AHEAD_MAX, LEARNER_RANGES_MAX = 256 };
 
 /* A learner that has records of its own: an offset then says how far the run is, and not which
  * records these are. It takes its own ones pass after pass, each in an order of its own. */

@@ -270,6 +270,9 @@ void driver_drain_events(struct driver *d, int64_t patience);
  * ERR_NOMEM */
 int driver_check_shares(struct driver *d, const struct view *view);
 
+/* With local_data: take what a worker reports of its records. */
+void driver_take_holdings(struct driver *d, uint32_t node, const struct committed *report);
+
 /* An event for each holding, and a log line for those that nobody has. */
 void driver_report_holdings(struct driver *d);
 

@@ -133,7 +133,7 @@ void driver_on_committed(struct driver *d, const struct message *m)
         return;
     ledger_report(&d->ledger, m->from, &report);
     if (d->job->local_data)
-        holdings_report(&d->holdings, m->from, report.of_holding, report.holdings);
+        driver_take_holdings(d, m->from, &report);
     if (leased)
         ledger_lease(&d->ledger, &d->leases.table);
     display_report(&d->reports.display, &d->ledger, d->job, d->data.epoch_records,

@@ -130,6 +130,13 @@ int driver_check_shares(struct driver *d, const struct view *view)
     return rc;
 }
 
+void driver_take_holdings(struct driver *d, uint32_t node, const struct committed *report)
+{
+    uint32_t more = holdings_report(&d->holdings, node, report->of_holding, report->holdings);
+    if (more > 0)
+        log_info(d->host->log, "worker %u has %u more sets of records", node, more);
+}
+
 void driver_report_holdings(struct driver *d)
 {
     for (size_t k = 0; d->job->local_data && k < d->holdings.count; k++) {

@@ -184,8 +184,7 @@ static size_t count_before(const struct dataset *set, size_t end)
     return low;
 }
 
-/* Each part of the source is a holding, without the records that are held out. */
-static void list_holdings(struct hello_local *own, const struct dataset *set)
+void hello_list_holdings(struct hello_local *own, const struct dataset *set)
 {
     struct source_part part[HOLDINGS_MAX];
     size_t parts = source_parts(set->source, part, HOLDINGS_MAX), end = 0, before = 0;
@@ -206,7 +205,7 @@ static void take_local(struct hello_local *own, const struct dataset *set)
     own->classes = set->source->classes;
     snprintf(own->kind, sizeof own->kind, "%s of %u classes",
              shape_text(&set->shape, shape, sizeof shape), own->classes);
-    list_holdings(own, set);
+    hello_list_holdings(own, set);
 }
 
 void hello_take_records(struct hello_records *own, const Paceline__Job *job,

@@ -19,12 +19,13 @@ struct holding {
     bool grows; /* `count` have arrived, and others may follow; no other node has them */
 };
 
-/* Of a holding: the records that have arrived, and the samples that a worker has taken. */
+/* Of a holding: its identity, the records that have arrived, and the samples that a worker has
+ * taken. */
 struct holding_use {
-    uint64_t records, taken;
+    uint64_t hash, records, taken;
 };
 
-enum { HOLDINGS_MAX = 64, HELLO_KIND_MAX = 80 };
+enum { HOLDINGS_MAX = 256, HELLO_KIND_MAX = 80 };
 
 /* With local_data: what a node's records have in common with those of others, and which it has. */
 struct hello_local {
@@ -75,6 +76,11 @@ struct hello {
 };
 
 struct corpus;
+struct dataset;
+
+/* The holdings of a training set, into a list that has none: each part of its source, without the
+ * records that are held out. */
+void hello_list_holdings(struct hello_local *own, const struct dataset *set);
 
 /* The data that `job` names, as this node has it. */
 void hello_take_records(struct hello_records *own, const Paceline__Job *job,

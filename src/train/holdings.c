@@ -44,6 +44,19 @@ static void grow_holding(struct holding *is, uint64_t records)
         is->count = records;
 }
 
+/* The worker, which has another holding, owns it; its data is described as that which it had. */
+static void own_holding(struct holdings *book, uint32_t node, size_t k, const char *path,
+                        const char *host)
+{
+    struct known_holding *known = &book->known[k];
+    struct worker_holdings *own = book->worker[node];
+    own->index[own->count++] = (uint32_t)k;
+    known->owner = node;
+    members_add(&known->owners, node);
+    snprintf(known->path, sizeof known->path, "%s", path);
+    snprintf(known->host, sizeof known->host, "%s", host);
+}
+
 int holdings_add(struct holdings *book, uint32_t node, const struct hello_records *records,
                  const char *host)
 {
@@ -59,13 +72,8 @@ int holdings_add(struct holdings *book, uint32_t node, const struct hello_record
         size_t k = find_or_add(book, &local->holding[i]);
         if (k == SIZE_MAX)
             return ERR_NOMEM;
-        struct known_holding *known = &book->known[k];
-        grow_holding(&known->is, local->holding[i].count);
-        own->index[own->count++] = (uint32_t)k;
-        known->owner = node;
-        members_add(&known->owners, node);
-        snprintf(known->path, sizeof known->path, "%s", records->train.path);
-        snprintf(known->host, sizeof known->host, "%s", host);
+        grow_holding(&book->known[k].is, local->holding[i].count);
+        own_holding(book, node, k, records->train.path, host);
     }
     return OK;
 }
@@ -104,7 +112,7 @@ void holdings_process_view(struct holdings *book, const struct view *view)
         book->known[k].served = !members_empty(&owners);
     }
     book->view = view->number;
-    book->unsent = here;
+    book->here = book->unsent = here;
     if (book->epoch_records == 0)
         for (size_t k = 0; k < book->count; k++)
             book->epoch_records += book->known[k].is.count;
@@ -139,17 +147,49 @@ static uint64_t taken_by(const struct worker_holdings *own, size_t k)
     return taken;
 }
 
-void holdings_report(struct holdings *book, uint32_t node, const struct holding_use *use,
-                     uint32_t count)
+/* Holdings that a worker has by now beyond those that it had. false: they are none, or there is no
+ * memory, and the next report tries again. */
+static bool add_later(struct holdings *book, uint32_t node, const struct holding_use *use,
+                      uint32_t count)
+{
+    struct worker_holdings *own = book->worker[node];
+    for (uint32_t i = own->count; i < count; i++)
+        if (use[i].records == 0 || use[i].records > UINT32_MAX)
+            return false;
+    while (own->count < count) {
+        const struct holding_use *later = &use[own->count];
+        const struct holding holding = {later->hash, later->records, false};
+        size_t k = find_or_add(book, &holding);
+        if (k == SIZE_MAX)
+            return false;
+        const struct known_holding *first = &book->known[own->index[0]];
+        char path[HELLO_PATH_MAX], host[WORKER_HOST_MAX];
+        snprintf(path, sizeof path, "%s", first->path);
+        snprintf(host, sizeof host, "%s", first->host);
+        own_holding(book, node, k, path, host);
+        const struct members owners = members_intersection(&book->known[k].owners, &book->here);
+        book->known[k].served = !members_empty(&owners);
+        MEMBERS_EACH (owner, &owners)
+            members_add(&book->unsent, owner);
+    }
+    return true;
+}
+
+uint32_t holdings_report(struct holdings *book, uint32_t node, const struct holding_use *use,
+                         uint32_t count)
 {
     struct worker_holdings *own = node < VIEW_MEMBERS_MAX ? book->worker[node] : NULL;
-    if (!own || own->count != count)
-        return;
+    if (!own || own->count == 0 || own->count > count)
+        return 0;
+    const uint32_t before = own->count;
+    if (!add_later(book, node, use, count))
+        return own->count - before;
     for (uint32_t i = 0; i < count; i++) {
         grow_holding(&book->known[own->index[i]].is, use[i].records);
         if (use[i].taken > own->taken[i])
             own->taken[i] = use[i].taken;
     }
+    return own->count - before;
 }
 
 struct holding_count holdings_count(const struct holdings *book, size_t k, uint64_t samples)

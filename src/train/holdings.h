@@ -3,8 +3,8 @@
  * A holding is a set of records with an identity, its hash. A worker says with its hello which
  * holdings it has. Those that several members of a view have are shared out among them in equal
  * ranges; of the others their only owner takes all. A holding may grow: its owner takes what has
- * arrived. Each worker reports how many samples it has
- * taken of each of its holdings.
+ * arrived. A worker may get further holdings, which its next report names. Each worker reports how
+ * many samples it has taken of each of its holdings.
  *
  * An epoch of the run is epoch_records samples: the records of all holdings of the first view.
  * After a run of P samples a holding of n records is due n · P / epoch_records samples. Samples
@@ -53,6 +53,7 @@ struct holdings {
     size_t pasts, pasts_room;
     struct worker_holdings *worker[VIEW_MEMBERS_MAX]; /* NULL: it has not been a member */
     uint32_t view;                                    /* the newest that was processed */
+    struct members here;                              /* its members */
     struct members unsent; /* members that do not have their share of this view yet */
 };
 
@@ -71,10 +72,12 @@ void holdings_process_view(struct holdings *book, const struct view *view);
 size_t holdings_share(const struct holdings *book, const struct view *view, uint32_t node,
                       struct range share[HOLDINGS_MAX]);
 
-/* The worker's totals since it began, and how many records have arrived. Reports of an unknown
- * worker, or of another number of holdings, change nothing. */
-void holdings_report(struct holdings *book, uint32_t node, const struct holding_use *use,
-                     uint32_t count);
+/* The worker's totals since it began, and how many records have arrived. Holdings beyond those that
+ * it had are new: it owns them, too, and all their owners are to get new shares. Reports of an
+ * unknown worker, of fewer holdings, or for which there is no memory, change nothing. Returns how
+ * many are new. */
+uint32_t holdings_report(struct holdings *book, uint32_t node, const struct holding_use *use,
+                         uint32_t count);
 
 /* Of one holding, after `samples` samples of the run. */
 struct holding_count {

@@ -102,17 +102,56 @@ static void test_counts(void **state)
     add_worker(&book, 1, "ac");
     add_worker(&book, 2, "c");
     holdings_process_view(&book, &view);
-    holdings_report(&book, 1, (const struct holding_use[]){{0, 300}, {0, 100}}, 2);
-    holdings_report(&book, 1, (const struct holding_use[]){{0, 200}, {0, 120}},
+    holdings_report(&book, 1, (const struct holding_use[]){{0, 0, 300}, {0, 0, 100}}, 2);
+    holdings_report(&book, 1, (const struct holding_use[]){{0, 0, 200}, {0, 0, 120}},
                     2); /* overtaken on its way */
-    holdings_report(&book, 2, (const struct holding_use[]){{0, 180}}, 1);
-    holdings_report(&book, 2, (const struct holding_use[]){{0, 900}, {0, 900}},
-                    2);                                                   /* not its holdings */
-    holdings_report(&book, 3, (const struct holding_use[]){{0, 900}}, 1); /* a stranger */
-    holdings_report(&book, UINT32_MAX, (const struct holding_use[]){{0, 900}}, 1);
+    holdings_report(&book, 2, (const struct holding_use[]){{0, 0, 180}}, 1);
+    holdings_report(&book, 2, (const struct holding_use[]){{0, 0, 900}, {0, 0, 900}},
+                    2);                                                      /* not its holdings */
+    holdings_report(&book, 3, (const struct holding_use[]){{0, 0, 900}}, 1); /* a stranger */
+    holdings_report(&book, UINT32_MAX, (const struct holding_use[]){{0, 0, 900}}, 1);
     expect_count(holdings_count(&book, 0, 600), 300, 150, 150, 0);
     expect_count(holdings_count(&book, 1, 600), 300, 450, 0, 150);
     expect_count(holdings_sum(&book, 600), 600, 600, 150, 150);
+    holdings_release(&book);
+}
+
+/* A lost worker had the holdings b and c; another one, which had a, reports that it has them. */
+static void test_holdings_that_come_later(void **state)
+{
+    struct holdings book = {.known = NULL};
+    const struct view both = view_of(1, "123"), left = view_of(2, "13");
+    const struct holding_use two[] = {{'a', 100, 300}, {'c', 300, 0}},
+                             three[] = {{'a', 100, 400}, {'c', 300, 150}, {'b', 200, 50}};
+    (void)state;
+    add_worker(&book, 1, "a");
+    add_worker(&book, 2, "bc");
+    add_worker(&book, 3, "d");
+    holdings_process_view(&book, &both);
+    assert_int_equal(holdings_report(&book, 1, (const struct holding_use[]){{'a', 100, 100}}, 1),
+                     0);
+    assert_int_equal(holdings_report(&book, 2,
+                                     (const struct holding_use[]){{'b', 200, 200}, {'c', 300, 300}},
+                                     2),
+                     0);
+    holdings_process_view(&book, &left);
+    assert_true(!book.known[1].served && !book.known[2].served);
+    book.unsent = (struct members){0};
+    assert_int_equal(holdings_report(&book, 1, two, 2), 1);
+    assert_true(book.known[2].served && !book.known[1].served && book.known[2].owner == 1);
+    assert_true(members_count(&book.unsent) == 1 && members_has(&book.unsent, 1));
+    expect_share(&book, &left, 1, "0+100 0+300");
+    assert_int_equal(holdings_report(&book, 1, three, 3), 1);
+    assert_int_equal(holdings_report(&book, 1, three, 3), 0);
+    assert_int_equal(holdings_report(&book, 1, two, 2), 0); /* overtaken on its way */
+    expect_share(&book, &left, 1, "0+100 0+300 0+200");
+    assert_int_equal(book.count, 4);
+    assert_int_equal(book.epoch_records, 1000);
+    expect_count(holdings_count(&book, 1, 1000), 250, 200, 50, 0);
+    expect_count(holdings_count(&book, 2, 1000), 450, 300, 150, 0);
+    assert_int_equal(holdings_report(&book, 3, three, 3), 2); /* 'd' came first in its hello */
+    expect_share(&book, &left, 3, "0+400 150+150 100+100");
+    expect_share(&book, &left, 1, "0+100 0+150 0+100");
     holdings_release(&book);
 }
 
@@ -137,7 +176,7 @@ static void test_the_same_records_twice(void **state)
     add_worker(&book, 2, "b");
     holdings_process_view(&book, &view);
     expect_share(&book, &view, 1, "0+100 0+100");
-    holdings_report(&book, 1, (const struct holding_use[]){{0, 30}, {0, 40}}, 2);
+    holdings_report(&book, 1, (const struct holding_use[]){{0, 0, 30}, {0, 0, 40}}, 2);
     expect_count(holdings_count(&book, 0, 300), 70, 100, 0, 30);
     holdings_release(&book);
 }
@@ -151,13 +190,13 @@ static void test_later_drivers_continue_the_counts(void **state)
     add_worker(&book, 1, "a");
     add_worker(&book, 2, "c");
     holdings_process_view(&book, &view);
-    holdings_report(&book, 1, (const struct holding_use[]){{0, 70}}, 1);
-    holdings_report(&book, 2, (const struct holding_use[]){{0, 80}}, 1);
+    holdings_report(&book, 1, (const struct holding_use[]){{0, 0, 70}}, 1);
+    holdings_report(&book, 2, (const struct holding_use[]){{0, 0, 80}}, 1);
     holdings_write(&book, &text);
     assert_string_equal((char *)text.data, "400 0000000000000061:100:0:1=70,:/data/a__x_ "
                                            "0000000000000063:300:0:2=80,:/data/c__x_");
     begin_later(&later, (char *)text.data, 1); /* worker 2 is a new one */
-    holdings_report(&later, 2, (const struct holding_use[]){{0, 5}}, 1);
+    holdings_report(&later, 2, (const struct holding_use[]){{0, 0, 5}}, 1);
     expect_count(holdings_sum(&later, 400), 155, 400, 0, 245);
     holdings_write(&later, &again);
     assert_string_equal((char *)again.data, "400 0000000000000061:100:70::/data/a__x_ "
@@ -165,7 +204,7 @@ static void test_later_drivers_continue_the_counts(void **state)
     holdings_release(&later);
     begin_later(&later, (char *)text.data, 7); /* the same one, which has continued */
     expect_count(holdings_sum(&later, 400), 150, 400, 0, 250);
-    holdings_report(&later, 2, (const struct holding_use[]){{0, 85}}, 1);
+    holdings_report(&later, 2, (const struct holding_use[]){{0, 0, 85}}, 1);
     expect_count(holdings_sum(&later, 400), 155, 400, 0, 245);
     holdings_release(&later);
     buf_release(&text);
@@ -226,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_owners_share_a_holding_equally),
         cmocka_unit_test(test_a_share_may_be_empty),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_holdings_that_come_later),
         cmocka_unit_test(test_the_same_records_twice),
         cmocka_unit_test(test_later_drivers_continue_the_counts),
         cmocka_unit_test(test_wrong_texts_are_refused),

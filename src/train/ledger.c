@@ -28,6 +28,7 @@ void committed_encode(const struct committed *c, struct buf *out)
     buf_put_u8(out, c->lease.ends);
     buf_put_u32(out, c->holdings);
     for (uint32_t i = 0; i < c->holdings; i++) {
+        buf_put_u64(out, c->of_holding[i].hash);
         buf_put_u64(out, c->of_holding[i].records);
         buf_put_u64(out, c->of_holding[i].taken);
     }
@@ -63,6 +64,7 @@ int committed_decode(struct byte_reader *in, struct committed *out)
     if (out->holdings > HOLDINGS_MAX)
         return ERR_PROTOCOL;
     for (uint32_t i = 0; i < out->holdings; i++) {
+        out->of_holding[i].hash = read_u64(in);
         out->of_holding[i].records = read_u64(in);
         out->of_holding[i].taken = read_u64(in);
     }

@@ -32,8 +32,8 @@ struct committed {
     double data_s;             /* seconds that this worker has waited for its records */
     struct cache_report cache; /* of this worker */
     struct lease_report lease; /* free */
-    /* With local_data: of each of this worker's holdings, the records that have arrived and the
-     * samples that it has taken. */
+    /* With local_data: of each of this worker's holdings, its hash, the records that have arrived
+     * and the samples that it has taken. */
     uint32_t holdings;
     struct holding_use of_holding[HOLDINGS_MAX];
 };

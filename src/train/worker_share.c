@@ -1,9 +1,17 @@
 #include "train/worker_share.h"
 
+#include "base/fault.h"
 #include "base/hash.h"
 #include "data/bindings.h"
+#include "data/spool.h"
 #include "train/worker.h"
 #include "wire/wire_send.h"
+
+#include <string.h>
+
+_Static_assert((int)SPOOL_PARTS_MAX <= (int)HOLDINGS_MAX &&
+                   (int)HOLDINGS_MAX <= (int)LEARNER_RANGES_MAX,
+               "a part is a holding, and a holding a range");
 
 /* In a simulation all nodes have one corpus; each worker then owns a part of the training set, and
  * a replacement that of the worker whose number it has, counted around. */
@@ -29,22 +37,29 @@ void worker_describe_records(struct worker *w)
     }
     if (source && source->unshared)
         first->hash = hash_mix(first->hash, w->world->self);
+    w->share.adds = w->share.grows && source->in_parts;
+    w->share.grows = w->share.grows && !w->share.adds;
     first->grows = w->share.grows;
+    atomic_store(&w->share.holdings, out->local.holdings);
 }
 
 void worker_copy_records(const struct worker *w, struct hello_records *out)
 {
-    *out = w->share.described;
+    const uint32_t n = atomic_load(&w->share.holdings); /* behind them, one may be added */
+    memcpy(out, &w->share.described,
+           offsetof(struct hello_records, local.holding) + n * sizeof(struct holding));
+    out->local.holdings = n;
     out->local.epoch_records = atomic_load(&w->share.epoch_records);
 }
 
-/* Where its holdings lie in the training set. */
-static void find_holdings(struct worker *w)
+/* Where its holdings from number `h` on lie in the training set. */
+static void find_holdings(struct worker *w, uint32_t h)
 {
     const struct hello_local *own = &w->share.described.local;
-    size_t from = w->host->corpus ? simulated_part(w).from : 0;
-    w->share.holdings = own->holdings;
-    for (uint32_t h = 0; h < own->holdings; h++) {
+    size_t from = h > 0             ? w->share.holding[h - 1].from + w->share.holding[h - 1].len
+                  : w->host->corpus ? simulated_part(w).from
+                                    : 0;
+    for (; h < w->share.holdings; h++) {
         w->share.holding[h] = (struct range){.from = from, .len = own->holding[h].count};
         from += w->share.holding[h].len;
     }
@@ -116,13 +131,39 @@ static int take_arrived(struct worker *w)
     return learner_take_share(&w->learner, &w->share.holding[0], 1, 0);
 }
 
+/* Parts have arrived: they are further holdings, which the next report names. */
+static int add_parts(struct worker *w)
+{
+    struct dataset *set = &w->data.own_corpus.set[SET_TRAIN];
+    struct worker_share *own = &w->share;
+    struct hello_local now = {.holdings = 0};
+    const uint32_t before = own->holdings;
+    size_t count = count_arrived(w, &own->adds);
+    if (count == set->count)
+        return OK;
+    /* Behind this call no task of the loader looks at the set. */
+    int rc = loader_draw(&w->data.ws->loader, &w->data.ws->loader.sampler);
+    if (rc != OK)
+        return rc;
+    set->count = w->data.corpus->train_source->count = count;
+    hello_list_holdings(&now, set);
+    PL_ASSERT(now.holdings > before);
+    memcpy(own->described.local.holding + before, now.holding + before,
+           (now.holdings - before) * sizeof *now.holding);
+    atomic_store(&own->holdings, now.holdings);
+    find_holdings(w, before);
+    own->awaits = true;
+    return OK;
+}
+
 static int take_share(struct worker *w, const struct share_message *share)
 {
     struct worker_share *own = &w->share;
     struct range range[HOLDINGS_MAX];
     size_t ranges = 0;
-    if (share->count != own->holdings)
+    if (share->count > own->holdings || (share->count < own->holdings && !own->awaits))
         return ERR_PROTOCOL;
+    own->awaits = share->count < own->holdings; /* it was sent before the driver knew of them */
     for (uint32_t h = 0; h < share->count; h++) {
         const struct range *given = &share->range[h];
         if (given->from > own->holding[h].len || given->len > own->holding[h].len - given->from)
@@ -172,7 +213,7 @@ int worker_await_share(struct worker *w)
     int rc = OK;
     if (!w->job->local_data)
         return OK;
-    find_holdings(w);
+    find_holdings(w, 0);
     while (w->share.view == 0 && (rc == OK || rc == ERR_TIMEOUT)) {
         if (atomic_load(&w->group.end.over))
             return ERR_DRIVER;
@@ -184,10 +225,13 @@ int worker_await_share(struct worker *w)
 int worker_poll_share(struct worker *w)
 {
     int rc = OK;
-    while (rc == OK && w->share.view != 0 && w->share.view != group_view(&w->group)->number)
+    while (rc == OK && w->share.view != 0 &&
+           (w->share.awaits || w->share.view != group_view(&w->group)->number))
         rc = receive_share(w, world_now(w->world));
     if ((rc == OK || rc == ERR_TIMEOUT) && w->share.grows)
         rc = take_arrived(w);
+    if ((rc == OK || rc == ERR_TIMEOUT) && w->share.adds)
+        rc = add_parts(w);
     return rc == ERR_TIMEOUT ? OK : rc;
 }
 
@@ -196,7 +240,8 @@ void worker_report_share(const struct worker *w, struct committed *report)
     const struct learner_share *share = &w->learner.share;
     report->holdings = w->share.holdings;
     for (uint32_t h = 0; h < w->share.holdings; h++)
-        report->of_holding[h] = (struct holding_use){w->share.holding[h].len, w->share.taken[h]};
+        report->of_holding[h] = (struct holding_use){w->share.described.local.holding[h].hash,
+                                                     w->share.holding[h].len, w->share.taken[h]};
     for (size_t i = 0; i < share->sampler.ranges; i++)
         report->of_holding[w->share.of_range[i]].taken += share->used[i];
 }

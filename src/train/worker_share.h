@@ -10,12 +10,14 @@ struct worker;
 
 struct worker_share {
     struct hello_records described; /* as its first hello has them */
-    uint32_t holdings;
+    _Atomic uint32_t holdings;
     struct range holding[HOLDINGS_MAX]; /* in the training set */
     uint64_t taken[HOLDINGS_MAX];       /* samples, before the present share */
     uint32_t of_range[HOLDINGS_MAX];    /* the holding of each of the learner's ranges */
     uint32_t view;                      /* of the present share; 0: it has none */
-    bool grows;                         /* records still arrive */
+    bool grows;                         /* records still arrive, */
+    bool adds;                          /* or whole parts, which are further holdings, */
+    bool awaits;                        /* of which the present share has none yet */
     _Atomic uint64_t epoch_records;     /* of the run; 0: not known yet */
 };
 
@@ -34,7 +36,8 @@ int worker_await_records(struct worker *w);
  * without a driver; ERR_PROTOCOL, ERR_CANCELLED */
 int worker_await_share(struct worker *w);
 
-/* At a step boundary: take a new share, if there is one, and records that have arrived.
+/* At a step boundary: take a new share, if there is one, and records that have arrived. Parts that
+ * have arrived are in the next report, and the driver then sends a share with them.
  * ERR_PROTOCOL, ERR_CANCELLED */
 int worker_poll_share(struct worker *w);
 

@@ -15,7 +15,10 @@ struct owner {
     uint32_t from, count; /* records */
     uint32_t height;      /* of a record */
     bool grows;
-    long every_ms; /* between two groups of records; 0: all at once, before it works */
+    long every_ms;      /* between two groups of records; 0: all at once, before it works */
+    uint32_t parts;     /* the first of two parts that the records are; 0: they are not in parts */
+    struct owner *heir; /* with parts: it gets them when this worker has left */
+    pl_flag leave;
     pl_engine *engine;
     pl_stream *stream;
     pthread_t worker, feeder;
@@ -53,12 +56,23 @@ static void *feed_stream(void *arg)
     struct owner *owner = arg;
     for (uint32_t i = 0; owner->fed == PL_OK && i < owner->count; i++) {
         owner->fed = put_record(owner, owner->from + i);
+        if (owner->fed == PL_OK && owner->parts > 0 && (i + 1) % (owner->count / 2) == 0)
+            owner->fed = pl_stream_cut(owner->stream, owner->parts + 2 * i / owner->count);
         if (owner->every_ms > 0 && i % 10 == 9)
             pause_ms(owner->every_ms);
     }
-    if (owner->fed == PL_OK)
+    if (owner->fed == PL_OK && owner->parts == 0)
         owner->fed = pl_stream_seal(owner->stream);
     return NULL;
+}
+
+/* The worker has left, and its records go to one that trains. */
+static void hand_over(struct owner *owner)
+{
+    struct owner from = *owner;
+    from.stream = owner->heir->stream;
+    feed_stream(&from);
+    owner->fed = from.fed;
 }
 
 static void *work_own(void *arg)
@@ -69,7 +83,8 @@ static void *work_own(void *arg)
                                        .width = TINY_SIDE,
                                        .classes = TINY_CLASSES,
                                        .type = PL_F32,
-                                       .grows = owner->grows};
+                                       .grows = owner->grows,
+                                       .parts = owner->parts > 0};
     owner->rc = pl_engine_create(NULL, &owner->engine);
     if (owner->rc == PL_OK)
         owner->rc = pl_stream_open(owner->engine, "train", &options, &owner->stream);
@@ -79,11 +94,16 @@ static void *work_own(void *arg)
         feed_stream(owner);
     else if (pthread_create(&owner->feeder, NULL, feed_stream, owner) != 0)
         abort();
-    owner->rc = pl_work(owner->engine, &(pl_work_options){.driver = owner->address, .threads = 1});
+    owner->rc =
+        pl_work(owner->engine,
+                &(pl_work_options){.driver = owner->address, .threads = 1, .leave = &owner->leave});
     if (owner->rc != PL_OK)
         snprintf(owner->error, sizeof owner->error, "%s", pl_engine_error(owner->engine));
     if (owner->every_ms > 0)
         pthread_join(owner->feeder, NULL);
+    if (owner->heir)
+        hand_over(owner);
+    pl_stream_free(owner->parts > 0 ? owner->stream : NULL);
     pl_engine_destroy(owner->engine);
     return NULL;
 }
@@ -206,6 +226,47 @@ static void test_training_waits_for_all_records(void **state)
     assert_true(run_number(out, "records", 0, "used") >= 2 * HALF);
 }
 
+static void *ask_to_leave(void *arg)
+{
+    pause_ms(1000);
+    pl_flag_set(&((struct owner *)arg)->leave, 1);
+    return NULL;
+}
+
+/* A worker leaves, and the other one takes its records while it trains. The books know the parts
+ * again: their samples are counted together, and the four parts are an epoch. */
+static void test_parts_move_to_a_worker_that_trains(void **state)
+{
+    struct owners owners = make_halves(true, 0);
+    char out[128], error[512];
+    pthread_t asking;
+    double used = 0, due = 0;
+    for (uint32_t k = 0; k < WORKERS; k++)
+        owners.at[k].parts = 1 + 2 * k;
+    owners.at[1].heir = &owners.at[0];
+    if (pthread_create(&asking, NULL, ask_to_leave, &owners.at[1]) != 0)
+        abort();
+    int rc = RUN(*state, &owners, out, error, "train_data.memory.begin_with=1", "epoch_records=600",
+                 "pace=0.004", "stop.epochs=60", "solver.base_lr=0.02", "strategy.sync={tau:4}");
+    pthread_join(asking, NULL);
+    expect_done(&owners, rc, error);
+    assert_int_equal(run_count(out, "member", "what", "leave"), 1);
+    assert_int_equal(run_count(out, "records", "path", "memory:train"), 2 * WORKERS);
+    for (int k = 0; k < 2 * WORKERS; k++) {
+        double taken = run_number(out, "records", k, "used");
+        print_message("    part %d: %g used, %g due\n", k, taken,
+                      run_number(out, "records", k, "due"));
+        assert_true(run_number(out, "records", k, "records") == HALF / 2.0);
+        assert_true(run_number(out, "records", k, "owner") == 0);
+        assert_true(run_number(out, "records", k, "due") == 60.0 * HALF / 2);
+        /* An epoch is missed or repeated while the records move, and those of a pass at the end. */
+        assert_in_range((unsigned)taken, 50 * HALF / 2, 70 * HALF / 2);
+        used += taken;
+        due += run_number(out, "records", k, "due");
+    }
+    assert_true(used == due && used == run_number(out, "end", 0, "used"));
+}
+
 static void test_what_is_missing_has_a_name(void **state)
 {
     struct owners owners = make_halves(true, 10);
@@ -238,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_workers_train_on_their_own_records),
         cmocka_unit_test(test_training_begins_before_the_last_record),
         cmocka_unit_test(test_training_waits_for_all_records),
+        cmocka_unit_test(test_parts_move_to_a_worker_that_trains),
         cmocka_unit_test(test_what_is_missing_has_a_name),
         cmocka_unit_test(test_other_kinds_are_refused),
     };

@@ -4,6 +4,7 @@ import java.util.Collections;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.PluginContext;
@@ -151,9 +152,13 @@ final class DriverEnd implements DriverPlugin {
         return host == null ? null : "executor_" + host + "_" + executor;
     }
 
-    /** How many executors have loaded the library, without those that are to go. */
+    /** The executors that have loaded the library, without those that are to go. */
+    Set<String> readyExecutors() {
+        return ready.stream().filter(executor -> !isDecommissioned(executor)).collect(Collectors.toSet());
+    }
+
     int ready() {
-        return (int) ready.stream().filter(executor -> !isDecommissioned(executor)).count();
+        return readyExecutors().size();
     }
 
     /** Why one of the executors could not load the library; null: each could. */

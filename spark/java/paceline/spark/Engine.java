@@ -5,18 +5,22 @@ import java.util.List;
 /**
  * The library as an executor uses it: records that tasks append, and then a worker that trains on
  * them. It is in this JVM ({@link LocalEngine}), or in a process of its own ({@link EngineProcess}),
- * whose end is not the executor's. One thread uses an engine at a time.
+ * whose end is not the executor's. One thread uses an engine at a time, but one may append while another trains.
  */
 interface Engine extends AutoCloseable {
     /** The name under which jobs find the records. */
     String ROWS = "rows";
 
-    /** Expect records, before the first is appended. */
-    void open(RecordSchema schema);
+    /** Expect records, before the first is appended; beyond the limit they are in a file. */
+    void open(RecordSchema schema, RowsLimit limit);
 
-    void append(PackedRows rows);
+    /**
+     * Add records, which have an identity by which the run knows them again. A worker may train on them from now on,
+     * and takes them if it trains already.
+     */
+    void append(PackedRows rows, long identity);
 
-    /** No record follows, and a worker may train on them. */
+    /** No record follows. */
     void seal();
 
     /** Start a worker of the run whose driver has this address; options as Native.workOpen. */

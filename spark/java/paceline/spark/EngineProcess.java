@@ -141,17 +141,17 @@ final class EngineProcess implements Engine {
     }
 
     @Override
-    public void open(RecordSchema schema) {
+    public void open(RecordSchema schema, RowsLimit limit) {
         ask(child -> {
-            child.engine.open(schema);
+            child.engine.open(schema, limit);
             return null;
         });
     }
 
     @Override
-    public void append(PackedRows rows) {
+    public void append(PackedRows rows, long identity) {
         ask(child -> {
-            child.engine.append(rows);
+            child.engine.append(rows, identity);
             return null;
         });
     }

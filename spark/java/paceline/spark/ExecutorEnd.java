@@ -54,6 +54,24 @@ final class ExecutorEnd implements ExecutorPlugin {
         return plugin.conf().getBoolean("spark.paceline.process", false) ? new EngineProcess() : new LocalEngine();
     }
 
+    /** The store of a fit's rows. Those of fits that are over go first, and leave their memory to it. */
+    ExecutorStore openStore(String session, RecordSchema schema) throws Exception {
+        ExecutorStore found = ExecutorStore.find(session);
+        if (found != null) {
+            return found;
+        }
+        freeOver();
+        return ExecutorStore.open(session, schema, this::openEngine, RowsLimit.ofExecutor(plugin.conf()));
+    }
+
+    private void freeOver() throws Exception {
+        for (String session : ExecutorStore.sessions()) {
+            if (ask(DriverEnd.ALIVE, session).equals(DriverEnd.OVER)) {
+                ExecutorStore.release(session);
+            }
+        }
+    }
+
     String id() {
         return plugin.executorID();
     }
@@ -69,11 +87,7 @@ final class ExecutorEnd implements ExecutorPlugin {
             try {
                 Thread.sleep(SWEEP_MS);
                 SharedTeam.freeDone();
-                for (String session : ExecutorStore.sessions()) {
-                    if (ask(DriverEnd.ALIVE, session).equals(DriverEnd.OVER)) {
-                        ExecutorStore.release(session);
-                    }
-                }
+                freeOver();
             } catch (Exception ignored) {
                 // The driver does not answer: Spark ends this executor when it is gone.
             }

@@ -1,35 +1,37 @@
 package paceline.spark;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
 import java.util.function.Supplier;
 
 /**
  * The records that one executor has of one session: an engine with a stream, to which ingest tasks
- * append, and which a lease seals before it trains.
+ * append partitions, also while a lease trains on those that are there.
  */
 final class ExecutorStore {
-    private enum State {
-        OPEN, // records can be appended
-        SEALED, // a lease may train on them
-        TRAINING, // a lease does
-        RELEASED
-    }
+    /** As many parts as a stream may have. */
+    static final int PARTITIONS_MAX = 256;
 
     private static final Map<String, ExecutorStore> STORES = new HashMap<>();
 
     private final Set<Integer> partitions = new HashSet<>();
     private final Engine engine;
-    private State state = State.OPEN;
+    private final long memory; // bytes of values that its stream may keep there
+    private boolean sealed; // it takes no more partitions
+    private boolean trains; // a lease has the engine
     private boolean over; // released as soon as no lease trains
+    private boolean released;
 
-    private ExecutorStore(RecordSchema schema, Engine own) {
+    private ExecutorStore(RecordSchema schema, Engine own, RowsLimit limit) {
         engine = own;
-        engine.open(schema);
+        memory = limit.bytes;
+        engine.open(schema, limit);
     }
 
     static List<String> sessions() {
@@ -38,10 +40,17 @@ final class ExecutorStore {
         }
     }
 
-    /** The store of a session, which is made with an engine of its own where there is none. */
-    static ExecutorStore open(String session, RecordSchema schema, Supplier<Engine> engine) {
+    /**
+     * The store of a session, which is made with an engine of its own where there is none. The executor's limit is that
+     * of all its stores: a new one has what the others leave.
+     */
+    static ExecutorStore open(String session, RecordSchema schema, Supplier<Engine> engine, RowsLimit limit) {
         synchronized (STORES) {
-            return STORES.computeIfAbsent(session, key -> new ExecutorStore(schema, engine.get()));
+            return STORES.computeIfAbsent(session, key -> {
+                long taken = STORES.values().stream().mapToLong(store -> store.memory).sum();
+                return new ExecutorStore(schema, engine.get(),
+                        new RowsLimit(Math.max(0, limit.bytes - taken), limit.folder));
+            });
         }
     }
 
@@ -62,37 +71,43 @@ final class ExecutorStore {
         }
     }
 
-    /**
-     * Append a partition, once. False: a lease has sealed the store, and the partition has to go to
-     * another executor.
-     */
-    synchronized boolean append(int partition, PackedRows rows) {
+    /** By this a run knows the records of a partition, whichever executor has them. */
+    private static long identity(int partition, int of) {
+        return UUID.nameUUIDFromBytes(("partition " + partition + " of " + of).getBytes(StandardCharsets.UTF_8))
+                .getMostSignificantBits();
+    }
+
+    /** Append partition `partition` of `of`, once. False: it has to go to another executor. */
+    synchronized boolean append(int partition, int of, PackedRows rows) {
         if (partitions.contains(partition)) {
             return true;
         }
-        if (state != State.OPEN) {
+        if (sealed || released || partitions.size() == PARTITIONS_MAX) {
             return false;
         }
-        engine.append(rows);
+        engine.append(rows, identity(partition, of));
         partitions.add(partition);
         return true;
     }
 
-    /** The engine, for a lease that now begins; null: another lease has it, or there is no record. */
-    synchronized Engine beginTraining() {
-        if (state == State.OPEN && !partitions.isEmpty()) {
-            engine.seal();
-            state = State.SEALED;
-        }
-        if (state != State.SEALED) {
+    /**
+     * The engine, for a lease that now begins; null: another lease has it, or there is no record. `complete`: no
+     * partition can follow.
+     */
+    synchronized Engine beginTraining(boolean complete) {
+        if (trains || released || partitions.isEmpty()) {
             return null;
         }
-        state = State.TRAINING;
+        if (complete && !sealed) {
+            engine.seal();
+            sealed = true;
+        }
+        trains = true;
         return engine;
     }
 
     synchronized void endTraining() {
-        state = State.SEALED;
+        trains = false;
         if (over) {
             release();
         }
@@ -100,10 +115,10 @@ final class ExecutorStore {
 
     private synchronized void release() {
         over = true;
-        if (state == State.TRAINING || state == State.RELEASED) {
+        if (trains || released) {
             return;
         }
         engine.close();
-        state = State.RELEASED;
+        released = true;
     }
 }

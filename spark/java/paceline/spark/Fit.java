@@ -6,7 +6,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -15,6 +14,7 @@ import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
@@ -38,6 +38,8 @@ final class Fit implements AutoCloseable {
     private static final int TICK_MS = 100;
     private static final int CLASSES_MAX = 1 << 20;
     private static final int TOKEN_BYTES = 32;
+    /** An executor has room for four times as many: for those of lost ones, and where they are spread unevenly. */
+    private static final int PARTITIONS_MAX = ExecutorStore.PARTITIONS_MAX / 4;
     private static final int REPLACED_WORKERS = 2; // the only worker, which is to leave, and the one in its place
 
     /** What the estimator wants. */
@@ -86,12 +88,12 @@ final class Fit implements AutoCloseable {
     private volatile String address; // of the run's driver
     private volatile String stopped; // the reason
     private volatile boolean ends; // at its next commit point
-    private volatile boolean lacksRows; // of a lost executor: a lease that finds none gives its core to their reading
     private volatile long waitsSinceNs; // a job of ingest, for its first core; 0: none does
-    private final Map<String, Integer> holders = new HashMap<>(); // executors of rows, and how many partitions each has
     private volatile int workers; // that there may be
-    private volatile int share; // partitions of an executor, while others have none
+    private volatile boolean complete; // executors with a worker take no more rows
     private volatile String folder = ""; // of this fit's shards
+    private volatile RowPlaces places;
+    private volatile LostRows lostRows;
     private Ingest ingest;
     private TrainingRun run;
     private long stepNs = System.nanoTime();
@@ -141,11 +143,12 @@ final class Fit implements AutoCloseable {
         if (address == null) {
             return null;
         }
-        Set<String> places = holders();
-        if (!places.isEmpty() && !places.contains(executor) && !lacksRows && leases.executors().containsAll(places)) {
-            return null; // where rows have no lease, it is to find nothing, and to get there
+        Set<String> holders = places.executors();
+        boolean hasRows = holders.isEmpty() || holders.contains(executor);
+        if (!hasRows && !lostRows.areMissing() && leases.executors().containsAll(holders)) {
+            return null; // where rows have no lease, or some are lost, it is to find nothing, and to give its core
         }
-        return String.join("\n", DriverEnd.JOIN, id, address, token, folder);
+        return String.join("\n", DriverEnd.JOIN, id, address, token, folder, Boolean.toString(complete));
     }
 
     boolean keepsRowsInExecutors() {
@@ -155,7 +158,7 @@ final class Fit implements AutoCloseable {
     /** The session's leases wait. A job that reads rows may get no core, because they have all. */
     void checkCores() {
         long since = waitsSinceNs;
-        if (stopped == null && since != 0 && System.nanoTime() - since > TimeUnit.SECONDS.toNanos(plan.patienceS)) {
+        if (stopped == null && address == null && since != 0 && System.nanoTime() - since > TimeUnit.SECONDS.toNanos(plan.patienceS)) {
             stop("no core was free to read the rows for " + plan.patienceS + " s: give executors more cores than the"
                     + " session's leases have (spark.executor.cores, spark.task.cpus)");
         }
@@ -216,47 +219,31 @@ final class Fit implements AutoCloseable {
         return (int) label;
     }
 
-    private Set<String> holders() {
-        synchronized (holders) {
-            return new HashSet<>(holders.keySet());
-        }
-    }
-
-    /**
-     * May a partition lie in that executor? Only so many have a worker. As many as the run needs to begin get some, of
-     * which one may have to start yet.
-     */
+    /** May a partition lie in that executor? */
     boolean admitsRows(String executor) {
-        synchronized (holders) {
-            if (!holders.containsKey(executor) && holders.size() >= workers) {
-                return false;
-            }
-            int has = holders.getOrDefault(executor, 0);
-            if (has >= share && holders.values().stream().filter(count -> count > 0).count() < plan.minWorkers) {
-                return false;
-            }
-            holders.put(executor, has + 1);
-            return true;
-        }
+        return places.admits(executor);
     }
 
     /** Train on rows with the columns that Ingest names. */
     PacelineSummary train(Dataset<Row> rows) throws IOException {
         workers = awaitExecutors();
-        holdRowsWhereLeasesAre();
+        places = placesWithLeases();
         endStep("executors");
         if (!plan.shardDir.isEmpty()) {
             folder = Files.createDirectories(Path.of(plan.shardDir, id)).toAbsolutePath().toString();
         }
-        ingest = new Ingest(context, id, group(), spread(rows), plan.schema, plan.validates, plan.skipsBad, folder);
-        share = Math.max(1, ingest.partitions() / plan.minWorkers);
-        ingest.readAll(TimeUnit.SECONDS.toMillis(plan.patienceS), this::forgetLost);
+        ingest = new Ingest(context, id, group(), spread(rows), plan.schema, plan.validates, plan.skipsBad, folder,
+                places::setUnable);
+        lostRows = new LostRows(context.getConf(), ingest, places, lostExecutors);
+        places.beginIngest(ingest.partitions());
+        ingest.readAll(TimeUnit.SECONDS.toMillis(plan.patienceS), lostRows::forget);
         if (ingest.records() == 0) {
             throw new PacelineException("there is no row to train on, beside " + ingest.bad()
                     + " bad ones");
         }
         endStep("ingest");
-        leases.begin(wantedWorkers(), this::holders, lostExecutors::add);
+        places.beginTraining();
+        leases.begin(wantedWorkers(), places::executors, lostExecutors::add);
         startRun();
         while (!run.poll(TICK_MS)) {
             lookAfterWorkers();
@@ -280,7 +267,11 @@ final class Fit implements AutoCloseable {
         try {
             boolean moves = rows.javaRDD().getNumPartitions() < workers || workers < plugin.ready()
                     || (keepsRowsInExecutors() && liesInFewer(rows.rdd()));
-            return (moves ? rows.repartition(workers * 2) : rows).javaRDD();
+            if (moves) {
+                return rows.repartition(workers * 2).javaRDD();
+            }
+            boolean tooMany = keepsRowsInExecutors() && rows.rdd().getNumPartitions() > workers * PARTITIONS_MAX;
+            return (tooMany ? rows.coalesce(workers * PARTITIONS_MAX) : rows).javaRDD();
         } finally {
             jobs.leave();
         }
@@ -300,11 +291,9 @@ final class Fit implements AutoCloseable {
     }
 
     /** Rows of a session's later fit lie where its leases are, as far as there are any. */
-    private void holdRowsWhereLeasesAre() {
-        synchronized (holders) {
-            session.executors().stream().limit(keepsRowsInExecutors() ? workers : 0)
-                    .forEach(executor -> holders.put(executor, 0));
-        }
+    private RowPlaces placesWithLeases() {
+        return new RowPlaces(Math.max(1, plan.minWorkers), workers, session.executors().stream()
+                .limit(keepsRowsInExecutors() ? workers : 0).collect(Collectors.toSet()));
     }
 
     private void endStep(String name) {
@@ -358,7 +347,9 @@ final class Fit implements AutoCloseable {
         run = new TrainingRun(this::observe);
         if (folder.isEmpty()) {
             run.addRecords(Engine.ROWS, plan.schema, ingest.sample());
-            plan.job.setRecords("train_data", "memory", JobFields.memory(Engine.ROWS), plan.schema);
+            complete = plan.job.holdsOut();
+            plan.job.setRecords("train_data", "memory",
+                    complete ? JobFields.memory(Engine.ROWS) : JobFields.growingMemory(Engine.ROWS), plan.schema);
             plan.job.add("local_data", "true");
             plan.job.add("epoch_records", Long.toString(ingest.records()));
         } else {
@@ -420,26 +411,11 @@ final class Fit implements AutoCloseable {
         if (ends) {
             run.stop(TrainingRun.STOP_SOON);
         }
-        forgetLost();
+        if (lostRows.tick(plugin.readyExecutors(), leases.takeNeed(), !complete)) {
+            leases.rowsArrived();
+        }
         leases.setTarget(wantedWorkers());
         leases.tick();
-        if (leases.takeNeed() && !ingest.isComplete()) {
-            int read = ingest.readLost(this::forgetLost);
-            if (read > 0) {
-                LOG.warn("rows of a lost executor are read again: {} partitions", read);
-                leases.rowsArrived();
-            }
-        }
-    }
-
-    private void forgetLost() {
-        for (String lost; (lost = lostExecutors.poll()) != null;) {
-            ingest.executorLost(lost);
-            synchronized (holders) {
-                holders.remove(lost);
-            }
-        }
-        lacksRows = !ingest.isComplete();
     }
 
     /** End everything but the session's leases, whether the run has ended well or not. */
@@ -448,6 +424,9 @@ final class Fit implements AutoCloseable {
         boolean interrupted = Thread.interrupted();
         session.detach();
         try {
+            if (lostRows != null) {
+                lostRows.close();
+            }
             if (run != null) {
                 run.close();
             }

@@ -3,10 +3,12 @@ package paceline.spark;
 import java.io.Serializable;
 import java.util.Arrays;
 import java.util.Collections;
-import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -14,6 +16,8 @@ import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.sql.Row;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Brings the rows of a DataFrame into the stores of the executors that read them, and knows which
@@ -25,6 +29,7 @@ final class Ingest {
     static final int LABEL = 1;
     static final int VALIDATION = 2;
 
+    private static final Logger LOG = LoggerFactory.getLogger(Ingest.class);
     private static final int SAMPLE_ROWS = 16;
 
     private static final long ROUND_PAUSE_MS = 100;
@@ -37,7 +42,9 @@ final class Ingest {
     private static final class Taken implements Serializable {
         private static final long serialVersionUID = 1;
         int partition;
-        String executor; // null: the store was sealed, and another executor must take it
+        String executor; // null: its store takes no more, and another executor must take it
+        String unable; // an executor that cannot keep it, and
+        String failure; // why
         long records;
         long bad;
         String reason; // of the first bad row
@@ -53,8 +60,10 @@ final class Ingest {
         private final RecordSchema schema;
         private final boolean validates;
         private final String folder; // of shards; empty: rows stay in this executor
+        private final int partitions;
 
-        Take(String session, RecordSchema schema, boolean validates, String folder) {
+        Take(String session, RecordSchema schema, boolean validates, String folder, int partitions) {
+            this.partitions = partitions;
             this.session = session;
             this.schema = schema;
             this.validates = validates;
@@ -90,11 +99,23 @@ final class Ingest {
             if (!folder.isEmpty() && train.count() > 0) {
                 taken.shard = Shards.write(folder, partition, schema, train);
             }
-            if (train.count() == 0 || !folder.isEmpty()
-                    || ExecutorStore.open(session, schema, end::openEngine).append(partition, train)) {
+            if (train.count() == 0 || !folder.isEmpty() || keep(end, train, taken)) {
                 taken.executor = end.id();
             }
             return Collections.singletonList(taken).iterator();
+        }
+
+        /** Spark would repeat a task that fails, and each time with the same end. */
+        private boolean keep(ExecutorEnd end, PackedRows rows, Taken taken) throws Exception {
+            try {
+                return end.openStore(session, schema).append(taken.partition, partitions, rows);
+            } catch (PacelineException failed) {
+                taken.failure = "executor " + end.id() + " cannot keep the rows of partition " + taken.partition + ": "
+                        + failed.getMessage() + "; beyond " + RowsLimit.SETTING
+                        + " they are in a file below spark.local.dir";
+                taken.unable = end.id();
+                return false;
+            }
         }
     }
 
@@ -103,16 +124,24 @@ final class Ingest {
     private final boolean skipsBad;
     private final JavaRDD<Taken> work;
     private final int partitions;
-    private final Map<Integer, Taken> taken = new HashMap<>();
+    private final Map<Integer, Taken> taken = new ConcurrentHashMap<>();
+    private final Consumer<String> unable;
+    private final Set<Integer> adopted = ConcurrentHashMap.newKeySet(); // partitions that came to executors which train
 
-    /** `rows` has the columns above. */
+    /** `rows` has the columns above. `unable` gets executors that cannot keep rows of lost ones. */
     Ingest(JavaSparkContext context, String session, String group, JavaRDD<Row> rows,
-            RecordSchema schema, boolean validates, boolean skipsBad, String folder) {
+            RecordSchema schema, boolean validates, boolean skipsBad, String folder, Consumer<String> unable) {
+        this.unable = unable;
         this.context = context;
         this.group = group;
         this.skipsBad = skipsBad;
         partitions = rows.getNumPartitions();
-        work = rows.mapPartitionsWithIndex(new Take(session, schema, validates, folder), false);
+        work = rows.mapPartitionsWithIndex(new Take(session, schema, validates, folder, partitions), false);
+    }
+
+    /** End the job that reads; the call that waits for it throws. */
+    void cancel() {
+        context.cancelJobGroup(group);
     }
 
     int partitions() {
@@ -124,19 +153,27 @@ final class Ingest {
      * takes are tried again for so long in vain.
      */
     void readAll(long millis, Runnable beforeRound) {
-        readMissing(millis, beforeRound);
+        readMissing(millis, beforeRound, true);
         if (!isComplete()) {
             throw new PacelineException("no executor has room for partitions " + Arrays.toString(missing())
                     + " of the rows");
         }
     }
 
-    /** Read partitions of lost executors, as far as another takes them. Returns how many these were. */
-    int readLost(Runnable beforeRound) {
-        return readMissing(LOST_MS, beforeRound);
+    /**
+     * Read partitions of lost executors, as far as another takes them; one that cannot keep them gets no more.
+     * `adopts`: those that train may. Returns how many these were.
+     */
+    int readLost(Runnable beforeRound, boolean adopts) {
+        Set<Integer> before = Set.copyOf(taken.keySet());
+        int read = readMissing(LOST_MS, beforeRound, false);
+        if (adopts) {
+            taken.keySet().stream().filter(partition -> !before.contains(partition)).forEach(adopted::add);
+        }
+        return read;
     }
 
-    private int readMissing(long millis, Runnable beforeRound) {
+    private int readMissing(long millis, Runnable beforeRound, boolean all) {
         int read = 0;
         long until = System.nanoTime() + millis * 1_000_000;
         for (;;) {
@@ -145,7 +182,7 @@ final class Ingest {
             if (missing.length == 0) {
                 return read;
             }
-            int now = readOnce(missing);
+            int now = readOnce(missing, all);
             read += now;
             if (now > 0) {
                 until = System.nanoTime() + millis * 1_000_000;
@@ -157,7 +194,7 @@ final class Ingest {
         }
     }
 
-    private int readOnce(int[] missing) {
+    private int readOnce(int[] missing, boolean all) {
         int read = 0;
         JobGroup jobs = new JobGroup(context, group, "Paceline reads " + missing.length + " partitions");
         try {
@@ -167,6 +204,13 @@ final class Ingest {
                         throw new PacelineException(one.bad + " bad rows in partition " + one.partition
                                 + "; of the first one " + one.reason
                                 + "; set onBadRecord to skip to leave them out");
+                    }
+                    if (one.failure != null && all) {
+                        throw new PacelineException(one.failure);
+                    }
+                    if (one.failure != null) {
+                        unable.accept(one.unable);
+                        LOG.warn("{}", one.failure);
                     }
                     if (one.executor != null) {
                         taken.put(one.partition, one);
@@ -201,6 +245,18 @@ final class Ingest {
     /** The partitions of a lost executor have to be read again, unless they are in files. */
     void executorLost(String executor) {
         taken.values().removeIf(one -> one.executor.equals(executor) && one.records > 0 && one.shard == null);
+    }
+
+    /** Let adopted partitions be read once more, by another executor, which shares them. Are there any? */
+    boolean shareAdopted() {
+        boolean any = taken.keySet().removeAll(adopted);
+        adopted.clear();
+        return any;
+    }
+
+    /** How many partitions that executor has. */
+    int partitionsOf(String executor) {
+        return (int) taken.values().stream().filter(one -> one.executor.equals(executor)).count();
     }
 
     long records() {

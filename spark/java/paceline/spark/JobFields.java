@@ -7,9 +7,12 @@ import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.regex.Pattern;
 
 /** The job of a fit: a file, and fields that the estimator sets on top of it. */
 final class JobFields {
+    private static final Pattern HOLDS_OUT = Pattern.compile("(?m)^[^#\\n]*\\bvalidation\\s*:\\s*0*[1-9]");
+
     private final List<String> overrides = new ArrayList<>();
     private final boolean whole; // there is no job of the user's: all is set here
     private final Path file;
@@ -69,6 +72,16 @@ final class JobFields {
 
     static String memory(String name) {
         return "{name: " + quoted(name) + "}";
+    }
+
+    /** Records that workers have, of whom each begins with those that are there. */
+    static String growingMemory(String name) {
+        return "{name: " + quoted(name) + " begin_with: 1}";
+    }
+
+    /** Does the job hold out records for validation? It then needs all of them before it begins. */
+    boolean holdsOut() throws IOException {
+        return file != null && HOLDS_OUT.matcher(Files.readString(file)).find();
     }
 
     List<String> overrides() {

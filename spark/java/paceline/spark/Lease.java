@@ -98,14 +98,17 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
         return new Result(Outcome.LEFT, executor, host, "");
     }
 
-    /** `reply`: JOIN, the fit, the address of the run's driver, its token, and the folder of shards or nothing. */
+    /**
+     * `reply`: JOIN, the fit, the address of the run's driver, its token, the folder of shards or nothing, and whether
+     * the executor's rows are complete.
+     */
     private Result train(String[] reply, String executor, String host) throws InterruptedException {
         if (!reply[4].isEmpty()) {
             Engine engine = ExecutorEnd.get().openEngine();
             return trainWith(engine, engine::close, reply, executor, host);
         }
         ExecutorStore store = ExecutorStore.find(reply[1]);
-        Engine engine = store == null ? null : store.beginTraining();
+        Engine engine = store == null ? null : store.beginTraining(Boolean.parseBoolean(reply[5]));
         return engine == null ? new Result(Outcome.EMPTY, executor, host, "")
                 : trainWith(engine, store::endTraining, reply, executor, host);
     }

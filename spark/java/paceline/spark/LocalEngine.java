@@ -29,19 +29,20 @@ final class LocalEngine implements Engine {
 
     /** Records under another name than ROWS, all at once. */
     void add(String name, RecordSchema schema, List<PackedRows> rows) {
-        openStream(name, schema);
-        rows.forEach(this::append);
+        openStream(name, schema, RowsLimit.NONE, Native.COMPLETE);
+        rows.forEach(each -> each.appendTo(stream));
         seal();
     }
 
     @Override
-    public void open(RecordSchema schema) {
-        openStream(ROWS, schema);
+    public void open(RecordSchema schema, RowsLimit limit) {
+        openStream(ROWS, schema, limit, Native.PARTS);
     }
 
-    private void openStream(String name, RecordSchema schema) {
+    private void openStream(String name, RecordSchema schema, RowsLimit limit, int growth) {
+        long memory = limit.bytes == Long.MAX_VALUE ? 0 : Math.max(1, limit.bytes); // 0: there is no limit
         long opened = Native.streamOpen(engine, name, schema.channels, schema.height, schema.width,
-                schema.classes, schema.type(), 0, null, false, 0);
+                schema.classes, schema.type(), memory, limit.folder, growth, 0);
         if (opened < 0) {
             throw new PacelineException("records: " + Native.message());
         }
@@ -49,8 +50,9 @@ final class LocalEngine implements Engine {
     }
 
     @Override
-    public void append(PackedRows rows) {
+    public void append(PackedRows rows, long identity) {
         rows.appendTo(stream);
+        check(Native.streamCut(stream, identity));
     }
 
     @Override

@@ -123,10 +123,16 @@ final class Native {
     /**
      * Records that jobs of the engine call `memory:NAME`; of a vector: its length, 1, 1. `memory`: bytes of values kept
      * in memory, the others are in a file of `folder` (null: the system's); 0: all. A stream that grows can be read
-     * while it is filled; `hash` is the identity of its records, 0: no other worker has them.
+     * while it is filled; `hash` is the identity of its records, 0: no other worker has them. One that grows in parts
+     * can be read as far as streamCut was called.
      */
     static native long streamOpen(long engine, String name, int channels, int height, int width, int classes, int type,
-            long memory, String folder, boolean grows, long hash);
+            long memory, String folder, int growth, long hash);
+
+    /** streamOpen: it can be read when it is sealed; while it is filled; in whole parts. */
+    static final int COMPLETE = 0;
+    static final int GROWS = 1;
+    static final int PARTS = 2;
 
     /**
      * Memory for the next records, whole ones, to be filled from the front; null: see message(). It is gone with the
@@ -139,6 +145,12 @@ final class Native {
 
     /** The first `count` of these records are complete. ERR_INPUT: a label that is no class, and none counts. */
     static native int streamCommit(long stream, int count);
+
+    /**
+     * The records since the last call are a part with this identity: a run counts the samples of equal parts together,
+     * wherever they are. ERR_USAGE: there are no records; ERR_FULL: it has 256 parts.
+     */
+    static native int streamCut(long stream, long hash);
 
     /** Close the stream. `seal`: no record follows, and the records stay; on an error the stream is still open. */
     static native int streamEnd(long stream, boolean seal);

@@ -179,7 +179,7 @@ public final class Net implements AutoCloseable {
     private String replace(String former, Iterator<Sample> data, boolean training) {
         String name = "records-" + ++sets;
         long stream = Native.streamOpen(handles.engine, name, shape[0], shape[1], shape[2], shape[3], Native.F32, 0,
-                null, false, 0);
+                null, Native.COMPLETE, 0);
         opened(stream);
         boolean sealed = false;
         try {

@@ -6,8 +6,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
+import java.util.stream.Stream;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
@@ -19,6 +21,7 @@ public final class EngineProcessTest {
     private static final String TOKEN = "0123456789abcdef0123456789abcdef";
     private static final RecordSchema SCHEMA =
             new RecordSchema(RecordSchema.Source.BINARY, new int[] {1, SIDE, SIDE}, 2);
+    private static final int PARTS = 3;
     private static final List<String> OPTIONS = List.of("token=" + TOKEN, "threads=1", "retry=0");
 
     private final Path folder;
@@ -31,6 +34,8 @@ public final class EngineProcessTest {
     public static void main(String[] args) throws Exception {
         EngineProcessTest test = new EngineProcessTest(Files.createTempDirectory("paceline-engine-"));
         TestCases.run("test_two_processes_train", test::processesTrain);
+        TestCases.run("test_rows_in_a_file_train_as_those_in_memory", test::rowsInAFileTrain);
+        TestCases.run("test_missing_folder_is_named", test::missingFolderIsNamed);
         TestCases.run("test_messages_arrive", EngineProcessTest::messagesArrive);
         TestCases.run("test_a_crash_ends_the_process_alone", test::crashEndsTheProcess);
         TestCases.run("test_a_silent_process_is_killed", EngineProcessTest::silentProcessIsKilled);
@@ -59,8 +64,8 @@ public final class EngineProcessTest {
 
     private static EngineProcess opened(int seed) {
         EngineProcess engine = new EngineProcess();
-        engine.open(SCHEMA);
-        engine.append(rows(seed));
+        engine.open(SCHEMA, RowsLimit.NONE);
+        engine.append(rows(seed), seed);
         engine.seal();
         return engine;
     }
@@ -77,7 +82,7 @@ public final class EngineProcessTest {
 
     // ---- a run of two workers
 
-    private TrainingRun run(String out, int epochs) throws IOException {
+    private TrainingRun run(String out, int epochs, String... overrides) throws IOException {
         Path job = folder.resolve("tiny.job");
         Files.writeString(job, "name: 'tiny'\nnet { define {\n"
                 + "layer { name: 'data' type: 'Input' top: 'data' top: 'label' }\n"
@@ -90,7 +95,9 @@ public final class EngineProcessTest {
         TrainingRun run = new TrainingRun(event ->
                 exchanges += event.path("kind").asText().equals("exchange") ? 1 : 0);
         run.addRecords(Engine.ROWS, SCHEMA, List.of(rows(1)));
-        run.start(job, List.of("epoch_records=" + 2 * ROWS, "stop.epochs=" + epochs),
+        List<String> all = new ArrayList<>(List.of("epoch_records=" + 2 * ROWS, "stop.epochs=" + epochs));
+        all.addAll(List.of(overrides));
+        run.start(job, all,
                 List.of("out=" + folder.resolve(out), "token=" + TOKEN, "patience=60"));
         await("the run's address", () -> {
             check(!run.poll(10), "the run has ended: " + run.message());
@@ -128,6 +135,56 @@ public final class EngineProcessTest {
                 engine.close();
                 check(ProcessHandle.of(engine.pid()).isEmpty(), "a process is still there");
             }
+        }
+    }
+
+    /** One worker in this process: the model is the same, bit by bit. */
+    private void rowsInAFileTrain() throws Exception {
+        check(Arrays.equals(modelOf("memory", RowsLimit.NONE), modelOf("file", new RowsLimit(0, folder.toString()))),
+                "the models differ");
+    }
+
+    private void missingFolderIsNamed() {
+        EngineProcess engine = new EngineProcess();
+        engine.open(SCHEMA, new RowsLimit(0, folder + "/gone"));
+        for (int i = 0; i < 2; i++) { // once it has failed it fails for ever
+            expectFailure(() -> engine.append(rows(9), 1), "/gone/paceline-rows-");
+            expectFailure(() -> engine.append(rows(9), 1), "cannot open for writing: No such file or directory");
+        }
+        engine.close();
+    }
+
+    private byte[] modelOf(String out, RowsLimit limit) throws Exception {
+        LocalEngine engine = new LocalEngine();
+        engine.open(SCHEMA, limit);
+        for (int part = 0; part < PARTS; part++) {
+            engine.append(rows(10 + part), part);
+        }
+        check(spills() > 0 == (limit != RowsLimit.NONE), "files of rows: " + spills());
+        try (TrainingRun run = run(out, 5, "workers=1", "deterministic=true")) {
+            Engine.Worker worker = engine.work(run.address(), OPTIONS);
+            await("the end of the run", () -> run.poll(100));
+            check(run.status() == 0, "the run: " + run.message());
+            await("the end of its worker", () -> worker.ended(100));
+            check(worker.close(), "the worker is closed");
+            return Files.readAllBytes(Path.of(run.report().path("model").asText()));
+        } finally {
+            engine.close();
+            check(spills() == 0, "a file of rows is still open");
+        }
+    }
+
+    /** Open files of rows that lie in this test's folder, and have no name any more. */
+    private long spills() throws IOException {
+        try (Stream<Path> open = Files.list(Path.of("/proc/self/fd"))) {
+            return open.filter(file -> {
+                try {
+                    String target = Files.readSymbolicLink(file).toString();
+                    return target.startsWith(folder + "/paceline-rows-") && target.endsWith("(deleted)");
+                } catch (IOException gone) {
+                    return false;
+                }
+            }).count();
         }
     }
 
@@ -173,7 +230,7 @@ public final class EngineProcessTest {
     private static void silentProcessIsKilled() throws Exception {
         EngineProcess engine = new EngineProcess(List.of(), 3000);
         new ProcessBuilder("kill", "-STOP", Long.toString(engine.pid())).start().waitFor();
-        expectFailure(() -> engine.open(SCHEMA), "has ended with code 137");
+        expectFailure(() -> engine.open(SCHEMA, RowsLimit.NONE), "has ended with code 137");
         engine.close();
     }
 

@@ -24,6 +24,7 @@ public final class LeaseTest {
         run("test_rpc_without_authentication_is_refused", LeaseTest::openRpcIsRefused);
         run("test_end_of_worker_decides_outcome", LeaseTest::statusDecidesOutcome);
         run("test_broken_store_is_made_anew", LeaseTest::brokenStoreIsMadeAnew);
+        run("test_limit_of_rows", LeaseTest::limitIsTakenFromTheOverhead);
     }
 
     private static void expect(Object value, Object expected, String what) {
@@ -133,15 +134,32 @@ public final class LeaseTest {
         RecordSchema schema = new RecordSchema(RecordSchema.Source.BINARY, new int[] {1, 1, 2}, 2);
         PackedRows rows = new PackedRows(schema);
         check(rows.add(new RowPacker(schema), RowFactory.create(new byte[2], 1), 0, 1) == null, "a row");
-        ExecutorStore first = ExecutorStore.open("session", schema, LocalEngine::new);
-        check(first.append(0, rows), "the first store takes rows");
-        check(first.beginTraining() != null && !first.append(1, rows), "a store takes rows while its lease trains");
+        ExecutorStore first = ExecutorStore.open("session", schema, LocalEngine::new, RowsLimit.NONE);
+        check(first.append(0, 4, rows), "the first store takes rows");
+        check(first.beginTraining(false) != null && first.append(1, 4, rows), "a lease trains, and takes further rows");
+        check(first.beginTraining(false) == null, "two leases have the same rows");
+        first.endTraining();
+        check(first.beginTraining(true) != null && !first.append(2, 4, rows), "complete rows become more");
+        check(first.append(1, 4, rows), "a partition that is there is refused");
         first.endTraining();
         ExecutorStore.release("session");
         check(ExecutorStore.find("session") == null, "the store is still known");
-        ExecutorStore second = ExecutorStore.open("session", schema, LocalEngine::new);
-        check(second.append(0, rows) && second.beginTraining() != null, "another store takes the rows");
+        ExecutorStore second = ExecutorStore.open("session", schema, LocalEngine::new, RowsLimit.NONE);
+        check(second.append(0, 4, rows) && second.beginTraining(false) != null, "another store takes the rows");
         second.endTraining();
         ExecutorStore.release("session");
+    }
+
+    private static void limitIsTakenFromTheOverhead() {
+        SparkConf conf = new SparkConf(false);
+        expect(RowsLimit.bytes(conf) >> 20, 192L, "half of Spark's 384 MiB");
+        conf.set("spark.executor.memory", "8g");
+        expect(RowsLimit.bytes(conf) >> 20, 409L, "half of a tenth of the heap");
+        conf.set("spark.executor.memoryOverheadFactor", "0.5");
+        expect(RowsLimit.bytes(conf) >> 20, 2048L, "half of half of the heap");
+        conf.set("spark.executor.memoryOverhead", "1000");
+        expect(RowsLimit.bytes(conf) >> 20, 500L, "half of 1000 MiB");
+        conf.set(RowsLimit.SETTING, "3g");
+        expect(RowsLimit.bytes(conf) >> 20, 3072L, "the setting");
     }
 }

@@ -48,6 +48,7 @@ final class NativeTest {
         run("test_wrong_handles_are_refused", test::wrongHandlesAreRefused);
         run("test_messages_are_unicode", test::messagesAreUnicode);
         run("test_stream_refuses_wrong_labels", test::streamRefusesWrongLabels);
+        run("test_parts_are_readable", test::partsAreReadable);
         run("test_records_are_packed", test::recordsArePacked);
         run("test_workers_train_on_growing_streams", test::workersTrainOnGrowingStreams);
         run("test_run_stops_and_worker_leaves", test::runStopsAndWorkerLeaves);
@@ -99,8 +100,8 @@ final class NativeTest {
                     Native.runOpen(wrong, null, null, null), Native.workOpen(wrong, "x", null),
                     Native.taskMain(wrong), Native.taskSignal(wrong, Native.STOP, 1),
                     Native.taskPoll(wrong, buffer), Native.taskClose(wrong),
-                    Native.streamOpen(wrong, "x", 1, 1, 1, 0, Native.U8, 0, null, false, 0),
-                    Native.streamCommit(wrong, 1), Native.streamEnd(wrong, true),
+                    Native.streamOpen(wrong, "x", 1, 1, 1, 0, Native.U8, 0, null, Native.COMPLETE, 0),
+                    Native.streamCommit(wrong, 1), Native.streamCut(wrong, 1), Native.streamEnd(wrong, true),
                     Native.pack(wrong, "memory:x", "x"),
                     Native.modelOpen(wrong, "x", "x", Native.U8, 1, 1, new int[] {1, 1, 1, 0, 0}),
                     Native.modelPredict(wrong, buffer, 0, buffer), Native.modelClose(wrong),
@@ -188,10 +189,10 @@ final class NativeTest {
     private void streamRefusesWrongLabels() {
         long engine = opened(Native.engineCreate(Native.LOG_WARN));
         for (int[] wrong : new int[][] {{-1, 1, 1, 2, 0}, {1, 0, 1, 2, 0}, {1, 1, 1, -1, 0}, {1, 1, 1, 2, 9}}) {
-            check(Native.streamOpen(engine, "rows", wrong[0], wrong[1], wrong[2], wrong[3], wrong[4], 0, null, true, 0)
-                    < 0, "a stream of " + Arrays.toString(wrong));
+            check(Native.streamOpen(engine, "rows", wrong[0], wrong[1], wrong[2], wrong[3], wrong[4], 0, null,
+                    Native.GROWS, 0) < 0, "a stream of " + Arrays.toString(wrong));
         }
-        check(Native.streamOpen(engine, null, 1, 1, 1, 2, 0, 0, null, true, 0) == Native.ERR_USAGE, "no name");
+        check(Native.streamOpen(engine, null, 1, 1, 1, 2, 0, 0, null, Native.GROWS, 0) == Native.ERR_USAGE, "no name");
         long rows = openRows(engine, "rows", false);
         check(Native.streamLabels(rows) == null, "labels before records");
         check(Native.streamCommit(rows, 1) == Native.ERR_USAGE, "a commit of what was not acquired");
@@ -218,7 +219,8 @@ final class NativeTest {
     }
 
     private static long openRows(long engine, String name, boolean grows) {
-        return opened(Native.streamOpen(engine, name, 1, SIDE, SIDE, 2, Native.U8, 0, null, grows, 0));
+        return opened(Native.streamOpen(engine, name, 1, SIDE, SIDE, 2, Native.U8, 0, null,
+                grows ? Native.GROWS : Native.COMPLETE, 0));
     }
 
     private static void addRows(long stream, Random random, int count) {
@@ -236,6 +238,28 @@ final class NativeTest {
             done(Native.streamCommit(stream, n));
             count -= n;
         }
+    }
+
+    /** Records can be read up to the last cut. */
+    private void partsAreReadable() {
+        long engine = opened(Native.engineCreate(Native.LOG_WARN));
+        long grows = openRows(engine, "grows", true);
+        addRows(grows, new Random(3), 10);
+        check(Native.streamCut(grows, 7) == Native.ERR_USAGE, "a stream without parts is cut");
+        expectIn(Native.message(), "stream grows: it is not in parts");
+        done(Native.streamEnd(grows, false));
+        long rows = opened(Native.streamOpen(engine, "rows", 1, SIDE, SIDE, 2, Native.U8, 0, null, Native.PARTS, 0));
+        check(Native.streamCut(rows, 7) == Native.ERR_USAGE, "a part without records");
+        addRows(rows, new Random(3), 10);
+        done(Native.streamCut(rows, 7));
+        addRows(rows, new Random(4), 5);
+        check(opened(Native.pack(engine, "memory:rows", folder + "/one")) == 10, "records of one part");
+        check(Native.streamEnd(rows, true) == Native.ERR_USAGE, "records in no part are sealed");
+        expectIn(Native.message(), "its last records are in no part");
+        done(Native.streamCut(rows, 8));
+        check(opened(Native.pack(engine, "memory:rows", folder + "/two")) == 15, "records of two parts");
+        done(Native.streamEnd(rows, true));
+        done(Native.engineDestroy(engine));
     }
 
     private void recordsArePacked() {

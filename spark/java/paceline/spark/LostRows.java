@@ -1,0 +1,131 @@
+package paceline.spark;
+
+import java.util.HashSet;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.spark.SparkConf;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Reads the rows of lost executors again while training goes on: in an executor that comes in the place of a lost one,
+ * or, where none does, in those that train. The thread that fits uses it. A thread of its own waits for Spark's job,
+ * because that may wait for a free core, and the run has to be looked after meanwhile.
+ */
+final class LostRows {
+    private static final Logger LOG = LoggerFactory.getLogger(LostRows.class);
+    private static final String WAIT = "spark.paceline.replacementWait";
+    private static final String WAIT_DEFAULT = "10s";
+    private static final long PAUSE_NS = TimeUnit.SECONDS.toNanos(2); // after an attempt in which nobody took them
+    private static final long END_MS = 5000;
+
+    private final Ingest ingest;
+    private final RowPlaces places;
+    private final Queue<String> lost; // executors
+    private final long waitNs;
+    private final Set<String> offered = new HashSet<>(); // executors that came later, to share adopted rows
+    private FutureTask<Integer> reader; // null: nothing is read
+    private int attempts; // to read those that are missing
+    private long sinceNs; // rows are missing; 0: none are
+    private long againNs = Long.MIN_VALUE; // not before
+    private volatile boolean areMissing;
+
+    /** `lost` has executors whose rows are gone, as others tell it. */
+    LostRows(SparkConf conf, Ingest ingest, RowPlaces places, Queue<String> lost) {
+        this.ingest = ingest;
+        this.places = places;
+        this.lost = lost;
+        waitNs = TimeUnit.MILLISECONDS.toNanos(conf.getTimeAsMs(WAIT, WAIT_DEFAULT));
+    }
+
+    /** Rows that were lost are not in an executor again. Any thread. */
+    boolean areMissing() {
+        return areMissing;
+    }
+
+    /** Before partitions are read: which of them are gone? */
+    void forget() {
+        for (String executor; (executor = lost.poll()) != null;) {
+            ingest.executorLost(executor);
+            places.remove(executor);
+        }
+        areMissing = !ingest.isComplete();
+    }
+
+    /**
+     * `ready`: executors with the library; `needed`: a lease has found no rows; `adopts`: executors that train can take
+     * some. Returns whether rows have arrived.
+     */
+    boolean tick(Set<String> ready, boolean needed, boolean adopts) {
+        if (reader != null && !reader.isDone()) {
+            return false;
+        }
+        boolean arrived = reader != null && takeRead() > 0;
+        forget();
+        long now = System.nanoTime();
+        Set<String> spare = places.spare(ready);
+        if (!areMissing) {
+            sinceNs = 0;
+            if (!offered.containsAll(spare) && ingest.shareAdopted()) {
+                offered.addAll(spare);
+            }
+            return arrived;
+        }
+        if (sinceNs == 0) {
+            sinceNs = now;
+            attempts = 0;
+            places.loseRows(ingest::partitionsOf);
+        }
+        boolean adopt = adopts && now - sinceNs > waitNs;
+        if (needed || ((adopt || !spare.isEmpty()) && now > againNs)) {
+            read(adopt);
+        }
+        return arrived;
+    }
+
+    private void read(boolean adopt) {
+        places.beginReading(ingest.partitions(), ++attempts, adopt, ingest::partitionsOf);
+        reader = new FutureTask<>(() -> ingest.readLost(this::forget, adopt));
+        Thread thread = new Thread(reader, "paceline-reader");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    /** Rows that cannot be read are counted as missed, and training goes on. */
+    private int takeRead() {
+        int read = 0;
+        try {
+            read = reader.get();
+        } catch (ExecutionException failed) {
+            LOG.warn("rows of a lost executor cannot be read: {}", String.valueOf(failed.getCause()));
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
+        reader = null;
+        if (read > 0) {
+            LOG.warn("rows of a lost executor are read again: {} partitions", read);
+        } else {
+            againNs = System.nanoTime() + PAUSE_NS;
+        }
+        return read;
+    }
+
+    /** Nobody needs them any more. */
+    void close() {
+        if (reader == null || reader.isDone()) {
+            return;
+        }
+        ingest.cancel();
+        try {
+            reader.get(END_MS, TimeUnit.MILLISECONDS);
+        } catch (ExecutionException | TimeoutException ignored) {
+            LOG.debug("the job that read lost rows was cancelled");
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}
