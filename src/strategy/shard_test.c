@@ -232,6 +232,42 @@ static void test_state_is_a_mean(void **state)
     arena_release(&m.arena);
 }
 
+/* A state is cut out of vectors of the global model, and put into those of a server: x̃, then s̃, then
+ * each vector of the optimizer where x̃ lies, then the workers' numbers, of 64 bits. The last of
+ * three shards of 80 and 5 floats has both; a shard of s̃ alone has no vectors. */
+static void test_state_of_a_shard(void **state)
+{
+    (void)state;
+    const struct range range = range_shard(WHOLE, 3, 2), tail = {X + 1, S - 1};
+    const struct shard_layout layout = shard_layout_of(&range, X, 2);
+    const struct shard_layout end = shard_layout_of(&tail, X, 2);
+    size_t n = WHOLE - range.from, x = X - range.from;
+    float at[2 * WHOLE], both[WHOLE], first[X], second[X], copy[3][WHOLE] = {{0}};
+    for (size_t i = 0; i < WHOLE; i++)
+        both[i] = (float)i;
+    for (size_t i = 0; i < X; i++) {
+        first[i] = 1000 + (float)i;
+        second[i] = 2000 + (float)i;
+    }
+    const struct vec model = {both, WHOLE}, vectors[] = {{first, X}, {second, X}};
+    const struct vec own = {copy[0], n}, owns[] = {{copy[1], x}, {copy[2], x}};
+    assert_int_equal(layout.x, x);
+    assert_int_equal(shard_state_length(&layout, 2), n + 2 * x + 4);
+    assert_int_equal(shard_state_length(&end, 0), S - 1);
+    shard_export_state(&layout, &model, vectors, range.from, at);
+    shard_put_push(&layout, at, 0, 3);
+    shard_put_push(&layout, at, 1, UINT64_C(1) << 40 | 5);
+    assert_true(at[0] == (float)range.from && at[n - 1] == WHOLE - 1);
+    assert_true(at[n] == 1000 + (float)range.from && at[n + x] == 2000 + (float)range.from);
+    assert_true(at[n + 2 * x - 1] == 2000 + X - 1);
+    assert_true(shard_state_push(&layout, at, 0) == 3);
+    assert_true(shard_state_push(&layout, at, 1) == (UINT64_C(1) << 40 | 5));
+    shard_import_state(&layout, &own, owns, 0, at);
+    assert_memory_equal(copy[0], both + range.from, n * sizeof(float));
+    assert_memory_equal(copy[1], first + range.from, x * sizeof(float));
+    assert_memory_equal(copy[2], second + range.from, x * sizeof(float));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_shard_batched_gradients_are_one),
         cmocka_unit_test(test_adagrad_at_the_server),
         cmocka_unit_test(test_state_is_a_mean),
+        cmocka_unit_test(test_state_of_a_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
