@@ -75,7 +75,9 @@ static int make_spool(pl_stream *stream, const pl_stream_options *options, struc
         return rc;
     const struct spool_config config = {
         .record_bytes = memory_record_bytes(&stream->records),
-        .block_bytes = options->parts ? PARTS_BLOCK : options->grows ? GROWING_BLOCK : 0,
+        .block_bytes = options->parts   ? PARTS_BLOCK
+                       : options->grows ? GROWING_BLOCK
+                                        : 0,
         .memory = options->memory,
         .disk = options->memory > 0 ? real_disk() : NULL,
         .path = stream->path,

@@ -21,6 +21,7 @@ final class LostRows {
     private static final String WAIT = "spark.paceline.replacementWait";
     private static final String WAIT_DEFAULT = "10s";
     private static final long PAUSE_NS = TimeUnit.SECONDS.toNanos(2); // after an attempt in which nobody took them
+    private static final int SPARE_WAITS = 10; // times as long, where an executor is there that may take them
     private static final long END_MS = 5000;
 
     private final Ingest ingest;
@@ -80,7 +81,7 @@ final class LostRows {
             attempts = 0;
             places.loseRows(ingest::partitionsOf);
         }
-        boolean adopt = adopts && now - sinceNs > waitNs;
+        boolean adopt = adopts && now - sinceNs > (spare.isEmpty() ? waitNs : SPARE_WAITS * waitNs);
         if (needed || ((adopt || !spare.isEmpty()) && now > againNs)) {
             read(adopt);
         }
