@@ -3,10 +3,16 @@
  * runs (coll/cost.h).
  *
  * A round ends with a commit point:
- *   single      one step of one worker
- *   allreduce   one step of each worker; an all-reduce of dx and s among the workers
- *   sync        τ steps of each worker; an all-reduce of x and s among the driver and the workers
- * Not modelled yet: async_allreduce, ps, downpour, easgd, mpca, gossip and diloco; rounds of sync
+ *   single           one step of one worker
+ *   allreduce        one step of each worker; an all-reduce of dx and s among the workers
+ *   async_allreduce  the same with x or its update, which ends during the next step
+ *   sync             τ steps of each worker; an all-reduce of x and s among the driver and the
+ *                    workers
+ *   easgd            the same, with mode: sync
+ *   diloco           τ steps of each worker; each fragment of x is all-reduced once among the
+ *                    workers, at its own step, and s with the last; an overlap is a number of steps
+ *                    that an exchange may take without being waited for
+ * Not modelled yet: ps, downpour, easgd with mode: async, mpca, pace and gossip; rounds of sync
  * that a clock ends; several connections to a peer; evaluations, checkpoints and changes of the
  * membership. */
 #ifndef PL_PLAN_ROUND_H
@@ -16,7 +22,14 @@
 #include "coll/cost.h"
 #include "tensor/codec.h"
 
-enum round_strategy { ROUND_SINGLE, ROUND_ALLREDUCE, ROUND_SYNC };
+enum round_strategy {
+    ROUND_SINGLE,
+    ROUND_ALLREDUCE,
+    ROUND_ASYNC_ALLREDUCE,
+    ROUND_SYNC,
+    ROUND_EASGD,
+    ROUND_DILOCO,
+};
 
 /* ---- what is given ---- */
 
@@ -41,8 +54,11 @@ struct round_bucket {
 
 struct round_config {
     enum round_strategy strategy;
-    double tau;                        /* sync: steps of a round */
-    bool averages_state;               /* sync: the optimizer's vectors are exchanged with x */
+    uint64_t tau;                      /* sync, easgd, diloco: steps of a round, ≥ 1; others: 1 */
+    bool averages_state;               /* the optimizer's vectors are exchanged with x */
+    size_t fragments;                  /* diloco: 1 to 64; others: any */
+    uint64_t overlap;                  /* diloco: steps */
+    size_t kept;                       /* vectors as long as x and s that the strategy keeps */
     size_t buckets;                    /* allreduce: ≥ 1; others: 0 */
     const struct round_bucket *bucket; /* Σ floats is x; s travels with the last */
     enum coll_algorithm algorithm;
@@ -58,6 +74,7 @@ struct round_memory {
     uint64_t model;     /* x and s */
     uint64_t gradient;  /* dx */
     uint64_t optimizer; /* its vectors */
+    uint64_t strategy;  /* its vectors: config->kept */
     uint64_t exchange;  /* input and two results, rounding errors, scratch of the schedule */
     uint64_t workspace;
 };

@@ -258,6 +258,11 @@ struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 /* collective.chunk_kb in floats: the pieces of exchanges and of transfers. */
 size_t strategy_chunk(const Paceline__Job *job);
 
+/* `allreduce`: the number of equal buckets of about the job's size into which dx of so many floats
+ * is cut; the first that leaves is the last part (schedule_cut). */
+enum { ALLREDUCE_BUCKETS_MAX = 16 };
+size_t allreduce_buckets(const Paceline__Job *job, size_t floats);
+
 /* The sample offset of `node` at step `t` of the round. The sharers split each global batch into
  * equal parts, in the order of their numbers. */
 uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,

@@ -2,9 +2,18 @@
 #include "plan/round.h"
 #include "strategy_sim.h"
 
-enum { NODES = 9, ROUNDS = 4, INPUTS = TINY_SIDE * TINY_SIDE, HIDDEN = 256, OUTPUTS = 160 };
+enum {
+    NODES = 33,
+    ROUNDS = 8,
+    SKIPPED = 3,
+    INPUTS = TINY_SIDE * TINY_SIDE,
+    HIDDEN = 256,
+    OUTPUTS = 160
+};
 
 #define LATENCY 1e-4
+#define MEDIAN  0.05
+#define WORST   0.10
 
 /* Floats of the flat vectors, in which each segment begins at a multiple of 16: of the two layers
  * below, and of the tiny job's net. */
@@ -32,6 +41,12 @@ struct scene {
     bool tiny; /* the tiny job's own net */
 };
 
+/* The exchanges of a round. */
+static int exchanges_of(const struct scene *s)
+{
+    return s->config.strategy == ROUND_DILOCO ? (int)s->config.fragments : 1;
+}
+
 /* Worker 1 is half as fast, or its link is. */
 static void describe_nodes(const struct scene *s, double speed[NODES], double mbit[NODES])
 {
@@ -54,13 +69,14 @@ static void write_cluster(const struct scene *s, char *text, size_t size)
 
 static void run_scene(struct tiny *t, const struct scene *s, int rounds, struct sim_run *r)
 {
-    char cluster[1024], workers[32], steps[32], file[128];
+    char cluster[2048], workers[32], steps[32], file[128];
     write_cluster(s, cluster, sizeof cluster);
     tiny_write(t, "wide.prototxt", net);
     snprintf(workers, sizeof workers, "workers=%zu", s->workers);
     snprintf(steps, sizeof steps, "stop={steps:%d}", rounds * (int)s->config.tau);
     snprintf(file, sizeof file, "net.file=%s/%s.prototxt", t->folder, s->tiny ? "net" : "wide");
-    SIM(t, cluster, r, s->strategy, workers, steps, file, "collective.chunk_kb=64");
+    SIM(t, cluster, r, s->strategy, workers, steps, file, "collective.chunk_kb=64",
+        "evaluate.every_exchanges=1000000");
 }
 
 static struct round_cost predict_scene(const struct scene *s, struct round_node node[NODES])
@@ -86,21 +102,32 @@ static struct round_cost predict_scene(const struct scene *s, struct round_node 
     return cost;
 }
 
-/* The run's participants, which are the workers, send and receive as many bytes as predicted, and a
- * round takes as long. Returns the error of the prediction of the time. */
+/* Rounds of a run, without the first, in which a pipeline fills, and without the last, which may wait
+ * for what is still under way: their time and their bytes. */
+static double time_rounds(const struct sim_run *r, const struct scene *s, double *bytes)
+{
+    int each = exchanges_of(s), first = SKIPPED * each - 1, last = (ROUNDS - 1) * each - 1;
+    assert_true(run_count(r->dir, "exchange", NULL, NULL) > last);
+    *bytes = 0;
+    for (int i = last; i > last - each; i--)
+        *bytes += run_number(r->dir, "exchange", i, "bytes");
+    double from = run_number(r->dir, "exchange", first, "t");
+    double took = run_number(r->dir, "exchange", last, "t") - from;
+    return took * each / (last - first);
+}
+
+/* The run's workers send and receive as many bytes as predicted, and a round takes as long. Returns
+ * the error of the prediction of the time. */
 static double check_scene(struct tiny *t, const struct scene *s, double within)
 {
-    struct sim_run r = {0};
+    struct sim_run r = {.untraced = true};
     struct round_node node[NODES];
     struct round_cost cost = predict_scene(s, node);
-    double bytes = 0;
+    double bytes = 0, moved;
     for (size_t i = 1; i <= s->workers; i++)
         bytes += (double)(node[i].sent + node[i].received);
     run_scene(t, s, ROUNDS, &r);
-    assert_int_equal(run_count(r.dir, "exchange", NULL, NULL), ROUNDS);
-    double begin = run_number(r.dir, "exchange", 0, "t");
-    double took = (run_number(r.dir, "exchange", ROUNDS - 1, "t") - begin) / (ROUNDS - 1);
-    double moved = run_number(r.dir, "exchange", ROUNDS - 1, "bytes");
+    double took = time_rounds(&r, s, &moved);
     double off = fabs(cost.seconds / took - 1);
     if (off > within || bytes != moved)
         fail_msg("%s, %zu workers, %g Mbit/s, unequal %d, %s: %.5f s and %.0f bytes, not %.5f and "
@@ -110,51 +137,80 @@ static double check_scene(struct tiny *t, const struct scene *s, double within)
     return off;
 }
 
-static struct scene scene_of(enum round_strategy strategy, size_t workers, double mbit)
+/* The rounds that are compared, by what the job sets. */
+static const struct {
+    const char *strategy;
+    struct round_config config;
+} rounds[] = {
+    {"strategy.allreduce={bucket_kb: 0}", {.strategy = ROUND_ALLREDUCE, .tau = 1}},
+    {"strategy.sync={tau: 4}", {.strategy = ROUND_SYNC, .tau = 4}},
+    {"strategy.easgd={mode: sync tau: 4}", {.strategy = ROUND_EASGD, .tau = 4}},
+    {"strategy.async_allreduce={sync_every_epochs: 0}",
+     {.strategy = ROUND_ASYNC_ALLREDUCE, .tau = 1}},
+    {"strategy.diloco={tau: 4}", {.strategy = ROUND_DILOCO, .tau = 4, .fragments = 1}},
+    {"strategy.diloco={tau: 4 fragments: 2}", {.strategy = ROUND_DILOCO, .tau = 4, .fragments = 2}},
+    {"strategy.diloco={tau: 4 fragments: 2 overlap: 1}",
+     {.strategy = ROUND_DILOCO, .tau = 4, .fragments = 2, .overlap = 1}},
+    {"strategy.diloco={tau: 4 overlap: 2}",
+     {.strategy = ROUND_DILOCO, .tau = 4, .fragments = 1, .overlap = 2}},
+};
+
+enum { KINDS = sizeof rounds / sizeof *rounds };
+
+static struct scene scene_of(size_t kind, size_t workers, double mbit)
 {
-    bool sync = strategy == ROUND_SYNC;
     return (struct scene){
-        .strategy = sync ? "strategy.sync.tau=4" : "strategy.allreduce.bucket_kb=0",
-        .config = {.strategy = strategy, .tau = sync ? 4 : 1},
+        .strategy = rounds[kind].strategy,
+        .config = rounds[kind].config,
         .workers = workers,
         .mbit = mbit,
         .step = 0.02,
     };
 }
 
-/* Halving-doubling on eight ranks takes longer than cost_predict says, on slow links (coll/cost.h).
- */
-static double tolerance_of(const struct scene *s)
+static int ascending(const void *a, const void *b)
 {
-    return s->config.strategy == ROUND_ALLREDUCE && s->workers == 8 ? 0.2 : 0.05;
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
+/* Halving-doubling with a slow link among many ranks takes longer than cost_predict says
+ * (coll/cost.h). */
+static double bar_of(const struct scene *s)
+{
+    return s->workers == 32 && s->unequal == UNEQUAL_LINKS ? 0.15 : WORST;
+}
+
+/* Within 5 % for half of the scenes, and within 10 % for each. */
 static void test_rounds_of_long_vectors(void **state)
 {
-    static const size_t workers[] = {2, 3, 8};
-    double worst = 0;
-    int i = 0;
-    for (int strategy = ROUND_ALLREDUCE; strategy <= ROUND_SYNC; strategy++)
-        for (size_t w = 0; w < sizeof workers / sizeof *workers; w++)
-            for (double mbit = 10; mbit <= 10240; mbit *= 32) {
-                struct scene s = scene_of((enum round_strategy)strategy, workers[w], mbit);
-                s.unequal = (enum unequal)(i++ % UNEQUALS);
-                double off = check_scene(*state, &s, tolerance_of(&s));
-                worst = tolerance_of(&s) > 0.05 ? worst : fmax(worst, off);
+    static const size_t workers[] = {2, 3, 8, 16, 32};
+    enum { WORKERS = sizeof workers / sizeof *workers, RATES = 4 };
+    double off[KINDS * WORKERS * RATES];
+    int n = 0;
+    for (size_t kind = 0; kind < KINDS; kind++)
+        for (size_t w = 0; w < WORKERS; w++)
+            for (double mbit = 10; mbit <= 10240; mbit *= workers[w] > 8 ? 100 : 10) {
+                struct scene s = scene_of(kind, workers[w], mbit);
+                s.unequal = (enum unequal)(n % UNEQUALS);
+                off[n++] = check_scene(*state, &s, bar_of(&s));
             }
-    print_message("    at most %.1f %% off\n", 100 * worst);
+    qsort(off, (size_t)n, sizeof *off, ascending);
+    print_message("    %.1f %% off in the median, %.1f %% at most\n", 100 * off[n / 2],
+                  100 * off[n - 1]);
+    assert_true(off[n / 2] <= MEDIAN);
 }
 
 /* Few floats: latency and metadata are most of the exchange. */
 static void test_rounds_of_short_vectors(void **state)
 {
-    for (int strategy = ROUND_ALLREDUCE; strategy <= ROUND_SYNC; strategy++)
+    for (size_t kind = 0; kind < KINDS; kind++)
         for (size_t workers = 2; workers <= 8; workers += 3)
             for (double mbit = 10; mbit <= 10240; mbit *= 32) {
-                struct scene s = scene_of((enum round_strategy)strategy, workers, mbit);
+                struct scene s = scene_of(kind, workers, mbit);
                 s.tiny = true;
                 s.unequal = UNEQUAL_SPEEDS;
-                check_scene(*state, &s, 0.05);
+                check_scene(*state, &s, WORST);
             }
 }
 
@@ -168,7 +224,7 @@ static void test_rounds_of_buckets(void **state)
     const struct round_bucket bucket[] = {{WIDE - half, (f + 3 * g) / (2 * f + 3 * g)}, {half, 1}};
     for (size_t workers = 2; workers <= 4; workers++)
         for (int unequal = 0; unequal < UNEQUALS; unequal++) {
-            struct scene s = scene_of(ROUND_ALLREDUCE, workers, 100);
+            struct scene s = scene_of(0, workers, 100);
             s.strategy = "strategy.allreduce.bucket_kb=150";
             s.config.buckets = 2;
             s.config.bucket = bucket;
@@ -181,10 +237,11 @@ static void test_rounds_of_buckets(void **state)
 /* Without exchanges a round is a step: ten more of them take ten steps longer. */
 static void test_rounds_of_one_worker(void **state)
 {
-    struct scene s = scene_of(ROUND_SINGLE, 1, 100);
+    struct scene s = {.config.strategy = ROUND_SINGLE, .workers = 1, .mbit = 100, .step = 0.02};
     struct sim_run few = {0}, more = {0};
     struct round_node node[NODES];
     s.strategy = "strategy.single={}";
+    s.config.tau = 1;
     s.tiny = true;
     struct round_cost cost = predict_scene(&s, node);
     run_scene(*state, &s, 10, &few);

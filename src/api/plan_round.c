@@ -1,0 +1,154 @@
+#include "api/plan_round.h"
+
+#include "base/minmax.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *const plan_modelled[] = {"single", "sync",   "allreduce", "async_allreduce",
+                                     "easgd",  "diloco", NULL};
+const char *const plan_not_modelled[] = {"ps", "downpour", "gossip", "mpca", "pace", NULL};
+
+/* ---- the strategy ---- */
+
+static const char *sync_round(const Paceline__Job *job, struct round_config *config)
+{
+    const Paceline__Sync *sync = job->strategy->sync;
+    if (sync->has_seconds)
+        return "rounds that a clock ends (strategy.sync.seconds) are not modelled";
+    config->strategy = ROUND_SYNC;
+    config->tau = sync->tau_auto ? 0 : sync->tau;
+    config->averages_state = sync->on_replace == PACELINE__ON_REPLACE__average;
+    return NULL;
+}
+
+/* When the part of dx from there on is finished. */
+static double share_of(const struct bench_step *learner, size_t from)
+{
+    for (size_t i = 0; i < learner->marks; i++)
+        if (learner->mark[i].from <= from)
+            return learner->mark[i].share;
+    return 1;
+}
+
+/* Buckets leave from the end of dx on, the last of them at the end of the step. */
+static const char *allreduce_round(const Paceline__Job *job, const struct bench_step *learner,
+                                   struct plan_round *out)
+{
+    size_t n = allreduce_buckets(job, learner->x);
+    out->config.strategy = ROUND_ALLREDUCE;
+    out->config.buckets = n;
+    for (size_t i = 0; i < n; i++) {
+        size_t from = schedule_cut(learner->x, n, n - 1 - i);
+        size_t end = schedule_cut(learner->x, n, n - i);
+        double share = i + 1 == n ? 1 : share_of(learner, from);
+        out->bucket[i] = (struct round_bucket){end - from, share};
+    }
+    return NULL;
+}
+
+/* The first method has the next x apart. */
+static const char *async_round(const Paceline__Job *job, struct round_config *config)
+{
+    config->strategy = ROUND_ASYNC_ALLREDUCE;
+    config->kept = job->strategy->async_allreduce->method == 1;
+    return NULL;
+}
+
+static const char *easgd_round(const Paceline__Job *job, struct round_config *config)
+{
+    const Paceline__Easgd *easgd = job->strategy->easgd;
+    if (easgd->mode == PACELINE__EASGD__MODE__async)
+        return "there is no model of its rounds with mode: async yet";
+    config->strategy = ROUND_EASGD;
+    config->tau = easgd->tau;
+    config->kept = 1;
+    return NULL;
+}
+
+/* x̃ and v. */
+static const char *diloco_round(const Paceline__Job *job, struct round_config *config)
+{
+    const Paceline__DiLoCo *diloco = job->strategy->diloco;
+    config->strategy = ROUND_DILOCO;
+    config->tau = diloco->tau;
+    config->fragments = diloco->fragments;
+    config->overlap = diloco->overlap;
+    config->averages_state = diloco->on_replace == PACELINE__ON_REPLACE__average;
+    config->kept = 2;
+    return NULL;
+}
+
+const char *plan_round_of(const Paceline__Job *job, const struct bench_step *learner,
+                          struct plan_round *out)
+{
+    const char *name = job_strategy_name(job);
+    const struct exchange_config exchange = strategy_exchange_config(job);
+    *out = (struct plan_round){
+        .config =
+            {
+                .strategy = ROUND_SINGLE,
+                .tau = 1,
+                .bucket = out->bucket,
+                .algorithm = exchange.algorithm,
+                .chunk = exchange.chunk,
+                .codec = exchange.codec,
+            },
+    };
+    if (strcmp(name, "single") == 0)
+        return NULL;
+    if (strcmp(name, "sync") == 0)
+        return sync_round(job, &out->config);
+    if (strcmp(name, "allreduce") == 0)
+        return allreduce_round(job, learner, out);
+    if (strcmp(name, "async_allreduce") == 0)
+        return async_round(job, &out->config);
+    if (strcmp(name, "easgd") == 0)
+        return easgd_round(job, &out->config);
+    if (strcmp(name, "diloco") == 0)
+        return diloco_round(job, &out->config);
+    return "there is no model of its rounds yet";
+}
+
+struct round_model plan_model_of(const struct bench_step *learner)
+{
+    const struct bench_memory *m = &learner->memory;
+    return (struct round_model){
+        .x = learner->x,
+        .s = learner->s,
+        .states = learner->states,
+        .workspace =
+            m->activations + m->activation_gradients + m->scratch + m->testing + m->records,
+    };
+}
+
+/* ---- the cluster ---- */
+
+struct round_cluster plan_cluster_of(const Paceline__Cluster *cluster, const Paceline__Job *job,
+                                     double seconds, bool cores, size_t workers, double *memory)
+{
+    double *step = memory, *rate = memory + workers + 1;
+    const Paceline__Costs *costs = cluster->costs;
+    step[0] = 0;
+    rate[0] = cluster->link->mbit * 1e6 / 8;
+    for (size_t i = 0; i < workers; i++) {
+        const Paceline__Node *node = cluster_node(cluster, (uint32_t)i);
+        double mbit = node->has_mbit ? node->mbit : cluster->link->mbit;
+        uint32_t used = node->cores < job->local ? node->cores : job->local;
+        step[i + 1] = seconds / (node->speed * (cores ? used : 1));
+        rate[i + 1] = mbit * 1e6 / 8;
+    }
+    return (struct round_cluster){
+        .workers = workers,
+        .step = step,
+        .links =
+            {
+                .ranks = workers + 1,
+                .send_rate = rate,
+                .recv_rate = rate,
+                .latency = cluster->link->latency_us * 1e-6,
+                .reduce_rate =
+                    costs && costs->has_reduce_gb_s ? costs->reduce_gb_s * 1e9 : INFINITY,
+            },
+    };
+}
