@@ -74,8 +74,9 @@ typedef struct pl_plan_report {
  * Not predicted: evaluations, checkpoints, changes of membership, lost messages, and how many
  * epochs a strategy needs. Faults, delays and jitter of the cluster file are left out.
  *
- * PL_ERR_INPUT: the job or its data is wrong; PL_ERR_USAGE naming the option; PL_ERR_UNSUPPORTED: no
- * strategy can be planned; PL_ERR_DIVERGED, PL_ERR_NOMEM. Source: src/plan/round.h */
+ * PL_ERR_INPUT: the job or its data is wrong; PL_ERR_USAGE naming the option;
+ * PL_ERR_UNSUPPORTED: no strategy can be planned; PL_ERR_DIVERGED, PL_ERR_NOMEM. Source:
+ * src/plan/round.h */
 int pl_plan(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
             const pl_plan_options *options, pl_plan_report *report);
 

@@ -126,17 +126,12 @@ static void print_sources(const pl_plan_report *r)
            "the driver\n");
 }
 
-static const char *plural(uint32_t workers)
-{
-    return number_plural(workers, "s");
-}
-
 /* The best row, and whether several machines are worth it. */
 static void print_verdict(const pl_plan_report *r)
 {
     const pl_plan_row *best = &r->row[r->best];
     printf("best: %s with %u worker%s, %.0f samples/s, %.2f s an epoch\n", best->strategy,
-           best->workers, plural(best->workers), best->samples_per_s, best->epoch_s);
+           best->workers, number_plural(best->workers, "s"), best->samples_per_s, best->epoch_s);
     if (r->single == SIZE_MAX || r->several == SIZE_MAX)
         return;
     const pl_plan_row *one = &r->row[r->single], *several = &r->row[r->several];

@@ -102,8 +102,8 @@ static void test_round_of_sync_by_hand(void **state)
     assert_int_equal(node[2].memory.exchange, 3 * floats * sizeof(float));
 }
 
-/* With metadata an exchange takes 3 s, during which the next step of 1 or 2 s is taken; with steps of
- * 1 and 10 s it is not waited for. */
+/* With metadata an exchange takes 3 s, during which the next step of 1 or 2 s is taken; with
+ * steps of 1 and 10 s it is not waited for. */
 static void test_round_of_async_allreduce_by_hand(void **state)
 {
     (void)state;
@@ -116,9 +116,9 @@ static void test_round_of_async_allreduce_by_hand(void **state)
     assert_int_equal(node[1].sent, N * sizeof(float) + sizeof(struct exchange_meta));
 }
 
-/* Two halves of the vector, each with metadata of its own: 2.5 s for an exchange. Without overlap
- * they are waited for after 2 and after 4 of the 4 steps of a second; with an overlap of a step each
- * takes 1 s of computing less. */
+/* Two halves of the vector, each with metadata of its own: 2.5 s for an exchange. Without
+ * overlap they are waited for after 2 and after 4 of the 4 steps of a second; with an overlap of
+ * a step each takes 1 s of computing less. */
 static void test_round_of_diloco_by_hand(void **state)
 {
     (void)state;

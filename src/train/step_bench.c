@@ -207,8 +207,8 @@ static int keep_mark(void *user, size_t from, double share)
     return OK;
 }
 
-/* As the learner tells its strategy: several `local` learners add their gradients at the end, and of
- * several batches the last one finishes them. */
+/* As the learner tells its strategy: several `local` learners add their gradients at the end,
+ * and of several batches the last one finishes them. */
 static int list_marks(const struct bench *b, struct arena *arena, struct bench_step *out)
 {
     const Paceline__Job *job = b->learner.job;

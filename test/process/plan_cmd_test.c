@@ -136,7 +136,7 @@ static void test_plan_with_a_measured_step(void **state)
 }
 
 /* The table ends with the best row, and with whether several machines are worth it. */
-static void test_plan_says_when_one_machine_is_faster(void **state)
+static void test_plan_reports_one_faster_machine(void **state)
 {
     struct tiny *t = *state;
     struct process p;
@@ -173,7 +173,7 @@ int main(void)
         cmocka_unit_test(test_plan_with_a_stated_step),
         cmocka_unit_test(test_plan_names_what_it_leaves_out),
         cmocka_unit_test(test_plan_with_a_measured_step),
-        cmocka_unit_test(test_plan_says_when_one_machine_is_faster),
+        cmocka_unit_test(test_plan_reports_one_faster_machine),
         cmocka_unit_test(test_plan_refuses_bad_input),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

@@ -102,8 +102,8 @@ static struct round_cost predict_scene(const struct scene *s, struct round_node 
     return cost;
 }
 
-/* Rounds of a run, without the first, in which a pipeline fills, and without the last, which may wait
- * for what is still under way: their time and their bytes. */
+/* Rounds of a run, without the first, in which a pipeline fills, and without the last, which may
+ * wait for what is still under way: their time and their bytes. */
 static double time_rounds(const struct sim_run *r, const struct scene *s, double *bytes)
 {
     int each = exchanges_of(s), first = SKIPPED * each - 1, last = (ROUNDS - 1) * each - 1;
@@ -168,7 +168,7 @@ static struct scene scene_of(size_t kind, size_t workers, double mbit)
     };
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -195,7 +195,7 @@ static void test_rounds_of_long_vectors(void **state)
                 s.unequal = (enum unequal)(n % UNEQUALS);
                 off[n++] = check_scene(*state, &s, bar_of(&s));
             }
-    qsort(off, (size_t)n, sizeof *off, ascending);
+    qsort(off, (size_t)n, sizeof *off, compare_numbers);
     print_message("    %.1f %% off in the median, %.1f %% at most\n", 100 * off[n / 2],
                   100 * off[n - 1]);
     assert_true(off[n / 2] <= MEDIAN);
