@@ -40,6 +40,8 @@ typedef struct pl_plan_row {
     double round_s;
     double exchange_s; /* of a round: how much longer it is than the slowest worker's computing */
     double samples_per_s;
+    double
+        carried; /* share of the exchanges that the links can carry; less than 1 for gossip alone */
     double utilisation;     /* mean over the workers of the share of time in which they compute */
     uint64_t worker_bytes;  /* sent and received in a round, of the worker with most of them */
     uint64_t driver_bytes;  /* likewise of the driver */
@@ -56,7 +58,9 @@ typedef struct pl_plan_report {
     size_t records;   /* of the training set, less those held out for validation */
     pl_plan_row *row; /* by number of workers, then by strategy */
     size_t rows;
-    size_t best;    /* row with the most samples a second; of those within 2 % the fewest workers */
+    /* Row with the most samples a second; of those within 2 % the fewest workers. A row whose links
+     * carry less than half of its exchanges is never the best. SIZE_MAX: there is none. */
+    size_t best;
     size_t single;  /* row of one worker; SIZE_MAX: it was not requested, or cannot be planned */
     size_t several; /* best row of several workers; SIZE_MAX: there is none */
     /* Lines on what is not in the rows: strategies and numbers of workers that are missing and why,

@@ -20,7 +20,8 @@ enum { TIMED_MIN = 3, TIMED_MAX = 200 };
 
 #define TIMED_S    0.7 /* of steps that are timed, about */
 #define ALIKE      1.02
-#define AUTO_SHARE 5 /* tau_auto: parts of computing to one of exchanging (strategy/sync.c) */
+#define CARRIED    0.5 /* of a strategy's exchanges: else it is not what it is called */
+#define AUTO_SHARE 5   /* tau_auto: parts of computing to one of exchanging (strategy/sync.c) */
 
 /* A learner at a batch, and the time of its step on this machine; 0: not measured. */
 struct planned_batch {
@@ -39,6 +40,7 @@ struct planning {
     const char *own;             /* the strategy of the job, if it has one; else NULL */
     uint32_t job_batch;          /* at which the cluster file states a step */
     struct planned_batch *batch; /* by number of workers at most */
+    struct plan_round round;     /* of the row under way */
     size_t batches;
     size_t rows_max, notes_max;
     pl_plan_report report;
@@ -156,26 +158,27 @@ static uint64_t bytes_of(const struct round_node *node)
 
 static uint64_t memory_of(const struct round_memory *m)
 {
-    return m->model + m->gradient + m->optimizer + m->exchange + m->workspace;
+    return m->model + m->gradient + m->optimizer + m->strategy + m->exchange + m->workspace;
 }
 
 static void fill_row(const struct planning *p, const Paceline__Job *job,
-                     const struct round_config *config, const struct round_cost *cost,
-                     const struct round_node *node, pl_plan_row *row)
+                     const struct round_cost *cost, const struct round_node *node, pl_plan_row *row)
 {
-    double steps = (double)config->tau, sum = 0;
+    double paces = 0, sum = 0;
     for (uint32_t i = 1; i <= row->workers; i++) {
         sum += node[i].utilisation;
+        paces += node[i].pace;
         uint64_t bytes = bytes_of(&node[i]), memory = memory_of(&node[i].memory);
         row->worker_bytes = bytes > row->worker_bytes ? bytes : row->worker_bytes;
         row->worker_memory = memory > row->worker_memory ? memory : row->worker_memory;
     }
     row->algorithm = cost->algorithm == COLL_AUTO ? "" : coll_algorithm_name(cost->algorithm);
-    row->step_s = cost->compute / steps;
-    row->round_steps = steps;
+    row->step_s = cost->compute / cost->steps;
+    row->round_steps = cost->steps;
     row->round_s = cost->seconds;
-    row->exchange_s = cost->seconds - cost->compute;
-    row->samples_per_s = (double)job_step_records(job) * steps * row->workers / cost->seconds;
+    row->exchange_s = cost->exchange;
+    row->carried = cost->carried;
+    row->samples_per_s = (double)job_step_records(job) * cost->steps * paces;
     row->utilisation = sum / row->workers;
     row->driver_bytes = bytes_of(&node[0]);
     row->epoch_s = (double)p->report.records / row->samples_per_s;
@@ -211,7 +214,7 @@ static int predict_row(struct planning *p, const Paceline__Job *job, struct plan
             p->cluster, job, seconds, row->step_from != PL_PLAN_MEASURED, row->workers, memory);
         rc = predict_round(&round->config, &cluster, &model, &cost, node);
         if (rc == OK)
-            fill_row(p, job, &round->config, &cost, node, row);
+            fill_row(p, job, &cost, node, row);
     }
     free(memory), free(node);
     return rc == OK ? OK : err_set(&p->engine->error, rc, "out of memory for %zu nodes", nodes);
@@ -220,7 +223,7 @@ static int predict_row(struct planning *p, const Paceline__Job *job, struct plan
 /* A strategy that the job does not fit is a line; an error ends the planning. */
 static int plan_candidate(struct planning *p, const Paceline__Job *job, const char *strategy)
 {
-    struct plan_round round;
+    struct plan_round *round = &p->round;
     const struct planned_batch *b;
     double seconds;
     PL_ASSERT(p->report.rows < p->rows_max);
@@ -231,12 +234,15 @@ static int plan_candidate(struct planning *p, const Paceline__Job *job, const ch
         return rc;
     p->report.records =
         job->local_data && job->has_epoch_records ? (size_t)job->epoch_records : b->learner.records;
-    const char *why = plan_round_of(job, &b->learner, &round);
+    const char *why = plan_round_of(job, &b->learner, round);
     if (why) {
         add_note(p, "%s: %s", strategy, why);
         return OK;
     }
-    rc = predict_row(p, job, &round, b, seconds, &row);
+    rc = predict_row(p, job, round, b, seconds, &row);
+    if (rc == OK && row.carried < CARRIED)
+        add_note(p, "%s with %" PRIu32 " workers: the links carry only %.0f %% of its exchanges",
+                 strategy, row.workers, 100 * row.carried);
     if (rc == OK)
         p->report.row[p->report.rows++] = row;
     return rc;
@@ -278,8 +284,7 @@ static int plan_strategy(struct planning *p, const char *strategy, uint32_t work
         return OK; /* one worker has nothing to exchange */
     int rc = make_candidate(p, strategy, workers, &job);
     if (rc == ERR_INPUT || rc == ERR_UNSUPPORTED) {
-        add_note(p, "%s with %" PRIu32 " worker%s: %s", strategy, workers, workers > 1 ? "s" : "",
-                 p->engine->error.text);
+        add_note(p, "%s: %s", strategy, p->engine->error.text);
         return OK;
     }
     if (rc == OK)
@@ -288,11 +293,24 @@ static int plan_strategy(struct planning *p, const char *strategy, uint32_t work
     return rc;
 }
 
+/* Can so many workers share the global batch, if there is one? */
+static bool can_share(struct planning *p, uint32_t workers)
+{
+    const Paceline__Job *job = p->given->message;
+    if (!job->has_global_batch || job->global_batch % workers == 0)
+        return true;
+    add_note(p,
+             "no row of %" PRIu32 " workers: they cannot share the global_batch of %" PRIu32
+             " equally",
+             workers, job->global_batch);
+    return false;
+}
+
 static int plan_rows(struct planning *p)
 {
     int rc = OK;
     for (uint32_t k = p->least; rc == OK && k <= p->most; k++)
-        for (size_t i = 0; rc == OK && plan_modelled[i]; i++)
+        for (size_t i = 0; rc == OK && plan_modelled[i] && can_share(p, k); i++)
             rc = plan_strategy(p, plan_modelled[i], k);
     if (rc == OK && p->report.rows == 0)
         rc = err_set(&p->engine->error, ERR_UNSUPPORTED, "nothing can be planned: %s",
@@ -305,12 +323,15 @@ static int plan_rows(struct planning *p)
 static size_t find_best(const pl_plan_report *r, uint32_t least)
 {
     double most = 0;
-    for (size_t i = 0; i < r->rows; i++)
-        if (r->row[i].workers >= least)
-            most = max_double(most, r->row[i].samples_per_s);
-    for (size_t i = 0; i < r->rows; i++)
-        if (r->row[i].workers >= least && r->row[i].samples_per_s * ALIKE >= most)
-            return i;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < r->rows; i++) {
+            const pl_plan_row *row = &r->row[i];
+            if (row->workers < least || row->carried < CARRIED)
+                continue;
+            if (pass == 1 && row->samples_per_s * ALIKE >= most)
+                return i;
+            most = max_double(most, row->samples_per_s);
+        }
     return SIZE_MAX;
 }
 

@@ -5,9 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-const char *const plan_modelled[] = {"single", "sync",   "allreduce", "async_allreduce",
-                                     "easgd",  "diloco", NULL};
-const char *const plan_not_modelled[] = {"ps", "downpour", "gossip", "mpca", "pace", NULL};
+const char *const plan_modelled[] = {"single", "sync", "allreduce", "async_allreduce", "easgd",
+                                     "diloco", "ps",   "downpour",  "gossip",          NULL};
+const char *const plan_not_modelled[] = {"mpca", "pace", NULL};
+
+enum { PUSHES_KEPT = 8, DOWNPOUR_EVENTS_MAX = 64 };
 
 /* ---- the strategy ---- */
 
@@ -58,11 +60,12 @@ static const char *async_round(const Paceline__Job *job, struct round_config *co
 static const char *easgd_round(const Paceline__Job *job, struct round_config *config)
 {
     const Paceline__Easgd *easgd = job->strategy->easgd;
-    if (easgd->mode == PACELINE__EASGD__MODE__async)
-        return "there is no model of its rounds with mode: async yet";
-    config->strategy = ROUND_EASGD;
+    bool async = easgd->mode == PACELINE__EASGD__MODE__async;
+    if (easgd->tau_auto)
+        return "rounds of tau_auto are not modelled";
+    config->strategy = async ? ROUND_EASGD_ASYNC : ROUND_EASGD;
     config->tau = easgd->tau;
-    config->kept = 1;
+    config->kept = async ? 4 : 1; /* the centre, a copy that arrives, two pushes */
     return NULL;
 }
 
@@ -79,21 +82,83 @@ static const char *diloco_round(const Paceline__Job *job, struct round_config *c
     return NULL;
 }
 
+static void on_push(void *user, uint32_t worker, int64_t now, struct members *ok)
+{
+    struct members pushed = {0};
+    members_add(&pushed, worker);
+    consistency_push(user, &pushed, now, ok);
+}
+
+/* Pushes, the newest state and one that arrives, and the newest copy. */
+static size_t client_vectors(const struct round_config *config)
+{
+    return config->kept_pushes + 2 * (1 + config->server_states) + (config->server_states > 0);
+}
+
+static const char *ps_round(const Paceline__Job *job, const struct bench_step *learner,
+                            struct plan_round *out)
+{
+    const Paceline__Ps *ps = job->strategy->ps;
+    const struct consistency_config consistency = ps_consistency(job);
+    struct members workers = {0};
+    if (ps->servers > 1 || ps->colocated)
+        return "servers on workers are not modelled";
+    for (uint32_t i = 0; i < job->workers; i++)
+        members_add(&workers, i);
+    consistency_init(&out->consistency, &consistency);
+    consistency_join(&out->consistency, &workers);
+    out->config.strategy = ROUND_PS;
+    out->config.server_states = learner->states;
+    out->config.kept_pushes = PUSHES_KEPT;
+    out->config.kept = client_vectors(&out->config);
+    out->config.gate = on_push;
+    out->config.gate_user = &out->consistency;
+    return NULL;
+}
+
+static const char *downpour_round(const Paceline__Job *job, struct round_config *config)
+{
+    const Paceline__Downpour *d = job->strategy->downpour;
+    uint64_t pushes = ((uint64_t)d->n_fetch + d->n_push - 1) / d->n_push, both = d->n_push;
+    if (d->servers > 1 || d->colocated)
+        return "servers on workers are not modelled";
+    if (pushes >= PUSHES_KEPT)
+        return "more than seven pushes to a fetch are not modelled";
+    while (both % d->n_fetch != 0 && both / d->n_push < DOWNPOUR_EVENTS_MAX)
+        both += d->n_push;
+    if (both % d->n_fetch != 0 || both / d->n_fetch > DOWNPOUR_EVENTS_MAX)
+        return "n_push and n_fetch with so large a common multiple are not modelled";
+    config->strategy = ROUND_DOWNPOUR;
+    config->tau = d->n_push;
+    config->fetch = d->n_fetch;
+    config->server_states = d->server_adagrad ? 1 : 0;
+    config->kept_pushes = d->server_adagrad ? PUSHES_KEPT : (size_t)pushes + 1;
+    config->kept = client_vectors(config) + 1;
+    return NULL;
+}
+
+/* A model that leaves, and two that arrive. */
+static const char *gossip_round(const Paceline__Job *job, struct round_config *config)
+{
+    config->strategy = ROUND_GOSSIP;
+    config->p = job->strategy->gossip->p;
+    config->kept = 3;
+    return config->p > 0 ? NULL : "rounds without a send (strategy.gossip.p) are not modelled";
+}
+
 const char *plan_round_of(const Paceline__Job *job, const struct bench_step *learner,
                           struct plan_round *out)
 {
     const char *name = job_strategy_name(job);
     const struct exchange_config exchange = strategy_exchange_config(job);
-    *out = (struct plan_round){
-        .config =
-            {
-                .strategy = ROUND_SINGLE,
-                .tau = 1,
-                .bucket = out->bucket,
-                .algorithm = exchange.algorithm,
-                .chunk = exchange.chunk,
-                .codec = exchange.codec,
-            },
+    out->config = (struct round_config){
+        .strategy = ROUND_SINGLE,
+        .tau = 1,
+        .fetch = 1,
+        .bucket = out->bucket,
+        .algorithm = exchange.algorithm,
+        .chunk = exchange.chunk,
+        .codec = exchange.codec,
     };
     if (strcmp(name, "single") == 0)
         return NULL;
@@ -107,6 +172,12 @@ const char *plan_round_of(const Paceline__Job *job, const struct bench_step *lea
         return easgd_round(job, &out->config);
     if (strcmp(name, "diloco") == 0)
         return diloco_round(job, &out->config);
+    if (strcmp(name, "ps") == 0)
+        return ps_round(job, learner, out);
+    if (strcmp(name, "downpour") == 0)
+        return downpour_round(job, &out->config);
+    if (strcmp(name, "gossip") == 0)
+        return gossip_round(job, &out->config);
     return "there is no model of its rounds yet";
 }
 

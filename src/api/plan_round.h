@@ -14,10 +14,11 @@ extern const char *const plan_modelled[], *const plan_not_modelled[];
 struct plan_round {
     struct round_config config;
     struct round_bucket bucket[ALLREDUCE_BUCKETS_MAX];
+    struct consistency consistency; /* of ps, as its server has it */
 };
 
 /* The round of a finished job whose learner is known. NULL, or the reason why there is no model of
- * it, for people. */
+ * it, for people. `out` may be used for one prediction. */
 const char *plan_round_of(const Paceline__Job *job, const struct bench_step *learner,
                           struct plan_round *out);
 

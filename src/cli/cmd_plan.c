@@ -61,6 +61,7 @@ static cJSON *row_json(const pl_plan_row *r)
     cJSON_AddNumberToObject(o, "round_s", r->round_s);
     cJSON_AddNumberToObject(o, "exchange_s", r->exchange_s);
     cJSON_AddStringToObject(o, "algorithm", r->algorithm);
+    cJSON_AddNumberToObject(o, "carried", r->carried);
     cJSON_AddNumberToObject(o, "samples_per_s", r->samples_per_s);
     cJSON_AddNumberToObject(o, "utilisation", r->utilisation);
     cJSON_AddNumberToObject(o, "worker_bytes", (double)r->worker_bytes);
@@ -129,6 +130,8 @@ static void print_sources(const pl_plan_report *r)
 /* The best row, and whether several machines are worth it. */
 static void print_verdict(const pl_plan_report *r)
 {
+    if (r->best == SIZE_MAX)
+        return;
     const pl_plan_row *best = &r->row[r->best];
     printf("best: %s with %u worker%s, %.0f samples/s, %.2f s an epoch\n", best->strategy,
            best->workers, number_plural(best->workers, "s"), best->samples_per_s, best->epoch_s);

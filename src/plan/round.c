@@ -6,6 +6,7 @@
 #include "coll/auto.h"
 #include "coll/exchange.h"
 #include "coll/tree.h"
+#include "plan/server_round.h"
 #include "tensor/segment.h"
 #include "tensor/vec.h"
 
@@ -53,6 +54,13 @@ static bool has_driver(const struct round_config *config)
     return config->strategy == ROUND_SYNC || config->strategy == ROUND_EASGD;
 }
 
+/* The driver serves each worker alone. */
+static bool has_server(const struct round_config *config)
+{
+    return config->strategy == ROUND_EASGD_ASYNC || config->strategy == ROUND_PS ||
+           config->strategy == ROUND_DOWNPOUR;
+}
+
 /* A vector so short has fewer fragments (strategy/diloco.c). */
 static size_t fragment_count(const struct round_config *config, const struct round_model *model)
 {
@@ -65,20 +73,37 @@ static size_t fragment_count(const struct round_config *config, const struct rou
 static size_t vector_count(const struct round_config *config, const struct round_model *model)
 {
     switch (config->strategy) {
-    case ROUND_SINGLE: return 0;
     case ROUND_ALLREDUCE: return config->buckets;
     case ROUND_ASYNC_ALLREDUCE:
     case ROUND_SYNC:
     case ROUND_EASGD: return 1;
     case ROUND_DILOCO: return fragment_count(config, model);
+    default: return 0;
     }
-    return 0;
 }
 
-/* Steps of a worker in a round. */
-static uint64_t steps_of(const struct round_config *config)
+static uint64_t common_multiple(uint64_t a, uint64_t b)
+{
+    uint64_t multiple = a;
+    while (multiple % b != 0)
+        multiple += a;
+    return multiple;
+}
+
+/* Steps of a worker in a round that ends with an all-reduce. */
+static uint64_t whole_steps(const struct round_config *config)
 {
     return has_rounds_of_steps(config) ? config->tau : 1;
+}
+
+static double steps_of(const struct round_config *config)
+{
+    switch (config->strategy) {
+    case ROUND_EASGD_ASYNC: return (double)config->tau;
+    case ROUND_DOWNPOUR: return (double)common_multiple(config->tau, config->fetch);
+    case ROUND_GOSSIP: return 1 / config->p;
+    default: return (double)whole_steps(config);
+    }
 }
 
 /* Length and moment of vector i of `count`. */
@@ -92,7 +117,7 @@ static void describe_vector(const struct round_config *config, const struct roun
         return;
     }
     size_t x = range_shard(model->x, count, i).len;
-    uint64_t steps = steps_of(config);
+    uint64_t steps = whole_steps(config);
     *v = (struct vector){.n = x * (1 + states) + s, .share = 1, .phase = steps * (i + 1) / count};
     v->phase %= steps;
 }
@@ -143,7 +168,7 @@ static int time_vector(const struct rank_links *r, const struct choice *c, struc
 static double compute_of(const struct round_config *config, const struct round_cluster *cluster,
                          size_t node)
 {
-    return node == 0 ? 0 : (double)steps_of(config) * cluster->step[node];
+    return node == 0 ? 0 : steps_of(config) * cluster->step[node];
 }
 
 /* ---- the metadata ahead of a vector ---- */
@@ -229,14 +254,19 @@ static struct round_memory worker_memory(const struct round_config *config,
     };
 }
 
-/* A driver that takes part in exchanges holds the global model. */
+/* A driver that takes part in exchanges holds the global model; a server, a vector for each worker
+ * besides. */
 static struct round_memory driver_memory(const struct round_config *config,
-                                         const struct round_model *model)
+                                         const struct round_model *model, size_t workers)
 {
-    uint64_t model_bytes = (model->x + model->s) * sizeof(float);
-    if (!has_driver(config))
-        return (struct round_memory){0};
-    return (struct round_memory){.model = model_bytes, .strategy = config->kept * model_bytes};
+    uint64_t bytes = (model->x + model->s) * sizeof(float);
+    uint64_t states = config->server_states * model->x * sizeof(float);
+    if (has_server(config))
+        return (struct round_memory){
+            .model = bytes, .optimizer = states, .strategy = workers * (bytes + states)};
+    return has_driver(config)
+               ? (struct round_memory){.model = bytes, .strategy = config->kept * bytes}
+               : (struct round_memory){0};
 }
 
 /* ---- the round ---- */
@@ -350,7 +380,7 @@ static double run_pipeline(const struct round_config *config, const struct round
     enum { FILLING = 4, ROUNDS = 4 };
     struct pipeline p = {.cluster = cluster, .r = r, .v = v, .count = count};
     double begin = 0;
-    p.steps = steps_of(config);
+    p.steps = whole_steps(config);
     p.overlap = config->strategy == ROUND_ASYNC_ALLREDUCE ? 1 : config->overlap;
     while (p.t < (FILLING + ROUNDS) * p.steps) {
         take_steps(&p, next_event(&p) - p.t);
@@ -391,18 +421,74 @@ static int time_exchanges(const struct round_config *config, const struct round_
     return OK;
 }
 
+/* The worker draws after each step, but not while its last model is on its way: a send every 1/p
+ * steps and the time of a transfer. Models of others arrive as often. */
+static void predict_gossip(const struct round_config *config, const struct round_cluster *cluster,
+                           const struct round_model *model, struct round_cost *cost,
+                           struct round_node *node)
+{
+    double bytes = (double)(model->x + model->s) * sizeof(float), all = 0;
+    const struct cost_links *links = &cluster->links;
+    for (size_t i = 1; i <= cluster->workers; i++) {
+        double between = compute_of(config, cluster, i);
+        double transfer = bytes / links->send_rate[i] + 4 * links->latency;
+        double carried = between / (between + transfer);
+        node[i].pace = 1 / between;
+        node[i].sent = (uint64_t)(carried * bytes);
+        all += carried * bytes * node[i].pace;
+        cost->carried = min_double(cost->carried, carried);
+    }
+    for (size_t i = 1; i <= cluster->workers; i++)
+        node[i].received = (uint64_t)(all / (double)cluster->workers / node[i].pace);
+}
+
+/* Each worker has rounds of its own. */
+static int predict_paces(const struct round_config *config, const struct round_cluster *cluster,
+                         const struct round_model *model, struct round_cost *cost,
+                         struct round_node *node)
+{
+    double paces = 0, workers = (double)cluster->workers;
+    int rc = OK;
+    if (config->strategy == ROUND_GOSSIP)
+        predict_gossip(config, cluster, model, cost, node);
+    else
+        rc = server_round_predict(config, cluster, model, node);
+    for (size_t i = 1; rc == OK && i <= cluster->workers; i++) {
+        double compute = compute_of(config, cluster, i);
+        node[i].utilisation = min_double(1, compute * node[i].pace);
+        cost->exchange += max_double(0, 1 / node[i].pace - compute) / workers;
+        paces += node[i].pace;
+    }
+    cost->seconds = workers / paces;
+    return rc;
+}
+
+/* All workers have the same rounds. */
+static int predict_rounds(const struct round_config *config, const struct round_cluster *cluster,
+                          const struct round_model *model, struct round_cost *cost,
+                          struct round_node *node)
+{
+    cost->seconds = cost->compute;
+    int rc = time_exchanges(config, cluster, model, cost, node);
+    for (size_t i = 1; i <= cluster->workers; i++) {
+        node[i].utilisation = compute_of(config, cluster, i) / cost->seconds;
+        node[i].pace = 1 / cost->seconds;
+    }
+    cost->exchange = cost->seconds - cost->compute;
+    return rc;
+}
+
 int round_predict(const struct round_config *config, const struct round_cluster *cluster,
                   const struct round_model *model, struct round_cost *cost, struct round_node *node)
 {
-    *cost = (struct round_cost){.algorithm = COLL_AUTO};
+    *cost = (struct round_cost){.algorithm = COLL_AUTO, .steps = steps_of(config), .carried = 1};
     memset(node, 0, (cluster->workers + 1) * sizeof *node);
     for (size_t i = 0; i <= cluster->workers; i++) {
-        node[i].memory = i > 0 ? worker_memory(config, model) : driver_memory(config, model);
+        node[i].memory =
+            i > 0 ? worker_memory(config, model) : driver_memory(config, model, cluster->workers);
         cost->compute = max_double(cost->compute, compute_of(config, cluster, i));
     }
-    cost->seconds = cost->compute;
-    int rc = time_exchanges(config, cluster, model, cost, node);
-    for (size_t i = 1; i <= cluster->workers; i++)
-        node[i].utilisation = compute_of(config, cluster, i) / cost->seconds;
-    return rc;
+    return config->strategy >= ROUND_EASGD_ASYNC
+               ? predict_paces(config, cluster, model, cost, node)
+               : predict_rounds(config, cluster, model, cost, node);
 }

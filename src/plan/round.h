@@ -12,14 +12,19 @@
  *   diloco           τ steps of each worker; each fragment of x is all-reduced once among the
  *                    workers, at its own step, and s with the last; an overlap is a number of steps
  *                    that an exchange may take without being waited for
- * Not modelled yet: ps, downpour, easgd with mode: async, mpca, pace and gossip; rounds of sync
- * that a clock ends; several connections to a peer; evaluations, checkpoints and changes of the
- * membership. */
+ * Asynchronous workers have rounds of their own, each at its pace:
+ *   easgd            mode: async: τ steps; a copy of the centre from the driver, and a push to it
+ *   ps               a step; a push to the driver, and a copy from it, with any consistency
+ *   downpour         the steps after which both a push and a copy come
+ *   gossip           1/p steps, after which a model is sent at random; nothing is waited for
+ * Not modelled yet: mpca and pace; servers on workers; rounds of sync that a clock ends; several
+ * connections to a peer; evaluations, checkpoints and changes of the membership. */
 #ifndef PL_PLAN_ROUND_H
 #define PL_PLAN_ROUND_H
 
 #include "base/err.h"
 #include "coll/cost.h"
+#include "group/members.h"
 #include "tensor/codec.h"
 
 enum round_strategy {
@@ -29,6 +34,10 @@ enum round_strategy {
     ROUND_SYNC,
     ROUND_EASGD,
     ROUND_DILOCO,
+    ROUND_EASGD_ASYNC,
+    ROUND_PS,
+    ROUND_DOWNPOUR,
+    ROUND_GOSSIP,
 };
 
 /* ---- what is given ---- */
@@ -54,7 +63,16 @@ struct round_bucket {
 
 struct round_config {
     enum round_strategy strategy;
-    uint64_t tau;                      /* sync, easgd, diloco: steps of a round, ≥ 1; others: 1 */
+    uint64_t tau;         /* sync, easgd, diloco: steps of a round, ≥ 1; downpour:
+                                          n_push; others: 1 */
+    uint64_t fetch;       /* downpour: n_fetch */
+    double p;             /* gossip: of a send after a step */
+    size_t server_states; /* ps, downpour: vectors that the server keeps, as long as x */
+    size_t kept_pushes;   /* ps, downpour: pushes that a worker keeps, ≥ 2 */
+    /* ps: the consistency. Worker `worker` has pushed at `now` (ns); `ok`: those that may continue
+     * now. NULL: each at once. */
+    void (*gate)(void *user, uint32_t worker, int64_t now, struct members *ok);
+    void *gate_user;
     bool averages_state;               /* the optimizer's vectors are exchanged with x */
     size_t fragments;                  /* diloco: 1 to 64; others: any */
     uint64_t overlap;                  /* diloco: steps */
@@ -81,13 +99,18 @@ struct round_memory {
 
 struct round_node {
     double utilisation;      /* share of the round in which it computes; the driver's is 0 */
+    double pace;             /* rounds a second; the driver's is 0 */
     uint64_t sent, received; /* bytes of vectors and their metadata, in a round */
     struct round_memory memory;
 };
 
 struct round_cost {
-    double seconds;                /* of the round */
-    double compute;                /* the slowest worker's part of it */
+    double seconds;                /* of the round; asynchronous: of the mean pace */
+    double steps;                  /* of a worker in it */
+    double compute;                /* the slowest worker's part of it; */
+    double exchange;               /* and the rest of it. Asynchronous: the mean over the workers of
+                                      the time in which they wait, in a round of each */
+    double carried;                /* gossip: share of its sends that find the last one gone; 1 */
     enum coll_algorithm algorithm; /* of the last vector; COLL_AUTO: nothing is exchanged */
 };
 

@@ -1,45 +1,7 @@
 /* The prediction of a round (src/plan/round.c) against simulated runs. */
-#include "plan/round.h"
-#include "strategy_sim.h"
+#include "round_scene.h"
 
-enum {
-    NODES = 33,
-    ROUNDS = 8,
-    SKIPPED = 3,
-    INPUTS = TINY_SIDE * TINY_SIDE,
-    HIDDEN = 256,
-    OUTPUTS = 160
-};
-
-#define LATENCY 1e-4
-#define MEDIAN  0.05
-#define WORST   0.10
-
-/* Floats of the flat vectors, in which each segment begins at a multiple of 16: of the two layers
- * below, and of the tiny job's net. */
-enum {
-    WIDE = INPUTS * HIDDEN + HIDDEN + HIDDEN * OUTPUTS + OUTPUTS,
-    TINY = (54 + 10) + (6 + 10) + (450 + 14) + (3 + 13),
-};
-
-static const char net[] =
-    "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
-    "layer { name: 'lower' type: 'InnerProduct' bottom: 'data' top: 'lower'\n"
-    "  inner_product_param { num_output: 256 weight_filler { type: 'xavier' } } }\n"
-    "layer { name: 'upper' type: 'InnerProduct' bottom: 'lower' top: 'upper'\n"
-    "  inner_product_param { num_output: 160 weight_filler { type: 'xavier' } } }\n"
-    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'upper' bottom: 'label' top: 'loss' }\n";
-
-enum unequal { ALL_EQUAL, UNEQUAL_SPEEDS, UNEQUAL_LINKS, UNEQUALS };
-
-struct scene {
-    const char *strategy; /* as set in the job */
-    struct round_config config;
-    size_t workers;
-    double mbit, step;
-    enum unequal unequal;
-    bool tiny; /* the tiny job's own net */
-};
+enum { ROUNDS = 8, SKIPPED = 3 };
 
 /* The exchanges of a round. */
 static int exchanges_of(const struct scene *s)
@@ -47,59 +9,16 @@ static int exchanges_of(const struct scene *s)
     return s->config.strategy == ROUND_DILOCO ? (int)s->config.fragments : 1;
 }
 
-/* Worker 1 is half as fast, or its link is. */
-static void describe_nodes(const struct scene *s, double speed[NODES], double mbit[NODES])
-{
-    for (size_t i = 0; i <= s->workers; i++) {
-        speed[i] = i == 2 && s->unequal == UNEQUAL_SPEEDS ? 0.5 : 1;
-        mbit[i] = i == 2 && s->unequal == UNEQUAL_LINKS ? s->mbit / 2 : s->mbit;
-    }
-}
-
-static void write_cluster(const struct scene *s, char *text, size_t size)
-{
-    double speed[NODES], mbit[NODES];
-    int at = snprintf(text, size, "step_seconds: %g link { mbit: %g latency_us: 100 }\n", s->step,
-                      s->mbit);
-    describe_nodes(s, speed, mbit);
-    for (size_t i = 1; i <= s->workers; i++)
-        at += snprintf(text + at, size - (size_t)at, "node { speed: %g mbit: %g }\n", speed[i],
-                       mbit[i]);
-}
-
 static void run_scene(struct tiny *t, const struct scene *s, int rounds, struct sim_run *r)
 {
     char cluster[2048], workers[32], steps[32], file[128];
     write_cluster(s, cluster, sizeof cluster);
-    tiny_write(t, "wide.prototxt", net);
+    tiny_write(t, "wide.prototxt", round_net);
     snprintf(workers, sizeof workers, "workers=%zu", s->workers);
     snprintf(steps, sizeof steps, "stop={steps:%d}", rounds * (int)s->config.tau);
     snprintf(file, sizeof file, "net.file=%s/%s.prototxt", t->folder, s->tiny ? "net" : "wide");
     SIM(t, cluster, r, s->strategy, workers, steps, file, "collective.chunk_kb=64",
         "evaluate.every_exchanges=1000000");
-}
-
-static struct round_cost predict_scene(const struct scene *s, struct round_node node[NODES])
-{
-    double step[NODES], rate[NODES];
-    struct round_cost cost;
-    describe_nodes(s, step, rate);
-    for (size_t i = 0; i <= s->workers; i++) {
-        step[i] = s->step / step[i];
-        rate[i] *= 1e6 / 8;
-    }
-    const struct round_cluster cluster = {
-        s->workers, step, {s->workers + 1, rate, rate, LATENCY, INFINITY, 0}};
-    const struct round_model model = {.x = s->tiny ? TINY : WIDE, .states = 1};
-    const struct round_bucket whole = {model.x, 1};
-    struct round_config config = s->config;
-    config.chunk = 16 * 1024;
-    if (config.strategy == ROUND_ALLREDUCE && config.buckets == 0) {
-        config.buckets = 1;
-        config.bucket = &whole;
-    }
-    assert_int_equal(round_predict(&config, &cluster, &model, &cost, node), OK);
-    return cost;
 }
 
 /* Rounds of a run, without the first, in which a pipeline fills, and without the last, which may
@@ -121,7 +40,7 @@ static double time_rounds(const struct sim_run *r, const struct scene *s, double
 static double check_scene(struct tiny *t, const struct scene *s, double within)
 {
     struct sim_run r = {.untraced = true};
-    struct round_node node[NODES];
+    struct round_node node[ROUND_NODES];
     struct round_cost cost = predict_scene(s, node);
     double bytes = 0, moved;
     for (size_t i = 1; i <= s->workers; i++)
@@ -178,7 +97,7 @@ static int compare_numbers(const void *a, const void *b)
  * (coll/cost.h). */
 static double bar_of(const struct scene *s)
 {
-    return s->workers == 32 && s->unequal == UNEQUAL_LINKS ? 0.15 : WORST;
+    return s->workers == 32 && s->unequal == UNEQUAL_LINKS ? 0.15 : ROUND_WORST;
 }
 
 /* Within 5 % for half of the scenes, and within 10 % for each. */
@@ -198,7 +117,7 @@ static void test_rounds_of_long_vectors(void **state)
     qsort(off, (size_t)n, sizeof *off, compare_numbers);
     print_message("    %.1f %% off in the median, %.1f %% at most\n", 100 * off[n / 2],
                   100 * off[n - 1]);
-    assert_true(off[n / 2] <= MEDIAN);
+    assert_true(off[n / 2] <= ROUND_MEDIAN);
 }
 
 /* Few floats: latency and metadata are most of the exchange. */
@@ -210,7 +129,7 @@ static void test_rounds_of_short_vectors(void **state)
                 struct scene s = scene_of(kind, workers, mbit);
                 s.tiny = true;
                 s.unequal = UNEQUAL_SPEEDS;
-                check_scene(*state, &s, WORST);
+                check_scene(*state, &s, ROUND_WORST);
             }
 }
 
@@ -239,7 +158,7 @@ static void test_rounds_of_one_worker(void **state)
 {
     struct scene s = {.config.strategy = ROUND_SINGLE, .workers = 1, .mbit = 100, .step = 0.02};
     struct sim_run few = {0}, more = {0};
-    struct round_node node[NODES];
+    struct round_node node[ROUND_NODES];
     s.strategy = "strategy.single={}";
     s.config.tau = 1;
     s.tiny = true;
