@@ -4,6 +4,7 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "coll/auto.h"
+#include "coll/cost_timeline.h"
 #include "coll/exchange.h"
 #include "coll/tree.h"
 #include "plan/server_round.h"
@@ -151,14 +152,24 @@ static int choose_algorithm(const struct round_config *config, const struct rank
     return c->cost.algorithm == COLL_AUTO ? ERR_NOMEM : OK;
 }
 
+/* Halving-doubling has pieces of several rounds on one link, which only a timeline shows. */
+static double time_alone(const struct cost_links *links, const struct choice *c, size_t n)
+{
+    enum coll_algorithm algorithm = c->cost.algorithm;
+    const size_t *cut = c->is_cut ? c->cut : NULL;
+    bool drawn = algorithm == COLL_HALVING_DOUBLING && links->ranks <= COST_TIMELINE_RANKS_MAX &&
+                 !isfinite(links->reduce_rate);
+    return drawn ? cost_timeline(algorithm, links, n, c->cost.chunk, cut)
+                 : cost_predict(algorithm, links, n, c->cost.chunk, cut);
+}
+
 static int time_vector(const struct rank_links *r, const struct choice *c, struct vector *v)
 {
-    const size_t *cut = c->is_cut ? c->cut : NULL;
     struct cost_links instant = r->coded;
     instant.latency = 0;
     v->algorithm = c->cost.algorithm;
-    v->seconds = cost_predict(v->algorithm, &r->coded, v->n, c->cost.chunk, cut);
-    v->busy = cost_predict(v->algorithm, &instant, v->n, c->cost.chunk, cut);
+    v->seconds = time_alone(&r->coded, c, v->n);
+    v->busy = time_alone(&instant, c, v->n);
     return isfinite(v->seconds) && isfinite(v->busy) ? OK : ERR_NOMEM;
 }
 

@@ -114,12 +114,13 @@ struct round_cost {
     enum coll_algorithm algorithm; /* of the last vector; COLL_AUTO: nothing is exchanged */
 };
 
-/* Predict a round. `node` has workers + 1 places. Makes a schedule for each rank. ERR_NOMEM, with
+/* Predict a round. `node` has workers + 1 places. Makes a schedule for each rank; asynchronous
+ * rounds cost 60 rounds of the slowest worker, times the square of the workers. ERR_NOMEM, with
  * the outputs undefined.
  *
- * Simulated rounds on 2 to 8 workers and links of 10 Mbit/s to 10 Gbit/s take what is said here
- * within 5 %, mostly within 1 %; but halving_doubling on eight ranks with slow links up to a fifth
- * longer, as cost_predict does not see it (coll/cost.h). */
+ * Simulated rounds on 2 to 32 workers, equal or one of them slower, and links of 10 Mbit/s to
+ * 10 Gbit/s take what is said here within 7 %, half of them within 0.3 %; halving_doubling on more
+ * than 64 ranks up to a quarter longer, as cost_predict does not see it (coll/cost.h). */
 int round_predict(const struct round_config *config, const struct round_cluster *cluster,
                   const struct round_model *model, struct round_cost *cost,
                   struct round_node *node);

@@ -40,7 +40,7 @@ static const struct pace_scene paced[] = {
      .lane = 1},
 };
 
-enum { PACED = sizeof paced / sizeof *paced, PACED_ROUNDS = 40 };
+enum { PACED = sizeof paced / sizeof *paced, PACED_ROUNDS = 24 };
 
 static void on_push(void *user, uint32_t worker, int64_t now, struct members *ok)
 {

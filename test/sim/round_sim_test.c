@@ -93,13 +93,6 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Halving-doubling with a slow link among many ranks takes longer than cost_predict says
- * (coll/cost.h). */
-static double bar_of(const struct scene *s)
-{
-    return s->workers == 32 && s->unequal == UNEQUAL_LINKS ? 0.15 : ROUND_WORST;
-}
-
 /* Within 5 % for half of the scenes, and within 10 % for each. */
 static void test_rounds_of_long_vectors(void **state)
 {
@@ -112,7 +105,7 @@ static void test_rounds_of_long_vectors(void **state)
             for (double mbit = 10; mbit <= 10240; mbit *= workers[w] > 8 ? 100 : 10) {
                 struct scene s = scene_of(kind, workers[w], mbit);
                 s.unequal = (enum unequal)(n % UNEQUALS);
-                off[n++] = check_scene(*state, &s, bar_of(&s));
+                off[n++] = check_scene(*state, &s, ROUND_WORST);
             }
     qsort(off, (size_t)n, sizeof *off, compare_numbers);
     print_message("    %.1f %% off in the median, %.1f %% at most\n", 100 * off[n / 2],
