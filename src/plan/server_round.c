@@ -3,7 +3,7 @@
  *
  *     easgd     τ steps; until the last push is decided; copy; push, which is not waited for
  *     ps        a step; push; until the consistency lets it continue; copy
- *     downpour  n_push steps and a push, n_fetch steps and a copy; a push waits for the one before it
+ *     downpour  n_push steps and a push, n_fetch steps and a copy; a push waits for the last one
  *
  * The driver sends a copy only after it has the worker's own pushes. Links that several transfers
  * share are divided fairly among them, as far as the worker's own link can take its part. */
@@ -36,7 +36,7 @@ enum transfer_stage { IDLE, AGREEING, FLOWING, LANDING, WAITING };
 /* A transfer between a worker and the driver. */
 struct moving {
     enum transfer_stage stage;
-    double until; /* AGREEING, LANDING: the time at which it goes on */
+    double until; /* AGREEING, LANDING: the end of the stage */
     double left;  /* FLOWING: bytes, */
     double rate;  /* and their rate now */
 };
@@ -60,7 +60,7 @@ struct timeline {
     const struct round_model *model;
     struct script script;
     struct server_worker *worker;
-    double now, handshake, message;
+    double now;
 };
 
 /* ---- the script ---- */
@@ -121,15 +121,15 @@ static struct moving *moving_of(struct server_worker *w, bool pushes)
     return pushes ? &w->push : &w->copy;
 }
 
-/* What the worker's own link leaves. */
+/* The most that the worker's own link can take. */
 static double rate_limit(const struct timeline *l, size_t i, bool pushes)
 {
     const struct cost_links *links = &l->cluster->links;
     return pushes ? links->send_rate[i + 1] : links->recv_rate[i + 1];
 }
 
-/* Max-min fair rates of the transfers that share one direction of the driver's link: those that need
- * less than an equal part leave the rest to the others. */
+/* Max-min fair rates of the transfers that share one direction of the driver's link: those that
+ * need less than an equal part leave the rest to the others. */
 static void share_link(struct timeline *l, bool pushes)
 {
     const struct cost_links *links = &l->cluster->links;
@@ -163,10 +163,20 @@ static void share_link(struct timeline *l, bool pushes)
 
 /* ---- pushes and copies ---- */
 
+/* The time of a short message between the worker and the driver; a header and its grant are two. */
+static double message_time(const struct timeline *l, const struct server_worker *w)
+{
+    const struct cost_links *links = &l->cluster->links;
+    size_t i = (size_t)(w - l->worker) + 1;
+    double worker = min_double(links->send_rate[i], links->recv_rate[i]);
+    double driver = min_double(links->send_rate[0], links->recv_rate[0]);
+    return links->latency + MESSAGE_BYTES / min_double(worker, driver);
+}
+
 static void let_continue(struct timeline *l, size_t i)
 {
     l->worker[i].push.stage = IDLE;
-    l->worker[i].ok_at = l->now + l->message;
+    l->worker[i].ok_at = l->now + message_time(l, &l->worker[i]);
 }
 
 /* The push of worker i has arrived. */
@@ -186,7 +196,7 @@ static void decide_push(struct timeline *l, size_t i)
 
 static void begin_push(struct timeline *l, struct server_worker *w)
 {
-    w->push = (struct moving){.stage = AGREEING, .until = l->now + l->handshake};
+    w->push = (struct moving){.stage = AGREEING, .until = l->now + 2 * message_time(l, w)};
     w->ok_at = INFINITY;
     w->pushes++;
     w->uncontained++;
@@ -206,7 +216,7 @@ static double copy_floats(const struct timeline *l, struct server_worker *w)
 
 static void answer_request(const struct timeline *l, struct server_worker *w, double at)
 {
-    w->copy = (struct moving){.stage = AGREEING, .until = at + l->handshake};
+    w->copy = (struct moving){.stage = AGREEING, .until = at + 2 * message_time(l, w)};
     w->copies++;
 }
 
@@ -214,7 +224,7 @@ static void answer_request(const struct timeline *l, struct server_worker *w, do
 static void begin_copy(struct timeline *l, struct server_worker *w)
 {
     if (w->push.stage == IDLE)
-        answer_request(l, w, l->now + l->message);
+        answer_request(l, w, l->now + message_time(l, w));
     else
         w->copy = (struct moving){.stage = WAITING};
 }
@@ -386,16 +396,12 @@ int server_round_predict(const struct round_config *config, const struct round_c
 {
     struct arena arena;
     struct timeline l = {.config = config, .cluster = cluster, .model = model};
-    const struct cost_links *links = &cluster->links;
     arena_init(&arena);
     l.worker = arena_array(&arena, cluster->workers, struct server_worker);
     if (!l.worker) {
         arena_release(&arena);
         return ERR_NOMEM;
     }
-    l.message =
-        links->latency + MESSAGE_BYTES / min_double(links->send_rate[0], links->recv_rate[0]);
-    l.handshake = 2 * l.message;
     write_script(&l.script, config);
     run_timeline(&l);
     for (size_t i = 0; i < cluster->workers; i++) {
