@@ -63,17 +63,6 @@ __attribute__((format(printf, 2, 3))) static void add_note(struct planning *p, c
         memcpy(p->report.note[p->report.notes++].text, text, sizeof text);
 }
 
-/* "a, b, c" */
-static void note_missing(struct planning *p)
-{
-    char list[160] = "";
-    for (size_t i = 0, used = 0; plan_not_modelled[i] && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
-                                 plan_not_modelled[i]);
-    if (list[0])
-        add_note(p, "not in the table, since there is no model of their rounds yet: %s", list);
-}
-
 static void note_cluster(struct planning *p)
 {
     const Paceline__Cluster *c = p->cluster;
@@ -173,7 +162,7 @@ static void fill_row(const struct planning *p, const Paceline__Job *job,
         row->worker_memory = memory > row->worker_memory ? memory : row->worker_memory;
     }
     row->algorithm = cost->algorithm == COLL_AUTO ? "" : coll_algorithm_name(cost->algorithm);
-    row->step_s = cost->compute / cost->steps;
+    row->step_s = cost->step;
     row->round_steps = cost->steps;
     row->round_s = cost->seconds;
     row->exchange_s = cost->exchange;
@@ -391,7 +380,6 @@ static int plan_job(pl_engine *engine, const pl_job *job, const Paceline__Cluste
     if (rc == OK)
         rc = plan_rows(&p);
     if (rc == OK) {
-        note_missing(&p);
         note_cluster(&p);
         choose_best(&p.report);
         *report = p.report;

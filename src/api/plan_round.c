@@ -1,13 +1,14 @@
 #include "api/plan_round.h"
 
 #include "base/minmax.h"
+#include "coll/cost_timeline.h"
 
 #include <math.h>
 #include <string.h>
 
-const char *const plan_modelled[] = {"single", "sync", "allreduce", "async_allreduce", "easgd",
-                                     "diloco", "ps",   "downpour",  "gossip",          NULL};
-const char *const plan_not_modelled[] = {"mpca", "pace", NULL};
+const char *const plan_modelled[] = {"single", "sync",   "allreduce", "async_allreduce",
+                                     "easgd",  "diloco", "ps",        "downpour",
+                                     "gossip", "mpca",   "pace",      NULL};
 
 enum { PUSHES_KEPT = 8, DOWNPOUR_EVENTS_MAX = 64 };
 
@@ -146,6 +147,23 @@ static const char *gossip_round(const Paceline__Job *job, struct round_config *c
     return config->p > 0 ? NULL : "rounds without a send (strategy.gossip.p) are not modelled";
 }
 
+/* Shards that are exchanged during training. Besides the exchanges' three vectors a worker
+ * has contributions, headings, x̃* and x̃, and for `pace` or a penalty in the gradient one more. */
+static const char *phased_round(const Paceline__Job *job, struct round_config *config)
+{
+    bool is_pace = job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_PACE;
+    const Paceline__Mpca *mpca = job->strategy->mpca;
+    const Paceline__Pace *pace = job->strategy->pace;
+    config->strategy = ROUND_PHASED;
+    config->symmetric = (is_pace ? pace->coordination : mpca->coordination) ==
+                        PACELINE__MPCA__COORDINATION__symmetric;
+    config->fragments = is_pace ? pace->shards : mpca->shards;
+    config->phases = is_pace ? 3 : mpca->phases;
+    config->kept = is_pace || mpca->penalty == PACELINE__MPCA__PENALTY__gradient ? 8 : 7;
+    bool many = job->workers + !config->symmetric > COST_TIMELINE_RANKS_MAX;
+    return many ? "more than 63 workers are not modelled" : NULL;
+}
+
 const char *plan_round_of(const Paceline__Job *job, const struct bench_step *learner,
                           struct plan_round *out)
 {
@@ -178,7 +196,9 @@ const char *plan_round_of(const Paceline__Job *job, const struct bench_step *lea
         return downpour_round(job, &out->config);
     if (strcmp(name, "gossip") == 0)
         return gossip_round(job, &out->config);
-    return "there is no model of its rounds yet";
+    if (strcmp(name, "mpca") == 0 || strcmp(name, "pace") == 0)
+        return phased_round(job, &out->config);
+    return "there is no model of its rounds";
 }
 
 struct round_model plan_model_of(const struct bench_step *learner)

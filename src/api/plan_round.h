@@ -8,8 +8,8 @@
 #include "strategy/strategy.h"
 #include "train/step_bench.h"
 
-/* The strategies that there is a model for, ending with NULL; the others. */
-extern const char *const plan_modelled[], *const plan_not_modelled[];
+/* The strategies that there is a model for, ending with NULL. */
+extern const char *const plan_modelled[];
 
 struct plan_round {
     struct round_config config;

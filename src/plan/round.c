@@ -7,6 +7,8 @@
 #include "coll/cost_timeline.h"
 #include "coll/exchange.h"
 #include "coll/tree.h"
+#include "plan/phased_round.h"
+#include "plan/round_internal.h"
 #include "plan/server_round.h"
 #include "tensor/segment.h"
 #include "tensor/vec.h"
@@ -14,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { RANKS_MAX = VIEW_MEMBERS_MAX + 1, MESSAGE_HEADER = 40 };
+enum { RANKS_MAX = ROUND_RANKS_MAX, MESSAGE_HEADER = 40 };
 
 /* A vector of the round, and the time of its exchange. */
 struct vector {
@@ -26,20 +28,11 @@ struct vector {
     enum coll_algorithm algorithm;
 };
 
-enum { VECTORS_MAX = 64 };
-
 /* The algorithm of a vector, and the parts of a scatter_gather. */
 struct choice {
     struct cost_choice cost;
     size_t cut[RANKS_MAX + 1];
     bool is_cut;
-};
-
-/* The ranks of the round's exchanges, and their links without and with the codec. */
-struct rank_links {
-    size_t first; /* node of rank 0: the driver, or the first worker */
-    struct cost_links raw, coded;
-    double rate[2 * RANKS_MAX];
 };
 
 /* ---- what is exchanged, and among whom ---- */
@@ -52,7 +45,8 @@ static bool has_rounds_of_steps(const struct round_config *config)
 
 static bool has_driver(const struct round_config *config)
 {
-    return config->strategy == ROUND_SYNC || config->strategy == ROUND_EASGD;
+    return config->strategy == ROUND_SYNC || config->strategy == ROUND_EASGD ||
+           (config->strategy == ROUND_PHASED && !config->symmetric);
 }
 
 /* The driver serves each worker alone. */
@@ -123,8 +117,8 @@ static void describe_vector(const struct round_config *config, const struct roun
     v->phase %= steps;
 }
 
-static void gather_ranks(const struct round_config *config, const struct round_cluster *cluster,
-                         struct rank_links *r)
+void round_gather(const struct round_config *config, const struct round_cluster *cluster,
+                  struct round_ranks *r)
 {
     PL_ASSERT(cluster->links.ranks == cluster->workers + 1 && cluster->links.ranks <= RANKS_MAX);
     r->first = has_driver(config) ? 0 : 1;
@@ -137,8 +131,8 @@ static void gather_ranks(const struct round_config *config, const struct round_c
 
 /* Choose as an exchange does: auto's rule for short vectors, the links for long ones. These are
  * known here, where auto takes measured rates within a fifth of the fastest as equal. */
-static int choose_algorithm(const struct round_config *config, const struct rank_links *r, size_t n,
-                            struct choice *c)
+static int choose_algorithm(const struct round_config *config, const struct round_ranks *r,
+                            size_t n, struct choice *c)
 {
     c->is_cut = false;
     c->cost = (struct cost_choice){.algorithm = config->algorithm, .chunk = config->chunk};
@@ -163,7 +157,7 @@ static double time_alone(const struct cost_links *links, const struct choice *c,
                  : cost_predict(algorithm, links, n, c->cost.chunk, cut);
 }
 
-static int time_vector(const struct rank_links *r, const struct choice *c, struct vector *v)
+static int time_vector(const struct round_ranks *r, const struct choice *c, struct vector *v)
 {
     struct cost_links instant = r->coded;
     instant.latency = 0;
@@ -220,8 +214,19 @@ static double send_meta_down(const struct cost_links *links, double *at)
 
 /* ---- bytes and memory ---- */
 
+void round_count_steps(const struct schedule *s, enum codec codec, struct round_node *node)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        uint64_t bytes = codec_bytes(codec, s->step[i].len);
+        if (s->step[i].kind == STEP_SEND)
+            node->sent += bytes;
+        else if (s->step[i].kind == STEP_RECV || s->step[i].kind == STEP_REDUCE)
+            node->received += bytes;
+    }
+}
+
 /* Count what a rank sends and receives for a vector, its metadata first, and the memory for it. */
-static int count_rank(const struct rank_links *r, const struct choice *c, size_t n,
+static int count_rank(const struct round_ranks *r, const struct choice *c, size_t n,
                       enum codec codec, size_t rank, struct round_node *node)
 {
     size_t child[TREE_CHILDREN_MAX];
@@ -231,20 +236,15 @@ static int count_rank(const struct rank_links *r, const struct choice *c, size_t
     struct schedule s;
     int rc =
         schedule_allreduce(&s, c->cost.algorithm, r->raw.ranks, rank, n, c->is_cut ? c->cut : NULL);
-    for (size_t i = 0; rc == OK && i < s.count; i++) {
-        uint64_t bytes = codec_bytes(codec, s.step[i].len);
-        if (s.step[i].kind == STEP_SEND)
-            node->sent += bytes;
-        else if (s.step[i].kind == STEP_RECV || s.step[i].kind == STEP_REDUCE)
-            node->received += bytes;
-    }
+    if (rc == OK)
+        round_count_steps(&s, codec, node);
     size_t vectors = codec == CODEC_F32 ? 3 : 5; /* input, two results; and two rounding errors */
     node->memory.exchange += (vectors * n + s.scratch) * sizeof(float);
     schedule_release(&s);
     return rc;
 }
 
-static int count_bytes(const struct round_config *config, const struct rank_links *r,
+static int count_bytes(const struct round_config *config, const struct round_ranks *r,
                        const struct choice *c, size_t n, struct round_node *node)
 {
     int rc = OK;
@@ -285,7 +285,7 @@ static struct round_memory driver_memory(const struct round_config *config,
 /* When an exchange ends that each rank enters at its time `at`. Vectors under way at once share the
  * links. So a vector and all after it take at least the time that their bytes need, one vector
  * after the other, from the moment when it begins; and the last piece's way comes on top. */
-static double end_exchange(const struct rank_links *r, const struct vector *v, double *at,
+static double end_exchange(const struct round_ranks *r, const struct vector *v, double *at,
                            double *links_free)
 {
     send_meta_up(&r->raw, at);
@@ -296,7 +296,7 @@ static double end_exchange(const struct rank_links *r, const struct vector *v, d
 
 /* Buckets leave during the step, and all are awaited at its end. */
 static double run_buckets(const struct round_config *config, const struct round_cluster *cluster,
-                          const struct rank_links *r, const struct vector *v, size_t count)
+                          const struct round_ranks *r, const struct vector *v, size_t count)
 {
     double end = 0, links_free = 0;
     for (size_t i = 0; i < count; i++) {
@@ -311,16 +311,16 @@ static double run_buckets(const struct round_config *config, const struct round_
 /* Rounds that follow each other, where an exchange may be under way during the next steps. */
 struct pipeline {
     const struct round_cluster *cluster;
-    const struct rank_links *r;
+    const struct round_ranks *r;
     const struct vector *v;
     size_t count;
     uint64_t steps, overlap; /* of a round; during an exchange */
     uint64_t t;              /* steps that all have taken */
     double now[RANKS_MAX];   /* of each rank */
     double links_free;
-    bool in_flight[VECTORS_MAX];
-    uint64_t sent[VECTORS_MAX]; /* steps */
-    double end[VECTORS_MAX];
+    bool in_flight[ROUND_VECTORS_MAX];
+    uint64_t sent[ROUND_VECTORS_MAX]; /* steps */
+    double end[ROUND_VECTORS_MAX];
 };
 
 static void submit_vector(struct pipeline *p, size_t i)
@@ -386,7 +386,7 @@ static double latest_of(const struct pipeline *p)
 
 /* The mean of some rounds, after some in which the pipeline fills. */
 static double run_pipeline(const struct round_config *config, const struct round_cluster *cluster,
-                           const struct rank_links *r, const struct vector *v, size_t count)
+                           const struct round_ranks *r, const struct vector *v, size_t count)
 {
     enum { FILLING = 4, ROUNDS = 4 };
     struct pipeline p = {.cluster = cluster, .r = r, .v = v, .count = count};
@@ -406,13 +406,13 @@ static int time_exchanges(const struct round_config *config, const struct round_
                           const struct round_model *model, struct round_cost *cost,
                           struct round_node *node)
 {
-    struct rank_links r;
-    struct vector v[VECTORS_MAX];
+    struct round_ranks r;
+    struct vector v[ROUND_VECTORS_MAX];
     struct choice c;
     size_t count = vector_count(config, model);
     int rc = OK;
-    PL_ASSERT(count <= VECTORS_MAX);
-    gather_ranks(config, cluster, &r);
+    PL_ASSERT(count <= ROUND_VECTORS_MAX);
+    round_gather(config, cluster, &r);
     if (count == 0 || r.raw.ranks < 2)
         return OK;
     for (size_t i = 0; rc == OK && i < count; i++) {
@@ -498,7 +498,10 @@ int round_predict(const struct round_config *config, const struct round_cluster 
         node[i].memory =
             i > 0 ? worker_memory(config, model) : driver_memory(config, model, cluster->workers);
         cost->compute = max_double(cost->compute, compute_of(config, cluster, i));
+        cost->step = i > 0 ? max_double(cost->step, cluster->step[i]) : 0;
     }
+    if (config->strategy == ROUND_PHASED)
+        return phased_round_predict(config, cluster, model, cost, node);
     return config->strategy >= ROUND_EASGD_ASYNC
                ? predict_paces(config, cluster, model, cost, node)
                : predict_rounds(config, cluster, model, cost, node);

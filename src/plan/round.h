@@ -17,7 +17,9 @@
  *   ps               a step; a push to the driver, and a copy from it, with any consistency
  *   downpour         the steps after which both a push and a copy come
  *   gossip           1/p steps, after which a model is sent at random; nothing is waited for
- * Not modelled yet: mpca and pace; servers on workers; rounds of sync that a clock ends; several
+ *   mpca, pace       `phased`: the steps of a mean worker while each shard is exchanged once;
+ *                    nothing is waited for
+ * Not modelled yet: servers on workers; rounds of sync that a clock ends; several
  * connections to a peer; evaluations, checkpoints and changes of the membership. */
 #ifndef PL_PLAN_ROUND_H
 #define PL_PLAN_ROUND_H
@@ -38,6 +40,7 @@ enum round_strategy {
     ROUND_PS,
     ROUND_DOWNPOUR,
     ROUND_GOSSIP,
+    ROUND_PHASED,
 };
 
 /* ---- what is given ---- */
@@ -74,7 +77,9 @@ struct round_config {
     void (*gate)(void *user, uint32_t worker, int64_t now, struct members *ok);
     void *gate_user;
     bool averages_state;               /* the optimizer's vectors are exchanged with x */
-    size_t fragments;                  /* diloco: 1 to 64; others: any */
+    size_t fragments;                  /* diloco: 1 to 64; phased: shards; others: any */
+    size_t phases;                     /* phased: 1 to 3 */
+    bool symmetric;                    /* phased: each worker prepares a part of each shard */
     uint64_t overlap;                  /* diloco: steps */
     size_t kept;                       /* vectors as long as x and s that the strategy keeps */
     size_t buckets;                    /* allreduce: ≥ 1; others: 0 */
@@ -105,12 +110,15 @@ struct round_node {
 };
 
 struct round_cost {
-    double seconds;                /* of the round; asynchronous: of the mean pace */
-    double steps;                  /* of a worker in it */
-    double compute;                /* the slowest worker's part of it; */
-    double exchange;               /* and the rest of it. Asynchronous: the mean over the workers of
+    double seconds;  /* of the round; asynchronous: of the mean pace */
+    double steps;    /* of a worker in it; phased: the mean */
+    double step;     /* s of one, of the slowest worker */
+    double compute;  /* the slowest worker's part of it; */
+    double exchange; /* and the rest of it. Asynchronous: the mean over the workers of
                                       the time in which they wait, in a round of each */
-    double carried;                /* gossip: share of its sends that find the last one gone; 1 */
+    /* 1, or less where training does not wait for links that are too slow. gossip: the share of
+     * sends that find the last one gone; phased: 100 steps of a worker, of those in a round. */
+    double carried;
     enum coll_algorithm algorithm; /* of the last vector; COLL_AUTO: nothing is exchanged */
 };
 

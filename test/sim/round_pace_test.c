@@ -38,6 +38,18 @@ static const struct pace_scene paced[] = {
      "solver.momentum=0",
      {.strategy = ROUND_DOWNPOUR, .tau = 2, .fetch = 4, .kept_pushes = 3},
      .lane = 1},
+    {"strategy.mpca={}",
+     "solver.momentum=0.9",
+     {.strategy = ROUND_PHASED, .fragments = 3, .phases = 3},
+     .lane = 0},
+    {"strategy.mpca={coordination: symmetric phases: 2}",
+     "solver.momentum=0.9",
+     {.strategy = ROUND_PHASED, .fragments = 2, .phases = 2, .symmetric = true},
+     .lane = 0},
+    {"strategy.pace={}",
+     "solver.momentum=0.9",
+     {.strategy = ROUND_PHASED, .fragments = 12, .phases = 3},
+     .lane = 0},
 };
 
 enum { PACED = sizeof paced / sizeof *paced, PACED_ROUNDS = 24 };
@@ -98,7 +110,8 @@ static double check_paces(struct tiny *t, const struct pace_scene *p, struct sce
     tiny_write(t, "wide.prototxt", round_net);
     SIM(t, cluster, &r, p->strategy, p->solver, "solver.base_lr=0.001", workers, steps, file,
         "collective.chunk_kb=64", "evaluate.every_exchanges=1000000");
-    for (size_t i = 0; i < s->workers; i++) {
+    size_t reporting = s->config.strategy == ROUND_PHASED ? 1 : s->workers;
+    for (size_t i = 0; i < reporting; i++) {
         double pace = measure_pace(r.dir, (int)i, p->lane);
         worst = fmax(worst, fabs(node[i + 1].pace / pace - 1));
         took += pace;
