@@ -15,7 +15,7 @@ extern "C" {
 /* Zero stands for the default. */
 typedef struct pl_plan_options {
     uint32_t workers_min; /* 1 */
-    uint32_t workers_max; /* the nodes of the cluster, which are the most */
+    uint32_t workers_max; /* the nodes of the cluster, which are the most, but not above 16 */
     double price;         /* of a worker's machine for an hour, in any currency; 0 */
 } pl_plan_options;
 

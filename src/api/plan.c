@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMED_MIN = 3, TIMED_MAX = 200 };
+enum { TIMED_MIN = 3, TIMED_MAX = 200, WORKERS_USUAL = 16 };
 
 #define TIMED_S    0.7 /* of steps that are timed, about */
 #define ALIKE      1.02
@@ -340,7 +340,11 @@ static int planning_open(struct planning *p, const pl_plan_options *options)
     Paceline__Job *base;
     size_t strategies = 0;
     p->least = options->workers_min ? options->workers_min : 1;
-    p->most = options->workers_max ? options->workers_max : nodes;
+    p->most = options->workers_max    ? options->workers_max
+              : nodes < WORKERS_USUAL ? nodes
+                                      : WORKERS_USUAL;
+    if (!options->workers_max && p->most < p->least)
+        p->most = p->least;
     p->price = options->price;
     if (p->most > nodes || p->least > p->most)
         return err_set(err, ERR_USAGE,
@@ -381,6 +385,11 @@ static int plan_job(pl_engine *engine, const pl_job *job, const Paceline__Cluste
         rc = plan_rows(&p);
     if (rc == OK) {
         note_cluster(&p);
+        if (p.most < cluster_nodes(cluster) && !(options && options->workers_max))
+            add_note(&p,
+                     "the cluster has %" PRIu32 " nodes: --workers %" PRIu32 "..%" PRIu32
+                     " plans them all",
+                     cluster_nodes(cluster), p.least, cluster_nodes(cluster));
         choose_best(&p.report);
         *report = p.report;
     } else {

@@ -19,7 +19,7 @@ struct plan_arguments {
 static const struct option plan_options[] = {
     {"cluster", OPTION_TEXT, "FILE", "the machines, as for `sim` (needed)",
      offsetof(struct plan_arguments, cluster)},
-    {"workers", OPTION_TEXT, "A..B", "numbers of workers, or one (1 to all of the cluster's nodes)",
+    {"workers", OPTION_TEXT, "A..B", "numbers of workers, or one (1 to all nodes, up to 16)",
      offsetof(struct plan_arguments, workers)},
     {"price", OPTION_TEXT, "P", "of a worker's machine for an hour, for the column cost (0)",
      offsetof(struct plan_arguments, price)},

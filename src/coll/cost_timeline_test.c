@@ -73,6 +73,23 @@ static void test_timeline_agrees_with_the_prediction(void **state)
     }
 }
 
+/* A root and another rank, metadata as long as a shard: each stage moves a piece for a second.
+ * With three phases both directions are always busy; with one each shard waits for the last
+ * one's result, and with two for its metadata. */
+static void test_timeline_of_a_pipeline(void **state)
+{
+    (void)state;
+    static const size_t n[] = {N, N, N};
+    const double tick[] = {4 + 2 * LATENCY, 3 + 2 * LATENCY, 2};
+    const struct cost_links links = links_of(2, even);
+    for (size_t phases = 1; phases <= 3; phases++) {
+        const struct cost_pipeline p = {n, 3, N, N, true, phases};
+        double took = cost_pipeline_cycle(&p, &links);
+        if (fabs(took - 3 * tick[phases - 1]) > 1e-6)
+            fail_msg("%zu phases: %.6f s, by hand %.6f", phases, took, 3 * tick[phases - 1]);
+    }
+}
+
 static void test_timeline_of_one_rank(void **state)
 {
     (void)state;
@@ -86,6 +103,7 @@ int main(void)
         cmocka_unit_test(test_timeline_of_a_tree_shares_links),
         cmocka_unit_test(test_timeline_of_a_ring),
         cmocka_unit_test(test_timeline_agrees_with_the_prediction),
+        cmocka_unit_test(test_timeline_of_a_pipeline),
         cmocka_unit_test(test_timeline_of_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

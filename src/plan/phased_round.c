@@ -75,6 +75,9 @@ int phased_round_predict(const struct round_config *config, const struct round_c
     };
     double cycle =
         max_double(cost_pipeline_cycle(&pipeline, &r.coded), wait_for_steps(cluster, cost->step));
+    size_t vectors = config->codec == CODEC_F32 ? 3 : 5; /* as in round.c */
+    for (size_t rank = 0; rank < r.raw.ranks; rank++)
+        node[r.first + rank].memory.exchange = vectors * (model->x + model->s) * sizeof(float);
     for (size_t i = 1; i <= cluster->workers; i++) {
         node[i].pace = 1 / cycle;
         node[i].utilisation = 1;

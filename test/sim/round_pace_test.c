@@ -150,9 +150,37 @@ static void test_paces_of_workers(void **state)
     assert_true(off[n / 2] <= ROUND_MEDIAN);
 }
 
+/* Steps of gossip take their own time, and as many models arrive as predicted, in two runs of which
+ * one is twice as long. Sends are drawn at random: of about 300, a tenth more or less is likely. */
+static void test_pace_of_gossip(void **state)
+{
+    struct tiny *t = *state;
+    struct scene s = {
+        .config = {.strategy = ROUND_GOSSIP, .p = 0.25}, .workers = 4, .mbit = 100, .step = 0.02};
+    struct round_node node[ROUND_NODES];
+    struct sim_run r[2] = {{.untraced = true}, {.untraced = true}};
+    char cluster[2048], file[128];
+    struct round_cost cost = predict_scene(&s, node);
+    write_cluster(&s, cluster, sizeof cluster);
+    tiny_write(t, "wide.prototxt", round_net);
+    snprintf(file, sizeof file, "net.file=%s/wide.prototxt", t->folder);
+    for (int i = 0; i < 2; i++)
+        SIM(t, cluster, &r[i], "strategy.gossip={p: 0.25}", "workers=4", file,
+            "collective.chunk_kb=64", i ? "stop={steps: 800}" : "stop={steps: 400}",
+            "evaluate.every_exchanges=1000000", "solver.base_lr=0.001");
+    double step = (r[1].report.wall_s - r[0].report.wall_s) / 400;
+    double arrived =
+        run_count(r[1].dir, "exchange", NULL, NULL) - run_count(r[0].dir, "exchange", NULL, NULL);
+    double sent = cost.carried * 0.25 * 400 * 4;
+    print_message("    %.0f models arrived, predicted %.0f\n", arrived, sent);
+    assert_true(fabs(step * cost.steps / cost.seconds - 1) < 0.01);
+    assert_true(fabs(arrived / sent - 1) < 0.15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pace_of_gossip),
         cmocka_unit_test(test_paces_of_workers),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
