@@ -127,8 +127,9 @@ struct round_cost {
  * the outputs undefined.
  *
  * Simulated rounds on 2 to 32 workers, equal or one of them slower, and links of 10 Mbit/s to
- * 10 Gbit/s take what is said here within 7 %, half of them within 0.3 %; halving_doubling on more
- * than 64 ranks up to a quarter longer, as cost_predict does not see it (coll/cost.h). */
+ * 10 Gbit/s take what is said here within 7 %, half of them within 1 %; those of mpca and pace
+ * within 10 %. halving_doubling on more than 64 ranks takes up to a quarter longer, as cost_predict
+ * does not see it (coll/cost.h). Memory was not compared with a run. */
 int round_predict(const struct round_config *config, const struct round_cluster *cluster,
                   const struct round_model *model, struct round_cost *cost,
                   struct round_node *node);
