@@ -8,10 +8,11 @@
 #include "base/err.h"
 #include "base/logger.h"
 #include "data/bindings.h"
+#include "job/cluster.h"
 #include "job/job.h"
 #include "job/job_solver.h"
 #include "paceline/flag.h"
-#include "paceline/run.h"
+#include "paceline/sim.h"
 #include "train/rundir.h"
 #include "train/train.h"
 
@@ -41,6 +42,9 @@ struct pl_job {
  * this machine divided by `workers_here`, or by all of the job's workers if that is 0. Freed with
  * job_free. ERR_INPUT, ERR_NOMEM */
 int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out);
+
+/* A copy to change, freed with pl_job_free. ERR_NOMEM */
+int api_job_copy(const pl_job *job, pl_job **out);
 
 /* Does the job not state when its run ends? */
 bool api_job_is_open_ended(const pl_job *job);
@@ -77,6 +81,9 @@ void api_sink_close(struct api_sink *sink);
  * ERR_USAGE naming the field; ERR_INPUT: the directory's job cannot be read; ERR_NOMEM */
 int api_check_job(const struct rundir *dir, Paceline__Job *job, bool force,
                   const struct logger *log, struct err *err);
+
+/* The finished message of a cluster file. */
+const Paceline__Cluster *api_cluster(const pl_cluster *cluster);
 
 /* Reports the end of the run to the caller. */
 void api_report(const struct api_sink *sink, const struct train_report *from, pl_run_report *to);

@@ -197,6 +197,24 @@ static int copy_job(const Paceline__Job *job, Paceline__Job **out, struct err *e
     return rc;
 }
 
+int api_job_copy(const pl_job *job, pl_job **out)
+{
+    Paceline__Job *message;
+    int rc = copy_job(job->message, &message, &job->engine->error);
+    if (rc == OK)
+        rc = job_wrap(job->engine, message, out);
+    if (rc != OK)
+        return rc;
+    (*out)->folder = job->folder ? strdup(job->folder) : NULL;
+    (*out)->wants = job->wants ? malloc(sizeof *job->wants) : NULL;
+    if (job->wants && (*out)->wants)
+        *(*out)->wants = *job->wants;
+    if (!job->folder == !(*out)->folder && !job->wants == !(*out)->wants)
+        return OK;
+    pl_job_free(*out);
+    return err_set(&job->engine->error, ERR_NOMEM, "job: out of memory");
+}
+
 static int job_text(const pl_job *job, char **out)
 {
     Paceline__Job *finished;

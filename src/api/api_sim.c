@@ -50,6 +50,11 @@ int pl_cluster_load(pl_engine *engine, const char *path, pl_cluster **out)
     RETURN_GUARDED(engine, load_cluster(engine, path, out));
 }
 
+const Paceline__Cluster *api_cluster(const pl_cluster *cluster)
+{
+    return cluster->message;
+}
+
 void pl_cluster_free(pl_cluster *cluster)
 {
     if (!cluster)

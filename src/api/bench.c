@@ -2,6 +2,7 @@
 
 #include "api/guard.h"
 #include "api/net.h"
+#include "api/step_timing.h"
 #include "base/minmax.h"
 #include "model/judge_net.h"
 #include "real/census.h"
@@ -19,7 +20,7 @@ struct timing {
     const Paceline__Job *job;
     struct bench_options options;
     struct world *world;
-    struct arena arena; /* of the result */
+    struct arena *arena; /* of the result */
     struct bench_step result;
     struct census census[2]; /* around the timed steps */
 };
@@ -27,7 +28,7 @@ struct timing {
 static int time_steps(void *arg)
 {
     struct timing *t = arg;
-    return bench_step_run(t->world, t->job, &t->engine->log, &t->options, &t->arena, &t->result,
+    return bench_step_run(t->world, t->job, &t->engine->log, &t->options, t->arena, &t->result,
                           &t->engine->error);
 }
 
@@ -40,6 +41,25 @@ static int time_in_world(struct timing *t)
         return rc;
     rc = real_run(t->world, time_steps, t, err);
     real_close(t->world);
+    return rc;
+}
+
+int api_time_steps(pl_engine *engine, const Paceline__Job *job, uint32_t steps, struct arena *arena,
+                   struct bench_step *out)
+{
+    struct timing t = {
+        .engine = engine,
+        .job = job,
+        .arena = arena,
+        .options =
+            {
+                .steps = steps,
+                .begun = real_now(),
+                .tuner = steps > 0 ? api_tuner(&engine->tuning, &engine->log) : NULL,
+            },
+    };
+    int rc = time_in_world(&t);
+    *out = t.result;
     return rc;
 }
 
@@ -129,6 +149,9 @@ static int report_steps(struct timing *t, pl_bench_step_report *report)
 {
     const struct bench_step *b = &t->result;
     uint64_t begin = real_peak_bytes();
+    struct arena arena;
+    arena_init(&arena);
+    t->arena = &arena;
     t->options.mark = on_mark;
     t->options.user = t;
     double tuned = tuner_seconds(t->options.tuner);
@@ -160,7 +183,7 @@ static int report_steps(struct timing *t, pl_bench_step_report *report)
     };
     if (rc == OK)
         rc = keep_rows(b, &out, &t->engine->error);
-    arena_release(&t->arena);
+    arena_release(&arena);
     if (rc != OK)
         return rc;
     count_threads(t->census, &out);
@@ -186,7 +209,6 @@ static int timing_begin(struct timing *t, pl_engine *engine, const pl_bench_opti
     t->options.steps = given.steps ? given.steps : 200;
     t->options.by_layer = given.by_layer;
     t->options.tuner = api_tuner(&engine->tuning, &engine->log);
-    arena_init(&t->arena);
     if (given.steps > 1000000)
         return err_set(err, ERR_USAGE, "steps: must be 1 to 1000000, is %u", given.steps);
     return OK;

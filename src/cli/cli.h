@@ -44,8 +44,8 @@ struct command {
     int (*run)(const struct command *command, int argc, char **argv);
 };
 
-extern const struct command cmd_train, cmd_resume, cmd_sim, cmd_test, cmd_predict, cmd_model,
-    cmd_data, cmd_convert, cmd_driver, cmd_worker, cmd_bench;
+extern const struct command cmd_train, cmd_resume, cmd_sim, cmd_plan, cmd_test, cmd_predict,
+    cmd_model, cmd_data, cmd_convert, cmd_driver, cmd_worker, cmd_bench;
 
 /* Parse argv[1…] into `into` by the command's table. Arguments that are no options go to
  * `positional`, at most `max`, counted in *count. Returns -1 to continue, or the exit code at which

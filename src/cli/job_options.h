@@ -25,11 +25,15 @@ struct job_options {
         JOB_CHANGE_OPTIONS(type)
 
 /* Options that override a job that is known otherwise. */
-#define JOB_CHANGE_OPTIONS(type)                                                               \
-    JOB_OPTION(type, "workers", OPTION_TEXT, "K", "how many workers", workers),                \
-        JOB_OPTION(type, "strategy", OPTION_TEXT, "NAME", "this strategy, with its defaults",  \
-                   strategy),                                                                  \
-        JOB_OPTION(type, "set", OPTION_LIST, "FIELD=VALUE", "set any field of the job", set),  \
+#define JOB_CHANGE_OPTIONS(type)                                                              \
+    JOB_OPTION(type, "workers", OPTION_TEXT, "K", "how many workers", workers),               \
+        JOB_OPTION(type, "strategy", OPTION_TEXT, "NAME", "this strategy, with its defaults", \
+                   strategy),                                                                 \
+        JOB_FIELD_OPTIONS(type)
+
+/* The same without workers and strategy. */
+#define JOB_FIELD_OPTIONS(type)                                                                \
+    JOB_OPTION(type, "set", OPTION_LIST, "FIELD=VALUE", "set any field of the job", set),      \
         JOB_OPTION(type, "unset", OPTION_LIST, "FIELD", "take back a field that the job sets", \
                    unset),                                                                     \
         JOB_OPTION(type, "data", OPTION_TEXT, "SPEC",                                          \

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {&cmd_train,   &cmd_resume, &cmd_sim,  &cmd_test,
-                                                 &cmd_predict, &cmd_model,  &cmd_data, &cmd_convert,
-                                                 &cmd_driver,  &cmd_worker, &cmd_bench};
+static const struct command *const commands[] = {
+    &cmd_train, &cmd_resume, &cmd_sim,     &cmd_plan,   &cmd_test,   &cmd_predict,
+    &cmd_model, &cmd_data,   &cmd_convert, &cmd_driver, &cmd_worker, &cmd_bench};
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -52,8 +52,8 @@ struct cost_links {
  *
  * Links are busy or wait for a piece's way, nothing else. 1e7 floats on two to eight equal
  * simulated links take what is said here within 6 %, but halving_doubling up to a quarter more,
- * where pieces of several of its rounds share a link; and the fewer pieces to a round, the more. Of
- * crowds at a switch nothing is known. */
+ * where pieces of several of its rounds share a link; and the fewer pieces to a round, the more
+ * (cost_timeline.h sees that). Of crowds at a switch nothing is known. */
 double cost_predict(enum coll_algorithm algorithm, const struct cost_links *links, size_t n,
                     size_t chunk, const size_t *cut);
 

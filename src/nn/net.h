@@ -114,6 +114,9 @@ struct net_watch {
 int net_backward(struct net *net, const struct vec *x, struct vec *dx,
                  const struct net_watch *watch);
 
+/* Call `watch` as a backward pass would, without one. Returns its error, or OK. */
+int net_foresee_backward(const struct net *net, const struct net_watch *watch);
+
 /* The blob of that name (canonical NCHW) of the last forward pass, copied to `out`, which has room
  * for `size` floats. Returns the number of floats of the blob; 0: there is none of that name. If
  * there is room for them, the blob must be a kept one. Only tops that are not overwritten in place

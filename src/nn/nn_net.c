@@ -342,14 +342,47 @@ static double pass_flops(const struct net *net, bool backward)
     return sum;
 }
 
+/* How far a backward pass is, for its observer. */
+struct watched_pass {
+    const struct net_watch *watch; /* may be NULL */
+    double all, done;              /* flops of a step */
+    size_t from;                   /* dx is finished from here on */
+};
+
+static struct watched_pass watch_pass(const struct net *net, const struct net_watch *watch)
+{
+    return (struct watched_pass){
+        .watch = watch,
+        .all = watch ? net_flops(net) : 0.0,
+        .done = watch ? pass_flops(net, false) : 0.0,
+        .from = net->segments.total,
+    };
+}
+
+/* Layer i of the planned net has run backward. */
+static int watch_layer(const struct net *net, size_t i, struct watched_pass *pass)
+{
+    pass->done += net_layer_flops(net, net->layer[i]->in_file, true);
+    if (!pass->watch || net->finished[i] >= pass->from)
+        return OK;
+    pass->from = net->finished[i];
+    return pass->watch->finished(pass->watch->user, pass->from,
+                                 pass->all > 0.0 ? pass->done / pass->all : 1.0);
+}
+
+static int watch_end(const struct watched_pass *pass)
+{
+    bool nothing_learns = pass->watch && pass->from > 0;
+    return nothing_learns ? pass->watch->finished(pass->watch->user, 0, 1.0) : OK;
+}
+
 int net_backward(struct net *net, const struct vec *x, struct vec *dx,
                  const struct net_watch *watch)
 {
     PL_ASSERT(net->phase == PHASE_TRAIN && net->count > 0);
     PL_ASSERT(x->n >= net->segments.total && dx->n >= net->segments.total);
     struct pass pass = {.x = x->at, .dx = dx->at};
-    double all = watch ? net_flops(net) : 0.0, done = watch ? pass_flops(net, false) : 0.0;
-    size_t from = net->segments.total;
+    struct watched_pass watched = watch_pass(net, watch);
     int rc = OK;
     for (size_t i = net->n_layers; rc == OK && i-- > 0;) {
         struct layer *layer = net->layer[i];
@@ -365,15 +398,19 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
         clear_frozen(net, layer, dx->at);
         add_scratch(layer);
         probe_ends(net, layer->in_file, true);
-        done += net_layer_flops(net, layer->in_file, true);
-        if (watch && net->finished[i] < from) {
-            from = net->finished[i];
-            rc = watch->finished(watch->user, from, all > 0.0 ? done / all : 1.0);
-        }
+        rc = watch_layer(net, i, &watched);
     }
-    if (rc == OK && watch && from > 0) /* no layer learns */
-        rc = watch->finished(watch->user, 0, 1.0);
-    return rc;
+    return rc == OK ? watch_end(&watched) : rc;
+}
+
+int net_foresee_backward(const struct net *net, const struct net_watch *watch)
+{
+    struct watched_pass watched = watch_pass(net, watch);
+    int rc = OK;
+    for (size_t i = net->n_layers; rc == OK && i-- > 0;)
+        if (net->layer[i]->runs_backward)
+            rc = watch_layer(net, i, &watched);
+    return rc == OK ? watch_end(&watched) : rc;
 }
 
 static const struct blob *newest_blob(const struct net *net, const char *name)

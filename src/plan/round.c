@@ -4,63 +4,124 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "coll/auto.h"
+#include "coll/cost_timeline.h"
 #include "coll/exchange.h"
 #include "coll/tree.h"
+#include "plan/phased_round.h"
+#include "plan/round_internal.h"
+#include "plan/server_round.h"
+#include "tensor/segment.h"
+#include "tensor/vec.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { RANKS_MAX = VIEW_MEMBERS_MAX + 1, MESSAGE_HEADER = 40 };
+enum { RANKS_MAX = ROUND_RANKS_MAX, MESSAGE_HEADER = 40 };
 
 /* A vector of the round, and the time of its exchange. */
 struct vector {
     size_t n;
-    double share;              /* of the computing after which it leaves */
-    struct cost_choice choice; /* seconds: alone, from the moment when all ranks begin */
-    double busy;               /* s of it in which the slowest link is busy */
+    double share;   /* allreduce: of the computing after which it leaves */
+    uint64_t phase; /* others: steps of a round after which it leaves, 0 at its end */
+    double seconds; /* alone, from the moment when all ranks begin */
+    double busy;    /* s of it in which the slowest link is busy */
+    enum coll_algorithm algorithm;
+};
+
+/* The algorithm of a vector, and the parts of a scatter_gather. */
+struct choice {
+    struct cost_choice cost;
     size_t cut[RANKS_MAX + 1];
     bool is_cut;
 };
 
-/* The ranks of the round's exchanges, and their links without and with the codec. */
-struct rank_links {
-    size_t first; /* node of rank 0: the driver, or the first worker */
-    struct cost_links raw, coded;
-    double rate[2 * RANKS_MAX];
-};
-
 /* ---- what is exchanged, and among whom ---- */
 
-static size_t vector_count(const struct round_config *config)
+static bool has_rounds_of_steps(const struct round_config *config)
+{
+    return config->strategy == ROUND_SYNC || config->strategy == ROUND_EASGD ||
+           config->strategy == ROUND_DILOCO;
+}
+
+static bool has_driver(const struct round_config *config)
+{
+    return config->strategy == ROUND_SYNC || config->strategy == ROUND_EASGD ||
+           (config->strategy == ROUND_PHASED && !config->symmetric);
+}
+
+/* The driver serves each worker alone. */
+static bool has_server(const struct round_config *config)
+{
+    return config->strategy == ROUND_EASGD_ASYNC || config->strategy == ROUND_PS ||
+           config->strategy == ROUND_DOWNPOUR;
+}
+
+/* A vector so short has fewer fragments (strategy/diloco.c). */
+static size_t fragment_count(const struct round_config *config, const struct round_model *model)
+{
+    size_t count = config->fragments;
+    while (count > 1 && model->x / count < SEGMENT_ALIGN)
+        count--;
+    return count;
+}
+
+static size_t vector_count(const struct round_config *config, const struct round_model *model)
 {
     switch (config->strategy) {
-    case ROUND_SINGLE: return 0;
     case ROUND_ALLREDUCE: return config->buckets;
-    case ROUND_SYNC: return 1;
+    case ROUND_ASYNC_ALLREDUCE:
+    case ROUND_SYNC:
+    case ROUND_EASGD: return 1;
+    case ROUND_DILOCO: return fragment_count(config, model);
+    default: return 0;
     }
-    return 0;
 }
 
-/* Length and moment of vector i. */
-static void describe_vector(const struct round_config *config, const struct round_model *model,
-                            size_t i, struct vector *v)
+static uint64_t common_multiple(uint64_t a, uint64_t b)
 {
-    if (config->strategy == ROUND_SYNC) {
-        size_t states = config->averages_state ? model->states : 0;
-        v->n = model->x * (1 + states) + model->s;
-        v->share = 1;
+    uint64_t multiple = a;
+    while (multiple % b != 0)
+        multiple += a;
+    return multiple;
+}
+
+/* Steps of a worker in a round that ends with an all-reduce. */
+static uint64_t whole_steps(const struct round_config *config)
+{
+    return has_rounds_of_steps(config) ? config->tau : 1;
+}
+
+static double steps_of(const struct round_config *config)
+{
+    switch (config->strategy) {
+    case ROUND_EASGD_ASYNC: return (double)config->tau;
+    case ROUND_DOWNPOUR: return (double)common_multiple(config->tau, config->fetch);
+    case ROUND_GOSSIP: return 1 / config->p;
+    default: return (double)whole_steps(config);
+    }
+}
+
+/* Length and moment of vector i of `count`. */
+static void describe_vector(const struct round_config *config, const struct round_model *model,
+                            size_t i, size_t count, struct vector *v)
+{
+    bool last = i + 1 == count;
+    size_t s = last ? model->s : 0, states = config->averages_state ? model->states : 0;
+    if (config->strategy == ROUND_ALLREDUCE) {
+        *v = (struct vector){.n = config->bucket[i].floats + s, .share = config->bucket[i].share};
         return;
     }
-    bool last = i + 1 == config->buckets;
-    v->n = config->bucket[i].floats + (last ? model->s : 0);
-    v->share = config->bucket[i].share;
+    size_t x = range_shard(model->x, count, i).len;
+    uint64_t steps = whole_steps(config);
+    *v = (struct vector){.n = x * (1 + states) + s, .share = 1, .phase = steps * (i + 1) / count};
+    v->phase %= steps;
 }
 
-static void gather_ranks(const struct round_config *config, const struct round_cluster *cluster,
-                         struct rank_links *r)
+void round_gather(const struct round_config *config, const struct round_cluster *cluster,
+                  struct round_ranks *r)
 {
     PL_ASSERT(cluster->links.ranks == cluster->workers + 1 && cluster->links.ranks <= RANKS_MAX);
-    r->first = config->strategy == ROUND_SYNC ? 0 : 1;
+    r->first = has_driver(config) ? 0 : 1;
     r->raw = cluster->links;
     r->raw.ranks -= r->first;
     r->raw.send_rate += r->first;
@@ -70,37 +131,43 @@ static void gather_ranks(const struct round_config *config, const struct round_c
 
 /* Choose as an exchange does: auto's rule for short vectors, the links for long ones. These are
  * known here, where auto takes measured rates within a fifth of the fastest as equal. */
-static int choose_algorithm(const struct round_config *config, const struct rank_links *r,
-                            struct vector *v)
+static int choose_algorithm(const struct round_config *config, const struct round_ranks *r,
+                            size_t n, struct choice *c)
 {
-    v->is_cut = false;
-    v->choice = (struct cost_choice){.algorithm = config->algorithm, .chunk = config->chunk};
+    c->is_cut = false;
+    c->cost = (struct cost_choice){.algorithm = config->algorithm, .chunk = config->chunk};
     if (config->algorithm != COLL_AUTO)
         return OK;
-    v->choice.algorithm = auto_rule(config->codec, r->raw.ranks, v->n);
-    if (!auto_measures(v->n))
+    c->cost.algorithm = auto_rule(config->codec, r->raw.ranks, n);
+    if (!auto_measures(n))
         return OK;
-    v->choice = auto_choose_on(&r->raw, v->n, config->codec, v->cut);
-    v->is_cut = true;
-    return v->choice.algorithm == COLL_AUTO ? ERR_NOMEM : OK;
+    c->cost = auto_choose_on(&r->raw, n, config->codec, c->cut);
+    c->is_cut = true;
+    return c->cost.algorithm == COLL_AUTO ? ERR_NOMEM : OK;
 }
 
-static int time_vector(const struct rank_links *r, struct vector *v)
+/* Halving-doubling has pieces of several rounds on one link, which only a timeline shows. */
+static double time_alone(const struct cost_links *links, const struct choice *c, size_t n)
 {
-    const size_t *cut = v->is_cut ? v->cut : NULL;
+    enum coll_algorithm algorithm = c->cost.algorithm;
+    const size_t *cut = c->is_cut ? c->cut : NULL;
+    bool drawn = algorithm == COLL_HALVING_DOUBLING && links->ranks <= COST_TIMELINE_RANKS_MAX &&
+                 !isfinite(links->reduce_rate);
+    return drawn ? cost_timeline(algorithm, links, n, c->cost.chunk, cut)
+                 : cost_predict(algorithm, links, n, c->cost.chunk, cut);
+}
+
+static int time_vector(const struct round_ranks *r, const struct choice *c, struct vector *v)
+{
     struct cost_links instant = r->coded;
     instant.latency = 0;
-    v->choice.seconds = cost_predict(v->choice.algorithm, &r->coded, v->n, v->choice.chunk, cut);
-    v->busy = cost_predict(v->choice.algorithm, &instant, v->n, v->choice.chunk, cut);
-    return isfinite(v->choice.seconds) && isfinite(v->busy) ? OK : ERR_NOMEM;
+    v->algorithm = c->cost.algorithm;
+    v->seconds = time_alone(&r->coded, c, v->n);
+    v->busy = time_alone(&instant, c, v->n);
+    return isfinite(v->seconds) && isfinite(v->busy) ? OK : ERR_NOMEM;
 }
 
 /* ---- computing ---- */
-
-static double steps_of(const struct round_config *config)
-{
-    return config->strategy == ROUND_SYNC ? config->tau : 1;
-}
 
 /* Seconds that a node computes in a round. */
 static double compute_of(const struct round_config *config, const struct round_cluster *cluster,
@@ -145,112 +212,297 @@ static double send_meta_down(const struct cost_links *links, double *at)
     return last;
 }
 
-/* When the last rank has the metadata of a vector that leaves after that share of the computing. */
-static double begin_vector(const struct round_config *config, const struct round_cluster *cluster,
-                           const struct rank_links *r, double share)
-{
-    double at[RANKS_MAX] = {0};
-    for (size_t rank = 0; rank < r->raw.ranks; rank++)
-        at[rank] = share * compute_of(config, cluster, r->first + rank);
-    send_meta_up(&r->raw, at);
-    return send_meta_down(&r->raw, at);
-}
-
 /* ---- bytes and memory ---- */
 
+void round_count_steps(const struct schedule *s, enum codec codec, struct round_node *node)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        uint64_t bytes = codec_bytes(codec, s->step[i].len);
+        if (s->step[i].kind == STEP_SEND)
+            node->sent += bytes;
+        else if (s->step[i].kind == STEP_RECV || s->step[i].kind == STEP_REDUCE)
+            node->received += bytes;
+    }
+}
+
 /* Count what a rank sends and receives for a vector, its metadata first, and the memory for it. */
-static int count_rank(const struct rank_links *r, const struct vector *v, enum codec codec,
-                      size_t rank, struct round_node *node)
+static int count_rank(const struct round_ranks *r, const struct choice *c, size_t n,
+                      enum codec codec, size_t rank, struct round_node *node)
 {
     size_t child[TREE_CHILDREN_MAX];
     uint64_t metas = tree_children(rank, r->raw.ranks, child) + (rank > 0);
     node->sent += metas * sizeof(struct exchange_meta);
     node->received += metas * sizeof(struct exchange_meta);
     struct schedule s;
-    int rc = schedule_allreduce(&s, v->choice.algorithm, r->raw.ranks, rank, v->n,
-                                v->is_cut ? v->cut : NULL);
-    for (size_t i = 0; rc == OK && i < s.count; i++) {
-        uint64_t bytes = codec_bytes(codec, s.step[i].len);
-        if (s.step[i].kind == STEP_SEND)
-            node->sent += bytes;
-        else if (s.step[i].kind == STEP_RECV || s.step[i].kind == STEP_REDUCE)
-            node->received += bytes;
-    }
+    int rc =
+        schedule_allreduce(&s, c->cost.algorithm, r->raw.ranks, rank, n, c->is_cut ? c->cut : NULL);
+    if (rc == OK)
+        round_count_steps(&s, codec, node);
     size_t vectors = codec == CODEC_F32 ? 3 : 5; /* input, two results; and two rounding errors */
-    node->memory.exchange += (vectors * v->n + s.scratch) * sizeof(float);
+    node->memory.exchange += (vectors * n + s.scratch) * sizeof(float);
     schedule_release(&s);
     return rc;
 }
 
-static int count_bytes(const struct round_config *config, const struct rank_links *r,
-                       const struct vector *v, struct round_node *node)
+static int count_bytes(const struct round_config *config, const struct round_ranks *r,
+                       const struct choice *c, size_t n, struct round_node *node)
 {
     int rc = OK;
     for (size_t rank = 0; rc == OK && rank < r->raw.ranks; rank++)
-        rc = count_rank(r, v, config->codec, rank, &node[r->first + rank]);
+        rc = count_rank(r, c, n, config->codec, rank, &node[r->first + rank]);
     return rc;
 }
 
-static struct round_memory worker_memory(const struct round_model *model)
+static struct round_memory worker_memory(const struct round_config *config,
+                                         const struct round_model *model)
 {
     return (struct round_memory){
         .model = (model->x + model->s) * sizeof(float),
         .gradient = model->x * sizeof(float),
         .optimizer = model->states * model->x * sizeof(float),
+        .strategy = config->kept * (model->x + model->s) * sizeof(float),
         .workspace = model->workspace,
     };
 }
 
-/* A driver that takes part in exchanges holds the global model. */
+/* A driver that takes part in exchanges holds the global model; a server, a vector for each worker
+ * besides. */
 static struct round_memory driver_memory(const struct round_config *config,
-                                         const struct round_model *model)
+                                         const struct round_model *model, size_t workers)
 {
-    bool holds = config->strategy == ROUND_SYNC;
-    return (struct round_memory){.model = holds ? (model->x + model->s) * sizeof(float) : 0};
+    uint64_t bytes = (model->x + model->s) * sizeof(float);
+    uint64_t states = config->server_states * model->x * sizeof(float);
+    if (has_server(config))
+        return (struct round_memory){
+            .model = bytes, .optimizer = states, .strategy = workers * (bytes + states)};
+    return has_driver(config)
+               ? (struct round_memory){.model = bytes, .strategy = config->kept * bytes}
+               : (struct round_memory){0};
 }
 
 /* ---- the round ---- */
 
-/* Vectors under way at once share the links. So a vector and all after it take at least the time
- * that their bytes need, one vector after the other, from the moment when it begins; and the last
- * piece's way comes on top. */
+/* When an exchange ends that each rank enters at its time `at`. Vectors under way at once share the
+ * links. So a vector and all after it take at least the time that their bytes need, one vector
+ * after the other, from the moment when it begins; and the last piece's way comes on top. */
+static double end_exchange(const struct round_ranks *r, const struct vector *v, double *at,
+                           double *links_free)
+{
+    send_meta_up(&r->raw, at);
+    double begin = max_double(send_meta_down(&r->raw, at), *links_free);
+    *links_free = begin + v->busy;
+    return begin + v->seconds;
+}
+
+/* Buckets leave during the step, and all are awaited at its end. */
+static double run_buckets(const struct round_config *config, const struct round_cluster *cluster,
+                          const struct round_ranks *r, const struct vector *v, size_t count)
+{
+    double end = 0, links_free = 0;
+    for (size_t i = 0; i < count; i++) {
+        double at[RANKS_MAX];
+        for (size_t rank = 0; rank < r->raw.ranks; rank++)
+            at[rank] = v[i].share * compute_of(config, cluster, r->first + rank);
+        end = end_exchange(r, &v[i], at, &links_free);
+    }
+    return end;
+}
+
+/* Rounds that follow each other, where an exchange may be under way during the next steps. */
+struct pipeline {
+    const struct round_cluster *cluster;
+    const struct round_ranks *r;
+    const struct vector *v;
+    size_t count;
+    uint64_t steps, overlap; /* of a round; during an exchange */
+    uint64_t t;              /* steps that all have taken */
+    double now[RANKS_MAX];   /* of each rank */
+    double links_free;
+    bool in_flight[ROUND_VECTORS_MAX];
+    uint64_t sent[ROUND_VECTORS_MAX]; /* steps */
+    double end[ROUND_VECTORS_MAX];
+};
+
+static void submit_vector(struct pipeline *p, size_t i)
+{
+    double at[RANKS_MAX];
+    memcpy(at, p->now, sizeof at);
+    p->end[i] = end_exchange(p->r, &p->v[i], at, &p->links_free);
+    p->sent[i] = p->t;
+    p->in_flight[i] = true;
+}
+
+static void receive_vector(struct pipeline *p, size_t i)
+{
+    for (size_t rank = 0; rank < p->r->raw.ranks; rank++)
+        p->now[rank] = max_double(p->now[rank], p->end[i]);
+    p->in_flight[i] = false;
+}
+
+/* The step after t at which the next vector is submitted or received. */
+static uint64_t next_event(const struct pipeline *p)
+{
+    uint64_t next = p->t + p->steps;
+    for (size_t i = 0; i < p->count; i++) {
+        uint64_t past = (p->t % p->steps + p->steps - p->v[i].phase) % p->steps;
+        uint64_t leaves = p->t + p->steps - past, arrives = p->sent[i] + p->overlap;
+        next = leaves < next ? leaves : next;
+        next = p->in_flight[i] && arrives < next ? arrives : next;
+    }
+    return next;
+}
+
+static void take_steps(struct pipeline *p, uint64_t steps)
+{
+    for (size_t rank = 0; rank < p->r->raw.ranks; rank++) {
+        size_t node = p->r->first + rank;
+        p->now[rank] += node == 0 ? 0 : (double)steps * p->cluster->step[node];
+    }
+    p->t += steps;
+}
+
+/* First all that leaves, then all that must have arrived, as in strategy/diloco.c. */
+static void exchange_vectors(struct pipeline *p)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        if (p->t % p->steps != p->v[i].phase)
+            continue;
+        if (p->in_flight[i])
+            receive_vector(p, i);
+        submit_vector(p, i);
+    }
+    for (size_t i = 0; i < p->count; i++)
+        if (p->in_flight[i] && p->t >= p->sent[i] + p->overlap)
+            receive_vector(p, i);
+}
+
+static double latest_of(const struct pipeline *p)
+{
+    double last = 0;
+    for (size_t rank = 0; rank < p->r->raw.ranks; rank++)
+        last = max_double(last, p->now[rank]);
+    return last;
+}
+
+/* The mean of some rounds, after some in which the pipeline fills. */
+static double run_pipeline(const struct round_config *config, const struct round_cluster *cluster,
+                           const struct round_ranks *r, const struct vector *v, size_t count)
+{
+    enum { FILLING = 4, ROUNDS = 4 };
+    struct pipeline p = {.cluster = cluster, .r = r, .v = v, .count = count};
+    double begin = 0;
+    p.steps = whole_steps(config);
+    p.overlap = config->strategy == ROUND_ASYNC_ALLREDUCE ? 1 : config->overlap;
+    while (p.t < (FILLING + ROUNDS) * p.steps) {
+        take_steps(&p, next_event(&p) - p.t);
+        exchange_vectors(&p);
+        if (p.t == FILLING * p.steps)
+            begin = latest_of(&p);
+    }
+    return (latest_of(&p) - begin) / ROUNDS;
+}
+
 static int time_exchanges(const struct round_config *config, const struct round_cluster *cluster,
                           const struct round_model *model, struct round_cost *cost,
                           struct round_node *node)
 {
-    struct rank_links r;
-    struct vector v;
-    double links_free = 0;
-    gather_ranks(config, cluster, &r);
-    for (size_t i = 0; i < vector_count(config) && r.raw.ranks > 1; i++) {
-        describe_vector(config, model, i, &v);
-        int rc = choose_algorithm(config, &r, &v);
+    struct round_ranks r;
+    struct vector v[ROUND_VECTORS_MAX];
+    struct choice c;
+    size_t count = vector_count(config, model);
+    int rc = OK;
+    PL_ASSERT(count <= ROUND_VECTORS_MAX);
+    round_gather(config, cluster, &r);
+    if (count == 0 || r.raw.ranks < 2)
+        return OK;
+    for (size_t i = 0; rc == OK && i < count; i++) {
+        describe_vector(config, model, i, count, &v[i]);
+        rc = choose_algorithm(config, &r, v[i].n, &c);
         if (rc == OK)
-            rc = time_vector(&r, &v);
+            rc = time_vector(&r, &c, &v[i]);
         if (rc == OK)
-            rc = count_bytes(config, &r, &v, node);
-        if (rc != OK)
-            return rc;
-        double begin = max_double(begin_vector(config, cluster, &r, v.share), links_free);
-        links_free = begin + v.busy;
-        cost->seconds = begin + v.choice.seconds;
-        cost->algorithm = v.choice.algorithm;
+            rc = count_bytes(config, &r, &c, v[i].n, node);
     }
+    if (rc != OK)
+        return rc;
+    cost->algorithm = v[count - 1].algorithm;
+    cost->seconds = config->strategy == ROUND_ALLREDUCE
+                        ? run_buckets(config, cluster, &r, v, count)
+                        : run_pipeline(config, cluster, &r, v, count);
     return OK;
+}
+
+/* The worker draws after each step, but not while its last model is on its way: a send every 1/p
+ * steps and the time of a transfer. Models of others arrive as often. */
+static void predict_gossip(const struct round_config *config, const struct round_cluster *cluster,
+                           const struct round_model *model, struct round_cost *cost,
+                           struct round_node *node)
+{
+    double bytes = (double)(model->x + model->s) * sizeof(float), all = 0;
+    const struct cost_links *links = &cluster->links;
+    for (size_t i = 1; i <= cluster->workers; i++) {
+        double between = compute_of(config, cluster, i);
+        double transfer = bytes / links->send_rate[i] + 4 * links->latency;
+        double carried = between / (between + transfer);
+        node[i].pace = 1 / between;
+        node[i].sent = (uint64_t)(carried * bytes);
+        all += carried * bytes * node[i].pace;
+        cost->carried = min_double(cost->carried, carried);
+    }
+    for (size_t i = 1; i <= cluster->workers; i++)
+        node[i].received = (uint64_t)(all / (double)cluster->workers / node[i].pace);
+}
+
+/* Each worker has rounds of its own. */
+static int predict_paces(const struct round_config *config, const struct round_cluster *cluster,
+                         const struct round_model *model, struct round_cost *cost,
+                         struct round_node *node)
+{
+    double paces = 0, workers = (double)cluster->workers;
+    int rc = OK;
+    if (config->strategy == ROUND_GOSSIP)
+        predict_gossip(config, cluster, model, cost, node);
+    else
+        rc = server_round_predict(config, cluster, model, node);
+    for (size_t i = 1; rc == OK && i <= cluster->workers; i++) {
+        double compute = compute_of(config, cluster, i);
+        node[i].utilisation = min_double(1, compute * node[i].pace);
+        cost->exchange += max_double(0, 1 / node[i].pace - compute) / workers;
+        paces += node[i].pace;
+    }
+    cost->seconds = workers / paces;
+    return rc;
+}
+
+/* All workers have the same rounds. */
+static int predict_rounds(const struct round_config *config, const struct round_cluster *cluster,
+                          const struct round_model *model, struct round_cost *cost,
+                          struct round_node *node)
+{
+    cost->seconds = cost->compute;
+    int rc = time_exchanges(config, cluster, model, cost, node);
+    for (size_t i = 1; i <= cluster->workers; i++) {
+        node[i].utilisation = compute_of(config, cluster, i) / cost->seconds;
+        node[i].pace = 1 / cost->seconds;
+    }
+    cost->exchange = cost->seconds - cost->compute;
+    return rc;
 }
 
 int round_predict(const struct round_config *config, const struct round_cluster *cluster,
                   const struct round_model *model, struct round_cost *cost, struct round_node *node)
 {
-    *cost = (struct round_cost){.algorithm = COLL_AUTO};
+    *cost = (struct round_cost){.algorithm = COLL_AUTO, .steps = steps_of(config), .carried = 1};
     memset(node, 0, (cluster->workers + 1) * sizeof *node);
     for (size_t i = 0; i <= cluster->workers; i++) {
-        node[i].memory = i > 0 ? worker_memory(model) : driver_memory(config, model);
+        node[i].memory =
+            i > 0 ? worker_memory(config, model) : driver_memory(config, model, cluster->workers);
         cost->compute = max_double(cost->compute, compute_of(config, cluster, i));
+        cost->step = i > 0 ? max_double(cost->step, cluster->step[i]) : 0;
     }
-    cost->seconds = cost->compute;
-    int rc = time_exchanges(config, cluster, model, cost, node);
-    for (size_t i = 1; i <= cluster->workers; i++)
-        node[i].utilisation = compute_of(config, cluster, i) / cost->seconds;
-    return rc;
+    if (config->strategy == ROUND_PHASED)
+        return phased_round_predict(config, cluster, model, cost, node);
+    return config->strategy >= ROUND_EASGD_ASYNC
+               ? predict_paces(config, cluster, model, cost, node)
+               : predict_rounds(config, cluster, model, cost, node);
 }

@@ -3,20 +3,45 @@
  * runs (coll/cost.h).
  *
  * A round ends with a commit point:
- *   single      one step of one worker
- *   allreduce   one step of each worker; an all-reduce of dx and s among the workers
- *   sync        τ steps of each worker; an all-reduce of x and s among the driver and the workers
- * Not modelled yet: async_allreduce, ps, downpour, easgd, mpca, gossip and diloco; rounds of sync
- * that a clock ends; several connections to a peer; evaluations, checkpoints and changes of the
- * membership. */
+ *   single           one step of one worker
+ *   allreduce        one step of each worker; an all-reduce of dx and s among the workers
+ *   async_allreduce  the same with x or its update, which ends during the next step
+ *   sync             τ steps of each worker; an all-reduce of x and s among the driver and the
+ *                    workers
+ *   easgd            the same, with mode: sync
+ *   diloco           τ steps of each worker; each fragment of x is all-reduced once among the
+ *                    workers, at its own step, and s with the last; an overlap is a number of steps
+ *                    that an exchange may take without being waited for
+ * Asynchronous workers have rounds of their own, each at its pace:
+ *   easgd            mode: async: τ steps; a copy of the centre from the driver, and a push to it
+ *   ps               a step; a push to the driver, and a copy from it, with any consistency
+ *   downpour         the steps after which both a push and a copy come
+ *   gossip           1/p steps, after which a model is sent at random; nothing is waited for
+ *   mpca, pace       `phased`: the steps of a mean worker while each shard is exchanged once;
+ *                    nothing is waited for
+ * Not modelled yet: servers on workers; rounds of sync that a clock ends; several
+ * connections to a peer; evaluations, checkpoints and changes of the membership. */
 #ifndef PL_PLAN_ROUND_H
 #define PL_PLAN_ROUND_H
 
 #include "base/err.h"
 #include "coll/cost.h"
+#include "group/members.h"
 #include "tensor/codec.h"
 
-enum round_strategy { ROUND_SINGLE, ROUND_ALLREDUCE, ROUND_SYNC };
+enum round_strategy {
+    ROUND_SINGLE,
+    ROUND_ALLREDUCE,
+    ROUND_ASYNC_ALLREDUCE,
+    ROUND_SYNC,
+    ROUND_EASGD,
+    ROUND_DILOCO,
+    ROUND_EASGD_ASYNC,
+    ROUND_PS,
+    ROUND_DOWNPOUR,
+    ROUND_GOSSIP,
+    ROUND_PHASED,
+};
 
 /* ---- what is given ---- */
 
@@ -41,8 +66,22 @@ struct round_bucket {
 
 struct round_config {
     enum round_strategy strategy;
-    double tau;                        /* sync: steps of a round */
-    bool averages_state;               /* sync: the optimizer's vectors are exchanged with x */
+    uint64_t tau;         /* sync, easgd, diloco: steps of a round, ≥ 1; downpour:
+                                          n_push; others: 1 */
+    uint64_t fetch;       /* downpour: n_fetch */
+    double p;             /* gossip: of a send after a step */
+    size_t server_states; /* ps, downpour: vectors that the server keeps, as long as x */
+    size_t kept_pushes;   /* ps, downpour: pushes that a worker keeps, ≥ 2 */
+    /* ps: the consistency. Worker `worker` has pushed at `now` (ns); `ok`: those that may continue
+     * now. NULL: each at once. */
+    void (*gate)(void *user, uint32_t worker, int64_t now, struct members *ok);
+    void *gate_user;
+    bool averages_state;               /* the optimizer's vectors are exchanged with x */
+    size_t fragments;                  /* diloco: 1 to 64; phased: shards; others: any */
+    size_t phases;                     /* phased: 1 to 3 */
+    bool symmetric;                    /* phased: each worker prepares a part of each shard */
+    uint64_t overlap;                  /* diloco: steps */
+    size_t kept;                       /* vectors as long as x and s that the strategy keeps */
     size_t buckets;                    /* allreduce: ≥ 1; others: 0 */
     const struct round_bucket *bucket; /* Σ floats is x; s travels with the last */
     enum coll_algorithm algorithm;
@@ -58,28 +97,39 @@ struct round_memory {
     uint64_t model;     /* x and s */
     uint64_t gradient;  /* dx */
     uint64_t optimizer; /* its vectors */
+    uint64_t strategy;  /* its vectors: config->kept */
     uint64_t exchange;  /* input and two results, rounding errors, scratch of the schedule */
     uint64_t workspace;
 };
 
 struct round_node {
     double utilisation;      /* share of the round in which it computes; the driver's is 0 */
+    double pace;             /* rounds a second; the driver's is 0 */
     uint64_t sent, received; /* bytes of vectors and their metadata, in a round */
     struct round_memory memory;
 };
 
 struct round_cost {
-    double seconds;                /* of the round */
-    double compute;                /* the slowest worker's part of it */
+    double seconds;  /* of the round; asynchronous: of the mean pace */
+    double steps;    /* of a worker in it; phased: the mean */
+    double step;     /* s of one, of the slowest worker */
+    double compute;  /* the slowest worker's part of it; */
+    double exchange; /* and the rest of it. Asynchronous: the mean over the workers of
+                                      the time in which they wait, in a round of each */
+    /* 1, or less where training does not wait for links that are too slow. gossip: the share of
+     * sends that find the last one gone; phased: 100 steps of a worker, of those in a round. */
+    double carried;
     enum coll_algorithm algorithm; /* of the last vector; COLL_AUTO: nothing is exchanged */
 };
 
-/* Predict a round. `node` has workers + 1 places. Makes a schedule for each rank. ERR_NOMEM, with
+/* Predict a round. `node` has workers + 1 places. Makes a schedule for each rank; asynchronous
+ * rounds cost 60 rounds of the slowest worker, times the square of the workers. ERR_NOMEM, with
  * the outputs undefined.
  *
- * Simulated rounds on 2 to 8 workers and links of 10 Mbit/s to 10 Gbit/s take what is said here
- * within 5 %, mostly within 1 %; but halving_doubling on eight ranks with slow links up to a fifth
- * longer, as cost_predict does not see it (coll/cost.h). */
+ * Simulated rounds on 2 to 32 workers, equal or one of them slower, and links of 10 Mbit/s to
+ * 10 Gbit/s take what is said here within 7 %, half of them within 1 %; those of mpca and pace
+ * within 10 %. halving_doubling on more than 64 ranks takes up to a quarter longer, as cost_predict
+ * does not see it (coll/cost.h). Memory was not compared with a run. */
 int round_predict(const struct round_config *config, const struct round_cluster *cluster,
                   const struct round_model *model, struct round_cost *cost,
                   struct round_node *node);

@@ -102,6 +102,46 @@ static void test_round_of_sync_by_hand(void **state)
     assert_int_equal(node[2].memory.exchange, 3 * floats * sizeof(float));
 }
 
+/* With metadata an exchange takes 3 s, during which the next step of 1 or 2 s is taken; with
+ * steps of 1 and 10 s it is not waited for. */
+static void test_round_of_async_allreduce_by_hand(void **state)
+{
+    (void)state;
+    static const double fast[NODES] = {0, 1, 2}, slow[NODES] = {0, 1, 10};
+    const struct round_config config = config_of(ROUND_ASYNC_ALLREDUCE);
+    struct round_node node[NODES];
+    assert_true(is_near(predict_on(&config, fast, node).seconds, 3));
+    assert_true(is_near(node[2].utilisation, 2 / 3.0));
+    assert_true(is_near(predict_on(&config, slow, node).seconds, 10));
+    assert_int_equal(node[1].sent, N * sizeof(float) + sizeof(struct exchange_meta));
+}
+
+/* Two halves of the vector, each with metadata of its own: 2.5 s for an exchange. Without
+ * overlap they are waited for after 2 and after 4 of the 4 steps of a second; with an overlap of
+ * a step each takes 1 s of computing less. */
+static void test_round_of_diloco_by_hand(void **state)
+{
+    (void)state;
+    static const double step[NODES] = {0, 1, 1};
+    static const struct round_model even = {.x = N};
+    const struct round_cluster cluster = {NODES - 1, step, {NODES, rate, rate, 0, INFINITY, 0}};
+    const double seconds[] = {4 + 5, 4 + 5 - 2};
+    for (uint64_t overlap = 0; overlap <= 1; overlap++) {
+        struct round_config config = config_of(ROUND_DILOCO);
+        struct round_node node[NODES];
+        struct round_cost cost;
+        config.tau = 4;
+        config.fragments = 2;
+        config.overlap = overlap;
+        config.kept = 2;
+        assert_int_equal(round_predict(&config, &cluster, &even, &cost, node), OK);
+        assert_true(is_near(cost.seconds, seconds[overlap]) && cost.compute == 4);
+        assert_int_equal(node[1].sent, N * sizeof(float) + 2 * sizeof(struct exchange_meta));
+        assert_int_equal(node[1].memory.strategy, 2 * N * sizeof(float));
+        assert_int_equal(node[0].memory.model + node[0].sent, 0);
+    }
+}
+
 /* For a vector that is long enough to measure links for, `auto` chooses by the links. */
 static void test_round_of_a_long_vector(void **state)
 {
@@ -164,7 +204,7 @@ static void test_round_of_one_worker(void **state)
     (void)state;
     static const double step[] = {0, 3};
     const struct round_cluster cluster = {1, step, {2, rate, rate, 0, INFINITY, 0}};
-    for (int strategy = ROUND_SINGLE; strategy <= ROUND_ALLREDUCE; strategy++) {
+    for (int strategy = ROUND_SINGLE; strategy <= ROUND_ASYNC_ALLREDUCE; strategy++) {
         const struct round_config config = config_of((enum round_strategy)strategy);
         struct round_cost cost;
         struct round_node node[2];
@@ -180,6 +220,8 @@ int main(void)
         cmocka_unit_test(test_round_of_two_workers_by_hand),
         cmocka_unit_test(test_round_with_an_early_bucket),
         cmocka_unit_test(test_round_of_sync_by_hand),
+        cmocka_unit_test(test_round_of_async_allreduce_by_hand),
+        cmocka_unit_test(test_round_of_diloco_by_hand),
         cmocka_unit_test(test_round_of_a_long_vector),
         cmocka_unit_test(test_round_memory_by_purpose),
         cmocka_unit_test(test_round_of_one_worker),

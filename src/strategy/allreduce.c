@@ -14,7 +14,7 @@
 #include "strategy/async_exchange.h"
 #include "strategy/strategy.h"
 
-enum { HASH_EVERY = 100, BUCKETS_MAX = 16 };
+enum { HASH_EVERY = 100, BUCKETS_MAX = ALLREDUCE_BUCKETS_MAX };
 
 struct bucket {
     struct exchange *lane; /* for the range of dx; in the last one s follows */
@@ -35,8 +35,7 @@ static struct bucket *last_bucket(struct reducer *r)
     return &r->bucket[r->count - 1];
 }
 
-/* Cut dx into equal buckets of about the job's size. */
-static size_t bucket_count(const Paceline__Job *job, size_t floats)
+size_t allreduce_buckets(const Paceline__Job *job, size_t floats)
 {
     size_t size = (size_t)job->strategy->allreduce->bucket_kb * 1024 / sizeof(float);
     size_t count = size > 0 ? (floats + size / 2) / size : 1;
@@ -132,7 +131,7 @@ static int apply_gradient(struct reducer *r, uint64_t offset)
 static int reducer_open(struct reducer *r, struct member *m)
 {
     r->m = m;
-    r->count = bucket_count(m->job, m->learner->dx.n);
+    r->count = allreduce_buckets(m->job, m->learner->dx.n);
     m->own = r;
     int rc = OK;
     for (size_t i = 0; rc == OK && i < r->count; i++)

@@ -53,6 +53,19 @@ static enum consistency_kind kind_of(const Paceline__Ps *ps)
     }
 }
 
+struct consistency_config ps_consistency(const Paceline__Job *job)
+{
+    const Paceline__Ps *ps = settings_of(job);
+    return (struct consistency_config){
+        .kind = kind_of(ps),
+        .staleness = ps->staleness,
+        .s_lower = ps->s_lower,
+        .r_max = ps->r_max,
+        .credit = ps->credit == PACELINE__PS__CREDIT__text ? CONSISTENCY_TEXT : CONSISTENCY_LETTER,
+        .hard_bound = ps->hard_bound,
+    };
+}
+
 static struct ps_server_config server_config(const Paceline__Job *job)
 {
     const Paceline__Ps *ps = settings_of(job);
@@ -62,14 +75,7 @@ static struct ps_server_config server_config(const Paceline__Job *job)
         .shard = {.rule = SHARD_GRADIENTS, .sum = ps->aggregate == PACELINE__PS__AGGREGATE__sum},
         .push = job_step_records(job),
         .pushes_a_fetch = 1,
-        .clock.consistency = {.kind = kind_of(ps),
-                              .staleness = ps->staleness,
-                              .s_lower = ps->s_lower,
-                              .r_max = ps->r_max,
-                              .credit = ps->credit == PACELINE__PS__CREDIT__text
-                                            ? CONSISTENCY_TEXT
-                                            : CONSISTENCY_LETTER,
-                              .hard_bound = ps->hard_bound},
+        .clock.consistency = ps_consistency(job),
     };
 }
 

@@ -8,6 +8,7 @@
 #include "data/lease_cursor.h"
 #include "job/job.h"
 #include "learner/learner.h"
+#include "strategy/consistency.h"
 
 /* The progress of the run, on which all members agree at a commit point. */
 struct progress {
@@ -257,6 +258,14 @@ struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 
 /* collective.chunk_kb in floats: the pieces of exchanges and of transfers. */
 size_t strategy_chunk(const Paceline__Job *job);
+
+/* `allreduce`: the number of equal buckets of about the job's size into which dx of so many floats
+ * is cut; the first that leaves is the last part (schedule_cut). */
+enum { ALLREDUCE_BUCKETS_MAX = 16 };
+size_t allreduce_buckets(const Paceline__Job *job, size_t floats);
+
+/* `ps`: the consistency of the job's server. */
+struct consistency_config ps_consistency(const Paceline__Job *job);
 
 /* The sample offset of `node` at step `t` of the round. The sharers split each global batch into
  * equal parts, in the order of their numbers. */

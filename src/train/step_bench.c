@@ -61,6 +61,8 @@ static int time_steps(struct bench *b, struct bench_step *out, struct err *err)
 {
     uint32_t n = b->options->steps, warm = n / 10 + 1;
     int rc = OK;
+    if (n == 0)
+        return OK;
     for (uint32_t i = 0; rc == OK && i < warm + n; i++) {
         if (i == warm)
             mark_memory(b, false);
@@ -181,8 +183,7 @@ static size_t sum_lengths(const struct segments *table)
     return sum;
 }
 
-static int summarise_bench(struct bench *b, struct arena *arena, struct bench_step *out,
-                           struct err *err)
+static void summarise_times(const struct bench *b, struct bench_step *out)
 {
     uint32_t n = b->options->steps;
     for (uint32_t i = 0; i < n; i++)
@@ -197,6 +198,50 @@ static int summarise_bench(struct bench *b, struct arena *arena, struct bench_st
     out->gflops = flops / median * 1e-6;
     out->peak_percent = 100.0 * flops / (median * 1e-3) / measure_peak(b->world);
     out->samples_per_s = (double)b->learner.job->batch / median * 1e3;
+}
+
+static int keep_mark(void *user, size_t from, double share)
+{
+    struct bench_step *out = user;
+    out->mark[out->marks++] = (struct bench_mark){from, share};
+    return OK;
+}
+
+/* As the learner tells its strategy: several `local` learners add their gradients at the end,
+ * and of several batches the last one finishes them. */
+static int list_marks(const struct bench *b, struct arena *arena, struct bench_step *out)
+{
+    const Paceline__Job *job = b->learner.job;
+    const struct net_watch watch = {keep_mark, out};
+    out->mark = arena_array(arena, b->learner.table->count + 1, struct bench_mark);
+    if (!out->mark)
+        return ERR_NOMEM;
+    if (job->local > 1)
+        return keep_mark(out, 0, 1);
+    int rc = net_foresee_backward(b->ws->train, &watch);
+    for (size_t i = 0; i < out->marks; i++)
+        out->mark[i].share = (job->iter_size - 1 + out->mark[i].share) / job->iter_size;
+    return rc;
+}
+
+static int describe_learner(const struct bench *b, struct arena *arena, struct bench_step *out)
+{
+    const struct learner *l = &b->learner;
+    out->x = l->x.n;
+    out->s = l->s.n;
+    out->states = l->optim.ops->states;
+    out->records = b->corpus.set[SET_TRAIN].count;
+    return list_marks(b, arena, out);
+}
+
+static int summarise_bench(struct bench *b, struct arena *arena, struct bench_step *out,
+                           struct err *err)
+{
+    if (b->options->steps > 0)
+        summarise_times(b, out);
+    int rc = describe_learner(b, arena, out);
+    if (rc != OK)
+        return err_set(err, rc, "out of memory for the parts of a gradient");
     out->parameters = sum_lengths(b->learner.table);
     out->state = sum_lengths(net_state_segments(b->ws->train));
     out->memory = sum_memory(b);
@@ -214,7 +259,7 @@ static int summarise_bench(struct bench *b, struct arena *arena, struct bench_st
     if (!b->options->by_layer)
         return OK;
     out->layers = net_layer_count(b->ws->train);
-    int rc = bench_layers_sum(&b->layers, b->ws->train, arena, &out->layer, out->part_ms);
+    rc = bench_layers_sum(&b->layers, b->ws->train, arena, &out->layer, out->part_ms);
     return rc == OK ? OK : err_set(err, rc, "out of memory for %zu layers", out->layers);
 }
 

@@ -19,14 +19,20 @@ struct bench_memory {
 };
 
 struct bench_options {
-    uint32_t steps;              /* timed ones, at least 1 */
-    bool by_layer;               /* then up to 100 more, in which each layer is timed */
-    struct tuner *tuner;         /* chooses kernels; NULL: they go by rule */
+    uint32_t steps;      /* timed ones; 0: nothing is timed, only what needs no step is known */
+    bool by_layer;       /* then up to 100 more, in which each layer is timed */
+    struct tuner *tuner; /* chooses kernels; NULL: they go by rule */
     const struct shape *made_up; /* records are random ones of this shape; NULL: the job's */
     int64_t begun;               /* by the world's clock; the first step's time counts from here */
     /* (optional) Called before the first timed step, and after the last. */
     void (*mark)(void *user, bool end);
     void *user;
+};
+
+/* dx is finished from `from` to its end when `share` (of 1) of a step is done. */
+struct bench_mark {
+    size_t from;
+    double share;
 };
 
 struct bench_step {
@@ -46,12 +52,19 @@ struct bench_step {
     struct bench_layer *layer; /* by_layer: in the order of the file. Several `local` learners: */
     size_t layers;             /* the first one's */
     double part_ms[BENCH_PHASES];
+    /* Of the flat vectors, in floats: the learnt x with its gradient, and s; the optimizer's
+     * vectors, each as long as x; when parts of dx are finished; and the records of the training
+     * set, less those held out. Known without steps, as are the memory and the batch. */
+    size_t x, s, states;
+    struct bench_mark *mark; /* the arena's */
+    size_t marks;
+    size_t records;
 };
 
-/* On a task of `world` and by its clock, take timed steps of the job's learner, and a tenth as many
- * before them, at least one. Where records are made up (data/source_random.h) all that counts of
- * the job is what a learner reads.
- * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
+/* On a task of `world` and by its clock, take timed steps of the job's learner, and a tenth as
+ * many before them, at least one; or none at all (options->steps 0). Where records are made up
+ * (data/source_random.h) all that counts of the job is what a learner reads. ERR_INPUT,
+ * ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
 int bench_step_run(struct world *world, const Paceline__Job *job, const struct logger *log,
                    const struct bench_options *options, struct arena *arena, struct bench_step *out,
                    struct err *err);

@@ -135,6 +135,11 @@ CASES = [
          "see paceline train --help"),
     Case("no job", words("train"), "a job file is missing", "paceline train:", "see paceline train --help"),
     Case("sim without a cluster", words("sim", "x.job"), "is missing", "paceline sim:", "--cluster FILE"),
+    Case("plan without a cluster", words("plan", "x.job"), "is missing", "paceline plan:", "--cluster FILE"),
+    Case("plan for more workers than there are", words("plan", "x.job", "--cluster", "two.cluster", "--workers", "1..4"),
+         "has 2 nodes", "workers", r"write 1\.\.2"),
+    Case("plan for no workers", words("plan", "x.job", "--cluster", "two.cluster", "--workers", "0"),
+         "expected numbers", "--workers", r"as 8 or 1\.\.8"),
     # ---- nets ----
     Case("an unknown kind of layer", net_with(("type: 'Pooling'", "type: 'Poolling'")), 'type "Poolling"',
          'layer "pool":', "supported: AbsVal.*, Pooling,"),

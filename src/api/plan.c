@@ -1,0 +1,413 @@
+#include "paceline/plan.h"
+
+#include "api/api.h"
+#include "api/caffe_project.h"
+#include "api/guard.h"
+#include "api/plan_round.h"
+#include "api/step_timing.h"
+#include "base/arena.h"
+#include "base/minmax.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TIMED_MIN = 3, TIMED_MAX = 200, WORKERS_USUAL = 16 };
+
+#define TIMED_S    0.7 /* of steps that are timed, about */
+#define ALIKE      1.02
+#define CARRIED    0.5 /* of a strategy's exchanges: else it is not what it is called */
+#define AUTO_SHARE 5   /* tau_auto: parts of computing to one of exchanging (strategy/sync.c) */
+
+/* A learner at a batch, and the time of its step on this machine; 0: not measured. */
+struct planned_batch {
+    uint32_t batch;
+    double seconds;
+    struct bench_step learner;
+};
+
+struct planning {
+    pl_engine *engine;
+    const pl_job *given;
+    const Paceline__Cluster *cluster;
+    uint32_t least, most; /* workers */
+    double price;
+    struct arena arena;
+    const char *own;             /* the strategy of the job, if it has one; else NULL */
+    uint32_t job_batch;          /* at which the cluster file states a step */
+    struct planned_batch *batch; /* by number of workers at most */
+    struct plan_round round;     /* of the row under way */
+    size_t batches;
+    size_t rows_max, notes_max;
+    pl_plan_report report;
+};
+
+/* ---- lines on what is missing ---- */
+
+__attribute__((format(printf, 2, 3))) static void add_note(struct planning *p, const char *format,
+                                                           ...)
+{
+    va_list args;
+    char text[sizeof p->report.note->text];
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    for (size_t i = 0; i < p->report.notes; i++)
+        if (strcmp(p->report.note[i].text, text) == 0)
+            return;
+    if (p->report.notes < p->notes_max)
+        memcpy(p->report.note[p->report.notes++].text, text, sizeof text);
+}
+
+static void note_cluster(struct planning *p)
+{
+    const Paceline__Cluster *c = p->cluster;
+    bool jitter = false;
+    for (size_t i = 0; i < c->n_node; i++)
+        jitter |= c->node[i]->jitter > 0;
+    if (jitter)
+        add_note(p, "the cluster's jitter is left out: steps take their mean time");
+    if (c->n_fault > 0 || c->n_delay > 0)
+        add_note(p, "the cluster's faults and delays are left out");
+    if (c->link->loss > 0)
+        add_note(p, "the loss of the cluster's links is left out");
+    if (c->costs && (c->costs->has_copy_gb_s || c->costs->has_crypto_gb_s))
+        add_note(p, "the cluster's costs of copies and of encryption are left out");
+}
+
+/* ---- learners and their steps ---- */
+
+/* Steps for about TIMED_S, after a few that tell how long one is. */
+static int measure_step(struct planning *p, const Paceline__Job *job, struct planned_batch *b)
+{
+    int rc = api_time_steps(p->engine, job, TIMED_MIN, &p->arena, &b->learner);
+    if (rc != OK)
+        return rc;
+    double steps = TIMED_S / (b->learner.median_ms * 1e-3);
+    if (steps > 2 * TIMED_MIN)
+        rc = api_time_steps(p->engine, job, (uint32_t)min_double(steps, TIMED_MAX), &p->arena,
+                            &b->learner);
+    b->seconds = b->learner.median_ms * 1e-3 * job->iter_size;
+    return rc;
+}
+
+/* The learner of a finished job at its batch; with `timed`, and the time of its step. */
+static int find_batch(struct planning *p, const Paceline__Job *job, bool timed,
+                      const struct planned_batch **out)
+{
+    struct planned_batch *b = p->batch;
+    while (b < p->batch + p->batches && b->batch != job->batch)
+        b++;
+    *out = b;
+    int rc = OK;
+    if (b == p->batch + p->batches) {
+        PL_ASSERT(p->batches <= p->most);
+        *b = (struct planned_batch){.batch = job->batch};
+        p->batches++;
+        rc = timed ? OK : api_time_steps(p->engine, job, 0, &p->arena, &b->learner);
+    }
+    return rc == OK && timed && b->seconds == 0 ? measure_step(p, job, b) : rc;
+}
+
+/* Seconds of a step of the job on a node of speed 1, and where they come from. */
+static int find_step(struct planning *p, const Paceline__Job *job,
+                     const struct planned_batch **learner, double *seconds, pl_plan_source *from)
+{
+    const Paceline__Cluster *c = p->cluster;
+    bool stated = c->has_step_seconds, same = job->batch == p->job_batch;
+    int rc = find_batch(p, job, !stated || !same, learner);
+    if (rc != OK)
+        return rc;
+    *from = !stated ? PL_PLAN_MEASURED : same ? PL_PLAN_STATED : PL_PLAN_SCALED;
+    *seconds = stated ? c->step_seconds * job->iter_size : (*learner)->seconds;
+    if (*from != PL_PLAN_SCALED)
+        return OK;
+    const struct planned_batch *whole;
+    Paceline__Job *at_whole;
+    rc = api_job_finish(p->given, 1, &at_whole);
+    if (rc == OK) {
+        rc = find_batch(p, at_whole, true, &whole);
+        job_free(at_whole);
+    }
+    if (rc == OK)
+        *seconds *= (*learner)->seconds / whole->seconds;
+    return rc;
+}
+
+/* ---- a row ---- */
+
+static uint64_t bytes_of(const struct round_node *node)
+{
+    return node->sent + node->received;
+}
+
+static uint64_t memory_of(const struct round_memory *m)
+{
+    return m->model + m->gradient + m->optimizer + m->strategy + m->exchange + m->workspace;
+}
+
+static void fill_row(const struct planning *p, const Paceline__Job *job,
+                     const struct round_cost *cost, const struct round_node *node, pl_plan_row *row)
+{
+    double paces = 0, sum = 0;
+    for (uint32_t i = 1; i <= row->workers; i++) {
+        sum += node[i].utilisation;
+        paces += node[i].pace;
+        uint64_t bytes = bytes_of(&node[i]), memory = memory_of(&node[i].memory);
+        row->worker_bytes = bytes > row->worker_bytes ? bytes : row->worker_bytes;
+        row->worker_memory = memory > row->worker_memory ? memory : row->worker_memory;
+    }
+    row->algorithm = cost->algorithm == COLL_AUTO ? "" : coll_algorithm_name(cost->algorithm);
+    row->step_s = cost->step;
+    row->round_steps = cost->steps;
+    row->round_s = cost->seconds;
+    row->exchange_s = cost->exchange;
+    row->carried = cost->carried;
+    row->samples_per_s = (double)job_step_records(job) * cost->steps * paces;
+    row->utilisation = sum / row->workers;
+    row->driver_bytes = bytes_of(&node[0]);
+    row->epoch_s = (double)p->report.records / row->samples_per_s;
+    row->epoch_cost = row->epoch_s / 3600 * p->price * row->workers;
+}
+
+/* τ of tau_auto follows from the time of an exchange. */
+static int predict_round(struct round_config *config, const struct round_cluster *cluster,
+                         const struct round_model *model, struct round_cost *cost,
+                         struct round_node *node)
+{
+    bool automatic = config->tau == 0;
+    config->tau = automatic ? 1 : config->tau;
+    int rc = round_predict(config, cluster, model, cost, node);
+    if (rc != OK || !automatic)
+        return rc;
+    double tau = round(AUTO_SHARE * (cost->seconds / cost->compute - 1));
+    config->tau = tau > 1 ? (uint64_t)min_double(tau, UINT32_MAX) : 1;
+    return round_predict(config, cluster, model, cost, node);
+}
+
+static int predict_row(struct planning *p, const Paceline__Job *job, struct plan_round *round,
+                       const struct planned_batch *b, double seconds, pl_plan_row *row)
+{
+    size_t nodes = (size_t)row->workers + 1;
+    double *memory = malloc(2 * nodes * sizeof *memory);
+    struct round_node *node = malloc(nodes * sizeof *node);
+    const struct round_model model = plan_model_of(&b->learner);
+    struct round_cost cost;
+    int rc = ERR_NOMEM;
+    if (memory && node) {
+        const struct round_cluster cluster = plan_cluster_of(
+            p->cluster, job, seconds, row->step_from != PL_PLAN_MEASURED, row->workers, memory);
+        rc = predict_round(&round->config, &cluster, &model, &cost, node);
+        if (rc == OK)
+            fill_row(p, job, &cost, node, row);
+    }
+    free(memory), free(node);
+    return rc == OK ? OK : err_set(&p->engine->error, rc, "out of memory for %zu nodes", nodes);
+}
+
+/* A strategy that the job does not fit is a line; an error ends the planning. */
+static int plan_candidate(struct planning *p, const Paceline__Job *job, const char *strategy)
+{
+    struct plan_round *round = &p->round;
+    const struct planned_batch *b;
+    double seconds;
+    PL_ASSERT(p->report.rows < p->rows_max);
+    pl_plan_row row = {
+        .strategy = strategy, .workers = job->workers, .batch = job_step_records(job)};
+    int rc = find_step(p, job, &b, &seconds, &row.step_from);
+    if (rc != OK)
+        return rc;
+    p->report.records =
+        job->local_data && job->has_epoch_records ? (size_t)job->epoch_records : b->learner.records;
+    const char *why = plan_round_of(job, &b->learner, round);
+    if (why) {
+        add_note(p, "%s: %s", strategy, why);
+        return OK;
+    }
+    rc = predict_row(p, job, round, b, seconds, &row);
+    if (rc == OK && row.carried < CARRIED)
+        add_note(p, "%s with %" PRIu32 " workers: the links carry only %.0f %% of its exchanges",
+                 strategy, row.workers, 100 * row.carried);
+    if (rc == OK)
+        p->report.row[p->report.rows++] = row;
+    return rc;
+}
+
+/* ---- the candidates ---- */
+
+/* The job with so many workers, and another strategy than its own with that one's defaults. */
+static int make_candidate(struct planning *p, const char *strategy, uint32_t workers,
+                          Paceline__Job **out)
+{
+    struct err *err = &p->engine->error;
+    char taken[JOB_TAKEN_MAX], text[32];
+    pl_job *copy;
+    const struct strategy_ops *ops;
+    struct strategy_traits traits;
+    int rc = api_job_copy(p->given, &copy);
+    if (rc != OK)
+        return rc;
+    snprintf(text, sizeof text, "workers=%" PRIu32, workers);
+    if (!p->own || strcmp(p->own, strategy) != 0)
+        rc = job_set_strategy(copy->message, strategy, err);
+    if (rc == OK)
+        rc = job_override(copy->message, text, taken, err);
+    if (rc == OK)
+        rc = api_job_finish(copy, 1, out);
+    pl_job_free(copy);
+    if (rc == OK)
+        rc = strategy_find(*out, &ops, &traits, err);
+    if (rc != OK)
+        job_free(*out), *out = NULL;
+    return rc;
+}
+
+static int plan_strategy(struct planning *p, const char *strategy, uint32_t workers)
+{
+    Paceline__Job *job = NULL;
+    if ((workers == 1) != (strcmp(strategy, "single") == 0))
+        return OK; /* one worker has nothing to exchange */
+    int rc = make_candidate(p, strategy, workers, &job);
+    if (rc == ERR_INPUT || rc == ERR_UNSUPPORTED) {
+        add_note(p, "%s: %s", strategy, p->engine->error.text);
+        return OK;
+    }
+    if (rc == OK)
+        rc = plan_candidate(p, job, strategy);
+    job_free(job);
+    return rc;
+}
+
+/* Can so many workers share the global batch, if there is one? */
+static bool can_share(struct planning *p, uint32_t workers)
+{
+    const Paceline__Job *job = p->given->message;
+    if (!job->has_global_batch || job->global_batch % workers == 0)
+        return true;
+    add_note(p,
+             "no row of %" PRIu32 " workers: they cannot share the global_batch of %" PRIu32
+             " equally",
+             workers, job->global_batch);
+    return false;
+}
+
+static int plan_rows(struct planning *p)
+{
+    int rc = OK;
+    for (uint32_t k = p->least; rc == OK && k <= p->most; k++)
+        for (size_t i = 0; rc == OK && plan_modelled[i] && can_share(p, k); i++)
+            rc = plan_strategy(p, plan_modelled[i], k);
+    if (rc == OK && p->report.rows == 0)
+        rc = err_set(&p->engine->error, ERR_UNSUPPORTED, "nothing can be planned: %s",
+                     p->report.notes ? p->report.note[0].text : "there is no strategy");
+    return rc;
+}
+
+/* The fastest row of `least` workers or more; of those that are about as fast, the one with the
+ * fewest workers. */
+static size_t find_best(const pl_plan_report *r, uint32_t least)
+{
+    double most = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < r->rows; i++) {
+            const pl_plan_row *row = &r->row[i];
+            if (row->workers < least || row->carried < CARRIED)
+                continue;
+            if (pass == 1 && row->samples_per_s * ALIKE >= most)
+                return i;
+            most = max_double(most, row->samples_per_s);
+        }
+    return SIZE_MAX;
+}
+
+static void choose_best(pl_plan_report *r)
+{
+    r->best = find_best(r, 1);
+    r->several = find_best(r, 2);
+    r->single = r->row[0].workers == 1 ? 0 : SIZE_MAX;
+}
+
+/* ---- the call ---- */
+
+static int planning_open(struct planning *p, const pl_plan_options *options)
+{
+    struct err *err = &p->engine->error;
+    uint32_t nodes = cluster_nodes(p->cluster);
+    Paceline__Job *base;
+    size_t strategies = 0;
+    p->least = options->workers_min ? options->workers_min : 1;
+    p->most = options->workers_max    ? options->workers_max
+              : nodes < WORKERS_USUAL ? nodes
+                                      : WORKERS_USUAL;
+    if (!options->workers_max && p->most < p->least)
+        p->most = p->least;
+    p->price = options->price;
+    if (p->most > nodes || p->least > p->most)
+        return err_set(err, ERR_USAGE,
+                       "workers: from %" PRIu32 " to %" PRIu32 ", but the cluster has %" PRIu32
+                       " node%s; write 1..%" PRIu32,
+                       p->least, p->most, nodes, nodes == 1 ? "" : "s", nodes);
+    if (!(p->price >= 0))
+        return err_set(err, ERR_USAGE, "price: must not be negative, is %g", p->price);
+    int rc = api_job_finish(p->given, 1, &base);
+    if (rc != OK)
+        return rc;
+    p->job_batch = base->batch;
+    job_free(base);
+    const Paceline__Strategy *own = p->given->message->strategy;
+    p->own = own && own->algorithm_case ? job_strategy_name(p->given->message) : NULL;
+    while (plan_modelled[strategies])
+        strategies++;
+    p->rows_max = (size_t)p->most * strategies;
+    p->notes_max = p->rows_max + 8;
+    p->report.row = calloc(p->rows_max, sizeof *p->report.row);
+    p->report.note = calloc(p->notes_max, sizeof *p->report.note);
+    p->batch = arena_array(&p->arena, p->most + 1, struct planned_batch);
+    return p->report.row && p->report.note && p->batch
+               ? OK
+               : err_set(err, ERR_NOMEM, "out of memory for a plan");
+}
+
+static int plan_job(pl_engine *engine, const pl_job *job, const Paceline__Cluster *cluster,
+                    const pl_plan_options *options, pl_plan_report *report)
+{
+    static const pl_plan_options defaults;
+    struct planning p = {.engine = engine, .given = job, .cluster = cluster};
+    arena_init(&p.arena);
+    int rc = api_check_solver_data(job);
+    if (rc == OK)
+        rc = planning_open(&p, options ? options : &defaults);
+    if (rc == OK)
+        rc = plan_rows(&p);
+    if (rc == OK) {
+        note_cluster(&p);
+        if (p.most < cluster_nodes(cluster) && !(options && options->workers_max))
+            add_note(&p,
+                     "the cluster has %" PRIu32 " nodes: --workers %" PRIu32 "..%" PRIu32
+                     " plans them all",
+                     cluster_nodes(cluster), p.least, cluster_nodes(cluster));
+        choose_best(&p.report);
+        *report = p.report;
+    } else {
+        pl_plan_release(&p.report);
+    }
+    arena_release(&p.arena);
+    return rc;
+}
+
+int pl_plan(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
+            const pl_plan_options *options, pl_plan_report *report)
+{
+    RETURN_GUARDED(engine, plan_job(engine, job, api_cluster(cluster), options, report));
+}
+
+void pl_plan_release(pl_plan_report *report)
+{
+    free(report->row), free(report->note);
+    report->row = NULL, report->note = NULL;
+    report->rows = 0, report->notes = 0;
+}

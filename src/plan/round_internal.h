@@ -1,0 +1,22 @@
+/* Parts that the files of rounds share. Private to plan. */
+#ifndef PL_PLAN_ROUND_INTERNAL_H
+#define PL_PLAN_ROUND_INTERNAL_H
+
+#include "plan/round.h"
+
+enum { ROUND_RANKS_MAX = VIEW_MEMBERS_MAX + 1, ROUND_VECTORS_MAX = 64 };
+
+/* The ranks of the round's exchanges, and their links without and with the codec. */
+struct round_ranks {
+    size_t first; /* node of rank 0: the driver, or the first worker */
+    struct cost_links raw, coded;
+    double rate[2 * ROUND_RANKS_MAX];
+};
+
+void round_gather(const struct round_config *config, const struct round_cluster *cluster,
+                  struct round_ranks *r);
+
+/* Add the bytes that a rank sends and receives by this schedule. */
+void round_count_steps(const struct schedule *s, enum codec codec, struct round_node *node);
+
+#endif

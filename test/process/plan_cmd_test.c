@@ -1,0 +1,180 @@
+/* `paceline plan`: its table and its JSON for a job and a cluster file, the measured step, and its
+ * refusals. */
+#include "process.h"
+#include "refusal.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+
+static const char stated[] = "node { count: 3 } step_seconds: 0.004\n"
+                             "link { mbit: 100 latency_us: 100 }\n";
+static const char measured[] = "node { count: 2 } link { mbit: 1000 }\n";
+static const char slow[] = "node { count: 3 } step_seconds: 0.001 link { mbit: 0.01 }\n";
+
+static const cJSON *item_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, key);
+    if (!item)
+        fail_msg("no `%s`", key);
+    return item;
+}
+
+static double number_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = item_of(object, key);
+    if (!cJSON_IsNumber(item))
+        fail_msg("`%s` is not a number", key);
+    return item->valuedouble;
+}
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    return cJSON_GetStringValue(item_of(object, key));
+}
+
+/* The row of that strategy and number of workers; NULL: there is none. */
+static const cJSON *row_of(const cJSON *plan, const char *strategy, int workers)
+{
+    const cJSON *row;
+    cJSON_ArrayForEach(row, item_of(plan, "rows"))
+    {
+        if (strcmp(text_of(row, "strategy"), strategy) == 0 && number_of(row, "workers") == workers)
+            return row;
+    }
+    return NULL;
+}
+
+static cJSON *plan_of(const struct tiny *t, const char *const *argv)
+{
+    struct process p;
+    run_command(t, &p, argv);
+    cJSON *plan = cJSON_Parse(p.out);
+    if (!plan)
+        fail_msg("no JSON: %s", p.out);
+    process_release(&p);
+    return plan;
+}
+
+#define PLAN(t, ...)                                                                        \
+    plan_of(t, (const char *const[]){"plan", (t)->job, "--cluster", (t)->cluster, "--json", \
+                                     __VA_ARGS__, NULL})
+
+static bool is_near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fabs(b);
+}
+
+/* 540 records are trained on; a worker takes 16 in 4 ms. */
+static void test_plan_with_a_stated_step(void **state)
+{
+    struct tiny *t = *state;
+    tiny_cluster(t, stated);
+    cJSON *plan = PLAN(t, "--price", "3.6");
+    assert_true(number_of(plan, "records") == 540);
+    const cJSON *one = row_of(plan, "single", 1), *sync = row_of(plan, "sync", 3);
+    assert_true(one && sync && row_of(plan, "allreduce", 2) && row_of(plan, "diloco", 3));
+    assert_null(row_of(plan, "sync", 1));
+    assert_true(is_near(number_of(one, "samples_per_s"), 16 / 0.004));
+    assert_true(is_near(number_of(one, "epoch_s"), 540 * 0.004 / 16));
+    assert_true(is_near(number_of(one, "epoch_cost"), 540 * 0.004 / 16 * 0.001));
+    assert_true(number_of(one, "utilisation") == 1 && number_of(one, "worker_bytes") == 0);
+    assert_string_equal(text_of(one, "step_from"), "stated");
+    assert_string_equal(text_of(plan, "others_from"), "modelled");
+    /* The job's own τ of 4, not the default of 50. */
+    double round = number_of(sync, "round_s");
+    assert_true(number_of(sync, "round_steps") == 4 && round > 4 * 0.004);
+    assert_true(is_near(number_of(sync, "exchange_s"), round - 4 * 0.004));
+    assert_true(is_near(number_of(sync, "samples_per_s"), 3 * 4 * 16 / round));
+    assert_true(is_near(number_of(sync, "epoch_cost"), 3 * number_of(sync, "epoch_s") * 0.001));
+    assert_true(number_of(sync, "worker_memory") > 0 && number_of(sync, "driver_bytes") > 0);
+    cJSON_Delete(plan);
+}
+
+/* Each strategy is in the table, or a line says that it is not. */
+static void test_plan_names_what_it_leaves_out(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const strategies[] = {
+        "sync", "allreduce", "async_allreduce", "ps",    "easgd", "downpour",
+        "mpca", "pace",      "gossip",          "diloco"};
+    char notes[4096] = "";
+    tiny_cluster(t, stated);
+    cJSON *plan = PLAN(t, "--workers", "2");
+    const cJSON *note;
+    cJSON_ArrayForEach(note, item_of(plan, "notes"))
+    {
+        strncat(notes, cJSON_GetStringValue(note), sizeof notes - strlen(notes) - 1);
+    }
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+        if (!row_of(plan, strategies[i], 2) && !strstr(notes, strategies[i]))
+            fail_msg("%s is neither in the table nor in a line: %s", strategies[i], notes);
+    assert_true(cJSON_IsNull(item_of(plan, "single")));
+    cJSON_Delete(plan);
+}
+
+/* A step is measured at each batch that a worker gets of a global batch. */
+static void test_plan_with_a_measured_step(void **state)
+{
+    struct tiny *t = *state;
+    tiny_cluster(t, measured);
+    cJSON *plan = PLAN(t, "--unset", "batch", "--set", "global_batch=64");
+    const cJSON *one = row_of(plan, "single", 1), *two = row_of(plan, "allreduce", 2);
+    assert_true(one && two);
+    assert_true(number_of(one, "batch") == 64 && number_of(two, "batch") == 32);
+    assert_string_equal(text_of(two, "step_from"), "measured");
+    assert_true(number_of(one, "step_s") > number_of(two, "step_s"));
+    assert_true(number_of(two, "step_s") > 0);
+    cJSON_Delete(plan);
+    tiny_cluster(t, stated);
+    plan = PLAN(t, "--unset", "batch", "--set", "global_batch=64");
+    /* The file states the step of the job's four workers, which get 16 records each; three cannot
+     * share 64. */
+    assert_string_equal(text_of(row_of(plan, "single", 1), "step_from"), "scaled");
+    assert_true(number_of(row_of(plan, "single", 1), "step_s") > 0.004);
+    assert_null(row_of(plan, "allreduce", 3));
+    cJSON_Delete(plan);
+}
+
+/* The table ends with the best row, and with whether several machines are worth it. */
+static void test_plan_reports_one_faster_machine(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    tiny_cluster(t, slow);
+    RUN(t, &p, "plan", t->job, "--cluster", t->cluster, "--workers", "1..3");
+    assert_non_null(strstr(p.out, "single"));
+    assert_non_null(strstr(p.out, "step s: stated by the cluster file\n"));
+    assert_non_null(strstr(p.out, "all other numbers: modelled"));
+    assert_non_null(strstr(p.out, "best: single with 1 worker, 16000 samples/s"));
+    assert_non_null(strstr(p.out, "one machine is faster: "));
+    process_release(&p);
+}
+
+static void test_plan_refuses_bad_input(void **state)
+{
+    struct tiny *t = *state;
+    tiny_cluster(t, stated);
+    REFUSED(t, "--cluster FILE is missing", "plan", t->job);
+    REFUSED(t, "none.cluster", "plan", t->job, "--cluster", "none.cluster");
+    REFUSED(t, "--workers: expected numbers from 1 to 1024 as 8 or 1..8, not 3..1", "plan", t->job,
+            "--cluster", t->cluster, "--workers", "3..1");
+    REFUSED(t, "--workers: expected", "plan", t->job, "--cluster", t->cluster, "--workers", "two");
+    REFUSED(t, "the cluster has 3 nodes; write 1..3", "plan", t->job, "--cluster", t->cluster,
+            "--workers", "1..4");
+    REFUSED(t, "--price: expected a number", "plan", t->job, "--cluster", t->cluster, "--price",
+            "-1");
+    tiny_cluster(t, "node { count: 2 speed: 0 } step_seconds: 0.004\n");
+    REFUSED(t, "node[0].speed", "plan", t->job, "--cluster", t->cluster);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_with_a_stated_step),
+        cmocka_unit_test(test_plan_names_what_it_leaves_out),
+        cmocka_unit_test(test_plan_with_a_measured_step),
+        cmocka_unit_test(test_plan_reports_one_faster_machine),
+        cmocka_unit_test(test_plan_refuses_bad_input),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}
