@@ -165,6 +165,9 @@ typedef struct pl_run_report {
     uint64_t cached, cached_bytes, cached_disk, cached_disk_bytes; /* in memory; in files */
     uint64_t bad_records;    /* left out by `on_bad_record: skip`, each counted once; */
     char bad_record[3][240]; /* causes of the first of them, by name */
+    /* Samples of a step of all workers at the end, where the workers share a batch out (the job's
+     * `global_batch` and `batch_growth`); else 0. */
+    uint64_t batch;
 } pl_run_report;
 
 /* Drive a run; returns when it has ended.

@@ -5,9 +5,10 @@
 static int single_worker(struct member *m)
 {
     struct learner *l = m->learner;
-    uint32_t batch = job_step_records(m->job);
     size_t records = l->epoch_records;
     while (!strategy_done(m->job, &m->progress, records)) {
+        uint64_t batch = strategy_step_samples(m->job, &m->progress, records);
+        strategy_expect_steps(m, &m->progress, 0, 1);
         int rc = learner_step(l, m->progress.sample_offset, batch);
         if (rc != OK)
             return rc;

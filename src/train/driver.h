@@ -301,6 +301,9 @@ void driver_report_progress(struct driver *d);
 /* Emit a `loss` event: once a second at most, at every evaluation, and at once if `now`. */
 void driver_report_loss(struct driver *d, bool now);
 
+/* Samples of the next step of all workers, where they share a batch out; else 0. */
+uint64_t driver_batch(const struct driver *d);
+
 /* Number of trainable parameters. */
 uint64_t driver_parameters(const struct driver *d);
 
