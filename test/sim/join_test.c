@@ -42,6 +42,14 @@ static const struct way ways[] = {
     {{"strategy.ps={consistency:ssp colocated:true}"}, 0, true},
     {{"strategy.downpour={}", "solver.momentum=0"}, 0, true},
     {{"strategy.downpour={servers:2 n_push:2 n_fetch:4}", "solver.momentum=0"}, 0, true},
+    /* Shares of up to 45 records, which are three steps of the others. */
+    {{"strategy.allreduce={bucket_kb:1}", "batch", "batch_growth={first:21 last:90}"}, 3, false},
+    {{"strategy.sync={tau:4}", "batch", "batch_growth={first:21 last:90}"}, 12, false},
+    {{"strategy.async_allreduce={}", "batch", "batch_growth={first:21 last:90}"}, 6, false},
+    {{"strategy.diloco={tau:6 fragments:3}", "batch", "batch_growth={first:21 last:90}"},
+     18,
+     false},
+    {{"strategy.allreduce={}", "batch", "global_batch=50"}, 2, false},
 };
 
 enum { WAYS = sizeof ways / sizeof *ways };
