@@ -26,8 +26,8 @@ int job_unset(Paceline__Job *job, const char *field, struct err *err);
 
 /* Set one field and take back those that contradict it: `workers` takes back workers_min,
  * workers_max and, where there are several, the strategy `single`; `batch` global_batch and
- * batch_growth; `stop.epochs` stop.steps, and so on. `taken` lists the fields that were taken back, with commas;
- * "" when there were none. ERR_USAGE. */
+ * batch_growth; `stop.epochs` stop.steps, and so on. `taken` lists the fields that were taken back,
+ * with commas; "" when there were none. ERR_USAGE. */
 enum { JOB_TAKEN_MAX = 128 };
 int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKEN_MAX],
                  struct err *err);
@@ -37,10 +37,11 @@ int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKE
 int job_set_data(Paceline__Data **data, const char *spec, struct err *err);
 
 /* Check everything that can be checked without opening a file, and write derived values into the
- * message: `workers` from `workers_min`, sub-messages that were left out, `stop.epochs` 1 when nothing
- * stops the run, `batch_growth.epochs` from it. With a global batch `batch` gets the largest share of
- * a worker, and stays unset: it follows from the other fields when the job is finished again. Afterwards every sub-message but test_data is
- * present. ERR_INPUT naming the field. */
+ * message: `workers` from `workers_min`, sub-messages that were left out, `stop.epochs` 1 when
+ * nothing stops the run, `batch_growth.epochs` from it. With a global batch `batch` gets the largest
+ * share of a worker, and stays unset: it follows from the other fields when the job is finished
+ * again. Afterwards every sub-message but test_data and batch_growth is present. ERR_INPUT naming
+ * the field. */
 int job_finish(Paceline__Job *job, struct err *err);
 
 /* The same for data alone, which `field` names in messages. */

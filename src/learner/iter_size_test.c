@@ -102,8 +102,8 @@ static void test_iter_size_equals_one_batch(void **state)
     }
 }
 
-/* A share of a batch of all may be larger than the nets are planned for, whether workers are lost or
- * memory has no room for more: it is computed in parts. */
+/* A share of a batch of all may be larger than the nets are planned for, because workers are lost
+ * or memory has no room for more: it is computed in parts. */
 static void test_a_large_share_equals_one_batch(void **state)
 {
     static const char *const ways[] = {"kernels: ref workers: 4 global_batch: 64",

@@ -207,8 +207,8 @@ static int plan_checked(struct workspace *ws, const Caffe__NetParameter *param,
     return rc == OK ? finish_both(ws, err) : rc;
 }
 
-/* A share of a batch of all that has no room in memory is computed in parts: the nets are planned for
- * half of it, and so on. */
+/* A share of a batch of all that has no room in memory is computed in parts: the nets are planned
+ * for half of it, and so on. */
 static int plan_parts(struct workspace *ws, const Caffe__NetParameter *param,
                       const Paceline__Job *job, const struct shape *record,
                       const struct corpus *corpus, const struct logger *log, struct err *err)

@@ -216,8 +216,8 @@ static void test_strategy_run_ends_at_the_first_limit(void **state)
 
 /* ---- a batch of all that the workers share out ---- */
 
-/* 7 records and more for up to nine members, whoever stays: the samples of a step do not depend on
- * their number, and the rounds still tile the stream. */
+/* 9 records and more for up to nine members: the samples of a step do not depend on the number of
+ * members that stay, and the rounds still tile the stream. */
 static void test_histories_with_a_global_batch(void **state)
 {
     (void)state;
@@ -235,8 +235,8 @@ static void test_histories_with_a_global_batch(void **state)
     }
 }
 
-static void grow(struct plan *p, Paceline__BatchGrowth *g, uint32_t first, uint32_t last,
-                 double power, double epochs)
+static void grow_batch(struct plan *p, Paceline__BatchGrowth *g, uint32_t first, uint32_t last,
+                       double power, double epochs)
 {
     paceline__batch_growth__init(g);
     g->first = first;
@@ -260,7 +260,7 @@ static void test_strategy_batch_grows_by_progress(void **state)
     struct plan p;
     Paceline__BatchGrowth g;
     plan_init(&p, 352, 1000, 20);
-    grow(&p, &g, 32, 704, 2, 2);
+    grow_batch(&p, &g, 32, 704, 2, 2);
     assert_int_equal(batch_at(&p, 0), 32);
     assert_int_equal(batch_at(&p, 54), 32);    /* 672·0.027² = 0.4899 */
     assert_int_equal(batch_at(&p, 55), 33);    /* 672·0.0275² = 0.5082 */
@@ -268,12 +268,12 @@ static void test_strategy_batch_grows_by_progress(void **state)
     assert_int_equal(batch_at(&p, 1500), 410); /* 32 + 378 */
     assert_int_equal(batch_at(&p, 2000), 704);
     assert_int_equal(batch_at(&p, 5000), 704);
-    grow(&p, &g, 10, 13, 1, 1);
+    grow_batch(&p, &g, 10, 13, 1, 1);
     assert_int_equal(batch_at(&p, 499), 11); /* 10 + 1.497 */
     assert_int_equal(batch_at(&p, 500), 12); /* 11.5 goes up, on every machine */
 }
 
-/* What a run of a growing batch takes: each step the batch of its beginning. The steps are as many
+/* Each step of a run takes the batch of its beginning. The steps are as many
  * as those of the static batch with equally many updates, whose closed form for the power 2 is
  * √(B_0·D) / atan(√(D/B_0)), D = B_max - B_0: 108.15 for 32 to 704. */
 static void test_histories_with_a_growing_batch(void **state)
@@ -285,7 +285,7 @@ static void test_histories_with_a_growing_batch(void **state)
         uint64_t last = 0;
         struct progress progress = scattered_progress(seed);
         plan_init(&p, 352, 60000, 1);
-        grow(&p, &g, 32, 704, 2, 4);
+        grow_batch(&p, &g, 32, 704, 2, 4);
         until_epochs(&p, 4);
         live_through(&p, &progress, seed, &last);
         assert_true(last > 700 && last <= 704);

@@ -13,8 +13,8 @@ static uint64_t snapshot_steps(const Paceline__Job *job)
     return (uint64_t)job->solver->snapshot;
 }
 
-static bool evaluates(const Paceline__Job *job, uint64_t exchanges, size_t records,
-                      const struct progress *before, const struct progress *after)
+static bool evaluation_due(const Paceline__Job *job, uint64_t exchanges, size_t records,
+                           const struct progress *before, const struct progress *after)
 {
     const Paceline__Evaluate *e = job->evaluate;
     if (e->has_every_steps)
@@ -27,7 +27,7 @@ static bool evaluates(const Paceline__Job *job, uint64_t exchanges, size_t recor
 uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, size_t records,
                       const struct progress *before, const struct progress *after)
 {
-    bool evaluate = evaluates(job, exchanges, records, before, after);
+    bool evaluate = evaluation_due(job, exchanges, records, before, after);
     bool snapshot = has_passed(snapshot_steps(job), before->steps, after->steps);
     return (evaluate ? MODEL_EVALUATE : 0u) | (snapshot ? MODEL_SNAPSHOT : 0u);
 }

@@ -21,7 +21,7 @@ static uint64_t expected_samples(uint64_t *steps)
     return samples;
 }
 
-static void expect_course(const struct real_run *r, int session)
+static void expect_samples(const struct real_run *r, int session)
 {
     uint64_t steps, samples = expected_samples(&steps);
     assert_true(run_number(r->dir, "end", session, "used") == (double)samples);
@@ -33,7 +33,7 @@ static void expect_course(const struct real_run *r, int session)
 #define GROWS \
     "--set", growth, "--unset", "batch", "--strategy", "allreduce", "--set", "stop.epochs=4"
 
-static void simulate(struct tiny *t, char dir[128])
+static void simulate_run(struct tiny *t, char dir[128])
 {
     struct process p;
     tiny_cluster(t, "node { count: 3 } step_seconds: 0.004 link { mbit: 1000 }\n");
@@ -55,9 +55,9 @@ static void test_growing_batch_of_processes_is_that_of_a_simulation(void **state
     char sim[128];
     START(t, &r, "--workers", "3", GROWS);
     real_end(&r, 0, "epochs");
-    expect_course(&r, 0);
+    expect_samples(&r, 0);
     assert_non_null(strstr(r.p.err, "grows from 21 to 90 over 4 epochs, power 2"));
-    simulate(t, sim);
+    simulate_run(t, sim);
     double apart = run_difference(r.dir, sim);
     print_message("    from the simulation: %.1e\n", apart);
     assert_true(apart <= NEAR);
@@ -79,12 +79,12 @@ static void test_growing_batch_continues_with_other_workers(void **state)
     process_start(&r.p, t->folder,
                   (const char *const[]){"resume", r.dir, "--json", "--workers", "2", NULL});
     real_end(&r, 0, "epochs");
-    expect_course(&r, 1);
+    expect_samples(&r, 1);
     double then = run_number(r.dir, "start", 1, "global_batch");
     print_message("    continued with a batch of %.0f\n", then);
     assert_true(run_number(r.dir, "start", 1, "nodes") == 2);
     assert_true(then > FIRST && then < LAST);
-    simulate(t, sim);
+    simulate_run(t, sim);
     assert_true(run_difference(r.dir, sim) <= NEAR);
     process_release(&r.p);
 }

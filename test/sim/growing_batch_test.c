@@ -1,5 +1,5 @@
 /* A batch of all workers that grows (Elastic Eq. 6.7), or stays while their number changes: in every
- * strategy that exchanges in rounds the steps are those of the formula, whoever takes them. */
+ * strategy that exchanges in rounds the steps are those of the formula, for any number of workers. */
 #include "strategy_sim.h"
 
 enum { EPOCHS = 4, FIRST = 21, LAST = 90 };
@@ -14,14 +14,14 @@ static uint64_t batch_at(uint64_t offset)
     return offset < all ? (uint64_t)(FIRST + (LAST - FIRST) * progress * progress + 0.5) : LAST;
 }
 
-struct course {
+struct expected_run {
     uint64_t rounds, steps, samples;
 };
 
 /* The whole run in rounds of `tau` steps, each with the batch of its round's begin. */
-static struct course expected_course(uint64_t tau)
+static struct expected_run expect_run(uint64_t tau)
 {
-    struct course c = {0};
+    struct expected_run c = {0};
     while (c.samples < EPOCHS * SIM_RECORDS) {
         uint64_t batch = batch_at(c.samples);
         for (uint64_t k = 0; k < tau && c.samples < EPOCHS * SIM_RECORDS; k++, c.steps++)
@@ -31,8 +31,8 @@ static struct course expected_course(uint64_t tau)
     return c;
 }
 
-static struct sim_run play(struct tiny *t, const char *cluster, const char *strategy,
-                           const char *batch, const char *workers)
+static struct sim_run play_run(struct tiny *t, const char *cluster, const char *strategy,
+                               const char *batch, const char *workers)
 {
     struct sim_run r = {.limit_s = 300};
     SIM(t, cluster, &r, strategy, "batch", batch, workers, "stop.epochs=4",
@@ -48,7 +48,7 @@ static void test_growing_batch_takes_the_steps_of_the_formula(void **state)
 {
     static const struct {
         const char *strategy;
-        uint64_t tau, more; /* exchanges beside those of the rounds */
+        uint64_t tau, more; /* more exchanges than rounds */
     } cases[] = {
         {"strategy.allreduce={}", 1, 0},
         {"strategy.sync={tau:4}", 4, 0},
@@ -59,8 +59,8 @@ static void test_growing_batch_takes_the_steps_of_the_formula(void **state)
     static const char *const workers[] = {"workers=2", "workers=3", "workers=4"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t k = 0; k < 3; k++) {
-            struct course want = expected_course(cases[i].tau);
-            struct sim_run r = play(*state, SIM_CALM, cases[i].strategy, GROWTH, workers[k]);
+            struct expected_run want = expect_run(cases[i].tau);
+            struct sim_run r = play_run(*state, SIM_CALM, cases[i].strategy, GROWTH, workers[k]);
             if (run_count(r.dir, "exchange", NULL, NULL) != (int)(want.rounds + cases[i].more))
                 fail_msg("%s, %s: %d exchanges, by hand %d", cases[i].strategy, workers[k],
                          run_count(r.dir, "exchange", NULL, NULL),
@@ -68,8 +68,8 @@ static void test_growing_batch_takes_the_steps_of_the_formula(void **state)
             assert_int_equal(r.report.used, want.samples);
             assert_int_equal(r.report.batch, LAST);
         }
-    struct sim_run alone = play(*state, SIM_CALM, "strategy.single={}", GROWTH, "workers=1");
-    assert_int_equal(alone.report.used, expected_course(1).samples);
+    struct sim_run alone = play_run(*state, SIM_CALM, "strategy.single={}", GROWTH, "workers=1");
+    assert_int_equal(alone.report.used, expect_run(1).samples);
 }
 
 /* Gradients are weighted by samples: three workers with unequal shares of each batch do what one
@@ -78,18 +78,19 @@ static void test_growing_batch_of_several_is_that_of_one(void **state)
 {
     static const char *const batches[] = {GROWTH, "global_batch=50"};
     for (size_t i = 0; i < 2; i++) {
-        struct sim_run one = play(*state, SIM_CALM, "strategy.single={}", batches[i], "workers=1");
+        struct sim_run one =
+            play_run(*state, SIM_CALM, "strategy.single={}", batches[i], "workers=1");
         struct sim_run two =
-            play(*state, SIM_CALM, "strategy.allreduce={}", batches[i], "workers=2");
+            play_run(*state, SIM_CALM, "strategy.allreduce={}", batches[i], "workers=2");
         struct sim_run three =
-            play(*state, SIM_CALM, "strategy.allreduce={bucket_kb:1}", batches[i], "workers=3");
+            play_run(*state, SIM_CALM, "strategy.allreduce={bucket_kb:1}", batches[i], "workers=3");
         double apart = run_difference(three.dir, one.dir);
         print_message("    %s: %.1e\n", batches[i], apart);
         assert_true(apart <= SIM_SAME && run_difference(two.dir, one.dir) <= SIM_SAME);
     }
-    struct sim_run grown = play(*state, SIM_CALM, "strategy.allreduce={}", GROWTH, "workers=3");
+    struct sim_run grown = play_run(*state, SIM_CALM, "strategy.allreduce={}", GROWTH, "workers=3");
     struct sim_run flat =
-        play(*state, SIM_CALM, "strategy.allreduce={}", "global_batch=50", "workers=3");
+        play_run(*state, SIM_CALM, "strategy.allreduce={}", "global_batch=50", "workers=3");
     assert_true(run_difference(grown.dir, flat.dir) > 1000 * SIM_SAME);
 }
 
@@ -106,9 +107,9 @@ static void test_growing_batch_while_the_number_of_workers_changes(void **state)
     sim_adds_up(&r);
     assert_int_equal(run_count(r.dir, "member", "what", "join"), 4);
     assert_int_equal(run_count(r.dir, "member", "what", "leave"), 1);
-    assert_int_equal(r.report.used, expected_course(1).samples);
+    assert_int_equal(r.report.used, expect_run(1).samples);
     assert_int_equal(r.report.missed, 0);
-    one = play(*state, SIM_CALM, "strategy.single={}", GROWTH, "workers=1");
+    one = play_run(*state, SIM_CALM, "strategy.single={}", GROWTH, "workers=1");
     double apart = run_difference(r.dir, one.dir);
     print_message("    one to four workers against one: %.1e\n", apart);
     assert_true(apart <= SIM_SAME);
@@ -140,7 +141,7 @@ static void test_growing_batch_continues_from_a_checkpoint(void **state)
         "strategy.allreduce={}",         "batch", GROWTH, "workers=3", "stop.epochs=4",
         "checkpoint.every_seconds=0.02", NULL};
     const char *fewer[sizeof set / sizeof *set];
-    struct sim_run whole = play(*state, SIM_CALM, "strategy.allreduce={}", GROWTH, "workers=3");
+    struct sim_run whole = play_run(*state, SIM_CALM, "strategy.allreduce={}", GROWTH, "workers=3");
     memcpy(fewer, set, sizeof set);
     fewer[3] = "workers=2";
     struct sim_run r = {.limit_s = whole.report.wall_s / 2};
@@ -152,15 +153,15 @@ static void test_growing_batch_continues_from_a_checkpoint(void **state)
            then = run_number(r.dir, "start", 1, "global_batch");
     print_message("    begun with a batch of %.0f, continued with %.0f\n", first, then);
     assert_true(first == FIRST && then > FIRST + 4 && then < LAST);
-    assert_int_equal(r.report.used, expected_course(1).samples);
+    assert_int_equal(r.report.used, expect_run(1).samples);
     assert_true(run_difference(r.dir, whole.dir) <= SIM_SAME);
 }
 
 /* The events have the batch: `start` and `loss` that of the step which follows, `end` the last. */
 static void test_growing_batch_is_in_the_events(void **state)
 {
-    struct sim_run r = play(*state, "node { count: 4 } step_seconds: 0.4 link { mbit: 100 }\n",
-                            "strategy.allreduce={}", GROWTH, "workers=3");
+    struct sim_run r = play_run(*state, "node { count: 4 } step_seconds: 0.4 link { mbit: 100 }\n",
+                                "strategy.allreduce={}", GROWTH, "workers=3");
     cJSON *start = run_event(r.dir, "start", NULL, NULL, 0);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(start, "batch_growth")),
                         "21 to 90 over 4 epochs, power 2");
