@@ -48,11 +48,11 @@ struct workspace {
 /* Load the job's net and plan it for the corpus's records. A net that tests a SoftmaxWithLoss
  * without an Accuracy gets one (model/judge_net.h); a job that stops at an error rate needs it.
  * `kernels: auto` takes oneDNN, and plain C where oneDNN has no path for some layer, with a line in
- * the log. Where the workers share a batch out (job_shares_batch), a share that has no room in memory
- * is halved until a part of it has. The tuner (tensor/tuner.h) chooses among codes, unless it is NULL or the job
- * deterministic: then a rule does. A net that does not fit is refused before anything is timed.
- * `watch` (may be NULL) is called for each net and each timing, and may cancel. ERR_INPUT,
- * ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELLED */
+ * the log. Where the workers share a batch out (job_shares_batch), a share that has no room in
+ * memory is halved until a part of it has. The tuner (tensor/tuner.h) chooses among codes, unless
+ * it is NULL or the job deterministic: then a rule does. A net that does not fit is refused before
+ * anything is timed. `watch` (may be NULL) is called for each net and each timing, and may cancel.
+ * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELLED */
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      const struct logger *log, struct tuner *tuner, const struct open_watch *watch,
                      struct workspace **out, struct err *err);

@@ -2,9 +2,9 @@
  *
  *     x ← x − η · Σ b_i g_i / Σ b_i ,
  *
- * with the b_i samples of worker i's share, which is exactly the optimizer of one worker with the batch Σ b_i: all replicas start equal,
- * apply the same mean with the same optimizer, and stay equal. Every HASH_EVERYth exchange compares
- * their hashes.
+ * over the b_i samples of worker i's share, which is exactly the optimizer of one worker with the
+ * batch Σ b_i: all replicas start equal, apply the same mean with the same optimizer, and stay
+ * equal. Every HASH_EVERYth exchange compares their hashes.
  *
  * Gradients are exchanged in buckets, the last layers' first, each in a lane of its own as soon as
  * backward has finished it, so that most of the exchange overlaps with computation. A model of one
@@ -77,6 +77,7 @@ static int run_gradient(struct reducer *r, uint64_t samples)
     struct member *m = r->m;
     struct learner *l = m->learner;
     r->sent = 0;
+    l->optim.scale = strategy_rate_scale(m->job, samples); /* also without a share */
     r->mine = (struct exchange_meta){
         .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
@@ -87,10 +88,9 @@ static int run_gradient(struct reducer *r, uint64_t samples)
         strategy_contribute_nothing(m, &r->mine);
         return on_finished(r, 0);
     }
-    struct stretch share = strategy_share(&m->progress, m->world->self, 0, samples);
+    struct stretch share = strategy_begin_step(m, &m->progress, 0, 1);
     r->mine.weight = strategy_share_weight(&m->progress, share.count, samples);
     r->mine.samples = share.count;
-    strategy_expect_steps(m, &m->progress, 0, 1);
     int rc = learner_gradient(l, share.start, share.count);
     r->mine.loss = l->loss * (double)share.count;
     if (rc == ERR_DIVERGED)

@@ -175,12 +175,12 @@ static int run_gradient(struct pipe *p, struct exchange_meta *mine)
     struct learner *l = p->m->learner;
     uint64_t samples = strategy_step_samples(p->m->job, &p->here, l->epoch_records);
     int rc = OK;
+    l->optim.scale = strategy_rate_scale(p->m->job, samples); /* also without a share */
     p->from = p->sample_offset = p->here.sample_offset;
     *mine = (struct exchange_meta){.weight = 0};
     if (strategy_shares(p->m, &p->here)) {
-        struct stretch share = strategy_share(&p->here, p->m->world->self, 0, samples);
+        struct stretch share = strategy_begin_step(p->m, &p->here, 0, 1);
         p->sample_offset = share.start;
-        strategy_expect_steps(p->m, &p->here, 0, 1);
         rc = learner_gradient(l, share.start, share.count);
         if (rc != ERR_DIVERGED)
             mine->weight = strategy_share_weight(&p->here, share.count, samples);

@@ -17,6 +17,12 @@ static int check_batch(const Paceline__Job *job, const struct strategy_traits *t
                        struct err *err)
 {
     const char *name = job_strategy_name(job);
+    bool scales = job->solver->has_lr_batch;
+    if (scales && (traits->is_async || !job_shares_batch(job)))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "solver.lr_batch: needs global_batch or batch_growth, and a strategy that "
+                       "exchanges in rounds, such as allreduce; here it is %s",
+                       name);
     if (!traits->is_async || !job_shares_batch(job))
         return OK;
     if (job->batch_growth)
@@ -156,14 +162,16 @@ double strategy_share_weight(const struct progress *progress, size_t count, uint
     return (double)(count * members_count(&progress->sharers)) / (double)samples;
 }
 
-void strategy_expect_steps(struct member *m, const struct progress *from, uint64_t t,
-                           uint64_t steps)
+double strategy_rate_scale(const Paceline__Job *job, uint64_t samples)
 {
-    struct progress at = *from;
+    const Caffe__SolverParameter *solver = job->solver;
+    return solver->has_lr_batch ? (double)samples / solver->lr_batch : 1;
+}
+
+static void expect_steps(struct member *m, struct progress at, uint64_t t, uint64_t steps)
+{
     struct stretch next[LEARNER_EXPECTS];
     size_t records = m->learner->epoch_records;
-    if (!m->job->batch_growth)
-        return; /* the loader finds an equal stride itself */
     uint64_t samples = strategy_step_samples(m->job, &at, records);
     for (size_t i = 0; i < LEARNER_EXPECTS; i++) {
         if (++t == steps) {
@@ -174,6 +182,16 @@ void strategy_expect_steps(struct member *m, const struct progress *from, uint64
         next[i] = strategy_share(&at, m->world->self, t, samples);
     }
     learner_expect(m->learner, next, LEARNER_EXPECTS);
+}
+
+struct stretch strategy_begin_step(struct member *m, const struct progress *from, uint64_t t,
+                                   uint64_t steps)
+{
+    uint64_t samples = strategy_step_samples(m->job, from, m->learner->epoch_records);
+    m->learner->optim.scale = strategy_rate_scale(m->job, samples);
+    if (m->job->batch_growth) /* else the loader finds the stride itself */
+        expect_steps(m, *from, t, steps);
+    return strategy_share(from, m->world->self, t, samples);
 }
 
 bool strategy_shares(const struct member *m, const struct progress *progress)
@@ -205,7 +223,6 @@ void strategy_advance(struct progress *progress, uint64_t steps, uint64_t sample
 int strategy_steps(struct member *m, const struct progress *from, uint64_t first, uint64_t most,
                    int64_t until, struct exchange_meta *mine)
 {
-    uint64_t samples = strategy_step_samples(m->job, from, m->learner->epoch_records);
     if (!strategy_shares(m, from))
         strategy_contribute_nothing(m, mine);
     for (uint64_t k = 0; k < most && strategy_shares(m, from); k++) {
@@ -213,8 +230,7 @@ int strategy_steps(struct member *m, const struct progress *from, uint64_t first
             return ERR_DRIVER; /* a round can be long, and no member waits for it any more */
         if (k > 0 && world_now(m->world) >= until)
             break;
-        struct stretch share = strategy_share(from, m->world->self, first + k, samples);
-        strategy_expect_steps(m, from, first + k, first + most);
+        struct stretch share = strategy_begin_step(m, from, first + k, first + most);
         int rc = learner_step(m->learner, share.start, share.count);
         if (rc == ERR_DIVERGED)
             mine->weight = 0;

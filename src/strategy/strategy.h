@@ -272,10 +272,15 @@ struct stretch strategy_share(const struct progress *progress, uint32_t node, ui
  * all have equally many. */
 double strategy_share_weight(const struct progress *progress, size_t count, uint64_t samples);
 
-/* Where the batch grows: hint to the learner the samples of the steps behind step `t` of the round
- * of `steps` steps that `from` begins, and of the following rounds, as if the sharers stayed. */
-void strategy_expect_steps(struct member *m, const struct progress *from, uint64_t t,
-                           uint64_t steps);
+/* The factor of the schedule's rates in a step of `samples` (solver.lr_batch: linear scaling, Goyal
+ * et al. 2017, §2.1). */
+double strategy_rate_scale(const Paceline__Job *job, uint64_t samples);
+
+/* This worker, a sharer, begins step `t` of the round of `steps` steps that `from` begins: returns
+ * its samples, and sets the factor of its rate. Where the batch grows, the learner gets a hint of
+ * the samples that follow, as if the sharers stayed. */
+struct stretch strategy_begin_step(struct member *m, const struct progress *from, uint64_t t,
+                                   uint64_t steps);
 
 /* The round of `steps` of `samples` each has committed with this metadata: advance the progress. */
 void strategy_advance(struct progress *progress, uint64_t steps, uint64_t samples,

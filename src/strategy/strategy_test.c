@@ -294,6 +294,22 @@ static void test_histories_with_a_growing_batch(void **state)
     }
 }
 
+/* Linear scaling: rates given for 64 records are halved for 32, and multiplied by 11 for 704. */
+static void test_strategy_scales_the_rate_by_the_batch(void **state)
+{
+    (void)state;
+    struct plan p;
+    Caffe__SolverParameter solver;
+    plan_init(&p, 8, 1000, 20);
+    caffe__solver_parameter__init(&solver);
+    p.job.solver = &solver;
+    assert_true(strategy_rate_scale(&p.job, 32) == 1);
+    solver.has_lr_batch = 1;
+    solver.lr_batch = 64;
+    assert_true(strategy_rate_scale(&p.job, 32) == 0.5);
+    assert_true(strategy_rate_scale(&p.job, 704) == 11);
+}
+
 static void expect_strategy(const char *fields, const char *name, const char *refusal)
 {
     struct err err = {0};
@@ -301,7 +317,8 @@ static void expect_strategy(const char *fields, const char *name, const char *re
     Paceline__Job *job = NULL;
     const struct strategy_ops *ops;
     struct strategy_traits traits;
-    snprintf(text, sizeof text, "workers: 4 solver { base_lr: 0.1 } %s", fields);
+    snprintf(text, sizeof text, "workers: 4 %s %s",
+             strstr(fields, "solver") ? "" : "solver { base_lr: 0.1 }", fields);
     assert_int_equal(job_parse("t", text, strlen(text), &job, &err), OK);
     if (!job->strategy)
         assert_int_equal(job_set_strategy(job, name, &err), OK);
@@ -330,6 +347,9 @@ static void test_strategies_that_keep_their_batch_refuse_another(void **state)
                     "easgd", NULL);
     expect_strategy("global_batch: 33 strategy { sync { seconds: 2 } }", "sync",
                     "strategy.sync.seconds");
+    expect_strategy("batch: 8 solver { lr_batch: 32 }", "allreduce", "solver.lr_batch");
+    expect_strategy("global_batch: 32 solver { lr_batch: 32 }", "mpca", "solver.lr_batch");
+    expect_strategy("global_batch: 32 solver { lr_batch: 32 }", "allreduce", NULL);
 }
 
 /* ---- rounds, worked by hand ---- */
@@ -450,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_histories_with_a_global_batch),
         cmocka_unit_test(test_strategy_batch_grows_by_progress),
         cmocka_unit_test(test_histories_with_a_growing_batch),
+        cmocka_unit_test(test_strategy_scales_the_rate_by_the_batch),
         cmocka_unit_test(test_strategies_that_keep_their_batch_refuse_another),
         cmocka_unit_test(test_the_last_round_is_shorter),
         cmocka_unit_test(test_strategy_run_ends_exactly_with_a_round),

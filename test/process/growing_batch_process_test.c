@@ -64,8 +64,8 @@ static void test_growing_batch_of_processes_is_that_of_a_simulation(void **state
     process_release(&r.p);
 }
 
-/* Interrupted half-way, and continued by two workers instead of three: at the batch of its progress,
- * to the model of the run without interruption. */
+/* Interrupted half-way, and continued by two workers instead of three, at the batch of its
+ * progress. The model is that of the run without interruption. */
 static void test_growing_batch_continues_with_other_workers(void **state)
 {
     struct tiny *t = *state;

@@ -1,5 +1,6 @@
-/* A batch of all workers that grows (Elastic Eq. 6.7), or stays while their number changes: in every
- * strategy that exchanges in rounds the steps are those of the formula, for any number of workers. */
+/* A batch of all workers that grows (Elastic Eq. 6.7), or stays while their number changes. In any
+ * strategy that exchanges in rounds the steps are those of the formula, for any number of
+ * workers. */
 #include "strategy_sim.h"
 
 enum { EPOCHS = 4, FIRST = 21, LAST = 90 };
@@ -133,8 +134,8 @@ static void test_global_batch_stays_when_workers_die(void **state)
     }
 }
 
-/* The run breaks off, and continues with another number of workers from its checkpoint: at the batch
- * of its progress. Its model is that of the run without the break. */
+/* The run breaks off, and continues from its checkpoint with another number of workers, at the
+ * batch of its progress. Its model is that of the run without the break. */
 static void test_growing_batch_continues_from_a_checkpoint(void **state)
 {
     static const char *const set[] = {
