@@ -316,9 +316,9 @@ static void test_adam_and_adamw_by_hand(void **state)
     }
 }
 
-/* Two values 3 and 4, norm 5; gradient (0, 8), norm 8; decay 1/2, trust 1/2: the segment's
- * rate is 0.5·5 / (8 + 2.5) = 5/21, and V = 4 · 5/21 · (1.5, 10). A segment at 0 has the rate 1, and so
- * has one without a gradient; a frozen one stays. */
+/* Values 3 and 4, norm 5; gradient (0, 8), norm 8; decay 1/2, trust 1/2. The segment's rate is
+ * 0.5·5 / (8 + 2.5) = 5/21, and V = 4 · 5/21 · (1.5, 10). A segment at 0 has the rate 1, and so has
+ * one without a gradient; a frozen one stays. */
 static void test_lars_by_hand(void **state)
 {
     (void)state;

@@ -413,7 +413,8 @@ static void test_as_many_as_are_wanted(void **state)
         assert_int_equal(run_count(r.dir, "member", NULL, NULL), 8);
         assert_int_equal(r.report.missed, 0);
         if (!ways[w].free)
-            assert_true(r.report.wall_s > 1.1 * four.report.wall_s);
+            assert_true(r.report.wall_s >
+                        (records_of(&ways[w]) > SIM_BATCH ? 1.05 : 1.1) * four.report.wall_s);
     }
 }
 
