@@ -145,6 +145,30 @@ static uint32_t largest_share(const Paceline__Job *job)
     return share <= BATCH_MAX ? share : BATCH_MAX / local * local;
 }
 
+static int check_follow(const Paceline__Job *job, struct err *err)
+{
+    const Paceline__FollowBatch *f = job->follow_batch;
+    if (!f)
+        return OK;
+    if (!job_shares_batch(job))
+        return err_set(err, ERR_INPUT,
+                       "follow_batch: needs a batch of all workers, global_batch or batch_growth");
+    int rc = check_remedied(check_given("workers_max", job->has_workers_max, err),
+                            "; follow_batch needs it", err);
+    if (rc == OK)
+        rc = check_given("follow_batch.samples_per_s", f->has_samples_per_s, err);
+    if (rc == OK)
+        rc = check_positive("follow_batch.samples_per_s", f->samples_per_s, err);
+    if (rc == OK)
+        rc = check_not_negative("follow_batch.exchange_s", f->exchange_s, err);
+    if (rc == OK)
+        rc =
+            check_not_negative("follow_batch.exchange_s_per_worker", f->exchange_s_per_worker, err);
+    if (rc == OK)
+        rc = check_not_negative("follow_batch.change_s", f->change_s, err);
+    return rc == OK ? check_fraction("follow_batch.gain", f->gain, err) : rc;
+}
+
 static int finish_batch(Paceline__Job *job, struct err *err)
 {
     if (!job_shares_batch(job))
@@ -342,6 +366,8 @@ int job_finish(Paceline__Job *job, struct err *err)
         rc = check_not_negative("pace", job->pace, err);
     if (rc == OK)
         rc = finish_batch(job, err);
+    if (rc == OK)
+        rc = check_follow(job, err);
     if (rc == OK)
         rc = check_records(job, err);
     if (rc == OK)

@@ -323,6 +323,32 @@ static void test_batch_growth(void **state)
 #undef GROWTH
 }
 
+static void test_follow_batch(void **state)
+{
+    (void)state;
+#define FOLLOWS LEAST "workers_max: 8 batch_growth { first: 32 last: 704 } follow_batch "
+    Paceline__Job *job = finish_job(FOLLOWS "{ samples_per_s: 1000 }");
+    const Paceline__FollowBatch *f = job->follow_batch;
+    assert_true(f->exchange_s == 0 && f->exchange_s_per_worker == 0 && f->change_s == 1);
+    assert_true(f->gain == 0.05);
+    job_free(job);
+    expect_refusal(FOLLOWS "{ }", "follow_batch.samples_per_s: is missing");
+    expect_refusal(FOLLOWS "{ samples_per_s: 0 }", "follow_batch.samples_per_s: must be > 0, is 0");
+    expect_refusal(FOLLOWS "{ samples_per_s: 1 exchange_s: -1 }",
+                   "follow_batch.exchange_s: must be >= 0, is -1");
+    expect_refusal(FOLLOWS "{ samples_per_s: 1 exchange_s_per_worker: nan }",
+                   "follow_batch.exchange_s_per_worker: must be >= 0, is nan");
+    expect_refusal(FOLLOWS "{ samples_per_s: 1 change_s: inf }",
+                   "follow_batch.change_s: must be a finite number, is inf");
+    expect_refusal(FOLLOWS "{ samples_per_s: 1 gain: 1 }",
+                   "follow_batch.gain: must be >= 0 and < 1, is 1");
+#undef FOLLOWS
+    expect_refusal(LEAST "workers_max: 8 follow_batch { samples_per_s: 1 }",
+                   "follow_batch: needs a batch of all workers, global_batch or batch_growth");
+    expect_refusal(LEAST "workers: 8 global_batch: 64 follow_batch { samples_per_s: 1 }",
+                   "workers_max: is missing; follow_batch needs it");
+}
+
 static void test_single_is_for_one_worker(void **state)
 {
     (void)state;
@@ -575,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_solver_and_data_numbers),
         cmocka_unit_test(test_global_batch),
         cmocka_unit_test(test_batch_growth),
+        cmocka_unit_test(test_follow_batch),
         cmocka_unit_test(test_single_is_for_one_worker),
         cmocka_unit_test(test_override_takes_rivals_back),
         cmocka_unit_test(test_memory_budget),

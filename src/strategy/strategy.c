@@ -23,6 +23,12 @@ static int check_batch(const Paceline__Job *job, const struct strategy_traits *t
                        "solver.lr_batch: needs global_batch or batch_growth, and a strategy that "
                        "exchanges in rounds, such as allreduce; here it is %s",
                        name);
+    if (job->follow_batch && !traits->joinable)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "follow_batch: with these fields strategy %s admits no worker to a run under "
+            "way",
+            name);
     if (!traits->is_async || !job_shares_batch(job))
         return OK;
     if (job->batch_growth)

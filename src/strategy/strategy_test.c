@@ -347,6 +347,10 @@ static void test_strategies_that_keep_their_batch_refuse_another(void **state)
                     "easgd", NULL);
     expect_strategy("global_batch: 33 strategy { sync { seconds: 2 } }", "sync",
                     "strategy.sync.seconds");
+    expect_strategy("global_batch: 32 follow_batch { samples_per_s: 1 } "
+                    "strategy { diloco { tau: 4 overlap: 4 } }",
+                    "diloco", "follow_batch");
+    expect_strategy("global_batch: 32 follow_batch { samples_per_s: 1 }", "diloco", NULL);
     expect_strategy("batch: 8 solver { lr_batch: 32 }", "allreduce", "solver.lr_batch");
     expect_strategy("global_batch: 32 solver { lr_batch: 32 }", "mpca", "solver.lr_batch");
     expect_strategy("global_batch: 32 solver { lr_batch: 32 }", "allreduce", NULL);
