@@ -95,25 +95,36 @@ static void test_growing_batch_of_several_is_that_of_one(void **state)
     assert_true(run_difference(grown.dir, flat.dir) > 1000 * SIM_SAME);
 }
 
-/* Workers join one after the other: the batch is that of the progress, and not of their number. */
+/* Workers join one after the other: the batch is that of the progress, and not of their number.
+ * Rates are scaled by the batch, also those of a joiner that has no share yet. */
 static void test_growing_batch_while_the_number_of_workers_changes(void **state)
 {
     static const char cluster[] =
         "node { count: 4 } step_seconds: 0.04 link { mbit: 100 }\n"
         "fault { at: 0.05 join: 1 } fault { at: 0.1 join: 2 } fault { at: 0.15 join: 3 } "
         "fault { at: 0.3 leave: 1 }";
-    struct sim_run r = {.limit_s = 300}, one = {0};
+    struct sim_run r = {.limit_s = 300}, one = {0}, same = {0};
     SIM(*state, cluster, &r, "strategy.allreduce={}", "batch", GROWTH, "workers", "workers_min=1",
-        "workers_max=4", "stop.epochs=4", "checkpoint.every_seconds=1000");
+        "workers_max=4", "stop.epochs=4", "checkpoint.every_seconds=1000", "solver.lr_policy=fixed",
+        "solver.lr_batch=40");
     sim_adds_up(&r);
     assert_int_equal(run_count(r.dir, "member", "what", "join"), 4);
     assert_int_equal(run_count(r.dir, "member", "what", "leave"), 1);
     assert_int_equal(r.report.used, expect_run(1).samples);
     assert_int_equal(r.report.missed, 0);
-    one = play_run(*state, SIM_CALM, "strategy.single={}", GROWTH, "workers=1");
+    int losses = run_count(r.dir, "loss", NULL, NULL);
+    for (int i = 0; i < losses; i++) {
+        double rate = 0.05 * run_number(r.dir, "loss", i, "batch") / 40;
+        assert_true(fabs(run_number(r.dir, "loss", i, "rate") - rate) < 1e-7);
+    }
+    SIM(*state, SIM_CALM, &one, "strategy.single={}", "batch", GROWTH, "workers=1", "stop.epochs=4",
+        "solver.lr_policy=fixed", "solver.lr_batch=40");
+    SIM(*state, SIM_CALM, &same, "strategy.single={}", "batch", GROWTH, "workers=1",
+        "stop.epochs=4", "solver.lr_policy=fixed");
     double apart = run_difference(r.dir, one.dir);
     print_message("    one to four workers against one: %.1e\n", apart);
-    assert_true(apart <= SIM_SAME);
+    assert_true(losses > 0 && apart <= SIM_SAME);
+    assert_true(run_difference(same.dir, one.dir) > 100 * SIM_SAME);
 }
 
 /* Three of four workers die. The last one has the whole batch, four times what its net is planned
