@@ -39,8 +39,8 @@ int job_set_data(Paceline__Data **data, const char *spec, struct err *err);
 /* Check everything that can be checked without opening a file, and write derived values into the
  * message: `workers` from `workers_min`, sub-messages that were left out, `stop.epochs` 1 when
  * nothing stops the run, `batch_growth.epochs` from it. With a global batch `batch` gets the
- * largest share of a worker, and stays unset: it follows from the other fields when the job is
- * finished again. Afterwards every sub-message but test_data, batch_growth and follow_batch is
+ * largest share of a worker at the start, and stays unset: it follows from the other fields when
+ * the job is finished again. Afterwards every sub-message but test_data, batch_growth and follow_batch is
  * present. ERR_INPUT naming the field. */
 int job_finish(Paceline__Job *job, struct err *err);
 
@@ -92,8 +92,8 @@ static inline bool job_shares_batch(const Paceline__Job *job)
 }
 
 /* Records of a worker's step: iter_size batches. Of a finished job. Where the workers share a batch
- * out, the most that a step of a worker takes while there are `workers`; strategy_step_samples has
- * the batch. */
+ * out, the most that a worker takes of the first step, and computes at once; strategy_step_samples
+ * has the batch. */
 static inline uint32_t job_step_records(const Paceline__Job *job)
 {
     return job->batch * job->iter_size;

@@ -134,11 +134,12 @@ static int check_shared_batch(const Paceline__Job *job, struct err *err)
     return check_growth(job, err);
 }
 
-/* The largest share of a worker, in whole records of each of its learners. A larger one, when
- * workers are lost, is computed in parts. */
-static uint32_t largest_share(const Paceline__Job *job)
+/* The largest share of a worker at the start, in whole records of each of its learners. A larger
+ * one, when the batch has grown or workers are lost, is computed in parts: a net takes the time of
+ * the records that it is planned for, also for fewer. */
+static uint32_t first_share(const Paceline__Job *job)
 {
-    uint32_t all = job->batch_growth ? job->batch_growth->last : job->global_batch;
+    uint32_t all = job->batch_growth ? job->batch_growth->first : job->global_batch;
     uint32_t local = job->local > 0 && job->local <= LOCAL_MAX ? job->local : 1;
     uint32_t share = (all + job->workers - 1) / job->workers;
     share = (share + local - 1) / local * local;
@@ -175,7 +176,7 @@ static int finish_batch(Paceline__Job *job, struct err *err)
         return check_range("batch", job->batch, 1, BATCH_MAX, err);
     int rc = check_shared_batch(job, err);
     if (rc == OK)
-        job->batch = largest_share(job);
+        job->batch = first_share(job);
     return rc;
 }
 

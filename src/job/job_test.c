@@ -290,7 +290,7 @@ static void test_batch_growth(void **state)
                                           "batch_growth { first: 32 last: 704 }");
     const Paceline__BatchGrowth *g = job->batch_growth;
     assert_true(g->power == 2 && g->epochs == 12 && g->has_epochs);
-    assert_true(job->batch == 235 && !job->has_batch && job_shares_batch(job));
+    assert_true(job->batch == 11 && !job->has_batch && job_shares_batch(job));
     job->stop->epochs = 20;
     finish_again(job);
     assert_true(g->epochs == 12); /* a longer run grows no slower */

@@ -3,6 +3,8 @@
 #include "plan/follow_batch.h"
 #include "train/driver.h"
 
+#include <math.h>
+
 /* A change that is not complete after this time, because workers cannot be had or do not leave, is
  * given up, and the next one begins from the number that there is. */
 #define CHANGE_LIMIT_S 60
@@ -33,8 +35,8 @@ static double samples_left(const struct driver *d, uint64_t batch)
     double left = 1e18;
     if (stop->has_epochs)
         left = stop->epochs * (double)d->data.epoch_records - (double)progress->sample_offset;
-    if (stop->has_steps && (double)(stop->steps - progress->steps) * (double)batch < left)
-        left = (double)(stop->steps - progress->steps) * (double)batch;
+    if (stop->has_steps)
+        left = fmin(left, ((double)stop->steps - (double)progress->steps) * (double)batch);
     return left > 0 ? left : 0;
 }
 

@@ -11,7 +11,7 @@ enum { EPOCHS = 6, FIRST = 32, LAST = 704, MOST = 8 };
  * and 2 ms for each worker. */
 #define GROWTH  "batch_growth={first:32 last:704}"
 #define FOLLOW  "follow_batch={samples_per_s:1000 exchange_s:0.008 exchange_s_per_worker:0.002 "
-#define CLUSTER "node { count: 8 } step_seconds: 0.704 link { mbit: 1000 latency_us: 1000 }\n"
+#define CLUSTER "node { count: 8 } step_seconds: 0.032 link { mbit: 1000 latency_us: 1000 }\n"
 
 static const struct follow_batch model = {{SCALING_SYNC, 1000, 0.008, 0.002}, 0, 0, 1, MOST};
 
@@ -87,7 +87,7 @@ static void test_follow_batch_changes_that_pay(void **state)
 static void test_follow_batch_releases_workers(void **state)
 {
     static const char cluster[] =
-        "node { count: 8 } step_seconds: 0.352 link { mbit: 1000 latency_us: 1000 }\n"
+        "node { count: 8 } step_seconds: 0.016 link { mbit: 1000 latency_us: 1000 }\n"
         "fault { at: 0.001 join: 2 } fault { at: 0.001 join: 3 } fault { at: 0.001 join: 4 } "
         "fault { at: 0.001 join: 5 } fault { at: 0.001 join: 6 } fault { at: 0.001 join: 7 }";
     static const char follow[] = "follow_batch={samples_per_s:1000 exchange_s:0.02 "

@@ -100,7 +100,7 @@ static void test_growing_batch_of_several_is_that_of_one(void **state)
 static void test_growing_batch_while_the_number_of_workers_changes(void **state)
 {
     static const char cluster[] =
-        "node { count: 4 } step_seconds: 0.04 link { mbit: 100 }\n"
+        "node { count: 4 } step_seconds: 0.01 link { mbit: 100 }\n"
         "fault { at: 0.05 join: 1 } fault { at: 0.1 join: 2 } fault { at: 0.15 join: 3 } "
         "fault { at: 0.3 leave: 1 }";
     struct sim_run r = {.limit_s = 300}, one = {0}, same = {0};
@@ -172,7 +172,7 @@ static void test_growing_batch_continues_from_a_checkpoint(void **state)
 /* The events have the batch: `start` and `loss` that of the step which follows, `end` the last. */
 static void test_growing_batch_is_in_the_events(void **state)
 {
-    struct sim_run r = play_run(*state, "node { count: 4 } step_seconds: 0.4 link { mbit: 100 }\n",
+    struct sim_run r = play_run(*state, "node { count: 4 } step_seconds: 0.1 link { mbit: 100 }\n",
                                 "strategy.allreduce={}", GROWTH, "workers=3");
     cJSON *start = run_event(r.dir, "start", NULL, NULL, 0);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(start, "batch_growth")),
