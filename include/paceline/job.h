@@ -63,8 +63,8 @@ int pl_job_unset(pl_job *job, const char *field);
 
 /* As pl_job_set, and unset the fields that contradict the one that is set: `workers` unsets
  * workers_min, workers_max and, for more than one, the strategy `single` (the default, `sync`,
- * replaces it); `batch` unsets global_batch, and `stop.epochs` stop.steps; and vice versa. The log
- * names the assignments that were unset. PL_ERR_USAGE. */
+ * replaces it); `batch` unsets global_batch and batch_growth, and `stop.epochs` stop.steps; and
+ * vice versa. The log names the assignments that were unset. PL_ERR_USAGE. */
 int pl_job_override(pl_job *job, const char *assignment);
 
 /* Replace the net by a copy of this one. PL_ERR_NOMEM, or the first error of the specification. */

@@ -101,7 +101,7 @@ typedef struct pl_run_options {
     /* Set it, from any thread, to change the number of workers while the run continues, between the
      * job's workers_min and workers_max. For more, the driver admits waiting workers or requests
      * new ones (start_workers). For fewer, the newest workers leave in good order, and wait if they
-     * run pl_work. 0: as many as the job allows. May be NULL. */
+     * run pl_work. 0: as many as the job allows, or as its follow_batch says. May be NULL. */
     const pl_flag *workers;
     /* pl_run: start `count` workers, each of which must call pl_work with `address`; also to
      * replace lost workers, if the job has workers_min and workers_max. The run has threads then:
@@ -165,6 +165,9 @@ typedef struct pl_run_report {
     uint64_t cached, cached_bytes, cached_disk, cached_disk_bytes; /* in memory; in files */
     uint64_t bad_records;    /* left out by `on_bad_record: skip`, each counted once; */
     char bad_record[3][240]; /* causes of the first of them, by name */
+    /* Samples of a step of all workers at the end, where the workers share a batch out (the job's
+     * `global_batch` and `batch_growth`); else 0. */
+    uint64_t batch;
 } pl_run_report;
 
 /* Drive a run; returns when it has ended.

@@ -295,6 +295,7 @@ void api_report(const struct api_sink *sink, const struct train_report *from, pl
         .used = from->used,
         .repeated = from->repeated,
         .missed = from->missed,
+        .batch = from->batch,
         .wall_s = from->wall_s,
         .session_s = from->session_s,
         .seed = from->seed,

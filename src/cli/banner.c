@@ -77,6 +77,17 @@ static void print_step(const cJSON *start)
     char batch[NUMBER_BYTES], steps[NUMBER_BYTES];
     double workers = number_of(start, "nodes"), each = number_of(start, "batch"),
            epoch = number_of(start, "steps_an_epoch");
+    if (cJSON_HasObjectItem(start, "global_batch")) {
+        const char *growth = text_of(start, "batch_growth");
+        double all = number_of(start, "global_batch");
+        output_line("a step      %s record%s, shared out by %.0f worker%s, %s step%s an epoch",
+                    grouped_digits(all, batch), number_plural(all, "s"), workers,
+                    number_plural(workers, "s"), grouped_digits(epoch, steps),
+                    number_plural(epoch, "s"));
+        if (growth[0])
+            output_line("batch       grows from %s", growth);
+        return;
+    }
     output_line("a step      %s record%s x %.0f worker%s, %s step%s an epoch",
                 grouped_digits(each, batch), number_plural(each, "s"), workers,
                 number_plural(workers, "s"), grouped_digits(epoch, steps),

@@ -305,6 +305,9 @@ static void print_result(const pl_run_report *report)
     if (report->session_s > 0 && report->samples > 0)
         printf("speed       %.0f samples/s%s\n", (double)report->samples / report->session_s,
                report->simulated ? ", simulated" : "");
+    if (report->batch > 0)
+        printf("batch       %llu records of all workers at the end\n",
+               (unsigned long long)report->batch);
     printf("records     %llu used, %llu repeated, %llu missed\n", (unsigned long long)report->used,
            (unsigned long long)report->repeated, (unsigned long long)report->missed);
     if (report->has_cache)

@@ -25,9 +25,9 @@ int job_set(Paceline__Job *job, const char *assignment, struct err *err);
 int job_unset(Paceline__Job *job, const char *field, struct err *err);
 
 /* Set one field and take back those that contradict it: `workers` takes back workers_min,
- * workers_max and, where there are several, the strategy `single`; `batch` global_batch;
- * `stop.epochs` stop.steps, and so on. `taken` lists the fields that were taken back, with commas;
- * "" when there were none. ERR_USAGE. */
+ * workers_max and, where there are several, the strategy `single`; `batch` global_batch and
+ * batch_growth; `stop.epochs` stop.steps, and so on. `taken` lists the fields that were taken back,
+ * with commas; "" when there were none. ERR_USAGE. */
 enum { JOB_TAKEN_MAX = 128 };
 int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKEN_MAX],
                  struct err *err);
@@ -37,8 +37,10 @@ int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKE
 int job_set_data(Paceline__Data **data, const char *spec, struct err *err);
 
 /* Check everything that can be checked without opening a file, and write derived values into the
- * message: `batch` from `global_batch`, `workers` from `workers_min`, sub-messages that were left
- * out, `stop.epochs` 1 when nothing stops the run. Afterwards every sub-message but test_data is
+ * message: `workers` from `workers_min`, sub-messages that were left out, `stop.epochs` 1 when
+ * nothing stops the run, `batch_growth.epochs` from it. With a global batch `batch` gets the
+ * largest share of a worker at the start, and stays unset: it follows from the other fields when
+ * the job is finished again. Afterwards every sub-message but test_data, batch_growth and follow_batch is
  * present. ERR_INPUT naming the field. */
 int job_finish(Paceline__Job *job, struct err *err);
 
@@ -83,7 +85,15 @@ static inline bool job_is_alone(const Paceline__Job *job)
     return job_workers_max(job) == 1;
 }
 
-/* Records of a worker's step: iter_size batches. Of a finished job. */
+/* Do the workers share out a batch of all, whatever their number? (global_batch, batch_growth) */
+static inline bool job_shares_batch(const Paceline__Job *job)
+{
+    return job->has_global_batch || job->batch_growth;
+}
+
+/* Records of a worker's step: iter_size batches. Of a finished job. Where the workers share a batch
+ * out, the most that a worker takes of the first step, and computes at once; strategy_step_samples
+ * has the batch. */
 static inline uint32_t job_step_records(const Paceline__Job *job)
 {
     return job->batch * job->iter_size;

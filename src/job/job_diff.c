@@ -29,6 +29,8 @@ static const struct rule {
     {"data.lmdb.path", false},
     {"validation", true},
     {"batch", true},
+    {"global_batch", true},
+    {"batch_growth", true},
     {"iter_size", true},
     {"seed", true},
     {"precision", true},

@@ -95,30 +95,89 @@ static int check_stop(const Paceline__Job *job, struct err *err)
     return rc;
 }
 
-/* `batch` follows from `global_batch`, which is then unset: a finished job may be finished again.
- */
+static int check_growth(const Paceline__Job *job, struct err *err)
+{
+    const Paceline__BatchGrowth *g = job->batch_growth;
+    int rc = check_given("batch_growth.first", g->has_first, err);
+    if (rc == OK)
+        rc = check_given("batch_growth.last", g->has_last, err);
+    if (rc == OK)
+        rc = check_range("batch_growth.first", g->first, job_workers_max(job), RECORDS_MAX, err);
+    if (rc == OK)
+        rc = check_range("batch_growth.last", g->last, g->first, RECORDS_MAX, err);
+    if (rc == OK)
+        rc = check_positive("batch_growth.power", g->power, err);
+    if (rc == OK && g->has_epochs)
+        rc = check_positive("batch_growth.epochs", g->epochs, err);
+    if (rc == OK && job->iter_size != 1)
+        rc = err_set(err, ERR_INPUT,
+                     "iter_size: must be 1 with batch_growth, which has the records of a step, is "
+                     "%" PRIu32,
+                     job->iter_size);
+    return rc;
+}
+
+static int check_shared_batch(const Paceline__Job *job, struct err *err)
+{
+    const char *field = job->batch_growth ? "batch_growth" : "global_batch";
+    if (job->has_batch)
+        return err_set(err, ERR_INPUT,
+                       "%s: `batch` is set, and one of the two may be; --unset one of them", field);
+    if (!job->batch_growth)
+        return check_range("global_batch", job->global_batch, job_workers_max(job), RECORDS_MAX,
+                           err);
+    if (job->has_global_batch)
+        return err_set(
+            err, ERR_INPUT,
+            "batch_growth: `global_batch` is set, and one of the two may be; --unset one "
+            "of them");
+    return check_growth(job, err);
+}
+
+/* The largest share of a worker at the start, in whole records of each of its learners. A larger
+ * one, when the batch has grown or workers are lost, is computed in parts: a net takes the time of
+ * the records that it is planned for, also for fewer. */
+static uint32_t first_share(const Paceline__Job *job)
+{
+    uint32_t all = job->batch_growth ? job->batch_growth->first : job->global_batch;
+    uint32_t local = job->local > 0 && job->local <= LOCAL_MAX ? job->local : 1;
+    uint32_t share = (all + job->workers - 1) / job->workers;
+    share = (share + local - 1) / local * local;
+    return share <= BATCH_MAX ? share : BATCH_MAX / local * local;
+}
+
+static int check_follow(const Paceline__Job *job, struct err *err)
+{
+    const Paceline__FollowBatch *f = job->follow_batch;
+    if (!f)
+        return OK;
+    if (!job_shares_batch(job))
+        return err_set(err, ERR_INPUT,
+                       "follow_batch: needs a batch of all workers, global_batch or batch_growth");
+    int rc = check_remedied(check_given("workers_max", job->has_workers_max, err),
+                            "; follow_batch needs it", err);
+    if (rc == OK)
+        rc = check_given("follow_batch.samples_per_s", f->has_samples_per_s, err);
+    if (rc == OK)
+        rc = check_positive("follow_batch.samples_per_s", f->samples_per_s, err);
+    if (rc == OK)
+        rc = check_not_negative("follow_batch.exchange_s", f->exchange_s, err);
+    if (rc == OK)
+        rc =
+            check_not_negative("follow_batch.exchange_s_per_worker", f->exchange_s_per_worker, err);
+    if (rc == OK)
+        rc = check_not_negative("follow_batch.change_s", f->change_s, err);
+    return rc == OK ? check_fraction("follow_batch.gain", f->gain, err) : rc;
+}
+
 static int finish_batch(Paceline__Job *job, struct err *err)
 {
-    if (job->has_global_batch) {
-        uint32_t all = job->global_batch;
-        if (job->has_batch)
-            return err_set(err, ERR_INPUT,
-                           "global_batch: `batch` is set, and one of the two may be; --unset one "
-                           "of them");
-        if (all == 0 || all % job->workers != 0)
-            return err_set(err, ERR_INPUT,
-                           "global_batch: must be a multiple of workers, which is %" PRIu32
-                           ", is %" PRIu32,
-                           job->workers, all);
-        if (all / job->workers > BATCH_MAX)
-            return err_set(err, ERR_INPUT, "global_batch: must be at most %d a worker, is %" PRIu32,
-                           BATCH_MAX, all / job->workers);
-        job->batch = all / job->workers;
-        job->has_batch = true;
-        job->has_global_batch = false;
-        job->global_batch = 0;
-    }
-    return check_range("batch", job->batch, 1, BATCH_MAX, err);
+    if (!job_shares_batch(job))
+        return check_range("batch", job->batch, 1, BATCH_MAX, err);
+    int rc = check_shared_batch(job, err);
+    if (rc == OK)
+        job->batch = first_share(job);
+    return rc;
 }
 
 /* `batch` and `threads` are the worker's: its learners share both. */
@@ -217,6 +276,17 @@ static void finish_stop(Paceline__Stop *stop)
     stop->has_epochs = true;
 }
 
+static int finish_growth(const Paceline__Job *job, struct err *err)
+{
+    Paceline__BatchGrowth *g = job->batch_growth;
+    if (!g || g->has_epochs)
+        return OK;
+    g->epochs = job->stop->epochs;
+    g->has_epochs = true;
+    return check_remedied(check_given("batch_growth.epochs", job->stop->has_epochs, err),
+                          "; without stop.epochs it says for how long the batch grows", err);
+}
+
 /* Not in the net: each layer defines the meaning of its missing fields. */
 static int fill_defaults(Paceline__Job *job, struct err *err)
 {
@@ -224,6 +294,7 @@ static int fill_defaults(Paceline__Job *job, struct err *err)
     job->net = NULL;
     bool filled_in = text_fill_defaults(&job->base);
     job->net = net;
+    job->has_batch = job->has_batch && !job_shares_batch(job);
     job_leave_out_elsewhere(job->solver);
     return filled_in ? OK : err_set(err, ERR_NOMEM, "job: out of memory");
 }
@@ -251,10 +322,6 @@ static int finish_workers(Paceline__Job *job, struct err *err)
         rc = check_range("workers_max", job->workers_max, 1, WORKERS_MAX, err);
     if (rc == OK && job->has_workers_max)
         rc = check_range("workers_min", job->workers, 1, job->workers_max, err);
-    if (rc == OK && job->has_global_batch && job->workers != job_workers_max(job))
-        rc = err_set(err, ERR_INPUT,
-                     "global_batch: needs a fixed number of workers, not %" PRIu32 " to %" PRIu32,
-                     job->workers, job->workers_max);
     if (rc == OK && !(job->patience_seconds > 0 && job->patience_seconds <= 1e9))
         rc = err_set(err, ERR_INPUT,
                      "patience_seconds: expected more than 0, 1e9 at most, is %g; write "
@@ -301,6 +368,8 @@ int job_finish(Paceline__Job *job, struct err *err)
     if (rc == OK)
         rc = finish_batch(job, err);
     if (rc == OK)
+        rc = check_follow(job, err);
+    if (rc == OK)
         rc = check_records(job, err);
     if (rc == OK)
         rc = check_local(job, err);
@@ -317,5 +386,6 @@ int job_finish(Paceline__Job *job, struct err *err)
     if (rc != OK)
         return rc;
     finish_stop(job->stop);
-    return fill_defaults(job, err);
+    rc = finish_growth(job, err);
+    return rc == OK ? fill_defaults(job, err) : rc;
 }

@@ -76,8 +76,11 @@ int job_unset(Paceline__Job *job, const char *field, struct err *err)
 static const struct rivals {
     const char *field, *rival;
 } rivals[] = {
-    {"workers", "workers_min"},    {"workers", "workers_max"},    {"workers_min", "workers"},
-    {"workers_max", "workers"},    {"batch", "global_batch"},     {"global_batch", "batch"},
+    {"workers", "workers_min"},    {"workers", "workers_max"},
+    {"workers_min", "workers"},    {"workers_max", "workers"},
+    {"batch", "global_batch"},     {"batch", "batch_growth"},
+    {"global_batch", "batch"},     {"global_batch", "batch_growth"},
+    {"batch_growth", "batch"},     {"batch_growth", "global_batch"},
     {"stop.epochs", "stop.steps"}, {"stop.steps", "stop.epochs"},
 };
 

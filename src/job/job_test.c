@@ -245,23 +245,108 @@ static void test_solver_and_data_numbers(void **state)
 #undef REST
 }
 
+static void finish_again(Paceline__Job *job)
+{
+    struct err err = {0};
+    if (job_finish(job, &err) != OK)
+        fail_msg("%s", err.text);
+}
+
+/* `batch` is the largest share, and follows from the global batch each time: it is not written. */
 static void test_global_batch(void **state)
 {
     (void)state;
     Paceline__Job *job = finish_job(LEAST "workers: 4 global_batch: 256");
+    assert_true(job->batch == 64 && !job->has_batch && job_shares_batch(job));
+    finish_again(job); /* a finished job may be finished again */
     assert_int_equal(job->batch, 64);
-    struct err err = {0};
-    assert_int_equal(job_finish(job, &err), OK); /* a finished job may be finished again */
-    assert_int_equal(job->batch, 64);
+    job->workers = 3;
+    finish_again(job);
+    assert_int_equal(job->batch, 86);
+    job_free(job);
+    job = finish_job(LEAST "workers_min: 2 workers_max: 5 global_batch: 101 local: 4");
+    assert_int_equal(job->batch, 52); /* 51, in fours */
+    assert_int_equal(job_step_records(job), 52);
+    job_free(job);
+    job = finish_job(LEAST "global_batch: 100000");
+    assert_int_equal(job->batch, 65536); /* the rest is a second part */
+    job_free(job);
+    job = finish_job(LEAST "batch: 32");
+    assert_false(job_shares_batch(job));
     job_free(job);
     expect_refusal(LEAST "batch: 64 global_batch: 64",
                    "global_batch: `batch` is set, and one of the two may be; --unset one of them");
-    expect_refusal(LEAST "workers: 3 global_batch: 64",
-                   "global_batch: must be a multiple of workers, which is 3, is 64");
-    expect_refusal(LEAST "global_batch: 0",
-                   "global_batch: must be a multiple of workers, which is 1, is 0");
-    expect_refusal(LEAST "global_batch: 65537",
-                   "global_batch: must be at most 65536 a worker, is 65537");
+    expect_refusal(LEAST "workers: 3 global_batch: 2",
+                   "global_batch: must be from 3 to 16777216, is 2");
+    expect_refusal(LEAST "workers_max: 3 global_batch: 2",
+                   "global_batch: must be from 3 to 16777216, is 2");
+    expect_refusal(LEAST "global_batch: 0", "global_batch: must be from 1 to 16777216, is 0");
+}
+
+static void test_batch_growth(void **state)
+{
+    (void)state;
+    Paceline__Job *job = finish_job(LEAST "workers: 3 stop { epochs: 12 } "
+                                          "batch_growth { first: 32 last: 704 }");
+    const Paceline__BatchGrowth *g = job->batch_growth;
+    assert_true(g->power == 2 && g->epochs == 12 && g->has_epochs);
+    assert_true(job->batch == 11 && !job->has_batch && job_shares_batch(job));
+    job->stop->epochs = 20;
+    finish_again(job);
+    assert_true(g->epochs == 12); /* a longer run grows no slower */
+    job_free(job);
+    job = finish_job(LEAST "stop { steps: 9 } "
+                           "batch_growth { first: 8 last: 8 power: 0.5 epochs: 1.5 }");
+    assert_true(job->batch_growth->epochs == 1.5 && job->batch == 8);
+    job_free(job);
+#define GROWTH LEAST "workers: 4 batch_growth "
+    expect_refusal(GROWTH "{ last: 64 }", "batch_growth.first: is missing");
+    expect_refusal(GROWTH "{ first: 64 }", "batch_growth.last: is missing");
+    expect_refusal(GROWTH "{ first: 3 last: 64 }",
+                   "batch_growth.first: must be from 4 to 16777216, is 3");
+    expect_refusal(GROWTH "{ first: 64 last: 63 }",
+                   "batch_growth.last: must be from 64 to 16777216, is 63");
+    expect_refusal(GROWTH "{ first: 64 last: 99 power: 0 }",
+                   "batch_growth.power: must be > 0, is 0");
+    expect_refusal(GROWTH "{ first: 64 last: 99 epochs: 0 }",
+                   "batch_growth.epochs: must be > 0, is 0");
+    expect_refusal(GROWTH "{ first: 64 last: 99 } stop { steps: 9 }",
+                   "batch_growth.epochs: is missing; without stop.epochs it says for how long the "
+                   "batch grows");
+    expect_refusal(GROWTH "{ first: 64 last: 99 } iter_size: 2",
+                   "iter_size: must be 1 with batch_growth, which has the records of a step, is 2");
+    expect_refusal(GROWTH "{ first: 64 last: 99 } batch: 8",
+                   "batch_growth: `batch` is set, and one of the two may be; --unset one of them");
+    expect_refusal(GROWTH "{ first: 64 last: 99 } global_batch: 8",
+                   "batch_growth: `global_batch` is set, and one of the two may be; --unset one of "
+                   "them");
+#undef GROWTH
+}
+
+static void test_follow_batch(void **state)
+{
+    (void)state;
+#define FOLLOWS LEAST "workers_max: 8 batch_growth { first: 32 last: 704 } follow_batch "
+    Paceline__Job *job = finish_job(FOLLOWS "{ samples_per_s: 1000 }");
+    const Paceline__FollowBatch *f = job->follow_batch;
+    assert_true(f->exchange_s == 0 && f->exchange_s_per_worker == 0 && f->change_s == 1);
+    assert_true(f->gain == 0.05);
+    job_free(job);
+    expect_refusal(FOLLOWS "{ }", "follow_batch.samples_per_s: is missing");
+    expect_refusal(FOLLOWS "{ samples_per_s: 0 }", "follow_batch.samples_per_s: must be > 0, is 0");
+    expect_refusal(FOLLOWS "{ samples_per_s: 1 exchange_s: -1 }",
+                   "follow_batch.exchange_s: must be >= 0, is -1");
+    expect_refusal(FOLLOWS "{ samples_per_s: 1 exchange_s_per_worker: nan }",
+                   "follow_batch.exchange_s_per_worker: must be >= 0, is nan");
+    expect_refusal(FOLLOWS "{ samples_per_s: 1 change_s: inf }",
+                   "follow_batch.change_s: must be a finite number, is inf");
+    expect_refusal(FOLLOWS "{ samples_per_s: 1 gain: 1 }",
+                   "follow_batch.gain: must be >= 0 and < 1, is 1");
+#undef FOLLOWS
+    expect_refusal(LEAST "workers_max: 8 follow_batch { samples_per_s: 1 }",
+                   "follow_batch: needs a batch of all workers, global_batch or batch_growth");
+    expect_refusal(LEAST "workers: 8 global_batch: 64 follow_batch { samples_per_s: 1 }",
+                   "workers_max: is missing; follow_batch needs it");
 }
 
 static void test_single_is_for_one_worker(void **state)
@@ -294,6 +379,7 @@ static void test_override_takes_rivals_back(void **state)
     expect_override(LEAST "workers: 3 workers_max: 5", "workers_min=2", "workers");
     expect_override(LEAST "global_batch: 32", "batch=8", "global_batch");
     expect_override(LEAST "batch: 8", "global_batch=32", "batch");
+    expect_override(LEAST "batch_growth { first: 8 last: 9 }", "batch=32", "batch_growth");
     expect_override(LEAST "stop { steps: 5 seconds: 9 }", "stop.epochs=2", "stop.steps");
     expect_override(LEAST "stop { epochs: 2 }", "stop.steps=7", "stop.epochs");
     expect_override(LEAST, "solver.base_lr=0.5", "");
@@ -514,6 +600,8 @@ int main(void)
         cmocka_unit_test(test_rules_that_cannot_be_judged_are_refused),
         cmocka_unit_test(test_solver_and_data_numbers),
         cmocka_unit_test(test_global_batch),
+        cmocka_unit_test(test_batch_growth),
+        cmocka_unit_test(test_follow_batch),
         cmocka_unit_test(test_single_is_for_one_worker),
         cmocka_unit_test(test_override_takes_rivals_back),
         cmocka_unit_test(test_memory_budget),

@@ -1,4 +1,5 @@
 /* iter_size: several batches, one after another, whose gradients make one step. */
+#include "base/memory.h"
 #include "bf16_needed.h"
 #include "job/job.h"
 #include "learner/learner.h"
@@ -101,6 +102,64 @@ static void test_iter_size_equals_one_batch(void **state)
     }
 }
 
+/* A share of a batch of all may be larger than the nets are planned for, because workers are lost
+ * or memory has no room for more: it is computed in parts. */
+static void test_a_large_share_equals_one_batch(void **state)
+{
+    static const char *const ways[] = {"kernels: ref workers: 4 global_batch: 64",
+                                       "kernels: ref workers: 3 global_batch: 64 local: 2"};
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        struct trial one, parts;
+        uint64_t offset = 0;
+        open_trial(&one, *state, "drop.prototxt", "kernels: ref batch: 64");
+        open_trial(&parts, *state, "drop.prototxt", ways[w]);
+        assert_true(parts.ws->batch == (w == 0 ? 16 : 22));
+        for (size_t count = 1; count <= 64; count += 9) {
+            assert_int_equal(learner_step(&one.l, offset, count), OK);
+            assert_int_equal(learner_step(&parts.l, offset, count), OK);
+            assert_int_equal(parts.l.taken, count);
+            assert_near(&one.l.dx, &parts.l.dx);
+            assert_near(&one.l.x, &parts.l.x);
+            offset += count;
+        }
+        close_trial(&one);
+        close_trial(&parts);
+    }
+}
+
+/* A net that is too large for memory at the largest share is planned for a part of it; without a
+ * batch of all it is refused. */
+static void test_a_share_without_room_is_computed_in_parts(void **state)
+{
+    enum { BATCH = 32768, ROOM = 32 << 20 };
+    struct trial one, t;
+    struct workspace *ws = NULL;
+    struct logger silent = {0};
+    struct err err = {0};
+    open_trial(&one, *state, "net.prototxt", "kernels: ref batch: 512");
+    open_trial(&t, *state, "net.prototxt", "kernels: ref global_batch: 32768");
+    size_t whole = workspace_memory(t.ws).activations, budget = memory_used() + ROOM;
+    assert_true(t.ws->batch == BATCH && whole > 2 * ROOM);
+    assert_int_equal(
+        workspace_create_within(budget, t.job, &t.corpus, &silent, NULL, NULL, &ws, &err), OK);
+    print_message("    %zu records at a time in %.1f MB, %d in %.1f MB\n", ws->batch,
+                  (double)workspace_memory(ws).activations / 1e6, BATCH, (double)whole / 1e6);
+    assert_true(ws->batch < BATCH && ws->batch >= 16 && BATCH % ws->batch == 0);
+    assert_true(workspace_memory(ws).activations <= ROOM);
+    struct learner l;
+    assert_int_equal(learner_init(&l, NULL, t.job, &t.corpus, ws, &t.arena, NULL, &err), OK);
+    assert_int_equal(learner_gradient(&one.l, 3, 512), OK);
+    assert_int_equal(learner_gradient(&l, 3, 512), OK);
+    assert_near(&one.l.dx, &l.dx);
+    workspace_free(ws);
+    t.job->has_global_batch = false;
+    assert_int_equal(workspace_create_within(memory_used() + ROOM, t.job, &t.corpus, &silent, NULL,
+                                             NULL, &ws, &err),
+                     ERR_NOMEM);
+    close_trial(&one);
+    close_trial(&t);
+}
+
 static double distance_of(const struct vec *a, const struct vec *b)
 {
     double most = 0, largest = 0;
@@ -189,6 +248,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_iter_size_equals_one_batch),
+        cmocka_unit_test(test_a_large_share_equals_one_batch),
+        cmocka_unit_test(test_a_share_without_room_is_computed_in_parts),
         cmocka_unit_test(test_iter_size_equals_one_batch_in_bf16),
         cmocka_unit_test(test_iter_size_reports_gradient_parts_once),
     };

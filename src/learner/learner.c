@@ -26,7 +26,8 @@ int learner_init_unset(struct learner *l, struct world *world, const Paceline__J
         vec_init_model(&l->both, &l->x, &l->s, arena, n, net_state_segments(ws->train)->total) !=
             OK ||
         (!dx && vec_init(&l->dx, arena, n) != OK) ||
-        (job->iter_size > 1 && vec_init(&l->before, arena, n) != OK))
+        ((job->iter_size > 1 || job_shares_batch(job) || ws->batch < job->batch) &&
+         vec_init(&l->before, arena, n) != OK))
         return err_set(err, ERR_NOMEM, "net: out of memory for %zu parameters", n);
     if (dx)
         l->dx = *dx;
@@ -110,7 +111,7 @@ static void gather_gradient(struct learner *l, size_t from)
  * and of the following steps. */
 static void hint_loader(struct learner *l, uint64_t next, size_t left)
 {
-    size_t batch = l->job->batch;
+    size_t batch = l->ws->batch;
     for (size_t step = 0;; step++) {
         for (size_t n; left > 0; next += n, left -= n) {
             n = left < batch ? left : batch;
@@ -118,29 +119,29 @@ static void hint_loader(struct learner *l, uint64_t next, size_t left)
         }
         if (step == l->known)
             return;
-        next = l->follows[step];
-        left = job_step_records(l->job);
+        next = l->follows[step].start;
+        left = l->follows[step].count;
     }
 }
 
-void learner_expect(struct learner *l, const uint64_t *start, size_t count)
+void learner_expect(struct learner *l, const struct stretch *step, size_t count)
 {
     PL_ASSERT(count <= LEARNER_EXPECTS);
     for (size_t i = 0; i < count; i++)
-        l->follows[i] = start[i];
+        l->follows[i] = step[i];
     l->known = count;
 }
 
 /* The loader expects batches at one stride, which those of a step of several do not have: expect
  * the following steps as far apart as this one and the one before. */
-static void expect_stride(struct learner *l, uint64_t start)
+static void expect_stride(struct learner *l, uint64_t start, size_t count)
 {
     uint64_t stride = start - l->start;
     l->start = start;
     if (l->known > 0 || l->parts == 1 || l->samples == 0)
         return;
     for (size_t i = 0; i < LEARNER_EXPECTS; i++)
-        l->follows[i] = start + (i + 1) * stride;
+        l->follows[i] = (struct stretch){start + (i + 1) * stride, count};
     l->known = LEARNER_EXPECTS;
 }
 
@@ -211,14 +212,14 @@ static int find_records(struct learner *l, uint64_t *start, size_t count)
 static int compute_gradient(struct learner *l, uint64_t start, size_t count,
                             const struct net_watch *watch)
 {
-    size_t batch = l->job->batch;
+    size_t batch = l->ws->batch;
     double loss = 0;
     int found = find_records(l, &start, count);
     if (found != OK)
         return found;
     l->parts = (count + batch - 1) / batch;
     l->gathered = l->dx.n;
-    expect_stride(l, start);
+    expect_stride(l, start, count);
     for (l->part = 0; l->part < l->parts; l->part++) {
         size_t first = l->part * batch, n = count - first < batch ? count - first : batch;
         bool last = l->part + 1 == l->parts;
@@ -234,6 +235,7 @@ static int compute_gradient(struct learner *l, uint64_t start, size_t count,
     gather_gradient(l, 0);
     l->loss = loss / (double)count;
     l->samples += count;
+    l->taken = count;
     return OK;
 }
 
@@ -268,7 +270,7 @@ static int record_mark(void *user, size_t from, double share)
 /* The group shares out the work of a batch, however many of them there are. */
 static size_t shared_out(const struct learner *l, size_t count)
 {
-    return count < l->job->batch ? count : l->job->batch;
+    return count < l->ws->batch ? count : l->ws->batch;
 }
 
 /* Simulation with a strategy that sends parts of dx: do the arithmetic at once, then wait for its
@@ -291,7 +293,7 @@ static int spend_in_parts(struct learner *l, uint64_t start, size_t count, doubl
 
 static int run_gradient(struct learner *l, uint64_t start, size_t count)
 {
-    PL_ASSERT(count > 0 && count <= job_step_records(l->job));
+    PL_ASSERT(count > 0 && (count <= job_step_records(l->job) || job_shares_batch(l->job)));
     if (l->progress)
         atomic_fetch_add(l->progress, 1);
     double seconds = l->step_seconds * (double)count / (double)l->job->batch;

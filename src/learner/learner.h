@@ -38,12 +38,14 @@ struct learner {
     const struct segments *table; /* of x */
     struct vec both, x, s;        /* the model: x, then s, in one vector; and its two parts */
     struct vec dx;
-    struct vec before; /* Σ of the step's batches before the last; empty where iter_size is 1 */
+    struct vec
+        before; /* Σ of the step's parts before the last; empty where each step is one part */
     struct optim optim;
     struct learner_share share; /* (learner_take_share) */
     size_t epoch_records;       /* samples of an epoch of the run; at first those of the set */
     uint64_t steps;             /* taken by this learner */
     uint64_t samples;           /* samples of those steps */
+    size_t taken;               /* of the last one */
     double loss;                /* mean loss of the last step's records */
     struct err err;             /* message of a failed step */
     _Atomic uint64_t *progress; /* counts steps begun, for heartbeats; may be NULL */
@@ -55,14 +57,14 @@ struct learner {
     void *user;
     struct thread_adapter adapter;
     /* Its own: */
-    int64_t begun;                     /* the step under way */
-    uint64_t start;                    /* offset of the last step */
-    uint64_t follows[LEARNER_EXPECTS]; /* offsets of the following steps, */
-    size_t known;                      /* as far as they are known */
-    size_t part;                       /* finished batches of the step */
-    size_t parts;                      /* of `parts` */
-    float weight;                      /* the share of the last one's records in the step; */
-    size_t gathered;                   /* dx is the whole step's from here on */
+    int64_t begun;                           /* the step under way */
+    uint64_t start;                          /* offset of the last step */
+    struct stretch follows[LEARNER_EXPECTS]; /* the following steps, */
+    size_t known;                            /* as far as they are known */
+    size_t part;                             /* finished batches of the step */
+    size_t parts;                            /* of `parts` */
+    float weight;                            /* the share of the last one's records in the step; */
+    size_t gathered;                         /* dx is the whole step's from here on */
     struct learner_mark *mark;
     size_t marks;
 };
@@ -96,19 +98,20 @@ int learner_start(struct learner *l, struct world *world, struct err *err);
 void learner_stop(struct learner *l);
 
 /* dx ← gradient of the mean loss over the records at places [start, start + count) of the training
- * set's endless stream of epochs; count ≤ job_step_records. With iter_size they are computed batch
- * by batch; the result is that of one large batch, except for layers that depend on the whole
- * batch, and for the last bits.
+ * set's endless stream of epochs; count ≤ job_step_records, unless the workers share a batch out
+ * (job_shares_batch). More records than the nets are planned for are computed part by part; the
+ * result is that of one large batch, except for layers that depend on the whole batch, and for the
+ * last bits.
  *
  * ERR_DIVERGED  the loss is not finite; dx is not to be used
  * ERR_INPUT, ERR_IO, ERR_NOMEM: a record cannot be read; learner->err names it. Or the errors of
  * the world's work, of waits for the group, of the sleep for the job's pace */
 int learner_gradient(struct learner *l, uint64_t start, size_t count);
 
-/* The `count` (≤ LEARNER_EXPECTS) steps after the next one will probably begin at these offsets:
- * their records are prepared meanwhile. Without this hint, or with a wrong one, such a step may
+/* The `count` (≤ LEARNER_EXPECTS) steps after the next one will probably take these samples: their
+ * records are prepared meanwhile. Without this hint, or with a wrong one, such a step may
  * wait for them. */
-void learner_expect(struct learner *l, const uint64_t *start, size_t count);
+void learner_expect(struct learner *l, const struct stretch *step, size_t count);
 
 /* x ← the optimizer's update by dx at the schedule's rate; `start` as for learner_gradient. */
 void learner_update(struct learner *l, uint64_t start);

@@ -20,14 +20,14 @@ struct inner {
  * it. */
 struct local_group {
     struct inner *inner;
-    size_t n, each; /* learners, and records of each */
+    size_t n, most; /* learners, and records that each has room for */
     size_t record_floats;
     struct world *world;
     bool started;                 /* the others have tasks, which may read the fields above */
     int threads;                  /* of each; 0: arithmetic is the caller's */
     uint64_t turns, wanted, done; /* turns begun; and the counts of the signals before the first */
     int (*turn)(struct inner *me);
-    size_t count; /* records in all */
+    size_t count, each; /* records in all, and of each learner but the last ones */
     double seconds;
     const struct vec *x;
     const struct net_watch *watch; /* of the step under way; NULL: no observer */
@@ -41,7 +41,7 @@ int local_create(struct workspace *ws, struct arena *arena, struct local_group *
     if (!g)
         return ERR_NOMEM;
     g->n = ws->others + 1;
-    g->each = ws->batch / g->n;
+    g->most = ws->batch / g->n;
     g->record_floats = ws->record_floats;
     g->inner = arena_array(arena, g->n, struct inner);
     if (!g->inner)
@@ -118,6 +118,12 @@ static size_t part_count(const struct local_group *g, size_t index)
     return part_first(g, index + 1) - part_first(g, index);
 }
 
+static void share_out(struct local_group *g, size_t count)
+{
+    g->count = count;
+    g->each = (count + g->n - 1) / g->n;
+}
+
 /* Until all have ended the turns they were given; they compute, and have no deadline. */
 static int combine_status(const struct local_group *g)
 {
@@ -161,7 +167,7 @@ int local_work(struct local_group *g, struct world *world, size_t count, double 
 {
     if (!g->started)
         g->world = world;
-    g->count = count;
+    share_out(g, count);
     g->seconds = seconds;
     return run_together(g, spend_records, seconds > 0);
 }
@@ -242,10 +248,10 @@ int local_gradient(struct local_group *g, const struct vec *x, struct vec *s, st
                    struct net_result *result)
 {
     bool at_once = g->threads > 0;
-    PL_ASSERT(batch->count > 0 && batch->count <= g->n * g->each);
+    PL_ASSERT(batch->count > 0 && batch->count <= g->n * g->most);
     g->x = x;
     g->watch = watch;
-    g->count = batch->count;
+    share_out(g, batch->count);
     g->inner[0].v[DX] = *dx;
     g->inner[0].v[S] = *s;
     hand_parts(g, s, batch);

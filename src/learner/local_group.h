@@ -1,8 +1,8 @@
 /* The learners of one worker (`local: n` in the job), for nodes on which several nets use the cores
  * better than one; SparkNet's and DSSP's nodes have four GPUs each. The job's batch is the
  * worker's, so that sample offsets, exchange metadata and evaluations do not depend on the group.
- * It is cut into n successive parts of b_i = batch / n records. Each has a net, a gradient and a
- * state of its own, and the step's gradient is
+ * It is cut into n successive parts of b_i = batch / n records, rounded up. Each has a net, a
+ * gradient and a state of its own, and the step's gradient is
  *
  *     g = Σ b_i g_i / Σ b_i ,
  *

@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
+#include "job/job.h"
 #include "model/judge_net.h"
 #include "model/load.h"
 #include "tensor/kernels.h"
@@ -122,7 +123,7 @@ static int check_training(const struct workspace *ws, const Paceline__Job *job, 
 static struct net_options training_options(const struct workspace *ws, const Paceline__Job *job,
                                            const struct shape *record)
 {
-    struct net_options train = options_of(ws, PHASE_TRAIN, job->batch / job->local, record);
+    struct net_options train = options_of(ws, PHASE_TRAIN, ws->batch / job->local, record);
     bool is_bf16 = job->precision == PACELINE__JOB__PRECISION__bf16;
     train.dtype = is_bf16 ? DTYPE_BF16 : DTYPE_F32;
     return train;
@@ -133,7 +134,7 @@ static int plan_net(struct workspace *ws, const Caffe__NetParameter *param,
 {
     struct net_options train = training_options(ws, job, record);
     ws->threads = kernels_threads();
-    struct net_options test = options_of(ws, PHASE_TEST, job->batch, record);
+    struct net_options test = options_of(ws, PHASE_TEST, ws->batch, record);
     int rc = ws->only_tests ? OK : make_net(ws, param, &train, &ws->train, err);
     if (rc == OK)
         rc = make_net(ws, param, &test, &ws->test, err);
@@ -206,6 +207,26 @@ static int plan_checked(struct workspace *ws, const Caffe__NetParameter *param,
     return rc == OK ? finish_both(ws, err) : rc;
 }
 
+/* A share of a batch of all that has no room in memory is computed in parts: the nets are planned
+ * for half of it, and so on. */
+static int plan_parts(struct workspace *ws, const Caffe__NetParameter *param,
+                      const Paceline__Job *job, const struct shape *record,
+                      const struct corpus *corpus, const struct logger *log, struct err *err)
+{
+    int rc = plan_checked(ws, param, job, record, corpus, log, err);
+    while (rc == ERR_NOMEM && job_shares_batch(job) && ws->batch >= 2 * job->local) {
+        free_plan(ws);
+        ws->batch = ws->batch / 2 / job->local * job->local;
+        rc = plan_checked(ws, param, job, record, corpus, log, err);
+    }
+    if (rc == OK && ws->batch < job->batch)
+        log_info(log,
+                 "a worker's share of a step, up to %u records, is computed in parts of %zu: "
+                 "memory has no room for more",
+                 job->batch, ws->batch);
+    return rc;
+}
+
 /* The purpose and the owner of a workspace. */
 struct making {
     const struct shape *record;
@@ -246,7 +267,7 @@ static int make_workspace(const Paceline__Job *job, const struct making *options
     ws->other = arena_array(&ws->arena, job->local - 1, struct inner_space);
     ws->others = ws->other ? job->local - 1 : 0;
     rc = ws->other && (ws->keep || !options->keep)
-             ? plan_checked(ws, param, job, options->record, options->corpus, options->log, err)
+             ? plan_parts(ws, param, job, options->record, options->corpus, options->log, err)
              : err_set(err, ERR_NOMEM, "net: out of memory");
 done:
     caffe__net_parameter__free_unpacked(param, NULL);
@@ -290,7 +311,7 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
     int rc = load_net(job, ws->only_tests, &param, err);
     if (rc != OK)
         return rc;
-    struct net_options options = options_of(ws, PHASE_TEST, job->batch, &ws->record);
+    struct net_options options = options_of(ws, PHASE_TEST, ws->batch, &ws->record);
     options.keep = blob;
     options.keep_all = ws->requested; /* a second requested blob may be followed by more */
     rc = make_net(ws, param, &options, &net, err);
@@ -395,9 +416,9 @@ int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct 
         loader->sampler = (struct sampler){.seed = job->seed, .n = set->count};
         return OK;
     }
-    int rc = loader_init(loader, &ws->arena, set, job->seed, job->batch);
+    int rc = loader_init(loader, &ws->arena, set, job->seed, ws->batch);
     if (rc != OK)
-        err_set(err, rc, "net: out of memory for a batch of %u records", job->batch);
+        err_set(err, rc, "net: out of memory for a batch of %zu records", ws->batch);
     return rc;
 }
 
@@ -419,7 +440,7 @@ static int plan_separate(struct workspace *ws, const Paceline__Job *job,
         return OK;
     if (shape_equal(&test->shape, &corpus->set[SET_TRAIN].shape))
         return workspace_accepts(ws, test, "test_data", err);
-    struct net_options options = options_of(ws, PHASE_TEST, job->batch, &test->shape);
+    struct net_options options = options_of(ws, PHASE_TEST, ws->batch, &test->shape);
     Caffe__NetParameter *param;
     struct err why = {0};
     int rc = load_net(job, false, &param, err);
@@ -442,7 +463,7 @@ static int plan_separate(struct workspace *ws, const Paceline__Job *job,
                          err)) != OK)
         return rc;
     ws->separate_shape = test->shape;
-    rc = batch_init(&ws->separate_records, &ws->arena, job->batch, shape_count(&test->shape));
+    rc = batch_init(&ws->separate_records, &ws->arena, ws->batch, shape_count(&test->shape));
     return rc == OK ? OK : err_set(err, rc, "net: out of memory for a batch of test records");
 }
 

@@ -37,7 +37,8 @@ struct workspace {
     struct batch separate_records;
     struct inner_space *other; /* of the job's `local` learners but the first */
     size_t others;
-    size_t batch;         /* the job's */
+    size_t batch;         /* records that the nets are planned for: the job's batch, or less where
+                             the workers share a batch out and memory has no room for it */
     struct shape record;  /* that it was planned for, */
     struct fields fields; /* its fields, */
     size_t record_floats; /* and its number of floats */
@@ -47,10 +48,11 @@ struct workspace {
 /* Load the job's net and plan it for the corpus's records. A net that tests a SoftmaxWithLoss
  * without an Accuracy gets one (model/judge_net.h); a job that stops at an error rate needs it.
  * `kernels: auto` takes oneDNN, and plain C where oneDNN has no path for some layer, with a line in
- * the log. The tuner (tensor/tuner.h) chooses among codes, unless it is NULL or the job
- * deterministic: then a rule does. A net that does not fit is refused before anything is timed.
- * `watch` (may be NULL) is called for each net and each timing, and may cancel. ERR_INPUT,
- * ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELLED */
+ * the log. Where the workers share a batch out (job_shares_batch), a share that has no room in
+ * memory is halved until a part of it has. The tuner (tensor/tuner.h) chooses among codes, unless
+ * it is NULL or the job deterministic: then a rule does. A net that does not fit is refused before
+ * anything is timed. `watch` (may be NULL) is called for each net and each timing, and may cancel.
+ * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_CANCELLED */
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      const struct logger *log, struct tuner *tuner, const struct open_watch *watch,
                      struct workspace **out, struct err *err);
@@ -106,7 +108,7 @@ int workspace_load_ahead(struct workspace *ws, struct world *world, int threads,
 
 void workspace_free(struct workspace *ws);
 
-/* Of a training step at the job's batch, over all of a group; its first learner's vectors apart. */
+/* Of a training step at that batch, over all of a group; its first learner's vectors apart. */
 struct net_memory workspace_memory(const struct workspace *ws);
 double workspace_flops(const struct workspace *ws);
 

@@ -10,7 +10,7 @@
 
 static const struct optim_ops *const optims[] = {
     &optim_sgd,      &optim_nesterov, &optim_adagrad, &optim_rmsprop,
-    &optim_adadelta, &optim_adam,     &optim_adamw,
+    &optim_adadelta, &optim_adam,     &optim_adamw,   &optim_lars,
 };
 
 enum { OPTIMS = sizeof optims / sizeof *optims };
@@ -55,6 +55,7 @@ static int check_unread(const Caffe__SolverParameter *solver, const struct optim
         {OPTIM_MOMENTUM2, "momentum2", solver->momentum2, unset.momentum2},
         {OPTIM_RMS_DECAY, "rms_decay", solver->rms_decay, unset.rms_decay},
         {OPTIM_DELTA, "delta", solver->delta, unset.delta},
+        {OPTIM_TRUST, "trust", solver->trust, unset.trust},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (!(ops->reads & fields[i].bit) && fields[i].value != fields[i].unset)
@@ -75,9 +76,10 @@ static int check_regularization(const Caffe__SolverParameter *solver, const stru
         return err_set(err, ERR_UNSUPPORTED,
                        "solver.regularization_type: no \"%s\"; there are \"L2\" and \"L1\"",
                        solver->regularization_type);
-    if (is_l1(solver) && ops == &optim_adamw)
+    if (is_l1(solver) && (ops == &optim_adamw || ops == &optim_lars))
         return err_set(err, ERR_UNSUPPORTED,
-                       "solver.regularization_type: the decay of optimizer \"AdamW\" is L2");
+                       "solver.regularization_type: the decay of optimizer \"%s\" is L2",
+                       ops->type);
     if (isnan(solver->clip_gradients) || isinf(solver->clip_gradients))
         return err_set(err, ERR_INPUT, "solver.clip_gradients: %g, expected a finite number",
                        (double)solver->clip_gradients);
@@ -88,7 +90,7 @@ static int check_solver(const Caffe__SolverParameter *solver, const struct optim
                         struct err *err)
 {
     int status = schedule_check(solver, err);
-    float decay = solver->weight_decay, delta = solver->delta;
+    float decay = solver->weight_decay, delta = solver->delta, trust = solver->trust;
     if (!status)
         status = check_share("momentum", solver->momentum, err);
     if (!status)
@@ -104,6 +106,9 @@ static int check_solver(const Caffe__SolverParameter *solver, const struct optim
     if (!(isfinite(delta) && delta > 0))
         return err_set(err, ERR_INPUT, "solver.delta: %g, expected a finite number above 0",
                        (double)delta);
+    if (!(isfinite(trust) && trust > 0))
+        return err_set(err, ERR_INPUT, "solver.trust: %g, expected a finite number above 0",
+                       (double)trust);
     status = check_regularization(solver, ops, err);
     return status ? status : check_unread(solver, ops, err);
 }
@@ -111,7 +116,7 @@ static int check_solver(const Caffe__SolverParameter *solver, const struct optim
 int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t n,
                struct arena *arena, struct err *err)
 {
-    struct optim made = {.solver = solver};
+    struct optim made = {.solver = solver, .scale = 1};
     int status = find_ops(solver->type, &made.ops, err);
     if (!status)
         status = check_solver(solver, made.ops, err);
@@ -153,12 +158,12 @@ static void clip_gradient(const Caffe__SolverParameter *solver, struct vec *dx,
 
 bool optim_writes_gradient(const struct optim *optim)
 {
-    return optim_needs_whole(optim) || is_l1(optim->solver);
+    return optim->solver->clip_gradients >= 0 || is_l1(optim->solver);
 }
 
 bool optim_needs_whole(const struct optim *optim)
 {
-    return optim->solver->clip_gradients >= 0;
+    return optim->solver->clip_gradients >= 0 || optim->ops->whole;
 }
 
 void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
@@ -172,7 +177,7 @@ void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
     struct optim_step step = {
         .solver = optim->solver,
         .decay = is_l1(solver) ? 0 : decay,
-        .rate = schedule_rate(optim->solver, t),
+        .rate = (float)(optim->scale * (double)schedule_rate(optim->solver, t)),
         .number = ++optim->updates,
     };
     optim->ops->update(&step, x, dx, optim->state, table, vec_all(x));

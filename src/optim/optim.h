@@ -1,6 +1,7 @@
 /* Optimizers: element-wise updates of x from dx, with their state as flat vectors besides x.
  *
- * The rules are Caffe's, and AdamW's are PyTorch's. README.md has the formulas. */
+ * The rules are Caffe's, AdamW's are PyTorch's, and LARS' those of its paper. README.md has the
+ * formulas. */
 #ifndef PL_OPTIM_OPTIM_H
 #define PL_OPTIM_OPTIM_H
 
@@ -11,7 +12,13 @@
 enum { OPTIM_STATE_MAX = 3 };
 
 /* Fields of the solver that some optimizers know and others do not. */
-enum { OPTIM_MOMENTUM = 1, OPTIM_MOMENTUM2 = 2, OPTIM_RMS_DECAY = 4, OPTIM_DELTA = 8 };
+enum {
+    OPTIM_MOMENTUM = 1,
+    OPTIM_MOMENTUM2 = 2,
+    OPTIM_RMS_DECAY = 4,
+    OPTIM_DELTA = 8,
+    OPTIM_TRUST = 16,
+};
 
 struct optim_step {
     const Caffe__SolverParameter *solver;
@@ -25,6 +32,7 @@ struct optim_ops {
     unsigned reads;                          /* OPTIM_..., or-ed; others must not be set */
     size_t states;                           /* vectors of state */
     const char *state_name[OPTIM_STATE_MAX]; /* as in checkpoints: "momentum" */
+    bool whole; /* a step needs whole segments, so the range is all of x */
     /* x ← update over the range. */
     void (*update)(const struct optim_step *step, struct vec *x, const struct vec *dx,
                    struct vec *state, const struct segments *table, struct range range);
@@ -35,6 +43,7 @@ struct optim {
     const Caffe__SolverParameter *solver; /* borrowed */
     struct vec state[OPTIM_STATE_MAX];    /* ops->states of them, as long as x */
     uint64_t updates;                     /* updates behind the state; sent and saved with it */
+    double scale;                         /* factor of the schedule's rates; 1 at first */
 };
 
 /* Look up solver->type and take state for n floats from the arena.

@@ -10,7 +10,8 @@
 #include <cmocka.h>
 
 static char sgd[] = "SGD", nesterov[] = "Nesterov", adagrad[] = "AdaGrad", rmsprop[] = "RMSProp",
-            adam[] = "Adam", adamw[] = "AdamW", wish[] = "Wish", fixed[] = "fixed", step[] = "step";
+            adam[] = "Adam", adamw[] = "AdamW", wish[] = "Wish", lars[] = "LARS", fixed[] = "fixed",
+            step[] = "step";
 
 static Caffe__SolverParameter solver_of(char *type, char *policy)
 {
@@ -142,7 +143,7 @@ static void test_optim_unknown_type_lists_known_ones(void **state)
     expect_refusal(
         &solver, ERR_UNSUPPORTED, "\"Wish\"",
         "there are: \"SGD\", \"Nesterov\", \"AdaGrad\", \"RMSProp\", \"AdaDelta\", \"Adam\", "
-        "\"AdamW\"");
+        "\"AdamW\", \"LARS\"");
 }
 
 static void test_a_value_out_of_range_is_named(void **state)
@@ -173,6 +174,11 @@ static void test_a_value_out_of_range_is_named(void **state)
         solver.rms_decay = momenta[i];
         expect_refusal(&solver, ERR_INPUT, "solver.rms_decay", "less than 1");
     }
+    for (size_t i = 0; i < 4; i++) {
+        Caffe__SolverParameter solver = solver_of(lars, fixed);
+        solver.trust = none[i];
+        expect_refusal(&solver, ERR_INPUT, "solver.trust", "above 0");
+    }
     Caffe__SolverParameter solver = solver_of(sgd, step);
     expect_refusal(&solver, ERR_INPUT, "solver.gamma", "step");
 }
@@ -197,6 +203,9 @@ static void test_a_field_that_would_do_nothing_is_refused(void **state)
     solver = solver_of(nesterov, fixed);
     solver.delta = 0.5f;
     expect_refusal(&solver, ERR_UNSUPPORTED, "solver.delta", "\"Nesterov\"");
+    solver.delta = 1e-8f;
+    solver.trust = 0.02f;
+    expect_refusal(&solver, ERR_UNSUPPORTED, "solver.trust: 0.02", "\"Nesterov\"");
 }
 
 /* Steps on one float from x with gradient g; what becomes of it. */
@@ -307,6 +316,59 @@ static void test_adam_and_adamw_by_hand(void **state)
     }
 }
 
+/* Values 3 and 4, norm 5; gradient (0, 8), norm 8; decay 1/2, trust 1/2. The segment's rate is
+ * 0.5·5 / (8 + 2.5) = 5/21, and V = 4 · 5/21 · (1.5, 10). A segment at 0 has the rate 1, and so has
+ * one without a gradient; a frozen one stays. */
+static void test_lars_by_hand(void **state)
+{
+    (void)state;
+    Caffe__SolverParameter solver = solver_of(lars, fixed);
+    solver.base_lr = 4;
+    solver.has_weight_decay = 1;
+    solver.weight_decay = solver.trust = 0.5f;
+    struct arena arena;
+    struct optim optim;
+    struct segments table = {0};
+    struct shape two = {1, {2}};
+    struct vec x, dx;
+    const float begin[] = {3, 4, 0, 0, 3, 4, 3, 4}, gradient[] = {0, 8, 1, 2, 0, 0, 8, 8};
+    const float want[] = {3 - 30.0f / 21, 4 - 200.0f / 21, -4, -8, 3 - 6, 4 - 8, 3, 4};
+    arena_init(&arena);
+    for (int i = 0; i < 4; i++) {
+        char name[8] = {(char)('a' + i)};
+        assert_non_null(segments_add(&table, &arena, name, &two, i == 3 ? 0 : 1, 1));
+    }
+    assert_int_equal(optim_init(&optim, &solver, table.total, &arena, NULL), OK);
+    assert_int_equal(vec_init(&x, &arena, table.total), OK);
+    assert_int_equal(vec_init(&dx, &arena, table.total), OK);
+    for (size_t i = 0; i < 8; i++) {
+        x.at[i / 2 * SEGMENT_ALIGN + i % 2] = begin[i];
+        dx.at[i / 2 * SEGMENT_ALIGN + i % 2] = gradient[i];
+    }
+    optim_update(&optim, 0, &x, &dx, &table);
+    for (size_t i = 0; i < 8; i++)
+        assert_true(fabsf(x.at[i / 2 * SEGMENT_ALIGN + i % 2] - want[i]) < 1e-6f);
+    arena_release(&arena);
+}
+
+/* The factor is within V, as the rate is: 2, then 0.5·2 + 1. */
+static void test_a_scaled_rate_by_hand(void **state)
+{
+    (void)state;
+    Caffe__SolverParameter solver = solver_of(sgd, fixed);
+    solver.base_lr = 1;
+    solver.has_momentum = 1;
+    solver.momentum = 0.5f;
+    struct one o;
+    one_open(&o, &solver, 0);
+    assert_true(o.optim.scale == 1);
+    o.optim.scale = 2;
+    assert_true(one_step(&o, 0, 1) == -2);
+    o.optim.scale = 1;
+    assert_true(one_step(&o, 1, 1) == -4);
+    arena_release(&o.arena);
+}
+
 /* With g constant Adam's corrected means are g and g², and each step is one rate: the first, the
  * thousandth, and the first after it has forgotten. */
 static void test_adams_correction_counts_from_where_its_state_began(void **state)
@@ -369,6 +431,8 @@ int main(void)
         cmocka_unit_test(test_adagrad_by_hand),
         cmocka_unit_test(test_rmsprop_by_hand),
         cmocka_unit_test(test_adam_and_adamw_by_hand),
+        cmocka_unit_test(test_lars_by_hand),
+        cmocka_unit_test(test_a_scaled_rate_by_hand),
         cmocka_unit_test(test_adams_correction_counts_from_where_its_state_began),
         cmocka_unit_test(test_a_field_that_would_do_nothing_is_refused),
         cmocka_unit_test(test_optim_unknown_type_lists_known_ones),

@@ -14,6 +14,7 @@ enum {
     NEEDS_STEPSIZE = 4,
     NEEDS_STEPVALUE = 8,
     NEEDS_MAX_ITER = 16,
+    NEEDS_END_LR = 64,
     GAMMA_SIGNED = 32, /* a gamma below 0 makes the rate fall */
 };
 
@@ -53,6 +54,12 @@ static double rate_poly(const Caffe__SolverParameter *s, double t)
     return s->base_lr * pow(1 - t / s->max_iter, s->power);
 }
 
+static double rate_polygrow(const Caffe__SolverParameter *s, double t)
+{
+    double part = t < s->max_iter ? pow(t / s->max_iter, s->power) : 1;
+    return s->base_lr + ((double)s->end_lr - (double)s->base_lr) * part;
+}
+
 static double rate_sigmoid(const Caffe__SolverParameter *s, double t)
 {
     return s->base_lr / (1 + exp(-s->gamma * (t - s->stepsize)));
@@ -71,6 +78,7 @@ static const struct policy policies[] = {
     {"inv", rate_inv, NEEDS_GAMMA | NEEDS_POWER},
     {"multistep", rate_multistep, NEEDS_GAMMA | NEEDS_STEPVALUE},
     {"poly", rate_poly, NEEDS_POWER | NEEDS_MAX_ITER},
+    {"polygrow", rate_polygrow, NEEDS_POWER | NEEDS_MAX_ITER | NEEDS_END_LR},
     {"sigmoid", rate_sigmoid, NEEDS_GAMMA | GAMMA_SIGNED | NEEDS_STEPSIZE},
 };
 
@@ -151,6 +159,22 @@ static int check_stepvalues(const Caffe__SolverParameter *s, const char *policy,
     return OK;
 }
 
+static int check_warmup(const Caffe__SolverParameter *s, struct err *err)
+{
+    if (!(isfinite(s->warmup) && s->warmup >= 0))
+        return err_set(err, ERR_INPUT, "solver.warmup: %g, expected a finite number of 0 or more",
+                       (double)s->warmup);
+    if (!(isfinite(s->warmup_lr) && s->warmup_lr >= 0))
+        return err_set(err, ERR_INPUT,
+                       "solver.warmup_lr: %g, expected a finite number of 0 or more",
+                       (double)s->warmup_lr);
+    if (s->warmup_lr > 0 && s->warmup == 0)
+        return err_set(
+            err, ERR_INPUT,
+            "solver.warmup: is missing, and warmup_lr is where a warm-up begins; set it");
+    return OK;
+}
+
 int schedule_check(const Caffe__SolverParameter *solver, struct err *err)
 {
     const struct policy *policy = policy_find(solver->lr_policy);
@@ -168,12 +192,15 @@ int schedule_check(const Caffe__SolverParameter *solver, struct err *err)
         status = check_stepvalues(solver, name, err);
     if (!status && (policy->needs & NEEDS_MAX_ITER))
         status = check_count("max_iter", name, solver->has_max_iter, solver->max_iter, err);
-    return status;
+    if (!status && (policy->needs & NEEDS_END_LR))
+        status = check_number("end_lr", name, solver->has_end_lr, solver->end_lr, err);
+    return status ? status : check_warmup(solver, err);
 }
 
 float schedule_rate(const Caffe__SolverParameter *solver, double t)
 {
     const struct policy *policy = policy_find(solver->lr_policy);
     PL_ASSERT(policy && t >= 0);
-    return (float)policy->rate(solver, t);
+    double rate = policy->rate(solver, t), begin = solver->warmup_lr, length = solver->warmup;
+    return (float)(t < length ? begin + (rate - begin) * (t / length) : rate);
 }

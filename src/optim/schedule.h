@@ -1,4 +1,6 @@
-/* Learning-rate policies, exactly Caffe's, as pure functions of a clock value. */
+/* Learning-rate policies as pure functions of a clock value: Caffe's, and Elastic's poly-growth
+ * (§6.2, experiment 5), whose poly-decay is poly with twice the power of the batch. Any policy may
+ * begin with a warm-up. */
 #ifndef PL_OPTIM_SCHEDULE_H
 #define PL_OPTIM_SCHEDULE_H
 
@@ -17,7 +19,10 @@ int schedule_check(const Caffe__SolverParameter *solver, struct err *err);
  *   inv        base_lr · (1 + gamma·t)^(−power)
  *   multistep  base_lr · gamma^(number of stepvalues ≤ t)
  *   poly       base_lr · (1 − t / max_iter)^power, 0 past max_iter
- *   sigmoid    base_lr / (1 + exp(−gamma·(t − stepsize))) */
+ *   polygrow   base_lr + (end_lr − base_lr) · (t / max_iter)^power, end_lr past max_iter
+ *   sigmoid    base_lr / (1 + exp(−gamma·(t − stepsize)))
+ * With a warm-up (Goyal et al. 2017, §2.2), while t < warmup:
+ *              warmup_lr + (rate − warmup_lr) · t / warmup */
 float schedule_rate(const Caffe__SolverParameter *solver, double t);
 
 #endif

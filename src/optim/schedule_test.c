@@ -129,6 +129,63 @@ static void test_poly_ends_at_zero_and_stays_there(void **state)
                  {10000, 0}, {12000, 0});
 }
 
+static void expect_refusal(const Caffe__SolverParameter *solver, const char *word,
+                           const char *other)
+{
+    struct err err = {0};
+    assert_int_equal(schedule_check(solver, &err), ERR_INPUT);
+    assert_int_equal(err.status, ERR_INPUT);
+    if (!strstr(err.text, word) || !strstr(err.text, other))
+        fail_msg("\"%s\" does not speak of %s and %s", err.text, word, other);
+    assert_int_equal(schedule_check(solver, NULL), ERR_INPUT);
+}
+
+/* Elastic §6.2, experiment 5: from 0.01 to the 0.04 of Table 6.5 for a batch of 4096, with twice
+ * the batch's power 2, over 50 epochs: 0.01 + 0.03·(t/50)⁴. The poly-decay is poly with power 4. */
+static void test_polygrow_and_its_decay_are_elastics(void **state)
+{
+    (void)state;
+    Caffe__SolverParameter solver = solver_of("polygrow", 0.01f);
+    set_power(&solver, 4);
+    set_max_iter(&solver, 50);
+    expect_refusal(&solver, "solver.end_lr", "polygrow");
+    solver.has_end_lr = 1;
+    solver.end_lr = 0.04f;
+    CHECK_POINTS(solver, {0, 0.01f}, {10, 0.010048f}, {25, 0.011875f}, {40, 0.022288f}, {50, 0.04f},
+                 {51, 0.04f});
+    solver = solver_of("poly", 0.01f);
+    set_power(&solver, 4);
+    set_max_iter(&solver, 50);
+    CHECK_POINTS(solver, {0, 0.01f}, {25, 0.000625f}, {40, 0.000016f}, {50, 0});
+    solver.has_end_lr = 1;
+    solver.end_lr = -1;
+    assert_int_equal(schedule_check(&solver, NULL), OK); /* poly does not read it */
+    solver.lr_policy = (char *)"polygrow";
+    expect_refusal(&solver, "solver.end_lr", "-1");
+}
+
+/* 2.5 epochs, as in Table 6.5, in a line from a quarter; in front of any policy. */
+static void test_warm_up_rises_to_the_policys_rate(void **state)
+{
+    (void)state;
+    Caffe__SolverParameter solver = solver_of("fixed", 1);
+    solver.warmup = 2.5f;
+    solver.warmup_lr = 0.25f;
+    CHECK_POINTS(solver, {0, 0.25f}, {0.5, 0.4f}, {1, 0.55f}, {2.4, 0.97f}, {2.5, 1}, {9, 1});
+    solver = solver_of("step", 0.8f); /* 0.8, 0.4, 0.2, from 0 within four steps */
+    set_gamma(&solver, 0.5f);
+    set_stepsize(&solver, 2);
+    solver.warmup = 4;
+    CHECK_POINTS(solver, {0, 0}, {1, 0.2f}, {2, 0.2f}, {3, 0.3f}, {4, 0.2f}, {6, 0.1f});
+    solver.warmup = -1;
+    expect_refusal(&solver, "solver.warmup", "-1");
+    solver.warmup = 0;
+    solver.warmup_lr = 0.1f;
+    expect_refusal(&solver, "solver.warmup", "is missing");
+    solver.warmup_lr = NAN;
+    expect_refusal(&solver, "solver.warmup_lr", "nan");
+}
+
 /* Minus gamma in the exponent: with a positive gamma the rate rises, as in Caffe. */
 static void test_sigmoid_passes_half_at_stepsize(void **state)
 {
@@ -147,17 +204,6 @@ static void test_epochs_may_be_fractions(void **state)
     set_gamma(&solver, 0.5f);
     set_stepsize(&solver, 2);
     CHECK_POINTS(solver, {0, 1}, {1.999, 1}, {2, 0.5f}, {3.75, 0.5f}, {4.01, 0.25f});
-}
-
-static void expect_refusal(const Caffe__SolverParameter *solver, const char *word,
-                           const char *other)
-{
-    struct err err = {0};
-    assert_int_equal(schedule_check(solver, &err), ERR_INPUT);
-    assert_int_equal(err.status, ERR_INPUT);
-    if (!strstr(err.text, word) || !strstr(err.text, other))
-        fail_msg("\"%s\" does not speak of %s and %s", err.text, word, other);
-    assert_int_equal(schedule_check(solver, NULL), ERR_INPUT);
 }
 
 /* base_lr / (1 + exp(-gamma (t - stepsize))): with gamma < 0 it falls. exp(2) = 7.3890561. */
@@ -182,7 +228,8 @@ static void test_schedule_unknown_policy_lists_known_ones(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("cosine", 0.1f);
-    expect_refusal(&solver, "\"cosine\"", "fixed, step, exp, inv, multistep, poly, sigmoid");
+    expect_refusal(&solver, "\"cosine\"",
+                   "fixed, step, exp, inv, multistep, poly, polygrow, sigmoid");
     solver.lr_policy = NULL;
     expect_refusal(&solver, "lr_policy is not set", "sigmoid");
 }
@@ -253,6 +300,8 @@ int main(void)
         cmocka_unit_test(test_inv_falls_as_in_lenet),
         cmocka_unit_test(test_multistep_falls_at_the_steps_named),
         cmocka_unit_test(test_poly_ends_at_zero_and_stays_there),
+        cmocka_unit_test(test_polygrow_and_its_decay_are_elastics),
+        cmocka_unit_test(test_warm_up_rises_to_the_policys_rate),
         cmocka_unit_test(test_sigmoid_passes_half_at_stepsize),
         cmocka_unit_test(test_sigmoid_falls_with_a_negative_gamma),
         cmocka_unit_test(test_epochs_may_be_fractions),

@@ -2,9 +2,9 @@
  *
  *     x ← x − η · Σ b_i g_i / Σ b_i ,
  *
- * which is exactly the optimizer of one worker with the batch Σ b_i: all replicas start equal,
- * apply the same mean with the same optimizer, and stay equal. Every HASH_EVERYth exchange compares
- * their hashes.
+ * over the b_i samples of worker i's share, which is exactly the optimizer of one worker with the
+ * batch Σ b_i: all replicas start equal, apply the same mean with the same optimizer, and stay
+ * equal. Every HASH_EVERYth exchange compares their hashes.
  *
  * Gradients are exchanged in buckets, the last layers' first, each in a lane of its own as soon as
  * backward has finished it, so that most of the exchange overlaps with computation. A model of one
@@ -71,14 +71,13 @@ static int on_finished(void *user, size_t from)
 }
 
 /* A gradient with a loss that is not finite does not count, and neither does any of its buckets. */
-static int run_gradient(struct reducer *r, uint64_t offset)
+static int run_gradient(struct reducer *r, uint64_t samples)
 {
     struct member *m = r->m;
     struct learner *l = m->learner;
     r->sent = 0;
+    l->optim.scale = strategy_rate_scale(m->job, samples); /* also without a share */
     r->mine = (struct exchange_meta){
-        .weight = 1, /* all batches are equal: b_i / b */
-        .samples = job_step_records(m->job),
         .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
     };
@@ -88,8 +87,11 @@ static int run_gradient(struct reducer *r, uint64_t offset)
         strategy_contribute_nothing(m, &r->mine);
         return on_finished(r, 0);
     }
-    int rc = learner_gradient(l, offset, job_step_records(m->job));
-    r->mine.loss = l->loss * job_step_records(m->job);
+    struct stretch share = strategy_begin_step(m, &m->progress, 0, 1);
+    r->mine.weight = strategy_share_weight(&m->progress, share.count, samples);
+    r->mine.samples = share.count;
+    int rc = learner_gradient(l, share.start, share.count);
+    r->mine.loss = l->loss * (double)share.count;
     if (rc == ERR_DIVERGED)
         r->mine.weight = 0;
     return rc == ERR_DIVERGED ? OK : rc;
@@ -147,8 +149,8 @@ static int allreduce_worker(struct member *m)
     size_t records = m->learner->epoch_records;
     int rc = r ? reducer_open(r, m) : ERR_NOMEM;
     while (rc == OK && !strategy_done(m->job, &m->progress, records)) {
-        rc = run_gradient(
-            r, strategy_sample_offset(&m->progress, m->world->self, 0, job_step_records(m->job)));
+        uint64_t samples = strategy_step_samples(m->job, &m->progress, records);
+        rc = run_gradient(r, samples);
         if (rc == OK)
             rc = exchange_gradient(r);
         if (rc == OK)
@@ -156,7 +158,7 @@ static int allreduce_worker(struct member *m)
         if (rc != OK)
             break;
         const struct exchange *lane = last_bucket(r)->lane;
-        strategy_advance(&m->progress, 1, job_step_records(m->job), exchange_result_meta(lane));
+        strategy_advance(&m->progress, 1, samples, exchange_result_meta(lane));
         rc = m->on_commit(m, lane);
     }
     return rc == ERR_STOP ? OK : rc;

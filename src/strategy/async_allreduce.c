@@ -173,22 +173,25 @@ static int get_mean(struct pipe *p)
 static int run_gradient(struct pipe *p, struct exchange_meta *mine)
 {
     struct learner *l = p->m->learner;
-    uint32_t batch = job_step_records(p->m->job);
-    bool shares = strategy_shares(p->m, &p->here);
-    p->from = p->here.sample_offset;
-    p->sample_offset = strategy_sample_offset(&p->here, p->m->world->self, 0, batch);
-    int rc = shares ? learner_gradient(l, p->sample_offset, batch) : OK;
-    bool diverged = rc == ERR_DIVERGED;
-    *mine = (struct exchange_meta){
-        .weight = diverged ? 0 : 1,
-        .samples = batch,
-        .loss = l->loss * batch,
-    };
-    if (!shares)
+    uint64_t samples = strategy_step_samples(p->m->job, &p->here, l->epoch_records);
+    int rc = OK;
+    l->optim.scale = strategy_rate_scale(p->m->job, samples); /* also without a share */
+    p->from = p->sample_offset = p->here.sample_offset;
+    *mine = (struct exchange_meta){.weight = 0};
+    if (strategy_shares(p->m, &p->here)) {
+        struct stretch share = strategy_begin_step(p->m, &p->here, 0, 1);
+        p->sample_offset = share.start;
+        rc = learner_gradient(l, share.start, share.count);
+        if (rc != ERR_DIVERGED)
+            mine->weight = strategy_share_weight(&p->here, share.count, samples);
+        mine->samples = share.count;
+        mine->loss = l->loss * (double)share.count;
+    } else {
         strategy_contribute_nothing(p->m, mine);
-    p->here.sample_offset += batch * members_count(&p->here.sharers);
+    }
+    p->here.sample_offset += samples;
     p->here.steps++;
-    return diverged ? OK : rc;
+    return rc == ERR_DIVERGED ? OK : rc;
 }
 
 /* A gradient or model that is not finite has also damaged the optimizer's state and s. */

@@ -271,8 +271,9 @@ static int receive_fragment(struct diloco *d, struct fragment *f)
 static int train_steps(struct diloco *d, uint64_t steps)
 {
     struct member *m = d->m;
-    uint64_t all = members_count(&d->here.sharers) * job_step_records(m->job);
-    uint64_t end = d->here.steps + steps;
+    const struct progress from = d->here; /* the batch stays until the next exchange */
+    uint64_t all = strategy_step_samples(m->job, &from, m->learner->epoch_records);
+    uint64_t end = from.steps + steps;
     if (!strategy_shares(m, &d->here)) { /* the others train */
         d->here.steps = end;
         d->here.sample_offset += steps * all;
@@ -284,11 +285,13 @@ static int train_steps(struct diloco *d, uint64_t steps)
         uint64_t before = d->since.samples;
         bool lost = d->since.weight == 0;
         d->since.weight = 1;
-        int rc = strategy_steps(m, &d->here, 0, end - d->here.steps, WORLD_FOREVER, &d->since);
+        int rc = strategy_steps(m, &from, d->here.steps - from.steps, end - d->here.steps,
+                                WORLD_FOREVER, &d->since);
         if (rc != OK)
             return rc;
         bool diverged = d->since.weight == 0;
-        uint64_t taken = (d->since.samples - before) / job_step_records(m->job) + diverged;
+        size_t share = strategy_share(&from, m->world->self, 0, all).count;
+        uint64_t taken = (d->since.samples - before) / share + diverged;
         d->here.steps += taken;
         d->here.sample_offset += taken * all;
         if (diverged)

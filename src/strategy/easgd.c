@@ -274,11 +274,11 @@ static int sync_worker(struct member *m)
     size_t records = l->epoch_records;
     while (rc == OK && !strategy_done(m->job, &m->progress, records)) {
         uint64_t tau = strategy_round(m->job, &m->progress, records, settings_of(m->job)->tau);
+        uint64_t samples = strategy_step_samples(m->job, &m->progress, records);
         rc = sync_round(r, m, tau);
         if (rc != OK)
             break;
-        strategy_advance(&m->progress, tau, job_step_records(m->job),
-                         exchange_result_meta(r->lane));
+        strategy_advance(&m->progress, tau, samples, exchange_result_meta(r->lane));
         l->steps = m->progress.steps; /* a worker that started over has taken fewer */
         rc = m->on_commit(m, r->lane);
     }
@@ -290,7 +290,8 @@ static int sync_commits(struct driver_part *l, struct ring *r)
 {
     uint64_t tau = strategy_round(l->job, &l->progress, l->records, settings_of(l->job)->tau);
     vec_copy(&l->both, &r->both, vec_all(&r->both));
-    strategy_advance(&l->progress, tau, job_step_records(l->job), exchange_result_meta(r->lane));
+    strategy_advance(&l->progress, tau, strategy_step_samples(l->job, &l->progress, l->records),
+                     exchange_result_meta(r->lane));
     return l->on_commit(l, r->lane);
 }
 

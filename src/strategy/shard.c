@@ -9,11 +9,13 @@
 
 int shard_check(const struct optim *optim, struct err *err)
 {
-    return optim_needs_whole(optim)
-               ? err_set(err, ERR_UNSUPPORTED,
-                         "solver.clip_gradients: needs the whole gradient at once, and each of "
-                         "several servers has a part of it")
-               : OK;
+    bool clips = optim->solver->clip_gradients >= 0;
+    if (!optim_needs_whole(optim))
+        return OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "solver.%s needs the whole gradient at once, and each of several servers has a "
+                   "part of it",
+                   clips ? "clip_gradients:" : "type: LARS");
 }
 
 size_t shard_states(const struct shard_config *config, const struct optim *optim)

@@ -5,13 +5,13 @@
 static int single_worker(struct member *m)
 {
     struct learner *l = m->learner;
-    uint32_t batch = job_step_records(m->job);
     size_t records = l->epoch_records;
     while (!strategy_done(m->job, &m->progress, records)) {
-        int rc = learner_step(l, m->progress.sample_offset, batch);
+        struct stretch all = strategy_begin_step(m, &m->progress, 0, 1);
+        int rc = learner_step(l, all.start, all.count);
         if (rc != OK)
             return rc;
-        m->progress.sample_offset += batch;
+        m->progress.sample_offset += all.count;
         m->progress.steps++;
         m->progress.exchanges++;
         rc = m->on_commit(m, NULL);

@@ -1,7 +1,9 @@
 #include "strategy/strategy.h"
 
 #include "base/fault.h"
+#include "plan/batch_growth.h"
 
+#include <math.h>
 #include <string.h>
 
 static const struct strategy_ops *const strategies[] = {
@@ -9,6 +11,38 @@ static const struct strategy_ops *const strategies[] = {
     &strategy_diloco, &strategy_easgd, &strategy_gossip,    &strategy_mpca,
     &strategy_pace,   &strategy_ps,    &strategy_downpour,
 };
+
+/* Workers that step at their own pace take steps of one size. */
+static int check_batch(const Paceline__Job *job, const struct strategy_traits *traits,
+                       struct err *err)
+{
+    const char *name = job_strategy_name(job);
+    bool scales = job->solver->has_lr_batch;
+    if (scales && (traits->is_async || !job_shares_batch(job)))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "solver.lr_batch: needs global_batch or batch_growth, and a strategy that "
+                       "exchanges in rounds, such as allreduce; here it is %s",
+                       name);
+    if (job->follow_batch && !traits->joinable)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "follow_batch: with these fields strategy %s admits no worker to a run under "
+            "way",
+            name);
+    if (!traits->is_async || !job_shares_batch(job))
+        return OK;
+    if (job->batch_growth)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "batch_growth: workers of strategy %s step at their own pace and keep their "
+                       "batch; write --strategy allreduce, or another that exchanges in rounds",
+                       name);
+    if (job->workers == job_workers_max(job) && job->global_batch % job->workers == 0)
+        return OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "global_batch: strategy %s needs a multiple of a fixed number of workers, is %u "
+                   "for %u to %u workers; write `batch`, the records of each",
+                   name, job->global_batch, job->workers, job_workers_max(job));
+}
 
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,
                   struct strategy_traits *traits, struct err *err)
@@ -24,7 +58,7 @@ int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,
         PL_ASSERT(rc != OK || !traits->driver_part || (*out)->driver);
         traits->workers_hold_model =
             !traits->driver_part || (job_is_alone(job) && !traits->is_async);
-        return rc;
+        return rc == OK ? check_batch(job, traits, err) : rc;
     }
     return err_set(err, ERR_UNSUPPORTED, "strategy %s is not supported", name);
 }
@@ -90,7 +124,7 @@ uint64_t strategy_round(const Paceline__Job *job, const struct progress *progres
     uint64_t steps = most;
     if (stop->has_epochs) {
         double left = stop->epochs * (double)records - (double)progress->sample_offset;
-        double step = (double)members_count(&progress->sharers) * job_step_records(job);
+        double step = (double)strategy_step_samples(job, progress, records);
         uint64_t needed = left > 0 ? (uint64_t)(left / step) : 0;
         if ((double)needed * step < left)
             needed++;
@@ -101,11 +135,69 @@ uint64_t strategy_round(const Paceline__Job *job, const struct progress *progres
     return steps > 0 ? steps : 1;
 }
 
-uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,
-                                uint32_t batch)
+/* Eq. 6.7 in whole samples, the nearest number. Members must agree, and two mathematical libraries
+ * may differ in the last bit of a power, so the limit between two numbers lies a little below the
+ * half, which m/M and P of few digits do hit. */
+static uint64_t grown_batch(const Paceline__BatchGrowth *g, double epochs)
 {
-    uint64_t shares = members_count(&progress->sharers);
-    return progress->sample_offset + (t * shares + members_rank(&progress->sharers, node)) * batch;
+    const struct batch_growth growth = {g->first, g->last, g->power};
+    double progress = epochs < g->epochs ? epochs / g->epochs : 1;
+    return (uint64_t)floor(batch_growth_at(&growth, progress) + 0.5 + 1e-6);
+}
+
+uint64_t strategy_step_samples(const Paceline__Job *job, const struct progress *progress,
+                               size_t records)
+{
+    if (job->batch_growth)
+        return grown_batch(job->batch_growth, (double)progress->sample_offset / (double)records);
+    if (job->has_global_batch)
+        return (uint64_t)job->global_batch * job->iter_size;
+    return (uint64_t)members_count(&progress->sharers) * job_step_records(job);
+}
+
+struct stretch strategy_share(const struct progress *progress, uint32_t node, uint64_t t,
+                              uint64_t samples)
+{
+    struct range cut = range_cut(samples, members_count(&progress->sharers),
+                                 members_rank(&progress->sharers, node), 1);
+    return (struct stretch){progress->sample_offset + t * samples + cut.from, cut.len};
+}
+
+double strategy_share_weight(const struct progress *progress, size_t count, uint64_t samples)
+{
+    return (double)(count * members_count(&progress->sharers)) / (double)samples;
+}
+
+double strategy_rate_scale(const Paceline__Job *job, uint64_t samples)
+{
+    const Caffe__SolverParameter *solver = job->solver;
+    return solver->has_lr_batch ? (double)samples / solver->lr_batch : 1;
+}
+
+static void expect_steps(struct member *m, struct progress at, uint64_t t, uint64_t steps)
+{
+    struct stretch next[LEARNER_EXPECTS];
+    size_t records = m->learner->epoch_records;
+    uint64_t samples = strategy_step_samples(m->job, &at, records);
+    for (size_t i = 0; i < LEARNER_EXPECTS; i++) {
+        if (++t == steps) {
+            at.sample_offset += steps * samples;
+            samples = strategy_step_samples(m->job, &at, records);
+            t = 0;
+        }
+        next[i] = strategy_share(&at, m->world->self, t, samples);
+    }
+    learner_expect(m->learner, next, LEARNER_EXPECTS);
+}
+
+struct stretch strategy_begin_step(struct member *m, const struct progress *from, uint64_t t,
+                                   uint64_t steps)
+{
+    uint64_t samples = strategy_step_samples(m->job, from, m->learner->epoch_records);
+    m->learner->optim.scale = strategy_rate_scale(m->job, samples);
+    if (m->job->batch_growth) /* else the loader finds the stride itself */
+        expect_steps(m, *from, t, steps);
+    return strategy_share(from, m->world->self, t, samples);
 }
 
 bool strategy_shares(const struct member *m, const struct progress *progress)
@@ -125,10 +217,10 @@ struct members strategy_sharers(const struct exchange_meta *meta)
     return members_empty(&stay) ? meta->participants : stay;
 }
 
-void strategy_advance(struct progress *progress, uint64_t steps, uint32_t batch,
+void strategy_advance(struct progress *progress, uint64_t steps, uint64_t samples,
                       const struct exchange_meta *meta)
 {
-    progress->sample_offset += steps * batch * members_count(&progress->sharers);
+    progress->sample_offset += steps * samples;
     progress->steps += steps;
     progress->exchanges++;
     progress->sharers = strategy_sharers(meta);
@@ -137,7 +229,6 @@ void strategy_advance(struct progress *progress, uint64_t steps, uint32_t batch,
 int strategy_steps(struct member *m, const struct progress *from, uint64_t first, uint64_t most,
                    int64_t until, struct exchange_meta *mine)
 {
-    uint32_t batch = job_step_records(m->job);
     if (!strategy_shares(m, from))
         strategy_contribute_nothing(m, mine);
     for (uint64_t k = 0; k < most && strategy_shares(m, from); k++) {
@@ -145,14 +236,14 @@ int strategy_steps(struct member *m, const struct progress *from, uint64_t first
             return ERR_DRIVER; /* a round can be long, and no member waits for it any more */
         if (k > 0 && world_now(m->world) >= until)
             break;
-        uint64_t offset = strategy_sample_offset(from, m->world->self, first + k, batch);
-        int rc = learner_step(m->learner, offset, batch);
+        struct stretch share = strategy_begin_step(m, from, first + k, first + most);
+        int rc = learner_step(m->learner, share.start, share.count);
         if (rc == ERR_DIVERGED)
             mine->weight = 0;
         if (rc != OK)
             return rc == ERR_DIVERGED ? OK : rc;
-        mine->samples += batch;
-        mine->loss += m->learner->loss * batch;
+        mine->samples += share.count;
+        mine->loss += m->learner->loss * (double)share.count;
         rc = k + 1 < most ? m->on_step_boundary(m) : OK;
         if (rc != OK)
             return rc;
@@ -170,14 +261,19 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
 
 uint64_t strategy_async_offset(struct member *m)
 {
+    uint32_t batch = job_step_records(m->job);
+    uint64_t all = (uint64_t)members_count(&m->start.sharers) * batch;
     if (!m->leased)
-        return strategy_sample_offset(&m->start, m->world->self, m->progress.steps - m->start.steps,
-                                      job_step_records(m->job));
+        return strategy_share(&m->start, m->world->self, m->progress.steps - m->start.steps, all)
+            .start;
     if (m->lease_cursor.count == 0)
         m->on_leases_exhausted(m);
-    uint64_t next[LEARNER_EXPECTS];
-    learner_expect(m->learner, next,
-                   lease_cursor_next_offsets(&m->lease_cursor, next, LEARNER_EXPECTS));
+    uint64_t offset[LEARNER_EXPECTS];
+    struct stretch next[LEARNER_EXPECTS];
+    size_t known = lease_cursor_next_offsets(&m->lease_cursor, offset, LEARNER_EXPECTS);
+    for (size_t i = 0; i < known; i++)
+        next[i] = (struct stretch){offset[i], batch};
+    learner_expect(m->learner, next, known);
     return lease_cursor_offset(&m->lease_cursor);
 }
 

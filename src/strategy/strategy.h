@@ -267,13 +267,32 @@ size_t allreduce_buckets(const Paceline__Job *job, size_t floats);
 /* `ps`: the consistency of the job's server. */
 struct consistency_config ps_consistency(const Paceline__Job *job);
 
-/* The sample offset of `node` at step `t` of the round. The sharers split each global batch into
- * equal parts, in the order of their numbers. */
-uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,
-                                uint32_t batch);
+/* Samples of a step of all sharers together in the round that `progress` begins, on a training set
+ * of `records`: `batch` of each, or the batch that they share out (global_batch, batch_growth). */
+uint64_t strategy_step_samples(const Paceline__Job *job, const struct progress *progress,
+                               size_t records);
 
-/* The round of `steps` has committed with this metadata: advance the progress. */
-void strategy_advance(struct progress *progress, uint64_t steps, uint32_t batch,
+/* The samples of `node`, a sharer, at step `t` of the round, whose steps have `samples` each. The
+ * sharers cut these in the order of their numbers into parts that differ by one sample at most. */
+struct stretch strategy_share(const struct progress *progress, uint32_t node, uint64_t t,
+                              uint64_t samples);
+
+/* The weight of a gradient over `count` of a step's `samples` in the mean over all sharers: 1 where
+ * all have equally many. */
+double strategy_share_weight(const struct progress *progress, size_t count, uint64_t samples);
+
+/* The factor of the schedule's rates in a step of `samples` (solver.lr_batch: linear scaling, Goyal
+ * et al. 2017, §2.1). */
+double strategy_rate_scale(const Paceline__Job *job, uint64_t samples);
+
+/* This worker, a sharer, begins step `t` of the round of `steps` steps that `from` begins: returns
+ * its samples, and sets the factor of its rate. Where the batch grows, the learner gets a hint of
+ * the samples that follow, as if the sharers stayed. */
+struct stretch strategy_begin_step(struct member *m, const struct progress *from, uint64_t t,
+                                   uint64_t steps);
+
+/* The round of `steps` of `samples` each has committed with this metadata: advance the progress. */
+void strategy_advance(struct progress *progress, uint64_t steps, uint64_t samples,
                       const struct exchange_meta *meta);
 
 #endif

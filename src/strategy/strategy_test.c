@@ -10,6 +10,7 @@
 #include "strategy/strategy.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +66,15 @@ static bool is_done(const struct plan *p, const struct progress *progress)
 
 /* ---- places ---- */
 
-/* Three members, batch 10, worked by hand. */
+static void expect_share(const struct progress *progress, uint32_t node, uint64_t t,
+                         uint64_t samples, uint64_t start, size_t count)
+{
+    struct stretch share = strategy_share(progress, node, t, samples);
+    assert_int_equal(share.start, start);
+    assert_int_equal(share.count, count);
+}
+
+/* Three members, worked by hand: 10 records each, and 32 that three cannot share equally. */
 static void test_strategy_shares_of_a_global_batch(void **state)
 {
     (void)state;
@@ -73,26 +82,33 @@ static void test_strategy_shares_of_a_global_batch(void **state)
     members_add(&progress.sharers, 1);
     members_add(&progress.sharers, 4);
     members_add(&progress.sharers, 200);
-    assert_int_equal(strategy_sample_offset(&progress, 1, 0, 10), 1000);
-    assert_int_equal(strategy_sample_offset(&progress, 4, 0, 10), 1010);
-    assert_int_equal(strategy_sample_offset(&progress, 200, 0, 10), 1020);
-    assert_int_equal(strategy_sample_offset(&progress, 1, 1, 10), 1030);
-    assert_int_equal(strategy_sample_offset(&progress, 200, 7, 10), 1230);
+    expect_share(&progress, 1, 0, 30, 1000, 10);
+    expect_share(&progress, 4, 0, 30, 1010, 10);
+    expect_share(&progress, 200, 0, 30, 1020, 10);
+    expect_share(&progress, 1, 1, 30, 1030, 10);
+    expect_share(&progress, 200, 7, 30, 1230, 10);
+    expect_share(&progress, 1, 0, 32, 1000, 10);
+    expect_share(&progress, 4, 0, 32, 1010, 11);
+    expect_share(&progress, 200, 0, 32, 1021, 11);
+    expect_share(&progress, 200, 2, 32, 1085, 11);
+    assert_true(strategy_share_weight(&progress, 10, 30) == 1);
+    assert_true(fabs(strategy_share_weight(&progress, 11, 32) - 33.0 / 32) < 1e-15);
 }
 
 /* Each record of the round is in one share, and no record outside it in any. */
-static void check_tiles(const struct progress *progress, uint64_t steps, uint32_t batch)
+static void check_tiles(const struct progress *progress, uint64_t steps, uint64_t samples)
 {
     uint8_t taken[COVER_MAX] = {0};
-    uint64_t length = steps * batch * members_count(&progress->sharers);
+    uint64_t length = steps * samples, mean = samples / members_count(&progress->sharers);
     assert_true(length <= COVER_MAX);
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
         for (uint64_t t = 0; members_has(&progress->sharers, node) && t < steps; t++) {
-            uint64_t offset = strategy_sample_offset(progress, node, t, batch);
-            assert_true(offset >= progress->sample_offset &&
-                        offset + batch <= progress->sample_offset + length);
-            for (uint32_t b = 0; b < batch; b++)
-                taken[offset - progress->sample_offset + b]++;
+            struct stretch share = strategy_share(progress, node, t, samples);
+            assert_true(share.start >= progress->sample_offset &&
+                        share.start + share.count <= progress->sample_offset + length);
+            assert_true(share.count == mean || share.count == mean + 1);
+            for (uint32_t b = 0; b < share.count; b++)
+                taken[share.start - progress->sample_offset + b]++;
         }
     for (uint64_t i = 0; i < length; i++)
         assert_int_equal(taken[i], 1);
@@ -108,26 +124,27 @@ static struct members next_members(const struct members *now, uint64_t seed, uin
     return members_count(&next) > 0 ? next : *now;
 }
 
-/* A run to its end, with losses on the way; returns how many rounds it took. */
+/* A run to its end, with losses on the way; returns how many rounds it took, and the samples of the
+ * last step. */
 static uint64_t live_through(const struct plan *p, struct progress *progress, uint64_t seed,
-                             uint64_t *last_members)
+                             uint64_t *last_step)
 {
     uint64_t rounds = 0;
     while (!is_done(p, progress)) {
-        uint64_t steps = round_of(p, progress), members = members_count(&progress->sharers);
+        uint64_t steps = round_of(p, progress);
+        uint64_t samples = strategy_step_samples(&p->job, progress, p->records);
         struct progress before = *progress;
         struct exchange_meta meta = {0};
         assert_true(steps >= 1 && steps <= p->most);
-        check_tiles(progress, steps, p->job.batch);
+        check_tiles(progress, steps, samples);
         meta.participants = next_members(&progress->sharers, seed, rounds);
-        strategy_advance(progress, steps, p->job.batch, &meta);
-        assert_int_equal(progress->sample_offset,
-                         before.sample_offset + steps * members * p->job.batch);
+        strategy_advance(progress, steps, samples, &meta);
+        assert_int_equal(progress->sample_offset, before.sample_offset + steps * samples);
         assert_int_equal(progress->steps, before.steps + steps);
         assert_int_equal(progress->exchanges, before.exchanges + 1);
         assert_memory_equal(&progress->sharers, &meta.participants, sizeof progress->sharers);
         assert_true(steps == p->most || is_done(p, progress)); /* only the last round is shorter */
-        *last_members = members;
+        *last_step = samples;
         rounds++;
     }
     return rounds;
@@ -158,7 +175,7 @@ static void test_histories_that_end_at_epochs(void **state)
         /* The end is reached, and not by more than the last global batch. */
         double end = p.stop.epochs * (double)p.records;
         assert_true((double)progress.sample_offset >= end);
-        assert_true((double)(progress.sample_offset - last * p.job.batch) < end);
+        assert_true((double)(progress.sample_offset - last) < end);
     }
 }
 
@@ -190,11 +207,153 @@ static void test_strategy_run_ends_at_the_first_limit(void **state)
         until_steps(&p, 1 + rng_below(seed, 3, 3, 60));
         live_through(&p, &progress, seed, &last);
         assert_true(progress.steps <= p.stop.steps);
-        assert_true(progress.sample_offset - last * p.job.batch < p.records);
+        assert_true(progress.sample_offset - last < p.records);
         by_steps += progress.steps == p.stop.steps;
         by_epochs += progress.sample_offset >= p.records;
     }
     assert_true(by_steps > HISTORIES / 10 && by_epochs > HISTORIES / 10);
+}
+
+/* ---- a batch of all that the workers share out ---- */
+
+/* 9 records and more for up to nine members: the samples of a step do not depend on the number of
+ * members that stay, and the rounds still tile the stream. */
+static void test_histories_with_a_global_batch(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= HISTORIES; seed++) {
+        struct plan p;
+        uint64_t last = 0;
+        struct progress progress = scattered_progress(seed);
+        plan_init(&p, 3, 100 + rng_below(seed, 3, 1, 1500), 1 + rng_below(seed, 3, 2, 20));
+        p.job.has_global_batch = 1;
+        p.job.global_batch = MEMBERS_MAX + (uint32_t)rng_below(seed, 3, 4, 100);
+        until_epochs(&p, 0.25 * (double)(1 + rng_below(seed, 3, 3, 16)));
+        live_through(&p, &progress, seed, &last);
+        assert_int_equal(last, p.job.global_batch);
+        assert_true((double)(progress.sample_offset - last) < p.stop.epochs * (double)p.records);
+    }
+}
+
+static void grow_batch(struct plan *p, Paceline__BatchGrowth *g, uint32_t first, uint32_t last,
+                       double power, double epochs)
+{
+    paceline__batch_growth__init(g);
+    g->first = first;
+    g->last = last;
+    g->power = power;
+    g->epochs = epochs;
+    p->job.batch_growth = g;
+}
+
+static uint64_t batch_at(const struct plan *p, uint64_t sample_offset)
+{
+    struct progress progress = progress_of(3);
+    progress.sample_offset = sample_offset;
+    return strategy_step_samples(&p->job, &progress, p->records);
+}
+
+/* 32 to 704 with the power 2 over two epochs of 1,000 records: 32 + 672·(m/2)². */
+static void test_strategy_batch_grows_by_progress(void **state)
+{
+    (void)state;
+    struct plan p;
+    Paceline__BatchGrowth g;
+    plan_init(&p, 352, 1000, 20);
+    grow_batch(&p, &g, 32, 704, 2, 2);
+    assert_int_equal(batch_at(&p, 0), 32);
+    assert_int_equal(batch_at(&p, 54), 32);    /* 672·0.027² = 0.4899 */
+    assert_int_equal(batch_at(&p, 55), 33);    /* 672·0.0275² = 0.5082 */
+    assert_int_equal(batch_at(&p, 1000), 200); /* 32 + 672/4 */
+    assert_int_equal(batch_at(&p, 1500), 410); /* 32 + 378 */
+    assert_int_equal(batch_at(&p, 2000), 704);
+    assert_int_equal(batch_at(&p, 5000), 704);
+    grow_batch(&p, &g, 10, 13, 1, 1);
+    assert_int_equal(batch_at(&p, 499), 11); /* 10 + 1.497 */
+    assert_int_equal(batch_at(&p, 500), 12); /* 11.5 goes up, on every machine */
+}
+
+/* Each step of a run takes the batch of its beginning. The steps are as many
+ * as those of the static batch with equally many updates, whose closed form for the power 2 is
+ * √(B_0·D) / atan(√(D/B_0)), D = B_max - B_0: 108.15 for 32 to 704. */
+static void test_histories_with_a_growing_batch(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct plan p;
+        Paceline__BatchGrowth g;
+        uint64_t last = 0;
+        struct progress progress = scattered_progress(seed);
+        plan_init(&p, 352, 60000, 1);
+        grow_batch(&p, &g, 32, 704, 2, 4);
+        until_epochs(&p, 4);
+        live_through(&p, &progress, seed, &last);
+        assert_true(last > 700 && last <= 704);
+        double B_h = 4 * 60000.0 / (double)progress.steps;
+        assert_true(fabs(B_h - 108.15) < 0.2);
+    }
+}
+
+/* Linear scaling: rates given for 64 records are halved for 32, and multiplied by 11 for 704. */
+static void test_strategy_scales_the_rate_by_the_batch(void **state)
+{
+    (void)state;
+    struct plan p;
+    Caffe__SolverParameter solver;
+    plan_init(&p, 8, 1000, 20);
+    caffe__solver_parameter__init(&solver);
+    p.job.solver = &solver;
+    assert_true(strategy_rate_scale(&p.job, 32) == 1);
+    solver.has_lr_batch = 1;
+    solver.lr_batch = 64;
+    assert_true(strategy_rate_scale(&p.job, 32) == 0.5);
+    assert_true(strategy_rate_scale(&p.job, 704) == 11);
+}
+
+static void expect_strategy(const char *fields, const char *name, const char *refusal)
+{
+    struct err err = {0};
+    char text[256];
+    Paceline__Job *job = NULL;
+    const struct strategy_ops *ops;
+    struct strategy_traits traits;
+    snprintf(text, sizeof text, "workers: 4 %s %s",
+             strstr(fields, "solver") ? "" : "solver { base_lr: 0.1 }", fields);
+    assert_int_equal(job_parse("t", text, strlen(text), &job, &err), OK);
+    if (!job->strategy)
+        assert_int_equal(job_set_strategy(job, name, &err), OK);
+    int rc = strategy_find(job, &ops, &traits, &err);
+    assert_int_equal(rc, refusal ? ERR_UNSUPPORTED : OK);
+    if (refusal)
+        assert_non_null(strstr(err.text, refusal));
+    job_free(job);
+}
+
+static void test_strategies_that_keep_their_batch_refuse_another(void **state)
+{
+    (void)state;
+    static const char *const rounds[] = {"sync", "allreduce", "async_allreduce", "diloco"};
+    static const char *const own_pace[] = {"easgd", "downpour", "ps", "gossip", "mpca", "pace"};
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        expect_strategy("batch_growth { first: 32 last: 704 }", rounds[i], NULL);
+        expect_strategy("global_batch: 33", rounds[i], NULL);
+    }
+    for (size_t i = 0; i < sizeof own_pace / sizeof *own_pace; i++) {
+        expect_strategy("batch_growth { first: 32 last: 704 }", own_pace[i], own_pace[i]);
+        expect_strategy("global_batch: 33", own_pace[i], "a multiple of a fixed number of workers");
+        expect_strategy("global_batch: 32", own_pace[i], NULL);
+    }
+    expect_strategy("batch_growth { first: 32 last: 704 } strategy { easgd { mode: sync } }",
+                    "easgd", NULL);
+    expect_strategy("global_batch: 33 strategy { sync { seconds: 2 } }", "sync",
+                    "strategy.sync.seconds");
+    expect_strategy("global_batch: 32 follow_batch { samples_per_s: 1 } "
+                    "strategy { diloco { tau: 4 overlap: 4 } }",
+                    "diloco", "follow_batch");
+    expect_strategy("global_batch: 32 follow_batch { samples_per_s: 1 }", "diloco", NULL);
+    expect_strategy("batch: 8 solver { lr_batch: 32 }", "allreduce", "solver.lr_batch");
+    expect_strategy("global_batch: 32 solver { lr_batch: 32 }", "mpca", "solver.lr_batch");
+    expect_strategy("global_batch: 32 solver { lr_batch: 32 }", "allreduce", NULL);
 }
 
 /* ---- rounds, worked by hand ---- */
@@ -211,7 +370,7 @@ static void test_the_last_round_is_shorter(void **state)
         struct exchange_meta meta = {.participants = progress.sharers};
         assert_false(is_done(&p, &progress));
         assert_int_equal(round_of(&p, &progress), want[i]);
-        strategy_advance(&progress, want[i], 64, &meta);
+        strategy_advance(&progress, want[i], 256, &meta);
     }
     assert_true(is_done(&p, &progress));
     assert_int_equal(progress.sample_offset, 55040);
@@ -312,6 +471,11 @@ int main(void)
         cmocka_unit_test(test_histories_that_end_at_epochs),
         cmocka_unit_test(test_histories_that_end_at_steps),
         cmocka_unit_test(test_strategy_run_ends_at_the_first_limit),
+        cmocka_unit_test(test_histories_with_a_global_batch),
+        cmocka_unit_test(test_strategy_batch_grows_by_progress),
+        cmocka_unit_test(test_histories_with_a_growing_batch),
+        cmocka_unit_test(test_strategy_scales_the_rate_by_the_batch),
+        cmocka_unit_test(test_strategies_that_keep_their_batch_refuse_another),
         cmocka_unit_test(test_the_last_round_is_shorter),
         cmocka_unit_test(test_strategy_run_ends_exactly_with_a_round),
         cmocka_unit_test(test_a_run_without_an_end_takes_whole_rounds),

@@ -42,6 +42,7 @@ static const Paceline__Sync *settings_of(const Paceline__Job *job)
 /* The state that worker and driver derive from committed results alone. */
 struct rounds {
     const Paceline__Job *job;
+    size_t records;        /* of the training set */
     struct exchange *lane; /* for x, s, and with `average` the optimizer's state */
     size_t states;         /* number of vectors of that state */
     uint64_t first;        /* exchange behind which the run began, or resumed */
@@ -53,12 +54,13 @@ enum { JOIN_FIRST, JOIN_TAU, JOIN_UPDATES, JOIN_WORDS }; /* words of the join st
 
 static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *group,
                        const Paceline__Job *job, size_t n_x, size_t n_s, const struct optim *optim,
-                       const struct progress *progress, struct arena *arena)
+                       const struct progress *progress, size_t records, struct arena *arena)
 {
     const struct exchange_config config = strategy_exchange_config(job);
     bool average = settings_of(job)->on_replace == PACELINE__ON_REPLACE__average;
     *r = (struct rounds){
         .job = job,
+        .records = records,
         .states = average ? optim->ops->states : 0,
         .first = progress->exchanges,
         .tau = settings_of(job)->tau_auto ? 0 : settings_of(job)->tau,
@@ -88,7 +90,7 @@ static void advance_by_samples(struct progress *progress, uint32_t batch,
                                const struct exchange_meta *meta)
 {
     double batches = (double)meta->samples / batch;
-    strategy_advance(progress, 0, batch, meta);
+    strategy_advance(progress, 0, 0, meta);
     progress->sample_offset += meta->samples;
     progress->steps += (uint64_t)llround(batches / (double)members_count(&meta->contributors));
 }
@@ -111,7 +113,7 @@ static int advance_round(struct rounds *r, struct progress *progress, uint64_t t
     if (settings_of(r->job)->has_seconds)
         advance_by_samples(progress, job_step_records(r->job), meta);
     else
-        strategy_advance(progress, tau, job_step_records(r->job), meta);
+        strategy_advance(progress, tau, strategy_step_samples(r->job, progress, r->records), meta);
     choose_tau(r, progress);
     return OK;
 }
@@ -126,7 +128,7 @@ static int advance_first(struct rounds *r, struct progress *progress)
         first++;
     if (meta->weight == 0 && members_has(&meta->participants, first))
         return ERR_DIVERGED;
-    strategy_advance(progress, 0, job_step_records(r->job), meta);
+    strategy_advance(progress, 0, 0, meta);
     progress->sample_offset += meta->samples;
     return OK;
 }
@@ -155,6 +157,13 @@ struct stripe {
     uint64_t taken;       /* steps taken in this stripe */
 };
 
+/* Steps of a round in which this worker has taken `samples`. */
+static uint64_t count_steps(const struct member *m, const struct rounds *r, uint64_t samples)
+{
+    uint64_t step = strategy_step_samples(m->job, &m->progress, r->records);
+    return samples > 0 ? samples / strategy_share(&m->progress, m->world->self, 0, step).count : 0;
+}
+
 /* Take the steps of a round. */
 static int train_round(struct member *m, const struct rounds *r, uint64_t most, struct stripe *own,
                        struct exchange_meta *mine)
@@ -166,7 +175,7 @@ static int train_round(struct member *m, const struct rounds *r, uint64_t most, 
     bool by_clock = config->has_seconds && strategy_shares(m, &m->progress);
     int rc = by_clock ? strategy_steps(m, &own->from, own->taken, most, until, mine)
                       : strategy_steps(m, &m->progress, 0, most, WORLD_FOREVER, mine);
-    uint64_t steps = mine->samples / job_step_records(m->job);
+    uint64_t steps = count_steps(m, r, mine->samples);
     own->taken += steps + (mine->weight == 0);
     if (config->tau_auto && steps > 0) {
         mine->step_s = world_seconds(world_now(m->world) - start) / (double)steps;
@@ -264,7 +273,7 @@ static int sync_worker(struct member *m)
     struct rounds r;
     m->own = &r;
     int rc = rounds_open(&r, &m->lanes, m->group, m->job, l->x.n, l->s.n, &l->optim, &m->progress,
-                         m->arena);
+                         records, m->arena);
     if (m->join_state && m->join_state->words == JOIN_WORDS) {
         r.first = m->join_state->word[JOIN_FIRST];
         r.tau = m->join_state->word[JOIN_TAU];
@@ -348,7 +357,7 @@ static int sync_driver(struct driver_part *l)
     int rc = optim_init(&optim, l->job->solver, 0, l->arena, &err);
     if (rc == OK)
         rc = rounds_open(&r, &l->lanes, l->group, l->job, l->x.n, l->s.n, &optim, &l->progress,
-                         l->arena);
+                         l->records, l->arena);
     if (rc == OK && l->lanes.needs_sync)
         rc = take_up(l, &r);
     while (rc == OK &&
@@ -359,7 +368,12 @@ static int sync_driver(struct driver_part *l)
 
 static int sync_configure(const Paceline__Job *job, struct strategy_traits *traits, struct err *err)
 {
-    (void)err;
+    if (settings_of(job)->has_seconds && job_shares_batch(job))
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "strategy.sync.seconds: with rounds by the clock workers take unequal numbers "
+            "of steps, each of its own `batch`, and the job sets %s",
+            job->batch_growth ? "batch_growth" : "global_batch");
     traits->driver_part = true;
     traits->joinable = true;
     traits->join_needs_no_model = true;

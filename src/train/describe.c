@@ -49,6 +49,8 @@ static size_t count_classes(const struct driver *d)
 
 static uint64_t step_records(const struct driver *d)
 {
+    if (job_shares_batch(d->job))
+        return strategy_step_samples(d->job, &d->start.resumed.progress, d->data.epoch_records);
     return (uint64_t)job_step_records(d->job) * d->job->workers;
 }
 
@@ -61,6 +63,26 @@ static void add_records(const struct driver *d, cJSON *start)
             cJSON_AddNumberToObject(records, corpus_set_name((enum corpus_set)set),
                                     (double)d->data.corpus->set[set].count);
     cJSON_AddStringToObject(start, "record", shape_text(&d->data.ws->record, shape, sizeof shape));
+}
+
+/* Of a batch of all that the workers share out: the largest share at the start. */
+static void add_batch(const struct driver *d, cJSON *start)
+{
+    const Paceline__BatchGrowth *g = d->job->batch_growth;
+    uint64_t step = step_records(d);
+    char text[TEXT_MAX];
+    if (!job_shares_batch(d->job)) {
+        cJSON_AddNumberToObject(start, "batch", job_step_records(d->job));
+        return;
+    }
+    cJSON_AddNumberToObject(start, "batch",
+                            (double)((step + d->job->workers - 1) / d->job->workers));
+    cJSON_AddNumberToObject(start, "global_batch", (double)step);
+    if (!g)
+        return;
+    snprintf(text, sizeof text, "%u to %u over %g epochs, power %g", g->first, g->last, g->epochs,
+             g->power);
+    cJSON_AddStringToObject(start, "batch_growth", text);
 }
 
 static void add_solver(const struct driver *d, cJSON *start)
@@ -98,7 +120,7 @@ void describe_run(const struct driver *d, cJSON *start)
     if (count_classes(d) > 0)
         cJSON_AddNumberToObject(start, "classes", (double)count_classes(d));
     add_records(d, start);
-    cJSON_AddNumberToObject(start, "batch", job_step_records(d->job));
+    add_batch(d, start);
     cJSON_AddNumberToObject(start, "steps_an_epoch", (double)((records + step - 1) / step));
     job_strategy_settings(d->job, settings, sizeof settings);
     cJSON_AddStringToObject(start, "settings", settings);
@@ -187,12 +209,12 @@ static void suspect_batch(struct driver *d)
 {
     uint64_t step = step_records(d), records = d->data.epoch_records;
     if (step > records)
-        warn_if(
-            &d->events, "batch",
-            "a step takes %llu records (batch %u, workers %u), and there are %llu to train on, so "
-            "that it sees some twice: write a smaller --batch",
-            (unsigned long long)step, job_step_records(d->job), d->job->workers,
-            (unsigned long long)records);
+        warn_if(&d->events, "batch",
+                "a step takes %llu records (batch %llu, workers %u), and there are %llu to train "
+                "on, so "
+                "that it sees some twice: write a smaller --batch",
+                (unsigned long long)step, (unsigned long long)(step / d->job->workers),
+                d->job->workers, (unsigned long long)records);
 }
 
 static void suspect_threads(struct driver *d)

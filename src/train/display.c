@@ -44,7 +44,9 @@ double display_rate(const Paceline__Job *job, const struct progress *progress, s
     bool by_epoch = job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs;
     double t =
         by_epoch ? (double)progress->sample_offset / (double)records : (double)progress->steps;
-    return events_decimal(schedule_rate(job->solver, t));
+    uint64_t samples = strategy_step_samples(job, progress, records);
+    float rate = schedule_rate(job->solver, t);
+    return events_decimal((float)(strategy_rate_scale(job, samples) * (double)rate));
 }
 
 void display_report(struct display *d, const struct ledger *ledger, const Paceline__Job *job,

@@ -137,13 +137,16 @@ static void check_workers(struct driver *d)
         log_warn(d->host->log, "no worker for one that is lost: %s", status_text(rc));
 }
 
-/* The user has set the number of workers, within the job's limits. Surplus workers are asked to
- * leave and may stand by. Standby workers fill gaps first; the host is asked for the rest. */
+/* The user has set the number of workers, within the job's limits, or it follows the batch. Surplus
+ * workers are asked to leave and may stand by. Standby workers fill gaps first; the host is asked
+ * for the rest. */
 static void check_worker_count(struct driver *d, const struct view *view)
 {
     uint32_t n = d->options->workers ? (uint32_t)atomic_load(d->options->workers) : 0;
     uint32_t least = d->job->has_workers_min ? d->job->workers_min : 1;
     uint32_t most = job_workers_max(d->job), standing = atomic_load(&d->server.standing);
+    if (n == 0)
+        n = driver_follow_batch(d, view);
     if (n == d->membership.target || d->ending.stop_sent)
         return;
     d->membership.target = n;

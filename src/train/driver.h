@@ -72,6 +72,8 @@ struct membership {
     uint32_t first;           /* the server task's: workers of the first view */
     uint32_t last;            /* workers in the newest view that was not empty */
     uint32_t target;          /* requested number of workers; 0: none requested */
+    uint32_t followed;        /* number that follows the batch (driver_follow.c); 0: none yet */
+    double followed_at;       /* time of that decision, s */
     _Atomic uint32_t missing; /* lost workers that were not replaced */
     double replacing_since;
     uint32_t replaced;   /* replaced since replacing_since */
@@ -260,6 +262,10 @@ int driver_on_done(struct driver *d, const struct message *m);
 /* No member is left: end the run with a message. */
 int driver_lose_all(struct driver *d);
 
+/* The number of workers for the batch of the next step (job.follow_batch); 0: the job does not say.
+ * A change is an event. */
+uint32_t driver_follow_batch(struct driver *d, const struct view *view);
+
 /* Request `n` more workers from the host. Errors as world_want_nodes. */
 int driver_request_workers(struct driver *d, uint32_t n);
 
@@ -303,6 +309,9 @@ void driver_report_progress(struct driver *d);
 
 /* Emit a `loss` event: once a second at most, at every evaluation, and at once if `now`. */
 void driver_report_loss(struct driver *d, bool now);
+
+/* Samples of the next step of all workers, where they share a batch out; else 0. */
+uint64_t driver_batch(const struct driver *d);
 
 /* Number of trainable parameters. */
 uint64_t driver_parameters(const struct driver *d);

@@ -158,6 +158,13 @@ void driver_report_progress(struct driver *d)
     d->options->progress(d->options->user, &p);
 }
 
+uint64_t driver_batch(const struct driver *d)
+{
+    return job_shares_batch(d->job)
+               ? strategy_step_samples(d->job, &d->ledger.last.progress, d->data.epoch_records)
+               : 0;
+}
+
 void driver_report_loss(struct driver *d, bool now)
 {
     const struct progress *progress = &d->ledger.last.progress;
@@ -167,7 +174,7 @@ void driver_report_loss(struct driver *d, bool now)
     if (!now && t < d->reports.next_loss && evaluations == d->reports.evaluations)
         return;
     if (ledger_report_loss(&d->ledger, (double)progress->sample_offset / (double)records,
-                           display_rate(d->job, progress, records)))
+                           display_rate(d->job, progress, records), driver_batch(d)))
         d->reports.next_loss = t + LOSS_EVERY_S;
     d->reports.evaluations = evaluations;
 }

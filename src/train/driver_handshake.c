@@ -323,7 +323,8 @@ int driver_start_group(struct driver *d)
     driver_welcome_arrivals(d);
     if (rc == OK)
         rc = server_start(&d->server, &d->group, &roster, &hooks);
-    uint32_t workers = job_workers_max(d->job) + d->job->standby;
+    uint32_t workers = d->job->follow_batch ? d->job->workers : job_workers_max(d->job);
+    workers += d->job->standby;
     if (roster.recovers && roster.last_view > 0)
         workers = 0; /* the previous workers may still be running */
     if (rc == OK)

@@ -86,6 +86,11 @@ int initial_solver_state(const char *path, const Paceline__Job *job, struct mode
                        "snapshot %s: a solver's state is one worker's, and strategy %s has "
                        "several; write workers: 1 and strategy { single { } }",
                        path, job_strategy_name(job));
+    if (job->batch_growth)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "snapshot %s: it counts steps, and with batch_growth these had different "
+                       "batches; write `batch` instead",
+                       path);
     int rc = caffe_state_read(path, &state, err);
     if (rc != OK)
         return rc;

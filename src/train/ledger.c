@@ -267,7 +267,7 @@ void ledger_lease(struct ledger *ledger, const struct lease_table *table)
     ledger->missed = table->lost;
 }
 
-bool ledger_report_loss(struct ledger *ledger, double epoch, double rate)
+bool ledger_report_loss(struct ledger *ledger, double epoch, double rate, uint64_t batch)
 {
     if (ledger->loss_records == 0)
         return false;
@@ -278,6 +278,8 @@ bool ledger_report_loss(struct ledger *ledger, double epoch, double rate)
     cJSON_AddNumberToObject(event, "samples", (double)ledger->loss_records);
     events_add_measure(event, "loss", ledger->mean_loss);
     cJSON_AddNumberToObject(event, "rate", rate);
+    if (batch > 0)
+        cJSON_AddNumberToObject(event, "batch", (double)batch);
     events_emit(ledger->events, event);
     ledger->loss_sum = 0;
     ledger->loss_records = 0;

@@ -98,9 +98,10 @@ struct cache_report ledger_cached(const struct ledger *ledger);
 /* In asynchronous strategies: take the counts of the lease table. */
 void ledger_lease(struct ledger *ledger, const struct lease_table *table);
 
-/* Emit a `loss` event: the mean loss of the samples reported since the previous one, and the
- * learning rate at that epoch. false: no samples were reported, so there is no event. */
-bool ledger_report_loss(struct ledger *ledger, double epoch, double rate);
+/* Emit a `loss` event: the mean loss of the samples reported since the previous one, the learning
+ * rate at that epoch, and the samples of a step of all workers (0: no key). false: no samples were
+ * reported, so there is no event. */
+bool ledger_report_loss(struct ledger *ledger, double epoch, double rate, uint64_t batch);
 
 /* Close all open exchanges, in order. */
 void ledger_close(struct ledger *ledger);

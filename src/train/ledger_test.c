@@ -230,27 +230,28 @@ static void test_ledger_loss_event_is_mean_since_last(void **state)
     struct roster_state *b = *state;
     struct committed alone = {
         .progress = {.sample_offset = 32, .steps = 2}, .samples = 32, .loss = 32 * 3.0};
-    assert_false(ledger_report_loss(&b->ledger, 0.5, 0.01));
+    assert_false(ledger_report_loss(&b->ledger, 0.5, 0.01, 0));
     ledger_report(&b->ledger, 0, &alone);
     alone.samples = 96;
     alone.loss = 96 * 1.0;
     alone.recent = 7;
     ledger_report(&b->ledger, 0, &alone);
-    assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01));
+    assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01, 0));
     assert_int_equal(b->listener.lines, 1);
     assert_non_null(strstr(b->listener.log_text, "\"kind\":\"loss\",\"epoch\":0.5,\"step\":2,"
                                                  "\"samples\":128,\"loss\":1.5,\"rate\":0.01}"));
     assert_true(b->ledger.mean_loss == 1.5 && b->ledger.recent == 7);
-    assert_false(ledger_report_loss(&b->ledger, 0.5, 0.01)); /* nothing since */
+    assert_false(ledger_report_loss(&b->ledger, 0.5, 0.01, 0)); /* nothing since */
     report_all(b, 1, 4, 0);
-    assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01));
+    assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01, 704));
+    assert_non_null(strstr(b->listener.log_text, "\"rate\":0.01,\"batch\":704}"));
     assert_true(b->ledger.mean_loss == 2.0);
     struct committed async = {.asynchronous = true, .samples = 16, .loss = 16 * 5.0};
     b->ledger.step_samples = 64;
     ledger_report(&b->ledger, 0, &async);
     async.loss = 16 * 3.0;
     ledger_report(&b->ledger, 1, &async);
-    assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01));
+    assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01, 0));
     assert_true(b->ledger.mean_loss == 4.0);
 }
 

@@ -45,8 +45,8 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
     size_t count = records_of(o, which);
     struct net_result sum = {0};
     int64_t begun = trace_now(o->world);
-    for (size_t first = 0; first < count; first += o->job->batch) {
-        size_t n = count - first < o->job->batch ? count - first : o->job->batch;
+    for (size_t first = 0, batch = o->ws->batch; first < count; first += batch) {
+        size_t n = count - first < batch ? count - first : batch;
         if (o->stop && atomic_load(o->stop) > 0)
             return ERR_END;
         int rc = world_work(o->world, &(struct cost){o->batch_seconds});

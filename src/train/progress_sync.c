@@ -70,7 +70,7 @@ static bool is_leaving(struct worker *w)
 /* Count a step of a worker that has no exchanges. */
 static void count_lone(struct worker *w)
 {
-    uint64_t records = job_step_records(w->job);
+    size_t records = w->learner.taken;
     mean_loss_add(&w->counts.mean, 1, w->learner.loss);
     w->counts.unreported += records;
     w->counts.unreported_loss += w->learner.loss * (double)records;
@@ -79,7 +79,7 @@ static void count_lone(struct worker *w)
 static int on_commit(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
-    m->progress.samples_used += e ? exchange_result_meta(e)->samples : job_step_records(m->job);
+    m->progress.samples_used += e ? exchange_result_meta(e)->samples : m->learner->taken;
     worker_record_recovery_report(w);
     bool last = strategy_done(m->job, &m->progress, w->learner.epoch_records);
     bool stop = e ? exchange_result_meta(e)->stop_votes > 0 : atomic_load(&m->group->stop);
@@ -123,7 +123,8 @@ static void begin_sync(struct worker *w)
 
 static uint32_t uses_due(const struct worker *w, const struct progress *progress)
 {
-    return trigger_uses(w->job, w->counts.evaluate_every, &w->counts.seen, progress);
+    return trigger_uses(w->job, w->counts.evaluate_every, w->learner.epoch_records, &w->counts.seen,
+                        progress);
 }
 
 /* A joiner begins behind this member's commit point. */
@@ -224,8 +225,8 @@ static int on_part_commit(struct driver_part *l, const struct exchange *e)
     PL_ASSERT(e);
     l->progress.samples_used += exchange_result_meta(e)->samples;
     bool last = strategy_done(l->job, &l->progress, l->records);
-    uint32_t use =
-        trigger_uses(d->job, d->requests.evaluate_every, &d->requests.last_commit, &l->progress);
+    uint32_t use = trigger_uses(d->job, d->requests.evaluate_every, l->records,
+                                &d->requests.last_commit, &l->progress);
     uint32_t uses = atomic_load(&d->requests.uses);
     atomic_fetch_or(&d->requests.uses,
                     use & MODEL_SNAPSHOT); /* a snapshot waits for the next copy */

@@ -27,6 +27,8 @@ void train_report_event(const struct events *events, const struct train_report *
     cJSON_AddNumberToObject(event, "used", (double)report->used);
     cJSON_AddNumberToObject(event, "repeated", (double)report->repeated);
     cJSON_AddNumberToObject(event, "missed", (double)report->missed);
+    if (report->batch > 0)
+        cJSON_AddNumberToObject(event, "batch", (double)report->batch);
     if (report->bad_records > 0) {
         cJSON_AddNumberToObject(event, "bad_records", (double)report->bad_records);
         cJSON *first = cJSON_AddArrayToObject(event, "bad_record");

@@ -91,6 +91,7 @@ struct train_report {
     double train_loss; /* mean over the newest second or so of training */
     double epochs;
     uint64_t samples, used, repeated, missed;
+    uint64_t batch;            /* of all workers at the end, where they share it out; else 0 */
     double wall_s, session_s;  /* of the run, and since it was last continued with; virtual in a
                                  simulation */
     double data_s;             /* the longest that one worker has waited for its records */

@@ -13,12 +13,21 @@ static uint64_t snapshot_steps(const Paceline__Job *job)
     return (uint64_t)job->solver->snapshot;
 }
 
-uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, const struct progress *before,
-                      const struct progress *after)
+static bool evaluation_due(const Paceline__Job *job, uint64_t exchanges, size_t records,
+                           const struct progress *before, const struct progress *after)
 {
     const Paceline__Evaluate *e = job->evaluate;
-    bool evaluate = e->has_every_steps ? has_passed(e->every_steps, before->steps, after->steps)
-                                       : has_passed(exchanges, before->exchanges, after->exchanges);
+    if (e->has_every_steps)
+        return has_passed(e->every_steps, before->steps, after->steps);
+    if (job->batch_growth && !e->has_every_exchanges)
+        return has_passed(records, before->sample_offset, after->sample_offset);
+    return has_passed(exchanges, before->exchanges, after->exchanges);
+}
+
+uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, size_t records,
+                      const struct progress *before, const struct progress *after)
+{
+    bool evaluate = evaluation_due(job, exchanges, records, before, after);
     bool snapshot = has_passed(snapshot_steps(job), before->steps, after->steps);
     return (evaluate ? MODEL_EVALUATE : 0u) | (snapshot ? MODEL_SNAPSHOT : 0u);
 }

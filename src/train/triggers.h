@@ -5,10 +5,10 @@
 #include "strategy/strategy.h"
 
 /* Uses (model.h) that fell due between two commit points: an evaluation every `exchanges`
- * exchanges, or every so many steps if the job sets that; a snapshot every `solver.snapshot` steps.
- */
-uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, const struct progress *before,
-                      const struct progress *after);
+ * exchanges, or every so many steps if the job sets that, or once an epoch of `records` where the
+ * batch grows and the job sets neither; a snapshot every `solver.snapshot` steps. */
+uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, size_t records,
+                      const struct progress *before, const struct progress *after);
 
 /* In asynchronous strategies: the number of evaluations and snapshots due from the run's beginning
  * to the summed progress. If the job sets none, evaluations are due once an epoch of `records`. */

@@ -30,7 +30,7 @@ static uint32_t uses_of(const struct plan *p, uint64_t steps, uint64_t then)
 {
     struct progress before = {.steps = steps, .exchanges = steps / 10};
     struct progress after = {.steps = then, .exchanges = then / 10};
-    return trigger_uses(&p->job, 4, &before, &after);
+    return trigger_uses(&p->job, 4, 1000, &before, &after);
 }
 
 /* Every four exchanges of ten steps, where the job names no steps. */

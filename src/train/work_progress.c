@@ -16,7 +16,7 @@ void worker_show(struct worker *w, enum work_stage stage)
         return;
     meter->steps = atomic_load(&w->group.work.progress);
     double seconds = world_seconds(now - meter->reported);
-    double samples = (double)(meter->steps - meter->reported_steps) * job_step_records(w->job);
+    double samples = (double)(w->learner.samples - meter->reported_samples);
     const struct work_progress progress = {
         .stage = stage,
         .run = w->job->name,
@@ -28,7 +28,7 @@ void worker_show(struct worker *w, enum work_stage stage)
         .reason = w->group.end.reason,
     };
     meter->reported = now;
-    meter->reported_steps = meter->steps;
+    meter->reported_samples = w->learner.samples;
     meter->loss_steps = 0;
     meter->loss = 0;
     watch->progress(watch->user, &progress);

@@ -27,7 +27,7 @@ struct worker;
 /* The counters between two reports. */
 struct work_meter {
     int64_t reported; /* time of the last report; 0: none */
-    uint64_t steps, reported_steps, loss_steps;
+    uint64_t steps, reported_samples, loss_steps;
     double loss; /* Σ over loss_steps */
 };
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes optim.golden: five weights after each of 24 steps of PyTorch's optimizers.
+"""Writes optim.golden: five weights after each of 50 steps of PyTorch's optimizers.
 
     /usr/bin/python3 optim.py > optim.golden      (Debian: python3-torch)
 
@@ -11,7 +11,7 @@ are: name, number of values, values.
 import math
 import torch
 
-STEPS, WEIGHTS, BIASES, START = 24, 3, 2, 100
+STEPS, WEIGHTS, BIASES, START = 50, 3, 2, 100
 
 
 def mix(stream, i):
@@ -36,8 +36,8 @@ def run(name, make, rate, decay, halve=0, each_step=None, gradient=None):
     start = hash_unit(START, WEIGHTS + BIASES) * 4
     w, b = [torch.nn.Parameter(p) for p in start.split([WEIGHTS, BIASES])]
     rate, decay = f32(rate), f32(decay)
-    optim = make([{"params": [w], "lr": rate, "weight_decay": decay},
-                  {"params": [b], "lr": 2 * rate, "weight_decay": 0.0}])
+    optim = make([{"params": [w], "lr": rate, "weight_decay": decay, "decays": True},
+                  {"params": [b], "lr": 2 * rate, "weight_decay": 0.0, "decays": False}])
     values = []
     for t in range(STEPS):
         noise = (hash_unit(t, WEIGHTS + BIASES) * 4).split([WEIGHTS, BIASES])
@@ -93,6 +93,23 @@ def l1(decay):
     return gradient
 
 
+def lars(p):
+    """You, Gitman and Ginsburg 2017, Algorithm 1, as LARC does it with PyTorch's SGD at a rate of 1:
+    the gradient is scaled by the rate and the layer's own, after the decay is added."""
+    return torch.optim.SGD(p, lr=1, momentum=f32(0.9))
+
+
+def layer_rates(decay, trust):
+    def each_step(group, t):
+        p, = group["params"]
+        w, g = torch.linalg.norm(p.detach()), torch.linalg.norm(p.grad)
+        own = decay if group["decays"] else 0.0
+        local = f32(trust) * w / (g + own * w) if w > 0 and g > 0 else 1.0
+        p.grad = group["lr"] * local * (p.grad + own * p.detach())
+        group["lr"], group["weight_decay"] = 1.0, 0.0
+    return each_step
+
+
 def adam(p):
     return torch.optim.Adam(p, betas=(f32(0.9), f32(0.999)))
 
@@ -116,4 +133,6 @@ run("l1", sgd(False), 0.1, 0, gradient=l1(0.2))
 run("l1_adadelta", adadelta, 1.0, 0, gradient=l1(0.2))
 run("adam", adam, 0.1, 0.01, halve=8, each_step=caffes_delta(0.05, 0.999))
 run("adamw", adamw, 0.1, 0.1, halve=8)
+run("lars", lars, 2.0, 0.01, halve=8, each_step=layer_rates(f32(0.01), 0.02))
+run("lars_as_it_comes", lars, 8.0, 0.0, each_step=layer_rates(0.0, 0.001))
 run("adamw_as_it_comes", adamw_as_it_comes, 0.01, 0.01)

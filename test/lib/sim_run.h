@@ -22,8 +22,8 @@ struct sim_run {
     char error[512];
 };
 
-/* Simulate the job with these fields set, ended by NULL; into r->dir, and if that is a run already,
- * continue with it. */
+/* Simulate the job with these fields set, ended by NULL, or unset where there is no value; into
+ * r->dir, and if that is a run already, continue with it. */
 static inline void sim_try(struct tiny *t, const char *cluster, struct sim_run *r,
                            const char *const *set)
 {
@@ -35,7 +35,7 @@ static inline void sim_try(struct tiny *t, const char *cluster, struct sim_run *
     assert_int_equal(pl_engine_create(&r->engine, &engine), PL_OK);
     assert_int_equal(pl_job_load(engine, r->job ? r->job : t->job, &job), PL_OK);
     for (; *set; set++)
-        if (pl_job_set(job, *set) != PL_OK)
+        if ((strchr(*set, '=') ? pl_job_set : pl_job_unset)(job, *set) != PL_OK)
             fail_msg("%s", pl_engine_error(engine));
     if (pl_cluster_load(engine, t->cluster, &machines) != PL_OK)
         fail_msg("%s", pl_engine_error(engine));

@@ -53,6 +53,16 @@ static const struct way ways[] = {
     {{"strategy.downpour={n_push:2 n_fetch:6 server_adagrad:true}", "solver.momentum=0"},
      .free = true},
     {{"strategy.downpour={colocated:true}", "solver.momentum=0"}, .free = true},
+    {{"strategy.allreduce={}", "batch", "batch_growth={first:21 last:90}"}, .exact = true},
+    {{"strategy.sync={tau:4}", "batch", "batch_growth={first:21 last:90}"},
+     .waits = true,
+     .exact = true},
+    {{"strategy.async_allreduce={}", "batch", "batch_growth={first:21 last:90}"}, .exact = true},
+    {{"strategy.diloco={tau:6 fragments:3}", "batch", "batch_growth={first:21 last:90}"},
+     .exact = true},
+    {{"strategy.easgd={mode:sync tau:4}", "batch", "batch_growth={first:21 last:90}"},
+     .waits = true,
+     .exact = true},
 };
 
 enum { WAYS = sizeof ways / sizeof *ways };
