@@ -245,9 +245,9 @@ static void test_state_is_a_mean(void **state)
     arena_release(&m.arena);
 }
 
-/* A state is cut out of vectors of the global model, and put into those of a server: x̃, then s̃, then
- * each vector of the optimizer where x̃ lies, then the workers' numbers, of 64 bits. The last of
- * three shards of 80 and 5 floats has both; a shard of s̃ alone has no vectors. */
+/* A state is cut out of vectors of the global model, and put into those of a server: x̃, then s̃,
+ * then each vector of the optimizer where x̃ lies, then the workers' numbers, of 64 bits. The last
+ * of three shards of 80 and 5 floats has both; a shard of s̃ alone has no vectors. */
 static void test_state_of_a_shard(void **state)
 {
     (void)state;
