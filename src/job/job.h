@@ -40,8 +40,8 @@ int job_set_data(Paceline__Data **data, const char *spec, struct err *err);
  * message: `workers` from `workers_min`, sub-messages that were left out, `stop.epochs` 1 when
  * nothing stops the run, `batch_growth.epochs` from it. With a global batch `batch` gets the
  * largest share of a worker at the start, and stays unset: it follows from the other fields when
- * the job is finished again. Afterwards every sub-message but test_data, batch_growth and follow_batch is
- * present. ERR_INPUT naming the field. */
+ * the job is finished again. Afterwards every sub-message is present but test_data, batch_growth
+ * and follow_batch. ERR_INPUT naming the field. */
 int job_finish(Paceline__Job *job, struct err *err);
 
 /* The same for data alone, which `field` names in messages. */
