@@ -150,6 +150,16 @@ static uint64_t memory_of(const struct round_memory *m)
     return m->model + m->gradient + m->optimizer + m->strategy + m->exchange + m->workspace;
 }
 
+/* Samples of a worker's step: its mean share where the workers share a batch out, which is the first
+ * one where it grows. */
+static double step_samples(const Paceline__Job *job)
+{
+    if (!job_shares_batch(job))
+        return job_step_records(job);
+    uint32_t all = job->batch_growth ? job->batch_growth->first : job->global_batch;
+    return (double)all / job->workers;
+}
+
 static void fill_row(const struct planning *p, const Paceline__Job *job,
                      const struct round_cost *cost, const struct round_node *node, pl_plan_row *row)
 {
@@ -167,7 +177,7 @@ static void fill_row(const struct planning *p, const Paceline__Job *job,
     row->round_s = cost->seconds;
     row->exchange_s = cost->exchange;
     row->carried = cost->carried;
-    row->samples_per_s = (double)job_step_records(job) * cost->steps * paces;
+    row->samples_per_s = step_samples(job) * cost->steps * paces;
     row->utilisation = sum / row->workers;
     row->driver_bytes = bytes_of(&node[0]);
     row->epoch_s = (double)p->report.records / row->samples_per_s;
@@ -282,24 +292,11 @@ static int plan_strategy(struct planning *p, const char *strategy, uint32_t work
     return rc;
 }
 
-/* Can so many workers share the global batch, if there is one? */
-static bool can_share(struct planning *p, uint32_t workers)
-{
-    const Paceline__Job *job = p->given->message;
-    if (!job->has_global_batch || job->global_batch % workers == 0)
-        return true;
-    add_note(p,
-             "no row of %" PRIu32 " workers: they cannot share the global_batch of %" PRIu32
-             " equally",
-             workers, job->global_batch);
-    return false;
-}
-
 static int plan_rows(struct planning *p)
 {
     int rc = OK;
     for (uint32_t k = p->least; rc == OK && k <= p->most; k++)
-        for (size_t i = 0; rc == OK && plan_modelled[i] && can_share(p, k); i++)
+        for (size_t i = 0; rc == OK && plan_modelled[i]; i++)
             rc = plan_strategy(p, plan_modelled[i], k);
     if (rc == OK && p->report.rows == 0)
         rc = err_set(&p->engine->error, ERR_UNSUPPORTED, "nothing can be planned: %s",
@@ -363,7 +360,7 @@ static int planning_open(struct planning *p, const pl_plan_options *options)
     while (plan_modelled[strategies])
         strategies++;
     p->rows_max = (size_t)p->most * strategies;
-    p->notes_max = p->rows_max + 8;
+    p->notes_max = p->rows_max + 9;
     p->report.row = calloc(p->rows_max, sizeof *p->report.row);
     p->report.note = calloc(p->notes_max, sizeof *p->report.note);
     p->batch = arena_array(&p->arena, p->most + 1, struct planned_batch);
@@ -385,6 +382,9 @@ static int plan_job(pl_engine *engine, const pl_job *job, const Paceline__Cluste
         rc = plan_rows(&p);
     if (rc == OK) {
         note_cluster(&p);
+        if (job->message->batch_growth)
+            add_note(&p, "batch_growth: all rows are for its first batch, %" PRIu32,
+                     job->message->batch_growth->first);
         if (p.most < cluster_nodes(cluster) && !(options && options->workers_max))
             add_note(&p,
                      "the cluster has %" PRIu32 " nodes: --workers %" PRIu32 "..%" PRIu32

@@ -39,9 +39,9 @@ static const struct {
     char mark;
     const char *key, *words;
 } sources[] = {
-    [PL_PLAN_STATED] = {'s', "stated", "stated by the cluster file"},
-    [PL_PLAN_MEASURED] = {'m', "measured", "measured on this machine"},
-    [PL_PLAN_SCALED] = {'x', "scaled",
+    [PL_PLAN_STATED] = {'=', "stated", "stated by the cluster file"},
+    [PL_PLAN_MEASURED] = {'*', "measured", "measured on this machine"},
+    [PL_PLAN_SCALED] = {'~', "scaled",
                         "stated by the cluster file, times the measured ratio of the batches"},
 };
 

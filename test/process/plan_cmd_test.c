@@ -127,11 +127,24 @@ static void test_plan_with_a_measured_step(void **state)
     cJSON_Delete(plan);
     tiny_cluster(t, stated);
     plan = PLAN(t, "--unset", "batch", "--set", "global_batch=64");
-    /* The file states the step of the job's four workers, which get 16 records each; three cannot
-     * share 64. */
+    /* The file states the step of the job's four workers, which get 16 records each; of three one
+     * gets 22, and all of them 64. */
     assert_string_equal(text_of(row_of(plan, "single", 1), "step_from"), "scaled");
     assert_true(number_of(row_of(plan, "single", 1), "step_s") > 0.004);
-    assert_null(row_of(plan, "allreduce", 3));
+    const cJSON *three = row_of(plan, "allreduce", 3);
+    assert_true(three && number_of(three, "batch") == 22);
+    assert_true(is_near(number_of(three, "samples_per_s"), 64 / number_of(three, "round_s")));
+    cJSON_Delete(plan);
+    plan = PLAN(t, "--unset", "batch", "--set", "batch_growth={first:48 last:480 epochs:2}");
+    assert_true(number_of(row_of(plan, "sync", 3), "batch") == 16);
+    const cJSON *note;
+    cJSON_ArrayForEach(note, item_of(plan, "notes"))
+    {
+        if (strstr(cJSON_GetStringValue(note),
+                   "batch_growth: all rows are for its first batch, 48"))
+            break;
+    }
+    assert_non_null(note);
     cJSON_Delete(plan);
 }
 
@@ -143,7 +156,7 @@ static void test_plan_reports_one_faster_machine(void **state)
     tiny_cluster(t, slow);
     RUN(t, &p, "plan", t->job, "--cluster", t->cluster, "--workers", "1..3");
     assert_non_null(strstr(p.out, "single"));
-    assert_non_null(strstr(p.out, "step s: stated by the cluster file\n"));
+    assert_non_null(strstr(p.out, "step =: stated by the cluster file\n"));
     assert_non_null(strstr(p.out, "all other numbers: modelled"));
     assert_non_null(strstr(p.out, "best: single with 1 worker, 16000 samples/s"));
     assert_non_null(strstr(p.out, "one machine is faster: "));
