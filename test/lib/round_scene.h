@@ -29,6 +29,13 @@ static const char round_net[] =
 #define ROUND_MEDIAN 0.05
 #define ROUND_WORST  0.10
 
+/* A sanitizer takes minutes over 32 workers. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ROUND_WORKERS_MAX 8
+#else
+#define ROUND_WORKERS_MAX 32
+#endif
+
 enum unequal { ALL_EQUAL, UNEQUAL_SPEEDS, UNEQUAL_LINKS, UNEQUALS };
 
 struct scene {

@@ -58,13 +58,6 @@ enum { PACED = sizeof paced / sizeof *paced, PACED_ROUNDS = 24 };
  * of 10 Mbit/s, and `mpca` and `pace` with 32 workers at 10 Mbit/s. */
 #define PACE_WORST 0.18
 
-/* A sanitizer takes minutes over 32 workers. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MOST_WORKERS 8
-#else
-#define MOST_WORKERS 32
-#endif
-
 static void on_push(void *user, uint32_t worker, int64_t now, struct members *ok)
 {
     struct members pushed = {0};
@@ -149,7 +142,7 @@ static void test_paces_of_workers(void **state)
     double off[PACED * WORKERS * RATES];
     int n = 0;
     for (size_t kind = 0; kind < PACED; kind++)
-        for (size_t w = 0; w < WORKERS && workers[w] <= MOST_WORKERS; w++)
+        for (size_t w = 0; w < WORKERS && workers[w] <= ROUND_WORKERS_MAX; w++)
             for (double mbit = (kind + w) % 2 ? 10 : 100; mbit <= 10240;
                  mbit *= workers[w] > 8 ? 1e4 : 100) {
                 struct scene s = {.workers = workers[w], .mbit = mbit, .step = 0.02};

@@ -101,7 +101,7 @@ static void test_rounds_of_long_vectors(void **state)
     double off[KINDS * WORKERS * RATES];
     int n = 0;
     for (size_t kind = 0; kind < KINDS; kind++)
-        for (size_t w = 0; w < WORKERS; w++)
+        for (size_t w = 0; w < WORKERS && workers[w] <= ROUND_WORKERS_MAX; w++)
             for (double mbit = 10; mbit <= 10240; mbit *= workers[w] > 8 ? 100 : 10) {
                 struct scene s = scene_of(kind, workers[w], mbit);
                 s.unequal = (enum unequal)(n % UNEQUALS);

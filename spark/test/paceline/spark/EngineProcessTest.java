@@ -22,6 +22,7 @@ public final class EngineProcessTest {
     private static final RecordSchema SCHEMA =
             new RecordSchema(RecordSchema.Source.BINARY, new int[] {1, SIDE, SIDE}, 2);
     private static final int PARTS = 3;
+    private static final int BLOCK_BYTES = 64 << 10; // which a stream in parts keeps in memory
     private static final List<String> OPTIONS = List.of("token=" + TOKEN, "threads=1", "retry=0");
 
     private final Path folder;
@@ -144,11 +145,18 @@ public final class EngineProcessTest {
                 "the models differ");
     }
 
+    /** Until a block is full, and is to be written. */
+    private static void fill(Engine engine) {
+        for (int part = 0; part < BLOCK_BYTES / (ROWS * SIDE * SIDE) + 1; part++) {
+            engine.append(rows(9), part);
+        }
+    }
+
     private void missingFolderIsNamed() {
         EngineProcess engine = new EngineProcess();
         engine.open(SCHEMA, new RowsLimit(0, folder + "/gone"));
+        expectFailure(() -> fill(engine), "/gone/paceline-rows-");
         for (int i = 0; i < 2; i++) { // once it has failed it fails for ever
-            expectFailure(() -> engine.append(rows(9), 1), "/gone/paceline-rows-");
             expectFailure(() -> engine.append(rows(9), 1), "cannot open for writing: No such file or directory");
         }
         engine.close();
