@@ -28,6 +28,7 @@ import scala.collection.immutable.Map$;
 
 /** Where rows lie: beyond the limit in files, and after the loss of an executor in others that train (rows.conf). */
 public final class RowsTest {
+    private static final int HELD_OUT = 45;
     private static final int SIDE = 64;
     private static final int CLASSES = 2;
     private static final int PARTITIONS = 30; // of 8 MiB: 80 MiB in each executor, which has a limit of 8 MiB
@@ -152,14 +153,18 @@ public final class RowsTest {
         }
     }
 
-    /** Records for validation are taken out before training begins, and no partition follows. */
+    /**
+     * Records for validation are taken out before training begins, and no partition follows. The driver takes them out
+     * of its sample of the rows, which has about 30 of each class.
+     */
     private void recordsAreHeldOut() throws Exception {
         PacelineEstimator estimator = base.estimator();
-        PacelineSummary summary = estimator.setJob(estimator.getJob() + " validation: 90").fit(base.rows).summary();
+        estimator.setJob(estimator.getJob() + " validation: " + HELD_OUT);
+        PacelineSummary summary = estimator.fit(base.rows).summary();
         check(summary.testError() < 0.1, "test error: " + summary.json());
         check(JSON.readTree(summary.json()).path("validation_error").asDouble(1) < 0.1, "held out: " + summary.json());
         long records = sets(summary).stream().mapToLong(set -> set.path("records").asLong()).sum();
-        check(records == SparkTest.TRAIN - EXECUTORS * 90, "records to train on: " + summary.json());
+        check(records == SparkTest.TRAIN - EXECUTORS * HELD_OUT, "records to train on: " + summary.json());
         SparkTest.expectEvenCounts(summary);
     }
 
