@@ -150,8 +150,8 @@ static uint64_t memory_of(const struct round_memory *m)
     return m->model + m->gradient + m->optimizer + m->strategy + m->exchange + m->workspace;
 }
 
-/* Samples of a worker's step: its mean share where the workers share a batch out, which is the first
- * one where it grows. */
+/* Samples of a worker's step: its mean share where the workers share a batch out, and of the first
+ * batch where it grows. */
 static double step_samples(const Paceline__Job *job)
 {
     if (!job_shares_batch(job))

@@ -54,8 +54,8 @@ static const struct pace_scene paced[] = {
 
 enum { PACED = sizeof paced / sizeof *paced, PACED_ROUNDS = 24 };
 
-/* Three of the scenes are further off than ROUND_WORST: `ps` with asp, two workers and unequal links
- * of 10 Mbit/s, and `mpca` and `pace` with 32 workers at 10 Mbit/s. */
+/* Three of the scenes are further off than ROUND_WORST: `ps` with asp, two workers and unequal
+ * links of 10 Mbit/s, and `mpca` and `pace` with 32 workers at 10 Mbit/s. */
 #define PACE_WORST 0.18
 
 static void on_push(void *user, uint32_t worker, int64_t now, struct members *ok)
