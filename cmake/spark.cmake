@@ -46,26 +46,11 @@ endif()
 
 # The module in an application with three executors.
 if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
-  if(spark_missing)
-    add_test(NAME spark/local_cluster_test
-      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_spark")
-    add_test(NAME spark/failure_test
-      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_failures")
-    add_test(NAME spark/resume_test
-      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_killed_driver")
-    add_test(NAME spark/lease_test
-      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_decisions_about_leases")
-    add_test(NAME spark/dynamic_allocation_test
-      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_workers_follow_target")
-    add_test(NAME spark/shared_variable_test
-      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_shared_variables")
-    add_test(NAME spark/engine_process_test
-      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_engine_process")
-    add_test(NAME spark/session_test COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_session")
-    add_test(NAME spark/process_test
-      COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_processes")
-    add_test(NAME spark/rows_test COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_rows")
-  else()
+  set(spark_clusters local_cluster_test SparkTest failure_test FailureTest resume_test ResumeTest
+    dynamic_allocation_test ElasticTest shared_variable_test SharedVariableTest session_test SessionTest
+    process_test ProcessTest rows_test RowsTest)
+  set(spark_processes lease_test LeaseTest engine_process_test EngineProcessTest)
+  if(NOT spark_missing)
     set(spark_test_classes ${CMAKE_BINARY_DIR}/spark/cluster_test)
     set(spark_test SparkTest SparkNetTest SharedVariableTest FailureTest ElasticTest ResumeTest
       RowsTest RunningFit LeaseTest EngineProcessTest ProcessTest SessionTest TestCases)
@@ -79,38 +64,22 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
       VERBATIM)
     add_custom_target(spark_local_cluster_test ALL
       DEPENDS ${spark_test_classes}/paceline/spark/SparkTest.class)
-    add_test(NAME spark/local_cluster_test
-      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
-              paceline.spark.SparkTest)
-    add_test(NAME spark/failure_test
-      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
-              paceline.spark.FailureTest)
-    add_test(NAME spark/resume_test
-      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
-              paceline.spark.ResumeTest)
-    add_test(NAME spark/lease_test
-      COMMAND ${jdk}/bin/java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-              -cp ${spark_jar}:${spark_test_classes}:${spark_home}/jars/* paceline.spark.LeaseTest)
-    add_test(NAME spark/dynamic_allocation_test
-      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
-              paceline.spark.ElasticTest)
-    add_test(NAME spark/shared_variable_test
-      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
-              paceline.spark.SharedVariableTest)
-    add_test(NAME spark/engine_process_test
-      COMMAND ${Java_JAVA_EXECUTABLE} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-              -cp "${spark_jar}:${spark_test_classes}:${spark_home}/jars/*"
-              paceline.spark.EngineProcessTest)
-    add_test(NAME spark/session_test
-      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
-              paceline.spark.SessionTest)
-    add_test(NAME spark/process_test
-      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
-              paceline.spark.ProcessTest)
-    add_test(NAME spark/rows_test
-      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
-              paceline.spark.RowsTest)
   endif()
+  set(spark_pairs ${spark_clusters} ${spark_processes})
+  while(spark_pairs)
+    list(POP_FRONT spark_pairs name class)
+    if(spark_missing)
+      add_test(NAME spark/${name} COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] ${name}")
+    elseif(name IN_LIST spark_processes)
+      add_test(NAME spark/${name}
+        COMMAND ${Java_JAVA_EXECUTABLE} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+                -cp "${spark_jar}:${spark_test_classes}:${spark_home}/jars/*" paceline.spark.${class})
+    else()
+      add_test(NAME spark/${name}
+        COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+                paceline.spark.${class})
+    endif()
+  endwhile()
   # A Spark of a virtual environment has its Python beside it.
   get_filename_component(spark_python ${spark_home}/../../../../bin/python3 ABSOLUTE)
   if(spark_missing OR NOT EXISTS ${spark_python})
@@ -123,7 +92,8 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
   # Their executors compute on all cores.
   set_tests_properties(spark/local_cluster_test spark/failure_test spark/dynamic_allocation_test
     spark/resume_test spark/lease_test spark/python_test spark/shared_variable_test
-    spark/engine_process_test spark/session_test spark/process_test spark/rows_test PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
+    spark/engine_process_test spark/session_test spark/process_test spark/rows_test
+    PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
     ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_home}")
   set_property(TEST spark/dynamic_allocation_test APPEND PROPERTY
     ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/dynamic_allocation.conf)

@@ -12,7 +12,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads the rows of lost executors again while training goes on: in an executor that comes in the place of a lost one,
+ * Reads the rows of lost executors again while training continues: in an executor that comes in the place of a lost one,
  * or, where none does, in those that train. The thread that fits uses it. A thread of its own waits for Spark's job,
  * because that may wait for a free core, and the run has to be looked after meanwhile.
  */
@@ -96,7 +96,7 @@ final class LostRows {
         thread.start();
     }
 
-    /** Rows that cannot be read are counted as missed, and training goes on. */
+    /** Rows that cannot be read are counted as missed, and training continues. */
     private int takeRead() {
         int read = 0;
         try {
