@@ -12,7 +12,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads the rows of lost executors again while training continues: in an executor that comes in the place of a lost one,
+ * Reads the rows of lost executors again during training: in an executor that comes in the place of a lost one,
  * or, where none does, in those that train. The thread that fits uses it. A thread of its own waits for Spark's job,
  * because that may wait for a free core, and the run has to be looked after meanwhile.
  */
