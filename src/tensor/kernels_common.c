@@ -1,7 +1,6 @@
 #include "tensor/kernels_common.h"
 
 #include "base/fault.h"
-#include "base/minmax.h"
 #include "tensor/relu_loops.h"
 #include "tensor/turn.h"
 
@@ -11,22 +10,6 @@ struct image image_of(const struct shape *shape)
 {
     PL_ASSERT(shape->n == 4);
     return (struct image){shape->dim[0], shape->dim[1], shape->dim[2], shape->dim[3]};
-}
-
-struct window window_at(const struct pool_spec *spec, size_t oh, size_t ow)
-{
-    size_t H = spec->x.dim[2], W = spec->x.dim[3];
-    size_t pad_h = spec->pad_h, pad_w = spec->pad_w;
-    /* Counted from the padded image's corner, so that nothing is negative. */
-    size_t h0 = oh * spec->stride_h, h1 = min_size(h0 + spec->kernel_h, H + 2 * pad_h);
-    size_t w0 = ow * spec->stride_w, w1 = min_size(w0 + spec->kernel_w, W + 2 * pad_w);
-    return (struct window){
-        .h0 = h0 > pad_h ? h0 - pad_h : 0,
-        .h1 = min_size(h1 - pad_h, H),
-        .w0 = w0 > pad_w ? w0 - pad_w : 0,
-        .w1 = min_size(w1 - pad_w, W),
-        .area = (h1 - h0) * (w1 - w0),
-    };
 }
 
 static bool axis_covered(size_t x, size_t y, size_t kernel, size_t stride, size_t pad)

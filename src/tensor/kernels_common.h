@@ -3,6 +3,7 @@
 #ifndef PL_TENSOR_KERNELS_COMMON_H
 #define PL_TENSOR_KERNELS_COMMON_H
 
+#include "base/minmax.h"
 #include "tensor/kernels.h"
 
 /* Fewer elements than this are not worth waking a second thread. */
@@ -21,7 +22,21 @@ struct window {
     size_t h0, h1, w0, w1, area;
 };
 
-struct window window_at(const struct pool_spec *spec, size_t oh, size_t ow);
+static inline struct window window_at(const struct pool_spec *spec, size_t oh, size_t ow)
+{
+    size_t H = spec->x.dim[2], W = spec->x.dim[3];
+    size_t pad_h = spec->pad_h, pad_w = spec->pad_w;
+    /* Counted from the padded image's corner, so that nothing is negative. */
+    size_t h0 = oh * spec->stride_h, h1 = min_size(h0 + spec->kernel_h, H + 2 * pad_h);
+    size_t w0 = ow * spec->stride_w, w1 = min_size(w0 + spec->kernel_w, W + 2 * pad_w);
+    return (struct window){
+        .h0 = h0 > pad_h ? h0 - pad_h : 0,
+        .h1 = min_size(h1 - pad_h, H),
+        .w0 = w0 > pad_w ? w0 - pad_w : 0,
+        .w1 = min_size(w1 - pad_w, W),
+        .area = (h1 - h0) * (w1 - w0),
+    };
+}
 
 /* ERR_UNSUPPORTED when some window would hold no pixel at all. */
 int pool_check(const struct pool_spec *spec, struct err *err);

@@ -127,20 +127,26 @@ static void add_weights(const struct conv_op *conv, const float *y, float *dw)
 
 static void set_channels(size_t C, size_t P, const float *b, float *y)
 {
-    for (size_t i = 0; i < C * P; i++)
-        y[i] = b ? b[i / P] : 0;
+    for (size_t c = 0; c < C; c++)
+        for (size_t p = 0; p < P; p++)
+            y[c * P + p] = b ? b[c] : 0;
 }
 
 static void add_channels(size_t C, size_t P, const float *b, float *y)
 {
-    for (size_t i = 0; i < C * P; i++)
-        y[i] += b[i / P];
+    for (size_t c = 0; c < C; c++)
+        for (size_t p = 0; p < P; p++)
+            y[c * P + p] += b[c];
 }
 
 static void sum_channels(size_t C, size_t P, const float *dy, float *db)
 {
-    for (size_t i = 0; i < C * P; i++)
-        db[i / P] += dy[i];
+    for (size_t c = 0; c < C; c++) {
+        float sum = db[c];
+        for (size_t p = 0; p < P; p++)
+            sum += dy[c * P + p];
+        db[c] = sum;
+    }
 }
 
 /* ---- the two ops ---- */

@@ -3,7 +3,6 @@
 
 #include "tensor/kernels_common.h"
 
-#include <math.h>
 #include <string.h>
 
 struct pool_op {
@@ -19,14 +18,17 @@ static void plane_max(const struct pool_op *pool, const float *x, float *y, uint
     for (size_t i = 0; i < pool->y_size; i++) {
         struct window win = window_at(&pool->spec, i / OW, i % OW);
         size_t best = win.h0 * W + win.w0;
+        float max = x[best];
         for (size_t h = win.h0; h < win.h1; h++)
             for (size_t w = win.w0; w < win.w1; w++) {
                 float v = x[h * W + w];
-                /* The first of equal values wins; a NaN is never hidden. */
-                if (v > x[best] || isnan(v))
-                    best = h * W + w;
+                /* The first of equal values wins; a NaN is never hidden. A mask, since a branch
+                 * could not be predicted. */
+                size_t wins = (v > max) | (v != v);
+                best ^= (best ^ (h * W + w)) & -wins;
+                max = x[best];
             }
-        y[i] = x[best];
+        y[i] = max;
         if (from)
             from[i] = (uint32_t)best;
     }
