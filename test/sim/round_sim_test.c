@@ -17,8 +17,8 @@ static void run_scene(struct tiny *t, const struct scene *s, int rounds, struct 
     snprintf(workers, sizeof workers, "workers=%zu", s->workers);
     snprintf(steps, sizeof steps, "stop={steps:%d}", rounds * (int)s->config.tau);
     snprintf(file, sizeof file, "net.file=%s/%s.prototxt", t->folder, s->tiny ? "net" : "wide");
-    SIM(t, cluster, r, s->strategy, workers, steps, file, "collective.chunk_kb=64",
-        "evaluate.every_exchanges=1000000");
+    SIM(t, cluster, r, s->strategy, workers, steps, file, "collective.chunk_kb=64", "batch=2",
+        "kernels=dnnl", "evaluate.every_exchanges=1000000");
 }
 
 /* Rounds of a run, without the first, in which a pipeline fills, and without the last, which may
