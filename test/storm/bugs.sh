@@ -21,6 +21,7 @@ mkdir "$copy/tree"
 git ls-files -z --cached --others --exclude-standard | tar --ignore-failed-read --null -T - -cf - 2>/dev/null |
     tar -xf - -C "$copy/tree"
 cd "$copy/tree"
+export CCACHE_BASEDIR=$PWD # a launcher that is ccache has what $build compiled
 cmake -G Ninja -S . -B build -DCMAKE_BUILD_TYPE=Release ${launcher:+-DCMAKE_C_COMPILER_LAUNCHER="$launcher"} \
     >"$copy/log" || { tail "$copy/log"; exit 1; }
 ninja -C build storm >"$copy/log" || { tail -30 "$copy/log"; exit 1; }
