@@ -62,7 +62,7 @@ static void draw_range(struct chart *c)
         return;
     double low = svg_place(&c->rate, r->low), high = svg_place(&c->rate, r->high);
     svg_rect(&c->page, "band", low, TOP, high - low, HEIGHT - BOTTOM - TOP);
-    svg_text(&c->page, "head", (low + high) / 2, TOP + 14, "middle", "%.2g to %.2g", r->low,
+    svg_text(&c->page, "head", (low + high) / 2, TOP + 32, "middle", "%.2g to %.2g", r->low,
              r->high);
 }
 
