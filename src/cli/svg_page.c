@@ -4,15 +4,28 @@
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 const char svg_first_bytes[] = "<svg xmlns=";
+
+/* Can a new file be made there? */
+static bool can_create(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[4096];
+    int length = slash == path ? 1 : slash ? (int)(slash - path) : 0;
+    if (!slash)
+        return access(".", W_OK | X_OK) == 0;
+    snprintf(folder, sizeof folder, "%.*s", length, path);
+    return access(folder, W_OK | X_OK) == 0;
+}
 
 bool svg_may_write(const char *command, const char *option, const char *path, const char *begin)
 {
     char found[256] = "";
     size_t length = strlen(begin);
     FILE *f = fopen(path, "rb");
-    if (!f && errno == ENOENT)
+    if (!f && errno == ENOENT && can_create(path))
         return true;
     if (!f) {
         fprintf(stderr, "paceline %s: --%s: %s: %s\n", command, option, path, strerror(errno));

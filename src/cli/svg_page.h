@@ -14,9 +14,9 @@ struct svg_page {
 
 enum { SVG_SERIES = 4 };
 
-/* May `path` be written? It may if there is no such file, or one that begins with `begin`, which
- * an earlier call of the command wrote. false after a message, which begins with the command and
- * option. */
+/* May `path` be written? It may if there is no such file in a folder that there is, or one that
+ * begins with `begin`, which an earlier call of the command wrote. false after a message, which
+ * begins with the command and option. */
 bool svg_may_write(const char *command, const char *option, const char *path, const char *begin);
 
 /* The first bytes of every drawing of svg_begin, for svg_may_write. */
