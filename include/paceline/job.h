@@ -47,8 +47,9 @@ int pl_job_diff(const pl_job *from, const pl_job *to,
 int pl_job_create(pl_engine *engine, pl_job **out);
 void pl_job_free(pl_job *job);
 
-/* The job with the default of every field, as a run uses it: protobuf text in *out, which the
- * caller frees with free. PL_ERR_INPUT naming the field that is wrong; PL_ERR_NOMEM. */
+/* The job with the default of every field, as a run uses it, its paths whole: protobuf text in
+ * *out, which the caller frees with free. PL_ERR_INPUT naming the field that is wrong;
+ * PL_ERR_NOMEM. */
 int pl_job_text(const pl_job *job, char **out);
 
 /* Replace the strategy by the defaults of the one named. PL_ERR_USAGE naming those there are. */

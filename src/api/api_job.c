@@ -219,9 +219,17 @@ static int job_text(const pl_job *job, char **out)
 {
     Paceline__Job *finished;
     struct buf text = {0};
+    char here[RUNDIR_PATH_MAX];
     int rc = api_job_finish(job, 0, &finished);
     if (rc != OK)
         return rc;
+    rc = file_here(here, sizeof here, &job->engine->error);
+    if (rc == OK)
+        rc = job_resolve_paths(finished, here, &job->engine->error);
+    if (rc != OK) {
+        job_free(finished);
+        return rc;
+    }
     text_write(&finished->base, &text);
     buf_put_u8(&text, 0);
     job_free(finished);

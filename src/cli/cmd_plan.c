@@ -1,5 +1,6 @@
 #include "cli/job_options.h"
 #include "cli/number.h"
+#include "cli/plan_map.h"
 #include "paceline/plan.h"
 
 #include <cjson/cJSON.h>
@@ -13,7 +14,7 @@ enum { WORKERS_MAX = 1024 };
 struct plan_arguments {
     struct job_options job;
     const char *cluster, *workers, *price;
-    bool json;
+    bool map, json;
 };
 
 static const struct option plan_options[] = {
@@ -28,6 +29,8 @@ static const struct option plan_options[] = {
     JOB_OPTION(struct plan_arguments, "batch", OPTION_TEXT, "N", "records of a worker's step (64)",
                batch),
     JOB_FIELD_OPTIONS(struct plan_arguments),
+    {"map", OPTION_FLAG, NULL, "measure when averaging pays, by training: see --map --help",
+     offsetof(struct plan_arguments, map)},
     {"json", OPTION_FLAG, NULL, "print the plan as one JSON object",
      offsetof(struct plan_arguments, json)},
     {0},
@@ -221,6 +224,8 @@ static int run_plan(const struct command *command, int argc, char **argv)
     pl_plan_options options = {0};
     const char *path = NULL;
     size_t count;
+    if (plan_map_is_asked(argc, argv))
+        return plan_map_run(argc, argv);
     int end = options_parse(command, argc, argv, &a, &path, 1, &count);
     if (end >= 0)
         return end;

@@ -1,0 +1,202 @@
+#include "cli/svg_page.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+const char svg_first_bytes[] = "<svg xmlns=";
+
+/* Can a new file be made there? */
+static bool can_create(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[4096];
+    int length = slash == path ? 1 : slash ? (int)(slash - path) : 0;
+    if (!slash)
+        return access(".", W_OK | X_OK) == 0;
+    snprintf(folder, sizeof folder, "%.*s", length, path);
+    return access(folder, W_OK | X_OK) == 0;
+}
+
+bool svg_may_write(const char *command, const char *option, const char *path, const char *begin)
+{
+    char found[256] = "";
+    size_t length = strlen(begin);
+    FILE *f = fopen(path, "rb");
+    if (!f && errno == ENOENT && can_create(path))
+        return true;
+    if (!f) {
+        fprintf(stderr, "paceline %s: --%s: %s: %s\n", command, option, path, strerror(errno));
+        return false;
+    }
+    size_t n = fread(found, 1, length < sizeof found ? length : sizeof found, f);
+    bool failed = ferror(f);
+    fclose(f);
+    if (!failed && (n == 0 || (n == length && memcmp(found, begin, n) == 0)))
+        return true;
+    fprintf(stderr,
+            "paceline %s: --%s: %s exists and is no file of this command; it is not replaced: give "
+            "another name\n",
+            command, option, path);
+    return false;
+}
+
+/* ---- the page ---- */
+
+static const char *const light[SVG_SERIES] = {"#0969da", "#1a7f37", "#bc4c00", "#8250df"};
+static const char *const dark[SVG_SERIES] = {"#58a6ff", "#3fb950", "#f0883e", "#bc8cff"};
+
+static void write_colors(FILE *out, const char *const color[SVG_SERIES])
+{
+    for (int i = 0; i < SVG_SERIES; i++)
+        fprintf(out, ".s%d{stroke:%s}.t%d{fill:%s}\n", i, color[i], i, color[i]);
+}
+
+static void write_style(FILE *out)
+{
+    fputs("<style>\n"
+          "text{font:11px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}\n"
+          ".page{fill:#fff}.title{font-size:15px;font-weight:600;fill:#1f2328}\n"
+          ".head{font-size:12px;font-weight:600;fill:#1f2328}.tick{font-size:10px;fill:#59636e}\n"
+          ".note{fill:#59636e}.cell{font-size:10px;fill:#1f2328}\n"
+          "path,line,.frame{fill:none}.grid{stroke:#d9dee3;stroke-width:.7}\n"
+          ".frame{stroke:#818b98;stroke-width:.8}.band{fill:#0969da;opacity:.12}\n"
+          ".best{fill:none;stroke:#1f2328;stroke-width:1.6}\n"
+          ".s0,.s1,.s2,.s3{stroke-width:1.8;stroke-linejoin:round}\n",
+          out);
+    write_colors(out, light);
+    fputs("@media (prefers-color-scheme:dark){\n"
+          ".page{fill:#0d1117}.title,.head{fill:#f0f6fc}.tick,.note{fill:#9198a1}\n"
+          ".grid{stroke:#262c36}.frame{stroke:#656c76}.best{stroke:#f0f6fc}\n",
+          out);
+    write_colors(out, dark);
+    fputs("}\n</style>\n", out);
+}
+
+bool svg_begin(struct svg_page *page, const char *path, double width, double height,
+               const char *title)
+{
+    *page = (struct svg_page){fopen(path, "w"), path};
+    if (!page->out) {
+        fprintf(stderr, "paceline: %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    fprintf(page->out, "%s\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n",
+            svg_first_bytes, width, height);
+    write_style(page->out);
+    svg_rect(page, "page", 0, 0, width, height);
+    svg_text(page, "title", 20, 26, "start", "%s", title);
+    return true;
+}
+
+bool svg_end(struct svg_page *page)
+{
+    fputs("</svg>\n", page->out);
+    bool failed = ferror(page->out);
+    failed |= fclose(page->out) != 0;
+    if (failed)
+        fprintf(stderr, "paceline: %s: cannot be written: %s\n", page->path, strerror(errno));
+    return !failed;
+}
+
+/* ---- elements ---- */
+
+static void write_quoted(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '<' || c == '>' || c == '&')
+            fprintf(out, "&#%d;", c);
+        else
+            fputc(c < ' ' ? ' ' : c, out);
+    }
+}
+
+void svg_text(struct svg_page *page, const char *class, double x, double y, const char *anchor,
+              const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(page->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", class, x, y,
+            anchor);
+    write_quoted(page->out, text);
+    fputs("</text>\n", page->out);
+}
+
+void svg_line(struct svg_page *page, const char *class, double x1, double y1, double x2, double y2)
+{
+    fprintf(page->out, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n",
+            class, x1, y1, x2, y2);
+}
+
+void svg_path(struct svg_page *page, const char *class, const double *x, const double *y, size_t n)
+{
+    char verb = 'M';
+    fprintf(page->out, "<path class=\"%s\" d=\"", class);
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(x[i]) && isfinite(y[i]))
+            fprintf(page->out, "%c%.1f %.1f", verb, x[i], y[i]);
+        verb = isfinite(y[i]) ? 'L' : 'M';
+    }
+    fputs("\"/>\n", page->out);
+}
+
+void svg_rect(struct svg_page *page, const char *class, double x, double y, double width,
+              double height)
+{
+    fprintf(page->out,
+            "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", class, x,
+            y, width, height);
+}
+
+void svg_fill(struct svg_page *page, const char *color, double x, double y, double width,
+              double height)
+{
+    fprintf(page->out, "<rect fill=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
+            color, x, y, width, height);
+}
+
+void svg_dot(struct svg_page *page, const char *class, double x, double y)
+{
+    fprintf(page->out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.4\"/>\n", class, x, y);
+}
+
+/* ---- axes ---- */
+
+double svg_place(const struct svg_axis *axis, double value)
+{
+    double part = axis->logarithmic ? log(value / axis->from) / log(axis->to / axis->from)
+                                    : (value - axis->from) / (axis->to - axis->from);
+    return axis->at + axis->length * part;
+}
+
+/* 1, 2 or 5 times a power of ten: the distance of about five ticks. */
+static double tick_distance(const struct svg_axis *axis)
+{
+    static const double mantissa[] = {1, 2, 5, 10};
+    double about = (axis->to - axis->from) / 5, power = pow(10, floor(log10(about)));
+    size_t i = 0;
+    while (i < 3 && mantissa[i] * power < about * 0.99)
+        i++;
+    return mantissa[i] * power;
+}
+
+double svg_next_tick(const struct svg_axis *axis, double last)
+{
+    double next;
+    if (axis->logarithmic) {
+        double first = pow(10, ceil(log10(axis->from) - 1e-9));
+        next = isnan(last) ? first : last * 10;
+    } else {
+        double distance = tick_distance(axis);
+        next = isnan(last) ? distance * ceil(axis->from / distance - 1e-9) : last + distance;
+        if (fabs(next) < distance * 1e-6)
+            next = 0;
+    }
+    return next <= axis->to + 1e-9 * fabs(axis->to) ? next : NAN;
+}

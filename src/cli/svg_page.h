@@ -1,0 +1,65 @@
+/* Drawings as SVG files, in the colours of light and of dark pages. */
+#ifndef PL_CLI_SVG_PAGE_H
+#define PL_CLI_SVG_PAGE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* One drawing. Elements have a class of the page's style: "title", "head", "tick", "note", "grid",
+ * "frame", "s0" to "s3" (strokes), "t0" to "t3" (text and dots of these colours), "band". */
+struct svg_page {
+    FILE *out;
+    const char *path; /* borrowed */
+};
+
+enum { SVG_SERIES = 4 };
+
+/* May `path` be written? It may if there is no such file in a folder that there is, or one that
+ * begins with `begin`, which an earlier call of the command wrote. false after a message, which
+ * begins with the command and option. */
+bool svg_may_write(const char *command, const char *option, const char *path, const char *begin);
+
+/* The first bytes of every drawing of svg_begin, for svg_may_write. */
+extern const char svg_first_bytes[];
+
+/* Create the file, with style and title. false after a message. */
+bool svg_begin(struct svg_page *page, const char *path, double width, double height,
+               const char *title);
+
+/* Text at x, y, its baseline; `anchor` is start, middle or end. It is quoted. */
+__attribute__((format(printf, 6, 7))) void svg_text(struct svg_page *page, const char *class,
+                                                    double x, double y, const char *anchor,
+                                                    const char *format, ...);
+
+/* A straight line; a polyline through n points, broken where a y is not finite. */
+void svg_line(struct svg_page *page, const char *class, double x1, double y1, double x2, double y2);
+void svg_path(struct svg_page *page, const char *class, const double *x, const double *y, size_t n);
+
+void svg_rect(struct svg_page *page, const char *class, double x, double y, double width,
+              double height);
+
+/* The same in a colour of its own, "#rrggbb". */
+void svg_fill(struct svg_page *page, const char *color, double x, double y, double width,
+              double height);
+
+void svg_dot(struct svg_page *page, const char *class, double x, double y);
+
+/* Complete the file. false after a message, also where an earlier write failed. */
+bool svg_end(struct svg_page *page);
+
+/* ---- axes ---- */
+
+/* Values from `from` to `to`, at `at` and for `length` pixels on; logarithmic or not. */
+struct svg_axis {
+    double from, to;
+    double at, length; /* length < 0: upwards */
+    bool logarithmic;
+};
+
+double svg_place(const struct svg_axis *axis, double value);
+
+/* The next tick after `last` (NAN: the first one); NAN: there is none. Ticks are powers of ten, or
+ * 1, 2 and 5 times such, about 5 of them. */
+double svg_next_tick(const struct svg_axis *axis, double last);
+
+#endif
