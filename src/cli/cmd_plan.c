@@ -1,5 +1,8 @@
 #include "cli/job_options.h"
 #include "cli/number.h"
+#include "cli/output.h"
+#include "cli/run_output.h"
+#include "cli/signals.h"
 #include "paceline/plan.h"
 
 #include <cjson/cJSON.h>
@@ -12,7 +15,8 @@ enum { WORKERS_MAX = 1024 };
 
 struct plan_arguments {
     struct job_options job;
-    const char *cluster, *workers, *price;
+    struct output_arguments output;
+    const char *cluster, *workers, *price, *simulate, *limit;
     bool json;
 };
 
@@ -23,11 +27,18 @@ static const struct option plan_options[] = {
      offsetof(struct plan_arguments, workers)},
     {"price", OPTION_TEXT, "P", "of a worker's machine for an hour, for the column cost (0)",
      offsetof(struct plan_arguments, price)},
+    {"simulate", OPTION_TEXT, "SECONDS",
+     "simulate the best rows for so long in virtual time: their speed and test error",
+     offsetof(struct plan_arguments, simulate)},
+    {"simulate-limit", OPTION_TEXT, "SECONDS",
+     "on this machine for all simulations together; else they are shortened (60)",
+     offsetof(struct plan_arguments, limit)},
     JOB_OPTION(struct plan_arguments, "solver", OPTION_TEXT, "FILE",
                "a Caffe solver, in place of a job", solver),
     JOB_OPTION(struct plan_arguments, "batch", OPTION_TEXT, "N", "records of a worker's step (64)",
                batch),
     JOB_FIELD_OPTIONS(struct plan_arguments),
+    OUTPUT_OPTIONS(struct plan_arguments),
     {"json", OPTION_FLAG, NULL, "print the plan as one JSON object",
      offsetof(struct plan_arguments, json)},
     {0},
@@ -47,7 +58,32 @@ static const struct {
 
 enum { SOURCES = sizeof sources / sizeof *sources };
 
+/* By how much the prediction is above the simulation, as a share; of a row with a simulated
+ * speed. */
+static double prediction_off(const pl_plan_row *r)
+{
+    return r->samples_per_s / r->trial.samples_per_s - 1;
+}
+
 /* ---- as JSON ---- */
+
+static cJSON *trial_json(const pl_plan_row *r)
+{
+    const pl_plan_trial *trial = &r->trial;
+    cJSON *o = cJSON_CreateObject();
+    if (trial->samples_per_s > 0) {
+        cJSON_AddNumberToObject(o, "samples_per_s", trial->samples_per_s);
+        cJSON_AddNumberToObject(o, "prediction_off", prediction_off(r));
+    }
+    if (trial->set[0]) {
+        cJSON_AddStringToObject(o, "set", trial->set);
+        if (trial->error >= 0)
+            cJSON_AddNumberToObject(o, "error", trial->error);
+        cJSON_AddNumberToObject(o, "loss", trial->loss);
+    }
+    cJSON_AddNumberToObject(o, "at_s", trial->at_s);
+    return o;
+}
 
 static cJSON *row_json(const pl_plan_row *r)
 {
@@ -69,6 +105,8 @@ static cJSON *row_json(const pl_plan_row *r)
     cJSON_AddNumberToObject(o, "worker_memory", (double)r->worker_memory);
     cJSON_AddNumberToObject(o, "epoch_s", r->epoch_s);
     cJSON_AddNumberToObject(o, "epoch_cost", r->epoch_cost);
+    if (r->trial.done)
+        cJSON_AddItemToObject(o, "simulated", trial_json(r));
     return o;
 }
 
@@ -91,6 +129,11 @@ static void print_json(const pl_plan_report *r)
     add_place(plan, "best", r->best);
     add_place(plan, "single", r->single);
     add_place(plan, "several", r->several);
+    if (r->simulated_s > 0) {
+        cJSON_AddNumberToObject(plan, "simulated_s", r->simulated_s);
+        cJSON_AddNumberToObject(plan, "evaluated", r->evaluated);
+        cJSON_AddBoolToObject(plan, "interrupted", r->interrupted);
+    }
     cJSON *notes = cJSON_AddArrayToObject(plan, "notes");
     for (size_t i = 0; i < r->notes; i++)
         cJSON_AddItemToArray(notes, cJSON_CreateString(r->note[i].text));
@@ -112,6 +155,52 @@ static void print_row(const pl_plan_row *r, bool priced)
     if (priced)
         printf(" %9.4f", r->epoch_cost);
     printf("  %s\n", r->algorithm);
+}
+
+/* A number in its column, or a dash. */
+static void print_cell(int width, int digits, bool known, double value)
+{
+    if (known)
+        printf(" %*.*f", width, digits, value);
+    else
+        printf(" %*s", width, "-");
+}
+
+static void print_trial(const pl_plan_row *r)
+{
+    const pl_plan_trial *trial = &r->trial;
+    bool speed = trial->samples_per_s > 0, judged = trial->set[0];
+    printf("%-15s %7u %12.0f", r->strategy, r->workers, r->samples_per_s);
+    print_cell(12, 0, speed, trial->samples_per_s);
+    print_cell(8, 1, speed, speed ? 100 * prediction_off(r) : 0);
+    print_cell(8, 2, judged && trial->error >= 0, 100 * trial->error);
+    print_cell(8, 4, judged, trial->loss);
+    printf(" %9.3f\n", trial->at_s);
+}
+
+/* The rows that were simulated, against what was predicted of them. */
+static void print_trials(const pl_plan_report *r)
+{
+    const char *set = NULL;
+    for (size_t i = 0; i < r->rows; i++)
+        if (r->row[i].trial.done && !set) {
+            set = r->row[i].trial.set;
+            printf("\n%-15s %7s %12s %12s %8s %8s %8s %9s\n", "simulated", "workers",
+                   "predicted /s", "simulated /s", "off %", "error %", "loss", "at s");
+        }
+    for (size_t i = 0; set && i < r->rows; i++)
+        if (r->row[i].trial.done)
+            print_trial(&r->row[i]);
+    if (!set)
+        return;
+    printf(
+        "\npredicted /s: samples/s of the table above; simulated /s: of the job's own run on the "
+        "cluster file, for %.3g virtual seconds; off: the first against the second\n",
+        r->simulated_s);
+    if (set[0])
+        printf("error and loss: of the simulated model at the virtual time `at`, on the first %u "
+               "%s records at most\n",
+               r->evaluated, set);
 }
 
 static void print_sources(const pl_plan_report *r)
@@ -162,6 +251,7 @@ static void print_table(const pl_plan_report *r, bool priced)
     for (size_t i = 0; i < r->rows; i++)
         print_row(&r->row[i], priced);
     print_sources(r);
+    print_trials(r);
     for (size_t i = 0; i < r->notes; i++)
         printf("%s\n", r->note[i].text);
     print_verdict(r);
@@ -200,6 +290,34 @@ static int read_workers(const char *text, pl_plan_options *options)
     return EXIT_BAD_INPUT;
 }
 
+struct signal_state {
+    bool caught, reported;
+};
+
+/* The first call comes from the first simulation: until then a signal ends the command, which has
+ * nothing to keep. */
+static void on_progress(void *user, const pl_plan_progress *p)
+{
+    struct progress_field field[4] = {{.rank = 0}, {.rank = 2}, {.rank = 0}, {.rank = 1}};
+    struct signal_state *state = user;
+    if (!state->caught) {
+        signals_catch_run();
+        pl_flag_set(&signals_heeded, 1);
+        state->caught = true;
+    }
+    if (pl_flag_get(&signals_stop) > 0 && !state->reported) {
+        output_warning("interrupted: ends at the next exchange of the simulated run; again: at "
+                       "once");
+        state->reported = true;
+    }
+    snprintf(field[0].text, sizeof field[0].text, "simulating %s", p->strategy);
+    snprintf(field[1].text, sizeof field[1].text, "%u worker%s", p->workers,
+             number_plural(p->workers, "s"));
+    snprintf(field[2].text, sizeof field[2].text, "%.3g of %.3g s", p->t, p->seconds);
+    snprintf(field[3].text, sizeof field[3].text, "row %zu of %zu", p->row, p->rows);
+    output_progress(field, sizeof field / sizeof *field);
+}
+
 static int load_and_plan(pl_engine *engine, const struct plan_arguments *a, const char *path,
                          const pl_plan_options *options, pl_plan_report *report)
 {
@@ -215,10 +333,28 @@ static int load_and_plan(pl_engine *engine, const struct plan_arguments *a, cons
     return rc;
 }
 
+static int read_numbers(const struct command *command, const struct plan_arguments *a,
+                        pl_plan_options *options)
+{
+    int end = number_option(command, "price", a->price, 0, 1e9, &options->price);
+    if (end < 0)
+        end = number_option(command, "simulate", a->simulate, 1e-6, 1e9, &options->simulate_s);
+    if (end < 0)
+        end = number_option(command, "simulate-limit", a->limit, 1e-3, 1e9,
+                            &options->simulate_limit_s);
+    if (end < 0 && a->limit && !a->simulate) {
+        fprintf(stderr, "paceline plan: --simulate-limit is of a simulation: give --simulate "
+                        "SECONDS, too, or leave it out\n");
+        return EXIT_BAD_INPUT;
+    }
+    return end < 0 ? run_output_configure(command, &a->output, PROGRESS_EVERY_S) : end;
+}
+
 static int run_plan(const struct command *command, int argc, char **argv)
 {
     struct plan_arguments a = {0};
-    pl_plan_options options = {0};
+    struct signal_state state = {0};
+    pl_plan_options options = {.progress = on_progress, .user = &state, .stop = &signals_stop};
     const char *path = NULL;
     size_t count;
     int end = options_parse(command, argc, argv, &a, &path, 1, &count);
@@ -228,7 +364,7 @@ static int run_plan(const struct command *command, int argc, char **argv)
     if (end < 0)
         end = read_workers(a.workers, &options);
     if (end < 0)
-        end = number_option(command, "price", a.price, 0, 1e9, &options.price);
+        end = read_numbers(command, &a, &options);
     if (end >= 0)
         return end;
     if (!a.cluster) {
@@ -240,8 +376,10 @@ static int run_plan(const struct command *command, int argc, char **argv)
         return EXIT_FAILED;
     pl_plan_report report;
     int rc = load_and_plan(engine, &a, path, &options, &report);
+    output_finish();
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
     if (rc == PL_OK) {
+        code = report.interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
         if (a.json)
             print_json(&report);
         else

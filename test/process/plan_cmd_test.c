@@ -1,6 +1,7 @@
-/* `paceline plan`: its table and its JSON for a job and a cluster file, the measured step, and its
- * refusals. */
+/* `paceline plan`: its table and its JSON for a job and a cluster file, the measured step, the rows
+ * that it simulates, and its refusals. */
 #include "process.h"
+#include "real_run.h"
 #include "refusal.h"
 
 #include <cjson/cJSON.h>
@@ -163,6 +164,134 @@ static void test_plan_reports_one_faster_machine(void **state)
     process_release(&p);
 }
 
+/* ---- rows that are simulated ---- */
+
+/* The trial is the run that `sim` makes of one second. */
+static void check_against_sim(struct tiny *t, const cJSON *trial, const char *strategy,
+                              const char *workers)
+{
+    struct process p;
+    char out[128];
+    RUN(t, &p, "sim", t->job, "--cluster", t->cluster, "--workers", workers, "--strategy", strategy,
+        "--set", "stop={seconds:1 epochs:100}", "--out", tiny_out(t, out), "--json", "--quiet");
+    cJSON *end = cJSON_Parse(p.out);
+    double loss = number_of(trial, "loss"), whole = number_of(end, "test_loss");
+    assert_true(whole > 0 && fabs(loss - whole) < 1e-6 * whole);
+    assert_true(fabs(number_of(trial, "error") - number_of(end, "test_error")) < 1e-6);
+    cJSON_Delete(end);
+    process_release(&p);
+}
+
+/* One machine alone and three strategies are simulated; each is within the bar for predictions, and
+ * is the run that `sim` makes of the same seconds. */
+static void test_plan_simulates_the_best_rows(void **state)
+{
+    struct tiny *t = *state;
+    char workers[16];
+    tiny_cluster(t, stated);
+    cJSON *plan = PLAN(t, "--simulate", "1", "--set", "stop.epochs=100", "--quiet");
+    const cJSON *row, *diloco = NULL, *single = NULL;
+    int simulated = 0;
+    cJSON_ArrayForEach(row, item_of(plan, "rows"))
+    {
+        const cJSON *trial = cJSON_GetObjectItem(row, "simulated");
+        if (!trial)
+            continue;
+        simulated++;
+        double off = number_of(trial, "prediction_off");
+        if (fabs(off) > 0.10)
+            fail_msg("%s: the prediction is off by %.3f", text_of(row, "strategy"), off);
+        assert_true(is_near(number_of(row, "samples_per_s"),
+                            number_of(trial, "samples_per_s") * (1 + off)));
+        assert_string_equal(text_of(trial, "set"), "test");
+        assert_true(number_of(trial, "error") >= 0 && number_of(trial, "error") <= 1);
+        assert_true(number_of(trial, "at_s") > 0.98 && number_of(trial, "at_s") < 1.5);
+        single = number_of(row, "workers") == 1 ? trial : single;
+        if (strcmp(text_of(row, "strategy"), "diloco") == 0) {
+            diloco = trial;
+            snprintf(workers, sizeof workers, "%.0f", number_of(row, "workers"));
+        }
+    }
+    assert_true(simulated == 4 && single && diloco);
+    assert_true(number_of(plan, "simulated_s") == 1 && cJSON_IsFalse(item_of(plan, "interrupted")));
+    check_against_sim(t, diloco, "diloco", workers);
+    check_against_sim(t, single, "single", "1");
+    cJSON_Delete(plan);
+}
+
+/* The table says what was simulated, and that the limit of time has shortened it. */
+static void test_plan_shortens_long_simulations(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char runs[128];
+    tiny_cluster(t, stated);
+    RUN(t, &p, "plan", t->job, "--cluster", t->cluster, "--simulate", "1e6", "--simulate-limit",
+        "0.5", "--workers", "1..2", "--set", "stop.epochs=1e9");
+    assert_non_null(strstr(p.out, "simulated /s"));
+    assert_non_null(strstr(p.out, "error and loss: of the simulated model at the virtual time"));
+    assert_non_null(strstr(p.out, " s in place of 1e+06 s, which would take about "));
+    snprintf(runs, sizeof runs, "%s/runs", t->folder);
+    assert_true(access(runs, F_OK) != 0); /* nothing is kept */
+    process_release(&p);
+}
+
+static bool has_printed(const struct process *p, const char *text)
+{
+    char *err = process_output(p->err_fd);
+    bool has = strstr(err, text);
+    free(err);
+    return has;
+}
+
+/* Ctrl-C ends the simulations, and the plan is printed as far as it is known. */
+static void test_plan_is_interrupted(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    tiny_cluster(t, stated);
+    const char *const argv[] = {"plan",
+                                t->job,
+                                "--cluster",
+                                t->cluster,
+                                "--simulate",
+                                "1e6",
+                                "--simulate-limit",
+                                "1e6",
+                                "--workers",
+                                "1..2",
+                                "--set",
+                                "stop.epochs=1e9",
+                                "--json",
+                                "--progress",
+                                "0.05",
+                                NULL};
+    process_start(&p, t->folder, argv);
+    UNTIL(REAL_LIMIT_S, process_poll(&p) || has_printed(&p, "simulating "));
+    kill(p.pid, SIGINT);
+    process_wait(&p, REAL_LIMIT_S);
+    assert_int_equal(p.code, 130);
+    assert_non_null(strstr(p.err, "interrupted: ends at the next exchange"));
+    cJSON *plan = cJSON_Parse(p.out);
+    assert_true(plan && cJSON_IsTrue(item_of(plan, "interrupted")));
+    assert_non_null(row_of(plan, "sync", 2));
+    cJSON_Delete(plan);
+    process_release(&p);
+}
+
+/* A row that cannot be simulated is a line. */
+static void test_plan_names_failed_simulations(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    tiny_cluster(t, "node { count: 2 } step_seconds: 0.004 fault { at: 0.1 kill: -1 for: 1 }\n");
+    RUN(t, &p, "plan", t->job, "--cluster", t->cluster, "--simulate", "0.1");
+    assert_non_null(strstr(p.out, "single with 1 worker: not simulated: fault[0].kill: a driver "
+                                  "returns from the files of its run"));
+    assert_null(strstr(p.out, "simulated /s"));
+    process_release(&p);
+}
+
 static void test_plan_refuses_bad_input(void **state)
 {
     struct tiny *t = *state;
@@ -174,6 +303,10 @@ static void test_plan_refuses_bad_input(void **state)
     REFUSED(t, "--workers: expected", "plan", t->job, "--cluster", t->cluster, "--workers", "two");
     REFUSED(t, "the cluster has 3 nodes; write 1..3", "plan", t->job, "--cluster", t->cluster,
             "--workers", "1..4");
+    REFUSED(t, "--simulate: expected a number", "plan", t->job, "--cluster", t->cluster,
+            "--simulate", "0");
+    REFUSED(t, "--simulate-limit is of a simulation", "plan", t->job, "--cluster", t->cluster,
+            "--simulate-limit", "9");
     REFUSED(t, "--price: expected a number", "plan", t->job, "--cluster", t->cluster, "--price",
             "-1");
     tiny_cluster(t, "node { count: 2 speed: 0 } step_seconds: 0.004\n");
@@ -187,6 +320,10 @@ int main(void)
         cmocka_unit_test(test_plan_names_what_it_leaves_out),
         cmocka_unit_test(test_plan_with_a_measured_step),
         cmocka_unit_test(test_plan_reports_one_faster_machine),
+        cmocka_unit_test(test_plan_simulates_the_best_rows),
+        cmocka_unit_test(test_plan_shortens_long_simulations),
+        cmocka_unit_test(test_plan_is_interrupted),
+        cmocka_unit_test(test_plan_names_failed_simulations),
         cmocka_unit_test(test_plan_refuses_bad_input),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
