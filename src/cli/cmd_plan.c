@@ -1,6 +1,7 @@
 #include "cli/job_options.h"
 #include "cli/number.h"
 #include "cli/output.h"
+#include "cli/plan_svg.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
 #include "paceline/plan.h"
@@ -16,7 +17,7 @@ enum { WORKERS_MAX = 1024 };
 struct plan_arguments {
     struct job_options job;
     struct output_arguments output;
-    const char *cluster, *workers, *price, *simulate, *limit;
+    const char *cluster, *workers, *price, *simulate, *limit, *svg;
     bool json;
 };
 
@@ -39,6 +40,8 @@ static const struct option plan_options[] = {
                batch),
     JOB_FIELD_OPTIONS(struct plan_arguments),
     OUTPUT_OPTIONS(struct plan_arguments),
+    {"svg", OPTION_TEXT, "FILE", "draw samples/s over the number of workers, by strategy",
+     offsetof(struct plan_arguments, svg)},
     {"json", OPTION_FLAG, NULL, "print the plan as one JSON object",
      offsetof(struct plan_arguments, json)},
     {0},
@@ -350,6 +353,16 @@ static int read_numbers(const struct command *command, const struct plan_argumen
     return end < 0 ? run_output_configure(command, &a->output, PROGRESS_EVERY_S) : end;
 }
 
+static int print_plan(const struct plan_arguments *a, const pl_plan_report *report)
+{
+    if (a->json)
+        print_json(report);
+    else
+        print_table(report, a->price);
+    int code = a->svg ? plan_svg_write(report, a->svg) : EXIT_DONE;
+    return code == EXIT_DONE && report->interrupted ? EXIT_INTERRUPTED : code;
+}
+
 static int run_plan(const struct command *command, int argc, char **argv)
 {
     struct plan_arguments a = {0};
@@ -377,15 +390,9 @@ static int run_plan(const struct command *command, int argc, char **argv)
     pl_plan_report report;
     int rc = load_and_plan(engine, &a, path, &options, &report);
     output_finish();
-    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
-    if (rc == PL_OK) {
-        code = report.interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
-        if (a.json)
-            print_json(&report);
-        else
-            print_table(&report, a.price);
+    int code = rc == PL_OK ? print_plan(&a, &report) : cli_fail(engine, rc);
+    if (rc == PL_OK)
         pl_plan_release(&report);
-    }
     pl_engine_destroy(engine);
     return code;
 }

@@ -164,6 +164,93 @@ static void test_plan_reports_one_faster_machine(void **state)
     process_release(&p);
 }
 
+/* ---- as a drawing ---- */
+
+/* Every element that begins ends, in order. Returns how many there are. */
+static int check_elements(const char *text)
+{
+    char open[8][32], name[32];
+    int depth = 0, count = 0;
+    for (const char *at = strchr(text, '<'); at; at = strchr(at + 1, '<')) {
+        const char *end = strchr(at, '>');
+        assert_true(end && depth < 8);
+        size_t n = strcspn(at + 1, " />");
+        if (at[1] == '/') {
+            n = (size_t)(end - at - 2);
+            assert_true(depth > 0 && strlen(open[--depth]) == n &&
+                        strncmp(open[depth], at + 2, n) == 0);
+            continue;
+        }
+        count++;
+        snprintf(name, sizeof name, "%.*s", (int)n, at + 1);
+        if (end[-1] != '/')
+            memcpy(open[depth++], name, sizeof name);
+    }
+    assert_int_equal(depth, 0);
+    return count;
+}
+
+/* The point of a row. */
+static void find_point(const char *svg, const cJSON *row, double *x, double *y)
+{
+    char title[128];
+    int workers = (int)number_of(row, "workers");
+    snprintf(title, sizeof title, "><title>%s, %d worker%s: %.0f samples/s predicted</title>",
+             text_of(row, "strategy"), workers, workers == 1 ? "" : "s",
+             number_of(row, "samples_per_s"));
+    const char *at = strstr(svg, title);
+    if (!at)
+        fail_msg("no point %s", title);
+    while (at > svg && *at != '<')
+        at--;
+    if (sscanf(strstr(at, "cx="), "cx=\"%lf\" cy=\"%lf\"", x, y) != 2)
+        fail_msg("no place: %.80s", at);
+}
+
+/* Points lie where their rows' workers and samples/s are on two linear axes. */
+static void test_plan_draws_its_rows(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char path[128], svg[32768] = "";
+    double x[2], y[2], at_x, at_y;
+    tiny_cluster(t, stated);
+    snprintf(path, sizeof path, "%s/plan.svg", t->folder);
+    cJSON *plan = PLAN(t, "--svg", path);
+    FILE *f = fopen(path, "rb");
+    assert_true(f && fread(svg, 1, sizeof svg - 1, f) > 0 && feof(f));
+    fclose(f);
+    const cJSON *row, *rows = item_of(plan, "rows"), *ps = row_of(plan, "ps", 3);
+    assert_true(check_elements(svg) > cJSON_GetArraySize(rows));
+    assert_non_null(strstr(svg, ">workers</text>"));
+    assert_non_null(strstr(svg, ">samples/s of all workers</text>"));
+    find_point(svg, cJSON_GetArrayItem(rows, 0), &x[0], &y[0]);
+    find_point(svg, ps, &x[1], &y[1]);
+    double first = number_of(cJSON_GetArrayItem(rows, 0), "samples_per_s");
+    double per_sample = (y[1] - y[0]) / (number_of(ps, "samples_per_s") - first);
+    assert_true(per_sample < 0 && x[1] > x[0]);
+    cJSON_ArrayForEach(row, rows)
+    {
+        find_point(svg, row, &at_x, &at_y);
+        double right = (number_of(row, "workers") - 1) / 2;
+        assert_true(fabs(at_x - x[0] - right * (x[1] - x[0])) <= 0.11);
+        assert_true(fabs(at_y - y[0] - per_sample * (number_of(row, "samples_per_s") - first)) <
+                    0.5);
+        char label[64];
+        snprintf(label, sizeof label, ">%s</text>", text_of(row, "strategy"));
+        assert_non_null(strstr(svg, label)); /* of the legend */
+    }
+    cJSON_Delete(plan);
+    process_start(&p, t->folder,
+                  (const char *const[]){"plan", t->job, "--cluster", t->cluster, "--svg",
+                                        "none/plan.svg", NULL});
+    process_wait(&p, REFUSAL_LIMIT_S);
+    assert_int_equal(p.code, 1);
+    assert_non_null(strstr(p.err, "--svg: none/plan.svg: cannot be written: "));
+    assert_non_null(strstr(p.out, "best: "));
+    process_release(&p);
+}
+
 /* ---- rows that are simulated ---- */
 
 /* The trial is the run that `sim` makes of one second. */
@@ -320,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_plan_names_what_it_leaves_out),
         cmocka_unit_test(test_plan_with_a_measured_step),
         cmocka_unit_test(test_plan_reports_one_faster_machine),
+        cmocka_unit_test(test_plan_draws_its_rows),
         cmocka_unit_test(test_plan_simulates_the_best_rows),
         cmocka_unit_test(test_plan_shortens_long_simulations),
         cmocka_unit_test(test_plan_is_interrupted),
