@@ -83,8 +83,8 @@ static void on_progress(void *user, const pl_progress *p)
     struct trial_watch *w = user;
     w->now.t = p->t < w->now.seconds ? p->t : w->now.seconds;
     if (p->epoch > w->newest) {
-        w->newest = p->epoch, w->newest_t = p->t;
-        add_point(w, p->t, p->epoch);
+        w->newest = p->epoch, w->newest_t = p->commit_t;
+        add_point(w, p->commit_t, p->epoch);
     }
     check_end(w);
 }

@@ -44,6 +44,7 @@ static void on_progress(void *user, const struct train_progress *p)
         return;
     const pl_progress progress = {
         .t = p->t,
+        .commit_t = p->commit_t,
         .epoch = p->epoch,
         .epochs = p->epochs,
         .steps = p->steps,
