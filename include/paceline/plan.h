@@ -12,11 +12,32 @@
 extern "C" {
 #endif
 
+/* How far the simulation of rows is. */
+typedef struct pl_plan_progress {
+    const char *strategy; /* of the row under way; static */
+    uint32_t workers;
+    size_t row, rows;  /* the row under way, from 1, of so many */
+    double t, seconds; /* virtual: it is there, of so many; the last exchange may end later */
+} pl_plan_progress;
+
 /* Zero stands for the default. */
 typedef struct pl_plan_options {
     uint32_t workers_min; /* 1 */
     uint32_t workers_max; /* the nodes of the cluster, which are the most, but not above 16 */
     double price;         /* of a worker's machine for an hour, in any currency; 0 */
+    /* Seconds of virtual time for which the best rows are simulated, from the start of the run; 0:
+     * none are. */
+    double simulate_s;
+    /* Seconds on this machine that the simulations may take together, by an estimate from a step
+     * that is measured here; where they would take longer, all of them get fewer virtual seconds,
+     * and a note says so. They end at twice this time. 0: 60 */
+    double simulate_limit_s;
+    /* Called by the simulations several times a second, by this thread. May be NULL. */
+    void (*progress)(void *user, const pl_plan_progress *progress);
+    void *user;
+    /* Set it, from any thread or a signal handler, to end the simulations, as pl_run_options.stop;
+     * the plan then has what has been simulated until now. May be NULL. */
+    const pl_flag *stop;
 } pl_plan_options;
 
 /* The source of the time of a step. All other numbers are modelled from it and from the cluster. */
@@ -26,6 +47,18 @@ typedef enum pl_plan_source {
     PL_PLAN_SCALED,   /* step_seconds, times the measured ratio of this batch's step to that of the
                          job's batch */
 } pl_plan_source;
+
+/* A row's run as it was simulated (paceline/sim.h), without files, and without evaluations on the
+ * way: the job's own steps, on the machines and links of the cluster file, with its jitter, faults
+ * and delays. */
+typedef struct pl_plan_trial {
+    bool done;            /* the simulation came to its end; else a note says why there is none */
+    double samples_per_s; /* between its first and its last commit point; 0: there is just one */
+    double at_s;     /* virtual time of the last commit point: error and loss are of its model */
+    const char *set; /* their records: "test", "validation", "": there are none; static */
+    double error;    /* share of wrong answers; < 0: the net has no error rate */
+    double loss;
+} pl_plan_trial;
 
 /* A strategy on the first so many nodes of the cluster. A round ends with an exchange; of `single`
  * it is a step. */
@@ -48,6 +81,7 @@ typedef struct pl_plan_row {
     uint64_t worker_memory; /* of the worker with most; without the process itself */
     double epoch_s;         /* one pass over the training records */
     double epoch_cost;      /* its price, of the workers' machines */
+    pl_plan_trial trial;
 } pl_plan_row;
 
 typedef struct pl_plan_note {
@@ -63,6 +97,9 @@ typedef struct pl_plan_report {
     size_t best;
     size_t single;  /* row of one worker; SIZE_MAX: it was not requested, or cannot be planned */
     size_t several; /* best row of several workers; SIZE_MAX: there is none */
+    double simulated_s; /* virtual seconds that rows were simulated for; 0: none were */
+    uint32_t evaluated; /* records at most, of which the error and the loss are: the first ones */
+    bool interrupted;   /* pl_plan_options.stop was set before all was simulated */
     /* Lines on what is not in the rows: strategies and numbers of workers that are missing and why,
      * and what the model leaves out. */
     pl_plan_note *note;
@@ -75,8 +112,14 @@ typedef struct pl_plan_report {
  * file has no step_seconds, and at each batch besides the job's where the job has a global_batch.
  * The report is written on success only, and freed by pl_plan_release. `options` may be NULL.
  *
+ * With `simulate_s` the row of one worker and the best row of each of the three fastest strategies
+ * are simulated, as pl_sim does it: the job's own run up to that virtual time, and then an error on
+ * the first 1,000 records at most of the test data, or without them of the validation set. A row
+ * whose vectors do not fit into memory, or whose simulation fails, becomes a note.
+ *
  * Not predicted: evaluations, checkpoints, changes of membership, lost messages, and how many
- * epochs a strategy needs. Faults, delays and jitter of the cluster file are left out.
+ * epochs a strategy needs. Faults, delays and jitter of the cluster file are left out of what is
+ * predicted.
  *
  * PL_ERR_INPUT: the job or its data is wrong; PL_ERR_USAGE naming the option;
  * PL_ERR_UNSUPPORTED: no strategy can be planned; PL_ERR_DIVERGED, PL_ERR_NOMEM. Source:

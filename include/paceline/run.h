@@ -15,6 +15,7 @@ extern "C" {
 /* How a run stands; given out ten times a second at most, and once a second where nothing moves. */
 typedef struct pl_progress {
     double t;             /* seconds since the run began; virtual in a simulation */
+    double commit_t;      /* when its newest commit point was reported; 0: there was none */
     double epoch, epochs; /* where it is; where it ends, 0 when epochs do not end it */
     uint64_t steps;       /* of each worker */
     uint32_t workers;     /* in the current view */

@@ -22,10 +22,18 @@ typedef struct pl_sim_options {
     /* Simulated tasks run on fibres (false), or on threads of which one runs at a time (true), for
      * debuggers and race detectors. The run is the same; callbacks come from those threads. */
     bool threads;
+    /* Keep nothing: there is no run directory, and the report's `directory` and `model` are "". The
+     * options out, resume, snapshot and trace must not be set then. PL_ERR_UNSUPPORTED where the
+     * cluster file lets the driver die, which returns from its files. */
+    bool no_files;
+    /* Evaluate on this number of records of each set at most, from the first; 0: as the job sets
+     * it. */
+    uint32_t evaluate_records;
 } pl_sim_options;
 
 /* Simulate; returns when the run has ended. The report's wall_s is virtual.
- * As pl_run; and PL_ERR_TIMEOUT when it stood still or passed the limit. */
+ * As pl_run; PL_ERR_USAGE naming an option that contradicts no_files; and PL_ERR_TIMEOUT when the
+ * run stood still or passed the limit. */
 int pl_sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
            const pl_sim_options *options, pl_run_report *report);
 

@@ -64,6 +64,7 @@ struct api_sink {
     bool behind;     /* some lines of the log are not written yet */
     bool takes_over; /* the run's driver lives, and loses it when this one begins */
     bool simulated;
+    bool no_files;  /* set before it is opened: there is no directory */
     char name[208]; /* of run directories that are numbered */
     struct trace_file trace;
     struct trace_sink spans; /* where the caller wants a trace: `trace`, once the run has begun */
@@ -84,6 +85,10 @@ int api_check_job(const struct rundir *dir, Paceline__Job *job, bool force,
 
 /* The finished message of a cluster file. */
 const Paceline__Cluster *api_cluster(const pl_cluster *cluster);
+
+/* pl_sim, without its guard, on a finished message of a cluster file. */
+int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *cluster,
+                 const pl_sim_options *options, pl_run_report *report);
 
 /* Reports the end of the run to the caller. */
 void api_report(const struct api_sink *sink, const struct train_report *from, pl_run_report *to);

@@ -172,18 +172,42 @@ static int simulate_run(struct simulation *s, const Paceline__Cluster *cluster,
     return rc;
 }
 
-static int sim_job(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
-                   const pl_sim_options *options, pl_run_report *report)
+/* A run without files keeps nothing, and cannot continue. */
+static int check_no_files(const Paceline__Cluster *cluster, const pl_run_options *run,
+                          struct err *err)
+{
+    const char *option = run->out        ? "out"
+                         : run->resume   ? "resume"
+                         : run->snapshot ? "snapshot"
+                         : run->trace    ? "trace"
+                                         : NULL;
+    if (option)
+        return err_set(err, ERR_USAGE, "no_files: a run without files has no option %s", option);
+    for (size_t i = 0; i < cluster->n_fault; i++) {
+        const Paceline__Fault *fault = cluster->fault[i];
+        if (fault->what_case == PACELINE__FAULT__WHAT_KILL && fault->kill == CLUSTER_DRIVER)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "fault[%zu].kill: a driver returns from the files of its run, and this "
+                           "run keeps none",
+                           i);
+    }
+    return OK;
+}
+
+int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *cluster,
+                 const pl_sim_options *options, pl_run_report *report)
 {
     static const pl_sim_options defaults;
     if (!options)
         options = &defaults;
-    if (!cluster->message->has_step_seconds)
+    if (!cluster->has_step_seconds)
         return err_set(&engine->error, ERR_INPUT,
                        "cluster: step_seconds: is needed to simulate; `paceline bench step --emit` "
                        "measures it");
     Paceline__Job *finished;
-    int rc = api_check_solver_data(job);
+    int rc = options->no_files ? check_no_files(cluster, &options->run, &engine->error) : OK;
+    if (rc == OK)
+        rc = api_check_solver_data(job);
     if (rc == OK)
         rc = api_job_finish(job, 1, &finished);
     if (rc != OK)
@@ -194,6 +218,7 @@ static int sim_job(pl_engine *engine, const pl_job *job, const pl_cluster *clust
                 .job = finished,
                 .stop = api_flag(options->run.stop),
                 .simulated = true,
+                .evaluate_records = options->evaluate_records,
             },
         .host =
             {
@@ -201,7 +226,7 @@ static int sim_job(pl_engine *engine, const pl_job *job, const pl_cluster *clust
                 .timing = finished->heartbeat == PACELINE__JOB__HEARTBEAT__busy
                               ? group_timing_busy()
                               : group_timing_lan(),
-                .step_seconds = cluster->message->step_seconds,
+                .step_seconds = cluster->step_seconds,
                 .retry = RETRY,
                 .bindings = &engine->bindings,
                 .remote = engine->remote,
@@ -209,10 +234,11 @@ static int sim_job(pl_engine *engine, const pl_job *job, const pl_cluster *clust
         .err = &engine->error,
     };
     s.given = job;
+    s.sink.no_files = options->no_files;
     s.train.workers = &s.workers;
     s.train.open_end = api_job_is_open_ended(job);
     arena_init(&s.arena);
-    rc = simulate_run(&s, cluster->message, options, &engine->error);
+    rc = simulate_run(&s, cluster, options, &engine->error);
     if (rc == OK)
         api_report(&s.sink, &s.report, report);
     api_sink_close(&s.sink);
@@ -227,5 +253,5 @@ static int sim_job(pl_engine *engine, const pl_job *job, const pl_cluster *clust
 int pl_sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
            const pl_sim_options *options, pl_run_report *report)
 {
-    RETURN_GUARDED(engine, sim_job(engine, job, cluster, options, report));
+    RETURN_GUARDED(engine, api_simulate(engine, job, cluster->message, options, report));
 }

@@ -4,7 +4,8 @@
 #include "api/caffe_project.h"
 #include "api/guard.h"
 #include "api/plan_round.h"
-#include "api/step_timing.h"
+#include "api/plan_simulate.h"
+#include "api/plan_step.h"
 #include "base/arena.h"
 #include "base/minmax.h"
 #include "base/status.h"
@@ -16,19 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMED_MIN = 3, TIMED_MAX = 200, WORKERS_USUAL = 16 };
+enum { WORKERS_USUAL = 16 };
 
-#define TIMED_S    0.7 /* of steps that are timed, about */
 #define ALIKE      1.02
 #define CARRIED    0.5 /* of a strategy's exchanges: else it is not what it is called */
 #define AUTO_SHARE 5   /* tau_auto: parts of computing to one of exchanging (strategy/sync.c) */
-
-/* A learner at a batch, and the time of its step on this machine; 0: not measured. */
-struct planned_batch {
-    uint32_t batch;
-    double seconds;
-    struct bench_step learner;
-};
 
 struct planning {
     pl_engine *engine;
@@ -37,11 +30,9 @@ struct planning {
     uint32_t least, most; /* workers */
     double price;
     struct arena arena;
-    const char *own;             /* the strategy of the job, if it has one; else NULL */
-    uint32_t job_batch;          /* at which the cluster file states a step */
-    struct planned_batch *batch; /* by number of workers at most */
-    struct plan_round round;     /* of the row under way */
-    size_t batches;
+    const char *own; /* the strategy of the job, if it has one; else NULL */
+    struct plan_steps steps;
+    struct plan_round round; /* of the row under way */
     size_t rows_max, notes_max;
     pl_plan_report report;
 };
@@ -77,65 +68,6 @@ static void note_cluster(struct planning *p)
         add_note(p, "the loss of the cluster's links is left out");
     if (c->costs && (c->costs->has_copy_gb_s || c->costs->has_crypto_gb_s))
         add_note(p, "the cluster's costs of copies and of encryption are left out");
-}
-
-/* ---- learners and their steps ---- */
-
-/* Steps for about TIMED_S, after a few that tell how long one is. */
-static int measure_step(struct planning *p, const Paceline__Job *job, struct planned_batch *b)
-{
-    int rc = api_time_steps(p->engine, job, TIMED_MIN, &p->arena, &b->learner);
-    if (rc != OK)
-        return rc;
-    double steps = TIMED_S / (b->learner.median_ms * 1e-3);
-    if (steps > 2 * TIMED_MIN)
-        rc = api_time_steps(p->engine, job, (uint32_t)min_double(steps, TIMED_MAX), &p->arena,
-                            &b->learner);
-    b->seconds = b->learner.median_ms * 1e-3 * job->iter_size;
-    return rc;
-}
-
-/* The learner of a finished job at its batch; with `timed`, and the time of its step. */
-static int find_batch(struct planning *p, const Paceline__Job *job, bool timed,
-                      const struct planned_batch **out)
-{
-    struct planned_batch *b = p->batch;
-    while (b < p->batch + p->batches && b->batch != job->batch)
-        b++;
-    *out = b;
-    int rc = OK;
-    if (b == p->batch + p->batches) {
-        PL_ASSERT(p->batches <= p->most);
-        *b = (struct planned_batch){.batch = job->batch};
-        p->batches++;
-        rc = timed ? OK : api_time_steps(p->engine, job, 0, &p->arena, &b->learner);
-    }
-    return rc == OK && timed && b->seconds == 0 ? measure_step(p, job, b) : rc;
-}
-
-/* Seconds of a step of the job on a node of speed 1, and where they come from. */
-static int find_step(struct planning *p, const Paceline__Job *job,
-                     const struct planned_batch **learner, double *seconds, pl_plan_source *from)
-{
-    const Paceline__Cluster *c = p->cluster;
-    bool stated = c->has_step_seconds, same = job->batch == p->job_batch;
-    int rc = find_batch(p, job, !stated || !same, learner);
-    if (rc != OK)
-        return rc;
-    *from = !stated ? PL_PLAN_MEASURED : same ? PL_PLAN_STATED : PL_PLAN_SCALED;
-    *seconds = stated ? c->step_seconds * job->iter_size : (*learner)->seconds;
-    if (*from != PL_PLAN_SCALED)
-        return OK;
-    const struct planned_batch *whole;
-    Paceline__Job *at_whole;
-    rc = api_job_finish(p->given, 1, &at_whole);
-    if (rc == OK) {
-        rc = find_batch(p, at_whole, true, &whole);
-        job_free(at_whole);
-    }
-    if (rc == OK)
-        *seconds *= (*learner)->seconds / whole->seconds;
-    return rc;
 }
 
 /* ---- a row ---- */
@@ -228,7 +160,7 @@ static int plan_candidate(struct planning *p, const Paceline__Job *job, const ch
     PL_ASSERT(p->report.rows < p->rows_max);
     pl_plan_row row = {
         .strategy = strategy, .workers = job->workers, .batch = job_step_records(job)};
-    int rc = find_step(p, job, &b, &seconds, &row.step_from);
+    int rc = plan_step_find(&p->steps, job, &b, &seconds, &row.step_from);
     if (rc != OK)
         return rc;
     p->report.records =
@@ -250,24 +182,34 @@ static int plan_candidate(struct planning *p, const Paceline__Job *job, const ch
 /* ---- the candidates ---- */
 
 /* The job with so many workers, and another strategy than its own with that one's defaults. */
-static int make_candidate(struct planning *p, const char *strategy, uint32_t workers,
-                          Paceline__Job **out)
+static int copy_candidate(struct planning *p, const char *strategy, uint32_t workers, pl_job **out)
 {
     struct err *err = &p->engine->error;
     char taken[JOB_TAKEN_MAX], text[32];
-    pl_job *copy;
-    const struct strategy_ops *ops;
-    struct strategy_traits traits;
-    int rc = api_job_copy(p->given, &copy);
+    int rc = api_job_copy(p->given, out);
     if (rc != OK)
         return rc;
     snprintf(text, sizeof text, "workers=%" PRIu32, workers);
     if (!p->own || strcmp(p->own, strategy) != 0)
-        rc = job_set_strategy(copy->message, strategy, err);
+        rc = job_set_strategy((*out)->message, strategy, err);
     if (rc == OK)
-        rc = job_override(copy->message, text, taken, err);
-    if (rc == OK)
-        rc = api_job_finish(copy, 1, out);
+        rc = job_override((*out)->message, text, taken, err);
+    if (rc != OK)
+        pl_job_free(*out);
+    return rc;
+}
+
+static int make_candidate(struct planning *p, const char *strategy, uint32_t workers,
+                          Paceline__Job **out)
+{
+    struct err *err = &p->engine->error;
+    pl_job *copy;
+    const struct strategy_ops *ops;
+    struct strategy_traits traits;
+    int rc = copy_candidate(p, strategy, workers, &copy);
+    if (rc != OK)
+        return rc;
+    rc = api_job_finish(copy, 1, out);
     pl_job_free(copy);
     if (rc == OK)
         rc = strategy_find(*out, &ops, &traits, err);
@@ -304,15 +246,19 @@ static int plan_rows(struct planning *p)
     return rc;
 }
 
-/* The fastest row of `least` workers or more; of those that are about as fast, the one with the
- * fewest workers. */
-static size_t find_best(const pl_plan_report *r, uint32_t least)
+/* The fastest row of `least` workers or more, of a strategy that is not among the `count` first
+ * ones of `left_out`; of those that are about as fast, the one with the fewest workers. */
+static size_t find_best(const pl_plan_report *r, uint32_t least, const char *const *left_out,
+                        size_t count)
 {
     double most = 0;
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < r->rows; i++) {
             const pl_plan_row *row = &r->row[i];
-            if (row->workers < least || row->carried < CARRIED)
+            size_t same = 0;
+            while (same < count && strcmp(row->strategy, left_out[same]) != 0)
+                same++;
+            if (row->workers < least || row->carried < CARRIED || same < count)
                 continue;
             if (pass == 1 && row->samples_per_s * ALIKE >= most)
                 return i;
@@ -323,12 +269,108 @@ static size_t find_best(const pl_plan_report *r, uint32_t least)
 
 static void choose_best(pl_plan_report *r)
 {
-    r->best = find_best(r, 1);
-    r->several = find_best(r, 2);
+    r->best = find_best(r, 1, NULL, 0);
+    r->several = find_best(r, 2, NULL, 0);
     r->single = r->row[0].workers == 1 ? 0 : SIZE_MAX;
 }
 
+/* ---- rows that are simulated ---- */
+
+/* Bytes of all nodes: each has its vectors, and they share the nets. */
+static uint64_t bytes_of_nodes(const pl_plan_row *row, const struct planned_batch *b)
+{
+    uint64_t shared = plan_model_of(&b->learner).workspace, all = row->worker_memory;
+    uint64_t own = all > shared ? all - shared : all;
+    return own * (row->workers + 1) + shared;
+}
+
+/* A measured step is that of the whole machine; a simulated node divides it among its cores. */
+static int make_trial(struct planning *p, pl_plan_row *row, struct plan_trial *out)
+{
+    const Paceline__Node *first = cluster_node(p->cluster, 0);
+    const struct planned_batch *b;
+    pl_plan_source from;
+    Paceline__Job *job;
+    double seconds;
+    *out = (struct plan_trial){.row = row};
+    int rc = make_candidate(p, row->strategy, row->workers, &job);
+    if (rc != OK)
+        return rc;
+    rc = plan_step_find(&p->steps, job, &b, &seconds, &from);
+    if (rc == OK)
+        rc = plan_step_learner(&p->steps, job, true, &b);
+    if (rc == OK) {
+        uint32_t cores = first->cores < job->local ? first->cores : job->local;
+        out->step_s = seconds / job->iter_size * (from == PL_PLAN_MEASURED ? cores : 1);
+        out->record_s = b->seconds / job_step_records(job);
+        out->bytes = bytes_of_nodes(row, b);
+        rc = copy_candidate(p, row->strategy, row->workers, &out->job);
+    }
+    job_free(job);
+    return rc;
+}
+
+/* One machine alone, and the best row of each of the best strategies. */
+static size_t choose_trials(pl_plan_report *r, pl_plan_row *row[PLAN_TRIALS_MAX])
+{
+    const char *taken[PLAN_TRIALS_MAX];
+    size_t count = 0;
+    if (r->single != SIZE_MAX)
+        row[count++] = &r->row[r->single];
+    for (size_t n = 0; n < PLAN_TRIALS_MAX - 1; n++) {
+        size_t next = find_best(r, 2, taken, n);
+        if (next == SIZE_MAX)
+            break;
+        row[count++] = &r->row[next];
+        taken[n] = r->row[next].strategy;
+    }
+    return count;
+}
+
+static void note_trials(struct planning *p, const struct plan_trials *t, double wanted)
+{
+    if (t->shortened)
+        add_note(p,
+                 "simulated for %.3g s in place of %g s, which would take about %.0f s here: "
+                 "--simulate-limit %.0f simulates all of it",
+                 t->seconds, wanted, t->whole_s, ceil(t->whole_s));
+    for (size_t i = 0; i < t->count; i++)
+        if (t->trial[i].note[0])
+            add_note(p, "%s", t->trial[i].note);
+}
+
+static int simulate_rows(struct planning *p, const pl_plan_options *options)
+{
+    pl_plan_row *row[PLAN_TRIALS_MAX];
+    struct plan_trials t = {
+        .engine = p->engine,
+        .cluster = p->cluster,
+        .options = options,
+        .records = p->report.records,
+    };
+    size_t count = choose_trials(&p->report, row);
+    int rc = OK;
+    for (; rc == OK && t.count < count; t.count += rc == OK)
+        rc = make_trial(p, row[t.count], &t.trial[t.count]);
+    if (rc == OK)
+        rc = plan_simulate(&t);
+    if (rc == OK) {
+        p->report.simulated_s = t.seconds;
+        p->report.evaluated = PLAN_EVALUATED;
+        p->report.interrupted = t.interrupted;
+        note_trials(p, &t, options->simulate_s);
+    }
+    for (size_t i = 0; i < t.count; i++)
+        pl_job_free(t.trial[i].job);
+    return rc;
+}
+
 /* ---- the call ---- */
+
+static bool is_span(double seconds)
+{
+    return seconds >= 0 && seconds <= 1e9;
+}
 
 static int planning_open(struct planning *p, const pl_plan_options *options)
 {
@@ -348,25 +390,50 @@ static int planning_open(struct planning *p, const pl_plan_options *options)
                        "workers: from %" PRIu32 " to %" PRIu32 ", but the cluster has %" PRIu32
                        " node%s; write 1..%" PRIu32,
                        p->least, p->most, nodes, nodes == 1 ? "" : "s", nodes);
+    if (!is_span(options->simulate_s) || !is_span(options->simulate_limit_s))
+        return err_set(err, ERR_USAGE,
+                       "simulate: seconds must be from 0 to 1e9, are %g, with a limit of %g",
+                       options->simulate_s, options->simulate_limit_s);
     if (!(p->price >= 0))
         return err_set(err, ERR_USAGE, "price: must not be negative, is %g", p->price);
     int rc = api_job_finish(p->given, 1, &base);
     if (rc != OK)
         return rc;
-    p->job_batch = base->batch;
+    p->steps = (struct plan_steps){
+        .engine = p->engine,
+        .given = p->given,
+        .cluster = p->cluster,
+        .arena = &p->arena,
+        .job_batch = base->batch,
+        .room = p->most + 1,
+        .batch = arena_array(&p->arena, p->most + 1, struct planned_batch),
+    };
     job_free(base);
     const Paceline__Strategy *own = p->given->message->strategy;
     p->own = own && own->algorithm_case ? job_strategy_name(p->given->message) : NULL;
     while (plan_modelled[strategies])
         strategies++;
     p->rows_max = (size_t)p->most * strategies;
-    p->notes_max = p->rows_max + 9;
+    p->notes_max = p->rows_max + 10 + PLAN_TRIALS_MAX;
     p->report.row = calloc(p->rows_max, sizeof *p->report.row);
     p->report.note = calloc(p->notes_max, sizeof *p->report.note);
-    p->batch = arena_array(&p->arena, p->most + 1, struct planned_batch);
-    return p->report.row && p->report.note && p->batch
+    return p->report.row && p->report.note && p->steps.batch
                ? OK
                : err_set(err, ERR_NOMEM, "out of memory for a plan");
+}
+
+static void note_rest(struct planning *p, const pl_plan_options *options)
+{
+    uint32_t nodes = cluster_nodes(p->cluster);
+    note_cluster(p);
+    if (p->given->message->batch_growth)
+        add_note(p, "batch_growth: all rows are for its first batch, %" PRIu32,
+                 p->given->message->batch_growth->first);
+    if (p->most < nodes && !options->workers_max)
+        add_note(p,
+                 "the cluster has %" PRIu32 " nodes: --workers %" PRIu32 "..%" PRIu32
+                 " plans them all",
+                 nodes, p->least, nodes);
 }
 
 static int plan_job(pl_engine *engine, const pl_job *job, const Paceline__Cluster *cluster,
@@ -374,27 +441,23 @@ static int plan_job(pl_engine *engine, const pl_job *job, const Paceline__Cluste
 {
     static const pl_plan_options defaults;
     struct planning p = {.engine = engine, .given = job, .cluster = cluster};
+    options = options ? options : &defaults;
     arena_init(&p.arena);
     int rc = api_check_solver_data(job);
     if (rc == OK)
-        rc = planning_open(&p, options ? options : &defaults);
+        rc = planning_open(&p, options);
     if (rc == OK)
         rc = plan_rows(&p);
     if (rc == OK) {
-        note_cluster(&p);
-        if (job->message->batch_growth)
-            add_note(&p, "batch_growth: all rows are for its first batch, %" PRIu32,
-                     job->message->batch_growth->first);
-        if (p.most < cluster_nodes(cluster) && !(options && options->workers_max))
-            add_note(&p,
-                     "the cluster has %" PRIu32 " nodes: --workers %" PRIu32 "..%" PRIu32
-                     " plans them all",
-                     cluster_nodes(cluster), p.least, cluster_nodes(cluster));
+        note_rest(&p, options);
         choose_best(&p.report);
-        *report = p.report;
-    } else {
-        pl_plan_release(&p.report);
     }
+    if (rc == OK && options->simulate_s > 0)
+        rc = simulate_rows(&p, options);
+    if (rc == OK)
+        *report = p.report;
+    else
+        pl_plan_release(&p.report);
     arena_release(&p.arena);
     return rc;
 }

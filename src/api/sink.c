@@ -25,7 +25,7 @@ static void on_line(void *user, const char *line)
     struct api_sink *sink = user;
     if (sink->dir.events.file)
         write_line(sink, line);
-    else
+    else if (!sink->no_files)
         buf_printf(&sink->early, "%s%s", sink->early.len ? "\n" : "", line);
     if (sink->options->event)
         sink->options->event(sink->options->user, line);
@@ -44,6 +44,7 @@ static void on_progress(void *user, const struct train_progress *p)
         return;
     const pl_progress progress = {
         .t = p->t,
+        .commit_t = p->commit_t,
         .epoch = p->epoch,
         .epochs = p->epochs,
         .steps = p->steps,
@@ -141,6 +142,8 @@ static int on_begin(void *user, struct err *err)
     struct api_sink *sink = user;
     const pl_run_options *o = sink->options;
     bool inside = trace_is_inside(o);
+    if (sink->no_files)
+        return OK;
     if (sink->dir.events.file)
         return OK; /* a simulated driver that returns */
     int rc = inside ? OK : open_trace(sink, err);
@@ -245,7 +248,7 @@ int api_sink_open(struct api_sink *sink, const pl_job *given, const pl_run_optio
     train->fallbacks = sink->places;
     train->user = sink;
     train->trace = options->trace ? &sink->spans : NULL;
-    train->dir = &sink->dir;
+    train->dir = sink->no_files ? NULL : &sink->dir;
     train->resume = options->resume;
     train->force = options->force_change;
     train->snapshot = options->snapshot;

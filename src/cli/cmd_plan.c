@@ -1,6 +1,10 @@
 #include "cli/job_options.h"
 #include "cli/number.h"
+#include "cli/output.h"
 #include "cli/plan_map.h"
+#include "cli/plan_svg.h"
+#include "cli/run_output.h"
+#include "cli/signals.h"
 #include "paceline/plan.h"
 
 #include <cjson/cJSON.h>
@@ -13,7 +17,8 @@ enum { WORKERS_MAX = 1024 };
 
 struct plan_arguments {
     struct job_options job;
-    const char *cluster, *workers, *price;
+    struct output_arguments output;
+    const char *cluster, *workers, *price, *simulate, *limit, *svg;
     bool map, json;
 };
 
@@ -24,6 +29,12 @@ static const struct option plan_options[] = {
      offsetof(struct plan_arguments, workers)},
     {"price", OPTION_TEXT, "P", "of a worker's machine for an hour, for the column cost (0)",
      offsetof(struct plan_arguments, price)},
+    {"simulate", OPTION_TEXT, "SECONDS",
+     "simulate the best rows for so long in virtual time: their speed and test error",
+     offsetof(struct plan_arguments, simulate)},
+    {"simulate-limit", OPTION_TEXT, "SECONDS",
+     "on this machine for all simulations together; else they are shortened (60)",
+     offsetof(struct plan_arguments, limit)},
     JOB_OPTION(struct plan_arguments, "solver", OPTION_TEXT, "FILE",
                "a Caffe solver, in place of a job", solver),
     JOB_OPTION(struct plan_arguments, "batch", OPTION_TEXT, "N", "records of a worker's step (64)",
@@ -31,6 +42,9 @@ static const struct option plan_options[] = {
     JOB_FIELD_OPTIONS(struct plan_arguments),
     {"map", OPTION_FLAG, NULL, "measure when averaging pays, by training: see --map --help",
      offsetof(struct plan_arguments, map)},
+    OUTPUT_OPTIONS(struct plan_arguments),
+    {"svg", OPTION_TEXT, "FILE", "draw samples/s over the number of workers, by strategy",
+     offsetof(struct plan_arguments, svg)},
     {"json", OPTION_FLAG, NULL, "print the plan as one JSON object",
      offsetof(struct plan_arguments, json)},
     {0},
@@ -50,7 +64,32 @@ static const struct {
 
 enum { SOURCES = sizeof sources / sizeof *sources };
 
+/* By how much the prediction is above the simulation, as a share; of a row with a simulated
+ * speed. */
+static double prediction_off(const pl_plan_row *r)
+{
+    return r->samples_per_s / r->trial.samples_per_s - 1;
+}
+
 /* ---- as JSON ---- */
+
+static cJSON *trial_json(const pl_plan_row *r)
+{
+    const pl_plan_trial *trial = &r->trial;
+    cJSON *o = cJSON_CreateObject();
+    if (trial->samples_per_s > 0) {
+        cJSON_AddNumberToObject(o, "samples_per_s", trial->samples_per_s);
+        cJSON_AddNumberToObject(o, "prediction_off", prediction_off(r));
+    }
+    if (trial->set[0]) {
+        cJSON_AddStringToObject(o, "set", trial->set);
+        if (trial->error >= 0)
+            cJSON_AddNumberToObject(o, "error", trial->error);
+        cJSON_AddNumberToObject(o, "loss", trial->loss);
+    }
+    cJSON_AddNumberToObject(o, "at_s", trial->at_s);
+    return o;
+}
 
 static cJSON *row_json(const pl_plan_row *r)
 {
@@ -72,6 +111,8 @@ static cJSON *row_json(const pl_plan_row *r)
     cJSON_AddNumberToObject(o, "worker_memory", (double)r->worker_memory);
     cJSON_AddNumberToObject(o, "epoch_s", r->epoch_s);
     cJSON_AddNumberToObject(o, "epoch_cost", r->epoch_cost);
+    if (r->trial.done)
+        cJSON_AddItemToObject(o, "simulated", trial_json(r));
     return o;
 }
 
@@ -94,6 +135,11 @@ static void print_json(const pl_plan_report *r)
     add_place(plan, "best", r->best);
     add_place(plan, "single", r->single);
     add_place(plan, "several", r->several);
+    if (r->simulated_s > 0) {
+        cJSON_AddNumberToObject(plan, "simulated_s", r->simulated_s);
+        cJSON_AddNumberToObject(plan, "evaluated", r->evaluated);
+        cJSON_AddBoolToObject(plan, "interrupted", r->interrupted);
+    }
     cJSON *notes = cJSON_AddArrayToObject(plan, "notes");
     for (size_t i = 0; i < r->notes; i++)
         cJSON_AddItemToArray(notes, cJSON_CreateString(r->note[i].text));
@@ -115,6 +161,52 @@ static void print_row(const pl_plan_row *r, bool priced)
     if (priced)
         printf(" %9.4f", r->epoch_cost);
     printf("  %s\n", r->algorithm);
+}
+
+/* A number in its column, or a dash. */
+static void print_cell(int width, int digits, bool known, double value)
+{
+    if (known)
+        printf(" %*.*f", width, digits, value);
+    else
+        printf(" %*s", width, "-");
+}
+
+static void print_trial(const pl_plan_row *r)
+{
+    const pl_plan_trial *trial = &r->trial;
+    bool speed = trial->samples_per_s > 0, judged = trial->set[0];
+    printf("%-15s %7u %12.0f", r->strategy, r->workers, r->samples_per_s);
+    print_cell(12, 0, speed, trial->samples_per_s);
+    print_cell(8, 1, speed, speed ? 100 * prediction_off(r) : 0);
+    print_cell(8, 2, judged && trial->error >= 0, 100 * trial->error);
+    print_cell(8, 4, judged, trial->loss);
+    printf(" %9.3f\n", trial->at_s);
+}
+
+/* The rows that were simulated, against what was predicted of them. */
+static void print_trials(const pl_plan_report *r)
+{
+    const char *set = NULL;
+    for (size_t i = 0; i < r->rows; i++)
+        if (r->row[i].trial.done && !set) {
+            set = r->row[i].trial.set;
+            printf("\n%-15s %7s %12s %12s %8s %8s %8s %9s\n", "simulated", "workers",
+                   "predicted /s", "simulated /s", "off %", "error %", "loss", "at s");
+        }
+    for (size_t i = 0; set && i < r->rows; i++)
+        if (r->row[i].trial.done)
+            print_trial(&r->row[i]);
+    if (!set)
+        return;
+    printf(
+        "\npredicted /s: samples/s of the table above; simulated /s: of the job's own run on the "
+        "cluster file, for %.3g virtual seconds; off: the first against the second\n",
+        r->simulated_s);
+    if (set[0])
+        printf("error and loss: of the simulated model at the virtual time `at`, on the first %u "
+               "%s records at most\n",
+               r->evaluated, set);
 }
 
 static void print_sources(const pl_plan_report *r)
@@ -165,6 +257,7 @@ static void print_table(const pl_plan_report *r, bool priced)
     for (size_t i = 0; i < r->rows; i++)
         print_row(&r->row[i], priced);
     print_sources(r);
+    print_trials(r);
     for (size_t i = 0; i < r->notes; i++)
         printf("%s\n", r->note[i].text);
     print_verdict(r);
@@ -203,6 +296,34 @@ static int read_workers(const char *text, pl_plan_options *options)
     return EXIT_BAD_INPUT;
 }
 
+struct signal_state {
+    bool caught, reported;
+};
+
+/* The first call comes from the first simulation: until then a signal ends the command, which has
+ * nothing to keep. */
+static void on_progress(void *user, const pl_plan_progress *p)
+{
+    struct progress_field field[4] = {{.rank = 0}, {.rank = 2}, {.rank = 0}, {.rank = 1}};
+    struct signal_state *state = user;
+    if (!state->caught) {
+        signals_catch_run();
+        pl_flag_set(&signals_heeded, 1);
+        state->caught = true;
+    }
+    if (pl_flag_get(&signals_stop) > 0 && !state->reported) {
+        output_warning("interrupted: ends at the next exchange of the simulated run; again: at "
+                       "once");
+        state->reported = true;
+    }
+    snprintf(field[0].text, sizeof field[0].text, "simulating %s", p->strategy);
+    snprintf(field[1].text, sizeof field[1].text, "%u worker%s", p->workers,
+             number_plural(p->workers, "s"));
+    snprintf(field[2].text, sizeof field[2].text, "%.3g of %.3g s", p->t, p->seconds);
+    snprintf(field[3].text, sizeof field[3].text, "row %zu of %zu", p->row, p->rows);
+    output_progress(field, sizeof field / sizeof *field);
+}
+
 static int load_and_plan(pl_engine *engine, const struct plan_arguments *a, const char *path,
                          const pl_plan_options *options, pl_plan_report *report)
 {
@@ -218,10 +339,38 @@ static int load_and_plan(pl_engine *engine, const struct plan_arguments *a, cons
     return rc;
 }
 
+static int read_numbers(const struct command *command, const struct plan_arguments *a,
+                        pl_plan_options *options)
+{
+    int end = number_option(command, "price", a->price, 0, 1e9, &options->price);
+    if (end < 0)
+        end = number_option(command, "simulate", a->simulate, 1e-6, 1e9, &options->simulate_s);
+    if (end < 0)
+        end = number_option(command, "simulate-limit", a->limit, 1e-3, 1e9,
+                            &options->simulate_limit_s);
+    if (end < 0 && a->limit && !a->simulate) {
+        fprintf(stderr, "paceline plan: --simulate-limit is of a simulation: give --simulate "
+                        "SECONDS, too, or leave it out\n");
+        return EXIT_BAD_INPUT;
+    }
+    return end < 0 ? run_output_configure(command, &a->output, PROGRESS_EVERY_S) : end;
+}
+
+static int print_plan(const struct plan_arguments *a, const pl_plan_report *report)
+{
+    if (a->json)
+        print_json(report);
+    else
+        print_table(report, a->price);
+    int code = a->svg ? plan_svg_write(report, a->svg) : EXIT_DONE;
+    return code == EXIT_DONE && report->interrupted ? EXIT_INTERRUPTED : code;
+}
+
 static int run_plan(const struct command *command, int argc, char **argv)
 {
     struct plan_arguments a = {0};
-    pl_plan_options options = {0};
+    struct signal_state state = {0};
+    pl_plan_options options = {.progress = on_progress, .user = &state, .stop = &signals_stop};
     const char *path = NULL;
     size_t count;
     if (plan_map_is_asked(argc, argv))
@@ -233,7 +382,7 @@ static int run_plan(const struct command *command, int argc, char **argv)
     if (end < 0)
         end = read_workers(a.workers, &options);
     if (end < 0)
-        end = number_option(command, "price", a.price, 0, 1e9, &options.price);
+        end = read_numbers(command, &a, &options);
     if (end >= 0)
         return end;
     if (!a.cluster) {
@@ -245,14 +394,10 @@ static int run_plan(const struct command *command, int argc, char **argv)
         return EXIT_FAILED;
     pl_plan_report report;
     int rc = load_and_plan(engine, &a, path, &options, &report);
-    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
-    if (rc == PL_OK) {
-        if (a.json)
-            print_json(&report);
-        else
-            print_table(&report, a.price);
+    output_finish();
+    int code = rc == PL_OK ? print_plan(&a, &report) : cli_fail(engine, rc);
+    if (rc == PL_OK)
         pl_plan_release(&report);
-    }
     pl_engine_destroy(engine);
     return code;
 }

@@ -153,6 +153,8 @@ void driver_report_progress(struct driver *d)
                              d->data.epoch_records, &p))
         return;
     p.workers = (uint32_t)view->count;
+    if (d->counts.commits > 0)
+        p.commit_t = p.t - world_seconds(world_now(d->world) - d->counts.commit_at);
     p.error = atomic_load(&d->model_writer.last_error);
     d->progress->add_local(d, view, &p);
     d->options->progress(d->options->user, &p);

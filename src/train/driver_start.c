@@ -62,6 +62,7 @@ static int start_model_writer(struct driver *d)
                     d->host->step_seconds);
     k->objectives.epoch_records = d->data.epoch_records;
     k->objectives.stop = d->options->stop;
+    k->objectives.most = d->options->evaluate_records;
     if (d->start.resumes)
         k->objectives.best_score = d->start.resumed.best_score;
     if (d->job->evaluate->at_start && !d->start.resumes)

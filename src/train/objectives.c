@@ -34,6 +34,8 @@ static size_t records_of(const struct objectives *o, enum corpus_set which)
 {
     const Paceline__Evaluate *e = o->job->evaluate;
     size_t all = o->corpus->set[which].count;
+    if (o->most > 0 && all > o->most)
+        all = o->most;
     return which == SET_TEST && e->has_test_records && e->test_records < all ? e->test_records
                                                                              : all;
 }

@@ -17,6 +17,8 @@ struct objectives {
     const struct events *events;
     const atomic_int *stop; /* above 0: evaluate no more; NULL: never */
     size_t epoch_records;   /* samples of an epoch of the run */
+    size_t most;            /* records of each set that are evaluated, from the first; 0: as the
+                               job sets it */
     double batch_seconds;   /* seconds of an evaluated batch on a node with speed 1 */
     struct evaluation last[SET_COUNT];
     uint64_t evaluated; /* times */

@@ -7,6 +7,7 @@
 
 struct train_progress {
     double t;             /* seconds since the run began */
+    double commit_t;      /* when its newest commit point was reported; 0: there was none */
     double epoch, epochs; /* where it is; where it ends, 0 when epochs do not end it */
     uint64_t steps;
     uint32_t workers;

@@ -149,10 +149,11 @@ struct train_options {
     /* elsewhere: workers may be on other machines, so they receive the net itself instead of a file
      * name. open_threads: the job sets no threads, so each worker chooses them. */
     bool elsewhere, open_threads;
-    bool dry;           /* job, data and net are opened and described, and no more */
-    bool open_end;      /* the job sets no end, and the default applies */
-    const char *folder; /* of the job file, with its slash; NULL: none */
-    double patience_s;  /* seconds to wait for workers without progress; 0: as the job sets it */
+    bool dry;                  /* job, data and net are opened and described, and no more */
+    uint32_t evaluate_records; /* the most of each set, from the first; 0: as the job sets it */
+    bool open_end;             /* the job sets no end, and the default applies */
+    const char *folder;        /* of the job file, with its slash; NULL: none */
+    double patience_s; /* seconds to wait for workers without progress; 0: as the job sets it */
     /* Called when job, data and net agree and before any worker is started: the host may make the
      * run directory. An error ends the run. May be NULL. */
     int (*begin)(void *user, struct err *err);

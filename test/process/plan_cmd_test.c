@@ -1,6 +1,7 @@
-/* `paceline plan`: its table and its JSON for a job and a cluster file, the measured step, and its
- * refusals. */
+/* `paceline plan`: its table and its JSON for a job and a cluster file, the measured step, the rows
+ * that it simulates, and its refusals. */
 #include "process.h"
+#include "real_run.h"
 #include "refusal.h"
 
 #include <cjson/cJSON.h>
@@ -163,6 +164,221 @@ static void test_plan_reports_one_faster_machine(void **state)
     process_release(&p);
 }
 
+/* ---- as a drawing ---- */
+
+/* Every element that begins ends, in order. Returns how many there are. */
+static int check_elements(const char *text)
+{
+    char open[8][32], name[32];
+    int depth = 0, count = 0;
+    for (const char *at = strchr(text, '<'); at; at = strchr(at + 1, '<')) {
+        const char *end = strchr(at, '>');
+        assert_true(end && depth < 8);
+        size_t n = strcspn(at + 1, " />");
+        if (at[1] == '/') {
+            n = (size_t)(end - at - 2);
+            assert_true(depth > 0 && strlen(open[--depth]) == n &&
+                        strncmp(open[depth], at + 2, n) == 0);
+            continue;
+        }
+        count++;
+        snprintf(name, sizeof name, "%.*s", (int)n, at + 1);
+        if (end[-1] != '/')
+            memcpy(open[depth++], name, sizeof name);
+    }
+    assert_int_equal(depth, 0);
+    return count;
+}
+
+/* The point of a row. */
+static void find_point(const char *svg, const cJSON *row, double *x, double *y)
+{
+    char title[128];
+    int workers = (int)number_of(row, "workers");
+    snprintf(title, sizeof title, "><title>%s, %d worker%s: %.0f samples/s predicted</title>",
+             text_of(row, "strategy"), workers, workers == 1 ? "" : "s",
+             number_of(row, "samples_per_s"));
+    const char *at = strstr(svg, title);
+    if (!at)
+        fail_msg("no point %s", title);
+    while (at > svg && *at != '<')
+        at--;
+    if (sscanf(strstr(at, "cx="), "cx=\"%lf\" cy=\"%lf\"", x, y) != 2)
+        fail_msg("no place: %.80s", at);
+}
+
+/* Points lie where their rows' workers and samples/s are on two linear axes. */
+static void test_plan_draws_its_rows(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char path[128], svg[32768] = "";
+    double x[2], y[2], at_x, at_y;
+    tiny_cluster(t, stated);
+    snprintf(path, sizeof path, "%s/plan.svg", t->folder);
+    cJSON *plan = PLAN(t, "--svg", path);
+    FILE *f = fopen(path, "rb");
+    assert_true(f && fread(svg, 1, sizeof svg - 1, f) > 0 && feof(f));
+    fclose(f);
+    const cJSON *row, *rows = item_of(plan, "rows"), *ps = row_of(plan, "ps", 3);
+    assert_true(check_elements(svg) > cJSON_GetArraySize(rows));
+    assert_non_null(strstr(svg, ">workers</text>"));
+    assert_non_null(strstr(svg, ">samples/s of all workers</text>"));
+    find_point(svg, cJSON_GetArrayItem(rows, 0), &x[0], &y[0]);
+    find_point(svg, ps, &x[1], &y[1]);
+    double first = number_of(cJSON_GetArrayItem(rows, 0), "samples_per_s");
+    double per_sample = (y[1] - y[0]) / (number_of(ps, "samples_per_s") - first);
+    assert_true(per_sample < 0 && x[1] > x[0]);
+    cJSON_ArrayForEach(row, rows)
+    {
+        find_point(svg, row, &at_x, &at_y);
+        double right = (number_of(row, "workers") - 1) / 2;
+        assert_true(fabs(at_x - x[0] - right * (x[1] - x[0])) <= 0.11);
+        assert_true(fabs(at_y - y[0] - per_sample * (number_of(row, "samples_per_s") - first)) <
+                    0.5);
+        char label[64];
+        snprintf(label, sizeof label, ">%s</text>", text_of(row, "strategy"));
+        assert_non_null(strstr(svg, label)); /* of the legend */
+    }
+    cJSON_Delete(plan);
+    process_start(&p, t->folder,
+                  (const char *const[]){"plan", t->job, "--cluster", t->cluster, "--svg",
+                                        "none/plan.svg", NULL});
+    process_wait(&p, REFUSAL_LIMIT_S);
+    assert_int_equal(p.code, 1);
+    assert_non_null(strstr(p.err, "--svg: none/plan.svg: cannot be written: "));
+    assert_non_null(strstr(p.out, "best: "));
+    process_release(&p);
+}
+
+/* ---- rows that are simulated ---- */
+
+/* The trial is the run that `sim` makes of one second. */
+static void check_against_sim(struct tiny *t, const cJSON *trial, const char *strategy,
+                              const char *workers)
+{
+    struct process p;
+    char out[128];
+    RUN(t, &p, "sim", t->job, "--cluster", t->cluster, "--workers", workers, "--strategy", strategy,
+        "--set", "stop={seconds:1 epochs:100}", "--out", tiny_out(t, out), "--json", "--quiet");
+    cJSON *end = cJSON_Parse(p.out);
+    double loss = number_of(trial, "loss"), whole = number_of(end, "test_loss");
+    assert_true(whole > 0 && fabs(loss - whole) < 1e-6 * whole);
+    assert_true(fabs(number_of(trial, "error") - number_of(end, "test_error")) < 1e-6);
+    cJSON_Delete(end);
+    process_release(&p);
+}
+
+/* One machine alone and three strategies are simulated; each is within the bar for predictions, and
+ * is the run that `sim` makes of the same seconds. */
+static void test_plan_simulates_the_best_rows(void **state)
+{
+    struct tiny *t = *state;
+    char workers[16];
+    tiny_cluster(t, stated);
+    cJSON *plan = PLAN(t, "--simulate", "1", "--set", "stop.epochs=100", "--quiet");
+    const cJSON *row, *diloco = NULL, *single = NULL;
+    int simulated = 0;
+    cJSON_ArrayForEach(row, item_of(plan, "rows"))
+    {
+        const cJSON *trial = cJSON_GetObjectItem(row, "simulated");
+        if (!trial)
+            continue;
+        simulated++;
+        double off = number_of(trial, "prediction_off");
+        if (fabs(off) > 0.10)
+            fail_msg("%s: the prediction is off by %.3f", text_of(row, "strategy"), off);
+        assert_true(is_near(number_of(row, "samples_per_s"),
+                            number_of(trial, "samples_per_s") * (1 + off)));
+        assert_string_equal(text_of(trial, "set"), "test");
+        assert_true(number_of(trial, "error") >= 0 && number_of(trial, "error") <= 1);
+        assert_true(number_of(trial, "at_s") > 0.98 && number_of(trial, "at_s") < 1.5);
+        single = number_of(row, "workers") == 1 ? trial : single;
+        if (strcmp(text_of(row, "strategy"), "diloco") == 0) {
+            diloco = trial;
+            snprintf(workers, sizeof workers, "%.0f", number_of(row, "workers"));
+        }
+    }
+    assert_true(simulated == 4 && single && diloco);
+    assert_true(number_of(plan, "simulated_s") == 1 && cJSON_IsFalse(item_of(plan, "interrupted")));
+    check_against_sim(t, diloco, "diloco", workers);
+    check_against_sim(t, single, "single", "1");
+    cJSON_Delete(plan);
+}
+
+/* The table says what was simulated, and that the limit of time has shortened it. */
+static void test_plan_shortens_long_simulations(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char runs[128];
+    tiny_cluster(t, stated);
+    RUN(t, &p, "plan", t->job, "--cluster", t->cluster, "--simulate", "1e6", "--simulate-limit",
+        "0.5", "--workers", "1..2", "--set", "stop.epochs=1e9");
+    assert_non_null(strstr(p.out, "simulated /s"));
+    assert_non_null(strstr(p.out, "error and loss: of the simulated model at the virtual time"));
+    assert_non_null(strstr(p.out, " s in place of 1e+06 s, which would take about "));
+    snprintf(runs, sizeof runs, "%s/runs", t->folder);
+    assert_true(access(runs, F_OK) != 0); /* nothing is kept */
+    process_release(&p);
+}
+
+static bool has_printed(const struct process *p, const char *text)
+{
+    char *err = process_output(p->err_fd);
+    bool has = strstr(err, text);
+    free(err);
+    return has;
+}
+
+/* Ctrl-C ends the simulations, and the plan is printed as far as it is known. */
+static void test_plan_is_interrupted(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    tiny_cluster(t, stated);
+    const char *const argv[] = {"plan",
+                                t->job,
+                                "--cluster",
+                                t->cluster,
+                                "--simulate",
+                                "1e6",
+                                "--simulate-limit",
+                                "1e6",
+                                "--workers",
+                                "1..2",
+                                "--set",
+                                "stop.epochs=1e9",
+                                "--json",
+                                "--progress",
+                                "0.05",
+                                NULL};
+    process_start(&p, t->folder, argv);
+    UNTIL(REAL_LIMIT_S, process_poll(&p) || has_printed(&p, "simulating "));
+    kill(p.pid, SIGINT);
+    process_wait(&p, REAL_LIMIT_S);
+    assert_int_equal(p.code, 130);
+    assert_non_null(strstr(p.err, "interrupted: ends at the next exchange"));
+    cJSON *plan = cJSON_Parse(p.out);
+    assert_true(plan && cJSON_IsTrue(item_of(plan, "interrupted")));
+    assert_non_null(row_of(plan, "sync", 2));
+    cJSON_Delete(plan);
+    process_release(&p);
+}
+
+/* A row that cannot be simulated is a line. */
+static void test_plan_names_failed_simulations(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    tiny_cluster(t, "node { count: 2 } step_seconds: 0.004 fault { at: 0.1 kill: -1 for: 1 }\n");
+    RUN(t, &p, "plan", t->job, "--cluster", t->cluster, "--simulate", "0.1");
+    assert_non_null(strstr(p.out, "single with 1 worker: not simulated: fault[0].kill: a driver "
+                                  "returns from the files of its run"));
+    assert_null(strstr(p.out, "simulated /s"));
+    process_release(&p);
+}
+
 static void test_plan_refuses_bad_input(void **state)
 {
     struct tiny *t = *state;
@@ -174,6 +390,10 @@ static void test_plan_refuses_bad_input(void **state)
     REFUSED(t, "--workers: expected", "plan", t->job, "--cluster", t->cluster, "--workers", "two");
     REFUSED(t, "the cluster has 3 nodes; write 1..3", "plan", t->job, "--cluster", t->cluster,
             "--workers", "1..4");
+    REFUSED(t, "--simulate: expected a number", "plan", t->job, "--cluster", t->cluster,
+            "--simulate", "0");
+    REFUSED(t, "--simulate-limit is of a simulation", "plan", t->job, "--cluster", t->cluster,
+            "--simulate-limit", "9");
     REFUSED(t, "--price: expected a number", "plan", t->job, "--cluster", t->cluster, "--price",
             "-1");
     tiny_cluster(t, "node { count: 2 speed: 0 } step_seconds: 0.004\n");
@@ -187,6 +407,11 @@ int main(void)
         cmocka_unit_test(test_plan_names_what_it_leaves_out),
         cmocka_unit_test(test_plan_with_a_measured_step),
         cmocka_unit_test(test_plan_reports_one_faster_machine),
+        cmocka_unit_test(test_plan_draws_its_rows),
+        cmocka_unit_test(test_plan_simulates_the_best_rows),
+        cmocka_unit_test(test_plan_shortens_long_simulations),
+        cmocka_unit_test(test_plan_is_interrupted),
+        cmocka_unit_test(test_plan_names_failed_simulations),
         cmocka_unit_test(test_plan_refuses_bad_input),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
