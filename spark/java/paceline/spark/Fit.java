@@ -90,6 +90,7 @@ final class Fit implements AutoCloseable {
     private volatile boolean ends; // at its next commit point
     private volatile long waitsSinceNs; // a job of ingest, for its first core; 0: none does
     private volatile int workers; // that there may be
+    private int followed; // workers for the batch; without follow_batch all that there may be
     private volatile boolean complete; // executors with a worker take no more rows
     private volatile String folder = ""; // of this fit's shards
     private volatile RowPlaces places;
@@ -226,6 +227,10 @@ final class Fit implements AutoCloseable {
 
     /** Train on rows with the columns that Ingest names. */
     PacelineSummary train(Dataset<Row> rows) throws IOException {
+        if (plan.job.followsBatch() && plan.shardDir.isEmpty()) {
+            throw new PacelineException("job: with follow_batch a fit begins with minWorkers, and rows that lie in"
+                    + " executors without a worker would not be trained on: set shardDir");
+        }
         workers = awaitExecutors();
         places = placesWithLeases();
         endStep("executors");
@@ -243,6 +248,7 @@ final class Fit implements AutoCloseable {
         }
         endStep("ingest");
         places.beginTraining();
+        followed = plan.job.followsBatch() ? Math.max(1, plan.minWorkers) : workers;
         leases.begin(wantedWorkers(), places::executors, lostExecutors::add);
         startRun();
         while (!run.poll(TICK_MS)) {
@@ -258,7 +264,7 @@ final class Fit implements AutoCloseable {
     }
 
     private int wantedWorkers() {
-        return plugin.workers(Math.max(1, plan.minWorkers), workers);
+        return plugin.workers(Math.max(1, plan.minWorkers), workers, followed);
     }
 
     /** A worker without records cannot train. Rows that Spark would read in an executor without a worker move. */
@@ -390,6 +396,10 @@ final class Fit implements AutoCloseable {
                 break;
             case "progress":
                 leases.setMembers(event.path("workers").asInt());
+                break;
+            case "want_workers":
+                LOG.info("{}", event);
+                followed = event.path("workers").asInt();
                 break;
             case "records":
                 sets.add(event);

@@ -12,6 +12,7 @@ import java.util.regex.Pattern;
 /** The job of a fit: a file, and fields that the estimator sets on top of it. */
 final class JobFields {
     private static final Pattern HOLDS_OUT = Pattern.compile("(?m)^[^#\\n]*\\bvalidation\\s*:\\s*0*[1-9]");
+    private static final Pattern FOLLOWS_BATCH = Pattern.compile("(?m)^[^#\\n]*\\bfollow_batch\\s*:?\\s*[{<]");
 
     private final List<String> overrides = new ArrayList<>();
     private final boolean whole; // there is no job of the user's: all is set here
@@ -81,7 +82,16 @@ final class JobFields {
 
     /** Does the job hold out records for validation? It then needs all of them before it begins. */
     boolean holdsOut() throws IOException {
-        return file != null && HOLDS_OUT.matcher(Files.readString(file)).find();
+        return contains(HOLDS_OUT);
+    }
+
+    /** Does its number of workers follow the batch? */
+    boolean followsBatch() throws IOException {
+        return contains(FOLLOWS_BATCH);
+    }
+
+    private boolean contains(Pattern field) throws IOException {
+        return file != null && field.matcher(Files.readString(file)).find();
     }
 
     List<String> overrides() {
