@@ -157,14 +157,6 @@ final class EngineProcess implements Engine {
     }
 
     @Override
-    public void seal() {
-        ask(child -> {
-            child.engine.seal();
-            return null;
-        });
-    }
-
-    @Override
     public Worker work(String driver, List<String> options) {
         List<String> own = List.copyOf(options);
         ask(child -> {

@@ -47,7 +47,6 @@ final class Fit implements AutoCloseable {
         int minWorkers;
         int maxWorkers; // 0: one on each executor
         int patienceS;
-        boolean validates;
         boolean skipsBad;
         boolean resumes;
         RecordSchema schema;
@@ -91,7 +90,6 @@ final class Fit implements AutoCloseable {
     private volatile long waitsSinceNs; // a job of ingest, for its first core; 0: none does
     private volatile int workers; // that there may be
     private int followed; // workers for the batch; without follow_batch all that there may be
-    private volatile boolean complete; // executors with a worker take no more rows
     private volatile String folder = ""; // of this fit's shards
     private volatile RowPlaces places;
     private volatile LostRows lostRows;
@@ -149,7 +147,7 @@ final class Fit implements AutoCloseable {
         if (!hasRows && !lostRows.areMissing() && leases.executors().containsAll(holders)) {
             return null; // where rows have no lease, or some are lost, it is to find nothing, and to give its core
         }
-        return String.join("\n", DriverEnd.JOIN, id, address, token, folder, Boolean.toString(complete));
+        return String.join("\n", DriverEnd.JOIN, id, address, token, folder);
     }
 
     boolean keepsRowsInExecutors() {
@@ -237,14 +235,18 @@ final class Fit implements AutoCloseable {
         if (!plan.shardDir.isEmpty()) {
             folder = Files.createDirectories(Path.of(plan.shardDir, id)).toAbsolutePath().toString();
         }
-        ingest = new Ingest(context, id, group(), spread(rows), plan.schema, plan.validates, plan.skipsBad, folder,
-                places::setUnable);
+        boolean holdsOut = plan.job.heldOut() > 0 && keepsRowsInExecutors(); // of files each node holds the same out
+        ingest = new Ingest(context, id, group(), spread(holdsOut ? holdOut(rows) : rows), plan.schema, plan.skipsBad,
+                folder, places::setUnable);
         lostRows = new LostRows(context.getConf(), ingest, places, lostExecutors);
         places.beginIngest(ingest.partitions());
         ingest.readAll(TimeUnit.SECONDS.toMillis(plan.patienceS), lostRows::forget);
         if (ingest.records() == 0) {
             throw new PacelineException("there is no row to train on, beside " + ingest.bad()
                     + " bad ones");
+        }
+        if (holdsOut && ingest.held().isEmpty()) {
+            throw new PacelineException("validation: no row could be held out, because equal rows stay together");
         }
         endStep("ingest");
         places.beginTraining();
@@ -261,6 +263,15 @@ final class Fit implements AutoCloseable {
         endStep("training");
         return new PacelineSummary(run.report(), run.end(), sets, seconds, ingest.records(),
                 ingest.bad(), leases.resubmitted());
+    }
+
+    private Dataset<Row> holdOut(Dataset<Row> rows) throws IOException {
+        JobGroup jobs = new JobGroup(context, group(), "Paceline chooses rows for validation");
+        try {
+            return HoldOut.mark(rows, plan.job.heldOut(), plan.schema.classes);
+        } finally {
+            jobs.leave();
+        }
     }
 
     private int wantedWorkers() {
@@ -352,22 +363,22 @@ final class Fit implements AutoCloseable {
     private void startRun() throws IOException {
         run = new TrainingRun(this::observe);
         if (folder.isEmpty()) {
-            run.addRecords(Engine.ROWS, plan.schema, ingest.sample());
-            complete = plan.job.holdsOut();
-            plan.job.setRecords("train_data", "memory",
-                    complete ? JobFields.memory(Engine.ROWS) : JobFields.growingMemory(Engine.ROWS), plan.schema);
+            boolean holdsOut = !ingest.held().isEmpty();
+            run.addRecords(Engine.ROWS, plan.schema, holdsOut ? ingest.held() : ingest.sample());
+            plan.job.setRecords("train_data", "memory", JobFields.growingMemory(Engine.ROWS), plan.schema);
             plan.job.add("local_data", "true");
+            plan.job.add("driver_validates", Boolean.toString(holdsOut));
             plan.job.add("epoch_records", Long.toString(ingest.records()));
         } else {
             String files = Shards.number(folder, ingest.shards());
             plan.job.setRecords("train_data", "shards", "{shards: " + JobFields.quoted(files) + "}", plan.schema);
         }
-        List<PackedRows> validation = ingest.validation();
-        if (!validation.isEmpty() && folder.isEmpty()) {
-            run.addRecords(TrainingRun.TEST, plan.schema, validation);
+        List<PackedRows> test = ingest.test();
+        if (!test.isEmpty() && folder.isEmpty()) {
+            run.addRecords(TrainingRun.TEST, plan.schema, test);
             plan.job.setRecords("test_data", "memory", JobFields.memory(TrainingRun.TEST), plan.schema);
-        } else if (!validation.isEmpty()) { // workers compare their test data with the driver's
-            String file = Shards.write(folder + "/" + TrainingRun.TEST, plan.schema, validation);
+        } else if (!test.isEmpty()) { // workers compare their test data with the driver's
+            String file = Shards.write(folder + "/" + TrainingRun.TEST, plan.schema, test);
             plan.job.setRecords("test_data", "shards", "{shards: " + JobFields.quoted(file) + "}", plan.schema);
         }
         plan.job.add("workers_min", Integer.toString(Math.max(1, plan.minWorkers)));
@@ -421,7 +432,7 @@ final class Fit implements AutoCloseable {
         if (ends) {
             run.stop(TrainingRun.STOP_SOON);
         }
-        if (lostRows.tick(plugin.readyExecutors(), leases.takeNeed(), !complete)) {
+        if (lostRows.tick(plugin.readyExecutors(), leases.takeNeed())) {
             leases.rowsArrived();
         }
         leases.setTarget(wantedWorkers());
