@@ -21,7 +21,7 @@ import paceline.spark.PacelineSummary;
 /**
  * LeNet on Fashion-MNIST from a DataFrame: `./run spark` submits it to a cluster of three workers.
  *
- *     FashionLenet PARQUET [EPOCHS [WORKERS [CHECKPOINTS]]]
+ *     FashionLenet PARQUET [EPOCHS [WORKERS [CHECKPOINTS [STRATEGY]]]]
  *
  * Where the folder PARQUET does not exist, the pictures of the Debian package dataset-fashion-mnist
  * are written there first.
@@ -51,8 +51,8 @@ public final class FashionLenet {
 
             PacelineEstimator estimator = new PacelineEstimator()
                     .setNet("lenet").setFeaturesCol("image").setValidationIndicatorCol("test")
-                    .setStrategy("sync").setLearningRate(0.04).setBatchSize(64).setEpochs(epochs)
-                    .setMinWorkers(workers).setMaxWorkers(workers);
+                    .setStrategy(args.length > 4 ? args[4] : "sync").setLearningRate(0.04).setBatchSize(64)
+                    .setEpochs(epochs).setMinWorkers(workers).setMaxWorkers(workers);
             if (args.length > 3) {
                 estimator.setCheckpointDir(args[3]);
             }

@@ -104,6 +104,9 @@ typedef struct pl_run_options {
      * new ones (start_workers). For fewer, the newest workers leave in good order, and wait if they
      * run pl_work. 0: as many as the job allows, or as its follow_batch says. May be NULL. */
     const pl_flag *workers;
+    /* The host itself starts and ends workers as follow_batch says, by the event `want_workers`; it
+     * begins with workers_min. Else the driver requests and releases them. Not used by pl_sim. */
+    bool follows_batch;
     /* pl_run: start `count` workers, each of which must call pl_work with `address`; also to
      * replace lost workers, if the job has workers_min and workers_max. The run has threads then:
      * start a program (posix_spawn), because a process that is only forked may wait for ever for a

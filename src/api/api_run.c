@@ -170,6 +170,7 @@ static int run_job(pl_engine *engine, const pl_job *job, const pl_run_options *o
     d.train.stop = api_flag(d.options->stop);
     d.train.workers = api_flag(d.options->workers);
     d.train.elsewhere = !d.options->start_workers;
+    d.train.host_follows = d.options->follows_batch;
     d.train.no_old_workers = d.options->workers_lost != NULL;
     d.train.open_threads = d.train.elsewhere && !job->message->has_threads;
     d.train.dry = d.options->dry_run;

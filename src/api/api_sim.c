@@ -121,6 +121,10 @@ static void on_fault(void *arg, const struct sim_fault *fault)
 static int open_simulation(struct simulation *s, const Paceline__Cluster *cluster, struct err *err)
 {
     const Paceline__Job *job = s->train.job;
+    if (job->driver_validates)
+        return err_set(err, ERR_INPUT,
+                       "driver_validates: not in a simulation, whose nodes have the same records; "
+                       "leave it out");
     kernels_set_threads((int)job->threads);
     const struct source_config config = {.bindings = s->host.bindings, .remote = s->host.remote};
     int rc = corpus_open_with(&config, job, &s->corpus, err);

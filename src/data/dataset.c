@@ -191,6 +191,22 @@ static int split_choices(const struct dataset *set, uint32_t held, uint64_t seed
     return OK;
 }
 
+int dataset_copy(const struct dataset *set, struct dataset *out, struct err *err)
+{
+    struct dataset copy = *set;
+    size_t bytes = set->count * sizeof *set->choice;
+    copy.maps = (struct maps){0};
+    copy.choice = set->choice ? malloc(bytes) : NULL;
+    if ((set->choice && !copy.choice) || maps_copy(&copy.maps, &set->maps) != OK) {
+        free(copy.choice);
+        return err_set(err, ERR_NOMEM, "data: out of memory for %zu records", set->count);
+    }
+    if (set->choice)
+        memcpy(copy.choice, set->choice, bytes);
+    *out = copy;
+    return OK;
+}
+
 int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct dataset *validation,
                   struct err *err)
 {

@@ -34,6 +34,9 @@ uint64_t dataset_schema(const struct dataset *set);
 int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct dataset *validation,
                   struct err *err);
 
+/* Another set of the same records. ERR_NOMEM */
+int dataset_copy(const struct dataset *set, struct dataset *out, struct err *err);
+
 /* Record i mapped, (C, H, W) floats of set->shape, its label, and its number in the source. From
  * any thread, with a scratch of its own. Where set->bad is there, a broken record (ERR_INPUT) is
  * counted in it, and the next readable one of the set stands in, behind the last one the first.

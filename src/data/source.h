@@ -98,7 +98,7 @@ struct source_config {
      * same. Borrowed for opening; NULL: none are. */
     const char *urls;
     struct remote *remote; /* opens URLs; borrowed as long as the source is open; NULL: none */
-    bool only_training;    /* for a corpus: its test set is left out */
+    bool only_training;    /* for a corpus of a worker with local_data: its test set is left out */
 };
 
 int source_open_with(const struct source_config *config, const Paceline__Data *spec,

@@ -208,6 +208,7 @@ static struct task *make_task(bool works)
                                  .workers_lost = count_lost,
                                  .stop = &task->flag[paceline_spark_Native_STOP],
                                  .workers = &task->flag[paceline_spark_Native_WORKERS],
+                                 .follows_batch = true,
                                  .user = task};
     task->work = (pl_work_options){.progress = on_work,
                                    .leave = &task->flag[paceline_spark_Native_LEAVE],

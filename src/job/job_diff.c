@@ -28,6 +28,7 @@ static const struct rule {
     {"data.images.root", false},
     {"data.lmdb.path", false},
     {"validation", true},
+    {"driver_validates", true},
     {"batch", true},
     {"global_batch", true},
     {"batch_growth", true},

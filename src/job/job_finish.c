@@ -343,6 +343,9 @@ static int check_local_data(const Paceline__Job *job, struct err *err)
 {
     if (job->has_epoch_records && !job->local_data)
         return err_set(err, ERR_INPUT, "epoch_records: only with local_data; leave it out");
+    if (job->driver_validates && (!job->local_data || job->validation == 0))
+        return err_set(err, ERR_INPUT,
+                       "driver_validates: only with local_data and validation; leave it out");
     return job->has_epoch_records && job->epoch_records == 0
                ? err_set(err, ERR_INPUT, "epoch_records: is 0, and must be above it")
                : OK;

@@ -421,6 +421,10 @@ static void test_memory_budget(void **state)
         expect_refusal(text, message);
     }
     expect_refusal(LEAST "memory_budget: '1000'", "memory_budget: 1000 is less than 1 MiB");
+    expect_refusal(LEAST "driver_validates: true validation: 9",
+                   "driver_validates: only with local_data and validation; leave it out");
+    expect_refusal(LEAST "driver_validates: true local_data: true",
+                   "driver_validates: only with local_data and validation; leave it out");
     expect_refusal(LEAST "cache: memory", "memory_budget: is missing; `cache: memory` needs it");
 }
 

@@ -123,6 +123,17 @@ int corpus_settle(const struct corpus *corpus, Paceline__Job *job, struct err *e
                                       : rc;
 }
 
+/* Take the validation set out of the training set, or, where the driver has records for it alone,
+ * none out of a worker's. */
+static int open_validation(const struct source_config *config, const Paceline__Job *job,
+                           struct corpus *corpus, struct err *err)
+{
+    struct dataset *train = &corpus->set[SET_TRAIN], *validation = &corpus->set[SET_VALIDATION];
+    if (!job->driver_validates)
+        return dataset_split(train, job->validation, job->seed, validation, err);
+    return config->only_training ? OK : dataset_copy(train, validation, err);
+}
+
 static int open_sets(struct source_config *config, const Paceline__Job *job, struct corpus *corpus,
                      struct err *err)
 {
@@ -134,8 +145,7 @@ static int open_sets(struct source_config *config, const Paceline__Job *job, str
     int rc = open_set(config, corpus, SET_TRAIN, "train_data", job->train_data,
                       &corpus->train_source, err);
     if (rc == OK)
-        rc = dataset_split(&corpus->set[SET_TRAIN], job->validation, job->seed,
-                           &corpus->set[SET_VALIDATION], err);
+        rc = open_validation(config, job, corpus, err);
     if (rc != OK || !job->test_data || config->only_training)
         return rc;
     config->role = SOURCE_TEST;

@@ -143,6 +143,34 @@ static void test_paths_are_watched_and_cancelled(void **state)
     watching_story(open_by_paths, *state, "pictures ");
 }
 
+/* ---- records that are held out ---- */
+
+static void expect_sets(const Paceline__Job *job, bool worker, size_t train, size_t validation)
+{
+    const struct source_config config = {.only_training = worker};
+    struct corpus corpus;
+    struct err err;
+    if (corpus_open_with(&config, job, &corpus, &err) != OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(corpus.set[SET_TRAIN].count, train);
+    assert_int_equal(corpus.set[SET_VALIDATION].count, validation);
+    corpus_close(&corpus);
+}
+
+/* Each node takes its own out, or the driver has them, and workers train on all that they have. */
+static void test_validation_is_of_each_node_or_the_drivers(void **state)
+{
+    put_idx(*state);
+    Paceline__Job *job = make_job(*state, "train_data { idx { images: 'images' labels: 'labels' } }"
+                                          " local_data: true validation: 1");
+    expect_sets(job, false, RECORDS - 1, 1);
+    expect_sets(job, true, RECORDS - 1, 1);
+    job->driver_validates = true;
+    expect_sets(job, false, RECORDS, RECORDS);
+    expect_sets(job, true, RECORDS, 0);
+    job_free(job);
+}
+
 /* ---- and reading all of it ---- */
 
 static int measure_open(void *user, const struct open_watch *watch, struct err *err)
@@ -347,6 +375,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cifar_is_watched_and_cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pictures_are_watched_and_cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_paths_are_watched_and_cancelled, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_validation_is_of_each_node_or_the_drivers, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_statistics_are_watched_and_cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_long_file_is_watched_on_its_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_broken_record_stops_by_default, setup, teardown),

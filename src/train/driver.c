@@ -139,13 +139,15 @@ static void check_workers(struct driver *d)
 
 /* The user has set the number of workers, within the job's limits, or it follows the batch. Surplus
  * workers are asked to leave and may stand by. Standby workers fill gaps first; the host is asked
- * for the rest. */
+ * for the rest. A host that follows the batch by itself does all of that: two that choose who
+ * leaves would choose different workers. */
 static void check_worker_count(struct driver *d, const struct view *view)
 {
     uint32_t n = d->options->workers ? (uint32_t)atomic_load(d->options->workers) : 0;
     uint32_t least = d->job->has_workers_min ? d->job->workers_min : 1;
     uint32_t most = job_workers_max(d->job), standing = atomic_load(&d->server.standing);
-    if (n == 0)
+    bool follows = n == 0;
+    if (follows)
         n = driver_follow_batch(d, view);
     if (n == d->membership.target || d->ending.stop_sent)
         return;
@@ -158,6 +160,8 @@ static void check_worker_count(struct driver *d, const struct view *view)
     n = n == 0 || n > most ? most : n < least ? least : n;
     log_info(d->host->log, "%u worker%s wanted from now on, of %zu", n, plural(n, "s"),
              view->count);
+    if (follows && d->options->host_follows)
+        return;
     server_want(&d->server, n);
     if (view->count + standing < n &&
         driver_request_workers(d, n - (uint32_t)view->count - standing) != OK)

@@ -167,6 +167,7 @@ struct train_options {
     const struct trace_sink *trace;
     /* Set by anyone: how many workers there are to be; 0: as many as the job allows; may be NULL */
     const atomic_int *workers;
+    bool host_follows; /* the host starts and ends workers by the event want_workers */
     /* Set from any thread: 1, end at the next commit point without another evaluation; 2, end at
      * once and keep the present state. May be NULL. */
     const atomic_int *stop;

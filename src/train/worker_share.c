@@ -102,7 +102,7 @@ int worker_await_records(struct worker *w)
             return rc;
     }
     w->share.grows = more;
-    return more && w->job->validation > 0
+    return more && w->job->validation > 0 && !w->job->driver_validates
                ? err_set(&w->err, ERR_INPUT,
                          "validation: none can be held out of records that still arrive; leave it "
                          "out, or memory.begin_with")

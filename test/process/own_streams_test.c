@@ -183,8 +183,11 @@ static void test_workers_train_on_their_own_records(void **state)
 {
     struct owners owners = make_halves(false, 0);
     char out[128], error[512];
-    expect_done(&owners, RUN(*state, &owners, out, error, "stop.epochs=6"), error);
+    int rc = RUN(*state, &owners, out, error, "stop.epochs=6", "validation=30",
+                 "driver_validates=true"); /* on the driver's records: workers hold none out */
+    expect_done(&owners, rc, error);
     assert_true(run_number(out, "end", 0, "test_error") < 0.34);
+    assert_true(run_number(out, "end", 0, "validation_error") < 0.34);
     double used = 0;
     for (int k = 0; k < WORKERS; k++) {
         assert_true(run_number(out, "records", k, "records") == HALF);

@@ -54,7 +54,7 @@ final class DriverEnd implements DriverPlugin {
     private final Map<String, String> hosts = new ConcurrentHashMap<>(); // of executors
     private final Map<String, String> failed = new ConcurrentHashMap<>();
     private SparkContext context;
-    private volatile int workers; // that the user wants; 0: as many as a fit may have
+    private volatile int workers; // that the user wants; 0: as a fit has it
 
     @Override
     public Map<String, String> init(SparkContext spark, PluginContext plugin) {
@@ -119,10 +119,10 @@ final class DriverEnd implements DriverPlugin {
         workers = count;
     }
 
-    /** The number of workers that the user wants, for a fit that may have from `least` to `most`. */
-    int workers(int least, int most) {
-        int wanted = workers;
-        return wanted == 0 ? most : Math.min(Math.max(wanted, least), most);
+    /** The number of workers of a fit that may have from `least` to `most`: the user's, or else `otherwise`. */
+    int workers(int least, int most, int otherwise) {
+        int wanted = workers == 0 ? otherwise : workers;
+        return Math.min(Math.max(wanted, least), most);
     }
 
     void stopFits() {

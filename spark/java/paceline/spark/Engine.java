@@ -20,9 +20,6 @@ interface Engine extends AutoCloseable {
      */
     void append(PackedRows rows, long identity);
 
-    /** No record follows. */
-    void seal();
-
     /** Start a worker of the run whose driver has this address; options as Native.workOpen. */
     Worker work(String driver, List<String> options);
 

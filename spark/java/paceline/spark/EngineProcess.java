@@ -43,15 +43,14 @@ final class EngineProcess implements Engine {
     private final ObjectOutputStream calls;
     private final ObjectInputStream results;
 
-    private final long answerMs;
+    private long answerMs = ANSWER_MS;
 
     EngineProcess() {
         this(List.of(), ANSWER_MS);
     }
 
-    /** `javaOptions` are further options of its JVM. */
+    /** `javaOptions` are further options of its JVM. It is given `answerMs` once it has started. */
     EngineProcess(List<String> javaOptions, long answerMs) {
-        this.answerMs = answerMs;
         try {
             process = start(javaOptions);
             calls = new ObjectOutputStream(process.getOutputStream());
@@ -61,6 +60,7 @@ final class EngineProcess implements Engine {
             throw new PacelineException("the process of an engine cannot be started: " + failed.getMessage(), failed);
         }
         ask(child -> null); // the library is loaded
+        this.answerMs = answerMs;
     }
 
     private static Process start(List<String> javaOptions) throws IOException {
@@ -152,14 +152,6 @@ final class EngineProcess implements Engine {
     public void append(PackedRows rows, long identity) {
         ask(child -> {
             child.engine.append(rows, identity);
-            return null;
-        });
-    }
-
-    @Override
-    public void seal() {
-        ask(child -> {
-            child.engine.seal();
             return null;
         });
     }

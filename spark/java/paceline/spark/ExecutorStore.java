@@ -23,7 +23,6 @@ final class ExecutorStore {
     private final Set<Integer> partitions = new HashSet<>();
     private final Engine engine;
     private final long memory; // bytes of values that its stream may keep there
-    private boolean sealed; // it takes no more partitions
     private boolean trains; // a lease has the engine
     private boolean over; // released as soon as no lease trains
     private boolean released;
@@ -82,7 +81,7 @@ final class ExecutorStore {
         if (partitions.contains(partition)) {
             return true;
         }
-        if (sealed || released || partitions.size() == PARTITIONS_MAX) {
+        if (released || partitions.size() == PARTITIONS_MAX) {
             return false;
         }
         engine.append(rows, identity(partition, of));
@@ -90,17 +89,10 @@ final class ExecutorStore {
         return true;
     }
 
-    /**
-     * The engine, for a lease that now begins; null: another lease has it, or there is no record. `complete`: no
-     * partition can follow.
-     */
-    synchronized Engine beginTraining(boolean complete) {
+    /** The engine, for a lease that now begins; null: another lease has it, or there is no record. */
+    synchronized Engine beginTraining() {
         if (trains || released || partitions.isEmpty()) {
             return null;
-        }
-        if (complete && !sealed) {
-            engine.seal();
-            sealed = true;
         }
         trains = true;
         return engine;

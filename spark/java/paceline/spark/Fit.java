@@ -47,7 +47,6 @@ final class Fit implements AutoCloseable {
         int minWorkers;
         int maxWorkers; // 0: one on each executor
         int patienceS;
-        boolean validates;
         boolean skipsBad;
         boolean resumes;
         RecordSchema schema;
@@ -90,7 +89,7 @@ final class Fit implements AutoCloseable {
     private volatile boolean ends; // at its next commit point
     private volatile long waitsSinceNs; // a job of ingest, for its first core; 0: none does
     private volatile int workers; // that there may be
-    private volatile boolean complete; // executors with a worker take no more rows
+    private int followed; // workers for the batch; without follow_batch all that there may be
     private volatile String folder = ""; // of this fit's shards
     private volatile RowPlaces places;
     private volatile LostRows lostRows;
@@ -148,7 +147,7 @@ final class Fit implements AutoCloseable {
         if (!hasRows && !lostRows.areMissing() && leases.executors().containsAll(holders)) {
             return null; // where rows have no lease, or some are lost, it is to find nothing, and to give its core
         }
-        return String.join("\n", DriverEnd.JOIN, id, address, token, folder, Boolean.toString(complete));
+        return String.join("\n", DriverEnd.JOIN, id, address, token, folder);
     }
 
     boolean keepsRowsInExecutors() {
@@ -226,14 +225,19 @@ final class Fit implements AutoCloseable {
 
     /** Train on rows with the columns that Ingest names. */
     PacelineSummary train(Dataset<Row> rows) throws IOException {
+        if (plan.job.followsBatch() && plan.shardDir.isEmpty()) {
+            throw new PacelineException("job: with follow_batch a fit begins with minWorkers, and rows that lie in"
+                    + " executors without a worker would not be trained on: set shardDir");
+        }
         workers = awaitExecutors();
         places = placesWithLeases();
         endStep("executors");
         if (!plan.shardDir.isEmpty()) {
             folder = Files.createDirectories(Path.of(plan.shardDir, id)).toAbsolutePath().toString();
         }
-        ingest = new Ingest(context, id, group(), spread(rows), plan.schema, plan.validates, plan.skipsBad, folder,
-                places::setUnable);
+        boolean holdsOut = plan.job.heldOut() > 0 && keepsRowsInExecutors(); // of files each node holds the same out
+        ingest = new Ingest(context, id, group(), spread(holdsOut ? holdOut(rows) : rows), plan.schema, plan.skipsBad,
+                folder, places::setUnable);
         lostRows = new LostRows(context.getConf(), ingest, places, lostExecutors);
         places.beginIngest(ingest.partitions());
         ingest.readAll(TimeUnit.SECONDS.toMillis(plan.patienceS), lostRows::forget);
@@ -241,8 +245,12 @@ final class Fit implements AutoCloseable {
             throw new PacelineException("there is no row to train on, beside " + ingest.bad()
                     + " bad ones");
         }
+        if (holdsOut && ingest.held().isEmpty()) {
+            throw new PacelineException("validation: no row could be held out, because equal rows stay together");
+        }
         endStep("ingest");
         places.beginTraining();
+        followed = plan.job.followsBatch() ? Math.max(1, plan.minWorkers) : workers;
         leases.begin(wantedWorkers(), places::executors, lostExecutors::add);
         startRun();
         while (!run.poll(TICK_MS)) {
@@ -257,8 +265,17 @@ final class Fit implements AutoCloseable {
                 ingest.bad(), leases.resubmitted());
     }
 
+    private Dataset<Row> holdOut(Dataset<Row> rows) throws IOException {
+        JobGroup jobs = new JobGroup(context, group(), "Paceline chooses rows for validation");
+        try {
+            return HoldOut.mark(rows, plan.job.heldOut(), plan.schema.classes);
+        } finally {
+            jobs.leave();
+        }
+    }
+
     private int wantedWorkers() {
-        return plugin.workers(Math.max(1, plan.minWorkers), workers);
+        return plugin.workers(Math.max(1, plan.minWorkers), workers, followed);
     }
 
     /** A worker without records cannot train. Rows that Spark would read in an executor without a worker move. */
@@ -346,22 +363,22 @@ final class Fit implements AutoCloseable {
     private void startRun() throws IOException {
         run = new TrainingRun(this::observe);
         if (folder.isEmpty()) {
-            run.addRecords(Engine.ROWS, plan.schema, ingest.sample());
-            complete = plan.job.holdsOut();
-            plan.job.setRecords("train_data", "memory",
-                    complete ? JobFields.memory(Engine.ROWS) : JobFields.growingMemory(Engine.ROWS), plan.schema);
+            boolean holdsOut = !ingest.held().isEmpty();
+            run.addRecords(Engine.ROWS, plan.schema, holdsOut ? ingest.held() : ingest.sample());
+            plan.job.setRecords("train_data", "memory", JobFields.growingMemory(Engine.ROWS), plan.schema);
             plan.job.add("local_data", "true");
+            plan.job.add("driver_validates", Boolean.toString(holdsOut));
             plan.job.add("epoch_records", Long.toString(ingest.records()));
         } else {
             String files = Shards.number(folder, ingest.shards());
             plan.job.setRecords("train_data", "shards", "{shards: " + JobFields.quoted(files) + "}", plan.schema);
         }
-        List<PackedRows> validation = ingest.validation();
-        if (!validation.isEmpty() && folder.isEmpty()) {
-            run.addRecords(TrainingRun.TEST, plan.schema, validation);
+        List<PackedRows> test = ingest.test();
+        if (!test.isEmpty() && folder.isEmpty()) {
+            run.addRecords(TrainingRun.TEST, plan.schema, test);
             plan.job.setRecords("test_data", "memory", JobFields.memory(TrainingRun.TEST), plan.schema);
-        } else if (!validation.isEmpty()) { // workers compare their test data with the driver's
-            String file = Shards.write(folder + "/" + TrainingRun.TEST, plan.schema, validation);
+        } else if (!test.isEmpty()) { // workers compare their test data with the driver's
+            String file = Shards.write(folder + "/" + TrainingRun.TEST, plan.schema, test);
             plan.job.setRecords("test_data", "shards", "{shards: " + JobFields.quoted(file) + "}", plan.schema);
         }
         plan.job.add("workers_min", Integer.toString(Math.max(1, plan.minWorkers)));
@@ -391,6 +408,10 @@ final class Fit implements AutoCloseable {
             case "progress":
                 leases.setMembers(event.path("workers").asInt());
                 break;
+            case "want_workers":
+                LOG.info("{}", event);
+                followed = event.path("workers").asInt();
+                break;
             case "records":
                 sets.add(event);
                 break;
@@ -411,7 +432,7 @@ final class Fit implements AutoCloseable {
         if (ends) {
             run.stop(TrainingRun.STOP_SOON);
         }
-        if (lostRows.tick(plugin.readyExecutors(), leases.takeNeed(), !complete)) {
+        if (lostRows.tick(plugin.readyExecutors(), leases.takeNeed())) {
             leases.rowsArrived();
         }
         leases.setTarget(wantedWorkers());

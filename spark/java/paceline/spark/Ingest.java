@@ -21,13 +21,14 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Brings the rows of a DataFrame into the stores of the executors that read them, and knows which
- * executor has which partition. Rows of the validation set travel to the driver.
+ * executor has which partition. Rows of the test set, and those that are held out, travel to the driver.
  */
 final class Ingest {
     /** Columns of the selected rows. */
     static final int FEATURES = 0;
     static final int LABEL = 1;
-    static final int VALIDATION = 2;
+    static final int TEST = 2; // does it belong to the test set?
+    static final int HELD = 3; // is it held out for validation? Only where HoldOut has marked the rows
 
     private static final Logger LOG = LoggerFactory.getLogger(Ingest.class);
     private static final int SAMPLE_ROWS = 16;
@@ -48,7 +49,8 @@ final class Ingest {
         long records;
         long bad;
         String reason; // of the first bad row
-        PackedRows validation;
+        PackedRows test;
+        PackedRows held;
         String shard; // the file of its rows, where they go to files
         PackedRows sample; // a few rows, by which the driver knows the records
     }
@@ -58,15 +60,13 @@ final class Ingest {
         private static final long serialVersionUID = 1;
         private final String session;
         private final RecordSchema schema;
-        private final boolean validates;
         private final String folder; // of shards; empty: rows stay in this executor
         private final int partitions;
 
-        Take(String session, RecordSchema schema, boolean validates, String folder, int partitions) {
+        Take(String session, RecordSchema schema, String folder, int partitions) {
             this.partitions = partitions;
             this.session = session;
             this.schema = schema;
-            this.validates = validates;
             this.folder = folder;
         }
 
@@ -79,22 +79,24 @@ final class Ingest {
             }
             RowPacker packer = new RowPacker(schema);
             PackedRows train = new PackedRows(schema);
-            PackedRows validation = new PackedRows(schema);
+            PackedRows test = new PackedRows(schema);
+            PackedRows held = new PackedRows(schema);
             PackedRows sample = new PackedRows(schema);
             Taken taken = new Taken();
             taken.partition = partition;
             while (rows.hasNext()) {
                 Row row = rows.next();
-                boolean held = validates && !row.isNullAt(VALIDATION) && row.getBoolean(VALIDATION);
-                String wrong = (held ? validation : train).add(packer, row, FEATURES, LABEL);
+                PackedRows set = is(row, TEST) ? test : is(row, HELD) ? held : train;
+                String wrong = set.add(packer, row, FEATURES, LABEL);
                 if (wrong != null && taken.bad++ == 0) {
                     taken.reason = wrong;
-                } else if (wrong == null && !held && sample.count() < SAMPLE_ROWS) {
+                } else if (wrong == null && set == train && sample.count() < SAMPLE_ROWS) {
                     sample.add(packer, row, FEATURES, LABEL);
                 }
             }
             taken.records = train.count();
-            taken.validation = validation.trim();
+            taken.test = test.trim();
+            taken.held = held.trim();
             taken.sample = sample.trim();
             if (!folder.isEmpty() && train.count() > 0) {
                 taken.shard = Shards.write(folder, partition, schema, train);
@@ -103,6 +105,10 @@ final class Ingest {
                 taken.executor = end.id();
             }
             return Collections.singletonList(taken).iterator();
+        }
+
+        private static boolean is(Row row, int column) {
+            return row.length() > column && !row.isNullAt(column) && row.getBoolean(column);
         }
 
         /** Spark would repeat a task that fails, and each time with the same end. */
@@ -130,13 +136,13 @@ final class Ingest {
 
     /** `rows` has the columns above. `unable` gets executors that cannot keep rows of lost ones. */
     Ingest(JavaSparkContext context, String session, String group, JavaRDD<Row> rows,
-            RecordSchema schema, boolean validates, boolean skipsBad, String folder, Consumer<String> unable) {
+            RecordSchema schema, boolean skipsBad, String folder, Consumer<String> unable) {
         this.unable = unable;
         this.context = context;
         this.group = group;
         this.skipsBad = skipsBad;
         partitions = rows.getNumPartitions();
-        work = rows.mapPartitionsWithIndex(new Take(session, schema, validates, folder, partitions), false);
+        work = rows.mapPartitionsWithIndex(new Take(session, schema, folder, partitions), false);
     }
 
     /** End the job that reads; the call that waits for it throws. */
@@ -273,9 +279,14 @@ final class Ingest {
                 .collect(Collectors.toList());
     }
 
-    /** The rows of the validation set, by partition. */
-    List<PackedRows> validation() {
-        return collect(one -> one.validation);
+    /** The rows of the test set, by partition. */
+    List<PackedRows> test() {
+        return collect(one -> one.test);
+    }
+
+    /** The rows that are held out, by partition. */
+    List<PackedRows> held() {
+        return collect(one -> one.held);
     }
 
     /** A few rows of each partition to train on. */

@@ -7,11 +7,13 @@ import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** The job of a fit: a file, and fields that the estimator sets on top of it. */
 final class JobFields {
-    private static final Pattern HOLDS_OUT = Pattern.compile("(?m)^[^#\\n]*\\bvalidation\\s*:\\s*0*[1-9]");
+    private static final Pattern HOLDS_OUT = Pattern.compile("(?m)^[^#\\n]*\\bvalidation\\s*:\\s*(\\d{1,9})\\b");
+    private static final Pattern FOLLOWS_BATCH = Pattern.compile("(?m)^[^#\\n]*\\bfollow_batch\\s*:?\\s*[{<]");
 
     private final List<String> overrides = new ArrayList<>();
     private final boolean whole; // there is no job of the user's: all is set here
@@ -79,9 +81,19 @@ final class JobFields {
         return "{name: " + quoted(name) + " begin_with: 1}";
     }
 
-    /** Does the job hold out records for validation? It then needs all of them before it begins. */
-    boolean holdsOut() throws IOException {
-        return file != null && HOLDS_OUT.matcher(Files.readString(file)).find();
+    /** How many records it holds out for validation. */
+    int heldOut() throws IOException {
+        Matcher found = find(HOLDS_OUT);
+        return found.find() ? Integer.parseInt(found.group(1)) : 0;
+    }
+
+    /** Does its number of workers follow the batch? */
+    boolean followsBatch() throws IOException {
+        return find(FOLLOWS_BATCH).find();
+    }
+
+    private Matcher find(Pattern field) throws IOException {
+        return field.matcher(file == null ? "" : Files.readString(file));
     }
 
     List<String> overrides() {

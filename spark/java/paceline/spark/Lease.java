@@ -99,8 +99,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
     }
 
     /**
-     * `reply`: JOIN, the fit, the address of the run's driver, its token, the folder of shards or nothing, and whether
-     * the executor's rows are complete.
+     * `reply`: JOIN, the fit, the address of the run's driver, its token, and the folder of shards or nothing.
      */
     private Result train(String[] reply, String executor, String host) throws InterruptedException {
         if (!reply[4].isEmpty()) {
@@ -108,7 +107,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
             return trainWith(engine, engine::close, reply, executor, host);
         }
         ExecutorStore store = ExecutorStore.find(reply[1]);
-        Engine engine = store == null ? null : store.beginTraining(Boolean.parseBoolean(reply[5]));
+        Engine engine = store == null ? null : store.beginTraining();
         return engine == null ? new Result(Outcome.EMPTY, executor, host, "")
                 : trainWith(engine, store::endTraining, reply, executor, host);
     }

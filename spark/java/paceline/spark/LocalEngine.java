@@ -31,7 +31,8 @@ final class LocalEngine implements Engine {
     void add(String name, RecordSchema schema, List<PackedRows> rows) {
         openStream(name, schema, RowsLimit.NONE, Native.COMPLETE);
         rows.forEach(each -> each.appendTo(stream));
-        seal();
+        check(Native.streamEnd(stream, true));
+        stream = 0;
     }
 
     @Override
@@ -53,12 +54,6 @@ final class LocalEngine implements Engine {
     public void append(PackedRows rows, long identity) {
         rows.appendTo(stream);
         check(Native.streamCut(stream, identity));
-    }
-
-    @Override
-    public void seal() {
-        check(Native.streamEnd(stream, true));
-        stream = 0;
     }
 
     @Override

@@ -58,10 +58,9 @@ final class LostRows {
     }
 
     /**
-     * `ready`: executors with the library; `needed`: a lease has found no rows; `adopts`: executors that train can take
-     * some. Returns whether rows have arrived.
+     * `ready`: executors with the library; `needed`: a lease has found no rows. Returns whether rows have arrived.
      */
-    boolean tick(Set<String> ready, boolean needed, boolean adopts) {
+    boolean tick(Set<String> ready, boolean needed) {
         if (reader != null && !reader.isDone()) {
             return false;
         }
@@ -81,7 +80,7 @@ final class LostRows {
             attempts = 0;
             places.loseRows(ingest::partitionsOf);
         }
-        boolean adopt = adopts && now - sinceNs > (spare.isEmpty() ? waitNs : SPARE_WAITS * waitNs);
+        boolean adopt = now - sinceNs > (spare.isEmpty() ? waitNs : SPARE_WAITS * waitNs);
         if (needed || ((adopt || !spare.isEmpty()) && now > againNs)) {
             read(adopt);
         }

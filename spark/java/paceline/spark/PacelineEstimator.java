@@ -112,7 +112,6 @@ public final class PacelineEstimator extends EstimatorParams implements DefaultP
         plan.minWorkers = getMinWorkers();
         plan.maxWorkers = getMaxWorkers();
         plan.patienceS = getPatience();
-        plan.validates = !getValidationIndicatorCol().isEmpty();
         plan.skipsBad = getOnBadRecord().equals("skip");
         plan.resumes = Files.exists(plan.directory.resolve(RUN_JOB));
         plan.job = describeJob(directory);
@@ -139,12 +138,10 @@ public final class PacelineEstimator extends EstimatorParams implements DefaultP
 
     /** The columns in the order of Ingest. */
     private Column[] columns() {
-        List<Column> columns = new ArrayList<>(List.of(functions.col(quoted(getFeaturesCol())),
-                functions.col(quoted(getLabelCol()))));
-        if (!getValidationIndicatorCol().isEmpty()) {
-            columns.add(functions.col(quoted(getValidationIndicatorCol())));
-        }
-        return columns.toArray(new Column[0]);
+        String test = getValidationIndicatorCol();
+        return new Column[] {functions.col(quoted(getFeaturesCol())).as("features"),
+                functions.col(quoted(getLabelCol())).as("label"),
+                (test.isEmpty() ? functions.lit(false) : functions.col(quoted(test))).as("test")};
     }
 
     private static String quoted(String column) {

@@ -5,6 +5,7 @@ import static paceline.spark.RunningFit.seconds;
 import static paceline.spark.TestCases.check;
 import static paceline.spark.TestCases.run;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.file.Path;
 import org.apache.spark.sql.SparkSession;
 
@@ -13,6 +14,9 @@ public final class ElasticTest {
     private static final double EVENT_S = 3;
     private static final int FEW = 2;
     private static final int MOST = 4;
+    /** The seconds of a step: 64 by one worker, 56, 57.3 and 64 ms by more. FEW are the fastest. */
+    private static final String FOLLOW = "global_batch: 64\n"
+            + "follow_batch { samples_per_s: 1000 exchange_s_per_worker: 0.048 gain: 0.01 }"; // in tau = 4 steps
 
     private final SparkTest base;
     private final RunningFit.Leases leases = new RunningFit.Leases();
@@ -32,34 +36,41 @@ public final class ElasticTest {
         }
     }
 
-    /** Leases that wait raise executors; those that leave, or are over, let them go. */
+    /**
+     * Leases that wait raise executors; those that leave, or are over, let them go. The target is that of the batch,
+     * from one worker on, until the user sets one.
+     */
     private void workersFollowTarget() throws Exception {
         base.expectError(base.estimator(), base.rows, "set shardDir and maxWorkers");
-        PacelineControl.setWorkers(1);
-        RunningFit run = new RunningFit(base, base.estimator().setMinWorkers(1).setMaxWorkers(MOST)
-                .setShardDir(base.folder.resolve("shards").toString()), "elastic", RunningFit.SYNC);
+        PacelineEstimator estimator = base.estimator().setMinWorkers(1).setMaxWorkers(MOST)
+                .setShardDir(base.folder.resolve("shards").toString());
+        RunningFit run = new RunningFit(base, estimator.setJob(estimator.getJob().replace("batch: 16", FOLLOW)),
+                "elastic", RunningFit.SYNC);
+        run.reach("the workers for the batch", () -> run.count("join") == FEW);
+        JsonNode wanted = SparkTest.events(run.events, "want_workers").get(0);
+        check(wanted.path("of").asInt() == 1 && wanted.path("workers").asInt() == FEW, "wanted: " + wanted);
         int read = base.executors().size();
+        PacelineControl.setWorkers(1);
         double freed = run.reach("the end of executors that read rows", () -> base.executors().size() == 1);
-        check(run.count("join") == 1, "workers: " + run.count("join"));
+        check(run.count("join") == FEW && run.count("leave") == 1, "workers: " + run.count("join"));
 
         leases.executorAddedNs.clear();
         PacelineControl.setWorkers(MOST);
         double slowest = 0;
         for (int i = 0; i < MOST - 1; i++) {
-            int joined = i + 2;
+            int joined = FEW + i + 1;
             run.reach("worker " + joined, () -> run.count("join") >= joined);
             slowest = Math.max(slowest, seconds(leases.executorAddedNs.get(i)));
         }
 
-        PacelineControl.setWorkers(FEW);
-        double left = run.reach("two leaves", () -> run.count("leave") == MOST - FEW);
+        PacelineControl.setWorkers(0);
+        double left = run.reach("two leaves", () -> run.count("leave") == 1 + MOST - FEW);
         double gone = left + run.reach("their executors' end", () -> base.executors().size() == FEW);
         System.out.printf("1 worker: %d executors are 1 after %.1f s; %d workers: each joined at most %.1f s after its"
                 + " executor came; %d workers: two left after %.1f s, their executors after %.1f s%n", read, freed,
                 MOST, slowest, FEW, left, gone);
 
         PacelineSummary summary = run.end(FEW);
-        PacelineControl.setWorkers(0);
         run.expectNoLoss();
         check(summary.repeated() + summary.missed() == 0, "counts: " + summary.json());
         check(summary.leasesResubmitted() == 0, "leases: " + summary.json());

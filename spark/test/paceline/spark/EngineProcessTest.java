@@ -67,7 +67,6 @@ public final class EngineProcessTest {
         EngineProcess engine = new EngineProcess();
         engine.open(SCHEMA, RowsLimit.NONE);
         engine.append(rows(seed), seed);
-        engine.seal();
         return engine;
     }
 

@@ -136,16 +136,14 @@ public final class LeaseTest {
         check(rows.add(new RowPacker(schema), RowFactory.create(new byte[2], 1), 0, 1) == null, "a row");
         ExecutorStore first = ExecutorStore.open("session", schema, LocalEngine::new, RowsLimit.NONE);
         check(first.append(0, 4, rows), "the first store takes rows");
-        check(first.beginTraining(false) != null && first.append(1, 4, rows), "a lease trains, and takes further rows");
-        check(first.beginTraining(false) == null, "two leases have the same rows");
+        check(first.beginTraining() != null && first.append(1, 4, rows), "a lease trains, and takes further rows");
+        check(first.beginTraining() == null, "two leases have the same rows");
         first.endTraining();
-        check(first.beginTraining(true) != null && !first.append(2, 4, rows), "complete rows become more");
         check(first.append(1, 4, rows), "a partition that is there is refused");
-        first.endTraining();
         ExecutorStore.release("session");
         check(ExecutorStore.find("session") == null, "the store is still known");
         ExecutorStore second = ExecutorStore.open("session", schema, LocalEngine::new, RowsLimit.NONE);
-        check(second.append(0, 4, rows) && second.beginTraining(false) != null, "another store takes the rows");
+        check(second.append(0, 4, rows) && second.beginTraining() != null, "another store takes the rows");
         second.endTraining();
         ExecutorStore.release("session");
     }

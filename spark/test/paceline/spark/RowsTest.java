@@ -154,18 +154,43 @@ public final class RowsTest {
     }
 
     /**
-     * Records for validation are taken out before training begins, and no partition follows. The driver takes them out
-     * of its sample of the rows, which has about 30 of each class.
+     * The rows that are held out are at the driver, equally by class, and no worker trains on them. They are chosen by
+     * what they contain, wherever they lie.
      */
     private void recordsAreHeldOut() throws Exception {
-        PacelineEstimator estimator = base.estimator();
-        estimator.setJob(estimator.getJob() + " validation: " + HELD_OUT);
+        List<Row> chosen = heldOut(base.rows);
+        check(chosen.equals(heldOut(base.rows.repartition(5).orderBy("label"))), "other rows are chosen");
+        check(chosen.size() == HELD_OUT, "rows: " + chosen.size());
+        for (int label = 0; label < SparkTest.CLASSES; label++) {
+            int of = label;
+            check(chosen.stream().filter(row -> row.getInt(1) == of).count() == HELD_OUT / SparkTest.CLASSES,
+                    "of class " + of);
+        }
+        PacelineEstimator estimator = holdOut(base.estimator()
+                .setCheckpointDir(base.folder.resolve("held").toString()));
         PacelineSummary summary = estimator.fit(base.rows).summary();
         check(summary.testError() < 0.1, "test error: " + summary.json());
         check(JSON.readTree(summary.json()).path("validation_error").asDouble(1) < 0.1, "held out: " + summary.json());
-        long records = sets(summary).stream().mapToLong(set -> set.path("records").asLong()).sum();
-        check(records == SparkTest.TRAIN - EXECUTORS * HELD_OUT, "records to train on: " + summary.json());
+        JsonNode start = SparkTest.events(base.folder.resolve("held/run/events.jsonl"), "start").get(0);
+        check(start.path("records").path("validation").asInt() == HELD_OUT, "at the driver: " + start);
+        check(records(summary) == SparkTest.TRAIN - HELD_OUT, "records to train on: " + summary.json());
         SparkTest.expectEvenCounts(summary);
+        base.expectError(base.estimator().setJob(estimator.getJob().replace(" " + HELD_OUT, " 9000")), base.rows,
+                "validation: 9000 held out are 3000 a class or more, but class 0 has 1000 rows");
+    }
+
+    private static PacelineEstimator holdOut(PacelineEstimator estimator) {
+        return estimator.setJob(estimator.getJob() + " validation: " + HELD_OUT);
+    }
+
+    /** In the order of their pixels. */
+    private static List<Row> heldOut(Dataset<Row> rows) {
+        return HoldOut.mark(rows.selectExpr("image as features", "label", "held as test"), HELD_OUT, SparkTest.CLASSES)
+                .filter("held").orderBy("features").collectAsList();
+    }
+
+    private static long records(PacelineSummary summary) throws IOException {
+        return sets(summary).stream().mapToLong(set -> set.path("records").asLong()).sum();
     }
 
     /** Files of an executor end at a limit, as on a disk that is full. */
@@ -217,7 +242,7 @@ public final class RowsTest {
 
     private PacelineSummary loseExecutor(String name, boolean later) throws Exception {
         RunningFit run = new RunningFit(base,
-                base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS), name, SYNC);
+                holdOut(base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS)), name, SYNC);
         setExecutors(EXECUTORS - 1);
         ProcessHandle victim = base.executors().get(0);
         base.jobs.started.clear();
@@ -234,12 +259,10 @@ public final class RowsTest {
         }
         PacelineSummary summary = run.end(later ? EXECUTORS : EXECUTORS - 1);
         SparkTest.expectEvenCounts(summary);
-        long rows = 0;
         for (JsonNode set : sets(summary)) {
             check(set.path("served").asBoolean() && set.path("used").asLong() > 0, "nobody has " + set);
-            rows += set.path("records").asLong();
         }
-        check(rows == SparkTest.TRAIN, "sets of records: " + summary.json());
+        check(records(summary) == SparkTest.TRAIN - HELD_OUT, "sets of records: " + summary.json());
         return summary;
     }
 }
