@@ -4,9 +4,10 @@
 #   scripts/fuzz.sh TARGET…|all [--runs N] [--seconds N] [--max-len BYTES] [--seed N]
 #
 # A target is caffemodel, prototxt, png, …: test/fuzz/fuzz_TARGET.c. Without --runs and --seconds,
-# 100,000 runs. Memory is bounded: 1 GiB in all, 256 MiB in one piece. Inputs that reach new
-# code stay in build-fuzz/corpus, inputs that break a target in build-fuzz/broken; to repeat one:
-# build-fuzz/fuzz_TARGET FILE. Prints a line a target; fails if any target broke.
+# 100,000 runs, of as many targets at a time as there are cores. Memory is bounded: 1 GiB for each,
+# 256 MiB in one piece. Inputs that reach new code stay in build-fuzz/corpus, inputs that break a
+# target in build-fuzz/broken; to repeat one: build-fuzz/fuzz_TARGET FILE. Prints a line for each
+# target when it has ended; fails if any target broke.
 #
 # Needs clang, libclang-rt-dev and libomp-dev, besides what ./run check installs.
 set -euo pipefail
@@ -49,12 +50,8 @@ stat_of() { # LOG NAME
     sed -n "s/^stat::$2: *//p" "$1"
 }
 
-status=0
-mkdir -p build-fuzz/broken
-echo '| target | executions | executions/s | peak memory | seed | broken |'
-echo '|---|---|---|---|---|---|'
-for target in "${targets[@]}"; do
-    log=build-fuzz/fuzz_$target.log dict=() broken=0
+fuzz_one() { # TARGET
+    local target=$1 log=build-fuzz/fuzz_$1.log dict=() broken=0
     mkdir -p "build-fuzz/corpus/$target"
     [ ! -f "test/fuzz/dict/$target.dict" ] || dict=("-dict=test/fuzz/dict/$target.dict")
     "build-fuzz/fuzz_$target" -runs="$runs" -max_total_time="$seconds" -max_len="$max_len" \
@@ -64,6 +61,18 @@ for target in "${targets[@]}"; do
     printf '| %s | %s | %s | %s MB | %s | %s |\n' "$target" \
         "$(stat_of "$log" number_of_executed_units)" "$(stat_of "$log" average_exec_per_sec)" \
         "$(stat_of "$log" peak_rss_mb)" "$seed" "$broken"
-    [ "$broken" = 0 ] || { status=1 && grep -aE 'ERROR|SUMMARY|Test unit|where "' "$log" >&2; }
+    [ "$broken" = 0 ] || grep -aE 'ERROR|SUMMARY|Test unit|where "' "$log" >&2 || true
+    return "$broken"
+}
+
+status=0 running=0
+mkdir -p build-fuzz/broken
+echo '| target | executions | executions/s | peak memory | seed | broken |'
+echo '|---|---|---|---|---|---|'
+for target in "${targets[@]}"; do
+    [ "$running" -lt "$(nproc)" ] || { wait -n || status=1; running=$((running - 1)); }
+    fuzz_one "$target" &
+    running=$((running + 1))
 done
+for ((; running > 0; running--)); do wait -n || status=1; done
 exit "$status"
