@@ -130,14 +130,17 @@ endif()
 
 folder_sources(cli sources)
 if(sources)
-  # The command sees the public headers and nothing else.
-  add_executable(paceline_cli ${sources})
-  set_target_properties(paceline_cli PROPERTIES OUTPUT_NAME paceline)
-  target_compile_definitions(paceline_cli PRIVATE _POSIX_C_SOURCE=200809L)
-  target_compile_options(paceline_cli PRIVATE
+  # The command sees the public headers and nothing else. Its objects are in two programs of tests,
+  # too.
+  add_library(paceline_command OBJECT ${sources})
+  target_compile_definitions(paceline_command PRIVATE _POSIX_C_SOURCE=200809L)
+  target_compile_options(paceline_command PRIVATE
     $<TARGET_PROPERTY:paceline_flags,INTERFACE_COMPILE_OPTIONS>)
+  target_include_directories(paceline_command PRIVATE src) # its own headers: test/layering.sh watches
+  target_link_libraries(paceline_command PRIVATE paceline PkgConfig::CJSON)
+  add_executable(paceline_cli $<TARGET_OBJECTS:paceline_command>)
+  set_target_properties(paceline_cli PROPERTIES OUTPUT_NAME paceline LINKER_LANGUAGE C)
   target_link_options(paceline_cli PRIVATE $<TARGET_PROPERTY:paceline_flags,INTERFACE_LINK_OPTIONS>)
-  target_include_directories(paceline_cli PRIVATE src) # its own headers: test/layering.sh watches
   target_link_libraries(paceline_cli PRIVATE paceline PkgConfig::CJSON)
 endif()
 
@@ -249,8 +252,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
 
   # Commands and calls whose net fails an assertion on request: tests of the handling of bugs.
   target_link_options(api_guard_test PRIVATE LINKER:--wrap=net_forward)
-  folder_sources(cli sources)
-  add_executable(paceline_breaks ${sources} test/process/breaks.c)
+  add_executable(paceline_breaks $<TARGET_OBJECTS:paceline_command> test/process/breaks.c)
   target_include_directories(paceline_breaks PRIVATE include)
   target_link_libraries(paceline_breaks PRIVATE paceline paceline_core PkgConfig::CJSON)
   target_link_options(paceline_breaks PRIVATE LINKER:--wrap=net_forward)
@@ -280,7 +282,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   set(own_wraps learner_gradient learner_update learner_step objectives_evaluate)
   list(TRANSFORM own_wraps PREPEND LINKER:--wrap=)
   target_link_options(sim_batch_norm_test PRIVATE ${own_wraps})
-  add_executable(paceline_own ${sources} bench/bn_own.c)
+  add_executable(paceline_own $<TARGET_OBJECTS:paceline_command> bench/bn_own.c)
   target_include_directories(paceline_own PRIVATE include test/lib)
   target_link_libraries(paceline_own PRIVATE paceline paceline_core PkgConfig::CJSON m)
   target_link_options(paceline_own PRIVATE ${own_wraps})
