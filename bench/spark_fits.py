@@ -6,7 +6,8 @@ descriptors and resident memory stay level?
 
 Spark's driver and the executors are looked at after each --every fits. Their heaps are resident from the
 start and keep their size, so that what comes on top is not the heap. Printed are the sums over
-processes, and how the last one compares with the first.
+processes, and how the last one compares with the first. Spark's own pools of threads fill up to a
+hundred each in the first fits, so fewer than ten before the first look say nothing of threads.
 """
 import argparse
 import os
