@@ -5,6 +5,7 @@
 #include "cli/plan_svg.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
+#include "cli/svg_page.h"
 #include "paceline/plan.h"
 
 #include <cjson/cJSON.h>
@@ -362,8 +363,9 @@ static int print_plan(const struct plan_arguments *a, const pl_plan_report *repo
         print_json(report);
     else
         print_table(report, a->price);
-    int code = a->svg ? plan_svg_write(report, a->svg) : EXIT_DONE;
-    return code == EXIT_DONE && report->interrupted ? EXIT_INTERRUPTED : code;
+    if (a->svg && !plan_svg_write(a->svg, report))
+        return EXIT_FAILED;
+    return report->interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
 static int run_plan(const struct command *command, int argc, char **argv)
@@ -389,6 +391,8 @@ static int run_plan(const struct command *command, int argc, char **argv)
         fprintf(stderr, "paceline plan: --cluster FILE is missing; see paceline plan --help\n");
         return EXIT_BAD_INPUT;
     }
+    if (a.svg && !svg_may_write("plan", "svg", a.svg, svg_first_bytes))
+        return EXIT_BAD_INPUT;
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;

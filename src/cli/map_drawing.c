@@ -86,32 +86,12 @@ static void draw_map(struct drawing *d, double exchange, double left, double top
 
 /* ---- Fig. 4 ---- */
 
-static void draw_curve_axes(struct drawing *d, const struct svg_axis *over,
-                            const struct svg_axis *up)
-{
-    struct svg_page *p = &d->page;
-    double bottom = up->at, top = up->at + up->length, right = over->at + over->length;
-    for (double t = svg_next_tick(over, NAN); !isnan(t); t = svg_next_tick(over, t)) {
-        double x = svg_place(over, t);
-        svg_line(p, "grid", x, top, x, bottom);
-        svg_text(p, "tick", x, bottom + 14, "middle", "%g", t);
-    }
-    for (double t = svg_next_tick(up, NAN); !isnan(t); t = svg_next_tick(up, t)) {
-        double y = svg_place(up, t);
-        svg_line(p, "grid", over->at, y, right, y);
-        svg_text(p, "tick", over->at - 6, y + 3.5, "end", "%g", t);
-    }
-    svg_rect(p, "frame", over->at, top, over->length, -up->length);
-    svg_text(p, "tick", over->at + over->length / 2, bottom + 28, "middle",
-             "time of an exchange, S, in steps of one worker");
-}
-
 /* The speed-up of so many workers over S: averaging with the best τ for each S, and divided
  * batches. */
 static void draw_curve(struct drawing *d, uint32_t workers, double left, double top)
 {
-    const struct svg_axis over = {0.01, 1000, left, CELL_WIDTH * 10, true};
-    const struct svg_axis up = {0, workers, top + CURVE_HEIGHT, -CURVE_HEIGHT, false};
+    const struct svg_axis over = {0.01, 1000, left, CELL_WIDTH * 10, true, 0};
+    const struct svg_axis up = {0, workers, top + CURVE_HEIGHT, -CURVE_HEIGHT, false, 5};
     double x[CURVE_POINTS], average[CURVE_POINTS], divided[CURVE_POINTS];
     size_t tau;
     for (size_t i = 0; i < CURVE_POINTS; i++) {
@@ -124,7 +104,7 @@ static void draw_curve(struct drawing *d, uint32_t workers, double left, double 
              "%" PRIu32 " workers: speed-up over one worker", workers);
     svg_text(&d->page, "t0", left, top - 8, "start", "averaging, with the best τ for each S");
     svg_text(&d->page, "t2", left + 220, top - 8, "start", "each batch divided (1/(1/K + S))");
-    draw_curve_axes(d, &over, &up);
+    svg_frame(&d->page, &over, &up, "time of an exchange, S, in steps of one worker");
     svg_path(&d->page, "s2", x, divided, CURVE_POINTS);
     svg_path(&d->page, "s0", x, average, CURVE_POINTS);
 }

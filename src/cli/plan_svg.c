@@ -1,60 +1,34 @@
 #include "cli/plan_svg.h"
 
-#include "cli/cli.h"
 #include "cli/number.h"
+#include "cli/svg_page.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STRATEGIES_MAX = 32, COLORS = 8, DASHES = 3, X_TICKS_MAX = 16, Y_TICKS = 8 };
-
-static const struct {
-    double left, top, width, height; /* of the axes */
-    double legend, line;             /* from the axes to the legend; between its lines */
-    double total_width, total_height;
-} page = {80, 52, 480, 320, 24, 20, 740, 440};
-
-/* Colours that differ for every eye (Okabe and Ito), on white. */
-static const char *const color[COLORS] = {"#000000", "#0072b2", "#d55e00", "#009e73",
-                                          "#cc79a7", "#e69f00", "#56b4e9", "#8c564b"};
-static const char *const dash[DASHES] = {"none", "7 3", "2 3"};
-
-struct drawing {
-    FILE *out;
-    const pl_plan_report *report;
-    uint32_t least, most; /* workers */
-    double top;           /* samples/s at the upper end of its axis */
-    double step;          /* samples/s between two ticks */
-    const char *strategy[STRATEGIES_MAX];
-    size_t strategies;
+enum {
+    WIDTH = 740,
+    HEIGHT = 440,
+    LEFT = 80,
+    TOP = 78,
+    RIGHT = 180, /* the legend */
+    BOTTOM = 52,
+    LEGEND = 24, /* from the axes to it */
+    LINE = 20,   /* between its lines */
+    X_TICKS = 15,
+    Y_TICKS = 8,
+    STRATEGIES_MAX = 32,
 };
 
-/* ---- scales ---- */
-
-static double x_of(const struct drawing *d, double workers)
-{
-    double span = d->most > d->least ? d->most - d->least : 1;
-    return page.left + page.width * (workers - d->least) / span;
-}
-
-static double y_of(const struct drawing *d, double samples_per_s)
-{
-    return page.top + page.height * (1 - samples_per_s / d->top);
-}
-
-/* The smallest of 1, 2, 5 and 10 times a power of ten that is not below. */
-static double round_step(double least)
-{
-    static const double steps[] = {1, 2, 5};
-    double power = pow(10, floor(log10(least)));
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        if (steps[i] * power >= least)
-            return steps[i] * power;
-    return 10 * power;
-}
+struct drawing {
+    struct svg_page page;
+    const pl_plan_report *report;
+    struct svg_axis workers, speed;
+    const char *strategy[STRATEGIES_MAX];
+    size_t strategies;
+    double *x, *y; /* room for a line */
+};
 
 static size_t find_strategy(const struct drawing *d, const char *name)
 {
@@ -67,83 +41,77 @@ static size_t find_strategy(const struct drawing *d, const char *name)
 static void measure_drawing(struct drawing *d)
 {
     const pl_plan_report *r = d->report;
-    double most = 0;
-    d->least = r->row[0].workers;
-    d->most = r->row[r->rows - 1].workers;
+    double most = 0, least = r->row[0].workers, span = r->row[r->rows - 1].workers - least;
     for (size_t i = 0; i < r->rows; i++) {
         const pl_plan_row *row = &r->row[i];
         most = fmax(most, fmax(row->samples_per_s, row->trial.samples_per_s));
         if (find_strategy(d, row->strategy) == d->strategies && d->strategies < STRATEGIES_MAX)
             d->strategy[d->strategies++] = row->strategy;
     }
-    d->step = round_step(fmax(most, 1e-9) / Y_TICKS);
-    d->top = d->step * fmax(1, ceil(most / d->step));
+    span = fmax(span, 1);
+    d->workers = (struct svg_axis){
+        .from = least,
+        .to = least + span,
+        .at = LEFT,
+        .length = WIDTH - LEFT - RIGHT,
+        .ticks = fmin(span, X_TICKS), /* of whole numbers */
+    };
+    d->speed = (struct svg_axis){
+        .to = most > 0 ? most * 1.05 : 1,
+        .at = HEIGHT - BOTTOM,
+        .length = TOP + BOTTOM - HEIGHT,
+        .ticks = Y_TICKS,
+    };
 }
 
-/* ---- axes ---- */
-
-static void draw_axes(const struct drawing *d)
+/* "s" or "t", with the number of the strategy's colour and of its dash. */
+static void class_of(char out[32], const char *kind, size_t strategy)
 {
-    double bottom = page.top + page.height, right = page.left + page.width;
-    uint32_t every = (uint32_t)round_step(fmax(1, (d->most - d->least) / (double)X_TICKS_MAX));
-    for (double y = 0; y < d->top + d->step / 2; y += d->step) {
-        fprintf(d->out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>\n", page.left, y_of(d, y),
-                right);
-        fprintf(d->out, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">%.10g</text>\n", page.left - 6,
-                y_of(d, y) + 4, y);
-    }
-    for (uint32_t k = (d->least + every - 1) / every * every; k <= d->most; k += every) {
-        fprintf(d->out, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>\n", x_of(d, k), page.top,
-                bottom);
-        fprintf(d->out, "<text class=\"middle\" x=\"%.1f\" y=\"%.1f\">%u</text>\n", x_of(d, k),
-                bottom + 16, k);
-    }
-    fprintf(d->out,
-            "<rect class=\"frame\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
-            page.left, page.top, page.width, page.height);
-    fprintf(d->out, "<text class=\"middle\" x=\"%.1f\" y=\"%.1f\">workers</text>\n",
-            page.left + page.width / 2, bottom + 38);
-    fprintf(d->out,
-            "<text class=\"middle\" x=\"%.1f\" y=\"%.1f\" transform=\"rotate(-90 %.1f %.1f)\">"
-            "samples/s of all workers</text>\n",
-            18.0, page.top + page.height / 2, 18.0, page.top + page.height / 2);
+    snprintf(out, 32, "%s%zu d%zu", kind, strategy % SVG_SERIES, strategy % SVG_DASHES);
 }
 
 /* ---- lines ---- */
 
 /* One machine alone is a level that several have to exceed. */
-static void draw_line(const struct drawing *d, size_t strategy)
+static void draw_line(struct drawing *d, size_t strategy)
 {
     const pl_plan_report *r = d->report;
-    char verb = 'M';
-    fprintf(d->out, "<path class=\"line s%zu\" d=\"", strategy);
+    size_t n = 0;
+    char class[32];
     for (size_t i = 0; i < r->rows; i++) {
-        const pl_plan_row *row = &r->row[i];
-        if (strcmp(row->strategy, d->strategy[strategy]) != 0)
+        if (strcmp(r->row[i].strategy, d->strategy[strategy]) != 0)
             continue;
-        fprintf(d->out, "%c%.1f %.1f", verb, x_of(d, row->workers), y_of(d, row->samples_per_s));
-        verb = 'L';
-        if (i == r->single)
-            fprintf(d->out, "H%.1f", page.left + page.width);
+        d->x[n] = svg_place(&d->workers, r->row[i].workers);
+        d->y[n++] = svg_place(&d->speed, r->row[i].samples_per_s);
+        if (i == r->single) {
+            d->x[n] = svg_place(&d->workers, d->workers.to);
+            d->y[n] = d->y[n - 1];
+            n++;
+        }
     }
-    fputs("\"/>\n", d->out);
+    class_of(class, "s", strategy);
+    svg_path(&d->page, class, d->x, d->y, n);
 }
 
-static void draw_point(const struct drawing *d, const pl_plan_row *row)
+static void draw_speed(struct drawing *d, const pl_plan_row *row, const char *class, double speed,
+                       double radius, const char *source)
 {
-    size_t strategy = find_strategy(d, row->strategy);
-    double x = x_of(d, row->workers);
-    fprintf(d->out,
-            "<circle class=\"f%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\"><title>%s, %u worker%s: "
-            "%.0f samples/s predicted</title></circle>\n",
-            strategy, x, y_of(d, row->samples_per_s), row->strategy, row->workers,
-            number_plural(row->workers, "s"), row->samples_per_s);
+    char tip[128];
+    snprintf(tip, sizeof tip, "%s, %u worker%s: %.0f samples/s %s", row->strategy, row->workers,
+             number_plural(row->workers, "s"), speed, source);
+    svg_circle(&d->page, class, svg_place(&d->workers, row->workers), svg_place(&d->speed, speed),
+               radius, tip);
+}
+
+static void draw_point(struct drawing *d, const pl_plan_row *row)
+{
+    size_t color = find_strategy(d, row->strategy) % SVG_SERIES;
+    char dot[32], ring[32];
+    snprintf(dot, sizeof dot, "t%zu", color);
+    snprintf(ring, sizeof ring, "ring s%zu", color);
+    draw_speed(d, row, dot, row->samples_per_s, 2.5, "predicted");
     if (row->trial.samples_per_s > 0)
-        fprintf(d->out,
-                "<circle class=\"ring s%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"><title>%s, %u "
-                "worker%s: %.0f samples/s simulated</title></circle>\n",
-                strategy, x, y_of(d, row->trial.samples_per_s), row->strategy, row->workers,
-                number_plural(row->workers, "s"), row->trial.samples_per_s);
+        draw_speed(d, row, ring, row->trial.samples_per_s, 6, "simulated");
 }
 
 /* ---- the legend ---- */
@@ -159,87 +127,63 @@ static double last_speed(const struct drawing *d, size_t strategy)
 }
 
 /* In the order in which the lines end, from the top. */
-static void draw_legend(const struct drawing *d)
+static void draw_legend(struct drawing *d)
 {
     size_t order[STRATEGIES_MAX];
-    double x = page.left + page.width + page.legend, y = page.top + 6;
+    double x = WIDTH - RIGHT + LEGEND, y = TOP + 6;
+    char class[32];
     for (size_t i = 0; i < d->strategies; i++) {
         size_t k = i;
         for (; k > 0 && last_speed(d, order[k - 1]) < last_speed(d, i); k--)
             order[k] = order[k - 1];
         order[k] = i;
     }
-    for (size_t i = 0; i < d->strategies; i++, y += page.line) {
-        fprintf(d->out, "<path class=\"line s%zu\" d=\"M%.1f %.1fh28\"/>\n", order[i], x, y);
-        fprintf(d->out, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 34, y + 4,
-                d->strategy[order[i]]);
+    for (size_t i = 0; i < d->strategies; i++, y += LINE) {
+        class_of(class, "s", order[i]);
+        svg_line(&d->page, class, x, y, x + 28, y);
+        svg_text(&d->page, "label", x + 34, y + 4, "start", "%s", d->strategy[order[i]]);
     }
     if (d->report->simulated_s > 0) {
-        fprintf(d->out, "<circle class=\"ring s0\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>\n", x + 14, y);
-        fprintf(d->out, "<text x=\"%.1f\" y=\"%.1f\">simulated</text>\n", x + 34, y + 4);
+        svg_circle(&d->page, "ring s4", x + 14, y, 6, NULL);
+        svg_text(&d->page, "label", x + 34, y + 4, "start", "simulated");
     }
 }
 
 /* ---- the page ---- */
 
-static void draw_style(const struct drawing *d)
-{
-    fputs("<style>\n"
-          "text{font:12px sans-serif;fill:#24292f}.title{font-size:15px;font-weight:bold}\n"
-          ".end{text-anchor:end}.middle{text-anchor:middle}\n"
-          ".grid,.frame,.line,.ring{fill:none}.grid{stroke:#e3e6ea}.frame{stroke:#6e7781}\n"
-          ".line,.ring{stroke-width:1.8}\n",
-          d->out);
-    for (size_t i = 0; i < d->strategies; i++)
-        fprintf(d->out, ".s%zu{stroke:%s}.line.s%zu{stroke-dasharray:%s}.f%zu{fill:%s}\n", i,
-                color[i % COLORS], i, dash[i % DASHES], i, color[i % COLORS]);
-    fputs("</style>\n", d->out);
-}
-
-static void draw_page(const struct drawing *d)
+static void draw_page(struct drawing *d)
 {
     const pl_plan_report *r = d->report;
-    fprintf(d->out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
-            "viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n"
-            "<title>samples/s over the number of workers, by strategy</title>\n",
-            page.total_width, page.total_height, page.total_width, page.total_height);
-    draw_style(d);
-    fprintf(d->out, "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#ffffff\"/>\n", page.total_width,
-            page.total_height);
-    fprintf(d->out,
-            "<text class=\"title\" x=\"%.1f\" y=\"24\">Predicted speed by strategy</text>\n",
-            page.left);
     if (r->best != SIZE_MAX)
-        fprintf(d->out,
-                "<text x=\"%.1f\" y=\"42\">best: %s with %u worker%s, %.0f samples/s</text>\n",
-                page.left, r->row[r->best].strategy, r->row[r->best].workers,
-                number_plural(r->row[r->best].workers, "s"), r->row[r->best].samples_per_s);
-    draw_axes(d);
+        svg_text(&d->page, "note", 20, 46, "start", "best: %s with %u worker%s, %.0f samples/s",
+                 r->row[r->best].strategy, r->row[r->best].workers,
+                 number_plural(r->row[r->best].workers, "s"), r->row[r->best].samples_per_s);
+    svg_text(&d->page, "tick", LEFT, TOP - 8, "start", "samples/s of all workers");
+    svg_frame(&d->page, &d->workers, &d->speed, "workers");
     /* Lines that coincide stay visible: dashes are above what is solid. */
-    for (size_t i = 0; i < DASHES; i++)
-        for (size_t k = i; k < d->strategies; k += DASHES)
+    for (size_t i = 0; i < SVG_DASHES; i++)
+        for (size_t k = i; k < d->strategies; k += SVG_DASHES)
             draw_line(d, k);
     for (size_t i = 0; i < r->rows; i++)
         draw_point(d, &r->row[i]);
     draw_legend(d);
-    fputs("</svg>\n", d->out);
 }
 
-int plan_svg_write(const pl_plan_report *report, const char *path)
+bool plan_svg_write(const char *path, const pl_plan_report *report)
 {
-    struct drawing d = {.out = fopen(path, "w"), .report = report};
-    bool written = d.out;
-    int error = errno;
-    if (written) {
+    struct drawing d = {.report = report};
+    d.x = malloc((report->rows + 1) * sizeof *d.x);
+    d.y = malloc((report->rows + 1) * sizeof *d.y);
+    bool good = d.x && d.y;
+    if (!good)
+        fprintf(stderr, "paceline: out of memory for a drawing of %zu rows\n", report->rows);
+    good = good && svg_begin(&d.page, path, WIDTH, HEIGHT,
+                             "Predicted samples/s over the number of workers, by strategy");
+    if (good) {
         measure_drawing(&d);
         draw_page(&d);
-        written = !ferror(d.out);
-        written = fclose(d.out) == 0 && written;
-        error = errno;
+        good = svg_end(&d.page);
     }
-    if (written)
-        return EXIT_DONE;
-    fprintf(stderr, "paceline plan: --svg: %s: cannot be written: %s\n", path, strerror(error));
-    return EXIT_FAILED;
+    free(d.x), free(d.y);
+    return good;
 }

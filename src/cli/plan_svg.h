@@ -4,8 +4,7 @@
 
 #include "paceline/plan.h"
 
-/* Write the drawing into the file, which is replaced. Returns EXIT_DONE, or EXIT_FAILED after a
- * message. */
-int plan_svg_write(const pl_plan_report *report, const char *path);
+/* Draw the report into an SVG file. false after a message. */
+bool plan_svg_write(const char *path, const pl_plan_report *report);
 
 #endif

@@ -29,30 +29,17 @@ static void set_axes(struct chart *c, bool linear)
     const pl_lr_range_report *r = c->report;
     double bottom = HEIGHT - BOTTOM, height = HEIGHT - BOTTOM - TOP, width = WIDTH - LEFT - RIGHT;
     double last = r->step[r->steps - 1].rate, first = r->step[0].rate;
-    c->rate = (struct svg_axis){first, last > first ? last : first * 10, LEFT, width, !linear};
-    c->loss = (struct svg_axis){0, loss_ceiling(r), bottom, -height, false};
-    c->accuracy = (struct svg_axis){0, 1, bottom, -height, false};
+    c->rate = (struct svg_axis){first, last > first ? last : first * 10, LEFT, width, !linear, 5};
+    c->loss = (struct svg_axis){0, loss_ceiling(r), bottom, -height, false, 5};
+    c->accuracy = (struct svg_axis){0, 1, bottom, -height, false, 4};
 }
 
 static void draw_axes(struct chart *c)
 {
-    double bottom = HEIGHT - BOTTOM, right = WIDTH - RIGHT;
-    struct svg_page *p = &c->page;
-    for (double t = svg_next_tick(&c->rate, NAN); !isnan(t); t = svg_next_tick(&c->rate, t)) {
-        double x = svg_place(&c->rate, t);
-        svg_line(p, "grid", x, TOP, x, bottom);
-        svg_text(p, "tick", x, bottom + 16, "middle", "%g", t);
-    }
-    for (double t = svg_next_tick(&c->loss, NAN); !isnan(t); t = svg_next_tick(&c->loss, t)) {
-        double y = svg_place(&c->loss, t);
-        svg_line(p, "grid", LEFT, y, right, y);
-        svg_text(p, "tick", LEFT - 6, y + 3.5, "end", "%g", t);
-    }
+    svg_frame(&c->page, &c->rate, &c->loss, "learning rate");
     for (int i = 0; i <= 4 && *c->report->accuracy_set; i++)
-        svg_text(p, "tick", right + 6, svg_place(&c->accuracy, i / 4.0) + 3.5, "start", "%d %%",
-                 25 * i);
-    svg_rect(p, "frame", LEFT, TOP, right - LEFT, bottom - TOP);
-    svg_text(p, "tick", (LEFT + right) / 2, bottom + 34, "middle", "learning rate");
+        svg_text(&c->page, "tick", WIDTH - RIGHT + 6, svg_place(&c->accuracy, i / 4.0) + 3.5,
+                 "start", "%d %%", 25 * i);
 }
 
 static void draw_range(struct chart *c)
@@ -74,10 +61,8 @@ static void draw_losses(struct chart *c)
         bool inside = r->step[i].smoothed <= c->loss.to;
         c->y[i] = inside ? svg_place(&c->loss, r->step[i].smoothed) : NAN;
         if (r->step[i].loss <= c->loss.to)
-            fprintf(c->page.out,
-                    "<circle class=\"t0\" opacity=\".3\" cx=\"%.1f\" cy=\"%.1f\" "
-                    "r=\"1.3\"/>\n",
-                    c->x[i], svg_place(&c->loss, r->step[i].loss));
+            svg_circle(&c->page, "t0 faint", c->x[i], svg_place(&c->loss, r->step[i].loss), 1.3,
+                       NULL);
     }
     svg_path(&c->page, "s0", c->x, c->y, r->steps);
 }
@@ -94,7 +79,7 @@ static void draw_accuracy(struct chart *c)
     }
     svg_path(&c->page, "s2", c->x, c->y, n);
     for (size_t i = 0; i < n; i++)
-        svg_dot(&c->page, "t2", c->x[i], c->y[i]);
+        svg_circle(&c->page, "t2", c->x[i], c->y[i], 2.4, NULL);
 }
 
 static void draw_legend(struct chart *c)

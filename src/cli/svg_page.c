@@ -45,13 +45,35 @@ bool svg_may_write(const char *command, const char *option, const char *path, co
 
 /* ---- the page ---- */
 
-static const char *const light[SVG_SERIES] = {"#0969da", "#1a7f37", "#bc4c00", "#8250df"};
-static const char *const dark[SVG_SERIES] = {"#58a6ff", "#3fb950", "#f0883e", "#bc8cff"};
+/* Colours that differ for every eye (Okabe and Ito), brighter where the page is dark. */
+static const char *const light[SVG_SERIES] = {"#0072b2", "#009e73", "#d55e00", "#cc79a7",
+                                              "#000000", "#e69f00", "#56b4e9", "#8c564b"};
+static const char *const dark[SVG_SERIES] = {"#3d8fd1", "#2bb98d", "#ec7a35", "#de9cc0",
+                                             "#f0f6fc", "#f0b429", "#8fd0f5", "#b5806f"};
 
 static void write_colors(FILE *out, const char *const color[SVG_SERIES])
 {
     for (int i = 0; i < SVG_SERIES; i++)
         fprintf(out, ".s%d{stroke:%s}.t%d{fill:%s}\n", i, color[i], i, color[i]);
+}
+
+static void write_quoted(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '<' || c == '>' || c == '&')
+            fprintf(out, "&#%d;", c);
+        else
+            fputc(c < ' ' ? ' ' : c, out);
+    }
+}
+
+/* Screen readers name the page by it; a pointer on an element shows it. */
+static void write_title(FILE *out, const char *text)
+{
+    fputs("<title>", out);
+    write_quoted(out, text);
+    fputs("</title>", out);
 }
 
 static void write_style(FILE *out)
@@ -60,15 +82,15 @@ static void write_style(FILE *out)
           "text{font:11px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}\n"
           ".page{fill:#fff}.title{font-size:15px;font-weight:600;fill:#1f2328}\n"
           ".head{font-size:12px;font-weight:600;fill:#1f2328}.tick{font-size:10px;fill:#59636e}\n"
-          ".note{fill:#59636e}.cell{font-size:10px;fill:#1f2328}\n"
-          "path,line,.frame{fill:none}.grid{stroke:#d9dee3;stroke-width:.7}\n"
-          ".frame{stroke:#818b98;stroke-width:.8}.band{fill:#0969da;opacity:.12}\n"
-          ".best{fill:none;stroke:#1f2328;stroke-width:1.6}\n"
-          ".s0,.s1,.s2,.s3{stroke-width:1.8;stroke-linejoin:round}\n",
+          ".note{fill:#59636e}.cell{font-size:10px;fill:#1f2328}.label{fill:#1f2328}\n"
+          "path,line,.frame,.ring{fill:none;stroke-width:1.8;stroke-linejoin:round}\n"
+          ".grid{stroke:#d9dee3;stroke-width:.7}.frame{stroke:#818b98;stroke-width:.8}\n"
+          ".band{fill:#0072b2;opacity:.12}.best{fill:none;stroke:#1f2328;stroke-width:1.6}\n"
+          ".d1{stroke-dasharray:7 3}.d2{stroke-dasharray:2 3}.faint{opacity:.3}\n",
           out);
     write_colors(out, light);
     fputs("@media (prefers-color-scheme:dark){\n"
-          ".page{fill:#0d1117}.title,.head{fill:#f0f6fc}.tick,.note{fill:#9198a1}\n"
+          ".page{fill:#0d1117}.title,.head,.label{fill:#f0f6fc}.tick,.note{fill:#9198a1}\n"
           ".grid{stroke:#262c36}.frame{stroke:#656c76}.best{stroke:#f0f6fc}\n",
           out);
     write_colors(out, dark);
@@ -80,11 +102,12 @@ bool svg_begin(struct svg_page *page, const char *path, double width, double hei
 {
     *page = (struct svg_page){fopen(path, "w"), path};
     if (!page->out) {
-        fprintf(stderr, "paceline: %s: %s\n", path, strerror(errno));
+        fprintf(stderr, "paceline: %s: cannot be written: %s\n", path, strerror(errno));
         return false;
     }
     fprintf(page->out, "%s\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n",
             svg_first_bytes, width, height);
+    write_title(page->out, title);
     write_style(page->out);
     svg_rect(page, "page", 0, 0, width, height);
     svg_text(page, "title", 20, 26, "start", "%s", title);
@@ -102,17 +125,6 @@ bool svg_end(struct svg_page *page)
 }
 
 /* ---- elements ---- */
-
-static void write_quoted(FILE *out, const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '<' || c == '>' || c == '&')
-            fprintf(out, "&#%d;", c);
-        else
-            fputc(c < ' ' ? ' ' : c, out);
-    }
-}
 
 void svg_text(struct svg_page *page, const char *class, double x, double y, const char *anchor,
               const char *format, ...)
@@ -161,9 +173,16 @@ void svg_fill(struct svg_page *page, const char *color, double x, double y, doub
             color, x, y, width, height);
 }
 
-void svg_dot(struct svg_page *page, const char *class, double x, double y)
+void svg_circle(struct svg_page *page, const char *class, double x, double y, double radius,
+                const char *tip)
 {
-    fprintf(page->out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.4\"/>\n", class, x, y);
+    fprintf(page->out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"", class, x, y,
+            radius);
+    if (tip) {
+        fputc('>', page->out);
+        write_title(page->out, tip);
+    }
+    fputs(tip ? "</circle>\n" : "/>\n", page->out);
 }
 
 /* ---- axes ---- */
@@ -175,11 +194,11 @@ double svg_place(const struct svg_axis *axis, double value)
     return axis->at + axis->length * part;
 }
 
-/* 1, 2 or 5 times a power of ten: the distance of about five ticks. */
+/* 1, 2 or 5 times a power of ten. */
 static double tick_distance(const struct svg_axis *axis)
 {
     static const double mantissa[] = {1, 2, 5, 10};
-    double about = (axis->to - axis->from) / 5, power = pow(10, floor(log10(about)));
+    double about = (axis->to - axis->from) / axis->ticks, power = pow(10, floor(log10(about)));
     size_t i = 0;
     while (i < 3 && mantissa[i] * power < about * 0.99)
         i++;
@@ -199,4 +218,22 @@ double svg_next_tick(const struct svg_axis *axis, double last)
             next = 0;
     }
     return next <= axis->to + 1e-9 * fabs(axis->to) ? next : NAN;
+}
+
+void svg_frame(struct svg_page *page, const struct svg_axis *over, const struct svg_axis *up,
+               const char *name)
+{
+    double bottom = up->at, top = up->at + up->length, right = over->at + over->length;
+    for (double t = svg_next_tick(over, NAN); !isnan(t); t = svg_next_tick(over, t)) {
+        double x = svg_place(over, t);
+        svg_line(page, "grid", x, top, x, bottom);
+        svg_text(page, "tick", x, bottom + 16, "middle", "%.10g", t);
+    }
+    for (double t = svg_next_tick(up, NAN); !isnan(t); t = svg_next_tick(up, t)) {
+        double y = svg_place(up, t);
+        svg_line(page, "grid", over->at, y, right, y);
+        svg_text(page, "tick", over->at - 6, y + 3.5, "end", "%.10g", t);
+    }
+    svg_rect(page, "frame", over->at, top, over->length, -up->length);
+    svg_text(page, "tick", over->at + over->length / 2, bottom + 34, "middle", "%s", name);
 }

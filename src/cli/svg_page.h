@@ -6,13 +6,14 @@
 #include <stdio.h>
 
 /* One drawing. Elements have a class of the page's style: "title", "head", "tick", "note", "grid",
- * "frame", "s0" to "s3" (strokes), "t0" to "t3" (text and dots of these colours), "band". */
+ * "label", "frame", "band", "ring", or of a series: "s0" to "s7" (strokes), "t0" to "t7" (text and
+ * dots of these colours), with them "d0" to "d2" (solid and two dashes) and "faint". */
 struct svg_page {
     FILE *out;
     const char *path; /* borrowed */
 };
 
-enum { SVG_SERIES = 4 };
+enum { SVG_SERIES = 8, SVG_DASHES = 3 };
 
 /* May `path` be written? It may if there is no such file in a folder that there is, or one that
  * begins with `begin`, which an earlier call of the command wrote. false after a message, which
@@ -42,7 +43,9 @@ void svg_rect(struct svg_page *page, const char *class, double x, double y, doub
 void svg_fill(struct svg_page *page, const char *color, double x, double y, double width,
               double height);
 
-void svg_dot(struct svg_page *page, const char *class, double x, double y);
+/* A dot, or with the class "ring" a circle; a pointer on it shows `tip`, if that is not NULL. */
+void svg_circle(struct svg_page *page, const char *class, double x, double y, double radius,
+                const char *tip);
 
 /* Complete the file. false after a message, also where an earlier write failed. */
 bool svg_end(struct svg_page *page);
@@ -54,12 +57,17 @@ struct svg_axis {
     double from, to;
     double at, length; /* length < 0: upwards */
     bool logarithmic;
+    double ticks; /* about so many; of a logarithmic axis one for each power of ten */
 };
 
 double svg_place(const struct svg_axis *axis, double value);
 
 /* The next tick after `last` (NAN: the first one); NAN: there is none. Ticks are powers of ten, or
- * 1, 2 and 5 times such, about 5 of them. */
+ * 1, 2 and 5 times such. */
 double svg_next_tick(const struct svg_axis *axis, double last);
+
+/* The frame of two axes, with the grid and the numbers of their ticks; `name` is what is below. */
+void svg_frame(struct svg_page *page, const struct svg_axis *over, const struct svg_axis *up,
+               const char *name);
 
 #endif
