@@ -12,7 +12,7 @@ struct sim_run {
     const char *job; /* its file; NULL: the tiny job */
     double limit_s;  /* ends the run after so many virtual seconds; 0: no limit */
     bool threads;    /* carry the tasks */
-    bool untraced;
+    bool traced;
     pl_run_options run; /* its callbacks, and another path for the trace */
     pl_engine_options engine;
     /* How it went: */
@@ -42,7 +42,7 @@ static inline void sim_try(struct tiny *t, const char *cluster, struct sim_run *
     options.run.resume = r->dir[0] != '\0';
     options.run.out = options.run.resume ? r->dir : tiny_out(t, r->dir);
     snprintf(r->trace, sizeof r->trace, "%s.%d.json", r->dir, ++t->runs);
-    if (!options.run.trace && !r->untraced)
+    if (!options.run.trace && r->traced)
         options.run.trace = r->trace;
     r->rc = pl_sim(engine, job, machines, &options, &r->report);
     snprintf(r->error, sizeof r->error, "%s", r->rc == PL_OK ? "" : pl_engine_error(engine));
@@ -66,7 +66,7 @@ static inline void sim_do(struct tiny *t, const char *cluster, struct sim_run *r
 static inline void sim_dir(struct tiny *t, const char *job, const char *cluster,
                            const char *const *set, char out[128])
 {
-    struct sim_run r = {.job = job, .limit_s = 1000, .untraced = true};
+    struct sim_run r = {.job = job, .limit_s = 1000};
     sim_do(t, cluster, &r, set);
     memcpy(out, r.dir, sizeof r.dir);
 }

@@ -248,7 +248,7 @@ static void test_a_broken_state_is_left_out_and_is_reset(void **state)
 static void test_the_timeline_of_method_2(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run r = {0};
+    struct sim_run r = {.traced = true};
     struct trace_events trace;
     SIM(t,
         "node { count: 2 } node { speed: 0.5 } step_seconds: 1\n"
@@ -286,7 +286,7 @@ static void test_the_timeline_of_method_2(void **state)
 static void test_the_timeline_of_method_1(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run r = {0};
+    struct sim_run r = {.traced = true};
     struct trace_events trace;
     SIM(t,
         "node { count: 2 } node { speed: 0.5 } step_seconds: 1\n"

@@ -304,7 +304,7 @@ static void test_what_is_under_way_continues_without_the_loop(void **state)
 static void test_the_timeline(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run r = {0};
+    struct sim_run r = {.traced = true};
     struct trace_events trace;
     SIM(t,
         "node { count: 2 } node { speed: 0.5 } step_seconds: 1\n"

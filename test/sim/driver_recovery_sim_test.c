@@ -117,6 +117,8 @@ static void test_it_dies_at_any_moment(void **state)
         play_way(t, &ways[w], "", &whole);
         for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
+            if (!sweep_takes(STRIDE, w, (size_t)i))
+                continue;
             char faults[160];
             snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: %g }",
                      0.003 + (whole.report.wall_s - 0.003) * i / MOMENTS, i % 2 ? 0.02 : 0.3);
@@ -148,6 +150,8 @@ static void test_it_dies_twice(void **state)
         double back = at + 0.05 + run_number(once.dir, "back", 0, "t");
         for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
+            if (!sweep_takes(STRIDE, w, (size_t)i))
+                continue;
             snprintf(faults, sizeof faults,
                      "fault { at: %.6f kill: -1 for: 0.05 } fault { at: %.6f kill: -1 for: 0.04 }",
                      at, back + 0.00007 * (i - 4));
@@ -193,12 +197,14 @@ static void test_what_was_given_is_in_once(void **state)
         {{"strategy.ps={consistency:bsp}", "solver.momentum=0"}, .free = true},
     };
     for (size_t w = 0; w < sizeof once / sizeof *once; w++) {
-        struct sim_run whole = {0};
+        struct sim_run whole = {.traced = true};
         play_way(*state, &once[w], "", &whole);
         double from = last_step(&whole) - 0.06, left = whole.report.wall_s - from;
         int moments = MOMENTS + (once[w].ends_alike ? AT_THE_END : 0);
         for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < moments; i += STRIDE) {
             struct sim_run r = {0};
+            if (!sweep_takes(STRIDE, w, (size_t)i))
+                continue;
             char faults[160];
             double at = i < MOMENTS ? (0.2 + 0.6 * i / MOMENTS) * whole.report.wall_s
                                     : from + left * (i - MOMENTS) / AT_THE_END;
@@ -243,13 +249,15 @@ static void test_it_dies_when_all_have_ended(void **state)
     enum { MOMENTS = 8 };
     struct tiny *t = *state;
     for (size_t w = 0; w < WAYS; w += WAY_STEP) {
-        struct sim_run whole = {0};
+        struct sim_run whole = {.traced = true};
         if (!ways[w].waits && !ways[w].ends_alike)
             continue;
         play_way(t, &ways[w], "", &whole);
         double from = last_step(&whole), left = whole.report.wall_s - from;
         for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
+            if (!sweep_takes(STRIDE, w, (size_t)i))
+                continue;
             char faults[160];
             double at = from + left * i * i / (MOMENTS * MOMENTS); /* most soon */
             snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.02 }", at);
@@ -272,6 +280,8 @@ static void test_a_worker_dies_meanwhile(void **state)
         play_way(t, &ways[w], "", &whole);
         for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
             struct sim_run r = {0};
+            if (!sweep_takes(STRIDE, w, (size_t)i))
+                continue;
             char faults[160];
             double at = 0.4 * whole.report.wall_s;
             snprintf(faults, sizeof faults,

@@ -162,7 +162,7 @@ static void visits_are_reported(const struct sim_run *run, double zero)
 
 static void test_timeline(void **state)
 {
-    struct sim_run run = {0};
+    struct sim_run run = {.traced = true};
     struct trace_events trace;
     SIM(*state, THREE, &run, "strategy.easgd.tau=2", "workers=3", "stop.steps=5", FIXED);
     trace_read(run.trace, &trace);
@@ -203,7 +203,7 @@ static void test_timeline(void **state)
 /* τ = round(1.3·K·T_download / T_step): 1.3 · 2 · 0.2 / 0.1 = 5.2, once it is known. */
 static void test_tau_follows_the_link(void **state)
 {
-    struct sim_run run = {0};
+    struct sim_run run = {.traced = true};
     struct trace_events trace;
     SIM(*state, "node { count: 2 } step_seconds: 0.1 link { mbit: 1000000 latency_us: 50000 }",
         &run, "strategy.easgd.tau=3", "strategy.easgd.tau_auto=true", "workers=2", "stop.steps=12");
@@ -239,7 +239,7 @@ static void test_sync_timeline(void **state)
     static const struct {
         double longest, received; /* worker 0's wait; worker 2's report */
     } want[] = {{.263, .481}, {.272, .953}, {.172, 1.225}};
-    struct sim_run run = {0};
+    struct sim_run run = {.traced = true};
     struct trace_events trace;
     SIM(*state, THREE, &run, "strategy.easgd.tau=2", "strategy.easgd.mode=sync", "workers=3",
         "stop.steps=5", FIXED, "collective.algorithm=tree");

@@ -402,7 +402,7 @@ static void drawn_boundary(struct replay *r, struct drawn_worker *worker, struct
 
 static void test_timeline(void **state)
 {
-    struct sim_run run = {0};
+    struct sim_run run = {.traced = true};
     struct trace_events trace;
     SIM(*state,
         "node { count: 2 } node { speed: 0.5 } step_seconds: 0.1\n"

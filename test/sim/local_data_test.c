@@ -88,7 +88,7 @@ static void check_sums(const struct sums *sums, const char *what, double unrepor
 static void test_each_strategy_takes_the_workers_own_records(void **state)
 {
     for (size_t i = 0; i < STRATEGIES; i++) {
-        struct sim_run r = {.untraced = true, .limit_s = 100};
+        struct sim_run r = {.limit_s = 100};
         SIM(*state, FOUR, &r, strategies[i], "local_data=true", "solver.momentum=0", "workers=4",
             "stop.epochs=8", "batch=8");
         const struct sums sums = sum_up(&r);
@@ -104,7 +104,7 @@ static void test_each_strategy_takes_the_workers_own_records(void **state)
 
 static void test_the_same_run_has_the_same_bits(void **state)
 {
-    struct sim_run a = {.untraced = true, .limit_s = 100}, b = a, shared = a;
+    struct sim_run a = {.limit_s = 100}, b = a, shared = a;
     SIM(*state, FOUR, &a, "strategy.mpca={}", "local_data=true", "solver.momentum=0", "workers=4",
         "stop.epochs=2");
     SIM(*state, FOUR, &b, "strategy.mpca={}", "local_data=true", "solver.momentum=0", "workers=4",
@@ -117,7 +117,7 @@ static void test_the_same_run_has_the_same_bits(void **state)
 static void test_a_dead_owner_s_records_are_missed(void **state)
 {
     for (size_t i = 0; i < STRATEGIES; i++) {
-        struct sim_run r = {.untraced = true, .limit_s = 100};
+        struct sim_run r = {.limit_s = 100};
         SIM(*state, FOUR "fault { at: 0.4 kill: 2 }", &r, strategies[i], "local_data=true",
             "solver.momentum=0", "workers=4", "stop.epochs=8", "batch=8");
         const struct sums sums = sum_up(&r);
@@ -135,7 +135,7 @@ static void test_a_replacement_brings_the_records_back(void **state)
 {
     int replaced = 0;
     for (size_t i = 0; i < STRATEGIES; i++) {
-        struct sim_run r = {.untraced = true, .limit_s = 100};
+        struct sim_run r = {.limit_s = 100};
         SIM(*state, FOUR "fault { at: 0.4 kill: 0 }", &r, strategies[i], "local_data=true",
             "solver.momentum=0", "workers_min=4", "workers_max=5", "epoch_records=540",
             "stop.epochs=12", "batch=8");
@@ -154,7 +154,7 @@ static void test_a_recovered_driver_continues_the_counts(void **state)
 {
     for (size_t i = 0; i < STRATEGIES; i++)
         for (int saves = 0; saves < 2; saves++) {
-            struct sim_run r = {.untraced = true, .limit_s = 100};
+            struct sim_run r = {.limit_s = 100};
             SIM(*state, FOUR "fault { at: 0.4 kill: 2 } fault { at: 0.6 kill: -1 for: 0.1 }", &r,
                 strategies[i], "local_data=true", "solver.momentum=0", "workers=4", "stop.epochs=8",
                 "batch=8", saves ? "checkpoint.every_seconds=0.05" : "checkpoint.every_seconds=0");
@@ -169,7 +169,7 @@ static void test_a_recovered_driver_continues_the_counts(void **state)
 /* The driver's own records do not count: they may be a sample. */
 static void test_a_run_starts_with_the_epoch_of_its_job(void **state)
 {
-    struct sim_run r = {.untraced = true, .limit_s = 100};
+    struct sim_run r = {.limit_s = 100};
     SIM(*state, FOUR, &r, "strategy.sync={tau:4}", "local_data=true", "workers=4", "batch=8",
         "epoch_records=6400", "stop.epochs=0.1");
     assert_true(sum_up(&r).epoch_steps == 200);
@@ -177,7 +177,7 @@ static void test_a_run_starts_with_the_epoch_of_its_job(void **state)
 
 static void test_a_resumed_run_continues_the_counts(void **state)
 {
-    struct sim_run r = {.untraced = true, .limit_s = 100};
+    struct sim_run r = {.limit_s = 100};
     SIM(*state, FOUR, &r, "strategy.sync={tau:4}", "local_data=true", "solver.momentum=0",
         "workers=4", "stop.epochs=2", "batch=8");
     SIM(*state, FOUR, &r, "strategy.sync={tau:4}", "local_data=true", "solver.momentum=0",

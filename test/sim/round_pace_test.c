@@ -99,7 +99,7 @@ static double measure_pace(const char *dir, int worker, int lane)
 static double check_paces(struct tiny *t, const struct pace_scene *p, struct scene *s)
 {
     static struct consistency consistency;
-    struct sim_run r = {.untraced = true};
+    struct sim_run r = {0};
     struct round_node node[ROUND_NODES];
     char cluster[2048], workers[32], steps[32], file[128];
     double took = 0, predicted = 0, worst = 0;
@@ -163,7 +163,7 @@ static void test_pace_of_gossip(void **state)
     struct scene s = {
         .config = {.strategy = ROUND_GOSSIP, .p = 0.25}, .workers = 4, .mbit = 100, .step = 0.02};
     struct round_node node[ROUND_NODES];
-    struct sim_run r[2] = {{.untraced = true}, {.untraced = true}};
+    struct sim_run r[2] = {{0}};
     char cluster[2048], file[128];
     struct round_cost cost = predict_scene(&s, node);
     write_cluster(&s, cluster, sizeof cluster);

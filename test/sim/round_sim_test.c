@@ -39,7 +39,7 @@ static double time_rounds(const struct sim_run *r, const struct scene *s, double
  * the error of the prediction of the time. */
 static double check_scene(struct tiny *t, const struct scene *s, double within)
 {
-    struct sim_run r = {.untraced = true};
+    struct sim_run r = {0};
     struct round_node node[ROUND_NODES];
     struct round_cost cost = predict_scene(s, node);
     double bytes = 0, moved;

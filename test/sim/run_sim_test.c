@@ -30,8 +30,7 @@ static void simulate_on(bool threads, struct tiny *t, const char *cluster, const
 {
     *r = (struct record){0};
     r->stream = open_memstream(&r->text, &r->len);
-    struct sim_run run = {
-        .threads = threads, .untraced = true, .run = {.event = on_event, .user = r}};
+    struct sim_run run = {.threads = threads, .run = {.event = on_event, .user = r}};
     sim_do(t, cluster, &run, set);
     r->report = run.report;
     fclose(r->stream);
@@ -99,7 +98,7 @@ static void on_progress(void *user, const pl_progress *p)
 static void test_lone_worker_reports_long_steps_every_second(void **state)
 {
     struct lines lines = {0};
-    struct sim_run r = {.untraced = true, .run = {.progress = on_progress, .user = &lines}};
+    struct sim_run r = {.run = {.progress = on_progress, .user = &lines}};
     SIM(*state, "node { count: 1 } step_seconds: 0.5\n", &r, "strategy={single {}}", "workers=1",
         "stop={steps: 19}");
     assert_true(lines.with_loss >= 7 && lines.count <= 40);

@@ -246,7 +246,7 @@ static void test_servers_have_the_mean_of_the_last(void **state)
     net_of(*state, NORM_NET("1"));
     replay_open(&replayed, *state);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sim_run r = {0};
+        struct sim_run r = {.traced = true};
         struct trace_events trace;
         struct state want = {{0}};
         uint64_t last[K], all = 0;
@@ -316,7 +316,7 @@ static int weighted_runs(struct tiny *t, const char *options, struct state own[2
         "node { } node { speed: 0.5 } step_seconds: 0.1 link { mbit: 0.4 latency_us: 100 }\n";
     int weighted = 0;
     for (unsigned steps = 16; steps < 24; steps++) {
-        struct sim_run r = {0};
+        struct sim_run r = {.traced = true};
         struct trace_events trace;
         char stop[32];
         double weight = 0;

@@ -141,7 +141,7 @@ static void test_a_rate_that_is_too_high_is_reported(void **state)
 static void test_the_timeline_of_rounds_by_the_clock(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run r = {0};
+    struct sim_run r = {.traced = true};
     struct trace_events trace;
     SIM(t,
         "node { count: 2 } node { speed: 0.5 } step_seconds: 1\n"
@@ -213,7 +213,7 @@ static void test_tau_is_five_exchanges(void **state)
 static void test_the_timeline_of_init_iterations(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run r = {0};
+    struct sim_run r = {.traced = true};
     struct trace_events trace;
     SIM(t,
         "node { count: 2 } node { speed: 0.5 } step_seconds: 1\n"

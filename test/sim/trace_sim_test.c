@@ -39,7 +39,7 @@ static void test_steps_are_all_there_and_cost_what_they_cost(void **state)
     static const char *const jobs[] = {"strategy.sync.tau=4", "strategy.allreduce={}"};
     for (size_t j = 0; j < 2; j++) {
         char log[LOG] = "";
-        struct sim_run r = {.engine = {add_warning, log, PL_LOG_INFO}};
+        struct sim_run r = {.traced = true, .engine = {add_warning, log, PL_LOG_INFO}};
         struct trace_events trace;
         int64_t total;
         SIM(t, calm, &r, jobs[j]);
@@ -63,7 +63,7 @@ static void test_steps_are_all_there_and_cost_what_they_cost(void **state)
 static void test_waits_are_those_of_the_events(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run r = {0};
+    struct sim_run r = {.traced = true};
     struct trace_events trace;
     SIM(t,
         "node { count: 3 } node { speed: 0.5 } step_seconds: 0.004\n"
@@ -106,7 +106,7 @@ static void test_waits_are_those_of_the_events(void **state)
 static void test_every_byte_that_leaves_is_in_a_span(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run r = {0};
+    struct sim_run r = {.traced = true};
     struct trace_events trace;
     SIM(t, calm, &r, "collective.algorithm=tree");
     trace_read(r.trace, &trace);
@@ -127,7 +127,7 @@ static void test_every_byte_that_leaves_is_in_a_span(void **state)
 static void test_evaluations_are_the_drivers(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run r = {0};
+    struct sim_run r = {.traced = true};
     struct trace_events trace;
     int64_t total;
     SIM(t, calm, &r, "stop.epochs=1", "evaluate.every_exchanges=100");
@@ -147,7 +147,8 @@ static const char rough[] =
 static void test_equal_runs_have_equal_traces(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run a = {0}, b = {0}, c = {.threads = true}, d = {0};
+    struct sim_run a = {.traced = true}, b = {.traced = true},
+                   c = {.traced = true, .threads = true}, d = {.traced = true};
     SIM(t, rough, &a, "seed=7");
     SIM(t, rough, &b, "seed=7");
     SIM(t, rough, &c, "seed=7");
@@ -167,7 +168,7 @@ static void test_a_trace_changes_nothing_of_the_run(void **state)
     };
     static const char *const clusters[] = {calm, rough};
     for (size_t i = 0; i < 4; i++) {
-        struct sim_run with = {0}, without = {.untraced = true};
+        struct sim_run with = {.traced = true}, without = {0};
         char events[2][160];
         sim_do(t, clusters[i / 2], &with, jobs[i % 2]);
         sim_do(t, clusters[i / 2], &without, jobs[i % 2]);
@@ -181,7 +182,7 @@ static void test_a_trace_changes_nothing_of_the_run(void **state)
 static void test_the_killed_have_spans_until_they_die(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run r = {0};
+    struct sim_run r = {.traced = true};
     struct trace_events trace;
     SIM(t, rough, &r, "seed=7");
     trace_read(r.trace, &trace);
@@ -206,7 +207,7 @@ static void test_a_buffer_that_is_full_is_logged(void **state)
 {
     struct tiny *t = *state;
     char log[LOG] = "";
-    struct sim_run r = {.engine = {add_warning, log, PL_LOG_INFO}};
+    struct sim_run r = {.traced = true, .engine = {add_warning, log, PL_LOG_INFO}};
     struct trace_events trace;
     int steps = TRACE_SPANS + 100;
     char tau[64], stop[64], expected[128];
