@@ -12,26 +12,30 @@ struct pool_op {
     uint32_t *from;                /* the input pixel of each maximum; NULL for inference */
 };
 
+/* The first of equal values wins; a NaN is never hidden. */
+static size_t window_max(struct window win, size_t W, const float *x)
+{
+    size_t best = win.h0 * W + win.w0;
+    for (size_t h = win.h0; h < win.h1; h++)
+        for (size_t w = win.w0; w < win.w1; w++) {
+            float v = x[h * W + w];
+            /* A mask, since a branch could not be predicted. */
+            size_t wins = (v > x[best]) | (v != v);
+            best ^= (best ^ (h * W + w)) & -wins;
+        }
+    return best;
+}
+
 static void plane_max(const struct pool_op *pool, const float *x, float *y, uint32_t *from)
 {
-    size_t W = pool->spec.x.dim[3], OW = pool->spec.y.dim[3];
-    for (size_t i = 0; i < pool->y_size; i++) {
-        struct window win = window_at(&pool->spec, i / OW, i % OW);
-        size_t best = win.h0 * W + win.w0;
-        float max = x[best];
-        for (size_t h = win.h0; h < win.h1; h++)
-            for (size_t w = win.w0; w < win.w1; w++) {
-                float v = x[h * W + w];
-                /* The first of equal values wins; a NaN is never hidden. A mask, since a branch
-                 * could not be predicted. */
-                size_t wins = (v > max) | (v != v);
-                best ^= (best ^ (h * W + w)) & -wins;
-                max = x[best];
-            }
-        y[i] = max;
-        if (from)
-            from[i] = (uint32_t)best;
-    }
+    size_t W = pool->spec.x.dim[3], OH = pool->spec.y.dim[2], OW = pool->spec.y.dim[3];
+    for (size_t oh = 0, i = 0; oh < OH; oh++)
+        for (size_t ow = 0; ow < OW; ow++, i++) {
+            size_t best = window_max(window_at(&pool->spec, oh, ow), W, x);
+            y[i] = x[best];
+            if (from)
+                from[i] = (uint32_t)best;
+        }
 }
 
 static void plane_average(const struct pool_op *pool, const float *x, float *y)
