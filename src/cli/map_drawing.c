@@ -10,6 +10,7 @@
 enum {
     CELL_WIDTH = 46,
     CELL_HEIGHT = 26,
+    HEAD_WIDTH = 180, /* of a heat map's heading */
     LEFT = 56,
     TOP = 84,
     GAP = 70, /* to the next panel */
@@ -109,15 +110,10 @@ static void draw_curve(struct drawing *d, uint32_t workers, double left, double 
     svg_path(&d->page, "s0", x, average, CURVE_POINTS);
 }
 
-static double max_of(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 bool map_drawing_write(const char *path, const char *name, const struct map_cells *map)
 {
     struct drawing d = {.map = map,
-                        .width = CELL_WIDTH * (double)map->columns,
+                        .width = fmax(CELL_WIDTH * (double)map->columns, HEAD_WIDTH),
                         .height = CELL_HEIGHT * (double)map->rows};
     uint32_t most = map->workers[map->rows - 1];
     size_t lines = (map->exchanges + COLUMNS - 1) / COLUMNS;
@@ -125,10 +121,10 @@ bool map_drawing_write(const char *path, const char *name, const struct map_cell
     double across = LEFT + (d.width + GAP) * (double)abreast;
     double down = TOP + (d.height + GAP) * (double)lines;
     char title[256];
-    d.most = max_of(most, 2);
+    d.most = fmax(most, 2);
     snprintf(title, sizeof title, "Speed-up of averaging: %s, to an error of %g", name,
              map->target);
-    if (!svg_begin(&d.page, path, max_of(across, LEFT + CELL_WIDTH * 10 + GAP),
+    if (!svg_begin(&d.page, path, fmax(across, LEFT + CELL_WIDTH * 10 + GAP),
                    down + 40 + CURVE_HEIGHT + 50, title))
         return false;
     svg_text(&d.page, "note", 20, 46, "start",

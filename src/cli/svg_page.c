@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const char svg_first_bytes[] = "<svg xmlns=";
+const char svg_first_bytes[] = "<svg data-drawn-by=\"paceline\"";
 
 /* Can a new file be made there? */
 static bool can_create(const char *path)
@@ -105,7 +105,8 @@ bool svg_begin(struct svg_page *page, const char *path, double width, double hei
         fprintf(stderr, "paceline: %s: cannot be written: %s\n", path, strerror(errno));
         return false;
     }
-    fprintf(page->out, "%s\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n",
+    fprintf(page->out,
+            "%s xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n",
             svg_first_bytes, width, height);
     write_title(page->out, title);
     write_style(page->out);

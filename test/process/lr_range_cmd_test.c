@@ -165,6 +165,8 @@ static void test_lr_range_refuses_bad_input(void **state)
     REFUSED(t, "--steps: expected a number from 2", "lr-range", t->job, "--steps", "1");
     REFUSED(t, "--steps: expected a whole number", "lr-range", t->job, "--steps", "2.5");
     REFUSED(t, "--svg: net.prototxt exists", "lr-range", t->job, "--svg", "net.prototxt");
+    tiny_write(t, "foreign.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"/>\n");
+    REFUSED(t, "--svg: foreign.svg exists", "lr-range", t->job, "--svg", "foreign.svg");
     REFUSED(t, "--csv: none/a.csv: No such file", "lr-range", t->job, "--csv", "none/a.csv");
     REFUSED(t, "train-images", "lr-range", t->job, "--set",
             "train_data.idx.images=no/train-images");
