@@ -15,7 +15,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import java.util.stream.Collectors;
 import org.apache.spark.sql.SparkSession;
 
 /**
@@ -80,12 +79,6 @@ public final class ResumeTest {
         return process;
     }
 
-    /** Without what executors start themselves, and what has ended meanwhile. */
-    private static List<ProcessHandle> executorsOf(Process application) {
-        return application.descendants().filter(process -> SparkTest.commandLine(process.pid()).contains("--executor-id"))
-                .collect(Collectors.toList());
-    }
-
     private void resumesWithFewerExecutors() throws Exception {
         try {
             killAndResume();
@@ -101,7 +94,7 @@ public final class ResumeTest {
                 && checkpoints.toFile().list().length > 1));
         check(first.isAlive(), "the first application ended");
         Thread.sleep(CHECKPOINT_S * 750); // into the interval before the next one
-        List<ProcessHandle> executors = executorsOf(first);
+        List<ProcessHandle> executors = SparkTest.executorsAmong(first.descendants());
         check(executors.size() == SparkTest.EXECUTORS, "executors: " + executors.size());
         first.destroyForcibly().waitFor();
         long killed = System.nanoTime();

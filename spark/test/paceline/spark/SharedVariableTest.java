@@ -74,11 +74,21 @@ public final class SharedVariableTest {
     }
 
     private static void await(String what, Callable<Boolean> condition) throws Exception {
+        await(what, condition, () -> "no more is known");
+    }
+
+    private static void await(String what, Callable<Boolean> condition, Callable<String> state) throws Exception {
         long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(DEADLINE_S);
         while (!condition.call()) {
-            check(System.nanoTime() < until, what + ": not within " + DEADLINE_S + " s");
+            if (System.nanoTime() > until) {
+                throw new AssertionError(what + ": not within " + DEADLINE_S + " s: " + state.call());
+            }
             Thread.sleep(20);
         }
+    }
+
+    private static int executors() {
+        return SparkTest.executorsAmong(ProcessHandle.current().descendants()).size();
     }
 
     private static <T> FutureTask<T> inBackground(Callable<T> body) {
@@ -250,8 +260,8 @@ public final class SharedVariableTest {
 
     private void replacementJoins() throws Exception {
         long from = System.nanoTime();
-        await("a replacement", () -> ProcessHandle.current().descendants().count() == EXECUTORS
-                && DriverEnd.get().ready() == EXECUTORS);
+        await("a replacement", () -> executors() == EXECUTORS && DriverEnd.get().ready() == EXECUTORS,
+                () -> executors() + " processes, " + DriverEnd.get().ready() + " with the library");
         await("three executors have tasks",
                 () -> numbers.map(task -> ProcessHandle.current().pid()).distinct().count() == EXECUTORS);
         System.out.printf("the replacement has tasks after %.1f s%n", (System.nanoTime() - from) / 1e9);

@@ -422,10 +422,14 @@ public final class SparkTest {
     /** The processes of this application's executors. */
     List<ProcessHandle> executors() {
         String application = spark.sparkContext().applicationId();
-        try (Stream<ProcessHandle> all = ProcessHandle.current().descendants()) {
-            return all.filter(process -> commandLine(process.pid()).contains("--executor-id")
-                    && commandLine(process.pid()).contains(application)).collect(Collectors.toList());
-        }
+        return executorsAmong(ProcessHandle.current().descendants()).stream()
+                .filter(process -> commandLine(process.pid()).contains(application)).collect(Collectors.toList());
+    }
+
+    /** Without what executors and Hadoop start themselves, and what has ended meanwhile. */
+    static List<ProcessHandle> executorsAmong(Stream<ProcessHandle> processes) {
+        return processes.filter(process -> commandLine(process.pid()).contains("--executor-id"))
+                .collect(Collectors.toList());
     }
 
     static String commandLine(long pid) {
