@@ -1,6 +1,7 @@
 /* The paces of asynchronous workers (src/plan/server_round.c) against simulated runs. */
 #include "round_scene.h"
 #include "strategy/consistency.h"
+#include "sweep_stride.h"
 
 struct pace_scene {
     const char *strategy, *solver; /* as set in the job */
@@ -54,9 +55,9 @@ static const struct pace_scene paced[] = {
 
 enum { PACED = sizeof paced / sizeof *paced, PACED_ROUNDS = 24 };
 
-/* In one of the scenes a worker is further off than ROUND_WORST: `ps` with asp, two workers and
- * unequal links of 10 Mbit/s. */
-#define PACE_WORST 0.12
+/* With two unequal workers `ps` and `downpour` are further off than ROUND_WORST, in 5 of all
+ * scenes. */
+#define PACE_WORST 0.18
 
 static void on_push(void *user, uint32_t worker, int64_t now, struct members *ok)
 {
@@ -134,22 +135,24 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Some of the rates of each number of workers, in turn. */
+/* Some of the rates of each number of workers, in turn, and so are equal and unequal nodes; with
+ * PACELINE_SWEEP=all each of these. */
 static void test_paces_of_workers(void **state)
 {
     static const size_t workers[] = {2, 8, 32};
     enum { WORKERS = sizeof workers / sizeof *workers, RATES = 2 };
-    double off[PACED * WORKERS * RATES];
-    int n = 0;
+    double off[PACED * WORKERS * RATES * UNEQUALS];
+    size_t n = 0, scene = 0, step = sweep_share(1, UNEQUALS);
     for (size_t kind = 0; kind < PACED; kind++)
-        for (size_t w = 0; w < WORKERS && workers[w] <= ROUND_WORKERS_MAX; w++)
+        for (size_t w = 0; w < WORKERS; w++)
             for (double mbit = (kind + w) % 2 ? 10 : 100; mbit <= 10240;
-                 mbit *= workers[w] > 8 ? 1e4 : 100) {
-                struct scene s = {.workers = workers[w], .mbit = mbit, .step = 0.02};
-                s.unequal = (enum unequal)(n % UNEQUALS);
-                off[n++] = check_paces(*state, &paced[kind], &s);
-            }
-    qsort(off, (size_t)n, sizeof *off, compare_numbers);
+                 mbit *= workers[w] > 8 ? 1e4 : 100, scene++)
+                for (size_t u = 0; u < UNEQUALS && workers[w] <= ROUND_WORKERS_MAX; u += step) {
+                    struct scene s = {.workers = workers[w], .mbit = mbit, .step = 0.02};
+                    s.unequal = (enum unequal)((scene + u) % UNEQUALS);
+                    off[n++] = check_paces(*state, &paced[kind], &s);
+                }
+    qsort(off, n, sizeof *off, compare_numbers);
     print_message("    %.1f %% off in the median, %.1f %% at most\n", 100 * off[n / 2],
                   100 * off[n - 1]);
     assert_true(off[n / 2] <= ROUND_MEDIAN);
