@@ -17,7 +17,7 @@ enum { STRIDE = SWEEP_STRIDE(31, 31), FEWEST = STRIDE > 1 ? 7 : 2 };
 enum { MOST = 8, PIECE = 4, FLOATS = 21 };
 
 /* Odd, so that ranks and workers take turns. */
-static size_t stride(void)
+static size_t choose_stride(void)
 {
     return sweep_share(STRIDE, 3);
 }
@@ -172,7 +172,7 @@ static void test_one_dies_at_each_send_of_each_algorithm(void **state)
         const struct call call = {ALL_REDUCE, (enum coll_algorithm)a, FLOATS, 0, NULL};
         struct fallen sum = {0};
         for (uint32_t ranks = FEWEST; ranks <= MOST; ranks++)
-            sweep_falls(&call, CODEC_F32, ranks, stride(), &sum);
+            sweep_falls(&call, CODEC_F32, ranks, choose_stride(), &sum);
         print_fallen(coll_algorithm_name(call.algorithm), &sum);
         assert_true(sum.ended > 0);
     }
@@ -189,7 +189,7 @@ static void test_one_dies_at_each_send_of_the_others(void **state)
     struct fallen sum = {0};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         for (uint32_t ranks = FEWEST; ranks <= MOST; ranks++)
-            sweep_falls(&calls[i], CODEC_F32, ranks, stride(), &sum);
+            sweep_falls(&calls[i], CODEC_F32, ranks, choose_stride(), &sum);
     print_fallen("broadcast, reduce, gather, all-gather, reduce-scatter", &sum);
 }
 
@@ -203,7 +203,8 @@ static void test_one_dies_when_codes_are_lossy(void **state)
     for (size_t i = 0; i < sizeof able / sizeof *able; i++)
         for (uint32_t ranks = FEWEST; ranks <= MOST; ranks++) {
             const struct call call = {ALL_REDUCE, able[i], FLOATS, 0, NULL};
-            sweep_falls(&call, ranks % 2 ? CODEC_BF16 : CODEC_INT8, ranks, 3 * stride(), &sum);
+            sweep_falls(&call, ranks % 2 ? CODEC_BF16 : CODEC_INT8, ranks, 3 * choose_stride(),
+                        &sum);
         }
     print_fallen("bf16 and int8", &sum);
 }
@@ -222,7 +223,7 @@ static void test_one_dies_at_each_moment(void **state)
             struct fall fall = fresh;
             struct scene whole = scene_of(&fall, ranks);
             run_scene(&whole);
-            for (size_t i = 0; i < MOMENTS; i += stride()) {
+            for (size_t i = 0; i < MOMENTS; i += choose_stride()) {
                 char cluster[200];
                 uint32_t dies = (uint32_t)(i % ranks);
                 double span = world_seconds(whole.ended[dies]) - 0.01;
@@ -259,7 +260,7 @@ static void the_commit_rule_holds_with(enum coll_algorithm algorithm)
     struct tallied sum = {0};
     for (int shape = 0; shape < 2; shape++)
         for (uint32_t workers = FEWEST; workers <= MOST; workers++)
-            sweep_messages(trial_with(algorithm, CODEC_F32, workers, shape), stride(), &sum);
+            sweep_messages(trial_with(algorithm, CODEC_F32, workers, shape), choose_stride(), &sum);
     print_tallied(coll_algorithm_name(algorithm), &sum);
     assert_int_equal(sum.complaints, 0);
     assert_true(sum.went_on > sum.runs / 2);
@@ -313,7 +314,7 @@ static void test_a_worker_dies_at_each_moment(void **state)
             struct trial t = whole;
             run_trial(&whole);
             double span = world_seconds(whole.end - GRACE);
-            for (uint32_t i = 0; i < MOMENTS * WORKERS; i += (uint32_t)stride()) {
+            for (uint32_t i = 0; i < MOMENTS * WORKERS; i += (uint32_t)choose_stride()) {
                 char cluster[200];
                 struct trial dies = t;
                 snprintf(cluster, sizeof cluster, SLOW_LINKS "fault { at: %.9f kill: %u }",
@@ -339,7 +340,7 @@ static void test_a_worker_dies_with_lossy_codes(void **state)
             for (uint32_t workers = FEWEST; workers <= MOST; workers++) {
                 struct trial t = trial_with(able[i], (enum codec)codec, workers, workers % 2);
                 t.exchanges = 4;
-                sweep_messages(t, 5 * stride(), &sum);
+                sweep_messages(t, 5 * choose_stride(), &sum);
             }
         print_tallied(codec_name((enum codec)codec), &sum);
         assert_int_equal(sum.complaints, 0);
