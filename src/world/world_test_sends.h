@@ -36,12 +36,18 @@ static inline int sends_post(struct world *w, struct sends *s, uint32_t i, uint3
     return world_post_send(w, &s->send[i]);
 }
 
-static inline uint32_t sends_that_are(const struct sends *s, int status)
+/* Of the first n. */
+static inline uint32_t first_sends_that_are(const struct sends *s, uint32_t n, int status)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < s->n; i++)
+    for (uint32_t i = 0; i < n; i++)
         count += s->send[i].status == status;
     return count;
+}
+
+static inline uint32_t sends_that_are(const struct sends *s, int status)
+{
+    return first_sends_that_are(s, s->n, status);
 }
 
 /* Until `count` posts have ended. */
