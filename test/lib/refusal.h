@@ -84,4 +84,17 @@ static inline void tiny_write_changed(struct tiny *t, const char *name, const ch
     free(changed);
 }
 
+/* The text of a file of that folder; the caller frees it. */
+static inline char *read_text(const struct tiny *t, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", t->folder, name);
+    int fd = open(path, O_RDONLY);
+    if (fd < 0)
+        fail_msg("there is no %s", path);
+    char *text = process_output(fd);
+    close(fd);
+    return text;
+}
+
 #endif

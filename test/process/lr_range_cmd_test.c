@@ -35,18 +35,6 @@ static cJSON *range_of(const struct tiny *t, const char *const *argv)
 #define RANGE(t, ...) \
     range_of(t, (const char *const[]){"lr-range", (t)->job, "-q", "--json", __VA_ARGS__, NULL})
 
-static char *read_text(const struct tiny *t, const char *name)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", t->folder, name);
-    int fd = open(path, O_RDONLY);
-    if (fd < 0)
-        fail_msg("there is no %s", path);
-    char *text = process_output(fd);
-    close(fd);
-    return text;
-}
-
 static bool is_near(double a, double b)
 {
     return fabs(a - b) <= 1e-5 * fabs(b);

@@ -13,18 +13,6 @@ struct row {
     double steps, rounds, error, speedup;
 };
 
-static char *read_text(const struct tiny *t, const char *name)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", t->folder, name);
-    int fd = open(path, O_RDONLY);
-    if (fd < 0)
-        fail_msg("there is no %s", path);
-    char *text = process_output(fd);
-    close(fd);
-    return text;
-}
-
 static bool find_row(const char *csv, unsigned workers, unsigned tau, struct row *row)
 {
     for (const char *line = strchr(csv, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
