@@ -85,7 +85,7 @@ static inline void tiny_write_changed(struct tiny *t, const char *name, const ch
 }
 
 /* The text of a file of that folder; the caller frees it. */
-static inline char *read_text(const struct tiny *t, const char *name)
+static inline char *read_file_of(const struct tiny *t, const char *name)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", t->folder, name);

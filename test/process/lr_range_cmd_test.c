@@ -108,7 +108,7 @@ static void test_lr_range_writes_its_files(void **state)
         assert_non_null(strstr(p.out, "suggested range: "));
         process_release(&p);
     }
-    char *csv = read_text(t, "a.csv"), *svg = read_text(t, "a.svg");
+    char *csv = read_file_of(t, "a.csv"), *svg = read_file_of(t, "a.svg");
     int lines = 0;
     for (const char *at = csv; (at = strchr(at, '\n')); at++)
         lines++;
@@ -137,7 +137,7 @@ static void test_lr_range_ends_on_interrupt(void **state)
     process_wait(&p, REFUSAL_LIMIT_S);
     assert_int_equal(p.code, 130);
     assert_non_null(strstr(p.out, "interrupted after "));
-    char *csv = read_text(t, "cut.csv");
+    char *csv = read_file_of(t, "cut.csv");
     assert_non_null(strstr(csv, "\n1,1e-05,"));
     free(csv);
     process_release(&p);

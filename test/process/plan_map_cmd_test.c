@@ -30,7 +30,7 @@ static double steps_of_run(const struct tiny *t, const char *run)
     char path[256];
     double steps = 0;
     snprintf(path, sizeof path, "%s/events.jsonl", run + strlen(t->folder) + 1);
-    char *events = read_text(t, path), *rest = NULL;
+    char *events = read_file_of(t, path), *rest = NULL;
     for (char *line = strtok_r(events, "\n", &rest); line && steps == 0;
          line = strtok_r(NULL, "\n", &rest)) {
         const char *error = strstr(line, "\"error\":"), *step = strstr(line, "\"step\":");
@@ -55,7 +55,7 @@ static void test_plan_map_measures_cells(void **state)
             "map.svg", "-q"));
     assert_non_null(strstr(p.out, "one worker needs "));
     process_release(&p);
-    char *csv = read_text(t, "map.csv"), *svg = read_text(t, "map.svg");
+    char *csv = read_file_of(t, "map.csv"), *svg = read_file_of(t, "map.svg");
     assert_true(find_row(csv, 1, 1, &alone) && alone.reached && alone.speedup == 1);
     for (unsigned workers = 2; workers <= 3; workers++)
         for (unsigned tau = 2; tau <= 8; tau += 6) {
@@ -88,7 +88,7 @@ static void test_plan_map_continues_from_its_file(void **state)
     assert_null(strstr(p.err, "K 2, tau 4:"));
     assert_non_null(strstr(p.err, "K 2, tau 8:"));
     process_release(&p);
-    char *csv = read_text(t, "cells.csv");
+    char *csv = read_file_of(t, "cells.csv");
     assert_true(find_row(csv, 1, 1, &row) && find_row(csv, 2, 4, &row) &&
                 find_row(csv, 2, 8, &row));
     free(csv);
