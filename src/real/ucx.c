@@ -57,7 +57,7 @@ struct ucx_line {
     size_t have; /* bytes of the control message on the socket */
     uint8_t in[UCX_HEAD + UCX_ADDRESS_MAX];
 
-    void *close_request;
+    void *last_request; /* of the flush, then of the close */
     struct ucx_line *next;
     unsigned busy;
     struct slot *free;
@@ -122,24 +122,59 @@ int ucx_fd(const struct ucx *ucx)
 
 /* ---- lines that are closed ---- */
 
-static bool is_closed(const struct ucx_line *line)
+/* Has the request that ended last completed? It is freed then. */
+static bool has_completed(struct ucx_line *line)
 {
-    return line->busy == 0 && (!line->close_request ||
-                               ucp_request_check_status(line->close_request) != UCS_INPROGRESS);
+    if (line->last_request && ucp_request_check_status(line->last_request) == UCS_INPROGRESS)
+        return false;
+    if (line->last_request)
+        ucp_request_free(line->last_request);
+    line->last_request = NULL;
+    return true;
 }
 
-static void free_closed_lines(struct ucx *ucx, bool all)
+static void *request_of(ucs_status_ptr_t request)
+{
+    return UCS_PTR_IS_PTR(request) ? request : NULL;
+}
+
+/* A line that has ended is flushed before its endpoint is closed: UCX's TCP may read a freed
+ * endpoint if the other side closes while closed bytes wait. At once: nobody waits for the flush.
+ */
+static bool is_closed(struct ucx_line *line, bool at_once)
+{
+    if (line->ep && (has_completed(line) || line->broken || at_once)) {
+        const ucp_request_param_t param = {
+            .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+            .flags = UCP_EP_CLOSE_FLAG_FORCE,
+        };
+        if (line->last_request)
+            ucp_request_free(line->last_request);
+        line->last_request = request_of(ucp_ep_close_nbx(line->ep, &param));
+        line->ep = NULL;
+    }
+    return !line->ep && line->busy == 0 && has_completed(line);
+}
+
+static void free_closed_lines(struct ucx *ucx, bool at_once)
 {
     for (struct ucx_line **at = &ucx->closing; *at;) {
         struct ucx_line *line = *at;
-        if (!all && !is_closed(line)) {
+        if (is_closed(line, at_once)) {
+            *at = line->next;
+            free(line);
+        } else {
             at = &line->next;
-            continue;
         }
-        *at = line->next;
-        if (line->close_request && !all)
-            ucp_request_free(line->close_request);
-        free(line);
+    }
+}
+
+/* Until UCX uses no memory of lines, but not for long. */
+static void close_lines(struct ucx *ucx, bool at_once)
+{
+    for (int64_t until = real_now() + CLOSE_MAX; ucx->closing && real_now() < until;) {
+        ucp_worker_progress(ucx->worker);
+        free_closed_lines(ucx, at_once);
     }
 }
 
@@ -147,13 +182,16 @@ void ucx_close(struct ucx *ucx)
 {
     if (!ucx)
         return;
-    for (int64_t until = real_now() + CLOSE_MAX; ucx->closing && real_now() < until;)
-        ucx_progress(ucx);
+    close_lines(ucx, false);
+    close_lines(ucx, true);
     if (ucx->address)
         ucp_worker_release_address(ucx->worker, ucx->address);
     if (ucx->worker)
         ucp_worker_destroy(ucx->worker);
-    free_closed_lines(ucx, true);
+    for (struct ucx_line *line = ucx->closing, *next; line; line = next) {
+        next = line->next;
+        free(line);
+    }
     if (ucx->context)
         ucp_cleanup(ucx->context);
     free(ucx);
@@ -510,14 +548,8 @@ void ucx_end(struct stream *s)
         return;
     s->line = NULL;
     release_data(line);
-    if (line->ep) {
-        const ucp_request_param_t param = {
-            .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-            .flags = UCP_EP_CLOSE_FLAG_FORCE,
-        };
-        ucs_status_ptr_t request = ucp_ep_close_nbx(line->ep, &param);
-        line->close_request = UCS_PTR_IS_PTR(request) ? request : NULL;
-    }
+    if (line->ep)
+        line->last_request = request_of(ucp_ep_flush_nbx(line->ep, &(ucp_request_param_t){0}));
     line->next = line->ucx->closing;
     line->ucx->closing = line;
     free_closed_lines(line->ucx, false);
