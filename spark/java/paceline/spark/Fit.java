@@ -165,6 +165,9 @@ final class Fit implements AutoCloseable {
 
     void executorLost(String executor) {
         lostExecutors.add(executor);
+        if (keepsRowsInExecutors()) {
+            leases.executorLost(executor);
+        }
     }
 
     /** The run is to end after its next exchange, with a model. */

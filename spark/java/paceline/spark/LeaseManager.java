@@ -133,7 +133,7 @@ final class LeaseManager {
             slots.add(new Slot(session + "-lease-" + named++));
         }
         for (Slot slot : slots) {
-            if (slot.state == State.WAITING && now >= slot.dueMs) {
+            if (slot.state == State.WAITING && now >= slot.dueMs && hasPlace()) {
                 submit(slot);
             }
         }
@@ -160,6 +160,11 @@ final class LeaseManager {
         }
         slot.state = State.SUBMITTED;
         submitted++;
+    }
+
+    /** Where rows lie in executors, a lease elsewhere would only take the core that is to read lost ones. */
+    private boolean hasPlace() {
+        return places.get().isEmpty() || !place().isEmpty();
     }
 
     /** An executor that still lacks a lease; empty: any. */
@@ -202,6 +207,18 @@ final class LeaseManager {
                 slot.dueMs = policy.ended(now);
                 log.accept("a lease on executor " + result.executor + " ended: " + result.outcome);
                 break;
+        }
+    }
+
+    /** Spark would start the lost executor's lease on the next one that comes, before its rows are there. */
+    synchronized void executorLost(String executor) {
+        for (Slot slot : slots) {
+            if (slot.state == State.SUBMITTED && slot.executor.equals(executor) && !slot.job.isDone()) {
+                context.cancelJobGroup(slot.lease);
+                slot.state = State.WAITING;
+                slot.trains = false;
+                slot.dueMs = now();
+            }
         }
     }
 
