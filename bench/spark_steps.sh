@@ -40,7 +40,7 @@ of_executors() {
         build/paceline-spark-examples.jar "$spark_dir/fashion" "$epochs" "$spark_workers" "$1" >"$1.log"
     wait "${spark_pids[-1]}" || return 1
     unset 'spark_pids[-1]'
-    rate "$1"
+    rate "$1/run" # in the fit's folder of checkpoints
 }
 
 start_cluster
