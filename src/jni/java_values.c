@@ -141,6 +141,15 @@ int option_store(const struct option *known, char *text, void *options)
 
 /* ---- buffers ---- */
 
+jbyteArray text_bytes(JNIEnv *env, const char *text)
+{
+    jsize n = (jsize)strlen(text);
+    jbyteArray bytes = (*env)->NewByteArray(env, n);
+    if (bytes)
+        (*env)->SetByteArrayRegion(env, bytes, 0, n, (const jbyte *)text);
+    return bytes;
+}
+
 void *buffer_memory(JNIEnv *env, jobject buffer, jlong bytes, const char *what)
 {
     void *at = buffer ? (*env)->GetDirectBufferAddress(env, buffer) : NULL;

@@ -26,6 +26,9 @@ int texts_take(struct texts *texts, JNIEnv *env, jstring text, const char **out)
 int texts_take_all(struct texts *texts, JNIEnv *env, jobjectArray array,
                    int (*each)(void *user, char *text), void *user);
 
+/* The bytes of a text of C's, as an array of Java's; NULL: there is no memory. */
+jbyteArray text_bytes(JNIEnv *env, const char *text);
+
 enum option_type { OPTION_TEXT, OPTION_FLAG, OPTION_DOUBLE, OPTION_INT, OPTION_PORT };
 
 /* An option NAME=VALUE, and where its value is stored: const char *, bool, double, int or unsigned,

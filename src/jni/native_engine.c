@@ -71,13 +71,8 @@ jint NATIVE(abi)(JNIEnv *env, jclass class)
 
 jbyteArray NATIVE(messageBytes)(JNIEnv *env, jclass class)
 {
-    const char *text = fail_message();
-    jsize n = (jsize)strlen(text);
     (void)class;
-    jbyteArray bytes = (*env)->NewByteArray(env, n);
-    if (bytes)
-        (*env)->SetByteArrayRegion(env, bytes, 0, n, (const jbyte *)text);
-    return bytes;
+    return text_bytes(env, fail_message());
 }
 
 /* ---- engines ---- */

@@ -303,14 +303,10 @@ jint NATIVE(netTensors)(JNIEnv *env, jclass class, jlong handle)
 static jbyteArray describe_tensor(JNIEnv *env, const pl_weights *tensor, jintArray shape)
 {
     jint numbers[TENSOR_DIMS + 2] = {(jint)tensor->index, (jint)tensor->dims};
-    jsize n = (jsize)strlen(tensor->layer);
     for (size_t d = 0; d < tensor->dims; d++)
         numbers[d + 2] = (jint)tensor->shape[d];
     (*env)->SetIntArrayRegion(env, shape, 0, TENSOR_DIMS + 2, numbers);
-    jbyteArray name = (*env)->NewByteArray(env, n);
-    if (name)
-        (*env)->SetByteArrayRegion(env, name, 0, n, (const jbyte *)tensor->layer);
-    return name;
+    return text_bytes(env, tensor->layer);
 }
 
 jbyteArray NATIVE(netTensor)(JNIEnv *env, jclass class, jlong handle, jint i, jintArray shape)

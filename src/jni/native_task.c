@@ -312,9 +312,14 @@ static void block_signals(sigset_t *before)
     pthread_sigmask(SIG_BLOCK, &set, before);
 }
 
+static const struct engine *engine_of(const struct task *task)
+{
+    return (const struct engine *)task->object.parent;
+}
+
 static int run_task(struct task *task)
 {
-    const struct engine *engine = (const struct engine *)task->object.parent;
+    const struct engine *engine = engine_of(task);
     sigset_t before;
     pl_run_report report;
     block_signals(&before);
@@ -324,6 +329,26 @@ static int run_task(struct task *task)
     if (rc == PL_OK && !task->works)
         put_report(task, &report);
     return fail_by_engine(engine, rc);
+}
+
+static int job_text(const struct task *task, char **out)
+{
+    if (!task->job)
+        return fail(PL_ERR_USAGE, "task: a worker has no job of its own");
+    return fail_by_engine(engine_of(task), pl_job_text(task->job, out));
+}
+
+jbyteArray NATIVE(taskJob)(JNIEnv *env, jclass class, jlong handle)
+{
+    (void)class;
+    char *text = NULL;
+    struct task *task = object_use(handle, OBJECT_TASK, USE_ALONE);
+    if (!task)
+        return NULL;
+    jbyteArray bytes = job_text(task, &text) == PL_OK ? text_bytes(env, text) : NULL;
+    free(text);
+    object_release(task, USE_ALONE, false);
+    return bytes;
 }
 
 jint NATIVE(taskMain)(JNIEnv *env, jclass class, jlong handle)

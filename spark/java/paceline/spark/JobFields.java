@@ -12,12 +12,13 @@ import java.util.regex.Pattern;
 
 /** The job of a fit: a file, and fields that the estimator sets on top of it. */
 final class JobFields {
-    private static final Pattern HOLDS_OUT = Pattern.compile("(?m)^[^#\\n]*\\bvalidation\\s*:\\s*(\\d{1,9})\\b");
-    private static final Pattern FOLLOWS_BATCH = Pattern.compile("(?m)^[^#\\n]*\\bfollow_batch\\s*:?\\s*[{<]");
+    private static final Pattern HOLDS_OUT = Pattern.compile("(?m)^validation: (\\d+)$");
+    private static final Pattern FOLLOWS_BATCH = Pattern.compile("(?m)^ *follow_batch \\{");
 
     private final List<String> overrides = new ArrayList<>();
     private final boolean whole; // there is no job of the user's: all is set here
     private final Path file;
+    private String text; // the whole job, as a run uses it
 
     /** `job` is the text of a job, or the path of its file; empty: there is none. */
     JobFields(String job, Path directory) throws IOException {
@@ -81,19 +82,44 @@ final class JobFields {
         return "{name: " + quoted(name) + " begin_with: 1}";
     }
 
+    /**
+     * Throw with what is wrong with the job, whose records and number of workers are not known yet. `old`: a run to
+     * continue; or null.
+     */
+    void check(Path old) {
+        List<String> fields = new ArrayList<>(overrides);
+        fields.add("train_data.memory=" + memory(Engine.ROWS));
+        fields.add("test_data.memory=" + memory(TrainingRun.TEST));
+        fields.add("workers_min=1");
+        fields.add("workers_max=2"); // or more
+        String[] options = old == null ? new String[0] : new String[] {"out=" + old, "resume=1"};
+        LocalEngine engine = new LocalEngine();
+        try {
+            long run = Native.runOpen(engine.handle(), file == null ? null : file.toString(),
+                    fields.toArray(new String[0]), options);
+            byte[] bytes = run < 0 ? null : Native.taskJob(run);
+            String wrong = bytes == null ? Native.message() : "";
+            if (run >= 0) {
+                Native.taskClose(run);
+            }
+            if (bytes == null) {
+                throw new PacelineException("job: " + wrong);
+            }
+            text = new String(bytes, StandardCharsets.UTF_8);
+        } finally {
+            engine.close();
+        }
+    }
+
     /** How many records it holds out for validation. */
-    int heldOut() throws IOException {
-        Matcher found = find(HOLDS_OUT);
+    int heldOut() {
+        Matcher found = HOLDS_OUT.matcher(text);
         return found.find() ? Integer.parseInt(found.group(1)) : 0;
     }
 
     /** Does its number of workers follow the batch? */
-    boolean followsBatch() throws IOException {
-        return find(FOLLOWS_BATCH).find();
-    }
-
-    private Matcher find(Pattern field) throws IOException {
-        return field.matcher(file == null ? "" : Files.readString(file));
+    boolean followsBatch() {
+        return FOLLOWS_BATCH.matcher(text).find();
     }
 
     List<String> overrides() {

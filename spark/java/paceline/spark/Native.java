@@ -86,6 +86,12 @@ final class Native {
      */
     static native long workOpen(long engine, String driver, String[] options);
 
+    /**
+     * The job of a run with the default of every field, as text in UTF-8; null: something is wrong with it, see
+     * message().
+     */
+    static native byte[] taskJob(long task);
+
     /** Run or work on the calling thread until it is over; once. The engine is in use meanwhile. */
     static native int taskMain(long task);
 

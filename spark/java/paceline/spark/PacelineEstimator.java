@@ -114,7 +114,7 @@ public final class PacelineEstimator extends EstimatorParams implements DefaultP
         plan.patienceS = getPatience();
         plan.skipsBad = getOnBadRecord().equals("skip");
         plan.resumes = Files.exists(plan.directory.resolve(RUN_JOB));
-        plan.job = describeJob(directory);
+        plan.job = describeJob(directory, plan.directory, plan.resumes);
         try (Fit fit = new Fit(within, plan)) {
             try {
                 return train(fit, plan, data);
@@ -148,7 +148,7 @@ public final class PacelineEstimator extends EstimatorParams implements DefaultP
         return "`" + column.replace("`", "``") + "`";
     }
 
-    private JobFields describeJob(Path directory) throws IOException {
+    private JobFields describeJob(Path directory, Path run, boolean resumes) throws IOException {
         JobFields job = new JobFields(getJob(), directory);
         if (!getNet().isEmpty()) {
             job.setNet(getNet());
@@ -171,6 +171,7 @@ public final class PacelineEstimator extends EstimatorParams implements DefaultP
         if (!getInitialModel().isEmpty()) {
             job.add("weights", JobFields.quoted(getInitialModel()));
         }
+        job.check(resumes ? run : null);
         return job;
     }
 

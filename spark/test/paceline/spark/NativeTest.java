@@ -51,6 +51,7 @@ final class NativeTest {
         run("test_parts_are_readable", test::partsAreReadable);
         run("test_records_are_packed", test::recordsArePacked);
         run("test_workers_train_on_growing_streams", test::workersTrainOnGrowingStreams);
+        run("test_job_is_known_before_it_runs", test::jobIsKnown);
         run("test_run_stops_and_worker_leaves", test::runStopsAndWorkerLeaves);
         run("test_wrong_token_is_refused", test::wrongTokenIsRefused);
         run("test_wrong_arguments_of_nets_are_refused", test::wrongArgumentsOfNetsAreRefused);
@@ -501,6 +502,23 @@ final class NativeTest {
         run.thread.join(DEADLINE_MS);
         check(run.status < 0, "a run that never began ends with " + run.status);
         run.close();
+        done(Native.engineDestroy(engine));
+    }
+
+    private void jobIsKnown() throws Exception {
+        long engine = opened(Native.engineCreate(Native.LOG_WARN));
+        long run = opened(Native.runOpen(engine, writeJob(), new String[] {"validation=7", "stop.epochs=1"}, null));
+        String text = new String(Native.taskJob(run), StandardCharsets.UTF_8);
+        expectIn(text, "\nvalidation: 7\n");
+        expectIn(text, "\nkernels: auto\n"); // a default
+        done(Native.taskClose(run));
+        run = opened(Native.runOpen(engine, writeJob(), new String[] {"batch=0", "stop.epochs=1"}, null));
+        check(Native.taskJob(run) == null, "a batch of no records");
+        expectIn(Native.message(), "batch");
+        done(Native.taskClose(run));
+        long worker = opened(Native.workOpen(engine, "127.0.0.1:1", null));
+        check(Native.taskJob(worker) == null, "a worker's job");
+        done(Native.taskClose(worker));
         done(Native.engineDestroy(engine));
     }
 
