@@ -122,7 +122,7 @@ int ucx_fd(const struct ucx *ucx)
 
 /* ---- lines that are closed ---- */
 
-/* Has the request that ended last completed? It is freed then. */
+/* Has the line's request completed? It is freed then. */
 static bool has_completed(struct ucx_line *line)
 {
     if (line->last_request && ucp_request_check_status(line->last_request) == UCS_INPROGRESS)
@@ -138,10 +138,10 @@ static void *request_of(ucs_status_ptr_t request)
     return UCS_PTR_IS_PTR(request) ? request : NULL;
 }
 
-/* A line that has ended is flushed before its endpoint is closed: UCX's TCP may read a freed
- * endpoint if the other side closes while closed bytes wait. At once: nobody waits for the flush.
- */
-static bool is_closed(struct ucx_line *line, bool at_once)
+/* Close the endpoint of a line that has ended, after its flush: UCX's TCP may read a freed endpoint
+ * if both sides close while bytes wait to be sent. `at_once`: do not wait for the flush. Returns
+ * whether UCX needs the line no longer. */
+static bool close_line(struct ucx_line *line, bool at_once)
 {
     if (line->ep && (has_completed(line) || line->broken || at_once)) {
         const ucp_request_param_t param = {
@@ -160,7 +160,7 @@ static void free_closed_lines(struct ucx *ucx, bool at_once)
 {
     for (struct ucx_line **at = &ucx->closing; *at;) {
         struct ucx_line *line = *at;
-        if (is_closed(line, at_once)) {
+        if (close_line(line, at_once)) {
             *at = line->next;
             free(line);
         } else {
@@ -169,7 +169,7 @@ static void free_closed_lines(struct ucx *ucx, bool at_once)
     }
 }
 
-/* Until UCX uses no memory of lines, but not for long. */
+/* Close all lines that have ended; give up after CLOSE_MAX. */
 static void close_lines(struct ucx *ucx, bool at_once)
 {
     for (int64_t until = real_now() + CLOSE_MAX; ucx->closing && real_now() < until;) {
