@@ -223,7 +223,7 @@ def run_page(page, text, folder):
 def check_names(page, text, paceline):
     """Commands named within sentences exist."""
     known = re.findall(r"^  ([\w-]+) ", subprocess.run([paceline, "help"], capture_output=True,
-                                                     text=True, check=True).stdout, re.M)
+                                                        text=True, check=True).stdout, re.M)
     for name in re.findall(r"`paceline ([\w-]+)[^`]*`", text):
         if name not in known:
             raise Mistake("%s: there is no command paceline %s" % (page, name))

@@ -139,7 +139,7 @@ int option_store(const struct option *known, char *text, void *options)
     return PL_OK;
 }
 
-/* ---- buffers ---- */
+/* ---- texts and buffers of C ---- */
 
 jbyteArray text_bytes(JNIEnv *env, const char *text)
 {

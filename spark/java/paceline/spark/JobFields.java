@@ -114,7 +114,7 @@ final class JobFields {
     /** How many records it holds out for validation. */
     int heldOut() {
         Matcher found = HOLDS_OUT.matcher(text);
-        return found.find() ? Integer.parseInt(found.group(1)) : 0;
+        return found.find() ? (int) Math.min(Long.parseLong(found.group(1)), Integer.MAX_VALUE) : 0;
     }
 
     /** Does its number of workers follow the batch? */
