@@ -106,6 +106,22 @@ typedef struct pl_plan_report {
     size_t notes;
 } pl_plan_report;
 
+/* Measure the machines of a run: the cluster to plan on, where there is no file of it.
+ *
+ * `workers` workers (0: those of the job) are started, or waited for, as pl_run does it with the job
+ * and `options`. They take steps of the job for about a second, all at the same time. Then messages
+ * between all pairs of nodes measure each link, the driver's, too: in some 0.07 s for a node on
+ * gigabit Ethernet, and half a second for a node on slow links. Then the run ends. A node of the
+ * cluster has the speed of its worker beside the fastest one, and step_seconds is the fastest
+ * one's. The job's strategy and its end do not count. Nothing is kept: `options` must have no out,
+ * resume, snapshot, trace or dry_run.
+ * Events of the kind `machine` have the same numbers.
+ *
+ * As pl_run; PL_ERR_USAGE naming the option; PL_ERR_PEER: a worker was lost; PL_ERR_DIVERGED naming
+ * the worker; PL_ERR_STOP: options->stop was set. Free *out by pl_cluster_free. */
+int pl_survey(pl_engine *engine, const pl_job *job, uint32_t workers, const pl_run_options *options,
+              pl_cluster **out);
+
 /* Predict the rounds of the job's strategy, with its fields, and of each other one, with its
  * defaults, for each number of workers. The training data is opened for its records and the net
  * planned; steps are timed on this machine, less than two seconds for each batch, where the cluster

@@ -16,6 +16,9 @@ typedef struct pl_cluster pl_cluster;
 int pl_cluster_load(pl_engine *engine, const char *path, pl_cluster **out);
 void pl_cluster_free(pl_cluster *cluster);
 
+/* The text of the file, or of what pl_survey has measured; valid as long as the cluster. */
+const char *pl_cluster_text(const pl_cluster *cluster);
+
 typedef struct pl_sim_options {
     pl_run_options run; /* its events have virtual times */
     double limit_s;     /* virtual seconds after which the run is given up; 0: a year */

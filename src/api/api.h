@@ -51,6 +51,12 @@ bool api_job_is_open_ended(const pl_job *job);
 
 enum { API_PLACES = 3 };
 
+/* Receives the events of a run that measures, besides the caller. */
+struct api_observer {
+    void (*event)(void *user, const char *line);
+    void *user;
+};
+
 /* Where a run's events, progress and trace go: to its directory, to the caller, to a file. */
 struct api_sink {
     struct rundir dir;
@@ -64,8 +70,9 @@ struct api_sink {
     bool behind;     /* some lines of the log are not written yet */
     bool takes_over; /* the run's driver lives, and loses it when this one begins */
     bool simulated;
-    bool no_files;  /* set before it is opened: there is no directory */
-    char name[208]; /* of run directories that are numbered */
+    bool no_files;                       /* set before it is opened: there is no directory */
+    const struct api_observer *observer; /* likewise; NULL: none */
+    char name[208];                      /* of run directories that are numbered */
     struct trace_file trace;
     struct trace_sink spans; /* where the caller wants a trace: `trace`, once the run has begun */
 };
@@ -85,6 +92,15 @@ int api_check_job(const struct rundir *dir, Paceline__Job *job, bool force,
 
 /* The finished message of a cluster file. */
 const Paceline__Cluster *api_cluster(const pl_cluster *cluster);
+
+/* The cluster with this text, which is copied; errors name `name`. ERR_INPUT, ERR_NOMEM */
+int api_cluster_make(const char *name, const char *text, size_t len, pl_cluster **out,
+                     struct err *err);
+
+/* pl_run, without its guard. With an observer the run is no training: it keeps no files, evaluates
+ * on one record, and ends when all workers are lost. */
+int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
+            const struct api_observer *observer, pl_run_report *report);
 
 /* pl_sim, without its guard, on a finished message of a cluster file. */
 int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *cluster,

@@ -129,7 +129,8 @@ static int run_here(struct driving *d, const pl_job *job, const struct logger *l
     for (int attempts = 0;;) {
         int64_t begun = real_now();
         attempts = attempts + 1;
-        d->train.lost_all = d->train.elsewhere && attempts < SHORT_ATTEMPTS ? &lost_all : NULL;
+        bool waits = d->train.elsewhere && !d->sink.no_files && attempts < SHORT_ATTEMPTS;
+        d->train.lost_all = waits ? &lost_all : NULL;
         rc = live_once(d, log, &real);
         if (!lost_all)
             return rc;
@@ -145,8 +146,8 @@ static int run_here(struct driving *d, const pl_job *job, const struct logger *l
     }
 }
 
-static int run_job(pl_engine *engine, const pl_job *job, const pl_run_options *options,
-                   pl_run_report *report)
+int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
+            const struct api_observer *observer, pl_run_report *report)
 {
     static const pl_run_options defaults;
     Paceline__Job *finished;
@@ -177,6 +178,9 @@ static int run_job(pl_engine *engine, const pl_job *job, const pl_run_options *o
     d.train.open_end = api_job_is_open_ended(job);
     d.train.folder = job->folder;
     d.train.patience_s = d.options->patience_s;
+    d.sink.no_files = observer != NULL;
+    d.sink.observer = observer;
+    d.train.evaluate_records = observer ? 1 : 0;
     rc = run_here(&d, job, &engine->log);
     if (rc == OK)
         api_report(&d.sink, &d.report, report);
@@ -188,7 +192,7 @@ static int run_job(pl_engine *engine, const pl_job *job, const pl_run_options *o
 int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
            pl_run_report *report)
 {
-    RETURN_GUARDED(engine, run_job(engine, job, options, report));
+    RETURN_GUARDED(engine, api_run(engine, job, options, NULL, report));
 }
 
 enum { STRIPES = 4 };

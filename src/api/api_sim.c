@@ -20,29 +20,39 @@
 
 struct pl_cluster {
     Paceline__Cluster *message;
+    char *text;
 };
+
+int api_cluster_make(const char *name, const char *text, size_t len, pl_cluster **out,
+                     struct err *err)
+{
+    pl_cluster *cluster = calloc(1, sizeof *cluster);
+    char *copy = cluster ? malloc(len + 1) : NULL;
+    int rc = copy ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", name);
+    if (rc == OK) {
+        memcpy(copy, text, len);
+        copy[len] = '\0';
+        cluster->text = copy;
+        rc = cluster_parse(name, text, len, &cluster->message, err);
+    }
+    if (rc == OK)
+        rc = cluster_finish(cluster->message, err);
+    if (rc != OK)
+        pl_cluster_free(cluster);
+    else
+        *out = cluster;
+    return rc;
+}
 
 static int load_cluster(pl_engine *engine, const char *path, pl_cluster **out)
 {
     struct file_bytes text;
-    Paceline__Cluster *message = NULL;
     int rc = file_read(path, TEXT_BYTES_MAX, &text, &engine->error);
     if (rc != OK)
         return rc;
-    rc = cluster_parse(path, (char *)text.data, text.len, &message, &engine->error);
+    rc = api_cluster_make(path, (char *)text.data, text.len, out, &engine->error);
     file_release(&text);
-    if (rc == OK)
-        rc = cluster_finish(message, &engine->error);
-    pl_cluster *cluster = rc == OK ? malloc(sizeof *cluster) : NULL;
-    if (rc == OK && !cluster)
-        rc = err_set(&engine->error, ERR_NOMEM, "%s: out of memory", path);
-    if (rc != OK) {
-        cluster_free(message);
-        return rc;
-    }
-    cluster->message = message;
-    *out = cluster;
-    return OK;
+    return rc;
 }
 
 int pl_cluster_load(pl_engine *engine, const char *path, pl_cluster **out)
@@ -55,11 +65,17 @@ const Paceline__Cluster *api_cluster(const pl_cluster *cluster)
     return cluster->message;
 }
 
+const char *pl_cluster_text(const pl_cluster *cluster)
+{
+    return cluster->text;
+}
+
 void pl_cluster_free(pl_cluster *cluster)
 {
     if (!cluster)
         return;
     cluster_free(cluster->message);
+    free(cluster->text);
     free(cluster);
 }
 

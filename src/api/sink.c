@@ -27,6 +27,8 @@ static void on_line(void *user, const char *line)
         write_line(sink, line);
     else if (!sink->no_files)
         buf_printf(&sink->early, "%s%s", sink->early.len ? "\n" : "", line);
+    if (sink->observer)
+        sink->observer->event(sink->observer->user, line);
     if (sink->options->event)
         sink->options->event(sink->options->user, line);
 }

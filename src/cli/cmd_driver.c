@@ -1,11 +1,10 @@
 /* `paceline driver`: drives a run whose workers are started by hand, here or on other machines. */
-#include "cli/host_address.h"
+#include "cli/driver_address.h"
 #include "cli/number.h"
 #include "cli/output.h"
 #include "cli/run_arguments.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
-#include "cli/token.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,46 +40,12 @@ static const struct option driver_options[] = {
     {0},
 };
 
-static const char *token_file; /* as it was named; NULL: it was not */
-
-static void print_worker_command(const char *address, const char *interface)
-{
-    output_line("    paceline worker --join %s%s%s%s%s%s", address,
-                token_file ? " --token-file " : "", token_file ? token_file : "",
-                host_address_is_far(address) ? " --insecure" : "", interface ? "   # by " : "",
-                interface ? interface : "");
-}
-
-/* Prints the command that starts a worker: one line to copy. */
-static void on_listens(void *user, const char *address)
-{
-    (void)user;
-    output_line("waits for workers; start each so, in the folder that holds its data or with "
-                "--data-root DIR:");
-    if (host_address_is_any(address))
-        host_address_each(address, print_worker_command);
-    else
-        print_worker_command(address, NULL);
-}
-
-/* Beyond loopback there is one only if it was named: the user's own is not at the other hosts. */
-static int find_token(const struct run_arguments *arguments, char out[TOKEN_TEXT_MAX],
-                      const char **token)
-{
-    bool far = arguments->listen && host_address_is_far(arguments->listen);
-    token_file = arguments->token_file;
-    *token = token_file ? out : NULL;
-    if (token_file)
-        return token_read("driver", token_file, true, out);
-    return far ? -1 : token_own("driver", out, token);
-}
-
 struct driver_numbers {
     double wait_s, max_mbit;
 };
 
 static int drive_run(const struct run_arguments *arguments, const char *path,
-                     const struct driver_numbers *numbers, const char *token)
+                     const struct driver_numbers *numbers, const struct driver_address *address)
 {
     pl_engine *engine = cli_engine();
     if (!engine)
@@ -107,13 +72,13 @@ static int drive_run(const struct run_arguments *arguments, const char *path,
             .trace = arguments->trace,
             .stop = &signals_stop,
             .workers = &output.workers.workers,
-            .listens = on_listens,
+            .listens = driver_address_print,
             .patience_s = numbers->wait_s,
             .max_mbit = numbers->max_mbit,
-            .listen = arguments->listen,
+            .listen = address->listen,
             .port = (unsigned short)atoi(HOST_PORT),
             .insecure = arguments->insecure,
-            .token = token,
+            .token = address->token,
         };
         rc = pl_run(engine, job, &options, &report);
     }
@@ -125,18 +90,14 @@ static int drive_run(const struct run_arguments *arguments, const char *path,
 
 int run_as_driver(const struct command *command, struct run_arguments *arguments, const char *path)
 {
-    char listen[HOST_ADDRESS_MAX], token_text[TOKEN_TEXT_MAX];
-    const char *token = NULL;
+    static struct driver_address address;
     struct driver_numbers numbers = {0};
     int end = number_option(command, "wait", arguments->wait, 0.001, 1e9, &numbers.wait_s);
     if (end < 0)
         end = number_option(command, "max-mbit", arguments->max_mbit, 0.01, 1e6, &numbers.max_mbit);
     if (end < 0)
-        end = host_address(command->name, "listen", arguments->listen, HOST_PORT, listen,
-                           &arguments->listen);
-    if (end < 0)
-        end = find_token(arguments, token_text, &token);
-    return end >= 0 ? end : drive_run(arguments, path, &numbers, token);
+        end = driver_address_read(command, arguments->listen, arguments->token_file, &address);
+    return end >= 0 ? end : drive_run(arguments, path, &numbers, &address);
 }
 
 static int run_driver(const struct command *command, int argc, char **argv)

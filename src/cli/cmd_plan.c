@@ -2,6 +2,7 @@
 #include "cli/number.h"
 #include "cli/output.h"
 #include "cli/plan_map.h"
+#include "cli/plan_survey.h"
 #include "cli/plan_svg.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
@@ -19,14 +20,17 @@ enum { WORKERS_MAX = 1024 };
 struct plan_arguments {
     struct job_options job;
     struct output_arguments output;
+    struct survey_arguments survey;
     const char *cluster, *workers, *price, *simulate, *limit, *svg;
     bool map, json;
 };
 
 static const struct option plan_options[] = {
-    {"cluster", OPTION_TEXT, "FILE", "the machines, as for `sim` (needed)",
+    {"cluster", OPTION_TEXT, "FILE", "the machines, as for `sim`; or --listen measures them",
      offsetof(struct plan_arguments, cluster)},
-    {"workers", OPTION_TEXT, "A..B", "numbers of workers, or one (1 to all nodes, up to 16)",
+    SURVEY_OPTIONS(struct plan_arguments),
+    {"workers", OPTION_TEXT, "A..B",
+     "numbers of workers, or one (1 to all nodes, up to 16; with --listen: to the job's)",
      offsetof(struct plan_arguments, workers)},
     {"price", OPTION_TEXT, "P", "of a worker's machine for an hour, for the column cost (0)",
      offsetof(struct plan_arguments, price)},
@@ -56,14 +60,23 @@ static const struct option plan_options[] = {
 static const struct {
     char mark;
     const char *key, *words;
-} sources[] = {
-    [PL_PLAN_STATED] = {'=', "stated", "stated by the cluster file"},
-    [PL_PLAN_MEASURED] = {'*', "measured", "measured on this machine"},
-    [PL_PLAN_SCALED] = {'~', "scaled",
-                        "stated by the cluster file, times the measured ratio of the batches"},
+} sources[2][3] = {
+    {
+        [PL_PLAN_STATED] = {'=', "stated", "stated by the cluster file"},
+        [PL_PLAN_MEASURED] = {'*', "measured", "measured on this machine"},
+        [PL_PLAN_SCALED] = {'~', "scaled",
+                            "stated by the cluster file, times the measured ratio of the batches"},
+    },
+    {
+        [PL_PLAN_STATED] = {'=', "surveyed", "measured on the workers"},
+        [PL_PLAN_SCALED] = {'~', "scaled",
+                            "measured on the workers, times the ratio of the batches here"},
+    },
 };
 
-enum { SOURCES = sizeof sources / sizeof *sources };
+enum { SOURCES = sizeof sources[0] / sizeof sources[0][0] };
+
+static bool surveyed; /* the cluster was measured */
 
 /* By how much the prediction is above the simulation, as a share; of a row with a simulated
  * speed. */
@@ -99,7 +112,7 @@ static cJSON *row_json(const pl_plan_row *r)
     cJSON_AddNumberToObject(o, "workers", r->workers);
     cJSON_AddNumberToObject(o, "batch", r->batch);
     cJSON_AddNumberToObject(o, "step_s", r->step_s);
-    cJSON_AddStringToObject(o, "step_from", sources[r->step_from].key);
+    cJSON_AddStringToObject(o, "step_from", sources[surveyed][r->step_from].key);
     cJSON_AddNumberToObject(o, "round_steps", r->round_steps);
     cJSON_AddNumberToObject(o, "round_s", r->round_s);
     cJSON_AddNumberToObject(o, "exchange_s", r->exchange_s);
@@ -155,8 +168,8 @@ static void print_json(const pl_plan_report *r)
 static void print_row(const pl_plan_row *r, bool priced)
 {
     printf("%-15s %7u %6u %9.3f%c %6.0f %11.3f %6.1f %10.0f %9.2f %9.2f %9.1f %9.2f", r->strategy,
-           r->workers, r->batch, 1e3 * r->step_s, sources[r->step_from].mark, r->round_steps,
-           1e3 * r->exchange_s, 100 * r->utilisation, r->samples_per_s,
+           r->workers, r->batch, 1e3 * r->step_s, sources[surveyed][r->step_from].mark,
+           r->round_steps, 1e3 * r->exchange_s, 100 * r->utilisation, r->samples_per_s,
            (double)r->worker_bytes * 1e-6, (double)r->driver_bytes * 1e-6,
            (double)r->worker_memory * 1e-6, r->epoch_s);
     if (priced)
@@ -218,7 +231,7 @@ static void print_sources(const pl_plan_report *r)
     printf("\n");
     for (size_t i = 0; i < SOURCES; i++)
         if (used[i])
-            printf("step %c: %s\n", sources[i].mark, sources[i].words);
+            printf("step %c: %s\n", sources[surveyed][i].mark, sources[surveyed][i].words);
     printf("all other numbers: modelled; MB are those of a round, of the worker with most, and of "
            "the driver\n");
 }
@@ -331,7 +344,9 @@ static int load_and_plan(pl_engine *engine, const struct plan_arguments *a, cons
     pl_job *job = NULL;
     pl_cluster *cluster = NULL;
     int rc = job_options_load(engine, path, &a->job, &job);
-    if (rc == PL_OK)
+    if (rc == PL_OK && surveyed)
+        rc = survey_run(engine, job, options->workers_max, &cluster);
+    else if (rc == PL_OK)
         rc = pl_cluster_load(engine, a->cluster, &cluster);
     if (rc == PL_OK)
         rc = pl_plan(engine, job, cluster, options, report);
@@ -387,10 +402,15 @@ static int run_plan(const struct command *command, int argc, char **argv)
         end = read_numbers(command, &a, &options);
     if (end >= 0)
         return end;
-    if (!a.cluster) {
-        fprintf(stderr, "paceline plan: --cluster FILE is missing; see paceline plan --help\n");
+    surveyed = a.survey.listen;
+    if (!a.cluster == !surveyed) {
+        fprintf(stderr, "paceline plan: give one of --cluster FILE and --listen ADDR; see paceline "
+                        "plan --help\n");
         return EXIT_BAD_INPUT;
     }
+    end = survey_read(command, &a.survey);
+    if (end >= 0)
+        return end;
     if (a.svg && !svg_may_write("plan", "svg", a.svg, svg_first_bytes))
         return EXIT_BAD_INPUT;
     pl_engine *engine = cli_engine();
@@ -409,7 +429,7 @@ static int run_plan(const struct command *command, int argc, char **argv)
 const struct command cmd_plan = {
     .name = "plan",
     .summary = "Predict a job's speed for each strategy and number of workers of a cluster",
-    .arguments = "JOB|SOLVER --cluster FILE",
+    .arguments = "JOB|SOLVER --cluster FILE|--listen ADDR",
     .options = plan_options,
     .run = run_plan,
 };

@@ -167,7 +167,7 @@ int auto_measure(struct coll_auto *a, struct coll *c, size_t n, enum codec codec
     struct cost_choice choice;
     const size_t *cut;
     a->view = 0;
-    int rc = probe_links(c, &a->probe);
+    int rc = probe_links(c, 0, &a->probe);
     if (rc != OK)
         return rc;
     if (!a->probe.alone) {

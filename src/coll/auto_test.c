@@ -53,7 +53,7 @@ static int play_probe(struct scene *scene, struct group *group, const struct ran
 {
     struct probe *probes = scene->arg;
     struct coll c = {.group = group, .view = group_view(group), .ranks = ranks, .lane = 2};
-    return probe_links(&c, &probes[ranks->me]);
+    return probe_links(&c, 0, &probes[ranks->me]);
 }
 
 static void test_auto_measures_links(void **state)
@@ -76,6 +76,36 @@ static void test_auto_measures_links(void **state)
     for (size_t r = 0; r < 5; r++)
         assert_true(fabs(probes[0].rate[r] / (r == 2 ? 62.5e6 : 125e6) - 1) < 0.03);
     assert_true(fabs(probes[0].latency / 1e-4 - 1) < 0.1);
+}
+
+#define LIMIT_S 0.1
+
+static int play_limited(struct scene *scene, struct group *group, const struct ranks *ranks)
+{
+    struct probe *probes = scene->arg;
+    struct coll c = {.group = group, .view = group_view(group), .ranks = ranks, .lane = 2};
+    int64_t begun = world_now(group->world);
+    int rc = probe_links(&c, LIMIT_S, &probes[ranks->me]);
+    assert_true(world_seconds(world_now(group->world) - begun) < 3);
+    return rc;
+}
+
+/* The whole bulk would take 20 s at 10 Mbit/s, and 40 s at 5. */
+static void test_slow_links_are_measured_in_time(void **state)
+{
+    (void)state;
+    static struct probe probes[RANKS_MAX];
+    struct scene scene = {
+        .ranks = 4,
+        .play = play_limited,
+        .arg = probes,
+        .cluster = "node { count: 3 } node { mbit: 5 } link { mbit: 10 latency_us: 100 }",
+    };
+    run_scene(&scene);
+    for (size_t r = 0; r < 4; r++) {
+        assert_int_equal(scene.rc[r], OK);
+        assert_true(fabs(probes[0].rate[r] / (r == 3 ? 0.625e6 : 1.25e6) - 1) < 0.03);
+    }
 }
 
 #define LINKS "node { count: 4 } link { mbit: 1000 latency_us: 100 } "
@@ -241,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_auto_probes_each_pair_once),
         cmocka_unit_test(test_auto_rule_for_short_vectors),
         cmocka_unit_test(test_auto_measures_links),
+        cmocka_unit_test(test_slow_links_are_measured_in_time),
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test(test_auto_reacts_to_a_halved_link),
         cmocka_unit_test(test_auto_measures_steady_links_once),

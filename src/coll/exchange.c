@@ -184,6 +184,8 @@ static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta 
         e->planned_in = 0;
         rc = auto_measure(&e->automatic, c, e->n_floats, e->config.codec, &meta->automatic);
     }
+    if (rc == OK && e->config.probe_s > 0)
+        rc = probe_links(c, e->config.probe_s, &e->automatic.probe);
     if (rc == OK && (meta->algorithm == COLL_AUTO || meta->algorithm >= COLL_ALGORITHMS))
         rc = ERR_PROTOCOL;
     return rc;

@@ -49,6 +49,8 @@ struct exchange_config {
     size_t chunk; /* floats of a piece */
     enum codec codec;
     uint32_t stripes; /* connections to each peer; COLL_AUTO, where it measures, uses them or one */
+    double probe_s; /* above 0: the links are measured before each vector, whatever its length, into
+                       e->automatic.probe, with this limit; not with a split, nor with COLL_AUTO */
     /* Instead of the weighted mean: the plain reduction of all inputs of weight above 0, finite or
      * not. A member of weight 0 contributes `identity`, which does not change the reduction. */
     bool plain;

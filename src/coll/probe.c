@@ -4,6 +4,7 @@
 #include "coll/cost_fit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     PINGS = 8,
@@ -12,6 +13,9 @@ enum {
     BULK_MESSAGES = 2, /* of BULK_BYTES, one after another: more than a token bucket holds */
     BULKS_MAX = 2,
     FEW_ROUNDS = 16,
+    TRIAL_BYTES = 64 * 1024,
+    TRIAL_PIECE = PINGS + BULKS_MAX, /* of the trial, and then of the size that follows from it */
+    SIZE_PIECE,
 };
 
 #define FASTEST       1e-12f               /* s/byte, for transfers too fast to measure */
@@ -71,17 +75,38 @@ static int there_and_back(const struct pair *p, bool begins, size_t len, size_t 
     return rc;
 }
 
+/* On a slow link: the size of bulk messages that takes about `limit_s` one way, from a trial. The
+ * rank that begins decides. */
+static int choose_size(const struct pair *p, bool begins, double limit_s, size_t *size)
+{
+    double seconds;
+    int rc = there_and_back(p, begins, TRIAL_BYTES, 1, TRIAL_PIECE, &seconds);
+    double fits = limit_s / BULK_MESSAGES * TRIAL_BYTES / (seconds > 0 ? seconds : 1e-9);
+    uint64_t chosen = fits < BULK_BYTES ? (uint64_t)fits : BULK_BYTES;
+    if (rc != OK)
+        return rc;
+    chosen = chosen > TRIAL_BYTES ? chosen : TRIAL_BYTES;
+    memcpy(p->bytes, &chosen, sizeof chosen);
+    rc = begins ? send_probe(p, sizeof chosen, SIZE_PIECE)
+                : recv_probe(p, sizeof chosen, SIZE_PIECE);
+    memcpy(&chosen, p->bytes, sizeof chosen);
+    *size = (size_t)chosen;
+    return rc == OK && (chosen < TRIAL_BYTES || chosen > BULK_BYTES) ? ERR_PROTOCOL : rc;
+}
+
 /* Both of a pair go through the same messages; the lower rank's clock counts. */
-static int probe_pair(const struct pair *p, size_t bulks, struct cost_line *line)
+static int probe_pair(const struct pair *p, size_t bulks, double limit_s, struct cost_line *line)
 {
     struct cost_probe probe[PINGS + BULKS_MAX];
-    size_t n = 0;
+    size_t n = 0, size = BULK_BYTES;
     bool begins = p->c->ranks->me < p->partner;
     for (size_t i = 0; i < PINGS + bulks; i++) {
         bool bulk = i >= PINGS;
-        size_t len = bulk ? BULK_BYTES : PING_BYTES, messages = bulk ? BULK_MESSAGES : 1;
+        size_t len = bulk ? size : PING_BYTES, messages = bulk ? BULK_MESSAGES : 1;
         double seconds;
         int rc = there_and_back(p, begins, len, messages, (uint32_t)i, &seconds);
+        if (rc == OK && i + 1 == PINGS && limit_s > 0) /* both are here: their links are free */
+            rc = choose_size(p, begins, limit_s, &size);
         if (rc != OK)
             return rc;
         probe[n++] = (struct cost_probe){(double)(len * messages), seconds > 0 ? seconds : 1e-9};
@@ -140,7 +165,7 @@ static void sum_up(size_t P, float *rows, struct probe *out)
     out->latency = pairs ? (double)rows[pairs / 2] : 0;
 }
 
-static int probe_all(struct coll *c, float *rows, uint8_t *bytes)
+static int probe_all(struct coll *c, double limit_s, float *rows, uint8_t *bytes)
 {
     size_t P = c->ranks->count, me = c->ranks->me, rounds = probe_rounds(P);
     size_t bulks = rounds < FEW_ROUNDS ? 2 : 1;
@@ -149,7 +174,7 @@ static int probe_all(struct coll *c, float *rows, uint8_t *bytes)
         struct cost_line line = {0};
         if (p.partner == me)
             continue;
-        int rc = probe_pair(&p, bulks, &line);
+        int rc = probe_pair(&p, bulks, limit_s, &line);
         if (rc != OK)
             return rc;
         float *cell = rows + 2 * (P * me + p.partner);
@@ -159,7 +184,7 @@ static int probe_all(struct coll *c, float *rows, uint8_t *bytes)
     return OK;
 }
 
-int probe_links(struct coll *c, struct probe *out)
+int probe_links(struct coll *c, double limit_s, struct probe *out)
 {
     struct group *group = c->group;
     size_t P = c->ranks->count;
@@ -170,7 +195,7 @@ int probe_links(struct coll *c, struct probe *out)
     own.waits = NULL;
     uint64_t moved = atomic_load(&group->moved);
     bool alone = atomic_fetch_add(&group->collectives, 1) == 0;
-    int rc = rows && bytes ? probe_all(&own, rows, bytes) : ERR_NOMEM;
+    int rc = rows && bytes ? probe_all(&own, limit_s, rows, bytes) : ERR_NOMEM;
     alone = alone && atomic_load(&group->collectives) == 1 && atomic_load(&group->moved) == moved;
     if (rc == OK) {
         rows[2 * (P * c->ranks->me + c->ranks->me)] = !alone;

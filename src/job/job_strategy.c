@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { SHARDS_MAX = 16, FRAGMENTS_MAX = 16, R_MAX = 255 };
-enum { SERVERS_MAX = 250 };
+enum { SERVERS_MAX = 250, SURVEY_STEPS_MAX = 100000 };
 
 /* Refuse a job that sets both a number and the field that makes Paceline find this number. */
 static int check_one_of(const char *number, bool has_number, const char *word, bool has_word,
@@ -173,6 +173,12 @@ static int check_diloco(const Paceline__DiLoCo *d, struct err *err)
     return rc == OK ? check_rate("strategy.diloco.mix", d->mix, err) : rc;
 }
 
+static int check_survey(const Paceline__Survey *s, struct err *err)
+{
+    int rc = check_positive("strategy.survey.seconds", s->seconds, err);
+    return rc == OK ? check_range("strategy.survey.steps", s->steps, 1, SURVEY_STEPS_MAX, err) : rc;
+}
+
 /* Does the strategy exchange vectors by collectives? Others send transfers, which are f32 and take
  * one connection. `single` exchanges nothing, so any value is harmless there. */
 static bool uses_collectives(const Paceline__Strategy *s)
@@ -232,6 +238,7 @@ int job_finish_strategy(Paceline__Job *job, struct err *err)
     case PACELINE__STRATEGY__ALGORITHM_PACE: return finish_pace(job, err);
     case PACELINE__STRATEGY__ALGORITHM_GOSSIP: return check_gossip(s->gossip, err);
     case PACELINE__STRATEGY__ALGORITHM_DILOCO: return check_diloco(s->diloco, err);
+    case PACELINE__STRATEGY__ALGORITHM_SURVEY: return check_survey(s->survey, err);
     default: return OK;
     }
 }

@@ -9,7 +9,7 @@
 static const struct strategy_ops *const strategies[] = {
     &strategy_single, &strategy_sync,  &strategy_allreduce, &strategy_async_allreduce,
     &strategy_diloco, &strategy_easgd, &strategy_gossip,    &strategy_mpca,
-    &strategy_pace,   &strategy_ps,    &strategy_downpour,
+    &strategy_pace,   &strategy_ps,    &strategy_downpour,  &strategy_survey,
 };
 
 /* Workers that step at their own pace take steps of one size. */

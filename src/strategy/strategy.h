@@ -116,6 +116,14 @@ static inline const struct global_model *member_model(struct member *m)
     return &m->model;
 }
 
+/* A machine as `survey` measures it. */
+struct machine {
+    uint32_t node;
+    double step_s;    /* the median of its steps, with their records; 0: not known, or the driver */
+    double link_rate; /* bytes/s of its link, to the node that it reached best */
+    double latency_s; /* one way: the median of all pairs of nodes, the same for each */
+};
+
 /* The driver part of a strategy, where it has one. */
 struct driver_part {
     struct world *world;
@@ -141,6 +149,8 @@ struct driver_part {
     /* As the member's hook. In asynchronous strategies it is called with NULL after each change of
      * the global model, and train fills in the progress. */
     int (*on_commit)(struct driver_part *l, const struct exchange *e);
+    /* Train's hook, for `survey`: a machine has been measured. */
+    void (*on_machine)(struct driver_part *l, const struct machine *machine);
     /* Asynchronous strategies: all workers' loops have ended, and `driver` must return. Raised with
      * SIGNAL_GROUP. */
     atomic_bool finish;
@@ -210,6 +220,7 @@ extern const struct strategy_ops strategy_pace;
 extern const struct strategy_ops strategy_gossip;
 extern const struct strategy_ops strategy_ps;
 extern const struct strategy_ops strategy_downpour;
+extern const struct strategy_ops strategy_survey;
 
 /* The strategy that the finished job names, configured. ERR_INPUT, ERR_UNSUPPORTED by name. */
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,

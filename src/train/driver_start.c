@@ -129,6 +129,20 @@ static int driver_part_main(void *arg)
     return rc == ERR_CANCELLED ? OK : rc;
 }
 
+static void report_machine(struct driver_part *l, const struct machine *machine)
+{
+    const struct driver *d = l->train;
+    cJSON *event = events_new(&d->events, "machine");
+    cJSON_AddNumberToObject(event, "node", events_node(machine->node));
+    if (machine->node != WORLD_DRIVER && d->membership.location[machine->node].host[0])
+        cJSON_AddStringToObject(event, "host", d->membership.location[machine->node].host);
+    if (machine->step_s > 0)
+        cJSON_AddNumberToObject(event, "step_s", machine->step_s);
+    cJSON_AddNumberToObject(event, "mbit", machine->link_rate * 8e-6);
+    cJSON_AddNumberToObject(event, "latency_us", machine->latency_s * 1e6);
+    events_emit(&d->events, event);
+}
+
 static int start_driver_part(struct driver *d, const struct view *view)
 {
     d->part.driver = (struct driver_part){
@@ -143,6 +157,7 @@ static int start_driver_part(struct driver *d, const struct view *view)
         .untaken = d->recovery.untaken,
         .resumed = d->start.model,
         .on_commit = d->progress->on_part_commit,
+        .on_machine = report_machine,
         .train = d,
     };
     bool back = view->number > 1;

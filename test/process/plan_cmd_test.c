@@ -1,5 +1,6 @@
 /* `paceline plan`: its table and its JSON for a job and a cluster file, the measured step, the rows
  * that it simulates, and its refusals. */
+#include "free_port.h"
 #include "process.h"
 #include "real_run.h"
 #include "refusal.h"
@@ -373,11 +374,75 @@ static void test_plan_names_failed_simulations(void **state)
     process_release(&p);
 }
 
+/* Two workers are started by hand; what was measured of them serves a later plan. */
+static void test_plan_measures_machines(void **state)
+{
+    struct tiny *t = *state;
+    struct process p, worker[2];
+    char address[PORT_TEXT];
+    port_find(address);
+    const char *const argv[] = {"plan",   t->job,        "--listen", address, "--workers", "1..2",
+                                "--emit", "new.cluster", "--wait",   "60",    "--json",    NULL};
+    const char *const work[] = {"worker", "--join", address, "--threads", "1", NULL};
+    process_start(&p, t->folder, argv);
+    for (int i = 0; i < 2; i++)
+        process_start(&worker[i], t->folder, work);
+    process_wait(&p, REAL_LIMIT_S);
+    if (p.code != 0)
+        fail_msg("exit %d: %s", p.code, p.err);
+    for (int i = 0; i < 2; i++) {
+        process_wait(&worker[i], REAL_LIMIT_S);
+        assert_int_equal(worker[i].code, 0);
+        process_release(&worker[i]);
+    }
+    assert_non_null(strstr(p.err, "ms a step, link "));
+    cJSON *plan = cJSON_Parse(p.out);
+    const cJSON *two = row_of(plan, "sync", 2);
+    assert_true(two && row_of(plan, "single", 1) && number_of(two, "step_s") > 0);
+    assert_string_equal(text_of(two, "step_from"), "surveyed");
+    cJSON *again = plan_of(
+        t, (const char *const[]){"plan", t->job, "--cluster", "new.cluster", "--json", NULL});
+    const cJSON *same = row_of(again, "sync", 2);
+    assert_true(fabs(number_of(same, "round_s") / number_of(two, "round_s") - 1) < 1e-3);
+    assert_string_equal(text_of(same, "step_from"), "stated");
+    cJSON_Delete(again);
+    cJSON_Delete(plan);
+    process_release(&p);
+}
+
+/* A survey without its workers ends by a name, and leaves no file. */
+static void test_plan_waits_for_machines_in_vain(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char address[PORT_TEXT], path[256];
+    port_find(address);
+    const char *const argv[] = {"plan",   t->job,         "--listen", address, "--workers", "2",
+                                "--emit", "late.cluster", "--wait",   "0.5",   NULL};
+    process_start(&p, t->folder, argv);
+    process_wait(&p, REAL_LIMIT_S);
+    assert_int_equal(p.code, 1);
+    assert_non_null(strstr(p.err, "worker"));
+    snprintf(path, sizeof path, "%s/late.cluster", t->folder);
+    assert_int_not_equal(access(path, F_OK), 0);
+    process_release(&p);
+}
+
 static void test_plan_refuses_bad_input(void **state)
 {
     struct tiny *t = *state;
     tiny_cluster(t, stated);
-    REFUSED(t, "--cluster FILE is missing", "plan", t->job);
+    REFUSED(t, "give one of --cluster FILE and --listen ADDR", "plan", t->job);
+    REFUSED(t, "give one of --cluster FILE and --listen ADDR", "plan", t->job, "--cluster",
+            t->cluster, "--listen", "127.0.0.1");
+    REFUSED(t, "--emit is of a survey: give --listen ADDR", "plan", t->job, "--cluster", t->cluster,
+            "--emit", "new.cluster");
+    REFUSED(t, "--emit: net.prototxt exists: name a new file", "plan", t->job, "--listen",
+            "127.0.0.1", "--emit", "net.prototxt");
+    REFUSED(t, "--wait: expected a number", "plan", t->job, "--listen", "127.0.0.1", "--wait",
+            "no");
+    REFUSED(t, "beyond this host nothing is authenticated", "plan", t->job, "--listen",
+            "0.0.0.0:0");
     REFUSED(t, "none.cluster", "plan", t->job, "--cluster", "none.cluster");
     REFUSED(t, "--workers: expected numbers from 1 to 1024 as 8 or 1..8, not 3..1", "plan", t->job,
             "--cluster", t->cluster, "--workers", "3..1");
@@ -410,6 +475,8 @@ int main(void)
         cmocka_unit_test(test_plan_shortens_long_simulations),
         cmocka_unit_test(test_plan_is_interrupted),
         cmocka_unit_test(test_plan_names_failed_simulations),
+        cmocka_unit_test(test_plan_measures_machines),
+        cmocka_unit_test(test_plan_waits_for_machines_in_vain),
         cmocka_unit_test(test_plan_refuses_bad_input),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
