@@ -108,13 +108,13 @@ typedef struct pl_plan_report {
 
 /* Measure the machines of a run: the cluster to plan on, where there is no file of it.
  *
- * `workers` workers (0: those of the job) are started, or waited for, as pl_run does it with the job
- * and `options`. They take steps of the job for about a second, all at the same time. Then messages
- * between all pairs of nodes measure each link, the driver's, too: in some 0.07 s for a node on
- * gigabit Ethernet, and half a second for a node on slow links. Then the run ends. A node of the
- * cluster has the speed of its worker beside the fastest one, and step_seconds is the fastest
- * one's. The job's strategy and its end do not count. Nothing is kept: `options` must have no out,
- * resume, snapshot, trace or dry_run.
+ * `workers` workers (0: as many as the job sets) are started, or waited for, as pl_run does it with
+ * the job and `options`. They take steps of the job for about a second, all at the same time. Then
+ * messages between all pairs of nodes measure each link, the driver's, too: in some 0.07 s for a
+ * node on gigabit Ethernet, and half a second for a node on slow links. Then the run ends. The
+ * cluster's step_seconds is the step of the fastest worker, which has the speed 1. The job's
+ * strategy and its end do not count. Nothing is kept: `options` must have no out, resume, snapshot,
+ * trace or dry_run.
  * Events of the kind `machine` have the same numbers.
  *
  * As pl_run; PL_ERR_USAGE naming the option; PL_ERR_PEER: a worker was lost; PL_ERR_DIVERGED naming

@@ -74,8 +74,8 @@ static void on_event(void *user, const char *line)
     cJSON_Delete(event);
 }
 
-/* The job with the strategy `survey` and a fixed number of workers, each of which takes steps of the
- * records that the step of a cluster file has. Sets *workers where it is 0. */
+/* The job with the strategy `survey` and a fixed number of workers. Each takes steps of as many
+ * records as a step of a cluster file has. Sets *workers where it is 0. */
 static int copy_job(pl_engine *engine, const pl_job *given, uint32_t *workers, pl_job **out)
 {
     static const char *const left_out[] = {"follow_batch", "workers_min", "workers_max", "stop"};

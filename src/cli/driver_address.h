@@ -1,4 +1,4 @@
-/* Where a driver listens for workers that are started by hand, and the token that they must show. */
+/* Where a driver listens for workers that are started by hand, and their token. */
 #ifndef PL_CLI_DRIVER_ADDRESS_H
 #define PL_CLI_DRIVER_ADDRESS_H
 

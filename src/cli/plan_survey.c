@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What survey_read has found. */
+/* Found by survey_read. */
 static struct {
     const struct survey_arguments *arguments;
     struct driver_address address;

@@ -16,7 +16,8 @@ struct probe {
 /* Measure; a collective, at most one for each number of an exchange. A round of pairs moves 2 to
  * 4 MiB each way, so that P ranks on gigabit links take some 0.07 P s up to sixteen of them, and
  * half of that for more. With a limit above 0 a pair spends some 4 to 8 limits on its bulk, on slow
- * links with fewer bytes, of which there are 64 KiB each way at least. ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM */
+ * links with fewer bytes, of which there are 64 KiB each way at least.
+ * ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM */
 int probe_links(struct coll *c, double limit_s, struct probe *out);
 
 /* Pairing P ranks so that all meet: the partner of `rank` in a round, or `rank` itself when it sits

@@ -169,7 +169,7 @@ static int survey_driver(struct driver_part *l)
 {
     struct survey s = {.job = l->job, .records = l->records};
     if (l->lanes.needs_sync)
-        return ERR_UNSUPPORTED; /* a survey takes seconds: it is begun anew */
+        return ERR_UNSUPPORTED; /* a survey takes seconds: it is begun again */
     int rc = survey_open(&s, &l->lanes, l->group, l->progress.exchanges, l->arena);
     while (rc == OK && !strategy_done(l->job, &l->progress, l->records)) {
         uint64_t steps = begin_round(&s, &l->progress);
