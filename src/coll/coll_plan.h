@@ -30,7 +30,6 @@ struct span {
 struct port {
     struct recv recv;
     struct send send;
-    bool busy;
     int64_t begun; /* when it was posted */
     size_t step, piece;
     struct span span;

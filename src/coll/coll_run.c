@@ -12,6 +12,7 @@ struct runner {
     struct coll_plan *plan;
     float *x, *residual;
     struct ended ended;
+    uint64_t busy;     /* a bit for each of the plan's ports */
     uint64_t posts;    /* handed to the world, which counts each when it has ended */
     size_t first;      /* step that is not finished */
     int64_t idle_from; /* since when nothing could be done */
@@ -50,14 +51,24 @@ static void record_sent(struct runner *r, uint32_t peer)
 
 /* ---- beginning a piece ---- */
 
-static struct port *free_port(const struct coll_plan *plan, enum step_kind kind)
+/* Ports of sends come first. */
+_Static_assert(PLAN_SENDS + PLAN_RECVS == 64, "a bit for each port");
+#define SEND_PORTS ((UINT64_C(1) << PLAN_SENDS) - 1)
+
+static size_t lowest_bit(uint64_t bits)
 {
-    struct port *port = plan->ports + (kind == STEP_SEND ? 0 : PLAN_SENDS);
-    size_t count = kind == STEP_SEND ? PLAN_SENDS : PLAN_RECVS;
-    for (size_t i = 0; i < count; i++, port++)
-        if (!port->busy)
-            return port;
-    return NULL;
+    return (size_t)__builtin_ctzll(bits);
+}
+
+static uint64_t port_bit(const struct coll_plan *plan, const struct port *port)
+{
+    return UINT64_C(1) << (port - plan->ports);
+}
+
+static struct port *free_port(const struct runner *r, enum step_kind kind)
+{
+    uint64_t free = ~r->busy & (kind == STEP_SEND ? SEND_PORTS : ~SEND_PORTS);
+    return free ? &r->plan->ports[lowest_bit(free)] : NULL;
 }
 
 static uint64_t tag_of(const struct runner *r, size_t step, size_t piece)
@@ -157,7 +168,7 @@ static int begin_piece(struct runner *r, size_t step_number, size_t piece)
         flow->begun++, flow->done++;
         return do_here(r, step, span, plan_piece(plan, step->source, step->len, piece).at);
     }
-    struct port *port = free_port(plan, step->kind);
+    struct port *port = free_port(r, step->kind);
     if (!port)
         return ERR_FULL;
     port->step = step_number;
@@ -168,7 +179,7 @@ static int begin_piece(struct runner *r, size_t step_number, size_t piece)
         return rc;
     if (step->kind == STEP_SEND)
         trace_sending(r->c->group->world, &r->sends, port->send.to, port->send.len);
-    port->busy = true;
+    r->busy |= port_bit(plan, port);
     port->begun = world_now(r->c->group->world);
     port->piece = piece;
     r->posts++;
@@ -237,15 +248,13 @@ static int finish_recv(struct runner *r, struct port *port)
 static int finish_all(struct runner *r, bool *progress)
 {
     struct coll_plan *plan = r->plan;
-    for (size_t i = 0; i < PLAN_SENDS + PLAN_RECVS; i++) {
-        struct port *port = &plan->ports[i];
-        bool sends = i < PLAN_SENDS;
-        int status = POST_PENDING;
-        if (port->busy)
-            status = sends ? atomic_load(&port->send.status) : atomic_load(&port->recv.status);
+    for (uint64_t busy = r->busy; busy; busy &= busy - 1) {
+        struct port *port = &plan->ports[lowest_bit(busy)];
+        bool sends = port_bit(plan, port) & SEND_PORTS;
+        int status = sends ? atomic_load(&port->send.status) : atomic_load(&port->recv.status);
         if (status == POST_PENDING)
             continue;
-        port->busy = false;
+        r->busy &= ~port_bit(plan, port);
         if (sends)
             record_sent(r, port->send.to);
         if (status == ERR_PEER)
@@ -291,15 +300,14 @@ static int run_steps(struct runner *r)
 static void withdraw_ports(struct runner *r)
 {
     struct world *world = r->c->group->world;
-    for (size_t i = 0; i < PLAN_SENDS + PLAN_RECVS; i++) {
-        struct port *port = &r->plan->ports[i];
-        if (port->busy && i < PLAN_SENDS) {
+    for (; r->busy; r->busy &= r->busy - 1) {
+        struct port *port = &r->plan->ports[lowest_bit(r->busy)];
+        if (port_bit(r->plan, port) & SEND_PORTS) {
             world_unsend(world, &port->send);
             record_sent(r, port->send.to);
-        } else if (port->busy) {
+        } else {
             world_unpost(world, &port->recv);
         }
-        port->busy = false;
     }
 }
 

@@ -1,6 +1,7 @@
 #include "tensor/kernels_common.h"
 
 #include "base/fault.h"
+#include "tensor/parallel.h"
 #include "tensor/relu_loops.h"
 #include "tensor/turn.h"
 
@@ -112,7 +113,12 @@ void transpose(size_t R, size_t C, const float *x, float *y)
 
 void add_floats(size_t n, const float *restrict x, float *restrict y)
 {
-#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_MIN)
+    if (n >= PARALLEL_MIN) {
+#pragma omp parallel for simd schedule(static)
+        for (size_t i = 0; i < n; i++)
+            y[i] += x[i];
+        return;
+    }
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
 }
@@ -143,10 +149,10 @@ static void rectify_values(const struct relu_op *relu, const void *x, const void
 {
     enum dtype dtype = relu->dtype;
     size_t n = relu->n;
-#pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
-    for (size_t i = 0; i < n; i += RELU_CHUNK)
-        relu->loops->run(min_size(RELU_CHUNK, n - i), relu->negative_slope, dtype_in(dtype, x, i),
-                         dtype_in(dtype, v, i), dtype_at(dtype, y, i));
+    PARALLEL_EACH(i, 0, n, RELU_CHUNK, n >= PARALLEL_MIN,
+                  relu->loops->run(min_size(RELU_CHUNK, n - i), relu->negative_slope,
+                                   dtype_in(dtype, x, i), dtype_in(dtype, v, i),
+                                   dtype_at(dtype, y, i)));
 }
 
 static void relu_forward(struct op *op, const struct op_args *args)
@@ -210,9 +216,7 @@ static void softmax_forward(struct op *op, const struct op_args *args)
     const struct op_floats io = op_floats(args);
     const struct softmax_op *softmax = (const struct softmax_op *)op;
     size_t N = softmax->N, C = softmax->C;
-#pragma omp parallel for schedule(static) if (N * C >= PARALLEL_MIN)
-    for (size_t n = 0; n < N; n++)
-        softmax_row(C, io.x + n * C, io.y + n * C);
+    PARALLEL_EACH(n, 0, N, 1, N * C >= PARALLEL_MIN, softmax_row(C, io.x + n * C, io.y + n * C));
 }
 
 static const struct op_ops softmax_ops = {softmax_forward, NULL, NULL};

@@ -6,6 +6,7 @@
 #include "tensor/kernels_ref.h"
 
 #include "tensor/kernels_common.h"
+#include "tensor/parallel.h"
 #include "tensor/slices.h"
 
 #include <string.h>
@@ -46,10 +47,10 @@ static float dot_product(size_t n, const float *restrict a, const float *restric
 
 void ref_add_product_of_rows(size_t M, size_t K, size_t P, const float *a, const float *b, float *y)
 {
-#pragma omp parallel for schedule(static) if (M * K * P >= PARALLEL_WORK_MIN)
-    for (size_t m = 0; m < M; m++)
+    PARALLEL_EACH(m, 0, M, 1, M * K * P >= PARALLEL_WORK_MIN, {
         for (size_t p = 0; p < P; p++)
             y[m * P + p] += dot_product(K, a + m * K, b + p * K);
+    });
 }
 
 /* y (P) += a[0], a[step], ... (K of them) · b (K, P), four rows of b at a time. */
@@ -75,9 +76,8 @@ static void add_weighted_rows(size_t K, size_t P, const float *restrict a, size_
 void ref_add_product(size_t M, size_t K, size_t P, const float *a, size_t row, size_t step,
                      const float *b, float *y)
 {
-#pragma omp parallel for schedule(static) if (M * K * P >= PARALLEL_WORK_MIN)
-    for (size_t m = 0; m < M; m++)
-        add_weighted_rows(K, P, a + m * row, step, b, y + m * P);
+    PARALLEL_EACH(m, 0, M, 1, M * K * P >= PARALLEL_WORK_MIN,
+                  add_weighted_rows(K, P, a + m * row, step, b, y + m * P));
 }
 
 /* y (N, O) = b in every row; zeros without b. */

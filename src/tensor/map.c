@@ -1,6 +1,7 @@
 #include "tensor/map.h"
 
 #include "tensor/kernels_common.h"
+#include "tensor/parallel.h"
 
 #include <math.h>
 #include <string.h>
@@ -186,9 +187,8 @@ static void map_forward(struct op *op, const struct op_args *args)
     const struct op_floats io = op_floats(args);
     const struct map_op *map = (const struct map_op *)op;
     size_t n = map->spec.n;
-#pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
-    for (size_t i = 0; i < n; i += CHUNK)
-        map->loops.forward(&map->spec, chunk_at(n, i), io.x + i, io.y + i);
+    PARALLEL_EACH(i, 0, n, CHUNK, n >= PARALLEL_MIN,
+                  map->loops.forward(&map->spec, chunk_at(n, i), io.x + i, io.y + i));
 }
 
 static void map_backward(struct op *op, const struct op_args *args)
@@ -198,9 +198,9 @@ static void map_backward(struct op *op, const struct op_args *args)
     if (!io.dx)
         return;
     size_t n = map->spec.n;
-#pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
-    for (size_t i = 0; i < n; i += CHUNK)
-        map->loops.backward(&map->spec, chunk_at(n, i), io.x + i, io.y + i, io.dy + i, io.dx + i);
+    PARALLEL_EACH(
+        i, 0, n, CHUNK, n >= PARALLEL_MIN,
+        map->loops.backward(&map->spec, chunk_at(n, i), io.x + i, io.y + i, io.dy + i, io.dx + i));
 }
 
 static const struct op_ops map_training = {map_forward, map_backward, NULL};

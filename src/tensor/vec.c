@@ -3,8 +3,10 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "tensor/parallel.h"
 #include "tensor/vec_kernels.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -70,12 +72,10 @@ typedef void update_fn(const struct update *u, size_t from, size_t n);
  * of each vector fits the first-level cache, for updates that pass over it more than once. */
 static void each_block(update_fn *fn, const struct update *u, struct range r)
 {
-    size_t end = block_end(r);
-#pragma omp parallel for schedule(static) if (r.len >= THREADS_LEN_MIN)
-    for (size_t i = block_first(r); i < end; i++) {
+    PARALLEL_EACH(i, block_first(r), block_end(r), 1, r.len >= THREADS_LEN_MIN, {
         struct range part = block_part(r, i);
         fn(u, part.from, part.len);
-    }
+    });
 }
 
 static size_t cut_at(size_t n, size_t parts, size_t i, size_t unit)
@@ -438,13 +438,12 @@ void vec_decay_l1(struct vec *dx, const struct vec *x, float decay, const struct
 bool vec_finite(const struct vec *v, struct range r)
 {
     check_range(v, r);
-    bool ok = true;
-    size_t end = block_end(r);
-#pragma omp parallel for schedule(static) reduction(&& : ok) if (r.len >= THREADS_LEN_MIN)
-    for (size_t i = block_first(r); i < end; i++) {
+    atomic_bool ok = true;
+    PARALLEL_EACH(i, block_first(r), block_end(r), 1, r.len >= THREADS_LEN_MIN, {
         struct range part = block_part(r, i);
-        ok = ok && vec_kernels_best()->finite(v->at + part.from, part.len);
-    }
+        if (ok && !vec_kernels_best()->finite(v->at + part.from, part.len))
+            ok = false;
+    });
     return ok;
 }
 
@@ -457,11 +456,10 @@ double vec_dot(const struct vec *a, const struct vec *b, struct range r)
     size_t end = block_end(r);
     for (size_t base = block_first(r); base < end; base += GROUP) {
         size_t count = end - base < GROUP ? end - base : GROUP;
-#pragma omp parallel for schedule(static) if (r.len >= THREADS_LEN_MIN)
-        for (size_t i = 0; i < count; i++) {
+        PARALLEL_EACH(i, 0, count, 1, r.len >= THREADS_LEN_MIN, {
             struct range part = block_part(r, base + i);
             sums[i] = vec_kernels_best()->dot_block(a->at + part.from, b->at + part.from, part.len);
-        }
+        });
         for (size_t i = 0; i < count; i++)
             total += sums[i];
     }
@@ -482,7 +480,6 @@ void vec_host_add(float *y, const float *x, size_t n)
 void vec_host_add_all(float *y, const float *x, size_t n)
 {
     const struct vec_kernels *k = vec_kernels_best();
-#pragma omp parallel for schedule(static) if (n >= THREADS_LEN_MIN)
-    for (size_t i = 0; i < n; i += VEC_BLOCK)
-        k->add(y + i, x + i, n - i < VEC_BLOCK ? n - i : VEC_BLOCK);
+    PARALLEL_EACH(i, 0, n, VEC_BLOCK, n >= THREADS_LEN_MIN,
+                  k->add(y + i, x + i, n - i < VEC_BLOCK ? n - i : VEC_BLOCK));
 }

@@ -14,7 +14,7 @@ static bool run_hands_over(const struct storm *s)
 {
     const struct driver *d = s->driver;
     return d->requests.final_of != WORLD_ANY || atomic_load(&d->ending.handing_over) ||
-           members_count(&d->membership.done) > 0;
+           !members_empty(&d->membership.done);
 }
 
 bool moment_alive(const struct storm *s, uint32_t node)
