@@ -5,9 +5,9 @@
 #include <omp.h>
 #include <stddef.h>
 
-/* `for (size_t i = from; i < end; i += step)` and a statement: by all threads where `many` holds. Else
- * by this one alone, outside of any parallel region: libgomp allocates a team and calls the kernel
- * for a region of one thread, too, which costs more than a short loop. */
+/* `for (size_t i = from; i < end; i += step)` and a statement: by all threads where `many` holds.
+ * Else by this one alone, outside of any parallel region: libgomp allocates a team and calls the
+ * kernel for a region of one thread, too, which costs more than a short loop. */
 /* clang-format off */
 #define PARALLEL_EACH(i, from, end, step, many, ...)             \
     do {                                                         \
