@@ -108,7 +108,8 @@ static inline void fixture_fill(struct fixture *f, struct net *net, size_t N, st
         f->labels[n] = (uint32_t)(classes ? rng_below(11, 8, n, classes) : 0);
         f->records[n] = 1000 + n;
     }
-    f->batch = (struct net_batch){f->data, f->labels, f->records, N, 3, 0};
+    f->batch = (struct net_batch){
+        .data = f->data, .labels = f->labels, .records = f->records, .count = N, .seed = 3};
     net_init(net, 1, &f->x, &f->s);
 }
 

@@ -174,12 +174,6 @@ static const struct layer *find_data(const struct net *net)
     return NULL;
 }
 
-static bool is_recurrent(const char *type)
-{
-    return strcmp(type, "LSTM") == 0 || strcmp(type, "RNN") == 0 || strcmp(type, "GRU") == 0 ||
-           strcmp(type, "Recurrent") == 0;
-}
-
 static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_t index,
                       struct layer **out, struct err *err)
 {
@@ -188,10 +182,8 @@ static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_
     const struct layer_ops *ops = layer_find(param->type);
     char text[ERR_TEXT_MAX];
     if (!ops)
-        return err_set(err, ERR_UNSUPPORTED, "type \"%.64s\" is not supported%s; supported: %s",
-                       param->type,
-                       is_recurrent(param->type) ? ": there are no recurrent layers yet" : "",
-                       layer_types_text(text, sizeof text));
+        return err_set(err, ERR_UNSUPPORTED, "type \"%.64s\" is not supported; supported: %s",
+                       param->type, layer_types_text(text, sizeof text));
     int rc = check_common(param, ops, net->phase, err);
     if (rc != OK)
         return rc;
@@ -472,6 +464,7 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
         .segments = &net->segments,
         .states = &net->states,
         .shares = &net->shares,
+        .carried = &net->carried,
         .blocks = net->blocks,
     };
     if (param->n_input > 0)

@@ -39,6 +39,7 @@ struct net {
                          (live_ranges.h) */
     size_t *finished; /* one a layer: dx is finished from there on when its backward has run */
     size_t classes;   /* net_classes */
+    size_t carried;   /* net_carried */
     struct net_memory memory;
     const struct net_probe *probe; /* borrowed; NULL: no measurement */
 };

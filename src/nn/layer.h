@@ -12,7 +12,7 @@
 #include "nn/filler.h"
 #include "nn/net.h"
 
-enum { LAYER_PARAMS_MAX = 2 };
+enum { LAYER_PARAMS_MAX = 7 };
 
 struct layer;
 struct piece;
@@ -57,6 +57,8 @@ struct link {
     bool adds;         /* dx is scratch, which nn_net.c adds to the blob's after backward, unless it
                         * is the blob's rest */
     bool stops;        /* propagate_down is false: no gradient through here */
+    bool no_gradient;  /* set by setup: backward writes none here, which is refused where another
+                          layer would need it */
     bool forward_only; /* backward does not read these values, whatever the layer's reads_bottom */
     bool remakes;      /* of all layers that read the blob in backward it is the first: it
                           rematerialises the blob */
@@ -91,7 +93,8 @@ struct setup {
     struct op_scratch *scratch;         /* that ops have while they run */
     struct segments *segments, *states; /* of x; of s */
     struct shares *shares;              /* parameters with a name of their own (share.h) */
-    bool blocks;                        /* images lie in blocks of channels (blocks.h) */
+    size_t *carried; /* floats of a record's in net_batch.carried; a layer adds its own */
+    bool blocks;     /* images lie in blocks of channels (blocks.h) */
     bool normalised; /* only a BatchNorm with batch statistics reads the layer's top: it removes
                         a constant of the channel, which so has no gradient */
 };

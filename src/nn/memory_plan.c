@@ -38,13 +38,18 @@ static void mark_leads(struct net *net)
     }
 }
 
-/* Labels and targets cannot be learnt. */
-static int check_first_only(const struct net *net, struct err *err)
+/* Labels, targets, numbers and marks cannot be learnt. */
+static bool has_gradient(const struct layer *layer, size_t k)
+{
+    return !layer->bottom[k].no_gradient && !(layer->ops->first_only && k > 0);
+}
+
+static int check_gradients(const struct net *net, struct err *err)
 {
     for (size_t i = 0; i < net->n_layers; i++) {
         const struct layer *layer = net->layer[i];
-        for (size_t k = 1; k < layer->n_bottom && layer->ops->first_only; k++)
-            if (layer->runs_backward && layer->bottom[k].blob->needs && !layer->bottom[k].stops)
+        for (size_t k = 0; k < layer->n_bottom && layer->runs_backward; k++)
+            if (!has_gradient(layer, k) && layer->bottom[k].blob->needs && !layer->bottom[k].stops)
                 return err_set(err, ERR_INPUT,
                                "layer \"%s\": type \"%s\" has no gradient for bottom \"%.64s\", "
                                "which depends on parameters; propagate_down: false stops it there",
@@ -200,7 +205,7 @@ int plan_make(struct net *net, const struct net_options *options, struct err *er
 {
     mark_needs(net);
     mark_leads(net);
-    int rc = net->phase == PHASE_TRAIN ? check_first_only(net, err) : OK;
+    int rc = net->phase == PHASE_TRAIN ? check_gradients(net, err) : OK;
     if (rc == OK)
         rc = find_finished(net, err);
     if (rc != OK)

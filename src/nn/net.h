@@ -43,6 +43,9 @@ struct net_batch {
     const uint64_t *records; /* index of each record: keys dropout masks */
     size_t count;            /* 1 .. net_options.batch */
     uint64_t seed, epoch;    /* keys dropout masks too */
+    /* For each record the net_carried floats that its recurrent layers begin with; net_forward
+     * puts there what they end with. NULL: they begin with 0. */
+    float *carried;
 };
 
 /* Sums over the batch's records, so that batches can be added up.
@@ -149,6 +152,10 @@ double net_flops(const struct net *net);
  * that all of them ignore may be above); SIZE_MAX when no loss takes labels as classes; 0 when the
  * net has no loss. */
 size_t net_classes(const struct net *net);
+
+/* Floats that recurrent layers carry for a record from one batch to the next: h, and of an LSTM c
+ * behind it, of each layer in order of the file. 0: there are none. */
+size_t net_carried(const struct net *net);
 
 /* Is the first thing that it does with records to bring them near 0? */
 bool net_normalises(const struct net *net);

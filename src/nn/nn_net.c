@@ -493,6 +493,11 @@ size_t net_classes(const struct net *net)
     return net->classes;
 }
 
+size_t net_carried(const struct net *net)
+{
+    return net->carried;
+}
+
 const char *net_layout(const struct net *net)
 {
     return net->blocks ? "nchw16c" : net->images == LAYOUT_NHWC ? "nhwc" : "nchw";

@@ -396,7 +396,10 @@ static void test_partial_batch(void **state)
         memcpy(conv, all_conv + 4 * 4 * 7 * 6, sizeof conv);
         f.batch.count = 4;
         part = fixture_forward(&f);
-        f.batch = (struct net_batch){f.data + 4 * 216, f.labels + 4, f.records + 4, 2, 3, 0};
+        f.batch.data += 4 * 216;
+        f.batch.labels += 4;
+        f.batch.records += 4;
+        f.batch.count = 2;
         rest = fixture_forward(&f);
         fixture_near(all.loss, part.loss + rest.loss, 1e-5);
         assert_int_equal(all.right, part.right + rest.right);
@@ -549,7 +552,7 @@ static void test_accuracy(void **state)
     struct fixture f;
     struct shape input = {1, {3}};
     fixture_open(&f, net, PHASE_TEST, 5, input, &kernels_ref);
-    f.batch = (struct net_batch){scores, labels, records, 5, 0, 0};
+    f.batch = (struct net_batch){.data = scores, .labels = labels, .records = records, .count = 5};
     struct net_result result = fixture_forward(&f);
     float one, two;
     assert_true(result.has_right);
@@ -575,7 +578,8 @@ static void test_loss(void **state)
     for (int k = 0; k < FIXTURE_KERNELS; k++) {
         struct fixture f;
         fixture_open(&f, net, PHASE_TRAIN, 2, input, fixture_kernels[k]);
-        f.batch = (struct net_batch){scores, labels, records, 2, 0, 0};
+        f.batch =
+            (struct net_batch){.data = scores, .labels = labels, .records = records, .count = 2};
         struct net_result result = fixture_forward(&f);
         float mean;
         fixture_near(result.loss, 2.0 * (log(3.0) + 2000.0), 1e-3);

@@ -136,7 +136,8 @@ struct lrn_spec {
     float alpha, beta, k;
 };
 
-/* x flattened to (N, I); w (O, I); y (N, O). I counts in NCHW order whatever the layout of x. */
+/* x flattened to (N, I); w (O, I); y (N, O). I counts in NCHW order whatever the layout of x. In
+ * backward dw may be NULL: neither dw nor db is wanted. */
 struct inner_spec {
     struct shape x, y;
     bool bias;
@@ -153,6 +154,9 @@ struct scale_spec {
     struct shape x;
     bool bias;
 };
+
+struct recurrence;
+struct recurrence_spec;
 
 struct kernels {
     const char *name;
@@ -182,6 +186,9 @@ struct kernels {
                  struct arena *arena, struct op **op, struct err *err);
     /* Softmax over the last axis of (N, C); forward only: the loss does its own gradient. */
     int (*softmax)(const struct shape *x, struct arena *arena, struct op **op, struct err *err);
+    /* Recurrent layers (recurrence.h), over rows of floats. */
+    int (*recurrence)(const struct recurrence_spec *spec, bool training, struct arena *arena,
+                      struct recurrence **out, struct err *err);
 };
 
 extern const struct kernels kernels_ref;

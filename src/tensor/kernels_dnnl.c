@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "tensor/kernels_common.h"
 #include "tensor/kernels_dnnl_choose.h"
+#include "tensor/recurrence.h"
 #include "tensor/slices.h"
 
 #include <stdio.h>
@@ -268,6 +269,12 @@ static int plan_deconv(const struct conv_spec *spec, const struct plan_options *
     return plan_either(spec, true, options, op, err);
 }
 
+static int plan_recurrence(const struct recurrence_spec *spec, bool training, struct arena *arena,
+                           struct recurrence **out, struct err *err)
+{
+    return recurrence_plan(spec, &kernels_dnnl, ISA_PICK(gate_loops), training, arena, out, err);
+}
+
 const struct kernels kernels_dnnl = {
     .name = "dnnl",
     .image_layout = LAYOUT_NHWC,
@@ -282,4 +289,5 @@ const struct kernels kernels_dnnl = {
     .sigmoid = dnnl_set_sigmoid,
     .scale = plan_scale,
     .softmax = plan_softmax,
+    .recurrence = plan_recurrence,
 };

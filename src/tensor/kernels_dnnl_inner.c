@@ -118,18 +118,20 @@ static void inner_backward(struct op *op, const struct op_args *args)
     size_t I = inner->I, O = inner->O;
     const float *x = inner->x ? inner->x : args->x;
     float *dx = args->dx && inner->dx ? inner->dx : args->dx;
-    inner->loops->pack(inner->N, I, x, I, inner->strips);
+    if (args->dw)
+        inner->loops->pack(inner->N, I, x, I, inner->strips);
 #pragma omp parallel num_threads(inner->threads)
     {
+        if (args->dw)
 #pragma omp for schedule(static) nowait
-        for (size_t o = 0; o < O; o += DW_ROWS)
-            add_dw(inner, o, args->dy, args->dw);
+            for (size_t o = 0; o < O; o += DW_ROWS)
+                add_dw(inner, o, args->dy, args->dw);
         if (dx)
 #pragma omp for schedule(static)
             for (size_t i = 0; i < I; i += inner->columns)
                 set_dx(inner, i, min_size(inner->columns, I - i), args->w, args->dy, dx);
     }
-    if (inner->spec.bias) {
+    if (inner->spec.bias && args->dw) {
         struct bias_pass pass = {inner->O, args->dy};
         add_floats(inner->O, slices_sum(&inner->db, sum_bias, &pass), args->db);
     }

@@ -124,15 +124,22 @@ static void sum_records(void *user, size_t first, size_t count, float *sum)
     column_sums_add(count, O, dy, sum + O * I);
 }
 
-static void inner_backward(struct op *op, const struct op_args *args)
+static void add_weights(struct inner_op *inner, const struct op_args *args)
 {
-    struct inner_op *inner = (struct inner_op *)op;
-    size_t N = inner->N, I = inner->I, O = inner->O;
+    size_t I = inner->I, O = inner->O;
     struct inner_pass pass = {inner, inner->x ? inner->x : args->x, args->dy};
     const float *sum = slices_sum(&inner->sums, sum_records, &pass);
     add_floats(O * I, sum, args->dw);
     if (inner->spec.bias)
         add_floats(O, sum + O * I, args->db);
+}
+
+static void inner_backward(struct op *op, const struct op_args *args)
+{
+    struct inner_op *inner = (struct inner_op *)op;
+    size_t N = inner->N, I = inner->I, O = inner->O;
+    if (args->dw)
+        add_weights(inner, args);
     if (!args->dx)
         return;
     float *dx = inner->dx ? inner->dx : args->dx;
@@ -189,4 +196,5 @@ const struct kernels kernels_ref = {
     .sigmoid = ref_plan_sigmoid,
     .scale = plan_scale,
     .softmax = plan_softmax,
+    .recurrence = ref_plan_recurrence,
 };

@@ -14,6 +14,8 @@ int ref_plan_lrn(const struct lrn_spec *spec, bool training, struct arena *arena
                  struct err *err);
 int ref_plan_sigmoid(const struct shape *x, enum layout layout, bool training, struct arena *arena,
                      struct op **op, struct err *err);
+int ref_plan_recurrence(const struct recurrence_spec *spec, bool training, struct arena *arena,
+                        struct recurrence **out, struct err *err);
 
 /* y (M, P) += a (M, K) · bᵀ, b being (P, K). */
 void ref_add_product_of_rows(size_t M, size_t K, size_t P, const float *a, const float *b,

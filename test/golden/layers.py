@@ -26,7 +26,7 @@ import sys
 sys.dont_write_bytecode = True
 import layers_common
 
-for family in sys.argv[1:] or ["window", "unit", "shape", "loss"]:
+for family in sys.argv[1:] or ["window", "unit", "shape", "loss", "sequence"]:
     importlib.import_module("layers_" + family)
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)),
                            "layers_%s.golden" % family), "w") as out:

@@ -377,6 +377,7 @@ static const struct family families[] = {
     {"layers_unit.golden", 165},
     {"layers_shape.golden", 96},
     {"layers_loss.golden", 98},
+    {"layers_sequence.golden", 56},
 };
 
 enum { FAMILIES = sizeof families / sizeof families[0] };

@@ -1,0 +1,314 @@
+/* LSTM, RNN and GRU: layers of units over sequences, which read their own outputs of the step
+ * before (tensor/recurrence.h has the equations; LSTM and RNN are Caffe's, with the order of its
+ * gates and blobs, GRU is PyTorch's). Axis 0 has the records here as everywhere, and axis 1 the
+ * steps: where Caffe has T x N x .., a net here has N x T x ..
+ *
+ * Bottoms are the sequences, N x T x .., the rest of which is one vector a step; `cont`, N x T, 0
+ * where a sequence begins and 1 where it goes on; and, if wanted, a static input, N x .. Without a
+ * cont all sequences go on. The state before the first step is what the batch carries
+ * (net_batch.carried), unless expose_hidden makes it more bottoms, N x 1 x num_output, and the state
+ * behind the last step more tops. */
+#include "nn/layers.h"
+#include "tensor/recurrence.h"
+
+#include <stdio.h>
+
+struct layer_recurrent {
+    struct layer layer;
+    struct recurrence *op; /* layer.op */
+    struct recurrence_spec spec;
+    enum recurrence_param param[RECURRENCE_PARAMS]; /* of each blob of parameters */
+    size_t cont, fixed, hidden;                     /* numbers of bottoms; 0: there is none */
+    size_t states;
+    size_t carried;            /* where the state lies in a record's part of net_batch.carried, */
+    const size_t *carried_row; /* whose length this is */
+};
+
+static const char *const lstm_types[] = {"LSTM", NULL};
+static const char *const rnn_types[] = {"RNN", NULL};
+static const char *const gru_types[] = {"GRU", NULL};
+static const char *const recurrent_messages[] = {"recurrent_param", NULL};
+static const char *const gru_messages[] = {"gru_param", NULL};
+
+/* The fields of either message. */
+struct recurrent_fields {
+    const char *message;
+    uint32_t num_output;
+    const Caffe__FillerParameter *weight_filler, *bias_filler;
+    bool expose_hidden, debug_info;
+};
+
+static struct recurrent_fields read_gru(const Caffe__GRUParameter *p)
+{
+    return (struct recurrent_fields){
+        .message = "gru_param",
+        .num_output = p ? p->num_output : 0,
+        .weight_filler = p ? p->weight_filler : NULL,
+        .bias_filler = p ? p->bias_filler : NULL,
+        .expose_hidden = p && p->expose_hidden,
+    };
+}
+
+static struct recurrent_fields read_recurrent(const Caffe__RecurrentParameter *p)
+{
+    return (struct recurrent_fields){
+        .message = "recurrent_param",
+        .num_output = p ? p->num_output : 0,
+        .weight_filler = p ? p->weight_filler : NULL,
+        .bias_filler = p ? p->bias_filler : NULL,
+        .expose_hidden = p && p->expose_hidden,
+        .debug_info = p && p->debug_info,
+    };
+}
+
+/* ---- setting up ---- */
+
+static int check_fields(const struct recurrent_fields *f, struct err *err)
+{
+    if (f->num_output == 0)
+        return err_set(err, ERR_INPUT, "%s.num_output must be positive", f->message);
+    if (f->debug_info)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s.debug_info: true is not supported: nothing is printed of each step",
+                       f->message);
+    return OK;
+}
+
+/* Which bottom is what. */
+static int name_bottoms(struct layer_recurrent *self, const struct recurrent_fields *f,
+                        struct err *err)
+{
+    struct layer *layer = &self->layer;
+    size_t exposed = f->expose_hidden ? self->states : 0;
+    size_t least = f->expose_hidden ? 2 + exposed : 1;
+    int rc = layer_links_between(layer, least, 3 + exposed, 1 + exposed, 1 + exposed, err);
+    if (rc != OK)
+        return rc;
+    self->cont = layer->n_bottom > 1 ? 1 : 0;
+    self->fixed = layer->n_bottom == 3 + exposed ? 2 : 0;
+    self->hidden = f->expose_hidden ? layer->n_bottom - exposed : 0;
+    return OK;
+}
+
+static int refuse_shape(const struct blob *blob, const char *what, const struct shape *want,
+                        struct err *err)
+{
+    char a[128], b[128];
+    return err_set(err, ERR_INPUT, "bottom \"%.64s\", %s, is %s, not %s", blob->name, what,
+                   shape_text(&blob->shape, a, sizeof a), shape_text(want, b, sizeof b));
+}
+
+/* The values of a record, or of a step, are read as they lie. */
+static int check_plain(const struct blob *blob, struct err *err)
+{
+    char text[128];
+    if (blob->layout == LAYOUT_PLAIN)
+        return OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "bottom \"%.64s\", %s, is an image; Reshape makes vectors of it", blob->name,
+                   shape_text(&blob->shape, text, sizeof text));
+}
+
+static int check_sequences(const struct layer_recurrent *self, struct err *err)
+{
+    const struct blob *x = self->layer.bottom[0].blob;
+    char text[128];
+    if (x->shape.n < 2)
+        return err_set(err, ERR_INPUT,
+                       "bottom \"%.64s\" is %s; sequences are NxTx..: records, then steps", x->name,
+                       shape_text(&x->shape, text, sizeof text));
+    return check_plain(x, err);
+}
+
+static int check_bottoms(const struct layer_recurrent *self, struct err *err)
+{
+    const struct layer *layer = &self->layer;
+    const struct shape places = {2, {self->spec.N, self->spec.T}};
+    const struct shape state = {3, {self->spec.N, 1, self->spec.H}};
+    if (self->cont && !shape_equal(&layer->bottom[self->cont].blob->shape, &places))
+        return refuse_shape(layer->bottom[self->cont].blob, "the marks of continuation", &places,
+                            err);
+    for (size_t k = 0; self->hidden && k < self->states; k++)
+        if (!shape_equal(&layer->bottom[self->hidden + k].blob->shape, &state))
+            return refuse_shape(layer->bottom[self->hidden + k].blob, "the state before the steps",
+                                &state, err);
+    return self->fixed ? check_plain(layer->bottom[self->fixed].blob, err) : OK;
+}
+
+static int make_params(struct layer_recurrent *self, const struct setup *setup,
+                       const struct recurrent_fields *f, struct err *err)
+{
+    struct layer *layer = &self->layer;
+    char field[64];
+    int rc = OK;
+    for (enum recurrence_param k = 0; rc == OK && k < RECURRENCE_PARAMS; k++) {
+        const struct shape shape = recurrence_param_shape(&self->spec, k);
+        bool bias = shape.n == 1;
+        if (shape.n == 0)
+            continue;
+        self->param[layer->n_at] = k;
+        snprintf(field, sizeof field, "%s.%s", f->message, bias ? "bias_filler" : "weight_filler");
+        rc =
+            layer_param(layer, setup, &shape, field, bias ? f->bias_filler : f->weight_filler, err);
+    }
+    return rc == OK ? layer_params_done(layer, err) : rc;
+}
+
+static int make_tops(const struct layer_recurrent *self, struct layer *layer, struct err *err)
+{
+    const struct shape y = {3, {self->spec.N, self->spec.T, self->spec.H}};
+    const struct shape state = {3, {self->spec.N, 1, self->spec.H}};
+    int rc = layer_top(layer, 0, &y, LAYOUT_PLAIN, err);
+    for (size_t k = 1; rc == OK && k < layer->n_top; k++)
+        rc = layer_top(layer, k, &state, LAYOUT_PLAIN, err);
+    return rc;
+}
+
+/* What backward does not read, and what has no gradient. */
+static void mark_bottoms(const struct layer_recurrent *self)
+{
+    struct link *bottom = self->layer.bottom;
+    if (self->cont)
+        bottom[self->cont].no_gradient = true;
+    for (size_t k = 0; self->hidden && k < self->states; k++)
+        bottom[self->hidden + k].forward_only = true;
+}
+
+static int setup_units(struct layer *layer, const struct setup *setup, enum recurrence_kind kind,
+                       const struct recurrent_fields *f, struct err *err)
+{
+    struct layer_recurrent *self = (struct layer_recurrent *)layer;
+    bool training = setup->options->phase == PHASE_TRAIN;
+    self->states = recurrence_states(kind);
+    int rc = check_fields(f, err);
+    if (rc == OK)
+        rc = name_bottoms(self, f, err);
+    if (rc == OK)
+        rc = check_sequences(self, err);
+    if (rc != OK)
+        return rc;
+    const struct blob *x = layer->bottom[0].blob;
+    self->spec = (struct recurrence_spec){
+        .kind = kind,
+        .N = x->shape.dim[0],
+        .T = x->shape.dim[1],
+        .D = shape_count_from(&x->shape, 2),
+        .S = self->fixed ? layer->bottom[self->fixed].blob->count / x->shape.dim[0] : 0,
+        .H = f->num_output,
+    };
+    mark_bottoms(self);
+    rc = check_bottoms(self, err);
+    if (rc == OK)
+        rc = make_tops(self, layer, err);
+    if (rc == OK)
+        rc = make_params(self, setup, f, err);
+    if (rc != OK)
+        return rc;
+    layer->products = recurrence_products(&self->spec);
+    if (!f->expose_hidden) {
+        self->carried = *setup->carried;
+        self->carried_row = setup->carried;
+        *setup->carried += self->states * self->spec.H;
+    }
+    rc = setup->options->kernels->recurrence(&self->spec, training, setup->arena, &self->op, err);
+    layer->op = rc == OK ? &self->op->op : NULL;
+    return rc;
+}
+
+static int setup_lstm(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    const struct recurrent_fields f = read_recurrent(layer->param->recurrent_param);
+    return setup_units(layer, setup, RECURRENCE_LSTM, &f, err);
+}
+
+static int setup_rnn(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    const struct recurrent_fields f = read_recurrent(layer->param->recurrent_param);
+    return setup_units(layer, setup, RECURRENCE_TANH, &f, err);
+}
+
+static int setup_gru(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    const struct recurrent_fields f = read_gru(layer->param->gru_param);
+    return setup_units(layer, setup, RECURRENCE_GRU, &f, err);
+}
+
+/* ---- running ---- */
+
+static struct recurrence_args args_of(const struct layer_recurrent *self, const struct pass *pass)
+{
+    const struct layer *layer = &self->layer;
+    struct recurrence_args args = {
+        .x = layer->bottom[0].blob->at,
+        .fixed = self->fixed ? layer->bottom[self->fixed].blob->at : NULL,
+        .cont = self->cont ? layer->bottom[self->cont].blob->at : NULL,
+        .y = layer->top[0]->at,
+    };
+    for (size_t k = 0; k < layer->n_at; k++)
+        args.w[self->param[k]] = pass->x + layer->at[k].offset;
+    return args;
+}
+
+static void take_exposed(const struct layer_recurrent *self, struct recurrence_args *args)
+{
+    const struct layer *layer = &self->layer;
+    args->first_row = args->last_row = self->spec.H;
+    args->first_records = args->last_records = self->spec.N;
+    for (size_t k = 0; k < self->states; k++) {
+        args->first[k] = layer->bottom[self->hidden + k].blob->at;
+        args->last[k] = layer->top[1 + k]->at;
+    }
+}
+
+/* Records that the batch does not have begin with 0: their values count for nothing. */
+static void take_carried(const struct layer_recurrent *self, const struct net_batch *batch,
+                         struct recurrence_args *args)
+{
+    args->first_row = args->last_row = *self->carried_row;
+    args->first_records = args->last_records = batch->count;
+    for (size_t k = 0; k < self->states; k++)
+        args->first[k] = args->last[k] = batch->carried + self->carried + k * self->spec.H;
+}
+
+static void recurrent_forward(struct layer *layer, const struct pass *pass)
+{
+    struct layer_recurrent *self = (struct layer_recurrent *)layer;
+    struct recurrence_args args = args_of(self, pass);
+    if (self->hidden)
+        take_exposed(self, &args);
+    else if (pass->batch->carried)
+        take_carried(self, pass->batch, &args);
+    recurrence_forward(self->op, &args);
+}
+
+static void recurrent_backward(struct layer *layer, const struct pass *pass)
+{
+    struct layer_recurrent *self = (struct layer_recurrent *)layer;
+    struct recurrence_args args = args_of(self, pass);
+    args.dy = layer->top[0]->d;
+    args.dx = layer->bottom[0].dx;
+    args.dfixed = self->fixed ? layer->bottom[self->fixed].dx : NULL;
+    for (size_t k = 0; self->hidden && k < self->states; k++) {
+        args.dlast[k] = layer->top[1 + k]->d;
+        args.dfirst[k] = layer->bottom[self->hidden + k].dx;
+    }
+    for (size_t k = 0; k < layer->n_at; k++)
+        args.dw[self->param[k]] = pass->dx + layer->at[k].offset;
+    recurrence_backward(self->op, &args);
+}
+
+#define RECURRENT(name, names, fields, make, top) \
+    const struct layer_ops layer_##name = {       \
+        .types = names,                           \
+        .messages = fields,                       \
+        .size = sizeof(struct layer_recurrent),   \
+        .reads_bottom = true,                     \
+        .reads_top = top,                         \
+        .setup = make,                            \
+        .forward = recurrent_forward,             \
+        .backward = recurrent_backward,           \
+    }
+
+RECURRENT(lstm, lstm_types, recurrent_messages, setup_lstm, false);
+RECURRENT(rnn, rnn_types, recurrent_messages, setup_rnn, true);
+RECURRENT(gru, gru_types, gru_messages, setup_gru, false);

@@ -1,0 +1,204 @@
+/* Units of recurrent layers, a register of them at a time. Exponentials are polynomials (those of
+ * Moshier's Cephes library, expf and tanhf), good to 2 units of the last place or so. */
+#include "tensor/gate_loops.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef int ints __attribute__((vector_size(LANES * sizeof(int))));
+
+INLINE floats load(const float *p, size_t len)
+{
+    floats v = {0};
+    if (len == LANES)
+        return floats_load(p);
+    __builtin_memcpy(&v, p, len * sizeof *p);
+    return v;
+}
+
+INLINE void store(float *p, floats v, size_t len)
+{
+    if (len == LANES)
+        floats_store(p, v);
+    else
+        __builtin_memcpy(p, &v, len * sizeof *p);
+}
+
+INLINE floats choose(ints which, floats yes, floats no)
+{
+    return (floats)(((ints)yes & which) | ((ints)no & ~which));
+}
+
+/* e^x, for x of at most 88; of less than -87 it is e^-87. Keeps NaN. */
+INLINE floats exponential(floats x)
+{
+    const floats round = (floats){0} + 0x1.8p23f;
+    x = choose(x < -87.0f, (floats){0} - 87.0f, x);
+    x = choose(x > 88.0f, (floats){0} + 88.0f, x);
+    floats shifted = x * 1.44269504088896341f + round, n = shifted - round;
+    floats r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    ints exponent = (ints)shifted - (ints)round;
+    return p * (floats)((exponent + 127) << 23);
+}
+
+INLINE floats sigmoid(floats x)
+{
+    return 1.0f / (1.0f + exponential(-x));
+}
+
+INLINE floats hyperbolic_tangent(floats x)
+{
+    floats square = x * x, far = 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f);
+    floats p = square * -5.70498872745e-3f + 2.06390887954e-2f;
+    p = p * square - 5.37397155531e-2f;
+    p = p * square + 1.33314422036e-1f;
+    p = p * square - 3.33332819422e-1f;
+    return choose(square < 0.390625f, p * square * x + x, far);
+}
+
+/* The sum at gate g of units i to i + len. */
+INLINE floats sum_at(const struct gate_row *r, size_t g, size_t i, size_t len)
+{
+    size_t at = g * r->H + i;
+    floats sum = load(r->gates + at, len);
+    return r->extra ? sum + load(r->extra + at, len) : sum;
+}
+
+INLINE floats load_gate(const struct gate_row *r, const float *of, size_t g, size_t i, size_t len)
+{
+    return load(of + g * r->H + i, len);
+}
+
+INLINE void store_gate(const struct gate_row *r, float *of, size_t g, size_t i, floats v,
+                       size_t len)
+{
+    store(of + g * r->H + i, v, len);
+}
+
+/* Run `part` for registers of units, the last of which may be less. */
+#define WALK(part)                             \
+    for (size_t i = 0; i < r->H; i += LANES) { \
+        if (r->H - i >= LANES)                 \
+            part(r, i, LANES);                 \
+        else                                   \
+            part(r, i, r->H - i);              \
+    }
+
+INLINE void tanh_forward_part(const struct gate_row *r, size_t i, size_t len)
+{
+    store(r->h + i, hyperbolic_tangent(sum_at(r, 0, i, len) + load(r->z + i, len)), len);
+}
+
+static void tanh_forward(const struct gate_row *r){WALK(tanh_forward_part)}
+
+INLINE void tanh_backward_part(const struct gate_row *r, size_t i, size_t len)
+{
+    floats h = load(r->h + i, len), d = load(r->dh + i, len) * (1.0f - h * h);
+    store(r->gates + i, d, len);
+    store(r->z + i, d, len);
+    store(r->dh + i, (floats){0}, len);
+}
+
+static void tanh_backward(const struct gate_row *r)
+{
+    WALK(tanh_backward_part)
+}
+
+enum { LSTM_I, LSTM_F, LSTM_O, LSTM_G };
+
+INLINE floats lstm_sum(const struct gate_row *r, size_t g, size_t i, size_t len)
+{
+    return sum_at(r, g, i, len) + load_gate(r, r->z, g, i, len);
+}
+
+INLINE void lstm_forward_part(const struct gate_row *r, size_t i, size_t len)
+{
+    floats in = sigmoid(lstm_sum(r, LSTM_I, i, len)), forget = sigmoid(lstm_sum(r, LSTM_F, i, len));
+    floats out = sigmoid(lstm_sum(r, LSTM_O, i, len));
+    floats g = hyperbolic_tangent(lstm_sum(r, LSTM_G, i, len));
+    floats c = r->cont * forget * load(r->before + i, len) + in * g;
+    store_gate(r, r->gates, LSTM_I, i, in, len);
+    store_gate(r, r->gates, LSTM_F, i, forget, len);
+    store_gate(r, r->gates, LSTM_O, i, out, len);
+    store_gate(r, r->gates, LSTM_G, i, g, len);
+    store(r->c + i, c, len);
+    store(r->h + i, out * hyperbolic_tangent(c), len);
+}
+
+static void lstm_forward(const struct gate_row *r){WALK(lstm_forward_part)}
+
+INLINE void lstm_put(const struct gate_row *r, size_t g, size_t i, floats d, size_t len)
+{
+    store_gate(r, r->gates, g, i, d, len);
+    store_gate(r, r->z, g, i, d, len);
+}
+
+INLINE void lstm_backward_part(const struct gate_row *r, size_t i, size_t len)
+{
+    floats in = load_gate(r, r->gates, LSTM_I, i, len), g = load_gate(r, r->gates, LSTM_G, i, len);
+    floats forget = load_gate(r, r->gates, LSTM_F, i, len);
+    floats out = load_gate(r, r->gates, LSTM_O, i, len);
+    floats c = hyperbolic_tangent(load(r->c + i, len)), dh = load(r->dh + i, len);
+    floats dc = load(r->dc + i, len) + dh * out * (1.0f - c * c);
+    floats before = r->cont * load(r->before + i, len);
+    lstm_put(r, LSTM_I, i, dc * g * in * (1.0f - in), len);
+    lstm_put(r, LSTM_F, i, dc * before * forget * (1.0f - forget), len);
+    lstm_put(r, LSTM_O, i, dh * c * out * (1.0f - out), len);
+    lstm_put(r, LSTM_G, i, dc * in * (1.0f - g * g), len);
+    store(r->dc + i, r->cont * forget * dc, len);
+    store(r->dh + i, (floats){0}, len);
+}
+
+static void lstm_backward(const struct gate_row *r)
+{
+    WALK(lstm_backward_part)
+}
+
+enum { GRU_R, GRU_Z, GRU_N };
+
+INLINE void gru_forward_part(const struct gate_row *r, size_t i, size_t len)
+{
+    floats reset = sigmoid(sum_at(r, GRU_R, i, len) + load_gate(r, r->z, GRU_R, i, len));
+    floats update = sigmoid(sum_at(r, GRU_Z, i, len) + load_gate(r, r->z, GRU_Z, i, len));
+    floats inner = load_gate(r, r->z, GRU_N, i, len), before = load(r->before + i, len);
+    floats n = hyperbolic_tangent(sum_at(r, GRU_N, i, len) + reset * inner);
+    store_gate(r, r->gates, GRU_R, i, reset, len);
+    store_gate(r, r->gates, GRU_Z, i, update, len);
+    store_gate(r, r->gates, GRU_N, i, n, len);
+    if (r->inner)
+        store(r->inner + i, inner, len);
+    store(r->h + i, n + update * (before - n), len);
+}
+
+static void gru_forward(const struct gate_row *r){WALK(gru_forward_part)}
+
+INLINE void gru_backward_part(const struct gate_row *r, size_t i, size_t len)
+{
+    floats reset = load_gate(r, r->gates, GRU_R, i, len), n = load_gate(r, r->gates, GRU_N, i, len);
+    floats update = load_gate(r, r->gates, GRU_Z, i, len), dh = load(r->dh + i, len);
+    floats dn = dh * (1.0f - update) * (1.0f - n * n);
+    floats dz = dh * (load(r->before + i, len) - n) * update * (1.0f - update);
+    floats dr = dn * load(r->inner + i, len) * reset * (1.0f - reset);
+    store_gate(r, r->gates, GRU_R, i, dr, len);
+    store_gate(r, r->gates, GRU_Z, i, dz, len);
+    store_gate(r, r->gates, GRU_N, i, dn, len);
+    store_gate(r, r->z, GRU_R, i, dr, len);
+    store_gate(r, r->z, GRU_Z, i, dz, len);
+    store_gate(r, r->z, GRU_N, i, dn * reset, len);
+    store(r->dh + i, dh * update, len);
+}
+
+static void gru_backward(const struct gate_row *r)
+{
+    WALK(gru_backward_part)
+}
+
+const struct gate_loops ISA_NAME(gate_loops) = {
+    tanh_forward, tanh_backward, lstm_forward, lstm_backward, gru_forward, gru_backward,
+};

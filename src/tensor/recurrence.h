@@ -1,0 +1,91 @@
+/* Recurrent layers as ops: sequences of T steps in N records, (N, T, D), to outputs (N, T, H) of H
+ * units. a_t are the products of a step with the input weights, W_x x_t + b_x + W_s s, with a
+ * static input s if there is one; h_0, c_0 is the state before the first step; cont_t, (N, T),
+ * is 0 where a sequence begins, else 1; h' = cont_t h_{t-1}.
+ *
+ *     LSTM   (i, f, o) = σ(a + W_h h'), g = tanh(a + W_h h'), gates in the order i, f, o, g;
+ *            c_t = cont_t f c_{t-1} + i g; h_t = o tanh(c_t)        (Caffe's LSTM, no peepholes)
+ *     tanh   h_t = tanh(a + W_h h'); output tanh(W_o h_t + b_o)     (Caffe's RNN)
+ *     GRU    (r, z) = σ(a + W_h h' + b_h); n = tanh(a + r (W_h h' + b_h)), gates r, z, n;
+ *            h_t = (1 - z) n + z h'                                 (PyTorch's GRU)
+ *
+ * The products of all steps with the inputs, and all gradients of weights, are one matrix product
+ * each, by the kernel set's inner product; a step has that of its state alone. */
+#ifndef PL_TENSOR_RECURRENCE_H
+#define PL_TENSOR_RECURRENCE_H
+
+#include "tensor/gate_loops.h"
+#include "tensor/kernels.h"
+
+enum recurrence_kind { RECURRENCE_TANH, RECURRENCE_LSTM, RECURRENCE_GRU };
+
+struct recurrence_spec {
+    enum recurrence_kind kind;
+    size_t N, T, D, S, H; /* S: values of a record's static input; 0: there is none */
+};
+
+/* Vectors of H that a step hands to the next: h, and of an LSTM c. */
+enum { RECURRENCE_STATES = 2 };
+size_t recurrence_states(enum recurrence_kind kind);
+
+/* Parameters, in the order of Caffe's blobs; a kind has some of them. With G gates: (GH, D), (GH),
+ * (GH, S), (GH, H), (GH), (H, H), (H). */
+enum recurrence_param {
+    RECURRENCE_WX,
+    RECURRENCE_BX,
+    RECURRENCE_WS,
+    RECURRENCE_WH,
+    RECURRENCE_BH,
+    RECURRENCE_WO,
+    RECURRENCE_BO,
+    RECURRENCE_PARAMS
+};
+
+/* The shape of a parameter; n = 0: there is none of these. */
+struct shape recurrence_param_shape(const struct recurrence_spec *spec, enum recurrence_param k);
+
+/* Multiply-adds of a forward pass's products. */
+double recurrence_products(const struct recurrence_spec *spec);
+
+struct recurrence_args {
+    const float *w[RECURRENCE_PARAMS];
+    const float *x, *fixed, *cont;         /* `fixed`: s, (N, S); cont NULL: all 1 */
+    const float *first[RECURRENCE_STATES]; /* the state before the first step, of the first
+                                              `first_records`; of others, and NULL: 0 */
+    size_t first_row, first_records;       /* floats from one record to the next */
+    float *y;
+    float *last[RECURRENCE_STATES]; /* the state behind the last step, of the first `last_records`;
+                                       NULL: not wanted; may be `first` */
+    size_t last_row, last_records;
+    /* backward alone; `w` to `y` are those of forward. NULL: zero, or not wanted */
+    const float *dy, *dlast[RECURRENCE_STATES]; /* dlast: rows without gaps */
+    float *dx, *dfixed, *dfirst[RECURRENCE_STATES];
+    float *dw[RECURRENCE_PARAMS]; /* added to */
+};
+
+struct recurrence {
+    struct op op; /* has no forward and backward of its own */
+    struct recurrence_spec spec;
+    const struct gate_loops *loops;
+    size_t G;
+    struct op *x_op, *fixed_op, *step_op, *state_op, *out_op;
+    float *gates;  /* (N, T, GH): as in struct gate_row */
+    float *hidden; /* GRU, training: as `gates`, of the state's products */
+    float *dout;   /* of tanh units, (N, T, H): the gradient by the output's products */
+    float *before; /* training: h', (N, T, H) */
+    float *h;      /* of tanh units, (N, T, H) */
+    float *c;      /* LSTM: (N, T, H) in training, else (N, H) */
+    float *c_first, *extra, *z, *state, *dh, *dc;
+};
+
+/* A set's planner: as those of kernels.h. */
+int recurrence_plan(const struct recurrence_spec *spec, const struct kernels *kernels,
+                    const struct gate_loops *loops, bool training, struct arena *arena,
+                    struct recurrence **out, struct err *err);
+
+void recurrence_forward(struct recurrence *r, const struct recurrence_args *args);
+
+/* After the forward of the same batch: x, s, cont and weights unchanged since; of tanh units y. */
+void recurrence_backward(struct recurrence *r, const struct recurrence_args *args);
+
+#endif
