@@ -3,7 +3,6 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "base/rng.h"
-#include "data/sampler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 int dataset_init(struct dataset *set, const struct source *source, const Paceline__Data *spec,
                  struct err *err)
 {
-    struct dataset made = {.source = source, .count = source->count};
+    struct dataset made = {.source = source, .count = source->count, .streams = spec->streams};
     int rc = maps_init(&made.maps, spec, source, &made.shape, err);
     if (rc == OK)
         *set = made;
@@ -23,6 +22,11 @@ void dataset_release(struct dataset *set)
     maps_release(&set->maps);
     free(set->choice);
     *set = (struct dataset){0};
+}
+
+struct sampler dataset_sampler(const struct dataset *set, uint64_t seed)
+{
+    return (struct sampler){.seed = seed, .n = set->count, .streams = set->streams};
 }
 
 uint64_t dataset_hash(const struct dataset *set)
@@ -161,6 +165,14 @@ static void quota_deal(const struct quota *quota, const struct source *source, u
     }
 }
 
+/* Streams keep their records together: the last ones are held out. */
+static void deal_last(const struct dataset *set, uint32_t held, uint32_t *kept, uint32_t *taken)
+{
+    size_t first = set->count - held;
+    for (size_t i = 0; i < set->count; i++)
+        *(i < first ? kept++ : taken++) = (uint32_t)i;
+}
+
 /* Records without labels are one class. */
 static uint32_t classes_of(const struct source *source)
 {
@@ -173,9 +185,11 @@ static int split_choices(const struct dataset *set, uint32_t held, uint64_t seed
                          struct err *err)
 {
     const struct source *source = set->source;
+    int rc = OK;
     for (size_t i = 0; i < source->count; i++)
         quota->have[source->ops->label(source, i)]++;
-    int rc = quota_share(quota, classes_of(source), held, seed, err);
+    if (set->streams == 0)
+        rc = quota_share(quota, classes_of(source), held, seed, err);
     if (rc != OK)
         return rc;
     uint32_t *most = malloc((set->count - held) * sizeof *most);
@@ -185,7 +199,10 @@ static int split_choices(const struct dataset *set, uint32_t held, uint64_t seed
         free(few);
         return err_set(err, ERR_NOMEM, "validation: out of memory");
     }
-    quota_deal(quota, source, seed, most, few);
+    if (set->streams > 0)
+        deal_last(set, held, most, few);
+    else
+        quota_deal(quota, source, seed, most, few);
     *kept = most;
     *taken = few;
     return OK;

@@ -4,6 +4,7 @@
 #define PL_DATA_DATASET_H
 
 #include "data/maps.h"
+#include "data/sampler.h"
 
 struct dataset {
     const struct source *source; /* borrowed */
@@ -11,6 +12,7 @@ struct dataset {
     struct shape shape; /* of a record through the maps: (C, H, W) */
     uint32_t *choice;   /* record numbers in the source, ascending, owned; NULL: all */
     size_t count;
+    size_t streams;          /* data.streams: the order of training; 0: drawn */
     struct bad_records *bad; /* borrowed; NULL: a broken record is an error */
     enum bad_source of;
 };
@@ -21,6 +23,9 @@ int dataset_init(struct dataset *set, const struct source *source, const Pacelin
                  struct err *err);
 void dataset_release(struct dataset *set);
 
+/* The order in which all its records are trained on. */
+struct sampler dataset_sampler(const struct dataset *set, uint64_t seed);
+
 /* Hash of the records and of the maps' own data. */
 uint64_t dataset_hash(const struct dataset *set);
 
@@ -29,8 +34,8 @@ uint64_t dataset_hash(const struct dataset *set);
 uint64_t dataset_schema(const struct dataset *set);
 
 /* Move `held` records of `set` to `validation`, as near as can be equally many of each class
- * (MPCA §6.2 holds out 500 a class): a pure function of (seed, labels). `set` must hold all
- * records. held = 0 leaves `validation` empty. ERR_INPUT when a class has too few records. */
+ * (MPCA §6.2 holds out 500 a class): a pure function of (seed, labels); of streams the last ones.
+ * `set` must hold all records. held = 0 leaves `validation` empty. ERR_INPUT when a class has too few records. */
 int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct dataset *validation,
                   struct err *err);
 

@@ -23,7 +23,7 @@ int loader_init(struct loader *loader, struct arena *arena, const struct dataset
                 uint64_t seed, size_t cap)
 {
     PL_ASSERT(set->count > 0);
-    struct loader made = {.set = set, .sampler = {.seed = seed, .n = set->count}, .slots = 1};
+    struct loader made = {.set = set, .sampler = dataset_sampler(set, seed), .slots = 1};
     int rc = init_slot(&made.slot[0], arena, cap, shape_count(&set->shape));
     if (rc == OK)
         *loader = made;

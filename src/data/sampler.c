@@ -21,9 +21,19 @@ static uint64_t permute_feistel(uint64_t key, unsigned half, uint64_t v)
     return left << half | right;
 }
 
+static size_t place_in_streams(const struct sampler *sampler, size_t place)
+{
+    size_t each = sampler->n / sampler->streams;
+    if (place >= each * sampler->streams)
+        return place;
+    return place % sampler->streams * each + place / sampler->streams;
+}
+
 static size_t permute_place(const struct sampler *sampler, uint64_t epoch, size_t place)
 {
     PL_ASSERT(place < sampler->n);
+    if (sampler->streams > 0)
+        return place_in_streams(sampler, place);
     unsigned half = 0;
     while (half < 32 && ((uint64_t)sampler->n - 1) >> 2 * half)
         half++;

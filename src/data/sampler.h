@@ -1,5 +1,5 @@
 /* The order of an epoch: a permutation of [0, n), a pure function of (seed, epoch), computed at any
- * position in O(1) without memory. It is a balanced Feistel network over the next power of four,
+ * position in O(1) without memory. Unless the records are streams, it is a balanced Feistel network over the next power of four,
  * walked until the value is below n. */
 #ifndef PL_DATA_SAMPLER_H
 #define PL_DATA_SAMPLER_H
@@ -16,6 +16,10 @@ struct sampler {
      * ranges 0: they are [0, n). */
     const struct range *range;
     size_t ranges;
+    /* Not 0, and at most n: the order is that of the records as so many streams of equal length,
+     * side by side: the first record of each, then the second of each, and so on, and at last those
+     * that are left. It is the same in each epoch. */
+    size_t streams;
 };
 
 /* Which record stands at `place` (< n) of epoch `epoch`. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { PATH_TEXT_MAX = 4096, FIELD_TEXT_MAX = 256 };
+enum { STREAMS_MAX = 65536 };
 enum { SIDE_MAX = 16384, PAD_MAX = 1024 };          /* pixels; data/raw.h has the same limit */
 enum { TEXT_WINDOW_MAX = 65536 };                   /* units of a record */
 enum { FIELDS_MAX = 16, FIELD_DIMENSIONS_MAX = 7 }; /* as tensor/record_fields.h, shape.h */
@@ -246,6 +247,21 @@ static int check_text(const Paceline__Data__Text *text, const char *field, struc
     return rc;
 }
 
+/* Streams are of whole records that follow each other. */
+static int check_streams(const Paceline__Data *data, const char *field, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    if (data->streams == 0)
+        return OK;
+    if (strcmp(field, "train_data") != 0)
+        return refuse_field(err, field, "streams", "is for train_data");
+    if (data->source_case == PACELINE__DATA__SOURCE_TEXT && data->text->stride > 0 &&
+        !(data->text->has_window && data->text->stride == data->text->window))
+        return refuse_field(err, field, "streams",
+                            "text.stride is set, and windows of a stream follow each other");
+    return check_range(join_field(name, field, "streams"), data->streams, 0, STREAMS_MAX, err);
+}
+
 static int check_sizes(const Paceline__Data *data, const char *field, struct err *err)
 {
     const struct {
@@ -327,6 +343,8 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
         rc = check_zip(data, field, err);
     if (rc == OK)
         rc = check_values(data, field, err);
+    if (rc == OK)
+        rc = check_streams(data, field, err);
     return rc == OK ? check_sizes(data, field, err) : rc;
 }
 

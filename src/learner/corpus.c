@@ -134,6 +134,14 @@ static int open_validation(const struct source_config *config, const Paceline__J
     return config->only_training ? OK : dataset_copy(train, validation, err);
 }
 
+static int check_streams(const struct dataset *set, struct err *err)
+{
+    if (set->count == 0 || set->streams <= set->count)
+        return OK;
+    return err_set(err, ERR_INPUT, "train_data.streams: there are %zu records for %zu streams",
+                   set->count, set->streams);
+}
+
 static int open_sets(struct source_config *config, const Paceline__Job *job, struct corpus *corpus,
                      struct err *err)
 {
@@ -146,6 +154,8 @@ static int open_sets(struct source_config *config, const Paceline__Job *job, str
                       &corpus->train_source, err);
     if (rc == OK)
         rc = open_validation(config, job, corpus, err);
+    if (rc == OK)
+        rc = check_streams(&corpus->set[SET_TRAIN], err);
     if (rc != OK || !job->test_data || config->only_training)
         return rc;
     config->role = SOURCE_TEST;

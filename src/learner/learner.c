@@ -33,10 +33,14 @@ int learner_init_unset(struct learner *l, struct world *world, const Paceline__J
         l->dx = *dx;
     if (workspace_fill(ws) != OK || local_create(ws, arena, &l->group) != OK)
         return err_set(err, ERR_NOMEM, "net: out of memory for %u local learners", job->local);
+    if (carried_state_init(&l->carried, arena, corpus->set[SET_TRAIN].streams,
+                           net_carried(ws->train), ws->batch) != OK)
+        return err_set(err, ERR_NOMEM, "train_data.streams: out of memory for the state of %zu",
+                       corpus->set[SET_TRAIN].streams);
     /* The loader of a simulation has served learners of earlier runs, which had their own
      * records. */
     if (ws->loader.set && !ws->loader.world && ws->loader.sampler.ranges > 0)
-        ws->loader.sampler = (struct sampler){.seed = job->seed, .n = corpus->set[SET_TRAIN].count};
+        ws->loader.sampler = dataset_sampler(&corpus->set[SET_TRAIN], job->seed);
     int rc = schedule_check(job->solver, err);
     return rc == OK ? optim_init(&l->optim, job->solver, n, arena, err) : rc;
 }
@@ -159,12 +163,14 @@ static int compute_batch(struct learner *l, uint64_t start, size_t count,
         .count = count,
         .seed = l->job->seed,
         .epoch = records->epoch,
+        .carried = carried_state_begin(&l->carried, &l->ws->loader.sampler, start, records),
     };
     struct net_result result;
     int64_t begun = l->adapter.is_on ? world_now(l->world) : 0;
     rc = local_gradient(l->group, &l->x, &l->s, &l->dx, &batch, watch, &result);
     if (rc != OK)
         return rc;
+    carried_state_end(&l->carried, &l->ws->loader.sampler, start, records);
     if (l->adapter.is_on)
         thread_adapter_record(&l->adapter, world_now(l->world) - begun, count);
     *loss += result.loss;
@@ -187,8 +193,10 @@ int learner_take_share(struct learner *l, const struct range *range, size_t rang
     }
     if (before > 0 && share->next / before + 1 > pass)
         pass = share->next / before + 1;
-    share->sampler =
-        (struct sampler){.seed = l->job->seed, .n = n, .range = share->range, .ranges = ranges};
+    share->sampler = dataset_sampler(&l->corpus->set[SET_TRAIN], l->job->seed);
+    share->sampler.n = n;
+    share->sampler.range = share->range;
+    share->sampler.ranges = ranges;
     share->next = pass * n;
     return loader_draw(&l->ws->loader, &share->sampler);
 }

@@ -7,6 +7,7 @@
 #ifndef PL_LEARNER_LEARNER_H
 #define PL_LEARNER_LEARNER_H
 
+#include "learner/carried_state.h"
 #include "learner/local_group.h"
 #include "learner/thread_adapter.h"
 #include "optim/optim.h"
@@ -41,6 +42,7 @@ struct learner {
     struct vec
         before; /* Σ of the step's parts before the last; empty where each step is one part */
     struct optim optim;
+    struct carried_state carried;
     struct learner_share share; /* (learner_take_share) */
     size_t epoch_records;       /* samples of an epoch of the run; at first those of the set */
     uint64_t steps;             /* taken by this learner */

@@ -224,6 +224,8 @@ static void hand_parts(struct local_group *g, struct vec *s, const struct net_ba
         part->labels += first;
         part->records += first;
         part->count = part_count(g, i);
+        if (part->carried)
+            part->carried += first * net_carried(g->inner[i].net);
         if (i > 0)
             vec_copy(&g->inner[i].v[S], s, vec_all(s));
     }

@@ -111,6 +111,9 @@ static int check_training(const struct workspace *ws, const Paceline__Job *job, 
                        "rounded, small variances become 0");
     if (net_classes(ws->train) == 0)
         return err_set(err, ERR_INPUT, "net: there is no loss to train on");
+    if (job->train_data && job->train_data->streams > 0 && net_carried(ws->train) == 0)
+        return err_set(err, ERR_INPUT,
+                       "train_data.streams: the net has no recurrent layer that carries a state");
     const Paceline__Stop *stop = job->stop;
     if (stop && (stop->has_validation_error || stop->has_test_error) && !net_judges(ws->test))
         return err_set(err, ERR_INPUT,
@@ -413,7 +416,7 @@ int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct 
     if (loader->set) {
         PL_ASSERT(!loader->world);
         loader->set = set;
-        loader->sampler = (struct sampler){.seed = job->seed, .n = set->count};
+        loader->sampler = dataset_sampler(set, job->seed);
         return OK;
     }
     int rc = loader_init(loader, &ws->arena, set, job->seed, ws->batch);

@@ -1,0 +1,58 @@
+#include "learner/carried_state.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+int carried_state_init(struct carried_state *c, struct arena *arena, size_t streams, size_t row,
+                       size_t most)
+{
+    size_t all, some;
+    *c = (struct carried_state){0};
+    if (streams == 0 || row == 0)
+        return OK;
+    if (__builtin_mul_overflow(streams, row, &all) || __builtin_mul_overflow(most, row, &some))
+        return ERR_NOMEM;
+    *c = (struct carried_state){
+        .streams = streams,
+        .row = row,
+        .at = arena_array(arena, all, float),
+        .next = arena_array(arena, streams, uint64_t),
+        .batch = arena_array(arena, some, float),
+    };
+    return c->at && c->next && c->batch ? OK : ERR_NOMEM;
+}
+
+/* The stream of the record at a place. */
+static size_t stream_at(const struct carried_state *c, const struct sampler *sampler,
+                        uint64_t place)
+{
+    return (size_t)(place % sampler->n) % c->streams;
+}
+
+/* At first all states belong to record 0, and are 0: as they are where nothing goes on. */
+float *carried_state_begin(const struct carried_state *c, const struct sampler *sampler,
+                           uint64_t start, const struct batch *records)
+{
+    size_t bytes = c->row * sizeof(float);
+    if (c->streams == 0)
+        return NULL;
+    for (size_t i = 0; i < records->count; i++) {
+        size_t stream = stream_at(c, sampler, start + i);
+        if (c->next[stream] == records->records[i])
+            memcpy(c->batch + i * c->row, c->at + stream * c->row, bytes);
+        else
+            memset(c->batch + i * c->row, 0, bytes);
+    }
+    return c->batch;
+}
+
+void carried_state_end(struct carried_state *c, const struct sampler *sampler, uint64_t start,
+                       const struct batch *records)
+{
+    for (size_t i = 0; i < records->count && c->streams > 0; i++) {
+        size_t stream = stream_at(c, sampler, start + i);
+        memcpy(c->at + stream * c->row, c->batch + i * c->row, c->row * sizeof(float));
+        c->next[stream] = records->records[i] + 1;
+    }
+}
