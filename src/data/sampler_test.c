@@ -190,6 +190,24 @@ static void test_ranges(void **state)
     assert_int_equal(one, 37);
 }
 
+/* Streams side by side, the same in each epoch; what is left comes last. */
+static void test_streams(void **state)
+{
+    (void)state;
+    static const size_t expected[] = {0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11, 12, 13};
+    const struct sampler sampler = {.seed = 3, .n = 14, .streams = 3};
+    for (uint64_t epoch = 0; epoch < 3; epoch++)
+        for (size_t place = 0; place < 14; place++)
+            assert_int_equal(sampler_at(&sampler, epoch, place), expected[place]);
+    const struct range range[] = {{40, 5}, {0, 2}};
+    const struct sampler own = {.n = 7, .range = range, .ranges = 2, .streams = 2};
+    static const size_t of_ranges[] = {40, 43, 41, 44, 42, 0, 1};
+    for (size_t place = 0; place < 7; place++)
+        assert_int_equal(sampler_at(&own, 1, place), of_ranges[place]);
+    for (size_t n = 1; n < 40; n++)
+        check_permutation((struct sampler){.n = n, .streams = 5}, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_every_record_stands_everywhere),
         cmocka_unit_test(test_a_large_epoch_is_well_mixed),
         cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

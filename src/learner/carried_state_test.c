@@ -1,0 +1,273 @@
+/* Streams: a learner's recurrent state goes on from record to record, so that windows of any length
+ * have the losses of one long one; and begins with 0 where a record does not follow. */
+#include "folder.h"
+#include "job/job.h"
+#include "learner/learner.h"
+#include "tensor/kernels.h"
+
+#include <math.h>
+
+static const char net[] =
+    "layer { name: 'text' type: 'Data' top: 'data' top: 'target' }\n"
+    "layer { name: 'embed' type: 'Embed' bottom: 'data' top: 'embed' embed_param {\n"
+    "  input_dim: 4 num_output: 3 weight_filler { type: 'gaussian' std: 1 } } }\n"
+    "layer { name: 'lstm' type: 'LSTM' bottom: 'embed' top: 'lstm' recurrent_param {\n"
+    "  num_output: 5 weight_filler { type: 'gaussian' std: 1 } } }\n"
+    "layer { name: 'gru' type: 'GRU' bottom: 'lstm' top: 'gru' gru_param {\n"
+    "  num_output: 4 weight_filler { type: 'gaussian' std: 1 } } }\n"
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'gru' top: 'ip' inner_product_param {\n"
+    "  num_output: 4 axis: 2 weight_filler { type: 'gaussian' std: 2 } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'target'\n"
+    "  softmax_param { axis: 2 } }\n";
+
+/* Windows of 5, 10, 20 and 40 characters cut the 80 into as many records for each of two streams,
+ * which begin at characters 0 and 40. */
+enum { CHARACTERS = 83, STREAMS = 2, STEP = 5, STEPS = 40 / STEP };
+
+static void put_text(const struct folder *folder, const char *name, const char *text)
+{
+    folder_put(folder, name, text, strlen(text));
+}
+
+struct trial {
+    Paceline__Job *job;
+    struct corpus corpus;
+    struct workspace *ws;
+    struct arena arena;
+    struct learner l;
+    struct err err;
+};
+
+static int open_corpus(struct trial *t, const struct folder *folder, unsigned window,
+                       unsigned streams, unsigned batch, const char *more)
+{
+    char text[1024];
+    *t = (struct trial){0};
+    arena_init(&t->arena);
+    const char *file = strstr(more, "plain") ? "plain.prototxt" : "net.prototxt";
+    snprintf(text, sizeof text,
+             "net { file: '%s/%s' } threads: 2 kernels: ref batch: %u train_data { "
+             "text { path: '%s/text' unit: character window: %u } streams: %u } solver { base_lr: "
+             "1 lr_policy: 'fixed' } %s",
+             folder->path, file, batch, folder->path, window, streams, more);
+    int rc = job_parse("job", text, strlen(text), &t->job, &t->err);
+    if (rc == OK)
+        rc = job_finish(t->job, &t->err);
+    return rc == OK ? corpus_open(t->job, NULL, &t->corpus, &t->err) : rc;
+}
+
+static int try_trial(struct trial *t, const struct folder *folder, unsigned window,
+                     unsigned streams, unsigned batch, const char *more)
+{
+    struct logger silent = {0};
+    kernels_set_threads(1);
+    int rc = open_corpus(t, folder, window, streams, batch, more);
+    if (rc == OK)
+        rc = workspace_create(t->job, &t->corpus, &silent, NULL, NULL, &t->ws, &t->err);
+    return rc == OK ? learner_init(&t->l, NULL, t->job, &t->corpus, t->ws, &t->arena, NULL, &t->err)
+                    : rc;
+}
+
+static void open_trial(struct trial *t, const struct folder *folder, unsigned window,
+                       unsigned streams, unsigned batch, const char *more)
+{
+    if (try_trial(t, folder, window, streams, batch, more) != OK)
+        fail_msg("%s", t->err.text);
+}
+
+static void close_trial(struct trial *t)
+{
+    workspace_free(t->ws);
+    arena_release(&t->arena);
+    corpus_close(&t->corpus);
+    job_free(t->job);
+}
+
+static double loss_at(struct trial *t, uint64_t start, size_t count)
+{
+    assert_int_equal(learner_gradient(&t->l, start, count), OK);
+    return t->l.loss;
+}
+
+static void assert_near(double a, double b)
+{
+    if (!(fabs(a - b) <= 1e-5))
+        fail_msg("%.9g, not %.9g", a, b);
+}
+
+/* Of each step of an epoch; the parameters stay as they are. */
+static void read_losses(const struct folder *folder, unsigned window, const char *more,
+                        double *loss)
+{
+    struct trial t;
+    open_trial(&t, folder, window, STREAMS, STREAMS, more);
+    size_t steps = 40 / window;
+    assert_int_equal(t.corpus.set[SET_TRAIN].count, steps * STREAMS);
+    for (size_t i = 0; i < steps; i++)
+        loss[i] = loss_at(&t, i * STREAMS, STREAMS);
+    assert_near(loss_at(&t, steps * STREAMS, STREAMS), loss[0]); /* the next epoch begins with 0 */
+    close_trial(&t);
+}
+
+static void test_windows_go_on(void **state)
+{
+    double some[STEPS], loss[STEPS], zero;
+    struct trial t;
+    read_losses(*state, STEP, "", loss);
+    for (unsigned window = 2 * STEP; window <= 40; window *= 2) {
+        size_t each = window / STEP;
+        read_losses(*state, window, "", some);
+        for (size_t i = 0; i < STEPS / each; i++) {
+            double sum = 0;
+            for (size_t k = 0; k < each; k++)
+                sum += loss[i * each + k];
+            assert_near(sum / (double)each, some[i]);
+        }
+    }
+    open_trial(&t, *state, STEP, STREAMS, STREAMS, "");
+    zero = loss_at(&t, 3 * STREAMS, STREAMS); /* its first step: nothing goes on */
+    assert_true(fabs(zero - loss[3]) > 1e-3);
+    assert_near(loss_at(&t, 3 * STREAMS, STREAMS), zero); /* again: nor here, */
+    loss_at(&t, 0, STREAMS);
+    assert_near(loss_at(&t, STREAMS, STREAMS), loss[1]);
+    assert_near(loss_at(&t, 3 * STREAMS, STREAMS), zero); /* nor behind a jump */
+    close_trial(&t);
+}
+
+static void test_a_group_goes_on(void **state)
+{
+    double one[STEPS], two[STEPS];
+    read_losses(*state, STEP, "", one);
+    read_losses(*state, STEP, "local: 2", two);
+    for (size_t i = 0; i < STEPS; i++)
+        assert_near(one[i], two[i]);
+}
+
+/* Batches of one step follow each other as steps do. */
+static void test_batches_of_a_step_go_on(void **state)
+{
+    double loss[STEPS];
+    struct trial t;
+    read_losses(*state, STEP, "", loss);
+    open_trial(&t, *state, STEP, STREAMS, STREAMS, "iter_size: 4");
+    assert_near(loss_at(&t, 0, 4 * STREAMS), (loss[0] + loss[1] + loss[2] + loss[3]) / 4);
+    assert_near(loss_at(&t, 4 * STREAMS, 4 * STREAMS), (loss[4] + loss[5] + loss[6] + loss[7]) / 4);
+    close_trial(&t);
+}
+
+/* Two workers have a stream each of a step of all. */
+static void test_workers_share_streams_out(void **state)
+{
+    double loss[STEPS];
+    struct trial t[2];
+    read_losses(*state, STEP, "", loss);
+    for (size_t k = 0; k < 2; k++)
+        open_trial(&t[k], *state, STEP, STREAMS, 1, "");
+    for (size_t i = 0; i < STEPS; i++)
+        assert_near((loss_at(&t[0], 2 * i, 1) + loss_at(&t[1], 2 * i + 1, 1)) / 2, loss[i]);
+    close_trial(&t[0]);
+    close_trial(&t[1]);
+}
+
+/* What is held out is the end; the rest is streams, of which the second begins elsewhere. */
+static void test_the_end_is_held_out(void **state)
+{
+    struct trial t;
+    open_trial(&t, *state, STEP, STREAMS, STREAMS, "validation: 4");
+    const struct dataset *set = t.corpus.set;
+    assert_int_equal(set[SET_TRAIN].count, 12);
+    assert_int_equal(set[SET_VALIDATION].count, 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(set[SET_VALIDATION].choice[i], 12 + i);
+    const struct batch *records;
+    static const uint64_t expected[] = {0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11};
+    for (size_t i = 0; i < 12; i += 2) {
+        assert_int_equal(loader_take(&t.ws->loader, i, 2, &records, &t.err), OK);
+        assert_memory_equal(records->records, expected + i, 2 * sizeof *expected);
+    }
+    close_trial(&t);
+}
+
+/* Evaluation begins each window with 0, and leaves the learner's state alone. */
+static void test_evaluation_carries_nothing(void **state)
+{
+    double loss[STEPS], zero = 0;
+    struct trial t;
+    struct net_result sum = {0};
+    read_losses(*state, STEP, "", loss);
+    for (size_t i = 0; i < STEPS; i++) {
+        open_trial(&t, *state, STEP, STREAMS, STREAMS, "");
+        zero += loss_at(&t, i * STREAMS, STREAMS) / STEPS;
+        close_trial(&t);
+    }
+    open_trial(&t, *state, STEP, STREAMS, STREAMS, "");
+    loss_at(&t, 0, STREAMS);
+    const struct dataset *set = &t.corpus.set[SET_TRAIN];
+    assert_int_equal(workspace_evaluate(t.ws, set, 0, set->count, &t.l.x, &t.l.s, &sum, &t.err),
+                     OK);
+    assert_near(evaluation_of(&sum).loss, zero);
+    assert_near(loss_at(&t, STREAMS, STREAMS), loss[1]);
+    close_trial(&t);
+}
+
+static void expect_refusal(const struct folder *folder, unsigned window, unsigned streams,
+                           const char *more, const char *expected)
+{
+    struct trial t;
+    assert_int_equal(try_trial(&t, folder, window, streams, 2, more), ERR_INPUT);
+    if (!strstr(t.err.text, expected))
+        fail_msg("\"%s\" should say \"%s\"", t.err.text, expected);
+    close_trial(&t);
+}
+
+static void test_refusals(void **state)
+{
+    const struct folder *folder = *state;
+    expect_refusal(folder, STEP, 17, "", "train_data.streams: there are 16 records for 17 streams");
+    expect_refusal(folder, CHARACTERS, 1, "",
+                   "has 83 characters, and a window of 83 with what follows it takes 84");
+    put_text(folder, "plain.prototxt",
+             "layer { name: 'text' type: 'Data' top: 'data' top: 'target' }\n"
+             "layer { name: 'e' type: 'Embed' bottom: 'data' top: 'e' embed_param {\n"
+             "  input_dim: 4 num_output: 4 } }\n"
+             "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'e' bottom: 'target'\n"
+             "  softmax_param { axis: 2 } }\n");
+    expect_refusal(folder, STEP, 2, "name: 'plain'",
+                   "train_data.streams: the net has no recurrent layer that carries a state");
+}
+
+static int setup(void **state)
+{
+    static struct folder folder;
+    char text[CHARACTERS + 1] = "";
+    uint32_t mixed = 1;
+    for (size_t i = 0; i < CHARACTERS; i++) {
+        mixed = mixed * 1664525u + 1013904223u;
+        text[i] = "abcd"[mixed >> 30];
+    }
+    folder_make(&folder);
+    put_text(&folder, "text", text);
+    put_text(&folder, "net.prototxt", net);
+    *state = &folder;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    folder_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_windows_go_on),
+        cmocka_unit_test(test_a_group_goes_on),
+        cmocka_unit_test(test_batches_of_a_step_go_on),
+        cmocka_unit_test(test_workers_share_streams_out),
+        cmocka_unit_test(test_the_end_is_held_out),
+        cmocka_unit_test(test_evaluation_carries_nothing),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
