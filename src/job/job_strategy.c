@@ -135,20 +135,8 @@ static int finish_mpca(Paceline__Mpca *m, struct err *err)
     return rc == OK ? check_positive("strategy.mpca.stale_limit", (double)m->stale_limit, err) : rc;
 }
 
-/* The field `momentum` of other solvers is a decay, such as Adam's β1. */
-static bool has_momentum(const Caffe__SolverParameter *solver)
+static int check_pace(const Paceline__Pace *p, struct err *err)
 {
-    return solver->momentum > 0 &&
-           (strcmp(solver->type, "SGD") == 0 || strcmp(solver->type, "Nesterov") == 0);
-}
-
-static int finish_pace(Paceline__Job *job, struct err *err)
-{
-    Paceline__Pace *p = job->strategy->pace;
-    if (!p->has_gamma) {
-        p->gamma = has_momentum(job->solver) ? 0 : 0.5f;
-        p->has_gamma = true;
-    }
     int rc = check_range("strategy.pace.shards", p->shards, 3, SHARDS_MAX, err);
     return rc == OK ? check_fraction("strategy.pace.gamma", (double)p->gamma, err) : rc;
 }
@@ -235,7 +223,7 @@ int job_finish_strategy(Paceline__Job *job, struct err *err)
         return check_downpour(s->downpour, job->workers, err);
     case PACELINE__STRATEGY__ALGORITHM_EASGD: return finish_easgd(job, err);
     case PACELINE__STRATEGY__ALGORITHM_MPCA: return finish_mpca(s->mpca, err);
-    case PACELINE__STRATEGY__ALGORITHM_PACE: return finish_pace(job, err);
+    case PACELINE__STRATEGY__ALGORITHM_PACE: return check_pace(job->strategy->pace, err);
     case PACELINE__STRATEGY__ALGORITHM_GOSSIP: return check_gossip(s->gossip, err);
     case PACELINE__STRATEGY__ALGORITHM_DILOCO: return check_diloco(s->diloco, err);
     case PACELINE__STRATEGY__ALGORITHM_SURVEY: return check_survey(s->survey, err);

@@ -113,6 +113,15 @@ static int check_solver(const Caffe__SolverParameter *solver, const struct optim
     return status ? status : check_unread(solver, ops, err);
 }
 
+float optim_momentum(const Caffe__SolverParameter *solver)
+{
+    const struct optim_ops *ops = NULL;
+    struct err err;
+    if (find_ops(solver->type, &ops, &err) != OK || ops->no_momentum)
+        return 0;
+    return solver->has_momentum ? solver->momentum : ops->momentum;
+}
+
 int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t n,
                struct arena *arena, struct err *err)
 {

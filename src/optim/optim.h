@@ -30,6 +30,8 @@ struct optim_step {
 struct optim_ops {
     const char *type;                        /* Caffe's name: "SGD" */
     unsigned reads;                          /* OPTIM_..., or-ed; others must not be set */
+    bool no_momentum;                        /* its field `momentum` is another share */
+    float momentum;                          /* of a solver that does not set the field */
     size_t states;                           /* vectors of state */
     const char *state_name[OPTIM_STATE_MAX]; /* as in checkpoints: "momentum" */
     bool whole; /* a step needs whole segments, so the range is all of x */
@@ -63,6 +65,9 @@ bool optim_writes_gradient(const struct optim *optim);
 
 /* Does a step need all of x and dx at once, so that no shard can take its own? */
 bool optim_needs_whole(const struct optim *optim);
+
+/* Momentum: the share of a step's direction that earlier steps have, β1 of Adam; 0: none. */
+float optim_momentum(const Caffe__SolverParameter *solver);
 
 /* Forget: as optim_init left it. */
 void optim_reset(struct optim *optim);

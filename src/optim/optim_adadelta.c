@@ -24,6 +24,7 @@ static void adadelta_update(const struct optim_step *step, struct vec *x, const 
 const struct optim_ops optim_adadelta = {
     .type = "AdaDelta",
     .reads = OPTIM_MOMENTUM | OPTIM_DELTA,
+    .no_momentum = true,
     .states = 2,
     .state_name = {"mean_gradient", "mean_step"},
     .update = adadelta_update,

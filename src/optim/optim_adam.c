@@ -11,7 +11,8 @@
 #include <math.h>
 
 /* PyTorch's defaults; Caffe's Adam takes 0 for both. */
-static const float adamw_beta1 = 0.9f, adamw_decay = 0.01f;
+static const float adamw_decay = 0.01f;
+#define ADAMW_BETA1 0.9f
 
 static struct vec_adam adam_rule(const struct optim_step *step, float beta1)
 {
@@ -40,7 +41,7 @@ static void adamw_update(const struct optim_step *step, struct vec *x, const str
                          struct vec *state, const struct segments *table, struct range range)
 {
     const Caffe__SolverParameter *solver = step->solver;
-    struct vec_adam rule = adam_rule(step, solver->has_momentum ? solver->momentum : adamw_beta1);
+    struct vec_adam rule = adam_rule(step, solver->has_momentum ? solver->momentum : ADAMW_BETA1);
     double second = 1 - pow((double)solver->momentum2, (double)step->number);
     rule.delta = (float)((double)solver->delta * sqrt(second));
     rule.decay = solver->has_weight_decay ? step->decay : adamw_decay;
@@ -59,6 +60,7 @@ const struct optim_ops optim_adam = {
 const struct optim_ops optim_adamw = {
     .type = "AdamW",
     .reads = OPTIM_MOMENTUM | OPTIM_MOMENTUM2 | OPTIM_DELTA,
+    .momentum = ADAMW_BETA1,
     .states = 2,
     .state_name = {"m", "v"},
     .update = adamw_update,

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -242,6 +243,25 @@ static float one_step(struct one *o, double t, float g)
  *     V = 0.5 + 0.5,       x = −1.5 − (1.5·1    − 0.5·1)   = −2.5
  *     V = 0.5 + 0.25,      x = −2.5 − (1.5·0.75 − 0.5·1)   = −3.125
  * The rate is within V, so falling rates tell this from rules where it is not. */
+static void test_momentum_is_of_those_that_have_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        float set, unset; /* with `momentum: 0.5`, and without */
+    } rows[] = {{"SGD", 0.5f, 0},      {"Nesterov", 0.5f, 0}, {"Adam", 0.5f, 0},
+                {"AdamW", 0.5f, 0.9f}, {"LARS", 0.5f, 0},     {"AdaDelta", 0, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char type[16];
+        snprintf(type, sizeof type, "%s", rows[i].type);
+        Caffe__SolverParameter solver = solver_of(type, fixed);
+        assert_true(optim_momentum(&solver) == rows[i].unset);
+        solver.momentum = 0.5f;
+        solver.has_momentum = true;
+        assert_true(optim_momentum(&solver) == rows[i].set);
+    }
+}
+
 static void test_nesterov_by_hand_with_a_falling_rate(void **state)
 {
     (void)state;
@@ -427,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sgd_follows_caffes_recurrence),
         cmocka_unit_test(test_without_momentum_and_decay_a_step_is_the_gradients),
+        cmocka_unit_test(test_momentum_is_of_those_that_have_one),
         cmocka_unit_test(test_nesterov_by_hand_with_a_falling_rate),
         cmocka_unit_test(test_adagrad_by_hand),
         cmocka_unit_test(test_rmsprop_by_hand),

@@ -4,11 +4,11 @@
  *
  *     shard s, exchange n                                    symbols are those of pace_rules.h
  *         R_n = Σ τ_i·p_i / Σ τ_i                            evaluated
- *         v_n = δ·v_{n−1} + (1 − δ)(R_n − R_{n−1})
- *         b_n = R_n + γ_n·v_n                                sent to all
+ *         v_n = δ·v_{n−1} + (1 − δ)(R_n − R_{n−1})           δ and γ of this exchange
+ *         b_n = R_n + γ·v_n                                  sent to all
  *
  *     a worker, when b_n has arrived
- *         d = b_n − p_i, if exchange n counted p_i;  else b_n − b_{n−1}
+ *         d = κ(b_n − p_i), if exchange n counted p_i;  else b_n − b_{n−1}
  *         x ← x + d;  a contribution that waits for its turn ← it + d
  *
  * So common progress sees no delay: if all workers agree, d is 0. A contribution must move with x:
@@ -25,7 +25,8 @@ static struct phased_settings read_settings(const Paceline__Job *job)
 {
     const Paceline__Pace *set = job->strategy->pace;
     return (struct phased_settings){
-        .config = pace_config(set->gamma),
+        .pace = {.momentum = (double)optim_momentum(job->solver),
+                 .gain = set->has_gamma ? (double)set->gamma : -1},
         .shards = set->shards,
         .phases = STAGES,
         .symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric,
@@ -34,6 +35,19 @@ static struct phased_settings read_settings(const Paceline__Job *job)
         .give_passes = 2,
         .adopt_passes = 3,
     };
+}
+
+static struct pace_motion motion_of(const struct phased_settings *set,
+                                    const struct exchange_meta *meta)
+{
+    return pace_motion(&set->pace, members_count(&meta->contributors), (uint64_t)meta->weight);
+}
+
+static struct mpca_config steer_average(const struct phased_settings *set,
+                                        const struct exchange_meta *meta)
+{
+    const struct pace_motion motion = motion_of(set, meta);
+    return pace_config(&motion);
 }
 
 static void keep_contribution(struct phased_worker *w, struct phased_lane *lane)
@@ -48,7 +62,11 @@ static void rebase_model(struct phased_worker *w, struct phased_lane *lane, uint
     struct vec x = phased_shard(lane, &w->m->learner->x), sent = phased_shard(lane, &w->own),
                before = phased_shard(lane, &w->star), b = vec_part(result, 0, lane->r.len);
     bool counted = lane->pending && atomic_load(&lane->slot.counted) <= n;
-    pace_rebase(&x, &b, counted ? &sent : &before);
+    if (counted)
+        pace_approach(&x, &b, &sent,
+                      motion_of(&w->node.settings, &lane->exchange.meta[n & 1]).kappa);
+    else
+        pace_rebase(&x, &b, &before);
     if (lane->pending && !counted)
         pace_rebase(&sent, &b, &before);
     lane->pending &= !counted;
@@ -84,6 +102,7 @@ static int take_step(struct phased_worker *w, uint64_t offset)
 }
 
 const struct phased_rule pace_rule = {.settings = read_settings,
+                                      .steer = steer_average,
                                       .adopt = rebase_model,
                                       .give = keep_contribution,
                                       .drop = give_up_contribution,

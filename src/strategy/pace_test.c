@@ -1,13 +1,14 @@
 /* `pace`: two workers, one number, three exchanges. Expected values are computed in Python, from
- * the rule as pace.c states it (γ_n = 0.5·(n − 1)/20, δ = 0.8):
+ * the rules as pace.c and pace_rules.h state them, without momentum, so that κ = 1 and
+ * δ = max(0, 1 − P/3):
  *
- *     n  contributions (τ·p)        R       v        b
- *     1  3·2.6, 1·1.8               2.4     0.08     2.4
- *     2  4·3                        3       0.184    3.0046
- *     3  2·3.5, 2·2.8546            3.1773  0.18266  3.186433
+ *     n  contributions (τ·p)   K  P  δ    γ    R         v         b
+ *     1  3·2.6, 1·1.8          2  2  1/3  1/2  2.4       0.266667  2.533333
+ *     2  4·3                   1  4  0    0    3         0.6       3
+ *     3  2·3.5, 2·2.716667     2  2  1/3  1/2  3.108333  0.272222  3.244444
  *
  * Worker 1 contributes 2.25 after exchange 1, too late for exchange 2; so its contribution to
- * exchange 3 is 2.25 + (3.0046 − 2.4). */
+ * exchange 3 is 2.25 + (3 − 2.533333). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@
 
 enum { N = 64 };
 
-static const double b[] = {2, 2.4, 3.0046, 3.186433};
+static const double b[] = {2, 2.533333, 3, 3.244444};
 
 static void expect_all(const struct vec *x, struct range r, double want)
 {
@@ -39,11 +40,12 @@ static void test_the_average_and_its_direction(void **state)
     static const struct {
         double sum, r, v;
         uint64_t tau;
-    } exchange[] = {{3 * 2.6 + 1.8, 2.4, 0.08, 4},
-                    {12, 3, 0.184, 4},
-                    {2 * 3.5 + 2 * 2.8546, 3.1773, 0.18266, 4},
-                    {0, 3.1773, 0.18266, 0}};
-    const struct mpca_config config = pace_config(0.5f);
+        size_t contributors;
+    } exchange[] = {{3 * 2.6 + 1.8, 2.4, 0.266667, 4, 2},
+                    {12, 3, 0.6, 4, 1},
+                    {2 * 3.5 + 2 * 2.716667, 3.108333, 0.272222, 4, 2},
+                    {0, 3.108333, 0.272222, 0, 0}};
+    static const struct pace_settings set = {.momentum = 0, .gain = -1};
     struct arena arena;
     struct mpca_joint joint;
     struct vec x;
@@ -55,6 +57,9 @@ static void test_the_average_and_its_direction(void **state)
     for (size_t n = 0; n < sizeof exchange / sizeof *exchange; n++) {
         for (size_t i = 0; i < N; i++)
             sum[i] = (float)exchange[n].sum;
+        const struct pace_motion motion =
+            pace_motion(&set, exchange[n].contributors, exchange[n].tau);
+        const struct mpca_config config = pace_config(&motion);
         mpca_prepare(&joint, &config, n, vec_all(&x), &(struct mpca_sum){sum, exchange[n].tau});
         mpca_commit(&joint, vec_all(&x));
         expect_all(&joint.now.x, vec_all(&x), exchange[n].r);
@@ -124,11 +129,15 @@ static void add_contribution(struct scene *k)
     pace_rule.give(&k->w, lane);
 }
 
-/* The lane has completed exchange n. */
+/* The lane has completed exchange n, with ten steps of two workers. */
 static void complete_exchange(struct scene *k, uint64_t n, bool counted)
 {
     struct vec *result = &k->lane->exchange.result[n & 1];
+    struct exchange_meta *meta = &k->lane->exchange.meta[n & 1];
     vec_fill(result, vec_all(result), (float)b[n]);
+    meta->weight = 10;
+    members_add(&meta->contributors, 0);
+    members_add(&meta->contributors, 1);
     k->lane->exchange.completed = n;
     if (counted)
         k->lane->slot.counted = n;
@@ -164,7 +173,7 @@ static void first_exchange(struct scene *k)
     expect_sent(k, 1.8);
     set_model(k, 1.9);
     complete_and_adopt(k, 1, true);
-    expect_all(&k->learner.x, k->lane->r, 2.5);
+    expect_all(&k->learner.x, k->lane->r, 2.633333);
     assert_false(k->lane->pending);
 }
 
@@ -178,8 +187,27 @@ static void test_a_contribution_that_counts_is_replaced(void **state)
     scene_close(&k);
 }
 
+/* With momentum 0.9 and P = 5, κ = 1/(1 + 3·0.59049) = 0.360819 for a contribution that counted;
+ * a result that did not count one moves the model by all of b_2 − b_1. */
+static void test_momentum_keeps_some_of_the_distance(void **state)
+{
+    (void)state;
+    struct scene k;
+    scene_open(&k);
+    k.w.node.settings.pace.momentum = 0.9;
+    set_model(&k, 1.8);
+    add_contribution(&k);
+    set_model(&k, 1.9);
+    complete_and_adopt(&k, 1, true);
+    expect_all(&k.learner.x, k.lane->r, 1.9 + 0.360819 * (2.533333 - 1.8));
+    set_model(&k, 2.25);
+    complete_and_adopt(&k, 2, false);
+    expect_all(&k.learner.x, k.lane->r, 2.25 + (3 - 2.533333));
+    scene_close(&k);
+}
+
 /* Both what is sent and what the worker remembers of it move. If only one did, or none, exchange 3
- * would move x by b_3 − 2.25 and end at 4.541. */
+ * would move x by b_3 − 2.25. */
 static void test_a_contribution_that_waits_moves_with_the_model(void **state)
 {
     (void)state;
@@ -190,12 +218,12 @@ static void test_a_contribution_that_waits_moves_with_the_model(void **state)
     add_contribution(&k);
     set_model(&k, 2.5);
     complete_and_adopt(&k, 2, false);
-    expect_all(&k.learner.x, k.lane->r, 3.1046);
+    expect_all(&k.learner.x, k.lane->r, 2.966667);
     assert_true(k.lane->pending);
-    expect_sent(&k, 2.8546);
-    set_model(&k, 3.6046);
+    expect_sent(&k, 2.716667);
+    set_model(&k, 3.466667);
     complete_and_adopt(&k, 3, true);
-    expect_all(&k.learner.x, k.lane->r, 3.936433);
+    expect_all(&k.learner.x, k.lane->r, 3.994444);
     scene_close(&k);
 }
 
@@ -209,7 +237,7 @@ static void test_a_result_may_be_passed_over(void **state)
     set_model(&k, 2.25);
     add_contribution(&k);
     complete_exchange(&k, 2, false);
-    expect_sent(&k, 2.8546);
+    expect_sent(&k, 2.716667);
     set_model(&k, 3);
     complete_exchange(&k, 3, false);
     adopt_result(&k, 3);
@@ -257,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_average_and_its_direction),
         cmocka_unit_test(test_a_contribution_that_counts_is_replaced),
+        cmocka_unit_test(test_momentum_keeps_some_of_the_distance),
         cmocka_unit_test(test_a_contribution_that_waits_moves_with_the_model),
         cmocka_unit_test(test_a_result_may_be_passed_over),
         cmocka_unit_test(test_a_contribution_that_is_lost),

@@ -13,6 +13,7 @@
 #include "coll/exchange.h"
 #include "coll/transfer.h"
 #include "strategy/mpca_rules.h"
+#include "strategy/pace_rules.h"
 #include "strategy/strategy.h"
 
 enum { SIGNAL_PHASED = 4, PHASED_COSTS = 16 }; /* signals below are others' (data/loader.h) */
@@ -111,6 +112,7 @@ struct phased_proxy {
 
 struct phased_settings {
     struct mpca_config config; /* how the global model moves: Eq. 4, 5, 8 and 9 */
+    struct pace_settings pace; /* of pace */
     uint32_t shards, phases;
     bool symmetric;  /* every worker prepares a part of each shard, not the driver all of it */
     bool on_arrival; /* workers adopt a result as soon as it is there, not in turn */
@@ -123,6 +125,10 @@ struct phased_worker;
 /* The rule of a strategy. */
 struct phased_rule {
     struct phased_settings (*settings)(const Paceline__Job *job);
+    /* (optional) How the global model moves in an exchange with that outcome; else as the settings'
+     * config says. */
+    struct mpca_config (*steer)(const struct phased_settings *set,
+                                const struct exchange_meta *meta);
     /* Training adopts `result`, of exchange n; w->star still has that of lane->c. */
     void (*adopt)(struct phased_worker *w, struct phased_lane *lane, uint64_t n,
                   const struct vec *result);
@@ -256,6 +262,9 @@ static inline struct vec *phased_heading(struct phased_lane *lane)
 /* Of a worker: an exchange has been completed; lane->heading moves with it. Returns the status of
  * world_copied */
 int phased_part_follow(struct phased_lane *lane);
+
+/* How the global model moves in an exchange with that outcome. */
+struct mpca_config phased_steer(const struct phased_node *node, const struct exchange_meta *meta);
 
 /* ---- leaves (phased_leaf.c) ---- */
 

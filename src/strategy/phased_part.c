@@ -67,6 +67,12 @@ static void take_over(struct phased_lane *lane, struct range r)
     vec_axpy(&now->x, -heading->at[lane->r.len], &now->v, xs);
 }
 
+struct mpca_config phased_steer(const struct phased_node *node, const struct exchange_meta *meta)
+{
+    const struct phased_rule *rule = node->rule;
+    return rule->steer ? rule->steer(&node->settings, meta) : node->settings.config;
+}
+
 int phased_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *meta)
 {
     struct phased_lane *lane = user;
@@ -77,7 +83,8 @@ int phased_lane_prepare(void *user, struct range range, float *x, const struct e
     take_over(lane, range_between(range.from, min_size(end_of(range), owned.from)));
     take_over(lane, range_between(max_size(range.from, end_of(owned)), end_of(range)));
     struct mpca_sum sum = {.x = x, .tau = (uint64_t)meta->weight};
-    mpca_prepare(&p->joint, &lane->node->settings.config, lane->exchange.completed, xs, &sum);
+    const struct mpca_config config = phased_steer(lane->node, meta);
+    mpca_prepare(&p->joint, &config, lane->exchange.completed, xs, &sum);
     vec_export(&p->joint.next.star, xs, x);
     sum.x = x + xs.len;
     vec_copy(&p->s_next, &p->s, ss);
@@ -114,11 +121,13 @@ int phased_part_follow(struct phased_lane *lane)
     if (heading->at != last->at)
         vec_copy(heading, last, vec_all(heading));
     e->config.kept = *heading;
-    if (exchange_result_meta(e)->weight == 0)
+    const struct exchange_meta *meta = exchange_result_meta(e);
+    if (meta->weight == 0)
         return OK;
     float *made = &heading->at[xs.len];
-    float gamma = mpca_gamma(&lane->node->settings.config, e->completed - 1);
-    mpca_follow(heading, &lane->node->settings.config, before, *made, star, gamma, xs);
+    const struct mpca_config config = phased_steer(lane->node, meta);
+    float gamma = mpca_gamma(&config, e->completed - 1);
+    mpca_follow(heading, &config, before, *made, star, gamma, xs);
     *made = gamma;
     return world_copied(lane->node->world, FOLLOW_PASSES * xs.len * sizeof(float));
 }

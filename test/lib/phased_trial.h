@@ -104,7 +104,7 @@ static void record_adopted(struct trial *t, struct member *m, uint32_t number)
     memcpy(a->x, star, lane->r.len * sizeof *star);
     if (m->model.extra && lane->c > 0) { /* the model is x̃, and x̃* = x̃ + γ·ṽ */
         const float *v = m->model.extra->at + lane->r.from;
-        float gamma = mpca_gamma(&node->settings.config, lane->c - 1);
+        float gamma = lane->gamma;
         memcpy(a->joint, star, lane->r.len * sizeof *star);
         for (size_t i = 0; i < lane->r.len; i++)
             a->x[i] += gamma * v[i];

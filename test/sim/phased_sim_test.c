@@ -294,9 +294,13 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
     struct cycle *cycle = &p->cycle[s][n];
     struct range r = range_shard(p->l.x.n, p->lanes, s);
     double beta = pow(p->beta, ramped_share(p, n - 1)), gamma = p->gamma * ramped_share(p, n - 1),
-           taus = 0;
+           delta = (double)0.8f, taus = 0;
     for (uint32_t w = 0; w < p->t->workers; w++)
         taus += (double)cycle->tau[w];
+    if (p->rebases) { /* pace_rules.h, without momentum */
+        gamma = 1 - 1 / (double)p->t->workers;
+        delta = fmax(0, 1 - taus / (double)p->t->workers / 3);
+    }
     for (size_t i = 0; i < r.len + STATE; i++) {
         double sum = 0;
         for (uint32_t w = 0; w < p->t->workers; w++)
@@ -308,7 +312,7 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
         }
         float *x = &p->joint[r.from + i], *v = &p->v[r.from + i];
         double next = (1 - beta) * (double)*x + beta * mean;
-        *v = (float)((double)0.8f * (double)*v + (1 - (double)0.8f) * (next - (double)*x));
+        *v = (float)(delta * (double)*v + (1 - delta) * (next - (double)*x));
         *x = (float)next;
         cycle->joint[i] = *x;
         cycle->star[i] = (float)(next + gamma * (double)*v);
@@ -427,8 +431,8 @@ static void expect_equations(void **state, const char *strategy)
     p->rebases = phased_rule(t.job) == &pace_rule;
     p->tilts = !p->rebases && t.job->strategy->mpca->penalty == PACELINE__MPCA__PENALTY__gradient;
     p->beta = p->rebases ? 1 : (double)0.9f;
-    p->gamma = p->rebases ? 0.5 : (double)0.7f;
-    p->ramp = p->rebases ? 20 : 4;
+    p->gamma = (double)0.7f;
+    p->ramp = 4;
     assert_int_equal(learner_init(&p->l, NULL, t.job, &t.corpus, t.ws, &t.arena, &t.dx, &err), OK);
     for (uint32_t w = 0; w < t.workers; w++) {
         memcpy(p->x[w], p->l.x.at, p->l.x.n * sizeof(float));

@@ -1,0 +1,195 @@
+/* The parameters that `pace` takes from what is measured: by hand, and by their purpose, in a linear
+ * system that these loops compute on their own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "strategy/pace_rules.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+static void expect_near(double have, double want)
+{
+    if (!(fabs(have - want) <= 1e-6))
+        fail_msg("%.9g, expected %.9g", have, want);
+}
+
+/* Computed in Python from the formulas of pace_rules.h. */
+static void test_motion_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        double momentum, gain;
+        size_t contributors;
+        uint64_t tau;
+        double kappa, delta, share, gamma;
+    } rows[] = {
+        {0, -1, 1, 1, 1, 0.66666667, 0, 0},
+        {0, -1, 8, 16, 1, 0.33333333, 0.875, 0.875},
+        {0, -1, 4, 40, 1, 0, 0.75, 0.75},
+        {0.9, -1, 8, 40, 0.36081935, 0.83333333, 0.875, 2.4250363},
+        {0.9, -1, 16, 800, 0.98477409, 0, 0.9375, 0.95199499},
+        {0.95, -1, 2, 30, 0.41843216, 0.75, 0.5, 1.1949368},
+        {0.9, 0, 8, 40, 0.36081935, 0.83333333, 0, 0},
+        {0, 0.5, 8, 40, 1, 0, 0.5, 0.5},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct pace_settings set = {.momentum = rows[i].momentum, .gain = rows[i].gain};
+        const struct pace_motion motion = pace_motion(&set, rows[i].contributors, rows[i].tau);
+        const struct mpca_config config = pace_config(&motion);
+        expect_near(motion.kappa, rows[i].kappa);
+        expect_near(motion.delta, rows[i].delta);
+        expect_near(motion.gain, rows[i].share);
+        expect_near((double)config.gamma, rows[i].gamma);
+        assert_true((double)config.delta == (double)(float)motion.delta);
+        assert_true(mpca_beta(&config, 0) == 1);
+        assert_true(mpca_gamma(&config, 0) == config.gamma);
+    }
+}
+
+/* ---- K workers on λx²/2, with heavy-ball momentum; a is the rate times λ ---- */
+
+enum { K_MAX = 16, P_MAX = 50, PERIODS = 400 };
+
+struct system {
+    double a, momentum;
+    size_t workers;
+    uint64_t period, delay; /* steps */
+    double x[K_MAX], m[K_MAX];
+};
+
+static void take_steps(struct system *s, uint64_t steps)
+{
+    for (size_t i = 0; i < s->workers; i++)
+        for (uint64_t t = 0; t < steps; t++) {
+            s->m[i] = s->momentum * s->m[i] + s->a * s->x[i];
+            s->x[i] -= s->m[i];
+        }
+}
+
+static double mean_of(const double *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i] / (double)n;
+    return sum;
+}
+
+/* Not a number, once something is. */
+static double size_of(const struct system *s)
+{
+    double sum = 0;
+    for (size_t i = 0; i < s->workers; i++)
+        sum += (fabs(s->x[i]) + fabs(s->m[i])) / (double)s->workers;
+    return sum;
+}
+
+/* All begin at other places, and far from 0. */
+static void scatter(struct system *s)
+{
+    for (size_t i = 0; i < s->workers; i++) {
+        s->x[i] = 1 + (i % 2 ? 0.5 : -0.5) * (double)(i + 1) / (double)s->workers;
+        s->m[i] = 0;
+    }
+}
+
+static void average(struct system *s)
+{
+    double mean = mean_of(s->x, s->workers);
+    for (size_t i = 0; i < s->workers; i++)
+        s->x[i] = mean;
+}
+
+/* Does it not grow any more? */
+static bool sync_is_stable(struct system s)
+{
+    scatter(&s);
+    for (int n = 0; n < PERIODS; n++) {
+        take_steps(&s, s.period);
+        average(&s);
+    }
+    return size_of(&s) < 1;
+}
+
+static bool pace_is_stable(struct system s, double *kappa)
+{
+    const struct pace_settings set = {.momentum = s.momentum, .gain = -1};
+    const struct pace_motion motion = pace_motion(&set, s.workers, s.workers * s.period);
+    double sent[K_MAX], R = 1, v = 0, gamma = motion.gain / motion.kappa;
+    scatter(&s);
+    for (int n = 0; n < PERIODS; n++) {
+        take_steps(&s, s.period - s.delay);
+        for (size_t i = 0; i < s.workers; i++)
+            sent[i] = s.x[i];
+        take_steps(&s, s.delay);
+        double next = mean_of(sent, s.workers);
+        v = motion.delta * v + (1 - motion.delta) * (next - R);
+        R = next;
+        for (size_t i = 0; i < s.workers; i++)
+            s.x[i] += (kappa ? *kappa : motion.kappa) * (R + gamma * v - sent[i]);
+    }
+    return size_of(&s) < 1;
+}
+
+static const uint64_t periods[] = {2, 3, 5, 7, 10, 14, 20, 30, P_MAX};
+
+/* The share of a period that passes from contribution to result is about 0.25 with 12 shards in
+ * three phases, plus about a step. */
+static uint64_t usual_delay(uint64_t period)
+{
+    return period < 5 ? 1 : period / 4 + 1;
+}
+
+/* At rates at which `sync` trains, `pace` trains: wherever `sync` is stable at twice the rate. */
+static void test_pace_is_stable_where_sync_is(void **state)
+{
+    (void)state;
+    static const double momenta[] = {0, 0.9, 0.95};
+    static const size_t workers[] = {2, 4, 8, K_MAX};
+    size_t checked = 0;
+    for (size_t m = 0; m < 3; m++)
+        for (size_t k = 0; k < 4; k++)
+            for (size_t p = 0; p < sizeof periods / sizeof *periods; p++)
+                for (double a = 0.002; a < 2; a *= 1.3) {
+                    struct system s = {.a = 2 * a,
+                                       .momentum = momenta[m],
+                                       .workers = workers[k],
+                                       .period = periods[p],
+                                       .delay = usual_delay(periods[p])};
+                    if (!sync_is_stable(s))
+                        continue;
+                    s.a = a;
+                    if (!pace_is_stable(s, NULL))
+                        fail_msg("momentum %g, K %zu, P %u, a %g", momenta[m], workers[k],
+                                 (unsigned)periods[p], a);
+                    checked++;
+                }
+    assert_true(checked > 1500);
+}
+
+/* What κ is for: with all of the distance given up, workers part where `sync` is stable. */
+static void test_without_kappa_the_distance_grows(void **state)
+{
+    (void)state;
+    double kappa = 1;
+    struct system s = {.a = 0.3, .momentum = 0.9, .workers = 2, .period = 10, .delay = 4};
+    s.a *= 2;
+    assert_true(sync_is_stable(s));
+    s.a /= 2;
+    assert_false(pace_is_stable(s, &kappa));
+    assert_true(pace_is_stable(s, NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_motion_by_hand),
+        cmocka_unit_test(test_pace_is_stable_where_sync_is),
+        cmocka_unit_test(test_without_kappa_the_distance_grows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
