@@ -61,7 +61,7 @@ static struct ps_server_config server_config(const Paceline__Job *job)
         .shard.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES,
         .push = (uint64_t)d->n_push * job_step_records(job),
         .pushes_a_fetch = ((uint64_t)d->n_fetch + d->n_push - 1) / d->n_push,
-        .clock.consistency.kind = CONSISTENCY_ASP,
+        .clock = {.job = job, .consistency.kind = CONSISTENCY_ASP},
     };
 }
 
@@ -123,7 +123,7 @@ static int fetch_model(struct replica *r, struct member *m)
     const struct exchange_cost cost = {
         .seconds = world_seconds(world_now(m->world) - begun),
         .waited_s = world_seconds(world_now(m->world) - begun),
-        .waited_for = c->link[0].host,
+        .waited_for = ps_placement_host(&c->port.placement, 0),
         .bytes = c->global.n * sizeof(float),
     };
     return rc == OK ? m->on_exchange(m, LANE_FETCH, &cost) : rc;

@@ -84,7 +84,7 @@ static struct ps_server_config server_config(const Paceline__Job *job)
         .push = settings_of(job)->tau * (uint64_t)job_step_records(job),
         .pushes_a_fetch = 1,
         .admits_in_waits = true,
-        .clock = {.consistency.kind = CONSISTENCY_ASP, .endless = true},
+        .clock = {.job = job, .consistency.kind = CONSISTENCY_ASP, .endless = true},
     };
 }
 

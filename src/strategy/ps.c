@@ -75,7 +75,7 @@ static struct ps_server_config server_config(const Paceline__Job *job)
         .shard = {.rule = SHARD_GRADIENTS, .sum = ps->aggregate == PACELINE__PS__AGGREGATE__sum},
         .push = job_step_records(job),
         .pushes_a_fetch = 1,
-        .clock.consistency = ps_consistency(job),
+        .clock = {.job = job, .consistency = ps_consistency(job)},
     };
 }
 

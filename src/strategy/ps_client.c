@@ -1,4 +1,5 @@
-#include "strategy/ps_client_turn.h"
+/* A worker's calls to the parameter servers, each of which waits by turns (ps_client_turn.c). */
+#include "strategy/ps_client.h"
 
 #include "base/fault.h"
 #include "base/minmax.h"
@@ -14,78 +15,73 @@ static int begin_state(struct ps_client *c)
     const struct member *m = c->m;
     const struct learner *l = m->learner;
     struct ps_state *state = &c->state;
-    int rc = vec_init(&state->both, m->arena, l->both.n);
-    for (size_t i = 0; rc == OK && i < c->vectors; i++)
+    bool resumed = c->config.shard.rule == SHARD_GRADIENTS;
+    int rc = vec_init_model(&state->both, &state->x, &state->s, m->arena, l->x.n, l->s.n);
+    for (size_t i = 0; rc == OK && i < c->vectors; i++) {
         rc = vec_init(&state->vector[i], m->arena, l->x.n);
+        if (rc == OK && resumed)
+            vec_copy(&state->vector[i], &l->optim.state[i], vec_all(&state->vector[i]));
+    }
     if (rc != OK)
         return rc;
     vec_copy(&state->both, &l->both, vec_all(&state->both));
-    bool resumed = c->config.shard.rule == SHARD_GRADIENTS;
-    for (size_t i = 0; resumed && i < c->vectors; i++)
-        vec_copy(&state->vector[i], &l->optim.state[i], vec_all(&state->vector[i]));
-    for (size_t i = 0; i < c->config.placement.shards; i++)
-        c->link[i].state_from = (struct ps_message){.number = resumed ? l->optim.updates : 0,
-                                                    .samples = m->start.sample_offset,
-                                                    .t = (double)m->start.steps};
+    state->header = (struct ps_message){.number = resumed ? l->optim.updates : 0,
+                                        .samples = m->start.sample_offset,
+                                        .t = (double)m->start.steps};
     state->here = !m->join_state;
-    c->state_x = vec_part(&state->both, 0, l->x.n);
-    c->state_s = vec_part(&state->both, l->x.n, l->s.n);
+    /* Its x̃ and optimizer belong together: some pushes older than `global`. */
+    c->m->model = (struct global_model){.x = &state->x,
+                                        .s = &state->s,
+                                        .state = state->vector,
+                                        .states = c->vectors,
+                                        .updates = state->header.number};
     return OK;
 }
 
-/* Where the optimizer has no vectors, every copy is a state. */
-static int take_state_memory(struct ps_client *c)
+static int init_links(struct ps_client *c)
 {
     const struct learner *l = c->m->learner;
-    struct arena *arena = c->m->arena;
-    c->vectors = shard_states(&c->config.shard, &l->optim);
-    c->kept =
-        c->vectors > 0 ? PS_PUSHES_KEPT : min_size(c->config.pushes_a_fetch + 1, PS_PUSHES_KEPT);
-    int rc = begin_state(c);
-    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
+    size_t shards = c->port.placement.shards;
+    int rc = OK;
+    c->link = arena_array(c->m->arena, shards, struct ps_link);
+    for (size_t i = 0; c->link && rc == OK && i < shards; i++) {
         struct ps_link *link = &c->link[i];
+        link->range = range_shard(l->both.n, shards, i);
         link->layout = shard_layout_of(&link->range, l->x.n, c->vectors);
-        rc = vec_init(&link->landing, arena, shard_state_length(&link->layout, VIEW_MEMBERS_MAX));
+        rc = vec_init(&link->landing, c->m->arena,
+                      shard_state_length(&link->layout, VIEW_MEMBERS_MAX));
     }
-    c->global = c->state.both;
-    if (rc == OK && c->vectors > 0)
-        rc = vec_init(&c->global, arena, l->both.n);
-    return rc;
+    return c->link ? rc : ERR_NOMEM;
 }
 
 /* c->out becomes the memory of push `number`, which no state may need any more. */
 static int take_push_memory(struct ps_client *c, uint64_t number)
 {
-    const struct learner *l = c->m->learner;
     struct vec *vec = &c->push[number % c->kept].vec;
-    int rc = vec->at ? OK : vec_init(vec, c->m->arena, l->x.n + l->s.n);
+    int rc = vec->at ? OK : vec_init(vec, c->m->arena, c->m->learner->both.n);
     c->out = *vec;
     return rc;
 }
 
+/* Where the optimizer has no vectors, every copy is a state. */
 static int take_memory(struct ps_client *c)
 {
     const struct learner *l = c->m->learner;
-    struct arena *arena = c->m->arena;
-    size_t n = l->x.n + l->s.n, shards = c->config.placement.shards;
-    c->link = arena_array(arena, shards, struct ps_link);
-    if (!c->link)
+    c->vectors = shard_states(&c->config.shard, &l->optim);
+    c->kept =
+        c->vectors > 0 ? PS_PUSHES_KEPT : min_size(c->config.pushes_a_fetch + 1, PS_PUSHES_KEPT);
+    if (begin_state(c) != OK || init_links(c) != OK || take_push_memory(c, 1) != OK)
         return ERR_NOMEM;
-    for (size_t i = 0; i < shards; i++) {
-        c->link[i].range = range_shard(n, shards, i);
-        c->link[i].host = ps_placement_host(&c->config.placement, i);
-    }
-    if (take_state_memory(c) != OK || take_push_memory(c, 1) != OK)
+    c->global = c->state.both;
+    if (c->vectors > 0 && vec_init(&c->global, c->m->arena, l->both.n) != OK)
         return ERR_NOMEM;
-    c->x = vec_part(&c->global, 0, l->x.n);
-    c->s = vec_part(&c->global, l->x.n, l->s.n);
     vec_copy(&c->global, &l->both, vec_all(&c->global));
     return OK;
 }
 
 static int start_push_sender(struct ps_client *c)
 {
-    size_t shards = c->config.placement.shards;
+    size_t shards = c->port.placement.shards;
     struct async_part *part = arena_array(c->m->arena, shards, struct async_part);
     if (!part)
         return ERR_NOMEM;
@@ -95,27 +91,18 @@ static int start_push_sender(struct ps_client *c)
 
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config)
 {
-    *c = (struct ps_client){.m = m, .config = *config};
-    ps_server_configure(&c->config, m->job, m->group, &m->start, m->learner->epoch_records,
-                        m->join_state);
-    c->view = c->config.placement.now->number;
-    c->successor = WORLD_ANY;
-    ps_sender_init(&c->sender, m->world, m->group, PS_LANE_WORKER);
-    c->sender.transfers.chunk = c->config.chunk;
+    const struct ps_placement placement =
+        ps_placement_of(m->group, config->servers, config->colocated, m->join_state);
+    *c = (struct ps_client){.m = m, .config = *config, .successor = WORLD_ANY};
     m->own = c;
+    ps_server_configure(&c->config, &placement, &m->start, m->learner->epoch_records);
+    ps_port_init(&c->port, m->group, PS_LANE_WORKER, &placement, strategy_chunk(m->job));
+    c->port.epoch = placement.now->number - 1; /* in its first view it may be asked for its state */
     int rc = take_memory(c);
     if (rc == OK)
         rc = start_push_sender(c);
-    if (rc != OK)
-        return rc;
-    /* The state's, whose x̃ and optimizer belong together: some pushes older than `global`. */
-    m->model = (struct global_model){.x = &c->state_x,
-                                     .s = &c->state_s,
-                                     .state = c->state.vector,
-                                     .states = c->vectors,
-                                     .updates = c->link[0].state_from.number};
-    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++)
-        if (c->link[i].host == m->world->self)
+    for (size_t i = 0; rc == OK && i < placement.shards; i++)
+        if (ps_placement_host(&placement, i) == m->world->self)
             rc = ps_client_serve(c, i, m->join_state != NULL);
     return rc;
 }
@@ -127,12 +114,12 @@ void ps_client_close(struct member *m)
         return;
     world_end_task(m->world, &c->lingering);
     async_sender_stop(&c->push_sender);
-    for (size_t i = 0; c->link && i < c->config.placement.shards; i++) {
+    for (size_t i = 0; c->link && i < c->port.placement.shards; i++) {
         world_end_task(m->world, &c->link[i].serving);
         if (c->link[i].server)
             ps_server_release(c->link[i].server);
     }
-    ps_sender_close(&c->sender);
+    ps_port_close(&c->port);
 }
 
 /* ---- waiting ---- */
@@ -160,7 +147,7 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
     bool busy = atomic_exchange(&c->m->group->work.busy, false);
     while (rc == OK && holds(c)) {
         /* The learner's x stays as it is meanwhile. */
-        if (c->config.admits_in_waits && c->stage != CLIENT_ENDED)
+        if (c->config.admits_in_waits && !c->ended)
             rc = c->m->on_step_boundary(c->m);
         if (rc == OK)
             rc = ps_take_turn(c, holds, patience);
@@ -170,12 +157,6 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
 }
 
 /* ---- pushing ---- */
-
-/* Is there no room for another push that no state contains? */
-static bool is_full(const struct ps_client *c)
-{
-    return c->pushed + 1 - c->state.push[c->m->world->self] >= c->kept;
-}
 
 static bool is_undecided(const struct ps_client *c)
 {
@@ -196,11 +177,11 @@ int ps_client_flush(struct ps_client *c)
 int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
 {
     int rc = ps_client_flush(c);
-    if (rc == OK && is_full(c))
+    if (rc == OK && ps_is_full(c))
         rc = ps_client_fetch(c);
     if (rc != OK)
         return rc;
-    if (is_full(c))
+    if (ps_is_full(c))
         return ERR_PROTOCOL; /* the servers have sent a state without them */
     c->sending = ++c->pushed;
     c->push[c->pushed % c->kept].lost = lost;
@@ -235,36 +216,28 @@ int ps_client_fetch(struct ps_client *c)
 int ps_client_take(struct ps_client *c)
 {
     struct learner *l = c->m->learner;
-    vec_copy(&l->x, &c->x, vec_all(&c->x));
+    const struct vec s = vec_part(&c->global, l->x.n, l->s.n);
+    vec_copy(&l->x, &c->global, vec_all(&l->x));
     if (!vec_finite(&l->s, vec_all(&l->s)))
-        vec_copy(&l->s, &c->s, vec_all(&c->s));
-    return world_copied(c->m->world, c->x.n * sizeof(float));
+        vec_copy(&l->s, &s, vec_all(&s));
+    return world_copied(c->m->world, l->x.n * sizeof(float));
 }
 
 /* ---- joining and leaving ---- */
 
-static const uint8_t next_stages[CLIENT_STAGES] = {
-    [CLIENT_TRAINING] = 1 << CLIENT_ENDED,
-};
-
-static void enter_stage(struct ps_client *c, enum ps_client_stage stage)
-{
-    PL_ASSERT(next_stages[c->stage] & 1 << stage);
-    c->stage = stage;
-}
-
 int ps_client_join(struct ps_client *c)
 {
+    struct learner *l = c->m->learner;
     int rc = ps_client_fetch(c);
     if (rc != OK)
         return rc;
-    vec_copy(&c->m->learner->s, &c->s, vec_all(&c->s));
-    return ps_client_take(c);
+    vec_copy(&l->both, &c->global, vec_all(&l->both));
+    return world_copied(c->m->world, l->x.n * sizeof(float));
 }
 
 static bool is_reporting(const struct ps_client *c)
 {
-    return ps_sender_busy(&c->sender);
+    return ps_port_busy(&c->port);
 }
 
 static bool is_unkept(const struct ps_client *c)
@@ -277,7 +250,7 @@ static bool is_unkept(const struct ps_client *c)
 static int hand_over(struct ps_client *c)
 {
     bool serves = false;
-    for (size_t i = 0; i < c->config.placement.shards; i++)
+    for (size_t i = 0; i < c->port.placement.shards; i++)
         serves |= c->link[i].server != NULL;
     if (!serves || !group_is_leaving(c->m->group))
         return OK;
@@ -293,7 +266,7 @@ static int serve_offers(void *arg)
 int ps_client_leave(struct ps_client *c)
 {
     int rc = wait_while(c, is_undecided, WORLD_FOREVER);
-    enter_stage(c, CLIENT_ENDED);
+    c->ended = true;
     if (rc == OK)
         rc = ps_report_leave(c);
     if (rc == OK)
@@ -306,7 +279,7 @@ int ps_client_leave(struct ps_client *c)
 size_t ps_client_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS])
 {
     const struct ps_client *c = m->own;
-    memcpy(word, c->config.placement.first.word, sizeof c->config.placement.first.word);
+    memcpy(word, c->port.placement.first.word, sizeof c->port.placement.first.word);
     return MEMBER_WORDS;
 }
 

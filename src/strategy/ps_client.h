@@ -21,12 +21,10 @@ enum ps_link_state {
 struct ps_link {
     struct range range;
     struct shard_layout layout;
-    uint32_t host; /* the node that serves it */
     enum ps_link_state state;
     struct transfer part, given;
-    struct vec landing;           /* receives parts; sends a state */
-    struct ps_message arriving;   /* the header of the part that is arriving, or arrived last */
-    struct ps_message state_from; /* the header of the kept state's part */
+    struct vec landing;         /* receives parts; sends a state */
+    struct ps_message arriving; /* the header of the part that is arriving, or arrived last */
     /* The shard's server, if it is on this node. */
     struct ps_server *server;
     struct task *serving;
@@ -36,8 +34,9 @@ struct ps_link {
 struct ps_state {
     bool here; /* a joiner has none at first */
     uint64_t version;
-    struct vec both;                    /* x̃, then s̃, */
-    struct vec vector[OPTIM_STATE_MAX]; /* and the optimizer's vectors */
+    struct ps_message header;
+    struct vec both, x, s;              /* x̃, then s̃; and the two */
+    struct vec vector[OPTIM_STATE_MAX]; /* the optimizer's */
     uint64_t push[VIEW_MEMBERS_MAX];    /* by worker: its newest push in it */
 };
 
@@ -50,28 +49,19 @@ struct ps_push {
 
 enum { PS_PUSHES_KEPT = 8 }; /* at most: those that no state may contain, and the next one */
 
-/* ps_client.c has the table of transitions. */
-enum ps_client_stage {
-    CLIENT_TRAINING, /* its loop runs */
-    CLIENT_ENDED,    /* its loop has ended; it replies to servers, and gives its model */
-    CLIENT_STAGES,
-};
-
 struct ps_client {
     struct member *m;
-    enum ps_client_stage stage;
+    bool ended; /* its loop; it replies to servers, and gives its model */
     struct ps_server_config config;
-    struct ps_sender sender;
+    struct ps_port port;
     struct async_sender push_sender; /* one part for each shard */
     uint8_t push_header[PS_MESSAGE_MAX];
     struct ps_link *link; /* by shard */
     struct vec out;       /* the next push, to be written: one of `push` */
     struct vec global; /* the newest copy of x̃, then s̃; the state's, if all copies are states */
-    struct vec x, s;   /* the two, in `global` */
     size_t vectors;    /* of the optimizer, in a state */
     struct ps_state state;
-    struct vec state_x, state_s; /* of the state */
-    uint64_t pushed;             /* pushes begun */
+    uint64_t pushed;  /* pushes begun */
     uint64_t sending; /* the one that is sent: after a recovery, perhaps an earlier one, */
     bool repeat;      /* which must be sent again */
     struct ps_push push[PS_PUSHES_KEPT]; /* push k is number k mod `kept` */
@@ -79,9 +69,9 @@ struct ps_client {
     bool whole;           /* the copies that are requested are a state, */
     uint64_t wanted;      /* or of this order at least */
     struct ps_message ok; /* the newest OK */
-    uint32_t view;        /* the last one seen, */
-    uint32_t asked;       /* and the one in which the clock has asked for the state here, which */
-    bool frozen;          /* stays until the clock says where the shards continue */
+    /* The view in which the clock has asked for the state here. It stays until the clock says where
+     * the shards continue: later than port.epoch until then. */
+    uint32_t asked;
     /* Workers that leave, which need a state here, of this order and with these pushes; and the
      * worker that is to keep one for this worker, or WORLD_ANY. */
     struct members keep_for;
@@ -90,12 +80,12 @@ struct ps_client {
     struct task *lingering; /* when its loop has ended, the task that replies for it */
 };
 
-/* A joiner fetches a state before it begins. */
-int ps_client_join(struct ps_client *c);
-
 /* Memory from the member's arena, and the server's task, if this node serves a shard. `config` is
  * the strategy's part. Sets m->model and m->own. ERR_NOMEM */
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config);
+
+/* A joiner fetches a state before it begins. */
+int ps_client_join(struct ps_client *c);
 
 /* ops->close, m->own being a client: end the server's task. */
 void ps_client_close(struct member *m);
@@ -133,5 +123,36 @@ int ps_client_leave(struct ps_client *c);
 
 /* Move transfers on. Never blocks. ERR_DRIVER, ERR_PEER, ERR_NOMEM */
 int ps_client_step(struct ps_client *c);
+
+/* ---- one turn (ps_client_turn.c) ---- */
+
+/* Wait once and handle one event, if `holds` is still true (NULL: always). While data moves,
+ * `patience` is the time for the next piece. */
+int ps_take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *), int64_t patience);
+
+/* Begin to fetch the model, after all pushes of this worker and the newest OK. */
+int ps_request_copies(struct ps_client *c);
+
+/* Is the whole model here, and none of it on its way? */
+bool ps_holds_all(const struct ps_client *c);
+
+/* Is there no room for another push that no state contains? */
+bool ps_is_full(const struct ps_client *c);
+
+/* Ask the next worker, after `successor`, to fetch a state with this worker's pushes; without
+ * another one `successor` becomes WORLD_ANY. */
+int ps_ask_successor(struct ps_client *c);
+
+/* Send the push `sending`. */
+void ps_send_push(struct ps_client *c);
+
+/* Tell the clock that this worker's loop has ended. */
+int ps_report_leave(struct ps_client *c);
+
+/* Show the observer this client. */
+void ps_observe_client(const struct ps_client *c);
+
+/* Start a shard's server on this node, at the beginning or because it has moved here. ERR_NOMEM */
+int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
 
 #endif

@@ -1,7 +1,10 @@
-#include "strategy/ps_client_turn.h"
-
+/* One turn of a worker's side of the parameter servers: it handles a message of a server, a
+ * transfer that has ended, or a new view. ps_client.c waits by turns. */
 #include "base/fault.h"
+#include "strategy/ps_client.h"
 #include "tensor/kernels.h"
+
+#include <string.h>
 
 /* ---- fetching ---- */
 
@@ -17,10 +20,10 @@ static void set_state(struct ps_link *link, enum ps_link_state state)
     link->state = state;
 }
 
-static int report_shard(struct ps_client *c, size_t shard, const struct ps_message *message)
+/* Has it offered its state, and not resumed since? */
+static bool is_frozen(const struct ps_client *c)
 {
-    return ps_sender_send(&c->sender, c->link[shard].host, PS_LANE_SERVER + (uint32_t)shard,
-                          message);
+    return c->asked > c->port.epoch;
 }
 
 void ps_observe_client(const struct ps_client *c)
@@ -32,10 +35,15 @@ void ps_observe_client(const struct ps_client *c)
 
 bool ps_holds_all(const struct ps_client *c)
 {
-    for (size_t i = 0; i < c->config.placement.shards; i++)
+    for (size_t i = 0; i < c->port.placement.shards; i++)
         if (c->link[i].state != LINK_HELD)
             return false;
     return true;
+}
+
+bool ps_is_full(const struct ps_client *c)
+{
+    return c->pushed + 1 - c->state.push[c->m->world->self] >= c->kept;
 }
 
 /* Is the next copy to be a state? Always, if that costs nothing; else the first and the last one,
@@ -43,9 +51,8 @@ bool ps_holds_all(const struct ps_client *c)
  * state contains. */
 static bool needs_state(const struct ps_client *c)
 {
-    return c->vectors == 0 || c->state.version == 0 || c->stage == CLIENT_ENDED ||
-           !members_empty(&c->keep_for) ||
-           c->pushed + 1 - c->state.push[c->m->world->self] >= c->kept;
+    return c->vectors == 0 || c->state.version == 0 || c->ended || !members_empty(&c->keep_for) ||
+           ps_is_full(c);
 }
 
 int ps_request_copies(struct ps_client *c)
@@ -55,16 +62,22 @@ int ps_request_copies(struct ps_client *c)
     c->wanted = c->ok.version;
     const struct ps_message message = {.op = PS_FETCH,
                                        .flags = c->whole ? PS_WHOLE : 0,
-                                       .view = c->view,
                                        .number = c->pushed,
                                        .version = c->wanted};
-    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
+    for (size_t i = 0; rc == OK && i < c->port.placement.shards; i++) {
         transfer_cancel(&c->link[i].part);
         set_state(&c->link[i], LINK_REQUESTED);
-        if (!c->frozen && (i == 0 || !c->whole)) /* else resume_pushing requests them */
-            rc = report_shard(c, i, &message);
+        if (!is_frozen(c) && (i == 0 || !c->whole)) /* else resume_pushing requests them */
+            rc = ps_send_shard(&c->port, i, &message);
     }
     return rc;
+}
+
+/* Where the part of a state that belongs to a link lies. */
+static struct shard_state state_of(struct ps_client *c, const struct ps_link *link, size_t workers)
+{
+    return (struct shard_state){&c->state.both, c->state.vector, link->range.from, c->state.push,
+                                workers};
 }
 
 /* The parts of a state have arrived: pushes that it contains are needed no more. ERR_PROTOCOL: it
@@ -72,23 +85,21 @@ int ps_request_copies(struct ps_client *c)
 static int keep_state(struct ps_client *c)
 {
     struct ps_state *state = &c->state;
-    const struct ps_message *first = &c->link[0].arriving;
     uint64_t before = state->push[c->m->world->self];
-    for (size_t i = 0; i < c->config.placement.shards; i++) {
-        struct ps_link *link = &c->link[i];
-        if (link->arriving.version != first->version)
+    state->header = c->link[0].arriving;
+    memset(state->push, 0, sizeof state->push);
+    for (size_t i = 0; i < c->port.placement.shards; i++) {
+        const struct ps_link *link = &c->link[i];
+        /* The numbers are those of shard 0: a server that has seen the next view has fewer. */
+        const struct shard_state part = state_of(c, link, i == 0 ? state->header.node : 0);
+        if (link->arriving.version != state->header.version ||
+            link->arriving.node != state->header.node)
             return ERR_PROTOCOL; /* all shards send theirs behind one order */
-        shard_import_state(&link->layout, &state->both, state->vector, link->range.from,
-                           link->landing.at);
-        link->state_from = link->arriving;
-        link->state_from.node = first->node; /* another shard may have seen another view */
+        shard_import_state(&link->layout, &part, link->landing.at);
     }
-    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        state->push[p] =
-            p < first->node ? shard_state_push(&c->link[0].layout, c->link[0].landing.at, p) : 0;
-    state->version = c->ok.version = first->version;
+    state->version = c->ok.version = state->header.version;
     state->here = true;
-    c->m->model.updates = c->link[0].state_from.number;
+    c->m->model.updates = state->header.number;
     if (c->vectors > 0)
         vec_copy(&c->global, &state->both, vec_all(&c->global));
     ps_observe_client(c);
@@ -101,7 +112,7 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
 {
     if (ended->status == ERR_PEER || ended->status == ERR_STOP)
         return OK;
-    for (size_t i = 0; i < c->config.placement.shards; i++) {
+    for (size_t i = 0; i < c->port.placement.shards; i++) {
         struct ps_link *link = &c->link[i];
         if (ended != &link->part)
             continue;
@@ -119,15 +130,14 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
 
 int ps_ask_successor(struct ps_client *c)
 {
-    const struct members now = view_members(c->config.placement.now);
+    const struct members now = view_members(c->port.placement.now);
     const struct ps_message message = {
-        .op = PS_KEEP, .view = c->view, .number = c->pushed, .version = c->state.version};
+        .op = PS_KEEP, .number = c->pushed, .version = c->state.version};
     uint32_t next = members_next(&now, c->successor == WORLD_ANY ? 0 : c->successor + 1);
     if (next == c->m->world->self)
         next = members_next(&now, next + 1);
     c->successor = next < VIEW_MEMBERS_MAX ? next : WORLD_ANY;
-    return c->successor == WORLD_ANY ? OK
-                                     : ps_sender_send(&c->sender, next, PS_LANE_WORKER, &message);
+    return c->successor == WORLD_ANY ? OK : ps_send_worker(&c->port, next, &message);
 }
 
 static int on_kept(struct ps_client *c, const struct ps_message *message)
@@ -157,9 +167,9 @@ static int keep_for_leavers(struct ps_client *c)
         if (rc != OK || !(kept || leaves))
             continue;
         members_remove(&c->keep_for, p);
-        rc = ps_sender_send(&c->sender, p, PS_LANE_WORKER, &message);
+        rc = ps_send_worker(&c->port, p, &message);
     }
-    bool lacks = !members_empty(&c->keep_for) && ps_holds_all(c) && !c->frozen;
+    bool lacks = !members_empty(&c->keep_for) && ps_holds_all(c) && !is_frozen(c);
     return rc == OK && lacks ? ps_request_copies(c) : rc;
 }
 
@@ -172,11 +182,11 @@ void ps_send_push(struct ps_client *c)
                                        .flags = push->lost ? PS_LOST : 0,
                                        .number = c->sending,
                                        .samples = push->samples};
-    size_t len = ps_message_encode(&message, c->push_header);
-    for (size_t i = 0; i < c->config.placement.shards; i++) {
+    size_t len = ps_port_encode(&c->port, &message, c->push_header);
+    for (size_t i = 0; i < c->port.placement.shards; i++) {
         struct ps_link *link = &c->link[i];
         c->push_sender.part[i].what =
-            (struct transfer_out){.to = link->host,
+            (struct transfer_out){.to = ps_placement_host(&c->port.placement, i),
                                   .lane = PS_LANE_SERVER + (uint32_t)i,
                                   .x = push->lost ? NULL : push->vec.at + link->range.from,
                                   .n = push->lost ? 0 : link->range.len,
@@ -197,7 +207,7 @@ static void repeat_push(struct ps_client *c)
 int ps_report_leave(struct ps_client *c)
 {
     const struct ps_message message = {.op = PS_LEAVE};
-    return report_shard(c, 0, &message);
+    return ps_send_shard(&c->port, 0, &message);
 }
 
 /* The push is decided. After a recovery, others may follow it. */
@@ -205,7 +215,7 @@ static int on_ok(struct ps_client *c, const struct ps_message *message)
 {
     c->ok = *message;
     if (message->number == c->pushed)
-        return c->stage == CLIENT_ENDED ? ps_report_leave(c) : OK;
+        return c->ended ? ps_report_leave(c) : OK;
     if (message->number == c->sending) {
         c->sending++;
         c->repeat = true;
@@ -229,7 +239,7 @@ static void set_optimizer(const struct ps_client *c, struct ps_server *server,
     for (size_t i = 0; shard->x.n > 0 && i < c->vectors; i++)
         vec_export(&c->state.vector[i], (struct range){range->from, shard->x.n},
                    shard->optim.state[i].at);
-    shard->optim.updates = c->link[0].state_from.number;
+    shard->optim.updates = c->state.header.number;
 }
 
 int ps_client_serve(struct ps_client *c, size_t shard, bool moved)
@@ -237,17 +247,16 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved)
     const struct member *m = c->m;
     struct ps_link *link = &c->link[shard];
     struct ps_server_config config = c->config;
-    struct err err;
     config.index = shard;
     config.moved = moved;
     link->server = arena_new(m->arena, struct ps_server);
     if (!link->server)
         return ERR_NOMEM;
-    int rc = ps_server_init(link->server, m->world, m->group, m->group->log, &config,
-                            m->learner->table, &m->learner->x, &m->learner->s, m->arena, &err);
+    int rc = ps_server_init(link->server, m->group, &config, &c->port.placement, m->learner->table,
+                            &m->learner->x, &m->learner->s, m->arena);
     if (moved) /* an estimate, used if no worker has a state */
         link->server->sample_offset += (m->progress.sample_offset - m->start.sample_offset) *
-                                       members_count(&config.placement.first);
+                                       members_count(&c->port.placement.first);
     else if (rc == OK) /* of a resumed run: the state has the checkpoint's optimizer */
         set_optimizer(c, link->server, &link->range);
     return rc == OK ? world_spawn(m->world, "server", serve_shard, link->server, &link->serving)
@@ -258,13 +267,12 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved)
 static int on_view(struct ps_client *c, const struct view *view)
 {
     int rc = OK;
-    c->view = view->number;
-    c->config.placement.now = view;
-    if (c->stage != CLIENT_ENDED) /* else the worker's task, which reports it to a recovered
+    c->port.placement.now = view;
+    if (!c->ended) /* else the worker's task, which reports it to a recovered
                                      driver, may read it */
         c->m->progress.sharers = view_members(view);
-    for (size_t i = 0; rc == OK && i < c->config.placement.shards; i++) {
-        if (ps_placement_host(&c->config.placement, i) != c->m->world->self || c->link[i].server)
+    for (size_t i = 0; rc == OK && i < c->port.placement.shards; i++) {
+        if (ps_placement_host(&c->port.placement, i) != c->m->world->self || c->link[i].server)
             continue;
         log_warn(c->m->group->log,
                  "shard %zu of the model: its server is gone, worker %u takes over", i,
@@ -285,45 +293,38 @@ static int look_around(struct ps_client *c)
     const struct view *view = group_view(c->m->group);
     if (atomic_load(&c->m->group->end.over))
         return ERR_DRIVER;
-    return view->number == c->view ? OK : on_view(c, view);
+    return view->number == ps_port_view(&c->port) ? OK : on_view(c, view);
 }
 
-/* The state that is offered stays until the clock says where the shards continue: a copy that is on
- * its way here is void. */
+/* The state that is offered stays: a copy that is on its way here is void. */
 static int offer_state(struct ps_client *c)
 {
-    if (c->asked == c->view)
+    if (c->asked == ps_port_view(&c->port))
         return OK;
-    c->asked = c->view;
-    c->frozen = true;
-    for (size_t i = 0; i < c->config.placement.shards; i++)
+    c->asked = ps_port_view(&c->port);
+    for (size_t i = 0; i < c->port.placement.shards; i++)
         transfer_cancel(&c->link[i].part);
     const struct ps_message copy = {.op = PS_COPY,
-                                    .flags = (c->stage == CLIENT_ENDED ? PS_LEFT : 0u) |
-                                             (c->state.here ? 0u : PS_NEW),
-                                    .view = c->view,
+                                    .flags =
+                                        (c->ended ? PS_LEFT : 0u) | (c->state.here ? 0u : PS_NEW),
                                     .number = c->pushed,
                                     .version = c->state.version};
-    return ps_sender_send(&c->sender, ps_placement_host(&c->config.placement, 0), PS_LANE_SERVER,
-                          &copy);
+    return ps_send_shard(&c->port, 0, &copy);
 }
 
 static int give_state(struct ps_client *c, uint32_t to, size_t shard)
 {
     struct ps_link *link = &c->link[shard];
-    struct ps_message message = link->state_from;
+    struct ps_message message = c->state.header;
+    const struct shard_state part = state_of(c, link, message.node);
+    size_t n = shard_state_length(&link->layout, message.node);
     transfer_cancel(&link->given);
-    shard_export_state(&link->layout, &c->state.both, c->state.vector, link->range.from,
-                       link->landing.at);
-    for (uint32_t p = 0; p < message.node; p++)
-        shard_put_push(&link->layout, link->landing.at, p, c->state.push[p]);
-    const struct vec copy = {link->landing.at, shard_state_length(&link->layout, message.node)};
+    shard_export_state(&link->layout, &part, link->landing.at);
     message.op = PS_GIVEN;
     message.flags = PS_WHOLE;
-    message.view = c->view;
-    ps_sender_send_vec(&c->sender, &link->given, to, PS_LANE_SERVER + (uint32_t)shard, &message,
-                       &copy);
-    return world_copied(c->m->world, copy.n * sizeof(float));
+    ps_send_floats(&c->port, &link->given, to, PS_LANE_SERVER + (uint32_t)shard, &message,
+                   link->landing.at, n);
+    return world_copied(c->m->world, n * sizeof(float));
 }
 
 /* The shards continue: they need the pushes that the state lacks, and this worker the copies that
@@ -333,14 +334,12 @@ static int resume_pushing(struct ps_client *c, const struct ps_message *message)
     int rc = OK;
     if (message->number < c->state.push[c->m->world->self] || message->number > c->pushed)
         return ERR_PROTOCOL; /* their state is older than the one that this worker has offered */
-    c->frozen = false;
+    c->port.epoch = c->asked;
     bool undecided = message->number < c->pushed;
     c->ok = (struct ps_message){.number = message->number,
                                 .version = message->version,
                                 .flags = undecided ? 0 : c->ok.flags & PS_STOP, /* it was told */
                                 .node = c->m->world->self};
-    for (size_t i = 0; i < c->config.placement.shards; i++)
-        c->link[i].host = ps_placement_host(&c->config.placement, i);
     c->repeat = undecided;
     c->sending = message->number + 1;
     if (undecided)
@@ -348,32 +347,37 @@ static int resume_pushing(struct ps_client *c, const struct ps_message *message)
                  (unsigned long long)message->number + 1, (unsigned long long)c->pushed);
     if (!ps_holds_all(c))
         rc = ps_request_copies(c);
-    return rc == OK && c->stage == CLIENT_ENDED && !undecided ? ps_report_leave(c) : rc;
+    return rc == OK && c->ended && !undecided ? ps_report_leave(c) : rc;
 }
 
 /* ---- one turn ---- */
+
+static bool is_host(const struct ps_client *c, uint32_t node, size_t shard)
+{
+    return node == ps_placement_host(&c->port.placement, shard);
+}
 
 /* Does this worker wait for that part? An older one is the reply to a request that was repeated, or
  * of a shard before it went back to a state. */
 static bool expects_part(const struct ps_client *c, uint32_t from, const struct ps_message *part)
 {
-    const struct ps_link *link = &c->link[part->shard];
     bool whole = part->flags & PS_WHOLE;
     bool fits = !whole || (part->node <= VIEW_MEMBERS_MAX && part->node > c->m->world->self);
-    return part->op == PS_PART && from == link->host && link->state == LINK_REQUESTED && fits &&
-           !c->frozen && whole == c->whole && part->version >= c->wanted && part->view >= c->asked;
+    return part->op == PS_PART && is_host(c, from, part->shard) &&
+           c->link[part->shard].state == LINK_REQUESTED && fits && !is_frozen(c) &&
+           whole == c->whole && part->version >= c->wanted && part->epoch >= c->asked;
 }
 
 /* A message of the recovery, of this view. */
 static int on_clock(struct ps_client *c, uint32_t from, const struct ps_message *message)
 {
-    if (message->op == PS_RESUME && message->view == c->asked && c->frozen)
+    if (message->op == PS_RESUME && message->view == c->asked && is_frozen(c))
         return resume_pushing(c, message);
-    if (message->view != c->view)
+    if (message->view != ps_port_view(&c->port))
         return OK;
     if (message->op == PS_ASK)
         return offer_state(c);
-    return message->op == PS_GIVE && c->frozen ? give_state(c, from, message->shard) : OK;
+    return message->op == PS_GIVE && is_frozen(c) ? give_state(c, from, message->shard) : OK;
 }
 
 static int on_message(struct ps_client *c, struct message *m)
@@ -381,7 +385,7 @@ static int on_message(struct ps_client *c, struct message *m)
     struct ps_message message;
     uint32_t from = m->from;
     bool read = ps_message_decode(transfer_header_reader(m), &message) == OK &&
-                message.shard < c->config.placement.shards;
+                message.shard < c->port.placement.shards;
     if (read && expects_part(c, from, &message)) {
         struct ps_link *link = &c->link[message.shard];
         struct transfer_in in = {.x = link->landing.at, .n = link->range.len};
@@ -389,24 +393,21 @@ static int on_message(struct ps_client *c, struct message *m)
             in.n = shard_state_length(&link->layout, message.node);
         set_state(link, LINK_ARRIVING);
         link->arriving = message;
-        transfer_accept(&link->part, &c->sender.transfers, m, &in);
+        transfer_accept(&link->part, &c->port.transfers, m, &in);
         return OK;
     }
-    transfer_refuse(&c->sender.transfers, m);
+    transfer_refuse(&c->port.transfers, m);
     if (!read)
         return OK;
-    if (message.op == PS_OK && from == c->link[0].host)
+    if (message.op == PS_OK && is_host(c, from, 0))
         return on_ok(c, &message);
-    if (message.op == PS_KEEP && view_rank(c->config.placement.now, from) >= 0)
+    if (message.op == PS_KEEP && view_rank(c->port.placement.now, from) >= 0)
         on_keep(c, from, &message);
     if (message.op == PS_KEPT && from == c->successor)
         return on_kept(c, &message);
     if (message.op < PS_ASK)
         return OK;
-    int rc = message.view > c->view
-                 ? group_wait_view(c->m->group, message.view - 1,
-                                   world_now(c->m->world) + c->m->group->timing.piece)
-                 : OK;
+    int rc = ps_port_await_view(&c->port, &message);
     if (rc == OK)
         rc = look_around(c);
     return rc == OK ? on_clock(c, from, &message) : rc;
@@ -426,7 +427,7 @@ int ps_take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *), i
     if (rc != OK || (holds && !holds(c)))
         return rc;
     int64_t deadline = patience < WORLD_FOREVER ? world_now(world) + patience : WORLD_FOREVER;
-    rc = transfers_next(&c->sender.transfers, own, 2, deadline, &got);
+    rc = transfers_next(&c->port.transfers, own, 2, deadline, &got);
     bool stirs =
         atomic_load(&c->m->group->moved) != moved || atomic_load(&c->m->group->driver.missing);
     if (rc == ERR_TIMEOUT && patience > 0 && stirs)

@@ -4,120 +4,48 @@
 
 #include <string.h>
 
-/* A message about several members is as long as the highest of them requires. */
-static bool has_members(enum ps_op op)
-{
-    return op == PS_APPLY || op == PS_DROP || op == PS_SHOW || op == PS_TAKE;
-}
+/* ---- messages ---- */
 
-size_t ps_message_encode(const struct ps_message *message, uint8_t *out)
+/* A message about several members is as long as the highest of them requires. */
+size_t ps_port_encode(const struct ps_port *port, const struct ps_message *message, uint8_t *out)
 {
-    uint64_t t;
-    memcpy(&t, &message->t, sizeof t);
-    const uint64_t head[PS_MESSAGE_HEAD / 8] = {
+    uint64_t word[PS_MESSAGE_MAX / 8] = {
         (uint64_t)message->op << 32 | message->flags,
         (uint64_t)message->node << 32 | message->shard,
-        message->view,
+        (uint64_t)ps_port_view(port) << 32 | port->epoch,
         message->number,
         message->version,
         message->samples,
-        t,
+        0,
         (uint64_t)message->ns,
     };
-    for (int i = 0; i < PS_MESSAGE_HEAD / 8; i++)
-        bytes_put_le64(out + 8 * i, head[i]);
-    if (!has_members(message->op))
-        return PS_MESSAGE_HEAD;
-    int words = MEMBER_WORDS;
-    while (words > 0 && message->members.word[words - 1] == 0)
+    size_t words = PS_MESSAGE_MAX / 8;
+    memcpy(&word[6], &message->t, sizeof message->t);
+    memcpy(&word[PS_MESSAGE_HEAD / 8], message->members.word, sizeof message->members.word);
+    while (words > PS_MESSAGE_HEAD / 8 && word[words - 1] == 0)
         words--;
-    for (int i = 0; i < words; i++)
-        bytes_put_le64(out + PS_MESSAGE_HEAD + 8 * i, message->members.word[i]);
-    return PS_MESSAGE_HEAD + 8 * (size_t)words;
+    for (size_t i = 0; i < words; i++)
+        bytes_put_le64(out + 8 * i, word[i]);
+    return 8 * words;
 }
 
 int ps_message_decode(struct byte_reader in, struct ps_message *out)
 {
-    uint64_t op = read_u64(&in), where = read_u64(&in), view = read_u64(&in);
+    uint64_t op = read_u64(&in), where = read_u64(&in), when = read_u64(&in);
     *out = (struct ps_message){.op = (enum ps_op)(op >> 32),
                                .flags = (uint32_t)op,
                                .node = (uint32_t)(where >> 32),
                                .shard = (uint32_t)where,
-                               .view = (uint32_t)view};
+                               .view = (uint32_t)(when >> 32),
+                               .epoch = (uint32_t)when};
     out->number = read_u64(&in);
     out->version = read_u64(&in);
     out->samples = read_u64(&in);
     out->t = read_f64(&in);
     out->ns = (int64_t)read_u64(&in);
-    for (int i = 0; i < MEMBER_WORDS && has_members(out->op) && in.left > 0; i++)
+    for (int i = 0; i < MEMBER_WORDS && in.left > 0; i++)
         out->members.word[i] = read_u64(&in);
     return byte_reader_done(&in) && out->op >= PS_PUSH && out->op <= PS_RESUME ? OK : ERR_PROTOCOL;
-}
-
-struct ps_slot {
-    struct transfer transfer;
-    struct ps_slot *next;
-};
-
-void ps_sender_init(struct ps_sender *sender, struct world *world, struct group *group,
-                    uint32_t lane)
-{
-    transfers_init(&sender->transfers, world, group, lane);
-    arena_init(&sender->arena);
-    sender->slots = NULL;
-}
-
-void ps_sender_close(struct ps_sender *sender)
-{
-    if (!sender->transfers.world)
-        return;
-    transfers_close(&sender->transfers);
-    arena_release(&sender->arena);
-    sender->slots = NULL;
-}
-
-/* A free slot. Their number is bounded, since each worker waits for its own requests. */
-static struct ps_slot *free_slot(struct ps_sender *sender)
-{
-    for (struct ps_slot *slot = sender->slots; slot; slot = slot->next)
-        if (slot->transfer.status != POST_PENDING)
-            return slot;
-    struct ps_slot *slot = arena_new(&sender->arena, struct ps_slot);
-    if (slot) {
-        slot->next = sender->slots;
-        sender->slots = slot;
-    }
-    return slot;
-}
-
-void ps_sender_send_vec(struct ps_sender *sender, struct transfer *transfer, uint32_t to,
-                        uint32_t lane, const struct ps_message *message, const struct vec *vec)
-{
-    uint8_t bytes[PS_MESSAGE_MAX];
-    const struct transfer_out out = {.to = to,
-                                     .lane = lane,
-                                     .x = vec->at,
-                                     .n = vec->n,
-                                     .header = bytes,
-                                     .header_len = ps_message_encode(message, bytes)};
-    transfer_send(transfer, &sender->transfers, &out);
-}
-
-int ps_sender_send(struct ps_sender *sender, uint32_t to, uint32_t lane,
-                   const struct ps_message *message)
-{
-    struct ps_slot *slot = free_slot(sender);
-    if (slot)
-        ps_sender_send_vec(sender, &slot->transfer, to, lane, message, &(struct vec){0});
-    return slot ? OK : ERR_NOMEM;
-}
-
-bool ps_sender_busy(const struct ps_sender *sender)
-{
-    for (const struct ps_slot *slot = sender->slots; slot; slot = slot->next)
-        if (slot->transfer.status == POST_PENDING)
-            return true;
-    return false;
 }
 
 /* ---- which node serves a shard ---- */
@@ -153,4 +81,92 @@ uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
     if (node == VIEW_MEMBERS_MAX)
         node = members_next(members_empty(&left) ? &now : &left, 0);
     return node == VIEW_MEMBERS_MAX ? WORLD_ANY : node;
+}
+
+/* ---- one end ---- */
+
+struct ps_slot {
+    struct transfer transfer;
+    struct ps_slot *next;
+};
+
+void ps_port_init(struct ps_port *port, struct group *group, uint32_t lane,
+                  const struct ps_placement *placement, size_t chunk)
+{
+    *port = (struct ps_port){.placement = *placement};
+    transfers_init(&port->transfers, group->world, group, lane);
+    port->transfers.chunk = chunk;
+    arena_init(&port->arena);
+}
+
+void ps_port_close(struct ps_port *port)
+{
+    if (!port->transfers.world)
+        return;
+    transfers_close(&port->transfers);
+    arena_release(&port->arena);
+    port->slots = NULL;
+}
+
+int ps_port_await_view(const struct ps_port *port, const struct ps_message *message)
+{
+    struct group *group = port->transfers.group;
+    if (message->view <= ps_port_view(port))
+        return OK;
+    return group_wait_view(group, message->view - 1, world_now(group->world) + group->timing.piece);
+}
+
+/* A free slot. Their number is bounded, since each worker waits for its own requests. */
+static struct ps_slot *free_slot(struct ps_port *port)
+{
+    for (struct ps_slot *slot = port->slots; slot; slot = slot->next)
+        if (slot->transfer.status != POST_PENDING)
+            return slot;
+    struct ps_slot *slot = arena_new(&port->arena, struct ps_slot);
+    if (slot) {
+        slot->next = port->slots;
+        port->slots = slot;
+    }
+    return slot;
+}
+
+void ps_send_floats(struct ps_port *port, struct transfer *transfer, uint32_t to, uint32_t lane,
+                    const struct ps_message *message, const float *x, size_t n)
+{
+    uint8_t bytes[PS_MESSAGE_MAX];
+    const struct transfer_out out = {.to = to,
+                                     .lane = lane,
+                                     .x = x,
+                                     .n = n,
+                                     .header = bytes,
+                                     .header_len = ps_port_encode(port, message, bytes)};
+    transfer_send(transfer, &port->transfers, &out);
+}
+
+static int send_header(struct ps_port *port, uint32_t to, uint32_t lane,
+                       const struct ps_message *message)
+{
+    struct ps_slot *slot = free_slot(port);
+    if (slot)
+        ps_send_floats(port, &slot->transfer, to, lane, message, NULL, 0);
+    return slot ? OK : ERR_NOMEM;
+}
+
+int ps_send_worker(struct ps_port *port, uint32_t node, const struct ps_message *message)
+{
+    return send_header(port, node, PS_LANE_WORKER, message);
+}
+
+int ps_send_shard(struct ps_port *port, size_t shard, const struct ps_message *message)
+{
+    return send_header(port, ps_placement_host(&port->placement, shard),
+                       PS_LANE_SERVER + (uint32_t)shard, message);
+}
+
+bool ps_port_busy(const struct ps_port *port)
+{
+    for (const struct ps_slot *slot = port->slots; slot; slot = slot->next)
+        if (slot->transfer.status == POST_PENDING)
+            return true;
+    return false;
 }

@@ -1,6 +1,6 @@
-/* Messages between workers and parameter servers, headers of transfers (coll/transfer.h); and the
- * node that serves a shard. The receiver refuses a header without a vector, which ends the sender's
- * transfer. The clock is the server of shard 0. */
+/* Messages between workers and parameter servers, headers of transfers (coll/transfer.h); the node
+ * that serves a shard; and either end of the messages. The receiver refuses a header without a
+ * vector, which ends the sender's transfer. The clock is the server of shard 0. */
 #ifndef PL_STRATEGY_PS_MESSAGE_H
 #define PL_STRATEGY_PS_MESSAGE_H
 
@@ -17,7 +17,7 @@ enum ps_op {
     /* shard → clock: push `number` of `node` has arrived. LOST: it is not finite */
     PS_HAVE,
     /* clock → shard: order `number`: apply the pushes of `members`, at clock value t; drop them;
-     * send each of them the shard's state as of this order */
+     * send each of them the shard's state as of this order, with the numbers of `node` workers */
     PS_APPLY,
     PS_DROP,
     PS_SHOW,
@@ -28,7 +28,7 @@ enum ps_op {
      * push `number`. WHOLE, to the clock: all shards are to send their states of one order */
     PS_FETCH,
     /* shard → worker: the vector is the part of `shard`, as of order `version`. WHOLE: it is the
-     * shard's state (shard.h), with that header. `view`: of the order */
+     * shard's state (shard.h), with that header */
     PS_PART,
     /* worker → clock: the sender's loop has ended, and no worker waits for it */
     PS_LEAVE,
@@ -37,7 +37,7 @@ enum ps_op {
     PS_KEEP,
     PS_KEPT,
 
-    /* The others are of a new view (ps_recovery.h), with its number.
+    /* The others are of a recovery (ps_recovery.c), in the view of the message.
      *
      * clock → worker: offer your state */
     PS_ASK,
@@ -51,12 +51,10 @@ enum ps_op {
     PS_GIVE,
     /* worker → shard: the vector is the state, as in PART */
     PS_GIVEN,
-    /* shard → clock: the shard is at order `version`. NEW: it has taken a state in this view */
+    /* shard → clock: the shard has taken the state of order `version` */
     PS_STATE,
-    /* clock → shard: all shards have reported. NEW: report pushes again */
-    PS_SYNC,
-    /* clock → worker: the shards have taken a state, of order `version`, with the receiver's pushes
-     * up to `number` */
+    /* clock → worker: all shards have taken that state, which has the receiver's pushes up to
+     * `number` */
     PS_RESUME,
 };
 
@@ -68,7 +66,8 @@ enum { PS_LANE_WORKER, PS_LANE_PUSH, PS_LANE_SERVER };
 
 struct ps_message {
     enum ps_op op;
-    uint32_t flags, node, shard, view;
+    uint32_t flags, node, shard;
+    uint32_t view, epoch; /* the sender's (struct ps_port) */
     uint64_t number, version, samples;
     double t;
     int64_t ns;
@@ -78,35 +77,8 @@ struct ps_message {
 enum { PS_MESSAGE_HEAD = 64, PS_MESSAGE_MAX = PS_MESSAGE_HEAD + 8 * MEMBER_WORDS };
 _Static_assert((int)PS_MESSAGE_MAX <= (int)TRANSFER_HEADER, "orders fit a header");
 
-/* `out` has room for PS_MESSAGE_MAX bytes; how many were taken. */
-size_t ps_message_encode(const struct ps_message *message, uint8_t *out);
-
 /* ERR_PROTOCOL */
 int ps_message_decode(struct byte_reader in, struct ps_message *out);
-
-/* Sends messages, any number of them at once. */
-struct ps_sender {
-    struct transfers transfers;
-    struct arena arena; /* its own: other tasks of the node take memory, too */
-    struct ps_slot *slots;
-};
-
-void ps_sender_init(struct ps_sender *sender, struct world *world, struct group *group,
-                    uint32_t lane);
-
-/* Cancel all transfers under way, also those of vectors. Zeroed: nothing to do. */
-void ps_sender_close(struct ps_sender *sender);
-
-/* Send one without a vector; never blocks. A lost receiver is not an error here. ERR_NOMEM */
-int ps_sender_send(struct ps_sender *sender, uint32_t to, uint32_t lane,
-                   const struct ps_message *message);
-
-/* Send one with a vector, borrowed until `transfer` has ended. */
-void ps_sender_send_vec(struct ps_sender *sender, struct transfer *transfer, uint32_t to,
-                        uint32_t lane, const struct ps_message *message, const struct vec *vec);
-
-/* Is any message without a vector still on its way? */
-bool ps_sender_busy(const struct ps_sender *sender);
 
 /* ---- which node serves a shard ---- */
 
@@ -128,5 +100,48 @@ uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard);
  * joiner's join state, the words of `first`; NULL: this node began the run itself. */
 struct ps_placement ps_placement_of(const struct group *group, uint32_t servers, bool colocated,
                                     const struct join_state *join);
+
+/* ---- one end ---- */
+
+/* A worker or a server as an end of messages. It sends any number of them at once. */
+struct ps_port {
+    struct transfers transfers;
+    struct arena arena; /* its own: other tasks of the node take memory, too */
+    struct ps_slot *slots;
+    struct ps_placement placement; /* `now` is the view that it follows */
+    /* The view of the last recovery in which it has taken a state, or from which it has resumed:
+     * it ignores what others sent in an earlier one. */
+    uint32_t epoch;
+};
+
+void ps_port_init(struct ps_port *port, struct group *group, uint32_t lane,
+                  const struct ps_placement *placement, size_t chunk);
+
+/* Cancel all transfers under way, also those of vectors. Zeroed: nothing to do. */
+void ps_port_close(struct ps_port *port);
+
+static inline uint32_t ps_port_view(const struct ps_port *port)
+{
+    return port->placement.now->number;
+}
+
+/* The sender of a message may have seen a later view than the group here: wait for it. */
+int ps_port_await_view(const struct ps_port *port, const struct ps_message *message);
+
+/* Send one without a vector, with this end's view and epoch, to a worker, or to a shard's server;
+ * never blocks. A lost receiver is not an error here. ERR_NOMEM */
+int ps_send_worker(struct ps_port *port, uint32_t node, const struct ps_message *message);
+int ps_send_shard(struct ps_port *port, size_t shard, const struct ps_message *message);
+
+/* Send n floats, borrowed until `transfer` has ended, to a lane of the node `to`. */
+void ps_send_floats(struct ps_port *port, struct transfer *transfer, uint32_t to, uint32_t lane,
+                    const struct ps_message *message, const float *x, size_t n);
+
+/* The message as bytes, with this end's view and epoch: how many. `out` has room for
+ * PS_MESSAGE_MAX. */
+size_t ps_port_encode(const struct ps_port *port, const struct ps_message *message, uint8_t *out);
+
+/* Is any message without a vector still on its way? */
+bool ps_port_busy(const struct ps_port *port);
 
 #endif

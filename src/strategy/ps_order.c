@@ -1,14 +1,13 @@
-#include "strategy/ps_order.h"
-
+/* The order of a parameter server: pushes arrive, the clock decides them for all shards, each shard
+ * carries out the decisions, and copies go out. */
 #include "base/fault.h"
 #include "base/hash.h"
-
-/* ---- states ---- */
+#include "strategy/ps_server.h"
 
 static const uint8_t next_stages[SERVER_STAGES] = {
-    [SERVER_EMPTY] = 1 << SERVER_LEVELS,
+    [SERVER_EMPTY] = 1 << SERVER_LEVELS | 1 << SERVER_SERVES,
     [SERVER_LEVELS] = 1 << SERVER_SERVES | 1 << SERVER_EMPTY,
-    [SERVER_SERVES] = 1 << SERVER_LEVELS,
+    [SERVER_SERVES] = 1 << SERVER_LEVELS | 1 << SERVER_EMPTY,
 };
 
 void ps_enter(struct ps_server *s, enum ps_server_stage stage)
@@ -30,44 +29,43 @@ void ps_set_use(struct ps_server_client *g, enum ps_use use)
     g->use = use;
 }
 
-/* ---- pushes arrive ---- */
-
-int ps_report_shard(struct ps_server *s, size_t shard, const struct ps_message *message)
+void ps_observe(const struct ps_server *s, bool recovered)
 {
-    struct ps_message reported = *message;
-    reported.view = s->view;
-    return ps_sender_send(&s->sender, ps_placement_host(&s->config.placement, shard),
-                          PS_LANE_SERVER + (uint32_t)shard, &reported);
+    const struct group_observer *observer = s->group->observer;
+    if (observer && observer->served)
+        observer->served(observer->user, s, recovered);
 }
 
-int ps_have(struct ps_server *s, uint32_t node)
+/* ---- pushes arrive ---- */
+
+/* Report to the clock that the worker's push has arrived. */
+static int report_push(struct ps_server *s, uint32_t node)
 {
     const struct ps_server_client *g = s->client[node];
     if (s->clock) {
         ps_clock_have(s->clock, node, 0, g->samples, g->bad, world_now(s->world));
         return OK;
     }
-    const struct ps_message message = {.op = PS_HAVE,
-                                       .flags = g->bad ? PS_LOST : 0,
-                                       .node = node,
-                                       .shard = (uint32_t)s->config.index,
-                                       .number = g->number,
-                                       .samples = g->samples};
-    return ps_report_shard(s, 0, &message);
+    return ps_send_shard(&s->port, 0,
+                         &(struct ps_message){.op = PS_HAVE,
+                                              .flags = g->bad ? PS_LOST : 0,
+                                              .node = node,
+                                              .shard = (uint32_t)s->config.index,
+                                              .number = g->number,
+                                              .samples = g->samples});
 }
 
-int ps_take_next(struct ps_server *s, uint32_t node)
+static int take_push(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node];
-    struct ps_message push;
-    if (!g || !g->next || s->stage == SERVER_EMPTY || g->use != USE_NONE)
-        return OK;
     struct message *m = g->next;
+    struct ps_message push;
     g->next = NULL;
     /* A worker sends its pushes in order, and repeats them so: one that follows a missing one will
      * come again. */
-    if (ps_message_decode(transfer_header_reader(m), &push) != OK || push.number != g->done + 1) {
-        transfer_refuse(&s->sender.transfers, m);
+    if (ps_message_decode(transfer_header_reader(m), &push) != OK ||
+        push.number != s->done[node] + 1) {
+        transfer_refuse(&s->port.transfers, m);
         return OK;
     }
     g->samples = push.samples;
@@ -76,69 +74,64 @@ int ps_take_next(struct ps_server *s, uint32_t node)
     ps_set_use(g, g->bad ? USE_WAITS : USE_ARRIVES);
     const struct transfer_in in = {.x = g->both.at, .n = s->shard.range.len};
     if (!g->bad)
-        transfer_accept(&g->push, &s->sender.transfers, m, &in);
+        transfer_accept(&g->push, &s->port.transfers, m, &in);
     else
-        transfer_refuse(&s->sender.transfers, m); /* it has no vector */
-    return g->bad ? ps_have(s, node) : OK;
+        transfer_refuse(&s->port.transfers, m); /* it has no vector */
+    return g->bad ? report_push(s, node) : OK;
 }
 
 int ps_on_push(struct ps_server *s, struct message *m)
 {
     struct ps_server_client *g = s->client[m->from];
     if (g->next)
-        transfer_refuse(&s->sender.transfers, g->next); /* a second waiting one */
+        transfer_refuse(&s->port.transfers, g->next); /* a second waiting one */
     g->next = m;
-    return ps_take_next(s, m->from);
+    return ps_serve_next(s, m->from);
 }
 
 /* A push has ended. A part that is not finite is not applied, nor are the others of that push. */
 int ps_on_push_ended(struct ps_server *s, struct ps_server_client *g)
 {
-    if (g->push.status != OK || g->number <= g->done) { /* broken; or decided meanwhile */
+    uint32_t node = g->push.peer;
+    if (g->push.status != OK || g->number <= s->done[node]) { /* broken; or decided meanwhile */
         ps_set_use(g, USE_NONE);
-        return ps_take_next(s, g->push.peer);
+        return ps_serve_next(s, node);
     }
     ps_set_use(g, USE_WAITS);
     g->bad = !vec_finite(&g->both, vec_all(&s->shard.both));
     if (g->bad)
-        log_warn(s->log, "worker %u: its push %llu is not finite and is left out", g->push.peer,
+        log_warn(s->log, "worker %u: its push %llu is not finite and is left out", node,
                  (unsigned long long)g->number);
-    return ps_have(s, g->push.peer);
+    return report_push(s, node);
 }
 
 /* ---- copies go out ---- */
 
-static int send_part(struct ps_server *s, uint32_t node, struct ps_message *header, size_t floats)
+static int send_copy(struct ps_server *s, uint32_t node, struct ps_message *header, size_t floats)
 {
     struct ps_server_client *g = s->client[node];
-    const struct vec copy = {g->both.at, floats};
     header->op = PS_PART;
     header->shard = (uint32_t)s->config.index;
     header->version = s->version;
     ps_set_use(g, USE_COPY);
-    ps_sender_send_vec(&s->sender, &g->part, node, PS_LANE_WORKER, header, &copy);
+    ps_send_floats(&s->port, &g->part, node, PS_LANE_WORKER, header, g->both.at, floats);
     return world_copied(s->world, floats * sizeof(float));
 }
 
 /* Send this shard's state, as of `order`. */
 static int send_state(struct ps_server *s, uint32_t node, const struct ps_message *order)
 {
-    struct ps_server_client *g = s->client[node];
-    uint32_t workers = 0;
-    shard_export_state(&s->layout, &s->shard.both, s->shard.optim.state, 0, g->both.at);
-    MEMBERS_EACH (p, &s->known) {
-        while (workers < p)
-            shard_put_push(&s->layout, g->both.at, workers++, 0);
-        shard_put_push(&s->layout, g->both.at, workers++, s->client[p] ? s->client[p]->done : 0);
-    }
+    float *at = s->client[node]->both.at;
+    const struct shard_state state = {&s->shard.both, s->shard.optim.state, 0, s->done,
+                                      order->node};
     struct ps_message header = {.flags = PS_WHOLE,
-                                .node = workers,
-                                .view = order->view,
+                                .node = order->node,
                                 .number = s->shard.optim.updates,
                                 .samples = s->sample_offset,
                                 .t = order->t,
                                 .ns = (int64_t)s->history};
-    return send_part(s, node, &header, shard_state_length(&s->layout, workers));
+    shard_export_state(&s->layout, &state, at);
+    return send_copy(s, node, &header, shard_state_length(&s->layout, order->node));
 }
 
 /* ---- orders are carried out ---- */
@@ -151,30 +144,27 @@ static int carry_out_pushes(struct ps_server *s, const struct ps_message *order)
     size_t count = 0;
     MEMBERS_EACH (p, members) {
         const struct ps_server_client *g = s->client[p];
-        if (!g)
-            continue;
-        if (g->use != USE_WAITS)
+        if (!g || g->use != USE_WAITS)
             return ERR_PROTOCOL; /* the clock decides only pushes that this shard has reported */
         s->together[count++] = (struct push){&g->both, g->samples};
     }
-    size_t bytes = count * s->shard.range.len * sizeof(float);
-    int rc =
-        applied ? world_work(s->world, &(struct cost){s->world->costs.reduce * (double)bytes}) : OK;
+    double bytes = (double)(count * s->shard.range.len * sizeof(float));
+    int rc = applied ? world_work(s->world, &(struct cost){s->world->costs.reduce * bytes}) : OK;
     if (rc != OK)
         return rc;
     if (applied)
         shard_apply(&s->shard, s->together, count, order->t);
     MEMBERS_EACH (p, members) {
         struct ps_server_client *g = s->client[p];
-        if (!g)
-            continue;
         if (applied && g->last.n > 0) {
             vec_copy(&g->last, &g->both, vec_all(&g->last));
             g->averaged = g->samples;
         }
         ps_set_use(g, USE_NONE);
-        g->done = g->number;
+        if (members_has(&s->known, p)) /* else it is lost meanwhile */
+            s->done[p] = g->number;
     }
+    s->history = hash_mix(hash_mix(s->history, applied), hash_bytes(members, sizeof *members));
     return OK;
 }
 
@@ -202,9 +192,6 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
         return rc;
     s->version++;
     s->sample_offset = order->samples;
-    if (order->op != PS_SHOW)
-        s->history = hash_mix(hash_mix(s->history, order->op == PS_APPLY),
-                              hash_bytes(&order->members, sizeof order->members));
     ps_observe(s, false);
     return order->op == PS_SHOW ? carry_out_show(s, order) : OK;
 }
@@ -212,45 +199,45 @@ static int carry_out(struct ps_server *s, const struct ps_message *order)
 /* The clock's: send an order to all shards, and carry it out. */
 static int send_order(struct ps_server *s, enum ps_op op, const struct members *members, double t)
 {
-    const struct ps_message message = {.op = op,
-                                       .number = s->version + 1,
-                                       .samples = s->clock->progress.sample_offset,
-                                       .view = s->view,
-                                       .t = t,
-                                       .members = *members};
+    struct ps_message message = {.op = op,
+                                 .number = s->version + 1,
+                                 .samples = s->clock->progress.sample_offset,
+                                 .t = t,
+                                 .members = *members};
     int rc = OK;
     if (members_empty(members))
         return OK;
-    for (size_t i = 1; rc == OK && i < s->config.placement.shards; i++)
-        rc = ps_report_shard(s, i, &message);
+    MEMBERS_EACH (p, &s->known)
+        message.node = p + 1;
+    for (size_t i = 1; rc == OK && i < s->port.placement.shards; i++)
+        rc = ps_send_shard(&s->port, i, &message);
     return rc == OK ? carry_out(s, &message) : rc;
 }
 
-/* Not before all shards follow the clock: then they may have to take a state first. */
-int ps_reply(struct ps_server *s, uint32_t node)
+/* Send the copy that the worker requests, if it can be served now. */
+static int reply_fetch(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node];
-    bool sees = g->done >= g->after && s->version >= g->version;
-    if (g->request == REQUEST_NONE || !sees || s->stage != SERVER_SERVES || g->use != USE_NONE)
-        return OK;
     bool whole = g->request == REQUEST_STATE;
+    if (g->request == REQUEST_NONE || s->done[node] < g->after || s->version < g->version)
+        return OK;
     g->request = REQUEST_NONE;
     if (whole) {
         const struct members members = members_only(node);
         return send_order(s, PS_SHOW, &members, ps_clock_value(s->clock));
     }
-    struct ps_message header = {.view = s->view};
+    struct ps_message header = {0};
     vec_copy(&g->both, &s->shard.both, vec_all(&s->shard.both));
-    return send_part(s, node, &header, s->shard.both.n);
+    return send_copy(s, node, &header, s->shard.both.n);
 }
 
-int ps_reply_all(struct ps_server *s)
+int ps_serve_next(struct ps_server *s, uint32_t node)
 {
-    int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
-        if (s->client[p])
-            rc = ps_reply(s, p);
-    return rc;
+    struct ps_server_client *g = s->client[node];
+    if (!g || s->stage != SERVER_SERVES || g->use != USE_NONE)
+        return OK;
+    int rc = g->next ? take_push(s, node) : OK;
+    return rc == OK && g->use == USE_NONE ? reply_fetch(s, node) : rc;
 }
 
 /* ---- orders arrive ---- */
@@ -275,27 +262,25 @@ static int report_change(struct ps_server *s)
     return s->leader->on_commit(s->leader, NULL);
 }
 
-/* A decision has been applied: the server receives the pushes that waited for it, and sends
- * copies. */
-static int go_on(struct ps_server *s, const struct members *members)
+/* Pushes are decided: the server receives those that waited for them, and sends copies. */
+static int go_on(struct ps_server *s)
 {
     int rc = OK;
     average_state(s);
-    MEMBERS_EACH (p, members)
-        rc = rc == OK ? ps_take_next(s, p) : rc;
-    if (rc == OK)
-        rc = ps_reply_all(s);
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
+        rc = ps_serve_next(s, p);
     return rc == OK ? report_change(s) : rc;
 }
 
 int ps_on_order(struct ps_server *s, const struct ps_message *message)
 {
-    if (s->clock || s->stage == SERVER_EMPTY || message->number <= s->version)
+    if (s->clock || s->stage != SERVER_SERVES || message->number <= s->version)
         return OK;
     if (message->number != s->version + 1)
         return ERR_PROTOCOL;
+    s->ordered_in = message->view;
     int rc = carry_out(s, message);
-    return rc == OK ? go_on(s, &message->members) : rc;
+    return rc == OK ? go_on(s) : rc;
 }
 
 /* ---- the clock ---- */
@@ -312,9 +297,9 @@ int ps_send_oks(struct ps_server *s, const struct ps_decision *d, int64_t now)
     MEMBERS_EACH (p, &d->ok) {
         if (!s->client[p] || rc != OK)
             continue;
-        message.number = s->client[p]->done;
+        message.number = s->done[p];
         message.ns = ps_clock_waited(s->clock, p, now);
-        rc = ps_sender_send(&s->sender, p, PS_LANE_WORKER, &message);
+        rc = ps_send_worker(&s->port, p, &message);
     }
     return rc;
 }
@@ -328,8 +313,7 @@ int ps_decide(struct ps_server *s)
     int rc = send_order(s, PS_DROP, &d.dropped, d.t);
     if (rc == OK)
         rc = send_order(s, PS_APPLY, &d.applied, d.t);
-    const struct members decided = members_union(&d.dropped, &d.applied);
     if (rc == OK) /* after both orders, since the sample offset is that of both */
-        rc = go_on(s, &decided);
+        rc = go_on(s);
     return rc == OK ? ps_send_oks(s, &d, now) : rc;
 }

@@ -8,7 +8,7 @@
  * by none. Gradients that have arrived while the clock was busy are decided together.
  *
  * Workers keep states of all shards. If a shard moves, or the driver has recovered, all shards
- * continue from the newest state (ps_recovery.h), and workers send again the pushes that it lacks.
+ * continue from the newest state (ps_recovery.c), and workers send again the pushes that it lacks.
  *
  * A worker's requests are served in order: a fetch sees its own pushes. */
 #ifndef PL_STRATEGY_PS_SERVER_H
@@ -23,22 +23,15 @@ struct ps_server_config {
     uint32_t servers;
     bool colocated; /* one on each worker that begins the run */
     struct shard_config shard;
-    struct ps_clock_config clock; /* of shard 0: its consistency and its end */
+    struct ps_clock_config clock; /* of shard 0: its job, its consistency and its end */
     uint64_t push;                /* records of one */
     uint64_t pushes_a_fetch;      /* of a worker, at most */
     bool admits_in_waits;         /* a worker that waits for a server admits joiners meanwhile */
     /* The run's: */
-    struct ps_placement placement;
+    struct progress start;
     bool moved;   /* its server, or the driver before this one, is gone: it takes a state first */
     size_t index; /* of the shard */
-    size_t chunk; /* floats of a piece that a transfer sends */
-    struct progress start;
 };
-
-/* Complete the strategy's part for a run that starts there; join: as for ps_placement_of. */
-void ps_server_configure(struct ps_server_config *config, const Paceline__Job *job,
-                         const struct group *group, const struct progress *start, size_t records,
-                         const struct join_state *join);
 
 /* The vector `both` of a worker has one use at a time. ps_order.c has the table
  * of transitions. */
@@ -62,28 +55,20 @@ struct ps_server_client {
     struct vec last;      /* its last push, for its s; as long as the shard */
     struct message *next; /* the header of its next push, until `both` is free */
     uint64_t number;      /* its newest push that was accepted; 0: none */
-    uint64_t done;        /* its newest push that is decided */
-    uint64_t samples;     /* of push `number` */
+    uint64_t samples;     /* of that push */
     bool bad;             /* that one is not finite */
     uint64_t averaged;    /* samples behind `last`; 0: none yet */
     enum ps_request request;
     uint64_t after, version; /* it requests a copy after its push `after` and order `version` */
     uint64_t offered;        /* the clock's: the pushes it had begun when it offered its state */
-};
-
-/* A shard's report to the clock in the present view. ps_recovery.c has the table of transitions. */
-enum ps_stand {
-    STAND_NONE,
-    STAND_CONTINUES, /* it is behind the order that it had reached before the view */
-    STAND_TAKEN,     /* it has taken the state that the clock has named */
-    STANDS,
+    uint32_t lost_in;        /* the view in which it was lost */
 };
 
 /* ps_order.c has the table of transitions. */
 enum ps_server_stage {
     SERVER_EMPTY,  /* it has no weights that count: it waits for a state */
-    SERVER_LEVELS, /* it has weights; the view has changed, and not all shards have reported */
-    SERVER_SERVES, /* all shards follow the clock */
+    SERVER_LEVELS, /* the clock's: it has weights; not all shards have taken the newest state */
+    SERVER_SERVES,
     SERVER_STAGES,
 };
 
@@ -94,41 +79,44 @@ struct ps_server {
     struct arena own; /* memory of later clients; its own, since other tasks of the node
                          allocate, too */
     struct ps_server_config config;
+    struct ps_port port; /* `epoch`: it has no weights that count in an earlier one */
     enum ps_server_stage stage;
-    struct ps_sender sender;
     struct shard shard;
     struct shard_layout layout; /* of its states, which workers keep */
     struct ps_server_client *client[VIEW_MEMBERS_MAX];
-    struct push *together;  /* room for a push of each */
-    uint64_t version;       /* orders carried out */
-    uint64_t history;       /* a hash over those that decided pushes */
-    uint64_t sample_offset; /* after them */
-    struct members known;   /* workers of the last view seen */
-    uint32_t view;          /* the last one seen */
+    uint64_t done[VIEW_MEMBERS_MAX]; /* by worker: its newest push that is decided */
+    struct push *together;           /* room for a push of each */
+    uint64_t version;                /* orders carried out */
+    uint64_t history;                /* a hash over those that decided pushes */
+    uint64_t sample_offset;          /* after them */
+    struct members known;            /* workers of the last view seen */
+    uint32_t ordered_in;             /* the view of the newest order */
     struct ps_clock *clock;
-    /* Of ps_recovery.c, when the view has changed: */
-    uint32_t took;         /* the view in which it last took a state: */
-    uint64_t best;         /* of this order, */
+    /* Of a recovery: */
+    uint64_t best;         /* all continue from a state of this order */
     uint32_t giver;        /* from this worker; WORLD_ANY: there was none */
     struct transfer given; /* coming in, */
     struct vec state;      /* into this one */
     /* The clock's: */
-    bool recovers;              /* a shard has moved, and not all have taken a state since */
     struct members offered;     /* workers that have offered a state in this view, */
     struct members givers;      /* those whose state is the newest, */
-    struct members left;        /* and those whose loops have ended */
+    struct members left;        /* and those whose loops have ended; */
+    struct members taken;       /* shards that have taken it */
     double clock_value;         /* of the rate, in the state that it has taken, */
     uint64_t departed;          /* and how many workers with pushes in that state are gone */
-    enum ps_stand *stand;       /* by shard */
     struct driver_part *leader; /* the driver part; NULL: on a worker */
 };
 
-/* The global model begins as x and s, in memory from the arena; the members of placement.now are
+/* Complete the strategy's part for a run that starts there. */
+void ps_server_configure(struct ps_server_config *config, const struct ps_placement *placement,
+                         const struct progress *start, size_t records);
+
+/* The global model begins as x and s, in memory from the arena; the members of placement->now are
  * its workers. Release it also on failure. ERR_NOMEM, or an error of the solver */
-int ps_server_init(struct ps_server *server, struct world *world, struct group *group,
-                   const struct logger *log, const struct ps_server_config *config,
+int ps_server_init(struct ps_server *server, struct group *group,
+                   const struct ps_server_config *config, const struct ps_placement *placement,
                    const struct segments *table, const struct vec *x, const struct vec *s,
-                   struct arena *arena, struct err *err);
+                   struct arena *arena);
 
 void ps_server_release(struct ps_server *server);
 
@@ -139,5 +127,42 @@ int ps_server_run(struct ps_server *server, const atomic_bool *finish);
 /* ops->driver: the one server of the model, until the run has ended. `config` is the strategy's
  * part. */
 int ps_server_lead(struct driver_part *leader, const struct ps_server_config *config);
+
+/* ---- orders (ps_order.c): pushes arrive, the clock decides them, copies go out ---- */
+
+/* Assert that the transition is one of the table. */
+void ps_enter(struct ps_server *server, enum ps_server_stage stage);
+void ps_set_use(struct ps_server_client *client, enum ps_use use);
+
+/* The header of a push has arrived; its transfer has ended. */
+int ps_on_push(struct ps_server *server, struct message *m);
+int ps_on_push_ended(struct ps_server *server, struct ps_server_client *client);
+
+/* The worker's vector is free: accept its waiting push, if there is one, or send the copy that it
+ * requests, if that can be served now. */
+int ps_serve_next(struct ps_server *server, uint32_t node);
+
+/* An order of the clock has arrived. ERR_PROTOCOL */
+int ps_on_order(struct ps_server *server, const struct ps_message *message);
+
+/* The clock's: decide ready pushes; send OK to the workers that may continue. */
+int ps_decide(struct ps_server *server);
+int ps_send_oks(struct ps_server *server, const struct ps_decision *decision, int64_t now);
+
+/* Show the observer an order that was carried out, or a recovery. */
+void ps_observe(const struct ps_server *server, bool recovered);
+
+/* ---- recovery (ps_recovery.c): PROTOCOL.md has the steps, 1 to 3 ---- */
+
+/* Step 1, by the clock: a shard has moved, or the view has changed in a recovery. */
+int ps_ask_for_states(struct ps_server *server);
+
+/* A message of this view; the header of a state, which is consumed; its transfer has ended. */
+int ps_on_recovery(struct ps_server *server, uint32_t from, const struct ps_message *message);
+int ps_on_given(struct ps_server *server, struct message *m, const struct ps_message *header);
+int ps_on_given_ended(struct ps_server *server);
+
+/* Does a clock that has recovered wait for pushes that its workers send again? */
+bool ps_lacks_pushes(const struct ps_server *server);
 
 #endif

@@ -175,38 +175,25 @@ size_t shard_state_length(const struct shard_layout *layout, size_t workers)
     return layout->model + layout->vectors * layout->x + NUMBER * workers;
 }
 
-void shard_export_state(const struct shard_layout *layout, const struct vec *both,
-                        const struct vec *vector, size_t from, float *at)
+void shard_export_state(const struct shard_layout *layout, const struct shard_state *state,
+                        float *at)
 {
-    vec_export(both, (struct range){from, layout->model}, at);
+    vec_export(state->both, (struct range){state->from, layout->model}, at);
     for (size_t i = 0; layout->x > 0 && i < layout->vectors; i++)
-        vec_export(&vector[i], (struct range){from, layout->x}, at + layout->model + i * layout->x);
+        vec_export(&state->vector[i], (struct range){state->from, layout->x},
+                   at + layout->model + i * layout->x);
+    memcpy(at + shard_state_length(layout, 0), state->push, state->workers * sizeof *state->push);
 }
 
-void shard_import_state(const struct shard_layout *layout, const struct vec *both,
-                        const struct vec *vector, size_t from, const float *at)
+void shard_import_state(const struct shard_layout *layout, const struct shard_state *state,
+                        const float *at)
 {
-    struct vec into = *both;
-    vec_import(&into, (struct range){from, layout->model}, at);
+    struct vec into = *state->both;
+    vec_import(&into, (struct range){state->from, layout->model}, at);
     for (size_t i = 0; layout->x > 0 && i < layout->vectors; i++) {
-        into = vector[i];
-        vec_import(&into, (struct range){from, layout->x}, at + layout->model + i * layout->x);
+        into = state->vector[i];
+        vec_import(&into, (struct range){state->from, layout->x},
+                   at + layout->model + i * layout->x);
     }
-}
-
-static float *place_of(const struct shard_layout *layout, const float *at, size_t worker)
-{
-    return (float *)at + shard_state_length(layout, worker);
-}
-
-void shard_put_push(const struct shard_layout *layout, float *at, size_t worker, uint64_t number)
-{
-    memcpy(place_of(layout, at, worker), &number, sizeof number);
-}
-
-uint64_t shard_state_push(const struct shard_layout *layout, const float *at, size_t worker)
-{
-    uint64_t number;
-    memcpy(&number, place_of(layout, at, worker), sizeof number);
-    return number;
+    memcpy(state->push, at + shard_state_length(layout, 0), state->workers * sizeof *state->push);
 }

@@ -65,7 +65,7 @@ void shard_average(struct shard *shard, const struct push *last, size_t count);
  *     x̃, s̃ | the optimizer's vectors | for each worker, the number of its newest decided push
  *
  * Workers keep the states of all shards behind one order, for servers that are lost (PROTOCOL.md).
- * The header of the transfer has the scalars:
+ * The header of the transfer has the scalars, which are those of all shards:
  *
  *     version   orders that are carried out
  *     ns        a hash over them
@@ -86,16 +86,19 @@ struct shard_layout shard_layout_of(const struct range *range, size_t n_x, size_
 /* Floats of a state with the numbers of `workers`, at most VIEW_MEMBERS_MAX. */
 size_t shard_state_length(const struct shard_layout *layout, size_t workers);
 
-/* The part with x̃, s̃ and the optimizer's vectors, out of or into vectors in which the shard
- * begins at `from`: those of a server, at 0, or of the global model; `at` has
- * shard_state_length(…, 0) floats. */
-void shard_export_state(const struct shard_layout *layout, const struct vec *both,
-                        const struct vec *vector, size_t from, float *at);
-void shard_import_state(const struct shard_layout *layout, const struct vec *both,
-                        const struct vec *vector, size_t from, const float *at);
+/* A state in parts: vectors in which the shard begins at `from`, those of a server, at 0, or of the
+ * global model; and the numbers, by worker. */
+struct shard_state {
+    const struct vec *both, *vector;
+    size_t from;
+    uint64_t *push;
+    size_t workers;
+};
 
-/* A worker's number in a state. */
-void shard_put_push(const struct shard_layout *layout, float *at, size_t worker, uint64_t number);
-uint64_t shard_state_push(const struct shard_layout *layout, const float *at, size_t worker);
+/* Write the parts as one vector to `at`; read them from there. */
+void shard_export_state(const struct shard_layout *layout, const struct shard_state *state,
+                        float *at);
+void shard_import_state(const struct shard_layout *layout, const struct shard_state *state,
+                        const float *at);
 
 #endif

@@ -264,18 +264,18 @@ static void test_state_of_a_shard(void **state)
     }
     const struct vec model = {both, WHOLE}, vectors[] = {{first, X}, {second, X}};
     const struct vec own = {copy[0], n}, owns[] = {{copy[1], x}, {copy[2], x}};
+    uint64_t push[] = {3, UINT64_C(1) << 40 | 5}, pushes[2] = {0};
+    const struct shard_state global = {&model, vectors, range.from, push, 2};
+    const struct shard_state server = {&own, owns, 0, pushes, 2};
     assert_int_equal(layout.x, x);
     assert_int_equal(shard_state_length(&layout, 2), n + 2 * x + 4);
     assert_int_equal(shard_state_length(&end, 0), S - 1);
-    shard_export_state(&layout, &model, vectors, range.from, at);
-    shard_put_push(&layout, at, 0, 3);
-    shard_put_push(&layout, at, 1, UINT64_C(1) << 40 | 5);
+    shard_export_state(&layout, &global, at);
     assert_true(at[0] == (float)range.from && at[n - 1] == WHOLE - 1);
     assert_true(at[n] == 1000 + (float)range.from && at[n + x] == 2000 + (float)range.from);
     assert_true(at[n + 2 * x - 1] == 2000 + X - 1);
-    assert_true(shard_state_push(&layout, at, 0) == 3);
-    assert_true(shard_state_push(&layout, at, 1) == (UINT64_C(1) << 40 | 5));
-    shard_import_state(&layout, &own, owns, 0, at);
+    shard_import_state(&layout, &server, at);
+    assert_memory_equal(pushes, push, sizeof push);
     assert_memory_equal(copy[0], both + range.from, n * sizeof(float));
     assert_memory_equal(copy[1], first + range.from, x * sizeof(float));
     assert_memory_equal(copy[2], second + range.from, x * sizeof(float));

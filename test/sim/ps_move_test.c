@@ -72,7 +72,7 @@ static void on_served(void *user, const struct ps_server *server, bool recovered
     assert_true(shard < SHARDS && version < ORDERS);
     for (uint32_t p = 0; p < NODES; p++)
         if (members_has(&server->known, p))
-            now.applied[p] = server->client[p]->done;
+            now.applied[p] = server->done[p];
         else if (version > 0) /* it is gone, and no further push of its comes */
             now.applied[p] = seen.at[shard][version - 1].applied[p];
     if (recovered) {

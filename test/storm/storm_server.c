@@ -28,7 +28,7 @@ static struct order_seen order_of(const struct ps_server *server)
                               .history = server->history};
     for (uint32_t p = 0; p < NODES_MAX; p++)
         if (server->client[p] && members_has(&server->known, p))
-            seen.applied[p] = server->client[p]->done;
+            seen.applied[p] = server->done[p];
     return seen;
 }
 
