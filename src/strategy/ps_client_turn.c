@@ -268,8 +268,7 @@ static int on_view(struct ps_client *c, const struct view *view)
 {
     int rc = OK;
     c->port.placement.now = view;
-    if (!c->ended) /* else the worker's task, which reports it to a recovered
-                                     driver, may read it */
+    if (!c->ended) /* else the worker's task, which reports it to a recovered driver, may read it */
         c->m->progress.sharers = view_members(view);
     for (size_t i = 0; rc == OK && i < c->port.placement.shards; i++) {
         if (ps_placement_host(&c->port.placement, i) != c->m->world->self || c->link[i].server)
@@ -312,7 +311,7 @@ static int offer_state(struct ps_client *c)
     return ps_send_shard(&c->port, 0, &copy);
 }
 
-static int give_state(struct ps_client *c, uint32_t to, size_t shard)
+static int give_state(struct ps_client *c, size_t shard)
 {
     struct ps_link *link = &c->link[shard];
     struct ps_message message = c->state.header;
@@ -322,8 +321,8 @@ static int give_state(struct ps_client *c, uint32_t to, size_t shard)
     shard_export_state(&link->layout, &part, link->landing.at);
     message.op = PS_GIVEN;
     message.flags = PS_WHOLE;
-    ps_send_floats(&c->port, &link->given, to, PS_LANE_SERVER + (uint32_t)shard, &message,
-                   link->landing.at, n);
+    ps_send_floats(&c->port, &link->given, ps_placement_host(&c->port.placement, shard),
+                   PS_LANE_SERVER + (uint32_t)shard, &message, link->landing.at, n);
     return world_copied(c->m->world, n * sizeof(float));
 }
 
@@ -369,7 +368,7 @@ static bool expects_part(const struct ps_client *c, uint32_t from, const struct 
 }
 
 /* A message of the recovery, of this view. */
-static int on_clock(struct ps_client *c, uint32_t from, const struct ps_message *message)
+static int on_clock(struct ps_client *c, const struct ps_message *message)
 {
     if (message->op == PS_RESUME && message->view == c->asked && is_frozen(c))
         return resume_pushing(c, message);
@@ -377,7 +376,7 @@ static int on_clock(struct ps_client *c, uint32_t from, const struct ps_message 
         return OK;
     if (message->op == PS_ASK)
         return offer_state(c);
-    return message->op == PS_GIVE && is_frozen(c) ? give_state(c, from, message->shard) : OK;
+    return message->op == PS_GIVE && is_frozen(c) ? give_state(c, message->shard) : OK;
 }
 
 static int on_message(struct ps_client *c, struct message *m)
@@ -410,7 +409,7 @@ static int on_message(struct ps_client *c, struct message *m)
     int rc = ps_port_await_view(&c->port, &message);
     if (rc == OK)
         rc = look_around(c);
-    return rc == OK ? on_clock(c, from, &message) : rc;
+    return rc == OK ? on_clock(c, &message) : rc;
 }
 
 int ps_take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *), int64_t patience)

@@ -44,12 +44,10 @@ enum ps_op {
     /* worker → clock: the sender's state is of order `version`; its last push was `number`. LEFT:
      * its loop has ended. NEW: it has none yet */
     PS_COPY,
-    /* clock → shard: continue from the state of order `version`, which `members` have; none: with
-     * what is here */
-    PS_TAKE,
-    /* shard → worker: send the shard's state */
+    /* clock → worker: send your state to the server of `shard` */
     PS_GIVE,
-    /* worker → shard: the vector is the state, as in PART */
+    /* worker → shard: continue from this state; the vector and the header are as in PART. Without
+     * WHOLE, from the clock: no worker has one, continue with what is here */
     PS_GIVEN,
     /* shard → clock: the shard has taken the state of order `version` */
     PS_STATE,
@@ -71,7 +69,7 @@ struct ps_message {
     uint64_t number, version, samples;
     double t;
     int64_t ns;
-    struct members members; /* APPLY, DROP, SHOW, TAKE */
+    struct members members; /* APPLY, DROP, SHOW */
 };
 
 enum { PS_MESSAGE_HEAD = 64, PS_MESSAGE_MAX = PS_MESSAGE_HEAD + 8 * MEMBER_WORDS };

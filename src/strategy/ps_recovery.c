@@ -5,15 +5,6 @@
 
 #include <string.h>
 
-static int report_to_worker(struct ps_server *s, uint32_t node, enum ps_op op)
-{
-    return ps_send_worker(&s->port, node,
-                          &(struct ps_message){.op = op,
-                                               .shard = (uint32_t)s->config.index,
-                                               .number = s->done[node],
-                                               .version = s->version});
-}
-
 /* ---- 3: all shards have taken the state ---- */
 
 /* Workers that send pushes again, which the state lacks. */
@@ -57,8 +48,11 @@ static int on_taken(struct ps_server *s, size_t shard, uint64_t version)
         return OK;
     set_clock_back(s);
     ps_enter(s, SERVER_SERVES);
-    MEMBERS_EACH (p, &s->known)
-        rc = rc == OK ? report_to_worker(s, p, PS_RESUME) : rc;
+    MEMBERS_EACH (p, &s->known) {
+        const struct ps_message message = {
+            .op = PS_RESUME, .number = s->done[p], .version = s->version};
+        rc = rc == OK ? ps_send_worker(&s->port, p, &message) : rc;
+    }
     return rc;
 }
 
@@ -112,13 +106,13 @@ static void import_state(struct ps_server *s, const struct ps_message *header)
         s->leader->model.updates = s->shard.optim.updates;
 }
 
-static int continue_from(struct ps_server *s)
+static int continue_from(struct ps_server *s, uint64_t version)
 {
-    s->version = s->best;
+    s->version = version;
     ps_observe(s, true);
     ps_enter(s, s->clock ? SERVER_LEVELS : SERVER_SERVES);
     if (s->clock)
-        return on_taken(s, 0, s->best);
+        return on_taken(s, 0, version);
     return ps_send_shard(&s->port, 0,
                          &(struct ps_message){.op = PS_STATE,
                                               .shard = (uint32_t)s->config.index,
@@ -129,12 +123,11 @@ int ps_on_given_ended(struct ps_server *s)
 {
     struct ps_message header;
     PL_ASSERT(ps_message_decode(transfer_reader(&s->given), &header) == OK);
-    PL_ASSERT(header.version == s->best);
     import_state(s, &header);
     log_info(s->log, "shard %zu continues at %s %u from worker %u's state of order %llu",
              s->config.index, s->leader ? "driver" : "worker", s->leader ? 0 : s->world->self,
-             s->giver, (unsigned long long)s->best);
-    return continue_from(s);
+             s->given.peer, (unsigned long long)header.version);
+    return continue_from(s, header.version);
 }
 
 /* All workers are joiners that have fetched nothing yet: the model is what this node has, such as a
@@ -146,59 +139,52 @@ static int continue_without(struct ps_server *s)
              "here",
              s->config.index);
     s->history = 0;
-    return continue_from(s);
-}
-
-/* A state on this node is the nearest. */
-static int take_state(struct ps_server *s, const struct ps_message *message)
-{
-    int rc = OK;
-    if (s->port.epoch == ps_port_view(&s->port))
-        return OK;
-    if (s->stage != SERVER_EMPTY)
-        ps_enter(s, SERVER_EMPTY);
-    forget_pushes(s);
-    s->port.epoch = s->ordered_in = ps_port_view(&s->port);
-    s->best = message->version;
-    if (members_empty(&message->members))
-        return continue_without(s);
-    s->giver = members_has(&message->members, s->world->self) ? s->world->self
-                                                              : members_next(&message->members, 0);
-    if (!s->state.at)
-        rc = vec_init(&s->state, &s->own, shard_state_length(&s->layout, VIEW_MEMBERS_MAX));
-    return rc == OK ? report_to_worker(s, s->giver, PS_GIVE) : rc;
+    return continue_from(s, 0);
 }
 
 int ps_on_given(struct ps_server *s, struct message *m, const struct ps_message *header)
 {
-    bool expected = s->stage == SERVER_EMPTY && m->from == s->giver;
-    if (!expected || !(header->flags & PS_WHOLE) || header->node > VIEW_MEMBERS_MAX ||
-        header->version != s->best) {
+    bool fits = header->node <= VIEW_MEMBERS_MAX, whole = header->flags & PS_WHOLE;
+    int rc = fits ? OK : ERR_PROTOCOL;
+    if (!fits || s->port.epoch == ps_port_view(&s->port)) { /* it has taken one in this view */
         transfer_refuse(&s->port.transfers, m);
-        return expected ? ERR_PROTOCOL : OK;
+        return rc;
     }
+    if (s->stage != SERVER_EMPTY)
+        ps_enter(s, SERVER_EMPTY);
+    forget_pushes(s);
+    s->port.epoch = s->ordered_in = ps_port_view(&s->port);
+    if (whole && !s->state.at)
+        rc = vec_init(&s->state, &s->own, shard_state_length(&s->layout, VIEW_MEMBERS_MAX));
     const struct transfer_in in = {.x = s->state.at,
                                    .n = shard_state_length(&s->layout, header->node)};
-    transfer_cancel(&s->given);
-    transfer_accept(&s->given, &s->port.transfers, m, &in);
-    return OK;
+    if (whole && rc == OK)
+        transfer_accept(&s->given, &s->port.transfers, m, &in);
+    else
+        transfer_refuse(&s->port.transfers, m);
+    return rc == OK && !whole ? continue_without(s) : rc;
 }
 
 /* ---- 1: the clock learns which states there are ---- */
 
-/* All have offered. */
-static int name_newest(struct ps_server *s)
+/* All have offered. A state on the shard's own node is the nearest. */
+static int name_givers(struct ps_server *s)
 {
     int rc = OK;
-    const struct ps_message message = {.op = PS_TAKE, .version = s->best, .members = s->givers};
-    for (size_t i = 1; rc == OK && i < s->port.placement.shards; i++)
-        rc = ps_send_shard(&s->port, i, &message);
-    return rc == OK ? take_state(s, &message) : rc;
+    for (size_t i = 0; rc == OK && i < s->port.placement.shards; i++) {
+        uint32_t host = ps_placement_host(&s->port.placement, i);
+        uint32_t giver = members_has(&s->givers, host) ? host : members_next(&s->givers, 0);
+        const struct ps_message message = {.op = giver < VIEW_MEMBERS_MAX ? PS_GIVE : PS_GIVEN,
+                                           .shard = (uint32_t)i};
+        rc = giver < VIEW_MEMBERS_MAX ? ps_send_worker(&s->port, giver, &message)
+                                      : ps_send_shard(&s->port, i, &message);
+    }
+    return rc;
 }
 
 static int on_offer(struct ps_server *s, uint32_t from, const struct ps_message *message)
 {
-    if (s->port.epoch == ps_port_view(&s->port) || members_has(&s->offered, from))
+    if (members_has(&s->offered, from))
         return OK;
     if (message->flags & PS_LEFT)
         members_add(&s->left, from);
@@ -211,7 +197,7 @@ static int on_offer(struct ps_server *s, uint32_t from, const struct ps_message 
         members_add(&s->givers, from);
     if (members_has(&s->givers, from))
         s->best = message->version;
-    return members_within(&s->known, &s->offered) ? name_newest(s) : OK;
+    return members_within(&s->known, &s->offered) ? name_givers(s) : OK;
 }
 
 int ps_ask_for_states(struct ps_server *s)
@@ -222,18 +208,17 @@ int ps_ask_for_states(struct ps_server *s)
     s->offered = s->givers = s->left = s->taken = (struct members){{0}};
     s->best = 0;
     MEMBERS_EACH (p, &s->known)
-        rc = rc == OK ? report_to_worker(s, p, PS_ASK) : rc;
+        rc = rc == OK ? ps_send_worker(&s->port, p, &(struct ps_message){.op = PS_ASK}) : rc;
     return rc;
 }
 
 int ps_on_recovery(struct ps_server *s, uint32_t from, const struct ps_message *message)
 {
-    bool asks = s->clock && s->stage != SERVER_SERVES;
-    if (message->op == PS_TAKE && !s->clock)
-        return take_state(s, message);
-    if (message->op == PS_COPY && asks)
+    if (!s->clock || s->stage == SERVER_SERVES)
+        return OK;
+    if (message->op == PS_COPY)
         return on_offer(s, from, message);
-    return message->op == PS_STATE && asks && message->shard < s->port.placement.shards
+    return message->op == PS_STATE && message->shard < s->port.placement.shards
                ? on_taken(s, message->shard, message->version)
                : OK;
 }

@@ -38,7 +38,6 @@ int ps_server_init(struct ps_server *s, struct group *group, const struct ps_ser
     s->known = view_members(placement->now);
     s->sample_offset = config->start.sample_offset;
     s->stage = config->moved ? SERVER_EMPTY : SERVER_SERVES;
-    s->giver = WORLD_ANY;
     ps_port_init(&s->port, group, PS_LANE_SERVER + (uint32_t)config->index, placement,
                  strategy_chunk(config->clock.job));
     int rc = shard_init(&s->shard, &config->shard, table, x, state, range, arena, &err);

@@ -92,18 +92,16 @@ struct ps_server {
     struct members known;            /* workers of the last view seen */
     uint32_t ordered_in;             /* the view of the newest order */
     struct ps_clock *clock;
-    /* Of a recovery: */
-    uint64_t best;         /* all continue from a state of this order */
-    uint32_t giver;        /* from this worker; WORLD_ANY: there was none */
-    struct transfer given; /* coming in, */
+    struct transfer given; /* a state that comes in, */
     struct vec state;      /* into this one */
     /* The clock's: */
     struct members offered;     /* workers that have offered a state in this view, */
     struct members givers;      /* those whose state is the newest, */
+    uint64_t best;              /* of this order, */
     struct members left;        /* and those whose loops have ended; */
     struct members taken;       /* shards that have taken it */
-    double clock_value;         /* of the rate, in the state that it has taken, */
-    uint64_t departed;          /* and how many workers with pushes in that state are gone */
+    double clock_value;         /* of the rate, in that state, */
+    uint64_t departed;          /* and how many workers with pushes in it are gone */
     struct driver_part *leader; /* the driver part; NULL: on a worker */
 };
 
