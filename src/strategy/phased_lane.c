@@ -11,6 +11,21 @@ const struct phased_rule *phased_rule(const Paceline__Job *job)
     return is_pace ? &pace_rule : &mpca_rule;
 }
 
+int phased_configure(const Paceline__Job *job, struct strategy_traits *traits, struct err *err)
+{
+    if (job->collective && job->collective->algorithm != PACELINE__COLLECTIVE__ALGORITHM__auto)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "collective.algorithm: %s has its own reduce and broadcast",
+                       job_strategy_name(job));
+    traits->is_async = true;
+    traits->takes_leases = true;
+    traits->driver_part = !phased_rule(job)->settings(job).symmetric;
+    traits->joinable = true;
+    traits->join_needs_no_model = true;
+    traits->round = 1;
+    return OK;
+}
+
 static int lane_init(struct phased_lane *lane, struct vec *x, struct vec *s, uint64_t completed,
                      const struct exchange_config *wanted, struct arena *arena)
 {
@@ -140,19 +155,15 @@ static bool may_overwrite(const struct phased_lane *lane)
     return atomic_load(&lane->reading) != ((lane->exchange.completed + 1) & 1) + 1;
 }
 
+static bool is_unread(void *lane)
+{
+    return atomic_load(&((struct phased_lane *)lane)->reading) == 0;
+}
+
 int phased_withhold(struct phased_lane *lane)
 {
-    struct world *world = lane->node->world;
     atomic_store(&lane->arrived, PHASED_NONE);
-    for (;;) {
-        const struct wait_for changed = wait_signal(world, SIGNAL_PHASED);
-        struct wake wake;
-        if (atomic_load(&lane->reading) == 0)
-            return OK;
-        int rc = world_wait(world, &changed, 1, WORLD_FOREVER, &wake);
-        if (rc != OK)
-            return rc;
-    }
+    return group_wait(lane->node->group, SIGNAL_PHASED, is_unread, lane, WORLD_FOREVER);
 }
 
 /* ---- a turn ---- */
