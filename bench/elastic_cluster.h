@@ -69,7 +69,7 @@ static int trial_reduce(struct trial *t, struct group *group, const struct ranks
     if (rc == OK)
         rc = world_sleep(group->world, START);
     if (rc == OK)
-        rc = coll_run(&c, &plan, NULL, NULL);
+        rc = coll_run(&c, &plan, NULL, (struct coll_owed){0});
     coll_plan_release(&plan);
     return rc;
 }

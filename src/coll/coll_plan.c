@@ -21,7 +21,7 @@ static struct span read_span(const struct step *s)
 static struct span written_span(const struct coll_plan *plan, size_t number)
 {
     const struct step *s = &plan->schedule.step[number];
-    bool rounds = s->final && plan->config.codec != CODEC_F32;
+    bool rounds = s->final && plan_codec(plan, number) != CODEC_F32;
     return s->kind == STEP_SEND && !rounds ? (struct span){0, 0} : (struct span){s->at, s->len};
 }
 
@@ -59,7 +59,7 @@ static size_t done_with(const struct coll_plan *plan, size_t number)
 {
     const struct step *s = &plan->schedule.step[number];
     const struct flow *f = &plan->flow[number];
-    size_t pieces = s->kind == STEP_SEND && plan->config.codec != CODEC_F32 ? f->begun : f->done;
+    size_t pieces = s->kind == STEP_SEND && plan_codec(plan, number) != CODEC_F32 ? f->begun : f->done;
     return pieces < f->pieces ? pieces * plan->config.chunk : s->len;
 }
 

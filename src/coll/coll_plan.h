@@ -33,8 +33,15 @@ struct port {
     int64_t begun; /* when it was posted */
     size_t step, piece;
     struct span span;
-    uint8_t *stage; /* NULL: the wire carries floats, from and into the vector itself */
+    uint8_t *stage; /* NULL: the wire carries floats, from and into the vector itself, as it does
+                       in exact steps */
 };
+
+/* How a step's floats travel. */
+static inline enum codec plan_codec(const struct coll_plan *plan, size_t step)
+{
+    return plan->schedule.step[step].exact ? CODEC_F32 : plan->config.codec;
+}
 
 /* Piece i of a range. */
 static inline struct span plan_piece(const struct coll_plan *plan, size_t at, size_t len, size_t i)

@@ -10,7 +10,8 @@
 struct runner {
     struct coll *c;
     struct coll_plan *plan;
-    float *x, *residual;
+    float *x;
+    struct coll_owed owed;
     struct ended ended;
     uint64_t busy;     /* a bit for each of the plan's ports */
     uint64_t posts;    /* handed to the world, which counts each when it has ended */
@@ -83,6 +84,11 @@ static void land_reduced(void *user, void *at, const void *bytes, size_t n)
     reduce_range(user, at, bytes, n / sizeof(float));
 }
 
+static bool is_coded(const struct runner *r, const struct port *port)
+{
+    return port->stage && plan_codec(r->plan, port->step) != CODEC_F32;
+}
+
 /* A result that is sent in a lossy code is rounded on the sending rank, too, so that all ranks end
  * with the same bits. */
 static void encode_piece(const struct runner *r, const struct step *step, struct port *port,
@@ -90,9 +96,10 @@ static void encode_piece(const struct runner *r, const struct step *step, struct
 {
     enum codec codec = r->plan->config.codec;
     size_t n = port->span.len;
-    bool rounds = !step->final || r->plan->flow[port->step].codes_first;
-    if (rounds && r->residual && port->span.at < r->plan->schedule.n)
-        codec_encode_feedback(codec, x, r->residual + port->span.at, n, port->stage);
+    bool first = step->final && r->plan->flow[port->step].codes_first;
+    float *owed = first ? r->owed.results : step->final ? NULL : r->owed.sums;
+    if (owed && port->span.at < r->plan->schedule.n)
+        codec_encode_feedback(codec, x, owed + port->span.at, n, port->stage);
     else
         codec_encode(codec, x, n, port->stage);
     if (step->final)
@@ -108,7 +115,7 @@ static int begin_send(struct runner *r, size_t step_number, size_t piece, struct
     int rc = take_time(r, plan->config.serialise, port->span.len);
     if (rc != OK)
         return rc;
-    if (port->stage && x) {
+    if (is_coded(r, port) && x) {
         encode_piece(r, step, port, x);
         from = port->stage;
     }
@@ -118,7 +125,7 @@ static int begin_send(struct runner *r, size_t step_number, size_t piece, struct
         .view = r->c->view->number,
         .tag = tag,
         .from = from,
-        .len = codec_bytes(plan->config.codec, port->span.len),
+        .len = codec_bytes(plan_codec(plan, step_number), port->span.len),
         .stripe = r->c->stripes > 1 ? (uint32_t)tag % r->c->stripes : 0,
         .ended = &r->ended,
     };
@@ -132,14 +139,14 @@ static int begin_recv(struct runner *r, size_t step_number, size_t piece, struct
 {
     struct coll_plan *plan = r->plan;
     const struct step *step = &plan->schedule.step[step_number];
-    bool lands_reduced = step->kind == STEP_REDUCE && !port->stage;
+    bool coded = is_coded(r, port), lands_reduced = step->kind == STEP_REDUCE && !coded;
     float *x = floats_at(r, port->span.at);
     port->recv = (struct recv){
         .from = r->c->ranks->node[step->peer],
         .view = r->c->view->number,
         .tag = tag_of(r, step_number, piece),
-        .into = x && port->stage ? port->stage : (void *)x,
-        .len = codec_bytes(plan->config.codec, port->span.len),
+        .into = x && coded ? port->stage : (void *)x,
+        .len = codec_bytes(plan_codec(plan, step_number), port->span.len),
         .land = lands_reduced ? land_reduced : NULL,
         .user = lands_reduced ? &plan->config.reduction : NULL,
         .ended = &r->ended,
@@ -235,9 +242,9 @@ static int finish_recv(struct runner *r, struct port *port)
     if (r->c->waits)
         coll_account(r->c, recv->from, recv->first_byte, recv->len, r->idle_from);
     r->idle_from = world_now(r->c->group->world); /* the time before was accounted for */
-    if (port->stage && x && step->kind == STEP_RECV) {
+    if (is_coded(r, port) && x && step->kind == STEP_RECV) {
         codec_decode(plan->config.codec, port->stage, n, x);
-    } else if (port->stage && x) {
+    } else if (is_coded(r, port) && x) {
         codec_decode(plan->config.codec, port->stage, n, plan->decoded);
         reduce_range(&plan->config.reduction, x, plan->decoded, n);
     }
@@ -323,10 +330,10 @@ static void await_count(const struct runner *r)
     }
 }
 
-int coll_run(struct coll *c, struct coll_plan *plan, float *x, float *residual)
+int coll_run(struct coll *c, struct coll_plan *plan, float *x, struct coll_owed owed)
 {
     PL_ASSERT(plan->schedule.ranks == c->ranks->count && plan->schedule.me == c->ranks->me);
-    struct runner r = {.c = c, .plan = plan, .x = x, .residual = residual};
+    struct runner r = {.c = c, .plan = plan, .x = x, .owed = owed};
     for (size_t i = 0; i < plan->schedule.count; i++)
         plan->flow[i].begun = plan->flow[i].done = plan->flow[i].ahead = 0;
     r.idle_from = world_now(c->group->world);

@@ -39,11 +39,17 @@ int coll_plan_make(struct coll_plan *plan, struct schedule *schedule,
                    const struct coll_config *config);
 void coll_plan_release(struct coll_plan *plan); /* zeroed: nothing to do */
 
+/* What a lossy codec has lost and a rank has not sent yet, n floats each; NULL: it is not kept. The
+ * two may be one: a range is of one kind at a time. */
+struct coll_owed {
+    float *sums;    /* of partial sums, a rank's own contribution among them */
+    float *results; /* of results, which their first sender rounds for all */
+};
+
 /* Run the plan on x (schedule.n floats) as exchange c->n of its lane. Every rank runs its own
- * schedule of the same collective. `residual` (n floats; NULL: none) is the rounding error that
- * lossy codecs have not sent yet. Returns when x has the result and the world no longer uses x;
+ * schedule of the same collective. Returns when x has the result and the world no longer uses x;
  * other ranks may still be running. ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_PROTOCOL: x is
  * undefined, and not used any more. */
-int coll_run(struct coll *c, struct coll_plan *plan, float *x, float *residual);
+int coll_run(struct coll *c, struct coll_plan *plan, float *x, struct coll_owed owed);
 
 #endif

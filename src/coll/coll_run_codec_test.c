@@ -45,7 +45,8 @@ static int run_often(struct progress *series, struct coll *c, struct coll_plan *
         for (size_t i = 0; i < n; i++)
             series->x[me][i] = call_value(me, 0, i);
         c->n = k + 1;
-        rc = coll_run(c, plan, series->x[me], series->feedback ? series->residual[me] : NULL);
+        float *owed = series->feedback ? series->residual[me] : NULL;
+        rc = coll_run(c, plan, series->x[me], (struct coll_owed){owed, owed});
         for (size_t i = 0; i < n; i++)
             series->sum[me][i] += (double)series->x[me][i];
     }

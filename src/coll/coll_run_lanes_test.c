@@ -40,7 +40,7 @@ static int play_twice(struct scene *scene, struct group *group, const struct ran
         for (size_t i = 0; i < call.n; i++)
             x[i] = call_value(ranks->me, k, i);
         c.n = k + 1;
-        rc = coll_run(&c, &plan, x, NULL);
+        rc = coll_run(&c, &plan, x, (struct coll_owed){0});
     }
     coll_plan_release(&plan);
     return rc;

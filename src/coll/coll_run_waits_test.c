@@ -43,7 +43,7 @@ static int play_waits(struct scene *scene, struct group *group, const struct ran
                      .patient = true};
     int64_t start = world_now(group->world);
     if (rc == OK)
-        rc = coll_run(&c, &plan, x, NULL);
+        rc = coll_run(&c, &plan, x, (struct coll_owed){0});
     w->took[ranks->me] = world_now(group->world) - start;
     coll_plan_release(&plan);
     free(x);

@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "tensor/codec.h"
 #include "tensor/vec.h"
@@ -65,29 +66,29 @@ static void put_step(struct schedule *s, const struct step *step)
 void schedule_send(struct schedule *s, size_t to, size_t at, size_t len, bool final)
 {
     PL_ASSERT(to < s->ranks && to != s->me);
-    put_step(s, &(struct step){STEP_SEND, final, (uint32_t)to, at, len, 0});
+    put_step(s, &(struct step){STEP_SEND, final, (uint32_t)to, at, len, 0, false});
 }
 
 void schedule_recv(struct schedule *s, size_t from, size_t at, size_t len, bool final)
 {
     PL_ASSERT(from < s->ranks && from != s->me);
-    put_step(s, &(struct step){STEP_RECV, final, (uint32_t)from, at, len, 0});
+    put_step(s, &(struct step){STEP_RECV, final, (uint32_t)from, at, len, 0, false});
 }
 
 void schedule_add(struct schedule *s, size_t from, size_t at, size_t len)
 {
     PL_ASSERT(from < s->ranks && from != s->me);
-    put_step(s, &(struct step){STEP_REDUCE, false, (uint32_t)from, at, len, 0});
+    put_step(s, &(struct step){STEP_REDUCE, false, (uint32_t)from, at, len, 0, false});
 }
 
 void schedule_fold(struct schedule *s, size_t source, size_t at, size_t len)
 {
-    put_step(s, &(struct step){STEP_FOLD, false, 0, at, len, source});
+    put_step(s, &(struct step){STEP_FOLD, false, 0, at, len, source, false});
 }
 
 void schedule_copy(struct schedule *s, size_t source, size_t at, size_t len)
 {
-    put_step(s, &(struct step){STEP_COPY, false, 0, at, len, source});
+    put_step(s, &(struct step){STEP_COPY, false, 0, at, len, source, false});
 }
 
 size_t schedule_cut(size_t n, size_t parts, size_t i)
@@ -95,6 +96,32 @@ size_t schedule_cut(size_t n, size_t parts, size_t i)
     /* Codes of parts are parts of the code of the whole. */
     size_t unit = n / CODEC_BLOCK >= parts ? CODEC_BLOCK : 1;
     return i == parts ? n : range_cut(n, parts, i, unit).from;
+}
+
+/* The part of a step in [from, end). */
+static void put_part(struct schedule *s, struct step part, size_t from, size_t end, bool exact)
+{
+    size_t at = max_size(part.at, from), stop = min_size(part.at + part.len, end);
+    part.at = at;
+    part.len = stop > at ? stop - at : 0;
+    part.exact = exact;
+    put_step(s, &part);
+}
+
+int schedule_set_exact(struct schedule *s, size_t from, size_t len)
+{
+    struct schedule whole = *s;
+    if (len == 0 || s->failed)
+        return schedule_end(s);
+    PL_ASSERT(s->scratch == 0 && from + len <= s->n);
+    schedule_begin(s, whole.ranks, whole.me, whole.n);
+    for (size_t i = 0; i < whole.count; i++) {
+        put_part(s, whole.step[i], 0, from, false);
+        put_part(s, whole.step[i], from, from + len, true);
+        put_part(s, whole.step[i], from + len, s->n, false);
+    }
+    schedule_release(&whole);
+    return schedule_end(s);
 }
 
 /* ---- ranks beyond a power of two ---- */

@@ -29,6 +29,7 @@ struct step {
     uint32_t peer;  /* SEND, RECV, REDUCE: a rank */
     size_t at, len; /* floats; from n on: scratch */
     size_t source;  /* FOLD, COPY: where from */
+    bool exact;     /* the floats travel as they are, whatever the codec */
 };
 
 struct schedule {
@@ -81,6 +82,10 @@ int schedule_reduce_scatter(struct schedule *s, size_t ranks, size_t me, size_t 
                             const size_t *cut);
 
 void schedule_release(struct schedule *s);
+
+/* The floats [from, from + len) of the vector are to travel as they are. Steps that touch more than
+ * these are divided, by all ranks alike. Not for schedules with scratch floats. ERR_NOMEM */
+int schedule_set_exact(struct schedule *s, size_t from, size_t len);
 
 /* ---- for the algorithms ---- */
 

@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "coll/coll_meta.h"
+#include "coll/lossy.h"
 #include "coll/split.h"
 #include "wire/wire_send.h"
 #include "world/trace.h"
@@ -49,7 +50,7 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
         group->observer->opened(group->observer->user, group->world->self, e);
     while (n / e->config.chunk + 1 >= WIRE_HEADER_PIECE) /* pieces have numbers of sixteen bits */
         e->config.chunk *= 2;
-    size_t owed = config->codec == CODEC_F32 ? 0 : n;
+    size_t owed = config->codec == CODEC_F32 || config->states ? 0 : n;
     if (vec_init(&e->input, arena, n) != OK || vec_init(&e->result[0], arena, n) != OK ||
         vec_init(&e->result[1], arena, n) != OK || vec_init(&e->residual[0], arena, owed) != OK ||
         vec_init(&e->residual[1], arena, owed) != OK)
@@ -216,6 +217,8 @@ static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorith
     coll_plan_release(&e->plan);
     e->planned_in = 0;
     rc = schedule_allreduce(&schedule, algorithm, c->ranks->count, c->ranks->me, e->n_floats, cut);
+    if (rc == OK && config.codec != CODEC_F32)
+        rc = schedule_set_exact(&schedule, e->config.exact.from, e->config.exact.len);
     if (rc == OK)
         rc = coll_plan_make(&e->plan, &schedule, &config);
     schedule_release(&schedule);
@@ -227,7 +230,7 @@ static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorith
 }
 
 /* Reduce the vector, timed for `auto`. */
-static int run_vector(struct exchange *e, struct coll *c, float *x, float *owed)
+static int run_vector(struct exchange *e, struct coll *c, float *x, struct coll_owed owed)
 {
     int64_t start = world_now(e->group->world);
     uint64_t moved = atomic_load(&e->group->moved);
@@ -248,6 +251,8 @@ static int attempt_exchange(struct exchange *e, struct coll *c)
         vec_copy(result, &e->input, all);
     else
         vec_fill(result, all, e->config.plain ? e->config.identity : 0.0f);
+    if (e->mine.weight > 0)
+        exchange_add_base(e, result, -1.0f, all);
     if (e->mine.weight > 0 && !e->config.plain)
         vec_scale(result, (float)e->mine.weight, all);
     if (owed->n > 0)
@@ -261,9 +266,11 @@ static int attempt_exchange(struct exchange *e, struct coll *c)
     if (rc == OK)
         rc = plan_for(e, c, (enum coll_algorithm)meta->algorithm);
     if (rc == OK)
-        rc = run_vector(e, c, result->at, owed->n && e->mine.weight > 0 ? owed->at : NULL);
+        rc = run_vector(e, c, result->at, exchange_owed(e, owed));
     if (rc == OK && meta->weight > 0 && !e->config.plain)
         vec_scale(result, (float)(1.0 / meta->weight), all);
+    if (rc == OK)
+        exchange_add_base(e, result, 1.0f, all);
     return rc;
 }
 

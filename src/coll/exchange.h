@@ -48,6 +48,13 @@ struct exchange_config {
     bool pinned;  /* COLL_AUTO chooses by its rule alone and measures no links */
     size_t chunk; /* floats of a piece */
     enum codec codec;
+    /* With a lossy codec: floats that travel as they are, such as the state s of layers, whose
+     * small variances rounding would make 0. */
+    struct range exact;
+    /* Inputs are states that their members keep, and their differences to exchange.base. The next
+     * difference has what the codec lost of this one: there is no error feedback, which would send
+     * it twice. Else inputs are consumed, and what was lost is added to the next. */
+    bool states;
     uint32_t stripes; /* connections to each peer; COLL_AUTO, where it measures, uses them or one */
     double probe_s; /* above 0: the links are measured before each vector, whatever its length, into
                        e->automatic.probe, with this limit; not with a split, nor with COLL_AUTO */
@@ -111,6 +118,11 @@ struct exchange {
      * is. */
     enum lane_report standing;
     struct vec input;             /* kept, unweighted */
+    /* Set before an exchange, and unchanged until it has completed: a vector near the inputs that
+     * all members have, bit for bit; n 0: there is none. A lossy codec sends the inputs' differences
+     * to it, over its length, but for the exact floats; in a split exchange also the result's. So
+     * the codec's error is a part of what has changed, not of the model. */
+    struct vec base;
     struct vec result[2];         /* of exchange n in [n & 1] */
     struct exchange_meta mine;    /* kept with the input */
     struct exchange_meta meta[2]; /* with the results */
@@ -121,8 +133,8 @@ struct exchange {
     enum coll_algorithm planned;
     struct coll_auto automatic;
     double took; /* s, of the last vector with the present choice; 0: none */
-    /* Rounding error of a lossy codec that has not been sent yet: after the last exchange, and in
-     * the one under way. Not used with f32. */
+    /* What a lossy codec has lost and this member has not sent yet: after the last exchange, and in
+     * the one under way. Not used with f32, nor with states. */
     struct vec residual[2];
 };
 
@@ -145,13 +157,17 @@ void exchange_join_unsynced(struct exchange *e);
 /* The weighted mean, over all participants, of their e->input (unweighted; a root that only
  * collects gives weight 0). `mine` describes the input. Returns when exchange e->completed + 1 is
  * committed, in however many views that takes; the result is then exchange_result(e). When all
- * weights are 0, the result is 0, and so is the weight in its metadata. The result of a split
- * exchange is what `prepare` left.
+ * weights are 0, the result is 0, or the base, and the weight in its metadata is 0. The result of a
+ * split exchange is what `prepare` left.
  *
  * ERR_VIEW (this member is a leaf, or was one: exchange_sync first), ERR_TIMEOUT (the group
  * stood still past its deadline), ERR_PEER (no worker is left),
  * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
 int exchange_run(struct exchange *e, const struct exchange_meta *mine);
+
+/* What was lost so far is not sent any more: the next inputs are of another kind than those before,
+ * on all members alike. No exchange is under way. */
+void exchange_forget_lost(struct exchange *e);
 
 /* Bring the lane into line with the current view without an exchange. After the last exchange of a
  * lane no other one would notice a new view, but members may lack the last result. So each member

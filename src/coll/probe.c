@@ -135,7 +135,7 @@ static int share_rows(struct coll *c, float *rows)
     if (rc == OK)
         rc = coll_plan_make(&plan, &schedule, &config);
     if (rc == OK)
-        rc = coll_run(c, &plan, rows, NULL);
+        rc = coll_run(c, &plan, rows, (struct coll_owed){0});
     coll_plan_release(&plan);
     schedule_release(&schedule);
     free(cut);

@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "coll/coll_meta.h"
+#include "coll/lossy.h"
 
 enum {
     LINK_PIECES = 16, /* of a part: links of a chain are all busy but for the first few */
@@ -31,6 +32,8 @@ static int plan_half(const struct exchange *e, struct coll_plan *plan, int rc,
         .reduce = e->group->world->costs.reduce,
     };
     coll_plan_release(plan);
+    if (rc == OK && config.codec != CODEC_F32)
+        rc = schedule_set_exact(schedule, e->config.exact.from, e->config.exact.len);
     if (rc == OK)
         rc = coll_plan_make(plan, schedule, &config);
     schedule_release(schedule);
@@ -84,7 +87,7 @@ static void pass_stage(const struct exchange *e, enum stage stage)
 /* ---- the stages ---- */
 
 /* Owners need the sum of the weights; the root sends it with the prepared result. */
-static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, float *owed,
+static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct coll_owed owed,
                        struct exchange_meta *meta,
                        void (*merge_meta)(void *meta, const void *other))
 {
@@ -98,7 +101,7 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, float 
         rc = coll_meta_broadcast(c, meta, sizeof *meta);
     exchange_enter(e, EXCHANGE_REDUCING);
     if (rc == OK)
-        rc = coll_run(c, &e->plan, x->at, e->mine.weight > 0 ? owed : NULL);
+        rc = coll_run(c, &e->plan, x->at, owed);
     if (rc == OK)
         pass_stage(e, STAGE_REDUCE);
     return rc;
@@ -112,9 +115,11 @@ static int prepare_range(struct exchange *e, struct coll *c, struct vec *x,
     size_t parts = at_root(e) ? 1 : c->ranks->count, me = c->ranks->me;
     int rc = enter_stage(e, c, STAGE_PREPARE);
     if (rc == OK && me < parts) {
-        size_t from = schedule_cut(x->n, parts, me), end = schedule_cut(x->n, parts, me + 1);
-        rc =
-            e->config.prepare(e->config.user, (struct range){from, end - from}, x->at + from, meta);
+        size_t from = schedule_cut(x->n, parts, me);
+        struct range own = {from, schedule_cut(x->n, parts, me + 1) - from};
+        exchange_add_base(e, x, (float)meta->weight, own);
+        rc = e->config.prepare(e->config.user, own, x->at + from, meta);
+        exchange_add_base(e, x, -1.0f, own);
     }
     if (rc == OK && at_root(e))
         rc = coll_meta_broadcast(c, meta, sizeof *meta);
@@ -125,18 +130,25 @@ static int prepare_range(struct exchange *e, struct coll *c, struct vec *x,
 
 /* All ranks receive the prepared result; the exchange is complete on a rank when it has all of it.
  */
-static int broadcast_result(struct exchange *e, struct coll *c, struct vec *x, float *owed)
+static int broadcast_result(struct exchange *e, struct coll *c, struct vec *x,
+                            struct coll_owed owed)
 {
     int rc = enter_stage(e, c, STAGE_BROADCAST);
-    return rc == OK ? coll_run(c, &e->result_plan, x->at, owed) : rc;
+    if (rc == OK)
+        rc = coll_run(c, &e->result_plan, x->at, owed);
+    if (rc == OK)
+        exchange_add_base(e, x, 1.0f, vec_all(x));
+    return rc;
 }
 
 /* No deadline: members take part when they can, and a dead member ends the view. */
 int split_run(struct exchange *e, struct coll *c, void (*merge_meta)(void *meta, const void *other))
 {
-    struct vec *x = &e->result[c->n & 1], *debt = &e->residual[c->n & 1];
+    struct vec *x = &e->result[c->n & 1];
     struct exchange_meta *meta = &e->meta[c->n & 1];
-    float *owed = debt->n > 0 ? debt->at : NULL;
+    struct coll_owed owed = exchange_owed(e, &e->residual[c->n & 1]);
+    if (e->base.n > 0) /* `prepare` starts from its own state: the next difference has it */
+        owed.results = NULL;
     PL_ASSERT(!at_root(e) || e->driver_takes_part);
     c->patient = true;
     c->stripes = e->config.stripes;

@@ -261,7 +261,8 @@ static int carry_out(struct team *team, struct team_channel *channel, const stru
     int64_t start = world_now(team->world);
     uint64_t moved = atomic_load(&team->group.moved);
     if (rc == OK)
-        rc = coll_run(c, &channel->plan[0].plan, call->x, call->residual);
+        rc = coll_run(c, &channel->plan[0].plan, call->x,
+                      (struct coll_owed){call->residual, call->residual});
     double seconds = world_seconds(world_now(team->world) - start);
     channel->took_floats = call->n;
     channel->took = rc == OK && may_measure(call)

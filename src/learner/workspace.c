@@ -104,11 +104,6 @@ static int check_training(const struct workspace *ws, const Paceline__Job *job, 
     if (!segments_match(net_segments(ws->train), net_segments(ws->test)) ||
         !segments_match(net_state_segments(ws->train), net_state_segments(ws->test)))
         return err_set(err, ERR_INPUT, "net: training and test phase differ in their parameters");
-    if (net_state_segments(ws->train)->total > 0 && job->collective &&
-        job->collective->wire != PACELINE__COLLECTIVE__WIRE__f32)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "collective.wire: a net with running statistics (BatchNorm) needs f32; "
-                       "rounded, small variances become 0");
     if (net_classes(ws->train) == 0)
         return err_set(err, ERR_INPUT, "net: there is no loss to train on");
     if (job->train_data && job->train_data->streams > 0 && net_carried(ws->train) == 0)

@@ -46,12 +46,13 @@ static int open_bucket(struct reducer *r, size_t i)
 {
     struct member *m = r->m;
     struct bucket *b = &r->bucket[i];
-    const struct exchange_config config = strategy_exchange_config(m->job);
+    struct exchange_config config = strategy_exchange_config(m->job);
     size_t n = m->learner->dx.n, from = schedule_cut(n, r->count, r->count - 1 - i);
     bool last = i + 1 == r->count;
     b->range = (struct range){from, schedule_cut(n, r->count, r->count - i) - from};
-    int rc = lanes_open(&m->lanes, m->group, false, b->range.len + (last ? m->learner->s.n : 0),
-                        &config, m->progress.exchanges, m->arena, &b->lane);
+    config.exact = (struct range){b->range.len, last ? m->learner->s.n : 0};
+    int rc = lanes_open(&m->lanes, m->group, false, b->range.len + config.exact.len, &config,
+                        m->progress.exchanges, m->arena, &b->lane);
     if (rc != OK || last)
         return rc;
     return async_exchange_start(&b->sender, m, b->lane);

@@ -49,6 +49,7 @@ struct pipe {
     uint64_t sample_offset; /* and of this worker's own share */
     uint64_t span;          /* records from one re-sync to the next; 0: never */
     struct vec w;           /* method 1: w(j+1) */
+    struct vec base;        /* method 2, lossy wire: w(j), of which w_i(j+1) differs little */
     struct vec x, s;        /* the global model, where it lies */
 };
 
@@ -75,23 +76,34 @@ static bool is_done(const struct pipe *p)
 
 static int pipe_open(struct pipe *p, struct member *m)
 {
-    const struct exchange_config config = strategy_exchange_config(m->job);
+    struct exchange_config config = strategy_exchange_config(m->job);
     const struct learner *l = m->learner;
     p->m = m;
     p->config = m->job->strategy->async_allreduce;
     p->here = p->sent = m->progress;
     double every = p->config->sync_every_epochs;
     p->span = every > 0 ? in_records(p, every) + (in_records(p, every) == 0) : 0;
+    config.exact = (struct range){l->x.n, l->s.n};
     int rc = lanes_open(&m->lanes, m->group, false, l->x.n + l->s.n, &config, m->progress.exchanges,
                         m->arena, &p->lane);
     if (rc == OK && p->config->method == 1)
         rc = vec_init(&p->w, m->arena, l->x.n);
+    else if (rc == OK && strategy_is_lossy(m->job))
+        rc = vec_init(&p->base, m->arena, l->x.n);
     if (rc == OK)
         rc = async_exchange_start(&p->sender, m, p->lane);
     return rc;
 }
 
 /* ---- the two ends of an exchange ---- */
+
+/* The lane's next input is near this model, which all have (method 2). */
+static void set_base(struct pipe *p, const struct vec *model)
+{
+    if (p->base.n > 0)
+        vec_copy(&p->base, model, vec_all(&p->base));
+    p->lane->base = p->base;
+}
 
 /* Its first part, w or Δw, is in the lane's input. `agree`: x is the same on all. */
 static void submit_gradient(struct pipe *p, struct exchange_meta *mine, bool agree)
@@ -269,6 +281,7 @@ static int take_step(struct pipe *p)
     struct exchange_meta mine = {.weight = 1};
     if (!p->in_flight && p->config->method == 2) { /* prime */
         vec_export(&l->x, vec_all(&l->x), p->lane->input.at);
+        set_base(p, &l->x);
         submit_gradient(p, &mine, false);
     }
     bool late = p->in_flight; /* there is something to GET */
@@ -281,6 +294,8 @@ static int take_step(struct pipe *p)
         update_1(p, &mine, late);
     else
         update_2(p, &mine);
+    if (p->config->method == 2)
+        set_base(p, &p->x);
     submit_gradient(p, &mine, p->config->method == 1);
     return sync_is_due(p) ? drain_pipe(p) : OK;
 }
@@ -331,6 +346,7 @@ static int join_pipe(struct pipe *p, const struct join_state *join)
     p->here.steps = join->word[JOIN_STEPS];
     if (join->word[JOIN_DRAINING])
         return OK;
+    set_base(p, &p->m->learner->x);
     submit_gradient(p, &nothing, p->config->method == 1);
     return sync_is_due(p) ? drain_pipe(p) : OK;
 }
@@ -344,6 +360,8 @@ static int async_worker(struct member *m)
     uint64_t warm = rc == OK ? in_records(p, p->config->warmup_epochs) : 0;
     while (rc == OK && !is_done(p) && p->here.sample_offset < warm)
         rc = warm_step(p);
+    if (rc == OK && !p->in_flight) /* of gradients */
+        exchange_forget_lost(p->lane);
     while (rc == OK && !is_done(p))
         rc = take_step(p);
     if (rc == OK && p->in_flight)

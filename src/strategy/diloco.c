@@ -54,7 +54,6 @@ struct diloco {
     const Paceline__DiLoCo *config;
     struct fragment at[FRAGMENTS_MAX];
     size_t count, states;       /* vectors of inner state that travel */
-    bool lossy;                 /* the code of the wire rounds */
     struct progress here;       /* where this worker trains */
     struct exchange_meta since; /* its steps since it submitted last */
     struct vec both, x, s;      /* x̃, then s̃, in one vector; and its two parts */
@@ -100,17 +99,19 @@ static int open_fragment(struct diloco *d, size_t p)
 {
     struct member *m = d->m;
     struct fragment *f = &d->at[p];
-    const struct exchange_config config = strategy_exchange_config(m->job);
+    struct exchange_config config = strategy_exchange_config(m->job);
     f->r = range_shard(d->x.n, d->count, p);
     f->last = p + 1 == d->count;
     f->sent = m->progress;
     f->joined = !m->join_state;
-    size_t n = f->r.len * (1 + d->states) + (f->last ? d->s.n : 0);
+    config.exact = (struct range){f->r.len * (1 + d->states), f->last ? d->s.n : 0};
+    size_t n = config.exact.from + config.exact.len;
     int rc = lanes_open(&m->lanes, m->group, false, n, &config, m->progress.exchanges, m->arena,
                         &f->lane);
-    if (rc == OK)
-        rc = async_exchange_start(&f->sender, m, f->lane);
-    return rc;
+    if (rc != OK)
+        return rc;
+    f->lane->base = vec_part(&d->x, f->r.from, f->r.len);
+    return async_exchange_start(&f->sender, m, f->lane);
 }
 
 static int diloco_open(struct diloco *d, struct member *m)
@@ -121,7 +122,6 @@ static int diloco_open(struct diloco *d, struct member *m)
     d->config = m->job->strategy->diloco;
     d->here = m->progress;
     d->since = (struct exchange_meta){.weight = 1};
-    d->lossy = m->job->collective->wire != PACELINE__COLLECTIVE__WIRE__f32;
     d->states = d->config->on_replace == PACELINE__ON_REPLACE__average ? l->optim.ops->states : 0;
     d->count = d->config->fragments;
     while (d->count > 1 && n / d->count < SEGMENT_ALIGN)
@@ -143,17 +143,13 @@ static int diloco_open(struct diloco *d, struct member *m)
 
 /* ---- the two ends of an exchange ---- */
 
-/* x is sent unchanged. If the wire format rounds, x − x̃ is sent, which is much smaller. */
 static void put_fragment(const struct diloco *d, const struct fragment *f)
 {
     const struct learner *l = d->m->learner;
-    struct vec x = vec_part(&f->lane->input, 0, f->r.len),
-               model = vec_part(&d->x, f->r.from, f->r.len);
-    float *at = x.at + x.n;
-    vec_export(&l->x, f->r, x.at);
-    if (d->lossy)
-        vec_axpy(&x, -1.0f, &model, vec_all(&x));
-    for (size_t i = 0; i < d->states; i++, at += x.n)
+    float *at = f->lane->input.at;
+    vec_export(&l->x, f->r, at);
+    at += f->r.len;
+    for (size_t i = 0; i < d->states; i++, at += f->r.len)
         vec_export(&l->optim.state[i], f->r, at);
     if (f->last)
         vec_export(&l->s, vec_all(&l->s), at);
@@ -192,15 +188,9 @@ static void outer_step(struct diloco *d, const struct fragment *f)
     struct vec x = vec_part(&d->x, f->r.from, f->r.len), v = vec_part(&d->v, f->r.from, f->r.len);
     struct vec delta = vec_part(&f->lane->input, 0, f->r.len);
     struct range all = vec_all(&x);
-    if (d->lossy) { /* the result is the mean of x − x̃ */
-        vec_copy(&delta, &mean, all);
-        vec_scale(&delta, -1.0f, all);
-        vec_axpy(&x, 1.0f, &mean, all);
-    } else {
-        vec_copy(&delta, &x, all);
-        vec_axpy(&delta, -1.0f, &mean, all);
-        vec_copy(&x, &mean, all);
-    }
+    vec_copy(&delta, &x, all);
+    vec_axpy(&delta, -1.0f, &mean, all);
+    vec_copy(&x, &mean, all);
     vec_scale(&v, momentum, all);
     vec_axpy(&v, 1.0f, &delta, all);
     vec_axpy(&x, 1.0f - lr, &delta, all);

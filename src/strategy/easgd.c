@@ -213,8 +213,13 @@ static int ring_init(struct ring *r, struct lanes *lanes, struct group *group,
     if (vec_init_model(&r->both, &r->x, &r->s, arena, n_x, both->n - n_x) != OK)
         return ERR_NOMEM;
     config.kept = r->both; /* for a driver that returns */
+    config.exact = (struct range){n_x, r->s.n};
+    config.states = true; /* workers keep their models */
     vec_copy(&r->both, both, vec_all(both));
-    return lanes_open(lanes, group, true, r->both.n, &config, completed, arena, &r->lane);
+    int rc = lanes_open(lanes, group, true, r->both.n, &config, completed, arena, &r->lane);
+    if (rc == OK)
+        r->lane->base = r->x;
+    return rc;
 }
 
 /* α of the exchange that has just completed: the same on all nodes, since its metadata is. */

@@ -117,6 +117,7 @@ struct phased_settings {
     bool symmetric;  /* every worker prepares a part of each shard, not the driver all of it */
     bool on_arrival; /* workers adopt a result as soon as it is there, not in turn */
     bool own_vector; /* the rule needs worker->own */
+    bool states;     /* workers keep what they contribute (exchange_config.states) */
     uint32_t give_passes, adopt_passes; /* of training over a shard, as a copy makes one */
 };
 

@@ -35,8 +35,10 @@ static int lane_init(struct phased_lane *lane, struct vec *x, struct vec *s, uin
     config.prepare = phased_lane_prepare;
     config.user = lane;
     config.stages = &node->stages;
+    config.states = node->settings.states;
     lane->r = range_shard(x->n, node->lanes, number);
     lane->n_s = number + 1 == node->lanes ? s->n : 0;
+    config.exact = (struct range){lane->r.len, lane->n_s};
     lane->arrived = lane->c = node->joins ? PHASED_NONE : completed;
     lane->reported = completed;
     size_t n = lane->r.len + lane->n_s;
@@ -286,6 +288,7 @@ static int take_turn(struct phased_lane *lane)
         rc = phased_await(lane, may_overwrite, WORLD_FOREVER);
     if (rc == OK) {
         count = MAY_HAVE_COUNTED;
+        lane->exchange.base = *exchange_result(&lane->exchange);
         rc = exchange_run(&lane->exchange, &mine);
     }
     if (rc == OK)

@@ -298,6 +298,11 @@ _Static_assert((int)PACELINE__COLLECTIVE__ALGORITHM__scatter_gather == (int)COLL
                    (int)PACELINE__COLLECTIVE__WIRE__int8 == (int)CODEC_INT8,
                "names in job.proto and their numbers here differ");
 
+bool strategy_is_lossy(const Paceline__Job *job)
+{
+    return job->collective && job->collective->wire != PACELINE__COLLECTIVE__WIRE__f32;
+}
+
 size_t strategy_chunk(const Paceline__Job *job)
 {
     return (size_t)job->collective->chunk_kb * 1024 / sizeof(float);

@@ -264,6 +264,9 @@ int strategy_steps(struct member *m, const struct progress *from, uint64_t first
 /* Take τ steps of a round that all members share, and fill in `mine`. */
 int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *mine);
 
+/* Does the wire round? False before a job is complete. */
+bool strategy_is_lossy(const Paceline__Job *job);
+
 /* The job's options of exchanges. */
 struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 

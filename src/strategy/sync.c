@@ -5,8 +5,8 @@
  *
  *     x̃ ← 1/K Σ x_i ,
  *
- * and every worker replaces its weights by it. State that is not learnt (s) is averaged and
- * replaced with x. The first x̃ needs no broadcast: initial values are a function of the seed. The
+ * and every worker replaces its weights by it. A lossy wire sends the differences x_i − x̃. State that
+ * is not learnt (s) is averaged and replaced with x. The first x̃ needs no broadcast: initial values are a function of the seed. The
  * round that reaches the end of the run is shorter.
  *
  * How long a round is:
@@ -44,6 +44,7 @@ struct rounds {
     const Paceline__Job *job;
     size_t records;        /* of the training set */
     struct exchange *lane; /* for x, s, and with `average` the optimizer's state */
+    size_t n_x;            /* floats of x */
     size_t states;         /* number of vectors of that state */
     uint64_t first;        /* exchange behind which the run began, or resumed */
     uint64_t tau;          /* the agreed τ; tau_auto: 0 until it is agreed */
@@ -53,20 +54,33 @@ struct rounds {
 enum { JOIN_FIRST, JOIN_TAU, JOIN_UPDATES, JOIN_WORDS }; /* words of the join state */
 
 static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *group,
-                       const Paceline__Job *job, size_t n_x, size_t n_s, const struct optim *optim,
-                       const struct progress *progress, size_t records, struct arena *arena)
+                       const Paceline__Job *job, const struct vec *both, size_t n_x,
+                       const struct optim *optim, const struct progress *progress, size_t records,
+                       struct arena *arena)
 {
-    const struct exchange_config config = strategy_exchange_config(job);
+    struct exchange_config config = strategy_exchange_config(job);
+    size_t n_s = both->n - n_x;
     bool average = settings_of(job)->on_replace == PACELINE__ON_REPLACE__average;
     *r = (struct rounds){
         .job = job,
         .records = records,
+        .n_x = n_x,
         .states = average ? optim->ops->states : 0,
         .first = progress->exchanges,
         .tau = settings_of(job)->tau_auto ? 0 : settings_of(job)->tau,
     };
+    config.exact = (struct range){n_x, n_s};
     size_t n = n_x * (1 + r->states) + n_s;
-    return lanes_open(lanes, group, true, n, &config, progress->exchanges, arena, &r->lane);
+    int rc = lanes_open(lanes, group, true, n, &config, progress->exchanges, arena, &r->lane);
+    if (rc == OK) /* the first x̃, of which a lossy codec sends differences */
+        vec_export(both, vec_all(both), exchange_result(r->lane)->at);
+    return rc;
+}
+
+static int exchange_models(struct rounds *r, const struct exchange_meta *mine)
+{
+    r->lane->base = vec_part(exchange_result(r->lane), 0, r->n_x);
+    return exchange_run(r->lane, mine);
 }
 
 /* Is the next round the first one, of init_iterations? */
@@ -234,7 +248,7 @@ static int first_round(struct member *m, struct rounds *r)
     if (rc != OK)
         return rc;
     put_model(r, l);
-    rc = exchange_run(r->lane, &mine);
+    rc = exchange_models(r, &mine);
     if (rc == OK)
         rc = advance_first(r, &m->progress);
     if (rc != OK)
@@ -256,7 +270,7 @@ static int one_round(struct member *m, struct rounds *r, struct stripe *own)
     if (rc != OK)
         return rc;
     put_model(r, l);
-    rc = exchange_run(r->lane, &mine);
+    rc = exchange_models(r, &mine);
     if (rc == OK)
         rc = advance_round(r, &m->progress, tau);
     if (rc != OK)
@@ -272,7 +286,7 @@ static int sync_worker(struct member *m)
     size_t records = l->epoch_records;
     struct rounds r;
     m->own = &r;
-    int rc = rounds_open(&r, &m->lanes, m->group, m->job, l->x.n, l->s.n, &l->optim, &m->progress,
+    int rc = rounds_open(&r, &m->lanes, m->group, m->job, &l->both, l->x.n, &l->optim, &m->progress,
                          records, m->arena);
     if (m->join_state && m->join_state->words == JOIN_WORDS) {
         r.first = m->join_state->word[JOIN_FIRST];
@@ -325,7 +339,7 @@ static int driver_commits(struct driver_part *l, struct rounds *r)
 
 static int driver_round(struct driver_part *l, struct rounds *r)
 {
-    int rc = exchange_run(r->lane, &(struct exchange_meta){.hash_min = UINT64_MAX});
+    int rc = exchange_models(r, &(struct exchange_meta){.hash_min = UINT64_MAX});
     return rc == OK ? driver_commits(l, r) : rc;
 }
 
@@ -356,7 +370,7 @@ static int sync_driver(struct driver_part *l)
     struct rounds r;
     int rc = optim_init(&optim, l->job->solver, 0, l->arena, &err);
     if (rc == OK)
-        rc = rounds_open(&r, &l->lanes, l->group, l->job, l->x.n, l->s.n, &optim, &l->progress,
+        rc = rounds_open(&r, &l->lanes, l->group, l->job, &l->both, l->x.n, &optim, &l->progress,
                          l->records, l->arena);
     if (rc == OK && l->lanes.needs_sync)
         rc = take_up(l, &r);
@@ -376,7 +390,8 @@ static int sync_configure(const Paceline__Job *job, struct strategy_traits *trai
             job->batch_growth ? "batch_growth" : "global_batch");
     traits->driver_part = true;
     traits->joinable = true;
-    traits->join_needs_no_model = true;
+    /* A lossy codec sends differences to x̃, which a joiner needs before its first exchange. */
+    traits->join_needs_no_model = !strategy_is_lossy(job);
     traits->round = settings_of(job)->tau; /* also where tau_auto or seconds decide */
     return OK;
 }

@@ -54,7 +54,7 @@ static inline int call_run(struct coll *c, const struct call *call,
     struct coll_plan plan;
     int rc = call_plan(&plan, call, config, c->ranks->count, c->ranks->me);
     if (rc == OK) {
-        rc = coll_run(c, &plan, x, residual);
+        rc = coll_run(c, &plan, x, (struct coll_owed){residual, residual});
         coll_plan_release(&plan);
     }
     return rc;

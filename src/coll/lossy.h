@@ -1,0 +1,15 @@
+/* What a lossy codec changes in an exchange: inputs travel as their differences to a base, and what
+ * the codec has lost is sent later. Private to exchange.c and split.c. */
+#ifndef PL_COLL_LOSSY_H
+#define PL_COLL_LOSSY_H
+
+#include "coll/exchange.h"
+
+/* x ← x + times·base over r, but for the exact floats. With f32, or without a base, nothing. */
+void exchange_add_base(const struct exchange *e, struct vec *x, float times, struct range r);
+
+/* Error feedback of the attempt under way, in this residual. A member without a contribution keeps
+ * what it owes to sums. */
+struct coll_owed exchange_owed(const struct exchange *e, const struct vec *residual);
+
+#endif
