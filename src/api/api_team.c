@@ -219,6 +219,8 @@ static int read_options(struct calling *c, const pl_call_options *o, struct err 
         return err_set(err, ERR_USAGE, "algorithm: there is no %s", o->algorithm);
     if (o->wire && !codec_find(o->wire, &c->call.config.codec))
         return err_set(err, ERR_USAGE, "wire: there is no %s", o->wire);
+    if (codec_drops(c->call.config.codec))
+        return err_set(err, ERR_USAGE, "wire: %s leaves numbers out; f32, bf16 or int8", o->wire);
     if (c->call.config.codec != CODEC_F32 &&
         (algorithm == COLL_BUTTERFLY || algorithm == COLL_RING))
         return err_set(err, ERR_USAGE, "wire: %s needs f32", o->algorithm);

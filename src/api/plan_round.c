@@ -66,6 +66,7 @@ static const char *easgd_round(const Paceline__Job *job, struct round_config *co
         return "rounds of tau_auto are not modelled";
     config->strategy = async ? ROUND_EASGD_ASYNC : ROUND_EASGD;
     config->tau = easgd->tau;
+    config->keeps_inputs = true;
     config->kept = async ? 4 : 1; /* the centre, a copy that arrives, two pushes */
     return NULL;
 }
@@ -159,6 +160,7 @@ static const char *phased_round(const Paceline__Job *job, struct round_config *c
                         PACELINE__MPCA__COORDINATION__symmetric;
     config->fragments = is_pace ? pace->shards : mpca->shards;
     config->phases = is_pace ? 3 : mpca->phases;
+    config->keeps_inputs = !is_pace;
     config->kept = is_pace || mpca->penalty == PACELINE__MPCA__PENALTY__gradient ? 8 : 7;
     bool many = job->workers + !config->symmetric > COST_TIMELINE_RANKS_MAX;
     return many ? "more than 63 workers are not modelled" : NULL;

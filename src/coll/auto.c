@@ -27,6 +27,8 @@ static bool power_of_two(size_t ranks)
 
 enum coll_algorithm auto_rule(enum codec codec, size_t ranks, size_t n)
 {
+    if (codec_drops(codec)) /* each sum is coded once */
+        return COLL_SCATTER_GATHER;
     if (n < SHORT_FLOATS)
         return codec == CODEC_F32 && power_of_two(ranks) ? COLL_BUTTERFLY : COLL_TREE;
     return power_of_two(ranks) && n < LONG_FLOATS ? COLL_HALVING_DOUBLING : COLL_CHUNKED_RING;
@@ -191,7 +193,7 @@ int auto_measure(struct coll_auto *a, struct coll *c, size_t n, enum codec codec
 /* The rate of a link in floats a second. */
 static double floats_rate(double rate, enum codec codec)
 {
-    return rate * CODEC_BLOCK * sizeof(float) / (double)codec_bytes(codec, CODEC_BLOCK);
+    return rate * CODEC_TOPK_BLOCK * sizeof(float) / (double)codec_bytes(codec, CODEC_TOPK_BLOCK);
 }
 
 struct cost_links auto_links(const struct cost_links *links, enum codec codec, double *rate)
@@ -216,6 +218,8 @@ struct cost_choice auto_choose_on(const struct cost_links *links, size_t n, enum
     unsigned allowed = COST_ANY & ~(1u << COLL_RING) & ~(1u << COLL_HALVING_DOUBLING);
     if (codec != CODEC_F32)
         allowed &= ~(1u << COLL_BUTTERFLY);
+    if (codec_drops(codec))
+        allowed = 1u << COLL_SCATTER_GATHER;
     const struct cost_links coded = auto_links(links, codec, rate);
     return cost_choose(&coded, n, allowed, cut);
 }

@@ -242,11 +242,12 @@ static int finish_recv(struct runner *r, struct port *port)
     if (r->c->waits)
         coll_account(r->c, recv->from, recv->first_byte, recv->len, r->idle_from);
     r->idle_from = world_now(r->c->group->world); /* the time before was accounted for */
-    if (is_coded(r, port) && x && step->kind == STEP_RECV) {
-        codec_decode(plan->config.codec, port->stage, n, x);
-    } else if (is_coded(r, port) && x) {
-        codec_decode(plan->config.codec, port->stage, n, plan->decoded);
-        reduce_range(&plan->config.reduction, x, plan->decoded, n);
+    if (is_coded(r, port) && x) {
+        bool adds = step->kind == STEP_REDUCE;
+        if (!codec_decode(plan->config.codec, port->stage, n, adds ? plan->decoded : x))
+            return ERR_PROTOCOL;
+        if (adds)
+            reduce_range(&plan->config.reduction, x, plan->decoded, n);
     }
     double work = plan->config.serialise + (step->kind == STEP_REDUCE ? plan->config.reduce : 0);
     return take_time(r, work, n);

@@ -31,6 +31,7 @@ enum { STRIDE = SWEEP_STRIDE(4, 4), CHUNK_STEP = SWEEP_STRIDE(3, 3) };
 struct progress {
     struct call call;
     struct coll_config config;
+    struct range exact;
     size_t times;
     bool feedback, uneven;
     float *x[RANKS_MAX], *residual[RANKS_MAX];
@@ -53,13 +54,26 @@ static int run_often(struct progress *series, struct coll *c, struct coll_plan *
     return rc;
 }
 
+static int plan_series(struct coll_plan *plan, const struct progress *series,
+                       const struct ranks *ranks)
+{
+    struct schedule s;
+    int rc = call_schedule(&s, &series->call, ranks->count, ranks->me, series->config.chunk);
+    if (rc == OK)
+        rc = schedule_set_exact(&s, series->exact.from, series->exact.len);
+    if (rc == OK)
+        rc = coll_plan_make(plan, &s, &series->config);
+    schedule_release(&s);
+    return rc;
+}
+
 static int play_series(struct scene *scene, struct group *group, const struct ranks *ranks)
 {
     struct progress *series = scene->arg;
     struct coll c = {.group = group, .view = group_view(group), .ranks = ranks};
     struct coll_plan plan;
     size_t me = ranks->me;
-    int rc = call_plan(&plan, &series->call, &series->config, ranks->count, me);
+    int rc = plan_series(&plan, series, ranks);
     if (rc != OK)
         return rc;
     series->x[me] = calloc(series->call.n + 1, sizeof(float));
@@ -222,6 +236,46 @@ static void test_run_codec_error_feedback(void **state)
     }
 }
 
+/* What arrived, and what the ranks owe at the end, is what they gave. Exact floats have no error. */
+static void keeps_all(enum codec codec, enum coll_algorithm a, uint32_t ranks)
+{
+    struct progress series = {.call = {ALL_REDUCE, a, 9000, 0, NULL},
+                              .config = {.chunk = 4096, .codec = codec},
+                              .exact = {700, 1800},
+                              .times = 12,
+                              .feedback = true};
+    run_series(&series, ranks);
+    double times = (double)series.times, worst = 0, apart = 0;
+    for (size_t i = 0; i < series.call.n; i++) {
+        bool exact = i >= 700 && i < 2500;
+        double left = series.sum[0][i] - times * exact_sum(ranks, i);
+        for (uint32_t r = 0; r < ranks; r++) {
+            assert_true(series.x[r][i] == series.x[0][i]);
+            assert_true(!exact || series.residual[r][i] == 0);
+            left += (double)series.residual[r][i];
+        }
+        if (exact)
+            apart = fmax(apart, fabs(left));
+        worst = fmax(worst, fabs(left));
+    }
+    if (worst > 2e-4 || apart > 2e-5)
+        fail_msg("%s %s of %u ranks: %g is lost, of exact floats %g", coll_algorithm_name(a),
+                 codec_name(codec), ranks, worst, apart);
+    drop_series(&series);
+}
+
+static void test_run_codec_keeps_all(void **state)
+{
+    (void)state;
+    static const enum codec drops[] = {CODEC_TOPK16, CODEC_TOPK64};
+    for (uint32_t ranks = 2; ranks <= 5; ranks++) {
+        EACH_CODEC_AND_ALGORITHM(codec, a)
+        keeps_all(*codec, *a, ranks);
+        for (size_t i = 0; i < 2; i++)
+            keeps_all(drops[i], COLL_SCATTER_GATHER, ranks);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_run_codec_any_order_and_length),
         cmocka_unit_test(test_run_codec_parts_equal_copies),
         cmocka_unit_test(test_run_codec_error_feedback),
+        cmocka_unit_test(test_run_codec_keeps_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@
 #ifndef PL_COLL_COLL_SCHEDULE_H
 #define PL_COLL_COLL_SCHEDULE_H
 
+#include "tensor/codec.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -73,6 +75,10 @@ int schedule_reduce(struct schedule *s, size_t ranks, size_t me, size_t root, si
 int schedule_relay_reduce(struct schedule *s, size_t ranks, size_t me, size_t n);
 int schedule_relay_broadcast(struct schedule *s, size_t ranks, size_t me, size_t n);
 
+/* Likewise to rank 0, but each rank sends its vector there itself: for codecs that must not code a
+ * sum at each hop. */
+int schedule_star_reduce(struct schedule *s, size_t ranks, size_t me, size_t n);
+
 /* Rank r's part is [cut[r], cut[r + 1]) (NULL: equal parts). gather: all parts to `root`;
  * all_gather: to all; reduce_scatter: each part reduced at its rank, the rest left undefined. */
 int schedule_gather(struct schedule *s, size_t ranks, size_t me, size_t root, size_t n,
@@ -80,6 +86,14 @@ int schedule_gather(struct schedule *s, size_t ranks, size_t me, size_t root, si
 int schedule_all_gather(struct schedule *s, size_t ranks, size_t me, size_t n, const size_t *cut);
 int schedule_reduce_scatter(struct schedule *s, size_t ranks, size_t me, size_t n,
                             const size_t *cut);
+/* The same, but each rank sends its contributions to their owners itself. */
+int schedule_scatter(struct schedule *s, size_t ranks, size_t me, size_t n, const size_t *cut);
+
+/* The two halves of a split exchange (exchange.h): sums to rank 0, or to the owner of each equal
+ * part, and the results from there. */
+int schedule_split_reduce(struct schedule *s, enum codec codec, bool at_root, size_t ranks,
+                          size_t me, size_t n);
+int schedule_split_broadcast(struct schedule *s, bool at_root, size_t ranks, size_t me, size_t n);
 
 void schedule_release(struct schedule *s);
 
@@ -116,6 +130,7 @@ void schedule_ring(struct schedule *s);
 void schedule_chunked_ring(struct schedule *s);
 void schedule_halving_doubling(struct schedule *s);
 void schedule_scatter_gather(struct schedule *s, const size_t *cut);
+void schedule_scatter_parts(struct schedule *s, const size_t *cut); /* its first half */
 
 /* Ranks beyond a power of two are folded into their neighbours before a butterfly: of the first
  * 2·(P − 2^m) ranks the even ones give their vector to the next and get the result at the end. */

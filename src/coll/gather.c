@@ -47,3 +47,37 @@ int schedule_reduce_scatter(struct schedule *s, size_t ranks, size_t me, size_t 
     }
     return schedule_end(s);
 }
+
+int schedule_scatter(struct schedule *s, size_t ranks, size_t me, size_t n, const size_t *cut)
+{
+    schedule_begin(s, ranks, me, n);
+    schedule_scatter_parts(s, cut);
+    return schedule_end(s);
+}
+
+int schedule_star_reduce(struct schedule *s, size_t ranks, size_t me, size_t n)
+{
+    schedule_begin(s, ranks, me, n);
+    if (me > 0)
+        schedule_send(s, 0, 0, n, false);
+    for (size_t r = 1; me == 0 && r < ranks; r++)
+        schedule_add(s, r, 0, n);
+    return schedule_end(s);
+}
+
+int schedule_split_reduce(struct schedule *s, enum codec codec, bool at_root, size_t ranks,
+                          size_t me, size_t n)
+{
+    bool direct = codec_drops(codec);
+    if (at_root)
+        return direct ? schedule_star_reduce(s, ranks, me, n)
+                      : schedule_relay_reduce(s, ranks, me, n);
+    return direct ? schedule_scatter(s, ranks, me, n, NULL)
+                  : schedule_reduce_scatter(s, ranks, me, n, NULL);
+}
+
+int schedule_split_broadcast(struct schedule *s, bool at_root, size_t ranks, size_t me, size_t n)
+{
+    return at_root ? schedule_relay_broadcast(s, ranks, me, n)
+                   : schedule_all_gather(s, ranks, me, n, NULL);
+}

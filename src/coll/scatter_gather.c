@@ -4,7 +4,7 @@
  * continues with the ranks after it, in the order in which they send. */
 #include "coll/coll_schedule.h"
 
-void schedule_scatter_gather(struct schedule *s, const size_t *cut)
+void schedule_scatter_parts(struct schedule *s, const size_t *cut)
 {
     size_t P = s->ranks, n = s->n, me = s->me;
     size_t mine = schedule_part(cut, n, P, me);
@@ -15,6 +15,14 @@ void schedule_scatter_gather(struct schedule *s, const size_t *cut)
         schedule_send(s, to, at, schedule_part(cut, n, P, to + 1) - at, false);
         schedule_add(s, from, mine, my_len);
     }
+}
+
+void schedule_scatter_gather(struct schedule *s, const size_t *cut)
+{
+    size_t P = s->ranks, n = s->n, me = s->me;
+    size_t mine = schedule_part(cut, n, P, me);
+    size_t my_len = schedule_part(cut, n, P, me + 1) - mine;
+    schedule_scatter_parts(s, cut);
     for (size_t k = 1; k < P; k++) {
         size_t to = (me + P - k) % P, from = (me + k) % P;
         size_t at = schedule_part(cut, n, P, from);

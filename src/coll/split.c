@@ -48,13 +48,11 @@ static int plan_for(struct exchange *e, const struct coll *c)
     if (e->planned_in == c->view->number)
         return OK;
     e->planned_in = 0;
-    int rc = at_root(e) ? schedule_relay_reduce(&there, ranks, me, n)
-                        : schedule_reduce_scatter(&there, ranks, me, n, NULL);
+    int rc = schedule_split_reduce(&there, e->config.codec, at_root(e), ranks, me, n);
     rc = plan_half(e, &e->plan, rc, &there);
     if (rc != OK)
         return rc;
-    rc = at_root(e) ? schedule_relay_broadcast(&back, ranks, me, n)
-                    : schedule_all_gather(&back, ranks, me, n, NULL);
+    rc = schedule_split_broadcast(&back, at_root(e), ranks, me, n);
     rc = plan_half(e, &e->result_plan, rc, &back);
     if (rc == OK)
         e->planned_in = c->view->number;
@@ -147,8 +145,6 @@ int split_run(struct exchange *e, struct coll *c, void (*merge_meta)(void *meta,
     struct vec *x = &e->result[c->n & 1];
     struct exchange_meta *meta = &e->meta[c->n & 1];
     struct coll_owed owed = exchange_owed(e, &e->residual[c->n & 1]);
-    if (e->base.n > 0) /* `prepare` starts from its own state: the next difference has it */
-        owed.results = NULL;
     PL_ASSERT(!at_root(e) || e->driver_takes_part);
     c->patient = true;
     c->stripes = e->config.stripes;

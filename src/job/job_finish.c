@@ -203,6 +203,15 @@ static int check_collective(const Paceline__Collective *c, struct err *err)
         return err_set(err, ERR_INPUT,
                        "collective.wire: butterfly and ring need f32: with less, workers would end "
                        "with different models");
+    bool drops = c->wire == PACELINE__COLLECTIVE__WIRE__topk16 ||
+                 c->wire == PACELINE__COLLECTIVE__WIRE__topk64;
+    if (drops && c->algorithm != PACELINE__COLLECTIVE__ALGORITHM__auto &&
+        c->algorithm != PACELINE__COLLECTIVE__ALGORITHM__scatter_gather)
+        return err_set(
+            err, ERR_INPUT,
+            "collective.wire: topk16 and topk64 need algorithm: scatter_gather, or auto; "
+            "others code partial sums again, and each time most of the numbers are left "
+            "out");
     int rc = check_range("collective.chunk_kb", c->chunk_kb, 1, CHUNK_KB_MAX, err);
     return rc == OK ? check_range("collective.stripes", c->stripes, 1, STRIPES_MAX, err) : rc;
 }

@@ -34,21 +34,23 @@ static double wait_for_steps(const struct round_cluster *cluster, double slowest
 
 /* Count the bytes that each node sends and receives for all shards. */
 static int count_shards(const struct round_config *config, const struct round_ranks *r,
-                        const size_t *n, struct round_node *node)
+                        const size_t *n, size_t s, struct round_node *node)
 {
     int rc = OK;
     for (size_t rank = 0; rc == OK && rank < r->raw.ranks; rank++)
         for (size_t k = 0; rc == OK && k < config->fragments; k++)
             for (int half = 0; rc == OK && half < 2; half++) {
-                struct schedule s;
+                struct schedule half_of;
                 size_t ranks = r->raw.ranks;
-                rc = config->symmetric
-                         ? (half ? schedule_all_gather(&s, ranks, rank, n[k], NULL)
-                                 : schedule_reduce_scatter(&s, ranks, rank, n[k], NULL))
-                         : (half ? schedule_relay_broadcast(&s, ranks, rank, n[k])
-                                 : schedule_relay_reduce(&s, ranks, rank, n[k]));
-                round_count_steps(&s, config->codec, &node[r->first + rank]);
-                schedule_release(&s);
+                bool last = k + 1 == config->fragments;
+                rc = half
+                         ? schedule_split_broadcast(&half_of, !config->symmetric, ranks, rank, n[k])
+                         : schedule_split_reduce(&half_of, config->codec, !config->symmetric, ranks,
+                                                 rank, n[k]);
+                if (rc == OK)
+                    rc = round_count_steps(&half_of, config->codec, last ? s : 0,
+                                           &node[r->first + rank]);
+                schedule_release(&half_of);
             }
     return rc;
 }
@@ -75,7 +77,7 @@ int phased_round_predict(const struct round_config *config, const struct round_c
     };
     double cycle =
         max_double(cost_pipeline_cycle(&pipeline, &r.coded), wait_for_steps(cluster, cost->step));
-    size_t vectors = config->codec == CODEC_F32 ? 3 : 5; /* as in round.c */
+    size_t vectors = round_exchange_vectors(config);
     for (size_t rank = 0; rank < r.raw.ranks; rank++)
         node[r.first + rank].memory.exchange = vectors * (model->x + model->s) * sizeof(float);
     for (size_t i = 1; i <= cluster->workers; i++) {
@@ -86,5 +88,5 @@ int phased_round_predict(const struct round_config *config, const struct round_c
     cost->seconds = cycle;
     cost->steps = cycle * rates / (double)cluster->workers;
     cost->carried = min_double(1, CYCLE_STEPS / cost->steps);
-    return isfinite(cycle) ? count_shards(config, &r, n, node) : ERR_NOMEM;
+    return isfinite(cycle) ? count_shards(config, &r, n, model->s, node) : ERR_NOMEM;
 }

@@ -20,11 +20,11 @@ enum { RANKS_MAX = ROUND_RANKS_MAX, MESSAGE_HEADER = 40 };
 
 /* A vector of the round, and the time of its exchange. */
 struct vector {
-    size_t n;
-    double share;   /* allreduce: of the computing after which it leaves */
-    uint64_t phase; /* others: steps of a round after which it leaves, 0 at its end */
-    double seconds; /* alone, from the moment when all ranks begin */
-    double busy;    /* s of it in which the slowest link is busy */
+    size_t n, exact; /* floats; of them at the end, those that travel as they are */
+    double share;    /* allreduce: of the computing after which it leaves */
+    uint64_t phase;  /* others: steps of a round after which it leaves, 0 at its end */
+    double seconds;  /* alone, from the moment when all ranks begin */
+    double busy;     /* s of it in which the slowest link is busy */
     enum coll_algorithm algorithm;
 };
 
@@ -108,12 +108,14 @@ static void describe_vector(const struct round_config *config, const struct roun
     bool last = i + 1 == count;
     size_t s = last ? model->s : 0, states = config->averages_state ? model->states : 0;
     if (config->strategy == ROUND_ALLREDUCE) {
-        *v = (struct vector){.n = config->bucket[i].floats + s, .share = config->bucket[i].share};
+        *v = (struct vector){
+            .n = config->bucket[i].floats + s, .exact = s, .share = config->bucket[i].share};
         return;
     }
     size_t x = range_shard(model->x, count, i).len;
     uint64_t steps = whole_steps(config);
-    *v = (struct vector){.n = x * (1 + states) + s, .share = 1, .phase = steps * (i + 1) / count};
+    *v = (struct vector){
+        .n = x * (1 + states) + s, .exact = s, .share = 1, .phase = steps * (i + 1) / count};
     v->phase %= steps;
 }
 
@@ -214,21 +216,30 @@ static double send_meta_down(const struct cost_links *links, double *at)
 
 /* ---- bytes and memory ---- */
 
-void round_count_steps(const struct schedule *s, enum codec codec, struct round_node *node)
+int round_count_steps(struct schedule *s, enum codec codec, size_t exact, struct round_node *node)
 {
+    int rc = codec == CODEC_F32 ? OK : schedule_set_exact(s, s->n - exact, exact);
     for (size_t i = 0; i < s->count; i++) {
-        uint64_t bytes = codec_bytes(codec, s->step[i].len);
+        uint64_t bytes = codec_bytes(s->step[i].exact ? CODEC_F32 : codec, s->step[i].len);
         if (s->step[i].kind == STEP_SEND)
             node->sent += bytes;
         else if (s->step[i].kind == STEP_RECV || s->step[i].kind == STEP_REDUCE)
             node->received += bytes;
     }
+    return rc;
+}
+
+size_t round_exchange_vectors(const struct round_config *config)
+{
+    return config->codec == CODEC_F32 || config->keeps_inputs ? 3 : 5;
 }
 
 /* Count what a rank sends and receives for a vector, its metadata first, and the memory for it. */
-static int count_rank(const struct round_ranks *r, const struct choice *c, size_t n,
-                      enum codec codec, size_t rank, struct round_node *node)
+static int count_rank(const struct round_config *config, const struct round_ranks *r,
+                      const struct choice *c, const struct vector *v, size_t rank,
+                      struct round_node *node)
 {
+    size_t n = v->n;
     size_t child[TREE_CHILDREN_MAX];
     uint64_t metas = tree_children(rank, r->raw.ranks, child) + (rank > 0);
     node->sent += metas * sizeof(struct exchange_meta);
@@ -237,19 +248,19 @@ static int count_rank(const struct round_ranks *r, const struct choice *c, size_
     int rc =
         schedule_allreduce(&s, c->cost.algorithm, r->raw.ranks, rank, n, c->is_cut ? c->cut : NULL);
     if (rc == OK)
-        round_count_steps(&s, codec, node);
-    size_t vectors = codec == CODEC_F32 ? 3 : 5; /* input, two results; and two rounding errors */
+        rc = round_count_steps(&s, config->codec, v->exact, node);
+    size_t vectors = round_exchange_vectors(config);
     node->memory.exchange += (vectors * n + s.scratch) * sizeof(float);
     schedule_release(&s);
     return rc;
 }
 
 static int count_bytes(const struct round_config *config, const struct round_ranks *r,
-                       const struct choice *c, size_t n, struct round_node *node)
+                       const struct choice *c, const struct vector *v, struct round_node *node)
 {
     int rc = OK;
     for (size_t rank = 0; rc == OK && rank < r->raw.ranks; rank++)
-        rc = count_rank(r, c, n, config->codec, rank, &node[r->first + rank]);
+        rc = count_rank(config, r, c, v, rank, &node[r->first + rank]);
     return rc;
 }
 
@@ -421,7 +432,7 @@ static int time_exchanges(const struct round_config *config, const struct round_
         if (rc == OK)
             rc = time_vector(&r, &c, &v[i]);
         if (rc == OK)
-            rc = count_bytes(config, &r, &c, v[i].n, node);
+            rc = count_bytes(config, &r, &c, &v[i], node);
     }
     if (rc != OK)
         return rc;

@@ -81,6 +81,7 @@ struct round_config {
     size_t phases;                     /* phased: 1 to 3 */
     bool symmetric;                    /* phased: each worker prepares a part of each shard */
     uint64_t overlap;                  /* diloco: steps */
+    bool keeps_inputs;                 /* exchange_config.states */
     size_t kept;                       /* vectors as long as x and s that the strategy keeps */
     size_t buckets;                    /* allreduce: ≥ 1; others: 0 */
     const struct round_bucket *bucket; /* Σ floats is x; s travels with the last */

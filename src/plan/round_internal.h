@@ -16,7 +16,12 @@ struct round_ranks {
 void round_gather(const struct round_config *config, const struct round_cluster *cluster,
                   struct round_ranks *r);
 
-/* Add the bytes that a rank sends and receives by this schedule. */
-void round_count_steps(const struct schedule *s, enum codec codec, struct round_node *node);
+/* Add the bytes that a rank sends and receives by this schedule; the last `exact` floats travel as
+ * they are. ERR_NOMEM */
+int round_count_steps(struct schedule *s, enum codec codec, size_t exact, struct round_node *node);
+
+/* Vectors that an exchange keeps: its input, two results, and with a lossy codec what that has lost,
+ * twice. */
+size_t round_exchange_vectors(const struct round_config *config);
 
 #endif

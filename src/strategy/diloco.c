@@ -390,6 +390,13 @@ static int diloco_configure(const Paceline__Job *job, struct strategy_traits *tr
         return err_set(err, ERR_UNSUPPORTED,
                        "strategy.diloco.on_replace: reset needs fragments: 1, is %u",
                        config->fragments);
+    if (strategy_wire_drops(job) && config->on_replace == PACELINE__ON_REPLACE__average)
+        return strategy_refuse_average("diloco", err);
+    if (strategy_wire_drops(job) && config->overlap > 0 && config->mix > 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "collective.wire: topk16 and topk64 need strategy.diloco.overlap: 0 or mix: "
+                       "0: a worker that keeps a part of its progress sends that again, besides "
+                       "what was left out");
     /* A joiner needs a commit point at which no exchange is under way. */
     traits->joinable =
         config->overlap == 0 || (uint64_t)config->overlap * config->fragments < config->tau;

@@ -295,12 +295,26 @@ int strategy_async_step(struct member *m)
 
 /* The job's numbers are those of enum coll_algorithm and enum codec. */
 _Static_assert((int)PACELINE__COLLECTIVE__ALGORITHM__scatter_gather == (int)COLL_SCATTER_GATHER &&
-                   (int)PACELINE__COLLECTIVE__WIRE__int8 == (int)CODEC_INT8,
+                   (int)PACELINE__COLLECTIVE__WIRE__topk64 == (int)CODEC_TOPK64,
                "names in job.proto and their numbers here differ");
 
 bool strategy_is_lossy(const Paceline__Job *job)
 {
     return job->collective && job->collective->wire != PACELINE__COLLECTIVE__WIRE__f32;
+}
+
+bool strategy_wire_drops(const Paceline__Job *job)
+{
+    return job->collective && codec_drops((enum codec)job->collective->wire);
+}
+
+int strategy_refuse_average(const char *strategy, struct err *err)
+{
+    return err_set(
+        err, ERR_UNSUPPORTED,
+        "strategy.%s.on_replace: average needs collective.wire: f32, bf16 or int8: of the "
+        "optimizer's state most numbers would be 0",
+        strategy);
 }
 
 size_t strategy_chunk(const Paceline__Job *job)

@@ -267,6 +267,12 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
 /* Does the wire round? False before a job is complete. */
 bool strategy_is_lossy(const Paceline__Job *job);
 
+/* Does it leave numbers out (codec_drops)? */
+bool strategy_wire_drops(const Paceline__Job *job);
+
+/* Such a wire, and the optimizers' states travel: an error, which is returned. */
+int strategy_refuse_average(const char *strategy, struct err *err);
+
 /* The job's options of exchanges. */
 struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 

@@ -388,6 +388,8 @@ static int sync_configure(const Paceline__Job *job, struct strategy_traits *trai
             "strategy.sync.seconds: with rounds by the clock workers take unequal numbers "
             "of steps, each of its own `batch`, and the job sets %s",
             job->batch_growth ? "batch_growth" : "global_batch");
+    if (strategy_wire_drops(job) && settings_of(job)->on_replace == PACELINE__ON_REPLACE__average)
+        return strategy_refuse_average("sync", err);
     traits->driver_part = true;
     traits->joinable = true;
     /* A lossy codec sends differences to x̃, which a joiner needs before its first exchange. */

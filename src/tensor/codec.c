@@ -5,10 +5,10 @@
 #include <stdint.h>
 #include <string.h>
 
-static const char *const names[] = {
-    [CODEC_F32] = "f32", [CODEC_BF16] = "bf16", [CODEC_INT8] = "int8"};
-
-enum { CODECS = sizeof names / sizeof *names };
+static const char *const names[CODECS] = {
+    [CODEC_F32] = "f32",       [CODEC_BF16] = "bf16",     [CODEC_INT8] = "int8",
+    [CODEC_TOPK16] = "topk16", [CODEC_TOPK64] = "topk64",
+};
 
 enum {
     F32_BYTES = 4,
@@ -18,6 +18,9 @@ enum {
     Q_MAX = 127,
     SCALE_LOG2_MIN = -149, /* the smallest float */
     SCALE_LOG2_MAX = 121,  /* beyond it 127 scales are no float */
+    TOPK_COUNT = 4,        /* bytes before the entries of a block */
+    TOPK_ENTRY = 4,
+    TOPK_CODE_MAX = TOPK_COUNT + CODEC_TOPK_BLOCK / 16 * TOPK_ENTRY,
 };
 
 static const uint32_t quiet_nan = 0x7fc00000u, infinity = 0x7f800000u, magnitude = 0x7fffffffu;
@@ -199,6 +202,125 @@ static void int8_decode(const uint8_t *in, size_t n, float *x)
     }
 }
 
+/* ---- top-k ---- */
+
+/* One value of so many is sent; 0: all are. */
+static size_t topk_one_of(enum codec codec)
+{
+    return codec == CODEC_TOPK16 ? 16 : codec == CODEC_TOPK64 ? 64 : 0;
+}
+
+static size_t topk_entries(enum codec codec, size_t n)
+{
+    size_t of = topk_one_of(codec);
+    return (n + of - 1) / of;
+}
+
+/* The smallest float that bfloat16 does not round to 0. */
+static const uint32_t topk_least = 0x00008001u;
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, DIGIT_STEPS = 3 };
+
+/* The k-th largest magnitude of at least k, by its bits: digit after digit, of those values that
+ * agree with it so far. *ties: how many of that magnitude are among the k. */
+static uint32_t topk_threshold(const float *x, size_t n, size_t k, size_t *ties)
+{
+    uint32_t known = 0, mask = 0;
+    for (int step = DIGIT_STEPS - 1; step >= 0; step--) {
+        uint16_t count[DIGITS] = {0};
+        int shift = step * DIGIT_BITS;
+        for (size_t i = 0; i < n; i++) {
+            uint32_t m = bits_of(x[i]) & magnitude;
+            if ((m & mask) == known)
+                count[m >> shift & (DIGITS - 1)]++;
+        }
+        uint32_t digit = DIGITS - 1;
+        while (count[digit] < k) {
+            k -= count[digit];
+            digit--;
+        }
+        known |= digit << shift;
+        mask |= (uint32_t)(DIGITS - 1) << shift;
+    }
+    *ties = k;
+    return known;
+}
+
+static void topk_encode_block(const float *x, size_t n, size_t k, uint8_t *out)
+{
+    uint8_t *index = out + TOPK_COUNT, *value = index + 2 * k;
+    size_t ties, count = 0;
+    uint32_t least = topk_threshold(x, n, k, &ties);
+    memset(out, 0, TOPK_COUNT + TOPK_ENTRY * k);
+    for (size_t i = 0; i < n && count < k; i++) {
+        uint32_t m = bits_of(x[i]) & magnitude;
+        if (m < least || m < topk_least || (m == least && ties == 0))
+            continue;
+        ties -= m == least;
+        put_le16(index + 2 * count, (uint16_t)i);
+        put_le16(value + 2 * count, bf16_of(x[i]));
+        count++;
+    }
+    put_le32(out, (uint32_t)count);
+}
+
+static bool topk_decode_block(const uint8_t *in, size_t n, size_t k, float *x)
+{
+    const uint8_t *index = in + TOPK_COUNT, *value = index + 2 * k;
+    size_t count = get_le32(in), next = 0;
+    memset(x, 0, n * sizeof *x);
+    if (count > k)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = get_le16(index + 2 * i);
+        if (at < next || at >= n)
+            return false;
+        x[at] = of_bits((uint32_t)get_le16(value + 2 * i) << 16);
+        next = at + 1;
+    }
+    return true;
+}
+
+static size_t topk_block_len(size_t left)
+{
+    return left < CODEC_TOPK_BLOCK ? left : CODEC_TOPK_BLOCK;
+}
+
+static void topk_encode(enum codec codec, const float *x, size_t n, uint8_t *out)
+{
+    for (size_t i = 0, len; i < n; i += len) {
+        len = topk_block_len(n - i);
+        topk_encode_block(x + i, len, topk_entries(codec, len), out);
+        out += codec_bytes(codec, len);
+    }
+}
+
+static bool topk_decode(enum codec codec, const uint8_t *in, size_t n, float *x)
+{
+    bool sound = true;
+    for (size_t i = 0, len; sound && i < n; i += len) {
+        len = topk_block_len(n - i);
+        sound = topk_decode_block(in, len, topk_entries(codec, len), x + i);
+        in += codec_bytes(codec, len);
+    }
+    return sound;
+}
+
+/* The sum over blocks: all whole ones have as many entries. */
+static size_t topk_bytes(enum codec codec, size_t n)
+{
+    size_t whole = n / CODEC_TOPK_BLOCK, rest = n % CODEC_TOPK_BLOCK;
+    size_t entries = whole * topk_entries(codec, CODEC_TOPK_BLOCK) + topk_entries(codec, rest);
+    return TOPK_COUNT * (whole + (rest > 0)) + TOPK_ENTRY * entries;
+}
+
+/* ---- all ---- */
+
+bool codec_drops(enum codec codec)
+{
+    return topk_one_of(codec) > 0;
+}
+
 size_t codec_bytes(enum codec codec, size_t n)
 {
     size_t rest = n % CODEC_BLOCK;
@@ -208,6 +330,9 @@ size_t codec_bytes(enum codec codec, size_t n)
     case CODEC_INT8:
         return n / CODEC_BLOCK * BLOCK_BYTES +
                (rest ? SCALE_BYTES + rest + block_padding(rest) : 0);
+    case CODEC_TOPK16:
+    case CODEC_TOPK64: return topk_bytes(codec, n);
+    default: break;
     }
     PL_ASSERT(!"a codec");
     return 0;
@@ -219,18 +344,25 @@ void codec_encode(enum codec codec, const float *x, size_t n, void *out)
     case CODEC_F32: f32_encode(x, n, out); return;
     case CODEC_BF16: bf16_encode(x, n, out); return;
     case CODEC_INT8: int8_encode(x, n, out); return;
+    case CODEC_TOPK16:
+    case CODEC_TOPK64: topk_encode(codec, x, n, out); return;
+    default: break;
     }
     PL_ASSERT(!"a codec");
 }
 
-void codec_decode(enum codec codec, const void *in, size_t n, float *x)
+bool codec_decode(enum codec codec, const void *in, size_t n, float *x)
 {
     switch (codec) {
-    case CODEC_F32: f32_decode(in, n, x); return;
-    case CODEC_BF16: bf16_decode(in, n, x); return;
-    case CODEC_INT8: int8_decode(in, n, x); return;
+    case CODEC_F32: f32_decode(in, n, x); return true;
+    case CODEC_BF16: bf16_decode(in, n, x); return true;
+    case CODEC_INT8: int8_decode(in, n, x); return true;
+    case CODEC_TOPK16:
+    case CODEC_TOPK64: return topk_decode(codec, in, n, x);
+    default: break;
     }
     PL_ASSERT(!"a codec");
+    return false;
 }
 
 static void add_block(float *restrict sum, const float *restrict x, const float *restrict y,
@@ -252,17 +384,49 @@ static void keep_lost(float *restrict residual, const float *restrict sum,
     }
 }
 
+/* Of all formats but topk: blocks of these are parts of the code, whatever their size. */
+static size_t feedback_len(enum codec codec, size_t left)
+{
+    return codec_drops(codec) ? topk_block_len(left) : block_len(left);
+}
+
 void codec_encode_feedback(enum codec codec, const float *x, float *residual, size_t n, void *out)
 {
-    float sum[CODEC_BLOCK], got[CODEC_BLOCK];
+    float sum[CODEC_TOPK_BLOCK], got[CODEC_TOPK_BLOCK];
     uint8_t *at = out;
     for (size_t i = 0, len; i < n; i += len) {
-        len = block_len(n - i);
+        len = feedback_len(codec, n - i);
         add_block(sum, x + i, residual + i, len);
         codec_encode(codec, sum, len, at);
         codec_decode(codec, at, len, got);
         keep_lost(residual + i, sum, got, len);
         at += codec_bytes(codec, len);
+    }
+}
+
+/* The code of a block: the largest is that of floats. */
+enum { CODE_MAX = 4 * CODEC_BLOCK > TOPK_CODE_MAX ? 4 * CODEC_BLOCK : TOPK_CODE_MAX };
+
+void codec_round_feedback(enum codec codec, float *x, float *residual, size_t n)
+{
+    float sum[CODEC_TOPK_BLOCK];
+    uint8_t code[CODE_MAX];
+    for (size_t i = 0, len; i < n; i += len) {
+        len = feedback_len(codec, n - i);
+        add_block(sum, x + i, residual + i, len);
+        codec_encode(codec, sum, len, code);
+        codec_decode(codec, code, len, x + i);
+        keep_lost(residual + i, sum, x + i, len);
+    }
+}
+
+void codec_round(enum codec codec, float *x, size_t n)
+{
+    uint8_t code[CODE_MAX];
+    for (size_t i = 0, len; i < n; i += len) {
+        len = feedback_len(codec, n - i);
+        codec_encode(codec, x + i, len, code);
+        codec_decode(codec, code, len, x + i);
     }
 }
 

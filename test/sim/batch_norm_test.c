@@ -39,28 +39,32 @@ static const char net[] =
 
 static const struct {
     unsigned workers;
-    const char *strategy, *solver;
+    const char *strategy, *solver, *wire; /* NULL: f32 */
 } cases[] = {
-    {1, "strategy.single={}", IN_TIME},
-    {4, "strategy.sync.tau=4", IN_TIME},
-    {4, "strategy.allreduce={}", IN_TIME},
-    {4, "strategy.async_allreduce={method:1}", IN_TIME},
-    {4, "strategy.async_allreduce={method:2}", IN_TIME},
-    {4, "strategy.ps.consistency=bsp", IN_TIME},
-    {4, "strategy.ps.consistency=asp", LATE},
-    {4, "strategy.ps.consistency=ssp", LATE},
-    {4, "strategy.ps.consistency=dssp", LATE},
-    {4, "strategy.ps.colocated=true", LATE},
-    {4, "strategy.downpour={}", LATE},
-    {4, "strategy.easgd.tau=2", IN_TIME},
-    {4, "strategy.easgd={mode:sync tau:2}", IN_TIME},
-    {4, "strategy.mpca={}", IN_TIME},
-    {4, "strategy.mpca.coordination=symmetric", IN_TIME},
-    {4, "strategy.pace={}", IN_TIME},
-    {4, "strategy.pace.coordination=symmetric", IN_TIME},
-    {4, "strategy.gossip.p=0.3", IN_TIME},
-    {4, "strategy.diloco={tau:8 outer_momentum:0.5}", IN_TIME},
-    {4, "strategy.diloco={tau:8 fragments:3 overlap:1}", IN_TIME},
+    {1, "strategy.single={}", IN_TIME, NULL},
+    {4, "strategy.sync.tau=4", IN_TIME, NULL},
+    {4, "strategy.allreduce={}", IN_TIME, NULL},
+    {4, "strategy.async_allreduce={method:1}", IN_TIME, NULL},
+    {4, "strategy.async_allreduce={method:2}", IN_TIME, NULL},
+    {4, "strategy.ps.consistency=bsp", IN_TIME, NULL},
+    {4, "strategy.ps.consistency=asp", LATE, NULL},
+    {4, "strategy.ps.consistency=ssp", LATE, NULL},
+    {4, "strategy.ps.consistency=dssp", LATE, NULL},
+    {4, "strategy.ps.colocated=true", LATE, NULL},
+    {4, "strategy.downpour={}", LATE, NULL},
+    {4, "strategy.easgd.tau=2", IN_TIME, NULL},
+    {4, "strategy.easgd={mode:sync tau:2}", IN_TIME, NULL},
+    {4, "strategy.mpca={}", IN_TIME, NULL},
+    {4, "strategy.mpca.coordination=symmetric", IN_TIME, NULL},
+    {4, "strategy.pace={}", IN_TIME, NULL},
+    {4, "strategy.pace.coordination=symmetric", IN_TIME, NULL},
+    {4, "strategy.gossip.p=0.3", IN_TIME, NULL},
+    {4, "strategy.diloco={tau:8 outer_momentum:0.5}", IN_TIME, NULL},
+    {4, "strategy.diloco={tau:8 fragments:3 overlap:1}", IN_TIME, NULL},
+    {4, "strategy.sync.tau=4", IN_TIME, "int8"},
+    {4, "strategy.allreduce.bucket_kb=1", IN_TIME, "bf16"},
+    {4, "strategy.mpca={}", IN_TIME, "int8"},
+    {4, "strategy.pace={}", IN_TIME, "topk16"},
 };
 
 static struct own_judged last; /* of a run: the final model */
@@ -91,15 +95,16 @@ static void test_the_joint_model_is_as_good_as_its_workers(void **state)
     tiny_write_set(*state, "test", 2, 480);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sim_run r = {0};
-        char workers[16];
+        char workers[16], wire[32];
         snprintf(workers, sizeof workers, "workers=%u", cases[i].workers);
+        snprintf(wire, sizeof wire, "collective.wire=%s", cases[i].wire ? cases[i].wire : "f32");
         SIM(*state, CLUSTER, &r, workers, cases[i].strategy, cases[i].solver, "stop={steps:72}",
-            "evaluate.every_steps=1000");
+            "evaluate.every_steps=1000", wire);
         own_forget();
         double error = median_of(last.own_error, cases[i].workers);
         double loss = median_of(last.own_loss, cases[i].workers);
-        print_message("    %s: error %.4f, of workers %.4f; loss %.4f, %.4f\n", cases[i].strategy,
-                      last.error, error, last.loss, loss);
+        print_message("    %s, %s: error %.4f, of workers %.4f; loss %.4f, %.4f\n",
+                      cases[i].strategy, wire, last.error, error, last.loss, loss);
         bool agree = i == 0 || strstr(cases[i].strategy, ".allreduce");
         assert_true(agree || last.own_loss[0] != last.own_loss[3]); /* they are not the joint one */
         assert_true(fabs(last.error - run_number(r.dir, "end", 0, "test_error")) < 1e-6);
