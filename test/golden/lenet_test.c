@@ -116,7 +116,8 @@ static void check_net(const struct example *example, enum phase phase,
     uint32_t labels[8];
     uint64_t records[8] = {0};
     fill_params(example, table, &x, data, labels, net_classes(net));
-    struct net_batch batch = {data, labels, records, example->N, 0, 0};
+    struct net_batch batch = {
+        .data = data, .labels = labels, .records = records, .count = example->N};
     struct net_result result;
     net_forward(net, &x, &s, &batch, &result);
 
