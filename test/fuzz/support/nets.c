@@ -38,7 +38,8 @@ static void step_net(struct net *net, const struct shape *record, enum phase pha
         fill_values(data, values);
         net_init(net, 7, &x, &s);
         for (size_t count = 1; count <= BATCH; count++) {
-            const struct net_batch batch = {data, labels, records, count, 1, 0};
+            const struct net_batch batch = {
+                .data = data, .labels = labels, .records = records, .count = count, .seed = 1};
             net_forward(net, &x, &s, &batch, &result);
             PL_ASSERT(result.count == count);
             if (phase == PHASE_TRAIN)
