@@ -35,7 +35,8 @@ uint64_t dataset_schema(const struct dataset *set);
 
 /* Move `held` records of `set` to `validation`, as near as can be equally many of each class
  * (MPCA §6.2 holds out 500 a class): a pure function of (seed, labels); of streams the last ones.
- * `set` must hold all records. held = 0 leaves `validation` empty. ERR_INPUT when a class has too few records. */
+ * `set` must hold all records. held = 0 leaves `validation` empty. ERR_INPUT when a class has too
+ * few records. */
 int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct dataset *validation,
                   struct err *err);
 

@@ -1,6 +1,6 @@
 /* The order of an epoch: a permutation of [0, n), a pure function of (seed, epoch), computed at any
- * position in O(1) without memory. Unless the records are streams, it is a balanced Feistel network over the next power of four,
- * walked until the value is below n. */
+ * position in O(1) without memory. Unless the records are streams, it is a balanced Feistel network
+ * over the next power of four, walked until the value is below n. */
 #ifndef PL_DATA_SAMPLER_H
 #define PL_DATA_SAMPLER_H
 

@@ -30,7 +30,7 @@ static size_t stream_at(const struct carried_state *c, const struct sampler *sam
     return (size_t)(place % sampler->n) % c->streams;
 }
 
-/* At first all states belong to record 0, and are 0: as they are where nothing goes on. */
+/* At first all states belong to record 0, and are 0, as that one's must be. */
 float *carried_state_begin(const struct carried_state *c, const struct sampler *sampler,
                            uint64_t start, const struct batch *records)
 {

@@ -1,10 +1,10 @@
-/* The state of a learner's recurrent layers that goes from a record to the one that continues it
- * (truncated back-propagation through time: the state goes on, the gradient does not). It is a third
- * kind of vector beside x and s: the learner's own, in no exchange, mean, model or checkpoint.
+/* The state that a learner's recurrent layers carry from a record to the one that continues it, as
+ * truncated back-propagation through time does: the gradient ends between the two. Besides x and s
+ * it is a third kind of vector: the learner's own, in no exchange, mean, model or checkpoint.
  *
- * Where records are streams (sampler.h), record r of a stream is followed by r + 1. A stream's state
- * is what its last record here ended with. It is 0 for a record that does not follow that one: at
- * the beginning of an epoch, of a lease, or of another worker's share. */
+ * Where records are streams (sampler.h), record r + 1 continues record r. A stream has the state
+ * that its last record here ended with. A record that does not continue that one begins with 0: the
+ * first one of an epoch, of a lease, or of another worker's share. */
 #ifndef PL_LEARNER_CARRIED_STATE_H
 #define PL_LEARNER_CARRIED_STATE_H
 
@@ -21,12 +21,12 @@ struct carried_state {
 int carried_state_init(struct carried_state *c, struct arena *arena, size_t streams, size_t row,
                        size_t most);
 
-/* What the records of a batch begin with; its places in the stream of epochs begin at `start`. NULL:
- * nothing is carried. */
+/* The state that each record of a batch begins with; the batch's places in the endless stream of
+ * epochs begin at `start`. NULL: nothing is carried. */
 float *carried_state_begin(const struct carried_state *c, const struct sampler *sampler,
                            uint64_t start, const struct batch *records);
 
-/* Keep what they have ended with. */
+/* Keep the state that each has ended with. */
 void carried_state_end(struct carried_state *c, const struct sampler *sampler, uint64_t start,
                        const struct batch *records);
 

@@ -1,5 +1,5 @@
-/* Streams: a learner's recurrent state goes on from record to record, so that windows of any length
- * have the losses of one long one; and begins with 0 where a record does not follow. */
+/* Streams: a learner carries its recurrent state from record to record, so that windows of any
+ * length have the losses of one long one; it begins with 0 where a record does not follow. */
 #include "folder.h"
 #include "job/job.h"
 #include "learner/learner.h"
@@ -109,7 +109,7 @@ static void read_losses(const struct folder *folder, unsigned window, const char
     close_trial(&t);
 }
 
-static void test_windows_go_on(void **state)
+static void test_windows_are_one_long_one(void **state)
 {
     double some[STEPS], loss[STEPS], zero;
     struct trial t;
@@ -125,7 +125,7 @@ static void test_windows_go_on(void **state)
         }
     }
     open_trial(&t, *state, STEP, STREAMS, STREAMS, "");
-    zero = loss_at(&t, 3 * STREAMS, STREAMS); /* its first step: nothing goes on */
+    zero = loss_at(&t, 3 * STREAMS, STREAMS); /* its first step: nothing is carried */
     assert_true(fabs(zero - loss[3]) > 1e-3);
     assert_near(loss_at(&t, 3 * STREAMS, STREAMS), zero); /* again: nor here, */
     loss_at(&t, 0, STREAMS);
@@ -134,7 +134,7 @@ static void test_windows_go_on(void **state)
     close_trial(&t);
 }
 
-static void test_a_group_goes_on(void **state)
+static void test_a_group_carries_its_state(void **state)
 {
     double one[STEPS], two[STEPS];
     read_losses(*state, STEP, "", one);
@@ -144,7 +144,7 @@ static void test_a_group_goes_on(void **state)
 }
 
 /* Batches of one step follow each other as steps do. */
-static void test_batches_of_a_step_go_on(void **state)
+static void test_batches_of_a_step_carry_it(void **state)
 {
     double loss[STEPS];
     struct trial t;
@@ -169,7 +169,7 @@ static void test_workers_share_streams_out(void **state)
     close_trial(&t[1]);
 }
 
-/* What is held out is the end; the rest is streams, of which the second begins elsewhere. */
+/* The records held out are the end; the rest is streams, of which the second begins elsewhere. */
 static void test_the_end_is_held_out(void **state)
 {
     struct trial t;
@@ -261,9 +261,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows_go_on),
-        cmocka_unit_test(test_a_group_goes_on),
-        cmocka_unit_test(test_batches_of_a_step_go_on),
+        cmocka_unit_test(test_windows_are_one_long_one),
+        cmocka_unit_test(test_a_group_carries_its_state),
+        cmocka_unit_test(test_batches_of_a_step_carry_it),
         cmocka_unit_test(test_workers_share_streams_out),
         cmocka_unit_test(test_the_end_is_held_out),
         cmocka_unit_test(test_evaluation_carries_nothing),

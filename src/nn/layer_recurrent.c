@@ -4,10 +4,10 @@
  * steps: where Caffe has T x N x .., a net here has N x T x ..
  *
  * Bottoms are the sequences, N x T x .., the rest of which is one vector a step; `cont`, N x T, 0
- * where a sequence begins and 1 where it goes on; and, if wanted, a static input, N x .. Without a
- * cont all sequences go on. The state before the first step is what the batch carries
- * (net_batch.carried), unless expose_hidden makes it more bottoms, N x 1 x num_output, and the state
- * behind the last step more tops. */
+ * where a sequence begins and 1 where it continues; and, if wanted, a static input, N x .. Without
+ * cont all sequences continue. The state before the first step is the one that the batch carries
+ * (net_batch.carried), unless expose_hidden makes it more bottoms, N x 1 x num_output, and the
+ * state behind the last step more tops. */
 #include "nn/layers.h"
 #include "tensor/recurrence.h"
 
@@ -102,7 +102,7 @@ static int refuse_shape(const struct blob *blob, const char *what, const struct 
 static int check_plain(const struct blob *blob, struct err *err)
 {
     char text[128];
-    if (blob->layout == LAYOUT_PLAIN)
+    if (blob->shape.n != 4)
         return OK;
     return err_set(err, ERR_UNSUPPORTED,
                    "bottom \"%.64s\", %s, is an image; Reshape makes vectors of it", blob->name,
@@ -164,7 +164,7 @@ static int make_tops(const struct layer_recurrent *self, struct layer *layer, st
     return rc;
 }
 
-/* What backward does not read, and what has no gradient. */
+/* Some bottoms have no gradient, and some are not read in backward. */
 static void mark_bottoms(const struct layer_recurrent *self)
 {
     struct link *bottom = self->layer.bottom;

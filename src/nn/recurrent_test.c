@@ -138,7 +138,7 @@ static void test_carried_over_a_border(void **state)
                                   : b[(n * REST + t - FIRST) * UNITS_OF_A + u];
             fixture_near((double)got, (double)all[n * STEPS * UNITS_OF_A + i], 1e-6);
         }
-    read_tops(&rest, "c", b, sizeof b / sizeof *b); /* goes on once more */
+    read_tops(&rest, "c", b, sizeof b / sizeof *b); /* continues once more */
     size_t same = 0;
     for (size_t i = 0; i < sizeof b / sizeof *b; i++)
         same += b[i] == all[(i / (REST * UNITS_OF_A)) * STEPS * UNITS_OF_A + FIRST * UNITS_OF_A +

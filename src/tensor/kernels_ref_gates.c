@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static double logistic(double x)
+static double sigmoid_of(double x)
 {
     return 1.0 / (1.0 + exp(-x));
 }
@@ -41,8 +41,8 @@ static void lstm_forward(const struct gate_row *r)
 {
     size_t H = r->H;
     for (size_t i = 0; i < H; i++) {
-        double in = logistic(whole_sum(r, 0, i)), forget = logistic(whole_sum(r, 1, i));
-        double out = logistic(whole_sum(r, 2, i)), g = tanh(whole_sum(r, 3, i));
+        double in = sigmoid_of(whole_sum(r, 0, i)), forget = sigmoid_of(whole_sum(r, 1, i));
+        double out = sigmoid_of(whole_sum(r, 2, i)), g = tanh(whole_sum(r, 3, i));
         double c = (double)r->cont * forget * (double)r->before[i] + in * g;
         r->gates[i] = (float)in;
         r->gates[H + i] = (float)forget;
@@ -74,7 +74,7 @@ static void gru_forward(const struct gate_row *r)
 {
     size_t H = r->H;
     for (size_t i = 0; i < H; i++) {
-        double reset = logistic(whole_sum(r, 0, i)), update = logistic(whole_sum(r, 1, i));
+        double reset = sigmoid_of(whole_sum(r, 0, i)), update = sigmoid_of(whole_sum(r, 1, i));
         double inner = (double)r->z[2 * H + i], n = tanh(input_sum(r, 2, i) + reset * inner);
         r->gates[i] = (float)reset;
         r->gates[H + i] = (float)update;

@@ -423,7 +423,8 @@ int recurrence_plan(const struct recurrence_spec *spec, const struct kernels *ke
         .G = gates_of(spec->kind),
     };
     const struct planning p = {r, kernels, training, arena, err};
-    int rc = plan_products(&p);
+    const struct shape gates = {3, {spec->N, spec->T, r->G * spec->H}};
+    int rc = shape_count(&gates) > 0 ? plan_products(&p) : plan_nomem("recurrent layer", err);
     if (rc == OK)
         rc = reserve_room(&p);
     if (rc != OK) {

@@ -253,6 +253,20 @@ WHOLE = {
                 "layers { name: 'i' type: INNER_PRODUCT bottom: 'd' top: 'i' param: 'w' param: 'b' "
                 "blob_share_mode: STRICT inner_product_param { num_output: 3 } } "
                 "layers { name: 'z' type: SOFTMAX_LOSS bottom: 'i' bottom: 'l' top: 'z' }",
+    "sequence": "layer { name: 'd' type: 'Input' top: 'd' top: 'l' input_param { shape { dim: 1 dim: 3 "
+                "dim: 4 } shape { dim: 1 } } } layer { name: 'p' type: 'Slice' bottom: 'd' top: 'x' top: 'n' slice_param "
+                "{ axis: 2 slice_point: 3 } } layer { name: 'c' type: 'Reshape' bottom: 'n' top: 'c' "
+                "reshape_param { shape { dim: 0 dim: 3 } } } layer { name: 'e' type: 'Embed' bottom: "
+                "'c' top: 'e' embed_param { num_output: 2 input_dim: 4 bias_term: true } } "
+                "layer { name: 'v' type: 'InnerProduct' bottom: 'd' top: 'v' inner_product_param "
+                "{ num_output: 2 } } layer { name: 'h' type: 'Reshape' bottom: 'v' top: 'h' "
+                "reshape_param { shape { dim: 0 dim: 1 dim: 2 } } } layer { name: 'r' type: 'RNN' "
+                "bottom: 'e' bottom: 'c' bottom: 'h' top: 'r' top: 'q' recurrent_param { num_output: 2 "
+                "expose_hidden: true } } layer { name: 'g' type: 'GRU' bottom: 'r' bottom: 'c' bottom: "
+                "'v' top: 'g' gru_param { num_output: 2 weight_filler { type: 'xavier' } } } "
+                "layer { name: 'y' type: 'LSTM' bottom: 'g' top: 'y' recurrent_param { num_output: 3 "
+                "bias_filler { value: 0.5 } } } layer { name: 't' type: 'Softmax' bottom: 'y' top: 't' "
+                "softmax_param { axis: 2 } }" + END,
     "absurd": "layer { name: 'd' type: 'Input' top: 'd' input_param { shape { dim: 1 dim: 3000000 "
               "dim: 2147483647 } } } layer { name: 'i' type: 'InnerProduct' bottom: 'd' top: 'i' "
               "inner_product_param { num_output: 4294967295 } }",

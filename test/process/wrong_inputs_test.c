@@ -173,8 +173,8 @@ static void test_recurrent_layers(void **state)
                        "'InnerProduct' bottom: 'pool' top: 'ip'\n"
                        "  inner_product_param",
                        "'LSTM' bottom: 'pool' top: 'ip'\n  recurrent_param");
-    REFUSED(t, "there are no recurrent layers yet; supported: ", "train", t->job, "--out", "run",
-            "--set", "net.file=odd.prototxt");
+    REFUSED(t, "is an image; Reshape makes vectors of it", "train", t->job, "--out", "run", "--set",
+            "net.file=odd.prototxt");
 }
 
 static void test_commands_and_options(void **state)

@@ -31,7 +31,8 @@ static void step_net(struct net *net, const struct shape *record, enum phase pha
     arena_init(&arena);
     size_t values = BATCH * shape_count(record);
     float *data = arena_array(&arena, values, float);
-    if (data && vec_init(&x, &arena, net_segments(net)->total) == OK &&
+    float *carried = arena_array(&arena, BATCH * net_carried(net), float);
+    if (data && carried && vec_init(&x, &arena, net_segments(net)->total) == OK &&
         vec_init(&dx, &arena, net_segments(net)->total) == OK &&
         vec_init(&s, &arena, net_state_segments(net)->total) == OK) {
         struct net_result result;
@@ -39,7 +40,13 @@ static void step_net(struct net *net, const struct shape *record, enum phase pha
         net_init(net, 7, &x, &s);
         for (size_t count = 1; count <= BATCH; count++) {
             const struct net_batch batch = {
-                .data = data, .labels = labels, .records = records, .count = count, .seed = 1};
+                .data = data,
+                .labels = labels,
+                .records = records,
+                .count = count,
+                .seed = 1,
+                .carried = count > 1 ? carried : NULL,
+            };
             net_forward(net, &x, &s, &batch, &result);
             PL_ASSERT(result.count == count);
             if (phase == PHASE_TRAIN)
