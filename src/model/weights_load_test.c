@@ -3,6 +3,7 @@
 #include "caffe_bytes.h"
 #include "folder.h"
 #include "model/weights.h"
+#include "nn/fixture.h"
 
 #include <math.h>
 
@@ -286,13 +287,96 @@ static int teardown(void **state)
     return 0;
 }
 
+/* ---- recurrent layers ---- */
+
+/* Blob k of a layer has these dimensions, and the values 100 k, 100 k + 1, .. */
+static void put_blob(struct piece *layer, unsigned k, uint64_t a, uint64_t b)
+{
+    float data[64];
+    const uint64_t dim[] = {a, b};
+    size_t n = (size_t)(b ? a * b : a);
+    assert_in_range(n, 1, 64);
+    for (size_t i = 0; i < n; i++)
+        data[i] = (float)(100 * k + i);
+    const struct piece blob = blob_new(dim, b ? 2 : 1, data, n);
+    piece_in(layer, 7, &blob);
+}
+
+/* The blobs as Caffe's recurrent layers have them: of their unrolled net, in order of its layers
+ * (W_xc, b_c, W_xc_static, W_hc; and W_xh, b_h, W_hh, W_ho, b_o), and of Embed. */
+static void put_recurrent(const char *name)
+{
+    static const struct {
+        const char *name, *type;
+        uint64_t blob[5][2];
+    } layers[] = {
+        {"e", "Embed", {{6, 3}, {3, 0}}},
+        {"l", "LSTM", {{8, 3}, {8, 0}, {8, 5}, {8, 2}}},
+        {"r", "RNN", {{4, 2}, {4, 0}, {4, 4}, {4, 4}, {4, 0}}},
+    };
+    struct piece net = {.n = 0};
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        struct piece layer = layer_new(layers[i].name, layers[i].type);
+        for (unsigned k = 0; k < 5 && layers[i].blob[k][0] > 0; k++)
+            put_blob(&layer, k, layers[i].blob[k][0], layers[i].blob[k][1]);
+        piece_in(&net, 100, &layer);
+    }
+    folder_put(folder, name, net.at, net.n);
+}
+
+static void test_recurrent_blobs_of_caffe(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct err err = {0};
+    char path[256];
+    struct scene scene = {.err = {0}};
+    fixture_open(&f,
+                 "layer { name: 'd' type: 'Input' top: 'd' top: 'label' }"
+                 "layer { name: 'e' type: 'Embed' bottom: 'd' top: 'e' embed_param { num_output: 3 "
+                 "input_dim: 6 } }"
+                 "layer { name: 's' type: 'Power' bottom: 'd' top: 's' }"
+                 "layer { name: 'c' type: 'Power' bottom: 'd' top: 'c' }"
+                 "layer { name: 'l' type: 'LSTM' bottom: 'e' bottom: 'c' bottom: 's' top: 'l' "
+                 "recurrent_param { num_output: 2 } }"
+                 "layer { name: 'r' type: 'RNN' bottom: 'l' top: 'r' recurrent_param { "
+                 "num_output: 4 } }",
+                 PHASE_TEST, 2, (struct shape){1, {5}}, &kernels_ref);
+    put_recurrent("recurrent.caffemodel");
+    const struct weights_into into = {net_segments(f.net), net_state_segments(f.net), f.x.at,
+                                      f.s.at};
+    const struct logger log = {.write = keep_line, .user = &scene, .level = LOG_INFO};
+    folder_file(folder, "recurrent.caffemodel", path);
+    if (model_weights_load(path, WEIGHTS_ALL, &into, &log, &err) != OK)
+        fail_msg("%s", err.text);
+    static const struct {
+        const char *name;
+        unsigned blobs;
+    } layers[] = {{"e", 2}, {"l", 4}, {"r", 5}};
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        for (unsigned k = 0; k < layers[i].blobs; k++) {
+            const struct segment *segment = net_layer_param(f.net, layers[i].name, k);
+            assert_non_null(segment);
+            for (size_t n = 0; n < segment->len; n++)
+                assert_true(f.x.at[segment->offset + n] == (float)(100 * k + n));
+        }
+    assert_null(net_layer_param(f.net, "l", 4));
+    assert_null(net_layer_param(f.net, "r", 5));
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_file_that_fits), cmocka_unit_test(test_more_layers_do_not_matter),
-        cmocka_unit_test(test_a_missing_tensor), cmocka_unit_test(test_another_shape),
-        cmocka_unit_test(test_one_blob_more),    cmocka_unit_test(test_no_number),
-        cmocka_unit_test(test_nothing_fits),     cmocka_unit_test(test_cut_short),
+        cmocka_unit_test(test_a_file_that_fits),
+        cmocka_unit_test(test_more_layers_do_not_matter),
+        cmocka_unit_test(test_a_missing_tensor),
+        cmocka_unit_test(test_another_shape),
+        cmocka_unit_test(test_one_blob_more),
+        cmocka_unit_test(test_no_number),
+        cmocka_unit_test(test_nothing_fits),
+        cmocka_unit_test(test_cut_short),
+        cmocka_unit_test(test_recurrent_blobs_of_caffe),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
