@@ -13,7 +13,7 @@ void.
                          [--data DIR] [--jobs N] [--scale F] [--seeds N] [--build DIR]
 
 CELL is NET.OPTIMIZER.GROUP.wW, as fc.adam.uneven.w9.23 (cell.py). --defaults names competitors that are
-not tuned but have the defaults of their strategies. --data is the folder of CIFAR-10's binary version.
+not tuned but have the defaults of their strategies, and the cell's rate, which is one for `single`. --data is the folder of CIFAR-10's binary version.
 --scale shortens all runs by a factor, and --seeds takes fewer, to try the arena itself.
 
 DIR keeps each run's job and events, a ledger of all runs, and CELL.md, .json, .svg and .tuned.json. What
@@ -76,7 +76,7 @@ def choose(arena, cell, args):
     best = {name: {} for name in args.defaults}
     if args.tuned:
         with open(args.tuned) as f:
-            best.update((k, v) for k, v in json.load(f).items() if k in grid)
+            best.update((k, v) for k, v in json.load(f).items() if k in grid and k not in args.defaults)
     grid = {k: v for k, v in grid.items() if k not in best}
     best.update(halving.tune(arena, cell, grid))
     for axis in halving.at_edge(grid, best):

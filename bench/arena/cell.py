@@ -17,6 +17,7 @@ LATENCY_US = STEP_S / 0.78 * 100
 MINUTE_STEPS = 60 / 0.78
 ABSENT_STEPS = 10  # from the death of a worker to the start of the next one
 WORKERS = 8
+WIRE_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ class Cell:
 
 
 def measure_wire(build):
-    """What a byte costs a core of this machine."""
-    return json.loads(subprocess.run([os.path.join(build, "paceline"), "bench", "wire", "--json"],
-                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout)
+    """What a byte costs a core of this machine: the least of several, as other processes only add to it."""
+    command = [os.path.join(build, "paceline"), "bench", "wire", "--json"]
+    all_of = [json.loads(subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                        check=True).stdout) for _ in range(WIRE_TRIES)]
+    return {k: min(one[k] for one in all_of) for k in ("copy_ns_per_byte", "reduce_ns_per_byte")}

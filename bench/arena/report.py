@@ -21,11 +21,12 @@ def finite(value):
 
 def result_of(runs, targets):
     """A competitor's result over its seeds: times to each target, by its name."""
+    medians, tests = zip(*(r.until_target() for r in runs))
     times = {k: [r.passed(t) for r in runs] for k, t in targets.items()}
     return {"competitor": runs[0].name, "settings": runs[0].settings, "seeds": [r.seed for r in runs],
             "times": times, "medians": {k: statistics.median(t) for k, t in times.items()},
-            "lowest": min((e for r in runs for _, e in r.curve()), default=1.0),
-            "test": statistics.median(min((e for _, e in r.read()[1]), default=1.0) for r in runs),
+            "lowest": min((e for curve in medians for _, e in curve), default=1.0),
+            "test": statistics.median(min((e for _, e in some), default=1.0) for some in tests),
             "exchanges": min(r.read()[2] for r in runs)}
 
 

@@ -52,6 +52,11 @@ class Run:
         self.settings, self.seed, self.steps, self.target = dict(settings), seed, steps, target
         key = json.dumps([cell.name, name, sorted(settings.items()), seed, steps])
         self.dir = os.path.join(arena.out, "runs", hashlib.sha1(key.encode()).hexdigest()[:16])
+        self.forget()
+
+    def forget(self):
+        """Nothing of the events has been read yet."""
+        self.place, self.errors, self.tests, self.exchanges, self.end = 0, [], [], 0, None
 
     def command(self):
         strategy, fields = COMPETITORS[self.name]
@@ -68,23 +73,33 @@ class Run:
 
     def read(self):
         """Validation errors and test errors over virtual time, exchanges, and how it ended; None while
-        it has not."""
-        errors, tests, exchanges, end = [], [], 0, None
+        it has not. Only what has been added since the last call is read."""
         try:
-            with open(os.path.join(self.dir, "events.jsonl")) as f:
+            with open(os.path.join(self.dir, "events.jsonl"), "rb") as f:
+                f.seek(self.place)
                 for line in f:
-                    if not line.endswith("\n"):
+                    if not line.endswith(b"\n"):
                         break
-                    event = json.loads(line)
-                    if event["kind"] == "eval":
-                        (errors if event["set"] == "validation" else tests).append((event["t"], event["error"]))
-                    elif event["kind"] == "exchange":
-                        exchanges += 1
-                    elif event["kind"] == "end":
-                        end = event
+                    self.place += len(line)
+                    self.note(json.loads(line))
         except FileNotFoundError:
             pass
-        return errors, tests, exchanges, end
+        return self.errors, self.tests, self.exchanges, self.end
+
+    def note(self, event):
+        if event["kind"] == "eval":
+            errors = self.errors if event["set"] == "validation" else self.tests
+            errors.append((event["t"], event["error"]))
+        elif event["kind"] == "exchange":
+            self.exchanges += 1
+        elif event["kind"] == "end":
+            self.end = event
+
+    def until_target(self):
+        """Validation medians and test errors until the target, or until the end. How far a run goes on
+        before it is stopped differs from one call to another."""
+        until = self.passed(self.target)
+        return [(t, e) for t, e in self.curve() if t <= until], [(t, e) for t, e in self.read()[1] if t <= until]
 
     def curve(self):
         """Medians of five evaluations over virtual time."""
@@ -110,6 +125,7 @@ class Run:
     def go(self):
         if not self.is_done():
             subprocess.run(["rm", "-rf", self.dir], check=True)
+            self.forget()
             os.makedirs(os.path.dirname(self.dir), exist_ok=True)
             alone = COMPETITORS[self.name][0] == "single"
             with open(self.dir + ".cluster", "w") as f:

@@ -1,5 +1,5 @@
-/* The parameters that `pace` takes from what is measured: by hand, and by their purpose, in a linear
- * system that these loops compute on their own. */
+/* The parameters that `pace` takes from what is measured: by hand, and by what they are for, in a
+ * linear system that these loops compute on their own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,7 +89,7 @@ static double size_of(const struct system *s)
 }
 
 /* All begin at other places, and far from 0. */
-static void scatter(struct system *s)
+static void scatter_workers(struct system *s)
 {
     for (size_t i = 0; i < s->workers; i++) {
         s->x[i] = 1 + (i % 2 ? 0.5 : -0.5) * (double)(i + 1) / (double)s->workers;
@@ -97,7 +97,7 @@ static void scatter(struct system *s)
     }
 }
 
-static void average(struct system *s)
+static void average_workers(struct system *s)
 {
     double mean = mean_of(s->x, s->workers);
     for (size_t i = 0; i < s->workers; i++)
@@ -107,10 +107,10 @@ static void average(struct system *s)
 /* Does it not grow any more? */
 static bool sync_is_stable(struct system s)
 {
-    scatter(&s);
+    scatter_workers(&s);
     for (int n = 0; n < PERIODS; n++) {
         take_steps(&s, s.period);
-        average(&s);
+        average_workers(&s);
     }
     return size_of(&s) < 1;
 }
@@ -120,7 +120,7 @@ static bool pace_is_stable(struct system s, double *kappa)
     const struct pace_settings set = {.momentum = s.momentum, .gain = -1};
     const struct pace_motion motion = pace_motion(&set, s.workers, s.workers * s.period);
     double sent[K_MAX], R = 1, v = 0, gamma = motion.gain / motion.kappa;
-    scatter(&s);
+    scatter_workers(&s);
     for (int n = 0; n < PERIODS; n++) {
         take_steps(&s, s.period - s.delay);
         for (size_t i = 0; i < s.workers; i++)
@@ -171,7 +171,7 @@ static void test_pace_is_stable_where_sync_is(void **state)
     assert_true(checked > 1500);
 }
 
-/* What κ is for: with all of the distance given up, workers part where `sync` is stable. */
+/* κ has a purpose: with all of the distance given up, workers part where `sync` is stable. */
 static void test_without_kappa_the_distance_grows(void **state)
 {
     (void)state;
