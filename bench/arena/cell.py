@@ -47,6 +47,7 @@ GROUPS = {
     "uneven": "node { count: 5 jitter: 0.1 }\nnode { count: 2 speed: 0.5 jitter: 0.1 }\n"
               "node { speed: 0.25 jitter: 0.1 }\n",
     "flaky": f"node {{ count: {WORKERS} }}\n",
+    "six": "node { count: 5 }\nnode { speed: 0.45 }\n",
 }
 
 
@@ -79,6 +80,9 @@ class Cell:
         folders = [f"{s}.cifar10.path={data}" for s in ("train_data", "test_data")] if net.data else []
         return [*OPTIMIZERS[self.optimizer], *net.fixed, *folders, "validation=5000",
                 "collective.chunk_kb=16"]
+
+    def workers(self):
+        return 6 if self.group == "six" else WORKERS
 
     def rate(self):
         return NETS[self.net].rates[self.optimizer]

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import time
 
-from cell import STEP_S, WORKERS
+from cell import STEP_S
 
 LAST = 5  # validation errors that a median is taken of
 EVALUATE_STEPS = 100  # from one evaluation to the next; `single` trains longer by its factor
@@ -62,7 +62,7 @@ class Run:
         strategy, fields = COMPETITORS[self.name]
         settings = {k: v for k, v in self.settings.items() if k != "rate"}
         alone = strategy == "single"
-        fields = {"workers": 1 if alone else WORKERS,
+        fields = {"workers": 1 if alone else self.cell.workers(),
                   "evaluate.every_steps": EVALUATE_STEPS * (SINGLE_FACTOR if alone else 1),
                   "stop.seconds": self.steps * STEP_S, "stop.epochs": 100000, "seed": self.seed,
                   "solver.base_lr": self.cell.rate() * self.settings.get("rate", 1), **fields, **settings}
