@@ -24,8 +24,8 @@
  *                                 noise of one worker at the job's rate (linear scaling), and no
  *                                 worker takes larger steps for it.
  *
- * The two threes are chosen by a linear system, a quadratic with heavy-ball momentum: with them it
- * is stable at half of the highest rate at which `sync` is, or more (pace_rules_test.c). */
+ * In a linear system, a quadratic with heavy-ball momentum, three is the least whole number in both
+ * places with which `pace` is stable wherever `sync` is at twice the rate (pace_rules_test.c). */
 #ifndef PL_STRATEGY_PACE_RULES_H
 #define PL_STRATEGY_PACE_RULES_H
 
