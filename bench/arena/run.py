@@ -142,7 +142,7 @@ class Run:
                 while process.poll() is None:
                     time.sleep(0.5)
                     if self.passed(self.target) < math.inf:
-                        process.send_signal(signal.SIGINT)
+                        process.send_signal(signal.SIGTERM)  # SIGINT is ignored behind `nohup … &`
                         process.wait()
             finally:
                 if process.poll() is None:
