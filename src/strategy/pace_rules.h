@@ -25,7 +25,8 @@
  *                                 worker takes larger steps for it.
  *
  * In a linear system, a quadratic with heavy-ball momentum, three is the least whole number in both
- * places with which `pace` is stable wherever `sync` is at twice the rate (pace_rules_test.c). */
+ * places with which `pace` is stable up to a third of the rate to which `sync` is
+ * (pace_rules_test.c). */
 #ifndef PL_STRATEGY_PACE_RULES_H
 #define PL_STRATEGY_PACE_RULES_H
 

@@ -53,7 +53,7 @@ static void test_motion_by_hand(void **state)
 
 /* ---- K workers on λx²/2, with heavy-ball momentum; a is the rate times λ ---- */
 
-enum { K_MAX = 16, P_MAX = 50, PERIODS = 400 };
+enum { K_MAX = 16, P_MAX = 50, PERIODS = 300 };
 
 struct system {
     double a, momentum;
@@ -144,31 +144,32 @@ static uint64_t usual_delay(uint64_t period)
     return period < 5 ? 1 : period / 4 + 1;
 }
 
-/* At rates at which `sync` trains, `pace` trains: wherever `sync` is stable at twice the rate. */
+/* At rates at which `sync` trains, `pace` trains: up to a third of the least rate at which
+ * `sync` is unstable. Above, there are narrow bands in which the distance grows by 2 to 14 % a period. */
 static void test_pace_is_stable_where_sync_is(void **state)
 {
     (void)state;
     static const double momenta[] = {0, 0.9, 0.95};
-    static const size_t workers[] = {2, 4, 8, K_MAX};
+    static const size_t workers[] = {2, K_MAX};
     size_t checked = 0;
     for (size_t m = 0; m < 3; m++)
-        for (size_t k = 0; k < 4; k++)
+        for (size_t k = 0; k < 2; k++)
             for (size_t p = 0; p < sizeof periods / sizeof *periods; p++)
-                for (double a = 0.002; a < 2; a *= 1.3) {
-                    struct system s = {.a = 2 * a,
+                for (double a = 0.002; a < 2; a *= 1.07) {
+                    struct system s = {.a = 3 * a,
                                        .momentum = momenta[m],
                                        .workers = workers[k],
                                        .period = periods[p],
                                        .delay = usual_delay(periods[p])};
                     if (!sync_is_stable(s))
-                        continue;
+                        break;
                     s.a = a;
                     if (!pace_is_stable(s, NULL))
                         fail_msg("momentum %g, K %zu, P %u, a %g", momenta[m], workers[k],
                                  (unsigned)periods[p], a);
                     checked++;
                 }
-    assert_true(checked > 1500);
+    assert_true(checked > 3000);
 }
 
 /* κ has a purpose: with all of the distance given up, workers part where `sync` is stable. */
@@ -177,9 +178,9 @@ static void test_without_kappa_the_distance_grows(void **state)
     (void)state;
     double kappa = 1;
     struct system s = {.a = 0.3, .momentum = 0.9, .workers = 2, .period = 10, .delay = 4};
-    s.a *= 2;
+    s.a *= 3;
     assert_true(sync_is_stable(s));
-    s.a /= 2;
+    s.a /= 3;
     assert_false(pace_is_stable(s, &kappa));
     assert_true(pace_is_stable(s, NULL));
 }
