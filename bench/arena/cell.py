@@ -11,7 +11,8 @@ import os
 import subprocess
 from dataclasses import dataclass
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 STEP_S = 0.004
 LATENCY_US = STEP_S / 0.78 * 100
 MINUTE_STEPS = 60 / 0.78
@@ -33,6 +34,9 @@ class Net:
 
 NETS = {
     "fc": Net("fashion-fc.job", 455_370, {"adam": 0.001, "sgd": 0.02}),
+    # An eighth of fc's work, for a first look.
+    "small": Net("fashion-fc.job", 50_890, {"adam": 0.001, "sgd": 0.02},
+                 fixed=("solver.lr_policy=fixed", f"net={{file:'{HERE}/small.prototxt'}}", "collective.chunk_kb=4")),
     "lenet": Net("fashion-lenet.job", 431_080, {"adam": 0.001, "sgd": 0.01}),
     "quick": Net("cifar10-quick.job", 145_578, {"adam": 0.0003, "sgd": 0.001}, data="cifar10"),
     # Its rate falls at two of its twelve epochs.
@@ -78,8 +82,7 @@ class Cell:
         """FIELD=VALUE for all runs of the cell but the rate."""
         net = NETS[self.net]
         folders = [f"{s}.cifar10.path={data}" for s in ("train_data", "test_data")] if net.data else []
-        return [*OPTIMIZERS[self.optimizer], *net.fixed, *folders, "validation=5000",
-                "collective.chunk_kb=16"]
+        return [*OPTIMIZERS[self.optimizer], *folders, "validation=5000", "collective.chunk_kb=16", *net.fixed]
 
     def workers(self):
         return 6 if self.group == "six" else WORKERS

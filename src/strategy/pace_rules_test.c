@@ -144,8 +144,8 @@ static uint64_t usual_delay(uint64_t period)
     return period < 5 ? 1 : period / 4 + 1;
 }
 
-/* At rates at which `sync` trains, `pace` trains: up to a third of the least rate at which `sync` is
- * unstable. Above, there are narrow bands in which the distance grows by 2 to 14 % a period. */
+/* At rates at which `sync` trains, `pace` trains: up to a third of the least rate at which `sync`
+ * is unstable. Above, there are narrow bands in which the distance grows by 2 to 14 % a period. */
 static void test_pace_is_stable_where_sync_is(void **state)
 {
     (void)state;
