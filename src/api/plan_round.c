@@ -67,7 +67,9 @@ static const char *easgd_round(const Paceline__Job *job, struct round_config *co
     config->strategy = async ? ROUND_EASGD_ASYNC : ROUND_EASGD;
     config->tau = easgd->tau;
     config->keeps_inputs = true;
-    config->kept = async ? 4 : 1; /* the centre, a copy that arrives, two pushes */
+    config->kept_pushes = config->codec == CODEC_F32 ? 2 : PUSHES_KEPT;
+    /* Async: pushes, the centre, a copy that arrives, and with a lossy codec the newest copy. */
+    config->kept = async ? config->kept_pushes + 2 + (config->codec != CODEC_F32) : 1;
     return NULL;
 }
 
@@ -91,10 +93,11 @@ static void on_push(void *user, uint32_t worker, int64_t now, struct members *ok
     consistency_push(user, &pushed, now, ok);
 }
 
-/* Pushes, the newest state and one that arrives, and the newest copy. */
+/* Pushes, the newest state and one that arrives, the newest copy, and what a codec has lost. */
 static size_t client_vectors(const struct round_config *config)
 {
-    return config->kept_pushes + 2 * (1 + config->server_states) + (config->server_states > 0);
+    bool lossy = config->codec != CODEC_F32, apart = config->server_states > 0 || lossy;
+    return config->kept_pushes + 2 * (1 + config->server_states) + apart + lossy;
 }
 
 static const char *ps_round(const Paceline__Job *job, const struct bench_step *learner,
@@ -134,7 +137,8 @@ static const char *downpour_round(const Paceline__Job *job, struct round_config 
     config->tau = d->n_push;
     config->fetch = d->n_fetch;
     config->server_states = d->server_adagrad ? 1 : 0;
-    config->kept_pushes = d->server_adagrad ? PUSHES_KEPT : (size_t)pushes + 1;
+    bool apart = d->server_adagrad || config->codec != CODEC_F32;
+    config->kept_pushes = apart ? PUSHES_KEPT : (size_t)pushes + 1;
     config->kept = client_vectors(config) + 1;
     return NULL;
 }

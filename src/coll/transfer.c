@@ -1,6 +1,7 @@
 /* The messages between the two ends of a transfer, all in its view and under its number:
  *
- *   TRANSFER     piece WIRE_HEADER_PIECE  sender → receiver  floats (u64), then the caller's header
+ *   TRANSFER     piece WIRE_HEADER_PIECE  sender → receiver  floats (u56), codec (u8), then the
+ *                                                            caller's header
  *   TRANSFER_GO  piece TRANSFER_MAY       receiver → sender  pieces granted (u32), or NEVER
  *   TRANSFER     piece 0, 1, 2 …          sender → receiver  pieces with a posted receive only
  *   TRANSFER_GO  piece TRANSFER_ENDED     sender → receiver  cancelled
@@ -9,10 +10,12 @@
  * a message had a posted receive once: it belongs to a transfer that was cancelled, and is
  * discarded where headers are awaited (T3). */
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "coll/transfer_internal.h"
 #include "wire/catalogue.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -27,15 +30,60 @@ static uint64_t grant_tag(uint64_t tag, uint32_t piece)
     return (tag & ~WIRE_KIND_MASK) | wire_tag(WIRE_TRANSFER_GO, 0, 0, piece);
 }
 
+static size_t piece_floats(const struct transfer *p, uint32_t piece)
+{
+    return min_size(p->n - piece * p->chunk, p->chunk);
+}
+
+/* Those of a piece that the codec codes; exact ones follow. */
+static size_t coded_floats(const struct transfer *p, uint32_t piece)
+{
+    size_t from = piece * p->chunk, end = p->n - p->exact;
+    return end > from ? min_size(end - from, piece_floats(p, piece)) : 0;
+}
+
 static size_t piece_bytes(const struct transfer *p, uint32_t piece)
 {
-    size_t left = p->n - piece * p->chunk;
-    return (left < p->chunk ? left : p->chunk) * sizeof(float);
+    size_t coded = coded_floats(p, piece);
+    return codec_bytes(p->codec, coded) + (piece_floats(p, piece) - coded) * sizeof(float);
 }
 
 static void *piece_at(const struct transfer *p, uint32_t piece)
 {
     return p->x ? p->x + piece * p->chunk * sizeof(float) : NULL;
+}
+
+/* ---- coded pieces ---- */
+
+static uint8_t *stage_at(const struct transfer *p, int slot)
+{
+    return p->stage + (size_t)slot * p->stage_bytes;
+}
+
+static int take_stage(struct transfer *p)
+{
+    if (p->codec == CODEC_F32 || !p->x || p->n == 0)
+        return OK;
+    p->stage_bytes = codec_bytes(p->codec, p->chunk) + min_size(p->chunk, p->exact) * sizeof(float);
+    p->stage = malloc(min_size(p->pieces, TRANSFER_WINDOW) * p->stage_bytes);
+    return p->stage ? OK : ERR_NOMEM;
+}
+
+static void encode_piece(const struct transfer *p, uint32_t piece, int slot)
+{
+    size_t coded = coded_floats(p, piece), exact = piece_floats(p, piece) - coded;
+    const float *x = piece_at(p, piece);
+    codec_encode(p->codec, x, coded, stage_at(p, slot));
+    codec_encode(CODEC_F32, x + coded, exact, stage_at(p, slot) + codec_bytes(p->codec, coded));
+}
+
+static int decode_piece(const struct transfer *p, uint32_t piece, int slot)
+{
+    size_t coded = coded_floats(p, piece), exact = piece_floats(p, piece) - coded;
+    float *x = piece_at(p, piece);
+    bool sound = codec_decode(p->codec, stage_at(p, slot), coded, x);
+    codec_decode(CODEC_F32, stage_at(p, slot) + codec_bytes(p->codec, coded), exact, x + coded);
+    return sound ? OK : ERR_PROTOCOL;
 }
 
 /* ---- posts ---- */
@@ -117,6 +165,10 @@ static int begin_piece(struct transfer *p, int i)
     void *x = piece_at(p, p->begun);
     size_t len = piece_bytes(p, p->begun);
     uint32_t stripe = p->all->stripes > 1 ? p->begun % p->all->stripes : 0;
+    if (p->stage && p->sends)
+        encode_piece(p, p->begun, i);
+    if (p->stage)
+        x = stage_at(p, i);
     const struct send out = {.tag = tag, .from = x, .len = len, .stripe = stripe};
     const struct recv in = {.tag = tag, .into = x, .len = len, .land = p->land, .user = p->user};
     if (!p->sends)
@@ -198,6 +250,8 @@ static int take_ended(struct transfer *p)
     int rc;
     for (int i = 0; i < TRANSFER_WINDOW; i++)
         if (has_ended(p, i, &rc)) {
+            if (rc == OK && p->stage && !p->sends)
+                rc = decode_piece(p, (uint32_t)p->slot[i].recv.tag & WIRE_HEADER_PIECE, i);
             if (rc != OK)
                 return rc;
             p->done++;
@@ -261,6 +315,8 @@ static void end_transfer(struct transfer *p, int status)
 {
     bool knows = status == OK || status == ERR_STOP || status == ERR_PEER || status == ERR_VIEW;
     withdraw_posts(p);
+    free(p->stage);
+    p->stage = NULL;
     p->status = status;
     if (!knows)
         send_refusal(p->all->world, p->peer, p->view,
@@ -292,6 +348,8 @@ static void begin_transfer(struct transfer *p, struct transfers *ps, struct tran
     *p = what;
     p->status = POST_PENDING;
     p->chunk = ps->chunk ? ps->chunk : TRANSFER_CHUNK;
+    if (p->codec != CODEC_F32)
+        p->chunk += -p->chunk % CODEC_TOPK_BLOCK;
     while (p->n / p->chunk + 1 >= WIRE_HEADER_PIECE) /* piece numbers have sixteen bits */
         p->chunk *= 2;
     p->pieces = (uint32_t)((p->n + p->chunk - 1) / p->chunk);
@@ -311,11 +369,16 @@ void transfer_send(struct transfer *p, struct transfers *ps, const struct transf
                                      .view = ps->view,
                                      .tag = wire_tag(WIRE_TRANSFER, out->lane, number, 0),
                                      .x = (char *)(uintptr_t)out->x,
+                                     .codec = out->codec,
+                                     .exact = out->exact,
                                      .header_len = TRANSFER_HEAD + out->header_len});
-    bytes_put_le64(p->header, out->n);
+    PL_ASSERT(out->n <= FLOATS_MAX && out->exact <= out->n);
+    bytes_put_le64(p->header, out->n | (uint64_t)out->codec << CODEC_SHIFT);
     if (out->header_len)
         memcpy(p->header + TRANSFER_HEAD, out->header, out->header_len);
-    int rc = listen_to(p);
+    int rc = take_stage(p);
+    if (rc == OK)
+        rc = listen_to(p);
     if (rc != OK)
         end_transfer(p, rc);
     transfer_step(p);
@@ -331,11 +394,18 @@ void transfer_accept(struct transfer *p, struct transfers *ps, struct message *h
                                      .view = header->view,
                                      .tag = header->tag & ~(uint64_t)WIRE_HEADER_PIECE,
                                      .x = (char *)in->x,
+                                     .codec = in->codec,
+                                     .exact = in->exact,
                                      .land = in->land,
                                      .user = in->user,
                                      .header_len = header->len});
     memcpy(p->header, header->data, header->len);
-    int rc = in->n == transfer_header_floats(header) ? listen_to(p) : ERR_PROTOCOL;
+    PL_ASSERT(in->codec == CODEC_F32 || !in->land);
+    bool fits =
+        in->n == transfer_header_floats(header) && in->codec == transfer_header_codec(header);
+    int rc = fits ? take_stage(p) : ERR_PROTOCOL;
+    if (rc == OK)
+        rc = listen_to(p);
     message_unref(header);
     if (rc != OK)
         end_transfer(p, rc);

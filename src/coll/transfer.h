@@ -5,7 +5,9 @@
  * The sender's header arrives at the receiver like any message. When the receiver accepts it, it
  * posts receives for the first pieces and grants them; as pieces arrive it posts and grants more.
  * So the bytes go straight from one caller's range into the other's: nothing is copied, allocated
- * or buffered on the way, and a transfer that no receiver has accepted occupies nothing. It costs a
+ * or buffered on the way, and a transfer that no receiver has accepted occupies nothing. With a
+ * lossy codec, up to TRANSFER_WINDOW pieces at either end are coded and decoded in memory of the
+ * transfer's. It costs a
  * round trip before the first byte and a post at either end for every piece; at most
  * TRANSFER_WINDOW pieces are in transit. A transfer to the node itself is allowed, and copied once
  * more.
@@ -38,13 +40,14 @@
 
 #include "base/bytes.h"
 #include "group/group.h"
+#include "tensor/codec.h"
 #include "world/trace.h"
 
 enum {
     TRANSFER_CHUNK = 64 * 1024, /* floats of a piece, unless `transfers.chunk` says otherwise */
     TRANSFER_WINDOW = 8,        /* pieces of one transfer under way at once */
     TRANSFER_HEADER = 768,      /* largest header of a vector, in bytes */
-    TRANSFER_HEAD = 8,          /* bytes before it: the number of floats */
+    TRANSFER_HEAD = 8,          /* bytes before it: the number of floats, and the codec */
 };
 
 /* All transfers of one task. Its lane is its address: one task of a node has a lane until the end
@@ -55,7 +58,8 @@ struct transfers {
     struct group *group; /* its `moved` counts bytes to and from other nodes; NULL: not counted */
     uint32_t lane;       /* 0 … 255 */
     uint32_t stripes;    /* connections to one peer over which pieces are spread; 0: one */
-    size_t chunk;        /* floats of a piece, equal at both ends; 0: TRANSFER_CHUNK */
+    size_t chunk;        /* floats of a piece, equal at both ends; 0: TRANSFER_CHUNK. A lossy codec
+                            takes whole blocks */
     uint32_t view;       /* view of its headers and transfers; 0: none. May be changed */
     /* transfer.c's own: */
     uint32_t count; /* transfers sent */
@@ -77,7 +81,7 @@ struct transfers {
  * ERR_PEER       the other node is gone
  * ERR_STOP       the other side refused or cancelled it
  * ERR_CANCELLED  cancelled here, or this node is to end
- * ERR_PROTOCOL   the other side's vector has another length, or it violates the protocol
+ * ERR_PROTOCOL   the other side's vector has another length or codec, or it violates the protocol
  * ERR_NOMEM
  * After an error a receiver's range holds part of the vector, or part of it was added. */
 struct transfer {
@@ -93,6 +97,10 @@ struct transfer {
     uint32_t view;
     uint64_t tag; /* of piece 0 */
     char *x;
+    enum codec codec;
+    size_t exact;
+    uint8_t *stage;     /* coded pieces, one a slot; NULL: pieces are floats */
+    size_t stage_bytes; /* of one */
     void (*land)(void *user, void *at, const void *bytes, size_t n);
     void *user;
     uint32_t pieces, begun, done, granted; /* granted: number of pieces that may be sent */
@@ -113,6 +121,8 @@ struct transfer_out {
     size_t n;           /* 0: the header alone */
     const void *header; /* ≤ TRANSFER_HEADER bytes, copied */
     size_t header_len;
+    enum codec codec; /* x stays as it is; codec_round makes it what arrives */
+    size_t exact;     /* floats at the end that travel as they are, whatever the codec */
 };
 
 struct transfer_in {
@@ -120,6 +130,8 @@ struct transfer_in {
     size_t n;                                                        /* must equal the header's */
     void (*land)(void *user, void *at, const void *bytes, size_t n); /* as a recv's; NULL: copies */
     void *user;
+    enum codec codec; /* equal to the sender's, as is `exact`; a lossy one takes no `land` */
+    size_t exact;
 };
 
 /* The event that woke a task: exactly one of a header, a transfer that has ended, and an event of
@@ -176,6 +188,7 @@ void transfer_cancel(struct transfer *p);
 
 /* Floats of the vector that a header announces, and the lane of its sender's task. */
 size_t transfer_header_floats(const struct message *header);
+enum codec transfer_header_codec(const struct message *header); /* CODECS: there is none such */
 uint32_t transfer_header_lane(const struct message *header);
 
 /* The sender's bytes: of a header that has arrived, and later of the transfer that it began. */

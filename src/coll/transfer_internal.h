@@ -9,6 +9,10 @@
 /* A number: the sender's lane, then a count. */
 enum { TRANSFER_COUNT_BITS = 24 };
 
+/* A header begins with the number of floats, and above it the codec. */
+enum { CODEC_SHIFT = 56 };
+#define FLOATS_MAX ((UINT64_C(1) << CODEC_SHIFT) - 1)
+
 /* Piece numbers of WIRE_TRANSFER_GO. */
 enum { TRANSFER_MAY, TRANSFER_ENDED, TRANSFER_LIFE };
 

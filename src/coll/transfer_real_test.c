@@ -59,6 +59,12 @@ static void test_transfer_all_lengths_both_ways(void **state)
     play_story(story_lengths);
 }
 
+static void test_transfer_coded_values(void **state)
+{
+    (void)state;
+    play_story(story_coded);
+}
+
 static void test_transfer_sums_on_arrival(void **state)
 {
     (void)state;
@@ -210,6 +216,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_all_lengths_both_ways),
+        cmocka_unit_test(test_transfer_coded_values),
         cmocka_unit_test(test_transfer_sums_on_arrival),
         cmocka_unit_test(test_transfer_storms),
         cmocka_unit_test(test_transfer_unaccepted_blocks_nothing),

@@ -190,8 +190,14 @@ int transfer_finish(struct transfer *p, int64_t deadline)
 
 size_t transfer_header_floats(const struct message *header)
 {
-    uint64_t n = bytes_le64(header->data);
+    uint64_t n = bytes_le64(header->data) & FLOATS_MAX;
     return n <= SIZE_MAX ? n : SIZE_MAX;
+}
+
+enum codec transfer_header_codec(const struct message *header)
+{
+    uint64_t codec = bytes_le64(header->data) >> CODEC_SHIFT;
+    return codec < CODECS ? (enum codec)codec : CODECS;
 }
 
 uint32_t transfer_header_lane(const struct message *header)

@@ -62,6 +62,12 @@ static void test_transfer_all_lengths_both_ways(void **state)
     play_story(story_lengths);
 }
 
+static void test_transfer_coded_values(void **state)
+{
+    (void)state;
+    play_story(story_coded);
+}
+
 static void test_transfer_in_pieces_of_given_length(void **state)
 {
     (void)state;
@@ -403,6 +409,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_all_lengths_both_ways),
+        cmocka_unit_test(test_transfer_coded_values),
         cmocka_unit_test(test_transfer_in_pieces_of_given_length),
         cmocka_unit_test(test_transfer_sums_on_arrival),
         cmocka_unit_test(test_transfer_unaccepted_blocks_nothing),

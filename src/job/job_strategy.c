@@ -167,8 +167,8 @@ static int check_survey(const Paceline__Survey *s, struct err *err)
     return rc == OK ? check_range("strategy.survey.steps", s->steps, 1, SURVEY_STEPS_MAX, err) : rc;
 }
 
-/* Does the strategy exchange vectors by collectives? Others send transfers, which are f32 and take
- * one connection. `single` exchanges nothing, so any value is harmless there. */
+/* Does the strategy exchange vectors by collectives? Others send transfers, which take one
+ * connection. `single` exchanges nothing, so any value is harmless there. */
 static bool uses_collectives(const Paceline__Strategy *s)
 {
     switch (s->algorithm_case) {
@@ -186,8 +186,13 @@ static int check_collective_use(const Paceline__Job *job, struct err *err)
     const Paceline__Collective unset = PACELINE__COLLECTIVE__INIT;
     if (uses_collectives(job->strategy))
         return OK;
+    if (job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_GOSSIP &&
+        c->wire != unset.wire)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "collective.wire: strategy.gossip needs f32: it sends whole models to members "
+            "that change, and has no common one of which it could send differences");
     const char *field = c->algorithm != unset.algorithm ? "algorithm"
-                        : c->wire != unset.wire         ? "wire"
                         : c->stripes != unset.stripes   ? "stripes"
                                                         : NULL;
     return field ? err_set(

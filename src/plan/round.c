@@ -277,15 +277,16 @@ static struct round_memory worker_memory(const struct round_config *config,
 }
 
 /* A driver that takes part in exchanges holds the global model; a server, a vector for each worker
- * besides. */
+ * besides, and with a lossy codec the worker's copy. */
 static struct round_memory driver_memory(const struct round_config *config,
                                          const struct round_model *model, size_t workers)
 {
     uint64_t bytes = (model->x + model->s) * sizeof(float);
     uint64_t states = config->server_states * model->x * sizeof(float);
+    uint64_t copies = config->codec != CODEC_F32 ? model->x * sizeof(float) : 0;
     if (has_server(config))
         return (struct round_memory){
-            .model = bytes, .optimizer = states, .strategy = workers * (bytes + states)};
+            .model = bytes, .optimizer = states, .strategy = workers * (bytes + states + copies)};
     return has_driver(config)
                ? (struct round_memory){.model = bytes, .strategy = config->kept * bytes}
                : (struct round_memory){0};

@@ -111,9 +111,25 @@ static void write_script(struct script *s, const struct round_config *config)
 
 /* ---- links ---- */
 
-static double piece_bytes(const struct round_config *config, double floats)
+/* Bytes of a push, or of a copy that is no state. */
+static double vector_bytes(const struct timeline *l)
 {
-    return floats * sizeof(float) + ceil(floats / (double)config->chunk) * PIECE_BYTES;
+    return (double)codec_bytes(l->config->codec, l->model->x) +
+           (double)(l->model->s * sizeof(float));
+}
+
+/* Of a state: the model, the optimizer's vectors and a number for each worker. */
+static double state_bytes(const struct timeline *l)
+{
+    size_t x = l->model->x * (1 + l->config->server_states);
+    return (double)((x + l->model->s + 2 * l->cluster->workers) * sizeof(float));
+}
+
+/* With those of the pieces' frames. */
+static double framed_bytes(const struct timeline *l, double bytes)
+{
+    double floats = (double)(l->model->x + l->model->s);
+    return bytes + ceil(floats / (double)l->config->chunk) * PIECE_BYTES;
 }
 
 static struct moving *moving_of(struct server_worker *w, bool pushes)
@@ -202,16 +218,16 @@ static void begin_push(struct timeline *l, struct server_worker *w)
     w->uncontained++;
 }
 
-static double copy_floats(const struct timeline *l, struct server_worker *w)
+static double copy_bytes(const struct timeline *l, struct server_worker *w)
 {
     const struct round_config *c = l->config;
-    double floats = (double)(l->model->x + l->model->s);
-    bool whole = c->server_states == 0 || w->copies == 1 || w->uncontained + 1 >= c->kept_pushes;
+    bool apart = c->server_states > 0 || c->codec != CODEC_F32; /* ps_client.states_apart */
+    bool whole = !apart || w->copies == 1 || w->uncontained + 1 >= c->kept_pushes;
     if (!whole)
-        return floats;
+        return vector_bytes(l);
     w->uncontained = 0;
     w->wholes++;
-    return floats + (double)(c->server_states * l->model->x) + 2 * (double)l->cluster->workers;
+    return state_bytes(l);
 }
 
 static void answer_request(const struct timeline *l, struct server_worker *w, double at)
@@ -233,9 +249,9 @@ static void begin_copy(struct timeline *l, struct server_worker *w)
 static void advance_transfer(struct timeline *l, struct server_worker *w, struct moving *m)
 {
     if (m->stage == AGREEING) {
-        double floats = m == &w->push ? (double)(l->model->x + l->model->s) : copy_floats(l, w);
+        double bytes = m == &w->push ? vector_bytes(l) : copy_bytes(l, w);
         m->stage = FLOWING;
-        m->left = piece_bytes(l->config, floats);
+        m->left = framed_bytes(l, bytes);
     } else if (m->stage == FLOWING) {
         m->stage = LANDING;
         m->until = l->now + l->cluster->links.latency;
@@ -378,13 +394,9 @@ static void run_timeline(struct timeline *l)
 static void count_bytes(const struct timeline *l, size_t i, struct round_node *node)
 {
     const struct server_worker *w = &l->worker[i];
-    double model = (double)(l->model->x + l->model->s) * sizeof(float);
-    double state =
-        ((double)(l->config->server_states * l->model->x) + 2 * (double)l->cluster->workers) *
-        sizeof(float);
-    double rounds = (double)w->rounds;
-    double pushed = (double)w->pushes / rounds * model;
-    double copied = ((double)w->copies * model + (double)w->wholes * state) / rounds;
+    double rounds = (double)w->rounds, copies = (double)(w->copies - w->wholes);
+    double pushed = (double)w->pushes / rounds * vector_bytes(l);
+    double copied = (copies * vector_bytes(l) + (double)w->wholes * state_bytes(l)) / rounds;
     node[i + 1].sent = (uint64_t)pushed;
     node[i + 1].received = (uint64_t)copied;
     node[0].received += (uint64_t)pushed;

@@ -100,7 +100,7 @@ static int push_update(struct replica *r, struct member *m)
         .seconds = world_seconds(world_now(m->world) - begun),
         .waited_s = world_seconds(world_now(m->world) - begun),
         .waited_for = m->world->self,
-        .bytes = c->out.n * sizeof(float),
+        .bytes = ps_client_push_bytes(c),
     };
     vec_export(&r->a, vec_all(&r->a), c->out.at);
     vec_export(&l->s, vec_all(&l->s), c->out.at + r->a.n);
@@ -124,7 +124,7 @@ static int fetch_model(struct replica *r, struct member *m)
         .seconds = world_seconds(world_now(m->world) - begun),
         .waited_s = world_seconds(world_now(m->world) - begun),
         .waited_for = ps_placement_host(&c->port.placement, 0),
-        .bytes = c->global.n * sizeof(float),
+        .bytes = c->copy_bytes,
     };
     return rc == OK ? m->on_exchange(m, LANE_FETCH, &cost) : rc;
 }

@@ -84,6 +84,7 @@ static struct ps_server_config server_config(const Paceline__Job *job)
         .push = settings_of(job)->tau * (uint64_t)job_step_records(job),
         .pushes_a_fetch = 1,
         .admits_in_waits = true,
+        .keeps_lost = true,
         .clock = {.job = job, .consistency.kind = CONSISTENCY_ASP, .endless = true},
     };
 }
@@ -102,7 +103,7 @@ static int await_centre(struct elastic *e, struct member *m, struct exchange_cos
         e->download_s = seconds;
     cost->waited_s = cost->seconds = world_seconds(world_now(m->world) - start);
     cost->waited_for = WORLD_DRIVER;
-    cost->bytes = 2 * e->c.global.n * sizeof(float);
+    cost->bytes = ps_client_push_bytes(&e->c) + e->c.copy_bytes;
     trace_end(m->world, start,
               (struct trace_span){.kind = SPAN_WAIT,
                                   .row = TRACE_STEPS,
@@ -111,7 +112,7 @@ static int await_centre(struct elastic *e, struct member *m, struct exchange_cos
     return rc;
 }
 
-/* Eq. 2, and d, which is the next push. */
+/* Eq. 2, and d, which is the next push. What a lossy codec loses of d the worker keeps. */
 static void pull_to_centre(struct elastic *e, struct learner *l, float alpha)
 {
     struct vec *d = &e->c.out;
@@ -119,6 +120,7 @@ static void pull_to_centre(struct elastic *e, struct learner *l, float alpha)
     vec_copy(d, &l->both, vec_all(d));
     vec_axpy(d, -1.0f, &e->c.global, vec_all(d));
     vec_scale(d, alpha, vec_all(d));
+    ps_client_round(&e->c);
     vec_axpy(&l->x, -1.0f, &x, vec_all(&x));
 }
 

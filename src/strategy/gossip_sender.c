@@ -33,9 +33,13 @@ static void send_message(struct gossip_sender *p, struct transfer *transfer,
 {
     uint8_t message[MESSAGE_BYTES] = {(uint8_t)l->kind};
     bytes_put_le64(message + 1, l->w);
-    transfer_send(
-        transfer, &p->transfers,
-        &(struct transfer_out){l->peer, lane, l->both.at, l->both.n, message, sizeof message});
+    transfer_send(transfer, &p->transfers,
+                  &(struct transfer_out){.to = l->peer,
+                                         .lane = lane,
+                                         .x = l->both.at,
+                                         .n = l->both.n,
+                                         .header = message,
+                                         .header_len = sizeof message});
 }
 
 static void begin_posted(struct gossip_sender *p, struct gossip_message *l)

@@ -107,7 +107,7 @@ static int report_step(struct ps_client *c, int64_t begun)
         .seconds = world_seconds(world_now(m->world) - begun),
         .waited_s = world_seconds(c->ok.ns),
         .waited_for = c->ok.node,
-        .bytes = (c->out.n + c->global.n) * sizeof(float),
+        .bytes = ps_client_push_bytes(c) + c->copy_bytes,
     };
     int stepped = strategy_async_stepped(m);
     if (stepped != OK && stepped != ERR_STOP)

@@ -63,20 +63,21 @@ static int take_push_memory(struct ps_client *c, uint64_t number)
     return rc;
 }
 
-/* Where the optimizer has no vectors, every copy is a state. */
 static int take_memory(struct ps_client *c)
 {
     const struct learner *l = c->m->learner;
+    bool lossy = c->config.codec != CODEC_F32, feedback = lossy && !c->config.keeps_lost;
     c->vectors = shard_states(&c->config.shard, &l->optim);
+    c->states_apart = c->vectors > 0 || lossy;
     c->kept =
-        c->vectors > 0 ? PS_PUSHES_KEPT : min_size(c->config.pushes_a_fetch + 1, PS_PUSHES_KEPT);
+        c->states_apart ? PS_PUSHES_KEPT : min_size(c->config.pushes_a_fetch + 1, PS_PUSHES_KEPT);
     if (begin_state(c) != OK || init_links(c) != OK || take_push_memory(c, 1) != OK)
         return ERR_NOMEM;
     c->global = c->state.both;
-    if (c->vectors > 0 && vec_init(&c->global, c->m->arena, l->both.n) != OK)
+    if (c->states_apart && vec_init(&c->global, c->m->arena, l->both.n) != OK)
         return ERR_NOMEM;
     vec_copy(&c->global, &l->both, vec_all(&c->global));
-    return OK;
+    return vec_init(&c->residual, c->m->arena, feedback ? l->x.n : 0);
 }
 
 static int start_push_sender(struct ps_client *c)
@@ -158,6 +159,33 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
 
 /* ---- pushing ---- */
 
+/* As the transfers of the shards will send it. */
+static void round_push(struct ps_client *c, bool feedback)
+{
+    enum codec codec = c->config.codec;
+    for (size_t i = 0; codec != CODEC_F32 && i < c->port.placement.shards; i++) {
+        const struct ps_link *link = &c->link[i];
+        float *at = c->out.at + link->range.from;
+        if (feedback)
+            codec_round_feedback(codec, at, c->residual.at + link->range.from, link->layout.x);
+        else
+            codec_round(codec, at, link->layout.x);
+    }
+}
+
+void ps_client_round(struct ps_client *c)
+{
+    round_push(c, false);
+}
+
+uint64_t ps_client_push_bytes(const struct ps_client *c)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < c->port.placement.shards; i++)
+        bytes += ps_link_bytes(&c->link[i], c->config.codec);
+    return bytes;
+}
+
 static bool is_undecided(const struct ps_client *c)
 {
     return c->ok.number < c->pushed;
@@ -186,6 +214,8 @@ int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
     c->sending = ++c->pushed;
     c->push[c->pushed % c->kept].lost = lost;
     c->push[c->pushed % c->kept].samples = samples;
+    if (!lost && c->residual.n > 0)
+        round_push(c, true);
     ps_observe_client(c);
     ps_send_push(c);
     return take_push_memory(c, c->pushed + 1);

@@ -21,6 +21,7 @@ enum ps_link_state {
 struct ps_link {
     struct range range;
     struct shard_layout layout;
+    uint64_t copied; /* order of the copy in `global`, + 1; 0: its server does not know which */
     enum ps_link_state state;
     struct transfer part, given;
     struct vec landing;         /* receives parts; sends a state */
@@ -29,6 +30,12 @@ struct ps_link {
     struct ps_server *server;
     struct task *serving;
 };
+
+/* Bytes of a vector of the shard in that codec: a push, or a copy. */
+static inline uint64_t ps_link_bytes(const struct ps_link *link, enum codec codec)
+{
+    return codec_bytes(codec, link->layout.x) + (link->range.len - link->layout.x) * sizeof(float);
+}
 
 /* The newest state of all shards, behind one order, that a worker has (shard.h). */
 struct ps_state {
@@ -60,6 +67,9 @@ struct ps_client {
     struct vec out;       /* the next push, to be written: one of `push` */
     struct vec global; /* the newest copy of x̃, then s̃; the state's, if all copies are states */
     size_t vectors;    /* of the optimizer, in a state */
+    bool states_apart; /* a copy is not a state: that has vectors, or is exact */
+    struct vec residual; /* of pushes by a lossy codec */
+    uint64_t copy_bytes; /* of the copies that were fetched last */
     struct ps_state state;
     uint64_t pushed;  /* pushes begun */
     uint64_t sending; /* the one that is sent: after a recovery, perhaps an earlier one, */
@@ -95,6 +105,13 @@ size_t ps_client_export_join_state(const struct member *m, uint64_t word[JOIN_ST
 
 /* ops->collect_model; m->own is a client: fetch the model and the optimizer's vectors again. */
 int ps_client_gather(struct member *m);
+
+/* c->out becomes what the codec makes of it, which the worker takes into account itself
+ * (config.keeps_lost). Does nothing with f32. */
+void ps_client_round(struct ps_client *c);
+
+/* Bytes of a push. */
+uint64_t ps_client_push_bytes(const struct ps_client *c);
 
 /* Begin to push c->out, of `samples` samples, when the previous push is decided. lost: send only
  * the message that the model is not finite. Touch c->out only after ps_client_flush. Fetches a

@@ -51,7 +51,7 @@ bool ps_is_full(const struct ps_client *c)
  * state contains. */
 static bool needs_state(const struct ps_client *c)
 {
-    return c->vectors == 0 || c->state.version == 0 || c->ended || !members_empty(&c->keep_for) ||
+    return !c->states_apart || c->state.version == 0 || c->ended || !members_empty(&c->keep_for) ||
            ps_is_full(c);
 }
 
@@ -60,13 +60,15 @@ int ps_request_copies(struct ps_client *c)
     int rc = OK;
     c->whole = needs_state(c);
     c->wanted = c->ok.version;
-    const struct ps_message message = {.op = PS_FETCH,
-                                       .flags = c->whole ? PS_WHOLE : 0,
-                                       .number = c->pushed,
-                                       .version = c->wanted};
+    struct ps_message message = {.op = PS_FETCH,
+                                 .flags = c->whole ? PS_WHOLE : 0,
+                                 .number = c->pushed,
+                                 .version = c->wanted};
+    c->copy_bytes = 0;
     for (size_t i = 0; rc == OK && i < c->port.placement.shards; i++) {
         transfer_cancel(&c->link[i].part);
         set_state(&c->link[i], LINK_REQUESTED);
+        message.samples = c->link[i].copied;
         if (!is_frozen(c) && (i == 0 || !c->whole)) /* else resume_pushing requests them */
             rc = ps_send_shard(&c->port, i, &message);
     }
@@ -89,22 +91,38 @@ static int keep_state(struct ps_client *c)
     state->header = c->link[0].arriving;
     memset(state->push, 0, sizeof state->push);
     for (size_t i = 0; i < c->port.placement.shards; i++) {
-        const struct ps_link *link = &c->link[i];
+        struct ps_link *link = &c->link[i];
         /* The numbers are those of shard 0: a server that has seen the next view has fewer. */
         const struct shard_state part = state_of(c, link, i == 0 ? state->header.node : 0);
         if (link->arriving.version != state->header.version ||
             link->arriving.node != state->header.node)
             return ERR_PROTOCOL; /* all shards send theirs behind one order */
         shard_import_state(&link->layout, &part, link->landing.at);
+        link->copied = link->arriving.version + 1;
     }
     state->version = c->ok.version = state->header.version;
     state->here = true;
     c->m->model.updates = state->header.number;
-    if (c->vectors > 0)
+    if (c->states_apart)
         vec_copy(&c->global, &state->both, vec_all(&c->global));
     ps_observe_client(c);
     uint64_t contained = state->push[c->m->world->self];
     return contained < before || contained > c->pushed ? ERR_PROTOCOL : OK;
+}
+
+/* A copy, or the difference to the last one; s is always itself. */
+static void take_copy(struct ps_client *c, struct ps_link *link)
+{
+    bool delta = link->arriving.flags & PS_DELTA;
+    const struct range x = {link->range.from, link->layout.x};
+    struct vec own = vec_part(&c->global, x.from, x.len);
+    const struct range s = {x.from + x.len, link->range.len - x.len};
+    if (delta)
+        vec_axpy(&own, 1.0f, &link->landing, vec_all(&own));
+    else
+        vec_import(&c->global, x, link->landing.at);
+    vec_import(&c->global, s, link->landing.at + x.len);
+    link->copied = link->arriving.version + 1;
 }
 
 /* The next view reports a lost server, or one that goes back to a state. */
@@ -121,7 +139,7 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
         set_state(link, LINK_HELD);
         if (c->whole)
             return ps_holds_all(c) ? keep_state(c) : OK;
-        vec_import(&c->global, link->range, link->landing.at);
+        take_copy(c, link);
     }
     return OK;
 }
@@ -190,6 +208,8 @@ void ps_send_push(struct ps_client *c)
                                   .lane = PS_LANE_SERVER + (uint32_t)i,
                                   .x = push->lost ? NULL : push->vec.at + link->range.from,
                                   .n = push->lost ? 0 : link->range.len,
+                                  .codec = push->lost ? CODEC_F32 : c->config.codec,
+                                  .exact = push->lost ? 0 : link->range.len - link->layout.x,
                                   .header = c->push_header,
                                   .header_len = len};
     }
@@ -321,8 +341,11 @@ static int give_state(struct ps_client *c, size_t shard)
     shard_export_state(&link->layout, &part, link->landing.at);
     message.op = PS_GIVEN;
     message.flags = PS_WHOLE;
-    ps_send_floats(&c->port, &link->given, ps_placement_host(&c->port.placement, shard),
-                   PS_LANE_SERVER + (uint32_t)shard, &message, link->landing.at, n);
+    ps_send_floats(&c->port, &link->given, &message,
+                   (struct transfer_out){.to = ps_placement_host(&c->port.placement, shard),
+                                         .lane = PS_LANE_SERVER + (uint32_t)shard,
+                                         .x = link->landing.at,
+                                         .n = n});
     return world_copied(c->m->world, n * sizeof(float));
 }
 
@@ -339,6 +362,8 @@ static int resume_pushing(struct ps_client *c, const struct ps_message *message)
                                 .version = message->version,
                                 .flags = undecided ? 0 : c->ok.flags & PS_STOP, /* it was told */
                                 .node = c->m->world->self};
+    for (size_t i = 0; i < c->port.placement.shards; i++)
+        c->link[i].copied = 0; /* orders count from the state again */
     c->repeat = undecided;
     c->sending = message->number + 1;
     if (undecided)
@@ -361,7 +386,9 @@ static bool is_host(const struct ps_client *c, uint32_t node, size_t shard)
 static bool expects_part(const struct ps_client *c, uint32_t from, const struct ps_message *part)
 {
     bool whole = part->flags & PS_WHOLE;
-    bool fits = !whole || (part->node <= VIEW_MEMBERS_MAX && part->node > c->m->world->self);
+    bool delta = part->flags & PS_DELTA;
+    bool fits = whole ? !delta && part->node <= VIEW_MEMBERS_MAX && part->node > c->m->world->self
+                      : !delta || c->link[part->shard].copied > 0;
     return part->op == PS_PART && is_host(c, from, part->shard) &&
            c->link[part->shard].state == LINK_REQUESTED && fits && !is_frozen(c) &&
            whole == c->whole && part->version >= c->wanted && part->epoch >= c->asked;
@@ -390,6 +417,11 @@ static int on_message(struct ps_client *c, struct message *m)
         struct transfer_in in = {.x = link->landing.at, .n = link->range.len};
         if (c->whole)
             in.n = shard_state_length(&link->layout, message.node);
+        if (message.flags & PS_DELTA) {
+            in.codec = c->config.codec;
+            in.exact = link->range.len - link->layout.x;
+        }
+        c->copy_bytes += c->whole ? in.n * sizeof(float) : ps_link_bytes(link, in.codec);
         set_state(link, LINK_ARRIVING);
         link->arriving = message;
         transfer_accept(&link->part, &c->port.transfers, m, &in);

@@ -130,17 +130,13 @@ static struct ps_slot *free_slot(struct ps_port *port)
     return slot;
 }
 
-void ps_send_floats(struct ps_port *port, struct transfer *transfer, uint32_t to, uint32_t lane,
-                    const struct ps_message *message, const float *x, size_t n)
+void ps_send_floats(struct ps_port *port, struct transfer *transfer,
+                    const struct ps_message *message, struct transfer_out what)
 {
     uint8_t bytes[PS_MESSAGE_MAX];
-    const struct transfer_out out = {.to = to,
-                                     .lane = lane,
-                                     .x = x,
-                                     .n = n,
-                                     .header = bytes,
-                                     .header_len = ps_port_encode(port, message, bytes)};
-    transfer_send(transfer, &port->transfers, &out);
+    what.header = bytes;
+    what.header_len = ps_port_encode(port, message, bytes);
+    transfer_send(transfer, &port->transfers, &what);
 }
 
 static int send_header(struct ps_port *port, uint32_t to, uint32_t lane,
@@ -148,7 +144,8 @@ static int send_header(struct ps_port *port, uint32_t to, uint32_t lane,
 {
     struct ps_slot *slot = free_slot(port);
     if (slot)
-        ps_send_floats(port, &slot->transfer, to, lane, message, NULL, 0);
+        ps_send_floats(port, &slot->transfer, message,
+                       (struct transfer_out){.to = to, .lane = lane});
     return slot ? OK : ERR_NOMEM;
 }
 

@@ -25,9 +25,11 @@ enum ps_op {
      * of `node`. STOP: that was the last, the run is over. LOST: no worker's model is finite */
     PS_OK,
     /* worker → shard: send the shard's part of the model, after order `version` and the sender's
-     * push `number`. WHOLE, to the clock: all shards are to send their states of one order */
+     * push `number`. `samples`: 1 + the order of the sender's copy of it, 0: it has none. WHOLE, to
+     * the clock: all shards are to send their states of one order */
     PS_FETCH,
-    /* shard → worker: the vector is the part of `shard`, as of order `version`. WHOLE: it is the
+    /* shard → worker: the vector is the part of `shard`, as of order `version`. DELTA: the
+     * difference of its x̃ to the receiver's copy, in the run's lossy codec. WHOLE: it is the
      * shard's state (shard.h), with that header */
     PS_PART,
     /* worker → clock: the sender's loop has ended, and no worker waits for it */
@@ -56,7 +58,7 @@ enum ps_op {
     PS_RESUME,
 };
 
-enum ps_flag { PS_LOST = 1, PS_STOP = 2, PS_NEW = 4, PS_LEFT = 8, PS_WHOLE = 16 };
+enum ps_flag { PS_LOST = 1, PS_STOP = 2, PS_NEW = 4, PS_LEFT = 8, PS_WHOLE = 16, PS_DELTA = 32 };
 
 /* Lanes of transfers: the task that trains, the task that pushes, the tasks that serve shard 0, 1,
  * … */
@@ -131,9 +133,9 @@ int ps_port_await_view(const struct ps_port *port, const struct ps_message *mess
 int ps_send_worker(struct ps_port *port, uint32_t node, const struct ps_message *message);
 int ps_send_shard(struct ps_port *port, size_t shard, const struct ps_message *message);
 
-/* Send n floats, borrowed until `transfer` has ended, to a lane of the node `to`. */
-void ps_send_floats(struct ps_port *port, struct transfer *transfer, uint32_t to, uint32_t lane,
-                    const struct ps_message *message, const float *x, size_t n);
+/* Send the floats of `what`, borrowed until `transfer` has ended; their header is the message. */
+void ps_send_floats(struct ps_port *port, struct transfer *transfer,
+                    const struct ps_message *message, struct transfer_out what);
 
 /* The message as bytes, with this end's view and epoch: how many. `out` has room for
  * PS_MESSAGE_MAX. */

@@ -72,7 +72,8 @@ static int take_push(struct ps_server *s, uint32_t node)
     g->number = push.number;
     g->bad = push.flags & PS_LOST;
     ps_set_use(g, g->bad ? USE_WAITS : USE_ARRIVES);
-    const struct transfer_in in = {.x = g->both.at, .n = s->shard.range.len};
+    const struct transfer_in in = {
+        .x = g->both.at, .n = s->shard.range.len, .codec = s->config.codec, .exact = s->shard.s.n};
     if (!g->bad)
         transfer_accept(&g->push, &s->port.transfers, m, &in);
     else
@@ -107,6 +108,8 @@ int ps_on_push_ended(struct ps_server *s, struct ps_server_client *g)
 
 /* ---- copies go out ---- */
 
+enum { DELTA_PASSES = 4 }; /* copy, difference, code, sum */
+
 static int send_copy(struct ps_server *s, uint32_t node, struct ps_message *header, size_t floats)
 {
     struct ps_server_client *g = s->client[node];
@@ -114,14 +117,40 @@ static int send_copy(struct ps_server *s, uint32_t node, struct ps_message *head
     header->shard = (uint32_t)s->config.index;
     header->version = s->version;
     ps_set_use(g, USE_COPY);
-    ps_send_floats(&s->port, &g->part, node, PS_LANE_WORKER, header, g->both.at, floats);
-    return world_copied(s->world, floats * sizeof(float));
+    bool delta = header->flags & PS_DELTA;
+    ps_send_floats(&s->port, &g->part, header,
+                   (struct transfer_out){.to = node,
+                                         .lane = PS_LANE_WORKER,
+                                         .x = g->both.at,
+                                         .n = floats,
+                                         .codec = delta ? s->config.codec : CODEC_F32,
+                                         .exact = delta ? s->shard.s.n : 0});
+    return world_copied(s->world, (delta ? DELTA_PASSES : 1) * floats * sizeof(float));
+}
+
+/* The worker's copy is now what g->both has, or becomes it by that difference. Of two copies of one
+ * order it may have received either: then the next is no difference. */
+static void keep_copy(struct ps_server *s, struct ps_server_client *g, bool delta)
+{
+    const struct range all = vec_all(&g->copy);
+    if (delta)
+        vec_axpy(&g->copy, 1.0f, &g->both, all);
+    else
+        vec_copy(&g->copy, &g->both, all);
+    g->copied = g->copied == s->version + 1 ? 0 : s->version + 1;
+}
+
+/* A difference that the codec can send, in g->both. */
+static void subtract_copy(struct ps_server *s, struct ps_server_client *g)
+{
+    vec_axpy(&g->both, -1.0f, &g->copy, vec_all(&g->copy));
+    codec_round(s->config.codec, g->both.at, g->copy.n);
 }
 
 /* Send this shard's state, as of `order`. */
 static int send_state(struct ps_server *s, uint32_t node, const struct ps_message *order)
 {
-    float *at = s->client[node]->both.at;
+    struct ps_server_client *g = s->client[node];
     const struct shard_state state = {&s->shard.both, s->shard.optim.state, 0, s->done,
                                       order->node};
     struct ps_message header = {.flags = PS_WHOLE,
@@ -130,7 +159,8 @@ static int send_state(struct ps_server *s, uint32_t node, const struct ps_messag
                                 .samples = s->sample_offset,
                                 .t = order->t,
                                 .ns = (int64_t)s->history};
-    shard_export_state(&s->layout, &state, at);
+    shard_export_state(&s->layout, &state, g->both.at);
+    keep_copy(s, g, false);
     return send_copy(s, node, &header, shard_state_length(&s->layout, order->node));
 }
 
@@ -226,8 +256,12 @@ static int reply_fetch(struct ps_server *s, uint32_t node)
         const struct members members = members_only(node);
         return send_order(s, PS_SHOW, &members, ps_clock_value(s->clock));
     }
-    struct ps_message header = {0};
+    bool delta = g->copy.n > 0 && g->from > 0 && g->from == g->copied;
+    struct ps_message header = {.flags = delta ? PS_DELTA : 0};
     vec_copy(&g->both, &s->shard.both, vec_all(&s->shard.both));
+    if (delta)
+        subtract_copy(s, g);
+    keep_copy(s, g, delta);
     return send_copy(s, node, &header, s->shard.both.n);
 }
 

@@ -75,6 +75,7 @@ static void forget_pushes(struct ps_server *s)
         if (g->use != USE_NONE)
             ps_set_use(g, USE_NONE);
         g->number = g->averaged = 0;
+        g->copied = 0; /* orders count from the state again */
     }
 }
 

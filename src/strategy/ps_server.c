@@ -10,7 +10,8 @@ static int make_client(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node] = arena_new(&s->own, struct ps_server_client);
     size_t n = s->shard.range.len, most = shard_state_length(&s->layout, VIEW_MEMBERS_MAX);
-    if (!g || vec_init(&g->both, &s->own, most) != OK)
+    size_t copy = s->config.codec == CODEC_F32 ? 0 : s->shard.x.n;
+    if (!g || vec_init(&g->both, &s->own, most) != OK || vec_init(&g->copy, &s->own, copy) != OK)
         return ERR_NOMEM;
     if (s->shard.s.n == 0 || s->config.shard.rule == SHARD_ELASTIC)
         return OK;
@@ -22,6 +23,7 @@ void ps_server_configure(struct ps_server_config *config, const struct ps_placem
 {
     config->start = *start;
     config->shard.solver = config->clock.job->solver;
+    config->codec = (enum codec)config->clock.job->collective->wire;
     config->clock.shards = placement->shards;
     config->clock.records = records;
 }
@@ -110,7 +112,7 @@ static int on_join(struct ps_server *s, uint32_t node)
     struct ps_server_client *g = s->client[p];
     s->client[p] = NULL;
     s->client[node] = g;
-    *g = (struct ps_server_client){.both = g->both, .last = g->last};
+    *g = (struct ps_server_client){.both = g->both, .last = g->last, .copy = g->copy};
     return OK;
 }
 
@@ -154,6 +156,7 @@ static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message 
     g->request = message->flags & PS_WHOLE && s->clock ? REQUEST_STATE : REQUEST_PART;
     g->after = message->number;
     g->version = message->version;
+    g->from = message->samples;
     if (s->clock)
         ps_clock_fetched(s->clock, node);
     return ps_serve_next(s, node);
@@ -215,6 +218,7 @@ static int on_ended(struct ps_server *s, struct transfer *ended)
     }
     return ended == &s->given && ended->status == OK ? ps_on_given_ended(s) : OK;
 }
+
 /* Receive all messages that have arrived, before anything is decided. */
 static int take_in(struct ps_server *s, const struct wait_for *change)
 {

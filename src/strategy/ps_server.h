@@ -10,6 +10,10 @@
  * Workers keep states of all shards. If a shard moves, or the driver has recovered, all shards
  * continue from the newest state (ps_recovery.c), and workers send again the pushes that it lacks.
  *
+ * With a lossy codec a push has been rounded before it is sent, so that a repeated one is the same,
+ * and what was lost goes into the next. A copy is the difference to the worker's last copy, which the
+ * server has as well, and which so approaches the model. States and s travel as they are.
+ *
  * A worker's requests are served in order: a fetch sees its own pushes. */
 #ifndef PL_STRATEGY_PS_SERVER_H
 #define PL_STRATEGY_PS_SERVER_H
@@ -27,10 +31,12 @@ struct ps_server_config {
     uint64_t push;                /* records of one */
     uint64_t pushes_a_fetch;      /* of a worker, at most */
     bool admits_in_waits;         /* a worker that waits for a server admits joiners meanwhile */
+    bool keeps_lost; /* workers keep what a lossy codec loses of a push themselves: no feedback */
     /* The run's: */
     struct progress start;
     bool moved;   /* its server, or the driver before this one, is gone: it takes a state first */
     size_t index; /* of the shard */
+    enum codec codec; /* of pushes, and of copies but for states */
 };
 
 /* The vector `both` of a worker has one use at a time. ps_order.c has the table
@@ -59,7 +65,10 @@ struct ps_server_client {
     bool bad;             /* that one is not finite */
     uint64_t averaged;    /* samples behind `last`; 0: none yet */
     enum ps_request request;
-    uint64_t after, version; /* it requests a copy after its push `after` and order `version` */
+    uint64_t after, version; /* it requests a copy after its push `after` and order `version`, */
+    uint64_t from;           /* and has one of order `from` - 1; 0: of none */
+    struct vec copy;         /* lossy codec: x̃ as it was sent last, */
+    uint64_t copied;         /* at order `copied` - 1; 0: not known */
     uint64_t offered;        /* the clock's: the pushes it had begun when it offered its state */
     uint32_t lost_in;        /* the view in which it was lost */
 };

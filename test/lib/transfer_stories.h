@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "coll/transfer.h"
 #include "sweep_stride.h"
+#include "tensor/codec.h"
 #include "wire/catalogue.h"
 #include "world/world_test_suite.h"
 
@@ -130,7 +131,12 @@ static inline int story_lengths_by(struct world *w, size_t chunk)
         for (size_t i = 0; i < story_header_len(k); i++)
             header[i] = (uint8_t)(w->self + k + i);
         transfer_send(&out[k], &ps,
-                      &(struct transfer_out){other, 7, from[k].x, n, header, story_header_len(k)});
+                      &(struct transfer_out){.to = other,
+                                             .lane = 7,
+                                             .x = from[k].x,
+                                             .n = n,
+                                             .header = header,
+                                             .header_len = story_header_len(k)});
         memset(header, 0xee, sizeof header); /* it has been copied */
         floats += n;
         CHECK(out[k].pieces == (n + (chunk ? chunk : PIECE) - 1) / (chunk ? chunk : PIECE));
@@ -154,6 +160,76 @@ static inline int story_lengths_by(struct world *w, size_t chunk)
     CHECK(counted.moved == 2 * floats * sizeof(float));
     transfers_close(&ps);
     ranges_free(from, LENGTHS_KNOWN), ranges_free(into, LENGTHS_KNOWN);
+    return suite_part(w, STORY_NODES);
+}
+
+/* ---- lossy codecs: the values that codec_round makes, and exact ones behind them ---- */
+
+enum { CODED = 12, CODED_FLOATS = 3 * CODEC_TOPK_BLOCK + 777 };
+
+static inline enum codec coded_codec(size_t k)
+{
+    return (enum codec)(k % CODECS);
+}
+
+static inline size_t coded_exact(size_t k)
+{
+    return k < 4 ? 0 : k < 8 ? 5000 : CODED_FLOATS;
+}
+
+static inline bool coded_is(const struct range *r, const struct range *sent, size_t k)
+{
+    size_t coded = CODED_FLOATS - coded_exact(k);
+    codec_round(coded_codec(k), sent->x, coded);
+    return memcmp(r->x, sent->x, CODED_FLOATS * sizeof(float)) == 0 &&
+           r->x[r->n] == edge_value(0) && r->x[-1] == edge_value(EDGE - 1);
+}
+
+/* Each waits for the other's vector with the codec that both know; of the last, with another. */
+static inline int story_coded(struct world *w)
+{
+    struct transfers ps;
+    struct transfer out[CODED] = {0}, in[CODED] = {0};
+    struct range from[CODED], into[CODED];
+    uint32_t other = 1 - w->self;
+    if (w->self > 1)
+        return suite_part(w, STORY_NODES);
+    transfers_init(&ps, w, NULL, 7);
+    ps.chunk = 100;
+    for (size_t k = 0; k < CODED; k++) {
+        CHECK(range_new(&from[k], CODED_FLOATS, 0) == OK);
+        CHECK(range_new(&into[k], CODED_FLOATS, 0) == OK);
+        for (size_t i = 0; i < CODED_FLOATS; i++)
+            from[k].x[i] = rng_normal(other, k, i);
+        transfer_send(&out[k], &ps,
+                      &(struct transfer_out){.to = other,
+                                             .lane = 7,
+                                             .x = from[k].x,
+                                             .n = CODED_FLOATS,
+                                             .codec = coded_codec(k),
+                                             .exact = coded_exact(k)});
+    }
+    for (size_t k = 0; k < CODED; k++) {
+        struct message *header;
+        CHECK(transfers_await(&ps, other, story_until(w), &header) == OK);
+        CHECK(transfer_header_floats(header) == CODED_FLOATS);
+        CHECK(transfer_header_codec(header) == coded_codec(k));
+        transfer_accept(&in[k], &ps, header,
+                        &(struct transfer_in){.x = into[k].x,
+                                              .n = CODED_FLOATS,
+                                              .codec = coded_codec(k + (k + 1 == CODED)),
+                                              .exact = coded_exact(k)});
+    }
+    for (size_t k = 0; k < CODED; k++) {
+        bool last = k + 1 == CODED;
+        CHECK(transfer_finish(&in[k], story_until(w)) == (last ? ERR_PROTOCOL : OK));
+        CHECK(transfer_finish(&out[k], story_until(w)) == (last ? ERR_STOP : OK));
+        for (size_t i = 0; i < CODED_FLOATS; i++)
+            from[k].x[i] = rng_normal(w->self, k, i);
+        CHECK(last || coded_is(&into[k], &from[k], k));
+    }
+    transfers_close(&ps);
+    ranges_free(from, CODED), ranges_free(into, CODED);
     return suite_part(w, STORY_NODES);
 }
 
@@ -184,7 +260,7 @@ static inline int story_add_up(struct world *w, struct transfers *ps)
         CHECK((got.header != NULL) + (got.ended != NULL) == 1 && got.which == -1);
         if (got.header)
             transfer_accept(&in[begun++], ps, got.header,
-                            &(struct transfer_in){sum.x, sum.n, transfer_add, NULL});
+                            &(struct transfer_in){.x = sum.x, .n = sum.n, .land = transfer_add});
         else
             CHECK(++ended && got.ended->status == OK);
     }
@@ -256,8 +332,12 @@ static inline int storm_send(struct storm *s)
     CHECK(range_new(&s->from[k], storm_floats(s, s->w->self, k), 0) == OK);
     range_fill(&s->from[k], s->w->self, k);
     transfer_send(&s->out[k], &s->ps,
-                  &(struct transfer_out){storm_to(s, s->w->self, k), 3, s->from[k].x, s->from[k].n,
-                                         &number, 1});
+                  &(struct transfer_out){.to = storm_to(s, s->w->self, k),
+                                         .lane = 3,
+                                         .x = s->from[k].x,
+                                         .n = s->from[k].n,
+                                         .header = &number,
+                                         .header_len = 1});
     return OK;
 }
 
@@ -391,7 +471,9 @@ static inline int cancel_outgoing(struct world *w, struct transfers *ps, struct 
     memset(&out, 0, sizeof out);
     for (uint8_t k = 0; rc == OK && k <= CANCELS; k++) {
         range_fill(x, 0, k);
-        transfer_send(&out, ps, &(struct transfer_out){1, 1, x->x, x->n, &k, 1});
+        transfer_send(&out, ps,
+                      &(struct transfer_out){
+                          .to = 1, .lane = 1, .x = x->x, .n = x->n, .header = &k, .header_len = 1});
         bool last = k == CANCELS;
         int64_t moment = k % MOMENTS * (SUITE_MOMENT / MOMENTS);
         rc = transfer_finish(&out, last ? story_until(w) : world_now(w) + moment);
