@@ -112,7 +112,7 @@ static int await_centre(struct elastic *e, struct member *m, struct exchange_cos
     return rc;
 }
 
-/* Eq. 2, and d, which is the next push. What a lossy codec loses of d the worker keeps. */
+/* Eq. 2, and d, which is the next push. The worker keeps what a lossy codec loses of d. */
 static void pull_to_centre(struct elastic *e, struct learner *l, float alpha)
 {
     struct vec *d = &e->c.out;

@@ -10,8 +10,8 @@
  * Workers keep states of all shards. If a shard moves, or the driver has recovered, all shards
  * continue from the newest state (ps_recovery.c), and workers send again the pushes that it lacks.
  *
- * With a lossy codec a push has been rounded before it is sent, so that a repeated one is the same,
- * and what was lost goes into the next. A copy is the difference to the worker's last copy, which the
+ * With a lossy codec a worker rounds a push before it sends it, so that a repeated one is the same,
+ * and adds the loss to the next. A copy is the difference to the worker's last copy, which the
  * server has as well, and which so approaches the model. States and s travel as they are.
  *
  * A worker's requests are served in order: a fetch sees its own pushes. */
