@@ -59,7 +59,8 @@ static size_t done_with(const struct coll_plan *plan, size_t number)
 {
     const struct step *s = &plan->schedule.step[number];
     const struct flow *f = &plan->flow[number];
-    size_t pieces = s->kind == STEP_SEND && plan_codec(plan, number) != CODEC_F32 ? f->begun : f->done;
+    bool coded = s->kind == STEP_SEND && plan_codec(plan, number) != CODEC_F32;
+    size_t pieces = coded ? f->begun : f->done;
     return pieces < f->pieces ? pieces * plan->config.chunk : s->len;
 }
 

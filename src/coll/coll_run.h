@@ -39,8 +39,8 @@ int coll_plan_make(struct coll_plan *plan, struct schedule *schedule,
                    const struct coll_config *config);
 void coll_plan_release(struct coll_plan *plan); /* zeroed: nothing to do */
 
-/* What a lossy codec has lost and a rank has not sent yet, n floats each; NULL: it is not kept. The
- * two may be one: a range is of one kind at a time. */
+/* Values that a lossy codec has lost and a rank has not sent yet, n floats each; NULL: they are not
+ * kept. The two may be one: a range is of one kind at a time. */
 struct coll_owed {
     float *sums;    /* of partial sums, a rank's own contribution among them */
     float *results; /* of results, which their first sender rounds for all */

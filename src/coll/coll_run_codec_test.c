@@ -236,7 +236,7 @@ static void test_run_codec_error_feedback(void **state)
     }
 }
 
-/* What arrived, and what the ranks owe at the end, is what they gave. Exact floats have no error. */
+/* The results and the residuals add up to all inputs. Exact floats have no error. */
 static void keeps_all(enum codec codec, enum coll_algorithm a, uint32_t ranks)
 {
     struct progress series = {.call = {ALL_REDUCE, a, 9000, 0, NULL},

@@ -117,11 +117,11 @@ struct exchange {
      * contributes nothing to its first exchange. LANE_UNKNOWN: nor does it know how far the lane
      * is. */
     enum lane_report standing;
-    struct vec input;             /* kept, unweighted */
+    struct vec input; /* kept, unweighted */
     /* Set before an exchange, and unchanged until it has completed: a vector near the inputs that
-     * all members have, bit for bit; n 0: there is none. A lossy codec sends the inputs' differences
-     * to it, over its length, but for the exact floats; in a split exchange also the result's. So
-     * the codec's error is a part of what has changed, not of the model. */
+     * all members have, bit for bit; n 0: there is none. A lossy codec sends differences to it, over
+     * its length, but for the exact floats: those of the inputs, and in a split exchange those of
+     * the result. So the codec's error is a part of what has changed, not of the model. */
     struct vec base;
     struct vec result[2];         /* of exchange n in [n & 1] */
     struct exchange_meta mine;    /* kept with the input */
@@ -133,8 +133,8 @@ struct exchange {
     enum coll_algorithm planned;
     struct coll_auto automatic;
     double took; /* s, of the last vector with the present choice; 0: none */
-    /* What a lossy codec has lost and this member has not sent yet: after the last exchange, and in
-     * the one under way. Not used with f32, nor with states. */
+    /* Values that a lossy codec has lost and this member has not sent yet: after the last exchange,
+     * and in the one under way. Not used with f32, nor with states. */
     struct vec residual[2];
 };
 
@@ -165,7 +165,7 @@ void exchange_join_unsynced(struct exchange *e);
  * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
 int exchange_run(struct exchange *e, const struct exchange_meta *mine);
 
-/* What was lost so far is not sent any more: the next inputs are of another kind than those before,
+/* Forget the residuals, since the next inputs are of another kind than those before,
  * on all members alike. No exchange is under way. */
 void exchange_forget_lost(struct exchange *e);
 

@@ -1,5 +1,5 @@
-/* What a lossy codec changes in an exchange: inputs travel as their differences to a base, and what
- * the codec has lost is sent later. Private to exchange.c and split.c. */
+/* The part of lossy codecs in an exchange: inputs travel as their differences to a base, and values
+ * that the codec has lost are sent later. Private to exchange.c and split.c. */
 #ifndef PL_COLL_LOSSY_H
 #define PL_COLL_LOSSY_H
 

@@ -20,8 +20,7 @@ void round_gather(const struct round_config *config, const struct round_cluster 
  * they are. ERR_NOMEM */
 int round_count_steps(struct schedule *s, enum codec codec, size_t exact, struct round_node *node);
 
-/* Vectors that an exchange keeps: its input, two results, and with a lossy codec what that has lost,
- * twice. */
+/* Vectors that an exchange keeps: its input, two results, and two residuals of a lossy codec. */
 size_t round_exchange_vectors(const struct round_config *config);
 
 #endif

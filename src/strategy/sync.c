@@ -5,9 +5,9 @@
  *
  *     x̃ ← 1/K Σ x_i ,
  *
- * and every worker replaces its weights by it. A lossy wire sends the differences x_i − x̃. State that
- * is not learnt (s) is averaged and replaced with x. The first x̃ needs no broadcast: initial values are a function of the seed. The
- * round that reaches the end of the run is shorter.
+ * and every worker replaces its weights by it. A lossy wire sends the differences x_i − x̃. State
+ * that is not learnt (s) is averaged and replaced with x. The first x̃ needs no broadcast: initial
+ * values are a function of the seed. The round that reaches the end of the run is shorter.
  *
  * How long a round is:
  *   tau       τ steps

@@ -10,7 +10,7 @@
  *   bf16   | x0 (2) | x1 (2) | ... | 0 (0 or 2) |   the upper half of each float, rounded
  *   int8   | block | block | ... |                  of CODEC_BLOCK floats, the last one of the rest
  *   block  | scale s (4) | q0 (1) | q1 (1) | ... | 0 (0 to 3) |       x_i = q_i·s
- *   topkN  | block | block | ... |                  of CODEC_TOPK_BLOCK floats, the last one of the rest
+ *   topkN  | block | block | ... |                  of CODEC_TOPK_BLOCK floats, likewise
  *   block  | c (4) | index (2) · k | value (2) · k |  k = ⌈length/N⌉; 0 from entry c ≤ k on
  *
  * bf16 rounds to nearest, ties to even: at most half a step, which is 2^-8 of the value. Infinities
@@ -32,8 +32,8 @@
  *
  * Codes of ranges that begin at multiples of the block are the parts of the code of the whole.
  *
- * Single-threaded, O(n); nothing here allocates or blocks. Encoded bytes may lie at any address. The
- * output overlaps no other argument of the call. */
+ * Single-threaded, O(n); nothing here allocates or blocks. Encoded bytes may lie at any address.
+ * The output overlaps no other argument of the call. */
 #ifndef PL_TENSOR_CODEC_H
 #define PL_TENSOR_CODEC_H
 

@@ -39,7 +39,7 @@ static float any_float(uint64_t stream, uint64_t i)
     return x;
 }
 
-/* Of all sizes, alike so that many are equal, mostly zeros, around the smallest bfloat16, any bits. */
+/* Of all sizes, many of them equal, mostly zeros, around the smallest bfloat16, any bits. */
 static void fill_values(float *x, size_t n, uint64_t round)
 {
     for (size_t i = 0; i < n; i++) {
@@ -68,7 +68,7 @@ static void test_topk_sizes(void **state)
 static void test_topk_bytes_are_these(void **state)
 {
     (void)state;
-    /* k = 2: -4, and the first of the two 3s. 1.5 is 0x3fc0 as a bfloat16, 3 is 0x4040, -4 0xc080. */
+    /* k = 2: -4, and the first of the two 3s. As bfloat16, 3 is 0x4040, and -4 is 0xc080. */
     float x[17] = {0, 1.5f, 0, 3, 0, -4, 0, 3};
     const uint8_t want[] = {2, 0, 0, 0, 3, 0, 5, 0, 0x40, 0x40, 0x80, 0xc0};
     uint8_t code[sizeof want];
