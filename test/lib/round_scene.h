@@ -45,6 +45,7 @@ struct scene {
     double mbit, step;
     enum unequal unequal;
     bool tiny; /* the tiny job's own net */
+    enum codec wire;
 };
 
 /* Worker 1 is half as fast, or its link is. */
@@ -84,6 +85,7 @@ static inline struct round_cost predict_scene(const struct scene *s,
     const struct round_bucket whole = {model.x, 1};
     struct round_config config = s->config;
     config.chunk = 16 * 1024;
+    config.codec = s->wire;
     if (config.strategy == ROUND_ALLREDUCE && config.buckets == 0) {
         config.buckets = 1;
         config.bucket = &whole;

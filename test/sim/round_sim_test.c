@@ -11,14 +11,15 @@ static int exchanges_of(const struct scene *s)
 
 static void run_scene(struct tiny *t, const struct scene *s, int rounds, struct sim_run *r)
 {
-    char cluster[2048], workers[32], steps[32], file[128];
+    char cluster[2048], workers[32], steps[32], file[128], wire[32];
     write_cluster(s, cluster, sizeof cluster);
     tiny_write(t, "wide.prototxt", round_net);
     snprintf(workers, sizeof workers, "workers=%zu", s->workers);
     snprintf(steps, sizeof steps, "stop={steps:%d}", rounds * (int)s->config.tau);
     snprintf(file, sizeof file, "net.file=%s/%s.prototxt", t->folder, s->tiny ? "net" : "wide");
+    snprintf(wire, sizeof wire, "collective.wire=%s", codec_name(s->wire));
     SIM(t, cluster, r, s->strategy, workers, steps, file, "collective.chunk_kb=64", "batch=2",
-        "kernels=dnnl", "evaluate.every_exchanges=1000000");
+        "kernels=dnnl", "evaluate.every_exchanges=1000000", wire);
 }
 
 /* Rounds of a run, without the first, in which a pipeline fills, and without the last, which may
@@ -147,6 +148,17 @@ static void test_rounds_of_buckets(void **state)
         }
 }
 
+static void test_rounds_of_lossy_wires(void **state)
+{
+    static const size_t kinds[] = {0, 1, 2, 4};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int wire = CODEC_BF16; wire < CODECS; wire++) {
+            struct scene s = scene_of(kinds[i], 3 + (size_t)wire % 2, 10);
+            s.wire = (enum codec)wire;
+            check_scene(*state, &s, 0.05);
+        }
+}
+
 /* Without exchanges a round is a step: ten more of them take ten steps longer. */
 static void test_rounds_of_one_worker(void **state)
 {
@@ -169,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds_of_one_worker),
         cmocka_unit_test(test_rounds_of_buckets),
+        cmocka_unit_test(test_rounds_of_lossy_wires),
         cmocka_unit_test(test_rounds_of_short_vectors),
         cmocka_unit_test(test_rounds_of_long_vectors),
     };
