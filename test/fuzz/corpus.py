@@ -29,6 +29,25 @@ def put(name, seed, content):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+# ---- codes of vectors ----
+
+
+def topk(count, indices, values, room):
+    fill = [0] * room
+    return struct.pack(f"<I{2 * room}H", count, *(indices + fill)[:room], *(values + fill)[:room])
+
+
+def codecs():
+    put("codec", "f32", struct.pack("<BHff", 0, 2, 1.5, -3))
+    put("codec", "bf16", struct.pack("<BHHHHH", 1, 3, 0x3F80, 0xC040, 0x7FC0, 0))
+    put("codec", "int8", struct.pack("<BHfbbbb", 2, 3, 0.5, 127, -3, 0, 0))
+    put("codec", "topk16", struct.pack("<BH", 3, 40) + topk(2, [3, 39], [0x4040, 0xC080], 3))
+    put("codec", "topk64", struct.pack("<BH", 4, 64) + topk(1, [0], [0x7F80], 1))
+    put("codec", "beyond", struct.pack("<BH", 3, 40) + topk(2, [3, 40], [0x4040, 0xC080], 3))
+    put("codec", "falling", struct.pack("<BH", 3, 40) + topk(2, [9, 3], [0x4040, 0xC080], 3))
+    put("codec", "too_many", struct.pack("<BH", 3, 40) + topk(4, [3, 9], [0x4040, 0xC080], 3))
+
+
 # ---- protobuf's wire format ----
 
 
@@ -745,7 +764,7 @@ def kvs():
 def main():
     for make in (caffemodel, solverstate, binaryproto, datums, prototxt, solver, job, safetensors,
                  idx, npys, npzs, csvs, texts, cifar, image_list, lmdb, pngs, jpegs, webdatasets, shards, gzips, kvs,
-                 words):
+                 codecs, words):
         make()
 
 
