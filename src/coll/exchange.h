@@ -119,7 +119,7 @@ struct exchange {
     enum lane_report standing;
     struct vec input; /* kept, unweighted */
     /* Set before an exchange, and unchanged until it has completed: a vector near the inputs that
-     * all members have, bit for bit; n 0: there is none. A lossy codec sends differences to it, over
+     * all members have, bit for bit; n 0: there is none. A lossy codec sends differences to it over
      * its length, but for the exact floats: those of the inputs, and in a split exchange those of
      * the result. So the codec's error is a part of what has changed, not of the model. */
     struct vec base;
