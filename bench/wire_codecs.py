@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time to an error with each wire format on a slow link, simulated (real arithmetic, virtual time).
 
-    bench/wire_codecs.py [--build DIR] [--seeds N] [--mbit M] [--strategies LIST] [--wires LIST]
+    bench/wire_codecs.py [--build DIR] [--seeds N] [--first S] [--mbit M] [--strategies LIST] [--wires LIST]
                          [--steps N] [--target PERCENT]
 
 A net with two hidden layers (160 and 64 units, 136,000 weights) on Fashion-MNIST (package
@@ -113,6 +113,7 @@ def main():
     args = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     args.add_argument("--build", default="build")
     args.add_argument("--seeds", type=int, default=1)
+    args.add_argument("--first", type=int, default=1, help="the first seed")
     args.add_argument("--mbit", type=float, default=10)
     args.add_argument("--strategies", default="sync,allreduce,mpca,pace")
     args.add_argument("--wires", default="f32,bf16,int8,topk16,topk64")
@@ -127,7 +128,7 @@ def main():
         with open(os.path.join(folder, "a.cluster"), "w") as out:
             out.write(CLUSTER.format(mbit=args.mbit))
         for strategy in args.strategies.split(","):
-            for seed in range(1, args.seeds + 1):
+            for seed in range(args.first, args.first + args.seeds):
                 base = None
                 for wire in args.wires.split(","):
                     events = measure(args, folder, strategy, wire, seed)
