@@ -217,6 +217,20 @@ static void suspect_batch(struct driver *d)
                 d->job->workers, (unsigned long long)records);
 }
 
+/* A worker's steps continue the streams of its steps before, where each step of all workers takes
+ * as many streams; and always, where a worker takes its records one behind the other. */
+static void suspect_streams(struct driver *d)
+{
+    bool alone = d->job->workers == 1 || d->traits.takes_leases || d->job->local_data;
+    uint64_t step = alone ? d->job->batch : step_records(d);
+    uint32_t streams = d->job->train_data->streams;
+    if (streams > 0 && streams % step != 0)
+        warn_if(&d->events, "streams",
+                "a step takes %llu records, and there are %u streams, so that most records begin "
+                "with a state of 0: write --set train_data.streams=%llu",
+                (unsigned long long)step, streams, (unsigned long long)step);
+}
+
 static void suspect_threads(struct driver *d)
 {
     enum { FAR = 8 }; /* times this machine's cores, as other machines may have more */
@@ -280,6 +294,7 @@ void describe_suspicions(struct driver *d)
     suspect_classes(d);
     suspect_pixels(d);
     suspect_batch(d);
+    suspect_streams(d);
     suspect_threads(d);
     suspect_size(d);
     suspect_rate(d);

@@ -39,6 +39,7 @@ static void test_one_worker(void **state)
     struct process p;
     char run[128];
     RUN(t, &p, "train", "sequence.job", "--out", "one");
+    assert_null(strstr(p.err, "suspicious"));
     process_release(&p);
     snprintf(run, sizeof run, "%s/one", t->folder);
     expect_learnt(run);
@@ -52,9 +53,22 @@ static void test_two_workers(void **state)
     char run[128];
     RUN(t, &p, "train", "sequence.job", "--out", "two", "--workers", "2", "--strategy", "sync",
         "--set", "strategy.sync.tau=2", "--set", "train_data.streams=16", "--epochs", "16");
+    assert_null(strstr(p.err, "suspicious"));
     process_release(&p);
     snprintf(run, sizeof run, "%s/two", t->folder);
     expect_learnt(run);
+}
+
+static void test_streams_that_are_not_continued(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    RUN(t, &p, "train", "sequence.job", "--out", "none", "--workers", "2", "--strategy", "sync",
+        "--dry-run");
+    if (!strstr(p.err, "suspicious: a step takes 16 records, and there are 8 streams, so that most "
+                       "records begin with a state of 0: write --set train_data.streams=16"))
+        fail_msg("%s", p.err);
+    process_release(&p);
 }
 
 /* The state of a worker is in no checkpoint: it begins with 0. */
@@ -113,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_worker),
         cmocka_unit_test(test_two_workers),
+        cmocka_unit_test(test_streams_that_are_not_continued),
         cmocka_unit_test(test_a_run_is_continued),
         cmocka_unit_test(test_refusals),
     };
