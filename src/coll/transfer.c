@@ -1,7 +1,7 @@
 /* The messages between the two ends of a transfer, all in its view and under its number:
  *
- *   TRANSFER     piece WIRE_HEADER_PIECE  sender → receiver  floats (u56), codec (u8), then the
- *                                                            caller's header
+ *   TRANSFER     piece WIRE_HEADER_PIECE  sender → receiver  floats (u56), codec (u8; both ALONE: no
+ *                                                            transfer), then the caller's header
  *   TRANSFER_GO  piece TRANSFER_MAY       receiver → sender  pieces granted (u32), or NEVER
  *   TRANSFER     piece 0, 1, 2 …          sender → receiver  pieces with a posted receive only
  *   TRANSFER_GO  piece TRANSFER_ENDED     sender → receiver  cancelled
@@ -24,6 +24,7 @@ enum {
 };
 
 #define NEVER UINT32_MAX
+#define ALONE UINT64_MAX
 
 static uint64_t grant_tag(uint64_t tag, uint32_t piece)
 {
@@ -356,18 +357,39 @@ static void begin_transfer(struct transfer *p, struct transfers *ps, struct tran
     transfers_put(ps, p);
 }
 
+/* Of piece 0 of the next transfer to a lane. */
+static uint64_t next_tag(struct transfers *ps, uint32_t lane)
+{
+    uint32_t count = ps->count++ & ((1u << TRANSFER_COUNT_BITS) - 1);
+    PL_ASSERT(lane <= UINT8_MAX);
+    return wire_tag(WIRE_TRANSFER, lane, ps->lane << TRANSFER_COUNT_BITS | count, 0);
+}
+
+int transfer_notify(struct transfers *ps, uint32_t to, uint32_t lane, const void *header,
+                    size_t header_len)
+{
+    uint64_t tag = next_tag(ps, lane) | WIRE_HEADER_PIECE;
+    struct message *m = message_new(tag, ps->view, TRANSFER_HEAD + header_len);
+    PL_ASSERT(header_len <= TRANSFER_HEADER);
+    if (!m)
+        return ERR_NOMEM;
+    bytes_put_le64(m->data, ALONE);
+    memcpy((uint8_t *)m->data + TRANSFER_HEAD, header, header_len);
+    if (world_send(ps->world, to, m, CLASS_CONTROL) == ERR_FULL)
+        message_unref(m); /* it does not read, and loses its connection anyway */
+    return OK;
+}
+
 void transfer_send(struct transfer *p, struct transfers *ps, const struct transfer_out *out)
 {
-    PL_ASSERT(out->header_len <= TRANSFER_HEADER && out->lane <= UINT8_MAX);
-    uint32_t count = ps->count++ & ((1u << TRANSFER_COUNT_BITS) - 1);
-    uint32_t number = ps->lane << TRANSFER_COUNT_BITS | count;
+    PL_ASSERT(out->header_len <= TRANSFER_HEADER);
     begin_transfer(p, ps,
                    (struct transfer){.peer = out->to,
                                      .lane = out->lane,
                                      .n = out->n,
                                      .sends = true,
                                      .view = ps->view,
-                                     .tag = wire_tag(WIRE_TRANSFER, out->lane, number, 0),
+                                     .tag = next_tag(ps, out->lane),
                                      .x = (char *)(uintptr_t)out->x,
                                      .codec = out->codec,
                                      .exact = out->exact,
@@ -414,8 +436,9 @@ void transfer_accept(struct transfer *p, struct transfers *ps, struct message *h
 
 void transfer_refuse(struct transfers *ps, struct message *header)
 {
-    send_refusal(ps->world, header->from, header->view,
-                 grant_tag(header->tag & ~(uint64_t)WIRE_HEADER_PIECE, TRANSFER_MAY));
+    if (bytes_le64(header->data) != ALONE)
+        send_refusal(ps->world, header->from, header->view,
+                     grant_tag(header->tag & ~(uint64_t)WIRE_HEADER_PIECE, TRANSFER_MAY));
     message_unref(header);
 }
 

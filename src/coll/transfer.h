@@ -172,6 +172,12 @@ void transfer_send(struct transfer *p, struct transfers *ps, const struct transf
 void transfer_accept(struct transfer *p, struct transfers *ps, struct message *header,
                      const struct transfer_in *in);
 
+/* Send a header without a vector to the lane of a task: a control message, which is no transfer and
+ * needs no reply. The receiver refuses it when it has read it. Never blocks. A lost receiver is not
+ * an error here. ERR_NOMEM */
+int transfer_notify(struct transfers *ps, uint32_t to, uint32_t lane, const void *header,
+                    size_t header_len);
+
 /* Refuse the transfer of a header, which is consumed. */
 void transfer_refuse(struct transfers *ps, struct message *header);
 

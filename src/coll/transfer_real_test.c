@@ -65,6 +65,12 @@ static void test_transfer_coded_values(void **state)
     play_story(story_coded);
 }
 
+static void test_transfer_headers_alone(void **state)
+{
+    (void)state;
+    play_story(story_notices);
+}
+
 static void test_transfer_sums_on_arrival(void **state)
 {
     (void)state;
@@ -217,6 +223,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_all_lengths_both_ways),
         cmocka_unit_test(test_transfer_coded_values),
+        cmocka_unit_test(test_transfer_headers_alone),
         cmocka_unit_test(test_transfer_sums_on_arrival),
         cmocka_unit_test(test_transfer_storms),
         cmocka_unit_test(test_transfer_unaccepted_blocks_nothing),

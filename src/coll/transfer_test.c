@@ -74,6 +74,12 @@ static void test_transfer_in_pieces_of_given_length(void **state)
     play_story(story_pieces);
 }
 
+static void test_transfer_headers_alone(void **state)
+{
+    (void)state;
+    play_story(story_notices);
+}
+
 static void test_transfer_sums_on_arrival(void **state)
 {
     (void)state;
@@ -411,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_transfer_all_lengths_both_ways),
         cmocka_unit_test(test_transfer_coded_values),
         cmocka_unit_test(test_transfer_in_pieces_of_given_length),
+        cmocka_unit_test(test_transfer_headers_alone),
         cmocka_unit_test(test_transfer_sums_on_arrival),
         cmocka_unit_test(test_transfer_unaccepted_blocks_nothing),
         cmocka_unit_test(test_transfer_cancel_by_either_side),

@@ -120,7 +120,8 @@ void ps_client_close(struct member *m)
         if (c->link[i].server)
             ps_server_release(c->link[i].server);
     }
-    ps_port_close(&c->port);
+    if (c->port.transfers.world)
+        transfers_close(&c->port.transfers);
 }
 
 /* ---- waiting ---- */
@@ -267,7 +268,7 @@ int ps_client_join(struct ps_client *c)
 
 static bool is_reporting(const struct ps_client *c)
 {
-    return ps_port_busy(&c->port);
+    return c->leaving.status == POST_PENDING;
 }
 
 static bool is_unkept(const struct ps_client *c)
@@ -297,10 +298,10 @@ int ps_client_leave(struct ps_client *c)
 {
     int rc = wait_while(c, is_undecided, WORLD_FOREVER);
     c->ended = true;
-    if (rc == OK)
-        rc = ps_report_leave(c);
-    if (rc == OK)
+    if (rc == OK) {
+        ps_report_leave(c);
         rc = wait_while(c, is_reporting, c->m->group->timing.piece);
+    }
     if (rc == OK)
         rc = hand_over(c);
     return rc == OK ? world_spawn(c->m->world, "worker", serve_offers, c, &c->lingering) : rc;

@@ -61,6 +61,7 @@ struct ps_client {
     bool ended; /* its loop; it replies to servers, and gives its model */
     struct ps_server_config config;
     struct ps_port port;
+    struct transfer leaving;         /* the report that its loop has ended */
     struct async_sender push_sender; /* one part for each shard */
     uint8_t push_header[PS_MESSAGE_MAX];
     struct ps_link *link; /* by shard */
@@ -163,8 +164,8 @@ int ps_ask_successor(struct ps_client *c);
 /* Send the push `sending`. */
 void ps_send_push(struct ps_client *c);
 
-/* Tell the clock that this worker's loop has ended. */
-int ps_report_leave(struct ps_client *c);
+/* Tell the clock that this worker's loop has ended: c->leaving ends when the clock knows. */
+void ps_report_leave(struct ps_client *c);
 
 /* Show the observer this client. */
 void ps_observe_client(const struct ps_client *c);

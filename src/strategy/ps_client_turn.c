@@ -224,23 +224,24 @@ static void repeat_push(struct ps_client *c)
         ps_send_push(c);
 }
 
-int ps_report_leave(struct ps_client *c)
+void ps_report_leave(struct ps_client *c)
 {
     const struct ps_message message = {.op = PS_LEAVE};
-    return ps_send_shard(&c->port, 0, &message);
+    transfer_cancel(&c->leaving);
+    ps_send_floats(&c->port, &c->leaving, ps_placement_host(&c->port.placement, 0), PS_LANE_SERVER,
+                   &message, NULL, 0);
 }
 
 /* The push is decided. After a recovery, others may follow it. */
-static int on_ok(struct ps_client *c, const struct ps_message *message)
+static void on_ok(struct ps_client *c, const struct ps_message *message)
 {
     c->ok = *message;
-    if (message->number == c->pushed)
-        return c->ended ? ps_report_leave(c) : OK;
-    if (message->number == c->sending) {
+    if (message->number == c->pushed && c->ended) {
+        ps_report_leave(c);
+    } else if (message->number < c->pushed && message->number == c->sending) {
         c->sending++;
         c->repeat = true;
     }
-    return OK;
 }
 
 /* ---- a new view ---- */
@@ -353,7 +354,6 @@ static int give_state(struct ps_client *c, size_t shard)
  * it waits for. */
 static int resume_pushing(struct ps_client *c, const struct ps_message *message)
 {
-    int rc = OK;
     if (message->number < c->state.push[c->m->world->self] || message->number > c->pushed)
         return ERR_PROTOCOL; /* their state is older than the one that this worker has offered */
     c->port.epoch = c->asked;
@@ -369,9 +369,9 @@ static int resume_pushing(struct ps_client *c, const struct ps_message *message)
     if (undecided)
         log_info(c->m->group->log, "worker %u sends pushes %llu to %llu again", c->m->world->self,
                  (unsigned long long)message->number + 1, (unsigned long long)c->pushed);
-    if (!ps_holds_all(c))
-        rc = ps_request_copies(c);
-    return rc == OK && c->ended && !undecided ? ps_report_leave(c) : rc;
+    if (c->ended && !undecided)
+        ps_report_leave(c);
+    return ps_holds_all(c) ? OK : ps_request_copies(c);
 }
 
 /* ---- one turn ---- */
@@ -431,7 +431,7 @@ static int on_message(struct ps_client *c, struct message *m)
     if (!read)
         return OK;
     if (message.op == PS_OK && is_host(c, from, 0))
-        return on_ok(c, &message);
+        on_ok(c, &message);
     if (message.op == PS_KEEP && view_rank(c->port.placement.now, from) >= 0)
         on_keep(c, from, &message);
     if (message.op == PS_KEPT && from == c->successor)

@@ -85,27 +85,12 @@ uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
 
 /* ---- one end ---- */
 
-struct ps_slot {
-    struct transfer transfer;
-    struct ps_slot *next;
-};
-
 void ps_port_init(struct ps_port *port, struct group *group, uint32_t lane,
                   const struct ps_placement *placement, size_t chunk)
 {
     *port = (struct ps_port){.placement = *placement};
     transfers_init(&port->transfers, group->world, group, lane);
     port->transfers.chunk = chunk;
-    arena_init(&port->arena);
-}
-
-void ps_port_close(struct ps_port *port)
-{
-    if (!port->transfers.world)
-        return;
-    transfers_close(&port->transfers);
-    arena_release(&port->arena);
-    port->slots = NULL;
 }
 
 int ps_port_await_view(const struct ps_port *port, const struct ps_message *message)
@@ -114,20 +99,6 @@ int ps_port_await_view(const struct ps_port *port, const struct ps_message *mess
     if (message->view <= ps_port_view(port))
         return OK;
     return group_wait_view(group, message->view - 1, world_now(group->world) + group->timing.piece);
-}
-
-/* A free slot. Their number is bounded, since each worker waits for its own requests. */
-static struct ps_slot *free_slot(struct ps_port *port)
-{
-    for (struct ps_slot *slot = port->slots; slot; slot = slot->next)
-        if (slot->transfer.status != POST_PENDING)
-            return slot;
-    struct ps_slot *slot = arena_new(&port->arena, struct ps_slot);
-    if (slot) {
-        slot->next = port->slots;
-        port->slots = slot;
-    }
-    return slot;
 }
 
 void ps_send_floats(struct ps_port *port, struct transfer *transfer,
@@ -139,31 +110,20 @@ void ps_send_floats(struct ps_port *port, struct transfer *transfer,
     transfer_send(transfer, &port->transfers, &what);
 }
 
-static int send_header(struct ps_port *port, uint32_t to, uint32_t lane,
+static int send_notice(struct ps_port *port, uint32_t to, uint32_t lane,
                        const struct ps_message *message)
 {
-    struct ps_slot *slot = free_slot(port);
-    if (slot)
-        ps_send_floats(port, &slot->transfer, message,
-                       (struct transfer_out){.to = to, .lane = lane});
-    return slot ? OK : ERR_NOMEM;
+    uint8_t bytes[PS_MESSAGE_MAX];
+    return transfer_notify(&port->transfers, to, lane, bytes, ps_port_encode(port, message, bytes));
 }
 
 int ps_send_worker(struct ps_port *port, uint32_t node, const struct ps_message *message)
 {
-    return send_header(port, node, PS_LANE_WORKER, message);
+    return send_notice(port, node, PS_LANE_WORKER, message);
 }
 
 int ps_send_shard(struct ps_port *port, size_t shard, const struct ps_message *message)
 {
-    return send_header(port, ps_placement_host(&port->placement, shard),
+    return send_notice(port, ps_placement_host(&port->placement, shard),
                        PS_LANE_SERVER + (uint32_t)shard, message);
-}
-
-bool ps_port_busy(const struct ps_port *port)
-{
-    for (const struct ps_slot *slot = port->slots; slot; slot = slot->next)
-        if (slot->transfer.status == POST_PENDING)
-            return true;
-    return false;
 }

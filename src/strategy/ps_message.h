@@ -1,10 +1,9 @@
-/* Messages between workers and parameter servers, headers of transfers (coll/transfer.h); the node
- * that serves a shard; and either end of the messages. The receiver refuses a header without a
- * vector, which ends the sender's transfer. The clock is the server of shard 0. */
+/* Messages between workers and parameter servers, headers of transfers (coll/transfer.h), most of
+ * them without a vector; the node that serves a shard; and either end of the messages. The clock is
+ * the server of shard 0. */
 #ifndef PL_STRATEGY_PS_MESSAGE_H
 #define PL_STRATEGY_PS_MESSAGE_H
 
-#include "base/arena.h"
 #include "coll/transfer.h"
 #include "strategy/strategy.h"
 #include "tensor/vec.h"
@@ -103,11 +102,9 @@ struct ps_placement ps_placement_of(const struct group *group, uint32_t servers,
 
 /* ---- one end ---- */
 
-/* A worker or a server as an end of messages. It sends any number of them at once. */
+/* A worker or a server as an end of messages. */
 struct ps_port {
     struct transfers transfers;
-    struct arena arena; /* its own: other tasks of the node take memory, too */
-    struct ps_slot *slots;
     struct ps_placement placement; /* `now` is the view that it follows */
     /* The view of the last recovery in which it has taken a state, or from which it has resumed:
      * it ignores what others sent in an earlier one. */
@@ -116,9 +113,6 @@ struct ps_port {
 
 void ps_port_init(struct ps_port *port, struct group *group, uint32_t lane,
                   const struct ps_placement *placement, size_t chunk);
-
-/* Cancel all transfers under way, also those of vectors. Zeroed: nothing to do. */
-void ps_port_close(struct ps_port *port);
 
 static inline uint32_t ps_port_view(const struct ps_port *port)
 {
@@ -140,8 +134,5 @@ void ps_send_floats(struct ps_port *port, struct transfer *transfer,
 /* The message as bytes, with this end's view and epoch: how many. `out` has room for
  * PS_MESSAGE_MAX. */
 size_t ps_port_encode(const struct ps_port *port, const struct ps_message *message, uint8_t *out);
-
-/* Is any message without a vector still on its way? */
-bool ps_port_busy(const struct ps_port *port);
 
 #endif

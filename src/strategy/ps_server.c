@@ -254,7 +254,7 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
         if (s->client[p])
             drop_waiting(s->client[p]);
-    ps_port_close(&s->port);
+    transfers_close(&s->port.transfers);
     if (s->stage != SERVER_EMPTY)
         log_debug(s->log, "shard %zu at worker %u ends after %" PRIu64 " orders (%" PRIx64 ")",
                   s->config.index, s->world->self, s->version, s->history);

@@ -243,6 +243,33 @@ static inline int story_pieces(struct world *w)
     return story_lengths_by(w, 1000);
 }
 
+/* ---- headers without a vector, to the other and to itself ---- */
+
+enum { NOTICES = 5 };
+
+static inline int story_notices(struct world *w)
+{
+    struct transfers ps;
+    uint32_t to[2] = {1 - w->self, w->self};
+    if (w->self > 1)
+        return suite_part(w, STORY_NODES);
+    transfers_init(&ps, w, NULL, 7);
+    for (uint8_t k = 0; k < NOTICES; k++)
+        for (int i = 0; i < 2; i++)
+            CHECK(transfer_notify(&ps, to[i], 7, (uint8_t[]){k, (uint8_t)w->self}, 2) == OK);
+    for (int i = 0; i < 2; i++)
+        for (uint8_t k = 0; k < NOTICES; k++) {
+            struct message *header;
+            CHECK(transfers_await(&ps, to[i], story_until(w), &header) == OK);
+            struct byte_reader bytes = transfer_header_reader(header);
+            CHECK(header->from == to[i] && transfer_header_lane(header) == 7);
+            CHECK(read_u8(&bytes) == k && read_u8(&bytes) == to[i] && byte_reader_done(&bytes));
+            transfer_refuse(&ps, header);
+        }
+    transfers_close(&ps);
+    return suite_part(w, STORY_NODES);
+}
+
 /* ---- one adds up what all others send, several of each at once, into the same range ---- */
 
 enum { ADDED = 6, ADDED_FLOATS = 3 * PIECE + 5 };

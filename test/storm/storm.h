@@ -140,6 +140,8 @@ struct shard_watch {
     struct order_seen *undone; /* those from which it has gone back to a state */
     uint64_t undone_count;
     uint64_t decided[NODES_MAX]; /* of each worker, when it was last a member */
+    bool continued;              /* from a state; */
+    uint32_t node;               /* last at this node */
 };
 
 enum { SHARDS_WATCHED = NODES_MAX };

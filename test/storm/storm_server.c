@@ -122,7 +122,11 @@ void watch_server(struct storm *s, const struct ps_server *server, bool recovere
         return;
     struct shard_watch *w = &s->server.shard[server->config.index];
     const struct order_seen now = order_of(server);
+    if (!recovered && w->continued && w->node != server->world->self)
+        return; /* it has moved, and this server, which stood still, does not know that */
     if (recovered) {
+        w->continued = true;
+        w->node = server->world->self;
         check_recovery(s, w, server, &now);
         undo_orders(s, w, server->version);
     } else {
