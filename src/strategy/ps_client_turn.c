@@ -228,8 +228,9 @@ void ps_report_leave(struct ps_client *c)
 {
     const struct ps_message message = {.op = PS_LEAVE};
     transfer_cancel(&c->leaving);
-    ps_send_floats(&c->port, &c->leaving, ps_placement_host(&c->port.placement, 0), PS_LANE_SERVER,
-                   &message, NULL, 0);
+    ps_send_floats(&c->port, &c->leaving, &message,
+                   (struct transfer_out){.to = ps_placement_host(&c->port.placement, 0),
+                                         .lane = PS_LANE_SERVER});
 }
 
 /* The push is decided. After a recovery, others may follow it. */
