@@ -70,7 +70,7 @@ static int fill_spool(struct spool *spool, size_t count, struct err *err)
     return OK;
 }
 
-static void expect_records(const struct spool *spool, size_t count)
+static void expect_records(struct spool *spool, size_t count)
 {
     assert_int_equal(spool->count, count);
     for (size_t t = 0; t < 2 * count; t++) {
@@ -248,6 +248,250 @@ static void test_parts(void **state)
     spool_close(&spool);
 }
 
+/* ---- a file that is kept ---- */
+
+enum { KEPT_SET = 77 };
+
+/* Its records of part p have values and labels as if they were records from 1000 p on. */
+static const size_t kept_part[] = {7, 35, 20, 1};
+
+enum { KEPT = sizeof kept_part / sizeof *kept_part };
+
+static int open_kept(struct spool *spool, struct place *place, size_t memory, uint32_t classes,
+                     struct err *err)
+{
+    struct file_open file;
+    faulty_init(&place->disk);
+    remove(place->path);
+    assert_int_equal(real_disk_own(place->path, &file, err), OK);
+    const struct spool_config config = {.record_bytes = EACH,
+                                        .block_bytes = BLOCK,
+                                        .memory = memory,
+                                        .disk = &place->disk.disk,
+                                        .path = place->path,
+                                        .in_parts = true,
+                                        .keep = &file,
+                                        .set = KEPT_SET,
+                                        .classes = classes};
+    return spool_open(spool, &config, err);
+}
+
+static int put_part(struct spool *spool, size_t number, size_t records, struct err *err)
+{
+    for (size_t done = 0; done < records;) {
+        void *values;
+        uint32_t *labels;
+        size_t room;
+        int rc = spool_acquire(spool, &values, &labels, &room, err);
+        if (rc != OK)
+            return rc;
+        room = room < records - done ? room : records - done;
+        for (size_t i = 0; i < room; i++) {
+            labels[i] = (uint32_t)(1000 * number + done + i);
+            for (size_t k = 0; k < EACH; k++)
+                ((uint8_t *)values)[i * EACH + k] = value_of(1000 * number + done + i, k);
+        }
+        rc = spool_commit(spool, room, err);
+        if (rc != OK)
+            return rc;
+        done += room;
+    }
+    return OK;
+}
+
+/* Record `i` of the spool is record `at` of part `number`. */
+static void expect_record(struct spool *spool, size_t i, size_t number, size_t at)
+{
+    uint8_t values[EACH];
+    assert_int_equal(spool_read(spool, i, values), OK);
+    assert_int_equal(spool_label(spool, i), 1000 * number + at);
+    for (size_t k = 0; k < EACH; k++)
+        assert_int_equal(values[k], value_of(1000 * number + at, k));
+}
+
+/* A file as a process has left it: four parts, and records of a fifth. */
+static void leave_file(struct place *place)
+{
+    struct spool spool;
+    struct err err = {0};
+    assert_int_equal(open_kept(&spool, place, 0, 0, &err), OK);
+    for (size_t p = 0; p < KEPT; p++) {
+        assert_int_equal(put_part(&spool, p, kept_part[p], &err), OK);
+        assert_int_equal(spool_cut(&spool, 100 + p, &err), OK);
+    }
+    assert_int_equal(put_part(&spool, KEPT, 25, &err), OK);
+    spool_close(&spool);
+}
+
+/* Adopt from the file `path` all parts. Returns how many came, which are as they were. */
+static size_t adopt_all(struct place *place, const char *path, size_t memory, uint32_t classes,
+                        int *status)
+{
+    struct spool spool;
+    struct file_open file;
+    struct err err = {0};
+    struct spool_wanted wanted[KEPT];
+    bool adopted[KEPT];
+    size_t came = 0, record = 3;
+    for (size_t p = 0; p < KEPT; p++)
+        wanted[p] = (struct spool_wanted){100 + p, kept_part[p]};
+    assert_int_equal(open_kept(&spool, place, memory, classes, &err), OK);
+    assert_int_equal(put_part(&spool, 9, 3, &err), OK);
+    assert_int_equal(spool_cut(&spool, 9, &err), OK);
+    assert_int_equal(real_disk_inherit(path, &file, &err), OK);
+    *status = spool_adopt(&spool, &file, wanted, KEPT, adopted, &err);
+    for (size_t p = 0; p < KEPT; p++) {
+        for (size_t i = 0; adopted[p] && i < kept_part[p]; i++)
+            expect_record(&spool, record++, p, i);
+        came += adopted[p];
+    }
+    assert_int_equal(put_part(&spool, 8, 15, &err), OK); /* others follow */
+    assert_int_equal(spool_cut(&spool, 8, &err), OK);
+    for (size_t i = 0; i < 15; i++)
+        expect_record(&spool, record + i, 8, i);
+    expect_record(&spool, 0, 9, 0);
+    bool more;
+    assert_int_equal(spool_readable(&spool, &more), record + 15);
+    assert_in_range(spool.kept_count, 0, memory / BLOCK);
+    assert_true(memory < 9 * BLOCK || came < KEPT || spool.kept_count >= 9);
+    spool_close(&spool);
+    return came;
+}
+
+static void test_parts_outlive_their_spool(void **state)
+{
+    struct place *place = *state;
+    static const size_t memory[] = {0, 3 * BLOCK, 100 * BLOCK};
+    char left[560];
+    int status;
+    snprintf(left, sizeof left, "%s-left", place->path);
+    leave_file(place);
+    assert_int_equal(rename(place->path, left), 0);
+    for (size_t m = 0; m < sizeof memory / sizeof *memory; m++) {
+        assert_int_equal(adopt_all(place, left, memory[m], 0, &status), KEPT);
+        assert_int_equal(status, OK);
+    }
+    assert_int_equal(adopt_all(place, left, 0, 3020, &status), KEPT);
+    assert_int_equal(adopt_all(place, left, 0, 2005, &status), 2); /* labels from 2000 on */
+    assert_int_equal(status, ERR_INPUT);
+    remove(left);
+}
+
+static void test_only_wanted_parts_are_adopted(void **state)
+{
+    struct place *place = *state;
+    char left[560];
+    struct spool spool;
+    struct file_open file;
+    struct err err = {0};
+    const struct spool_wanted wanted[] = {{102, 20}, {101, 36}, {555, 1}};
+    bool adopted[3];
+    snprintf(left, sizeof left, "%s-left", place->path);
+    leave_file(place);
+    assert_int_equal(rename(place->path, left), 0);
+    assert_int_equal(open_kept(&spool, place, 0, 0, &err), OK);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(real_disk_inherit(left, &file, &err), OK);
+        assert_int_equal(spool_adopt(&spool, &file, wanted, 3, adopted, &err), OK);
+        assert_int_equal(adopted[0], again == 0); /* once */
+        assert_false(adopted[1] || adopted[2]);
+        assert_int_equal(spool.adopted_count, 1);
+        if (again == 0)
+            assert_int_equal(real_disk_inherit(left, &file, &err), ERR_USAGE); /* in use */
+        if (again == 0)
+            file_close(&spool.adopted[0]);
+    }
+    spool.adopted[0].fd = -1;
+    assert_int_equal(put_part(&spool, 1, 1, &err), OK);
+    assert_int_equal(real_disk_inherit(left, &file, &err), OK);
+    assert_int_equal(spool_adopt(&spool, &file, wanted, 3, adopted, &err), ERR_USAGE);
+    spool_close(&spool);
+    remove(left);
+}
+
+/* Each byte in turn is another one, and the file ends at each byte: what is adopted is what was
+ * written. */
+static void test_damaged_parts_are_refused(void **state)
+{
+    struct place *place = *state;
+    struct file_bytes bytes;
+    char left[560];
+    struct err err = {0};
+    size_t refused = 0, whole = 0;
+    int status;
+    snprintf(left, sizeof left, "%s-left", place->path);
+    leave_file(place);
+    assert_int_equal(file_read(place->path, 1 << 20, &bytes, &err), OK);
+    for (size_t i = 0; i < 2 * bytes.len; i++) {
+        bool cut = i >= bytes.len;
+        size_t at = i % bytes.len;
+        struct file_open file;
+        struct disk_file *out;
+        const struct disk_ops *ops = real_disk()->ops;
+        remove(left);
+        assert_int_equal(real_disk_own(left, &file, &err), OK);
+        assert_int_equal(ops->open(real_disk(), left, true, &out, &err), OK);
+        bytes.data[at] ^= cut ? 0 : 1 << i % 8;
+        assert_int_equal(ops->write(out, bytes.data, cut ? at : bytes.len, &err), OK);
+        bytes.data[at] ^= cut ? 0 : 1 << i % 8;
+        assert_int_equal(ops->close(out, &err), OK);
+        file_close(&file);
+        size_t came = adopt_all(place, left, 0, 0, &status);
+        assert_true(cut ? status == OK : status == ERR_INPUT || came == KEPT);
+        refused += came < KEPT;
+        whole += came == KEPT;
+    }
+    assert_true(refused > bytes.len && whole > 0);
+    file_release(&bytes);
+    remove(left);
+    leave_file(place);
+    assert_int_equal(rename(place->path, left), 0);
+    struct spool spool;
+    struct file_open file;
+    bool adopted;
+    assert_int_equal(open_kept(&spool, place, 0, 0, &err), OK);
+    spool.config.set++;
+    assert_int_equal(real_disk_inherit(left, &file, &err), OK);
+    assert_int_equal(spool_adopt(&spool, &file, &(struct spool_wanted){100, 7}, 1, &adopted, &err),
+                     ERR_INPUT);
+    assert_non_null(strstr(err.text, "another set"));
+    spool_close(&spool);
+    remove(left);
+}
+
+/* The file cannot be written from some call on: records that follow are in memory, as far as there
+ * is room. */
+static void test_a_kept_file_that_is_full(void **state)
+{
+    struct place *place = *state;
+    char left[560];
+    int status;
+    snprintf(left, sizeof left, "%s-left", place->path);
+    for (int at = 2; at < 30; at++) {
+        struct spool spool;
+        struct err err = {0};
+        assert_int_equal(open_kept(&spool, place, at % 2 ? 100 * BLOCK : 0, 0, &err), OK);
+        place->disk.fail_at = at;
+        int rc = OK;
+        for (size_t p = 0; rc == OK && p < KEPT; p++) {
+            rc = put_part(&spool, p, kept_part[p], &err);
+            if (rc == OK)
+                rc = spool_cut(&spool, 100 + p, &err);
+        }
+        assert_int_equal(rc, OK);
+        assert_int_equal(spool.logs, false);
+        assert_non_null(strstr(spool.log_failed.text, "the disk: cannot write"));
+        for (size_t p = 0, record = 0; p < KEPT; p++)
+            for (size_t i = 0; i < kept_part[p]; i++)
+                expect_record(&spool, record++, p, i);
+        spool_close(&spool);
+        assert_int_equal(rename(place->path, left), 0);
+        assert_true(adopt_all(place, left, 0, 0, &status) < KEPT);
+        assert_true(status == OK || status == ERR_INPUT);
+    }
+    remove(left);
+}
+
 /* Records and labels both are the identity. */
 static void test_labels_are_part_of_the_hash(void **state)
 {
@@ -281,6 +525,10 @@ int main(void)
         cmocka_unit_test(test_a_disk_that_fails),
         cmocka_unit_test(test_records_are_readable_before_the_end),
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_outlive_their_spool),
+        cmocka_unit_test(test_only_wanted_parts_are_adopted),
+        cmocka_unit_test(test_damaged_parts_are_refused),
+        cmocka_unit_test(test_a_kept_file_that_is_full),
         cmocka_unit_test(test_labels_are_part_of_the_hash),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
