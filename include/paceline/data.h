@@ -111,11 +111,20 @@ typedef struct pl_stream_options {
      * step in which it becomes readable. When a worker is lost, any other may be given the parts
      * that it had: the run counts the samples of a part wherever they are trained on. */
     bool parts;
+    /* With `parts`: path of a new file, of mode 0600 and locked by this process, to which each part
+     * is written as it arrives. Another process of this user and machine may take the parts from it
+     * (pl_stream_adopt) when this one has ended in whatever way. Records are read from it, and
+     * those of `memory` bytes stay in memory, too, once they have been read; none where the file
+     * system is memory. When it cannot be written any more, a warning says so, and parts that
+     * follow are as those of other streams. The caller removes it. NULL: there is none. Copied */
+    const char *keep;
+    uint64_t set; /* with `keep`: identity of what the parts belong to */
 } pl_stream_options;
 
 typedef struct pl_stream pl_stream;
 
-/* PL_ERR_USAGE, PL_ERR_INPUT as pl_data_bind; PL_ERR_NOMEM. One thread at a time uses a stream. */
+/* PL_ERR_USAGE, PL_ERR_INPUT as pl_data_bind; PL_ERR_NOMEM; PL_ERR_IO: the file `keep` cannot be
+ * made. One thread at a time uses a stream. */
 int pl_stream_open(pl_engine *engine, const char *name, const pl_stream_options *options,
                    pl_stream **out);
 
@@ -139,6 +148,25 @@ int pl_stream_flush(pl_stream *stream);
  * memory as pl_stream_flush. PL_ERR_USAGE: there are no such records, or it is not in parts;
  * PL_ERR_FULL: it has 256 parts, and these records are in none; PL_ERR_NOMEM */
 int pl_stream_cut(pl_stream *stream, uint64_t hash);
+
+/* A part, as pl_stream_adopt looks for it. */
+typedef struct pl_stream_part {
+    uint64_t hash;    /* its identity, as pl_stream_cut had it */
+    uint64_t records; /* how many it has */
+} pl_stream_part;
+
+/* Of a stream in parts with `keep`: take parts from the file `path`, which a stream of the same
+ * `set`, type, shape and classes kept, and whose process has ended. Of the `count` parts that are
+ * wanted those are taken that are complete and as they were written (XXH3 of each block), and that
+ * this stream does not have; adopted[i]: part i can be read from now on. The records of these are
+ * read once. The file stays theirs, with its lock, as long as the binding; the caller removes it.
+ *
+ * PL_ERR_USAGE  the process that has the file lives; nothing was taken
+ * PL_ERR_INPUT  the file is a link or no regular one, another user's, open to other users, or of
+ *               another set; or it is damaged, and what is sound was taken
+ * PL_ERR_FULL   the stream has 256 parts, or 64 files; PL_ERR_IO; PL_ERR_NOMEM */
+int pl_stream_adopt(pl_stream *stream, const char *path, const pl_stream_part *wanted, size_t count,
+                    bool *adopted);
 
 /* No record follows: the name is bound, as by pl_data_bind, with the hash of all values, and the
  * stream is freed. On an error it is still the caller's: PL_ERR_INPUT: it has no record;

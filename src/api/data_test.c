@@ -258,6 +258,54 @@ static void test_a_stream_in_parts(void **state)
     pl_data_close(data);
 }
 
+/* Parts that a stream of another engine has kept are adopted when that is gone. */
+static void test_parts_are_adopted(void **state)
+{
+    const struct stage *s = *state;
+    char first[600], second[600];
+    pl_stream_options options = {.channels = 1,
+                                 .height = 1,
+                                 .width = 1,
+                                 .grows = true,
+                                 .keep = first,
+                                 .set = 3,
+                                 .memory = 1};
+    const pl_stream_part wanted[] = {{11, 1}, {12, 2}};
+    struct stage other = {0};
+    pl_stream *stream;
+    pl_data *data;
+    float x[4];
+    bool adopted[2];
+    snprintf(first, sizeof first, "%s/first.rows", s->folder.path);
+    snprintf(second, sizeof second, "%s/second.rows", s->folder.path);
+    assert_int_equal(pl_stream_open(s->engine, "kept", &options, &stream), PL_ERR_USAGE);
+    options.parts = true;
+    assert_int_equal(pl_engine_create(NULL, &other.engine), PL_OK);
+    expect_ok(&other, pl_stream_open(other.engine, "kept", &options, &stream));
+    put_byte(&other, stream, 7);
+    expect_ok(&other, pl_stream_cut(stream, 11));
+    put_byte(&other, stream, 8);
+    put_byte(&other, stream, 9);
+    expect_ok(&other, pl_stream_cut(stream, 12));
+    pl_stream_free(stream);
+
+    options.keep = second;
+    expect_ok(s, pl_stream_open(s->engine, "kept", &options, &stream));
+    put_byte(s, stream, 6);
+    expect_ok(s, pl_stream_cut(stream, 10));
+    assert_int_equal(pl_stream_adopt(stream, first, wanted, 2, adopted), PL_ERR_USAGE);
+    assert_non_null(strstr(pl_stream_error(stream), "lives"));
+    pl_engine_destroy(other.engine);
+    expect_ok(s, pl_stream_adopt(stream, first, wanted, 2, adopted));
+    assert_true(adopted[0] && adopted[1]);
+    assert_int_equal(pl_stream_adopt(stream, first, wanted, 2, adopted), PL_ERR_USAGE);
+    expect_ok(s, pl_stream_seal(stream));
+    expect_ok(s, pl_data_open(s->engine, "memory:kept", true, &data));
+    expect_ok(s, pl_data_read(data, 0, 4, x, 4));
+    assert_true(x[0] == 6 && x[1] == 7 && x[2] == 8 && x[3] == 9);
+    pl_data_close(data);
+}
+
 static void test_pictures_come_to_size(void **state)
 {
     const struct stage *s = *state;
@@ -481,6 +529,7 @@ int main(void)
         cmocka_unit_test(test_reading),
         cmocka_unit_test(test_values_of_bf16),
         cmocka_unit_test(test_a_stream_in_parts),
+        cmocka_unit_test(test_parts_are_adopted),
         cmocka_unit_test(test_a_flushed_stream),
         cmocka_unit_test(test_pictures_come_to_size),
         cmocka_unit_test(test_pictures_become_grey),

@@ -21,6 +21,7 @@ struct pl_stream {
     size_t acquired;        /* records of the last pl_stream_acquire, */
     const uint32_t *labels; /* and their labels */
     struct err failed;
+    bool warned;               /* that the file is not kept any more */
     char path[PATH_MAX_BYTES]; /* of the file, while it is made */
 };
 
@@ -64,26 +65,50 @@ static void release_spool(void *user)
 
 /* ---- opening ---- */
 
+/* Parts pass from stream to stream only where they belong to the same, in the same form. */
+static uint64_t set_of(const pl_stream_options *options)
+{
+    const uint64_t form[] = {options->set,    (uint64_t)options->type, options->channels,
+                             options->height, options->width,          options->classes};
+    return hash_bytes(form, sizeof form);
+}
+
+/* Where the disk is: a file without a name, or one that is kept, and is opened here. */
+static int choose_file(pl_stream *stream, const pl_stream_options *options,
+                       struct spool_config *config, struct file_open *kept, struct err *err)
+{
+    config->path = stream->path;
+    if (!options->keep)
+        return real_disk_temporary(options->folder, stream->name, stream->path, sizeof stream->path,
+                                   err);
+    int n = snprintf(stream->path, sizeof stream->path, "%s", options->keep);
+    if (n < 0 || (size_t)n >= sizeof stream->path)
+        return err_set(err, ERR_INPUT, "stream %s: keep: the path is too long", stream->name);
+    int rc = real_disk_own(stream->path, kept, err);
+    config->keep = kept;
+    config->keep_in_memory = rc == OK && real_disk_in_memory(stream->path);
+    return rc;
+}
+
 static int make_spool(pl_stream *stream, const pl_stream_options *options, struct err *err)
 {
-    stream->spool = calloc(1, sizeof *stream->spool);
-    if (!stream->spool)
-        return err_set(err, ERR_NOMEM, "stream %s: out of memory", stream->name);
-    int rc =
-        real_disk_temporary(options->folder, stream->name, stream->path, sizeof stream->path, err);
-    if (rc != OK)
-        return rc;
-    const struct spool_config config = {
+    struct file_open kept = {.fd = -1};
+    struct spool_config config = {
         .record_bytes = memory_record_bytes(&stream->records),
         .block_bytes = options->parts   ? PARTS_BLOCK
                        : options->grows ? GROWING_BLOCK
                                         : 0,
-        .memory = options->memory,
-        .disk = options->memory > 0 ? real_disk() : NULL,
-        .path = stream->path,
+        .memory = options->memory > 0 ? options->memory : SIZE_MAX,
+        .disk = options->memory > 0 || options->keep ? real_disk() : NULL,
         .in_parts = options->parts,
+        .set = set_of(options),
+        .classes = stream->records.classes,
     };
-    return spool_open(stream->spool, &config, err);
+    stream->spool = calloc(1, sizeof *stream->spool);
+    if (!stream->spool)
+        return err_set(err, ERR_NOMEM, "stream %s: out of memory", stream->name);
+    int rc = choose_file(stream, options, &config, &kept, err);
+    return rc == OK ? spool_open(stream->spool, &config, err) : rc;
 }
 
 /* Bind the name to the spool, which the binding frees from then on. */
@@ -140,6 +165,8 @@ static int open_stream(pl_engine *engine, const char *name, const pl_stream_opti
     stream->records.name = stream->name;
     rc = options->parts && !options->grows
              ? err_set(err, ERR_USAGE, "stream %s: one in parts grows", name)
+         : options->keep && !options->parts
+             ? err_set(err, ERR_USAGE, "stream %s: one that is kept is in parts", name)
              : make_spool(stream, options, err);
     if (rc == OK && options->grows)
         rc = bind_growing(stream, options);
@@ -269,14 +296,57 @@ static int cut_stream(pl_stream *stream, uint64_t hash)
     if (rc != OK)
         return rc;
     rc = spool_cut(stream->spool, hash, err);
-    if (rc != OK)
+    if (rc == ERR_USAGE || rc == ERR_FULL)
         err_prefix(err, "stream %s", stream->name);
+    else
+        keep_failure(stream, rc);
+    if (stream->spool->log_failed.status != OK && !stream->warned) {
+        stream->warned = true;
+        log_warn(&stream->engine->log,
+                 "stream %s: no part is kept from here on for a process that follows: %s",
+                 stream->name, stream->spool->log_failed.text);
+    }
     return rc;
 }
 
 int pl_stream_cut(pl_stream *stream, uint64_t hash)
 {
     RETURN_GUARDED(errors_of(stream), cut_stream(stream, hash));
+}
+
+static int adopt_parts(pl_stream *stream, const char *path, const pl_stream_part *parts,
+                       size_t count, bool *adopted)
+{
+    struct err *err = &errors_of(stream)->error;
+    struct file_open file;
+    struct spool_wanted *wanted = NULL;
+    memset(adopted, 0, count * sizeof *adopted);
+    int rc = check_alive(stream);
+    if (rc == OK && (!stream->spool->part || !stream->spool->has_file))
+        rc = err_set(err, ERR_USAGE, "it is not in parts that are kept");
+    if (rc == OK)
+        wanted = calloc(count + 1, sizeof *wanted);
+    if (rc == OK && !wanted)
+        rc = err_set(err, ERR_NOMEM, "out of memory for %zu parts", count);
+    for (size_t i = 0; rc == OK && i < count; i++)
+        wanted[i] = (struct spool_wanted){parts[i].hash, parts[i].records};
+    if (rc == OK)
+        rc = real_disk_inherit(path, &file, err);
+    if (rc == OK) {
+        rc = spool_adopt(stream->spool, &file, wanted, count, adopted, err);
+        if (rc != OK)
+            err_prefix(err, "%s", path);
+    }
+    free(wanted);
+    if (rc != OK)
+        err_prefix(err, "stream %s", stream->name);
+    return rc;
+}
+
+int pl_stream_adopt(pl_stream *stream, const char *path, const pl_stream_part *wanted, size_t count,
+                    bool *adopted)
+{
+    RETURN_GUARDED(errors_of(stream), adopt_parts(stream, path, wanted, count, adopted));
 }
 
 static int seal_stream(pl_stream *stream)
