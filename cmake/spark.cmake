@@ -95,6 +95,8 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
     spark/engine_process_test spark/session_test spark/process_test spark/rows_test
     PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
     ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_home}")
+  set_property(TEST spark/failure_test APPEND PROPERTY
+    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/failure.conf)
   set_property(TEST spark/dynamic_allocation_test APPEND PROPERTY
     ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/dynamic_allocation.conf)
   set_property(TEST spark/shared_variable_test APPEND PROPERTY

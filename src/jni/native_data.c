@@ -47,6 +47,7 @@ jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, 
         return PL_ERR_USAGE;
     struct texts texts = {0};
     const char *bound = NULL;
+    const bool kept = growth == paceline_spark_Native_KEPT;
     pl_stream_options options = {.channels = (uint32_t)channels,
                                  .height = (uint32_t)height,
                                  .width = (uint32_t)width,
@@ -54,8 +55,9 @@ jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, 
                                  .type = (pl_value_type)type,
                                  .memory = (size_t)memory,
                                  .grows = growth != paceline_spark_Native_COMPLETE,
-                                 .parts = growth == paceline_spark_Native_PARTS,
-                                 .hash = (uint64_t)hash};
+                                 .parts = kept || growth == paceline_spark_Native_PARTS,
+                                 .hash = (uint64_t)hash,
+                                 .set = (uint64_t)hash};
     struct stream *stream = calloc(1, sizeof *stream);
     int rc = stream ? PL_OK : fail(PL_ERR_NOMEM, "out of memory for a stream");
     if (rc == PL_OK && (!name || memory < 0))
@@ -63,7 +65,7 @@ jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, 
     if (rc == PL_OK)
         rc = texts_take(&texts, env, name, &bound);
     if (rc == PL_OK)
-        rc = texts_take(&texts, env, folder, &options.folder);
+        rc = texts_take(&texts, env, folder, kept ? &options.keep : &options.folder);
     if (rc == PL_OK)
         rc = fail_by_engine(engine,
                             pl_stream_open(engine->engine, bound, &options, &stream->stream));
@@ -143,6 +145,57 @@ jint NATIVE(streamCut)(JNIEnv *env, jclass class, jlong handle, jlong hash)
     if (!stream)
         return PL_ERR_USAGE;
     int rc = fail_by_stream(stream, pl_stream_cut(stream->stream, (uint64_t)hash));
+    object_release(stream, USE_ALONE, false);
+    return rc;
+}
+
+/* hashes[i] and records[i] are of part i, and adopted[i] says whether it came. */
+static int adopt_parts(JNIEnv *env, const struct stream *stream, const char *path, jint count,
+                       jlongArray hashes, jlongArray records, jbooleanArray adopted)
+{
+    size_t n = (size_t)count;
+    pl_stream_part *wanted = calloc(n + 1, sizeof *wanted);
+    jlong *numbers = calloc(2 * n + 1, sizeof *numbers);
+    bool *came = calloc(n + 1, sizeof *came);
+    jboolean *answer = calloc(n + 1, sizeof *answer);
+    int rc =
+        wanted && numbers && came && answer ? PL_OK : fail(PL_ERR_NOMEM, "out of memory for parts");
+    if (rc == PL_OK) {
+        (*env)->GetLongArrayRegion(env, hashes, 0, count, numbers);
+        (*env)->GetLongArrayRegion(env, records, 0, count, numbers + n);
+        for (size_t i = 0; i < n; i++)
+            wanted[i] = (pl_stream_part){(uint64_t)numbers[i], (uint64_t)numbers[n + i]};
+        rc = fail_by_stream(stream, pl_stream_adopt(stream->stream, path, wanted, n, came));
+        for (size_t i = 0; i < n; i++)
+            answer[i] = came[i];
+        (*env)->SetBooleanArrayRegion(env, adopted, 0, count, answer);
+    }
+    free(answer);
+    free(came);
+    free(numbers);
+    free(wanted);
+    return rc;
+}
+
+jint NATIVE(streamAdopt)(JNIEnv *env, jclass class, jlong handle, jstring path, jlongArray hashes,
+                         jlongArray records, jbooleanArray adopted)
+{
+    (void)class;
+    struct stream *stream = object_use(handle, OBJECT_STREAM, USE_ALONE);
+    if (!stream)
+        return PL_ERR_USAGE;
+    struct texts texts = {0};
+    const char *from = NULL;
+    jint count = hashes ? (*env)->GetArrayLength(env, hashes) : -1;
+    int rc = PL_OK;
+    if (!path || !records || !adopted || (*env)->GetArrayLength(env, records) != count ||
+        (*env)->GetArrayLength(env, adopted) != count)
+        rc = fail(PL_ERR_USAGE, "stream: no path, or arrays of several lengths");
+    if (rc == PL_OK)
+        rc = texts_take(&texts, env, path, &from);
+    if (rc == PL_OK)
+        rc = adopt_parts(env, stream, from, count, hashes, records, adopted);
+    texts_release(&texts);
     object_release(stream, USE_ALONE, false);
     return rc;
 }

@@ -36,12 +36,22 @@ final class DriverEnd implements DriverPlugin {
 
         /** May rows lie in that executor? Only so many have a worker. */
         boolean admitsRows(String executor);
+
+        /** The rows of lost executors that one which has come may adopt, as RowsOffer has it; DECLINE: none. */
+        default String offerRows(String executor, Set<String> living) {
+            return DECLINE;
+        }
+
+        /** That executor has adopted these of them. */
+        default void rowsTaken(String executor, String partitions) {}
     }
 
     static final String HELLO = "hello";
     static final String JOIN = "join";
     static final String WAIT = "wait";
     static final String PLACE = "place";
+    static final String OFFER = "offer";
+    static final String TAKEN = "taken";
     static final String ALIVE = "alive";
     static final String LEAVE = "leave";
     static final String OVER = "over";
@@ -109,6 +119,13 @@ final class DriverEnd implements DriverPlugin {
                 return session == null ? OVER : session.join(part[2], part[3], part[4]);
             case PLACE:
                 return session != null && session.admitsRows(part[2]) ? PLACE : DECLINE;
+            case OFFER:
+                return session == null ? OVER : session.offerRows(part[2], hosts.keySet());
+            case TAKEN:
+                if (session != null) {
+                    session.rowsTaken(part[2], part[3]);
+                }
+                return session == null ? OVER : TAKEN;
             default:
                 return session == null ? OVER
                         : part.length > 2 && session.isToLeave(part[2]) ? LEAVE : ALIVE;

@@ -1,6 +1,9 @@
 package paceline.spark;
 
+import java.io.Serializable;
 import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 
 /**
  * The library as an executor uses it: records that tasks append, and then a worker that trains on
@@ -11,7 +14,7 @@ interface Engine extends AutoCloseable {
     /** The name under which jobs find the records. */
     String ROWS = "rows";
 
-    /** Expect records, before the first is appended; beyond the limit they are in a file. */
+    /** Expect records, before the first is appended; beyond the limit, or all if they are kept, they are in a file. */
     void open(RecordSchema schema, RowsLimit limit);
 
     /**
@@ -19,6 +22,29 @@ interface Engine extends AutoCloseable {
      * and takes them if it trains already.
      */
     void append(PackedRows rows, long identity);
+
+    /** Which records have come out of a file, and what was wrong with it. */
+    final class Adoption implements Serializable {
+        private static final long serialVersionUID = 1;
+        final boolean[] came;
+        final int status; // of the library
+        final String message;
+
+        Adoption(boolean[] came, int status, String message) {
+            this.came = came;
+            this.status = status;
+            this.message = message;
+        }
+
+        /** Those of the list that have come. */
+        <T> List<T> of(List<T> wanted) {
+            return IntStream.range(0, came.length).filter(i -> came[i]).mapToObj(wanted::get)
+                    .collect(Collectors.toList());
+        }
+    }
+
+    /** Take records with these identities and numbers from a file that an engine has kept, as Native.streamAdopt. */
+    Adoption adopt(String file, long[] identities, long[] records);
 
     /** Start a worker of the run whose driver has this address; options as Native.workOpen. */
     Worker work(String driver, List<String> options);

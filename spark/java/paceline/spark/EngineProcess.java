@@ -157,6 +157,11 @@ final class EngineProcess implements Engine {
     }
 
     @Override
+    public Adoption adopt(String file, long[] identities, long[] records) {
+        return (Adoption) ask(child -> child.engine.adopt(file, identities, records));
+    }
+
+    @Override
     public Worker work(String driver, List<String> options) {
         List<String> own = List.copyOf(options);
         ask(child -> {
@@ -217,14 +222,14 @@ final class EngineProcess implements Engine {
     public void close() {
         try {
             calls.close();
-            if (process.waitFor(END_S, TimeUnit.SECONDS)) {
-                return;
+            if (!process.waitFor(END_S, TimeUnit.SECONDS)) {
+                process.destroyForcibly().waitFor(END_S, TimeUnit.SECONDS);
             }
         } catch (IOException | InterruptedException gone) {
             if (gone instanceof InterruptedException) {
                 Thread.currentThread().interrupt();
             }
+            process.destroyForcibly();
         }
-        process.destroyForcibly();
     }
 }

@@ -1,16 +1,25 @@
 package paceline.spark;
 
+import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** The plugin in an executor: it loads the library, reports to the driver, and frees what is old. */
 final class ExecutorEnd implements ExecutorPlugin {
+    private static final Logger LOG = LoggerFactory.getLogger(ExecutorEnd.class);
+    private static final String NOT_ADOPTED = "rows of lost executors are not adopted: {}";
     private static final long SWEEP_MS = 2000;
 
     private static volatile ExecutorEnd current;
 
     private PluginContext plugin;
+    private volatile KeptRows keeper = KeptRows.NONE;
+    private final Map<String, RowsOffer> offers = new HashMap<>(); // by fit, of rows that are to be adopted
     private volatile Throwable failure;
     private volatile boolean ended;
 
@@ -21,13 +30,14 @@ final class ExecutorEnd implements ExecutorPlugin {
         current = this;
         try {
             NativeLibrary.load();
+            keeper = KeptRows.ofExecutor(plugin.conf(), plugin.executorID());
         } catch (Throwable thrown) {
             failure = thrown;
         }
         try {
-            ask(DriverEnd.HELLO, context.executorID(),
-                    failure == null ? "" : String.valueOf(failure).replace('\n', ' '));
-            Thread sweeper = new Thread(this::sweep, "paceline-sweeper");
+            findOffers();
+            Runtime.getRuntime().addShutdownHook(new Thread(ExecutorStore::deleteFiles, "paceline-files"));
+            Thread sweeper = new Thread(this::serve, "paceline-sweeper");
             sweeper.setDaemon(true);
             sweeper.start();
         } catch (Throwable thrown) {
@@ -61,14 +71,57 @@ final class ExecutorEnd implements ExecutorPlugin {
             return found;
         }
         freeOver();
-        return ExecutorStore.open(session, schema, this::openEngine, RowsLimit.ofExecutor(plugin.conf()));
+        return ExecutorStore.open(session, schema, this::openEngine, RowsLimit.ofExecutor(plugin.conf()),
+                keeper);
     }
 
     private void freeOver() throws Exception {
-        for (String session : ExecutorStore.sessions()) {
-            if (ask(DriverEnd.ALIVE, session).equals(DriverEnd.OVER)) {
+        List<String> own = ExecutorStore.sessions();
+        for (String session : own) {
+            if (isOver(session)) {
                 ExecutorStore.release(session);
             }
+        }
+        for (KeptRows.Kept file : keeper.list()) { // of executors that were killed
+            if (!own.contains(file.fit) && isOver(file.fit)) {
+                KeptRows.delete(file.path);
+            }
+        }
+    }
+
+    private boolean isOver(String session) throws Exception {
+        return ask(DriverEnd.ALIVE, session).equals(DriverEnd.OVER);
+    }
+
+    /**
+     * Ask for fits that lack rows which an executor that is lost has left here. Spark starts no task here before that,
+     * so none reads them.
+     */
+    private void findOffers() {
+        try {
+            for (String fit : keeper.list().stream().map(file -> file.fit).collect(Collectors.toSet())) {
+                RowsOffer offer = RowsOffer.of(ask(DriverEnd.OFFER, fit, id()));
+                if (offer != null) {
+                    offers.put(fit, offer);
+                }
+            }
+        } catch (Exception failed) {
+            LOG.warn(NOT_ADOPTED, failed.toString());
+        }
+    }
+
+    /** These rows are this executor's from now on. */
+    private void adoptRows(String fit, RowsOffer offer) throws Exception {
+        List<Integer> adopted = List.of();
+        String reply;
+        try {
+            adopted = offer.take(openStore(fit, offer.schema), keeper.list().stream()
+                    .filter(file -> file.fit.equals(fit)).collect(Collectors.toList()));
+        } finally {
+            reply = ask(DriverEnd.TAKEN, fit, id(), RowsOffer.join(adopted));
+        }
+        if (reply.equals(DriverEnd.OVER)) {
+            ExecutorStore.release(fit);
         }
     }
 
@@ -79,6 +132,23 @@ final class ExecutorEnd implements ExecutorPlugin {
     /** Ask the driver; the reply is a String, because no other class of ours could be read here. */
     String ask(String... words) throws Exception {
         return (String) plugin.ask(String.join("\n", words));
+    }
+
+    /** Report to the driver, at first that this executor is ready, with the rows that it has found here. */
+    private void serve() {
+        for (Map.Entry<String, RowsOffer> offer : offers.entrySet()) {
+            try {
+                adoptRows(offer.getKey(), offer.getValue());
+            } catch (Exception failed) {
+                LOG.warn(NOT_ADOPTED, failed.toString());
+            }
+        }
+        try {
+            ask(DriverEnd.HELLO, id(), failure == null ? "" : String.valueOf(failure).replace('\n', ' '));
+        } catch (Exception thrown) {
+            failure = thrown;
+        }
+        sweep();
     }
 
     /** Free vectors of rounds and stores of sessions that are over; a driver cannot call its executors. */

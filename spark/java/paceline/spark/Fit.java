@@ -31,7 +31,7 @@ import org.slf4j.LoggerFactory;
 /**
  * One fit: it reads the rows into the executors, starts the run's driver here and workers there,
  * looks after both until the run is over, and leaves nothing behind but the session's leases. One thread uses it,
- * except for work, checkCores, executorLost, stop, end and admitsRows, which other threads call.
+ * except for work, checkCores, executorLost, stop, end, admitsRows, offerRows and rowsTaken, which other threads call.
  */
 final class Fit implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Fit.class);
@@ -224,6 +224,16 @@ final class Fit implements AutoCloseable {
     /** May a partition lie in that executor? */
     boolean admitsRows(String executor) {
         return places.admits(executor);
+    }
+
+    /** Rows of lost executors for one that has come in their place, and finds them on its host. */
+    String offerRows(String executor, Set<String> living) {
+        LostRows lost = lostRows;
+        return lost == null ? DriverEnd.DECLINE : lost.offer(executor, plan.schema, living);
+    }
+
+    void rowsTaken(String executor, String partitions) {
+        lostRows.take(executor, RowsOffer.split(partitions));
     }
 
     /** Train on rows with the columns that Ingest names. */

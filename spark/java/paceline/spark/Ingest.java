@@ -6,10 +6,13 @@ import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.spark.api.java.JavaRDD;
@@ -53,6 +56,20 @@ final class Ingest {
         PackedRows held;
         String shard; // the file of its rows, where they go to files
         PackedRows sample; // a few rows, by which the driver knows the records
+
+        /** The same in another executor. */
+        Taken in(String other) {
+            Taken moved = new Taken();
+            moved.partition = partition;
+            moved.executor = other;
+            moved.records = records;
+            moved.bad = bad;
+            moved.reason = reason;
+            moved.test = test;
+            moved.held = held;
+            moved.sample = sample;
+            return moved;
+        }
     }
 
     /** The task of a partition. */
@@ -131,6 +148,7 @@ final class Ingest {
     private final JavaRDD<Taken> work;
     private final int partitions;
     private final Map<Integer, Taken> taken = new ConcurrentHashMap<>();
+    private final Map<Integer, Taken> lost = new ConcurrentHashMap<>(); // what was known of those that are missing
     private final Consumer<String> unable;
     private final Set<Integer> adopted = ConcurrentHashMap.newKeySet(); // partitions that came to executors which train
 
@@ -220,6 +238,7 @@ final class Ingest {
                     }
                     if (one.executor != null) {
                         taken.put(one.partition, one);
+                        lost.remove(one.partition);
                         read++;
                     }
                 }
@@ -250,12 +269,45 @@ final class Ingest {
 
     /** The partitions of a lost executor have to be read again, unless they are in files. */
     void executorLost(String executor) {
-        taken.values().removeIf(one -> one.executor.equals(executor) && one.records > 0 && one.shard == null);
+        lose(one -> one.executor.equals(executor) && one.records > 0 && one.shard == null);
+    }
+
+    private void lose(Predicate<Taken> kind) {
+        taken.values().removeIf(one -> {
+            boolean loses = kind.test(one);
+            if (loses) {
+                lost.put(one.partition, one);
+            }
+            return loses;
+        });
+    }
+
+    /** The partitions that an executor which comes may adopt, with their numbers of records. Any thread. */
+    Map<Integer, Long> lacking() {
+        Map<Integer, Long> found = new TreeMap<>();
+        lost.values().forEach(one -> found.put(one.partition, one.records));
+        adopted.stream().map(taken::get).filter(Objects::nonNull)
+                .forEach(one -> found.put(one.partition, one.records));
+        return found;
+    }
+
+    /** That executor has these now, without Spark. Returns how many of them were missing or shared. Any thread. */
+    int adopt(String executor, List<Integer> partitionsThere) {
+        int count = 0;
+        for (int partition : partitionsThere) {
+            Taken one = adopted.remove(partition) ? taken.get(partition) : lost.remove(partition);
+            if (one != null) {
+                taken.put(partition, one.in(executor));
+                count++;
+            }
+        }
+        return count;
     }
 
     /** Let adopted partitions be read once more, by another executor, which shares them. Are there any? */
     boolean shareAdopted() {
-        boolean any = taken.keySet().removeAll(adopted);
+        boolean any = !adopted.isEmpty();
+        lose(one -> adopted.contains(one.partition));
         adopted.clear();
         return any;
     }

@@ -81,7 +81,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
             if (reply[0].equals(DriverEnd.WAIT) || (joins && reply[1].equals(over))) {
                 Thread.sleep(ASK_MS);
             } else if (joins) {
-                Result result = train(reply, executor, host);
+                Result result = restored(train(reply, executor, host), reply[1]);
                 if (result.outcome == Outcome.BROKEN
                         || end.ask(DriverEnd.ALIVE, reply[1]).equals(DriverEnd.OVER)) {
                     ExecutorStore.release(reply[1]);
@@ -96,6 +96,13 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
             }
         }
         return new Result(Outcome.LEFT, executor, host, "");
+    }
+
+    /** A broken engine is replaced by one with the same records, where these can be had: the lease has only failed. */
+    private static Result restored(Result result, String fit) {
+        ExecutorStore store = result.outcome == Outcome.BROKEN ? ExecutorStore.find(fit) : null;
+        return store == null || !store.restore() ? result
+                : new Result(Outcome.FAILED, result.executor, result.host, result.message);
     }
 
     /**

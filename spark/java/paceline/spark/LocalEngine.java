@@ -37,13 +37,14 @@ final class LocalEngine implements Engine {
 
     @Override
     public void open(RecordSchema schema, RowsLimit limit) {
-        openStream(ROWS, schema, limit, Native.PARTS);
+        openStream(ROWS, schema, limit, limit.kept == null ? Native.PARTS : Native.KEPT);
     }
 
     private void openStream(String name, RecordSchema schema, RowsLimit limit, int growth) {
         long memory = limit.bytes == Long.MAX_VALUE ? 0 : Math.max(1, limit.bytes); // 0: there is no limit
         long opened = Native.streamOpen(engine, name, schema.channels, schema.height, schema.width,
-                schema.classes, schema.type(), memory, limit.folder, growth, 0);
+                schema.classes, schema.type(), memory, limit.kept == null ? limit.folder : limit.kept, growth,
+                limit.fit);
         if (opened < 0) {
             throw new PacelineException("records: " + Native.message());
         }
@@ -54,6 +55,13 @@ final class LocalEngine implements Engine {
     public void append(PackedRows rows, long identity) {
         rows.appendTo(stream);
         check(Native.streamCut(stream, identity));
+    }
+
+    @Override
+    public Adoption adopt(String file, long[] identities, long[] records) {
+        boolean[] came = new boolean[identities.length];
+        int status = Native.streamAdopt(stream, file, identities, records, came);
+        return new Adoption(came, status, status == 0 ? "" : Native.message());
     }
 
     @Override

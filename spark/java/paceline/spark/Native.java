@@ -33,7 +33,7 @@ final class Native {
     static final int ERR_BUG = -99;
 
     /** Of this class; the library's own must be the same. */
-    static final int ABI = 1;
+    static final int ABI = 2;
 
     static native int abi();
 
@@ -130,15 +130,17 @@ final class Native {
      * Records that jobs of the engine call `memory:NAME`; of a vector: its length, 1, 1. `memory`: bytes of values kept
      * in memory, the others are in a file of `folder` (null: the system's); 0: all. A stream that grows can be read
      * while it is filled; `hash` is the identity of its records, 0: no other worker has them. One that grows in parts
-     * can be read as far as streamCut was called.
+     * can be read as far as streamCut was called. With KEPT `folder` is the path of the file, which has all records and
+     * a name, and `hash` the identity of what they belong to, by which streamAdopt knows them.
      */
     static native long streamOpen(long engine, String name, int channels, int height, int width, int classes, int type,
             long memory, String folder, int growth, long hash);
 
-    /** streamOpen: it can be read when it is sealed; while it is filled; in whole parts. */
+    /** streamOpen: it can be read when it is sealed; while it is filled; in whole parts; the same, and it is kept. */
     static final int COMPLETE = 0;
     static final int GROWS = 1;
     static final int PARTS = 2;
+    static final int KEPT = 3;
 
     /**
      * Memory for the next records, whole ones, to be filled from the front; null: see message(). It is gone with the
@@ -157,6 +159,13 @@ final class Native {
      * wherever they are. ERR_USAGE: there are no records; ERR_FULL: it has 256 parts.
      */
     static native int streamCut(long stream, long hash);
+
+    /**
+     * Take parts, which have these identities and numbers of records, from the file that a stream of a process has kept
+     * which has ended; adopted[i]: part i was there, whole and sound. ERR_USAGE: its process lives; ERR_INPUT: the file
+     * was refused, or as much of it as is damaged.
+     */
+    static native int streamAdopt(long stream, String path, long[] hashes, long[] records, boolean[] adopted);
 
     /** Close the stream. `seal`: no record follows, and the records stay; on an error the stream is still open. */
     static native int streamEnd(long stream, boolean seal);

@@ -65,6 +65,22 @@ public final class PacelineSession implements AutoCloseable {
                 return fit != null && fit.admitsRows(executor);
             }
         }
+
+        @Override
+        public String offerRows(String executor, Set<String> living) {
+            synchronized (PacelineSession.this) {
+                return fit == null ? DriverEnd.DECLINE : fit.offerRows(executor, living);
+            }
+        }
+
+        @Override
+        public void rowsTaken(String executor, String partitions) {
+            synchronized (PacelineSession.this) {
+                if (fit != null) {
+                    fit.rowsTaken(executor, partitions);
+                }
+            }
+        }
     };
     private final JavaSparkContext context;
     private final DriverEnd plugin;

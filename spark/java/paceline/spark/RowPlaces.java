@@ -56,6 +56,15 @@ final class RowPlaces {
         return true;
     }
 
+    /** May that executor adopt rows of a lost one, in whose place it has come? */
+    synchronized boolean admitsAdopter(String executor) {
+        return trains && !unable.contains(executor) && !partitions.containsKey(executor) && partitions.size() < most;
+    }
+
+    synchronized void adopted(String executor, int count) {
+        partitions.merge(executor, count, Integer::sum);
+    }
+
     synchronized void setUnable(String executor) {
         unable.add(executor);
     }

@@ -7,7 +7,7 @@ import java.util.Comparator;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 
-/** How many bytes of rows an executor keeps in memory, and the folder of the file that has the others. */
+/** How many bytes of rows an executor keeps in memory, and the folder or the file that has the others. */
 final class RowsLimit implements Serializable {
     static final String SETTING = "spark.paceline.rowsMemory";
     static final RowsLimit NONE = new RowsLimit(Long.MAX_VALUE, null);
@@ -24,10 +24,22 @@ final class RowsLimit implements Serializable {
 
     final long bytes;
     final String folder; // null: the system's
+    final String kept; // the path of a file that outlives the executor and has all rows; null: there is none
+    final long fit; // the identity of its fit
 
     RowsLimit(long bytes, String folder) {
+        this(bytes, folder, null, 0);
+    }
+
+    private RowsLimit(long bytes, String folder, String kept, long fit) {
         this.bytes = bytes;
         this.folder = folder;
+        this.kept = kept;
+        this.fit = fit;
+    }
+
+    RowsLimit keptIn(String file, long ofFit) {
+        return new RowsLimit(bytes, folder, file, ofFit);
     }
 
     /** Of this executor: the setting, or half of the memory that Spark leaves it besides its heap. */

@@ -16,7 +16,7 @@ import org.apache.spark.sql.RowFactory;
 /** An engine in a process of its own trains as one in this JVM does, and its end is not this JVM's. */
 public final class EngineProcessTest {
     private static final int SIDE = 8;
-    private static final int ROWS = 600;
+    private static final int ROWS = 1100; // more than a block
     private static final long PATIENCE_MS = 120_000;
     private static final String TOKEN = "0123456789abcdef0123456789abcdef";
     private static final RecordSchema SCHEMA =
@@ -140,8 +140,14 @@ public final class EngineProcessTest {
 
     /** One worker in this process: the model is the same, bit by bit. */
     private void rowsInAFileTrain() throws Exception {
-        check(Arrays.equals(modelOf("memory", RowsLimit.NONE), modelOf("file", new RowsLimit(0, folder.toString()))),
-                "the models differ");
+        byte[] model = modelOf("memory", RowsLimit.NONE);
+        check(Arrays.equals(model, modelOf("file", new RowsLimit(0, folder.toString()))), "the models differ");
+        for (long limit : new long[] {0, 2 * BLOCK_BYTES, Long.MAX_VALUE}) {
+            Path kept = folder.resolve("kept-" + limit);
+            check(Arrays.equals(model, modelOf(kept + "-run", new RowsLimit(limit, null).keptIn(kept.toString(), 1))),
+                    "the model of kept rows differs");
+            Files.delete(kept);
+        }
     }
 
     /** Until a block is full, and is to be written. */
@@ -167,7 +173,7 @@ public final class EngineProcessTest {
         for (int part = 0; part < PARTS; part++) {
             engine.append(rows(10 + part), part);
         }
-        check(spills() > 0 == (limit != RowsLimit.NONE), "files of rows: " + spills());
+        check(spills() > 0 == (limit.folder != null), "files of rows: " + spills());
         try (TrainingRun run = run(out, 5, "workers=1", "deterministic=true")) {
             Engine.Worker worker = engine.work(run.address(), OPTIONS);
             await("the end of the run", () -> run.poll(100));

@@ -8,8 +8,10 @@ import static paceline.spark.TestCases.check;
 import static paceline.spark.TestCases.run;
 
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
@@ -19,6 +21,8 @@ public final class FailureTest {
     private static final double DRAIN_S = 3;
     private static final double CANCEL_S = 0.5;
     private static final double GAP_S = 10;
+    private static final int DAMAGED_BYTE = 100;
+    private static final String ONE_READ = "Paceline reads 1 partitions";
 
     private final SparkTest base;
     private final SparkContext context;
@@ -36,9 +40,10 @@ public final class FailureTest {
             FailureTest test = new FailureTest(spark, Path.of(arguments[0]));
             run("test_workers_leave_when_asked", test::workersLeaveWhenAsked);
             run("test_only_worker_leaves_after_its_replacement_joined", test::onlyWorkerIsReplaced);
-            run("test_killed_executor_sync", () -> test.fitOutlivesExecutor(SYNC, "KILL"));
-            run("test_killed_executor_mpca", () -> test.fitOutlivesExecutor("mpca { }", "KILL"));
-            run("test_native_crash_allreduce", () -> test.fitOutlivesExecutor("allreduce { }", "SEGV"));
+            run("test_killed_executor_sync", () -> test.fitOutlivesExecutor(SYNC, "KILL", false));
+            run("test_killed_executor_mpca", () -> test.fitOutlivesExecutor("mpca { }", "KILL", true));
+            run("test_native_crash_allreduce", () -> test.fitOutlivesExecutor("allreduce { }", "SEGV", false));
+            run("test_rows_are_adopted_that_were_to_be_read", test::rowsAreAdoptedInsteadOfRead);
         } finally {
             spark.stop();
         }
@@ -96,12 +101,45 @@ public final class FailureTest {
         run.expectNoLoss();
     }
 
-    /** The others train on, and the executor that comes in its place joins them. */
-    private void fitOutlivesExecutor(String strategy, String signal) throws Exception {
+    /** The file in which an executor keeps its rows for another one. */
+    private static Path keptFile(ProcessHandle executor) throws IOException {
+        try (Stream<Path> open = Files.list(Path.of("/proc/" + executor.pid() + "/fd"))) {
+            return open.map(FailureTest::target).filter(name -> name.contains("/paceline-rows.")).map(Path::of)
+                    .findAny().orElseThrow();
+        }
+    }
+
+    private static String target(Path link) {
+        try {
+            return Files.readSymbolicLink(link).toString();
+        } catch (IOException closed) {
+            return "";
+        }
+    }
+
+    /** Another value in the first record. */
+    private static void damage(Path file) throws IOException {
+        try (RandomAccessFile rows = new RandomAccessFile(file.toFile(), "rw")) {
+            rows.seek(DAMAGED_BYTE);
+            int value = rows.read();
+            rows.seek(DAMAGED_BYTE);
+            rows.write(value ^ 1);
+        }
+    }
+
+    /**
+     * The others train on, and the executor that comes in its place joins them, with the rows that the lost one has
+     * left there. Spark reads none of them again, or only the partition that is damaged.
+     */
+    private void fitOutlivesExecutor(String strategy, String signal, boolean damages) throws Exception {
         RunningFit run = fit(strategy.split(" ")[0] + signal, strategy, EXECUTORS);
         leases.executorAddedNs.clear();
         long before = exchanges(run.events).size();
         ProcessHandle victim = base.executors().get(0);
+        if (damages) {
+            damage(keptFile(victim));
+        }
+        base.jobs.readings.clear();
         signal(victim, signal);
         run.reach("the executor's end", () -> !victim.isAlive());
         run.reach("another executor", () -> !leases.executorAddedNs.isEmpty());
@@ -114,7 +152,24 @@ public final class FailureTest {
                 + " %d before, %d in all; %d used, %d repeated, %d missed%n", strategy, signal, trainedAfter, gap,
                 before, exchanges(run.events).size(), summary.used(), summary.repeated(), summary.missed());
         check(gap < GAP_S, "the others waited " + gap + " s");
+        List<String> readings = List.copyOf(base.jobs.readings);
+        check(damages ? !readings.isEmpty() && readings.stream().allMatch(ONE_READ::equals) : readings.isEmpty(),
+                "Spark read rows again: " + readings);
+        base.expectNoRowsAreLeft();
         check(signal.equals("SEGV") == crashed(victim.pid()), "a report of a crash, after " + signal);
+    }
+
+    /** A job that reads the rows waits for a core when the executor comes in which they are. */
+    private void rowsAreAdoptedInsteadOfRead() throws Exception {
+        context.conf().set("spark.paceline.replacementWait", "100ms");
+        RunningFit run = fit("withdrawn", SYNC, EXECUTORS);
+        base.jobs.readings.clear();
+        ProcessHandle victim = base.executors().get(0);
+        signal(victim, "KILL");
+        run.reach("a job that waits", () -> !base.jobs.readings.isEmpty());
+        run.reach("its worker", () -> run.count("join") > EXECUTORS);
+        SparkTest.expectEvenCounts(run.end(EXECUTORS));
+        base.expectNoRowsAreLeft();
     }
 
     /** Has that JVM left a report of a crash? Executors run in folders below the home that the test has. */

@@ -3,7 +3,16 @@ package paceline.spark;
 import static paceline.spark.TestCases.check;
 import static paceline.spark.TestCases.run;
 
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.SparkConf;
 import org.apache.spark.sql.RowFactory;
 import paceline.spark.RestartPolicy.Record;
@@ -24,6 +33,7 @@ public final class LeaseTest {
         run("test_rpc_without_authentication_is_refused", LeaseTest::openRpcIsRefused);
         run("test_end_of_worker_decides_outcome", LeaseTest::statusDecidesOutcome);
         run("test_broken_store_is_made_anew", LeaseTest::brokenStoreIsMadeAnew);
+        run("test_rows_outlive_their_executor", LeaseTest::rowsOutliveTheirExecutor);
         run("test_limit_of_rows", LeaseTest::limitIsTakenFromTheOverhead);
     }
 
@@ -129,12 +139,90 @@ public final class LeaseTest {
         expect(Lease.outcome(Native.ERR_BUG, true), Lease.Outcome.BROKEN, "such a check while it leaves");
     }
 
+    private static final RecordSchema PAIRS = new RecordSchema(RecordSchema.Source.BINARY, new int[] {1, 1, 2}, 2);
+
+    private static PackedRows pairs(int count) {
+        PackedRows rows = new PackedRows(PAIRS);
+        RowPacker packer = new RowPacker(PAIRS);
+        for (int i = 0; i < count; i++) {
+            check(rows.add(packer, RowFactory.create(new byte[] {(byte) i, 5}, i % 2), 0, 1) == null, "a row");
+        }
+        return rows;
+    }
+
+    private static ExecutorStore keepingStore(KeptRows keeper) {
+        return ExecutorStore.open("fit", PAIRS, LocalEngine::new, RowsLimit.NONE, keeper);
+    }
+
+    /** Its rows are in a file that another executor takes over when its process is gone, and no other file. */
+    private static void rowsOutliveTheirExecutor() throws Exception {
+        Path folder = Files.createTempDirectory("paceline-lease-");
+        Path left = folder.resolve("left");
+        try {
+            KeptRows keeper = new KeptRows(List.of(folder), "app", "1");
+            ExecutorStore store = keepingStore(keeper);
+            check(store.append(0, 4, pairs(3)) && store.append(2, 4, pairs(5)), "the store takes rows");
+            KeptRows.Kept file = only(keeper);
+            check(file.fit.equals("fit") && file.executor.equals("1"), "the file's name: " + file.path);
+            expect(Files.getPosixFilePermissions(file.path).toString(), "[OWNER_WRITE, OWNER_READ]", "its mode");
+            check(new KeptRows(List.of(folder), "other", "2").list().isEmpty(), "another application finds it");
+            check(store.restore() && store.append(3, 4, pairs(2)) && store.restore(), "another engine gets the rows");
+            expect(keeper.list().size(), 3, "files");
+            for (KeptRows.Kept each : keeper.list()) { // as if the process had been killed
+                Files.copy(each.path, left.resolveSibling(each.path.getFileName() + ".left"));
+            }
+            ExecutorStore.release("fit");
+            check(keeper.list().isEmpty(), "a store that is released leaves a file");
+            adopts(folder, new KeptRows(List.of(folder), "app", "2"));
+        } finally {
+            try (Stream<Path> files = Files.list(folder)) {
+                files.forEach(KeptRows::delete);
+            }
+            Files.delete(folder);
+        }
+    }
+
+    private static KeptRows.Kept only(KeptRows keeper) {
+        List<KeptRows.Kept> found = keeper.list();
+        expect(found.size(), 1, "files");
+        return found.get(0);
+    }
+
+    private static void adopts(Path folder, KeptRows keeper) throws IOException {
+        try (Stream<Path> files = Files.list(folder)) {
+            for (Path each : files.collect(Collectors.toList())) {
+                Files.move(each, Path.of(each.toString().replace(".left", "")));
+                Files.setPosixFilePermissions(Path.of(each.toString().replace(".left", "")),
+                        PosixFilePermissions.fromString("rw-------"));
+            }
+        }
+        RowsOffer offer = RowsOffer.of(new RowsOffer(PAIRS, 4, Map.of(0, 3L, 1, 9L, 2, 4L, 3, 2L), Set.of("2")).text());
+        List<KeptRows.Kept> left = keeper.list();
+        expect(left.size(), 3, "files that were left");
+        Path link = folder.resolve("paceline-rows.app.fit.1.link");
+        Files.createSymbolicLink(link, left.get(0).path);
+        ExecutorStore store = keepingStore(keeper);
+        try {
+            List<KeptRows.Kept> all = keeper.list();
+            expect(offer.take(store, all).stream().sorted().collect(Collectors.toList()), List.of(0, 3),
+                    "partitions with the right number of records");
+            check(!Files.exists(link, LinkOption.NOFOLLOW_LINKS), "a link that was refused stays");
+            expect(offer.take(store, keeper.list()), List.of(), "partitions that are there already");
+            check(store.append(1, 4, pairs(9)) && store.restore(), "rows that were adopted are restored");
+        } catch (InterruptedException interrupted) {
+            throw new AssertionError(interrupted);
+        } finally {
+            ExecutorStore.release("fit");
+        }
+    }
+
     /** A lease whose engine can only be closed releases the store: rows that are read again go to another engine. */
     private static void brokenStoreIsMadeAnew() {
         RecordSchema schema = new RecordSchema(RecordSchema.Source.BINARY, new int[] {1, 1, 2}, 2);
         PackedRows rows = new PackedRows(schema);
         check(rows.add(new RowPacker(schema), RowFactory.create(new byte[2], 1), 0, 1) == null, "a row");
-        ExecutorStore first = ExecutorStore.open("session", schema, LocalEngine::new, RowsLimit.NONE);
+        ExecutorStore first = ExecutorStore.open("session", schema, LocalEngine::new, RowsLimit.NONE,
+                KeptRows.NONE);
         check(first.append(0, 4, rows), "the first store takes rows");
         check(first.beginTraining() != null && first.append(1, 4, rows), "a lease trains, and takes further rows");
         check(first.beginTraining() == null, "two leases have the same rows");
@@ -142,7 +230,8 @@ public final class LeaseTest {
         check(first.append(1, 4, rows), "a partition that is there is refused");
         ExecutorStore.release("session");
         check(ExecutorStore.find("session") == null, "the store is still known");
-        ExecutorStore second = ExecutorStore.open("session", schema, LocalEngine::new, RowsLimit.NONE);
+        ExecutorStore second = ExecutorStore.open("session", schema, LocalEngine::new, RowsLimit.NONE,
+                KeptRows.NONE);
         check(second.append(0, 4, rows) && second.beginTraining() != null, "another store takes the rows");
         second.endTraining();
         ExecutorStore.release("session");

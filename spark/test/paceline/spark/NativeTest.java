@@ -49,6 +49,7 @@ final class NativeTest {
         run("test_messages_are_unicode", test::messagesAreUnicode);
         run("test_stream_refuses_wrong_labels", test::streamRefusesWrongLabels);
         run("test_parts_are_readable", test::partsAreReadable);
+        run("test_parts_are_adopted", test::partsAreAdopted);
         run("test_records_are_packed", test::recordsArePacked);
         run("test_workers_train_on_growing_streams", test::workersTrainOnGrowingStreams);
         run("test_job_is_known_before_it_runs", test::jobIsKnown);
@@ -103,6 +104,7 @@ final class NativeTest {
                     Native.taskPoll(wrong, buffer), Native.taskClose(wrong),
                     Native.streamOpen(wrong, "x", 1, 1, 1, 0, Native.U8, 0, null, Native.COMPLETE, 0),
                     Native.streamCommit(wrong, 1), Native.streamCut(wrong, 1), Native.streamEnd(wrong, true),
+                    Native.streamAdopt(wrong, "x", new long[0], new long[0], new boolean[0]),
                     Native.pack(wrong, "memory:x", "x"),
                     Native.modelOpen(wrong, "x", "x", Native.U8, 1, 1, new int[] {1, 1, 1, 0, 0}),
                     Native.modelPredict(wrong, buffer, 0, buffer), Native.modelClose(wrong),
@@ -261,6 +263,38 @@ final class NativeTest {
         check(opened(Native.pack(engine, "memory:rows", folder + "/two")) == 15, "records of two parts");
         done(Native.streamEnd(rows, true));
         done(Native.engineDestroy(engine));
+    }
+
+    /** Another engine gets parts out of a file whose engine is gone. */
+    private void partsAreAdopted() {
+        String file = folder + "/kept.rows";
+        long first = opened(Native.engineCreate(Native.LOG_WARN));
+        long kept = openKept(first, file);
+        addRows(kept, new Random(3), 10);
+        done(Native.streamCut(kept, 7));
+        long engine = opened(Native.engineCreate(Native.LOG_WARN));
+        long rows = openKept(engine, folder + "/adopts.rows");
+        boolean[] adopted = new boolean[2];
+        long[] hashes = {6, 7};
+        check(Native.streamAdopt(rows, file, hashes, new long[] {1, 10}, adopted) == Native.ERR_USAGE, "a file in use");
+        expectIn(Native.message(), "the process that has it lives");
+        done(Native.streamEnd(kept, false));
+        done(Native.engineDestroy(first));
+        for (Object[] wrong : new Object[][] {{null, hashes, hashes, adopted}, {file, null, hashes, adopted},
+                {file, hashes, null, adopted}, {file, hashes, new long[1], adopted}, {file, hashes, hashes, null},
+                {file, hashes, hashes, new boolean[1]}}) {
+            check(Native.streamAdopt(rows, (String) wrong[0], (long[]) wrong[1], (long[]) wrong[2],
+                    (boolean[]) wrong[3]) == Native.ERR_USAGE, "wrong arguments are taken");
+        }
+        done(Native.streamAdopt(rows, file, hashes, new long[] {1, 10}, adopted));
+        check(!adopted[0] && adopted[1], "adopted: " + Arrays.toString(adopted));
+        check(opened(Native.pack(engine, "memory:kept", folder + "/adopted")) == 10, "records that were adopted");
+        done(Native.streamEnd(rows, false));
+        done(Native.engineDestroy(engine));
+    }
+
+    private static long openKept(long engine, String file) {
+        return opened(Native.streamOpen(engine, "kept", 1, SIDE, SIDE, 2, Native.U8, 0, file, Native.KEPT, 5));
     }
 
     private void recordsArePacked() {

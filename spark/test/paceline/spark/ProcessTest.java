@@ -26,6 +26,7 @@ public final class ProcessTest {
             run("test_rows_and_files_train_in_processes", test::rowsAndFilesTrain);
             run("test_crashed_process_is_replaced", () -> test.processIsReplaced("SEGV"));
             run("test_killed_process_is_replaced", () -> test.processIsReplaced("KILL"));
+            run("test_killed_executor_is_replaced", test::executorIsReplaced);
         } finally {
             spark.stop();
         }
@@ -64,6 +65,7 @@ public final class ProcessTest {
         Set<Long> before = pids(engines());
         check(before.size() == EXECUTORS, "processes: " + before);
         long victim = before.iterator().next();
+        base.jobs.readings.clear();
         check(new ProcessBuilder("kill", "-" + signal, Long.toString(victim)).start().waitFor() == 0, "kill");
         fit.reach("a replacement", () -> fit.count("join") > EXECUTORS);
         Set<Long> after = pids(engines());
@@ -71,7 +73,25 @@ public final class ProcessTest {
         check(after.size() == EXECUTORS && !after.contains(victim), "processes: " + before + ", then " + after);
         after.retainAll(before);
         check(after.size() == EXECUTORS - 1, "another process has ended");
+        endWithRows(fit);
+    }
+
+    /** Its process ends with it, and the one of the next executor has its rows. */
+    private void executorIsReplaced() throws Exception {
+        RunningFit fit = new RunningFit(base,
+                base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS), "executor", SYNC);
+        ProcessHandle victim = base.executors().get(0);
+        base.jobs.readings.clear();
+        check(victim.destroyForcibly(), "kill");
+        fit.reach("a replacement", () -> fit.count("join") > EXECUTORS);
+        endWithRows(fit);
+    }
+
+    /** Spark has read no row again. */
+    private void endWithRows(RunningFit fit) throws Exception {
         SparkTest.expectEvenCounts(fit.end(EXECUTORS));
+        check(base.jobs.readings.isEmpty(), "Spark read rows again: " + base.jobs.readings);
         expectNoProcess();
+        base.expectNoRowsAreLeft();
     }
 }

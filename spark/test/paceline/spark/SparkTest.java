@@ -6,6 +6,7 @@ import static paceline.spark.TestCases.run;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -42,6 +43,7 @@ public final class SparkTest {
     static final int TRAIN = 3000;
     static final int TEST = 300;
     static final int EXECUTORS = 3;
+    private static final double MANY_EPOCHS = 17; // 1,000 exchanges, one a step of three batches
     private static final long DEADLINE_MS = 180_000;
     static final long SWEEP_MS = 3000;
     private static final int SWEEPS = 8;
@@ -71,6 +73,7 @@ public final class SparkTest {
     /** What Spark does, by job group. */
     static final class Jobs extends SparkListener {
         final ConcurrentLinkedQueue<String> started = new ConcurrentLinkedQueue<>();
+        final ConcurrentLinkedQueue<String> readings = new ConcurrentLinkedQueue<>(); // descriptions of ingest jobs
         final Set<Integer> running = ConcurrentHashMap.newKeySet();
 
         @Override
@@ -78,6 +81,9 @@ public final class SparkTest {
             Properties properties = job.properties();
             String group = properties == null ? null : properties.getProperty("spark.jobGroup.id");
             started.add(String.valueOf(group));
+            if (group != null && group.endsWith("-ingest")) {
+                readings.add(properties.getProperty("spark.job.description"));
+            }
             running.add(job.jobId());
         }
 
@@ -204,9 +210,14 @@ public final class SparkTest {
     private void fitNeedsNoOtherJob() throws Exception {
         rows.count();
         jobs.started.clear();
-        PacelineModel model = estimator().fit(rows);
+        Path directory = folder.resolve("jobs");
+        PacelineEstimator estimator = estimator().setCheckpointDir(directory.toString()).setEpochs(MANY_EPOCHS);
+        PacelineModel model = estimator.setJob(estimator.getJob().replace("tau: 4", "tau: 1")).fit(rows);
         PacelineSummary summary = model.summary();
         expectNothingRuns();
+        int exchanges = exchanges(directory.resolve("run").resolve("events.jsonl")).size();
+        System.out.println(exchanges + " exchanges, and the jobs of Spark " + jobs.started);
+        check(exchanges >= 1000, "exchanges: " + exchanges);
         long leases = jobs.started.stream().filter(group -> group.contains("-lease-")).count();
         long ingest = jobs.started.stream().filter(group -> group.endsWith("-ingest")).count();
         check(leases == EXECUTORS + summary.leasesResubmitted(), "lease jobs: " + jobs.started);
@@ -323,6 +334,18 @@ public final class SparkTest {
         expectNothingRuns();
     }
 
+    /** Files of rows that outlive their executor go with their fit. */
+    void expectNoRowsAreLeft() throws Exception {
+        Path local = Path.of(spark.sparkContext().getConf().get("spark.local.dir"));
+        await(() -> {
+            try (Stream<Path> files = Files.walk(local)) {
+                return files.noneMatch(file -> file.getFileName().toString().startsWith("paceline-rows"));
+            } catch (UncheckedIOException gone) { // a folder, meanwhile
+                return false;
+            }
+        });
+    }
+
     /** Threads of the library and open files of this process and of the executors stay as many. */
     private void fitsLeaveNothing() throws Exception {
         PacelineEstimator estimator = estimator().setEpochs(0.5);
@@ -335,6 +358,7 @@ public final class SparkTest {
             }
         }
         expectNoMoreThan(before);
+        expectNoRowsAreLeft();
     }
 
     void expectNoMoreThan(List<Long> before) throws Exception {
