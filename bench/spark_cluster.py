@@ -59,12 +59,20 @@ class Cluster:
 
     def submit(self, name, *arguments, conf=()):
         """Start an example of examples/spark; its output can be read."""
-        environment = dict(os.environ, **{k: v for k, v in self.given.items() if k.isupper()})
+        return self.start(["--class", name, os.path.join(ROOT, "build/paceline-spark-examples.jar"), *arguments], conf)
+
+    def submit_python(self, program, *arguments, conf=()):
+        """The same with a program in Python, by the interpreter of SPARK_HOME where it has one."""
+        python = os.path.abspath(os.path.join(self.given["SPARK_HOME"], "../../../../bin/python3"))
+        return self.start([program, *arguments], conf, PYTHONPATH=os.path.join(ROOT, "spark/python"),
+                          PYSPARK_PYTHON=python if os.path.exists(python) else "python3")
+
+    def start(self, program, conf, **more):
+        environment = dict(os.environ, **{k: v for k, v in self.given.items() if k.isupper()}, **more)
         settings = [part for setting in conf for part in ("--conf", setting)]
         application = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", os.path.join(self.given["SPARK_HOME"], "bin/spark-submit"),
-             "--master", self.given["spark_master"], *settings, "--class", name,
-             os.path.join(ROOT, "build/paceline-spark-examples.jar"), *map(str, arguments)],
+             "--master", self.given["spark_master"], *settings, *map(str, program)],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.applications.append(application)
         return application

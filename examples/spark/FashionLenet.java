@@ -83,7 +83,7 @@ public final class FashionLenet {
     }
 
     /** The pictures as a DataFrame, from Parquet. */
-    private static Dataset<Row> pictures(SparkSession spark, String folder) {
+    static Dataset<Row> pictures(SparkSession spark, String folder) {
         org.apache.hadoop.fs.Path path = new org.apache.hadoop.fs.Path(folder, "_SUCCESS");
         try {
             if (!path.getFileSystem(spark.sparkContext().hadoopConfiguration()).exists(path)) {
