@@ -21,12 +21,19 @@
 #include "strategy/pace_rules.h"
 #include "strategy/phased.h"
 
+/* With a wire that drops most floats an average lacks what is still owed, and extrapolation would
+ * multiply that error by K. */
+static double default_gain(const Paceline__Job *job)
+{
+    return strategy_wire_drops(job) ? 0 : -1;
+}
+
 static struct phased_settings read_settings(const Paceline__Job *job)
 {
     const Paceline__Pace *set = job->strategy->pace;
     return (struct phased_settings){
         .pace = {.momentum = (double)optim_momentum(job->solver),
-                 .gain = set->has_gamma ? (double)set->gamma : -1},
+                 .gain = set->has_gamma ? (double)set->gamma : default_gain(job)},
         .shards = set->shards,
         .phases = STAGES,
         .symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric,
