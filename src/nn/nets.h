@@ -19,7 +19,16 @@
 #define NORM(name, bottom, top)               \
     LAYER(name, "BatchNorm", bottom, top, "") \
     LAYER(name "s", "Scale", top, top, "scale_param { bias_term: true } ")
+<<<<<<< HEAD
 #define FILL                    "weight_filler { type: 'xavier' } "
+=======
+#define UNITS(message, fields) message " { " fields " weight_filler { type: 'xavier' } } "
+#define RESHAPE(name, bottom, top, dims) \
+    LAYER(name, "Reshape", bottom, top, "reshape_param { shape { dim: 0 " dims " } } ")
+#define EXPOSED                 "num_output: 4 expose_hidden: true"
+#define STATE                   "bottom: 'hr' top: 'bl' " UNITS("gru_param", EXPOSED)
+#define STATIC                  "bottom: 'h' " UNITS("recurrent_param", "num_output: 4")
+>>>>>>> acadd72 (nn/nets: a line within the limit)
 #define RELU(name, bottom, top) LAYER(name, "ReLU", bottom, top, "")
 #define LOSS(bottom)            TWO("loss", "SoftmaxWithLoss", bottom, "label", "loss", "")
 #define END(bottom) \
