@@ -1,7 +1,8 @@
 /* The messages between the two ends of a transfer, all in its view and under its number:
  *
- *   TRANSFER     piece WIRE_HEADER_PIECE  sender → receiver  floats (u56), codec (u8; or both ALONE:
- *                                                            no transfer), the caller's header
+ *   TRANSFER     piece WIRE_HEADER_PIECE  sender → receiver  floats (u56), codec (u8); then the
+ *                                                            caller's header. Both ALONE: no
+ *                                                            transfer
  *   TRANSFER_GO  piece TRANSFER_MAY       receiver → sender  pieces granted (u32), or NEVER
  *   TRANSFER     piece 0, 1, 2 …          sender → receiver  pieces with a posted receive only
  *   TRANSFER_GO  piece TRANSFER_ENDED     sender → receiver  cancelled

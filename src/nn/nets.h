@@ -19,16 +19,12 @@
 #define NORM(name, bottom, top)               \
     LAYER(name, "BatchNorm", bottom, top, "") \
     LAYER(name "s", "Scale", top, top, "scale_param { bias_term: true } ")
-<<<<<<< HEAD
-#define FILL                    "weight_filler { type: 'xavier' } "
-=======
 #define UNITS(message, fields) message " { " fields " weight_filler { type: 'xavier' } } "
 #define RESHAPE(name, bottom, top, dims) \
     LAYER(name, "Reshape", bottom, top, "reshape_param { shape { dim: 0 " dims " } } ")
 #define EXPOSED                 "num_output: 4 expose_hidden: true"
 #define STATE                   "bottom: 'hr' top: 'bl' " UNITS("gru_param", EXPOSED)
 #define STATIC                  "bottom: 'h' " UNITS("recurrent_param", "num_output: 4")
->>>>>>> acadd72 (nn/nets: a line within the limit)
 #define RELU(name, bottom, top) LAYER(name, "ReLU", bottom, top, "")
 #define LOSS(bottom)            TWO("loss", "SoftmaxWithLoss", bottom, "label", "loss", "")
 #define END(bottom) \
@@ -117,26 +113,18 @@ static const char *const nets[] = {
                             LAYER("r", "ReLU", "t", "r", "relu_param { negative_slope: -0.1 } ")
                                 LAYER("u", "Pooling", "r", "u", "pooling_param { kernel_size: 2 } ")
                                     END("u"),
-    /* Sequences of three steps, of numbers and values; a state and a static input that are learnt. */
-    DATA LAYER("x", "Reshape", "data", "x", "reshape_param { shape { dim: 0 dim: 3 dim: -1 } } ")
+    /* Sequences of three steps; a state and a static input that are learnt. */
+    DATA RESHAPE("x", "data", "x", "dim: 3 dim: -1")
         LAYER("s", "Slice", "x", "n", "top: 'v' slice_param { axis: 2 slice_point: 1 } ")
-            LAYER("m", "Reshape", "n", "m", "reshape_param { shape { dim: 0 dim: 3 } } ")
-                LAYER("k", "Power", "m", "k", "power_param { scale: 2 shift: 2.5 } ")
-                    LAYER("o", "Power", "m", "o", "power_param { scale: 0 shift: 0.5 } ")
-                        LAYER("e", "Embed", "k", "e",
-                              "embed_param { input_dim: 5 num_output: 4 weight_filler { type: "
-                              "'gaussian' } } ")
-                            TWO("j", "Concat", "e", "v", "j", "concat_param { axis: 2 } ") LAYER(
-                                "a", "LSTM", "j", "a", "recurrent_param { num_output: 5 " FILL "} ")
-                                INNER("h", "data", "h", "4")
-                                    LAYER("hr", "Reshape", "h", "hr",
-                                          "reshape_param { shape { dim: 0 dim: 1 dim: 4 } } ")
-                                        TWO("b", "GRU", "a", "o", "b",
-                                            "bottom: 'hr' top: 'bl' gru_param { num_output: 4 "
-                                            "expose_hidden: true " FILL "} ")
-                                            TWO("c", "RNN", "b", "o", "c",
-                                                "bottom: 'h' recurrent_param { num_output: 4 " FILL
-                                                "} ") END("c"),
+            RESHAPE("m", "n", "m", "dim: 3") LAYER("k", "Power", "m", "k",
+                                                   "power_param { scale: 2 shift: 2.5 } ")
+                LAYER("o", "Power", "m", "o", "power_param { scale: 0 shift: 0.5 } ") LAYER(
+                    "e", "Embed", "k", "e", UNITS("embed_param", "input_dim: 5 num_output: 4"))
+                    TWO("j", "Concat", "e", "v", "j", "concat_param { axis: 2 } ")
+                        LAYER("a", "LSTM", "j", "a", UNITS("recurrent_param", "num_output: 5"))
+                            INNER("h", "data", "h", "4") RESHAPE("hr", "h", "hr", "dim: 1 dim: 4")
+                                TWO("b", "GRU", "a", "o", "b", STATE)
+                                    TWO("c", "RNN", "b", "o", "c", STATIC) END("c"),
     /* The other losses. */
     DATA INNER("a", "data", "a", "5") INNER("b", "data", "b", "5")
         LAYER("t", "Sigmoid", "b", "t", "") TWO("e", "EuclideanLoss", "a", "b", "e", "")
