@@ -21,19 +21,27 @@
 #include "strategy/pace_rules.h"
 #include "strategy/phased.h"
 
-/* With a wire that drops most floats an average lacks what is still owed, and extrapolation would
- * multiply that error by K. */
-static double default_gain(const Paceline__Job *job)
+/* With a wire that drops most floats an average lacks what is still owed. Extrapolation would
+ * multiply that error by K, and a worker that gives up a part of its distance alone would send the
+ * rest again, besides what is owed. */
+static struct pace_settings read_pace(const Paceline__Job *job)
 {
-    return strategy_wire_drops(job) ? 0 : -1;
+    const Paceline__Pace *set = job->strategy->pace;
+    bool drops = strategy_wire_drops(job);
+    return (struct pace_settings){
+        .momentum = (double)optim_momentum(job->solver),
+        .gain = set->has_gamma ? (double)set->gamma
+                : drops        ? 0
+                               : -1,
+        .whole = drops,
+    };
 }
 
 static struct phased_settings read_settings(const Paceline__Job *job)
 {
     const Paceline__Pace *set = job->strategy->pace;
     return (struct phased_settings){
-        .pace = {.momentum = (double)optim_momentum(job->solver),
-                 .gain = set->has_gamma ? (double)set->gamma : default_gain(job)},
+        .pace = read_pace(job),
         .shards = set->shards,
         .phases = STAGES,
         .symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric,

@@ -8,7 +8,7 @@ struct pace_motion pace_motion(const struct pace_settings *set, size_t contribut
 {
     double k = contributors > 0 ? (double)contributors : 1, period = (double)tau / k;
     return (struct pace_motion){
-        .kappa = 1 / (1 + 3 * pow(set->momentum, period)),
+        .kappa = set->whole ? 1 : 1 / (1 + 3 * pow(set->momentum, period)),
         .delta = max_double(0, 1 - period * (1 - set->momentum) / 3),
         .gain = set->gain >= 0 ? set->gain : 1 - 1 / k,
     };

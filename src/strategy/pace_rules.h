@@ -35,6 +35,7 @@
 struct pace_settings {
     double momentum; /* μ */
     double gain;     /* κγ, 0 to 1; below 0: 1 − 1/K */
+    bool whole;      /* κ is 1: what a worker contributes is not its own any more */
 };
 
 /* Of an exchange; `gain` is κγ. */
