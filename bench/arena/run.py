@@ -96,7 +96,7 @@ class Run:
             self.end = event
 
     def until_target(self):
-        """Validation medians and test errors until the target, or until the end. How far a run goes on
+        """Validation medians and test errors until the target, or until the end. How far a run continues
         before it is stopped differs from one call to another."""
         until = self.passed(self.target)
         return [(t, e) for t, e in self.curve() if t <= until], [(t, e) for t, e in self.read()[1] if t <= until]

@@ -110,6 +110,8 @@ static int time_steps(struct survey *s, struct member *m, uint64_t steps,
     struct vec *own = &s->lane->input;
     int rc = OK;
     *mine = (struct exchange_meta){.weight = 1, .hash_min = UINT64_MAX};
+    if (!strategy_shares(m, &m->progress)) /* it leaves */
+        strategy_contribute_nothing(m, mine);
     for (uint64_t t = 0; rc == OK && t < steps && mine->weight > 0; t++)
         rc = time_step(s, m, t, steps, mine);
     mine->stop_votes = is_last(&m->progress) || atomic_load(&m->group->stop);

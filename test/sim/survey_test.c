@@ -89,6 +89,20 @@ static void test_a_worker_dies(void **state)
     }
 }
 
+/* Whenever a worker leaves, the others are measured, and no sample is missed. */
+static void test_a_worker_leaves(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        char cluster[512];
+        struct sim_run r = {0};
+        snprintf(cluster, sizeof cluster, UNEVEN "fault { at: %g leave: 1 }", 0.002 + 0.012 * i);
+        SIM(*state, cluster, &r, "strategy.survey={}", "stop.epochs=100");
+        assert_true(run_count(r.dir, "machine", NULL, NULL) >= 4);
+        assert_int_equal(r.report.missed, 0);
+        sim_adds_up(&r);
+    }
+}
+
 static void test_loss_is_not_finite(void **state)
 {
     struct sim_run r = {0};
@@ -103,6 +117,7 @@ int main(void)
         cmocka_unit_test(test_takes_the_number_of_steps_that_is_set),
         cmocka_unit_test(test_measures_parts_of_a_batch),
         cmocka_unit_test(test_a_worker_dies),
+        cmocka_unit_test(test_a_worker_leaves),
         cmocka_unit_test(test_loss_is_not_finite),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

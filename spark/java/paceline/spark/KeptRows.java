@@ -104,7 +104,7 @@ final class KeptRows {
         }
     }
 
-    /** A process that reads it goes on reading it. */
+    /** A process that reads it continues to do so. */
     static void delete(Path path) {
         try {
             Files.deleteIfExists(path);
