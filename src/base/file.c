@@ -74,12 +74,22 @@ static int gz_read(const struct reading *r, size_t most, struct file_bytes *out,
     return OK;
 }
 
+static int refuse_path(const char *path, int why, struct err *err)
+{
+    char folder[1024];
+    if (why == ENOENT && path[0] != '/' && getcwd(folder, sizeof folder))
+        return err_set(err, ERR_INPUT,
+                       "%s: cannot open: %s in %s; correct the path, or give an absolute one", path,
+                       strerror(why), folder);
+    return err_set(err, ERR_INPUT, "%s: cannot open: %s", path, strerror(why));
+}
+
 /* Non-blocking, so that a FIFO is refused instead of waited for. */
 static int open_regular(const char *path, struct file_open *out, struct err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return err_set(err, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+        return refuse_path(path, errno, err);
     struct stat st;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         close(fd);
@@ -341,7 +351,7 @@ int file_check_under(const char *root, const char *path, struct err *err)
     free(full);
     if (!under)
         return err_set(err, ERR_INPUT, "%s: lies outside of the data root %s", path, root);
-    return there ? OK : err_set(err, ERR_INPUT, "%s: cannot open: %s", path, strerror(why));
+    return there ? OK : refuse_path(path, why, err);
 }
 
 int file_here(char *out, size_t size, struct err *err)

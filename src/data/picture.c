@@ -21,7 +21,8 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct err *err)
         return err_set(err, ERR_INPUT, "empty");
     for (size_t i = 0; i < len && i < 4; i++)
         snprintf(found + 3 * i, sizeof found - 3 * i, " %02x", bytes[i]);
-    return err_set(err, ERR_INPUT, "neither JPEG nor PNG: begins with%s", found);
+    return err_set(err, ERR_INPUT, "neither JPEG nor PNG: begins with%s; convert it to one of them",
+                   found);
 }
 
 int picture_probe(const struct part_of *part, const uint8_t *head, size_t head_len,

@@ -3,6 +3,9 @@ import dataclasses
 from typing import Callable, Optional
 
 
+NO_FILE = "in /.*; correct the path"  # the remedy where a relative path leads to no file
+
+
 class Skip(Exception):
     """This mistake cannot be made here, for the reason given."""
 

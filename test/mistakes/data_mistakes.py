@@ -4,7 +4,7 @@ import io
 import os
 import tarfile
 
-from case import Case, sets, train, words
+from case import NO_FILE, Case, sets, train, words
 
 SKIP = r"repair or remove it .*on_bad_record=skip"
 
@@ -104,7 +104,7 @@ def unscaled(scene):
 
 
 CASES = [
-    Case("no file of images", train(("train-images", "nowhere")), "No such file", "train_data: nowhere:", None),
+    Case("no file of images", train(("train-images", "nowhere")), "No such file", "train_data: nowhere:", NO_FILE),
     Case("images and labels exchanged",
          train(('images: "train-images" labels: "train-labels"', 'images: "train-labels" labels: "train-images"')),
          "not an IDX image file", "train_data: train-labels:", "exchange the two"),
@@ -118,8 +118,8 @@ CASES = [
          r"\?classes=2:", "idx:train-images", r"expected after `\?` some of scale="),
     Case("an unknown kind of data", words("data", "info", "xls:table.xls"), "no kind of data is called `xls`",
          r"xls:table\.xls:", "there are idx, cifar10"),
-    Case("a table without its label", words("data", "info", "csv:table.csv"), r"csv:table\.csv:", "paceline:",
-         "expected csv:TABLE,LABEL"),
+    Case("a table with two labels", words("data", "info", "csv:table.csv,a,b"), r"csv:table\.csv,a,b:", "paceline:",
+         r"expected csv:TABLE\[,LABEL\]"),
     Case("a misspelt label", table("a,size\n1,0\n2,1\n", label="sise"), "no column `sise`",
          r"table\.csv:", "they are a, size"),
     Case("a row that is short", table("a,size\n1,0\n2\n"), "line 3: 1 fields, and the first row has 2",
@@ -137,7 +137,7 @@ CASES = [
          "scale:", "expected a number"),
     Case("a SPEC without a path", words("data", "info", "idx"), "idx:", "paceline:",
          "expected KIND:PATH, such as idx:IMAGES,LABELS"),
-    Case("a folder that is not there", images("pests"), "No such file", "train_data: pests:", None),
+    Case("a folder that is not there", images("pests"), "No such file", "train_data: pests:", NO_FILE),
     Case("a folder without pictures",
          lambda s: [s.write("none/readme.txt", "x"), "data", "info", "images:none"][1:],
          "holds no folder with pictures", "none:", "put them into one folder a class"),
@@ -160,7 +160,7 @@ CASES = [
     Case("a mean of other channels", train(("scale: 0.00390625", "mean: 1 mean: 2 mean: 3")),
          "3 values of mean for records of 1 channels", "train_data:", "expected one, or one a channel"),
     Case("a mean file that is not there", sets("train_data.mean_file=nowhere"), "No such file",
-         "train_data: mean_file: nowhere:", None),
+         "train_data: mean_file: nowhere:", NO_FILE),
     Case("a batch larger than the data", sets("batch=601"), "a step takes 601 records", "suspicious: .*600 to train on",
          "write a smaller --batch", code=(0,)),
     Case("pixels that are not scaled", unscaled, "values of records go from 0 to 249", "suspicious:",
@@ -170,7 +170,7 @@ CASES = [
          "train_data:", "set num_output of its last layer to 9"),
     Case("a missing batch of CIFAR",
          lambda s: [s.write("cifar/data_batch_1.bin", bytes(3073)), "data", "info", "cifar10:cifar"][1:],
-         "No such file", r"cifar/test_batch\.bin:", None),
+         "No such file", r"cifar/test_batch\.bin:", NO_FILE),
     Case("an LMDB that is none",
          lambda s: [s.write("db/data.mdb", b"nonsense" * 2000), "data", "info", "lmdb:db"][1:], "not an LMDB",
          r"db/data\.mdb:", r"give the folder, or the data\.mdb, of one"),

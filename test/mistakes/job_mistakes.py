@@ -1,5 +1,5 @@
 """Mistakes in job files, fields and options."""
-from case import Case, sets, train, words
+from case import NO_FILE, Case, sets, train, words
 
 LR = "base_lr: 0.05"
 SGD = 'type: "SGD" '
@@ -135,7 +135,7 @@ CASES = [
          "see paceline train --help"),
     Case("no job", words("train"), "a job file is missing", "paceline train:", "see paceline train --help"),
     Case("sim without a cluster", words("sim", "x.job"), "is missing", "paceline sim:", "--cluster FILE"),
-    Case("plan without a cluster", words("plan", "x.job"), "is missing", "paceline plan:", "--cluster FILE"),
+    Case("plan without a cluster", words("plan", "x.job"), "one of --cluster FILE and --listen", "paceline plan:", "see paceline plan --help"),
     Case("plan for more workers than there are", words("plan", "x.job", "--cluster", "two.cluster", "--workers", "1..4"),
          "has 2 nodes", "workers", r"write 1\.\.2"),
     Case("plan for no workers", words("plan", "x.job", "--cluster", "two.cluster", "--workers", "0"),
@@ -147,11 +147,11 @@ CASES = [
          'bottom "poll" is made by no layer', 'layer "ip":', "made are: data, label, conv, pool"),
     Case("a convolution without outputs", net_with(("num_output: 6 ", "")), r"convolution_param\.num_output",
          'layer "conv":', "must be positive"),
-    Case("a recurrent layer",
+    Case("a recurrent layer over images",
          net_with(("layer { name: 'relu' type: 'ReLU'",
                    "layer { name: 'r' type: 'LSTM' recurrent_param { num_output: 8 } bottom: 'pool' top: 'r' }\n"
                    "layer { name: 'relu' type: 'ReLU'")),
-         'type "LSTM" is not supported: there are no recurrent layers', 'layer "r":', "supported: AbsVal"),
+         'bottom "pool", 20x6x5x5, is an image', 'layer "r":', "Reshape makes vectors"),
     Case("an ONNX model as a net",
          lambda s: [s.write("model.onnx", b"\x08\x03\x12\x07pytorch\x3a\x40" + bytes(64)), "model",
                     "model.onnx"][1:],
@@ -159,7 +159,7 @@ CASES = [
     Case("pictures too small for the net", zoo("resnet-50"), "the window, 7x7, is larger than the padded image, 1x1",
          'layer "pool5":', r"give larger records \(resize\)"),
     Case("a net that is not there", train(("tiny.prototxt", "nowhere.prototxt")), "No such file",
-         r"nowhere\.prototxt:", None),
+         r"nowhere\.prototxt:", NO_FILE),
     Case("fewer outputs than classes", net_with(("num_output: 3", "num_output: 2")), "label 2 is out of range",
          "train_data:", "set num_output of its last layer to 3"),
     Case("more outputs than classes", net_with(("num_output: 3", "num_output: 10")),

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 
-from case import Case, Skip, train, words
+from case import NO_FILE, Case, Skip, train, words
 
 GO_S = 40
 
@@ -188,8 +188,9 @@ def two_at_once(scene, env):
 
 
 def interrupted(scene, env):
+    """After the second commit point, at about one second: from then on the next one is known."""
     process = endless(scene, env, "--set", "workers=2")
-    time.sleep(1)
+    time.sleep(2.5)
     process.send_signal(signal.SIGINT)
     return finish(process)
 
@@ -262,14 +263,14 @@ CASES = [
                          "run/final.safetensors",
                          change=lambda s: s.net("wide.prototxt", ("num_output: 6", "num_output: 7")))),
     Case("weights that are not there", train(more=["--weights", "nowhere.caffemodel"]), "No such file",
-         r"weights: nowhere\.caffemodel:", None),
+         r"weights: nowhere\.caffemodel:", NO_FILE),
     Case("text as weights",
          lambda s: [s.write("w.safetensors", "these are no weights"), "train", "x.job", "--out", "run", "--weights",
                     "w.safetensors"][1:], "is no safetensors file.*begins with \"these are no wei\"",
          r"weights: w\.safetensors:", r"give a \.safetensors or a \.caffemodel"),
     Case("predict with no run", words("predict", "nowhere", "a.png"), "no such run or model", "nowhere:",
          r"give a run's directory, a \.safetensors"),
-    Case("predict what is no picture", None, "neither JPEG nor PNG", r"a\.png:", None,
+    Case("predict what is no picture", None, "neither JPEG nor PNG", r"a\.png:", "convert it to one of them",
          act=after_a_run("predict", "run", "a.png", change=lambda s: s.write("a.png", "no picture"))),
     Case("predict with a net and --model", words("predict", "--net", "lenet", "--weights", "w", "a.png", "--model", "best"),
          "--net is of none", "--model", "is for the directory of a run"),
