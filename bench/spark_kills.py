@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""kill -9 of executors of a standalone cluster of three workers on this machine, one after the other,
-while LeNet trains on Fashion-MNIST.
+"""kill -9 of executors of a standalone cluster on this machine, one after the other, while LeNet trains on
+Fashion-MNIST.
 
-  bench/spark_kills.py [--kills 50] [--epochs 15] [--strategies sync mpca allreduce] [--seed 1]
+  bench/spark_kills.py [--executors 3] [--kills 50] [--epochs 15] [--strategies sync mpca allreduce] [--seed 1]
 
 For each strategy a fit without kills, and then as many fits as the kills take. A kill waits until all
 workers train, and none is made in the last third of a fit. Reported are, as p50, p99 and the largest:
@@ -28,7 +28,6 @@ import time
 
 from spark_cluster import Cluster
 
-WORKERS = 3
 POLL_S = 0.01
 SETTLE_S = 3  # of training with all workers, before a kill
 PATIENCE_S = 900
@@ -81,7 +80,7 @@ class Fit:
         self.events = Events(os.path.join(self.folder, "run", "events.jsonl"))
         self.kills = []
         self.application = cluster.submit(
-            "FashionLenet", cluster.path("fashion"), epochs, WORKERS, self.folder, strategy,
+            "FashionLenet", cluster.path("fashion"), epochs, cluster.workers, self.folder, strategy,
             conf=("spark.eventLog.enabled=true", f"spark.eventLog.dir=file:{self.log}",
                   "spark.eventLog.rolling.enabled=false", "spark.eventLog.compress=false"))
 
@@ -101,7 +100,7 @@ class Fit:
         return losses[-1]["epoch"] if losses else 0
 
     def trains(self):
-        return len(self.events.of("exchange")) > LEAST and self.events.members() == WORKERS
+        return len(self.events.of("exchange")) > LEAST and self.events.members() == self.cluster.workers
 
     def kill_some(self, most, draw):
         while len(self.kills) < most and self.await_that(self.trains):
@@ -188,13 +187,14 @@ def measure(cluster, strategy, options, draw):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--executors", type=int, default=3)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--epochs", type=float, default=15)
     parser.add_argument("--strategies", nargs="+", default=["sync", "mpca", "allreduce"])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     draw = random.Random(options.seed)
-    with Cluster(WORKERS) as cluster:
+    with Cluster(options.executors) as cluster:
         even = [measure(cluster, strategy, options, draw) for strategy in options.strategies]
     return 0 if all(even) else 1
 
