@@ -23,8 +23,10 @@ typedef struct pl_plan_progress {
 /* Zero stands for the default. */
 typedef struct pl_plan_options {
     uint32_t workers_min; /* 1 */
-    uint32_t workers_max; /* the nodes of the cluster, which are the most, but not above 16 */
-    double price;         /* of a worker's machine for an hour, in any currency; 0 */
+    uint32_t
+        workers_max; /* the nodes of the cluster, which are the most, but not above 16, or above
+                             the workers of a job with the strategy `auto` */
+    double price;    /* of a worker's machine for an hour, in any currency; 0 */
     /* Seconds of virtual time for which the best rows are simulated, from the start of the run; 0:
      * none are. */
     double simulate_s;
@@ -142,6 +144,16 @@ int pl_survey(pl_engine *engine, const pl_job *job, uint32_t workers, const pl_r
  * src/plan/round.h */
 int pl_plan(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
             const pl_plan_options *options, pl_plan_report *report);
+
+/* Has the job the strategy `auto`? Then *cluster, which may be NULL, is the file that it names, whole;
+ * NULL: none. Valid as long as the job. */
+int pl_plan_is_wanted(const pl_job *job, const char **cluster);
+
+/* The job with the choice of a plan of it: the strategy of the row `best`, and its number of workers
+ * where the job sets no limits (workers_min). A plan with one number of workers chooses the strategy
+ * alone. PL_ERR_UNSUPPORTED: no row is the best; PL_ERR_INPUT; PL_ERR_NOMEM. Free *out by
+ * pl_job_free. */
+int pl_plan_choose(const pl_job *job, const pl_plan_report *report, pl_job **out);
 
 /* It may be called twice. */
 void pl_plan_release(pl_plan_report *report);

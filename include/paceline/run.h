@@ -71,6 +71,8 @@ typedef struct pl_run_options {
     /* Continue from a .solverstate of a run of Caffe: from the weights that it names, its optimizer
      * state and its step. For one worker. NULL: none. */
     const char *snapshot;
+    /* Why the run has its strategy and workers, for the event `start`. NULL: the job sets them. */
+    const char *chosen;
     /* Called once when the run directory exists, before the first event. May be NULL. */
     void (*begins)(void *user, const char *directory);
     /* Each event of the run as a line of JSON, when it happens: the lines of events.jsonl. The

@@ -177,6 +177,7 @@ int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
     d.train.dry = d.options->dry_run;
     d.train.open_end = api_job_is_open_ended(job);
     d.train.folder = job->folder;
+    d.train.chosen = d.options->chosen;
     d.train.patience_s = d.options->patience_s;
     d.sink.no_files = observer != NULL;
     d.sink.observer = observer;

@@ -376,12 +376,16 @@ static int planning_open(struct planning *p, const pl_plan_options *options)
 {
     struct err *err = &p->engine->error;
     uint32_t nodes = cluster_nodes(p->cluster);
+    bool chooses = job_is_auto(p->given->message);
     Paceline__Job *base;
     size_t strategies = 0;
+    int rc = api_job_finish(p->given, 1, &base);
+    if (rc != OK)
+        return rc;
+    uint32_t usual = chooses ? job_workers_max(base) : WORKERS_USUAL, job_batch = base->batch;
+    job_free(base);
     p->least = options->workers_min ? options->workers_min : 1;
-    p->most = options->workers_max    ? options->workers_max
-              : nodes < WORKERS_USUAL ? nodes
-                                      : WORKERS_USUAL;
+    p->most = options->workers_max ? options->workers_max : nodes < usual ? nodes : usual;
     if (!options->workers_max && p->most < p->least)
         p->most = p->least;
     p->price = options->price;
@@ -396,21 +400,17 @@ static int planning_open(struct planning *p, const pl_plan_options *options)
                        options->simulate_s, options->simulate_limit_s);
     if (!(p->price >= 0))
         return err_set(err, ERR_USAGE, "price: must not be negative, is %g", p->price);
-    int rc = api_job_finish(p->given, 1, &base);
-    if (rc != OK)
-        return rc;
     p->steps = (struct plan_steps){
         .engine = p->engine,
         .given = p->given,
         .cluster = p->cluster,
         .arena = &p->arena,
-        .job_batch = base->batch,
+        .job_batch = job_batch,
         .room = p->most + 1,
         .batch = arena_array(&p->arena, p->most + 1, struct planned_batch),
     };
-    job_free(base);
     const Paceline__Strategy *own = p->given->message->strategy;
-    p->own = own && own->algorithm_case ? job_strategy_name(p->given->message) : NULL;
+    p->own = own && own->algorithm_case && !chooses ? job_strategy_name(p->given->message) : NULL;
     while (plan_modelled[strategies])
         strategies++;
     p->rows_max = (size_t)p->most * strategies;

@@ -51,6 +51,8 @@ int api_check_job(const struct rundir *dir, Paceline__Job *job, bool force,
     }
     if (rc == OK)
         rc = job_settle(job, before->train_data, err);
+    if (rc == OK && job_is_auto(job))
+        rc = job_take_choice(job, before, err);
     if (rc == OK)
         rc = rundir_whole_job(dir, job, &now, err);
     if (rc == OK)

@@ -1,4 +1,5 @@
 /* `paceline driver`: drives a run whose workers are started by hand, here or on other machines. */
+#include "cli/auto_strategy.h"
 #include "cli/driver_address.h"
 #include "cli/number.h"
 #include "cli/output.h"
@@ -55,7 +56,10 @@ static int drive_run(const struct run_arguments *arguments, const char *path,
     pl_run_report report;
     run_output_init(&output, arguments->json);
     output.workers.path = arguments->workers_file;
+    char reason[CHOICE_TEXT_MAX] = "";
     int rc = job_options_load(engine, path, &arguments->job, &job);
+    if (rc == PL_OK && !arguments->resume)
+        rc = auto_strategy_choose(engine, &job, NULL, NULL, reason);
     if (rc == PL_OK) {
         signals_catch_run();
         const pl_run_options options = {
@@ -79,6 +83,7 @@ static int drive_run(const struct run_arguments *arguments, const char *path,
             .port = (unsigned short)atoi(HOST_PORT),
             .insecure = arguments->insecure,
             .token = address->token,
+            .chosen = reason[0] ? reason : NULL,
         };
         rc = pl_run(engine, job, &options, &report);
     }

@@ -1,3 +1,4 @@
+#include "cli/auto_strategy.h"
 #include "cli/job_options.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
@@ -45,9 +46,12 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
 {
     pl_job *job = NULL;
     pl_cluster *cluster = NULL;
+    char reason[CHOICE_TEXT_MAX] = "";
     int rc = job_options_load(engine, path, &a->job, &job);
     if (rc == PL_OK)
         rc = pl_cluster_load(engine, a->cluster, &cluster);
+    if (rc == PL_OK && !a->resume)
+        rc = auto_strategy_choose(engine, &job, cluster, NULL, reason);
     if (rc == PL_OK) {
         output->virtual_time = true;
         signals_catch_run();
@@ -67,6 +71,7 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
                     .user = output,
                     .trace = a->trace,
                     .stop = &signals_stop,
+                    .chosen = reason[0] ? reason : NULL,
                 },
             .threads = a->threads,
         };

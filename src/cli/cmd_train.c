@@ -1,6 +1,8 @@
+#include "cli/auto_strategy.h"
 #include "cli/host_address.h"
 #include "cli/number.h"
 #include "cli/output.h"
+#include "cli/plan_survey.h"
 #include "cli/run_arguments.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
@@ -87,6 +89,27 @@ static int print_job(const pl_engine *engine, const pl_job *job)
     return EXIT_DONE;
 }
 
+/* For the strategy `auto`, with workers of its own, which end before the run starts others. */
+static int choose_strategy(pl_engine *engine, const struct run_arguments *arguments,
+                           struct training *training, pl_job **job, char reason[CHOICE_TEXT_MAX])
+{
+    const pl_run_options survey = {
+        .event = survey_event,
+        .user = training,
+        .stop = &signals_stop,
+        .start_workers = start_workers,
+        .workers_lost = count_lost_workers,
+        .patience_s = arguments->wait_s,
+        .listen = arguments->listen,
+        .insecure = arguments->insecure,
+        .token = training->workers.token,
+    };
+    int rc = auto_strategy_choose(engine, job, NULL, &survey, reason);
+    workers_end(&training->workers);
+    training->workers.lost = 0;
+    return rc;
+}
+
 int run_with_workers(const struct run_arguments *arguments, const char *path)
 {
     char token_text[TOKEN_TEXT_MAX];
@@ -105,9 +128,12 @@ int run_with_workers(const struct run_arguments *arguments, const char *path)
     training.workers.cache = arguments->cache;
     run_output_init(&training.output, arguments->json);
     training.output.workers.path = arguments->workers_file;
+    char reason[CHOICE_TEXT_MAX] = "";
     int rc = job_options_load(engine, path, &arguments->job, &job);
+    signals_catch_run();
+    if (rc == PL_OK && !arguments->resume)
+        rc = choose_strategy(engine, arguments, &training, &job, reason);
     if (rc == PL_OK) {
-        signals_catch_run();
         const pl_run_options options = {
             .out = arguments->out,
             .dry_run = arguments->dry_run,
@@ -130,6 +156,7 @@ int run_with_workers(const struct run_arguments *arguments, const char *path)
             .listen = arguments->listen,
             .insecure = arguments->insecure,
             .token = token,
+            .chosen = reason[0] ? reason : NULL,
         };
         rc = pl_run(engine, job, &options, &report);
         workers_end(&training.workers);

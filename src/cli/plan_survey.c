@@ -66,7 +66,7 @@ static void print_machine(const cJSON *event)
                     host ? host : "", host ? ")" : "", 1e3 * number_of(event, "step_s"), mbit);
 }
 
-static void on_event(void *user, const char *line)
+void survey_event(void *user, const char *line)
 {
     cJSON *event = cJSON_Parse(line);
     const char *kind = cJSON_GetStringValue(cJSON_GetObjectItem(event, "kind"));
@@ -101,7 +101,7 @@ int survey_run(pl_engine *engine, const pl_job *job, uint32_t workers, pl_cluste
 {
     signals_catch_run();
     const pl_run_options options = {
-        .event = on_event,
+        .event = survey_event,
         .stop = &signals_stop,
         .listens = driver_address_print,
         .patience_s = survey.wait_s,

@@ -33,6 +33,9 @@ struct survey_arguments {
  * a message. */
 int survey_read(const struct command *command, const struct survey_arguments *arguments);
 
+/* pl_run_options.event of a survey: prints a machine as it has been measured, and warnings. */
+void survey_event(void *user, const char *line);
+
 /* Measure `workers` workers (0: those of the job), and print a line for each. Errors of pl_survey;
  * PL_ERR_IO after a message: the file of --emit cannot be written. */
 int survey_run(pl_engine *engine, const pl_job *job, uint32_t workers, pl_cluster **out);

@@ -72,6 +72,13 @@ int job_data_settle(Paceline__Data *data, const Paceline__Data *from, struct err
 /* Likewise the training data, and the test data from the training data. */
 int job_settle(Paceline__Job *job, const Paceline__Data *from, struct err *err);
 
+/* Does the strategy `auto` stand for one that is chosen before the run? */
+bool job_is_auto(const Paceline__Job *job);
+
+/* Give a job with the strategy `auto` the strategy of `from`, and its number of workers where the
+ * job sets no limits of its own. ERR_NOMEM */
+int job_take_choice(Paceline__Job *job, const Paceline__Job *from, struct err *err);
+
 /* How many workers a run may have at a time; `workers` are those that it begins with. Of a finished
  * job. */
 static inline uint32_t job_workers_max(const Paceline__Job *job)

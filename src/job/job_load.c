@@ -119,6 +119,8 @@ int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err)
     int rc = OK;
     if (job->net && job->net->source_case == PACELINE__NET__SOURCE_FILE)
         rc = job_resolve(&job->net->file, job_path, "net.file", err);
+    if (rc == OK && job_is_auto(job) && job->strategy->auto_->cluster)
+        rc = job_resolve(&job->strategy->auto_->cluster, job_path, "strategy.auto.cluster", err);
     if (rc == OK)
         rc = job_resolve_list(&job->weights, NULL, job_path, "weights", err);
     if (rc == OK)
@@ -137,6 +139,34 @@ int job_move_data(Paceline__Job *job, const char *folder, const char *root, stru
     if (rc == OK)
         rc = job_data_resolve(job->test_data, folder, sibling, "test_data", err);
     return rc;
+}
+
+bool job_is_auto(const Paceline__Job *job)
+{
+    return job->strategy && job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_AUTO;
+}
+
+/* Set a field to a message as it is. */
+static int copy_field(Paceline__Job *job, const char *path, const ProtobufCMessage *from,
+                      struct err *err)
+{
+    struct buf text = {0};
+    buf_printf(&text, "{\n");
+    text_write(from, &text);
+    buf_printf(&text, "}");
+    buf_put_u8(&text, 0);
+    int rc = text.failed ? err_set(err, ERR_NOMEM, "%s: out of memory", path)
+                         : text_set(&job->base, path, (const char *)text.data, err);
+    buf_release(&text);
+    return rc;
+}
+
+int job_take_choice(Paceline__Job *job, const Paceline__Job *from, struct err *err)
+{
+    char workers[16];
+    snprintf(workers, sizeof workers, "%u", (unsigned)from->workers);
+    int rc = copy_field(job, "strategy", &from->strategy->base, err);
+    return rc == OK && !job->has_workers_min ? text_set(&job->base, "workers", workers, err) : rc;
 }
 
 const char *job_strategy_name(const Paceline__Job *job)

@@ -60,6 +60,11 @@ int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,
             !traits->driver_part || (job_is_alone(job) && !traits->is_async);
         return rc == OK ? check_batch(job, traits, err) : rc;
     }
+    if (job_is_auto(job))
+        return err_set(err, ERR_USAGE,
+                       "strategy.auto: no strategy has been chosen, since the workers cannot be "
+                       "measured before the run: paceline plan --listen ADDR --emit FILE measures "
+                       "them, and strategy { auto { cluster: \"FILE\" } } chooses by that file");
     return err_set(err, ERR_UNSUPPORTED, "strategy %s is not supported", name);
 }
 

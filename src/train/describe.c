@@ -124,6 +124,8 @@ void describe_run(const struct driver *d, cJSON *start)
     cJSON_AddNumberToObject(start, "steps_an_epoch", (double)((records + step - 1) / step));
     job_strategy_settings(d->job, settings, sizeof settings);
     cJSON_AddStringToObject(start, "settings", settings);
+    if (d->options->chosen)
+        cJSON_AddStringToObject(start, "chosen", d->options->chosen);
     add_solver(d, start);
     add_end(d, start);
     if (!d->options->open_threads)

@@ -153,6 +153,7 @@ struct train_options {
     uint32_t evaluate_records; /* the most of each set, from the first; 0: as the job sets it */
     bool open_end;             /* the job sets no end, and the default applies */
     const char *folder;        /* of the job file, with its slash; NULL: none */
+    const char *chosen;        /* why the strategy and the workers are these; NULL: the job's own */
     double patience_s; /* seconds to wait for workers without progress; 0: as the job sets it */
     /* Called when job, data and net agree and before any worker is started: the host may make the
      * run directory. An error ends the run. May be NULL. */
