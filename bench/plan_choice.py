@@ -24,8 +24,7 @@ NETS = {"fc-480-160": 'zoo: "fc-480-160"', "lenet": 'zoo: "lenet"',
         "fc-64": f'file: "{ROOT}/bench/arena/small.prototxt"'}
 JOB = """name: "pair" net {{ {net} }} batch: {batch} threads: 1 workers: {nodes} validation: 0
 train_data {{ idx {{ images: "{data}/train-images-idx3-ubyte.gz" labels: "{data}/train-labels-idx1-ubyte.gz" }}
-scale: 0.00390625 }} solver {{ type: "SGD" base_lr: 0.002 lr_policy: "fixed" }} strategy {{ auto {{}} }}
-evaluate {{ every_exchanges: 1000000000 }} checkpoint {{ every_seconds: 0 }} stop {{ seconds: 1 }}
+scale: 0.00390625 }} solver {{ type: "SGD" base_lr: 0.002 lr_policy: "fixed" }} strategy {{ auto {{}} }} checkpoint {{ every_seconds: 0 }} stop {{ seconds: 1 }}
 """
 ROUNDS, STEPS, LIMIT_S = 30, 10, 900
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}

@@ -145,14 +145,13 @@ int pl_survey(pl_engine *engine, const pl_job *job, uint32_t workers, const pl_r
 int pl_plan(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
             const pl_plan_options *options, pl_plan_report *report);
 
-/* Has the job the strategy `auto`? Then *cluster, which may be NULL, is the file that it names, whole;
- * NULL: none. Valid as long as the job. */
+/* Has the job the strategy `auto`? Then *cluster (may be NULL) is the path of the file that it
+ * names, or NULL: it names none. Valid as long as the job. */
 int pl_plan_is_wanted(const pl_job *job, const char **cluster);
 
-/* The job with the choice of a plan of it: the strategy of the row `best`, and its number of workers
- * where the job sets no limits (workers_min). A plan with one number of workers chooses the strategy
- * alone. PL_ERR_UNSUPPORTED: no row is the best; PL_ERR_INPUT; PL_ERR_NOMEM. Free *out by
- * pl_job_free. */
+/* The job with the choice of its plan: the strategy of the row `best`, and that row's number of
+ * workers, unless the job has limits of its own (workers_min). PL_ERR_UNSUPPORTED: no row is the
+ * best; PL_ERR_INPUT; PL_ERR_NOMEM. Free *out by pl_job_free. */
 int pl_plan_choose(const pl_job *job, const pl_plan_report *report, pl_job **out);
 
 /* It may be called twice. */

@@ -7,7 +7,7 @@
 
 enum { CHOICE_TEXT_MAX = 192 };
 
-/* Replace a job with the strategy `auto` by the one that a plan chooses, print the choice, and write
+/* Replace a job with the strategy `auto` by one that a plan chooses, print the choice, and write
  * the reason into `reason`, which stays "" for any other strategy. The plan is on `cluster`, or on
  * the file that the job names, or on a survey of the job's workers, which starts them as `survey`
  * says. Where there is none of the three the job stays as it is, which no run accepts. Errors of
