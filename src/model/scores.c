@@ -27,14 +27,17 @@ static bool is_added(const Caffe__LayerParameter *layer)
     return is_type(layer, "SoftmaxWithLoss") && layer->name && strcmp(layer->name, JUDGE_LOSS) == 0;
 }
 
-/* The layer of that type that counts: the heaviest, of equals the last. */
+/* The layer of that type that counts: the heaviest, of equals the last. A loss need not have a top.
+ */
 static const Caffe__LayerParameter *find_layer(const Caffe__NetParameter *net, const char *type)
 {
     const Caffe__LayerParameter *found = NULL;
+    size_t tops = strcmp(type, "Softmax") == 0 ? 1 : 0;
     for (size_t i = 0; i < net->n_layer; i++) {
         const Caffe__LayerParameter *layer = net->layer[i];
-        if (is_type(layer, type) && !is_added(layer) && layer->n_bottom > 0 && layer->n_top > 0 &&
-            is_for_testing(net, layer) && (!found || weight_of(layer) >= weight_of(found)))
+        if (is_type(layer, type) && !is_added(layer) && layer->n_bottom > 0 &&
+            layer->n_top >= tops && is_for_testing(net, layer) &&
+            (!found || weight_of(layer) >= weight_of(found)))
             found = layer;
     }
     return found;

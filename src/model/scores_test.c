@@ -56,6 +56,9 @@ static void test_a_loss_reads_them(void **state)
     (void)state;
     expect_scores(DATA IP LOSS "}", "ip", SCORES_SOFTMAX, 1);
     expect_scores(DATA IP LOSS "softmax_param { axis: -1 } }", "ip", SCORES_SOFTMAX, -1);
+    expect_scores(DATA IP
+                  "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' }",
+                  "ip", SCORES_SOFTMAX, 1);
     expect_scores(DATA IP "layer { name: 'p' type: 'Softmax' bottom: 'ip' top: 'p' } " LOSS "}",
                   "ip", SCORES_SOFTMAX, 1);
     expect_scores(DATA IP
