@@ -179,6 +179,10 @@ void pl_net_free(pl_net *net)
         return;
     workspace_free(net->ws);
     api_net_release_data(net);
+    api_net_release_text(net);
+    if (net->text)
+        protobuf_c_message_free_unpacked(&net->text->base, NULL);
+    buf_release(&net->drawn);
     arena_release(&net->arena);
     job_free(net->job);
     free(net);

@@ -4,6 +4,7 @@
 
 #include "api/api.h"
 #include "learner/learner.h"
+#include "learner/text_sampler.h"
 #include "model/build.h"
 #include "paceline/net.h"
 
@@ -48,10 +49,13 @@ struct pl_net {
     struct workspace *ws;                 /* NULL while the shape of records is not known */
     struct arena arena;
     struct learner learner;
-    const char **layer; /* of each segment of the weights, its layer's name */
-    uint64_t place;     /* in the stream of training records */
-    bool inference;     /* the learner is no more than its weights and state */
-    size_t given;       /* of a record's floats so many are given to predict; 0: all */
+    const char **layer;           /* of each segment of the weights, its layer's name */
+    uint64_t place;               /* in the stream of training records */
+    bool inference;               /* the learner is no more than its weights and state */
+    size_t given;                 /* of a record's floats so many are given to predict; 0: all */
+    Paceline__Data__Text *text;   /* pl_net_form_text's; owned; NULL: none */
+    struct text_sampler *sampler; /* of that text, or of the training data; NULL: not needed yet */
+    struct buf drawn;             /* pl_net_sample's */
 };
 
 /* Give the net its form, for records of that shape. */
@@ -63,5 +67,8 @@ int api_net_formed(const pl_net *net, struct err *err);
 
 /* Release the net's data. */
 void api_net_release_data(pl_net *net);
+
+/* The net draws from another text, or none. */
+void api_net_release_text(pl_net *net);
 
 #endif

@@ -130,6 +130,8 @@ static int set_data(pl_net *net, enum corpus_set which, Paceline__Data *data, st
     }
     leave_source(net->engine, net->source[which]);
     net->source[which] = source;
+    if (which == SET_TRAIN)
+        api_net_release_text(net);
     return OK;
 }
 

@@ -17,6 +17,7 @@ enum rng_stream {
     RNG_NODE,     /* world_random */
     RNG_BENCH,    /* records that are made up to measure with */
     RNG_SAMPLE,   /* records of a sample */
+    RNG_TEXT,     /* units of a text that a net draws */
 };
 
 /* The four 32-bit words of block `counter` of the stream. */

@@ -33,6 +33,38 @@ def after_a_run(*then, change=None):
     return act
 
 
+TEXT_NET = """layer { name: 'text' type: 'Data' top: 'data' top: 'target' }
+layer { name: 'embed' type: 'Embed' bottom: 'data' top: 'embed' embed_param { input_dim: 9 num_output: 8
+  weight_filler { type: 'uniform' min: -0.5 max: 0.5 } } }
+layer { name: 'units' type: 'LSTM' bottom: 'embed' top: 'units' recurrent_param { num_output: 8
+  weight_filler { type: 'uniform' min: -0.3 max: 0.3 } } }
+layer { name: 'scores' type: 'InnerProduct' bottom: 'units' top: 'scores'
+  inner_product_param { num_output: 9 axis: 2 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'scores' bottom: 'target' softmax_param { axis: 2 } }
+"""
+
+TEXT_JOB = """name: "text"
+net { file: "text.prototxt" }
+train_data { text { path: "hello.txt" unit: character window: 6 } }
+batch: 20
+solver { type: "SGD" base_lr: 0.05 lr_policy: "fixed" }
+threads: 1
+stop { steps: 2 }
+"""
+
+
+def after_a_text(*then):
+    """A run over a text of nine characters in the folder `text`; then another command."""
+    def act(scene, env):
+        scene.write("hello.txt", "hello world\n" * 40)
+        scene.write("text.prototxt", TEXT_NET)
+        scene.write("text.job", TEXT_JOB)
+        text, code = ran(scene, env, "train", "text.job", "--out", "text")
+        assert code == 0, text
+        return ran(scene, env, *then)
+    return act
+
+
 def break_checkpoints(scene):
     folder = scene.path("run/checkpoint")
     for name in os.listdir(folder):
@@ -44,6 +76,11 @@ def break_checkpoints(scene):
 def model_of_no_run(scene, env):
     after_a_run("convert", "run/final.safetensors", "m.caffemodel", "--net", "tiny.prototxt")(scene, env)
     return ran(scene, env, "test", "m.caffemodel")
+
+
+def model_of_no_run_sampled(scene, env):
+    after_a_run("convert", "run/final.safetensors", "m.caffemodel", "--net", "tiny.prototxt")(scene, env)
+    return ran(scene, env, "sample", "m.caffemodel")
 
 
 def free_port():
@@ -274,6 +311,18 @@ CASES = [
          act=after_a_run("predict", "run", "a.png", change=lambda s: s.write("a.png", "no picture"))),
     Case("predict with a net and --model", words("predict", "--net", "lenet", "--weights", "w", "a.png", "--model", "best"),
          "--net is of none", "--model", "is for the directory of a run"),
+    Case("sample from no run", words("sample", "nowhere"), "no such run or model", "paceline sample: nowhere:",
+         r"give a run's directory, a \.safetensors"),
+    Case("sample from pictures", None, "is not a text", "train_data:", r"give a model that was trained on one \(text:FILE\)",
+         act=after_a_run("sample", "run")),
+    Case("sample with a character that the text has not", None, r"character U\+00E9 is none of the 9 in the vocabulary",
+         "prime: byte 1:", "leave it out", act=after_a_text("sample", "text", "--prime", "h\u00e9")),
+    Case("sample a length of 0", words("sample", "run", "--length", "0"), "not 0$", "paceline sample: --length:",
+         r"expected a number from 1 to 1e\+08"),
+    Case("sample at a negative temperature", words("sample", "run", "--temperature", "-1"), "not -1$",
+         "paceline sample: --temperature:", r"expected a number from 0 to 1e\+06"),
+    Case("sample a model of no run without its text", None, "the model is of no run", "paceline sample:",
+         "name the text that it was trained on, as in --data 'text:FILE", act=model_of_no_run_sampled),
     Case("test a model of no run", None, "belongs to no run with test data", "paceline test:", "give --data KIND:PATH",
          act=model_of_no_run),
     Case("test a run without test data", None, "is missing from the job", "test_data:", "name records with --data",
