@@ -31,6 +31,7 @@ int pl_net_form_data(pl_net *net, const pl_job *job, pl_data *data);
 typedef struct pl_net_classes {
     char blob[128]; /* where the scores are */
     size_t count;   /* of classes, or of values */
+    size_t steps;   /* of a record, a sequence that is scored at each of its steps; else 1 */
     bool
         probabilities; /* there is a softmax; else scores are numbers of which the highest counts */
     bool values;       /* the numbers are no scores: they predict */
@@ -40,16 +41,19 @@ typedef struct pl_net_classes {
 /* If a net has a SoftmaxWithLoss, its scores are the softmax of that layer's input; of several such
  * layers, that with the largest loss_weight counts, among equals the last. Otherwise the scores are
  * the output of its Softmax, the input of its HingeLoss or Accuracy, or its only output. Before the
- * last, an EuclideanLoss that compares a blob with a target of the data has that blob's values.
+ * last, an EuclideanLoss that compares a blob with a target of the data has that blob's values. A
+ * softmax along axis 2 of records x steps x classes is one for each step of a sequence.
  * PL_ERR_INPUT        none of these, or it ends in a loss without classes
- * PL_ERR_UNSUPPORTED  several scores a class, as of a net that scores each position of a picture
+ * PL_ERR_UNSUPPORTED  else several scores a class, as of a net that scores each position of a
+ *                     picture
  * PL_ERR_USAGE        the net has no form yet */
 int pl_net_classes_of(pl_net *net, pl_net_classes *out);
 
 /* The scores of `count` records that are given here, as with pl_net_forward (after
- * pl_net_form_data as pl_data_read returns them): the classes' for each record, in `out`, which has
- * room for `room` floats. PL_ERR_INPUT: a value that is not finite; PL_ERR_USAGE: too little room;
- * and as pl_net_classes_of */
+ * pl_net_form_data as pl_data_read returns them): the classes' for each record, or for each step of
+ * it, in `out`, which has room for `room` floats. A sequence begins with a state of 0.
+ * PL_ERR_INPUT: a value that is not finite; PL_ERR_USAGE: too little room; and as pl_net_classes_of
+ */
 int pl_net_predict(pl_net *net, const float *records, size_t count, float *out, size_t room);
 
 /* Where in each record of the data, as pl_data_read returns it, a field lies. PL_ERR_NOT_FOUND: the

@@ -111,6 +111,52 @@ static void test_a_score_for_each_place_is_refused(void **state)
     pl_net_spec_free(spec);
 }
 
+/* Behind a, b and c the scores are log 1, log 2, log 5; three times 0; and very large ones. */
+static void test_each_step_of_a_sequence(void **state)
+{
+    pl_engine *engine = *state;
+    struct folder folder;
+    char path[256], spec[512];
+    pl_net_spec *net_spec;
+    pl_net *net;
+    pl_data *data;
+    pl_net_classes classes;
+    pl_weights weights;
+    const float scores[] = {0, logf(2), logf(5), 0, 0, 0, 1000, 1000, 900};
+    const float expected[] = {0.125f, 0.25f, 0.625f, 0.5f,    0.5f,    0,
+                              0.125f, 0.25f, 0.625f, 1 / 3.f, 1 / 3.f, 1 / 3.f};
+    float record[8], out[12];
+    folder_make(&folder);
+    folder_put(&folder, "text", "acabc", 5);
+    snprintf(spec, sizeof spec, "text:%s?unit=character&window=4",
+             folder_file(&folder, "text", path));
+    expect_ok(engine, pl_net_spec_create(engine, "steps", &net_spec));
+    pl_spec_layer(net_spec, "name: 'text' type: 'Data' top: 'data' top: 'target'");
+    pl_spec_layer(net_spec, "name: 'e' type: 'Embed' bottom: 'data' top: 'e' embed_param { "
+                            "input_dim: 3 num_output: 3 bias_term: false }");
+    pl_spec_layer(net_spec, "name: 'loss' type: 'SoftmaxWithLoss' bottom: 'e' bottom: 'target' "
+                            "top: 'loss' softmax_param { axis: -1 }");
+    expect_ok(engine, pl_net_create(engine, net_spec, &quick, &net));
+    expect_ok(engine, pl_data_open(engine, spec, false, &data));
+    expect_ok(engine, pl_net_form_data(net, NULL, data));
+    expect_ok(engine, pl_net_weights(net, "e", 0, &weights));
+    assert_int_equal(weights.count, 9);
+    memcpy(weights.at, scores, sizeof scores);
+    expect_ok(engine, pl_net_classes_of(net, &classes));
+    assert_true(classes.steps == 4 && classes.count == 3 && classes.probabilities);
+    expect_ok(engine, pl_data_read(data, 0, 1, record, 8));
+    expect_ok(engine, pl_net_predict(net, record, 1, out, 12));
+    for (int k = 0; k < 12; k++)
+        assert_true(fabsf(out[k] - expected[k]) < 1e-6f);
+    assert_int_equal(pl_net_predict(net, record, 1, out, 11), PL_ERR_USAGE);
+    assert_string_equal(pl_data_class_name(data, 2), "c");
+    assert_null(pl_data_class_name(data, 3));
+    pl_data_close(data);
+    pl_net_free(net);
+    pl_net_spec_free(net_spec);
+    folder_remove(&folder);
+}
+
 static void test_the_shape_of_records(void **state)
 {
     pl_engine *engine = *state;
@@ -163,6 +209,7 @@ int main(void)
         cmocka_unit_test(test_probabilities),
         cmocka_unit_test(test_scores_that_are_no_probabilities),
         cmocka_unit_test(test_a_score_for_each_place_is_refused),
+        cmocka_unit_test(test_each_step_of_a_sequence),
         cmocka_unit_test(test_the_shape_of_records),
         cmocka_unit_test(test_a_form_is_for_good),
     };

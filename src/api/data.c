@@ -3,6 +3,7 @@
 #include "api/guard.h"
 #include "data/mean_file.h"
 #include "data/source_pictures.h"
+#include "data/source_text.h"
 #include "job/text.h"
 
 #include <stdio.h>
@@ -94,6 +95,8 @@ static int open_data(pl_data *data, const char *field, pl_data **out)
     int rc = job_check_data(data->spec, field, err);
     if (rc == OK)
         rc = open_source(data);
+    if (rc == OK)
+        rc = job_text_settle(data->spec, source_text_settled(data->source), err);
     if (rc == OK && !data->path)
         rc = names_of(data->spec, data->engine->remote, &data->names, err);
     data->own_maps = data->maps = api_data_has_maps(data->spec);

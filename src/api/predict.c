@@ -197,9 +197,11 @@ static int classes_of(pl_net *net, pl_net_classes *out, struct scores *scores)
             (int)sizeof classes.blob ||
         net_blob(net->ws->test, scores->blob, NULL, 0, &shape) == 0 || shape.n < 2)
         return err_set(err, ERR_INPUT, "net: blob \"%.100s\" has no scores a record", scores->blob);
-    classes.count = shape.dim[1];
     int axis = scores->axis < 0 ? scores->axis + (int)shape.n : scores->axis;
-    if (shape_count_from(&shape, 1) != classes.count || axis != 1)
+    bool steps = shape.n == 3 && axis == 2;
+    classes.steps = steps ? shape.dim[1] : 1;
+    classes.count = shape.dim[steps ? 2 : 1];
+    if (shape_count_from(&shape, 1) != classes.steps * classes.count || axis != (steps ? 2 : 1))
         return err_set(err, ERR_UNSUPPORTED,
                        "net: blob \"%.100s\" has several scores a class for each record",
                        scores->blob);
@@ -244,8 +246,8 @@ static int widen_records(const pl_net *net, const float *records, size_t count, 
 
 static int predict_records(pl_net *net, const float *records, size_t count, float *out, size_t room)
 {
-    pl_net_classes classes;
-    struct scores scores;
+    pl_net_classes classes = {.steps = 1};
+    struct scores scores = {0};
     size_t each;
     float *wide = NULL;
     int rc = classes_of(net, &classes, &scores);
@@ -254,7 +256,8 @@ static int predict_records(pl_net *net, const float *records, size_t count, floa
     if (rc == OK)
         rc = pl_net_forward(net, wide ? wide : records, count, classes.blob, out, room, &each);
     free(wide);
-    for (size_t i = 0; rc == OK && scores.form == SCORES_SOFTMAX && i < count; i++)
+    size_t rows = count * classes.steps;
+    for (size_t i = 0; rc == OK && scores.form == SCORES_SOFTMAX && i < rows; i++)
         apply_softmax(out + i * classes.count, classes.count);
     return rc;
 }

@@ -253,21 +253,51 @@ static int make_net(pl_engine *engine, const struct predict_arguments *a,
     return rc == PL_OK ? pl_net_load_weights(*out, model->weights) : rc;
 }
 
+/* A field of records that has the class of each step. */
+struct known_field {
+    size_t from, count; /* count 0: there is none */
+};
+
+static struct known_field find_known(pl_data *data, const pl_net_classes *classes)
+{
+    struct known_field known = {0};
+    if (classes->steps == 1 || pl_data_field(data, "target", &known.from, &known.count) != PL_OK ||
+        known.count != classes->steps)
+        known.count = 0;
+    return known;
+}
+
+/* Take the scores of `n` records from record i on, whose values are at x, `each` a record. */
+static void take_scores(struct predictions *p, const struct known_field *known, size_t i, size_t n,
+                        const float *x, size_t each, const float *scores)
+{
+    size_t steps = p->classes.steps;
+    for (size_t k = 0; k < n; k++)
+        for (size_t step = 0; step < steps; step++) {
+            predictions_take(p, (i + k) * steps + step,
+                             scores + (k * steps + step) * p->classes.count);
+            if (known->count > 0)
+                p->known[(i + k) * steps + step] = (uint32_t)x[k * each + known->from + step];
+        }
+}
+
 /* Scores of all records, of which the likeliest classes are kept. */
 static int predict_all(pl_net *net, pl_data *data, const uint32_t shape[3], size_t batch,
                        struct predictions *p)
 {
     size_t each = (size_t)shape[0] * shape[1] * shape[2];
+    size_t room = batch * p->classes.steps * p->classes.count;
+    const struct known_field known = find_known(data, &p->classes);
     float *x = malloc(batch * each * sizeof *x);
-    float *scores = malloc(batch * p->classes.count * sizeof *scores);
+    float *scores = malloc(room * sizeof *scores);
     int rc = x && scores ? PL_OK : no_memory();
     for (size_t i = 0; rc == PL_OK && i < p->records; i += batch) {
         size_t n = p->records - i < batch ? p->records - i : batch;
         rc = pl_data_read(data, i, n, x, batch * each);
         if (rc == PL_OK)
-            rc = pl_net_predict(net, x, n, scores, batch * p->classes.count);
-        for (size_t k = 0; rc == PL_OK && k < n; k++)
-            predictions_take(p, i + k, scores + k * p->classes.count);
+            rc = pl_net_predict(net, x, n, scores, room);
+        if (rc == PL_OK)
+            take_scores(p, &known, i, n, x, each, scores);
     }
     free(x);
     free(scores);
@@ -278,7 +308,9 @@ static int predict_classes(pl_engine *engine, const struct predict_arguments *a,
                            const struct predict_model *model, pl_net *net, const uint32_t shape[3],
                            struct predictions *p, pl_data *data)
 {
-    int rc = predictions_begin(p, engine, a->top_n ? a->top_n : TOP, data, a->classes, model->job);
+    bool targets = find_known(data, &p->classes).count > 0;
+    int rc = predictions_begin(p, engine, a->top_n ? a->top_n : TOP, data, a->classes, model->job,
+                               targets);
     if (rc == PL_OK)
         rc = predict_all(net, data, shape, a->batch_n ? a->batch_n : BATCH, p);
     if (rc == PL_OK)

@@ -41,13 +41,15 @@ static int find_names(struct predictions *p, pl_engine *engine, const char *file
 }
 
 int predictions_begin(struct predictions *p, pl_engine *engine, size_t top, const pl_data *data,
-                      const char *names, const pl_job *job)
+                      const char *names, const pl_job *job, bool targets)
 {
+    size_t rows = p->records * p->classes.steps;
     p->data = data;
     p->top = top < p->classes.count ? top : p->classes.count;
-    p->at = calloc(p->records, p->top * sizeof *p->at);
-    p->score = calloc(p->records, p->top * sizeof *p->score);
-    if (p->at && p->score)
+    p->at = calloc(rows, p->top * sizeof *p->at);
+    p->score = calloc(rows, p->top * sizeof *p->score);
+    p->known = targets ? calloc(rows, sizeof *p->known) : NULL;
+    if (p->at && p->score && (p->known || !targets))
         return find_names(p, engine, names, job);
     fprintf(stderr, "paceline: out of memory for %zu predictions\n", p->records);
     return EXIT_FAILED;
@@ -58,6 +60,7 @@ void predictions_end(struct predictions *p)
     pl_names_free(p->names);
     free(p->at);
     free(p->score);
+    free(p->known);
 }
 
 void predictions_take(struct predictions *p, size_t i, const float *score)
@@ -109,7 +112,7 @@ static int measure_columns(const struct predictions *p, int *record_width, int *
         int length = (int)strlen(record_text(&record, i, number));
         *record_width = length > *record_width ? length : *record_width;
     }
-    for (size_t k = 0; k < p->records * p->top && p->named; k++) {
+    for (size_t k = 0; k < p->records * p->classes.steps * p->top && p->named; k++) {
         const char *name = name_of(p, p->at[k]);
         int length = name ? (int)strlen(name) : 0;
         *name_width = length > *name_width ? length : *name_width;
@@ -117,35 +120,76 @@ static int measure_columns(const struct predictions *p, int *record_width, int *
     return PL_OK;
 }
 
+/* The class that the data has for a step, or for the whole record; false: none. */
+static bool find_known(const struct predictions *p, const pl_data_record *record, size_t row,
+                       uint32_t *known)
+{
+    *known = p->known ? p->known[row] : record->label;
+    return p->known || record->has_label;
+}
+
+static bool has_steps(const struct predictions *p)
+{
+    return p->classes.steps > 1;
+}
+
+static void print_heading(const struct predictions *p, bool known, int wide, int named)
+{
+    printf("%-*s  %s%s%4s  %6s  %s%*s%s\n", wide, "record", has_steps(p) ? " step  " : "",
+           known ? " label  " : "", "rank", "class", p->named ? "name" : "",
+           p->named ? named - 2 : 0, "", p->classes.probabilities ? "probability" : "score");
+}
+
+/* The columns before the classes of a row: for the first one its record, step and label. */
+static void print_place(const struct predictions *p, const pl_data_record *record, size_t row,
+                        bool first, int wide)
+{
+    size_t i = row / p->classes.steps, step = row % p->classes.steps;
+    char number[24];
+    uint32_t known;
+    bool is_known = find_known(p, record, row, &known);
+    printf("%-*s  ", wide, first && step == 0 ? record_text(record, i, number) : "");
+    if (has_steps(p) && first)
+        printf("%5zu  ", step);
+    else if (has_steps(p))
+        printf("%5s  ", "");
+    if (is_known && first)
+        printf("%6" PRIu32 "  ", known);
+    else if (is_known)
+        printf("%6s  ", "");
+}
+
+static void print_row(const struct predictions *p, const pl_data_record *record, size_t row,
+                      int wide, int named)
+{
+    for (size_t k = 0; k < p->top; k++) {
+        uint32_t class = p->at[row * p->top + k];
+        const char *name = name_of(p, class);
+        print_place(p, record, row, k == 0, wide);
+        printf("%4zu  %6" PRIu32 "  ", k + 1, class);
+        if (p->named)
+            printf("%-*s  ", named, name ? name : "");
+        if (p->classes.probabilities)
+            printf("%.2f %%\n", 100 * (double)p->score[row * p->top + k]);
+        else
+            printf("%g\n", (double)p->score[row * p->top + k]);
+    }
+}
+
 int predictions_table(const struct predictions *p)
 {
     pl_data_record record = {0};
-    char number[24];
+    size_t steps = p->classes.steps;
+    uint32_t known;
     int wide, named, rc = measure_columns(p, &wide, &named);
     if (rc == PL_OK)
         rc = pl_data_record_at(p->data, 0, &record);
     if (rc == PL_OK)
-        printf("%-*s  %s%4s  %6s  %s%*s%s\n", wide, "record", record.has_label ? " label  " : "",
-               "rank", "class", p->named ? "name" : "", p->named ? named - 2 : 0, "",
-               p->classes.probabilities ? "probability" : "score");
+        print_heading(p, find_known(p, &record, 0, &known), wide, named);
     for (size_t i = 0; rc == PL_OK && i < p->records; i++) {
         rc = pl_data_record_at(p->data, i, &record);
-        for (size_t k = 0; rc == PL_OK && k < p->top; k++) {
-            uint32_t class = p->at[i * p->top + k];
-            const char *name = name_of(p, class);
-            printf("%-*s  ", wide, k == 0 ? record_text(&record, i, number) : "");
-            if (record.has_label && k == 0)
-                printf("%6" PRIu32 "  ", record.label);
-            else if (record.has_label)
-                printf("%6s  ", "");
-            printf("%4zu  %6" PRIu32 "  ", k + 1, class);
-            if (p->named)
-                printf("%-*s  ", named, name ? name : "");
-            if (p->classes.probabilities)
-                printf("%.2f %%\n", 100 * (double)p->score[i * p->top + k]);
-            else
-                printf("%g\n", (double)p->score[i * p->top + k]);
-        }
+        for (size_t step = 0; rc == PL_OK && step < steps; step++)
+            print_row(p, &record, i * steps + step, wide, named);
     }
     return rc;
 }
@@ -161,23 +205,26 @@ static void add_score(cJSON *object, const char *name, float score)
         cJSON_AddNullToObject(object, name);
 }
 
-static void print_record(const struct predictions *p, size_t i, const pl_data_record *record)
+static void print_object(const struct predictions *p, size_t row, const pl_data_record *record)
 {
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddNumberToObject(object, "record", (double)i);
+    uint32_t known;
+    cJSON_AddNumberToObject(object, "record", (double)(row / p->classes.steps));
     if (record->name[0])
         cJSON_AddStringToObject(object, "name", record->name);
-    if (record->has_label)
-        cJSON_AddNumberToObject(object, "label", record->label);
+    if (has_steps(p))
+        cJSON_AddNumberToObject(object, "step", (double)(row % p->classes.steps));
+    if (find_known(p, record, row, &known))
+        cJSON_AddNumberToObject(object, "label", known);
     cJSON *list = cJSON_AddArrayToObject(object, "classes");
     for (size_t k = 0; k < p->top; k++) {
-        uint32_t class = p->at[i * p->top + k];
+        uint32_t class = p->at[row * p->top + k];
         cJSON *item = cJSON_CreateObject();
         cJSON_AddNumberToObject(item, "class", class);
         if (name_of(p, class))
             cJSON_AddStringToObject(item, "name", name_of(p, class));
         add_score(item, p->classes.probabilities ? "probability" : "score",
-                  p->score[i * p->top + k]);
+                  p->score[row * p->top + k]);
         cJSON_AddItemToArray(list, item);
     }
     char *text = cJSON_PrintUnformatted(object); /* NULL, as all above, where memory ran out */
@@ -192,8 +239,8 @@ int predictions_json(const struct predictions *p)
     for (size_t i = 0; rc == PL_OK && i < p->records; i++) {
         pl_data_record record;
         rc = pl_data_record_at(p->data, i, &record);
-        if (rc == PL_OK)
-            print_record(p, i, &record);
+        for (size_t step = 0; rc == PL_OK && step < p->classes.steps; step++)
+            print_object(p, i * p->classes.steps + step, &record);
     }
     return rc;
 }

@@ -4,9 +4,11 @@
 #include "data/source_shards.h"
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "data/source.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +145,28 @@ static int category_names(const Paceline__Data__Csv *csv, struct names *out, str
     return rc == OK ? OK : err_set(err, rc, "%s: out of memory for names", csv->path);
 }
 
+/* The characters of a text, if its vocabulary is known; each has the number of its place there. */
+static int character_names(const Paceline__Data__Text *text, struct names *out, struct err *err)
+{
+    const char *vocabulary = text->vocabulary ? text->vocabulary : "";
+    size_t n = strlen(vocabulary);
+    bool characters = text->unit == PACELINE__DATA__TEXT__UNIT__character && n > 0;
+    out->at = characters ? calloc(n, sizeof *out->at) : NULL;
+    int rc = !characters || out->at ? OK : ERR_NOMEM;
+    for (size_t at = 0, length; rc == OK && characters && at < n; at += length) {
+        char name[UTF8_BYTES_MAX + 1] = "";
+        uint32_t code;
+        length = utf8_take(vocabulary + at, n - at, &code);
+        if (length == 0) /* of a job that was not checked */
+            break;
+        memcpy(name, vocabulary + at, length);
+        rc = add_name(out, n, name);
+    }
+    if (rc != OK)
+        names_release(out);
+    return rc == OK ? OK : err_set(err, rc, "%s: out of memory for names", text->path);
+}
+
 int names_of(const Paceline__Data *spec, struct remote *remote, struct names *out, struct err *err)
 {
     struct names names = {0};
@@ -166,6 +190,7 @@ int names_of(const Paceline__Data *spec, struct remote *remote, struct names *ou
         rc = shards_names(spec->shards->shards, remote, &names, err);
         break;
     case PACELINE__DATA__SOURCE_CSV: rc = category_names(spec->csv, &names, err); break;
+    case PACELINE__DATA__SOURCE_TEXT: rc = character_names(spec->text, &names, err); break;
     case PACELINE__DATA__SOURCE_ZIP:
         for (size_t k = 0; rc == OK && names.count == 0 && k < spec->zip->n_field; k++)
             if (spec->zip->field[k]->data) /* of a job that was not checked */

@@ -1,7 +1,8 @@
 /* The names of classes, where they can be known: a file of one name a line, in the order of labels.
  * Such files lie in the folder of the data of CIFAR (batches.meta.txt, fine_label_names.txt,
  * coarse_label_names.txt) and, as synsets.txt, in the folder of some lists; a folder of class
- * folders has the names itself, and so has a job that lists the categories of a table's labels. */
+ * folders has the names itself, and so has a job that lists the categories of a table's labels, or
+ * the characters of a text. */
 #ifndef PL_DATA_NAMES_H
 #define PL_DATA_NAMES_H
 
