@@ -66,6 +66,28 @@ static void print_evaluation(const cJSON *event)
                 text_of(event, "set"), error, loss_text(number_of(event, "loss"), loss));
 }
 
+/* Is byte i of the text part of a control character, in ASCII or U+0080 to U+009F? */
+static bool is_control(const char *text, size_t i)
+{
+    unsigned char byte = (unsigned char)text[i], before = i > 0 ? (unsigned char)text[i - 1] : 0;
+    return byte < ' ' || byte == 0x7f || (before == 0xc2 && byte < 0xa0);
+}
+
+/* A text that the model has drawn, line by line. */
+static void print_sample(const cJSON *event)
+{
+    char t[48], line[2048];
+    output_line("%s  epoch %.2f: the model writes", time_of(event, t), number_of(event, "epoch"));
+    for (const char *text = text_of(event, "text"); *text;) {
+        size_t n = strcspn(text, "\n"), kept = n < sizeof line - 1 ? n : sizeof line - 1;
+        for (size_t i = 0; i < kept; i++)
+            line[i] = is_control(text, i) ? '?' : text[i];
+        line[kept] = '\0';
+        output_line("    | %s", line);
+        text += text[n] ? n + 1 : n;
+    }
+}
+
 /* Something that is allowed and seldom meant. */
 static void print_suspicion(const cJSON *event)
 {
@@ -86,6 +108,8 @@ static void print_event(struct run_output *output, const cJSON *event)
         output->resumable = true;
     else if (strcmp(kind, "eval") == 0)
         print_evaluation(event);
+    else if (strcmp(kind, "sample") == 0)
+        print_sample(event);
     else if (strcmp(kind, "fault") == 0)
         output_line("%s  fault: %s worker %.0f", time_of(event, t), text_of(event, "what"),
                     number_of(event, "node"));

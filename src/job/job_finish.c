@@ -14,6 +14,7 @@
 enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536, LOCAL_MAX = 64 };
 enum { BAD_RECORDS_MAX = 10000 };
 enum { RECORDS_MAX = 1 << 24 };
+enum { SAMPLE_LENGTH_MAX = 100000 }; /* units in one line of events.jsonl */
 enum { STRIPES_MAX = 4, CHUNK_KB_MAX = 4096 }; /* a piece is one message: world.h */
 
 /* Make the sub-messages that every reader of a finished job may rely on. */
@@ -249,6 +250,8 @@ static int check_evaluate(const Paceline__Job *job, struct err *err)
                      "evaluate.every_steps: every_exchanges is set, and one of the two may be");
     if (rc == OK && e->has_test_records)
         rc = check_range("evaluate.test_records", e->test_records, 1, UINT32_MAX, err);
+    if (rc == OK)
+        rc = check_range("evaluate.sample_length", e->sample_length, 0, SAMPLE_LENGTH_MAX, err);
     if (rc == OK && field && job->validation == 0 && !job->test_data)
         rc = err_set(err, ERR_INPUT,
                      "%s: there is nothing to evaluate on; hold records of the training data out "

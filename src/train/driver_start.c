@@ -67,7 +67,9 @@ static int start_model_writer(struct driver *d)
         k->objectives.best_score = d->start.resumed.best_score;
     if (d->job->evaluate->at_start && !d->start.resumes)
         k->first = &d->start.initial;
-    int rc = model_writer_init(k, &d->arena);
+    int rc = objectives_open_text(&k->objectives, d->host->log, d->err);
+    if (rc == OK)
+        rc = model_writer_init(k, &d->arena);
     return rc == OK ? model_writer_start(k) : rc;
 }
 

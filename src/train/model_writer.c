@@ -296,6 +296,7 @@ void model_writer_release(struct model_writer *k)
     free_books(atomic_exchange(&k->books_final, NULL));
     free_books(k->books);
     k->books = NULL;
+    objectives_release(&k->objectives);
 }
 
 int model_writer_start(struct model_writer *k)

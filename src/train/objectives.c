@@ -1,5 +1,7 @@
 #include "train/objectives.h"
 
+#include "base/utf8.h"
+#include "data/source_text.h"
 #include "job/job.h"
 #include "world/trace.h"
 
@@ -78,6 +80,75 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
     return OK;
 }
 
+/* ---- a text that the model draws ---- */
+
+int objectives_open_text(struct objectives *o, const struct logger *log, struct err *err)
+{
+    const struct source *source = o->corpus->train_source;
+    const Paceline__Data__Text *text = source ? source_text_settled(source) : NULL;
+    struct text_units *units;
+    struct err why;
+    if (!text || o->job->evaluate->sample_length == 0)
+        return OK;
+    int rc = text_units_create(text, &units, err);
+    if (rc != OK)
+        return rc;
+    o->unit_seconds = o->batch_seconds / ((double)o->ws->batch * text->window);
+    rc = text_sampler_create(o->job->net, workspace_net(o->ws), o->ws->kernels, units, &o->sampler,
+                             &why);
+    if (rc == ERR_NOMEM)
+        return err_set(err, rc, "%s", why.text);
+    if (rc != OK)
+        log_info(log, "evaluations draw no text: %s", why.text);
+    return OK;
+}
+
+void objectives_release(struct objectives *o)
+{
+    text_sampler_free(o->sampler);
+    o->sampler = NULL;
+}
+
+/* Bytes that are no UTF-8 become \xNN, since an event is UTF-8. */
+static void write_text(const struct buf *drawn, struct buf *text)
+{
+    for (size_t at = 0, length; at < drawn->len; at += length) {
+        uint32_t code;
+        length = utf8_take(drawn->data + at, drawn->len - at, &code);
+        if (length > 0 && code > 0) {
+            buf_put(text, drawn->data + at, length);
+        } else {
+            buf_printf(text, "\\x%02x", drawn->data[at]);
+            length = 1;
+        }
+    }
+    buf_put_u8(text, 0);
+}
+
+static int draw_text(struct objectives *o, const struct vec *x, struct vec *s, uint64_t offset,
+                     uint64_t step)
+{
+    const struct text_request request = {
+        .length = o->job->evaluate->sample_length, .temperature = 1, .seed = o->job->seed};
+    struct buf drawn = {0}, text = {0};
+    struct err diverged;
+    int rc = world_work(o->world, &(struct cost){o->unit_seconds * (double)(request.length + 1)});
+    if (rc != OK)
+        return rc;
+    if (text_sampler_draw(o->sampler, x, s, &request, &drawn, &diverged) == OK) {
+        cJSON *event = events_new(o->events, "sample");
+        events_add_measure(event, "epoch", (double)offset / (double)o->epoch_records);
+        cJSON_AddNumberToObject(event, "step", (double)step);
+        write_text(&drawn, &text);
+        if (!text.failed)
+            cJSON_AddStringToObject(event, "text", (const char *)text.data);
+        events_emit(o->events, event);
+    }
+    buf_release(&drawn);
+    buf_release(&text);
+    return OK;
+}
+
 int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t offset,
                         uint64_t step)
 {
@@ -90,6 +161,9 @@ int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s
         if (rc != OK)
             return rc;
     }
+    int drawn = o->sampler ? draw_text(o, x, s, offset, step) : OK;
+    if (drawn != OK)
+        return drawn;
     bool chooses = o->corpus->set[SET_VALIDATION].count > 0;
     const struct evaluation *counts = &o->last[chooses ? SET_VALIDATION : SET_TEST];
     o->error = chooses || o->corpus->set[SET_TEST].count > 0 ? counts->error : -1;

@@ -1,9 +1,10 @@
 /* Objectives: evaluates the global model every so many exchanges, concurrently with training,
- * remembers the best score, and checks the stop rules that depend on an error. The holder of the
- * global model calls it, never a strategy. */
+ * remembers the best score, checks the stop rules that depend on an error, and lets a model of text
+ * draw one. The holder of the global model calls it, never a strategy. */
 #ifndef PL_TRAIN_OBJECTIVES_H
 #define PL_TRAIN_OBJECTIVES_H
 
+#include "learner/text_sampler.h"
 #include "learner/workspace.h"
 #include "train/events.h"
 
@@ -20,6 +21,8 @@ struct objectives {
     size_t most;            /* records of each set that are evaluated, from the first; 0: as the
                                job sets it */
     double batch_seconds;   /* seconds of an evaluated batch on a node with speed 1 */
+    struct text_sampler *sampler; /* owned; NULL: the run is over no text, or draws none */
+    double unit_seconds;          /* seconds of a unit that is drawn, likewise */
     struct evaluation last[SET_COUNT];
     uint64_t evaluated; /* times */
     double error;       /* last of the validation set, or of the test set without it; -1: the net
@@ -34,12 +37,20 @@ void objectives_init(struct objectives *o, struct world *world, const Paceline__
                      const struct corpus *corpus, struct workspace *ws, const struct events *events,
                      double step_seconds);
 
+/* Let the model draw a text at each evaluation, if the job's training data is one and the net can;
+ * if it cannot, the log says why. ERR_NOMEM */
+int objectives_open_text(struct objectives *o, const struct logger *log, struct err *err);
+
+/* Free what is not the caller's. */
+void objectives_release(struct objectives *o);
+
 /* Exchanges between two evaluations, where each exchange commits `batches` batches: as the job sets
  * it, or about once an epoch of `records`. */
 uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t batches);
 
-/* Evaluate the validation and the test set on (x, s), with an `eval` event for each. `place` is
- * where the run stands in the stream of records, `step` the steps of each worker.
+/* Evaluate the validation and the test set on (x, s), with an `eval` event for each, and draw a
+ * text, with a `sample` event. `place` is where the run stands in the stream of records, `step` the
+ * steps of each worker.
  * ERR_END, without an event, when `stop` is raised meanwhile.
  * ERR_STOP when an error that `stop` asks for is reached; what the world's work returns; ERR_INPUT,
  * ERR_IO or ERR_NOMEM when a record cannot be read, which `err` names. */
