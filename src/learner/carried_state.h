@@ -1,6 +1,7 @@
 /* The state that a learner's recurrent layers carry from a record to the one that continues it, as
  * truncated back-propagation through time does: the gradient ends between the two. Besides x and s
- * it is a third kind of vector: the learner's own, in no exchange, mean, model or checkpoint.
+ * it is a third kind of vector: the learner's own, in no exchange, mean or model, and in the
+ * checkpoints of a run of one worker.
  *
  * Where records are streams (sampler.h), record r + 1 continues record r. A stream has the state
  * that its last record here ended with. A record that does not continue that one begins with 0: the
@@ -29,5 +30,13 @@ float *carried_state_begin(const struct carried_state *c, const struct sampler *
 /* Keep the state that each has ended with. */
 void carried_state_end(struct carried_state *c, const struct sampler *sampler, uint64_t start,
                        const struct batch *records);
+
+/* The states as floats: those of each stream, `row` a stream, then two for each stream, which are
+ * the upper part and the lower 16 bits of the number of the record that it belongs to. A learner
+ * that takes them continues a stream where its next record is that one. */
+enum { CARRIED_STATE_MARKS = 2 };
+size_t carried_state_floats(size_t streams, size_t row);
+void carried_state_export(const struct carried_state *c, float *out);
+void carried_state_import(struct carried_state *c, const float *in);
 
 #endif

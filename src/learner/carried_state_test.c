@@ -188,6 +188,42 @@ static void test_the_end_is_held_out(void **state)
     close_trial(&t);
 }
 
+/* A learner that takes the states of another one continues its streams, as far as its records
+ * follow theirs. */
+static void test_states_move_to_another_learner(void **state)
+{
+    double loss[STEPS];
+    struct trial t[2];
+    float saved[256];
+    read_losses(*state, STEP, "", loss);
+    for (size_t k = 0; k < 2; k++)
+        open_trial(&t[k], *state, STEP, STREAMS, STREAMS, "");
+    loss_at(&t[0], 0, STREAMS);
+    loss_at(&t[0], STREAMS, STREAMS);
+    struct carried_state *carried = &t[1].l.carried;
+    size_t floats = carried_state_floats(carried->streams, carried->row);
+    assert_true(floats == STREAMS * (5 + 5 + 4 + 2) && floats <= sizeof saved / sizeof *saved);
+    carried_state_export(&t[0].l.carried, saved);
+    carried_state_import(carried, saved);
+    assert_near(loss_at(&t[1], 2 * STREAMS, STREAMS), loss[2]);
+    double zero = loss_at(&t[0], 5 * STREAMS, STREAMS);
+    carried_state_import(carried, saved);
+    assert_near(loss_at(&t[1], 5 * STREAMS, STREAMS), zero);
+    for (uint64_t next = UINT64_C(0xffff); next <= UINT64_C(1) << 32; next = next * 2 + next % 7) {
+        carried->next[1] = next;
+        carried_state_export(carried, saved);
+        carried->next[1] = 0;
+        carried_state_import(carried, saved);
+        assert_true(carried->next[1] == next);
+    }
+    for (size_t i = 0; i < floats; i++) /* no record's */
+        saved[i] = i % 2 ? (float)NAN : -1;
+    carried_state_import(carried, saved);
+    assert_near(loss_at(&t[1], 0, STREAMS), loss[0]);
+    close_trial(&t[0]);
+    close_trial(&t[1]);
+}
+
 /* Evaluation begins each window with 0, and leaves the learner's state alone. */
 static void test_evaluation_carries_nothing(void **state)
 {
@@ -266,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_batches_of_a_step_carry_it),
         cmocka_unit_test(test_workers_share_streams_out),
         cmocka_unit_test(test_the_end_is_held_out),
+        cmocka_unit_test(test_states_move_to_another_learner),
         cmocka_unit_test(test_evaluation_carries_nothing),
         cmocka_unit_test(test_refusals),
     };

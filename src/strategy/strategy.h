@@ -63,6 +63,7 @@ struct global_model {
     uint64_t updates; /* updates behind the state */
     const struct vec
         *extra; /* the strategy's own vectors, named by ops->extra_name; NULL: none (yet) */
+    const struct carried_state *carried; /* of a lone worker's learner; NULL: none */
 };
 
 /* The world's signals, by which tasks of a node wake each other: 1 is the group's, 2 and 3 the

@@ -11,20 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t count_floats(const struct model_layout *layout, bool state, bool extra)
+static size_t count_floats(const struct model_layout *layout, bool state, bool extra, bool carried)
 {
     size_t more = (state ? layout->optim->states : 0) + (extra ? layout->extras : 0);
-    return layout->x->total * (1 + more) + layout->s->total;
+    return layout->x->total * (1 + more) + layout->s->total +
+           (carried ? carried_state_floats(layout->streams, layout->row) : 0);
 }
 
 size_t model_floats(const struct model_layout *layout)
 {
-    return count_floats(layout, layout->has_state, layout->has_extra);
+    return count_floats(layout, layout->has_state, layout->has_extra, layout->has_carried);
 }
 
 size_t model_floats_most(const struct model_layout *layout)
 {
-    return count_floats(layout, true, true);
+    return count_floats(layout, true, true, true);
 }
 
 bool progress_is_further(const struct progress *a, const struct progress *b)
@@ -87,6 +88,15 @@ static void put_header(struct safetensors_writer *w, const struct checkpoint_hea
     put_number(w, "incarnation", header->incarnation);
 }
 
+static void put_carried(struct safetensors_writer *w, const struct model_layout *layout,
+                        const float *at)
+{
+    const struct shape state = {2, {layout->streams, layout->row}};
+    const struct shape record = {2, {layout->streams, CARRIED_STATE_MARKS}};
+    safetensors_tensor(w, CHECKPOINT_CARRIED_STATE, &state, at);
+    safetensors_tensor(w, CHECKPOINT_CARRIED_RECORD, &record, at + shape_count(&state));
+}
+
 static void put_model(struct safetensors_writer *w, const struct checkpoint_header *header,
                       const struct model_layout *layout, const float *model)
 {
@@ -95,7 +105,7 @@ static void put_model(struct safetensors_writer *w, const struct checkpoint_head
         put_number(w, "updates", header->updates);
     weights_put(w, "joint", layout->x, model);
     weights_put(w, "s", layout->s, model + layout->x->total);
-    model += count_floats(layout, false, false);
+    model += count_floats(layout, false, false, false);
     for (size_t i = 0; layout->has_state && i < layout->optim->states; i++) {
         weights_put(w, layout->optim->state_name[i], layout->x, model);
         model += layout->x->total;
@@ -104,6 +114,8 @@ static void put_model(struct safetensors_writer *w, const struct checkpoint_head
         weights_put(w, layout->extra_name[i], layout->x, model);
         model += layout->x->total;
     }
+    if (layout->has_carried)
+        put_carried(w, layout, model);
 }
 
 /* Does the folder's file system have room for so many bytes? */
@@ -224,7 +236,7 @@ int checkpoint_save(const struct rundir *dir, const struct checkpoint_header *he
 static struct model_layout layout_alone(const struct model_layout *layout)
 {
     struct model_layout alone = *layout;
-    alone.has_state = alone.has_extra = false;
+    alone.has_state = alone.has_extra = alone.has_carried = false;
     return alone;
 }
 
@@ -316,7 +328,7 @@ int checkpoint_turn_into_model(const struct rundir *dir, const struct checkpoint
 uint64_t checkpoint_bytes(const struct model_layout *layout, bool alone)
 {
     enum { HEADER = 64 * 1024 };
-    return (alone ? count_floats(layout, false, false) : model_floats_most(layout)) *
+    return (alone ? count_floats(layout, false, false, false) : model_floats_most(layout)) *
                sizeof(float) +
            HEADER;
 }

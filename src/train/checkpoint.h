@@ -1,6 +1,8 @@
 /* Checkpoints (D11): the state from which a run resumes, as safetensors. Tensors are joint/SEGMENT
  * and s/SEGMENT; the optimizer's state by its own name (momentum/SEGMENT), if all workers share it
- * or there is one worker; and the strategy's own (outer_momentum/SEGMENT). The metadata has the
+ * or there is one worker; the strategy's own (outer_momentum/SEGMENT); and, if there is one worker,
+ * the state that the streams of its recurrent layers carry: carried/state, a row a stream, and
+ * carried/record, the record that each belongs to (learner/carried_state.h). The metadata has the
  * progress, the sample counts, the seed and the driver's incarnation. A checksum covers every byte.
  */
 #ifndef PL_TRAIN_CHECKPOINT_H
@@ -11,14 +13,16 @@
 #include "train/rundir.h"
 
 /* A model laid out as it travels: x, then s, then each vector of optimizer state, then those of the
- * strategy's own. */
+ * strategy's own, then the carried state. */
 struct model_layout {
     const struct segments *x, *s;
     const struct optim_ops *optim;
     const char *const *extra_name;
     size_t extras;
-    bool has_state; /* the optimizer's vectors follow */
-    bool has_extra; /* the strategy's follow */
+    size_t streams, row; /* of the carried state; row 0: there is none in this run */
+    bool has_state;      /* the optimizer's vectors follow */
+    bool has_extra;      /* the strategy's follow */
+    bool has_carried;    /* the carried state follows */
 };
 
 /* Floats of the present vectors; floats with all optional vectors. */
@@ -101,8 +105,8 @@ bool checkpoint_find_newest(const struct rundir *dir, struct progress *progress)
 bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
                             const struct progress *progress);
 
-/* Load the newest valid checkpoint into `model`, which has room for everything; layout->has_state
- * and has_extra become those of the file. A line in the log names each damaged file.
+/* Load the newest valid checkpoint into `model`, which has room for everything; layout->has_state,
+ * has_extra and has_carried become those of the file. A line in the log names each damaged file.
  *
  *   ERR_NOT_FOUND  there is no checkpoint
  *   ERR_INPUT      none is valid, with the error of the newest; or it is of another net

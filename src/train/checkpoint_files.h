@@ -8,6 +8,10 @@
 
 #define CHECKPOINT_FORMAT "paceline 1" /* "format" of the metadata */
 
+/* The tensors of the carried state. */
+#define CHECKPOINT_CARRIED_STATE  "carried/state"
+#define CHECKPOINT_CARRIED_RECORD "carried/record"
+
 /* Numbers of the existing checkpoints, ascending. */
 struct checkpoint_numbers {
     const char *end; /* of their names */

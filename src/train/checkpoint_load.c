@@ -146,6 +146,23 @@ static bool take_vectors(const struct safetensors *st, const char *path, const c
     return count > 0;
 }
 
+/* Load the carried state, if the file has it for as many streams of such a net. */
+static bool take_carried(const struct safetensors *st, const struct model_layout *layout,
+                         float *into)
+{
+    const struct shape state = {2, {layout->streams, layout->row}};
+    const struct shape record = {2, {layout->streams, CARRIED_STATE_MARKS}};
+    struct shape a, b;
+    const float *states = safetensors_find(st, CHECKPOINT_CARRIED_STATE, &a);
+    const float *records = safetensors_find(st, CHECKPOINT_CARRIED_RECORD, &b);
+    if (!states || !records || !shape_equal(&a, &state) || !shape_equal(&b, &record) ||
+        layout->streams == 0 || layout->row == 0)
+        return false;
+    memcpy(into, states, shape_count(&state) * sizeof *into);
+    memcpy(into + shape_count(&state), records, shape_count(&record) * sizeof *into);
+    return true;
+}
+
 static int take_model(const struct safetensors *st, const char *path, struct model_layout *layout,
                       float *model, struct err *err)
 {
@@ -163,6 +180,9 @@ static int take_model(const struct safetensors *st, const char *path, struct mod
         model += layout->optim->states * layout->x->total;
     layout->has_extra =
         take_vectors(st, path, layout->extra_name, layout->extras, layout->x, model);
+    if (layout->has_extra)
+        model += layout->extras * layout->x->total;
+    layout->has_carried = take_carried(st, layout, model);
     return OK;
 }
 

@@ -39,6 +39,36 @@ static void test_checkpoint_keeps_strategy_vectors(void **state)
     assert_false(m->layout.has_extra);
 }
 
+/* The state of a lone worker's streams, behind whatever else there is. */
+static void test_checkpoint_keeps_carried_state(void **state)
+{
+    struct sample *m = *state;
+    struct err err = {0};
+    struct checkpoint_header header;
+    float model[SAMPLE_ROOM];
+    m->layout.streams = 3;
+    m->layout.row = 5;
+    for (uint64_t n = 7; n < 9; n++) {
+        m->layout.has_carried = true;
+        sample_save(m, n, 3);
+        m->layout.has_carried = false;
+        sample_expect_loaded(m, n);
+        assert_true(m->layout.has_carried);
+        m->layout.has_state = false;
+    }
+    m->layout.streams = 2; /* the job has other streams now */
+    assert_int_equal(sample_load(m, model, &header, &err), OK);
+    assert_false(m->layout.has_carried);
+    m->layout.streams = 3;
+    m->layout.row = 0; /* no layer carries a state */
+    assert_int_equal(sample_load(m, model, &header, &err), OK);
+    assert_false(m->layout.has_carried);
+    m->layout.row = 5;
+    sample_save(m, 9, 3);
+    sample_expect_loaded(m, 9);
+    assert_false(m->layout.has_carried);
+}
+
 static void test_checkpoint_bytes_are_deterministic(void **state)
 {
     const struct sample *m = *state;
@@ -418,6 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_checkpoint_round_trips),
         TEST(test_checkpoint_keeps_strategy_vectors),
+        TEST(test_checkpoint_keeps_carried_state),
         TEST(test_checkpoint_bytes_are_deterministic),
         TEST(test_checkpoint_keeps_the_newest),
         TEST(test_checkpoint_removes_unfinished_file),

@@ -70,6 +70,7 @@ static void report_initial_state(const struct driver *d)
 {
     const struct progress *progress = &d->start.resumed.progress;
     bool state = d->layout.optim->states > 0, extra = d->layout.extras > 0;
+    bool streams = d->layout.streams > 0 && d->layout.row > 0;
     struct buf text = {0};
     buf_printf(&text, "resumes after exchange %" PRIu64 " at epoch %.2f with %u worker%s: model",
                progress->exchanges, (double)progress->sample_offset / (double)d->data.epoch_records,
@@ -78,10 +79,14 @@ static void report_initial_state(const struct driver *d)
         buf_printf(&text, ", optimizer state");
     for (size_t i = 0; extra && d->layout.has_extra && i < d->layout.extras; i++)
         buf_printf(&text, ", %s", d->layout.extra_name[i]);
+    if (streams && d->layout.has_carried)
+        buf_printf(&text, ", carried state");
     if (state && !d->layout.has_state)
         buf_printf(&text, "; optimizers start over");
     for (size_t i = 0; extra && !d->layout.has_extra && i < d->layout.extras; i++)
         buf_printf(&text, "; %s starts over", d->layout.extra_name[i]);
+    if (streams && !d->layout.has_carried)
+        buf_printf(&text, "; streams begin with a state of 0");
     buf_put_u8(&text, 0);
     log_info(d->host->log, "%s", text.failed ? "resumes" : (const char *)text.data);
     buf_release(&text);
@@ -246,6 +251,8 @@ static int resume_run(struct driver *d)
         return rc;
     if (!d->layout.has_state)
         header->updates = 0;
+    if (!job_is_alone(d->job)) /* each worker takes other records than the lone one has */
+        d->layout.has_carried = false;
     header->progress.samples_used = header->used;
     point_at_start(d);
     d->start.resumes = true;

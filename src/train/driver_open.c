@@ -89,6 +89,8 @@ static int open_model(struct driver *d)
         .optim = d->optim.ops,
         .extra_name = d->strategy->extra_name,
         .extras = d->strategy->extras,
+        .streams = d->data.corpus->set[SET_TRAIN].streams,
+        .row = net_carried(d->data.ws->train),
     };
     if (vec_init_model(&d->start.both, &d->start.x, &d->start.s, &d->arena, x->total, s->total) !=
         OK)

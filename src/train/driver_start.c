@@ -188,7 +188,8 @@ static int start_bootstrap_server(struct driver *d)
         .message = {.progress = d->start.resumed.progress,
                     .has_state = start->states > 0,
                     .has_extra = extras > 0,
-                    .floats = d->start.s.n + d->start.x.n * (1 + start->states + extras),
+                    .has_carried = d->layout.has_carried,
+                    .floats = model_floats(&d->layout),
                     .updates = start->updates},
         .vectors = d->start.floats,
     };

@@ -19,6 +19,7 @@ static void header_encode(const struct model_header *header, struct buf *out)
     buf_put_u32(out, header->use);
     buf_put_u8(out, header->has_state);
     buf_put_u8(out, header->has_extra);
+    buf_put_u8(out, header->has_carried);
     buf_put_u64(out, header->floats);
     buf_put_u64(out, header->updates);
     buf_put_u32(out, header->admission.lanes);
@@ -35,6 +36,7 @@ static int header_decode(struct byte_reader *in, struct model_header *out)
     out->use = read_u32(in);
     out->has_state = read_u8(in) != 0;
     out->has_extra = read_u8(in) != 0;
+    out->has_carried = read_u8(in) != 0;
     out->floats = read_u64(in);
     out->updates = read_u64(in);
     out->admission.lanes = read_u32(in);
@@ -132,15 +134,23 @@ void model_copy(float *copy, const struct global_model *model, size_t extras)
         vec_export(&model->extra[i], vec_all(&model->extra[i]), copy + at);
         at += model->extra[i].n;
     }
+    if (model->carried)
+        carried_state_export(model->carried, copy + at);
+}
+
+static size_t carried_floats(const struct carried_state *carried)
+{
+    return carried ? carried_state_floats(carried->streams, carried->row) : 0;
 }
 
 struct model_header model_header_of(const struct global_model *model, size_t extras)
 {
     struct model_header header = {.has_state = model->states > 0,
                                   .has_extra = model->extra && extras > 0,
+                                  .has_carried = carried_floats(model->carried) > 0,
                                   .updates = model->updates};
-    header.floats =
-        model->x->n * (1 + model->states + (header.has_extra ? extras : 0)) + model->s->n;
+    header.floats = model->x->n * (1 + model->states + (header.has_extra ? extras : 0)) +
+                    model->s->n + carried_floats(model->carried);
     return header;
 }
 
@@ -151,6 +161,7 @@ static void take_copy(struct publisher *p, const struct global_model *model)
     struct model_header *header = &p->header;
     header->has_state = of.has_state;
     header->has_extra = of.has_extra;
+    header->has_carried = of.has_carried;
     header->updates = of.updates;
     header->floats = of.floats;
     PL_ASSERT(header->floats <= p->room);

@@ -20,7 +20,8 @@ struct model_header {
     struct progress progress;
     uint32_t use;                /* model_use, or-ed; 0: to start from */
     bool has_state;              /* the optimizer's vectors follow x and s */
-    bool has_extra;              /* and then the strategy's */
+    bool has_extra;              /* and then the strategy's, */
+    bool has_carried;            /* and the state that a lone worker's streams carry */
     uint64_t floats;             /* that follow */
     uint64_t updates;            /* that made the optimizer's vectors */
     struct join_state admission; /* for a joiner; else all 0 */

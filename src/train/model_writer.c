@@ -80,6 +80,7 @@ void model_writer_checkpoint(struct model_writer *k, const struct model_header *
     int64_t start = world_now(k->world);
     layout.has_state = model->has_state;
     layout.has_extra = model->has_extra;
+    layout.has_carried = model->has_carried;
     header.updates = model->updates;
     int rc = checkpoint_save(k->dir, &header, &layout, k->landing, k->keep, &bytes, err);
     if (rc == OK) {

@@ -20,12 +20,15 @@ static bool speaks_for_all(const struct worker *w, const struct progress *progre
     return w->traits.workers_hold_model && members_rank(&progress->sharers, w->world->self) == 0;
 }
 
-/* This worker's model. The optimizer's state is part of it where all replicas have the same. */
+/* This worker's model. The optimizer's state is part of it where all replicas have the same, and
+ * the state of its streams where no other worker has any. */
 static struct global_model own_model(const struct worker *w)
 {
     const struct learner *l = &w->learner;
     bool common = job_is_alone(w->job) || w->traits.replicas_agree;
     struct global_model model = {.x = &l->x, .s = &l->s};
+    if (job_is_alone(w->job))
+        model.carried = &l->carried;
     if (common) {
         model.state = l->optim.state;
         model.states = l->optim.ops->states;

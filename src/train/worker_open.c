@@ -134,7 +134,8 @@ void worker_find_location(const struct worker *w, struct worker_location *out)
 size_t worker_floats_most(const struct worker *w)
 {
     const struct learner *l = &w->learner;
-    return l->x.n * (1 + l->optim.ops->states + w->strategy->extras) + l->s.n;
+    return l->x.n * (1 + l->optim.ops->states + w->strategy->extras) + l->s.n +
+           carried_state_floats(l->carried.streams, l->carried.row);
 }
 
 static void add_remedy(struct err *err, const char *remedy)
@@ -243,7 +244,12 @@ static int take_state(struct worker *w, const struct model_header *header, const
     l->optim.updates = header->has_state ? header->updates : 0;
     w->start = header->progress;
     l->steps = header->progress.steps;
-    return header->has_extra ? take_extra(w, model) : OK;
+    int rc = header->has_extra ? take_extra(w, model) : OK;
+    if (header->has_extra)
+        model += w->strategy->extras * l->x.n;
+    if (header->has_carried)
+        carried_state_import(&l->carried, model);
+    return rc;
 }
 
 /* Number of floats of the vectors that the header announces. */
@@ -252,7 +258,8 @@ static size_t floats_of(const struct worker *w, const struct model_header *heade
     const struct learner *l = &w->learner;
     size_t vectors = 1 + (header->has_state ? l->optim.ops->states : 0) +
                      (header->has_extra ? w->strategy->extras : 0);
-    return vectors * l->x.n + l->s.n;
+    size_t carried = carried_state_floats(l->carried.streams, l->carried.row);
+    return vectors * l->x.n + l->s.n + (header->has_carried ? carried : 0);
 }
 
 /* Take the received initial state from the publisher's copy. */

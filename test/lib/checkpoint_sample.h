@@ -76,6 +76,10 @@ static inline void sample_fill(const struct sample *m, uint64_t n, float model[S
                 model[at + part[p]->at[i].offset + k] =
                     draw < 50 ? odd[draw % 5] : (float)draw * 0.37f - 100;
             }
+    size_t carried = carried_state_floats(m->layout.streams, m->layout.row);
+    float *end = model + model_floats(&m->layout);
+    for (size_t i = 1; m->layout.has_carried && i <= carried; i++)
+        *(end - i) = (float)(n * 100 + i);
 }
 
 static inline struct checkpoint_header sample_header_of(uint64_t n)

@@ -6,11 +6,11 @@
 static const char net[] =
     "layer { name: 'text' type: 'Data' top: 'data' top: 'target' }\n"
     "layer { name: 'embed' type: 'Embed' bottom: 'data' top: 'embed' embed_param {\n"
-    "  input_dim: 9 num_output: 8 weight_filler { type: 'uniform' min: -0.5 max: 0.5 } } }\n"
+    "  input_dim: 8 num_output: 8 weight_filler { type: 'uniform' min: -0.5 max: 0.5 } } }\n"
     "layer { name: 'units' type: 'LSTM' bottom: 'embed' top: 'units' recurrent_param {\n"
     "  num_output: 16 weight_filler { type: 'uniform' min: -0.3 max: 0.3 } } }\n"
     "layer { name: 'scores' type: 'InnerProduct' bottom: 'units' top: 'scores'\n"
-    "  inner_product_param { num_output: 9 axis: 2 weight_filler { type: 'xavier' } } }\n"
+    "  inner_product_param { num_output: 8 axis: 2 weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'scores' bottom: 'target'\n"
     "  softmax_param { axis: 2 } }\n";
 
@@ -71,7 +71,6 @@ static void test_streams_that_are_not_continued(void **state)
     process_release(&p);
 }
 
-/* The state of a worker is in no checkpoint: it begins with 0. */
 static void test_a_run_is_continued(void **state)
 {
     struct tiny *t = *state;
@@ -83,6 +82,183 @@ static void test_a_run_is_continued(void **state)
     process_release(&p);
     snprintf(run, sizeof run, "%s/one", t->folder);
     expect_learnt(run);
+}
+
+/* Step 30 is within an epoch of 22.5 steps: the streams continue as if the run had not ended
+ * there. */
+static void test_streams_of_a_resumed_run_continue(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char whole[128], parts[128];
+    RUN(t, &p, "train", "sequence.job", "--out", "whole", "--set", "stop={steps:40}");
+    process_release(&p);
+    RUN(t, &p, "train", "sequence.job", "--out", "parts", "--set", "stop={steps:30}");
+    process_release(&p);
+    RUN(t, &p, "resume", "parts", "--set", "stop={steps:40}");
+    if (!strstr(p.err, "with 1 worker: model, optimizer state, carried state\n"))
+        fail_msg("%s", p.err);
+    process_release(&p);
+    snprintf(whole, sizeof whole, "%s/whole", t->folder);
+    snprintf(parts, sizeof parts, "%s/parts", t->folder);
+    assert_true(run_same_bits(parts, whole, "final.safetensors"));
+}
+
+/* Two workers begin where one has ended, and one where two have. */
+static void test_the_number_of_workers_changes(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    RUN(t, &p, "train", "sequence.job", "--out", "changed", "--set", "stop={steps:30}");
+    process_release(&p);
+    RUN(t, &p, "resume", "changed", "--set", "stop={steps:34}", "--workers", "2", "--strategy",
+        "sync", "--force-change");
+    if (!strstr(p.err, "with 2 workers: model, optimizer state; streams begin with a state of 0\n"))
+        fail_msg("%s", p.err);
+    process_release(&p);
+    RUN(t, &p, "resume", "changed", "--set", "stop={steps:38}", "--workers", "1", "--strategy",
+        "single", "--force-change");
+    if (!strstr(p.err, "streams begin with a state of 0\n"))
+        fail_msg("%s", p.err);
+    process_release(&p);
+}
+
+/* ---- predictions ---- */
+
+/* The line that begins at *at, as an object, and *at behind it; NULL: there is none. */
+static cJSON *next_object(const char **at)
+{
+    const char *begin = *at, *end = strchr(begin, '\n');
+    if (!end)
+        return NULL;
+    *at = end + 1;
+    cJSON *object = cJSON_ParseWithLength(begin, (size_t)(end - begin));
+    assert_non_null(object);
+    return object;
+}
+
+static int int_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, key);
+    assert_true(cJSON_IsNumber(item));
+    return item->valueint;
+}
+
+/* -log of the probability of the step's label, whose character the classes name. */
+static double surprise_of(const cJSON *step, const char *vocabulary)
+{
+    int label = int_of(step, "label");
+    const cJSON *item;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(step, "classes"))
+    {
+        int class = int_of(item, "class");
+        const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(item, "name"));
+        assert_true(class >= 0 && class < 8 && name && name[0] == vocabulary[class] && !name[1]);
+        if (class == label)
+            return -log(cJSON_GetObjectItem(item, "probability")->valuedouble);
+    }
+    fail_msg("no class %d", label);
+    return 0;
+}
+
+/* The mean of all steps is the loss that the run has measured on the same records, of which each
+ * begins with a state of 0, too; and a step's label is the next character of the text. */
+static void test_steps_are_predicted(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char run[128];
+    double sum = 0;
+    int n = 0;
+    RUN(t, &p, "predict", "one", "--first", "200", "--top", "8", "--json", "--kernels", "ref");
+    const char *at = p.out;
+    for (cJSON *step; (step = next_object(&at)); n++) {
+        static const char vocabulary[] = " dehlorw";
+        assert_int_equal(int_of(step, "record"), n / 6);
+        assert_int_equal(int_of(step, "step"), n % 6);
+        assert_int_equal(vocabulary[int_of(step, "label")], line[(n + 1) % 12]);
+        sum += surprise_of(step, vocabulary);
+        cJSON_Delete(step);
+    }
+    process_release(&p);
+    snprintf(run, sizeof run, "%s/one", t->folder);
+    assert_int_equal(n, 6 * 200);
+    int runs = run_count(run, "end", NULL, NULL);
+    double loss = run_number(run, "end", runs - 1, "test_loss");
+    if (!(fabs(sum / n - loss) < 1e-4))
+        fail_msg("%g, and the run has %g", sum / n, loss);
+    RUN(t, &p, "predict", "one", "text:train.txt", "--first", "1", "--top", "1");
+    assert_non_null(strstr(p.out, "record   step   label  rank   class  name  probability\n"));
+    assert_non_null(strstr(p.out, "\n            5  "));
+    process_release(&p);
+}
+
+/* ---- texts ---- */
+
+/* The command draws what the last evaluation has drawn. */
+static void test_evaluations_draw_texts(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char run[128];
+    snprintf(run, sizeof run, "%s/drawn", t->folder);
+    RUN(t, &p, "train", "sequence.job", "--out", "drawn", "--set", "evaluate.sample_length=40",
+        "--set", "seed=11");
+    assert_non_null(strstr(p.err, "the model writes\n"));
+    process_release(&p);
+    int n = run_count(run, "sample", NULL, NULL);
+    assert_int_equal(n, run_count(run, "eval", NULL, NULL) / 2); /* two sets */
+    assert_true(n >= 8);
+    cJSON *event = run_event(run, "sample", NULL, NULL, n - 1);
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(event, "text"));
+    assert_true(text && strlen(text) == 40);
+    assert_true(run_number(run, "sample", n - 1, "epoch") == run_number(run, "end", 0, "epochs"));
+    RUN(t, &p, "sample", "drawn", "--length", "40", "--seed", "11", "--kernels", "ref");
+    assert_true(strncmp(p.out, text, 40) == 0 && strcmp(p.out + 40, "\n") == 0);
+    process_release(&p);
+    cJSON_Delete(event);
+    RUN(t, &p, "train", "sequence.job", "--out", "undrawn", "--set", "evaluate.sample_length=0",
+        "--set", "stop={steps:4}");
+    process_release(&p);
+    snprintf(run, sizeof run, "%s/undrawn", t->folder);
+    assert_int_equal(run_count(run, "sample", NULL, NULL), 0);
+}
+
+/* Has each of its characters, behind the first four, the follower that the line has? */
+static bool is_like_the_line(const char *text)
+{
+    for (size_t i = 4; text[i] && text[i + 1] && text[i + 1] != '\n'; i++) {
+        char pair[] = {text[i], text[i + 1], '\0'};
+        if (!strstr("hello world h", pair))
+            return false;
+    }
+    return true;
+}
+
+/* Without its text, which the run has no need of. */
+static void test_a_learnt_text(void **state)
+{
+    struct tiny *t = *state;
+    struct process p, q;
+    char from[256], to[256];
+    snprintf(from, sizeof from, "%s/train.txt", t->folder);
+    snprintf(to, sizeof to, "%s/moved.txt", t->folder);
+    assert_int_equal(rename(from, to), 0);
+    RUN(t, &p, "sample", "one", "--prime", "hello w", "--length", "24", "--temperature", "0");
+    if (strncmp(p.out, "hello w", 7) != 0 || strlen(p.out) != 7 + 24 + 1 ||
+        !is_like_the_line(p.out))
+        fail_msg("%s", p.out);
+    RUN(t, &q, "sample", "--net", "net.prototxt", "--weights", "one/final.safetensors", "--data",
+        "text:moved.txt?unit=character", "--prime=hello w", "--length=24", "--temperature=0");
+    assert_string_equal(p.out, q.out);
+    process_release(&p);
+    process_release(&q);
+    assert_int_equal(rename(to, from), 0);
+    REFUSED(t, "--data is for models of no run", "sample", "one", "--data", "text:train.txt");
+    REFUSED(t, "--net needs --weights", "sample", "--net", "net.prototxt");
+    REFUSED(t, "has 8 scores a unit, and the text has 256 bytes", "sample", "--net", "net.prototxt",
+            "--weights", "one/final.safetensors", "--data", "text:train.txt");
+    REFUSED(t, "must be whole numbers", "sample", "one", "--length", "1.5");
 }
 
 static void test_refusals(void **state)
@@ -129,6 +305,11 @@ int main(void)
         cmocka_unit_test(test_two_workers),
         cmocka_unit_test(test_streams_that_are_not_continued),
         cmocka_unit_test(test_a_run_is_continued),
+        cmocka_unit_test(test_streams_of_a_resumed_run_continue),
+        cmocka_unit_test(test_the_number_of_workers_changes),
+        cmocka_unit_test(test_steps_are_predicted),
+        cmocka_unit_test(test_evaluations_draw_texts),
+        cmocka_unit_test(test_a_learnt_text),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
