@@ -40,7 +40,8 @@ struct plan {
 static int stream_records(pl_engine *engine, pl_data *data, const pl_data_info *info, size_t from,
                           size_t to)
 {
-    const pl_stream_options options = {.channels = info->channels,
+    const pl_stream_options options = {.size = sizeof options,
+                                       .channels = info->channels,
                                        .height = info->height_max,
                                        .width = info->width_max,
                                        .classes = info->classes,
@@ -94,7 +95,8 @@ static int work_for(const char *address, const char *spec, unsigned k)
     pl_engine *engine = NULL;
     int rc = spec[0] ? make_engine(spec, k, &engine) : pl_engine_create(NULL, &engine);
     if (rc == PL_OK)
-        rc = pl_work(engine, &(pl_work_options){.driver = address, .threads = 1});
+        rc = pl_work(engine, &(pl_work_options){
+                                 .size = sizeof(pl_work_options), .driver = address, .threads = 1});
     if (rc != PL_OK)
         fprintf(stderr, "local_data: worker %u: %s\n", k,
                 engine ? pl_engine_error(engine) : "no memory");
@@ -173,7 +175,8 @@ static int describe_job(pl_job *job, const struct plan *plan, const char *strate
 
 static int run_once(struct plan *plan, const char *strategy)
 {
-    const pl_run_options options = {.start_workers = start_workers,
+    const pl_run_options options = {.size = sizeof options,
+                                    .start_workers = start_workers,
                                     .progress = kill_at_half,
                                     .event = print_records,
                                     .user = plan};

@@ -51,15 +51,17 @@ static double argument_at(int argc, char **argv, int i, double otherwise)
 int main(int argc, char **argv)
 {
     cost_s = argument_at(argc, argv, 2, 10) / 1e3;
-    const pl_records records = {.count = (size_t)argument_at(argc, argv, 1, 1300000),
+    const pl_records records = {.size = sizeof records,
+                                .count = (size_t)argument_at(argc, argv, 1, 1300000),
                                 .channels = 16,
                                 .height = 1,
                                 .width = 1,
                                 .type = PL_F32,
                                 .read = make_record,
                                 .hash = 1};
-    const pl_map map = {.apply = compute_record, .hash = 2};
-    const pl_bench_data_options options = {.seconds = argument_at(argc, argv, 3, 10),
+    const pl_map map = {.size = sizeof map, .apply = compute_record, .hash = 2};
+    const pl_bench_data_options options = {.size = sizeof options,
+                                           .seconds = argument_at(argc, argv, 3, 10),
                                            .batch = (uint32_t)argument_at(argc, argv, 4, 8)};
     pl_engine *engine = NULL;
     pl_bench_data_report report;

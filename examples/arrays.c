@@ -40,6 +40,7 @@ static void draw_point(float at[2], uint32_t *of)
 static int bind_points(pl_engine *engine)
 {
     const pl_records records = {
+        .size = sizeof records,
         .count = POINTS,
         .channels = 2,
         .height = 1,
@@ -55,8 +56,12 @@ static int bind_points(pl_engine *engine)
 /* The records of an iterator are kept in memory, or with `memory` in part on disk. */
 static int stream_points(pl_engine *engine)
 {
-    const pl_stream_options options = {
-        .channels = 2, .height = 1, .width = 1, .classes = SPIRALS, .type = PL_F32};
+    const pl_stream_options options = {.size = sizeof options,
+                                       .channels = 2,
+                                       .height = 1,
+                                       .width = 1,
+                                       .classes = SPIRALS,
+                                       .type = PL_F32};
     pl_stream *stream = NULL;
     int rc = pl_stream_open(engine, "test", &options, &stream);
     for (int i = 0; rc == PL_OK && i < TEST_POINTS; i++) {
@@ -92,7 +97,8 @@ static int work_for(const char *address)
     pl_engine *engine = NULL;
     int rc = make_engine(&engine);
     if (rc == PL_OK)
-        rc = pl_work(engine, &(pl_work_options){.driver = address, .threads = 1});
+        rc = pl_work(engine, &(pl_work_options){
+                                 .size = sizeof(pl_work_options), .driver = address, .threads = 1});
     if (rc != PL_OK)
         fprintf(stderr, "arrays: a worker: %s\n", engine ? pl_engine_error(engine) : "no memory");
     pl_engine_destroy(engine);
@@ -157,7 +163,7 @@ static int describe_job(pl_job *job, pl_engine *engine, unsigned workers)
 static int drive_run(char *program, unsigned workers, const char *directory)
 {
     const pl_run_options options = {
-        .out = directory, .start_workers = start_workers, .user = program};
+        .size = sizeof options, .out = directory, .start_workers = start_workers, .user = program};
     pl_engine *engine = NULL;
     pl_job *job = NULL;
     pl_run_report report;

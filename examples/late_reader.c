@@ -32,7 +32,7 @@ static int make_value(pl_kv *kv)
 
 static int get_value(pl_kv *kv)
 {
-    const pl_kv_want want = {"model", PL_KV_NEWEST, 1, 60};
+    const pl_kv_want want = {.size = sizeof want, "model", PL_KV_NEWEST, 1, 60};
     pl_kv_fetch *fetch;
     pl_kv_value *value = NULL;
     uint64_t have, size;
@@ -63,7 +63,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: late_reader HOST:PORT MEMBERS|0 make|read\n");
         return 2;
     }
-    const pl_team_options options = {.rendezvous = argv[1],
+    const pl_team_options options = {.size = sizeof options,
+                                     .rendezvous = argv[1],
                                      .members = (uint32_t)strtoul(argv[2], NULL, 10)};
     float nothing = 0;
     char why[256] = "";

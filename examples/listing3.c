@@ -46,6 +46,7 @@ static const char *data_spec(char spec[4096], const char *folder, const char *se
 static int make_nets(pl_engine *engine, const char *folder, pl_net *nets[PARTITIONS])
 {
     const pl_net_options options = {
+        .size = sizeof options,
         .batch = BATCH,
         .solver = "base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'fixed'",
     };

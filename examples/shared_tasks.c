@@ -50,7 +50,8 @@ int main(int argc, char **argv)
                 TASKS);
         return 2;
     }
-    const pl_team_options options = {.rendezvous = argv[1],
+    const pl_team_options options = {.size = sizeof options,
+                                     .rendezvous = argv[1],
                                      .members = (uint32_t)strtoul(argv[2], NULL, 10)};
     char why[256] = "";
     int rc = pl_engine_create(NULL, &engine);

@@ -56,6 +56,7 @@ int main(int argc, char **argv)
         return 2;
     }
     const pl_team_options options = {
+        .size = sizeof options,
         .rendezvous = argv[1],
         .members = (uint32_t)strtoul(argv[2], NULL, 10), /* 0: another process coordinates */
     };

@@ -43,6 +43,7 @@ int main(int argc, char **argv)
         return 2;
     }
     const pl_run_options options = {
+        .size = sizeof options,
         .out = argv[2],
         .trace = argv[3],
         .listen = argv[4],
@@ -50,7 +51,9 @@ int main(int argc, char **argv)
         .start_workers = workers_may_come,
         .user = argv[5],
     };
-    if (pl_engine_create(&(pl_engine_options){.log = print_log, .log_level = PL_LOG_WARN},
+    if (pl_engine_create(&(pl_engine_options){.size = sizeof(pl_engine_options),
+                                              .log = print_log,
+                                              .log_level = PL_LOG_WARN},
                          &engine) != PL_OK)
         return 1;
     int rc = load_job(engine, argv[1], argv + 6, &job);

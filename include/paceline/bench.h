@@ -22,6 +22,7 @@ typedef struct pl_bench_memory {
 
 /* Zero or NULL stands for the default. */
 typedef struct pl_bench_options {
+    size_t size;           /* sizeof this struct */
     uint32_t steps;        /* to be timed, up to 1,000,000; 200 */
     bool by_layer;         /* fill in `layers` */
     const char *precision; /* "f32" or "bf16"; NULL: the job's, or f32 */
@@ -76,6 +77,7 @@ typedef struct pl_bench_step_report {
      * the step before), clearing the gradient, the update, and the remainder, such as reading the
      * clock. */
     double probed_ms, loading_ms, clearing_ms, update_ms, rest_ms;
+    uint64_t reserved[8]; /* room for further fields; 0 */
 } pl_bench_step_report;
 
 /* Time whole training steps of the job's learner: each with new records, with loss, gradient,
@@ -101,6 +103,7 @@ void pl_bench_step_release(pl_bench_step_report *report);
 
 /* Zero stands for the default. */
 typedef struct pl_bench_data_options {
+    size_t size;          /* sizeof this struct */
     uint32_t batch;       /* records, up to 65,536; 64 */
     unsigned threads;     /* tasks that read at most; one for each core */
     double seconds;       /* of each phase; 3 */
@@ -119,6 +122,7 @@ typedef struct pl_bench_data_report {
     double waited_share;
     uint64_t kept_records, kept_bytes; /* in memory at the end */
     uint32_t batch, tasks;
+    uint64_t reserved[8]; /* room for further fields; 0 */
 } pl_bench_data_report;
 
 /* Time how records of a SPEC are made ready as for training: opened, read, decoded and mapped,

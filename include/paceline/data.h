@@ -43,6 +43,7 @@ typedef enum pl_value_type { PL_U8, PL_F32, PL_I32, PL_I64, PL_BF16 } pl_value_t
 
 /* Records in the caller's memory, or made when they are asked for. */
 typedef struct pl_records {
+    size_t size;                      /* sizeof this struct */
     size_t count;                     /* 1 to 2^32 - 1 */
     uint32_t channels, height, width; /* of a record; of a vector: its length, 1, 1 */
     uint32_t classes;                 /* labels are below it; at most 2^20; 0: no labels */
@@ -87,6 +88,7 @@ int pl_data_unbind(pl_engine *engine, const char *name);
  * are kept for reading at random: `memory` bytes of them in memory, the others in a file of
  * `folder` that has no name, so that nothing is left of it when the process ends. */
 typedef struct pl_stream_options {
+    size_t size;                               /* sizeof this struct */
     uint32_t channels, height, width, classes; /* as pl_records */
     pl_value_type type;
     /* Bytes of values; the labels and 1 MiB of values are besides; 0: all. In a worker's process
@@ -215,6 +217,7 @@ typedef struct pl_draw {
 
 /* A function from record to record. */
 typedef struct pl_map {
+    size_t size; /* sizeof this struct */
     uint32_t channels, height,
         width; /* of what it makes; 0, 0, 0: as the record, with its fields */
     /* Write record i to `out` from its values `in`, floats as channels, height, width, or field
@@ -246,6 +249,7 @@ int pl_data_shard(pl_engine *engine, const char *name, const char *spec, uint32_
 int pl_data_repeat(pl_engine *engine, const char *name, const char *spec, uint32_t times);
 
 typedef struct pl_sample_options {
+    size_t size;  /* sizeof this struct */
     size_t count; /* of records to draw */
     uint64_t seed;
     bool replacement; /* a record may be drawn more than once */
@@ -269,12 +273,13 @@ typedef struct pl_data_info {
     size_t records;
     uint32_t channels, height_min, height_max, width_min, width_max; /* before any map */
     bool mapped;                                                     /* the SPEC has maps, */
-    uint32_t shape[3];  /* which make this of each record: channels, height, width */
-    uint32_t classes;   /* labels are below it; 0: there are no labels */
-    uint64_t *of_class; /* records of each class; valid until the next call with the data */
-    uint64_t bytes;     /* of all values as they are stored, unpacked */
-    uint64_t hash;      /* identity of the records */
-    uint32_t values;    /* of a text: the numbers of its units are below it; else 0 */
+    uint32_t shape[3];    /* which make this of each record: channels, height, width */
+    uint32_t classes;     /* labels are below it; 0: there are no labels */
+    uint64_t *of_class;   /* records of each class; valid until the next call with the data */
+    uint64_t bytes;       /* of all values as they are stored, unpacked */
+    uint64_t hash;        /* identity of the records */
+    uint32_t values;      /* of a text: the numbers of its units are below it; else 0 */
+    uint64_t reserved[8]; /* room for further fields; 0 */
 } pl_data_info;
 
 /* Reads every label and size, and decodes only the first record; pl_data_verify decodes all.
@@ -314,6 +319,7 @@ int pl_data_measure(pl_data *data, size_t first, pl_data_stats *out);
 
 /* Callbacks of a verification, on the caller's thread. */
 typedef struct pl_data_check {
+    size_t size; /* sizeof this struct */
     void *user;
     /* A record that cannot be read, with its path and cause. */
     void (*problem)(void *user, const char *what);
@@ -337,6 +343,7 @@ int pl_data_verify(pl_engine *engine, const char *spec, bool training, const pl_
 
 /* How records are packed. */
 typedef struct pl_data_packing {
+    size_t size; /* sizeof this struct */
     /* Where: the shards are PREFIX-00000.shard, PREFIX-00001.shard and so on. */
     const char *prefix;
     /* A shard ends with the record by which its records have so many bytes; 0: 1 GiB. */

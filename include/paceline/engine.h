@@ -9,9 +9,23 @@
  *
  * The library checks itself. When a check fails the call returns PL_ERR_BUG, and so does every
  * later call on that engine, which can only be destroyed, like all objects made from it. Other
- * engines are not affected. Memory and files of the failed call are not released. */
+ * engines are not affected. Memory and files of the failed call are not released.
+ *
+ * Every struct of options begins with `size`, the sizeof of the struct as the program was built
+ * with it. All other fields may stay zero, where nothing else is said:
+ *
+ *     const pl_run_options options = {.size = sizeof options, .out = "run"};
+ *
+ * A later library may have further fields: of a program that does not know them they are zero. So a
+ * program need not be built again for a library of the same soname. In place of such a struct NULL
+ * stands for all defaults, where nothing else is said. Every call that takes one may return
+ *
+ *   PL_ERR_USAGE        its size is 0, or no size of such a struct
+ *   PL_ERR_UNSUPPORTED  a field is set that this library is too old for */
 #ifndef PACELINE_ENGINE_H
 #define PACELINE_ENGINE_H
+
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,6 +53,7 @@ typedef enum pl_log_level { PL_LOG_DEBUG, PL_LOG_INFO, PL_LOG_WARN, PL_LOG_ERROR
 typedef struct pl_engine pl_engine;
 
 typedef struct pl_engine_options {
+    size_t size; /* sizeof this struct */
     /* A line of log, without newline; may be called from any of the engine's threads. NULL: silent.
      */
     void (*log)(void *user, pl_log_level level, const char *line);

@@ -66,6 +66,7 @@ int pl_kv_update(pl_kv *kv, const char *key, uint64_t state, const void *value, 
 int pl_kv_withdraw(pl_kv *kv, const char *key);
 
 typedef struct pl_kv_want {
+    size_t size; /* sizeof this struct */
     const char *key;
     uint64_t version; /* ≥ 1, or PL_KV_NEWEST */
     int wait;         /* wait until a member holds it; else PL_ERR_NOT_FOUND at once */

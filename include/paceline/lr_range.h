@@ -24,6 +24,7 @@ typedef struct pl_lr_step {
 
 /* Zero or NULL stands for the default. */
 typedef struct pl_lr_range_options {
+    size_t size;     /* sizeof this struct */
     double from, to; /* rates of the first and the last step, 0 < from < to; 1e-5 and 10 */
     uint32_t steps;  /* 2 to 100,000; 300 */
     bool linear;     /* rates grow by equal differences, in place of equal ratios */
@@ -58,6 +59,7 @@ typedef struct pl_lr_range_report {
      * Its first `accuracy_records` records. */
     const char *accuracy_set;
     size_t accuracy_records;
+    uint64_t reserved[8]; /* room for further fields; 0 */
 } pl_lr_range_report;
 
 /* Train one learner of the job (its net, data, batch, optimizer, initial weights) for some steps

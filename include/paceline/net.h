@@ -91,6 +91,7 @@ void pl_spec_input(pl_net_spec *spec, const char *data, const char *label, uint3
 
 /* The initial values of weights and biases, and their learning rates. */
 typedef struct pl_weight_options {
+    size_t size;        /* sizeof this struct */
     const char *filler; /* "xavier", "msra", "gaussian", "constant" */
     float std;          /* of "gaussian": its standard deviation; for others 0 */
     float value;        /* of "constant"; for others 0 */
@@ -101,22 +102,23 @@ typedef struct pl_weight_options {
 } pl_weight_options;
 
 /* Set those fields that are to differ: pl_weight_options o = PL_WEIGHT_DEFAULTS; o.bias = false; */
-#define PL_WEIGHT_DEFAULTS                  \
-    {                                       \
-        "xavier", 0, 0, true, 0, 1, 1, 2, 1 \
+#define PL_WEIGHT_DEFAULTS                                             \
+    {                                                                  \
+        sizeof(pl_weight_options), "xavier", 0, 0, true, 0, 1, 1, 2, 1 \
     }
 
 typedef struct pl_convolution_options {
+    size_t size; /* sizeof this struct */
     uint32_t stride, pad;
     uint32_t kernel_w, pad_w; /* across, where that differs from down; kernel_w 0: it does not */
     uint32_t group; /* parts that inputs and outputs are cut into: part i sees part i only; 0: 1 */
-    uint32_t dilation; /* pixels from one that the window sees to the next; 0: 1 */
-    pl_weight_options weights;
+    uint32_t dilation;                /* pixels from one that the window sees to the next; 0: 1 */
+    const pl_weight_options *weights; /* NULL: the defaults */
 } pl_convolution_options;
 
-#define PL_CONVOLUTION_DEFAULTS              \
-    {                                        \
-        1, 0, 0, 0, 1, 1, PL_WEIGHT_DEFAULTS \
+#define PL_CONVOLUTION_DEFAULTS                                \
+    {                                                          \
+        sizeof(pl_convolution_options), 1, 0, 0, 0, 1, 1, NULL \
     }
 
 /* The window is kernel × kernel. */
@@ -149,17 +151,18 @@ void pl_spec_sigmoid(pl_net_spec *spec, const char *name, const char *bottom);
 /* In training each element is zero with probability `ratio`. */
 void pl_spec_dropout(pl_net_spec *spec, const char *name, const char *bottom, float ratio);
 
-/* Each value over (k + alpha · m)^beta, where m is the mean square of `size` channels around it or,
- * within its channel, of size × size pixels; `size` is odd. */
+/* Each value over (k + alpha · m)^beta, where m is the mean square of `local_size` channels around
+ * it or, within its channel, of as many by as many pixels; it is odd. */
 typedef struct pl_lrn_options {
-    uint32_t size;
+    size_t size; /* sizeof this struct */
+    uint32_t local_size;
     float alpha, beta, k;
     bool within_channel;
 } pl_lrn_options;
 
-#define PL_LRN_DEFAULTS       \
-    {                         \
-        5, 1, 0.75f, 1, false \
+#define PL_LRN_DEFAULTS                               \
+    {                                                 \
+        sizeof(pl_lrn_options), 5, 1, 0.75f, 1, false \
     }
 
 void pl_spec_lrn(pl_net_spec *spec, const char *name, const char *bottom,
@@ -168,9 +171,15 @@ void pl_spec_lrn(pl_net_spec *spec, const char *name, const char *bottom,
 /* To mean 0 and variance 1 in each channel: the batch's in training, running ones in testing. A
  * scale with a bias usually follows. */
 typedef struct pl_batch_norm_options {
+    size_t size;    /* sizeof this struct */
     float eps;      /* added to the variance; 0: Caffe's, 1e-5 */
     float fraction; /* of the running sums that stays when a batch is added; 0: Caffe's, 0.999 */
 } pl_batch_norm_options;
+
+#define PL_BATCH_NORM_DEFAULTS              \
+    {                                       \
+        sizeof(pl_batch_norm_options), 0, 0 \
+    }
 
 void pl_spec_batch_norm(pl_net_spec *spec, const char *name, const char *bottom,
                         const pl_batch_norm_options *options);
@@ -207,6 +216,7 @@ typedef struct pl_net pl_net;
 
 /* Zero or NULL stands for the default. */
 typedef struct pl_net_options {
+    size_t size;    /* sizeof this struct */
     uint32_t batch; /* records a step; 64 */
     /* Protobuf text of a caffe.SolverParameter, as in a solver.prototxt:
      * "base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'fixed'". */

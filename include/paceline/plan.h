@@ -22,6 +22,7 @@ typedef struct pl_plan_progress {
 
 /* Zero stands for the default. */
 typedef struct pl_plan_options {
+    size_t size;          /* sizeof this struct */
     uint32_t workers_min; /* 1 */
     uint32_t
         workers_max; /* the nodes of the cluster, which are the most, but not above 16, or above
@@ -106,6 +107,7 @@ typedef struct pl_plan_report {
      * and what the model leaves out. */
     pl_plan_note *note;
     size_t notes;
+    uint64_t reserved[8]; /* room for further fields; 0 */
 } pl_plan_report;
 
 /* Measure the machines of a run: the cluster to plan on, where there is no file of it.

@@ -51,6 +51,7 @@ typedef struct pl_stopping {
 } pl_stopping;
 
 typedef struct pl_run_options {
+    size_t size; /* sizeof this struct */
     /* Where the run directory is to be: a path that is empty or does not exist; with `resume` that
      * of the run to continue with. NULL: the next free (with `resume`: the newest)
      * runs/NAME-NNN. */
@@ -174,6 +175,7 @@ typedef struct pl_run_report {
     /* Samples of a step of all workers at the end, where the workers share a batch out (the job's
      * `global_batch` and `batch_growth`); else 0. */
     uint64_t batch;
+    uint64_t reserved[8]; /* room for further fields; 0 */
 } pl_run_report;
 
 /* Drive a run; returns when it has ended.
@@ -201,6 +203,7 @@ typedef struct pl_work_progress {
 } pl_work_progress;
 
 typedef struct pl_work_options {
+    size_t size; /* sizeof this struct */
     /* Called by the worker's own thread, which it holds up meanwhile. May be NULL. */
     void (*progress)(void *user, const pl_work_progress *progress);
     void *user;

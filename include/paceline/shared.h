@@ -49,6 +49,7 @@ extern "C" {
 typedef struct pl_shared pl_shared;
 
 typedef struct pl_shared_reduction {
+    size_t size;     /* sizeof this struct */
     pl_reduce_op op; /* PL_MEAN: the sum, divided by num_tasks */
     /* PL_USER_OP: y ← y ∘ x over a range of the vector, of any length; associative, commutative,
      * and called from threads of the library, until the team is closed. */

@@ -20,8 +20,9 @@ void pl_cluster_free(pl_cluster *cluster);
 const char *pl_cluster_text(const pl_cluster *cluster);
 
 typedef struct pl_sim_options {
-    pl_run_options run; /* its events have virtual times */
-    double limit_s;     /* virtual seconds after which the run is given up; 0: a year */
+    size_t size;               /* sizeof this struct */
+    const pl_run_options *run; /* its events have virtual times; NULL: the defaults */
+    double limit_s;            /* virtual seconds after which the run is given up; 0: a year */
     /* Simulated tasks run on fibres (false), or on threads of which one runs at a time (true), for
      * debuggers and race detectors. The run is the same; callbacks come from those threads. */
     bool threads;

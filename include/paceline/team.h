@@ -37,6 +37,7 @@ extern "C" {
 typedef struct pl_team pl_team;
 
 typedef struct pl_team_options {
+    size_t size;            /* sizeof this struct */
     const char *rendezvous; /* "host:port" where the coordinator listens */
     uint32_t members;       /* > 0: this process coordinates a team of so many members; exactly one
                                process does */
@@ -76,6 +77,7 @@ const char *pl_team_error(const pl_team *team, uint32_t channel);
 typedef enum pl_reduce_op { PL_SUM, PL_MEAN, PL_MAX, PL_MIN, PL_USER_OP } pl_reduce_op;
 
 typedef struct pl_reduction {
+    size_t size; /* sizeof this struct */
     pl_reduce_op op;
     double weight; /* PL_MEAN: of this member's vector, ≥ 0; all equal when all give 0 */
     /* PL_USER_OP: y ← y ∘ x over a range of the vector, of any length; associative, commutative,
@@ -84,8 +86,8 @@ typedef struct pl_reduction {
     void *user;
 } pl_reduction;
 
-/* All zero is fine. */
 typedef struct pl_call_options {
+    size_t size;      /* sizeof this struct */
     uint32_t channel; /* < PL_TEAM_CHANNELS */
     /* NULL or "auto", or "tree" "butterfly" "ring" "chunked_ring" "halving_doubling"
      * "scatter_gather" */

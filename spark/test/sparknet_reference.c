@@ -23,7 +23,8 @@ static void bind_records(pl_engine *engine)
                     (float)((number * 31 + p * 17) % 64) / 64 + (p % CLASSES == label ? 0.5f : 0);
         }
         pl_data_bind(engine, names[k],
-                     &(pl_records){.count = RECORDS,
+                     &(pl_records){.size = sizeof(pl_records),
+                                   .count = RECORDS,
                                    .channels = 1,
                                    .height = SIDE,
                                    .width = SIDE,
@@ -53,7 +54,8 @@ static pl_net_spec *describe_net(pl_engine *engine)
 static int train_nets(pl_engine *engine, pl_net *nets[NETS], float loss[NETS])
 {
     static const char *const specs[NETS] = {"memory:part-0", "memory:part-1"};
-    const pl_net_options options = {.batch = BATCH,
+    const pl_net_options options = {.size = sizeof options,
+                                    .batch = BATCH,
                                     .solver = "base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed'",
                                     .threads = 1,
                                     .kernels = "ref",

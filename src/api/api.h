@@ -97,12 +97,13 @@ const Paceline__Cluster *api_cluster(const pl_cluster *cluster);
 int api_cluster_make(const char *name, const char *text, size_t len, pl_cluster **out,
                      struct err *err);
 
-/* pl_run, without its guard. With an observer the run is no training: it keeps no files, evaluates
- * on one record, and ends when all workers are lost. */
+/* pl_run, without its guard, with options of this library's size. With an observer the run is no
+ * training: it keeps no files, evaluates on one record, and ends when all workers are lost. */
 int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
             const struct api_observer *observer, pl_run_report *report);
 
-/* pl_sim, without its guard, on a finished message of a cluster file. */
+/* pl_sim, without its guard, on a finished message of a cluster file, with options of this
+ * library's size. */
 int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *cluster,
                  const pl_sim_options *options, pl_run_report *report);
 

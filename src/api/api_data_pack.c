@@ -7,6 +7,7 @@
 #include "api/convert.h"
 #include "api/data.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "base/fault.h"
 #include "real/disk.h"
 
@@ -58,9 +59,13 @@ static int check_prefix(const pl_data *data, const char *here, const char *prefi
     return rc;
 }
 
-static int pack_data(pl_data *data, const pl_data_packing *packing, pl_data_packed *out)
+static int pack_data(pl_data *data, const pl_data_packing *given, pl_data_packed *out)
 {
     struct err *err = &data->engine->error;
+    pl_data_packing own, *packing = &own;
+    int rc = OPTIONS_TAKE(pl_data_packing, &own, given, err);
+    if (rc != OK)
+        return rc;
     const char *prefix = packing->prefix ? packing->prefix : "";
     const char *slash = strrchr(prefix, '/');
     char here[API_PATH_MAX];
@@ -74,7 +79,7 @@ static int pack_data(pl_data *data, const pl_data_packing *packing, pl_data_pack
                        "data: shards are named PREFIX-00000.shard; `%.200s` is no prefix of a "
                        "file's name",
                        prefix);
-    const struct open_watch watch = {(void *)(uintptr_t)packing, report_progress};
+    const struct open_watch watch = {packing, report_progress};
     const struct pack_config config = {
         .disk = real_disk(),
         .prefix = here,
@@ -83,7 +88,7 @@ static int pack_data(pl_data *data, const pl_data_packing *packing, pl_data_pack
         .replace = packing->replace,
         .watch = &watch,
     };
-    int rc = api_path_here(prefix, here, err);
+    rc = api_path_here(prefix, here, err);
     if (rc == OK)
         rc = check_prefix(data, here, prefix);
     if (rc == OK)

@@ -1,6 +1,7 @@
 /* Every record of a data set read and decoded, and those named that cannot be. */
 #include "api/data.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "base/file.h"
 
 #include <stdlib.h>
@@ -65,14 +66,18 @@ static const char *set_of(const pl_data *data)
 }
 
 static int verify_data(pl_engine *engine, const char *spec, bool training,
-                       const pl_data_check *check, pl_data_verified *out)
+                       const pl_data_check *given, pl_data_verified *out)
 {
+    pl_data_check own, *check = &own;
+    int rc = OPTIONS_TAKE(pl_data_check, &own, given, &engine->error);
+    if (rc != OK)
+        return rc;
     struct bad_records *bad = bad_records_create(BAD_RECORDS_MOST);
     pl_data_verified verified = {0};
     pl_data *data = NULL;
     if (!bad)
         return err_set(&engine->error, ERR_NOMEM, "data: out of memory");
-    int rc = api_data_open(engine, spec, training, bad, &data);
+    rc = api_data_open(engine, spec, training, bad, &data);
     verified.broken = bad_records_count(bad);
     for (size_t i = 0; i < verified.broken; i++)
         check->problem(check->user, bad_records_at(bad, i)->cause);

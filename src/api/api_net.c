@@ -1,6 +1,7 @@
 #include "api/net.h"
 
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "job/text.h"
 #include "model/load.h"
 #include "model/scores.h"
@@ -147,16 +148,19 @@ static int create_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_o
                       pl_net **out)
 {
     struct err *err = &engine->error;
-    int rc = api_spec_check(spec, err);
+    pl_net_options own;
+    int rc = OPTIONS_TAKE(pl_net_options, &own, options, err);
+    if (rc == OK)
+        rc = api_spec_check(spec, err);
     if (rc != OK)
         return rc;
     pl_net *net = calloc(1, sizeof *net);
     if (!net)
         return err_set(err, ERR_NOMEM, "net: out of memory");
     net->engine = engine;
-    net->inference = options && options->inference;
+    net->inference = own.inference;
     arena_init(&net->arena);
-    rc = api_net_job(spec, options ? options : &(pl_net_options){0}, &net->job, err);
+    rc = api_net_job(spec, &own, &net->job, err);
     const struct shape record = model_record_shape(spec->build.net);
     if (rc == OK && record.n > 0)
         rc = api_net_form(net, &record, NULL, err);

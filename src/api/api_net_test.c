@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 static const pl_net_options quick = {
+    .size = sizeof quick,
     .batch = 16,
     .solver = "base_lr: 0.05 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'fixed'",
     .threads = 1,
@@ -39,7 +40,8 @@ static pl_net_spec *built_spec(const struct stage *s)
     expect_ok(s, pl_net_spec_create(s->engine, "tiny", &spec));
     pl_convolution_options conv = PL_CONVOLUTION_DEFAULTS;
     pl_weight_options inner = PL_WEIGHT_DEFAULTS;
-    conv.weights.bias_rate = inner.bias_rate = 1;
+    inner.bias_rate = 1;
+    conv.weights = &inner;
     pl_spec_input(spec, "data", "label", 1, TINY_SIDE, TINY_SIDE);
     pl_spec_convolution(spec, "conv", "data", 6, 3, &conv);
     pl_spec_pooling(spec, "pool", "conv", PL_POOL_MAX, 2, 2);
@@ -109,7 +111,9 @@ static double simulated_loss(struct stage *s, pl_job *job)
     pl_run_report report;
     tiny_cluster(&s->tiny, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n");
     expect_ok(s, pl_cluster_load(s->engine, s->tiny.cluster, &cluster));
-    const pl_sim_options options = {.run = {.out = tiny_out(&s->tiny, out)}};
+    const pl_sim_options options = {
+        .size = sizeof options,
+        .run = &(pl_run_options){.size = sizeof(pl_run_options), .out = tiny_out(&s->tiny, out)}};
     expect_ok(s, pl_sim(s->engine, job, cluster, &options, &report));
     pl_cluster_free(cluster);
     return report.test_loss;

@@ -13,7 +13,8 @@
 
 #include "folder.h"
 
-static const pl_net_options quick = {.batch = 2, .threads = 1, .kernels = "ref"};
+static const pl_net_options quick = {
+    .size = sizeof quick, .batch = 2, .threads = 1, .kernels = "ref"};
 
 static void expect_ok(pl_engine *engine, int rc)
 {

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/caffe_project.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "base/file.h"
 #include "real/census.h"
 #include "real/disk.h"
@@ -149,7 +150,6 @@ static int run_here(struct driving *d, const pl_job *job, const struct logger *l
 int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
             const struct api_observer *observer, pl_run_report *report)
 {
-    static const pl_run_options defaults;
     Paceline__Job *finished;
     int rc = api_check_solver_data(job);
     if (rc == OK)
@@ -157,7 +157,7 @@ int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
     if (rc != OK)
         return rc;
     struct driving d = {
-        .options = options ? options : &defaults,
+        .options = options,
         .train = {.job = finished},
         .host = {.log = &engine->log,
                  .check_address = real_reach,
@@ -190,10 +190,18 @@ int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
     return rc;
 }
 
+static int run_job(pl_engine *engine, const pl_job *job, const pl_run_options *given,
+                   pl_run_report *report)
+{
+    pl_run_options options;
+    int rc = OPTIONS_TAKE(pl_run_options, &options, given, &engine->error);
+    return rc == OK ? api_run(engine, job, &options, NULL, report) : rc;
+}
+
 int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
            pl_run_report *report)
 {
-    RETURN_GUARDED(engine, api_run(engine, job, options, NULL, report));
+    RETURN_GUARDED(engine, run_job(engine, job, options, report));
 }
 
 enum { STRIPES = 4 };
@@ -500,7 +508,14 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
     }
 }
 
+static int work_by(pl_engine *engine, const pl_work_options *given)
+{
+    pl_work_options options;
+    int rc = OPTIONS_TAKE(pl_work_options, &options, given, &engine->error);
+    return rc == OK ? keep_working(engine, &options) : rc;
+}
+
 int pl_work(pl_engine *engine, const pl_work_options *options)
 {
-    RETURN_GUARDED(engine, keep_working(engine, options));
+    RETURN_GUARDED(engine, work_by(engine, options));
 }

@@ -1,5 +1,6 @@
 #include "paceline/shared.h"
 
+#include "api/option_size.h"
 #include "api/team.h"
 #include "real/real.h"
 
@@ -44,8 +45,9 @@ static int run_task(struct calling *c, task_fn fn)
 /* ---- init ---- */
 
 static int read_spec(struct calling *c, const char *key, size_t n, uint32_t num_tasks,
-                     const pl_shared_reduction *r)
+                     const pl_shared_reduction *given)
 {
+    pl_shared_reduction own, *r = &own;
     static const enum tasks_op ops[] = {[PL_SUM] = TASKS_SUM,
                                         [PL_MEAN] = TASKS_MEAN,
                                         [PL_MAX] = TASKS_LARGEST,
@@ -59,8 +61,11 @@ static int read_spec(struct calling *c, const char *key, size_t n, uint32_t num_
     c->spec.n = n;
     c->spec.tasks = num_tasks;
     c->spec.op = TASKS_SUM;
-    if (!r)
+    if (!given)
         return OK;
+    int rc = OPTIONS_TAKE(pl_shared_reduction, &own, given, &c->err);
+    if (rc != OK)
+        return rc;
     if ((unsigned)r->op > PL_USER_OP)
         return err_set(&c->err, ERR_USAGE, "shared variable '%s': no such reduction", key);
     c->spec.op = ops[r->op];

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/caffe_project.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "base/file.h"
 #include "job/cluster.h"
 #include "job/text.h"
@@ -161,7 +162,7 @@ static int open_simulation(struct simulation *s, const Paceline__Cluster *cluste
 }
 
 static int simulate_run(struct simulation *s, const Paceline__Cluster *cluster,
-                        const pl_sim_options *options, struct err *err)
+                        const pl_sim_options *options, const pl_run_options *run, struct err *err)
 {
     int rc = open_simulation(s, cluster, err);
     if (rc != OK)
@@ -179,7 +180,7 @@ static int simulate_run(struct simulation *s, const Paceline__Cluster *cluster,
     };
     rc = sim_create(&settings, &s->sim, err);
     if (rc == OK)
-        rc = api_sink_open(&s->sink, s->given, &options->run, &s->train, s->host.log, err);
+        rc = api_sink_open(&s->sink, s->given, run, &s->train, s->host.log, err);
     if (rc != OK)
         return rc;
     s->host.trace = s->train.trace;
@@ -217,15 +218,16 @@ static int check_no_files(const Paceline__Cluster *cluster, const pl_run_options
 int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *cluster,
                  const pl_sim_options *options, pl_run_report *report)
 {
-    static const pl_sim_options defaults;
-    if (!options)
-        options = &defaults;
+    pl_run_options run;
+    int rc = OPTIONS_TAKE(pl_run_options, &run, options->run, &engine->error);
+    if (rc != OK)
+        return rc;
     if (!cluster->has_step_seconds)
         return err_set(&engine->error, ERR_INPUT,
                        "cluster: step_seconds: is needed to simulate; `paceline bench step --emit` "
                        "measures it");
     Paceline__Job *finished;
-    int rc = options->no_files ? check_no_files(cluster, &options->run, &engine->error) : OK;
+    rc = options->no_files ? check_no_files(cluster, &run, &engine->error) : OK;
     if (rc == OK)
         rc = api_check_solver_data(job);
     if (rc == OK)
@@ -236,7 +238,7 @@ int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *
         .train =
             {
                 .job = finished,
-                .stop = api_flag(options->run.stop),
+                .stop = api_flag(run.stop),
                 .simulated = true,
                 .evaluate_records = options->evaluate_records,
             },
@@ -259,7 +261,7 @@ int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *
     s.train.open_end = api_job_is_open_ended(job);
     s.train.chosen = options->run.chosen;
     arena_init(&s.arena);
-    rc = simulate_run(&s, cluster, options, &engine->error);
+    rc = simulate_run(&s, cluster, options, &run, &engine->error);
     if (rc == OK)
         api_report(&s.sink, &s.report, report);
     api_sink_close(&s.sink);
@@ -271,8 +273,16 @@ int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *
     return rc;
 }
 
+static int simulate_job(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
+                        const pl_sim_options *given, pl_run_report *report)
+{
+    pl_sim_options options;
+    int rc = OPTIONS_TAKE(pl_sim_options, &options, given, &engine->error);
+    return rc == OK ? api_simulate(engine, job, cluster->message, &options, report) : rc;
+}
+
 int pl_sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
            const pl_sim_options *options, pl_run_report *report)
 {
-    RETURN_GUARDED(engine, api_simulate(engine, job, cluster->message, options, report));
+    RETURN_GUARDED(engine, simulate_job(engine, job, cluster, options, report));
 }

@@ -36,9 +36,11 @@ static void test_sim_without_files(void **state)
     struct tiny *t = *state;
     char out[128], error[512];
     pl_run_report with, without, few;
-    pl_sim_options options = {.run = {.out = tiny_out(t, out)}};
+    pl_sim_options options = {
+        .size = sizeof options,
+        .run = &(pl_run_options){.size = sizeof(pl_run_options), .out = tiny_out(t, out)}};
     assert_int_equal(run_sim(t, machines, &options, &with, error), PL_OK);
-    options = (pl_sim_options){.no_files = true};
+    options = (pl_sim_options){.size = sizeof(pl_sim_options), .no_files = true};
     assert_int_equal(run_sim(t, machines, &options, &without, error), PL_OK);
     assert_string_equal(without.directory, "");
     assert_string_equal(without.model, "");
@@ -66,11 +68,13 @@ static void test_sim_without_files_refuses_what_needs_them(void **state)
         {{.snapshot = "s.solverstate"}, "no option snapshot"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        const pl_sim_options options = {.run = refused[i].run, .no_files = true};
+        pl_run_options run = refused[i].run;
+        run.size = sizeof run;
+        const pl_sim_options options = {.size = sizeof options, .run = &run, .no_files = true};
         assert_int_equal(run_sim(t, machines, &options, &report, error), PL_ERR_USAGE);
         assert_non_null(strstr(error, refused[i].text));
     }
-    const pl_sim_options options = {.no_files = true};
+    const pl_sim_options options = {.size = sizeof options, .no_files = true};
     assert_int_equal(run_sim(t, driver_dies, &options, &report, error), PL_ERR_UNSUPPORTED);
     assert_non_null(strstr(error, "fault[0].kill: a driver returns from the files of its run"));
 }

@@ -1,6 +1,7 @@
 #include "paceline/team.h"
 
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "api/team.h"
 #include "real/real.h"
 
@@ -130,14 +131,18 @@ static int open_team(pl_team *team, const pl_team_options *o)
     return rc;
 }
 
-static int new_team(pl_engine *engine, const pl_team_options *options, pl_team **out)
+static int new_team(pl_engine *engine, const pl_team_options *given, pl_team **out)
 {
+    pl_team_options options;
+    int rc = OPTIONS_TAKE(pl_team_options, &options, given, &engine->error);
+    if (rc != OK)
+        return rc;
     pl_team *team = calloc(1, sizeof *team);
     if (!team)
         return err_set(&engine->error, ERR_NOMEM, "out of memory for a team");
     team->engine = engine;
     atomic_flag_clear(&team->kv_opening);
-    int rc = open_team(team, options);
+    rc = open_team(team, &options);
     if (rc != OK) {
         struct err why = engine->error;
         pl_team_close(team);
@@ -241,16 +246,20 @@ static int read_options(struct calling *c, const pl_call_options *o, struct err 
     return OK;
 }
 
-static int read_reduction(struct calling *c, const pl_reduction *r, struct err *err)
+static int read_reduction(struct calling *c, const pl_reduction *given, struct err *err)
 {
+    pl_reduction own, *r = &own;
     static const enum reduce_kind kinds[] = {[PL_SUM] = REDUCE_SUM,
                                              [PL_MEAN] = REDUCE_SUM,
                                              [PL_MAX] = REDUCE_MAX,
                                              [PL_MIN] = REDUCE_MIN,
                                              [PL_USER_OP] = REDUCE_USER};
     c->weight = -1;
-    if (!r)
+    if (!given)
         return OK;
+    int rc = OPTIONS_TAKE(pl_reduction, &own, given, err);
+    if (rc != OK)
+        return rc;
     if ((unsigned)r->op > PL_USER_OP || (r->op == PL_USER_OP && !r->fn))
         return err_set(err, ERR_USAGE,
                        "reduction: unknown operation, or no function for PL_USER_OP");
@@ -332,14 +341,17 @@ static int public_status(const pl_team *team, struct err *err, int rc)
 static int run_call(pl_team *team, struct calling *c, const pl_reduction *reduction,
                     const pl_call_options *options)
 {
-    static const pl_call_options defaults;
-    const pl_call_options *o = options ? options : &defaults;
-    if (o->channel >= PL_TEAM_CHANNELS)
+    pl_call_options own = {.size = sizeof own};
+    struct err why = {0};
+    int taken = OPTIONS_TAKE(pl_call_options, &own, options, &why);
+    if (own.channel >= PL_TEAM_CHANNELS)
         return ERR_USAGE;
-    struct err *err = &team->error[o->channel];
+    struct err *err = &team->error[own.channel];
     c->team = team;
-    c->call.channel = o->channel;
-    int rc = read_options(c, o, err);
+    c->call.channel = own.channel;
+    if (taken != OK)
+        *err = why;
+    int rc = taken == OK ? read_options(c, &own, err) : taken;
     if (rc == OK)
         rc = read_reduction(c, reduction, err);
     return rc == OK ? public_status(team, err, real_run(team->world, call_main, c, err)) : rc;

@@ -39,7 +39,7 @@ static float expected_sum(const struct team_member *m, size_t i)
 static int expect_agreement(struct team_member *m, const float *x, size_t n)
 {
     float *most = malloc((n + 1) * sizeof *x), *least = malloc((n + 1) * sizeof *x);
-    const pl_reduction max = {.op = PL_MAX}, min = {.op = PL_MIN};
+    const pl_reduction max = {.size = sizeof max, .op = PL_MAX}, min = {.op = PL_MIN};
     CHECK(most && least);
     memcpy(most, x, n * sizeof *x);
     memcpy(least, x, n * sizeof *x);
@@ -69,7 +69,7 @@ static void reduce_bits(void *user, float *y, const float *x, size_t n)
 
 static int play_extremes(struct team_member *m)
 {
-    const pl_reduction max = {.op = PL_MAX}, min = {.op = PL_MIN};
+    const pl_reduction max = {.size = sizeof max, .op = PL_MAX}, min = {.op = PL_MIN};
     float x[1000];
     for (int k = 0; k < 2; k++) {
         fill_vector(m, x, 1000);
@@ -87,10 +87,11 @@ static int play_extremes(struct team_member *m)
 static int play_user(struct team_member *m)
 {
     _Atomic size_t seen = 0;
-    const pl_reduction user = {.op = PL_USER_OP, .fn = reduce_bits, .user = &seen};
+    const pl_reduction user = {
+        .size = sizeof user, .op = PL_USER_OP, .fn = reduce_bits, .user = &seen};
     float x[1000];
     for (size_t a = 0; a < ALGORITHMS; a++) {
-        const pl_call_options options = {.algorithm = algorithms[a]};
+        const pl_call_options options = {.size = sizeof options, .algorithm = algorithms[a]};
         for (size_t i = 0; i < 1000; i++)
             x[i] = (float)(i * (m->rank + 3) % 1024);
         CHECK(pl_team_allreduce(m->team, x, 1000, &user, &options) == PL_OK);
@@ -114,7 +115,8 @@ static int play_means(struct team_member *m)
 {
     float x[1000];
     for (int kind = 0; kind < 4; kind++) {
-        const pl_reduction mean = {.op = PL_MEAN, .weight = weight_of(kind, m->rank)};
+        const pl_reduction mean = {
+            .size = sizeof mean, .op = PL_MEAN, .weight = weight_of(kind, m->rank)};
         fill_vector(m, x, 1000);
         CHECK(pl_team_allreduce(m->team, x, 1000, &mean, NULL) == PL_OK);
         for (size_t i = 0; i < 1000; i++) {
@@ -149,8 +151,10 @@ static int play_algorithms(struct team_member *m)
     CHECK(x);
     for (size_t a = 0; a < ALGORITHMS; a++)
         for (size_t k = 0; k < LENGTHS; k++) {
-            const pl_call_options options = {
-                .algorithm = algorithms[a], .chunk_kb = k % 2 ? 16 : 0, .stripes = k % 3 ? 0 : 2};
+            const pl_call_options options = {.size = sizeof options,
+                                             .algorithm = algorithms[a],
+                                             .chunk_kb = k % 2 ? 16 : 0,
+                                             .stripes = k % 3 ? 0 : 2};
             fill_vector(m, x, lengths[k]);
             CHECK(pl_team_allreduce(m->team, x, lengths[k], NULL, &options) == PL_OK);
             for (size_t i = 0; i < lengths[k]; i++)
@@ -181,7 +185,7 @@ static int play_rounding(struct team_member *m)
     CHECK(x && first);
     for (size_t a = 0; a < ALGORITHMS; a++)
         for (int again = 0; again < 2; again++) {
-            const pl_call_options options = {.algorithm = algorithms[a]};
+            const pl_call_options options = {.size = sizeof options, .algorithm = algorithms[a]};
             for (size_t i = 0; i < N; i++)
                 x[i] = 1.0f / (float)(3 + i + 17 * m->rank);
             CHECK(pl_team_allreduce(m->team, x, N, NULL, &options) == PL_OK);
@@ -210,7 +214,8 @@ static int play_wires(struct team_member *m)
     float x[N];
     for (size_t a = 0; a < ALGORITHMS; a++)
         for (int w = 0; w < 2; w++) {
-            const pl_call_options options = {.algorithm = algorithms[a], .wire = wires[w]};
+            const pl_call_options options = {
+                .size = sizeof options, .algorithm = algorithms[a], .wire = wires[w]};
             bool exact = a == 1 || a == 2; /* would end with different sums */
             fill_vector(m, x, N);
             int rc = pl_team_allreduce(m->team, x, N, NULL, &options);
@@ -232,7 +237,8 @@ static int play_residual(struct team_member *m)
     for (int w = 0; w < 2; w++) {
         float x[N], owed[N] = {0};
         double all[N] = {0};
-        const pl_call_options options = {.wire = wires[w], .residual = owed};
+        const pl_call_options options = {
+            .size = sizeof options, .wire = wires[w], .residual = owed};
         for (int call = 0; call < CALLS; call++) {
             for (size_t i = 0; i < N; i++)
                 x[i] = i % 100 == 0 ? 1 : 0.0011f; /* lost in the shadow of a large one as int8 */
@@ -274,7 +280,8 @@ static int play_to_all(struct team_member *m, uint32_t root, size_t n)
 
 static int play_to_one(struct team_member *m, uint32_t root, size_t n)
 {
-    const pl_reduction max = {.op = PL_MAX}, mean = {.op = PL_MEAN, .weight = 1};
+    const pl_reduction max = {.size = sizeof max, .op = PL_MAX},
+                       mean = {.size = sizeof mean, .op = PL_MEAN, .weight = 1};
     float x[1000];
     fill_vector(m, x, n);
     CHECK(pl_team_reduce(m->team, root, x, n, NULL, NULL) == PL_OK);
@@ -299,7 +306,7 @@ static int play_to_one(struct team_member *m, uint32_t root, size_t n)
 
 static int play_scatter(struct team_member *m, size_t n)
 {
-    const pl_reduction mean = {.op = PL_MEAN, .weight = 3};
+    const pl_reduction mean = {.size = sizeof mean, .op = PL_MEAN, .weight = 3};
     size_t from = pl_team_part(n, m->members, m->rank);
     size_t to = pl_team_part(n, m->members, m->rank + 1);
     float x[1000];
@@ -350,8 +357,8 @@ struct caller {
 
 static int call_many(const struct caller *c)
 {
-    const pl_call_options options = {.channel = c->channel,
-                                     .algorithm = algorithms[c->channel % 7]};
+    const pl_call_options options = {
+        .size = sizeof options, .channel = c->channel, .algorithm = algorithms[c->channel % 7]};
     size_t n = 100 + c->channel * 1000;
     float *x = malloc(n * sizeof *x);
     CHECK(x);
@@ -393,7 +400,7 @@ static int play_channels(struct team_member *m)
 static void *call_held(void *arg)
 {
     struct caller *c = arg;
-    const pl_call_options options = {.channel = c->channel};
+    const pl_call_options options = {.size = sizeof options, .channel = c->channel};
     float x[100];
     fill_vector(c->m, x, 100);
     bool well = pl_team_allreduce(c->m->team, x, 100, NULL, &options) == PL_OK;

@@ -2,6 +2,7 @@
 
 #include "api/guard.h"
 #include "api/net.h"
+#include "api/option_size.h"
 #include "api/step_timing.h"
 #include "base/minmax.h"
 #include "model/judge_net.h"
@@ -28,6 +29,9 @@ struct timing {
 static int time_steps(void *arg)
 {
     struct timing *t = arg;
+    const struct source_config source = {.bindings = &t->engine->bindings,
+                                         .remote = t->engine->remote};
+    t->options.source = &source;
     return bench_step_run(t->world, t->job, &t->engine->log, &t->options, t->arena, &t->result,
                           &t->engine->error);
 }
@@ -200,17 +204,21 @@ void pl_bench_step_release(pl_bench_step_report *report)
 
 /* ---- the calls ---- */
 
-static int timing_begin(struct timing *t, pl_engine *engine, const pl_bench_options *options)
+/* `given` becomes the caller's options. */
+static int timing_begin(struct timing *t, pl_engine *engine, const pl_bench_options *options,
+                        pl_bench_options *given)
 {
-    const pl_bench_options given = options ? *options : (pl_bench_options){0};
     struct err *err = &engine->error;
     *t = (struct timing){.engine = engine};
+    int rc = OPTIONS_TAKE(pl_bench_options, given, options, err);
+    if (rc != OK)
+        return rc;
     t->options.begun = real_now();
-    t->options.steps = given.steps ? given.steps : 200;
-    t->options.by_layer = given.by_layer;
+    t->options.steps = given->steps ? given->steps : 200;
+    t->options.by_layer = given->by_layer;
     t->options.tuner = api_tuner(&engine->tuning, &engine->log);
-    if (given.steps > 1000000)
-        return err_set(err, ERR_USAGE, "steps: must be 1 to 1000000, is %u", given.steps);
+    if (given->steps > 1000000)
+        return err_set(err, ERR_USAGE, "steps: must be 1 to 1000000, is %u", given->steps);
     return OK;
 }
 
@@ -218,14 +226,15 @@ static int bench_step(pl_engine *engine, const pl_job *job, const pl_bench_optio
                       pl_bench_step_report *report)
 {
     struct timing t;
+    pl_bench_options given;
     Paceline__Job *finished;
-    int rc = timing_begin(&t, engine, options);
+    int rc = timing_begin(&t, engine, options, &given);
     if (rc == OK)
         rc = api_job_finish(job, 1, &finished);
     if (rc != OK)
         return rc;
     t.job = finished;
-    rc = api_set_word(finished, "precision", options ? options->precision : NULL, &engine->error);
+    rc = api_set_word(finished, "precision", given.precision, &engine->error);
     if (rc == OK)
         rc = report_steps(&t, report);
     job_free(finished);
@@ -244,21 +253,24 @@ static int bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_op
 {
     struct err *err = &engine->error;
     struct timing t;
-    pl_net_options given = net ? *net : (pl_net_options){0};
-    if (!given.solver)
-        given.solver = "base_lr: 1e-6 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'fixed'";
+    pl_bench_options given;
+    pl_net_options own;
     Paceline__Job *job = NULL;
     struct shape made_up;
     bool lossless;
-    int rc = timing_begin(&t, engine, options);
+    int rc = timing_begin(&t, engine, options, &given);
+    if (rc == OK)
+        rc = OPTIONS_TAKE(pl_net_options, &own, net, err);
+    if (rc == OK && !own.solver)
+        own.solver = "base_lr: 1e-6 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'fixed'";
     if (rc == OK)
         rc = api_spec_check(spec, err);
     if (rc == OK)
         rc = api_spec_record(spec, record, &made_up, err);
     if (rc == OK)
-        rc = api_net_job(spec, &given, &job, err);
+        rc = api_net_job(spec, &own, &job, err);
     if (rc == OK)
-        rc = api_set_word(job, "precision", options ? options->precision : NULL, err);
+        rc = api_set_word(job, "precision", given.precision, err);
     if (rc == OK && !model_has_loss(job->net->define, PHASE_TRAIN))
         rc = model_judge(job->net->define, &lossless, err);
     if (rc == OK) {

@@ -1,6 +1,7 @@
 /* How fast records are made ready, in a world of its own. */
 #include "api/data.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "learner/loader_bench.h"
 #include "paceline/bench.h"
 #include "real/real.h"
@@ -44,12 +45,15 @@ static int bench_data(pl_engine *engine, const char *spec, const pl_bench_data_o
                       pl_bench_data_report *report)
 {
     struct err *err = &engine->error;
-    const pl_bench_data_options given = options ? *options : (pl_bench_data_options){0};
+    pl_bench_data_options given;
     const struct source_config config = {
         .role = SOURCE_TRAIN, .bindings = &engine->bindings, .remote = engine->remote};
     Paceline__Data *data = NULL;
     int64_t begun = real_now();
-    int rc = check_options(&given, err);
+    int rc = OPTIONS_TAKE(pl_bench_data_options, &given, options, err);
+    if (rc != OK)
+        return rc;
+    rc = check_options(&given, err);
     if (rc == OK)
         rc = job_set_data(&data, spec, err);
     if (rc == OK)

@@ -161,9 +161,15 @@ static void test_values_of_bf16(void **state)
     const struct stage *s = *state;
     static const uint16_t halves[] = {0x3f80, 0xbf00, 0x4049};
     static const float expected[] = {1, -0.5f, 3.140625f};
-    const pl_records records = {
-        .count = 1, .channels = 3, .height = 1, .width = 1, .type = PL_BF16, .values = halves};
-    const pl_stream_options options = {.channels = 3, .height = 1, .width = 1, .type = PL_BF16};
+    const pl_records records = {.size = sizeof records,
+                                .count = 1,
+                                .channels = 3,
+                                .height = 1,
+                                .width = 1,
+                                .type = PL_BF16,
+                                .values = halves};
+    const pl_stream_options options = {
+        .size = sizeof options, .channels = 3, .height = 1, .width = 1, .type = PL_BF16};
     pl_stream *stream;
     void *values;
     uint32_t *labels;
@@ -199,7 +205,8 @@ static void put_byte(const struct stage *s, pl_stream *stream, uint8_t value)
 static void test_a_flushed_stream(void **state)
 {
     const struct stage *s = *state;
-    pl_stream_options options = {.channels = 1, .height = 1, .width = 1, .grows = true};
+    pl_stream_options options = {
+        .size = sizeof options, .channels = 1, .height = 1, .width = 1, .grows = true};
     pl_stream *stream, *sealed;
     pl_data *data;
     pl_data_info info;
@@ -230,7 +237,8 @@ static void test_a_flushed_stream(void **state)
 static void test_a_stream_in_parts(void **state)
 {
     const struct stage *s = *state;
-    pl_stream_options options = {.channels = 1, .height = 1, .width = 1, .parts = true};
+    pl_stream_options options = {
+        .size = sizeof options, .channels = 1, .height = 1, .width = 1, .parts = true};
     pl_stream *stream;
     pl_data *data;
     pl_data_info info;
@@ -263,7 +271,8 @@ static void test_parts_are_adopted(void **state)
 {
     const struct stage *s = *state;
     char first[600], second[600];
-    pl_stream_options options = {.channels = 1,
+    pl_stream_options options = {.size = sizeof options,
+                                 .channels = 1,
                                  .height = 1,
                                  .width = 1,
                                  .grows = true,

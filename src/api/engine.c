@@ -1,4 +1,5 @@
 #include "api/api.h"
+#include "api/option_size.h"
 #include "base/release.h"
 #include "real/http.h"
 #include "tensor/isa.h"
@@ -35,8 +36,12 @@ struct engine_memory {
 int pl_engine_create(const pl_engine_options *options, pl_engine **out)
 {
     struct err why;
+    pl_engine_options given;
     if (isa_check(&why) != OK)
         return ERR_USAGE;
+    int rc = OPTIONS_TAKE(pl_engine_options, &given, options, &why);
+    if (rc != OK)
+        return rc;
     struct engine_memory *memory = calloc(1, sizeof *memory);
     const struct http_options http = {.ca_file = getenv("SSL_CERT_FILE")};
     struct remote *remote = memory ? http_create(&http) : NULL;
@@ -45,10 +50,10 @@ int pl_engine_create(const pl_engine_options *options, pl_engine **out)
         return ERR_NOMEM;
     }
     memory->engine.remote = remote;
-    if (options && options->log) {
-        memory->options = *options;
+    if (given.log) {
+        memory->options = given;
         memory->engine.log =
-            (struct logger){forward_log, &memory->options, (enum log_level)options->log_level};
+            (struct logger){forward_log, &memory->options, (enum log_level)given.log_level};
     }
     *out = &memory->engine;
     return OK;

@@ -57,7 +57,8 @@ static void on_log(void *user, pl_log_level level, const char *line)
 
 static int set_stage(struct stage *s)
 {
-    const pl_engine_options options = {.log = on_log, .user = s, .log_level = PL_LOG_INFO};
+    const pl_engine_options options = {
+        .size = sizeof options, .log = on_log, .user = s, .log_level = PL_LOG_INFO};
     tiny_cluster(&s->tiny, "node { count: 4 } step_seconds: 0.004");
     CHECK(pl_engine_create(&options, &s->engine) == PL_OK);
     CHECK(pl_engine_create(NULL, &s->other) == PL_OK);
@@ -90,13 +91,16 @@ static int only_this_engine(struct stage *s, const char *text)
     CHECK(pl_bench_step(s->engine, s->job, NULL, &bench) == PL_ERR_BUG);
     CHECK(pl_sim(s->engine, s->job, s->cluster, NULL, &run) == PL_ERR_BUG);
     CHECK(pl_run(s->engine, s->job, NULL, &run) == PL_ERR_BUG);
-    CHECK(pl_work(s->engine, &(pl_work_options){.driver = "127.0.0.1:1"}) == PL_ERR_BUG);
+    CHECK(pl_work(s->engine, &(pl_work_options){.size = sizeof(pl_work_options),
+                                                .driver = "127.0.0.1:1"}) == PL_ERR_BUG);
     CHECK(message_has(s->engine, text) && atomic_load(&s->errors) == 1);
     pl_cluster_free(s->cluster);
     pl_job_free(s->job);
     pl_engine_destroy(s->engine);
     CHECK(pl_job_load(s->other, s->tiny.job, &job) == PL_OK);
-    CHECK(pl_bench_step(s->other, job, &(pl_bench_options){.steps = 10}, &bench) == PL_OK);
+    CHECK(pl_bench_step(s->other, job,
+                        &(pl_bench_options){.size = sizeof(pl_bench_options), .steps = 10},
+                        &bench) == PL_OK);
     pl_bench_step_release(&bench);
     pl_job_free(job);
     pl_engine_destroy(s->other);
@@ -184,8 +188,12 @@ static int simulate_engine(struct stage *s, bool threads)
 {
     char out[128];
     pl_run_report report;
-    const pl_sim_options options = {
-        .run = {.out = tiny_out(&s->tiny, out), .event = on_event, .user = s}, .threads = threads};
+    const pl_sim_options options = {.size = sizeof options,
+                                    .run = &(pl_run_options){.size = sizeof(pl_run_options),
+                                                             .out = tiny_out(&s->tiny, out),
+                                                             .event = on_event,
+                                                             .user = s},
+                                    .threads = threads};
     return pl_sim(s->engine, s->job, s->cluster, &options, &report);
 }
 
@@ -241,7 +249,8 @@ static int run_engine(struct stage *s)
 {
     char out[128];
     pl_run_report report;
-    const pl_run_options options = {.out = tiny_out(&s->tiny, out), .event = on_event, .user = s};
+    const pl_run_options options = {
+        .size = sizeof options, .out = tiny_out(&s->tiny, out), .event = on_event, .user = s};
     s->bad_event = 1;
     CHECK(pl_run(s->engine, s->job, &options, &report) == PL_ERR_BUG);
     return only_this_engine(s, "s->events < s->bad_event");

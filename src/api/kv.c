@@ -1,5 +1,6 @@
 #include "paceline/kv.h"
 
+#include "api/option_size.h"
 #include "api/team.h"
 #include "real/real.h"
 
@@ -121,12 +122,19 @@ int pl_kv_withdraw(pl_kv *kv, const char *key)
 
 /* ---- get ---- */
 
-static struct calling request_of(const pl_kv_want *want)
+/* Its message is the handle's when there is no such request. */
+static int read_request(pl_kv *kv, const pl_kv_want *given, struct calling *c)
 {
-    return (struct calling){
-        .timeout_s = want->timeout_s,
-        .want = {.key = want->key, .version = want->version, .patient = want->wait != 0},
-    };
+    pl_kv_want want;
+    *c = (struct calling){0};
+    int rc = OPTIONS_TAKE(pl_kv_want, &want, given, &c->err);
+    if (rc != OK) {
+        team_handle_report(&kv->handle, &c->err);
+        return rc;
+    }
+    c->timeout_s = want.timeout_s;
+    c->want = (struct kv_want){.key = want.key, .version = want.version, .patient = want.wait != 0};
+    return OK;
 }
 
 static int get_main(void *arg)
@@ -138,8 +146,10 @@ static int get_main(void *arg)
 
 int pl_kv_get(pl_kv *kv, const pl_kv_want *want, pl_kv_value **out)
 {
-    struct calling c = request_of(want);
-    int rc = call_store(kv, &c, get_main);
+    struct calling c;
+    int rc = read_request(kv, want, &c);
+    if (rc == OK)
+        rc = call_store(kv, &c, get_main);
     if (rc == OK)
         *out = (pl_kv_value *)c.value;
     return rc;
@@ -154,14 +164,17 @@ static int begin_main(void *arg)
 
 int pl_kv_begin(pl_kv *kv, const pl_kv_want *want, pl_kv_fetch **out)
 {
-    struct calling c = request_of(want);
+    struct calling c;
+    int rc = read_request(kv, want, &c);
+    if (rc != OK)
+        return rc;
     pl_kv_fetch *fetch = malloc(sizeof *fetch);
     if (!fetch) {
-        err_set(&c.err, ERR_NOMEM, "key '%s': out of memory", want->key ? want->key : "");
+        err_set(&c.err, ERR_NOMEM, "key '%s': out of memory", c.want.key ? c.want.key : "");
         team_handle_report(&kv->handle, &c.err);
         return ERR_NOMEM;
     }
-    int rc = call_store(kv, &c, begin_main);
+    rc = call_store(kv, &c, begin_main);
     if (rc != OK) {
         free(fetch);
         return rc;

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/caffe_project.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "real/real.h"
 #include "tensor/kernels.h"
 #include "train/rate_trial.h"
@@ -154,14 +155,15 @@ static int make_report(const struct range_call *c, pl_lr_range_report *report)
     return OK;
 }
 
-static int test_job(pl_engine *engine, const pl_job *job, const pl_lr_range_options *options,
+static int test_job(pl_engine *engine, const pl_job *job, const pl_lr_range_options *given,
                     pl_lr_range_report *report)
 {
-    static const pl_lr_range_options defaults;
+    pl_lr_range_options options;
     struct arena arena;
-    struct range_call c = {
-        .engine = engine, .options = options ? options : &defaults, .arena = &arena};
-    int rc = api_check_solver_data(job);
+    struct range_call c = {.engine = engine, .options = &options, .arena = &arena};
+    int rc = OPTIONS_TAKE(pl_lr_range_options, &options, given, &engine->error);
+    if (rc == OK)
+        rc = api_check_solver_data(job);
     if (rc == OK)
         rc = read_sweep(c.options, &c.test.sweep, &engine->error);
     if (rc == OK)

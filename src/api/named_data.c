@@ -1,5 +1,6 @@
 #include "api/data.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "data/source_combined.h"
 #include "data/source_field.h"
 #include "data/source_mapped.h"
@@ -43,10 +44,13 @@ int api_value_type(pl_value_type type, enum value_type *out, struct err *err)
     return err_set(err, ERR_USAGE, "memory: %d is no type of values", (int)type);
 }
 
-static int bind_records(pl_engine *engine, const char *name, const pl_records *given)
+static int bind_records(pl_engine *engine, const char *name, const pl_records *records_given)
 {
     enum value_type type;
-    int rc = api_value_type(given->type, &type, &engine->error);
+    pl_records own, *given = &own;
+    int rc = OPTIONS_TAKE(pl_records, &own, records_given, &engine->error);
+    if (rc == OK)
+        rc = api_value_type(given->type, &type, &engine->error);
     if (rc != OK)
         return rc;
     const struct memory_records records = {
@@ -166,7 +170,10 @@ static int bind_map(pl_engine *engine, const char *name, const char *spec, const
 {
     struct err *err = &engine->error;
     struct source *part = NULL, *mapped = NULL;
-    int rc = bindings_check(&engine->bindings, name, err);
+    pl_map own;
+    int rc = OPTIONS_TAKE(pl_map, &own, given, err);
+    if (rc == OK)
+        rc = bindings_check(&engine->bindings, name, err);
     if (rc == OK)
         rc = open_part(engine, spec, false, &part);
     if (rc != OK)
@@ -176,7 +183,7 @@ static int bind_map(pl_engine *engine, const char *name, const char *spec, const
         source_close(part);
         return err_set(err, ERR_NOMEM, "memory %s: out of memory", name);
     }
-    *map = *given;
+    *map = own;
     const struct record_map with = {
         .name = name,
         .shape = {map->channels > 0 ? 3 : 0, {map->channels, map->height, map->width}},
@@ -266,15 +273,16 @@ static int make_repetition(struct source *of, const struct making *with, struct 
 static int make_sample(struct source *of, const struct making *with, struct source **out,
                        struct err *err)
 {
-    const pl_sample_options *options = with->sample;
+    pl_sample_options options;
+    int rc = OPTIONS_TAKE(pl_sample_options, &options, with->sample, err);
     const struct sample_config config = {
-        .count = options->count,
-        .seed = options->seed,
-        .replacement = options->replacement,
-        .stratified = options->stratified,
-        .weights = options->weights,
+        .count = options.count,
+        .seed = options.seed,
+        .replacement = options.replacement,
+        .stratified = options.stratified,
+        .weights = options.weights,
     };
-    return source_sample(of, &config, out, err);
+    return rc != OK ? rc : source_sample(of, &config, out, err);
 }
 
 int pl_data_concat(pl_engine *engine, const char *name, const char *const *specs, size_t n)

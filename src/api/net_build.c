@@ -1,6 +1,7 @@
 /* The building calls of a specification. */
 #include "api/guard.h"
 #include "api/net.h"
+#include "api/option_size.h"
 #include "job/text.h"
 
 #include <stdio.h>
@@ -45,9 +46,14 @@ void pl_spec_input(pl_net_spec *spec, const char *data, const char *label, uint3
                 data, channels, height, width);
 }
 
-static bool weights_of(pl_net_spec *spec, const char *name, const pl_weight_options *o,
+/* NULL: the defaults. */
+static bool weights_of(pl_net_spec *spec, const char *name, const pl_weight_options *given,
                        struct build_weights *out)
 {
+    static const pl_weight_options defaults = PL_WEIGHT_DEFAULTS;
+    pl_weight_options own, *o = &own;
+    if (OPTIONS_TAKE(pl_weight_options, &own, given ? given : &defaults, error_of(spec)) != OK)
+        return false;
     if (!o->filler || !*o->filler) {
         err_set(error_of(spec), ERR_INPUT, "layer \"%.100s\": the weights have no filler", name);
         return false;
@@ -71,7 +77,10 @@ static bool convolution_of(pl_net_spec *spec, const char *name, uint32_t kernel,
                            struct build_weights *weights)
 {
     static const pl_convolution_options defaults = PL_CONVOLUTION_DEFAULTS;
-    const pl_convolution_options *o = options ? options : &defaults;
+    pl_convolution_options own, *o = &own;
+    if (OPTIONS_TAKE(pl_convolution_options, &own, options ? options : &defaults, error_of(spec)) !=
+        OK)
+        return false;
     *window = (struct build_window){
         .kernel = kernel,
         .stride = o->stride,
@@ -85,7 +94,7 @@ static bool convolution_of(pl_net_spec *spec, const char *name, uint32_t kernel,
         err_set(error_of(spec), ERR_INPUT, "layer \"%.100s\": pad_w without kernel_w", name);
         return false;
     }
-    return weights_of(spec, name, &o->weights, weights);
+    return weights_of(spec, name, o->weights, weights);
 }
 
 void pl_spec_convolution(pl_net_spec *spec, const char *name, const char *bottom, uint32_t outputs,
@@ -148,10 +157,8 @@ void pl_spec_pooling_global(pl_net_spec *spec, const char *name, const char *bot
 void pl_spec_inner_product(pl_net_spec *spec, const char *name, const char *bottom,
                            uint32_t outputs, const pl_weight_options *options)
 {
-    static const pl_weight_options defaults = PL_WEIGHT_DEFAULTS;
     struct build_weights weights;
-    if (check_names(spec, name, bottom) &&
-        weights_of(spec, name, options ? options : &defaults, &weights))
+    if (check_names(spec, name, bottom) && weights_of(spec, name, options, &weights))
         build_inner_product(&spec->build, name, bottom, outputs, &weights);
 }
 
@@ -177,19 +184,21 @@ void pl_spec_lrn(pl_net_spec *spec, const char *name, const char *bottom,
                  const pl_lrn_options *options)
 {
     static const pl_lrn_options defaults = PL_LRN_DEFAULTS;
-    const pl_lrn_options *o = options ? options : &defaults;
-    const struct build_lrn lrn = {o->size, o->alpha, o->beta, o->k, o->within_channel};
-    if (check_names(spec, name, bottom))
-        build_lrn(&spec->build, name, bottom, &lrn);
+    pl_lrn_options o;
+    if (!check_names(spec, name, bottom) ||
+        OPTIONS_TAKE(pl_lrn_options, &o, options ? options : &defaults, error_of(spec)) != OK)
+        return;
+    const struct build_lrn lrn = {o.local_size, o.alpha, o.beta, o.k, o.within_channel};
+    build_lrn(&spec->build, name, bottom, &lrn);
 }
 
 void pl_spec_batch_norm(pl_net_spec *spec, const char *name, const char *bottom,
                         const pl_batch_norm_options *options)
 {
-    static const pl_batch_norm_options defaults = {0};
-    const pl_batch_norm_options *o = options ? options : &defaults;
-    if (check_names(spec, name, bottom))
-        build_batch_norm(&spec->build, name, bottom, name, o->eps, o->fraction);
+    pl_batch_norm_options o;
+    if (check_names(spec, name, bottom) &&
+        OPTIONS_TAKE(pl_batch_norm_options, &o, options, error_of(spec)) == OK)
+        build_batch_norm(&spec->build, name, bottom, name, o.eps, o.fraction);
 }
 
 void pl_spec_scale(pl_net_spec *spec, const char *name, const char *bottom, bool bias)

@@ -17,7 +17,8 @@ struct stage {
     pl_engine *engine;
 };
 
-static const pl_net_options quick = {.batch = 16, .threads = 1, .kernels = "ref"};
+static const pl_net_options quick = {
+    .size = sizeof quick, .batch = 16, .threads = 1, .kernels = "ref"};
 
 static void expect_ok(const struct stage *s, int rc)
 {
@@ -200,7 +201,9 @@ static void test_wrong_options_are_named(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_net *net = NULL;
         pl_net_spec *spec = linear_net(s, 3);
-        expect_refusal(s, pl_net_create(s->engine, spec, &cases[i].options, &net), cases[i].status,
+        pl_net_options options = cases[i].options;
+        options.size = sizeof options;
+        expect_refusal(s, pl_net_create(s->engine, spec, &options, &net), cases[i].status,
                        cases[i].phrase);
         pl_net_spec_free(spec);
     }
@@ -354,7 +357,9 @@ static void test_a_runs_final_model_can_be_tested(void **state)
     tiny_cluster(&s->tiny, "node { count: 4 } step_seconds: 0.004\n");
     expect_ok(s, pl_job_load(s->engine, s->tiny.job, &job));
     expect_ok(s, pl_cluster_load(s->engine, s->tiny.cluster, &cluster));
-    const pl_sim_options options = {.run = {.out = tiny_out(&s->tiny, out)}};
+    const pl_sim_options options = {
+        .size = sizeof options,
+        .run = &(pl_run_options){.size = sizeof(pl_run_options), .out = tiny_out(&s->tiny, out)}};
     expect_ok(s, pl_sim(s->engine, job, cluster, &options, &report));
     expect_ok(s, pl_net_spec_job(job, &spec));
     pl_net *net = make_net(s, spec);

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/caffe_project.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "api/plan_round.h"
 #include "api/plan_simulate.h"
 #include "api/plan_step.h"
@@ -437,13 +438,14 @@ static void note_rest(struct planning *p, const pl_plan_options *options)
 }
 
 static int plan_job(pl_engine *engine, const pl_job *job, const Paceline__Cluster *cluster,
-                    const pl_plan_options *options, pl_plan_report *report)
+                    const pl_plan_options *given, pl_plan_report *report)
 {
-    static const pl_plan_options defaults;
     struct planning p = {.engine = engine, .given = job, .cluster = cluster};
-    options = options ? options : &defaults;
+    pl_plan_options own, *options = &own;
     arena_init(&p.arena);
-    int rc = api_check_solver_data(job);
+    int rc = OPTIONS_TAKE(pl_plan_options, &own, given, &engine->error);
+    if (rc == OK)
+        rc = api_check_solver_data(job);
     if (rc == OK)
         rc = planning_open(&p, options);
     if (rc == OK)

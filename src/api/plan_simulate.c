@@ -155,8 +155,16 @@ static int simulate_trial(struct plan_trials *t, size_t i, int64_t until)
         .now = {row->strategy, row->workers, i + 1, t->count, 0, t->seconds},
         .until = until,
     };
+    const pl_run_options run = {
+        .size = sizeof run,
+        .progress = on_progress,
+        .tick = on_tick,
+        .user = &w,
+        .stop = &w.stop,
+    };
     const pl_sim_options options = {
-        .run = {.progress = on_progress, .tick = on_tick, .user = &w, .stop = &w.stop},
+        .size = sizeof options,
+        .run = &run,
         .no_files = true,
         .evaluate_records = PLAN_EVALUATED,
     };

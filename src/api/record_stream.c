@@ -1,5 +1,6 @@
 #include "api/data.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "base/hash.h"
 #include "data/source_memory.h"
 #include "data/spool.h"
@@ -177,10 +178,18 @@ static int open_stream(pl_engine *engine, const char *name, const pl_stream_opti
     return rc;
 }
 
+static int open_own_stream(pl_engine *engine, const char *name, const pl_stream_options *given,
+                           pl_stream **out)
+{
+    pl_stream_options options;
+    int rc = OPTIONS_TAKE(pl_stream_options, &options, given, &engine->error);
+    return rc == OK ? open_stream(engine, name, &options, out) : rc;
+}
+
 int pl_stream_open(pl_engine *engine, const char *name, const pl_stream_options *options,
                    pl_stream **out)
 {
-    RETURN_GUARDED(engine, open_stream(engine, name, options, out));
+    RETURN_GUARDED(engine, open_own_stream(engine, name, options, out));
 }
 
 const char *pl_stream_error(const pl_stream *stream)

@@ -2,6 +2,7 @@
 #include "api/api.h"
 #include "api/caffe_project.h"
 #include "api/guard.h"
+#include "api/option_size.h"
 #include "base/bytes.h"
 #include "base/fault.h"
 #include "base/plural.h"
@@ -150,13 +151,16 @@ static const char *find_contradiction(const pl_run_options *o)
 }
 
 static int survey_machines(pl_engine *engine, const pl_job *job, uint32_t workers,
-                           const pl_run_options *options, pl_cluster **out)
+                           const pl_run_options *given, pl_cluster **out)
 {
-    static const pl_run_options defaults;
     struct err *err = &engine->error;
-    const char *option = find_contradiction(options ? options : &defaults);
+    pl_run_options options;
     pl_run_report report;
     pl_job *copy;
+    int rc = OPTIONS_TAKE(pl_run_options, &options, given, err);
+    if (rc != OK)
+        return rc;
+    const char *option = find_contradiction(&options);
     if (option)
         return err_set(err, ERR_USAGE, "a survey keeps no files, and has no option %s", option);
     struct surveying *s = calloc(1, sizeof *s);
@@ -164,9 +168,9 @@ static int survey_machines(pl_engine *engine, const pl_job *job, uint32_t worker
         return err_set(err, ERR_NOMEM, "out of memory for a survey");
     s->engine = engine;
     const struct api_observer observer = {on_event, s};
-    int rc = copy_job(engine, job, &workers, &copy);
+    rc = copy_job(engine, job, &workers, &copy);
     if (rc == OK) {
-        rc = api_run(engine, copy, options, &observer, &report);
+        rc = api_run(engine, copy, &options, &observer, &report);
         pl_job_free(copy);
     }
     if (rc == OK && s->count == 0)

@@ -27,21 +27,33 @@ static void test_addresses(void **state)
 {
     (void)state;
     char taken[32];
-    expect_refusal((pl_team_options){.members = 1}, PL_ERR_USAGE, "rendezvous");
-    expect_refusal((pl_team_options){.rendezvous = "nonsense", .members = 1}, PL_ERR_INPUT,
-                   "nonsense");
-    expect_refusal((pl_team_options){.rendezvous = "nonsense"}, PL_ERR_INPUT, "nonsense");
-    expect_refusal((pl_team_options){.rendezvous = "127.0.0.1:70000"}, PL_ERR_INPUT,
-                   "127.0.0.1:70000");
-    expect_refusal((pl_team_options){.rendezvous = "0.0.0.0:0", .members = 1}, PL_ERR_INPUT,
-                   "insecure");
-    expect_refusal((pl_team_options){.rendezvous = "192.0.2.1:9"}, PL_ERR_INPUT, "insecure");
-    expect_refusal((pl_team_options){.rendezvous = "127.0.0.1:9", .listen = "0.0.0.0:0"},
+    expect_refusal((pl_team_options){.size = sizeof(pl_team_options), .members = 1}, PL_ERR_USAGE,
+                   "rendezvous");
+    expect_refusal(
+        (pl_team_options){.size = sizeof(pl_team_options), .rendezvous = "nonsense", .members = 1},
+        PL_ERR_INPUT, "nonsense");
+    expect_refusal((pl_team_options){.size = sizeof(pl_team_options), .rendezvous = "nonsense"},
+                   PL_ERR_INPUT, "nonsense");
+    expect_refusal(
+        (pl_team_options){.size = sizeof(pl_team_options), .rendezvous = "127.0.0.1:70000"},
+        PL_ERR_INPUT, "127.0.0.1:70000");
+    expect_refusal(
+        (pl_team_options){.size = sizeof(pl_team_options), .rendezvous = "0.0.0.0:0", .members = 1},
+        PL_ERR_INPUT, "insecure");
+    expect_refusal((pl_team_options){.size = sizeof(pl_team_options), .rendezvous = "192.0.2.1:9"},
                    PL_ERR_INPUT, "insecure");
-    expect_refusal((pl_team_options){.rendezvous = "127.0.0.1:0", .members = 100000}, PL_ERR_USAGE,
-                   "100000");
+    expect_refusal((pl_team_options){.size = sizeof(pl_team_options),
+                                     .rendezvous = "127.0.0.1:9",
+                                     .listen = "0.0.0.0:0"},
+                   PL_ERR_INPUT, "insecure");
+    expect_refusal((pl_team_options){.size = sizeof(pl_team_options),
+                                     .rendezvous = "127.0.0.1:0",
+                                     .members = 100000},
+                   PL_ERR_USAGE, "100000");
     int fd = port_take(taken);
-    expect_refusal((pl_team_options){.rendezvous = taken, .members = 2}, PL_ERR_INPUT, taken);
+    expect_refusal(
+        (pl_team_options){.size = sizeof(pl_team_options), .rendezvous = taken, .members = 2},
+        PL_ERR_INPUT, taken);
     close(fd);
 }
 
@@ -51,11 +63,15 @@ static void test_patience(void **state)
     char no_member[32];
     port_find(no_member);
     double start = team_now();
-    expect_refusal((pl_team_options){.rendezvous = no_member, .members = 2, .timeout_s = 1},
-                   PL_ERR_TIMEOUT, no_member);
+    expect_refusal(
+        (pl_team_options){
+            .size = sizeof(pl_team_options), .rendezvous = no_member, .members = 2, .timeout_s = 1},
+        PL_ERR_TIMEOUT, no_member);
     double alone = team_now() - start;
-    expect_refusal((pl_team_options){.rendezvous = no_member, .timeout_s = 0.5}, PL_ERR_TIMEOUT,
-                   no_member);
+    expect_refusal((pl_team_options){.size = sizeof(pl_team_options),
+                                     .rendezvous = no_member,
+                                     .timeout_s = 0.5},
+                   PL_ERR_TIMEOUT, no_member);
     double without = team_now() - start - alone;
     print_message("    gave up after %.2f and %.2f s\n", alone, without);
     assert_true(alone >= 1 && alone < 2 && without >= 0.5 && without < 1.5);
@@ -64,7 +80,8 @@ static void test_patience(void **state)
 /* A third process waits for a place in a team of two, and gives up. */
 static int play_full(struct team_member *m)
 {
-    const pl_team_options options = {.rendezvous = m->rendezvous, .timeout_s = 0.5};
+    const pl_team_options options = {
+        .size = sizeof options, .rendezvous = m->rendezvous, .timeout_s = 0.5};
     float x = 1;
     if (m->number == 1) {
         pl_engine *engine;
@@ -93,16 +110,22 @@ static void test_token_is_asked_for(void **state)
     pl_engine *engine[2];
     pl_team *team[2];
     port_find(rendezvous);
-    pl_team_options options = {
-        .rendezvous = rendezvous, .members = 1, .members_max = 2, .token = "too short"};
+    pl_team_options options = {.size = sizeof options,
+                               .rendezvous = rendezvous,
+                               .members = 1,
+                               .members_max = 2,
+                               .token = "too short"};
     expect_refusal(options, PL_ERR_INPUT, "16 to 64 characters");
     options.token = "0123456789abcdef";
     for (int i = 0; i < 2; i++)
         assert_int_equal(pl_engine_create(NULL, &engine[i]), PL_OK);
     assert_int_equal(pl_team_open(engine[0], &options, &team[0]), PL_OK);
     options.members = options.members_max = 0;
-    expect_refusal((pl_team_options){.rendezvous = rendezvous}, PL_ERR_INPUT, "token");
-    expect_refusal((pl_team_options){.rendezvous = rendezvous, .token = "fedcba9876543210"},
+    expect_refusal((pl_team_options){.size = sizeof(pl_team_options), .rendezvous = rendezvous},
+                   PL_ERR_INPUT, "token");
+    expect_refusal((pl_team_options){.size = sizeof(pl_team_options),
+                                     .rendezvous = rendezvous,
+                                     .token = "fedcba9876543210"},
                    PL_ERR_INPUT, "token");
     assert_int_equal(pl_team_size(team[0]), 1);
     assert_int_equal(pl_team_open(engine[1], &options, &team[1]), PL_OK);
@@ -141,15 +164,18 @@ static int play_wrong(struct team_member *m)
     float x[2] = {1, 2};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         pl_call_options options = wrong[i].options;
+        options.size = sizeof options;
         options.channel = (uint32_t)i % PL_TEAM_CHANNELS;
         CHECK(pl_team_allreduce(m->team, x, 2, NULL, &options) == PL_ERR_USAGE);
         CHECK(strstr(pl_team_error(m->team, options.channel), wrong[i].phrase));
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        CHECK(pl_team_allreduce(m->team, x, 2, &bad[i], NULL) == PL_ERR_USAGE);
+        pl_reduction reduction = bad[i];
+        reduction.size = sizeof reduction;
+        CHECK(pl_team_allreduce(m->team, x, 2, &reduction, NULL) == PL_ERR_USAGE);
         CHECK(strstr(pl_team_error(m->team, 0), i < 2 ? "reduction" : "weight"));
     }
-    const pl_call_options beyond = {.channel = PL_TEAM_CHANNELS};
+    const pl_call_options beyond = {.size = sizeof beyond, .channel = PL_TEAM_CHANNELS};
     CHECK(pl_team_broadcast(m->team, 0, x, 2, &beyond) == PL_ERR_USAGE);
     CHECK(strstr(pl_team_error(m->team, PL_TEAM_CHANNELS), "channel"));
     CHECK(pl_team_allreduce(m->team, x, 1000000001, NULL, NULL) == PL_ERR_USAGE);
@@ -223,7 +249,8 @@ static void test_a_channel_in_use(void **state)
 /* One engine, two teams that the same three belong to; the other's coordinator is member 2. */
 static int play_two(struct team_member *m)
 {
-    const pl_team_options options = {.rendezvous = m->arg, .members = m->number == 2 ? 3 : 0};
+    const pl_team_options options = {
+        .size = sizeof options, .rendezvous = m->arg, .members = m->number == 2 ? 3 : 0};
     pl_team *other;
     CHECK(pl_team_open(m->engine, &options, &other) == PL_OK);
     uint32_t rank = pl_team_rank(other);
@@ -281,7 +308,8 @@ static int go_on(struct team_member *m, struct leaving *l)
     CHECK(pl_team_allreduce(m->team, own, n, NULL, NULL) == PL_OK);
     CHECK(own[0] == (float)(left * (left - 1) / 2) && own[n - 1] == own[0]);
     free(own);
-    const pl_call_options other = {.channel = 3}; /* which has not been informed */
+    const pl_call_options other = {.size = sizeof other,
+                                   .channel = 3}; /* which has not been informed */
     float last = (float)m->rank;
     CHECK(pl_team_broadcast(m->team, left - 1, &last, 1, &other) == PL_ERR_PEER);
     CHECK(strstr(pl_team_error(m->team, 3), "a member was lost"));
@@ -327,7 +355,7 @@ static void test_the_coordinator_leaves(void **state)
  * ones agree on the next step, and a mean is that of the team that computed it. */
 static int play_steps(struct team_member *m)
 {
-    const pl_reduction mean = {.op = PL_MEAN}, min = {.op = PL_MIN};
+    const pl_reduction mean = {.size = sizeof mean, .op = PL_MEAN}, min = {.op = PL_MIN};
     enum { STEPS = 200 };
     uint32_t size = m->members;
     for (float step = 0; step < STEPS;) {

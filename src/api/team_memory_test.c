@@ -19,9 +19,11 @@ struct trial {
 static int play_calls(struct team_member *m)
 {
     struct trial *t = m->arg;
-    const pl_reduction mean = {.op = PL_MEAN, .weight = 1};
+    const pl_reduction mean = {.size = sizeof mean, .op = PL_MEAN, .weight = 1};
     float *x = calloc(t->n, sizeof *x);
+    pl_call_options options = t->options;
     uint64_t before = 0;
+    options.size = sizeof options;
     CHECK(x);
     for (int i = 0; i < WARM_UP + CALLS; i++) {
         if (i == WARM_UP) {
@@ -29,7 +31,7 @@ static int play_calls(struct team_member *m)
             before = atomic_load(&allocations);
             pthread_barrier_wait(&t->all);
         }
-        CHECK(pl_team_allreduce(m->team, x, t->n, t->mean ? &mean : NULL, &t->options) == PL_OK);
+        CHECK(pl_team_allreduce(m->team, x, t->n, t->mean ? &mean : NULL, &options) == PL_OK);
     }
     pthread_barrier_wait(&t->all);
     if (m->number == 0)

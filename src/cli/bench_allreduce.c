@@ -124,7 +124,7 @@ static double cpu_seconds(void)
 static int wait_for_all(struct bench *b)
 {
     float one = 1;
-    pl_call_options quick = {.channel = 1, .spin_us = b->call.spin_us};
+    pl_call_options quick = {.size = sizeof quick, .channel = 1, .spin_us = b->call.spin_us};
     return pl_team_allreduce(b->team, &one, 1, NULL, &quick);
 }
 
@@ -140,7 +140,7 @@ static void *broadcast_task(void *arg)
 {
     struct load *extra = arg;
     struct bench *b = extra->b;
-    const pl_call_options call = {.channel = 2, .stripes = b->call.stripes};
+    const pl_call_options call = {.size = sizeof call, .channel = 2, .stripes = b->call.stripes};
     extra->rc = pl_team_broadcast(b->team, 0, b->y, extra->n, &call);
     return NULL;
 }
@@ -196,8 +196,8 @@ static int repeat_size(struct bench *b, size_t n)
 /* The slowest rank's figures, on all. */
 static int take_slowest(struct bench *b, double *values, size_t n)
 {
-    const pl_reduction max = {.op = PL_MAX};
-    const pl_call_options extra = {.channel = 1};
+    const pl_reduction max = {.size = sizeof max, .op = PL_MAX};
+    const pl_call_options extra = {.size = sizeof extra, .channel = 1};
     for (size_t i = 0; i < n; i++)
         b->x[i] = (float)values[i];
     int rc = pl_team_allreduce(b->team, b->x, n, &max, &extra);
@@ -365,6 +365,7 @@ static bool one_of(const char *word, const char *words)
 static int read_call(const struct arguments *a, pl_call_options *call)
 {
     *call = (pl_call_options){
+        .size = sizeof(pl_call_options),
         .algorithm = a->algorithm,
         .wire = a->wire,
         .chunk_kb = bench_number(a->chunk_kb, 0),

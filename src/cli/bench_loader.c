@@ -74,7 +74,7 @@ static int read_options(const struct loader_arguments *a, pl_bench_data_options 
 static int run_loader(const struct command *command, int argc, char **argv)
 {
     struct loader_arguments a = {0};
-    pl_bench_data_options options = {0};
+    pl_bench_data_options options = {.size = sizeof options};
     pl_bench_data_report report;
     const char *spec = NULL;
     size_t count;

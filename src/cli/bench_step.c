@@ -296,10 +296,12 @@ static int run_step(const struct command *command, int argc, char **argv)
     int end = options_parse(command, argc, argv, &a, &job, 1, &count);
     if (end >= 0)
         return end;
-    pl_net_options options = {0};
+    pl_net_options options = {.size = sizeof options};
     uint32_t record[3] = {0};
-    const pl_bench_options precision = {
-        .steps = bench_number(a.steps, 200), .by_layer = a.by_layer, .precision = a.job.precision};
+    const pl_bench_options precision = {.size = sizeof precision,
+                                        .steps = bench_number(a.steps, 200),
+                                        .by_layer = a.by_layer,
+                                        .precision = a.job.precision};
     end = a.net ? check_net_options(&a, count, &options, record)
                 : check_job_options(command, &a, count);
     if (end >= 0)

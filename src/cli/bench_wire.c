@@ -139,7 +139,7 @@ static int run_bench(const struct command *command, int argc, char **argv)
         return end;
     struct bench bench = {
         .json = arguments.json,
-        .call = {.stripes = bench_number(arguments.stripes, 0)},
+        .call = {.size = sizeof(pl_call_options), .stripes = bench_number(arguments.stripes, 0)},
     };
     if (arguments.stripes && (bench.call.stripes == 0 || bench.call.stripes > STRIPES_MAX))
         return bench_refuse("wire", "stripes", arguments.stripes, "a number from 1 to 16");

@@ -63,6 +63,7 @@ static int drive_run(const struct run_arguments *arguments, const char *path,
     if (rc == PL_OK) {
         signals_catch_run();
         const pl_run_options options = {
+            .size = sizeof options,
             .out = arguments->out,
             .resume = arguments->resume,
             .force_change = arguments->force_change,

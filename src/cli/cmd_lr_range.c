@@ -245,7 +245,8 @@ static int read_numbers(const struct command *command, const struct range_argume
                         pl_lr_range_options *options)
 {
     double steps = 300;
-    *options = (pl_lr_range_options){.from = 1e-5, .to = 10, .linear = a->linear};
+    *options = (pl_lr_range_options){
+        .size = sizeof(pl_lr_range_options), .from = 1e-5, .to = 10, .linear = a->linear};
     int end = number_option(command, "from", a->from, 1e-30, 1e6, &options->from);
     if (end < 0)
         end = number_option(command, "to", a->to, 1e-30, 1e6, &options->to);

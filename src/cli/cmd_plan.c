@@ -387,7 +387,8 @@ static int run_plan(const struct command *command, int argc, char **argv)
 {
     struct plan_arguments a = {0};
     struct signal_state state = {0};
-    pl_plan_options options = {.progress = on_progress, .user = &state, .stop = &signals_stop};
+    pl_plan_options options = {
+        .size = sizeof options, .progress = on_progress, .user = &state, .stop = &signals_stop};
     const char *path = NULL;
     size_t count;
     if (plan_map_is_asked(argc, argv))

@@ -239,6 +239,7 @@ static int make_net(pl_engine *engine, const struct predict_arguments *a,
 {
     size_t batch = a->batch_n ? a->batch_n : records < BATCH ? records : BATCH;
     const pl_net_options options = {
+        .size = sizeof options,
         .batch = (uint32_t)batch,
         .threads = (uint32_t)a->threads_n,
         .kernels = a->kernels,

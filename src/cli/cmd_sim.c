@@ -55,26 +55,24 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
     if (rc == PL_OK) {
         output->virtual_time = true;
         signals_catch_run();
-        const pl_sim_options options = {
-            .run =
-                {
-                    .out = a->out,
-                    .resume = a->resume,
-                    .force_change = a->force_change,
-                    .take_over = a->take_over,
-                    .snapshot = a->snapshot,
-                    .begins = run_output_begins,
-                    .event = run_output_event,
-                    .progress = run_output_progress,
-                    .stopping = run_output_stopping,
-                    .tick = run_output_tick,
-                    .user = output,
-                    .trace = a->trace,
-                    .stop = &signals_stop,
-                    .chosen = reason[0] ? reason : NULL,
-                },
-            .threads = a->threads,
+        const pl_run_options run = {
+            .size = sizeof run,
+            .out = a->out,
+            .resume = a->resume,
+            .force_change = a->force_change,
+            .take_over = a->take_over,
+            .snapshot = a->snapshot,
+            .begins = run_output_begins,
+            .event = run_output_event,
+            .progress = run_output_progress,
+            .stopping = run_output_stopping,
+            .tick = run_output_tick,
+            .user = output,
+            .trace = a->trace,
+            .stop = &signals_stop,
+            .chosen = reason[0] ? reason : NULL,
         };
+        const pl_sim_options options = {.size = sizeof options, .run = &run, .threads = a->threads};
         rc = pl_sim(engine, job, cluster, &options, report);
     }
     pl_cluster_free(cluster);

@@ -203,7 +203,8 @@ static int run_test(const struct command *command, int argc, char **argv)
     int end = options_parse(command, argc, argv, &a, &a.run, 1, &count);
     if (end >= 0)
         return end;
-    pl_net_options options = {.kernels = a.kernels, .inference = a.run || a.weights || a.model};
+    pl_net_options options = {
+        .size = sizeof options, .kernels = a.kernels, .inference = a.run || a.weights || a.model};
     end = check_what(&a);
     if (end >= 0)
         return end;

@@ -94,6 +94,7 @@ static int choose_strategy(pl_engine *engine, const struct run_arguments *argume
                            struct training *training, pl_job **job, char reason[CHOICE_TEXT_MAX])
 {
     const pl_run_options survey = {
+        .size = sizeof survey,
         .event = survey_event,
         .user = training,
         .stop = &signals_stop,
@@ -135,6 +136,7 @@ int run_with_workers(const struct run_arguments *arguments, const char *path)
         rc = choose_strategy(engine, arguments, &training, &job, reason);
     if (rc == PL_OK) {
         const pl_run_options options = {
+            .size = sizeof options,
             .out = arguments->out,
             .dry_run = arguments->dry_run,
             .resume = arguments->resume,

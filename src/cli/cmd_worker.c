@@ -83,6 +83,7 @@ static int work_once(const struct worker_arguments *arguments, const struct work
         return EXIT_FAILED;
     signals_catch_worker();
     const pl_work_options options = {
+        .size = sizeof options,
         .progress = work_output_progress,
         .tick = work_output_tick,
         .driver = arguments->join,

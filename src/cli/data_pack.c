@@ -24,7 +24,8 @@ static void print_json(const pl_data_packed *packed)
 
 int data_pack(pl_engine *engine, const char *spec, const struct data_pack_options *options)
 {
-    const pl_data_packing packing = {.prefix = options->prefix,
+    const pl_data_packing packing = {.size = sizeof packing,
+                                     .prefix = options->prefix,
                                      .shard_bytes = options->shard_bytes,
                                      .replace = options->force,
                                      .progress = data_progress_report};

@@ -52,7 +52,7 @@ static void print_text(const pl_data_verified *found)
 static int verify_set(pl_engine *engine, const char *spec, bool training, struct verification *v,
                       pl_data_verified *found)
 {
-    const pl_data_check check = {v, print_problem, data_progress_report};
+    const pl_data_check check = {.size = sizeof check, v, print_problem, data_progress_report};
     data_progress_begin();
     int rc = pl_data_verify(engine, spec, training, &check, found);
     output_finish();

@@ -35,7 +35,8 @@ static void print_help(FILE *to)
 pl_engine *cli_engine(void)
 {
     pl_engine *engine = NULL;
-    pl_engine_options options = {.log = output_log, .log_level = PL_LOG_INFO};
+    pl_engine_options options = {
+        .size = sizeof options, .log = output_log, .log_level = PL_LOG_INFO};
     if (pl_engine_create(&options, &engine) != PL_OK)
         fprintf(stderr, "paceline: out of memory\n");
     return engine;

@@ -101,6 +101,7 @@ int survey_run(pl_engine *engine, const pl_job *job, uint32_t workers, pl_cluste
 {
     signals_catch_run();
     const pl_run_options options = {
+        .size = sizeof options,
         .event = survey_event,
         .stop = &signals_stop,
         .listens = driver_address_print,

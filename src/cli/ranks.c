@@ -132,6 +132,7 @@ bool ranks_find(const char *command, const struct ranks_options *options, uint32
 int ranks_open(pl_engine *engine, const struct ranks_place *place, pl_team **team)
 {
     const pl_team_options options = {
+        .size = sizeof options,
         .rendezvous = place->rendezvous,
         .members = place->rank == 0 ? place->count : 0,
         .listen = place->listen,

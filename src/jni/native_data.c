@@ -48,7 +48,8 @@ jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, 
     struct texts texts = {0};
     const char *bound = NULL;
     const bool kept = growth == paceline_spark_Native_KEPT;
-    pl_stream_options options = {.channels = (uint32_t)channels,
+    pl_stream_options options = {.size = sizeof options,
+                                 .channels = (uint32_t)channels,
                                  .height = (uint32_t)height,
                                  .width = (uint32_t)width,
                                  .classes = (uint32_t)classes,
@@ -241,7 +242,7 @@ jlong NATIVE(pack)(JNIEnv *env, jclass class, jlong handle, jstring spec, jstrin
         return PL_ERR_USAGE;
     struct texts texts = {0};
     const char *from = NULL;
-    pl_data_packing packing = {.replace = true};
+    pl_data_packing packing = {.size = sizeof packing, .replace = true};
     pl_data_packed packed;
     pl_data *data = NULL;
     int rc = texts_take(&texts, env, spec, &from);
@@ -373,7 +374,8 @@ static int check_model(JNIEnv *env, jint type, jint threads, jint batch, jintArr
     if (value_bytes(type) == 0 || threads < 0 || batch < 1 || batch > PREDICT_MAX)
         return fail(PL_ERR_USAGE, "model: type %d, threads %d or batch %d is wrong", (int)type,
                     (int)threads, (int)batch);
-    *records = (pl_records){.channels = (uint32_t)raw[0],
+    *records = (pl_records){.size = sizeof(pl_records),
+                            .channels = (uint32_t)raw[0],
                             .height = (uint32_t)raw[1],
                             .width = (uint32_t)raw[2],
                             .type = (pl_value_type)type};
@@ -415,8 +417,10 @@ jlong NATIVE(modelOpen)(JNIEnv *env, jclass class, jlong handle, jstring job, js
     struct texts texts = {0};
     const char *path = NULL, *file = NULL;
     pl_records records;
-    const pl_net_options options = {
-        .batch = (uint32_t)batch, .threads = (uint32_t)threads, .inference = true};
+    const pl_net_options options = {.size = sizeof options,
+                                    .batch = (uint32_t)batch,
+                                    .threads = (uint32_t)threads,
+                                    .inference = true};
     struct model *model = calloc(1, sizeof *model);
     int rc = model ? check_model(env, type, threads, batch, shape, &records)
                    : fail(PL_ERR_NOMEM, "out of memory for a model");

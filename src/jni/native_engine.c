@@ -99,7 +99,8 @@ jlong NATIVE(engineCreate)(JNIEnv *env, jclass class, jint log_level)
         free(engine);
         return fail(PL_ERR_NOMEM, "out of memory for an engine");
     }
-    const pl_engine_options options = {keep_log, engine, (pl_log_level)log_level};
+    const pl_engine_options options = {
+        .size = sizeof options, keep_log, engine, (pl_log_level)log_level};
     int rc = pl_engine_create(&options, &engine->engine);
     jlong handle = rc == PL_ERR_USAGE ? fail(rc, "PACELINE_ISA names no instruction set: sse2, "
                                                  "avx2 or avx512")

@@ -126,7 +126,7 @@ jlong NATIVE(netOpen)(JNIEnv *env, jclass class, jlong handle, jstring assignmen
     if (!engine)
         return PL_ERR_USAGE;
     struct texts texts = {0};
-    struct net_options given = {0};
+    struct net_options given = {.net.size = sizeof given.net};
     const char *text = NULL;
     struct net *net = calloc(1, sizeof *net);
     int rc = net ? PL_OK : fail(PL_ERR_NOMEM, "out of memory for a net");

@@ -65,7 +65,7 @@ static int open_team(JNIEnv *env, const struct engine *engine, jstring rendezvou
                      jobjectArray settings, pl_team **out)
 {
     struct texts texts = {0};
-    pl_team_options options = {0};
+    pl_team_options options = {.size = sizeof options};
     int rc = texts_take(&texts, env, rendezvous, &options.rendezvous);
     if (rc == PL_OK)
         rc = texts_take_all(&texts, env, settings, take_team_option, &options);
@@ -134,7 +134,7 @@ static int add_variable(struct team *team, const struct variable *new)
 
 static int open_variable(struct team *team, const char *key, jlong n, jint tasks, jint op)
 {
-    const pl_shared_reduction reduction = {.op = (pl_reduce_op)op};
+    const pl_shared_reduction reduction = {.size = sizeof reduction, .op = (pl_reduce_op)op};
     struct variable new = {.n = (size_t)n, .tasks = (uint32_t)tasks};
     if (n < 0 || tasks < 0 || op < paceline_spark_Native_SUM || op > paceline_spark_Native_MIN)
         return fail(PL_ERR_USAGE, "shared variable: %lld floats, %d tasks, reduction %d",

@@ -200,7 +200,8 @@ static struct task *make_task(bool works)
         return NULL;
     }
     task->works = works;
-    task->run = (pl_run_options){.begins = on_begin,
+    task->run = (pl_run_options){.size = sizeof(pl_run_options),
+                                 .begins = on_begin,
                                  .event = on_event,
                                  .progress = on_progress,
                                  .stopping = on_stopping,
@@ -210,7 +211,8 @@ static struct task *make_task(bool works)
                                  .workers = &task->flag[paceline_spark_Native_WORKERS],
                                  .follows_batch = true,
                                  .user = task};
-    task->work = (pl_work_options){.progress = on_work,
+    task->work = (pl_work_options){.size = sizeof(pl_work_options),
+                                   .progress = on_work,
                                    .leave = &task->flag[paceline_spark_Native_LEAVE],
                                    .pause = &task->flag[paceline_spark_Native_PAUSE],
                                    .user = task};

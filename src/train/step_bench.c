@@ -126,7 +126,9 @@ static int open_records(struct bench *b, const Paceline__Job *job, const struct 
 {
     if (made_up)
         return make_up(b, job, made_up, log, err);
-    int rc = corpus_open(job, NULL, &b->corpus, err);
+    const struct source_config none = {0};
+    const struct source_config *source = b->options->source ? b->options->source : &none;
+    int rc = corpus_open_with(source, job, &b->corpus, err);
     return rc == OK ? workspace_create(job, &b->corpus, log, b->options->tuner, NULL, &b->ws, err)
                     : rc;
 }

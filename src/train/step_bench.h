@@ -4,6 +4,7 @@
 #define PL_TRAIN_STEP_BENCH_H
 
 #include "base/logger.h"
+#include "data/source.h"
 #include "job/job.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
@@ -23,6 +24,8 @@ struct bench_options {
     bool by_layer;       /* then up to 100 more, in which each layer is timed */
     struct tuner *tuner; /* chooses kernels; NULL: they go by rule */
     const struct shape *made_up; /* records are random ones of this shape; NULL: the job's */
+    /* How the job's records are opened: bindings, URLs. Borrowed; NULL: neither. */
+    const struct source_config *source;
     int64_t begun;               /* by the world's clock; the first step's time counts from here */
     /* (optional) Called before the first timed step, and after the last. */
     void (*mark)(void *user, bool end);

@@ -33,7 +33,8 @@ static void *engine_worker_main(void *arg)
         return NULL;
     if (worker->prepare)
         worker->prepare(engine, worker->arg);
-    worker->rc = pl_work(engine, &(pl_work_options){.driver = worker->address,
+    worker->rc = pl_work(engine, &(pl_work_options){.size = sizeof(pl_work_options),
+                                                    .driver = worker->address,
                                                     .data_root = worker->data_root,
                                                     .data_urls = worker->data_urls});
     if (worker->rc != PL_OK)

@@ -26,7 +26,8 @@ struct member {
 static inline void *run_member(void *arg)
 {
     struct member *m = arg;
-    const pl_team_options options = {.rendezvous = m->rendezvous,
+    const pl_team_options options = {.size = sizeof options,
+                                     .rendezvous = m->rendezvous,
                                      .members = m->number == 0 ? m->members : 0,
                                      .no_shared_memory = m->tcp,
                                      .timeout_s = 30};

@@ -30,7 +30,11 @@ static inline void sim_try(struct tiny *t, const char *cluster, struct sim_run *
     pl_engine *engine = NULL;
     pl_job *job = NULL;
     pl_cluster *machines = NULL;
-    pl_sim_options options = {.run = r->run, .limit_s = r->limit_s, .threads = r->threads};
+    pl_run_options run = r->run;
+    const pl_sim_options options = {
+        .size = sizeof options, .run = &run, .limit_s = r->limit_s, .threads = r->threads};
+    run.size = sizeof run;
+    r->engine.size = sizeof r->engine;
     tiny_cluster(t, cluster);
     assert_int_equal(pl_engine_create(&r->engine, &engine), PL_OK);
     assert_int_equal(pl_job_load(engine, r->job ? r->job : t->job, &job), PL_OK);
@@ -39,11 +43,11 @@ static inline void sim_try(struct tiny *t, const char *cluster, struct sim_run *
             fail_msg("%s", pl_engine_error(engine));
     if (pl_cluster_load(engine, t->cluster, &machines) != PL_OK)
         fail_msg("%s", pl_engine_error(engine));
-    options.run.resume = r->dir[0] != '\0';
-    options.run.out = options.run.resume ? r->dir : tiny_out(t, r->dir);
+    run.resume = r->dir[0] != '\0';
+    run.out = run.resume ? r->dir : tiny_out(t, r->dir);
     snprintf(r->trace, sizeof r->trace, "%s.%d.json", r->dir, ++t->runs);
-    if (!options.run.trace && r->traced)
-        options.run.trace = r->trace;
+    if (!run.trace && r->traced)
+        run.trace = r->trace;
     r->rc = pl_sim(engine, job, machines, &options, &r->report);
     snprintf(r->error, sizeof r->error, "%s", r->rc == PL_OK ? "" : pl_engine_error(engine));
     pl_cluster_free(machines);

@@ -56,8 +56,10 @@ static inline void team_nap(double seconds)
 
 static inline int team_member_open(struct team_member *m)
 {
-    const pl_team_options options = {
-        .rendezvous = m->rendezvous, .members = m->number == 0 ? m->members : 0, .timeout_s = 60};
+    const pl_team_options options = {.size = sizeof options,
+                                     .rendezvous = m->rendezvous,
+                                     .members = m->number == 0 ? m->members : 0,
+                                     .timeout_s = 60};
     CHECK(pl_engine_create(NULL, &m->engine) == PL_OK);
     int rc = pl_team_open(m->engine, &options, &m->team);
     if (rc != PL_OK)

@@ -93,7 +93,8 @@ static void test_a_run_survives_a_workers_mistake(void **state)
     pl_job *job;
     pl_run_report report;
     char out[128];
-    const pl_run_options options = {.out = tiny_out(&s->tiny, out),
+    const pl_run_options options = {.size = sizeof options,
+                                    .out = tiny_out(&s->tiny, out),
                                     .event = on_event,
                                     .user = s,
                                     .start_workers = start_workers};

@@ -127,7 +127,8 @@ static pl_net *make_net(const char *root, const struct model *model)
     expect_ok(pl_net_spec_load(engine, path, &net_spec));
     expect_ok(pl_net_spec_judge(net_spec, &lossless));
     assert_false(lossless);
-    expect_ok(pl_net_create(engine, net_spec, &(pl_net_options){.batch = 100}, &net));
+    expect_ok(pl_net_create(engine, net_spec,
+                            &(pl_net_options){.size = sizeof(pl_net_options), .batch = 100}, &net));
     pl_net_spec_free(net_spec);
     if (model->cifar)
         snprintf(

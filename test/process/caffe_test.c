@@ -121,7 +121,10 @@ static void test_opencv_scores_alike(void **state)
     snprintf(path, sizeof path, "%s/deploy.prototxt", t->folder);
     assert_int_equal(pl_net_spec_load(engine, path, &spec), PL_OK);
     assert_int_equal(pl_net_spec_judge(spec, &lossless), PL_OK);
-    assert_int_equal(pl_net_create(engine, spec, &(pl_net_options){.seed = 7}, &net), PL_OK);
+    assert_int_equal(pl_net_create(engine, spec,
+                                   &(pl_net_options){.size = sizeof(pl_net_options), .seed = 7},
+                                   &net),
+                     PL_OK);
     float *weights;
     size_t n;
     assert_int_equal(pl_net_all_weights(net, &weights, &n), PL_OK);

@@ -17,8 +17,10 @@ static void train_tiny(struct tiny *t, const char *const *set, const char *out,
     assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
     for (; *set; set++)
         assert_int_equal(pl_job_set(job, *set), PL_OK);
-    const pl_run_options options = {
-        .out = out, .start_workers = engine_workers_start, .user = &workers};
+    const pl_run_options options = {.size = sizeof options,
+                                    .out = out,
+                                    .start_workers = engine_workers_start,
+                                    .user = &workers};
     int rc = pl_run(engine, job, &options, report);
     engine_workers_end(&workers);
     if (rc != PL_OK)

@@ -148,8 +148,11 @@ static int run_tiny(struct tiny *t, const char *mode, const char *out,
     assert_int_equal(pl_job_set(job, value), PL_OK);
     snprintf(value, sizeof value, "test_data={shards {shards: '%s'} scale: 0.00390625}", test);
     assert_int_equal(pl_job_set(job, value), PL_OK);
-    const pl_run_options options = {
-        .out = out, .start_workers = engine_workers_start, .user = workers, .patience_s = 10};
+    const pl_run_options options = {.size = sizeof options,
+                                    .out = out,
+                                    .start_workers = engine_workers_start,
+                                    .user = workers,
+                                    .patience_s = 10};
     int rc = pl_run(engine, job, &options, &report);
     engine_workers_end(workers);
     snprintf(error, 512, "%s", pl_engine_error(engine));

@@ -72,7 +72,7 @@ static size_t size_of(uint64_t key, uint64_t version)
 static int get_whole(struct caller *c, uint64_t version)
 {
     char name[2] = {(char)('a' + c->key), '\0'};
-    const pl_kv_want want = {name, PL_KV_NEWEST, 1, 60};
+    const pl_kv_want want = {.size = sizeof want, name, PL_KV_NEWEST, 1, 60};
     for (double limit = process_now() + 60; process_now() < limit; process_nap(0.001)) {
         pl_kv_value *value;
         int rc = pl_kv_get(c->kv, &want, &value);
@@ -192,9 +192,10 @@ static void test_kv_first_handle_starts_the_store(void **state)
 
 static int play_wrong(struct member *m)
 {
-    const pl_kv_want none = {"none", 3, 0, 10}, late = {"none", PL_KV_NEWEST, 1, 0.05},
-                     zero = {"x", 0, 0, 10}, blank = {"a b", 1, 0, 10}, no_key = {NULL, 1, 0, 10},
-                     x1 = {"x", 1, 0, 10};
+    enum { SIZE = sizeof(pl_kv_want) };
+    const pl_kv_want none = {SIZE, "none", 3, 0, 10}, late = {SIZE, "none", PL_KV_NEWEST, 1, 0.05},
+                     zero = {SIZE, "x", 0, 0, 10}, blank = {SIZE, "a b", 1, 0, 10},
+                     no_key = {SIZE, NULL, 1, 0, 10}, x1 = {SIZE, "x", 1, 0, 10};
     char key[PL_KV_KEY_MAX + 2];
     pl_kv *kv = NULL;
     pl_kv_value *value = NULL;
@@ -218,7 +219,10 @@ static int play_wrong(struct member *m)
     assert_int_equal(pl_kv_get(kv, &blank, &value), PL_ERR_USAGE);
     assert_int_equal(pl_kv_begin(kv, &no_key, &fetch), PL_ERR_USAGE);
     assert_int_equal(pl_kv_get(kv, &x1, &value), PL_ERR_NOT_FOUND); /* version 9 replaced it */
-    assert_int_equal(pl_kv_begin(kv, &(pl_kv_want){"x", PL_KV_NEWEST, 0, 10}, &fetch), PL_OK);
+    assert_int_equal(
+        pl_kv_begin(kv, &(pl_kv_want){.size = sizeof(pl_kv_want), "x", PL_KV_NEWEST, 0, 10},
+                    &fetch),
+        PL_OK);
     assert_int_equal(pl_kv_finish(fetch, 10, &value), PL_OK);
     pl_kv_end(fetch);
     assert_int_equal(pl_kv_withdraw(kv, "x"), PL_OK);
@@ -245,7 +249,7 @@ static void test_kv_misuse_is_refused_by_name(void **state)
 /* The coordinator leaves, and waiting members get an error at once. */
 static int play_end(struct member *m)
 {
-    const pl_kv_want want = {"never", 1, 1, 30};
+    const pl_kv_want want = {.size = sizeof want, "never", 1, 1, 30};
     pl_kv *kv;
     pl_kv_value *value;
     int rc = pl_kv_open(m->team, &kv);
@@ -275,7 +279,7 @@ enum { LARGE = 100 * MB };
 
 static int play_large(struct member *m)
 {
-    const pl_kv_want want = {"x", PL_KV_NEWEST, 1, 60};
+    const pl_kv_want want = {.size = sizeof want, "x", PL_KV_NEWEST, 1, 60};
     unsigned char *x = malloc(LARGE);
     pl_kv *kv;
     pl_kv_value *value;
@@ -338,7 +342,7 @@ static int wait_until(_Atomic int *what, int is)
 
 static int read_and_kill(struct member *m, pl_kv *kv, struct stage *stage, bool both)
 {
-    const pl_kv_want want = {"x", 1, 0, 60};
+    const pl_kv_want want = {.size = sizeof want, "x", 1, 0, 60};
     uint64_t have = 0, size = 0;
     pl_kv_fetch *fetch;
     pl_kv_value *value;

@@ -35,7 +35,8 @@ static int make_record(void *user, size_t i, void *values)
     return PL_OK;
 }
 
-static const pl_records train_records = {.count = TINY_TRAIN,
+static const pl_records train_records = {.size = sizeof train_records,
+                                         .count = TINY_TRAIN,
                                          .channels = 1,
                                          .height = TINY_SIDE,
                                          .width = TINY_SIDE,
@@ -43,7 +44,8 @@ static const pl_records train_records = {.count = TINY_TRAIN,
                                          .type = PL_U8,
                                          .values = train_values,
                                          .labels = train_labels};
-static const pl_records test_records = {.count = TINY_TEST,
+static const pl_records test_records = {.size = sizeof test_records,
+                                        .count = TINY_TEST,
                                         .channels = 1,
                                         .height = TINY_SIDE,
                                         .width = TINY_SIDE,
@@ -85,8 +87,11 @@ static int run_tiny(struct tiny *t, const pl_records *train, struct engine_worke
         assert_int_equal(pl_job_set(job, "test_data={memory {name: 'test'} scale: 0.00390625}"),
                          PL_OK);
     }
-    const pl_run_options options = {
-        .out = out, .start_workers = engine_workers_start, .user = workers, .patience_s = 20};
+    const pl_run_options options = {.size = sizeof options,
+                                    .out = out,
+                                    .start_workers = engine_workers_start,
+                                    .user = workers,
+                                    .patience_s = 20};
     int rc = pl_run(engine, job, &options, &report);
     engine_workers_end(workers);
     snprintf(error, 512, "%s", pl_engine_error(engine));
@@ -130,7 +135,8 @@ static void test_workers_with_other_records_are_refused(void **state)
 
 /* ---- nets ---- */
 
-static const pl_net_options net_options = {.batch = 16,
+static const pl_net_options net_options = {.size = sizeof net_options,
+                                           .batch = 16,
                                            .solver =
                                                "base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed'",
                                            .threads = 1,
@@ -201,13 +207,15 @@ static int32_t kinds[TINY_TRAIN][PLACES];
 static void bind_fields(pl_engine *engine, const void *arg)
 {
     const size_t count = *(const size_t *)arg;
-    const pl_records values = {.count = count,
+    const pl_records values = {.size = sizeof values,
+                               .count = count,
                                .channels = NUMBERS,
                                .height = 1,
                                .width = 1,
                                .type = PL_F32,
                                .values = numbers};
-    const pl_records targets = {.count = count,
+    const pl_records targets = {.size = sizeof targets,
+                                .count = count,
                                 .channels = PLACES,
                                 .height = 1,
                                 .width = 1,
@@ -266,7 +274,8 @@ static int run_fields(struct tiny *t, const char *net, double *error, char text[
     for (size_t i = 0; i < sizeof set / sizeof *set; i++)
         if (pl_job_set(job, set[i]) != PL_OK)
             fail_msg("%s", pl_engine_error(engine));
-    const pl_run_options options = {.out = tiny_out(t, out),
+    const pl_run_options options = {.size = sizeof options,
+                                    .out = tiny_out(t, out),
                                     .start_workers = engine_workers_start,
                                     .user = &workers,
                                     .patience_s = 20};
@@ -321,8 +330,12 @@ static void test_the_example_learns(void **state)
 
 /* ---- streams ---- */
 
-static const pl_stream_options stream_options = {
-    .channels = 1, .height = TINY_SIDE, .width = TINY_SIDE, .classes = TINY_CLASSES, .type = PL_U8};
+static const pl_stream_options stream_options = {.size = sizeof stream_options,
+                                                 .channels = 1,
+                                                 .height = TINY_SIDE,
+                                                 .width = TINY_SIDE,
+                                                 .classes = TINY_CLASSES,
+                                                 .type = PL_U8};
 
 static pl_stream *open_stream(pl_engine *engine, const char *name, size_t memory)
 {
@@ -427,8 +440,12 @@ struct streamed {
 static void bind_streams(pl_engine *engine, const void *arg)
 {
     const struct streamed *with = arg;
-    const pl_stream_options options = {
-        .channels = 1 << 20, .height = 1, .width = 1, .type = PL_U8, .memory = with->memory};
+    const pl_stream_options options = {.size = sizeof options,
+                                       .channels = 1 << 20,
+                                       .height = 1,
+                                       .width = 1,
+                                       .type = PL_U8,
+                                       .memory = with->memory};
     pl_stream *others = NULL;
     stream_records(engine, open_stream(engine, "train", with->memory));
     assert_int_equal(pl_data_bind(engine, "test", &test_records), PL_OK);
@@ -465,7 +482,8 @@ static int run_streamed(struct tiny *t, const struct streamed *with, size_t budg
     for (size_t i = 0; i < sizeof set / sizeof *set; i++)
         if (pl_job_set(job, set[i]) != PL_OK)
             fail_msg("%s", pl_engine_error(engine));
-    const pl_run_options options = {.out = tiny_out(t, out),
+    const pl_run_options options = {.size = sizeof options,
+                                    .out = tiny_out(t, out),
                                     .start_workers = engine_workers_start,
                                     .user = &workers,
                                     .patience_s = 5};
@@ -596,7 +614,8 @@ static void test_samples_and_choices_by_name(void **state)
     pl_data_info info;
     assert_int_equal(pl_data_subset(engine, "three", "memory:train", chosen, 3), PL_OK);
     assert_int_equal(pl_data_repeat(engine, "many", "memory:three", 100), PL_OK);
-    const pl_sample_options options = {.count = 60, .seed = 1, .stratified = true};
+    const pl_sample_options options = {
+        .size = sizeof options, .count = 60, .seed = 1, .stratified = true};
     assert_int_equal(pl_data_sample(engine, "few", "memory:train", &options), PL_OK);
     assert_int_equal(pl_data_open(engine, "memory:few", true, &data), PL_OK);
     assert_int_equal(pl_data_describe(data, &info), PL_OK);
@@ -648,7 +667,7 @@ static void expect_refusal(pl_engine *engine, const pl_records *records, const c
         fail_msg("'%s' does not say '%s'", pl_engine_error(engine), text);
 }
 
-#define WITH(...) (&(pl_records){__VA_ARGS__})
+#define WITH(...) (&(pl_records){.size = sizeof(pl_records), __VA_ARGS__})
 
 static void test_mistakes_are_named(void **state)
 {

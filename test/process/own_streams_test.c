@@ -78,7 +78,8 @@ static void hand_over(struct owner *owner)
 static void *work_own(void *arg)
 {
     struct owner *owner = arg;
-    const pl_stream_options options = {.channels = 1,
+    const pl_stream_options options = {.size = sizeof options,
+                                       .channels = 1,
                                        .height = owner->height,
                                        .width = TINY_SIDE,
                                        .classes = TINY_CLASSES,
@@ -94,9 +95,10 @@ static void *work_own(void *arg)
         feed_stream(owner);
     else if (pthread_create(&owner->feeder, NULL, feed_stream, owner) != 0)
         abort();
-    owner->rc =
-        pl_work(owner->engine,
-                &(pl_work_options){.driver = owner->address, .threads = 1, .leave = &owner->leave});
+    owner->rc = pl_work(owner->engine, &(pl_work_options){.size = sizeof(pl_work_options),
+                                                          .driver = owner->address,
+                                                          .threads = 1,
+                                                          .leave = &owner->leave});
     if (owner->rc != PL_OK)
         snprintf(owner->error, sizeof owner->error, "%s", pl_engine_error(owner->engine));
     if (owner->every_ms > 0)
@@ -138,10 +140,17 @@ static int run_owners(struct tiny *t, struct owners *owners, const char *const *
                       char error[512])
 {
     struct owner driver = {.count = 30, .height = TINY_SIDE};
-    const pl_stream_options options = {
-        .channels = 1, .height = TINY_SIDE, .width = TINY_SIDE, .classes = 3, .type = PL_F32};
-    const pl_run_options run = {
-        .out = tiny_out(t, out), .start_workers = start_owners, .user = owners, .patience_s = 8};
+    const pl_stream_options options = {.size = sizeof options,
+                                       .channels = 1,
+                                       .height = TINY_SIDE,
+                                       .width = TINY_SIDE,
+                                       .classes = 3,
+                                       .type = PL_F32};
+    const pl_run_options run = {.size = sizeof run,
+                                .out = tiny_out(t, out),
+                                .start_workers = start_owners,
+                                .user = owners,
+                                .patience_s = 8};
     static const char *const fields[] = {"workers=2", "validation=0", "local_data=true",
                                          "solver.momentum=0.5",
                                          "train_data={memory {name: 'train'} scale: 0.00390625}"};

@@ -208,7 +208,8 @@ static void put_caffe_model(const struct folder *f)
                                "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'\n"
                                "  inner_product_param { num_output: 3 } }\n"
                                "layer { name: 'prob' type: 'Softmax' bottom: 'ip' top: 'prob' }\n";
-    const pl_net_options options = {.batch = 1, .threads = 1, .kernels = "ref"};
+    const pl_net_options options = {
+        .size = sizeof options, .batch = 1, .threads = 1, .kernels = "ref"};
     pl_engine *engine;
     pl_net_spec *net_spec;
     pl_net *net;

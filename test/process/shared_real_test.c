@@ -81,7 +81,7 @@ static void *run_channels(void *arg)
 {
     struct caller *c = arg;
     for (uint32_t i = 0; i < 40 && c->rc == PL_OK; i++) {
-        pl_call_options options = {.channel = i % PL_TEAM_CHANNELS};
+        pl_call_options options = {.size = sizeof options, .channel = i % PL_TEAM_CHANNELS};
         float x[3] = {1, 2, 3};
         c->rc = pl_team_allreduce(c->member->team, x, 3, NULL, &options);
         if (c->rc == PL_OK && (x[0] != MEMBERS || x[2] != 3 * MEMBERS))
@@ -137,7 +137,8 @@ static bool message_has(pl_shared *s, const char *part)
 static int play_wrong(struct member *m)
 {
     pl_shared *s = NULL, *other = NULL;
-    const pl_shared_reduction no_function = {.op = PL_USER_OP}, mean = {.op = PL_MEAN};
+    const pl_shared_reduction no_function = {.size = sizeof no_function, .op = PL_USER_OP},
+                              mean = {.size = sizeof mean, .op = PL_MEAN};
     float x[4] = {1, 2, 3, 4}, y[4] = {3, 2, 1, 0}, out[4];
     char key[80];
     memset(key, 'k', sizeof key);

@@ -122,8 +122,11 @@ static void test_a_net_on_tables(void **state)
     snprintf(test, sizeof test, "csv:%s/one.csv,size", t->folder);
     assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
     assert_int_equal(pl_net_spec_load(engine, path, &spec), PL_OK);
-    const pl_net_options options = {
-        .batch = 4, .solver = "base_lr: 0.05 lr_policy: 'fixed'", .threads = 1, .kernels = "ref"};
+    const pl_net_options options = {.size = sizeof options,
+                                    .batch = 4,
+                                    .solver = "base_lr: 0.05 lr_policy: 'fixed'",
+                                    .threads = 1,
+                                    .kernels = "ref"};
     assert_int_equal(pl_net_create(engine, spec, &options, &made), PL_OK);
     if (pl_net_set_training_data(made, train, 0, 1) != PL_OK ||
         pl_net_set_validation_data(made, test, 0, 1) != PL_OK)

@@ -51,6 +51,7 @@ struct child {
 static int open_team(struct child *c)
 {
     const pl_team_options options = {
+        .size = sizeof options,
         .rendezvous = c->rendezvous,
         .members = c->number == 0 ? FIRST : 0,
         .members_max = c->number == 0 ? PROCESSES : 0,
@@ -197,8 +198,11 @@ static int end_as_two(struct child *c)
 
 static int play_rounds(struct child *c)
 {
-    const pl_shared_reduction counted = {
-        .op = PL_USER_OP, .fn = add_counted, .user = c->ground, .identity = 0};
+    const pl_shared_reduction counted = {.size = sizeof counted,
+                                         .op = PL_USER_OP,
+                                         .fn = add_counted,
+                                         .user = c->ground,
+                                         .identity = 0};
     pl_shared *s;
     float *x = calloc((size_t)ROUNDS * TASKS * FLOATS, sizeof *x);
     float *out = malloc(FLOATS * sizeof *out);
@@ -228,7 +232,7 @@ static int play_rounds(struct child *c)
  * them lacks. Process 0 keeps the step in the store, where joiners find it. */
 static int read_step(struct child *c, pl_kv *kv, float *step)
 {
-    const pl_kv_want want = {"step", PL_KV_NEWEST, 1, LIMIT_S};
+    const pl_kv_want want = {.size = sizeof want, "step", PL_KV_NEWEST, 1, LIMIT_S};
     pl_kv_value *value;
     CHECK(pl_kv_get(kv, &want, &value) == PL_OK);
     CHECK(pl_kv_size(value) == sizeof *step);
@@ -254,7 +258,7 @@ static int keep_step(struct child *c, pl_kv *kv, float step)
 
 static int take_step(struct child *c, pl_kv *kv, float *step, bool *agreed)
 {
-    const pl_reduction min = {.op = PL_MIN};
+    const pl_reduction min = {.size = sizeof min, .op = PL_MIN};
     float x[1000] = {1, *step};
     if (!*agreed) {
         int rc = pl_team_allreduce(c->team, step, 1, &min, NULL);

@@ -51,7 +51,7 @@ static bool is_right(const float *x, uint32_t number, float step)
 /* The remaining members agree where to continue: some have one sum more than others. */
 static int after_loss(pl_team *team, struct reports *reported, float *step)
 {
-    const pl_reduction min = {.op = PL_MIN};
+    const pl_reduction min = {.size = sizeof min, .op = PL_MIN};
     if (atomic_fetch_add(&reported->losses, 1) == 0)
         atomic_store(&reported->lost_at, process_now());
     return pl_team_size(team) > 0 ? pl_team_allreduce(team, step, 1, &min, NULL) : PL_ERR_PEER;
@@ -85,8 +85,10 @@ static void run_child(struct scene *s, uint32_t number)
     pl_team *team;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever becomes of the test */
     float *x = calloc(FLOATS, sizeof *x), step = 0;
-    const pl_team_options options = {
-        .rendezvous = s->rendezvous, .members = number == 0 ? MEMBERS : 0, .timeout_s = 20};
+    const pl_team_options options = {.size = sizeof options,
+                                     .rendezvous = s->rendezvous,
+                                     .members = number == 0 ? MEMBERS : 0,
+                                     .timeout_s = 20};
     int rc = pl_engine_create(NULL, &engine);
     if (!x || rc != PL_OK || pl_team_open(engine, &options, &team) != PL_OK)
         _exit(3);

@@ -97,8 +97,11 @@ static void run_bound(struct tiny *t, const char *out)
     assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
     bind_zip(engine, t);
     assert_int_equal(pl_job_load(engine, path, &job), PL_OK);
-    const pl_run_options options = {
-        .out = out, .start_workers = engine_workers_start, .user = &workers, .patience_s = 20};
+    const pl_run_options options = {.size = sizeof options,
+                                    .out = out,
+                                    .start_workers = engine_workers_start,
+                                    .user = &workers,
+                                    .patience_s = 20};
     int rc = pl_run(engine, job, &options, &report);
     engine_workers_end(&workers);
     if (rc != PL_OK)

@@ -47,6 +47,7 @@ static int drive_stage(pl_engine *engine, int argc, char **argv)
     pl_run_report report;
     bool near = strncmp(argv[3], "127.", 4) == 0;
     const pl_run_options options = {
+        .size = sizeof options,
         .out = argv[2],
         .stop = &stop,
         .start_workers = near ? print_address : NULL,
@@ -67,7 +68,8 @@ static int drive_stage(pl_engine *engine, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    const pl_engine_options options = {.log = log_line, .log_level = PL_LOG_INFO};
+    const pl_engine_options options = {
+        .size = sizeof options, .log = log_line, .log_level = PL_LOG_INFO};
     pl_engine *engine;
     if (argc < 4) {
         fprintf(stderr, "usage: paceline_stage JOB OUT LISTEN [ASSIGNMENT...]\n");
