@@ -64,7 +64,7 @@ class Cluster:
     def submit_python(self, program, *arguments, conf=()):
         """The same with a program in Python, by the interpreter of SPARK_HOME where it has one."""
         python = os.path.abspath(os.path.join(self.given["SPARK_HOME"], "../../../../bin/python3"))
-        return self.start([program, *arguments], conf, PYTHONPATH=os.path.join(ROOT, "spark/python"),
+        return self.start([program, *arguments], conf, PYTHONPATH=os.path.join(ROOT, "python"),
                           PYSPARK_PYTHON=python if os.path.exists(python) else "python3")
 
     def start(self, program, conf, **more):

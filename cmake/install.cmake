@@ -1,7 +1,8 @@
 # What `cmake --install` and the packages have: the shared and the static library, headers, the files
 # by which pkg-config and CMake find them, the command, its pages and completions. A build with
 # sanitizers installs nothing: their runtime cannot be loaded into other programs.
-set(install_tests install_files install_pkg_config install_cmake packages)
+set(install_tests install_files install_pkg_config install_cmake packages python_run python_net
+  python_wheel)
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
@@ -123,7 +124,10 @@ include(cmake/packages.cmake)
 
 if(TARGET PkgConfig::CMOCKA)
   foreach(test ${install_tests})
-    if(test MATCHES "^install_(.*)$")
+    if(test MATCHES "^python_(.*)$")
+      add_test(NAME package/${test}_test COMMAND
+        ${PROJECT_SOURCE_DIR}/test/python/run.sh ${CMAKE_BINARY_DIR} ${CMAKE_MATCH_1}_test)
+    elseif(test MATCHES "^install_(.*)$")
       add_test(NAME package/${test}_test COMMAND
         ${PROJECT_SOURCE_DIR}/test/install.sh ${CMAKE_BINARY_DIR} ${CMAKE_MATCH_1})
     else()

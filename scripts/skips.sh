@@ -29,6 +29,7 @@ holds() { # CONDITION DIR
     locale) ! command -v localedef >/dev/null || [ ! -e /usr/share/i18n/locales/de_DE ] ;;
     mount) ! can_mount ;;
     network) ! can_unshare ;;
+    numpy) ! "${PACELINE_PYTHON:-python3}" -c 'import numpy' 2>/dev/null ;;
     opencv) ! python3 -c 'import cv2' 2>/dev/null ;;
     sanitizer) [ "$(basename "$2")" != build ] ;;
     *) echo "test/skips.txt: there is no condition $1" >&2 && return 1 ;;

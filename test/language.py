@@ -17,7 +17,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKEN = re.compile(r'(?P<comment>/\*.*?\*/|//[^\n]*)|(?P<string>"(?:\\.|[^"\\\n])*")|'
                    r"(?P<char>'(?:\\.|[^'\\\n])*')|(?P<name>[A-Za-z_]\w*)", re.S)
-FOLDERS = ('src', 'include', 'proto', 'test', 'docs', 'scripts', 'bench', 'examples')
+FOLDERS = ('src', 'include', 'proto', 'test', 'docs', 'scripts', 'bench', 'examples', 'python')
 # Files that quote the words which they retire.
 EXEMPT = ('docs/GLOSSARY.md', 'test/retired.txt', 'test/language.py')
 METAPHORS = ('keeper', 'courier', 'lessee', 'comeback', 'greeting', 'tenure', 'sponsor', 'parcel', 'reach',

@@ -21,7 +21,7 @@ if [ -d "$2" ]; then
     (cd "$2" && jar cf "$home/test.jar" .)
     program=(--class "$3" "$home/test.jar")
 else
-    export PYSPARK_PYTHON=$2 PYTHONPATH=$(cd "$(dirname "$0")/.." && pwd)/python
+    export PYSPARK_PYTHON=$2 PYTHONPATH=$(cd "$(dirname "$0")/../.." && pwd)/python
     ln -s "$SPARK_HOME/python" "$home/"
     program=("$3")
 fi

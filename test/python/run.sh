@@ -1,0 +1,13 @@
+#!/bin/sh
+# Runs a test of the Python package, with the library of a build and a Python that has numpy:
+# PACELINE_PYTHON, or python3.
+#
+#   test/python/run.sh BUILD TEST
+set -eu
+python=${PACELINE_PYTHON:-python3}
+if ! "$python" -c 'import numpy' 2>/dev/null; then
+    echo "[  SKIPPED ] test_python"
+    exit 0
+fi
+PACELINE_LIBRARY=$(cd "$1" && pwd)/libpaceline.so.1 PYTHONDONTWRITEBYTECODE=1 \
+    exec "$python" "$(dirname "$0")/$2.py"
