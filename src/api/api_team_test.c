@@ -39,7 +39,8 @@ static float expected_sum(const struct team_member *m, size_t i)
 static int expect_agreement(struct team_member *m, const float *x, size_t n)
 {
     float *most = malloc((n + 1) * sizeof *x), *least = malloc((n + 1) * sizeof *x);
-    const pl_reduction max = {.size = sizeof max, .op = PL_MAX}, min = {.op = PL_MIN};
+    const pl_reduction max = {.size = sizeof max, .op = PL_MAX},
+                       min = {.size = sizeof min, .op = PL_MIN};
     CHECK(most && least);
     memcpy(most, x, n * sizeof *x);
     memcpy(least, x, n * sizeof *x);
@@ -69,7 +70,8 @@ static void reduce_bits(void *user, float *y, const float *x, size_t n)
 
 static int play_extremes(struct team_member *m)
 {
-    const pl_reduction max = {.size = sizeof max, .op = PL_MAX}, min = {.op = PL_MIN};
+    const pl_reduction max = {.size = sizeof max, .op = PL_MAX},
+                       min = {.size = sizeof min, .op = PL_MIN};
     float x[1000];
     for (int k = 0; k < 2; k++) {
         fill_vector(m, x, 1000);

@@ -355,7 +355,8 @@ static void test_the_coordinator_leaves(void **state)
  * ones agree on the next step, and a mean is that of the team that computed it. */
 static int play_steps(struct team_member *m)
 {
-    const pl_reduction mean = {.size = sizeof mean, .op = PL_MEAN}, min = {.op = PL_MIN};
+    const pl_reduction mean = {.size = sizeof mean, .op = PL_MEAN},
+                       min = {.size = sizeof min, .op = PL_MIN};
     enum { STEPS = 200 };
     uint32_t size = m->members;
     for (float step = 0; step < STEPS;) {

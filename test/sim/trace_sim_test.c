@@ -39,7 +39,8 @@ static void test_steps_are_all_there_and_cost_what_they_cost(void **state)
     static const char *const jobs[] = {"strategy.sync.tau=4", "strategy.allreduce={}"};
     for (size_t j = 0; j < 2; j++) {
         char log[LOG] = "";
-        struct sim_run r = {.traced = true, .engine = {add_warning, log, PL_LOG_INFO}};
+        struct sim_run r = {.traced = true,
+                            .engine = {.log = add_warning, .user = log, .log_level = PL_LOG_INFO}};
         struct trace_events trace;
         int64_t total;
         SIM(t, calm, &r, jobs[j]);
@@ -207,7 +208,8 @@ static void test_a_buffer_that_is_full_is_logged(void **state)
 {
     struct tiny *t = *state;
     char log[LOG] = "";
-    struct sim_run r = {.traced = true, .engine = {add_warning, log, PL_LOG_INFO}};
+    struct sim_run r = {.traced = true,
+                        .engine = {.log = add_warning, .user = log, .log_level = PL_LOG_INFO}};
     struct trace_events trace;
     int steps = TRACE_SPANS + 100;
     char tau[64], stop[64], expected[128];
