@@ -5,6 +5,9 @@
 #include "paceline/data.h"
 #include "paceline/net.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -21,6 +24,7 @@ extern "C" {
 int pl_net_form_text(pl_net *net, const pl_job *job, const pl_data *text);
 
 typedef struct pl_net_sample_options {
+    size_t size; /* sizeof(pl_net_sample_options) */
     /* The text that is continued; NULL or "": a line end or, where the vocabulary has none, its
      * first character. */
     const char *prime;

@@ -604,6 +604,7 @@ class pl_net_classes(Structure):
     _fields_ = [
         ("blob", (c_char * 128)),
         ("count", c_size_t),
+        ("steps", c_size_t),
         ("probabilities", c_bool),
         ("values", c_bool),
         ("target", (c_char * 64)),
@@ -651,6 +652,7 @@ class pl_run_options(Structure):
         ("take_over", c_bool),
         ("dry_run", c_bool),
         ("snapshot", c_char_p),
+        ("chosen", c_char_p),
         ("begins", CFUNCTYPE(None, c_void_p, c_char_p)),
         ("event", CFUNCTYPE(None, c_void_p, c_char_p)),
         ("progress", CFUNCTYPE(None, c_void_p, c_void_p)),
@@ -747,6 +749,16 @@ class pl_work_options(Structure):
         ("tick", CFUNCTYPE(None, c_void_p)),
         ("cache_directory", c_char_p),
         ("one_machine", c_bool),
+    ]
+
+
+class pl_net_sample_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("prime", c_char_p),
+        ("length", c_uint64),
+        ("temperature", c_double),
+        ("seed", c_uint64),
     ]
 
 
@@ -898,12 +910,14 @@ FUNCTIONS = {
     "pl_net_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "pl_net_form": (c_int, [c_void_p, c_uint32, c_uint32, c_uint32]),
     "pl_net_form_data": (c_int, [c_void_p, c_void_p, c_void_p]),
+    "pl_net_form_text": (c_int, [c_void_p, c_void_p, c_void_p]),
     "pl_net_forward": (c_int, [c_void_p, c_void_p, c_size_t, c_char_p, c_void_p, c_size_t,
             c_void_p]),
     "pl_net_free": (None, [c_void_p]),
     "pl_net_load_some_weights": (c_int, [c_void_p, c_char_p]),
     "pl_net_load_weights": (c_int, [c_void_p, c_char_p]),
     "pl_net_predict": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t]),
+    "pl_net_sample": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "pl_net_save_weights": (c_int, [c_void_p, c_char_p]),
     "pl_net_set_training_data": (c_int, [c_void_p, c_char_p, c_uint32, c_uint32]),
     "pl_net_set_validation_data": (c_int, [c_void_p, c_char_p, c_uint32, c_uint32]),
@@ -925,6 +939,8 @@ FUNCTIONS = {
     "pl_net_weights_at": (c_int, [c_void_p, c_size_t, c_void_p]),
     "pl_net_weights_count": (c_size_t, [c_void_p]),
     "pl_plan": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "pl_plan_choose": (c_int, [c_void_p, c_void_p, c_void_p]),
+    "pl_plan_is_wanted": (c_int, [c_void_p, c_void_p]),
     "pl_plan_release": (None, [c_void_p]),
     "pl_run": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "pl_shared_error": (None, [c_void_p, c_char_p, c_size_t]),

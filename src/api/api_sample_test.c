@@ -72,7 +72,7 @@ static pl_net *make_trained(const struct stage *s, const char *kernels)
 static const char *draw_text(const struct stage *s, pl_net *net, const char *prime, uint64_t length,
                              double temperature, uint64_t seed)
 {
-    const pl_net_sample_options options = {prime, length, temperature, seed};
+    const pl_net_sample_options options = {sizeof options, prime, length, temperature, seed};
     const char *drawn;
     size_t bytes;
     expect_ok(s, pl_net_sample(net, &options, &drawn, &bytes));
@@ -243,30 +243,35 @@ static void test_wrong_options(void **state)
     pl_net *net = make_trained(s, "ref");
     const char *drawn;
     size_t bytes;
-    const struct {
+    struct {
         pl_net_sample_options options;
         int status;
         const char *phrase;
     } wrong[] = {
-        {{"a", 0, 1, 1}, PL_ERR_USAGE, "length 0 is out of range"},
-        {{"a", 100000001, 1, 1}, PL_ERR_USAGE, "is out of range, 1 to 100000000"},
-        {{"a", 1, -0.5, 1}, PL_ERR_USAGE, "temperature -0.5 is out of range"},
-        {{"a", 1, (double)NAN, 1}, PL_ERR_USAGE, "is out of range"},
-        {{"a", 1, (double)INFINITY, 1}, PL_ERR_USAGE, "is out of range"},
-        {{"ab\xc3\xa9", 1, 1, 1},
+        {{0, "a", 0, 1, 1}, PL_ERR_USAGE, "length 0 is out of range"},
+        {{0, "a", 100000001, 1, 1}, PL_ERR_USAGE, "is out of range, 1 to 100000000"},
+        {{0, "a", 1, -0.5, 1}, PL_ERR_USAGE, "temperature -0.5 is out of range"},
+        {{0, "a", 1, (double)NAN, 1}, PL_ERR_USAGE, "is out of range"},
+        {{0, "a", 1, (double)INFINITY, 1}, PL_ERR_USAGE, "is out of range"},
+        {{0, "ab\xc3\xa9", 1, 1, 1},
          PL_ERR_INPUT,
          "prime: byte 2: character U+00E9 is none of the 4 in the vocabulary"},
-        {{"a\xff", 1, 1, 1}, PL_ERR_INPUT, "prime: byte 1: byte \\xff is no character of UTF-8"},
+        {{0, "a\xff", 1, 1, 1}, PL_ERR_INPUT, "prime: byte 1: byte \\xff is no character of UTF-8"},
     };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        wrong[i].options.size = sizeof wrong[i].options;
         expect_refusal(s, pl_net_sample(net, &wrong[i].options, &drawn, &bytes), wrong[i].status,
                        wrong[i].phrase);
+    }
+    const pl_net_sample_options sizeless = {.length = 1};
+    expect_refusal(s, pl_net_sample(net, &sizeless, &drawn, &bytes), PL_ERR_USAGE,
+                   "pl_net_sample_options");
     pl_net_free(net);
 }
 
 static void expect_no_sample(const struct stage *s, pl_net *net, int status, const char *phrase)
 {
-    const pl_net_sample_options options = {"a", 1, 1, 1};
+    const pl_net_sample_options options = {sizeof options, "a", 1, 1, 1};
     const char *drawn;
     size_t bytes;
     expect_refusal(s, pl_net_sample(net, &options, &drawn, &bytes), status, phrase);

@@ -259,7 +259,7 @@ int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *
     s.sink.no_files = options->no_files;
     s.train.workers = &s.workers;
     s.train.open_end = api_job_is_open_ended(job);
-    s.train.chosen = options->run.chosen;
+    s.train.chosen = run.chosen;
     arena_init(&s.arena);
     rc = simulate_run(&s, cluster, options, &run, &engine->error);
     if (rc == OK)

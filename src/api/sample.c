@@ -3,6 +3,7 @@
 #include "api/data.h"
 #include "api/guard.h"
 #include "api/net.h"
+#include "api/option_size.h"
 #include "data/source_text.h"
 #include "job/text.h"
 
@@ -121,12 +122,17 @@ static int check_options(const pl_net_sample_options *o, struct err *err)
     return OK;
 }
 
-static int sample_net(pl_net *net, const pl_net_sample_options *o, const char **text, size_t *bytes)
+static int sample_net(pl_net *net, const pl_net_sample_options *given, const char **text,
+                      size_t *bytes)
 {
     struct err *err = &net->engine->error;
+    pl_net_sample_options o;
+    int rc = OPTIONS_TAKE(pl_net_sample_options, &o, given, err);
+    if (rc != OK)
+        return rc;
     const struct text_request request = {
-        .prime = o->prime, .length = o->length, .temperature = o->temperature, .seed = o->seed};
-    int rc = check_options(o, err);
+        .prime = o.prime, .length = o.length, .temperature = o.temperature, .seed = o.seed};
+    rc = check_options(&o, err);
     if (rc == OK)
         rc = api_net_formed(net, err);
     if (rc == OK && !net->sampler)

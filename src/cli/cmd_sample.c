@@ -57,7 +57,8 @@ static int read_numbers(const struct command *command, struct sample_arguments *
         end = number_option(command, "seed", a->seed, 0, 0x1p53 - 1, &seed);
     if (end < 0 && !(is_whole(length) && is_whole(seed)))
         return usage_error("--length and --seed must be whole numbers");
-    a->options = (pl_net_sample_options){.prime = a->prime,
+    a->options = (pl_net_sample_options){.size = sizeof a->options,
+                                         .prime = a->prime,
                                          .length = (uint64_t)length,
                                          .temperature = temperature,
                                          .seed = (uint64_t)seed};
