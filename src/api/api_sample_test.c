@@ -46,7 +46,8 @@ static void expect_refusal(const struct stage *s, int rc, int expected, const ch
 static pl_net *make_net(const struct stage *s, const char *description, const char *kernels,
                         bool inference)
 {
-    const pl_net_options options = {.batch = 2,
+    const pl_net_options options = {.size = sizeof options,
+                                    .batch = 2,
                                     .threads = 1,
                                     .kernels = kernels,
                                     .seed = 5,

@@ -106,7 +106,7 @@ static int print_sample(pl_engine *engine, const struct sample_arguments *a,
                         const struct predict_model *model, pl_net **net)
 {
     const pl_net_options options = {
-        .batch = 1, .threads = 1, .kernels = a->kernels, .inference = true};
+        .size = sizeof options, .batch = 1, .threads = 1, .kernels = a->kernels, .inference = true};
     const char *text;
     size_t bytes;
     bool lossless;
