@@ -1,7 +1,7 @@
 """Builds the wheel of the Python package (PEP 517): the files of paceline/ and libpaceline.so.1.
 
 The library is the one that PACELINE_LIBRARY names, or `pip wheel -C library=PATH`; else it is built
-here, by CMake, in a folder of its own.
+here, by CMake, in a folder of its own. Paths count from this folder.
 """
 import base64
 import hashlib
@@ -44,8 +44,8 @@ def _library(settings, work):
         return named
     build = os.path.join(work, "build")
     subprocess.run(["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release"], check=True)
-    subprocess.run(["cmake", "--build", build, "--target", "paceline_shared", "--parallel"],
-                   check=True)
+    subprocess.run(["cmake", "--build", build, "--target", "paceline_shared", "--parallel",
+                    str(os.cpu_count() or 1)], check=True)
     return os.path.join(build, SONAME)
 
 

@@ -26,7 +26,7 @@ struct bench_options {
     const struct shape *made_up; /* records are random ones of this shape; NULL: the job's */
     /* How the job's records are opened: bindings, URLs. Borrowed; NULL: neither. */
     const struct source_config *source;
-    int64_t begun;               /* by the world's clock; the first step's time counts from here */
+    int64_t begun; /* by the world's clock; the first step's time counts from here */
     /* (optional) Called before the first timed step, and after the last. */
     void (*mark)(void *user, bool end);
     void *user;
