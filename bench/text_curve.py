@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The validation loss of the examples over text, here and in PyTorch with the same settings.
 
-    bench/text_curve.py [--job lstm|rnn] [--text FILE] [--epochs N] [--paceline FILE] [--run DIR]
+    bench/text_curve.py [--job lstm|rnn] [--text FILE] [--epochs N] [--every STEPS] [--paceline FILE] [--run DIR]
 
 Trains examples/shakespeare-lstm.job (or -rnn.job) with the command, unless DIR is a run of it, and the
 same net in PyTorch: the same windows in the same order, streams whose state is carried, RMSProp, rate,
@@ -160,7 +160,9 @@ def run_here(args, folder):
     out = args.run or os.path.join(folder, "run")
     command = [args.paceline, "train", f"examples/shakespeare-{args.job}.job", "--out", out, "--quiet",
                "--seed", str(args.seed), "--threads", str(args.threads), "--set", f"train_data.text.path={args.text}",
-               "--epochs", str(args.epochs)]
+               "--epochs", f"{args.epochs:g}"]
+    if args.every:
+        command += ["--set", f"evaluate.every_steps={args.every}"]
     if subprocess.run(command, check=False).returncode != 0:
         sys.exit(" ".join(command))
     return out
@@ -185,7 +187,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--job", choices=sorted(UNITS), default="lstm")
     parser.add_argument("--text", default="data/tinyshakespeare.txt")
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=float, default=10)
+    parser.add_argument("--every", type=int, help="steps between two evaluations; else once an epoch")
     parser.add_argument("--paceline", default="build/paceline")
     parser.add_argument("--run", help="a directory for the run, or that of one")
     parser.add_argument("--seed", type=int, default=1)
