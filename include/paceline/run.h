@@ -143,7 +143,7 @@ typedef struct pl_run_options {
 } pl_run_options;
 
 typedef struct pl_run_report {
-    char reason[16]; /* epochs, steps, seconds, error, interrupted */
+    char reason[16]; /* epochs, steps, seconds, error, converged, interrupted */
     bool has_validation, has_test;
     double validation_error, test_error; /* -1: the net has no error rate */
     double validation_loss, test_loss;

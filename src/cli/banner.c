@@ -97,8 +97,9 @@ static void print_step(const cJSON *start)
 static void print_solver(const cJSON *start)
 {
     char line[LINE_BYTES] = "";
-    add_text(line, "%s, rate %g, %s", text_of(start, "optimizer"), number_of(start, "base_lr"),
-             text_of(start, "lr_policy"));
+    add_text(line, "%s", text_of(start, "optimizer"));
+    if (cJSON_GetObjectItemCaseSensitive(start, "base_lr"))
+        add_text(line, ", rate %g, %s", number_of(start, "base_lr"), text_of(start, "lr_policy"));
     if (number_of(start, "momentum") > 0)
         add_text(line, ", momentum %g", number_of(start, "momentum"));
     output_line("optimizer   %s", line);

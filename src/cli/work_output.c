@@ -33,6 +33,7 @@ static const char *name_reason(const char *reason)
         {"steps", "its steps are done"},
         {"seconds", "its time is up"},
         {"error", "the error that it was to reach is reached"},
+        {"converged", "its search has converged"},
         {"interrupted", "it was interrupted"},
         {"failed", "it failed; its driver prints the reason"},
     };

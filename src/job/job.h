@@ -98,6 +98,14 @@ static inline bool job_shares_batch(const Paceline__Job *job)
     return job->has_global_batch || job->batch_growth;
 }
 
+/* Is each step one of all records? (`full_batch`) There is no rate, and `batch` is what a worker
+ * computes at once. False before a job has a strategy. */
+static inline bool job_takes_all(const Paceline__Job *job)
+{
+    return job->strategy &&
+           job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_FULL_BATCH;
+}
+
 /* Records of a worker's step: iter_size batches. Of a finished job. Where the workers share a batch
  * out, the most that a worker takes of the first step, and computes at once; strategy_step_samples
  * has the batch. */

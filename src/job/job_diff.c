@@ -64,6 +64,7 @@ static const struct rule {
     {"strategy.pace.shards", true},
     {"strategy.pace.coordination", true},
     {"strategy.gossip", false},
+    {"strategy.full_batch", false},
     {"strategy.diloco", false},
     {"strategy.diloco.fragments", true},
     {"strategy.diloco.overlap", true},

@@ -173,6 +173,13 @@ static int check_follow(const Paceline__Job *job, struct err *err)
 
 static int finish_batch(Paceline__Job *job, struct err *err)
 {
+    if (job_takes_all(job) && (job_shares_batch(job) || job->iter_size != 1))
+        return err_set(err, ERR_INPUT,
+                       "%s: strategy full_batch takes all records in each step, `batch` of which a "
+                       "worker computes at once; leave it out",
+                       job->batch_growth       ? "batch_growth"
+                       : job->has_global_batch ? "global_batch"
+                                               : "iter_size");
     if (!job_shares_batch(job))
         return check_range("batch", job->batch, 1, BATCH_MAX, err);
     int rc = check_shared_batch(job, err);

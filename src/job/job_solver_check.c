@@ -1,6 +1,7 @@
 /* Checks the solver of a job: the ranges of its numbers, and the fields of Caffe that a job states
  * elsewhere. */
 #include "job/check.h"
+#include "job/job.h"
 #include "job/job_solver.h"
 #include "job/text.h"
 #include "job/text_field.h"
@@ -71,7 +72,7 @@ static int check_numbers(const Caffe__SolverParameter *s, struct err *err)
         int (*check)(const char *field, double value, struct err *err);
         bool set;
     } numbers[] = {
-        {"solver.base_lr", (double)s->base_lr, check_positive, true},
+        {"solver.base_lr", (double)s->base_lr, check_positive, s->has_base_lr},
         {"solver.momentum", (double)s->momentum, check_fraction, true},
         {"solver.momentum2", (double)s->momentum2, check_fraction, true},
         {"solver.rms_decay", (double)s->rms_decay, check_fraction, true},
@@ -96,6 +97,37 @@ static int check_numbers(const Caffe__SolverParameter *s, struct err *err)
             return rc;
     }
     return check_range("solver.average_loss", s->average_loss, 1, AVERAGE_LOSS_MAX, err);
+}
+
+/* The types of the strategy `full_batch` take a step from the loss of all records, along a line
+ * that they search: a rate, a momentum or a batch would have no effect. Other types have no line
+ * search. */
+static int check_full_batch(const Paceline__Job *job, struct err *err)
+{
+    static const char *const rates[] = {
+        "base_lr",   "lr_policy", "gamma",     "power",    "stepsize",  "stepvalue",
+        "end_lr",    "warmup",    "warmup_lr", "lr_batch", "momentum",  "momentum2",
+        "rms_decay", "delta",     "trust",     "clock",    "iter_size", "clip_gradients"};
+    const Caffe__SolverParameter *solver = job->solver;
+    bool all = strcmp(solver->type, "CG") == 0 || strcmp(solver->type, "LBFGS") == 0;
+    if (!job_takes_all(job))
+        return all ? err_set(err, ERR_INPUT,
+                             "solver.type: \"%s\" takes a step from all records at once; write "
+                             "--strategy full_batch",
+                             solver->type)
+                   : OK;
+    if (!all)
+        return err_set(err, ERR_INPUT,
+                       "solver.type: strategy full_batch needs \"CG\" or \"LBFGS\", is \"%s\"; "
+                       "write --set solver.type=LBFGS",
+                       solver->type);
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        if (is_given(&solver->base, rates[i]))
+            return err_set(err, ERR_INPUT,
+                           "solver.%s: has no effect with strategy full_batch, whose line search "
+                           "finds the length of each step; --unset solver.%s",
+                           rates[i], rates[i]);
+    return OK;
 }
 
 /* `solver_type` is the old name of `type`. */
@@ -153,6 +185,8 @@ int job_finish_solver(Paceline__Job *job, struct err *err)
         return err_set(err, ERR_INPUT, "solver: is missing; give at least `solver { base_lr: R }`");
     int rc = check_elsewhere(solver, err);
     if (rc == OK)
+        rc = check_full_batch(job, err);
+    if (rc == OK && !job_takes_all(job))
         rc = check_remedied(check_given("solver.base_lr", solver->has_base_lr, err),
                             "; give the learning rate: `base_lr: 0.01` in the job, or --lr 0.01",
                             err);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { SHARDS_MAX = 16, FRAGMENTS_MAX = 16, R_MAX = 255 };
-enum { SERVERS_MAX = 250, SURVEY_STEPS_MAX = 100000 };
+enum { SERVERS_MAX = 250, SURVEY_STEPS_MAX = 100000, HISTORY_MAX = 100 };
 
 /* Refuse a job that sets both a number and the field that makes Paceline find this number. */
 static int check_one_of(const char *number, bool has_number, const char *word, bool has_word,
@@ -161,6 +161,12 @@ static int check_diloco(const Paceline__DiLoCo *d, struct err *err)
     return rc == OK ? check_rate("strategy.diloco.mix", d->mix, err) : rc;
 }
 
+static int check_full_batch(const Paceline__FullBatch *f, struct err *err)
+{
+    int rc = check_range("strategy.full_batch.history", f->history, 1, HISTORY_MAX, err);
+    return rc == OK ? check_not_negative("strategy.full_batch.tolerance", f->tolerance, err) : rc;
+}
+
 static int check_survey(const Paceline__Survey *s, struct err *err)
 {
     int rc = check_positive("strategy.survey.seconds", s->seconds, err);
@@ -231,6 +237,7 @@ int job_finish_strategy(Paceline__Job *job, struct err *err)
     case PACELINE__STRATEGY__ALGORITHM_PACE: return check_pace(job->strategy->pace, err);
     case PACELINE__STRATEGY__ALGORITHM_GOSSIP: return check_gossip(s->gossip, err);
     case PACELINE__STRATEGY__ALGORITHM_DILOCO: return check_diloco(s->diloco, err);
+    case PACELINE__STRATEGY__ALGORITHM_FULL_BATCH: return check_full_batch(s->full_batch, err);
     case PACELINE__STRATEGY__ALGORITHM_SURVEY: return check_survey(s->survey, err);
     default: return OK;
     }

@@ -444,9 +444,10 @@ static void test_strategy_by_name(void **state)
     struct err err = {0};
     Paceline__Job *job = parse_job("strategy { sync { tau: 3 } }");
     assert_int_equal(job_set_strategy(job, "ring", &err), ERR_USAGE);
-    assert_string_equal(
-        err.text, "no strategy is called `ring`; there are single, sync, allreduce, "
-                  "async_allreduce, ps, downpour, easgd, mpca, gossip, diloco, pace, survey, auto");
+    assert_string_equal(err.text,
+                        "no strategy is called `ring`; there are single, sync, allreduce, "
+                        "async_allreduce, ps, downpour, easgd, mpca, gossip, diloco, pace, survey, "
+                        "auto, full_batch");
     assert_int_equal(job->strategy->sync->tau, 3);
     assert_int_equal(job_set_strategy(job, "sync", &err), OK);
     assert_int_equal(job->strategy->sync->tau, 50);

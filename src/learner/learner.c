@@ -2,7 +2,6 @@
 
 #include "base/fault.h"
 #include "job/job.h"
-#include "optim/schedule.h"
 #include "world/trace.h"
 
 #include <math.h>
@@ -26,7 +25,8 @@ int learner_init_unset(struct learner *l, struct world *world, const Paceline__J
         vec_init_model(&l->both, &l->x, &l->s, arena, n, net_state_segments(ws->train)->total) !=
             OK ||
         (!dx && vec_init(&l->dx, arena, n) != OK) ||
-        ((job->iter_size > 1 || job_shares_batch(job) || ws->batch < job->batch) &&
+        ((job->iter_size > 1 || job_shares_batch(job) || job_takes_all(job) ||
+          ws->batch < job->batch) &&
          vec_init(&l->before, arena, n) != OK))
         return err_set(err, ERR_NOMEM, "net: out of memory for %zu parameters", n);
     if (dx)
@@ -41,8 +41,7 @@ int learner_init_unset(struct learner *l, struct world *world, const Paceline__J
      * records. */
     if (ws->loader.set && !ws->loader.world && ws->loader.sampler.ranges > 0)
         ws->loader.sampler = dataset_sampler(&corpus->set[SET_TRAIN], job->seed);
-    int rc = schedule_check(job->solver, err);
-    return rc == OK ? optim_init(&l->optim, job->solver, n, arena, err) : rc;
+    return optim_init(&l->optim, job->solver, n, arena, err);
 }
 
 int learner_init(struct learner *l, struct world *world, const Paceline__Job *job,
@@ -301,7 +300,8 @@ static int spend_in_parts(struct learner *l, uint64_t start, size_t count, doubl
 
 static int run_gradient(struct learner *l, uint64_t start, size_t count)
 {
-    PL_ASSERT(count > 0 && (count <= job_step_records(l->job) || job_shares_batch(l->job)));
+    PL_ASSERT(count > 0 && (count <= job_step_records(l->job) || job_shares_batch(l->job) ||
+                            job_takes_all(l->job)));
     if (l->progress)
         atomic_fetch_add(l->progress, 1);
     double seconds = l->step_seconds * (double)count / (double)l->job->batch;
@@ -363,6 +363,11 @@ void learner_update(struct learner *l, uint64_t start)
 
 int learner_step(struct learner *l, uint64_t start, size_t count)
 {
+    if (!l->optim.ops->update)
+        return err_set(&l->err, ERR_UNSUPPORTED,
+                       "solver.type: \"%s\" has no steps of a batch, only strategy full_batch has "
+                       "its steps",
+                       l->optim.ops->type);
     struct trace_span span = span_of(l, SPAN_COMPUTE, count);
     int64_t begun = trace_now(l->world);
     int rc = run_gradient(l, start, count);

@@ -101,9 +101,9 @@ void learner_stop(struct learner *l);
 
 /* dx ← gradient of the mean loss over the records at places [start, start + count) of the training
  * set's endless stream of epochs; count ≤ job_step_records, unless the workers share a batch out
- * (job_shares_batch). More records than the nets are planned for are computed part by part; the
- * result is that of one large batch, except for layers that depend on the whole batch, and for the
- * last bits.
+ * (job_shares_batch) or all records (job_takes_all). More records than the nets are planned for are
+ * computed part by part; the result is that of one large batch, except for layers that depend on
+ * the whole batch, and for the last bits.
  *
  * ERR_DIVERGED  the loss is not finite; dx is not to be used
  * ERR_INPUT, ERR_IO, ERR_NOMEM: a record cannot be read; learner->err names it. Or the errors of
@@ -118,7 +118,8 @@ void learner_expect(struct learner *l, const struct stretch *step, size_t count)
 /* x ← the optimizer's update by dx at the schedule's rate; `start` as for learner_gradient. */
 void learner_update(struct learner *l, uint64_t start);
 
-/* One step: learner_gradient, then learner_update. */
+/* One step: learner_gradient, then learner_update. ERR_UNSUPPORTED: a solver type of full batches,
+ * with its message. */
 int learner_step(struct learner *l, uint64_t start, size_t count);
 
 #endif

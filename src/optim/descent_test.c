@@ -40,7 +40,7 @@ static double norm_of(const double *v, size_t n)
 }
 
 /* f and its gradient at x; the gradient in floats into g. */
-static double evaluate(const struct trial *t, const struct vec *x, struct vec *g, double *norm)
+static double evaluate_at(const struct trial *t, const struct vec *x, struct vec *g, double *norm)
 {
     double at[N_MAX], slope[N_MAX];
     for (size_t k = 0; k < t->n; k++)
@@ -53,7 +53,7 @@ static double evaluate(const struct trial *t, const struct vec *x, struct vec *g
 }
 
 /* Minimise from t->x; restart at evaluation `restart` (0: never), as after a change of members. */
-static void minimise(struct trial *t, int restart)
+static void minimise_trial(struct trial *t, int restart)
 {
     struct arena arena;
     struct descent d;
@@ -67,7 +67,7 @@ static void minimise(struct trial *t, int restart)
     descent_begin(&d, &x);
     t->verdict = DESCENT_EVALUATE;
     for (t->evaluations = 0; t->evaluations < t->evaluations_max; t->evaluations++) {
-        double norm, value = evaluate(t, &x, &g, &norm);
+        double norm, value = evaluate_at(t, &x, &g, &norm);
         if (t->evaluations == 0)
             t->first_norm = norm;
         if (restart > 0 && t->evaluations == restart) {
@@ -79,7 +79,7 @@ static void minimise(struct trial *t, int restart)
         if (t->verdict != DESCENT_EVALUATE)
             break;
     }
-    evaluate(t, &d.iterate, &g, &t->norm);
+    evaluate_at(t, &d.iterate, &g, &t->norm);
     for (size_t k = 0; k < t->n; k++)
         t->x[k] = (double)d.iterate.at[k];
     arena_release(&arena);
@@ -89,7 +89,7 @@ static const struct direction_ops *const all_ops[] = {&direction_cg, &direction_
 
 /* ---- Rosenbrock's valley, whose minimum is (1, 1) ---- */
 
-static double rosenbrock(const void *own, const double *x, double *g, size_t n)
+static double rosenbrock_value(const void *own, const double *x, double *g, size_t n)
 {
     (void)own, (void)n;
     double a = 1 - x[0], b = x[1] - x[0] * x[0];
@@ -102,14 +102,14 @@ static void test_descent_follows_rosenbrocks_valley(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        struct trial t = {.f = rosenbrock,
+        struct trial t = {.f = rosenbrock_value,
                           .n = 2,
                           .ops = all_ops[i],
                           .history = 5,
                           .tolerance = 1e-4,
                           .evaluations_max = 400,
                           .x = {-1.2, 1}};
-        minimise(&t, 0);
+        minimise_trial(&t, 0);
         print_message("    %s: %d evaluations\n", t.ops->name, t.evaluations);
         assert_int_equal(t.verdict, DESCENT_CONVERGED);
         assert_true(t.evaluations < 200);
@@ -193,7 +193,7 @@ static void test_descent_solves_least_squares_as_cholesky_does(void **state)
                           .history = 10,
                           .tolerance = 2e-7,
                           .evaluations_max = 400};
-        minimise(&t, 0);
+        minimise_trial(&t, 0);
         assert_int_equal(t.verdict, DESCENT_CONVERGED);
         expect_near(&t, golden, 1e-5);
     }
@@ -215,7 +215,7 @@ static void test_descent_restarts_at_the_iterate(void **state)
                           .history = 10,
                           .tolerance = 2e-7,
                           .evaluations_max = 400};
-        minimise(&t, restart);
+        minimise_trial(&t, restart);
         assert_int_equal(t.verdict, DESCENT_CONVERGED);
         expect_near(&t, golden, 1e-5);
     }
@@ -282,8 +282,8 @@ static void test_descent_fits_a_regression_as_newton_does(void **state)
     assert_non_null(segments_add(&table, &arena, "ip.0", &w, 1, 1));
     assert_non_null(segments_add(&table, &arena, "ip.1", &b, 2, 0));
     struct regression r = {RECORDS, FEATURES, CLASSES, x, label, (double)DECAY, 0};
-    /* The biases may all be moved alike, which only rounding decides: Newton's have the same mean as
-     * ours, 0, for a decay of theirs that is next to nothing. */
+    /* Biases that are all moved alike have the same loss. A decay that is next to nothing gives
+     * Newton's a mean of 0, which ours keep from the start. */
     r.decay_bias = 1e-9;
     assert_true(regression_newton(&r, golden, 20) < 1e-12);
     for (size_t k = 0; k < WEIGHTS; k++)
@@ -298,7 +298,7 @@ static void test_descent_fits_a_regression_as_newton_does(void **state)
                           .tolerance = 1e-7,
                           .evaluations_max = 400};
         assert_true(t.n <= N_MAX);
-        minimise(&t, 0);
+        minimise_trial(&t, 0);
         assert_int_equal(t.verdict, DESCENT_CONVERGED);
         expect_near(&t, flat, 1e-5);
     }
@@ -307,8 +307,8 @@ static void test_descent_fits_a_regression_as_newton_does(void **state)
 
 /* ---- by hand ---- */
 
-/* ½·k·x² of each segment: with a decay of 0.5 and a decay_mult of 2 the first one's gradient grows
- * by x, and f by ½·x²; the second is frozen; the third does not decay. */
+/* With a decay of 0.5 and a decay_mult of 2 the gradient of the first segment grows by x, and f by
+ * ½·x²; the second is frozen; the third does not decay. */
 static void test_descent_adds_the_decay_of_each_segment(void **state)
 {
     (void)state;
@@ -353,8 +353,8 @@ static void test_cg_direction_by_hand(void **state)
     arena_release(&arena);
 }
 
-/* BFGS with the whole matrix (Nocedal and Wright, Eq. 6.17), from H = γ·I over the last m pairs: the
- * two-loop recursion computes the same product. */
+/* BFGS with the whole matrix (Nocedal and Wright, Eq. 6.17), from H = γ·I over the last m pairs.
+ * The two-loop recursion computes the same product. */
 static void dense_direction(double s[][3], double y[][3], size_t pairs, const double *g, double *d)
 {
     double h[3][3] = {{0}}, last = 0, square = 0;
@@ -431,7 +431,7 @@ static void test_lbfgs_direction_is_that_of_the_dense_matrix(void **state)
 }
 
 /* The loss at the start is not a number. */
-static double nowhere(const void *own, const double *x, double *g, size_t n)
+static double nan_value(const void *own, const double *x, double *g, size_t n)
 {
     (void)own, (void)x;
     memset(g, 0, n * sizeof *g);
@@ -439,7 +439,7 @@ static double nowhere(const void *own, const double *x, double *g, size_t n)
 }
 
 /* The gradient has the wrong sign: nothing lowers the loss, which the descent notices. */
-static double uphill(const void *own, const double *x, double *g, size_t n)
+static double uphill_value(const void *own, const double *x, double *g, size_t n)
 {
     (void)own, (void)n;
     g[0] = 1;
@@ -450,17 +450,17 @@ static void test_descent_ends_where_it_cannot_go_on(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        struct trial t = {.f = nowhere,
+        struct trial t = {.f = nan_value,
                           .n = 1,
                           .ops = all_ops[i],
                           .history = 1,
                           .evaluations_max = 100,
                           .x = {2}};
-        minimise(&t, 0);
+        minimise_trial(&t, 0);
         assert_int_equal(t.verdict, DESCENT_DIVERGED);
-        t.f = uphill;
+        t.f = uphill_value;
         t.x[0] = 2;
-        minimise(&t, 0);
+        minimise_trial(&t, 0);
         assert_int_equal(t.verdict, DESCENT_STUCK);
         assert_true(t.x[0] == 2);
     }

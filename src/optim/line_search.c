@@ -29,7 +29,7 @@ static double noise_of(const struct line_search *search)
 }
 
 /* The first of Eq. 3.7, up to the noise. */
-static bool decreases(const struct line_search *search, const struct line_point *p)
+static bool has_decreased(const struct line_search *search, const struct line_point *p)
 {
     double bound = search->start.value + search->decrease * p->step * search->start.slope;
     return p->value <= bound + noise_of(search);
@@ -107,7 +107,7 @@ enum line_verdict line_search_next(struct line_search *search, double value, dou
     search->tries++;
     if (!is_number)
         p.value = INFINITY;
-    if (!is_number || !decreases(search, &p) || p.value > last.value + noise_of(search)) {
+    if (!is_number || !has_decreased(search, &p) || p.value > last.value + noise_of(search)) {
         search->high = p;
         search->is_bracketed = true;
         return try_inside(search);

@@ -17,23 +17,23 @@ struct function {
 /* Functions of Moré and Thuente 1994, §5: 5.1, 5.2, and 5.4 with the constants of Tables IV to VI,
  * which have their minimum behind a long flat stretch, or next to a sharp bend. */
 
-static double one(double a)
+static double value_1(double a)
 {
     return -a / (a * a + 2);
 }
 
-static double one_slope(double a)
+static double slope_1(double a)
 {
     return (a * a - 2) / ((a * a + 2) * (a * a + 2));
 }
 
-static double two(double a)
+static double value_2(double a)
 {
     double t = a + 0.004;
     return pow(t, 5) - 2 * pow(t, 4);
 }
 
-static double two_slope(double a)
+static double slope_2(double a)
 {
     double t = a + 0.004;
     return 5 * pow(t, 4) - 8 * pow(t, 3);
@@ -44,7 +44,7 @@ static double gamma_of(double beta)
     return sqrt(1 + beta * beta) - beta;
 }
 
-static double yanai(double a, double b1, double b2)
+static double yanai_value(double a, double b1, double b2)
 {
     return gamma_of(b1) * sqrt((1 - a) * (1 - a) + b2 * b2) + gamma_of(b2) * sqrt(a * a + b1 * b1);
 }
@@ -55,38 +55,38 @@ static double yanai_slope(double a, double b1, double b2)
            gamma_of(b2) * a / sqrt(a * a + b1 * b1);
 }
 
-static double four(double a)
+static double value_4(double a)
 {
-    return yanai(a, 0.001, 0.001);
+    return yanai_value(a, 0.001, 0.001);
 }
 
-static double four_slope(double a)
+static double slope_4(double a)
 {
     return yanai_slope(a, 0.001, 0.001);
 }
 
-static double five(double a)
+static double value_5(double a)
 {
-    return yanai(a, 0.01, 0.001);
+    return yanai_value(a, 0.01, 0.001);
 }
 
-static double five_slope(double a)
+static double slope_5(double a)
 {
     return yanai_slope(a, 0.01, 0.001);
 }
 
-static double six(double a)
+static double value_6(double a)
 {
-    return yanai(a, 0.001, 0.01);
+    return yanai_value(a, 0.001, 0.01);
 }
 
-static double six_slope(double a)
+static double slope_6(double a)
 {
     return yanai_slope(a, 0.001, 0.01);
 }
 
 /* Not finite beyond 2. */
-static double wall(double a)
+static double wall_value(double a)
 {
     return a < 2 ? -a - log(2 - a) / 4 : NAN;
 }
@@ -96,9 +96,9 @@ static double wall_slope(double a)
     return a < 2 ? -1 + 0.25 / (2 - a) : NAN;
 }
 
-/* What the caller does: evaluate until the search ends. The number of evaluations, or 0 where it
- * fails. */
-static int search(const struct function *f, double trial, double *step)
+/* As a caller does: evaluate until the search ends. Returns the number of evaluations, or 0 where
+ * the search fails. */
+static int run_search(const struct function *f, double trial, double *step)
 {
     struct line_search s;
     line_search_begin(&s, f->decrease, f->curvature, f->value(0), f->slope(0), trial);
@@ -118,16 +118,16 @@ static void test_line_search_meets_the_strong_wolfe_conditions(void **state)
 {
     (void)state;
     static const struct function functions[] = {
-        {"5.1", one, one_slope, 0.001, 0.1},   {"5.2", two, two_slope, 0.1, 0.11},
-        {"IV", four, four_slope, 0.001, 0.01}, {"V", five, five_slope, 0.001, 0.01},
-        {"VI", six, six_slope, 0.001, 0.01},   {"wall", wall, wall_slope, 1e-4, 0.1},
+        {"5.1", value_1, slope_1, 0.001, 0.1}, {"5.2", value_2, slope_2, 0.1, 0.11},
+        {"IV", value_4, slope_4, 0.001, 0.01}, {"V", value_5, slope_5, 0.001, 0.01},
+        {"VI", value_6, slope_6, 0.001, 0.01}, {"wall", wall_value, wall_slope, 1e-4, 0.1},
     };
     static const double firsts[] = {1e-3, 1e-1, 10, 1e3};
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         for (size_t k = 0; k < sizeof firsts / sizeof *firsts; k++) {
             const struct function *f = &functions[i];
             double a = 0, bound, noise = LINE_NOISE * fabs(f->value(0));
-            int n = search(f, firsts[k], &a);
+            int n = run_search(f, firsts[k], &a);
             if (n == 0)
                 fail_msg("%s from %g: no step, the last was %g", f->name, firsts[k], a);
             bound = f->value(0) + f->decrease * a * f->slope(0) + noise;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 static const struct optim_ops *const optims[] = {
-    &optim_sgd,      &optim_nesterov, &optim_adagrad, &optim_rmsprop,
-    &optim_adadelta, &optim_adam,     &optim_adamw,   &optim_lars,
+    &optim_sgd,  &optim_nesterov, &optim_adagrad, &optim_rmsprop, &optim_adadelta,
+    &optim_adam, &optim_adamw,    &optim_lars,    &optim_cg,      &optim_lbfgs,
 };
 
 enum { OPTIMS = sizeof optims / sizeof *optims };
@@ -76,7 +76,7 @@ static int check_regularization(const Caffe__SolverParameter *solver, const stru
         return err_set(err, ERR_UNSUPPORTED,
                        "solver.regularization_type: no \"%s\"; there are \"L2\" and \"L1\"",
                        solver->regularization_type);
-    if (is_l1(solver) && (ops == &optim_adamw || ops == &optim_lars))
+    if (is_l1(solver) && (ops == &optim_adamw || ops == &optim_lars || !ops->update))
         return err_set(err, ERR_UNSUPPORTED,
                        "solver.regularization_type: the decay of optimizer \"%s\" is L2",
                        ops->type);
@@ -89,7 +89,7 @@ static int check_regularization(const Caffe__SolverParameter *solver, const stru
 static int check_solver(const Caffe__SolverParameter *solver, const struct optim_ops *ops,
                         struct err *err)
 {
-    int status = schedule_check(solver, err);
+    int status = ops->update ? schedule_check(solver, err) : OK;
     float decay = solver->weight_decay, delta = solver->delta, trust = solver->trust;
     if (!status)
         status = check_share("momentum", solver->momentum, err);
@@ -179,6 +179,7 @@ void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
                   const struct segments *table)
 {
     const Caffe__SolverParameter *solver = optim->solver;
+    PL_ASSERT(optim->ops->update);
     float decay = solver->has_weight_decay ? solver->weight_decay : 0;
     clip_gradient(solver, dx, table);
     if (is_l1(solver) && decay > 0)

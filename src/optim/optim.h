@@ -35,7 +35,8 @@ struct optim_ops {
     size_t states;                           /* vectors of state */
     const char *state_name[OPTIM_STATE_MAX]; /* as in checkpoints: "momentum" */
     bool whole; /* a step needs whole segments, so the range is all of x */
-    /* x ← update over the range. */
+    /* x ← update over the range. NULL: the type is of the strategy `full_batch`, which has the
+     * steps (descent.h) and no rate; optim_update is not called. */
     void (*update)(const struct optim_step *step, struct vec *x, const struct vec *dx,
                    struct vec *state, const struct segments *table, struct range range);
 };

@@ -8,5 +8,6 @@ extern const struct optim_ops optim_sgd, optim_nesterov;
 extern const struct optim_ops optim_adagrad, optim_rmsprop, optim_adadelta;
 extern const struct optim_ops optim_adam, optim_adamw;
 extern const struct optim_ops optim_lars;
+extern const struct optim_ops optim_cg, optim_lbfgs;
 
 #endif

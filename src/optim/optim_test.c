@@ -144,7 +144,7 @@ static void test_optim_unknown_type_lists_known_ones(void **state)
     expect_refusal(
         &solver, ERR_UNSUPPORTED, "\"Wish\"",
         "there are: \"SGD\", \"Nesterov\", \"AdaGrad\", \"RMSProp\", \"AdaDelta\", \"Adam\", "
-        "\"AdamW\", \"LARS\"");
+        "\"AdamW\", \"LARS\", \"CG\", \"LBFGS\"");
 }
 
 static void test_a_value_out_of_range_is_named(void **state)

@@ -7,9 +7,10 @@
 #include <string.h>
 
 static const struct strategy_ops *const strategies[] = {
-    &strategy_single, &strategy_sync,  &strategy_allreduce, &strategy_async_allreduce,
-    &strategy_diloco, &strategy_easgd, &strategy_gossip,    &strategy_mpca,
-    &strategy_pace,   &strategy_ps,    &strategy_downpour,  &strategy_survey,
+    &strategy_single,     &strategy_sync,  &strategy_allreduce, &strategy_async_allreduce,
+    &strategy_diloco,     &strategy_easgd, &strategy_gossip,    &strategy_mpca,
+    &strategy_pace,       &strategy_ps,    &strategy_downpour,  &strategy_survey,
+    &strategy_full_batch,
 };
 
 /* Workers that step at their own pace take steps of one size. */
@@ -155,6 +156,8 @@ uint64_t strategy_step_samples(const Paceline__Job *job, const struct progress *
 {
     if (job->batch_growth)
         return grown_batch(job->batch_growth, (double)progress->sample_offset / (double)records);
+    if (job_takes_all(job))
+        return records;
     if (job->has_global_batch)
         return (uint64_t)job->global_batch * job->iter_size;
     return (uint64_t)members_count(&progress->sharers) * job_step_records(job);

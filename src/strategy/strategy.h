@@ -222,6 +222,7 @@ extern const struct strategy_ops strategy_gossip;
 extern const struct strategy_ops strategy_ps;
 extern const struct strategy_ops strategy_downpour;
 extern const struct strategy_ops strategy_survey;
+extern const struct strategy_ops strategy_full_batch;
 
 /* The strategy that the finished job names, configured. ERR_INPUT, ERR_UNSUPPORTED by name. */
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,
@@ -289,7 +290,8 @@ size_t allreduce_buckets(const Paceline__Job *job, size_t floats);
 struct consistency_config ps_consistency(const Paceline__Job *job);
 
 /* Samples of a step of all sharers together in the round that `progress` begins, on a training set
- * of `records`: `batch` of each, or the batch that they share out (global_batch, batch_growth). */
+ * of `records`: `batch` of each, the batch that they share out (global_batch, batch_growth), or
+ * with `full_batch` all records. */
 uint64_t strategy_step_samples(const Paceline__Job *job, const struct progress *progress,
                                size_t records);
 

@@ -49,7 +49,7 @@ static size_t count_classes(const struct driver *d)
 
 static uint64_t step_records(const struct driver *d)
 {
-    if (job_shares_batch(d->job))
+    if (job_shares_batch(d->job) || job_takes_all(d->job))
         return strategy_step_samples(d->job, &d->start.resumed.progress, d->data.epoch_records);
     return (uint64_t)job_step_records(d->job) * d->job->workers;
 }
@@ -71,7 +71,7 @@ static void add_batch(const struct driver *d, cJSON *start)
     const Paceline__BatchGrowth *g = d->job->batch_growth;
     uint64_t step = step_records(d);
     char text[TEXT_MAX];
-    if (!job_shares_batch(d->job)) {
+    if (!job_shares_batch(d->job) && !job_takes_all(d->job)) {
         cJSON_AddNumberToObject(start, "batch", job_step_records(d->job));
         return;
     }
@@ -89,6 +89,8 @@ static void add_solver(const struct driver *d, cJSON *start)
 {
     const Caffe__SolverParameter *solver = d->job->solver;
     cJSON_AddStringToObject(start, "optimizer", solver->type);
+    if (job_takes_all(d->job))
+        return;
     cJSON_AddNumberToObject(start, "base_lr", events_decimal(solver->base_lr));
     cJSON_AddStringToObject(start, "lr_policy", solver->lr_policy ? solver->lr_policy : "fixed");
     if (solver->momentum > 0)
@@ -226,7 +228,7 @@ static void suspect_streams(struct driver *d)
     bool alone = d->job->workers == 1 || d->traits.takes_leases || d->job->local_data;
     uint64_t step = alone ? d->job->batch : step_records(d);
     uint32_t streams = d->job->train_data->streams;
-    if (streams > 0 && streams % step != 0)
+    if (streams > 0 && streams % step != 0 && !job_takes_all(d->job))
         warn_if(&d->events, "streams",
                 "a step takes %llu records, and there are %u streams, so that most records begin "
                 "with a state of 0: write --set train_data.streams=%llu",
@@ -337,8 +339,11 @@ static void warn_high(struct driver *d)
         d->ledger.loss, count_classes(d), d->reports.chance.guess, rate, rate / 10);
 }
 
+/* The remedies are rates. */
 static void warn_chance(struct driver *d, enum chance_news news)
 {
+    if (job_takes_all(d->job))
+        return;
     if (news == CHANCE_STUCK)
         warn_stuck(d);
     else if (news == CHANCE_HIGH)

@@ -41,6 +41,8 @@ int display_init(struct display *d, const Paceline__Job *job, uint64_t steps, st
 
 double display_rate(const Paceline__Job *job, const struct progress *progress, size_t records)
 {
+    if (job_takes_all(job))
+        return 0;
     bool by_epoch = job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs;
     double t =
         by_epoch ? (double)progress->sample_offset / (double)records : (double)progress->steps;

@@ -70,6 +70,8 @@ int driver_on_done(struct driver *d, const struct message *m)
     }
     bool member = view && view_rank(view, node) >= 0;
     bool leaves = departure.status == ERR_STOP && departure.stage == DEPARTED_TRAINING;
+    if (departure.status == OK && job_takes_all(d->job)) /* unless another reason came first */
+        driver_request_stop(d, "converged");
     if (departure.status == OK || leaves) {
         if (member || !view) /* otherwise it was dropped; without a view it may reconnect */
             members_add(&d->membership.done, node);

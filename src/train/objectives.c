@@ -27,7 +27,7 @@ uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t bat
 {
     if (job->evaluate->has_every_exchanges)
         return job->evaluate->every_exchanges;
-    uint64_t samples = batches * job_step_records(job);
+    uint64_t samples = job_takes_all(job) ? records : batches * job_step_records(job);
     return samples < records ? (records + samples / 2) / samples : 1;
 }
 

@@ -212,6 +212,13 @@ static void explain_divergence(struct worker *w)
     double rate = (double)w->job->solver->base_lr, loss = w->learner.loss;
     const char *is = isnan(loss) ? "NaN" : isinf(loss) ? "infinite" : NULL;
     char number[32];
+    if (job_takes_all(w->job)) {
+        err_set(&w->err, ERR_DIVERGED,
+                "step %llu: the loss of the model is not finite where the search begins: bring the "
+                "input near 0 (scale, mean), or begin with other weights",
+                (unsigned long long)w->learner.steps);
+        return;
+    }
     if (!is)
         snprintf(number, sizeof number, "%.4g", loss);
     err_set(&w->err, ERR_DIVERGED,

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* b ← a⁻¹·b. Overwrites the lower triangle of the n×n matrix. false: it is not positive definite. */
+/* b ← a⁻¹·b. Overwrites the lower triangle of the n×n matrix. false: not positive definite. */
 static inline bool cholesky_solve(double *a, double *b, size_t n)
 {
     for (size_t j = 0; j < n; j++) {

@@ -1,6 +1,7 @@
 /* Softmax regression with L2 decay, in double: f(w) = 1/N Σ −log p_i(label_i) + decay/2·‖w‖², its
- * gradient, and its minimum by Newton's method. Weights are those of an InnerProduct layer: for each
- * class its features, and behind all of them a bias for each class, which decays as well or not. */
+ * gradient, and its minimum by Newton's method. Weights are those of an InnerProduct layer: for
+ * each class its features, and behind all of them a bias for each class, which decays as well or
+ * not. */
 #ifndef PL_LIB_SOFTMAX_REGRESSION_H
 #define PL_LIB_SOFTMAX_REGRESSION_H
 
