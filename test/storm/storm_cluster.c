@@ -305,7 +305,8 @@ static void play_seed(struct storm *s, enum sim_backend backend, const struct ru
     expect_ok(cluster_parse("storm.cluster", plan->cluster, strlen(plan->cluster), &cluster, &err),
               &err);
     expect_ok(cluster_finish(cluster, &err), &err);
-    s->records = job_step_records(job);
+    s->records = job_takes_all(job) ? s->ground->corpus.set[SET_TRAIN].count /* at most */
+                                    : job_step_records(job);
     s->train = (struct train_options){
         .job = job, .dir = dir, .resume = s->resumes, .line = on_line, .user = s, .patience_s = 60};
     const struct sim_options options = {
