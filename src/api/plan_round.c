@@ -121,7 +121,8 @@ static const char *ps_round(const Paceline__Job *job, const struct bench_step *l
     return NULL;
 }
 
-static const char *downpour_round(const Paceline__Job *job, struct round_config *config)
+static const char *downpour_round(const Paceline__Job *job, const struct bench_step *learner,
+                                  struct round_config *config)
 {
     const Paceline__Downpour *d = job->strategy->downpour;
     uint64_t pushes = ((uint64_t)d->n_fetch + d->n_push - 1) / d->n_push, both = d->n_push;
@@ -136,10 +137,12 @@ static const char *downpour_round(const Paceline__Job *job, struct round_config 
     config->strategy = ROUND_DOWNPOUR;
     config->tau = d->n_push;
     config->fetch = d->n_fetch;
-    config->server_states = d->server_adagrad ? 1 : 0;
-    bool apart = d->server_adagrad || config->codec != CODEC_F32;
+    bool at_server = d->learning_rule == PACELINE__DOWNPOUR__LEARNING_RULE__server;
+    config->server_states = at_server ? learner->states : d->server_adagrad ? 1 : 0;
+    bool apart = config->server_states > 0 || config->codec != CODEC_F32;
     config->kept_pushes = apart ? PUSHES_KEPT : (size_t)pushes + 1;
-    config->kept = client_vectors(config) + 1;
+    bool apart_steps = at_server || strcmp(job->solver->type, "SGD") != 0;
+    config->kept = client_vectors(config) + 1 + apart_steps; /* and the sum, and a step */
     return NULL;
 }
 
@@ -199,7 +202,7 @@ const char *plan_round_of(const Paceline__Job *job, const struct bench_step *lea
     if (strcmp(name, "ps") == 0)
         return ps_round(job, learner, out);
     if (strcmp(name, "downpour") == 0)
-        return downpour_round(job, &out->config);
+        return downpour_round(job, learner, &out->config);
     if (strcmp(name, "gossip") == 0)
         return gossip_round(job, &out->config);
     if (strcmp(name, "mpca") == 0 || strcmp(name, "pace") == 0)

@@ -52,6 +52,7 @@ static const struct rule {
     {"strategy.downpour.server_adagrad", true},
     {"strategy.downpour.servers", true},
     {"strategy.downpour.colocated", true},
+    {"strategy.downpour.learning_rule", true},
     {"strategy.easgd", false},
     {"strategy.easgd.momentum", true},
     {"strategy.easgd.mode", true},

@@ -361,6 +361,15 @@ void learner_update(struct learner *l, uint64_t start)
     trace_end(l->world, begun, span);
 }
 
+void learner_update_plainly(struct learner *l, uint64_t start, struct vec *step)
+{
+    struct trace_span span = span_of(l, SPAN_UPDATE, 0);
+    int64_t begun = trace_now(l->world);
+    optim_step_plainly(&l->optim, clock_value(l, start), &l->x, &l->dx, step, l->table);
+    l->steps++;
+    trace_end(l->world, begun, span);
+}
+
 int learner_step(struct learner *l, uint64_t start, size_t count)
 {
     if (!l->optim.ops->update)

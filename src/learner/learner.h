@@ -118,6 +118,10 @@ void learner_expect(struct learner *l, const struct stretch *step, size_t count)
 /* x ← the optimizer's update by dx at the schedule's rate; `start` as for learner_gradient. */
 void learner_update(struct learner *l, uint64_t start);
 
+/* The same without the solver's rule: x ← x − η (dx + decay·x). `step` is as long as x, finite, and
+ * receives what is subtracted. */
+void learner_update_plainly(struct learner *l, uint64_t start, struct vec *step);
+
 /* One step: learner_gradient, then learner_update. ERR_UNSUPPORTED: a solver type of full batches,
  * with its message. */
 int learner_step(struct learner *l, uint64_t start, size_t count);

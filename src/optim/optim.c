@@ -193,6 +193,17 @@ void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
     optim->ops->update(&step, x, dx, optim->state, table, vec_all(x));
 }
 
+void optim_step_plainly(const struct optim *optim, double t, struct vec *x, const struct vec *dx,
+                        struct vec *step, const struct segments *table)
+{
+    const Caffe__SolverParameter *solver = optim->solver;
+    const struct vec_sgd rule = {
+        .rate = (float)(optim->scale * (double)schedule_rate(solver, t)),
+        .decay = solver->has_weight_decay && !is_l1(solver) ? solver->weight_decay : 0,
+    };
+    vec_sgd(x, dx, step, &rule, table, vec_all(x));
+}
+
 void optim_reset(struct optim *optim)
 {
     for (size_t i = 0; i < optim->ops->states; i++)

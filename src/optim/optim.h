@@ -34,7 +34,8 @@ struct optim_ops {
     float momentum;                          /* of a solver that does not set the field */
     size_t states;                           /* vectors of state */
     const char *state_name[OPTIM_STATE_MAX]; /* as in checkpoints: "momentum" */
-    bool whole; /* a step needs whole segments, so the range is all of x */
+    bool keeps_step; /* state[0] is what the last step has subtracted from x */
+    bool whole;      /* a step needs whole segments, so the range is all of x */
     /* x ← update over the range. NULL: the type is of the strategy `full_batch`, which has the
      * steps (descent.h) and no rate; optim_update is not called. */
     void (*update)(const struct optim_step *step, struct vec *x, const struct vec *dx,
@@ -60,6 +61,11 @@ int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t
  * done in place: clip_gradients, then the decay of regularization_type "L1". */
 void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
                   const struct segments *table);
+
+/* The same by plain SGD at the solver's rate and decay, whatever its type: no state changes. `step`
+ * is as long as x, finite, and receives what is subtracted. */
+void optim_step_plainly(const struct optim *optim, double t, struct vec *x, const struct vec *dx,
+                        struct vec *step, const struct segments *table);
 
 /* Does optim_update write dx? */
 bool optim_writes_gradient(const struct optim *optim);

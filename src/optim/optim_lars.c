@@ -47,6 +47,7 @@ const struct optim_ops optim_lars = {
     .reads = OPTIM_MOMENTUM | OPTIM_TRUST,
     .states = 1,
     .state_name = {"momentum"},
+    .keeps_step = true,
     .whole = true,
     .update = lars_update,
 };

@@ -32,6 +32,7 @@ const struct optim_ops optim_sgd = {
     .reads = OPTIM_MOMENTUM,
     .states = 1,
     .state_name = {"momentum"},
+    .keeps_step = true,
     .update = sgd_update,
 };
 

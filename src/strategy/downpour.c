@@ -1,22 +1,29 @@
-/* `downpour`: Downpour SGD (SparkDML §2.1, after DistBelief). Each worker trains its own copy of
- * the model by plain SGD steps, and accumulates them:
+/* `downpour`: Downpour SGD (SparkDML §2.1, after DistBelief, Dean et al. 2012). Each worker trains
+ * its own copy of the model and accumulates what it pushes to the servers every n_push steps,
+ * without waiting for them; every n_fetch steps x ← x̃, which waits for the download. "The
+ * parameter update is done according to the learning rule" (§2.1), which is the solver's type:
  *
- *     x ← x − η g,  a ← a − η g
+ *     learning_rule: worker    Δ = the step by the rule     x ← x + Δ,  a ← a + Δ
+ *                              at the servers               x̃ ← x̃ + a
+ *     learning_rule: server    plain steps                  x ← x − η g,  a ← a + g
+ *                              at the servers               x̃ ← the rule's step with gradient a
  *
- * Every n_push steps it pushes a to the servers, without waiting for them, and a ← 0; every n_fetch
- * steps x ← x̃, which waits for the download. When a push arrives, the servers compute
+ * With the plain rule, SGD without momentum, both are x̃ ← x̃ − Σ η g. A worker's momentum or means
+ * of squares are its own, and outlive a fetch; those of the servers follow the gradients of all.
+ * The servers' gradients are sums, as DistBelief's Algorithm 7 accrues them. So a step with
+ * momentum makes up for n_push small ones; a rule that divides by their size, such as RMSProp,
+ * takes one step of its usual length.
  *
- *     x̃ ← x̃ + a
+ * η is the schedule's rate at the worker's own step, or at the servers' updates / K. A worker's g
+ * includes the weight decay. A gradient that is accumulated for the servers does not: they add the
+ * decay once for each push.
  *
- * η is the schedule's rate at the worker's own step; g includes the weight decay.
- *
- * server_adagrad: the servers adapt each weight's rate to the pushes so far (SparkDML leaves the
- * rule open; this one is ours),
+ * server_adagrad: the servers adapt each weight's rate to the steps pushed so far (ours),
  *
  *     h ← h + a²,  x̃ ← x̃ + η a / (√h + delta)
  *
- * with η applied again, at updates / K, since the η in a cancels. With several shards, each has its
- * own h; the rule is element-wise, so the result is the same. */
+ * with η applied again, since the η in a cancels. With several shards, each has its own state;
+ * these rules are element-wise, so the result is the same. */
 #include "strategy/ps_client.h"
 
 #include <string.h>
@@ -33,23 +40,18 @@ static bool on_driver(const Paceline__Job *job)
     return settings_of(job)->servers == 1 && !settings_of(job)->colocated;
 }
 
-/* The sum of steps stands for them only when a step depends on its gradient alone. */
-static int check_plain(const Paceline__Job *job, struct err *err)
+static bool at_server(const Paceline__Job *job)
 {
-    const Caffe__SolverParameter *solver = job->solver;
-    if (solver && strcmp(solver->type, "SGD") != 0)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "solver.type: strategy downpour takes plain steps, \"SGD\", is \"%s\"; write "
-            "--set solver.type=SGD",
-            solver->type);
-    if (solver && solver->momentum != 0)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "solver.momentum: strategy downpour takes plain steps, 0, is %g; write --set "
-            "solver.momentum=0",
-            (double)solver->momentum);
-    return OK;
+    return settings_of(job)->learning_rule == PACELINE__DOWNPOUR__LEARNING_RULE__server;
+}
+
+static int check_rule(const Paceline__Job *job, struct err *err)
+{
+    if (at_server(job) && settings_of(job)->server_adagrad)
+        return err_set(err, ERR_INPUT,
+                       "strategy.downpour.server_adagrad: learning_rule is server, and one of the "
+                       "two may be; the rule is solver.type, and that may be \"AdaGrad\"");
+    return at_server(job) && !on_driver(job) ? shard_check_solver(job->solver, err) : OK;
 }
 
 static struct ps_server_config server_config(const Paceline__Job *job)
@@ -58,7 +60,9 @@ static struct ps_server_config server_config(const Paceline__Job *job)
     return (struct ps_server_config){
         .servers = d->servers,
         .colocated = d->colocated,
-        .shard.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES,
+        .shard.rule = at_server(job)      ? SHARD_GRADIENTS
+                      : d->server_adagrad ? SHARD_ADAGRAD
+                                          : SHARD_UPDATES,
         .push = (uint64_t)d->n_push * job_step_records(job),
         .pushes_a_fetch = ((uint64_t)d->n_fetch + d->n_push - 1) / d->n_push,
         .clock = {.job = job, .consistency.kind = CONSISTENCY_ASP},
@@ -69,20 +73,62 @@ static struct ps_server_config server_config(const Paceline__Job *job)
 
 struct replica {
     struct ps_client c;
-    struct vec a;   /* the sum of the steps since the last push */
-    uint64_t steps; /* their number */
-    bool lost;      /* the last one's loss was not finite */
+    struct vec a;      /* what is pushed next: the sum of the steps, or of the gradients */
+    struct vec before; /* the rule is the servers': the last plain step; else x before the step,
+                          unless the optimizer keeps its steps */
+    uint64_t steps;    /* in a */
+    bool lost;         /* the last one's loss was not finite */
 };
 
-/* x ← x − η g, a ← a − η g. Without momentum, the optimizer's state after a step is η g. */
+static int replica_open(struct replica *r, struct member *m)
+{
+    const struct ps_server_config config = server_config(m->job);
+    const struct learner *l = m->learner;
+    bool keeps_steps = !at_server(m->job) && l->optim.ops->keeps_step;
+    int rc = ps_client_open(&r->c, m, &config);
+    if (rc == OK)
+        rc = vec_init(&r->a, m->arena, l->x.n);
+    return rc == OK ? vec_init(&r->before, m->arena, keeps_steps ? 0 : l->x.n) : rc;
+}
+
+/* learning_rule: server. x ← x − η (g + decay), a ← a + g */
+static int step_plainly(struct replica *r, struct learner *l, uint64_t start, size_t count)
+{
+    int rc = learner_gradient(l, start, count);
+    if (rc != OK)
+        return rc;
+    vec_axpy(&r->a, 1.0f, &l->dx, vec_all(&r->a));
+    learner_update_plainly(l, start, &r->before);
+    return OK;
+}
+
+/* learning_rule: worker. x ← x + Δ, a ← a + Δ. The state of an optimizer that keeps its step is −Δ
+ * without rounding; for others Δ is the difference. */
+static int step_by_rule(struct replica *r, struct learner *l, uint64_t start, size_t count)
+{
+    const struct range all = vec_all(&r->a);
+    if (!l->optim.ops->keeps_step)
+        vec_copy(&r->before, &l->x, all);
+    int rc = learner_step(l, start, count);
+    if (rc != OK)
+        return rc;
+    if (l->optim.ops->keeps_step) {
+        vec_axpy(&r->a, -1.0f, &l->optim.state[0], all);
+        return OK;
+    }
+    vec_axpy(&r->before, -1.0f, &l->x, all);
+    vec_axpy(&r->a, -1.0f, &r->before, all);
+    return OK;
+}
+
 static int take_step(struct replica *r, struct member *m)
 {
-    struct learner *l = m->learner;
-    int rc = learner_step(l, strategy_async_offset(m), job_step_records(m->job));
+    uint64_t start = strategy_async_offset(m);
+    uint32_t count = job_step_records(m->job);
+    int rc = at_server(m->job) ? step_plainly(r, m->learner, start, count)
+                               : step_by_rule(r, m->learner, start, count);
     r->lost = rc == ERR_DIVERGED;
     r->steps++;
-    if (rc == OK)
-        vec_axpy(&r->a, -1.0f, &l->optim.state[0], vec_all(&r->a));
     if (rc == OK || r->lost)
         rc = strategy_async_stepped(m);
     return rc;
@@ -120,6 +166,10 @@ static int fetch_model(struct replica *r, struct member *m)
     if (rc != OK)
         return rc;
     rc = ps_client_take(c);
+    if (r->lost) { /* what made the model infinite may be in these, too */
+        optim_reset(&m->learner->optim);
+        vec_fill(&r->before, vec_all(&r->before), 0.0f);
+    }
     const struct exchange_cost cost = {
         .seconds = world_seconds(world_now(m->world) - begun),
         .waited_s = world_seconds(world_now(m->world) - begun),
@@ -161,10 +211,7 @@ static int leave_run(struct replica *r, struct member *m)
 static int downpour_worker(struct member *m)
 {
     struct replica *r = arena_new(m->arena, struct replica);
-    const struct ps_server_config config = server_config(m->job);
-    int rc = r ? ps_client_open(&r->c, m, &config) : ERR_NOMEM;
-    if (rc == OK)
-        rc = vec_init(&r->a, m->arena, m->learner->x.n);
+    int rc = r ? replica_open(r, m) : ERR_NOMEM;
     if (rc == OK && m->join_state)
         rc = ps_client_join(&r->c);
     while (rc == OK)
@@ -188,7 +235,7 @@ static int downpour_configure(const Paceline__Job *job, struct strategy_traits *
     traits->driver_part = on_driver(job);
     traits->joinable = true;
     traits->round = settings_of(job)->n_push;
-    return check_plain(job, err);
+    return check_rule(job, err);
 }
 
 const struct strategy_ops strategy_downpour = {

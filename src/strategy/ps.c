@@ -28,20 +28,6 @@ static bool on_driver(const Paceline__Job *job)
     return settings_of(job)->servers == 1 && !settings_of(job)->colocated;
 }
 
-static int check_optimizer(const Paceline__Job *job, struct err *err)
-{
-    struct optim optim;
-    struct arena arena;
-    if (!job->solver || on_driver(job))
-        return OK;
-    arena_init(&arena);
-    int rc = optim_init(&optim, job->solver, 0, &arena, err);
-    if (rc == OK)
-        rc = shard_check(&optim, err);
-    arena_release(&arena);
-    return rc;
-}
-
 /* The job's numbers are those of the schema, the paper's order is another. */
 static enum consistency_kind kind_of(const Paceline__Ps *ps)
 {
@@ -161,7 +147,7 @@ static int ps_configure(const Paceline__Job *job, struct strategy_traits *traits
     traits->driver_part = on_driver(job);
     traits->joinable = true;
     traits->round = 1;
-    return check_optimizer(job, err);
+    return on_driver(job) ? OK : shard_check_solver(job->solver, err);
 }
 
 const struct strategy_ops strategy_ps = {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-int shard_check(const struct optim *optim, struct err *err)
+static int check_whole(const struct optim *optim, struct err *err)
 {
     bool clips = optim->solver->clip_gradients >= 0;
     if (!optim_needs_whole(optim))
@@ -16,6 +16,20 @@ int shard_check(const struct optim *optim, struct err *err)
                    "solver.%s needs the whole gradient at once, and each of several servers has a "
                    "part of it",
                    clips ? "clip_gradients:" : "type: LARS");
+}
+
+int shard_check_solver(const Caffe__SolverParameter *solver, struct err *err)
+{
+    struct optim optim;
+    struct arena arena;
+    if (!solver)
+        return OK;
+    arena_init(&arena);
+    int rc = optim_init(&optim, solver, 0, &arena, err);
+    if (rc == OK)
+        rc = check_whole(&optim, err);
+    arena_release(&arena);
+    return rc;
 }
 
 size_t shard_states(const struct shard_config *config, const struct optim *optim)

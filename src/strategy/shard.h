@@ -39,8 +39,9 @@ struct push {
     uint64_t samples; /* records that went into it */
 };
 
-/* Can a part of x be updated without the rest? ERR_UNSUPPORTED by name */
-int shard_check(const struct optim *optim, struct err *err);
+/* Can the solver's rule update a part of x without the rest, as several servers do? ERR_UNSUPPORTED
+ * by name, or an error of optim_init */
+int shard_check_solver(const Caffe__SolverParameter *solver, struct err *err);
 
 /* The vectors that the rule keeps from one push to the next, each as long as x̃; `optim` is of the
  * configuration's solver. */

@@ -96,7 +96,8 @@ static void test_jobs(void **state)
     bad_job(t, "stop.steps: must be > 0, is 0; --unset stop.steps", "epochs: 3", "steps: 0");
     bad_job(t, "workers: not allowed with workers_min; --unset workers_min", "workers: 4",
             "workers: 4 workers_min: 1 workers_max: 4");
-    bad_job(t, "write --set solver.momentum=0", "sync { tau: 4 }", "downpour { }");
+    bad_job(t, "the rule is solver.type", "sync { tau: 4 }",
+            "downpour { learning_rule: server server_adagrad: true }");
     bad_job(t, "batch", "batch: 16", "batch: 0");
     bad_job(t, "base_lr", "base_lr: 0.05", "base_lr: nan");
     bad_job(t, "base_lr", "base_lr: 0.05", "");

@@ -87,20 +87,6 @@ static void test_shards_are_one_server(void **state)
     }
 }
 
-static void test_what_is_not_plain_is_refused(void **state)
-{
-    struct sim_run r = {0};
-    SIM_TRY(*state, calm, &r, "strategy.downpour={}");
-    assert_int_equal(r.rc, PL_ERR_UNSUPPORTED);
-    assert_string_equal(r.error, "solver.momentum: strategy downpour takes plain steps, 0, is 0.9; "
-                                 "write --set solver.momentum=0");
-    r.dir[0] = '\0';
-    SIM_TRY(*state, calm, &r, "strategy.downpour={}", "solver.type=Adam");
-    assert_int_equal(r.rc, PL_ERR_UNSUPPORTED);
-    assert_string_equal(r.error, "solver.type: strategy downpour takes plain steps, \"SGD\", is "
-                                 "\"Adam\"; write --set solver.type=SGD");
-}
-
 /* ---- when who does what ---- */
 
 enum { PUSH, FETCH };
@@ -166,7 +152,6 @@ int main(void)
         cmocka_unit_test(test_alone_it_is_single_but_for_rounding),
         cmocka_unit_test(test_adagrad_at_the_server_is_adagrad),
         cmocka_unit_test(test_shards_are_one_server),
-        cmocka_unit_test(test_what_is_not_plain_is_refused),
         cmocka_unit_test(test_timeline),
         cmocka_unit_test(test_only_fetching_takes_time),
     };

@@ -58,6 +58,13 @@ static const struct way ways[] = {
     {{"strategy.downpour={n_push:2 n_fetch:2 colocated:true}", "solver.momentum=0"},
      1,
      JOINED | FREE},
+    {{"strategy.downpour={n_push:2 n_fetch:4}", "solver.type=Adam", "solver.base_lr=0.005"},
+     1,
+     JOINED | FREE},
+    {{"strategy.downpour={n_push:2 n_fetch:2 servers:2 learning_rule:server}", "solver.type=Adam",
+      "solver.base_lr=0.005"},
+     1,
+     JOINED | FREE},
 };
 
 enum { WAYS = sizeof ways / sizeof *ways, GAP = 22, STRIKES = 4 };
