@@ -26,7 +26,7 @@ bool blocks_may_help(const struct net *net, const struct net_options *options)
 {
     bool copies = false, fits = options->tuner && options->kernels->has_blocks &&
                                 options->dtype == DTYPE_F32 && net->phase == PHASE_TRAIN &&
-                                !options->keep_all;
+                                !options->keep_all && options->slice.count <= 1;
     for (size_t i = 0; i < net->file.n_layers && fits; i++) {
         copies = copies || copies_images(net->file.layer[i]);
         fits = layer_fits(net->file.layer[i]);

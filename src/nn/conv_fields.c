@@ -85,13 +85,13 @@ int conv_fields_declare(struct layer *layer, const struct setup *setup,
     const Caffe__ConvolutionParameter *p = layer->param->convolution_param;
     struct shape w = {4, {image->dim[1], columns / spec->groups, spec->kernel_h, spec->kernel_w}};
     struct shape b = {1, {spec->y.dim[1]}};
-    int rc = layer_top(layer, 0, &spec->y, axes_layout(setup, &spec->y), err);
-    if (rc == OK)
-        rc = layer_param(layer, setup, &w, "weight_filler", p->weight_filler, err);
+    int rc = layer_param(layer, setup, &w, "weight_filler", p->weight_filler, err);
     if (rc == OK && p->bias_term)
         rc = layer_param(layer, setup, &b, "bias_filler", p->bias_filler, err);
     if (rc != OK)
         return rc;
     layer->products = (double)shape_count(image) * (double)shape_count_from(&w, 1);
+    if (layer_is_cut(layer))
+        layer->products *= (double)layer->own.len / (double)layer->outputs;
     return layer_params_done(layer, err);
 }

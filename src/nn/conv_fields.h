@@ -15,8 +15,8 @@ static inline size_t conv_span(size_t kernel, size_t dilation)
 int conv_fields_read(const struct layer *layer, const char *what, struct conv_spec *spec,
                      size_t *outputs, struct err *err);
 
-/* Set the top (spec->y), declare weights (rows, columns/groups, KH, KW) and bias, and count the
- * products: each pixel of `image`, which has `rows` channels, meets its row of the weights. */
+/* Declare weights (rows, columns/groups, KH, KW) and bias, and count the products: each pixel of
+ * `image`, which has `rows` channels, meets its row of the weights; in a slice, of its own rows. */
 int conv_fields_declare(struct layer *layer, const struct setup *setup,
                         const struct conv_spec *spec, const struct shape *image, size_t columns,
                         struct err *err);

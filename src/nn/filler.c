@@ -171,15 +171,15 @@ int filler_read(const Caffe__FillerParameter *param, const struct shape *shape, 
     return rc;
 }
 
-/* ---- filling: the parameter's first element is at counter `base` ---- */
+/* ---- filling: the first element to fill is at counter `base` ---- */
 
 static void fill_gaussian(const struct filler *filler, uint64_t seed, uint64_t base, float *x,
                           size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         bool drops = filler->drop > 0.0 &&
-                     (double)rng_uniform(seed, RNG_INIT, drop_bit | base | i) < filler->drop;
-        double value = filler->a + filler->b * (double)rng_normal(seed, RNG_INIT, base | i);
+                     (double)rng_uniform(seed, RNG_INIT, drop_bit | (base + i)) < filler->drop;
+        double value = filler->a + filler->b * (double)rng_normal(seed, RNG_INIT, base + i);
         x[i] = drops ? 0.0f : (float)value;
     }
 }
@@ -192,7 +192,7 @@ static void fill_unitball(const struct filler *filler, uint64_t seed, uint64_t b
     for (size_t first = 0; first < n; first += filler->row) {
         double sum = 0.0;
         for (size_t i = first; i < first + filler->row; i++) {
-            x[i] = 1.0f - rng_uniform(seed, RNG_INIT, base | i);
+            x[i] = 1.0f - rng_uniform(seed, RNG_INIT, base + i);
             sum += (double)x[i];
         }
         for (size_t i = first; i < first + filler->row; i++)
@@ -200,19 +200,21 @@ static void fill_unitball(const struct filler *filler, uint64_t seed, uint64_t b
     }
 }
 
-static void fill_bilinear(const struct filler *filler, float *x, size_t n)
+static void fill_bilinear(const struct filler *filler, size_t first, float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        double column = (double)(i % filler->row), line = (double)(i / filler->row % filler->row);
+        size_t k = first + i;
+        double column = (double)(k % filler->row), line = (double)(k / filler->row % filler->row);
         x[i] = (float)((1.0 - fabs(column / filler->a - filler->b)) *
                        (1.0 - fabs(line / filler->a - filler->b)));
     }
 }
 
-void filler_fill(const struct filler *filler, uint64_t seed, size_t parameter, float *x, size_t n)
+void filler_fill(const struct filler *filler, uint64_t seed, size_t parameter, size_t first,
+                 float *x, size_t n)
 {
-    PL_ASSERT(n < (size_t)1 << ELEMENT_BITS);
-    uint64_t base = (uint64_t)parameter << ELEMENT_BITS;
+    PL_ASSERT(first < (size_t)1 << (ELEMENT_BITS - 1) && n < (size_t)1 << (ELEMENT_BITS - 1));
+    uint64_t base = ((uint64_t)parameter << ELEMENT_BITS) + first;
     double a = filler->a, b = filler->b;
     switch (filler->kind) {
     case FILLER_CONSTANT:
@@ -221,10 +223,10 @@ void filler_fill(const struct filler *filler, uint64_t seed, size_t parameter, f
         break;
     case FILLER_UNIFORM:
         for (size_t i = 0; i < n; i++)
-            x[i] = (float)(a + (b - a) * (double)rng_uniform(seed, RNG_INIT, base | i));
+            x[i] = (float)(a + (b - a) * (double)rng_uniform(seed, RNG_INIT, base + i));
         break;
     case FILLER_GAUSSIAN: fill_gaussian(filler, seed, base, x, n); break;
     case FILLER_UNITBALL: fill_unitball(filler, seed, base, x, n); break;
-    case FILLER_BILINEAR: fill_bilinear(filler, x, n); break;
+    case FILLER_BILINEAR: fill_bilinear(filler, first, x, n); break;
     }
 }

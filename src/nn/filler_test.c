@@ -34,7 +34,7 @@ struct moments {
 static struct moments measure_filler(const struct filler *filler, uint64_t seed, size_t parameter)
 {
     static float x[N];
-    filler_fill(filler, seed, parameter, x, N);
+    filler_fill(filler, seed, parameter, 0, x, N);
     struct moments m = {0.0, 0.0, 1e9, -1e9};
     for (int i = 0; i < N; i++) {
         double v = (double)x[i];
@@ -62,12 +62,12 @@ static void test_constant(void **state)
     struct shape shape = {1, {10}};
     float x[3] = {1, 1, 1};
     assert_int_equal(filler_read(NULL, &shape, &filler, NULL), OK);
-    filler_fill(&filler, 1, 0, x, 3);
+    filler_fill(&filler, 1, 0, 0, x, 3);
     assert_true(x[0] == 0.0f && x[2] == 0.0f);
     param.has_value = true;
     param.value = 0.25f;
     filler = read_filler("constant", &param, shape);
-    filler_fill(&filler, 1, 0, x, 3);
+    filler_fill(&filler, 1, 0, 0, x, 3);
     assert_true(x[0] == 0.25f && x[2] == 0.25f);
 }
 
@@ -140,14 +140,14 @@ static void test_elements_are_pure(void **state)
     (void)state;
     struct filler filler = {.kind = FILLER_GAUSSIAN, .b = 1.0};
     float a[64], b[64];
-    filler_fill(&filler, 1, 2, a, 64);
-    filler_fill(&filler, 1, 2, b, 32);
+    filler_fill(&filler, 1, 2, 0, a, 64);
+    filler_fill(&filler, 1, 2, 0, b, 32);
     assert_memory_equal(a, b, 32 * sizeof(float));
-    filler_fill(&filler, 1, 3, b, 64);
+    filler_fill(&filler, 1, 3, 0, b, 64);
     assert_memory_not_equal(a, b, sizeof a);
     for (int i = 0; i < 64; i++)
         assert_true(a[i] != b[i]);
-    filler_fill(&filler, 2, 2, b, 64);
+    filler_fill(&filler, 2, 2, 0, b, 64);
     for (int i = 0; i < 64; i++)
         assert_true(a[i] != b[i]);
 }
@@ -164,8 +164,8 @@ static void test_sparse(void **state)
     param.has_sparse = true;
     param.sparse = 6;
     struct filler filler = read_filler("gaussian", &param, shape);
-    filler_fill(&filler, 1, 3, x, N);
-    filler_fill(&dense, 1, 3, all, N);
+    filler_fill(&filler, 1, 3, 0, x, N);
+    filler_fill(&dense, 1, 3, 0, all, N);
     int kept = 0;
     for (int i = 0; i < N; i++) {
         assert_true(x[i] == 0.0f || x[i] == all[i]);
@@ -174,12 +174,12 @@ static void test_sparse(void **state)
     expect_near(kept, 0.15 * N, 4 * sqrt(0.15 * 0.85 * N));
     param.sparse = 0;
     filler = read_filler("gaussian", &param, shape);
-    filler_fill(&filler, 1, 3, x, N);
+    filler_fill(&filler, 1, 3, 0, x, N);
     for (int i = 0; i < N; i++)
         assert_true(x[i] == 0.0f);
     param.sparse = 40;
     filler = read_filler("gaussian", &param, shape);
-    filler_fill(&filler, 1, 3, x, N);
+    filler_fill(&filler, 1, 3, 0, x, N);
     assert_memory_equal(x, all, sizeof x);
 }
 
@@ -193,7 +193,7 @@ static void test_positive_unitball(void **state)
     Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
     struct filler filler =
         read_filler("positive_unitball", &param, (struct shape){3, {N / I, 20, I / 20}});
-    filler_fill(&filler, 1, 2, x, N);
+    filler_fill(&filler, 1, 2, 0, x, N);
     double square = 0;
     for (int row = 0; row < N / I; row++) {
         double sum = 0;
@@ -205,10 +205,10 @@ static void test_positive_unitball(void **state)
         expect_near(sum, 1.0, 1e-6);
     }
     expect_near(sqrt(square / N), 1.0 / (I * sqrt(3.0)), 0.03 / I);
-    filler_fill(&filler, 1, 2, again, 3 * I);
+    filler_fill(&filler, 1, 2, 0, again, 3 * I);
     assert_memory_equal(x, again, 3 * I * sizeof(float));
     filler = read_filler("positive_unitball", &param, (struct shape){1, {5}});
-    filler_fill(&filler, 1, 2, x, 5);
+    filler_fill(&filler, 1, 2, 0, x, 5);
     for (int i = 0; i < 5; i++)
         assert_true(x[i] == 1.0f);
 }
@@ -223,15 +223,15 @@ static void test_bilinear(void **state)
     Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
     float x[2 * 3 * 25];
     struct filler filler = read_filler("bilinear", &param, (struct shape){4, {2, 3, 4, 4}});
-    filler_fill(&filler, 1, 0, x, 2 * 3 * 16);
+    filler_fill(&filler, 1, 0, 0, x, 2 * 3 * 16);
     for (int i = 0; i < 2 * 3 * 16; i++)
         expect_near((double)x[i], four[i / 4 % 4] * four[i % 4], 1e-7);
     filler = read_filler("bilinear", &param, (struct shape){4, {2, 3, 5, 5}});
-    filler_fill(&filler, 1, 0, x, 2 * 3 * 25);
+    filler_fill(&filler, 1, 0, 0, x, 2 * 3 * 25);
     for (int i = 0; i < 2 * 3 * 25; i++)
         expect_near((double)x[i], five[i / 5 % 5] * five[i % 5], 1e-7);
     filler = read_filler("bilinear", &param, (struct shape){4, {1, 1, 1, 1}});
-    filler_fill(&filler, 1, 0, x, 1);
+    filler_fill(&filler, 1, 0, 0, x, 1);
     assert_true(x[0] == 1.0f);
 }
 

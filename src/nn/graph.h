@@ -16,6 +16,25 @@ struct net_file {
     size_t n_blobs;
 };
 
+/* How far a backward pass is, for its observer. */
+struct watched_pass {
+    const struct net_watch *watch; /* may be NULL */
+    double all, done;              /* flops of a step */
+    size_t from;                   /* dx is finished from here on */
+};
+
+/* A pass: layers before `next` have run, or backward those from `next` on. Where it has stopped,
+ * the next one has, too, all but its end. */
+struct net_run {
+    struct pass pass;
+    size_t next;
+    bool backward, stopped;
+    double done; /* flops of the step so far */
+    struct net_point point;
+    struct net_result result;
+    struct watched_pass watched;
+};
+
 struct net {
     struct arena arena;
     enum phase phase;
@@ -29,6 +48,9 @@ struct net {
     size_t n_blobs;
     struct net_file file;
     struct segments segments, states;
+    struct segments whole; /* of the whole model; empty where this is it */
+    struct model_slice slice;
+    struct net_run run; /* the pass under way */
     struct shares shares;
     struct op_scratch scratch; /* of the op that runs */
     struct piece *piece;       /* of the room: values, gradients, links' scratch */

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 int layer_links(const struct layer *layer, size_t bottoms, size_t tops, struct err *err)
 {
@@ -106,6 +107,75 @@ static bool is_named(const Caffe__ParamSpec *spec)
     return spec->name && spec->name[0];
 }
 
+int layer_share_out(struct layer *layer, const struct setup *setup, size_t outputs, size_t *own,
+                    struct err *err)
+{
+    const struct model_slice *slice = &setup->options->slice;
+    const struct blob *top = layer->top[0];
+    layer->shares_out = true;
+    *own = outputs;
+    if (slice->count > outputs)
+        return err_set(err, ERR_INPUT,
+                       "slices: %zu are more than its %zu outputs, of which each slice needs one",
+                       slice->count, outputs);
+    if (!slice_is_part(slice))
+        return OK;
+    PL_ASSERT(layer->dtype == DTYPE_F32); /* a job has no slices in bf16 */
+    layer->outputs = outputs;
+    layer->own = slice_units(slice, outputs);
+    layer->each = top->layout == LAYOUT_PLAIN ? shape_count_from(&top->shape, 2) : 1;
+    *own = layer->own.len;
+    size_t floats = top->count / outputs * *own;
+    layer->columns = arena_array(setup->arena, floats, float);
+    if (!layer->columns)
+        return err_set(err, ERR_NOMEM, "out of memory for %zu floats of a slice", floats);
+    layer->buffer_bytes += floats * sizeof(float);
+    return OK;
+}
+
+static void copy_columns(const struct layer *layer, float *top, bool into_top)
+{
+    size_t width = layer->outputs * layer->each, n = layer->own.len * layer->each;
+    size_t rows = layer->top[0]->count / width;
+    for (size_t r = 0; r < rows; r++) {
+        float *part = top + r * width + layer->own.from * layer->each;
+        float *own = layer->columns + r * n;
+        memcpy(into_top ? part : own, into_top ? own : part, n * sizeof *own);
+    }
+}
+
+void layer_put_columns(const struct layer *layer)
+{
+    copy_columns(layer, layer->top[0]->at, true);
+}
+
+void layer_get_columns(const struct layer *layer)
+{
+    copy_columns(layer, layer->top[0]->d, false);
+}
+
+/* The shape of the net's part of a parameter. */
+static struct shape part_of(const struct layer *layer, const struct shape *whole)
+{
+    struct shape part = *whole;
+    if (layer_is_cut(layer))
+        part.dim[0] = layer->own.len;
+    return part;
+}
+
+/* The segment in the table of the whole model, if the net is a slice. */
+static bool add_whole(const struct layer *layer, const struct setup *setup, const char *name,
+                      const struct shape *shape, const Caffe__ParamSpec *spec)
+{
+    if (!setup->whole)
+        return true;
+    struct segment *whole =
+        segments_add(setup->whole, setup->arena, name, shape, spec->lr_mult, spec->decay_mult);
+    if (whole)
+        whole->units = layer->outputs;
+    return whole != NULL;
+}
+
 /* A segment of its own. */
 static int own_parameter(struct layer *layer, const struct setup *setup, const struct shape *shape,
                          const Caffe__ParamSpec *spec, struct err *err)
@@ -113,9 +183,10 @@ static int own_parameter(struct layer *layer, const struct setup *setup, const s
     struct layer_param *p = &layer->at[layer->n_at];
     char text[128], name[SEGMENT_NAME_MAX];
     snprintf(name, sizeof name, "%.*s.%zu", SEGMENT_NAME_MAX - 8, layer->name, layer->n_at);
+    const struct shape part = part_of(layer, shape);
     const struct segment *segment =
-        segments_add(setup->segments, setup->arena, name, shape, spec->lr_mult, spec->decay_mult);
-    if (!segment)
+        segments_add(setup->segments, setup->arena, name, &part, spec->lr_mult, spec->decay_mult);
+    if (!segment || !add_whole(layer, setup, name, shape, spec))
         return err_set(err, ERR_NOMEM, "out of memory for parameters of %s",
                        shape_text(shape, text, sizeof text));
     p->index = setup->segments->count - 1;
@@ -131,6 +202,10 @@ static int join_shared(struct layer *layer, const struct setup *setup, struct sh
 {
     struct layer_param *p = &layer->at[layer->n_at];
     struct segment *segment = &setup->segments->at[share->segment];
+    if (setup->options->slice.count > 1)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "slices: weights that layers share by name (\"%.64s\") are not supported",
+                       spec->name);
     p->index = share->segment;
     p->offset = segment->offset;
     p->shared = true;
@@ -154,6 +229,11 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
                 const char *field, const Caffe__FillerParameter *filler, struct err *err)
 {
     PL_ASSERT(layer->n_at < LAYER_PARAMS_MAX);
+    if (setup->options->slice.count > 1 && !layer->shares_out)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "slices: weights of type \"%s\" cannot be shared out among slices; those of "
+                       "InnerProduct and Convolution can",
+                       layer->type);
     static const Caffe__ParamSpec none = CAFFE__PARAM_SPEC__INIT;
     const Caffe__ParamSpec *spec = &none;
     char text[128];
@@ -182,6 +262,9 @@ int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
                 const struct shape *shape, size_t *offset, struct err *err)
 {
     char text[128], name[SEGMENT_NAME_MAX];
+    if (setup->options->slice.count > 1)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "slices: type \"%s\" has a state, and slices have none", layer->type);
     snprintf(name, sizeof name, "%.*s.%zu", SEGMENT_NAME_MAX - 8, layer->name, k);
     const struct segment *segment =
         segments_add(setup->states, setup->arena, name, shape, 0.0f, 0.0f);
@@ -211,7 +294,7 @@ void layer_loss(struct layer *layer, const struct pass *pass, double sum)
 int layer_folds(struct layer *layer, const struct setup *setup, size_t n, bool *bias,
                 struct err *err)
 {
-    if (setup->options->phase != PHASE_TEST || setup->options->keep_all)
+    if (setup->options->phase != PHASE_TEST || setup->options->keep_all || layer_is_cut(layer))
         return OK;
     layer->folds = true;
     if (!*bias && !(layer->zeros = arena_array(setup->arena, n, float)))
@@ -230,9 +313,14 @@ void layer_params(const struct layer *layer, const struct pass *pass, struct op_
 
 void layer_op_forward(struct layer *layer, const struct pass *pass)
 {
-    struct op_args args = {.x = layer->bottom[0].blob->at, .y = layer->top[0]->at};
+    struct op_args args = {
+        .x = layer->bottom[0].blob->at,
+        .y = layer->columns ? layer->columns : layer->top[0]->at,
+    };
     layer_params(layer, pass, &args);
     layer->op->ops->forward(layer->op, &args);
+    if (layer->columns)
+        layer_put_columns(layer);
 }
 
 void layer_op_backward(struct layer *layer, const struct pass *pass)
@@ -242,10 +330,12 @@ void layer_op_backward(struct layer *layer, const struct pass *pass)
         .w = layer->n_at > 0 ? pass->x + layer->at[0].offset : NULL,
         .b = layer->n_at > 1 ? pass->x + layer->at[1].offset : NULL,
         .y = layer->top[0]->at,
-        .dy = layer->top[0]->d,
+        .dy = layer->columns ? layer->columns : layer->top[0]->d,
         .dx = layer->bottom[0].dx,
         .dw = layer->n_at > 0 ? pass->dx + layer->at[0].offset : NULL,
         .db = layer->n_at > 1 ? pass->dx + layer->at[1].offset : NULL,
     };
+    if (layer->columns)
+        layer_get_columns(layer);
     layer->op->ops->backward(layer->op, &args);
 }

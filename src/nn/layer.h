@@ -92,6 +92,7 @@ struct setup {
     struct arena *arena;
     struct op_scratch *scratch;         /* that ops have while they run */
     struct segments *segments, *states; /* of x; of s */
+    struct segments *whole;             /* of x of the model that this net is a slice of */
     struct shares *shares;              /* parameters with a name of their own (share.h) */
     size_t *carried; /* floats of a record's in net_batch.carried; a layer adds its own */
     bool blocks;     /* images lie in blocks of channels (blocks.h) */
@@ -177,6 +178,11 @@ struct layer {
     size_t scratch_bytes;     /* that the op wants while it runs, */
     struct piece *scratch[2]; /* forward; backward */
     double products;          /* multiply-adds of the forward matrix product */
+    bool shares_out;          /* slices of a model share its outputs out; */
+    size_t outputs;           /* all of them, where the net is such a slice, else 0; */
+    struct range own;         /* those that it has; */
+    size_t each;              /* floats of one in a row of the top; */
+    float *columns;           /* and its own part of the top or of the top's gradient */
     size_t classes;           /* labels from the data layer must stay below; 0: it reads none */
     size_t top_k;             /* of an accuracy; else 0 */
     bool judges;              /* the accuracy that counts net_result.right */
@@ -228,6 +234,24 @@ int layer_axis_at(const struct layer *layer, const char *field, int32_t axis, si
 int layer_top(struct layer *layer, size_t i, const struct shape *shape, enum layout layout,
               struct err *err);
 
+/* Does the net have a part of the layer's outputs alone, as a slice? */
+static inline bool layer_is_cut(const struct layer *layer)
+{
+    return layer->outputs > 0;
+}
+
+/* The number of `outputs` (axis 1 of the top, which has its shape) that the net has. A layer
+ * that calls this is one that slices share out: its parameters are (outputs, ..), are declared
+ * with their whole shape, and come cut; its op is planned for that number of outputs, with
+ * layer->columns, if there are, for the top. ERR_INPUT: there are more slices than outputs;
+ * ERR_NOMEM */
+int layer_share_out(struct layer *layer, const struct setup *setup, size_t outputs, size_t *own,
+                    struct err *err);
+
+/* Copy the columns into the top, or of its gradient. */
+void layer_put_columns(const struct layer *layer);
+void layer_get_columns(const struct layer *layer);
+
 /* Declare the layer's next blob of parameters, with the multipliers of its `param` entry; by a name
  * there that an earlier layer gave, it is that layer's blob. */
 int layer_param(struct layer *layer, const struct setup *setup, const struct shape *shape,
@@ -259,7 +283,8 @@ int layer_folds(struct layer *layer, const struct setup *setup, size_t n, bool *
 /* Set the w and b of args for a forward pass: the folded ones, if layers are folded in. */
 void layer_params(const struct layer *layer, const struct pass *pass, struct op_args *args);
 
-/* forward and backward of layers that are one op on bottom 0, top 0 and parameters (w, b). */
+/* forward and backward of layers that are one op on bottom 0, top 0 and parameters (w, b); or on a
+ * slice's columns of the top. */
 void layer_op_forward(struct layer *layer, const struct pass *pass);
 void layer_op_backward(struct layer *layer, const struct pass *pass);
 

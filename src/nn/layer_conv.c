@@ -3,6 +3,7 @@
  * Deconvolution: the backward pass to x of a convolution from y to x, plus b; weights (C, O/group,
  * KH, KW). An image of H rows becomes one of stride · (H - 1) + E - 2 pad rows, where E is the
  * extent of the kernel. */
+#include "nn/axes.h"
 #include "nn/conv_fields.h"
 #include "nn/layers.h"
 
@@ -41,6 +42,15 @@ static int deconv_size(const struct layer *layer, size_t O, struct conv_spec *s,
     return OK;
 }
 
+/* O becomes the slice's part of it. */
+static int take_part(struct layer *layer, const struct setup *setup, const struct conv_spec *spec,
+                     size_t *O, struct err *err)
+{
+    if (setup->options->slice.count > 1 && spec->groups > 1)
+        return err_set(err, ERR_UNSUPPORTED, "slices: convolution_param.group is not supported");
+    return layer_share_out(layer, setup, *O, O, err);
+}
+
 static int setup(struct layer *layer, const struct setup *setup, bool back, struct err *err)
 {
     const struct kernels *kernels = setup->options->kernels;
@@ -50,12 +60,18 @@ static int setup(struct layer *layer, const struct setup *setup, bool back, stru
     if (rc == OK)
         rc = back ? deconv_size(layer, O, &spec, err) : conv_size(layer, O, &spec, err);
     if (rc == OK)
+        rc = layer_top(layer, 0, &spec.y, axes_layout(setup, &spec.y), err);
+    if (rc == OK && !back)
+        rc = take_part(layer, setup, &spec, &O, err);
+    if (rc == OK)
         rc = conv_fields_declare(layer, setup, &spec, back ? &spec.x : &spec.y,
                                  back ? O : spec.x.dim[1], err);
     if (rc == OK && !back)
         rc = layer_folds(layer, setup, O, &spec.bias, err);
     if (rc != OK)
         return rc;
+    if (!back)
+        spec.y.dim[1] = O;
     spec.dtype = layer->dtype;
     spec.blocks = setup->blocks && !back;
     const struct plan_options options = {

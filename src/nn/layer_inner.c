@@ -1,5 +1,6 @@
 /* InnerProduct: y = x·wᵀ + b. The axes of x from `axis` on, in canonical order, are a row of I
- * values, and those before it count the rows, M; w is (O, I), or (I, O) with `transpose`. */
+ * values, and those before it count the rows, M; w is (O, I), or (I, O) with `transpose`. In a
+ * slice of a model O is its own part of the outputs, and it computes these columns of y. */
 #include "nn/axes.h"
 #include "nn/layers.h"
 #include "nn/recast.h"
@@ -62,12 +63,23 @@ static int make_turned(struct layer_inner *self, const struct setup *setup, stru
     return rc;
 }
 
+/* O becomes the slice's part of it. */
+static int take_part(struct layer_inner *self, const struct setup *setup,
+                     const Caffe__InnerProductParameter *p, size_t axis, struct err *err)
+{
+    if (setup->options->slice.count > 1 && (axis != 1 || p->transpose))
+        return err_set(err, ERR_UNSUPPORTED, "slices: inner_product_param.%s is not supported",
+                       p->transpose ? "transpose: true" : "axis that is not 1");
+    return layer_share_out(&self->layer, setup, p->num_output, &self->O, err);
+}
+
+/* Parameters are declared whole, and come cut. */
 static int make_params(struct layer_inner *self, const struct setup *setup,
                        const Caffe__InnerProductParameter *p, struct err *err)
 {
     struct layer *layer = &self->layer;
-    const struct shape w = {2, {self->O, self->I}}, turned = {2, {self->I, self->O}};
-    const struct shape b = {1, {self->O}};
+    const struct shape w = {2, {p->num_output, self->I}}, turned = {2, {self->I, p->num_output}};
+    const struct shape b = {1, {p->num_output}};
     int rc = layer_param(layer, setup, p->transpose ? &turned : &w, "weight_filler",
                          p->weight_filler, err);
     if (rc == OK && p->bias_term)
@@ -96,9 +108,13 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     top.dim[axis] = self->O = p->num_output;
     self->I = shape_count_from(&x->shape, axis);
     size_t M = x->count / self->I;
-    const struct shape x_rows = {2, {M, self->I}}, y_rows = {2, {M, self->O}};
     rc = layer_top(layer, 0, &top, axes_layout(setup, &top), err);
-    if (rc == OK && axis > 1)
+    if (rc == OK)
+        rc = take_part(self, setup, p, axis, err);
+    if (rc != OK)
+        return rc;
+    const struct shape x_rows = {2, {M, self->I}}, y_rows = {2, {M, self->O}};
+    if (axis > 1)
         rc = make_rows(self, setup, &x_rows, &y_rows, err);
     if (rc == OK)
         rc = make_params(self, setup, p, err);
@@ -129,7 +145,9 @@ static struct op_args args_of(const struct layer_inner *self, const struct pass 
     const struct layer *layer = &self->layer;
     struct op_args args = {
         .x = self->x ? self->x : layer->bottom[0].blob->at,
-        .y = self->y ? self->y : layer->top[0]->at,
+        .y = layer->columns ? layer->columns
+             : self->y      ? self->y
+                            : layer->top[0]->at,
     };
     layer_params(layer, pass, &args);
     if (!self->w)
@@ -148,6 +166,8 @@ static void inner_forward(struct layer *layer, const struct pass *pass)
     layer->op->ops->forward(layer->op, &args);
     if (self->y)
         recast_forth(&self->out, self->y, layer->top[0]->at);
+    if (layer->columns)
+        layer_put_columns(layer);
 }
 
 static void inner_backward(struct layer *layer, const struct pass *pass)
@@ -156,10 +176,12 @@ static void inner_backward(struct layer *layer, const struct pass *pass)
     struct op_args args = args_of(self, pass);
     float *dx = layer->bottom[0].dx, *dw = pass->dx + layer->at[0].offset;
     size_t count = self->I * self->O;
-    args.dy = self->y ? self->y : layer->top[0]->d;
+    args.dy = layer->columns ? layer->columns : self->y ? self->y : layer->top[0]->d;
     args.dx = dx && self->dx ? self->dx : dx;
     args.dw = self->dw ? self->dw : dw;
     args.db = layer->n_at > 1 ? pass->dx + layer->at[1].offset : NULL;
+    if (layer->columns)
+        layer_get_columns(layer);
     if (self->y)
         recast_back(&self->out, layer->top[0]->d, self->y);
     if (self->dw)

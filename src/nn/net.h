@@ -9,8 +9,7 @@
 #include "base/err.h"
 #include "job/caffe.pb-c.h"
 #include "tensor/kernels.h"
-#include "tensor/segment.h"
-#include "tensor/vec.h"
+#include "tensor/model_slice.h"
 
 enum phase { PHASE_TRAIN, PHASE_TEST };
 
@@ -32,6 +31,9 @@ struct net_options {
     const char *keep;
     bool keep_all;
     bool brings_room; /* the caller does, by net_take_room */
+    /* Of layers that slices share out the net has this slice's outputs; others with weights are
+     * refused. SLICE_ALL: the net is whole, but refused likewise. */
+    struct model_slice slice;
 };
 
 /* One batch. `data` holds count records, each of the input's size, NCHW; the values must be finite
@@ -74,7 +76,7 @@ struct net;
  *
  * ERR_INPUT        a bad field, shape or connection
  * ERR_UNSUPPORTED  a layer type or option that is not supported, by name; bf16 where the kernels or
- *                  the processor have none
+ *                  the processor have none; with slices, a layer that they cannot share out
  * ERR_NOMEM        memory, or memory_limit, runs out: the limit is checked before memory is
  *                  allocated, and the message then names the largest layer as well
  */
@@ -91,15 +93,18 @@ void net_take_room(struct net *net, float *room);
 /* Valid until net_free. The tables of the two phases of one NetParameter match. */
 const struct segments *net_segments(const struct net *net);       /* of x and dx */
 const struct segments *net_state_segments(const struct net *net); /* of s */
+/* Of x of the whole model: net_segments, unless the net is a slice of it. */
+const struct segments *net_whole_segments(const struct net *net);
 
 /* The segment that the layer's kth blob of parameters is: not named after the layer where another
  * owns it, as shared parameters have it. NULL when there is no such layer or blob. */
 const struct segment *net_layer_param(const struct net *net, const char *layer, size_t k);
 
-/* Initial values by each layer's filler: a pure function of (seed, parameter index, element). */
+/* Initial values by each layer's filler: a pure function of (seed, parameter index, element). Those
+ * of a slice are the whole model's. */
 void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s);
 
-/* Forward pass. x, s borrowed. */
+/* Forward pass. x, s borrowed. Not of a slice. */
 void net_forward(struct net *net, const struct vec *x, struct vec *s, const struct net_batch *batch,
                  struct net_result *result);
 
@@ -113,9 +118,49 @@ struct net_watch {
 
 /* Gradient of the mean loss over the batch last run forward, added to dx; but frozen parameters
  * (lr_mult 0) have none: dx, which must be 0 there, is not changed. `watch` may be NULL. Returns
- * its error, or OK. */
+ * its error, or OK. Not of a slice. */
 int net_backward(struct net *net, const struct vec *x, struct vec *dx,
                  const struct net_watch *watch);
+
+/* ---- the same, of a net that may be a slice (SparkDML §2.2) ----
+ *
+ * A slice has all blobs whole, and parts of the weights. Where a layer's outputs are shared out the
+ * pass stops: forward, until the slices have gathered the top; backward, until they have added up
+ * the bottom's gradient, to which each slice has the contribution of its outputs. The net does not
+ * know how they do that. All slices stop at the same points, in the same order. */
+
+enum net_meeting { NET_GATHER, NET_SUM };
+
+struct net_point {
+    enum net_meeting meeting;
+    size_t number; /* of the point in the net, the same for all slices; below net_points */
+    /* Rows, one after another. NET_GATHER: a row has `each` floats of each of the layer's
+     * `outputs`; this slice has made those of its own (slice_units), and the caller writes the
+     * others. NET_SUM: the caller puts the sum of all slices' values here, which are one row of
+     * `each` floats. */
+    float *values;
+    size_t rows, outputs, each;
+    double share; /* of the whole net's products in a step: how much is done here (net_share) */
+};
+
+/* Begin a pass; the arguments are those above and stay borrowed until it is over. */
+void net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
+                       const struct net_batch *batch);
+void net_begin_backward(struct net *net, const struct vec *x, struct vec *dx,
+                        const struct net_watch *watch);
+
+/* Run the pass that has begun up to its next point, valid until the next call, or to its end, where
+ * *point is NULL. A pass may be given up at a point. Returns watch's error, or OK. */
+int net_continue(struct net *net, const struct net_point **point);
+
+/* Of the last forward pass. */
+const struct net_result *net_last_result(const struct net *net);
+
+/* Points have numbers below this. 0: the net is no slice. */
+size_t net_points(const struct net *net);
+
+/* The part of the whole net's products in a step that this net has; 1: all. */
+double net_share(const struct net *net);
 
 /* Call `watch` as a backward pass would, without one. Returns its error, or OK. */
 int net_foresee_backward(const struct net *net, const struct net_watch *watch);

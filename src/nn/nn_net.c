@@ -79,6 +79,7 @@ int net_build(const Caffe__NetParameter *param, const struct net_options *option
     arena_limit(&net->arena, options->memory_limit);
     net->phase = options->phase;
     net->N = options->batch;
+    net->slice = options->slice;
     net->blocks = blocks;
     net->images = options->kernels->image_layout;
     int rc = graph_build(net, param, options, err);
@@ -190,6 +191,11 @@ const struct segments *net_state_segments(const struct net *net)
     return &net->states;
 }
 
+const struct segments *net_whole_segments(const struct net *net)
+{
+    return slice_is_part(&net->slice) ? &net->whole : &net->segments;
+}
+
 const struct segment *net_layer_param(const struct net *net, const char *name, size_t k)
 {
     for (size_t i = net->n_own; i < net->file.n_layers; i++) {
@@ -210,207 +216,12 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
         for (size_t k = 0; k < layer->n_at; k++) {
             const struct layer_param *p = &layer->at[k];
             const struct segment *segment = &net->segments.at[p->index];
+            const struct segment *whole = &net_whole_segments(net)->at[p->index];
             if (!p->shared)
-                filler_fill(&p->filler, seed, p->index, x->at + segment->offset, segment->len);
+                filler_fill(&p->filler, seed, p->index, slice_of_segment(&net->slice, whole).from,
+                            x->at + segment->offset, segment->len);
         }
     }
-}
-
-static void probe_begins(const struct net *net, size_t layer, bool backward)
-{
-    if (net->probe)
-        net->probe->begins(net->probe->user, layer, backward);
-}
-
-static void probe_ends(const struct net *net, size_t layer, bool backward)
-{
-    if (net->probe)
-        net->probe->ends(net->probe->user, layer, backward);
-}
-
-static void rebuild_net(const struct layer *layer)
-{
-    for (size_t k = 0; k < layer->n_top; k++)
-        if (layer->top[k]->rematerialised)
-            live_ranges_restart(layer->top[k]);
-}
-
-/* ---- forward ---- */
-
-/* loss_weight on a top that is no loss's: all its values count. */
-static double weighted_tops(const struct layer *layer, size_t count)
-{
-    double sum = 0.0;
-    for (size_t k = layer->ops->is_loss ? 1 : 0; k < layer->n_top; k++) {
-        const struct blob *top = layer->top[k];
-        size_t n = top->weight != 0.0f ? axes_live(top, count) : 0;
-        double values = 0.0;
-        for (size_t i = 0; i < n; i++)
-            values += (double)cast_element(top->dtype, top->at, i);
-        sum += (double)top->weight * values;
-    }
-    return sum;
-}
-
-/* The caller that brings the batch has checked its labels. */
-static void check_labels(const struct net *net, const struct net_batch *batch)
-{
-    for (size_t i = 0; i < batch->count && batch->labels && net->classes > 0; i++)
-        PL_ASSERT(batch->labels[i] < net->classes);
-}
-
-void net_forward(struct net *net, const struct vec *x, struct vec *s, const struct net_batch *batch,
-                 struct net_result *result)
-{
-    PL_ASSERT(batch->count >= 1 && batch->count <= net->N);
-    PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
-    struct net_result sum = {.count = batch->count};
-    struct pass pass = {.x = x->at, .s = s->at, .batch = batch, .result = &sum};
-    PL_ASSERT(net->room);
-    check_labels(net, batch);
-    if (net->poisoned)
-        live_ranges_poison(net);
-    for (size_t i = 0; i < net->n_layers; i++) {
-        const struct layer *layer = net->layer[i];
-        probe_begins(net, layer->in_file, false);
-        rebuild_net(layer);
-        net->scratch.at = live_ranges_scratch(net, layer, false);
-        layer->ops->forward(net->layer[i], &pass);
-        sum.loss += (double)batch->count * weighted_tops(layer, batch->count);
-        if (net->poisoned)
-            live_ranges_poison_after(net, i);
-        probe_ends(net, layer->in_file, false);
-    }
-    net->count = batch->count;
-    *result = sum;
-}
-
-/* ---- backward ---- */
-
-/* Where a top is weighted the net's loss has its values, and their gradient the weight, in addition
- * to the gradients of the top's readers. */
-static void add_weights(const struct net *net, const struct layer *layer)
-{
-    for (size_t k = 0; k < layer->n_top; k++) {
-        const struct blob *top = layer->top[k];
-        if (top->weight == 0.0f)
-            continue;
-        if (top->parts == 0)
-            memset(top->d, 0, top->count * dtype_size(top->dtype));
-        cast_add_number(top->dtype, top->weight, axes_live(top, net->count), top->d);
-    }
-}
-
-/* A frozen parameter has no gradient, though a layer's backward may add one. */
-static void clear_frozen(const struct net *net, const struct layer *layer, float *dx)
-{
-    for (size_t k = 0; k < layer->n_at; k++) {
-        const struct segment *segment = &net->segments.at[layer->at[k].index];
-        if (param_frozen(net, &layer->at[k]))
-            memset(dx + segment->offset, 0, segment->len * sizeof *dx);
-    }
-}
-
-static void add_scratch(const struct layer *layer)
-{
-    for (size_t k = 0; k < layer->n_bottom; k++) {
-        const struct link *link = &layer->bottom[k];
-        if (link->adds && link->blob->second_grad != link)
-            cast_add(link->blob->dtype, link->blob->count, link->dx, link->blob->d);
-    }
-}
-
-/* Rematerialises the values that the layer's backward is the first to read. */
-static void rematerialise_blob(const struct net *net, const struct layer *layer)
-{
-    for (size_t k = 0; k < layer->n_bottom; k++) {
-        struct blob *blob = layer->bottom[k].blob;
-        if (!layer->bottom[k].remakes)
-            continue;
-        probe_begins(net, blob->maker->in_file, true);
-        live_ranges_repeat(net, blob);
-        blob->maker->ops->remake(blob->maker);
-        probe_ends(net, blob->maker->in_file, true);
-    }
-}
-
-static double pass_flops(const struct net *net, bool backward)
-{
-    double sum = 0.0;
-    for (size_t i = 0; i < net->file.n_layers; i++)
-        sum += net_layer_flops(net, i, backward);
-    return sum;
-}
-
-/* How far a backward pass is, for its observer. */
-struct watched_pass {
-    const struct net_watch *watch; /* may be NULL */
-    double all, done;              /* flops of a step */
-    size_t from;                   /* dx is finished from here on */
-};
-
-static struct watched_pass watch_pass(const struct net *net, const struct net_watch *watch)
-{
-    return (struct watched_pass){
-        .watch = watch,
-        .all = watch ? net_flops(net) : 0.0,
-        .done = watch ? pass_flops(net, false) : 0.0,
-        .from = net->segments.total,
-    };
-}
-
-/* Layer i of the planned net has run backward. */
-static int watch_layer(const struct net *net, size_t i, struct watched_pass *pass)
-{
-    pass->done += net_layer_flops(net, net->layer[i]->in_file, true);
-    if (!pass->watch || net->finished[i] >= pass->from)
-        return OK;
-    pass->from = net->finished[i];
-    return pass->watch->finished(pass->watch->user, pass->from,
-                                 pass->all > 0.0 ? pass->done / pass->all : 1.0);
-}
-
-static int watch_end(const struct watched_pass *pass)
-{
-    bool nothing_learns = pass->watch && pass->from > 0;
-    return nothing_learns ? pass->watch->finished(pass->watch->user, 0, 1.0) : OK;
-}
-
-int net_backward(struct net *net, const struct vec *x, struct vec *dx,
-                 const struct net_watch *watch)
-{
-    PL_ASSERT(net->phase == PHASE_TRAIN && net->count > 0);
-    PL_ASSERT(x->n >= net->segments.total && dx->n >= net->segments.total);
-    struct pass pass = {.x = x->at, .dx = dx->at};
-    struct watched_pass watched = watch_pass(net, watch);
-    int rc = OK;
-    for (size_t i = net->n_layers; rc == OK && i-- > 0;) {
-        struct layer *layer = net->layer[i];
-        if (net->poisoned)
-            live_ranges_poison_after(net, live_ranges_backward(net, layer) - 1);
-        if (!layer->runs_backward)
-            continue;
-        rematerialise_blob(net, layer);
-        probe_begins(net, layer->in_file, true);
-        add_weights(net, layer);
-        net->scratch.at = live_ranges_scratch(net, layer, true);
-        layer->ops->backward(layer, &pass);
-        clear_frozen(net, layer, dx->at);
-        add_scratch(layer);
-        probe_ends(net, layer->in_file, true);
-        rc = watch_layer(net, i, &watched);
-    }
-    return rc == OK ? watch_end(&watched) : rc;
-}
-
-int net_foresee_backward(const struct net *net, const struct net_watch *watch)
-{
-    struct watched_pass watched = watch_pass(net, watch);
-    int rc = OK;
-    for (size_t i = net->n_layers; rc == OK && i-- > 0;)
-        if (net->layer[i]->runs_backward)
-            rc = watch_layer(net, i, &watched);
-    return rc == OK ? watch_end(&watched) : rc;
 }
 
 static const struct blob *newest_blob(const struct net *net, const char *name)
@@ -481,11 +292,6 @@ struct net_copies net_copies(const struct net *net)
             add_copies(&sum, &layer->op->backward);
     }
     return sum;
-}
-
-double net_flops(const struct net *net)
-{
-    return pass_flops(net, false) + pass_flops(net, true);
 }
 
 size_t net_classes(const struct net *net)

@@ -1,0 +1,39 @@
+/* Slices of a model (SparkDML §2.2: a weight matrix is split by columns, the output neurons): each
+ * segment of weights is cut by its outputs, and slice f of F has part f of each segment, in a
+ * vector of its own with the same segments in the same order. Weights are (outputs, ..), so that a
+ * part is one range of the segment. */
+#ifndef PL_TENSOR_MODEL_SLICE_H
+#define PL_TENSOR_MODEL_SLICE_H
+
+#include "tensor/vec.h"
+
+/* No slice, but all of the model that others have slices of. */
+#define SLICE_ALL SIZE_MAX
+
+struct model_slice {
+    size_t index; /* SLICE_ALL, or below the count */
+    size_t count; /* 0 or 1: the model is not cut */
+};
+
+static inline bool slice_is_part(const struct model_slice *slice)
+{
+    return slice->count > 1 && slice->index != SLICE_ALL;
+}
+
+/* The slice's outputs of a layer that has so many; at least one where there are as many as slices.
+ */
+struct range slice_units(const struct model_slice *slice, size_t units);
+
+/* The slice's floats of a segment of the whole model, counted from the segment's beginning. */
+struct range slice_of_segment(const struct model_slice *slice, const struct segment *whole);
+
+/* Floats of the slice's vector. `whole` is the table of the whole model, here and below. */
+size_t slice_total(const struct model_slice *slice, const struct segments *whole);
+
+/* Copy the slice's floats out of a vector of the whole model, or into it. */
+void slice_take(const struct model_slice *slice, const struct segments *whole, const float *all,
+                float *part);
+void slice_put(const struct model_slice *slice, const struct segments *whole, const float *part,
+               float *all);
+
+#endif
