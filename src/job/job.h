@@ -106,6 +106,13 @@ static inline bool job_takes_all(const Paceline__Job *job)
            job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_FULL_BATCH;
 }
 
+/* How many times the run has the model: each replica is one worker, or as many as it has slices. Of
+ * a finished job. */
+static inline uint32_t job_replicas(const Paceline__Job *job)
+{
+    return job->workers / job->slices;
+}
+
 /* Records of a worker's step: iter_size batches. Of a finished job. Where the workers share a batch
  * out, the most that a worker takes of the first step, and computes at once; strategy_step_samples
  * has the batch. */

@@ -2,6 +2,7 @@
  * defaults. */
 #include "job/check.h"
 #include "job/job.h"
+#include "job/job_slices.h"
 #include "job/job_solver.h"
 #include "job/job_strategy.h"
 #include "job/text.h"
@@ -31,7 +32,8 @@ static int make_parts(Paceline__Job *job, struct err *err)
     }
     if (job->strategy->algorithm_case)
         return OK;
-    return job_set_strategy(job, job_is_alone(job) ? "single" : "sync", err);
+    const char *usual = job_is_alone(job) ? "single" : job->slices > 1 ? "allreduce" : "sync";
+    return job_set_strategy(job, usual, err);
 }
 
 static bool is_filled(const char *text)
@@ -382,6 +384,8 @@ int job_finish(Paceline__Job *job, struct err *err)
     if (rc == OK)
         rc = job_finish_solver(job, err);
     if (rc == OK)
+        rc = job_settle_slices(job, err);
+    if (rc == OK)
         rc = finish_workers(job, err);
     if (rc == OK && job->has_threads)
         rc = check_range("threads", job->threads, 1, THREADS_MAX, err);
@@ -405,6 +409,8 @@ int job_finish(Paceline__Job *job, struct err *err)
         rc = make_parts(job, err);
     if (rc == OK)
         rc = check_parts(job, err);
+    if (rc == OK)
+        rc = job_check_slices(job, err);
     if (rc != OK)
         return rc;
     finish_stop(job->stop);
