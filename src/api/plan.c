@@ -381,6 +381,11 @@ static int planning_open(struct planning *p, const pl_plan_options *options)
     Paceline__Job *base;
     size_t strategies = 0;
     int rc = api_job_finish(p->given, 1, &base);
+    if (rc == OK && base->slices > 1) {
+        rc = err_set(err, ERR_UNSUPPORTED,
+                     "slices: a plan has no model of slices; simulate the job (paceline sim)");
+        job_free(base);
+    }
     if (rc != OK)
         return rc;
     uint32_t usual = chooses ? job_workers_max(base) : WORKERS_USUAL, job_batch = base->batch;

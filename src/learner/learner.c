@@ -274,6 +274,43 @@ static int record_mark(void *user, size_t from, double share)
     return OK;
 }
 
+/* ---- a slice of a model ----
+ *
+ * It waits within the step, and so spends the time of the arithmetic part by part. */
+
+static bool is_slice(const struct learner *l)
+{
+    return slice_is_part(&l->ws->slice);
+}
+
+/* The part of the whole net's step that is done, when `share` of the batch's is. */
+static int spend_until(struct learner *l, double share)
+{
+    double done = ((double)l->part * net_share(l->ws->train) + share) / (double)l->parts;
+    const struct cost cost = {l->seconds * (done - l->spent)};
+    l->spent = done;
+    return cost.seconds > 0 ? world_work(l->world, &cost) : OK;
+}
+
+static int on_point(void *user, const struct net_point *point)
+{
+    struct learner *l = user;
+    int rc = spend_until(l, point->share);
+    return rc == OK ? l->meet(l->meet_user, point) : rc;
+}
+
+/* Other slices wait for this one's part of the step: pass the time of what is left of it. */
+static int compute_slice(struct learner *l, uint64_t start, size_t count, double seconds)
+{
+    PL_ASSERT(l->meet);
+    l->seconds = seconds;
+    l->spent = 0;
+    local_set_meeting(l->group, on_point, l);
+    int rc = compute_gradient(l, start, count, NULL);
+    l->part = l->parts - 1;
+    return rc == OK ? spend_until(l, net_share(l->ws->train)) : rc;
+}
+
 /* The group shares out the work of a batch, however many of them there are. */
 static size_t shared_out(const struct learner *l, size_t count)
 {
@@ -311,7 +348,9 @@ static int run_gradient(struct learner *l, uint64_t start, size_t count)
     if (l->adapter.is_on)
         thread_adapter_apply(&l->adapter, l->begun, l->ws, l->group);
     int rc = OK;
-    if (l->finished && costs) {
+    if (is_slice(l)) {
+        rc = compute_slice(l, start, count, seconds);
+    } else if (l->finished && costs) {
         rc = spend_in_parts(l, start, count, seconds);
     } else {
         rc = l->world ? local_work(l->group, l->world, shared_out(l, count), seconds) : OK;
@@ -320,7 +359,7 @@ static int run_gradient(struct learner *l, uint64_t start, size_t count)
         if (rc == OK)
             rc = compute_gradient(l, start, count, l->finished ? &watch : NULL);
     }
-    if (rc == OK && (!costs || l->finished))
+    if (rc == OK && (!costs || l->finished || is_slice(l)))
         rc = keep_pace(l, 1);
     return rc != OK ? rc : isfinite(l->loss) ? OK : ERR_DIVERGED;
 }

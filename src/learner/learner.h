@@ -57,6 +57,11 @@ struct learner {
      * learners that share dx. An error ends the step. */
     int (*finished)(void *user, size_t from);
     void *user;
+    /* Of a slice of a model: called on the learner's task where the slices exchange a blob
+     * (nn/net.h), until that is done; before, the time of the arithmetic has passed. An error ends
+     * the step. */
+    int (*meet)(void *meet_user, const struct net_point *point);
+    void *meet_user;
     struct thread_adapter adapter;
     /* Its own: */
     int64_t begun;                           /* the step under way */
@@ -69,6 +74,8 @@ struct learner {
     size_t gathered;                         /* dx is the whole step's from here on */
     struct learner_mark *mark;
     size_t marks;
+    /* Of a slice of a model: seconds of the whole net's step; the share of it that has passed. */
+    double seconds, spent;
 };
 
 /* Prepare a learner. All arguments are borrowed and must outlive it. x, s and the optimizer's state

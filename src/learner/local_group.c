@@ -31,6 +31,8 @@ struct local_group {
     double seconds;
     const struct vec *x;
     const struct net_watch *watch; /* of the step under way; NULL: no observer */
+    int (*meet)(void *user, const struct net_point *point); /* NULL: the nets are whole */
+    void *user;
 };
 
 /* ---- its life ---- */
@@ -103,6 +105,14 @@ void local_set_net(struct local_group *g, struct net *net)
     g->inner[0].net = net;
 }
 
+void local_set_meeting(struct local_group *g,
+                       int (*meet)(void *user, const struct net_point *point), void *user)
+{
+    PL_ASSERT(g->n == 1);
+    g->meet = meet;
+    g->user = user;
+}
+
 /* ---- a turn ---- */
 
 /* A learner's records are [first, first + count) of the batch; the last may have fewer than the
@@ -172,6 +182,21 @@ int local_work(struct local_group *g, struct world *world, size_t count, double 
     return run_together(g, spend_records, seconds > 0);
 }
 
+/* The pass that has begun, to its end. */
+static int run_pass(const struct inner *me)
+{
+    const struct local_group *g = me->group;
+    const struct net_point *point = NULL;
+    int rc = net_continue(me->net, &point);
+    while (rc == OK && point) {
+        PL_ASSERT(g->meet);
+        rc = g->meet(g->user, point);
+        if (rc == OK)
+            rc = net_continue(me->net, &point);
+    }
+    return rc;
+}
+
 /* dx_i · b_i / Σ b_i, and the state likewise. */
 static int compute_inner(struct inner *me)
 {
@@ -180,9 +205,14 @@ static int compute_inner(struct inner *me)
     if (count == 0)
         return OK;
     struct vec *dx = &me->v[DX];
-    net_forward(me->net, g->x, &me->v[S], &me->part, &me->result);
+    net_begin_forward(me->net, g->x, &me->v[S], &me->part);
+    int rc = run_pass(me);
+    if (rc != OK)
+        return rc;
+    me->result = *net_last_result(me->net);
     vec_fill(dx, vec_all(dx), 0.0f);
-    int rc = net_backward(me->net, g->x, dx, g->n == 1 ? g->watch : NULL);
+    net_begin_backward(me->net, g->x, dx, g->n == 1 ? g->watch : NULL);
+    rc = run_pass(me);
     if (rc != OK)
         return rc;
     for (int k = 0; k < VECS && count < g->count; k++)

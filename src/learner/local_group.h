@@ -42,6 +42,12 @@ void local_stop(struct local_group *group);
  * group of one learner. */
 void local_set_net(struct local_group *group, struct net *net);
 
+/* Call `meet` (on the caller's task) wherever a pass stops for the exchange with other slices of
+ * the model (nn/net.h); its error ends the gradient. For a group of one learner, whose net is a
+ * slice. */
+void local_set_meeting(struct local_group *group,
+                       int (*meet)(void *user, const struct net_point *point), void *user);
+
 /* Let the time of `count` records pass, which cost `seconds` of one core: each learner's share is
  * one unit of work. ERR_CANCELLED: other learners may still work, and the group can only be
  * stopped; the same holds below. */
@@ -49,8 +55,8 @@ int local_work(struct local_group *group, struct world *world, size_t count, dou
 
 /* dx ← gradient of the mean loss over the batch, at most the job's, which must not change until the
  * next call; s as the net sets it. `watch` (may be NULL) is called on the caller's task; for
- * several learners once, at the end. Nothing is allocated. ERR_CANCELLED, or what `watch` returns
- */
+ * several learners once, at the end. Nothing is allocated. ERR_CANCELLED, or what `watch` or the
+ * meeting returns */
 int local_gradient(struct local_group *group, const struct vec *x, struct vec *s, struct vec *dx,
                    const struct net_batch *batch, const struct net_watch *watch,
                    struct net_result *result);

@@ -70,6 +70,7 @@ static struct net_options options_of(const struct workspace *ws, enum phase phas
         .tuner = ws->tuner,
         .keep = phase == PHASE_TEST ? ws->keep : NULL,
         .brings_room = true,
+        .slice = ws->slice,
     };
 }
 
@@ -236,6 +237,8 @@ struct making {
     uint64_t memory_budget;
     bool only_tests;
     const char *keep;
+    bool is_slice;
+    size_t slice; /* which */
 };
 
 static int make_workspace(const Paceline__Job *job, const struct making *options,
@@ -260,6 +263,7 @@ static int make_workspace(const Paceline__Job *job, const struct making *options
         ws->fields = *options->fields;
     ws->record_floats = shape_count(options->record);
     ws->only_tests = options->only_tests;
+    ws->slice = (struct model_slice){options->is_slice ? options->slice : SLICE_ALL, job->slices};
     ws->keep = options->keep ? arena_strdup(&ws->arena, options->keep) : NULL;
     PL_ASSERT(job->local > 0 && job->batch % job->local == 0);
     ws->other = arena_array(&ws->arena, job->local - 1, struct inner_space);
@@ -477,6 +481,15 @@ int workspace_create_within(uint64_t memory_budget, const Paceline__Job *job,
                             struct tuner *tuner, const struct open_watch *watch,
                             struct workspace **out, struct err *err)
 {
+    return workspace_create_slice(SLICE_ALL, memory_budget, job, corpus, log, tuner, watch, out,
+                                  err);
+}
+
+int workspace_create_slice(size_t slice, uint64_t memory_budget, const Paceline__Job *job,
+                           const struct corpus *corpus, const struct logger *log,
+                           struct tuner *tuner, const struct open_watch *watch,
+                           struct workspace **out, struct err *err)
+{
     const struct dataset *set = &corpus->set[SET_TRAIN];
     const struct making options = {.record = &set->shape,
                                    .fields = &set->source->fields,
@@ -484,7 +497,9 @@ int workspace_create_within(uint64_t memory_budget, const Paceline__Job *job,
                                    .log = log,
                                    .tuner = tuner,
                                    .watch = watch,
-                                   .memory_budget = memory_budget};
+                                   .memory_budget = memory_budget,
+                                   .is_slice = slice != SLICE_ALL,
+                                   .slice = slice};
     struct workspace *ws = NULL;
     int rc = make_workspace(job, &options, &ws, err);
     if (rc == OK)

@@ -29,9 +29,10 @@ struct workspace {
     int fewer_threads;              /* and for how many */
     float *room;                    /* train, test and apart lie here, one over the other */
     size_t room_floats;
-    bool only_tests;      /* train is NULL */
-    const char *keep;     /* a blob that tests keep (nn/net.h), or NULL */
-    bool requested;       /* workspace_keep has planned again */
+    bool only_tests;          /* train is NULL */
+    struct model_slice slice; /* of the model that the nets are (nn/net.h) */
+    const char *keep;         /* a blob that tests keep (nn/net.h), or NULL */
+    bool requested;           /* workspace_keep has planned again */
     struct net *separate; /* as `test`, for test records of another size; NULL: there are none */
     struct shape separate_shape; /* of those, */
     struct batch separate_records;
@@ -63,6 +64,13 @@ int workspace_create_within(uint64_t memory_budget, const Paceline__Job *job,
                             const struct corpus *corpus, const struct logger *log,
                             struct tuner *tuner, const struct open_watch *watch,
                             struct workspace **out, struct err *err);
+
+/* The same for slice `slice` of the job's model, or SLICE_ALL. A slice's net for tests serves for
+ * its table of parameters alone, and learner->meet must be set for its training net. */
+int workspace_create_slice(size_t slice, uint64_t memory_budget, const Paceline__Job *job,
+                           const struct corpus *corpus, const struct logger *log,
+                           struct tuner *tuner, const struct open_watch *watch,
+                           struct workspace **out, struct err *err);
 
 /* The same in three steps, for a caller without records: plan the nets for records of that shape;
  * check whether a set's records fit (ERR_INPUT, with the name of the field that named it); and take

@@ -10,9 +10,11 @@
  * backward has finished it, so that most of the exchange overlaps with computation. A model of one
  * bucket is exchanged at the end of the step. State that is not learnt (s) is part of the last
  * bucket, and all workers take its mean: layers keep running means, which are linear, so that
- * averaging at each step is the same as averaging at times. */
+ * averaging at each step is the same as averaging at times.
+ *
+ * Where the model is in slices, sliced_worker.c has the loop. */
 #include "strategy/async_exchange.h"
-#include "strategy/strategy.h"
+#include "strategy/slice_group.h"
 
 enum { HASH_EVERY = 100, BUCKETS_MAX = ALLREDUCE_BUCKETS_MAX };
 
@@ -146,6 +148,8 @@ static int reducer_open(struct reducer *r, struct member *m)
 
 static int allreduce_worker(struct member *m)
 {
+    if (m->job->slices > 1)
+        return sliced_worker(m);
     struct reducer *r = arena_new(m->arena, struct reducer);
     size_t records = m->learner->epoch_records;
     int rc = r ? reducer_open(r, m) : ERR_NOMEM;
@@ -167,6 +171,10 @@ static int allreduce_worker(struct member *m)
 
 static void allreduce_close(struct member *m)
 {
+    if (m->job->slices > 1) {
+        sliced_close(m);
+        return;
+    }
     struct reducer *r = m->own;
     for (size_t i = 0; r && i < r->count; i++)
         async_exchange_stop(&r->bucket[i].sender);
@@ -175,8 +183,8 @@ static void allreduce_close(struct member *m)
 static int allreduce_configure(const Paceline__Job *job, struct strategy_traits *traits,
                                struct err *err)
 {
-    (void)job, (void)err;
-    traits->joinable = true;
+    (void)err;
+    traits->joinable = job->slices == 1;
     traits->sends_gradients = true;
     traits->replicas_agree = true;
     traits->round = 1;

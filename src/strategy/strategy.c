@@ -160,7 +160,7 @@ uint64_t strategy_step_samples(const Paceline__Job *job, const struct progress *
         return records;
     if (job->has_global_batch)
         return (uint64_t)job->global_batch * job->iter_size;
-    return (uint64_t)members_count(&progress->sharers) * job_step_records(job);
+    return (uint64_t)(members_count(&progress->sharers) / job->slices) * job_step_records(job);
 }
 
 struct stretch strategy_share(const struct progress *progress, uint32_t node, uint64_t t,

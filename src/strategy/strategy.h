@@ -87,6 +87,12 @@ struct member {
     struct global_model model; /* set by train to the learner's own; the strategy may replace it */
     /* (optional) Set by the strategy: member_model calls it. */
     void (*compute_model)(struct member *m);
+    /* Where the model is in slices, set by the strategy: `model` becomes the whole model of
+     * now. All slices call it at the same commit point, before any of them publishes the model. */
+    int (*collect_slices)(struct member *m);
+    /* Likewise: uses of the model that the driver has requested of the first member, as all slices
+     * know them at a commit point. */
+    uint32_t model_requests;
     /* ops->extras vectors from a checkpoint or a donor; NULL: none */
     const struct vec *resumed;
     const struct join_state *join_state; /* this worker has joined a run under way; else NULL */
@@ -290,8 +296,8 @@ size_t allreduce_buckets(const Paceline__Job *job, size_t floats);
 struct consistency_config ps_consistency(const Paceline__Job *job);
 
 /* Samples of a step of all sharers together in the round that `progress` begins, on a training set
- * of `records`: `batch` of each, the batch that they share out (global_batch, batch_growth), or
- * with `full_batch` all records. */
+ * of `records`: `batch` of each replica, the batch that they share out (global_batch, batch_growth),
+ * or with `full_batch` all records. */
 uint64_t strategy_step_samples(const Paceline__Job *job, const struct progress *progress,
                                size_t records);
 

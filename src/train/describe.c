@@ -51,7 +51,7 @@ static uint64_t step_records(const struct driver *d)
 {
     if (job_shares_batch(d->job) || job_takes_all(d->job))
         return strategy_step_samples(d->job, &d->start.resumed.progress, d->data.epoch_records);
-    return (uint64_t)job_step_records(d->job) * d->job->workers;
+    return (uint64_t)job_step_records(d->job) * job_replicas(d->job);
 }
 
 static void add_records(const struct driver *d, cJSON *start)
@@ -124,6 +124,8 @@ void describe_run(const struct driver *d, cJSON *start)
     add_records(d, start);
     add_batch(d, start);
     cJSON_AddNumberToObject(start, "steps_an_epoch", (double)((records + step - 1) / step));
+    if (d->job->slices > 1)
+        cJSON_AddNumberToObject(start, "slices", d->job->slices);
     job_strategy_settings(d->job, settings, sizeof settings);
     cJSON_AddStringToObject(start, "settings", settings);
     if (d->options->chosen)
@@ -217,7 +219,7 @@ static void suspect_batch(struct driver *d)
                 "a step takes %llu records (batch %llu, workers %u), and there are %llu to train "
                 "on, so "
                 "that it sees some twice: write a smaller --batch",
-                (unsigned long long)step, (unsigned long long)(step / d->job->workers),
+                (unsigned long long)step, (unsigned long long)(step / job_replicas(d->job)),
                 d->job->workers, (unsigned long long)records);
 }
 

@@ -256,7 +256,9 @@ static int run_driver(struct driver *d)
             !atomic_load(&d->model_writer.here))
             return driver_lose_all(d);
         check_leases(d, view);
-        rc = driver_check_shares(d, view);
+        rc = driver_check_slices(d, view);
+        if (rc == OK)
+            rc = driver_check_shares(d, view);
         if (rc != OK)
             return rc;
         driver_check_stop(d, view);

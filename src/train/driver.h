@@ -262,6 +262,10 @@ int driver_on_done(struct driver *d, const struct message *m);
 /* No member is left: end the run with a message. */
 int driver_lose_all(struct driver *d);
 
+/* Where the model is in slices: is each slice in the view, unless all have ended their loops? If
+ * not, the run ends with a message. ERR_PEER */
+int driver_check_slices(struct driver *d, const struct view *view);
+
 /* The number of workers for the batch of the next step (job.follow_batch); 0: the job does not say.
  * A change is an event. */
 uint32_t driver_follow_batch(struct driver *d, const struct view *view);

@@ -127,6 +127,27 @@ int driver_lose_all(struct driver *d)
     return lack_workers(d, ERR_PEER, "all workers are lost");
 }
 
+int driver_check_slices(struct driver *d, const struct view *view)
+{
+    uint32_t count = d->job->slices, lacking = 0;
+    struct members here = {0};
+    char what[192];
+    if (count == 1 || d->ending.kept || atomic_load(&d->model_writer.here))
+        return OK;
+    for (size_t i = 0; i < view->count; i++)
+        members_add(&here, view->node[i] % count); /* as worker_open.c chooses them */
+    while (lacking < count && members_has(&here, lacking))
+        lacking++;
+    if (lacking == count || driver_all_done(d, view))
+        return OK;
+    snprintf(what, sizeof what,
+             "slice %u of %u of the model is lost with its worker, and the others cannot continue "
+             "without it%s",
+             lacking, count,
+             d->options->dir ? "; paceline resume continues from the newest checkpoint" : "");
+    return lack_workers(d, ERR_PEER, what);
+}
+
 /* ---- workers that are to come ---- */
 
 int driver_request_workers(struct driver *d, uint32_t n)

@@ -83,6 +83,10 @@ static int open_model(struct driver *d)
     int rc = optim_init(&d->optim, d->job->solver, 0, &d->arena, d->err);
     if (rc != OK)
         return rc;
+    if (d->job->slices > 1 && optim_needs_whole(&d->optim))
+        return err_set(d->err, ERR_UNSUPPORTED,
+                       "slices: solver.%s needs the whole gradient, of which each slice has a part",
+                       d->job->solver->clip_gradients >= 0 ? "clip_gradients" : "type");
     d->layout = (struct model_layout){
         .x = x,
         .s = s,
@@ -136,7 +140,7 @@ void driver_open_counts(struct driver *d)
     d->requests.evaluate_every = objectives_every(d->job, records, d->traits.round * together);
     d->requests.before = trigger_counts_of(d->job, d->requests.evaluate_every, records, start);
     d->requests.last_commit = *start;
-    d->ledger.step_samples = (uint64_t)job_step_records(d->job) * d->job->workers;
+    d->ledger.step_samples = (uint64_t)job_step_records(d->job) * job_replicas(d->job);
     atomic_store(&d->counts.sample_offset, start->sample_offset);
     atomic_store(&d->counts.steps, start->steps);
     atomic_store(&d->counts.exchanges, start->exchanges);

@@ -108,7 +108,7 @@ static int on_commit(struct member *m, const struct exchange *e)
     if (on && !group_is_leaving(m->group))
         rc = worker_admit_joiner(w);
     if (rc == OK && !last)
-        worker_publish_if_requested(w, &m->progress);
+        rc = worker_publish_if_requested(w, &m->progress);
     w->leave.left |= leaving;
     if (rc != OK || stop || leaving)
         return rc != OK ? rc : ERR_STOP;
@@ -152,7 +152,7 @@ static int end_sync(struct worker *w)
 
 static uint32_t all_together(const struct driver *d)
 {
-    return d->job->workers;
+    return job_replicas(d->job);
 }
 
 /* Of synchronous workers, whose progress differs by one exchange at most: the furthest. */

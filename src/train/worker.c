@@ -55,20 +55,24 @@ static bool publish_model(struct worker *w, const struct progress *progress, uin
 
 /* Between two steps: publish the model for the uses that are due. While the previous copy is still
  * being sent, a copy for an evaluation is skipped and any other is sent later. While a joiner's
- * state is being sent, nothing is skipped. */
-void worker_publish_if_requested(struct worker *w, const struct progress *progress)
+ * state is being sent, nothing is skipped. Slices of a model bring it together first, all of them,
+ * and training waits for that. */
+int worker_publish_if_requested(struct worker *w, const struct progress *progress)
 {
     struct group *group = &w->group;
-    uint32_t requests = atomic_load(&group->model_requests), use = requests;
+    struct member *m = &w->member;
+    uint32_t use = m->collect_slices ? m->model_requests : atomic_load(&group->model_requests);
     use |= w->progress->uses_due(w, progress);
     w->counts.seen = *progress;
-    if (!use || !speaks_for_all(w, progress))
-        return;
+    int rc = use && m->collect_slices ? m->collect_slices(m) : OK;
+    if (rc != OK || !use || !speaks_for_all(w, progress))
+        return rc;
     uint32_t late = MODEL_SNAPSHOT | (publisher_admits(&w->publisher) ? MODEL_EVALUATE : 0u);
     bool started = publish_model(w, progress, use);
     if (!started)
         atomic_fetch_or(&group->model_requests, use & late);
     atomic_fetch_and(&group->model_requests, ~(started ? use : MODEL_EVALUATE & ~late));
+    return OK;
 }
 
 int worker_send_report(struct worker *w, struct committed *report)
@@ -269,7 +273,7 @@ static int run_loop(struct worker *w)
     w->progress->begin(w);
     w->member.start = w->member.progress = w->counts.seen = w->start;
     w->counts.evaluate_every =
-        objectives_every(w->job, w->learner.epoch_records, w->traits.round * w->job->workers);
+        objectives_every(w->job, w->learner.epoch_records, w->traits.round * job_replicas(w->job));
     if (w->traits.takes_leases)
         lease_client_begin(&w->lease_client, &w->member, w->join.joined);
     atomic_store(&w->group.work.busy, true);

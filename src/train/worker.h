@@ -120,7 +120,8 @@ int worker_pass_opening(struct worker *w);
 /* Where this worker runs, for messages. */
 void worker_find_location(const struct worker *w, struct worker_location *out);
 
-/* Number of floats of a model with all optional vectors. */
+/* Number of floats of a model with all optional vectors; of the whole one, where this worker has a
+ * slice of it. */
 size_t worker_floats_most(const struct worker *w);
 
 int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes);
@@ -142,8 +143,8 @@ int worker_admit_joiner(struct worker *w);
  * ERR_CANCELLED */
 int worker_end_step(struct worker *w);
 
-/* Publish the model for the uses that are due. */
-void worker_publish_if_requested(struct worker *w, const struct progress *progress);
+/* Publish the model for the uses that are due. Errors are those of m->collect_slices. */
+int worker_publish_if_requested(struct worker *w, const struct progress *progress);
 
 /* Send a report that a recovered driver gets in another way, too: OK while there is no driver. */
 int worker_report_if_connected(struct worker *w, enum wire_kind kind, const struct buf *bytes);

@@ -1,5 +1,6 @@
 /* The worker's side of the handshake: it receives the welcome with the job, opens the data, plans
  * the net, sends the hello, waits for a view, and receives its initial state. */
+#include "base/fault.h"
 #include "tensor/kernels.h"
 #include "train/connectivity.h"
 #include "train/worker.h"
@@ -130,11 +131,17 @@ void worker_find_location(const struct worker *w, struct worker_location *out)
     world_address(w->world, out->address, sizeof out->address);
 }
 
+/* Of x as models have it that are sent: the whole of it. */
+static const struct segments *model_table(const struct worker *w)
+{
+    return net_whole_segments(w->data.ws->train);
+}
+
 /* Of a model that brings all that it may. */
 size_t worker_floats_most(const struct worker *w)
 {
     const struct learner *l = &w->learner;
-    return l->x.n * (1 + l->optim.ops->states + w->strategy->extras) + l->s.n +
+    return model_table(w)->total * (1 + l->optim.ops->states + w->strategy->extras) + l->s.n +
            carried_state_floats(l->carried.streams, l->carried.row);
 }
 
@@ -181,6 +188,12 @@ static int open_data(struct worker *w, const struct open_watch *watch)
     return hello_check_records(&w->share.described, &w->opening.records, &w->err);
 }
 
+/* The slice of the model that this worker has: the driver checks that each is there. */
+static size_t slice_of(const struct worker *w)
+{
+    return w->job->slices > 1 ? w->world->self % w->job->slices : SLICE_ALL;
+}
+
 static int open_learner(struct worker *w)
 {
     const struct open_watch watch = {w, worker_report_opening};
@@ -194,8 +207,8 @@ static int open_learner(struct worker *w)
     if (rc == OK)
         rc = worker_begin_stage(w, "net and kernels");
     if (rc == OK && !w->data.ws) {
-        rc = workspace_create_within(w->data.cache.budget, w->job, w->data.corpus, w->host->log,
-                                     w->host->tuner, &watch, &w->data.own_ws, &w->err);
+        rc = workspace_create_slice(slice_of(w), w->data.cache.budget, w->job, w->data.corpus,
+                                    w->host->log, w->host->tuner, &watch, &w->data.own_ws, &w->err);
         w->data.ws = w->data.own_ws;
         if (rc == OK)
             rc = workspace_load_ahead(w->data.own_ws, w->world, (int)w->job->threads, &w->err);
@@ -211,7 +224,7 @@ static int open_learner(struct worker *w)
     w->learner.progress = &w->group.work.progress;
     if (rc == OK)
         rc = learner_start(&w->learner, w->world, &w->err);
-    if (rc == OK && w->data.own_ws)
+    if (rc == OK && w->data.own_ws && w->job->slices == 1) /* else it would time the others */
         thread_adapter_start(&w->learner.adapter, w->job, learner_threads(w->job), w->host->delay,
                              w->host->log);
     if (rc == OK)
@@ -225,6 +238,7 @@ static int take_extra(struct worker *w, const float *from)
 {
     for (size_t i = 0; i < w->strategy->extras; i++) {
         struct vec *extra = &w->extras.at[i];
+        PL_ASSERT(!slice_is_part(&w->data.ws->slice));
         if (vec_init(extra, &w->arena, w->learner.x.n) != OK)
             return err_set(&w->err, ERR_NOMEM, "out of memory for a checkpoint");
         vec_import(extra, vec_all(extra), from + i * extra->n);
@@ -233,14 +247,24 @@ static int take_extra(struct worker *w, const float *from)
     return OK;
 }
 
+/* x, or a vector like it, out of one of the whole model. */
+static void take_vector(const struct worker *w, struct vec *x, const float *whole)
+{
+    if (slice_is_part(&w->data.ws->slice))
+        slice_take(&w->data.ws->slice, model_table(w), whole, x->at);
+    else
+        vec_import(x, vec_all(x), whole);
+}
+
 static int take_state(struct worker *w, const struct model_header *header, const float *model)
 {
     struct learner *l = &w->learner;
-    vec_import(&l->x, vec_all(&l->x), model);
-    vec_import(&l->s, vec_all(&l->s), model + l->x.n);
-    model += l->x.n + l->s.n;
-    for (size_t i = 0; header->has_state && i < l->optim.ops->states; i++, model += l->x.n)
-        vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), model);
+    size_t n = model_table(w)->total;
+    take_vector(w, &l->x, model);
+    vec_import(&l->s, vec_all(&l->s), model + n);
+    model += n + l->s.n;
+    for (size_t i = 0; header->has_state && i < l->optim.ops->states; i++, model += n)
+        take_vector(w, &l->optim.state[i], model);
     l->optim.updates = header->has_state ? header->updates : 0;
     w->start = header->progress;
     l->steps = header->progress.steps;
@@ -259,7 +283,7 @@ static size_t floats_of(const struct worker *w, const struct model_header *heade
     size_t vectors = 1 + (header->has_state ? l->optim.ops->states : 0) +
                      (header->has_extra ? w->strategy->extras : 0);
     size_t carried = carried_state_floats(l->carried.streams, l->carried.row);
-    return vectors * l->x.n + l->s.n + (header->has_carried ? carried : 0);
+    return vectors * model_table(w)->total + l->s.n + (header->has_carried ? carried : 0);
 }
 
 /* Take the received initial state from the publisher's copy. */
@@ -396,7 +420,7 @@ static int write_hello(const struct worker *w, struct buf *out, struct err *err)
 {
     struct hello hello = {
         .version = WIRE_VERSION,
-        .segments_hash = segments_hash(w->learner.table),
+        .segments_hash = segments_hash(model_table(w)),
         .threads = w->job->threads,
     };
     int rc = job_hash(w->job, &hello.job_hash, err);
@@ -474,7 +498,8 @@ int worker_join(struct worker *w)
     w->group.observer = train_observer(w->host);
     w->group.leave.flag = w->host->leave;
     w->group.leave.pause = w->host->pause;
-    w->group.driver.retry = w->host->retry;
+    /* A slice does not survive its driver: the view that it waits in ends with it. */
+    w->group.driver.retry = w->job->slices == 1 ? w->host->retry : 0;
     w->group.driver.addresses = w->host->drivers;
     w->group.driver.handshake = (struct group_handshake){shake_hands, w};
     int rc = group_listen(&w->group);

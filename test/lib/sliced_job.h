@@ -1,0 +1,49 @@
+/* The tiny job with a fully connected net, which slices can share out. */
+#ifndef PL_LIB_SLICED_JOB_H
+#define PL_LIB_SLICED_JOB_H
+
+#include "tiny_job.h"
+
+#define SLICED_DATA "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
+#define SLICED_INNER(name, bottom, top, outputs)                                          \
+    "layer { name: '" name "' type: 'InnerProduct' bottom: '" bottom "' top: '" top "'\n" \
+    "  inner_product_param { num_output: " #outputs " weight_filler { type: 'xavier' } } }\n"
+#define SLICED_ENDS                                                                            \
+    "layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'accuracy'\n" \
+    "  include { phase: TEST } }\n"                                                            \
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n"
+
+/* 144 values, 24, 12 and 5 outputs. */
+static const char sliced_net[] = SLICED_DATA SLICED_INNER(
+    "one", "data", "one", 24) "layer { name: 's1' type: 'Sigmoid' bottom: 'one' top: 'one' "
+                              "}\n" SLICED_INNER("two", "one", "two",
+                                                 12) "layer { name: 's2' type: 'TanH' bottom: "
+                                                     "'two' top: 'two' }\n"
+                                                     "layer { name: 'drop' type: 'Dropout' bottom: "
+                                                     "'two' top: 'two'\n"
+                                                     "  dropout_param { dropout_ratio: 0.25 } "
+                                                     "}\n" SLICED_INNER("ip", "two", "ip", 5)
+                                                         SLICED_ENDS;
+
+/* One layer, whose input has no gradient. */
+static const char sliced_one[] = SLICED_DATA SLICED_INNER("ip", "data", "ip", 5) SLICED_ENDS;
+
+/* Weights that slices cannot share out. */
+static const char sliced_prelu[] = SLICED_DATA SLICED_INNER(
+    "one", "data", "one",
+    24) "layer { name: 'p' type: 'PReLU' bottom: 'one' top: 'one' }\n" SLICED_INNER("ip", "one",
+                                                                                    "ip", 5)
+    SLICED_ENDS;
+
+/* Setup of a group of tests: net.prototxt is the net above, one.prototxt that of one
+ * layer, conv.prototxt the tiny job's own, with a convolution. */
+static inline int sliced_setup(void **state)
+{
+    tiny_setup(state);
+    tiny_write(*state, "net.prototxt", sliced_net);
+    tiny_write(*state, "one.prototxt", sliced_one);
+    tiny_write(*state, "conv.prototxt", tiny_net);
+    return 0;
+}
+
+#endif

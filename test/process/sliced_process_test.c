@@ -1,0 +1,127 @@
+/* A model in slices between real processes: the whole model's training, and the bits of the
+ * simulation; the end of a run that loses a slice; and what is refused before the start. */
+#include "real_run.h"
+#include "refusal.h"
+#include "sliced_job.h"
+
+#include <signal.h>
+
+#define SAME_MAX 1e-5 /* max |a − b| / max |b| */
+
+static void test_slices_train_as_the_whole_model(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], simulated[128];
+    tiny_cluster(t, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n");
+    EXECUTE(t, "train", t->job, whole, "stop.steps=20", "workers=1", "strategy.single={}");
+    for (int slices = 2; slices <= 4; slices++) {
+        char count[32], workers[32];
+        snprintf(count, sizeof count, "slices=%d", slices);
+        snprintf(workers, sizeof workers, "workers=%d", slices);
+        EXECUTE(t, "train", t->job, sliced, "stop.steps=20", count, workers,
+                "strategy.allreduce={}", "evaluate.every_steps=5");
+        double apart = run_difference(sliced, whole);
+        print_message("    %d slices: %.2g\n", slices, apart);
+        assert_true(apart <= SAME_MAX);
+        assert_true(run_number(sliced, "end", 0, "used") == 20 * 16);
+        if (slices == 3)
+            continue;
+        EXECUTE(t, "sim", t->job, simulated, "stop.steps=20", count, workers,
+                "strategy.allreduce={}");
+        assert_true(run_same_bits(sliced, simulated, "final.safetensors"));
+    }
+}
+
+static void test_slices_of_one_layer_have_its_bits(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128];
+    EXECUTE(t, "train", t->job, whole, "stop.steps=20", "workers=1", "strategy.single={}",
+            "net.file=one.prototxt");
+    EXECUTE(t, "train", t->job, sliced, "stop.steps=20", "slices=4", "workers=4",
+            "strategy.allreduce={}", "net.file=one.prototxt");
+    assert_true(run_same_bits(sliced, whole, "final.safetensors"));
+}
+
+/* With oneDNN's kernels and some threads, and a layer of the size at which kernels are blocked. */
+static void test_fast_kernels_take_slices(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], net[2048];
+    snprintf(net, sizeof net, "%s",
+             SLICED_DATA SLICED_INNER(
+                 "one", "data", "one",
+                 480) "layer { name: 's1' type: 'Sigmoid' bottom: 'one' top: 'one' "
+                      "}\n" SLICED_INNER("two", "one", "two",
+                                         160) "layer { name: 's2' type: 'Sigmoid' bottom: 'two' "
+                                              "top: 'two' }\n" SLICED_INNER("ip", "two", "ip", 10)
+                                                  SLICED_ENDS);
+    tiny_write(t, "large.prototxt", net);
+    EXECUTE(t, "train", t->job, whole, "stop.steps=20", "workers=1", "strategy.single={}",
+            "net.file=large.prototxt", "kernels=dnnl", "batch=64");
+    EXECUTE(t, "train", t->job, sliced, "stop.steps=20", "slices=3", "workers=3",
+            "strategy.allreduce={}", "net.file=large.prototxt", "kernels=dnnl", "batch=64");
+    double apart = run_difference(sliced, whole);
+    print_message("    3 slices: %.2g\n", apart);
+    assert_true(apart <= SAME_MAX);
+}
+
+static void test_a_slice_is_killed(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128];
+    struct real_run r = real_new(t);
+    pid_t worker[PROCESS_CHILDREN_MAX];
+    START(t, &r, "--set", "slices=3", "--set", "workers=3", "--set", "strategy.allreduce={}",
+          "--set", "pace=0.02", "--set", "stop.steps=100", "--set", "checkpoint.every_seconds=0.1");
+    real_workers(&r, 3, worker);
+    UNTIL(REAL_LIMIT_S, run_count(r.dir, "checkpoint", NULL, NULL) >= 1);
+    double killed = process_now();
+    kill(worker[1], SIGKILL);
+    process_wait(&r.p, REAL_LIMIT_S);
+    print_message("    ended after %.3f s\n", process_now() - killed);
+    assert_int_equal(r.p.code, 1);
+    if (!strstr(r.p.err, "of 3 of the model is lost") || !strstr(r.p.err, "paceline resume"))
+        fail_msg("it said:\n%s", r.p.err);
+    assert_true(real_has_ended(worker, 3));
+    process_release(&r.p);
+    struct process p;
+    RUN(t, &p, "resume", r.dir);
+    process_release(&p);
+    EXECUTE(t, "train", t->job, whole, "stop.steps=100", "workers=1", "strategy.single={}");
+    assert_true(run_difference(r.dir, whole) <= SAME_MAX);
+}
+
+static void test_slices_are_refused_before_the_start(void **state)
+{
+    struct tiny *t = *state;
+    tiny_write(t, "prelu.prototxt", sliced_prelu);
+    REFUSED(t, "layer \"ip\": slices: 7 are more than its 5 outputs", "train", t->job, "--out",
+            "run", "--set", "slices=7", "--set", "workers=7", "--strategy", "allreduce");
+    REFUSED(t, "layer \"p\": slices: weights of type \"PReLU\"", "train", t->job, "--out", "run",
+            "--set", "slices=2", "--set", "workers=2", "--strategy", "allreduce", "--set",
+            "net.file=prelu.prototxt");
+    REFUSED(t, "slices: strategy mpca is not for slices", "train", t->job, "--out", "run", "--set",
+            "slices=4", "--strategy", "mpca");
+    REFUSED(t, "slices: needs as many workers", "train", t->job, "--out", "run", "--set",
+            "slices=2", "--strategy", "allreduce");
+    REFUSED(t, "collective.wire: not with slices", "train", t->job, "--out", "run", "--set",
+            "slices=4", "--strategy", "allreduce", "--set", "collective.wire=bf16");
+    REFUSED(t, "slices: solver.clip_gradients", "train", t->job, "--out", "run", "--set",
+            "slices=4", "--strategy", "allreduce", "--set", "solver.clip_gradients=1");
+    tiny_cluster(t, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n");
+    REFUSED(t, "slices: a plan has no model of slices", "plan", t->job, "--cluster", t->cluster,
+            "--set", "slices=4", "--set", "strategy.allreduce={}");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slices_train_as_the_whole_model),
+        cmocka_unit_test(test_slices_of_one_layer_have_its_bits),
+        cmocka_unit_test(test_fast_kernels_take_slices),
+        cmocka_unit_test(test_a_slice_is_killed),
+        cmocka_unit_test(test_slices_are_refused_before_the_start),
+    };
+    return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
+}

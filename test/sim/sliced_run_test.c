@@ -1,0 +1,292 @@
+/* A model in slices (SparkDML §2.2) trains as the whole model does: to the bit where no sum is cut
+ * otherwise, else to the rounding of floats. Its messages are those of the scheme, and a run that
+ * loses a slice ends and can be resumed. */
+#include "coll/exchange.h"
+#include "sim_run.h"
+#include "sliced_job.h"
+
+#define SAME_MAX 1e-5 /* max |a − b| / max |b| */
+
+enum { BATCH = 16 };
+
+static const char cluster[] = "node { count: 5 } step_seconds: 0.004 link { mbit: 100 }\n";
+
+#define SIMULATE(t, out, ...) SIM_RUN(t, cluster, out, __VA_ARGS__)
+
+/* `slices: 1` is one worker with the whole model. */
+static void simulate_slices(struct tiny *t, int slices, char out[128], const char *const *more)
+{
+    char count[32], workers[32];
+    const char *set[16] = {count, workers,
+                           slices > 1 ? "strategy.allreduce={}" : "strategy.single={}"};
+    snprintf(count, sizeof count, "slices=%d", slices);
+    snprintf(workers, sizeof workers, "workers=%d", slices);
+    for (size_t n = 3; *more; n++)
+        set[n] = *more++;
+    sim_dir(t, NULL, cluster, set, out);
+}
+
+/* `net.file=` of a net of the folder, the job's other one. */
+static const char *other_net(const struct tiny *t, const char *name, char text[192])
+{
+    snprintf(text, 192, "net.file=%s/%s", t->folder, name);
+    return text;
+}
+
+#define SLICES(t, slices, out, ...) \
+    simulate_slices(t, slices, out, (const char *const[]){__VA_ARGS__, NULL})
+
+static void assert_near(double a, double b)
+{
+    if (!(fabs(a - b) <= SAME_MAX * fabs(b)))
+        fail_msg("%.9g is not near %.9g", a, b);
+}
+
+static void test_slices_train_as_the_whole_model(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const solvers[] = {
+        "solver.weight_decay=0.0005",
+        "solver={base_lr:0.002 lr_policy:'fixed' type:'Adam' momentum:0.9}",
+        "iter_size=2",
+    };
+    char whole[128], sliced[128];
+    for (size_t i = 0; i < sizeof solvers / sizeof *solvers; i++) {
+        SLICES(t, 1, whole, "stop.steps=20", solvers[i]);
+        for (int slices = 2; slices <= 5; slices++) {
+            SLICES(t, slices, sliced, "stop.steps=20", solvers[i]);
+            double apart = run_difference(sliced, whole);
+            print_message("    %s, %d slices: %.2g\n", solvers[i], slices, apart);
+            assert_true(apart <= SAME_MAX);
+            assert_true(run_number(sliced, "end", 0, "used") ==
+                        run_number(whole, "end", 0, "used"));
+            assert_near(run_number(sliced, "end", 0, "test_loss"),
+                        run_number(whole, "end", 0, "test_loss"));
+        }
+    }
+}
+
+/* Feature maps: 6 of a convolution, and 3 outputs. */
+static void test_slices_of_convolutions_train_as_the_whole_model(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], net[192];
+    const char *conv = other_net(t, "conv.prototxt", net);
+    static const char *const kernels[] = {"kernels=ref", "kernels=dnnl"};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        SLICES(t, 1, whole, "stop.steps=20", conv, kernels[i]);
+        for (int slices = 2; slices <= 3; slices++) {
+            SLICES(t, slices, sliced, "stop.steps=20", conv, kernels[i]);
+            double apart = run_difference(sliced, whole);
+            print_message("    %s, %d slices: %.2g\n", kernels[i], slices, apart);
+            assert_true(apart <= SAME_MAX);
+        }
+    }
+}
+
+static void test_slices_of_one_layer_have_its_bits(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], other[128], net[192];
+    const char *one = other_net(t, "one.prototxt", net);
+    SLICES(t, 1, whole, "stop.steps=20", one);
+    SLICES(t, 1, other, "stop.steps=19", one);
+    assert_true(run_difference(other, whole) > 10 * SAME_MAX); /* the test of the test */
+    for (int slices = 2; slices <= 5; slices++) {
+        SLICES(t, slices, sliced, "stop.steps=20", one);
+        if (!run_same_bits(sliced, whole, "final.safetensors"))
+            fail_msg("%d slices", slices);
+    }
+}
+
+/* Models of the run under way are whole: evaluated as the whole model's are, and the best kept. */
+static void test_slices_are_evaluated_on_the_way(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128];
+    SLICES(t, 1, whole, "stop.steps=30", "evaluate.every_steps=5", "pace=0.05");
+    SLICES(t, 3, sliced, "stop.steps=30", "evaluate.every_steps=5", "pace=0.05");
+    int evaluations = run_count(sliced, "eval", NULL, NULL);
+    assert_true(evaluations >= 6);
+    assert_int_equal(evaluations, run_count(whole, "eval", NULL, NULL));
+    for (int i = 0; i < evaluations; i++) {
+        assert_near(run_number(sliced, "eval", i, "loss"), run_number(whole, "eval", i, "loss"));
+        assert_true(run_number(sliced, "eval", i, "epoch") ==
+                    run_number(whole, "eval", i, "epoch"));
+    }
+    assert_true(run_is_finite(sliced, "best.safetensors"));
+}
+
+/* A step costs these bytes on the wire, as all slices send and receive them. Each sends its part of
+ * each layer's outputs round the ring, F - 1 parts of 1/F, and receives as much; two swap the whole
+ * gradient of each layer's inputs but the first's; and the step's commit point is the metadata and
+ * one number, there and back. */
+static void test_slices_send_the_bytes_of_the_scheme(void **state)
+{
+    struct tiny *t = *state;
+    char sliced[128];
+    SLICES(t, 2, sliced, "stop.steps=5", "evaluate.every_steps=1000");
+    enum { SLICES = 2, BOTH_WAYS = 2 };
+    double gathers = BOTH_WAYS * (SLICES - 1) * 4.0 * BATCH * (24 + 12 + 5);
+    double sums = SLICES * BOTH_WAYS * 4.0 * BATCH * (24 + 12);
+    double commit = SLICES * BOTH_WAYS * (double)(sizeof(struct exchange_meta) + sizeof(float));
+    assert_int_equal(run_count(sliced, "exchange", NULL, NULL), 5);
+    for (int n = 0; n < 5; n++)
+        if (run_number(sliced, "exchange", n, "bytes") != gathers + sums + commit)
+            fail_msg("exchange %d: %.0f bytes, not %.0f", n,
+                     run_number(sliced, "exchange", n, "bytes"), gathers + sums + commit);
+}
+
+/* Half of the products each: with a fast network a step takes half as long. */
+static void test_slices_share_the_time_of_a_step(void **state)
+{
+    struct tiny *t = *state;
+    struct sim_run whole = {0}, sliced = {0};
+    static const char fast[] =
+        "node { count: 2 } step_seconds: 0.02 link { mbit: 1000 latency_us: 10 }\n";
+    SIM(t, fast, &whole, "stop.steps=20", "slices=1", "workers=1", "strategy.single={}",
+        "test_data", "validation=0");
+    SIM(t, fast, &sliced, "stop.steps=20", "slices=2", "workers=2", "strategy.allreduce={}",
+        "test_data", "validation=0");
+    double ratio = sliced.report.wall_s / whole.report.wall_s;
+    print_message("    %.3g s whole, %.3g s in two slices\n", whole.report.wall_s,
+                  sliced.report.wall_s);
+    assert_true(ratio > 0.45 && ratio < 0.7);
+}
+
+/* Checkpoints are of the whole model: a run resumes with another number of slices, or with none. */
+static void test_slices_resume_as_others(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128];
+    static const int counts[][2] = {{2, 3}, {4, 1}, {1, 2}};
+    SLICES(t, 1, whole, "stop.steps=20");
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        struct sim_run r = {0};
+        for (int part = 0; part < 2; part++) {
+            char slices[32], workers[32], steps[32];
+            snprintf(slices, sizeof slices, "slices=%d", counts[i][part]);
+            snprintf(workers, sizeof workers, "workers=%d", counts[i][part]);
+            snprintf(steps, sizeof steps, "stop.steps=%d", part == 0 ? 11 : 20);
+            SIM(t, cluster, &r, slices, workers, steps, "strategy.allreduce={}");
+        }
+        double apart = run_difference(r.dir, whole);
+        print_message("    %d slices, then %d: %.2g\n", counts[i][0], counts[i][1], apart);
+        assert_true(apart <= SAME_MAX);
+    }
+}
+
+/* A slice is lost at any moment: the run ends soon, names the slice, and resumes to the end that it
+ * would have had. */
+static void test_a_lost_slice_ends_the_run(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128];
+    SLICES(t, 1, whole, "stop.steps=60");
+    for (int i = 0; i < 8; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        char faults[256], phrase[64];
+        snprintf(faults, sizeof faults,
+                 "node { count: 3 } step_seconds: 0.004 link { mbit: 100 } "
+                 "fault { at: %.4f kill: %d }\n",
+                 0.1 + 0.0013 * i, i % 3);
+        snprintf(phrase, sizeof phrase, "slice %d of 3 of the model is lost", i % 3);
+        SIM_TRY(t, faults, &r, "slices=3", "workers=3", "strategy.allreduce={}", "stop.steps=60",
+                "checkpoint.every_seconds=0.05");
+        if (r.rc == PL_OK || !strstr(r.error, phrase))
+            fail_msg("%d: %d, \"%s\"", i, r.rc, r.error);
+        SIM(t, cluster, &r, "slices=3", "workers=3", "strategy.allreduce={}", "stop.steps=60");
+        assert_true(run_difference(r.dir, whole) <= SAME_MAX);
+    }
+}
+
+/* A worker that is asked to leave takes the run to its end, with the model of a commit point. */
+static void test_a_slice_that_leaves_ends_the_run_in_order(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128];
+    struct sim_run r = {.limit_s = 1000};
+    SLICES(t, 1, whole, "stop.steps=60");
+    SIM(t, "node { count: 3 } step_seconds: 0.004 link { mbit: 100 } fault { at: 0.1 leave: 1 }\n",
+        &r, "slices=3", "workers=3", "strategy.allreduce={}", "stop.steps=60");
+    assert_string_equal(r.report.reason, "interrupted");
+    assert_true(run_number(r.dir, "end", 0, "used") < 60 * BATCH);
+    assert_true(run_is_finite(r.dir, "final.safetensors"));
+    SIM(t, cluster, &r, "slices=3", "workers=3", "strategy.allreduce={}", "stop.steps=60");
+    assert_true(run_difference(r.dir, whole) <= SAME_MAX);
+}
+
+/* The driver dies, and its workers end, as they cannot outlive their view: the driver that returns
+ * finds none, since the cluster has no others, and the run is resumed from its checkpoint. */
+static void test_slices_end_with_their_driver(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128];
+    struct sim_run r = {.limit_s = 1000};
+    SLICES(t, 1, whole, "stop.steps=60");
+    SIM_TRY(t,
+            "node { count: 2 } step_seconds: 0.004 link { mbit: 100 } "
+            "fault { at: 0.15 kill: -1 for: 0.05 }\n",
+            &r, "slices=2", "workers=2", "strategy.allreduce={}", "stop.steps=60",
+            "checkpoint.every_seconds=0.05");
+    if (r.rc == PL_OK || !strstr(r.error, "2 workers cannot be had"))
+        fail_msg("%d, \"%s\"", r.rc, r.error);
+    SIM(t, cluster, &r, "slices=2", "workers=2", "strategy.allreduce={}", "stop.steps=60");
+    assert_true(run_difference(r.dir, whole) <= SAME_MAX);
+}
+
+/* A loss that is not finite ends all slices at the same step. */
+static void test_slices_diverge_together(void **state)
+{
+    struct sim_run r = {.limit_s = 1000};
+    char net[192];
+    SIM_TRY(*state, cluster, &r, "slices=2", "workers=2", "strategy.allreduce={}",
+            other_net(*state, "one.prototxt", net), "solver={base_lr:1e38 lr_policy:'fixed'}");
+    assert_int_equal(r.rc, PL_ERR_DIVERGED);
+    assert_non_null(strstr(r.error, "diverged"));
+}
+
+static void test_slices_refuse_before_the_start(void **state)
+{
+    static const struct {
+        const char *slices, *workers, *option, *phrase;
+    } cases[] = {
+        {"slices=3", "workers=3", NULL, "layer \"p\": slices: weights of type \"PReLU\""},
+        {"slices=6", "workers=6", "seed=1", "layer \"ip\": slices: 6 are more than its 5 outputs"},
+        {"slices=2", "workers=2", "solver.clip_gradients=1",
+         "slices: solver.clip_gradients needs the whole gradient"},
+        {"slices=2", "workers=2", "solver.type=LARS",
+         "slices: solver.type needs the whole gradient"},
+    };
+    struct tiny *t = *state;
+    char net[192];
+    tiny_write(t, "prelu.prototxt", sliced_prelu);
+    const char *prelu = other_net(t, "prelu.prototxt", net);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        SIM_TRY(t, "node { count: 6 } step_seconds: 0.004 link { mbit: 100 }\n", &r,
+                cases[i].option ? cases[i].option : prelu, cases[i].slices, cases[i].workers,
+                "strategy.allreduce={}");
+        if (r.rc == PL_OK || !strstr(r.error, cases[i].phrase))
+            fail_msg("%zu: %d, \"%s\"", i, r.rc, r.error);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slices_train_as_the_whole_model),
+        cmocka_unit_test(test_slices_of_convolutions_train_as_the_whole_model),
+        cmocka_unit_test(test_slices_of_one_layer_have_its_bits),
+        cmocka_unit_test(test_slices_are_evaluated_on_the_way),
+        cmocka_unit_test(test_slices_send_the_bytes_of_the_scheme),
+        cmocka_unit_test(test_slices_share_the_time_of_a_step),
+        cmocka_unit_test(test_slices_resume_as_others),
+        cmocka_unit_test(test_a_lost_slice_ends_the_run),
+        cmocka_unit_test(test_a_slice_that_leaves_ends_the_run_in_order),
+        cmocka_unit_test(test_slices_end_with_their_driver),
+        cmocka_unit_test(test_slices_diverge_together),
+        cmocka_unit_test(test_slices_refuse_before_the_start),
+    };
+    return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
+}
