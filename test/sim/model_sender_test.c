@@ -26,6 +26,7 @@ static int send_head(struct world *world, const struct play *p)
     buf_put_u32(&head, header->use);
     buf_put_u8(&head, 0);
     buf_put_u8(&head, 0);
+    buf_put_u8(&head, 0);
     buf_put_u64(&head, header->floats);
     buf_put_u64(&head, 0);
     buf_put_u32(&head, 0);
