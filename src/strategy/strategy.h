@@ -296,8 +296,8 @@ size_t allreduce_buckets(const Paceline__Job *job, size_t floats);
 struct consistency_config ps_consistency(const Paceline__Job *job);
 
 /* Samples of a step of all sharers together in the round that `progress` begins, on a training set
- * of `records`: `batch` of each replica, the batch that they share out (global_batch, batch_growth),
- * or with `full_batch` all records. */
+ * of `records`: `batch` of each replica, the batch that they share out (global_batch,
+ * batch_growth), or with `full_batch` all records. */
 uint64_t strategy_step_samples(const Paceline__Job *job, const struct progress *progress,
                                size_t records);
 
