@@ -252,11 +252,11 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
     src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c)
 
   # Commands and calls whose net fails an assertion on request: tests of the handling of bugs.
-  target_link_options(api_guard_test PRIVATE LINKER:--wrap=net_forward)
+  target_link_options(api_guard_test PRIVATE LINKER:--wrap=net_begin_forward)
   add_executable(paceline_breaks $<TARGET_OBJECTS:paceline_command> test/process/breaks.c)
   target_include_directories(paceline_breaks PRIVATE include)
   target_link_libraries(paceline_breaks PRIVATE paceline paceline_core PkgConfig::CJSON)
-  target_link_options(paceline_breaks PRIVATE LINKER:--wrap=net_forward)
+  target_link_options(paceline_breaks PRIVATE LINKER:--wrap=net_begin_forward)
   add_dependencies(process_bug_test paceline_breaks)
 
   # A faulty network, and a driver alone, for tests and measurements of lost machines (bench/faults).

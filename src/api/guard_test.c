@@ -23,19 +23,19 @@
             return __LINE__; \
     } while (0)
 
-/* The linker puts these around the net's forward pass. */
-void __real_net_forward(struct net *net, const struct vec *x, struct vec *s,
-                        const struct net_batch *batch, struct net_result *result);
-void __wrap_net_forward(struct net *net, const struct vec *x, struct vec *s,
-                        const struct net_batch *batch, struct net_result *result);
+/* The linker puts these around the begin of a training pass. */
+void __real_net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
+                              const struct net_batch *batch);
+void __wrap_net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
+                              const struct net_batch *batch);
 
 static atomic_int good_passes = 1000000;
 
-void __wrap_net_forward(struct net *net, const struct vec *x, struct vec *s,
-                        const struct net_batch *batch, struct net_result *result)
+void __wrap_net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
+                              const struct net_batch *batch)
 {
     PL_ASSERT(atomic_fetch_sub(&good_passes, 1) > 0);
-    __real_net_forward(net, x, s, batch, result);
+    __real_net_begin_forward(net, x, s, batch);
 }
 
 struct stage {

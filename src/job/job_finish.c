@@ -15,7 +15,7 @@
 enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536, LOCAL_MAX = 64 };
 enum { BAD_RECORDS_MAX = 10000 };
 enum { RECORDS_MAX = 1 << 24 };
-enum { SAMPLE_LENGTH_MAX = 100000 }; /* units in one line of events.jsonl */
+enum { SAMPLE_LENGTH_MAX = 100000 };           /* units in one line of events.jsonl */
 enum { STRIPES_MAX = 4, CHUNK_KB_MAX = 4096 }; /* a piece is one message: world.h */
 
 /* Make the sub-messages that every reader of a finished job may rely on. */

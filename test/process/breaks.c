@@ -1,4 +1,4 @@
-/* Linked into a second copy of the command: a net whose forward pass fails an assertion after ten
+/* Linked into a second copy of the command: a net that fails an assertion after ten training
  * passes, in the one process that is the first to make the file that PACELINE_BREAKS names. */
 #include "base/fault.h"
 #include "nn/net.h"
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-void __real_net_forward(struct net *net, const struct vec *x, struct vec *s,
-                        const struct net_batch *batch, struct net_result *result);
-void __wrap_net_forward(struct net *net, const struct vec *x, struct vec *s,
-                        const struct net_batch *batch, struct net_result *result);
+void __real_net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
+                              const struct net_batch *batch);
+void __wrap_net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
+                              const struct net_batch *batch);
 
 /* The memory of a broken call is lost, by intention. */
 const char *__asan_default_options(void);
@@ -30,11 +30,11 @@ static bool is_chosen(void)
     return fd >= 0;
 }
 
-void __wrap_net_forward(struct net *net, const struct vec *x, struct vec *s,
-                        const struct net_batch *batch, struct net_result *result)
+void __wrap_net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
+                              const struct net_batch *batch)
 {
     static atomic_int passes;
     bool breaks = atomic_fetch_add(&passes, 1) == 10 && is_chosen();
     PL_ASSERT(!breaks);
-    __real_net_forward(net, x, s, batch, result);
+    __real_net_begin_forward(net, x, s, batch);
 }
