@@ -199,14 +199,14 @@ static int simulate_engine(struct stage *s, bool threads)
 
 static int sim_worker(struct stage *s)
 {
-    atomic_store(&good_passes, 20);
+    atomic_store(&good_passes, 10);
     CHECK(simulate_engine(s, false) == PL_ERR_BUG);
     return only_this_engine(s, "good_passes");
 }
 
 static int sim_worker_on_threads(struct stage *s)
 {
-    atomic_store(&good_passes, 20);
+    atomic_store(&good_passes, 10);
     CHECK(simulate_engine(s, true) == PL_ERR_BUG);
     return only_this_engine(s, "good_passes");
 }
