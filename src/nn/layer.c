@@ -116,7 +116,8 @@ int layer_share_out(struct layer *layer, const struct setup *setup, size_t outpu
     *own = outputs;
     if (slice->count > outputs)
         return err_set(err, ERR_INPUT,
-                       "slices: %zu are more than its %zu outputs, of which each slice needs one",
+                       "slices: %zu are more than its %zu outputs, of which each slice needs one; "
+                       "write at most that many",
                        slice->count, outputs);
     if (!slice_is_part(slice))
         return OK;
