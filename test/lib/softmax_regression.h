@@ -55,6 +55,14 @@ static inline double regression_decay(const struct regression *r, size_t weight)
     return weight < r->classes * r->features ? r->decay : r->decay_bias;
 }
 
+/* A row of the Hessian, in the columns of class d: += scale · features of record i. */
+static inline void regression_add_row(const struct regression *r, size_t i, double scale,
+                                      double *row, size_t d)
+{
+    for (size_t e = 0; scale != 0 && e <= r->features; e++)
+        row[regression_at(r, d, e)] += scale * regression_feature(r, i, e);
+}
+
 /* f, and its gradient into `g`; the Hessian into `h`, unless that is NULL. */
 static inline double regression_evaluate(const struct regression *r, const double *w, double *g,
                                          double *h)
@@ -78,10 +86,9 @@ static inline double regression_evaluate(const struct regression *r, const doubl
         for (size_t c = 0; h && c < r->classes; c++)
             for (size_t d = 0; d < r->classes; d++)
                 for (size_t f = 0; f <= r->features; f++)
-                    for (size_t e = 0; e <= r->features; e++)
-                        h[regression_at(r, c, f) * n + regression_at(r, d, e)] +=
-                            each * p[c] * ((c == d) - p[d]) * regression_feature(r, i, f) *
-                            regression_feature(r, i, e);
+                    regression_add_row(
+                        r, i, each * p[c] * ((c == d) - p[d]) * regression_feature(r, i, f),
+                        h + regression_at(r, c, f) * n, d);
     }
     return loss;
 }
