@@ -140,11 +140,11 @@ int driver_check_slices(struct driver *d, const struct view *view)
         lacking++;
     if (lacking == count || driver_all_done(d, view))
         return OK;
+    bool kept = d->options->dir && (d->start.resumes || atomic_load(&d->model_writer.taken) > 0);
     snprintf(what, sizeof what,
              "slice %u of %u of the model is lost with its worker, and the others cannot continue "
              "without it%s",
-             lacking, count,
-             d->options->dir ? "; paceline resume continues from the newest checkpoint" : "");
+             lacking, count, kept ? "; paceline resume continues from the newest checkpoint" : "");
     return lack_workers(d, ERR_PEER, what);
 }
 
