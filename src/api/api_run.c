@@ -175,7 +175,7 @@ int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
     d.train.no_old_workers = d.options->workers_lost != NULL;
     d.train.open_threads = d.train.elsewhere && !job->message->has_threads;
     d.train.dry = d.options->dry_run;
-    d.train.open_end = api_job_is_open_ended(job);
+    d.train.open_end = !observer && api_job_is_open_ended(job);
     d.train.folder = job->folder;
     d.train.chosen = d.options->chosen;
     d.train.patience_s = d.options->patience_s;
