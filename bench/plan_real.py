@@ -26,7 +26,7 @@ ROOT = os.path.dirname(HERE)
 sys.path.insert(0, os.path.join(HERE, "faults"))
 from hosts import Hosts, why_not  # noqa: E402
 
-WORKERS, WARM, LIMIT_S = 4, 9, 120
+WORKERS, WARM, LIMIT_S = 4, 9, 240
 PLAIN = ["solver.type=SGD", "solver.momentum=0", "solver.base_lr=0.01"]
 STRATEGIES = {
     "sync": ["strategy.sync.tau=5"],

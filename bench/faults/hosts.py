@@ -45,6 +45,9 @@ class Hosts:
         ip("-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
         ip("-n", name, "link", "set", "lo", "up")
         ip("-n", name, "link", "set", "eth0", "up")
+        # Linux's default, also where this machine has another: BBR does not fill a shaped link.
+        ip("-n", name, "route", "replace", "10.78.0.0/24", "dev", "eth0", "src", self.address(host),
+           "congctl", "cubic")
 
     @staticmethod
     def address(host):

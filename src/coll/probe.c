@@ -3,6 +3,7 @@
 #include "coll/coll_run.h"
 #include "coll/cost_fit.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +11,11 @@ enum {
     PINGS = 8,
     PING_BYTES = 64,
     BULK_BYTES = 1024 * 1024,
-    BULK_MESSAGES = 2, /* of BULK_BYTES, one after another: more than a token bucket holds */
-    BULKS_MAX = 2,
+    BULKS = 2, /* a message alone, then some one after another */
     FEW_ROUNDS = 16,
     TRIAL_BYTES = 64 * 1024,
-    TRIAL_PIECE = PINGS + BULKS_MAX, /* of the trial, and then of the size that follows from it */
+    TRIAL_GROWTH = 4,
+    TRIAL_PIECE = PINGS + BULKS, /* of a trial, and then of the size that follows from it */
     SIZE_PIECE,
 };
 
@@ -75,49 +76,59 @@ static int there_and_back(const struct pair *p, bool begins, size_t len, size_t 
     return rc;
 }
 
-/* On a slow link: the size of bulk messages that takes about `limit_s` one way, from a trial. The
- * rank that begins decides. */
+/* On a slow link: the size of bulk messages that takes about `limit_s` one way. Trials grow, since
+ * a token bucket lets a short one pass as if the link were fast. The rank that begins decides. */
 static int choose_size(const struct pair *p, bool begins, double limit_s, size_t *size)
 {
-    double seconds;
-    int rc = there_and_back(p, begins, TRIAL_BYTES, 1, TRIAL_PIECE, &seconds);
-    double fits = limit_s / BULK_MESSAGES * TRIAL_BYTES / (seconds > 0 ? seconds : 1e-9);
-    uint64_t chosen = fits < BULK_BYTES ? (uint64_t)fits : BULK_BYTES;
-    if (rc != OK)
-        return rc;
-    chosen = chosen > TRIAL_BYTES ? chosen : TRIAL_BYTES;
-    memcpy(p->bytes, &chosen, sizeof chosen);
-    rc = begins ? send_probe(p, sizeof chosen, SIZE_PIECE)
-                : recv_probe(p, sizeof chosen, SIZE_PIECE);
-    memcpy(&chosen, p->bytes, sizeof chosen);
-    *size = (size_t)chosen;
-    return rc == OK && (chosen < TRIAL_BYTES || chosen > BULK_BYTES) ? ERR_PROTOCOL : rc;
+    uint64_t next = TRIAL_BYTES;
+    int rc = OK;
+    do {
+        double seconds;
+        *size = (size_t)next;
+        rc = there_and_back(p, begins, *size, 1, TRIAL_PIECE, &seconds);
+        if (begins && *size < BULK_BYTES && TRIAL_GROWTH * seconds < limit_s)
+            next *= TRIAL_GROWTH;
+        memcpy(p->bytes, &next, sizeof next);
+        if (rc == OK)
+            rc = begins ? send_probe(p, sizeof next, SIZE_PIECE)
+                        : recv_probe(p, sizeof next, SIZE_PIECE);
+        memcpy(&next, p->bytes, sizeof next);
+        if (rc == OK && next != *size && (next != *size * TRIAL_GROWTH || next > BULK_BYTES))
+            rc = ERR_PROTOCOL;
+    } while (rc == OK && next > *size);
+    return rc;
 }
 
-/* Both of a pair go through the same messages; the lower rank's clock counts. */
-static int probe_pair(const struct pair *p, size_t bulks, double limit_s, struct cost_line *line)
+/* What more messages add to the time of one. A token bucket lets the first bytes of both pass at
+ * once, which must not count. A link is not faster than its whole transfer was, or one message
+ * alone that waits for a processor would make it so. */
+static double seconds_per_byte(double alone_s, double all_s, size_t size, size_t messages,
+                               double latency_s)
 {
-    struct cost_probe probe[1 + BULKS_MAX]; /* of all pings one */
-    size_t n = 0, size = BULK_BYTES;
+    double added = (all_s - alone_s) / (double)(size * (messages - 1));
+    double whole = (all_s - latency_s) / (double)(size * messages);
+    return added > whole ? added : whole;
+}
+
+/* Both of a pair go through the same messages; the lower rank's clock counts. On a busy host a ping
+ * waits for a processor, more or less each time: the shortest counts. */
+static int probe_pair(const struct pair *p, size_t messages, double limit_s, struct cost_line *line)
+{
+    size_t size = BULK_BYTES;
     bool begins = p->c->ranks->me < p->partner;
-    for (size_t i = 0; i < PINGS + bulks; i++) {
-        bool bulk = i >= PINGS;
-        size_t len = bulk ? size : PING_BYTES, messages = bulk ? BULK_MESSAGES : 1;
-        double seconds;
-        int rc = there_and_back(p, begins, len, messages, (uint32_t)i, &seconds);
-        if (rc == OK && i + 1 == PINGS && limit_s > 0) /* both are here: their links are free */
-            rc = choose_size(p, begins, limit_s, &size);
-        if (rc != OK)
-            return rc;
-        seconds = seconds > 0 ? seconds : 1e-9;
-        /* On a busy host a ping waits for a processor, more or less each time: the shortest counts,
-         * or a bulk that waits less would look as if it came by a faster link. */
-        if (n > 0 && !bulk)
-            probe[0].seconds = seconds < probe[0].seconds ? seconds : probe[0].seconds;
-        else
-            probe[n++] = (struct cost_probe){(double)(len * messages), seconds};
+    double seconds, latency = HUGE_VAL, bulk[BULKS] = {0};
+    int rc = OK;
+    for (uint32_t i = 0; rc == OK && i < PINGS; i++) {
+        rc = there_and_back(p, begins, PING_BYTES, 1, i, &seconds);
+        latency = seconds < latency ? seconds : latency;
     }
-    return begins ? cost_fit_line(probe, n, line, NULL) : OK;
+    if (rc == OK && limit_s > 0) /* both are here: their links are free */
+        rc = choose_size(p, begins, limit_s, &size);
+    for (uint32_t i = 0; rc == OK && i < BULKS; i++)
+        rc = there_and_back(p, begins, size, i == 0 ? 1 : messages, PINGS + i, &bulk[i]);
+    line->u = latency;
+    line->v = seconds_per_byte(bulk[0], bulk[1], size, messages, latency);
+    return rc;
 }
 
 /* Rows of (latency, seconds a byte) by pair, from all to all. */
@@ -174,13 +185,13 @@ static void sum_up(size_t P, float *rows, struct probe *out)
 static int probe_all(struct coll *c, double limit_s, float *rows, uint8_t *bytes)
 {
     size_t P = c->ranks->count, me = c->ranks->me, rounds = probe_rounds(P);
-    size_t bulks = rounds < FEW_ROUNDS ? 2 : 1;
+    size_t messages = rounds < FEW_ROUNDS ? 3 : 2;
     for (size_t round = 0; round < rounds; round++) {
         struct pair p = {c, probe_partner(P, me, round), bytes};
         struct cost_line line = {0};
         if (p.partner == me)
             continue;
-        int rc = probe_pair(&p, bulks, limit_s, &line);
+        int rc = probe_pair(&p, messages, limit_s, &line);
         if (rc != OK)
             return rc;
         float *cell = rows + 2 * (P * me + p.partner);

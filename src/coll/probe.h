@@ -13,10 +13,11 @@ struct probe {
     bool alone; /* no rank had another collective under way: else these are not the links' */
 };
 
-/* Measure; a collective, at most one for each number of an exchange. A round of pairs moves 2 to
+/* Measure; a collective, at most one for each number of an exchange. A round of pairs moves 3 to
  * 4 MiB each way, so that P ranks on gigabit links take some 0.07 P s up to sixteen of them, and
- * half of that for more. With a limit above 0 a pair spends some 4 to 8 limits on its bulk, on slow
- * links with fewer bytes, of which there are 64 KiB each way at least.
+ * three quarters of that for more. With a limit above 0 a message takes about that or less, on slow
+ * links with fewer bytes, of which there are 64 KiB at least; a pair sends five or six of them each
+ * way. What a token bucket lets pass at once does not count, up to the size of a message.
  * ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM */
 int probe_links(struct coll *c, double limit_s, struct probe *out);
 
