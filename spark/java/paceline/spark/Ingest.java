@@ -95,7 +95,7 @@ final class Ingest {
                 return Collections.emptyIterator();
             }
             RowPacker packer = new RowPacker(schema);
-            PackedRows train = new PackedRows(schema);
+            PackedRows train = PackedRows.forStore(schema);
             PackedRows test = new PackedRows(schema);
             PackedRows held = new PackedRows(schema);
             PackedRows sample = new PackedRows(schema);
@@ -121,6 +121,7 @@ final class Ingest {
             if (train.count() == 0 || !folder.isEmpty() || keep(end, train, taken)) {
                 taken.executor = end.id();
             }
+            train.release();
             return Collections.singletonList(taken).iterator();
         }
 

@@ -1,11 +1,14 @@
 package paceline.spark;
 
 import java.io.Serializable;
+import java.lang.ref.SoftReference;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Deque;
 import java.util.List;
+import java.util.concurrent.ConcurrentLinkedDeque;
 import org.apache.spark.sql.Row;
 
 /**
@@ -16,20 +19,57 @@ final class PackedRows implements Serializable {
     private static final long serialVersionUID = 1;
     private static final int CHUNK_BYTES = 1 << 20;
 
+    /**
+     * Chunks of sets whose rows have gone into a store, for the next partition. The collector has moved them to the old
+     * generation by then; new ones would be copied there again, which takes longer than to read the rows.
+     */
+    private static final Deque<SoftReference<byte[]>> FREE = new ConcurrentLinkedDeque<>();
+
     private final RecordSchema schema;
     private final int each; // records of a full chunk
+    private final boolean reuses; // chunks; such a set does not travel
     private final List<byte[]> chunks = new ArrayList<>();
     private int[] labels = new int[64];
     private int count;
     private transient ByteBuffer open; // the last chunk
 
     PackedRows(RecordSchema schema) {
+        this(schema, false);
+    }
+
+    private PackedRows(RecordSchema schema, boolean reuses) {
         this.schema = schema;
+        this.reuses = reuses && schema.bytes() <= CHUNK_BYTES;
         each = Math.max(1, CHUNK_BYTES / schema.bytes());
+    }
+
+    /** A set for a store in this process, after which release() is called. */
+    static PackedRows forStore(RecordSchema schema) {
+        return new PackedRows(schema, true);
     }
 
     int count() {
         return count;
+    }
+
+    private byte[] newChunk() {
+        for (SoftReference<byte[]> free; reuses && (free = FREE.poll()) != null;) {
+            byte[] chunk = free.get();
+            if (chunk != null) {
+                return chunk;
+            }
+        }
+        return new byte[reuses ? CHUNK_BYTES : each * schema.bytes()];
+    }
+
+    /** Its rows are not needed any more. */
+    void release() {
+        if (reuses) {
+            chunks.forEach(chunk -> FREE.push(new SoftReference<>(chunk)));
+        }
+        chunks.clear();
+        open = null;
+        count = 0;
     }
 
     /** Add a row. Returns null, or what is wrong with it; it is then not added. */
@@ -39,9 +79,9 @@ final class PackedRows implements Serializable {
             return wrong;
         }
         if (open == null || !open.hasRemaining()) {
-            byte[] chunk = new byte[each * schema.bytes()];
+            byte[] chunk = newChunk();
             chunks.add(chunk);
-            open = ByteBuffer.wrap(chunk).order(ByteOrder.nativeOrder());
+            open = ByteBuffer.wrap(chunk, 0, each * schema.bytes()).order(ByteOrder.nativeOrder());
         }
         int from = open.position();
         wrong = packer.putValues(row, features, open);
