@@ -25,6 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.path.insert(0, os.path.join(HERE, "faults"))
 from hosts import Hosts, why_not  # noqa: E402
+from paced_workers import PacedWorkers  # noqa: E402
 
 WORKERS, WARM, LIMIT_S = 4, 9, 240
 PLAIN = ["solver.type=SGD", "solver.momentum=0", "solver.base_lr=0.01"]
@@ -44,45 +45,12 @@ STRATEGIES = {
 BY_SHARD = ("mpca", "pace")
 
 
-def shape(hosts, rate):
-    for host in range(hosts.n):
-        tbf = ["root", "tbf", "rate", rate, "burst", "128kb", "latency", "20ms"]
-        subprocess.run(["tc", "-n", f"{hosts.prefix}-{host}", "qdisc", "replace", "dev", "eth0", *tbf], check=True)
-        subprocess.run(["tc", "-n", f"{hosts.prefix}-switch", "qdisc", "replace", "dev", f"port{host}", *tbf],
-                       check=True)
-
-
-class Bench:
+class Bench(PacedWorkers):
     def __init__(self, args, hosts, folder):
-        self.args, self.hosts, self.folder = args, hosts, folder
-        self.paceline = os.path.join(os.path.abspath(args.build), "paceline")
-        self.join = f"{hosts.address(0)}:29500"
+        super().__init__(hosts, WORKERS, folder, args.build, LIMIT_S)
+        self.args = args
         self.job = ["--set", "threads=1", "--set", f"pace={args.step_s}", "--set", "validation=0",
                     "--set", "checkpoint.every_seconds=0", "--set", "evaluate.every_exchanges=1000000000"]
-        self.env = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-
-    def start(self, host, *words):
-        log = open(os.path.join(self.folder, f"host{host}.log"), "ab")
-        return subprocess.Popen(self.hosts.enter(host) + [self.paceline, *words], env=self.env,
-                                stdout=subprocess.PIPE if host == 0 else log, stderr=log, cwd=ROOT)
-
-    def together(self, *words):
-        """The command on host 0, workers on the others; its output."""
-        first = self.start(0, *words, "--listen", self.join, "--insecure")
-        workers = [self.start(host, "worker", "--join", self.join, "--insecure", "--data-root", "/", "--threads", "1")
-                   for host in range(1, WORKERS + 1)]
-        try:
-            out, _ = first.communicate(timeout=LIMIT_S)
-            if first.returncode != 0:
-                with open(os.path.join(self.folder, "host0.log")) as f:
-                    sys.exit(f"{' '.join(words)}: exit {first.returncode}\n{f.read()}")
-            for worker in workers:
-                worker.wait(timeout=LIMIT_S)
-            return out.decode()
-        finally:
-            for process in (first, *workers):
-                if process.poll() is None:
-                    process.kill()
 
     def survey(self, rate):
         path = os.path.join(self.folder, f"{rate}.cluster")
@@ -172,7 +140,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="paceline-plan-") as folder, Hosts(WORKERS + 1) as hosts:
         bench = Bench(args, hosts, folder)
         for rate in args.rates.split(","):
-            shape(hosts, rate)
+            hosts.shape(rate)
             cluster = bench.survey(rate)
             print("| strategy | round ms, real | planned | off % | computing %, real | planned | apart |\n"
                   "|---|---|---|---|---|---|---|", flush=True)

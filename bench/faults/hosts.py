@@ -57,6 +57,13 @@ class Hosts:
         """The prefix of a command that runs there."""
         return ["ip", "netns", "exec", f"{self.prefix}-{host}"]
 
+    def shape(self, rate):
+        """Limit what each host sends and receives to `rate`, as 100mbit."""
+        for host in range(self.n):
+            bucket = ["root", "tbf", "rate", rate, "burst", "128kb", "latency", "20ms"]
+            for space, device in (f"{self.prefix}-{host}", "eth0"), (f"{self.prefix}-switch", f"port{host}"):
+                subprocess.run(["tc", "-n", space, "qdisc", "replace", "dev", device, *bucket], check=True)
+
     def link(self, host, up):
         """Connect or pull the cable, without a notice to any process."""
         ip("-n", f"{self.prefix}-switch", "link", "set", f"port{host}", "up" if up else "down")

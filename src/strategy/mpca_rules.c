@@ -33,6 +33,11 @@ float mpca_gamma(const struct mpca_config *config, uint64_t c)
     return (float)((double)config->gamma * ramped_gamma(config, c));
 }
 
+float mpca_fresh(const struct mpca_config *config)
+{
+    return (1 - config->delta) / (config->period > 0 ? config->period : 1);
+}
+
 float mpca_alpha(const struct mpca_config *config, uint64_t c)
 {
     if (c < config->alpha_hold)
@@ -111,8 +116,8 @@ void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, ui
     /* Eq. 8: x̃_t = (1 − β)·x̃_{t−1} + β·R */
     vec_lerp(&next->x, mpca_beta(config, c), R, r);
     /* Eq. 4: ṽ_t = δ·ṽ_{t−1} + (1 − δ)·(x̃_t − x̃_{t−1});  Eq. 5: x̃* = x̃_t + γ·ṽ_t */
-    vec_extrapolate(&next->star, &next->v, &next->x, &now->x, config->delta, mpca_gamma(config, c),
-                    r);
+    vec_extrapolate(&next->star, &next->v, &next->x, &now->x, config->delta, mpca_fresh(config),
+                    mpca_gamma(config, c), r);
 }
 
 void mpca_commit(struct mpca_joint *joint, struct range r)
@@ -120,12 +125,12 @@ void mpca_commit(struct mpca_joint *joint, struct range r)
     copy_model(&joint->now, &joint->next, r);
 }
 
-/* With d the change of x̃, x̃* − x̃*_before = d + γ·ṽ − γ_before·ṽ_before and ṽ = δ·ṽ_before +
- * (1 − δ)·d, so that d = (x̃* − x̃*_before + (γ_before − γδ)·ṽ_before) / (1 + γ(1 − δ)). */
+/* With d the change of x̃ and f what ṽ takes of it, x̃* − x̃*_before = d + γ·ṽ − γ_before·ṽ_before and
+ * ṽ = δ·ṽ_before + f·d, so that d = (x̃* − x̃*_before + (γ_before − γδ)·ṽ_before) / (1 + γf). */
 void mpca_follow(struct vec *v, const struct mpca_config *config, const struct vec *star_before,
                  float gamma_before, const struct vec *star, float gamma, struct range r)
 {
-    double delta = config->delta, k = (1 - delta) / (1 + gamma * (1 - delta));
+    double delta = config->delta, fresh = mpca_fresh(config), k = fresh / (1 + gamma * fresh);
     vec_scale(v, (float)(delta + k * (gamma_before - gamma * delta)), r);
     vec_axpy(v, (float)k, star, r);
     vec_axpy(v, (float)-k, star_before, r);

@@ -4,8 +4,8 @@
  *
  *     shard s, exchange n                                    symbols are those of pace_rules.h
  *         R_n = Σ τ_i·p_i / Σ τ_i                            evaluated
- *         v_n = δ·v_{n−1} + (1 − δ)(R_n − R_{n−1})           δ and γ of this exchange
- *         b_n = R_n + γ·v_n                                  sent to all
+ *         v_n = δ·v_{n−1} + (1 − δ)(R_n − R_{n−1})/P         δ, γ and P of this exchange
+ *         b_n = R_n + γP·v_n                                 sent to all
  *
  *     a worker, when b_n has arrived
  *         d = κ(b_n − p_i), if exchange n counted p_i;  else b_n − b_{n−1}
@@ -15,6 +15,10 @@
  * the average would count the disagreement twice that x has already given up. The optimizer's state
  * and the state s of layers such as BatchNorm stay the worker's own; the average of s is for
  * evaluation, and for joiners.
+ *
+ * A leaf (phased_leaf.c) contributes p_i − b_c, its progress beyond the last b that it has, with its
+ * proxy's τ, however many steps that progress took: the others' steps of that time have counted, one
+ * exchange after another. It gives up all of its distance: d = b_n − p_i.
  *
  * A worker contributes again when it knows how its last contribution ended. It keeps p_i, one
  * vector more than in `mpca`. */
@@ -47,6 +51,7 @@ static struct phased_settings read_settings(const Paceline__Job *job)
         .symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric,
         .on_arrival = true,
         .own_vector = true,
+        .leaf_progress = true,
         .give_passes = 2,
         .adopt_passes = 3,
     };
@@ -77,7 +82,9 @@ static void rebase_model(struct phased_worker *w, struct phased_lane *lane, uint
     struct vec x = phased_shard(lane, &w->m->learner->x), sent = phased_shard(lane, &w->own),
                before = phased_shard(lane, &w->star), b = vec_part(result, 0, lane->r.len);
     bool counted = lane->pending && atomic_load(&lane->slot.counted) <= n;
-    if (counted)
+    if (counted && lane->slot.progress)
+        pace_rebase(&x, &b, &sent);
+    else if (counted)
         pace_approach(&x, &b, &sent,
                       motion_of(&w->node.settings, &lane->exchange.meta[n & 1]).kappa);
     else

@@ -8,6 +8,7 @@ struct pace_motion pace_motion(const struct pace_settings *set, size_t contribut
 {
     double k = contributors > 0 ? (double)contributors : 1, period = (double)tau / k;
     return (struct pace_motion){
+        .period = period,
         .kappa = set->whole ? 1 : 1 / (1 + 3 * pow(set->momentum, period)),
         .delta = max_double(0, 1 - period * (1 - set->momentum) / 3),
         .gain = set->gain >= 0 ? set->gain : 1 - 1 / k,
@@ -18,8 +19,9 @@ struct mpca_config pace_config(const struct pace_motion *motion)
 {
     return (struct mpca_config){
         .delta = (float)motion->delta,
+        .period = (float)motion->period,
         .beta = 1,
-        .gamma = (float)(motion->gain / motion->kappa),
+        .gamma = (float)(motion->gain / motion->kappa * motion->period),
     };
 }
 

@@ -2,10 +2,12 @@
  *
  * The global model follows MPCA's Eq. 9, 8, 4 and 5 with β = 1, so that x̃ is the average R itself:
  *
- *     R_n = Σ τ^i·p^i / Σ τ^i     v_n = δ·v_{n−1} + (1 − δ)·(R_n − R_{n−1})     b_n = R_n + γ·v_n
+ *     R_n = Σ τ^i·p^i / Σ τ^i     v_n = δ·v_{n−1} + (1 − δ)·(R_n − R_{n−1})/P     b_n = R_n + γP·v_n
  *
  * where p^i is worker i's model when it contributed, and b_n what all receive. A worker moves by
- * κ·(b_n − p^i). δ, γ and κ of an exchange follow from
+ * κ·(b_n − p^i). v is the motion in a step, since periods differ: after a pause one is long, and
+ * its motion must not be extrapolated in the short ones that follow. δ, γ, κ and P of an exchange
+ * follow from
  *
  *     K  its contributors      P  their steps since their last contributions, in the mean
  *     μ  the solver's momentum
@@ -40,7 +42,7 @@ struct pace_settings {
 
 /* Of an exchange; `gain` is κγ. */
 struct pace_motion {
-    double kappa, delta, gain;
+    double kappa, delta, gain, period;
 };
 
 /* After contributions with Σ τ = `tau`. */

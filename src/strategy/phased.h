@@ -27,6 +27,7 @@ struct phased_slot {
     uint64_t tau;
     _Atomic int state;
     uint64_t base;             /* the exchange whose result training had adopted before */
+    bool progress;             /* x is a leaf's progress beyond its x̃*, not its model */
     _Atomic uint64_t turn;     /* the tick for which it is filled next */
     _Atomic uint64_t returned; /* τ of contributions that did not count */
     /* The exchange that counted the last contribution; 0: it was dropped; PHASED_NONE: not known
@@ -114,10 +115,11 @@ struct phased_settings {
     struct mpca_config config; /* how the global model moves: Eq. 4, 5, 8 and 9 */
     struct pace_settings pace; /* of pace */
     uint32_t shards, phases;
-    bool symmetric;  /* every worker prepares a part of each shard, not the driver all of it */
-    bool on_arrival; /* workers adopt a result as soon as it is there, not in turn */
-    bool own_vector; /* the rule needs worker->own */
-    bool states;     /* workers keep what they contribute (exchange_config.states) */
+    bool symmetric;     /* every worker prepares a part of each shard, not the driver all of it */
+    bool on_arrival;    /* workers adopt a result as soon as it is there, not in turn */
+    bool own_vector;    /* the rule needs worker->own */
+    bool leaf_progress; /* a leaf sends its progress beyond x̃*, not its model, which is behind */
+    bool states;        /* workers keep what they contribute (exchange_config.states) */
     uint32_t give_passes, adopt_passes; /* of training over a shard, as a copy makes one */
 };
 

@@ -3,7 +3,8 @@
  * the link:
  *
  *     leaf                                   proxy, a member
- *       τ_s, x_s  ──────────────────────►      adds τ_s·x_s to its own contribution (Eq. 9)
+ *       τ_s, x_s  ──────────────────────►      adds τ_s·x_s to its own contribution (Eq. 9);
+ *                                              `pace`: x_s less the leaf's x̃*_s, as progress
  *       x̃*_s of that exchange  ◄─────────      when the exchange is complete
  *
  * So no tick waits for a leaf: its weight counts in the first tick that begins when its
@@ -48,6 +49,16 @@ static int pause_turn(struct phased_lane *lane)
     return rc == ERR_TIMEOUT ? OK : rc;
 }
 
+/* The others have gone on since this leaf's last x̃*. Its model would pull their average back, which
+ * `pace` takes for a motion of all and extrapolates. */
+static void leave_progress(struct phased_lane *lane)
+{
+    struct vec x = vec_part(&lane->slot.x, 0, lane->r.len),
+               base = vec_part(exchange_result(&lane->exchange), 0, lane->r.len);
+    vec_axpy(&x, -1, &base, vec_all(&x));
+    lane->slot.progress = true;
+}
+
 static void send_contribution(struct phased_lane *lane, struct transfer *out)
 {
     uint8_t header[CONTRIBUTION_HEADER];
@@ -70,6 +81,8 @@ static int exchange_vectors(struct phased_lane *lane, struct transfer *out, stru
                             bool *sent)
 {
     struct transfers *ps = &lane->transfers;
+    if (lane->node->settings.leaf_progress)
+        leave_progress(lane);
     send_contribution(lane, out);
     int rc = transfer_finish(out, WORLD_FOREVER);
     *sent = rc == OK;
@@ -190,11 +203,16 @@ uint64_t phased_proxy_add(struct phased_lane *lane, uint64_t own)
     uint32_t number = lane->exchange.lane, ready = state_of(PROXY_READY, number);
     if (!atomic_compare_exchange_strong(&p->state, &ready, state_of(PROXY_TAKEN, number)))
         return own;
-    if (own > 0)
-        vec_lerp(input, (float)((double)p->tau / (double)(own + p->tau)), &p->x, vec_all(input));
-    else
-        vec_copy(input, &p->x, vec_all(input));
-    return own + p->tau;
+    bool progress = lane->node->settings.leaf_progress;
+    uint64_t tau = !progress ? p->tau : own > 0 ? own : 1;
+    float share = (float)((double)tau / (double)(own + tau));
+    struct range moved = {0, progress ? lane->r.len : 0}, whole = {moved.len, input->n - moved.len};
+    if (own == 0)
+        vec_fill(input, vec_all(input), 0);
+    vec_lerp(input, share, exchange_result(&lane->exchange), moved);
+    vec_axpy(input, share, &p->x, moved);
+    vec_lerp(input, share, &p->x, whole);
+    return own + tau;
 }
 
 void phased_proxy_close(struct phased_lane *lane, enum phased_count count)

@@ -44,6 +44,7 @@ static int add_contribution(struct phased_worker *w, struct phased_lane *lane)
     vec_export(&l->both, phased_range(lane), slot->x.at);
     slot->tau = lane->tau;
     slot->base = lane->c;
+    slot->progress = false;
     lane->tau = 0;
     atomic_store(&slot->counted, PHASED_NONE);
     if (w->node.rule->give)

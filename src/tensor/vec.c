@@ -57,7 +57,7 @@ typedef void segment_fn(const struct update *u, const struct segment *segment, s
 struct update {
     float *y, *v, *second;
     const float *x, *p;
-    float a, b;
+    float a, b, c;
     const float *w;
     const struct vec *const *inputs;
     size_t count;
@@ -204,11 +204,11 @@ void vec_penalise(struct vec *x, float alpha, const struct vec *joint, struct ra
 static void extrapolate_part(const struct update *u, size_t from, size_t n)
 {
     vec_kernels_best()->extrapolate(u->y + from, u->v + from, u->x + from, u->p + from, u->a, u->b,
-                                    n);
+                                    u->c, n);
 }
 
 void vec_extrapolate(struct vec *out, struct vec *v, const struct vec *x, const struct vec *x_prev,
-                     float delta, float gamma, struct range r)
+                     float delta, float fresh, float gamma, struct range r)
 {
     check_apart(out, v, r);
     check_apart(out, x, r);
@@ -216,7 +216,7 @@ void vec_extrapolate(struct vec *out, struct vec *v, const struct vec *x, const 
     check_apart(v, x, r);
     check_apart(v, x_prev, r);
     struct update u = {
-        .y = out->at, .v = v->at, .x = x->at, .p = x_prev->at, .a = delta, .b = gamma};
+        .y = out->at, .v = v->at, .x = x->at, .p = x_prev->at, .a = delta, .b = fresh, .c = gamma};
     each_block(extrapolate_part, &u, r);
 }
 

@@ -75,9 +75,9 @@ void vec_axpy(struct vec *y, float a, const struct vec *x, struct range r); /* y
 void vec_lerp(struct vec *y, float t, const struct vec *x, struct range r); /* y ← (1−t)·y + t·x */
 /* MPCA Eq. 7: x ← x − α·(x − x̃). */
 void vec_penalise(struct vec *x, float alpha, const struct vec *joint, struct range r);
-/* MPCA Eq. 4, 5: v ← δ·v + (1−δ)·(x − x_prev); out ← x + γ·v. */
+/* MPCA Eq. 4, 5: v ← δ·v + fresh·(x − x_prev); out ← x + γ·v. The paper has fresh = 1−δ. */
 void vec_extrapolate(struct vec *out, struct vec *v, const struct vec *x, const struct vec *x_prev,
-                     float delta, float gamma, struct range r);
+                     float delta, float fresh, float gamma, struct range r);
 /* y ← Σ_i w[i]·x[i], summed in order of i; zeros for no x. */
 void vec_weighted_sum(struct vec *y, const float *w, const struct vec *const *x, size_t count,
                       struct range r);

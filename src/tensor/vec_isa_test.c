@@ -110,7 +110,7 @@ static void run_penalise(const struct vec_kernels *k, struct model *m, const str
 
 static void run_extrapolate(const struct vec_kernels *k, struct model *m, const struct step *s)
 {
-    k->extrapolate(AT(0), AT(1), AT(2), AT(3), 0.9f, 1.7f, s->n);
+    k->extrapolate(AT(0), AT(1), AT(2), AT(3), 0.9f, 0.3f, 1.7f, s->n);
     k->axpy(AT(2), s->sign, s->dx, s->n);
 }
 

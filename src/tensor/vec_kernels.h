@@ -44,7 +44,7 @@ struct vec_kernels {
     void (*axpy_sign)(float *y, float a, const float *x, size_t n); /* y ← y + a·sign(x) */
     void (*penalise)(float *x, float alpha, const float *joint, size_t n);
     void (*extrapolate)(float *out, float *v, const float *x, const float *x_prev, float delta,
-                        float gamma, size_t n);
+                        float fresh, float gamma, size_t n);
     void (*product)(float *y, float a, const float *x, size_t n); /* y ← a·x */
     void (*sgd)(float *x, const float *dx, float *m, struct vec_sgd_step rule, size_t n);
     void (*nesterov)(float *x, const float *dx, float *m, struct vec_sgd_step rule, size_t n);

@@ -55,9 +55,9 @@ static void loop_penalise(float *restrict x, float alpha, const float *restrict 
 }
 
 static void loop_extrapolate(float *restrict out, float *restrict v, const float *restrict x,
-                             const float *restrict x_prev, float delta, float gamma, size_t n)
+                             const float *restrict x_prev, float delta, float fresh, float gamma,
+                             size_t n)
 {
-    float fresh = 1.0f - delta;
     for (size_t i = 0; i < n; i++) {
         v[i] = delta * v[i] + fresh * (x[i] - x_prev[i]);
         out[i] = x[i] + gamma * v[i];

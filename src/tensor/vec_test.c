@@ -158,11 +158,11 @@ static void one_penalise(struct bench *b, size_t i)
 
 static void run_extrapolate(struct bench *b, struct range r)
 {
-    vec_extrapolate(&b->at[0], &b->at[1], &b->at[2], &b->at[3], 0.9f, 1.7f, r);
+    vec_extrapolate(&b->at[0], &b->at[1], &b->at[2], &b->at[3], 0.9f, 0.3f, 1.7f, r);
 }
 static void one_extrapolate(struct bench *b, size_t i)
 {
-    float fresh = 1.0f - 0.9f, moved = EL(2) - EL(3), p = 0.9f * EL(1), q = fresh * moved;
+    float moved = EL(2) - EL(3), p = 0.9f * EL(1), q = 0.3f * moved;
     EL(1) = p + q;
     float ahead = 1.7f * EL(1);
     EL(0) = EL(2) + ahead;

@@ -294,12 +294,13 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
     struct cycle *cycle = &p->cycle[s][n];
     struct range r = range_shard(p->l.x.n, p->lanes, s);
     double beta = pow(p->beta, ramped_share(p, n - 1)), gamma = p->gamma * ramped_share(p, n - 1),
-           delta = (double)0.8f, taus = 0;
+           delta = (double)0.8f, period = 1, taus = 0;
     for (uint32_t w = 0; w < p->t->workers; w++)
         taus += (double)cycle->tau[w];
     if (p->rebases) { /* pace_rules.h, without momentum */
         gamma = 1 - 1 / (double)p->t->workers;
-        delta = fmax(0, 1 - taus / (double)p->t->workers / 3);
+        period = taus / (double)p->t->workers;
+        delta = fmax(0, 1 - period / 3);
     }
     for (size_t i = 0; i < r.len + STATE; i++) {
         double sum = 0;
@@ -312,10 +313,10 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
         }
         float *x = &p->joint[r.from + i], *v = &p->v[r.from + i];
         double next = (1 - beta) * (double)*x + beta * mean;
-        *v = (float)(delta * (double)*v + (1 - delta) * (next - (double)*x));
+        *v = (float)(delta * (double)*v + (1 - delta) * (next - (double)*x) / period);
         *x = (float)next;
         cycle->joint[i] = *x;
-        cycle->star[i] = (float)(next + gamma * (double)*v);
+        cycle->star[i] = (float)(next + gamma * period * (double)*v);
     }
 }
 
