@@ -4,7 +4,7 @@
 #   bench/netns.sh --set-rate PREFIX RANK RATE    another rate for one host of a run that lives
 #
 # CMD finds PACELINE_RANK, PACELINE_RANKS, PACELINE_RENDEZVOUS (ADDR:PORT on host 0),
-# PACELINE_ADDRESS (of its own host), PACELINE_LINK_MBIT (unless unshaped) and PACELINE_NETNS (the
+# PACELINE_KEY_FILE (with the key of this run), PACELINE_ADDRESS (of its own host), PACELINE_LINK_MBIT (unless unshaped) and PACELINE_NETNS (the
 # PREFIX of --set-rate). Rank 0 alone prints; what another rank said is shown when it is the one that
 # fails. The first rank to fail ends the others and gives the exit status. Nothing stays behind,
 # whichever way the run ends.
@@ -141,7 +141,7 @@ start() { # RANK CMD…
     [ "$rate" = none ] || export PACELINE_LINK_MBIT="$(in_mbit "$rate")"
     [ -z "$pin" ] || taskset -cp $((rank % $(nproc))) $BASHPID >/dev/null
     # shellcheck disable=SC2016  # for the inner shell
-    PACELINE_RANK=$rank PACELINE_RANKS=$ranks PACELINE_NETNS=$prefix \
+    PACELINE_RANK=$rank PACELINE_RANKS=$ranks PACELINE_NETNS=$prefix PACELINE_KEY_FILE=$logs/key \
         PACELINE_ADDRESS=$network.$((rank + 1)) PACELINE_RENDEZVOUS=$network.1:$port \
         exec ip netns exec "$prefix-$rank" unshare --uts \
         sh -c 'hostname "$0" && exec "$@"' "$prefix-$rank" "$@"
@@ -197,6 +197,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 mkdir "$logs"
+(umask 077 && head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$logs/key")
 make_hosts
 made=yes
 run "$@"

@@ -23,7 +23,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "faults"))
 from hosts import Hosts, ip, why_not  # noqa: E402
-from stage import write_data  # noqa: E402
+from stage import make_key, write_data  # noqa: E402
 
 WIDE = """name: 'wide'
 layer { name: 'data' type: 'Data' top: 'data' top: 'label' }
@@ -45,7 +45,10 @@ class Machines:
         out = tempfile.mkdtemp(prefix="run-", dir=folder)
         os.rmdir(out)
         self.out = out
-        self.driver = self.start(0, "driver", "tiny.job", "--listen", self.join, "--insecure",
+        self.key = os.path.join(folder, "run.key")
+        if not os.path.exists(self.key):
+            make_key(os.path.abspath(build), folder)
+        self.driver = self.start(0, "driver", "tiny.job", "--listen", self.join, "--key", self.key,
                                  "--out", out, *more)
         self.wait(lambda: "paceline worker --join" in self.said(self.driver), 30, "the driver")
 
@@ -60,7 +63,7 @@ class Machines:
         return process
 
     def worker(self, host, *more):
-        return self.start(host, "worker", "--join", self.join, "--insecure", "--data-root",
+        return self.start(host, "worker", "--join", self.join, "--key", self.key, "--data-root",
                           self.folder, "--threads", "1", *more)
 
     @staticmethod

@@ -79,12 +79,13 @@ class Slip:
                 with open(os.path.join(data, name), "w", encoding="utf8") as f:
                     f.write(text)
         self.join = f"{hosts.address(0)}:29500"
+        self.key = stage.make_key(os.path.abspath(args.build), self.folder)
         self.driver = None
 
     def begin(self, more, listen=None):
         """With a driver, which waits for workers when this returns."""
         self.driver = self.start(0, "driver", "slips.job", "--listen", listen or self.join,
-                                 "--insecure", "--out", os.path.join(self.folder, "run"), *more)
+                                 "--key", self.key, "--out", os.path.join(self.folder, "run"), *more)
         self.wait(lambda: "paceline worker --join" in self.said(self.driver), 30, "the driver")
 
     def start(self, host, *words, paceline=None, env=None):
@@ -101,7 +102,7 @@ class Slip:
         return process
 
     def worker(self, host, *more, root=None, join=None, **how):
-        return self.start(host, "worker", "--join", join or self.join, "--insecure", "--data-root",
+        return self.start(host, "worker", "--join", join or self.join, "--key", self.key, "--data-root",
                           root or self.data[host], "--threads", "1", *more, **how)
 
     @staticmethod

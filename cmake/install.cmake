@@ -71,7 +71,7 @@ add_custom_command(
 add_custom_target(paceline_manual ALL DEPENDS ${manual}/bash/paceline)
 
 # Programs that link the static library name what it needs.
-set(PACELINE_STATIC_NEEDS dnnl protobuf-c cjson xxhash curl jpeg png z gomp m pthread)
+set(PACELINE_STATIC_NEEDS dnnl protobuf-c cjson xxhash curl ssl crypto jpeg png z gomp m pthread)
 if(PACELINE_UCX)
   list(APPEND PACELINE_STATIC_NEEDS ucp ucs)
 endif()

@@ -36,7 +36,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library} ${same_version}")
 # Of programs that link the static library.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libdnnl-dev, libprotobuf-c-dev, libcjson-dev, \
-libxxhash-dev, libcurl4-openssl-dev, libjpeg62-turbo-dev, libpng-dev, zlib1g-dev")
+libxxhash-dev, libcurl4-openssl-dev, libssl-dev, libjpeg62-turbo-dev, libpng-dev, zlib1g-dev")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
   "Headers, the static library, and files for pkg-config and CMake.")
 include(CPack)

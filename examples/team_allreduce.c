@@ -4,7 +4,7 @@
  *     team_allreduce 127.0.0.1:7000 0      in two others
  *
  * It does not matter who is first. Beyond one host, give the coordinator's address, and see
- * `listen` and `insecure` of pl_team_options. */
+ * `listen` and `key` of pl_team_options. */
 #include "paceline/team.h"
 
 #include <stdio.h>

@@ -78,8 +78,11 @@ class Run:
         self.files, self.workers = {}, []
         settings = more + [f"pace={self.pace}", "heartbeat=busy", *settings]
         self.log = self.out + ".log"
+        self.key = os.path.join(folder, "run.key")
+        if not os.path.exists(self.key):
+            stage.make_key(self.args.build, folder)
         self.driver = self.start(workers + 1, "driver", "wide.job", "--listen", self.at,
-                                 "--insecure", "--out", self.out, "--trace", self.trace, "--wait", "120",
+                                 "--key", self.key, "--out", self.out, "--trace", self.trace, "--wait", "120",
                                  *(w for s in settings for w in ("--set", s)))
         for host in range(workers):
             self.come(host)
@@ -94,7 +97,7 @@ class Run:
         return started
 
     def come(self, host):
-        self.workers.append(self.start(host, "worker", "--join", self.at, "--insecure",
+        self.workers.append(self.start(host, "worker", "--join", self.at, "--key", self.key,
                                        "--data-root", self.folder))
         return self.workers[-1]
 

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from stage import make_key
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
@@ -15,6 +17,7 @@ class PacedWorkers:
         self.hosts, self.workers, self.folder, self.limit_s = hosts, workers, folder, limit_s
         self.paceline = os.path.join(os.path.abspath(build), "paceline")
         self.join = f"{hosts.address(0)}:29500"
+        self.key = make_key(os.path.abspath(build), folder)
         self.env = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 
     def start(self, host, *words):
@@ -24,8 +27,8 @@ class PacedWorkers:
 
     def together(self, *words):
         """The command on host 0, workers on the others; its output."""
-        driver = [self.paceline, *words, "--listen", self.join, "--insecure"]
-        worker = [self.paceline, "worker", "--join", self.join, "--insecure", "--data-root", "/", "--threads", "1"]
+        driver = [self.paceline, *words, "--listen", self.join, "--key", self.key]
+        worker = [self.paceline, "worker", "--join", self.join, "--key", self.key, "--data-root", "/", "--threads", "1"]
         return self.finish(driver, [worker] * self.workers)
 
     def finish(self, first, others):

@@ -31,7 +31,7 @@ ANY, DRIVER = 0xffffffff, 0xfffffffe
 
 
 def hello(version):
-    """The first bytes of a worker without a number; from version 3 on followed by a token, a wrong one."""
+    """The first bytes of a worker without a number; from version 3 on followed by 64 bytes that prove nothing."""
     first = b"PACELINE" + struct.pack("<IIQIIHBB", version, 0, 0, ANY, DRIVER, 1, 0, 0)
     return first.ljust(64, b"\0") + (b"x" * 64 if version > 2 else b"")
 
@@ -92,7 +92,7 @@ def besiege(address, silent, drips, version):
 
 
 class Siege(stage.Run):
-    """The driver is `paceline driver`: it requires this user's token if its version has tokens."""
+    """The driver is `paceline driver`: it requires this user's key."""
 
     def __init__(self, args, folder):
         self.out, self.args, self.folder = os.path.join(folder, "run"), args, folder

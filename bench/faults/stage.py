@@ -88,6 +88,14 @@ def write_data(folder, seed=1):
             f.write(text)
 
 
+def make_key(build, folder):
+    """A file with a new key, for hosts beyond loopback."""
+    key = os.path.join(folder, "run.key")
+    subprocess.run([os.path.join(build, "paceline"), "keygen", key], check=True,
+                   stdout=subprocess.DEVNULL)
+    return key
+
+
 def free_port(host="127.0.0.1"):
     with socket.socket() as s:
         s.bind((host, 0))
@@ -131,6 +139,7 @@ class Stage:
         self.folder = tempfile.mkdtemp(prefix="paceline-stage-")
         self.count = 0
         write_data(self.folder)
+        self.key = make_key(self.build, self.folder)
         self.preset_set = self.find_preset()
 
     def find_preset(self):
@@ -187,7 +196,7 @@ class Run:
         self.read_to, self.rest, self.events = 0, "", []
         self.err = open(out + ".log", "wb")
         self.driver = subprocess.Popen(
-            self.wrap(None) + [self.program("paceline_stage"), "tiny.job", out, self.address(None),
+            self.wrap(None) + [self.program("paceline_stage"), "--key", stage.key, "tiny.job", out, self.address(None),
                                f"workers={workers}"] + stage.preset_set + settings,
             cwd=stage.folder, stdout=subprocess.PIPE, stderr=self.err, text=True)
         self.at = self.driver.stdout.readline().strip()
@@ -203,14 +212,12 @@ class Run:
         return os.path.join(self.stage.build, name)
 
     def start_worker(self, node, proxied):
-        listen, more, join = self.address(node), [], self.at
+        listen, more, join = self.address(node), ["--key", self.stage.key], self.at
         if proxied:
             listen = free_port()
             self.proxy[node] = Proxy(self.stage.build, [self.at, listen])
             join = self.proxy[node].address[0]
-            more = ["--advertise", self.proxy[node].address[1]]
-        if not listen.startswith("127."):
-            more.append("--insecure")
+            more += ["--advertise", self.proxy[node].address[1]]
         if self.retry is not None:
             more += ["--retry", str(self.retry)]
         self.worker.append(subprocess.Popen(

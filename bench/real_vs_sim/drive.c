@@ -3,9 +3,11 @@
  *     drive JOB DIRECTORY TRACE ADDRESS READY [FIELD=VALUE | STRATEGY]...
  *
  * It listens at ADDRESS (host:port), then makes the file READY, and waits for the job's workers. */
+#include "paceline/key.h"
 #include "paceline/run.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void print_log(void *user, pl_log_level level, const char *line)
@@ -42,12 +44,13 @@ int main(int argc, char **argv)
                         "[FIELD=VALUE | STRATEGY]...\n");
         return 2;
     }
+    char key[PL_KEY_TEXT_SIZE];
     const pl_run_options options = {
         .size = sizeof options,
         .out = argv[2],
         .trace = argv[3],
         .listen = argv[4],
-        .insecure = true,
+        .key = key,
         .start_workers = workers_may_come,
         .user = argv[5],
     };
@@ -56,7 +59,9 @@ int main(int argc, char **argv)
                                               .log_level = PL_LOG_WARN},
                          &engine) != PL_OK)
         return 1;
-    int rc = load_job(engine, argv[1], argv + 6, &job);
+    int rc = pl_key_read(engine, getenv("PACELINE_KEY_FILE"), key);
+    if (rc == PL_OK)
+        rc = load_job(engine, argv[1], argv + 6, &job);
     if (rc == PL_OK)
         rc = pl_run(engine, job, &options, &report);
     if (rc != PL_OK)

@@ -115,7 +115,8 @@ def host(build, out, step_s, late, *sets):
     wait_for(ready)
     worker = subprocess.Popen(
         [os.path.join(build, "paceline"), "worker", "--join", os.environ["PACELINE_RENDEZVOUS"],
-         "--listen", os.environ["PACELINE_ADDRESS"] + ":0", "--insecure"])
+         "--listen", os.environ["PACELINE_ADDRESS"] + ":0",
+         "--key", os.environ["PACELINE_KEY_FILE"]])
     late = json.loads(late)
     if any(late):
         wait_for(os.path.join(out, "run", "events.jsonl"), '"what":"join"', WORKERS)

@@ -132,11 +132,12 @@ typedef struct pl_run_options {
      * has that port, one that is free, which is logged. 0: one that is free. */
     const char *listen;
     unsigned short port;
-    bool insecure; /* allow an address beyond loopback without a token */
-    /* The secret that every worker must show before the driver sends it anything of the run, 16 to
-     * 64 characters; it travels unencrypted. NULL: no token is required, and every worker that can
-     * connect can join. */
-    const char *token;
+    bool insecure; /* do not encrypt what is sent to workers that say so, too; the log says so each
+                      minute */
+    /* The run's key (paceline/key.h): every worker must prove that it has it, and the driver proves
+     * it to them. Copied. NULL: at loopback the user's own (pl_key_own); beyond it the run is
+     * refused. */
+    const char *key;
     /* The limit of the driver's traffic in each direction, in Mbit/s; 0: no limit. Control messages
      * of the group are sent at once, and count towards the limit. */
     double max_mbit;
@@ -209,8 +210,8 @@ typedef struct pl_work_options {
     void *user;
     const char *driver; /* its address; or several, with commas between: where it may return */
     const char *listen; /* where other workers reach this one; NULL: 127.0.0.1 and any port */
-    bool insecure;
-    const char *token; /* the run's token, if its driver requires one; NULL: none */
+    bool insecure;      /* do not encrypt what is sent, where the other side says so, too */
+    const char *key;    /* the run's key, as the driver's */
     /* The address that others connect to in order to reach `listen`, where a port is forwarded or a
      * proxy stands in front; NULL: `listen` itself. */
     const char *advertise;

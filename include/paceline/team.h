@@ -45,9 +45,10 @@ typedef struct pl_team_options {
                                fewer than this; 0: as `members`, so that a joiner replaces a lost
                                member. A process that finds the team full waits for a place */
     const char *listen;     /* where this member listens; NULL: 127.0.0.1:0 */
-    int insecure;           /* allow addresses beyond this host, where nothing is secret */
-    const char *token;      /* which every member must show, 16 to 64 characters; it travels
-                               unencrypted. NULL: every process that can connect can join */
+    int insecure;           /* do not encrypt what is sent to members that say so, too */
+    const char *key;        /* the team's (paceline/key.h), which all members prove that they have;
+                               copied. NULL: at loopback the user's own; beyond it the team is
+                               refused */
     double timeout_s;       /* for all to find each other; 0: 60 */
     uint32_t stripes;       /* connections to open to each peer on another host, ≤ 16; 0: 4 */
     int no_shared_memory;   /* connections also to peers on this host */
@@ -58,7 +59,7 @@ typedef struct pl_team_options {
 
 /* Join, and wait until all have. A later member waits until there is a place for it and the rounds
  * of shared variables that are being reduced have ended. PL_ERR_INPUT (an address; a port in use;
- * the token), PL_ERR_USAGE (no rendezvous, too many members), PL_ERR_TIMEOUT, PL_ERR_PEER (refused,
+ * the key), PL_ERR_USAGE (no rendezvous, too many members), PL_ERR_TIMEOUT, PL_ERR_PEER (refused,
  * or the coordinator was lost), PL_ERR_NOMEM, PL_ERR_IO */
 int pl_team_open(pl_engine *engine, const pl_team_options *options, pl_team **out);
 

@@ -27,6 +27,8 @@ PL_LOG_DEBUG = 0
 PL_LOG_INFO = 1
 PL_LOG_WARN = 2
 PL_LOG_ERROR = 3
+PL_KEY_TEXT_SIZE = 65
+PL_KEY_ID_SIZE = 17
 PL_KV_KEY_MAX = 63
 PL_KV_MAX = 1024
 PL_LR_COMPLETE = 0
@@ -670,7 +672,7 @@ class pl_run_options(Structure):
         ("listen", c_char_p),
         ("port", c_ushort),
         ("insecure", c_bool),
-        ("token", c_char_p),
+        ("key", c_char_p),
         ("max_mbit", c_double),
     ]
 
@@ -736,7 +738,7 @@ class pl_work_options(Structure):
         ("driver", c_char_p),
         ("listen", c_char_p),
         ("insecure", c_bool),
-        ("token", c_char_p),
+        ("key", c_char_p),
         ("advertise", c_char_p),
         ("data_root", c_char_p),
         ("data_urls", c_char_p),
@@ -791,7 +793,7 @@ class pl_team_options(Structure):
         ("members_max", c_uint32),
         ("listen", c_char_p),
         ("insecure", c_int),
-        ("token", c_char_p),
+        ("key", c_char_p),
         ("timeout_s", c_double),
         ("stripes", c_uint32),
         ("no_shared_memory", c_int),
@@ -884,6 +886,11 @@ FUNCTIONS = {
     "pl_job_set_train_data": (c_int, [c_void_p, c_char_p]),
     "pl_job_text": (c_int, [c_void_p, c_void_p]),
     "pl_job_unset": (c_int, [c_void_p, c_char_p]),
+    "pl_key_draw": (c_int, [c_void_p, c_char_p]),
+    "pl_key_id": (c_int, [c_void_p, c_char_p, c_char_p]),
+    "pl_key_make": (c_int, [c_void_p, c_char_p]),
+    "pl_key_own": (c_int, [c_void_p, c_char_p]),
+    "pl_key_read": (c_int, [c_void_p, c_char_p, c_char_p]),
     "pl_kv_begin": (c_int, [c_void_p, c_void_p, c_void_p]),
     "pl_kv_data": (c_void_p, [c_void_p]),
     "pl_kv_end": (None, [c_void_p]),

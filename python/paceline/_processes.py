@@ -18,8 +18,8 @@ _log = logging.getLogger("paceline.worker")
 class Workers:
     """Starts workers, counts those that have ended, and ends the others with the run."""
 
-    def __init__(self, records: Dict[str, dict], token: Optional[str]):
-        self._records, self._token = records, token
+    def __init__(self, records: Dict[str, dict], key: Optional[str]):
+        self._records, self._key = records, key
         self._alive: List[subprocess.Popen] = []
         self._lost = 0
         self._lock = threading.Lock()
@@ -44,7 +44,7 @@ class Workers:
     def _start_one(self, address: str) -> None:
         files = [told[part] for told in self._records.values() for part in ("values", "labels")
                  if told[part] is not None]
-        order = {"driver": address, "token": self._token, "records": self._records}
+        order = {"driver": address, "key": self._key, "records": self._records}
         environment = dict(os.environ)
         # Threads that wait would spin on cores that other workers need.
         environment.setdefault("OMP_WAIT_POLICY", "passive")

@@ -284,7 +284,7 @@ def start(job: Any = None, *, data: Any = None, test: Any = None, net: Any = Non
           strategy: Any = None, workers: Optional[int] = None, out: Any = None,
           resume: bool = False, maps: Any = None, classes: Optional[int] = None,
           spool: Optional[str] = None, trace: Any = None, listen: Optional[str] = None,
-          insecure: bool = False, token: Optional[str] = None, own_workers: bool = True,
+          insecure: bool = False, key: Optional[str] = None, own_workers: bool = True,
           patience_s: float = 0.0, force_change: bool = False, **fields: Any) -> Run:
     """Begin a run, as `train` does, and return at once."""
     engine = Engine()
@@ -297,11 +297,11 @@ def start(job: Any = None, *, data: Any = None, test: Any = None, net: Any = Non
     processes = None
     callbacks: Dict[str, Callable] = {"listens": run._on_listen}
     if own_workers:
-        token = token or secrets.token_hex(16)
-        processes = Workers({name: r.share(spool) for name, r in bound.items()}, token)
+        key = key or secrets.token_hex(32)
+        processes = Workers({name: r.share(spool) for name, r in bound.items()}, key)
         callbacks = {"start_workers": lambda _u, n, at: processes.start(n, os.fsdecode(at)),
                      "workers_lost": lambda _u: processes.lost()}
-    given = _given(out, resume, trace, listen=listen, insecure=insecure, token=token,
+    given = _given(out, resume, trace, listen=listen, insecure=insecure, key=key,
                    patience_s=patience_s, force_change=force_change)
 
     def call(given, report):
@@ -333,7 +333,7 @@ def train(job: Any = None, *, data: Any = None, test: Any = None, net: Any = Non
     epochs, steps, seconds, lr, batch, validation, seed, threads, and any other field of a job, also
               as a dictionary: solver={"momentum": 0}
     listen    with own_workers=False: where workers of other machines reach this driver, which start
-              with `paceline worker`, and have the files of the data; insecure, token as the
+              with `paceline worker`, and have the files of the data; insecure, key as the
               command's
 
     Errors are those of the library. Ctrl-C ends the run at its next commit point, a second one at

@@ -22,19 +22,19 @@ class Team(Owned):
     threads, continue at the same time. A member that is lost, or that joins, is reported once a
     channel to each other by LostPeerError: `size` and `rank` are then the new ones.
 
-    members_max  members that may join later. listen: where this member listens; token: which all
-                 show; insecure: allow addresses beyond this host; timeout_s: for all to find each
-                 other, 60
+    members_max  members that may join later. listen: where this member listens; key: the team's,
+                 32 to 64 characters, needed beyond this host; insecure: do not encrypt, where the
+                 other members do not either; timeout_s: for all to find each other, 60
 
     It is left at the end of a `with` block, by `close`, or with the last reference.
     """
 
     def __init__(self, rendezvous: str, members: int = 0, *, members_max: int = 0,
-                 listen: Optional[str] = None, token: Optional[str] = None, insecure: bool = False,
+                 listen: Optional[str] = None, key: Optional[str] = None, insecure: bool = False,
                  timeout_s: float = 0.0, stripes: int = 0):
         super().__init__(Engine(), lib.pl_team_close)
         made = options(c.pl_team_options, rendezvous=rendezvous, members=members,
-                       members_max=members_max, listen=listen, token=token, insecure=int(insecure),
+                       members_max=members_max, listen=listen, key=key, insecure=int(insecure),
                        timeout_s=timeout_s, stripes=stripes)
         self.engine.check(lib.pl_team_open(self.engine, ctypes.byref(made),
                                            ctypes.byref(self.handle)))

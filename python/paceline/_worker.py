@@ -36,7 +36,7 @@ def work(order: dict) -> None:
     engine = Engine()
     for name, told in order["records"].items():
         SharedRecords(told).bind(engine, name)
-    given = options(c.pl_work_options, driver=order["driver"], token=order["token"], retry_s=1.0,
+    given = options(c.pl_work_options, driver=order["driver"], key=order["key"], retry_s=1.0,
                     one_machine=True, cache_directory=order.get("cache"))
     engine.check(lib.pl_work(engine, ctypes.byref(given)))
 

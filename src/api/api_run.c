@@ -1,6 +1,6 @@
 #include "paceline/run.h"
 
-#include "api/api.h"
+#include "api/api_key.h"
 #include "api/caffe_project.h"
 #include "api/guard.h"
 #include "api/option_size.h"
@@ -114,16 +114,19 @@ static int run_here(struct driving *d, const pl_job *job, const struct logger *l
         .listen = o->listen,
         .port = o->port,
         .insecure = o->insecure,
-        .token = o->token,
+        .key = o->key,
         .max_mbit = o->max_mbit,
         .seed = d->train.job->seed,
         .numbers = VIEW_MEMBERS_MAX,
         .want_nodes = want_nodes,
         .user = d,
     };
+    char own_key[KEY_TEXT_SIZE];
     bool lost_all = false;
     struct err why_lost = {0};
-    int rc = api_sink_open(&d->sink, job, o, &d->train, log, d->err);
+    int rc = api_key_choose(log, d->err, o->key, o->listen, own_key, &real.key);
+    if (rc == OK)
+        rc = api_sink_open(&d->sink, job, o, &d->train, log, d->err);
     if (rc != OK)
         return rc;
     d->train.why_lost = &why_lost;
@@ -254,7 +257,7 @@ struct drivers {
     size_t count, turn;
 };
 
-static int find_drivers(struct drivers *d, const char *text, bool insecure, struct err *err)
+static int find_drivers(struct drivers *d, const char *text, bool keyed, struct err *err)
 {
     int rc = OK;
     *d = (struct drivers){.count = 0};
@@ -267,7 +270,7 @@ static int find_drivers(struct drivers *d, const char *text, bool insecure, stru
             return err_set(err, ERR_INPUT, "driver: %d addresses at most", DRIVERS_MAX);
         if (comma)
             *comma++ = '\0';
-        rc = rc == OK ? real_check_driver(at, insecure, err) : rc;
+        rc = rc == OK ? real_check_driver(at, keyed, err) : rc;
         d->at[d->count] = at;
         at = comma;
     }
@@ -377,7 +380,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
         .listen = options->listen,
         .advertise = options->advertise,
         .insecure = options->insecure,
-        .token = options->token,
+        .key = options->key,
         .numbers = VIEW_MEMBERS_MAX,
         .max_mbit = options->max_mbit,
         .nice = options->nice,
@@ -459,13 +462,16 @@ static void report_retry(const struct logger *log, const char *why, int64_t sinc
 
 /* A worker that finds no driver yet, or has lost its driver, tries to rejoin; one that the driver
  * refuses does not. */
-static int keep_working(pl_engine *engine, const pl_work_options *options)
+static int keep_working(pl_engine *engine, pl_work_options *options)
 {
+    char own_key[KEY_TEXT_SIZE];
     int64_t lost_at = real_now(), pause = 0, patience = retry_time(options), reported_at = 0;
     bool before = patience > 0;
     char root[PATH_TEXT_MAX];
     struct drivers drivers;
-    int found = find_drivers(&drivers, options->driver, options->insecure, &engine->error);
+    int found = find_drivers(&drivers, options->driver, options->key, &engine->error);
+    if (found == OK && !options->key) /* they are at loopback */
+        found = api_key_choose(&engine->log, &engine->error, NULL, NULL, own_key, &options->key);
     if (found == OK)
         found = find_root(options, &drivers, root, sizeof root, &engine->error);
     if (found != OK)

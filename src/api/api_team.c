@@ -1,5 +1,6 @@
 #include "paceline/team.h"
 
+#include "api/api_key.h"
 #include "api/guard.h"
 #include "api/option_size.h"
 #include "api/team.h"
@@ -54,10 +55,8 @@ static int host_end(void *arg)
 static int start_host(pl_team *team, const pl_team_options *o)
 {
     struct err *err = &team->engine->error;
-    const struct real_options real = {.log = &team->engine->log,
-                                      .listen = o->rendezvous,
-                                      .insecure = o->insecure,
-                                      .token = o->token};
+    const struct real_options real = {
+        .log = &team->engine->log, .listen = o->rendezvous, .insecure = o->insecure, .key = o->key};
     int rc = real_open(&real, &team->host_world, err);
     if (rc == OK)
         rc = real_run(team->host_world, host_main, team, err);
@@ -74,7 +73,7 @@ static int find_host(pl_team *team, const pl_team_options *o)
         .listen = o->listen,
         .driver = o->rendezvous,
         .insecure = o->insecure,
-        .token = o->token,
+        .key = o->key,
         .stripes = o->stripes ? o->stripes : STRIPES,
         .no_shm = o->no_shared_memory,
         .ucx = o->ucx,
@@ -134,7 +133,11 @@ static int open_team(pl_team *team, const pl_team_options *o)
 static int new_team(pl_engine *engine, const pl_team_options *given, pl_team **out)
 {
     pl_team_options options;
+    char own_key[KEY_TEXT_SIZE];
     int rc = OPTIONS_TAKE(pl_team_options, &options, given, &engine->error);
+    if (rc == OK)
+        rc = api_key_choose(&engine->log, &engine->error, options.key, options.rendezvous, own_key,
+                            &options.key);
     if (rc != OK)
         return rc;
     pl_team *team = calloc(1, sizeof *team);

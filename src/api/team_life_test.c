@@ -39,13 +39,9 @@ static void test_addresses(void **state)
         PL_ERR_INPUT, "127.0.0.1:70000");
     expect_refusal(
         (pl_team_options){.size = sizeof(pl_team_options), .rendezvous = "0.0.0.0:0", .members = 1},
-        PL_ERR_INPUT, "insecure");
+        PL_ERR_INPUT, "a key is required");
     expect_refusal((pl_team_options){.size = sizeof(pl_team_options), .rendezvous = "192.0.2.1:9"},
-                   PL_ERR_INPUT, "insecure");
-    expect_refusal((pl_team_options){.size = sizeof(pl_team_options),
-                                     .rendezvous = "127.0.0.1:9",
-                                     .listen = "0.0.0.0:0"},
-                   PL_ERR_INPUT, "insecure");
+                   PL_ERR_INPUT, "a key is required");
     expect_refusal((pl_team_options){.size = sizeof(pl_team_options),
                                      .rendezvous = "127.0.0.1:0",
                                      .members = 100000},
@@ -102,8 +98,8 @@ static void test_a_full_team(void **state)
     team_play(2, play_full, NULL);
 }
 
-/* Before it shows the token a process is no member, and reads nothing of the team. */
-static void test_token_is_asked_for(void **state)
+/* Before it proves that it has the key a process is no member, and reads nothing of the team. */
+static void test_key_is_asked_for(void **state)
 {
     (void)state;
     char rendezvous[32];
@@ -114,19 +110,19 @@ static void test_token_is_asked_for(void **state)
                                .rendezvous = rendezvous,
                                .members = 1,
                                .members_max = 2,
-                               .token = "too short"};
-    expect_refusal(options, PL_ERR_INPUT, "16 to 64 characters");
-    options.token = "0123456789abcdef";
+                               .key = "too short"};
+    expect_refusal(options, PL_ERR_INPUT, "32 to 64 characters");
+    options.key = "0123456789abcdef0123456789abcdef";
     for (int i = 0; i < 2; i++)
         assert_int_equal(pl_engine_create(NULL, &engine[i]), PL_OK);
     assert_int_equal(pl_team_open(engine[0], &options, &team[0]), PL_OK);
     options.members = options.members_max = 0;
     expect_refusal((pl_team_options){.size = sizeof(pl_team_options), .rendezvous = rendezvous},
-                   PL_ERR_INPUT, "token");
+                   PL_ERR_INPUT, "key");
     expect_refusal((pl_team_options){.size = sizeof(pl_team_options),
                                      .rendezvous = rendezvous,
-                                     .token = "fedcba9876543210"},
-                   PL_ERR_INPUT, "token");
+                                     .key = "fedcba9876543210fedcba9876543210"},
+                   PL_ERR_INPUT, "key");
     assert_int_equal(pl_team_size(team[0]), 1);
     assert_int_equal(pl_team_open(engine[1], &options, &team[1]), PL_OK);
     assert_int_equal(pl_team_size(team[1]), 2);
@@ -478,7 +474,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_patience),
-        cmocka_unit_test(test_token_is_asked_for),
+        cmocka_unit_test(test_key_is_asked_for),
         cmocka_unit_test(test_a_full_team),
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_a_channel_in_use),

@@ -1,6 +1,7 @@
 /* `paceline driver`: drives a run whose workers are started by hand, here or on other machines. */
 #include "cli/auto_strategy.h"
 #include "cli/driver_address.h"
+#include "cli/key_option.h"
 #include "cli/number.h"
 #include "cli/output.h"
 #include "cli/run_arguments.h"
@@ -14,10 +15,8 @@ static const struct option driver_options[] = {
     {"listen", OPTION_TEXT, "ADDR",
      "where workers reach the driver, HOST[:PORT] (127.0.0.1:" HOST_PORT ")",
      offsetof(struct run_arguments, listen)},
-    {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
-     offsetof(struct run_arguments, insecure)},
-    {"token-file", OPTION_TEXT, "FILE", "token of the workers (on loopback the user's own)",
-     offsetof(struct run_arguments, token_file)},
+    {"insecure", OPTION_FLAG, NULL, INSECURE_HELP, offsetof(struct run_arguments, insecure)},
+    {"key", OPTION_TEXT, "FILE", KEY_OPTION_HELP, offsetof(struct run_arguments, key_file)},
     {"wait", OPTION_TEXT, "SECONDS",
      "how long to wait for workers while none arrives (patience_seconds)",
      offsetof(struct run_arguments, wait)},
@@ -83,7 +82,7 @@ static int drive_run(const struct run_arguments *arguments, const char *path,
             .listen = address->listen,
             .port = (unsigned short)atoi(HOST_PORT),
             .insecure = arguments->insecure,
-            .token = address->token,
+            .key = address->key,
             .chosen = reason[0] ? reason : NULL,
         };
         rc = pl_run(engine, job, &options, &report);
@@ -102,7 +101,7 @@ int run_as_driver(const struct command *command, struct run_arguments *arguments
     if (end < 0)
         end = number_option(command, "max-mbit", arguments->max_mbit, 0.01, 1e6, &numbers.max_mbit);
     if (end < 0)
-        end = driver_address_read(command, arguments->listen, arguments->token_file, &address);
+        end = driver_address_read(command, arguments->listen, arguments->key_file, &address);
     return end >= 0 ? end : drive_run(arguments, path, &numbers, &address);
 }
 

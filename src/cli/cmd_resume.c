@@ -1,4 +1,5 @@
 /* `paceline resume`: continues with a run, by the job that is in its directory. */
+#include "cli/key_option.h"
 #include "cli/number.h"
 #include "cli/run_arguments.h"
 
@@ -11,10 +12,8 @@ static const struct option resume_options[] = {
     RESUME_OPTIONS,
     RUN_OPTION("listen", OPTION_TEXT, "ADDR",
                "for workers started by hand, as with paceline driver: HOST[:PORT]", listen),
-    RUN_OPTION("insecure", OPTION_FLAG, NULL,
-               "allow addresses beyond loopback: nothing is authenticated yet", insecure),
-    RUN_OPTION("token-file", OPTION_TEXT, "FILE",
-               "token of the workers (on loopback the user's own)", token_file),
+    RUN_OPTION("insecure", OPTION_FLAG, NULL, INSECURE_HELP, insecure),
+    RUN_OPTION("key", OPTION_TEXT, "FILE", KEY_OPTION_HELP, key_file),
     RUN_OPTION("wait", OPTION_TEXT, "SECONDS",
                "how long to wait for workers while none arrives (patience_seconds)", wait),
     RUN_OPTION("max-mbit", OPTION_TEXT, "N",

@@ -1,12 +1,12 @@
 #include "cli/auto_strategy.h"
 #include "cli/host_address.h"
+#include "cli/key_option.h"
 #include "cli/number.h"
 #include "cli/output.h"
 #include "cli/plan_survey.h"
 #include "cli/run_arguments.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
-#include "cli/token.h"
 #include "cli/workers.h"
 
 #include <stdio.h>
@@ -25,10 +25,8 @@ static const struct option train_options[] = {
     {"listen", OPTION_TEXT, "ADDR",
      "where workers reach the driver, HOST[:PORT] (127.0.0.1, any port; port " HOST_PORT ")",
      offsetof(struct run_arguments, listen)},
-    {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
-     offsetof(struct run_arguments, insecure)},
-    {"token-file", OPTION_TEXT, "FILE", "token of workers started elsewhere (made if missing)",
-     offsetof(struct run_arguments, token_file)},
+    {"insecure", OPTION_FLAG, NULL, INSECURE_HELP, offsetof(struct run_arguments, insecure)},
+    {"key", OPTION_TEXT, "FILE", KEY_OPTION_HELP, offsetof(struct run_arguments, key_file)},
     {"wait", OPTION_TEXT, "SECONDS",
      "how long to wait for workers while none arrives (patience_seconds)",
      offsetof(struct run_arguments, wait)},
@@ -62,18 +60,18 @@ static uint32_t count_lost_workers(void *user)
     return workers_lost(&((struct training *)user)->workers);
 }
 
-/* Workers that this command starts use a token of this run. If workers may also be started by hand,
- * for the given address, the token is one that they can read. */
-static int find_token(const struct run_arguments *arguments, char out[TOKEN_TEXT_MAX],
-                      const char **token)
+/* Workers that this command starts use a key of this run. If workers may also be started by hand,
+ * for the given address, the key is one that they can read. */
+static int find_key(const struct run_arguments *arguments, char out[PL_KEY_TEXT_SIZE],
+                    const char **key)
 {
-    *token = out;
-    if (arguments->token_file)
-        return token_read("train", arguments->token_file, true, out);
+    *key = out;
+    if (arguments->key_file)
+        return key_option_read("train", arguments->key_file, out);
     if (!arguments->listen)
-        return token_draw("train", out);
-    *token = NULL;
-    return host_address_is_far(arguments->listen) ? -1 : token_own("train", out, token);
+        return key_option_draw("train", out);
+    *key = NULL;
+    return host_address_is_far(arguments->listen) ? -1 : key_option_own("train", out, key);
 }
 
 /* With all that it leaves to defaults. */
@@ -103,7 +101,7 @@ static int choose_strategy(pl_engine *engine, const struct run_arguments *argume
         .patience_s = arguments->wait_s,
         .listen = arguments->listen,
         .insecure = arguments->insecure,
-        .token = training->workers.token,
+        .key = training->workers.key,
     };
     int rc = auto_strategy_choose(engine, job, NULL, &survey, reason);
     workers_end(&training->workers);
@@ -113,9 +111,9 @@ static int choose_strategy(pl_engine *engine, const struct run_arguments *argume
 
 int run_with_workers(const struct run_arguments *arguments, const char *path)
 {
-    char token_text[TOKEN_TEXT_MAX];
-    const char *token;
-    int end = find_token(arguments, token_text, &token);
+    char key_text[PL_KEY_TEXT_SIZE];
+    const char *key;
+    int end = find_key(arguments, key_text, &key);
     if (end >= 0)
         return end;
     pl_engine *engine = cli_engine();
@@ -125,7 +123,7 @@ int run_with_workers(const struct run_arguments *arguments, const char *path)
     static struct training training;
     pl_run_report report;
     training.workers.insecure = arguments->insecure;
-    training.workers.token = token;
+    training.workers.key = key;
     training.workers.cache = arguments->cache;
     run_output_init(&training.output, arguments->json);
     training.output.workers.path = arguments->workers_file;
@@ -157,7 +155,7 @@ int run_with_workers(const struct run_arguments *arguments, const char *path)
             .patience_s = arguments->wait_s,
             .listen = arguments->listen,
             .insecure = arguments->insecure,
-            .token = token,
+            .key = key,
             .chosen = reason[0] ? reason : NULL,
         };
         rc = pl_run(engine, job, &options, &report);

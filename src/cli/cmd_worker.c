@@ -1,9 +1,9 @@
 #include "cli/host_address.h"
+#include "cli/key_option.h"
 #include "cli/number.h"
 #include "cli/output.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
-#include "cli/token.h"
 #include "cli/work_output.h"
 #include "paceline/run.h"
 
@@ -12,7 +12,7 @@
 
 struct worker_arguments {
     const char *join, *listen, *advertise, *retry, *data_root, *data_urls, *threads, *max_mbit,
-        *nice, *token_file, *cache;
+        *nice, *key_file, *cache;
     bool insecure, one_machine;
     struct output_arguments output;
 };
@@ -23,8 +23,7 @@ static const struct option worker_options[] = {
     {"join", OPTION_TEXT, "ADDR[,ADDR]",
      "the driver's HOST[:PORT] (needed; port " HOST_PORT "), and where it may return",
      offsetof(struct worker_arguments, join)},
-    {"token-file", OPTION_TEXT, "FILE", "token of the driver (on loopback the user's own)",
-     offsetof(struct worker_arguments, token_file)},
+    {"key", OPTION_TEXT, "FILE", KEY_OPTION_HELP, offsetof(struct worker_arguments, key_file)},
     {"data-root", OPTION_TEXT, "DIR", "open data only below it (driver elsewhere: .)",
      offsetof(struct worker_arguments, data_root)},
     {"cache", OPTION_TEXT, "DIR", "where a job with `cache: disk` keeps records (/var/tmp)",
@@ -47,8 +46,7 @@ static const struct option worker_options[] = {
     {"retry", OPTION_TEXT, "SECONDS",
      "how long to wait for a driver that is not up yet, or lost (60)",
      offsetof(struct worker_arguments, retry)},
-    {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
-     offsetof(struct worker_arguments, insecure)},
+    {"insecure", OPTION_FLAG, NULL, INSECURE_HELP, offsetof(struct worker_arguments, insecure)},
     OUTPUT_OPTIONS(struct worker_arguments),
     {0},
 };
@@ -66,17 +64,17 @@ static bool has_far(const char *addresses)
 }
 
 /* Of several drivers, one of which is on another host, none is shown this user's own. */
-static int find_token(const struct worker_arguments *arguments, char out[TOKEN_TEXT_MAX],
-                      const char **token)
+static int find_key(const struct worker_arguments *arguments, char out[PL_KEY_TEXT_SIZE],
+                    const char **key)
 {
-    *token = arguments->token_file ? out : NULL;
-    if (arguments->token_file)
-        return token_read("worker", arguments->token_file, false, out);
-    return has_far(arguments->join) ? -1 : token_own("worker", out, token);
+    *key = arguments->key_file ? out : NULL;
+    if (arguments->key_file)
+        return key_option_read("worker", arguments->key_file, out);
+    return has_far(arguments->join) ? -1 : key_option_own("worker", out, key);
 }
 
 static int work_once(const struct worker_arguments *arguments, const struct worker_numbers *numbers,
-                     const char *token)
+                     const char *key)
 {
     pl_engine *engine = cli_engine();
     if (!engine)
@@ -89,7 +87,7 @@ static int work_once(const struct worker_arguments *arguments, const struct work
         .driver = arguments->join,
         .listen = arguments->listen,
         .insecure = arguments->insecure,
-        .token = token,
+        .key = key,
         .advertise = arguments->advertise,
         .data_root = arguments->data_root,
         .cache_directory = arguments->cache,
@@ -142,11 +140,11 @@ static int run_worker(const struct command *command, int argc, char **argv)
     const char *typed = arguments.join;
     char beyond[HOST_ADDRESSES_MAX];
     char join[HOST_ADDRESSES_MAX], listen[HOST_ADDRESS_MAX], advertise[HOST_ADDRESS_MAX];
-    char token_text[TOKEN_TEXT_MAX];
-    const char *token = NULL;
+    char key_text[PL_KEY_TEXT_SIZE];
+    const char *key = NULL;
     if (end < 0)
         end = host_addresses("worker", "join", arguments.join, join, &arguments.join);
-    if (end < 0 && arguments.insecure && !arguments.listen)
+    if (end < 0 && arguments.key_file && !arguments.listen)
         arguments.join = join_beyond(typed, arguments.join, beyond);
     if (end < 0)
         end = host_address("worker", "listen", arguments.listen, "0", listen, &arguments.listen);
@@ -154,8 +152,8 @@ static int run_worker(const struct command *command, int argc, char **argv)
         end = host_address("worker", "advertise", arguments.advertise, NULL, advertise,
                            &arguments.advertise);
     if (end < 0)
-        end = find_token(&arguments, token_text, &token);
-    return end >= 0 ? end : work_once(&arguments, &numbers, token);
+        end = find_key(&arguments, key_text, &key);
+    return end >= 0 ? end : work_once(&arguments, &numbers, key);
 }
 
 const struct command cmd_worker = {

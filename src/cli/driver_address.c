@@ -2,29 +2,32 @@
 
 #include "cli/output.h"
 
-static const char *named_token_file; /* NULL: none was named */
+static char key_id[PL_KEY_ID_SIZE]; /* "": none to compare */
+static const char *named_key_file;  /* NULL: none was named */
 
-int driver_address_read(const struct command *command, const char *listen, const char *token_file,
+int driver_address_read(const struct command *command, const char *listen, const char *key_file,
                         struct driver_address *out)
 {
     int end =
         host_address(command->name, "listen", listen, HOST_PORT, out->listen_text, &out->listen);
-    named_token_file = token_file;
-    out->token = token_file ? out->token_text : NULL;
+    named_key_file = key_file;
+    out->key = key_file ? out->key_text : NULL;
     if (end >= 0)
         return end;
-    if (token_file)
-        return token_read(command->name, token_file, true, out->token_text);
-    return out->listen && host_address_is_far(out->listen)
-               ? -1
-               : token_own(command->name, out->token_text, &out->token);
+    if (key_file)
+        end = key_option_read(command->name, key_file, out->key_text);
+    else if (!out->listen || !host_address_is_far(out->listen))
+        end = key_option_own(command->name, out->key_text, &out->key);
+    if (end < 0 && key_file) /* the user's own needs no comparison */
+        key_option_id(out->key, key_id);
+    return end;
 }
 
 static void print_worker_command(const char *address, const char *interface)
 {
-    output_line("    paceline worker --join %s%s%s%s%s%s", address,
-                named_token_file ? " --token-file " : "", named_token_file ? named_token_file : "",
-                host_address_is_far(address) ? " --insecure" : "", interface ? "   # by " : "",
+    output_line("    paceline worker --join %s%s%s%s%s%s%s", address,
+                named_key_file ? " --key " : "", named_key_file ? named_key_file : "",
+                key_id[0] ? "   # key " : "", key_id, interface ? ", by " : "",
                 interface ? interface : "");
 }
 

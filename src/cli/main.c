@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-    &cmd_train, &cmd_resume, &cmd_sim,     &cmd_plan,   &cmd_test,   &cmd_predict, &cmd_sample,
-    &cmd_model, &cmd_data,   &cmd_convert, &cmd_driver, &cmd_worker, &cmd_bench,   &cmd_lr_range};
+    &cmd_train,   &cmd_resume, &cmd_sim,    &cmd_plan,  &cmd_test,
+    &cmd_predict, &cmd_sample, &cmd_model,  &cmd_data,  &cmd_convert,
+    &cmd_driver,  &cmd_worker, &cmd_keygen, &cmd_bench, &cmd_lr_range};
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

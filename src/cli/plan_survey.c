@@ -29,12 +29,12 @@ static int refuse_without_listen(const char *option)
 
 int survey_read(const struct command *command, const struct survey_arguments *a)
 {
-    const char *of_survey = a->insecure     ? "insecure"
-                            : a->token_file ? "token-file"
-                            : a->wait       ? "wait"
-                            : a->max_mbit   ? "max-mbit"
-                            : a->emit       ? "emit"
-                                            : NULL;
+    const char *of_survey = a->insecure   ? "insecure"
+                            : a->key_file ? "key"
+                            : a->wait     ? "wait"
+                            : a->max_mbit ? "max-mbit"
+                            : a->emit     ? "emit"
+                                          : NULL;
     survey.arguments = a;
     if (!a->listen)
         return of_survey ? refuse_without_listen(of_survey) : -1;
@@ -45,7 +45,7 @@ int survey_read(const struct command *command, const struct survey_arguments *a)
         fprintf(stderr, "paceline plan: --emit: %s exists: name a new file\n", a->emit);
         return EXIT_BAD_INPUT;
     }
-    return end >= 0 ? end : driver_address_read(command, a->listen, a->token_file, &survey.address);
+    return end >= 0 ? end : driver_address_read(command, a->listen, a->key_file, &survey.address);
 }
 
 static double number_of(const cJSON *event, const char *key)
@@ -110,7 +110,7 @@ int survey_run(pl_engine *engine, const pl_job *job, uint32_t workers, pl_cluste
         .listen = survey.address.listen,
         .port = (unsigned short)atoi(HOST_PORT),
         .insecure = survey.arguments->insecure,
-        .token = survey.address.token,
+        .key = survey.address.key,
     };
     int rc = pl_survey(engine, job, workers, &options, out);
     if (rc != PL_OK || !survey.arguments->emit)

@@ -3,10 +3,11 @@
 #define PL_CLI_PLAN_SURVEY_H
 
 #include "cli/cli.h"
+#include "cli/key_option.h"
 #include "paceline/plan.h"
 
 struct survey_arguments {
-    const char *listen, *token_file, *wait, *max_mbit, *emit;
+    const char *listen, *key_file, *wait, *max_mbit, *emit;
     bool insecure;
 };
 
@@ -18,10 +19,8 @@ struct survey_arguments {
 #define SURVEY_OPTIONS(type)                                                                       \
     SURVEY_OPTION(type, "listen", OPTION_TEXT, "ADDR",                                             \
                   "measure the machines: workers reach this command at HOST[:PORT]", listen),      \
-        SURVEY_OPTION(type, "insecure", OPTION_FLAG, NULL,                                         \
-                      "allow addresses beyond loopback: nothing is authenticated yet", insecure),  \
-        SURVEY_OPTION(type, "token-file", OPTION_TEXT, "FILE",                                     \
-                      "token of the workers (on loopback the user's own)", token_file),            \
+        SURVEY_OPTION(type, "insecure", OPTION_FLAG, NULL, INSECURE_HELP, insecure),               \
+        SURVEY_OPTION(type, "key", OPTION_TEXT, "FILE", KEY_OPTION_HELP, key_file),                \
         SURVEY_OPTION(type, "wait", OPTION_TEXT, "SECONDS",                                        \
                       "how long to wait for workers while none arrives (patience_seconds)", wait), \
         SURVEY_OPTION(type, "max-mbit", OPTION_TEXT, "N",                                          \

@@ -94,7 +94,6 @@ static bool take_options(const char *command, const struct ranks_options *o, uin
         host_address(command, "address", o->address, "0", own, &address) >= 0)
         return false;
     place->count = count;
-    place->insecure = o->insecure;
     snprintf(place->rendezvous, sizeof place->rendezvous, "%.63s", at);
     if (address)
         own[strcspn(own, ":")] = '\0';
@@ -105,7 +104,10 @@ bool ranks_find(const char *command, const struct ranks_options *options, uint32
                 struct ranks_place *place)
 {
     const char *rendezvous = getenv("PACELINE_RENDEZVOUS");
-    *place = (struct ranks_place){.count = count};
+    *place = (struct ranks_place){.count = count, .insecure = options->insecure};
+    const char *key_file = options->key_file ? options->key_file : getenv("PACELINE_KEY_FILE");
+    if (key_file && key_option_read(command, key_file, place->key) >= 0)
+        return false;
     if (options->rank || options->rendezvous || options->address)
         return take_options(command, options, count, place);
     if (!getenv("PACELINE_RANKS"))
@@ -125,7 +127,6 @@ bool ranks_find(const char *command, const struct ranks_options *options, uint32
         return false;
     }
     snprintf(place->rendezvous, sizeof place->rendezvous, "%s", rendezvous);
-    place->insecure = strncmp(rendezvous, "127.", 4) != 0;
     return find_address(command, getenv("PACELINE_ADDRESS"), place);
 }
 
@@ -137,6 +138,7 @@ int ranks_open(pl_engine *engine, const struct ranks_place *place, pl_team **tea
         .members = place->rank == 0 ? place->count : 0,
         .listen = place->listen,
         .insecure = place->insecure,
+        .key = place->key[0] ? place->key : NULL,
         .no_shared_memory = place->no_shm,
         .ucx = place->ucx,
         .stripes = place->stripes,
@@ -179,6 +181,8 @@ int ranks_start(const struct ranks_place *place, int (*fn)(const struct ranks_pl
     struct ranks_place child = *place;
     uint32_t started = 0;
     int code = EXIT_DONE, status;
+    if (!child.key[0] && key_option_draw("bench", child.key) >= 0)
+        return EXIT_FAILED;
     snprintf(child.rendezvous, sizeof child.rendezvous, "127.0.0.1:%d", free_port());
     snprintf(child.listen, sizeof child.listen, "127.0.0.1:0");
     for (; started < place->count && code == EXIT_DONE; started++) {

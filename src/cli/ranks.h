@@ -1,11 +1,13 @@
 /* Commands that run as several ranks: one a process, on one host or several, each with its rank
- * from --rank, --ranks and --rendezvous, or by PACELINE_RANK, PACELINE_RANKS and
- * PACELINE_RENDEZVOUS in the environment (mpirun and srun wrappers and bench/netns.sh do so); or on
+ * from --rank, --ranks and --rendezvous, or by PACELINE_RANK, PACELINE_RANKS,
+ * PACELINE_RENDEZVOUS and PACELINE_KEY_FILE in the environment (mpirun and srun wrappers and
+ * bench/netns.sh do so); or on
  * this machine, as children of one command. */
 #ifndef PL_CLI_RANKS_H
 #define PL_CLI_RANKS_H
 
 #include "cli/cli.h"
+#include "cli/key_option.h"
 #include "paceline/team.h"
 
 #include <stdbool.h>
@@ -17,12 +19,13 @@ struct ranks_place {
     char rendezvous[64];
     char listen[64]; /* this rank's own address, port 0 */
     bool insecure, no_shm, ucx;
-    uint32_t stripes; /* connections to each peer; 0: as many as the library opens */
+    char key[PL_KEY_TEXT_SIZE]; /* "": none was given */
+    uint32_t stripes;           /* connections to each peer; 0: as many as the library opens */
 };
 
 /* The options as text; NULL: not given. */
 struct ranks_options {
-    const char *rank, *ranks, *rendezvous, *address;
+    const char *rank, *ranks, *rendezvous, *address, *key_file;
     bool insecure;
 };
 
@@ -38,8 +41,10 @@ struct ranks_options {
                      "between hosts: where rank 0 is reached (port 29500)", rendezvous),        \
         RANKS_OPTION(type, "address", OPTION_TEXT, "HOST",                                      \
                      "between hosts: this one's own (as it reaches the rendezvous)", address),  \
-        RANKS_OPTION(type, "insecure", OPTION_FLAG, NULL,                                       \
-                     "allow addresses beyond loopback: nothing is authenticated yet", insecure)
+        RANKS_OPTION(type, "key", OPTION_TEXT, "FILE",                                          \
+                     "between hosts: file with the key of all ranks, of `paceline keygen`",     \
+                     key_file),                                                                 \
+        RANKS_OPTION(type, "insecure", OPTION_FLAG, NULL, INSECURE_HELP, insecure)
 
 /* Read the options, or else the environment. `count` is the number of ranks that the command sets;
  * 0: none. false after a message. */

@@ -13,7 +13,7 @@ struct run_arguments {
     const char *wait;
     const char *max_mbit; /* of driver */
     double wait_s;        /* of train */
-    const char *token_file;
+    const char *key_file;
     bool dry_run; /* of train */
     bool insecure, resume, force_change, take_over, json;
 };

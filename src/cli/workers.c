@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 enum {
-    TOKEN_FD = 3, /* where a worker finds the pipe with the run's token */
+    KEY_FD = 3, /* where a worker finds the pipe with the run's key */
     ARGUMENTS_MAX = 14,
 };
 
-#define TOKEN_FILE "/proc/self/fd/3"
+#define KEY_FILE "/proc/self/fd/3"
 
 extern char **environ;
 
@@ -38,14 +38,14 @@ static char **make_environment(void)
     return env;
 }
 
-/* The reading end of a pipe that holds the token; -1 and errno. */
-static int make_token_pipe(const char *token)
+/* The reading end of a pipe that holds the key; -1 and errno. */
+static int make_key_pipe(const char *key)
 {
     int end[2];
-    size_t n = strlen(token);
+    size_t n = strlen(key);
     if (pipe2(end, O_CLOEXEC) != 0)
         return -1;
-    bool whole = write(end[1], token, n) == (ssize_t)n;
+    bool whole = write(end[1], key, n) == (ssize_t)n;
     close(end[1]);
     if (whole)
         return end[0];
@@ -74,9 +74,9 @@ static int spawn_worker(const struct workers *workers, const char *address, char
     const char *argv[ARGUMENTS_MAX] = {"paceline", "worker", "--one-machine", "--retry",
                                        "1",        "--join", address};
     size_t n = 7;
-    if (workers->token) {
-        argv[n++] = "--token-file";
-        argv[n++] = TOKEN_FILE;
+    if (workers->key) {
+        argv[n++] = "--key";
+        argv[n++] = KEY_FILE;
     }
     if (workers->cache) {
         argv[n++] = "--cache";
@@ -87,16 +87,16 @@ static int spawn_worker(const struct workers *workers, const char *address, char
         argv[n++] = "--insecure";
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    int fd = workers->token ? make_token_pipe(workers->token) : -1;
-    if (workers->token && fd < 0)
+    int fd = workers->key ? make_key_pipe(workers->key) : -1;
+    if (workers->key && fd < 0)
         return errno;
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
     block_terminal(&attributes);
-    if (workers->relay.open) /* first: it may lie where the token is to be */
+    if (workers->relay.open) /* first: it may lie where the key is to be */
         posix_spawn_file_actions_adddup2(&actions, workers->relay.ends[1], STDERR_FILENO);
     if (fd >= 0)
-        posix_spawn_file_actions_adddup2(&actions, fd, TOKEN_FD);
+        posix_spawn_file_actions_adddup2(&actions, fd, KEY_FD);
     int code = posix_spawn(pid, "/proc/self/exe", &actions, &attributes,
                            (char *const *)(uintptr_t)argv, env);
     posix_spawnattr_destroy(&attributes);

@@ -13,7 +13,7 @@ enum { WORKERS_MAX = 1024 }; /* at a time */
 
 struct workers {
     bool insecure;     /* passed on to each */
-    const char *token; /* of the run; each reads it from a pipe. NULL: none */
+    const char *key;   /* of the run; each reads it from a pipe. NULL: none */
     const char *cache; /* folder of each one's file of records; NULL: the default */
     pid_t pid[WORKERS_MAX];
     uint32_t count, lost;

@@ -20,7 +20,7 @@
 
 #define LINES "PACELINE_WORKERS_TEST"
 
-static const char token[] = "0123456789abcdef";
+static const char key[] = "0123456789abcdef0123456789abcdef";
 
 static const char *word_after(char **argv, const char *name)
 {
@@ -32,10 +32,10 @@ static const char *word_after(char **argv, const char *name)
 
 static int work_main(char **argv)
 {
-    char given[sizeof token + 1] = "";
+    char given[sizeof key + 1] = "";
     const char *policy = getenv("OMP_WAIT_POLICY"), *lines = getenv(LINES);
     sigset_t mask;
-    int from = open(word_after(argv, "--token-file"), O_RDONLY);
+    int from = open(word_after(argv, "--key"), O_RDONLY);
     ssize_t n = read(from, given, sizeof given - 1);
     sigprocmask(SIG_BLOCK, NULL, &mask);
     int out = open(lines ? lines : "/dev/null", O_WRONLY | O_APPEND);
@@ -89,12 +89,12 @@ static void test_workers_that_have_no_place_are_an_error(void **state)
     workers_end(&workers);
 }
 
-/* The token through a pipe that no other process has; Ctrl-C for the driver alone; the folder of
+/* The key through a pipe that no other process has; Ctrl-C for the driver alone; the folder of
  * its cache; and that it shares the machine's memory with the others. */
-static void test_worker_is_given_token_policy_and_cache(void **state)
+static void test_worker_is_given_key_policy_and_cache(void **state)
 {
     (void)state;
-    static struct workers workers = {.token = token};
+    static struct workers workers = {.key = key};
     char lines[] = "/tmp/paceline-workers-XXXXXX", text[256] = "";
     int fd = mkstemp(lines);
     assert_true(fd >= 0);
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_workers_are_started_beyond_the_thousandth),
         cmocka_unit_test(test_workers_that_have_no_place_are_an_error),
-        cmocka_unit_test(test_worker_is_given_token_policy_and_cache),
+        cmocka_unit_test(test_worker_is_given_key_policy_and_cache),
     };
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
         return work_main(argv);

@@ -40,7 +40,7 @@ static void test_label_stands_alone_before_its_lines(void **state)
 static void test_path_and_command_stay_whole(void **state)
 {
     (void)state;
-    static const char command[] = "    paceline worker --join 127.0.0.1:29500 --token-file t";
+    static const char command[] = "    paceline worker --join 127.0.0.1:29500 --key t";
     expect_wrap(command, 30, command);
     expect_wrap("kept in /a/path/that/is/longer/than/the/line for now", 20,
                 "kept in\n    /a/path/that/is/longer/than/the/line\n    for now");

@@ -36,7 +36,7 @@ static const struct option team_options[] = {
     {"members_max", OPTION_INT, offsetof(pl_team_options, members_max)},
     {"listen", OPTION_TEXT, offsetof(pl_team_options, listen)},
     {"insecure", OPTION_INT, offsetof(pl_team_options, insecure)},
-    {"token", OPTION_TEXT, offsetof(pl_team_options, token)},
+    {"key", OPTION_TEXT, offsetof(pl_team_options, key)},
     {"timeout", OPTION_DOUBLE, offsetof(pl_team_options, timeout_s)},
     {0},
 };

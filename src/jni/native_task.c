@@ -33,7 +33,7 @@ static const struct option run_options[] = {
     {"listen", OPTION_TEXT, offsetof(pl_run_options, listen)},
     {"port", OPTION_PORT, offsetof(pl_run_options, port)},
     {"insecure", OPTION_FLAG, offsetof(pl_run_options, insecure)},
-    {"token", OPTION_TEXT, offsetof(pl_run_options, token)},
+    {"key", OPTION_TEXT, offsetof(pl_run_options, key)},
     {"max_mbit", OPTION_DOUBLE, offsetof(pl_run_options, max_mbit)},
     {0},
 };
@@ -42,7 +42,7 @@ static const struct option work_options[] = {
     {"listen", OPTION_TEXT, offsetof(pl_work_options, listen)},
     {"advertise", OPTION_TEXT, offsetof(pl_work_options, advertise)},
     {"insecure", OPTION_FLAG, offsetof(pl_work_options, insecure)},
-    {"token", OPTION_TEXT, offsetof(pl_work_options, token)},
+    {"key", OPTION_TEXT, offsetof(pl_work_options, key)},
     {"data_root", OPTION_TEXT, offsetof(pl_work_options, data_root)},
     {"data_urls", OPTION_TEXT, offsetof(pl_work_options, data_urls)},
     {"max_mbit", OPTION_DOUBLE, offsetof(pl_work_options, max_mbit)},

@@ -14,8 +14,14 @@
 
 #define ACCEPT_PAUSE   (WORLD_SECOND / 10)
 #define DRIVER_ANSWERS WORLD_SECOND /* then it is called again: its machine may be starting */
+#define EVICT_AGE      (WORLD_SECOND / 10) /* that a connection has for its hello in any case */
+#define STRIKE_LASTS   (10 * WORLD_SECOND)
+#define PLAIN_EVERY    (60 * WORLD_SECOND)
 
-enum { ACCEPT_TURN = 64 }; /* connections taken before others are served */
+enum {
+    ACCEPT_TURN = 64, /* connections taken before others are served */
+    STRIKES_MAX = 3,  /* each halves the time that a network's connections have */
+};
 
 int io_socket(const struct address *address)
 {
@@ -48,7 +54,8 @@ bool connect_watch(struct io *io, int op, int fd, uint32_t events, void *ptr)
 
 bool link_is_in_handshake(const struct link *link)
 {
-    return link->state == LINK_CONNECTING || link->state == LINK_HANDSHAKE;
+    return link->state == LINK_CONNECTING || link->state == LINK_CHALLENGE ||
+           link->state == LINK_HANDSHAKE || link->state == LINK_SEALING;
 }
 
 /* It has a deadline. */
@@ -76,14 +83,16 @@ struct link *connect_link(struct node *node, const struct stream *stream, enum l
     link->state = state;
     link->peer = peer;
     link->wants_out = state == LINK_CONNECTING;
-    link->deadline = real_now() + node->limits.hello;
+    link->begun = real_now();
+    link->deadline = link->begun + node->limits.hello;
     link->next = io->links;
     if (io->links)
         io->links->prev = link;
     io->links = link;
     if (link_is_in_handshake(link)) {
         io->timed++;
-        io->half_open += peer == NULL;
+        link->half_open = peer == NULL;
+        io->half_open += link->half_open;
     }
     if (mine.ops->ready)
         connect_mapped(io, link);
@@ -106,12 +115,25 @@ void connect_ended(struct node *node, struct link *link)
     epoll_ctl(node->io.epoll, EPOLL_CTL_DEL, link->stream.fd, NULL);
 }
 
+/* Those that wait to be accepted may have its place. */
+static void leave_half_open(struct io *io, struct link *link)
+{
+    if (!link->half_open)
+        return;
+    link->half_open = false;
+    io->half_open--;
+    if (io->accept_after) {
+        io->accept_after = 0;
+        connect_listening(io, true);
+    }
+}
+
 static void link_free(struct node *node, struct link *link, bool was_handshake)
 {
     struct io *io = &node->io;
     struct link **at = &io->mapped;
     io->timed -= was_handshake || link->ended;
-    io->half_open -= was_handshake && !link->dialled;
+    leave_half_open(io, link);
     link_release(node, link);
     while (*at && *at != link)
         at = &(*at)->next_mapped;
@@ -174,14 +196,14 @@ void connect_finish(struct node *node, struct link *link, int rc, bool was_hands
                      peer_name(link->peer, name), where, status_text(rc));
         } else if (rc != ERR_PEER) {
             connect_report_stranger(node, link, status_text(rc));
+        } else if (link->half_open && link->in.have > 0) {
+            connect_report_stranger(node, link, "it has ended within its hello");
         }
         connect_end(node, link, was_handshake);
         return;
     }
-    if (was_handshake && !link_is_in_handshake(link)) {
+    if (was_handshake && !link_is_in_handshake(link))
         node->io.timed--;
-        node->io.half_open -= !link->dialled;
-    }
 }
 
 int connect_send(struct node *node, struct link *link)
@@ -255,30 +277,68 @@ int connect_made(struct node *node, struct link *link)
         report_unreached(node, link, strerror(code));
         return ERR_PEER;
     }
-    link->state = LINK_HANDSHAKE;
+    link->state = LINK_CHALLENGE;
     link->wants_out = false;
     connect_watch(&node->io, EPOLL_CTL_MOD, link->stream.fd, EPOLLIN, link);
-    return handshake_begin(node, link);
+    return OK;
 }
 
 /* ---- accepting ---- */
 
+static struct strikes *strikes_of(struct io *io, const struct link *link)
+{
+    return &io->strikes[link->network % STRIKE_NETWORKS];
+}
+
+static void add_strike(struct io *io, const struct link *link, int64_t now)
+{
+    struct strikes *strikes = strikes_of(io, link);
+    if (now >= strikes->until)
+        strikes->count = 0;
+    if (strikes->count < STRIKES_MAX)
+        strikes->count++;
+    strikes->until = now + STRIKE_LASTS;
+}
+
+/* The time that a connection has for its hello. */
+static int64_t find_patience(struct node *node, const struct link *link)
+{
+    const struct strikes *strikes = strikes_of(&node->io, link);
+    return node->limits.hello >> (link->begun < strikes->until ? strikes->count : 0);
+}
+
+static struct stranger_reason *find_reason(struct io *io, const char *why)
+{
+    size_t i = 0;
+    while (i < STRANGER_REASONS - 1 && io->reasons[i].why && io->reasons[i].why != why)
+        i++;
+    io->reasons[i].why = why;
+    return &io->reasons[i];
+}
+
+void connect_known(struct node *node, struct link *link)
+{
+    strikes_of(&node->io, link)->count = 0;
+    leave_half_open(&node->io, link);
+}
+
 void connect_report_stranger(struct node *node, const struct link *link, const char *why)
 {
-    struct io *io = &node->io;
+    struct stranger_reason *reason = find_reason(&node->io, why);
     char where[ADDRESS_TEXT_MAX];
     int64_t now = real_now();
-    io->strangers++;
-    if (now < io->report_strangers)
+    add_strike(&node->io, link, now);
+    reason->count++;
+    if (now < reason->report_at)
         return;
     print_other_end(link, where);
-    if (io->strangers > 1)
+    if (reason->count > 1)
         log_info(&node->log, "%llu connections are closed, the last one from %s: %s",
-                 (unsigned long long)io->strangers, where, why);
+                 (unsigned long long)reason->count, where, why);
     else
         log_info(&node->log, "a connection from %s is closed: %s", where, why);
-    io->strangers = 0;
-    io->report_strangers = now + WORLD_SECOND;
+    reason->count = 0;
+    reason->report_at = now + WORLD_SECOND;
 }
 
 void connect_listening(struct io *io, bool on)
@@ -289,11 +349,6 @@ void connect_listening(struct io *io, bool on)
     connect_watch(io, EPOLL_CTL_MOD, io->listener, on ? EPOLLIN : 0, &io->listener);
 }
 
-static bool is_half_open(const struct link *link)
-{
-    return link->state == LINK_HANDSHAKE && !link->dialled;
-}
-
 /* Of the connections without a hello the oldest one from the network that has most of them: where
  * one address opens many, they make room for each other and for those of all others. */
 static struct link *find_evicted(const struct io *io)
@@ -302,11 +357,11 @@ static struct link *find_evicted(const struct io *io)
     uint16_t count[NETWORKS] = {0}, most = 0;
     struct link *oldest = NULL;
     for (const struct link *link = io->links; link; link = link->next) {
-        uint16_t n = is_half_open(link) ? ++count[link->network % NETWORKS] : 0;
+        uint16_t n = link->half_open ? ++count[link->network % NETWORKS] : 0;
         most = n > most ? n : most;
     }
     for (struct link *link = io->links; link; link = link->next) /* the newest first */
-        if (is_half_open(link) && count[link->network % NETWORKS] == most)
+        if (link->half_open && count[link->network % NETWORKS] == most)
             oldest = link;
     return oldest;
 }
@@ -319,6 +374,21 @@ static bool evict_half_open(struct node *node)
     connect_report_stranger(node, link, "others are waiting, and it has sent nothing");
     connect_end(node, link, true);
     return true;
+}
+
+/* As many connections as may be have not sent their hellos: one that has had time for it ends. If
+ * none has, the next ones wait until one has: false */
+static bool make_room(struct node *node)
+{
+    struct io *io = &node->io;
+    if (io->half_open < io->half_open_max)
+        return true;
+    int64_t ripe = find_evicted(io)->begun + EVICT_AGE;
+    if (ripe <= real_now())
+        return evict_half_open(node);
+    io->accept_after = ripe;
+    connect_listening(io, false);
+    return false;
 }
 
 /* The process has no descriptor left, and no stranger that could give up one: the next connection
@@ -338,14 +408,18 @@ static bool accept_next(struct node *node)
 {
     struct io *io = &node->io;
     struct address from = {.len = sizeof from.u};
+    if (!make_room(node))
+        return false;
     int fd = accept4(io->listener, &from.u.any, &from.len, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
         struct stream stream = stream_tcp(fd);
         struct link *link = connect_link(node, &stream, LINK_HANDSHAKE, NULL);
-        if (link)
-            link->network = address_network(&from);
-        if (io->half_open > io->half_open_max)
-            evict_half_open(node);
+        if (!link)
+            return true;
+        link->network = address_network(&from);
+        link->deadline = link->begun + find_patience(node, link);
+        if (handshake_challenge(node, link) != OK)
+            connect_end(node, link, true);
         return true;
     }
     if (errno == EINTR || errno == ECONNABORTED)
@@ -384,7 +458,7 @@ void connect_sweep(struct node *node)
             continue;
         if (link->dialled && link_is_in_handshake(link) && link->stripe == 0)
             report_unreached(node, link, "it does not answer");
-        if (is_half_open(link))
+        if (link->half_open)
             connect_report_stranger(node, link, "it has not sent its hello in time");
         connect_end(node, link, link_is_in_handshake(link));
     }
@@ -392,6 +466,11 @@ void connect_sweep(struct node *node)
         node_lock(node);
         peers_resume(node);
         node_unlock(node);
+    }
+    if (io->warn_plain && io->warn_plain <= now) {
+        log_warn(&node->log, "connections to other hosts are not encrypted (--insecure): each "
+                             "machine on their way can read and change the traffic");
+        io->warn_plain = now + PLAIN_EVERY;
     }
     if (!io->accepting && io->accept_after <= now) {
         io->accept_after = 0;
@@ -407,5 +486,7 @@ int64_t connect_deadline(const struct io *io)
             until = link->deadline;
     if (io->paced && pace_due(io) < until)
         until = pace_due(io);
+    if (io->warn_plain && io->warn_plain < until)
+        until = io->warn_plain;
     return until;
 }

@@ -36,13 +36,16 @@ int connect_send(struct node *node, struct link *link);
 void connect_dial(struct node *node, struct peer *peer);
 int connect_made(struct node *node, struct link *link); /* or not: ERR_PEER */
 
-/* A connection that is no peer's is about to be closed, for that reason: the log tells of one a
- * second, and how many there were. */
+/* It has proved that it belongs to the run: it gives its place to others that have not yet. */
+void connect_known(struct node *node, struct link *link);
+/* A connection that is no peer's is about to be closed, for that reason, a literal: the log tells of
+ * one a second for each reason, and how many there were. Further connections from its network have
+ * less time for their hellos for a while. */
 void connect_report_stranger(struct node *node, const struct link *link, const char *why);
 
 void connect_listening(struct io *io, bool on);
-/* Accept waiting connections, some at a time. Silent connections cannot fill all room: see
- * HALF_OPEN_MAX. May close links. */
+/* Accept waiting connections, some at a time. Silent connections cannot fill all room for long: see
+ * HALF_OPEN_MAX and EVICT_AGE. May close links. */
 void connect_accept(struct node *node);
 /* Close connections without a hello in time, and accept again after a pause. */
 void connect_sweep(struct node *node);

@@ -21,7 +21,7 @@ void hello_encode(const struct hello *hello, uint8_t out[HELLO_SIZE])
     out[34] = hello->stripe;
     out[35] = hello->stripes;
     out[36] = hello->shm ? 1 : hello->ucx ? 2 : 0;
-    out[37] = hello->token;
+    out[37] = hello->plain;
     if (!hello->shm)
         return;
     bytes_put_le32(out + 40, hello->process);
@@ -64,13 +64,36 @@ int hello_decode(const uint8_t in[HELLO_SIZE], struct hello *out)
         .port = (uint16_t)(in[32] | in[33] << 8),
         .stripe = in[34],
         .stripes = in[35],
-        .token = in[37] == 1,
+        .plain = in[37] == 1,
         .ucx = in[36] == 2,
         .shm = shm,
         .process = bytes_le32(in + 40),
         .file = bytes_le32(in + 44),
     };
     memcpy(out->nonce, in + 48, HELLO_NONCE);
+    return OK;
+}
+
+void challenge_encode(const struct challenge *challenge, uint8_t out[HELLO_SIZE])
+{
+    memset(out, 0, HELLO_SIZE);
+    memcpy(out, magic, sizeof magic);
+    bytes_put_le32(out + 8, challenge->version);
+    memcpy(out + 24, challenge->key_id, KEY_ID_SIZE);
+    memcpy(out + 32, challenge->nonce, CHALLENGE_NONCE_SIZE);
+}
+
+int challenge_decode(const uint8_t in[HELLO_SIZE], struct challenge *out)
+{
+    if (memcmp(in, magic, sizeof magic) != 0)
+        return ERR_PROTOCOL;
+    *out = (struct challenge){.version = bytes_le32(in + 8)};
+    if (out->version != PROTOCOL_VERSION)
+        return ERR_UNSUPPORTED;
+    if (!all_zero(in + 12, 12))
+        return ERR_PROTOCOL;
+    memcpy(out->key_id, in + 24, KEY_ID_SIZE);
+    memcpy(out->nonce, in + 32, CHALLENGE_NONCE_SIZE);
     return OK;
 }
 
@@ -86,7 +109,7 @@ const char *hello_refusal_text(uint32_t refusal)
     case REFUSED_RUN: return "another run";
     case REFUSED_NUMBER: return "a node number that may not connect there";
     case REFUSED_FULL: return "no room for more nodes";
-    case REFUSED_TOKEN: return "its token is not the run's";
+    case REFUSED_KEY: return "it does not have the run's key";
     default: return "no reason that this version knows";
     }
 }

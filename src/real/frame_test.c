@@ -97,12 +97,32 @@ static void test_offers(void **state)
     }
     bytes[36] = 3;
     assert_int_equal(hello_decode(bytes, &out), ERR_PROTOCOL);
-    hello = (struct hello){.version = PROTOCOL_VERSION, .token = true};
+    hello = (struct hello){.version = PROTOCOL_VERSION, .plain = true};
     hello_encode(&hello, bytes);
     assert_int_equal(hello_decode(bytes, &out), OK);
-    assert_true(out.token && !out.shm && !out.ucx);
+    assert_true(out.plain && !out.shm && !out.ucx);
     bytes[37] = 2;
     assert_int_equal(hello_decode(bytes, &out), ERR_PROTOCOL);
+}
+
+/* A challenge has magic, version and refusal where a hello has them. */
+static void test_challenge_bytes(void **state)
+{
+    (void)state;
+    struct challenge challenge = {.version = PROTOCOL_VERSION, .key_id = "12345678"}, out;
+    uint8_t bytes[HELLO_SIZE];
+    memset(challenge.nonce, 0x5a, sizeof challenge.nonce);
+    challenge_encode(&challenge, bytes);
+    assert_memory_equal(bytes, "PACELINE\5\0\0\0\0\0\0\0\0\0\0\0\0\0\0\00012345678", 32);
+    assert_int_equal(challenge_decode(bytes, &out), OK);
+    assert_memory_equal(&out, &challenge, sizeof out);
+    bytes[12] = REFUSED_FULL;
+    assert_int_equal(challenge_decode(bytes, &out), ERR_PROTOCOL);
+    bytes[8]++;
+    assert_int_equal(challenge_decode(bytes, &out), ERR_UNSUPPORTED);
+    assert_int_equal(out.version, PROTOCOL_VERSION + 1);
+    bytes[0] = 'p';
+    assert_int_equal(challenge_decode(bytes, &out), ERR_PROTOCOL);
 }
 
 static bool frame_passes(const struct frame *frame)
@@ -276,11 +296,12 @@ static void test_truncations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hello_bytes), cmocka_unit_test(test_hello_begins),
-        cmocka_unit_test(test_offers),      cmocka_unit_test(test_other_version),
-        cmocka_unit_test(test_frame_bytes), cmocka_unit_test(test_frame_bounds),
-        cmocka_unit_test(test_frame_check), cmocka_unit_test(test_frame_zero),
-        cmocka_unit_test(test_truncations), cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_hello_bytes),     cmocka_unit_test(test_hello_begins),
+        cmocka_unit_test(test_offers),          cmocka_unit_test(test_other_version),
+        cmocka_unit_test(test_frame_bytes),     cmocka_unit_test(test_frame_bounds),
+        cmocka_unit_test(test_frame_check),     cmocka_unit_test(test_frame_zero),
+        cmocka_unit_test(test_truncations),     cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_challenge_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

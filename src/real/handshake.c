@@ -3,6 +3,7 @@
 
 #include "real/connect.h"
 #include "real/node.h"
+#include "real/seal.h"
 #include "real/shm.h"
 #include "real/ucx.h"
 
@@ -19,7 +20,7 @@ static struct hello own_hello(const struct node *node, uint32_t peer)
         .node = node->world.self,
         .peer = peer,
         .port = address_port(&node->address),
-        .token = node->asks_token,
+        .plain = node->plain,
     };
 }
 
@@ -30,21 +31,32 @@ static int put_bytes(const struct link *link, const uint8_t *bytes, size_t n)
     return sent == (ssize_t)n ? OK : ERR_PEER;
 }
 
-/* Write the connecting side's hello, followed by the token. */
-static void write_first(const struct node *node, const struct hello *hello,
-                        uint8_t out[HELLO_SIZE + TOKEN_SIZE])
+int handshake_challenge(struct node *node, struct link *link)
 {
-    hello_encode(hello, out);
-    memcpy(out + HELLO_SIZE, node->token, TOKEN_SIZE);
+    struct challenge challenge = {.version = PROTOCOL_VERSION};
+    if (run_key_draw(challenge.nonce, sizeof challenge.nonce) != OK)
+        return ERR_IO;
+    if (node->keyed)
+        memcpy(challenge.key_id, node->key.id, KEY_ID_SIZE);
+    challenge_encode(&challenge, link->hellos.challenge);
+    return put_bytes(link, link->hellos.challenge, HELLO_SIZE);
 }
 
-/* Compare in a time that does not depend on the number of equal bytes. */
-static bool is_token(const struct node *node, const uint8_t given[TOKEN_SIZE])
+/* Write the connecting side's hello, and its proof. */
+static int write_first(const struct node *node, const struct hello *hello, struct hellos *hellos)
 {
-    volatile uint8_t differs = 0;
-    for (size_t i = 0; i < TOKEN_SIZE; i++)
-        differs = (uint8_t)(differs | (node->token[i] ^ given[i]));
-    return differs == 0;
+    memset(hellos->first, 0, FIRST_SIZE);
+    hello_encode(hello, hellos->first);
+    return node->keyed ? run_key_prove_first(&node->key, hellos) : OK;
+}
+
+/* The same of the accepting side. */
+static int write_reply(const struct node *node, const struct hello *hello, struct hellos *hellos)
+{
+    bool proves = node->keyed && hello->refusal == REFUSED_NOT;
+    memset(hellos->reply, 0, REPLY_SIZE);
+    hello_encode(hello, hellos->reply);
+    return proves ? run_key_prove_reply(&node->key, hellos) : OK;
 }
 
 /* That there are to be several connections, or shared memory or UCX instead. */
@@ -69,24 +81,50 @@ static uint32_t agreed_stripes(const struct hello *first, const struct hello *re
     return reply->shm || reply->ucx || first->stripes == 0 ? 1 : first->stripes;
 }
 
-int handshake_begin(struct node *node, struct link *link)
+/* Does TLS follow these hellos? Not where the bytes stay in this host's memory. */
+static bool is_sealed(const struct node *node, bool plain, const struct hello *reply)
 {
+    return node->keyed && !reply->shm && !reply->ucx && !(plain && reply->plain);
+}
+
+/* The challenge of the node that we connect to has arrived: send our hello. */
+static int take_challenge(struct node *node, struct link *link)
+{
+    struct challenge challenge;
+    if (challenge_decode(link->in.head, &challenge) == ERR_PROTOCOL)
+        return ERR_PROTOCOL;
+    memcpy(link->hellos.challenge, link->in.head, HELLO_SIZE);
     struct hello hello = own_hello(node, link->peer->number);
     hello.stripe = (uint8_t)link->stripe;
     propose_transports(node, &link->stream, &hello);
-    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE];
-    write_first(node, &hello, bytes);
-    return put_bytes(link, bytes, sizeof bytes);
+    int rc = write_first(node, &hello, &link->hellos);
+    link->state = LINK_HANDSHAKE;
+    return rc == OK ? put_bytes(link, link->hellos.first, FIRST_SIZE) : rc;
 }
 
-/* The reason to refuse a connection that was made to us, judged by its hello and token alone. */
+/* Why the first hello does not show that its sender has our key; NULL: it does. */
+static const char *judge_key(const struct node *node, const struct hellos *hellos)
+{
+    static const uint8_t none[KEY_ID_SIZE];
+    const uint8_t *id = hellos->first + HELLO_SIZE;
+    if (!node->keyed || run_key_accepts_first(&node->key, hellos))
+        return NULL;
+    if (memcmp(id, none, KEY_ID_SIZE) == 0)
+        return "it shows no key";
+    if (memcmp(id, node->key.id, KEY_ID_SIZE) == 0)
+        return "its proof is not for this connection: it was replayed, or changed on its way";
+    return "it has the key of another run";
+}
+
+/* The reason to refuse a connection that was made to us, judged by its hello and proof alone; *why
+ * says it in words. */
 static enum hello_refusal judge_hello(const struct node *node, const struct hello *hello,
-                                      const uint8_t token[TOKEN_SIZE])
+                                      const struct hellos *hellos, const char **why)
 {
     if (hello->version != PROTOCOL_VERSION)
         return REFUSED_VERSION;
-    if (node->asks_token && !is_token(node, token))
-        return REFUSED_TOKEN;
+    if ((*why = judge_key(node, hellos)))
+        return REFUSED_KEY;
     if (node_is_driver(node) && hello->stripe == 0) {
         if (hello->run != 0 && hello->run != node->run)
             return REFUSED_RUN;
@@ -124,6 +162,7 @@ static enum hello_refusal admit_link(struct node *node, struct link *link,
     if (peer->state != PEER_AWAITED || peer->link[0])
         return REFUSED_NUMBER;
     link->peer = peer;
+    peer->link[0] = link; /* no other connection may be it from now on */
     return REFUSED_NOT;
 }
 
@@ -137,6 +176,7 @@ static enum hello_refusal admit_stripe(struct node *node, struct link *link,
         return REFUSED_NUMBER;
     link->peer = peer;
     link->stripe = hello->stripe;
+    peer->link[hello->stripe] = link;
     return REFUSED_NOT;
 }
 
@@ -160,9 +200,34 @@ static int open_link(struct node *node, struct link *link, uint32_t stripes)
     return expected ? OK : ERR_PEER;
 }
 
+/* Both hellos were exchanged, and TLS follows. */
+static int begin_session(struct node *node, struct link *link)
+{
+    uint8_t key[RUN_KEY_SIZE];
+    struct seal_maker *maker = node_seal_maker(node);
+    int rc = maker ? run_key_session(&node->key, &link->hellos, key) : ERR_NOMEM;
+    if (rc == OK)
+        rc = seal_begin(maker, &link->stream, link->dialled, key);
+    explicit_bzero(key, sizeof key);
+    if (rc != OK)
+        return rc;
+    link->state = LINK_SEALING;
+    return link->dialled ? handshake_seal(node, link) : OK; /* the client speaks first */
+}
+
+int handshake_seal(struct node *node, struct link *link)
+{
+    int rc = seal_handshake(&link->stream);
+    if (rc == ERR_FULL)
+        return OK;
+    return rc == OK ? open_link(node, link, link->agreed) : rc;
+}
+
 static int take_stranger(struct node *node, struct link *link, const struct hello *hello)
 {
-    enum hello_refusal refusal = judge_hello(node, hello, link->in.head + HELLO_SIZE);
+    memcpy(link->hellos.first, link->in.head, FIRST_SIZE);
+    const char *why = NULL;
+    enum hello_refusal refusal = judge_hello(node, hello, &link->hellos, &why);
     if (refusal == REFUSED_NOT) {
         node_lock(node);
         refusal = hello->stripe ? admit_stripe(node, link, hello) : admit_link(node, link, hello);
@@ -178,40 +243,51 @@ static int take_stranger(struct node *node, struct link *link, const struct hell
         ucx_accept(node->io.ucx, &link->stream, hello, &reply);
     else if (!node->no_shm)
         shm_accept(&link->stream, hello, &reply);
-    uint8_t bytes[HELLO_SIZE];
-    hello_encode(&reply, bytes);
-    int rc = put_bytes(link, bytes, sizeof bytes);
-    bool unknown = hello->run == 1 && hello->node == WORLD_ANY; /* real_reach */
-    if (refusal != REFUSED_NOT && !unknown)
-        connect_report_stranger(node, link, hello_refusal_text(refusal));
+    int rc = write_reply(node, &reply, &link->hellos);
+    rc = rc == OK ? put_bytes(link, link->hellos.reply, REPLY_SIZE) : rc;
+    if (refusal != REFUSED_NOT)
+        connect_report_stranger(node, link, why ? why : hello_refusal_text(refusal));
     if (refusal != REFUSED_NOT || rc != OK)
         return ERR_PEER;
+    connect_known(node, link);
     if (reply.shm)
         shm_begin(&link->stream);
     else if (reply.ucx)
         ucx_begin(&link->stream);
-    return open_link(node, link, agreed_stripes(hello, &reply));
+    link->agreed = agreed_stripes(hello, &reply);
+    return is_sealed(node, hello->plain, &reply) ? begin_session(node, link)
+                                                 : open_link(node, link, link->agreed);
 }
 
 static int take_reply(struct node *node, struct link *link, const struct hello *hello)
 {
     struct peer *peer = link->peer;
+    memcpy(link->hellos.reply, link->in.head, REPLY_SIZE);
     if (hello->version != PROTOCOL_VERSION || hello->refusal != REFUSED_NOT) {
         char name[NAME_SIZE];
         log_warn(&node->log, "%s refuses the connection: %s", peer_name(peer, name),
                  hello_refusal_text(hello->refusal));
         return ERR_PEER;
     }
+    if (node->keyed && !run_key_accepts_reply(&node->key, &link->hellos)) {
+        char name[NAME_SIZE];
+        log_warn(&node->log, "%s does not have the run's key", peer_name(peer, name));
+        return ERR_PEER;
+    }
     if (hello->run != node->run || hello->node != peer->number || hello->peer != node->world.self ||
         hello->stripe != link->stripe || check_reply(&link->stream, hello) != OK)
         return ERR_PROTOCOL;
     const struct hello first = {.stripes = (uint8_t)node->stripes};
-    return open_link(node, link, agreed_stripes(&first, hello));
+    link->agreed = agreed_stripes(&first, hello);
+    return is_sealed(node, node->plain, hello) ? begin_session(node, link)
+                                               : open_link(node, link, link->agreed);
 }
 
 int handshake_take(struct node *node, struct link *link)
 {
     struct hello hello;
+    if (link->state == LINK_CHALLENGE)
+        return take_challenge(node, link);
     if (hello_decode(link->in.head, &hello) == ERR_PROTOCOL)
         return ERR_PROTOCOL;
     return link->dialled ? take_reply(node, link, &hello) : take_stranger(node, link, &hello);
@@ -262,35 +338,61 @@ static int transfer_bytes(int fd, uint8_t *bytes, size_t n, bool out, int64_t de
     return 0;
 }
 
-static int read_reply(struct node *node, const uint8_t bytes[HELLO_SIZE], struct stream *stream,
-                      const char *where, struct err *err)
+static int refused_key(const struct node *node, const uint8_t id[KEY_ID_SIZE], const char *where,
+                       struct err *err)
 {
-    struct hello reply;
-    int rc = hello_decode(bytes, &reply);
+    static const uint8_t none[KEY_ID_SIZE];
+    char theirs[KEY_ID_TEXT_MAX], own[KEY_ID_TEXT_MAX];
+    run_key_print(id, theirs);
+    run_key_print(node->key.id, own);
+    if (memcmp(id, none, KEY_ID_SIZE) == 0)
+        return err_set(err, ERR_INPUT,
+                       "driver at %s: it has no key, and this worker has key %s; start the driver "
+                       "with that key",
+                       where, own);
+    if (!node->keyed)
+        return err_set(err, ERR_INPUT,
+                       "driver at %s: it refuses this worker: its run has key %s; give this worker "
+                       "the driver's key file",
+                       where, theirs);
+    return err_set(err, ERR_INPUT,
+                   "driver at %s: it refuses this worker: its run has key %s, and this worker key "
+                   "%s; give it the driver's key file",
+                   where, theirs, own);
+}
+
+static int refused_version(const char *where, uint32_t version, struct err *err)
+{
+    return err_set(err, ERR_PEER,
+                   "driver at %s: it speaks protocol version %u, this worker version %u; install "
+                   "the same release on both",
+                   where, version, (unsigned)PROTOCOL_VERSION);
+}
+
+static int read_reply(struct node *node, const struct hellos *hellos, struct stream *stream,
+                      const char *where, struct hello *reply, struct err *err)
+{
+    int rc = hello_decode(hellos->reply, reply);
     if (rc == ERR_PROTOCOL)
         return err_set(
             err, ERR_PEER,
             "driver at %s: the program there is not a Paceline driver; check host and port", where);
     if (rc == ERR_UNSUPPORTED)
-        return err_set(
-            err, ERR_PEER,
-            "driver at %s: it speaks protocol version %u, this worker version %u; install "
-            "the same release on both",
-            where, reply.version, (unsigned)PROTOCOL_VERSION);
-    if (reply.refusal == REFUSED_TOKEN)
-        return err_set(err, ERR_INPUT,
-                       "driver at %s: it refuses this worker: its token is not the run's; give it "
-                       "the driver's token file",
-                       where);
-    if (reply.refusal != REFUSED_NOT)
+        return refused_version(where, reply->version, err);
+    struct challenge challenge;
+    (void)challenge_decode(hellos->challenge, &challenge);
+    if (reply->refusal == REFUSED_KEY)
+        return refused_key(node, challenge.key_id, where, err);
+    if (reply->refusal != REFUSED_NOT)
         return err_set(err, ERR_PEER, "driver at %s: it refuses this worker: %s", where,
-                       hello_refusal_text(reply.refusal));
-    if (reply.node != WORLD_DRIVER || reply.peer >= WORLD_DRIVER || reply.run == 0 ||
-        check_reply(stream, &reply) != OK)
+                       hello_refusal_text(reply->refusal));
+    if (node->keyed && !run_key_accepts_reply(&node->key, hellos))
+        return refused_key(node, challenge.key_id, where, err);
+    if (reply->node != WORLD_DRIVER || reply->peer >= WORLD_DRIVER || reply->run == 0 ||
+        check_reply(stream, reply) != OK)
         return err_set(err, ERR_PEER, "driver at %s: the program there is a worker", where);
-    node->asks_token = reply.token;
-    node->run = reply.run;
-    node->world.self = reply.peer;
+    node->run = reply->run;
+    node->world.self = reply->peer;
     return OK;
 }
 
@@ -304,39 +406,71 @@ static void find_own_address(struct node *node, int fd)
     node->address = a;
 }
 
-/* Both hellos, on a connection that has been made. */
-static int exchange_hellos(struct node *node, struct stream *stream, const char *where,
-                           int64_t deadline, struct err *err)
+static int seal_stream(struct node *node, struct stream *stream, const struct hellos *hellos,
+                       int64_t deadline)
 {
-    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE];
+    uint8_t key[RUN_KEY_SIZE];
+    struct seal_maker *maker = node_seal_maker(node);
+    int rc = maker ? run_key_session(&node->key, hellos, key) : ERR_NOMEM;
+    if (rc == OK)
+        rc = seal_begin(maker, stream, true, key);
+    explicit_bzero(key, sizeof key);
+    while (rc == OK && (rc = seal_handshake(stream)) == ERR_FULL)
+        rc = await_events(stream->fd, POLLIN, deadline) == 0 ? OK : ERR_TIMEOUT;
+    return rc;
+}
+
+/* The challenge and both hellos, on a connection that has been made; errno's numbers. */
+static int exchange_hellos(struct node *node, struct stream *stream, struct hellos *hellos,
+                           int64_t deadline)
+{
+    struct challenge challenge;
+    int code = transfer_bytes(stream->fd, hellos->challenge, HELLO_SIZE, false, deadline);
+    if (code)
+        return code;
+    if (challenge_decode(hellos->challenge, &challenge) != OK) { /* the caller reports it */
+        memcpy(hellos->reply, hellos->challenge, HELLO_SIZE);
+        return 0;
+    }
     struct hello hello = own_hello(node, WORLD_DRIVER);
     propose_transports(node, stream, &hello);
-    write_first(node, &hello, bytes);
-    int code = transfer_bytes(stream->fd, bytes, sizeof bytes, true, deadline);
-    if (code == 0)
-        code = transfer_bytes(stream->fd, bytes, HELLO_SIZE, false, deadline);
+    if (write_first(node, &hello, hellos) != OK)
+        return ENOMEM;
+    code = transfer_bytes(stream->fd, hellos->first, FIRST_SIZE, true, deadline);
+    return code ? code : transfer_bytes(stream->fd, hellos->reply, REPLY_SIZE, false, deadline);
+}
+
+static int join_driver(struct node *node, struct stream *stream, const char *where,
+                       int64_t deadline, struct err *err)
+{
+    struct hellos hellos = {0};
+    struct hello reply;
+    int code = exchange_hellos(node, stream, &hellos, deadline);
     if (code)
         return err_set(err, ERR_PEER, "driver at %s: connected, but it does not reply: %s", where,
                        strerror(code));
-    return read_reply(node, bytes, stream, where, err);
+    int rc = read_reply(node, &hellos, stream, where, &reply, err);
+    if (rc != OK || !is_sealed(node, node->plain, &reply))
+        return rc;
+    rc = seal_stream(node, stream, &hellos, deadline);
+    return rc == OK ? OK
+                    : err_set(err, rc == ERR_NOMEM ? rc : ERR_PEER,
+                              "driver at %s: connected, but there is no TLS session: %s", where,
+                              status_text(rc));
 }
 
-/* Send a hello of no node and no run. The driver's refusal shows that it is there. */
+/* The challenge shows that a node of ours is there. */
 static int probe_driver(int fd, const struct address *there, int64_t deadline, struct err *err)
 {
-    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE] = {0};
-    const struct hello unknown = {.version = PROTOCOL_VERSION, .node = WORLD_ANY, .run = 1};
-    struct hello reply;
+    uint8_t bytes[HELLO_SIZE];
+    struct challenge challenge;
     int code = connect_until(fd, there, deadline);
     if (code)
         return err_set(err, ERR_PEER, "cannot connect: %s", strerror(code));
-    hello_encode(&unknown, bytes);
-    code = transfer_bytes(fd, bytes, sizeof bytes, true, deadline);
-    if (code == 0)
-        code = transfer_bytes(fd, bytes, HELLO_SIZE, false, deadline);
+    code = transfer_bytes(fd, bytes, HELLO_SIZE, false, deadline);
     if (code)
         return err_set(err, ERR_PEER, "connected, but no reply: %s", strerror(code));
-    return hello_decode(bytes, &reply) == ERR_PROTOCOL
+    return challenge_decode(bytes, &challenge) == ERR_PROTOCOL
                ? err_set(err, ERR_PEER, "the program there is not Paceline's")
                : OK;
 }
@@ -369,7 +503,7 @@ int handshake_driver(struct node *node, const struct address *driver, struct str
     int rc = code ? err_set(err, ERR_PEER,
                             "driver at %s: cannot connect: %s; check that a driver listens there",
                             where, strerror(code))
-                  : exchange_hellos(node, out, where, deadline, err);
+                  : join_driver(node, out, where, deadline, err);
     if (rc != OK)
         stream_close(out);
     else

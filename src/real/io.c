@@ -341,7 +341,7 @@ int io_open(struct node *node, struct err *err)
         !connect_watch(io, EPOLL_CTL_ADD, io->listener, EPOLLIN, &io->listener))
         return err_set(err, ERR_IO, "out of descriptors for epoll: %s", strerror(errno));
     if (node->ucx)
-        io->ucx = ucx_open(&node->log, !node->insecure);
+        io->ucx = ucx_open(&node->log, !node->plain);
     if (io->ucx && !connect_watch(io, EPOLL_CTL_ADD, ucx_fd(io->ucx), EPOLLIN, &io->ucx))
         return err_set(err, ERR_IO, "UCX cannot be watched: %s", strerror(errno));
     return OK;
@@ -357,7 +357,8 @@ static bool start_driver(struct node *node, const struct stream *driver,
     if (peer)
         link = connect_link(node, driver, LINK_OPEN, peer);
     else
-        stream_close(&(struct stream){.fd = driver->fd, .shm = driver->shm, .line = driver->line});
+        stream_close(&(struct stream){
+            .fd = driver->fd, .shm = driver->shm, .line = driver->line, .seal = driver->seal});
     if (link) {
         link->dialled = true;
         peer->address = *address;

@@ -15,8 +15,10 @@ struct peer;
 struct ucx;
 
 enum {
-    HALF_OPEN_MAX = 256, /* accepted connections without a hello; for one more, the oldest of the
-                            address with the most is closed */
+    HALF_OPEN_MAX = 64, /* accepted connections without a hello; for one more, the oldest of the
+                           address with the most is closed */
+    STRANGER_REASONS = 16,
+    STRIKE_NETWORKS = 256,
     IO_EVENTS_MAX = 64,
 };
 
@@ -28,11 +30,19 @@ struct io {
     bool accepting;       /* the listener is watched */
     int64_t accept_after; /* when to continue after running short of descriptors; 0: at will */
     struct link *links;
-    struct link *mapped;      /* links whose streams report readiness themselves */
-    size_t half_open;         /* accepted and greeting, */
-    size_t half_open_max;     /* and how many there may be: HALF_OPEN_MAX, or fewer descriptors */
-    uint64_t strangers;       /* connections closed since the last log line about one */
-    int64_t report_strangers; /* when the next log line may come */
+    struct link *mapped;  /* links whose streams report readiness themselves */
+    size_t half_open;     /* links that are, */
+    size_t half_open_max; /* and how many there may be: HALF_OPEN_MAX, or fewer descriptors */
+    struct stranger_reason {
+        const char *why;
+        uint64_t count;    /* connections closed for it since the last log line about one */
+        int64_t report_at; /* when the next log line may come */
+    } reasons[STRANGER_REASONS];
+    struct strikes {
+        uint8_t count;
+        int64_t until;          /* forgotten then */
+    } strikes[STRIKE_NETWORKS]; /* refused connections, by network */
+    int64_t warn_plain;         /* when to warn again that traffic is not encrypted; 0: never */
     size_t timed;    /* those, dialled ones that are not open, and ended ones: with deadlines */
     struct ucx *ucx; /* NULL: none */
     uint8_t *scratch;

@@ -159,7 +159,7 @@ int link_write(struct node *node, struct link *link)
             rc = ERR_FULL;
     }
     node_unlock(node);
-    return rc;
+    return rc == OK && link->stream.ops->flush ? link->stream.ops->flush(&link->stream) : rc;
 }
 
 /* ---- sends that are taken back ---- */
@@ -383,10 +383,15 @@ static int in_header(struct node *node, struct link *link)
     return rc;
 }
 
-/* The bytes of the other side's hello, with the token where it is the one that connects. */
+/* The bytes of the message that is expected during the handshake. */
 static size_t hello_size(const struct link *link)
 {
-    return link->dialled ? HELLO_SIZE : HELLO_SIZE + TOKEN_SIZE;
+    return link->state == LINK_CHALLENGE ? HELLO_SIZE : link->dialled ? REPLY_SIZE : FIRST_SIZE;
+}
+
+static bool is_in_hellos(const struct link *link)
+{
+    return link->state == LINK_CHALLENGE || link->state == LINK_HANDSHAKE;
 }
 
 static int in_hello(struct node *node, struct link *link)
@@ -409,7 +414,7 @@ static size_t feed_head(struct node *node, struct link *link, const uint8_t *byt
                         int *rc)
 {
     struct link_in *in = &link->in;
-    bool hello = link->state == LINK_HANDSHAKE;
+    bool hello = is_in_hellos(link);
     size_t whole = hello ? hello_size(link) : in->tail ? (size_t)FRAME_TAIL : FRAME_SIZE;
     size_t want = whole - in->have;
     if (in->pad) {
@@ -482,7 +487,7 @@ static int in_ended(struct node *node, struct link *link)
 {
     const struct peer *peer = link->peer;
     bool others = false;
-    if (link->state == LINK_HANDSHAKE || link->in.have || link->in.data || link->in.tail)
+    if (link_is_in_handshake(link) || link->in.have || link->in.data || link->in.tail)
         return ERR_PEER;
     for (int i = 0; i < STRIPES_MAX; i++)
         others = others || (peer->link[i] && peer->link[i] != link && !peer->link[i]->ended);
@@ -503,6 +508,8 @@ static int receive_bytes(struct node *node, struct link *link, uint8_t *scratch,
     char *direct = in_direct(node, in);
     size_t rest = in->data ? in->frame.length - in->got : 0;
     size_t behind = (direct ? 0 : rest) + AHEAD_BYTES;
+    if (is_in_hellos(link)) /* not one byte more before the other side is known */
+        behind = hello_size(link) - in->have;
     struct iovec part[2] = {{direct, rest}, {scratch, behind < size ? behind : size}};
     ssize_t n = link->stream.ops->receive(&link->stream, direct ? part : part + 1, direct ? 2 : 1);
     size_t got = n > 0 ? (size_t)n : 0, placed = !direct ? 0 : got < rest ? got : rest;
@@ -534,12 +541,22 @@ static int read_link(struct node *node, struct link *link, bool *more, size_t *t
     return rc;
 }
 
+/* Bytes that the transport has read ahead: the socket will not announce them. */
+static bool holds_more(const struct link *link)
+{
+    const struct transport_ops *ops = link->stream.ops;
+    return ops->holds && ops->holds(&link->stream);
+}
+
 int link_read(struct node *node, struct link *link, uint8_t *scratch, size_t size)
 {
     bool more = !link->ended;
     int rc = OK;
-    for (size_t total = 0; rc == OK && more && total < READ_BYTES_MAX;)
-        if (!link->stream.ops->receive) {
+    for (size_t total = 0; rc == OK && more && (total < READ_BYTES_MAX || holds_more(link));)
+        if (link->state == LINK_SEALING) {
+            rc = handshake_seal(node, link);
+            more = link->state != LINK_SEALING;
+        } else if (!link->stream.ops->receive) {
             rc = read_link(node, link, &more, &total);
         } else if (link->shut) { /* we wait for its end alone */
             struct iovec all = {scratch, size};

@@ -6,13 +6,16 @@
 
 #include "real/frame.h"
 #include "real/mailbox.h"
+#include "real/run_key.h"
 #include "real/stream.h"
 
 struct peer;
 
 enum link_state {
     LINK_CONNECTING, /* not connected */
+    LINK_CHALLENGE,  /* of those that we dial: the other side's challenge has not arrived */
     LINK_HANDSHAKE,  /* the other side's hello has not arrived */
+    LINK_SEALING,    /* the hellos are exchanged, the TLS handshake is not over */
     LINK_OPEN,
     LINK_DRAINING, /* closing: sends the queue, and discards what it reads */
 };
@@ -32,8 +35,8 @@ struct link_out {
 };
 
 struct link_in {
-    uint8_t head[HELLO_SIZE + TOKEN_SIZE];
-    size_t have;             /* of the header, or hello and token */
+    uint8_t head[FIRST_SIZE];
+    size_t have;             /* of the header, or of a message of the handshake */
     bool data;               /* the header is complete, its data is coming, */
     bool tail;               /* the data has arrived, its checksum has not */
     struct hash_stream *sum; /* of the data so far */
@@ -50,13 +53,17 @@ struct link {
     struct stream stream;
     enum link_state state;
     bool dialled;      /* by us */
+    bool half_open;    /* accepted, and its hello has not been accepted */
     bool shut;         /* this side has announced that it sends no more */
     bool ended;        /* the other side has announced that, and other stripes are still open */
     bool wants_out;    /* the stream is full, and its room is watched */
     struct peer *peer; /* NULL until its hello arrives */
     uint32_t network;  /* of an accepted connection: its network (address_network) */
     uint32_t stripe;   /* which of the peer's it is */
-    int64_t deadline;  /* for the hello; for the other stripes to end too */
+    uint32_t agreed;   /* stripes, by the hellos */
+    int64_t begun;     /* when it was accepted or dialled */
+    int64_t deadline;  /* for the handshake; for the other stripes to end too */
+    struct hellos hellos;
     struct link_out out;
     struct link_in in;
     struct link *next, *prev, *next_mapped;

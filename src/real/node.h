@@ -17,7 +17,7 @@
 
 /* Tests shorten them. */
 struct node_limits {
-    int64_t hello; /* ns that a new connection has for its hello */
+    int64_t hello; /* ns that a new connection has for its handshake */
     int64_t flush; /* ns that closing may take to send queued traffic */
     int64_t rest;  /* ns for which a number that was given back is not given again */
 };
@@ -26,17 +26,16 @@ struct node {
     struct world world; /* first: a world is its node */
     struct logger log;
     struct node_limits limits;
-    bool insecure, no_shm, ucx;
-    bool any_port;        /* where the one in `address` is taken */
+    bool keyed, plain, no_shm, ucx; /* it has a key; it wants no encryption */
+    bool any_port;                  /* where the one in `address` is taken */
     uint16_t driver_port; /* of a worker: not to be listened at, unless the user says so */
     uint32_t stripes;     /* connections to open to a peer */
     int nice;             /* of threads that compute */
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
     uint64_t random_seed;
-    uint8_t token[TOKEN_SIZE];          /* filled up with zeros; all zeros: none */
-    bool asks_token;                    /* it requests the token of connecting nodes; a worker does
-                                           if its driver does */
+    struct run_key key;                 /* if `keyed` */
+    struct seal_maker *seal_maker;      /* made for the first session; the serving thread's */
     uint64_t run;                       /* which run: drawn by the driver, never 0 */
     bool resumed_at;                    /* a driver, to a run that there was before */
     struct address address, advertised; /* .len of the second may be 0 */
@@ -71,6 +70,9 @@ static inline bool node_is_driver(const struct node *node)
 {
     return node->world.self == WORLD_DRIVER;
 }
+
+/* NULL: no memory. For the serving thread, or before there is one. */
+struct seal_maker *node_seal_maker(struct node *node);
 
 /* real_open with other limits. */
 int node_open(const struct real_options *options, const struct node_limits *limits,

@@ -394,7 +394,7 @@ static int call_driver(struct node *node, const char *text)
     struct address a = {0};
     if (text && (address_parse(text, &a, NULL) != OK || address_port(&a) == 0))
         return ERR_INPUT;
-    if (text && !node->insecure && !address_is_loopback(&a))
+    if (text && !node->keyed && !address_is_loopback(&a))
         return ERR_INPUT;
     node_lock(node);
     struct peer *peer = peer_find(node, WORLD_DRIVER);
@@ -420,7 +420,7 @@ int peer_add(struct world *w, uint32_t number, const char *address)
     if (connects_to(node, number)) {
         if (address_parse(address, &a, NULL) != OK || address_port(&a) == 0)
             return ERR_INPUT;
-        if (!node->insecure && !address_is_loopback(&a))
+        if (!node->keyed && !address_is_loopback(&a))
             return ERR_INPUT;
     }
     node_lock(node);

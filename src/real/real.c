@@ -5,6 +5,7 @@
 #include "real/handshake.h"
 #include "real/interface.h"
 #include "real/node.h"
+#include "real/seal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,8 +15,6 @@
 #define HELLO_MAX (5 * WORLD_SECOND)
 #define FLUSH_MAX (2 * WORLD_SECOND)
 #define REST      (5 * WORLD_SECOND)
-
-_Static_assert((int)TOKEN_MAX == (int)TOKEN_SIZE, "a token fits into a hello");
 
 /* ---- small slots of the seam ---- */
 
@@ -94,27 +93,26 @@ static const struct world_ops ops = {
 
 /* ---- opening ---- */
 
-static int parse_allowed(bool insecure, const char *what, const char *text, struct address *out,
+static int parse_allowed(bool keyed, const char *what, const char *text, struct address *out,
                          struct err *err)
 {
     int rc = address_parse(text, out, err);
     if (rc != OK)
         err_prefix(err, "%s", what);
-    else if (!insecure && !address_is_loopback(out))
+    else if (!keyed && !address_is_loopback(out))
         rc = err_set(err, ERR_INPUT,
-                     "%s %s: beyond this host nothing is authenticated or encrypted yet; give "
-                     "--insecure to use it all the same, in a network that you trust",
+                     "%s %s: beyond this host a key is required; make one with `paceline keygen "
+                     "FILE`, and give --key FILE to the driver and to each worker",
                      what, text);
     return rc;
 }
 
-static int parse_address(const struct node *node, const char *what, const char *text,
-                         struct address *out, struct err *err)
+static int parse_address(struct node *node, const char *what, const char *text, struct address *out,
+                         struct err *err)
 {
-    int rc = parse_allowed(node->insecure, what, text, out, err);
-    if (rc == OK && !address_is_loopback(out))
-        log_warn(&node->log, "%s %s: connections are neither authenticated nor encrypted", what,
-                 text);
+    int rc = parse_allowed(node->keyed, what, text, out, err);
+    if (rc == OK && node->plain && !address_is_loopback(out))
+        node->io.warn_plain = real_now();
     return rc;
 }
 
@@ -214,8 +212,17 @@ static void node_free(struct node *node)
     mailbox_release(node);
     message_queue_release(&node->pending);
     pool_close(node->pool);
+    seal_maker_free(node->seal_maker);
+    run_key_forget(&node->key);
     pthread_mutex_destroy(&node->lock);
     free(node);
+}
+
+struct seal_maker *node_seal_maker(struct node *node)
+{
+    if (!node->seal_maker)
+        node->seal_maker = seal_maker_create();
+    return node->seal_maker;
 }
 
 static struct node *node_new(void)
@@ -254,12 +261,12 @@ free_node:
 
 static int check_options(const struct real_options *options, struct err *err)
 {
-    size_t token = options->token ? strlen(options->token) : TOKEN_MIN;
+    size_t key = options->key ? strlen(options->key) : RUN_KEY_TEXT_MIN;
     if (options->stripes > STRIPES_MAX)
         return err_set(err, ERR_INPUT, "stripes: 1 to %d, not %u", STRIPES_MAX, options->stripes);
-    if (token < TOKEN_MIN || token > TOKEN_MAX)
-        return err_set(err, ERR_INPUT, "token: %d to %d characters, not %zu", TOKEN_MIN, TOKEN_MAX,
-                       token);
+    if (key < RUN_KEY_TEXT_MIN || key > RUN_KEY_TEXT_MAX)
+        return err_set(err, ERR_INPUT, "key: %d to %d characters, not %zu", RUN_KEY_TEXT_MIN,
+                       RUN_KEY_TEXT_MAX, key);
     return OK;
 }
 
@@ -275,15 +282,17 @@ int node_open(const struct real_options *options, const struct node_limits *limi
     if (options->log)
         node->log = *options->log;
     node->limits = *limits;
-    node->insecure = options->insecure;
-    if (options->token)
-        memcpy(node->token, options->token, strlen(options->token));
-    node->asks_token = options->token && !options->driver;
+    node->keyed = options->key != NULL;
+    node->plain = options->insecure;
     node->no_shm = options->no_shm || options->advertise || options->max_mbit > 0;
     node->ucx = options->ucx && options->max_mbit <= 0;
     pacer_init(&node->io.pace_out, options->max_mbit, real_now());
     pacer_init(&node->io.pace_in, options->max_mbit, real_now());
     node->stripes = options->stripes ? options->stripes : 1;
+    if (node->keyed && run_key_derive(&node->key, options->key) != OK) {
+        node_free(node);
+        return err_set(err, ERR_NOMEM, "out of memory for the run's key");
+    }
     node->nice = options->nice;
     node->want_nodes = options->want_nodes;
     node->user = options->user;
@@ -296,10 +305,10 @@ int node_open(const struct real_options *options, const struct node_limits *limi
     return OK;
 }
 
-int real_check_driver(const char *address, bool insecure, struct err *err)
+int real_check_driver(const char *address, bool keyed, struct err *err)
 {
     struct address a;
-    int rc = parse_allowed(insecure, "driver", address, &a, err);
+    int rc = parse_allowed(keyed, "driver", address, &a, err);
     bool nowhere = rc == OK && address_port(&a) == 0;
     return nowhere ? err_set(err, ERR_INPUT, "driver %s: no port to call", address) : rc;
 }

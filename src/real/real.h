@@ -11,26 +11,29 @@
 #include "base/logger.h"
 #include "world/world.h"
 
-enum { TOKEN_MIN = 16, TOKEN_MAX = 64 };
+enum { RUN_KEY_TEXT_MIN = 32, RUN_KEY_TEXT_MAX = 64 };
 
 struct real_options {
     const struct logger *log;
     /* Where to listen, "host:port", port 0 for any that is free; NULL: 127.0.0.1, or, for a
      * driver beyond loopback, the address by which this host reaches it. An address beyond loopback
-     * is refused unless `insecure` is set: there is no authentication yet. */
+     * is refused without a key. */
     const char *listen;
     /* The port of 127.0.0.1 where `listen` is NULL; where another process has it, one that is free,
      * and the log says so. 0: one that is free. */
     uint16_t port;
+    /* Do not encrypt connections where the other side says so, too. They are authenticated when they
+     * begin, and open to all who can change packets on their way; the log says so each minute. */
     bool insecure;
     /* Where others are told to connect to, "host:port" too, when that is not where this node
      * listens: behind a forwarded port or a proxy. No memory is shared then, for who seems to be
      * near may not be. NULL: where it listens. */
     const char *advertise;
-    /* The secret that a connecting node must show before it receives anything of the run, and that
-     * this node shows: TOKEN_MIN to TOKEN_MAX characters. A worker asks others for it if its driver
-     * does. NULL: none is asked for. */
-    const char *token;
+    /* The run's key, RUN_KEY_TEXT_MIN to RUN_KEY_TEXT_MAX characters: each side of a connection
+     * proves that it has it, and what follows is encrypted unless it stays in this host's memory
+     * (real/run_key.h, real/seal.h). Copied. NULL: none; this node connects to nodes without a key
+     * only, at loopback. */
+    const char *key;
     /* NULL: this node is the driver. Else the driver's address: connect, and be given a number. */
     const char *driver;
     uint64_t seed; /* of world_random */
@@ -59,8 +62,8 @@ struct real_options {
 
 /* Open the world of a new node. A worker is connected to the driver when this returns.
  *
- * ERR_INPUT  a bad number of stripes, a bad address, one beyond loopback without `insecure`, a port
- *            in use
+ * ERR_INPUT  a bad number of stripes, a bad address, one beyond loopback without a key, a port in
+ *            use, a key that is not the driver's
  * ERR_PEER   the driver cannot be reached, refuses, or speaks another protocol version
  * ERR_IO, ERR_NOMEM */
 int real_open(const struct real_options *options, struct world **out, struct err *err);
@@ -78,12 +81,12 @@ int real_run(struct world *world, task_fn fn, void *arg, struct err *err);
 void real_close(struct world *world);
 
 /* Would real_open take that for a driver's address? ERR_INPUT saying why not */
-int real_check_driver(const char *address, bool insecure, struct err *err);
+int real_check_driver(const char *address, bool keyed, struct err *err);
 
 /* Can only this host reach that address, "host:port"? false, too, if it is none. */
 bool real_is_loopback(const char *address);
 
-/* Does a node of ours listen at that address? Connects, says hello as nobody, and hangs up; blocks
+/* Does a node of ours listen at that address? Connects, reads its challenge, and hangs up; blocks
  * for `patience` ns at most. ERR_PEER: it cannot be connected to, or what answers is none of ours;
  * ERR_INPUT: that is no address */
 int real_reach(const char *address, int64_t patience, struct err *err);

@@ -163,17 +163,20 @@ static void test_the_port_of_a_dead_driver_stays_free(void **state)
 }
 
 /* Nothing beyond this host, in any direction, without being told. */
-static void test_insecure(void **state)
+static void test_key_is_required_beyond_loopback(void **state)
 {
     (void)state;
-    opens_not(&(struct real_options){.advertise = "192.0.2.1:9"}, ERR_INPUT, "--insecure");
+    static const char some_key[] = "0123456789abcdef0123456789abcdef";
+    opens_not(&(struct real_options){.advertise = "192.0.2.1:9"}, ERR_INPUT, "a key is required");
+    opens_not(&(struct real_options){.advertise = "192.0.2.1:9", .insecure = true}, ERR_INPUT,
+              "a key is required");
     opens_not(&(struct real_options){.advertise = "127.0.0.1:0"}, ERR_INPUT,
               "accepts no connections");
-    opens_not(&(struct real_options){.advertise = "0.0.0.0:9", .insecure = true}, ERR_INPUT,
+    opens_not(&(struct real_options){.advertise = "0.0.0.0:9", .key = some_key}, ERR_INPUT,
               "accepts no connections");
-    opens_not(&(struct real_options){.listen = "0.0.0.0:0"}, ERR_INPUT, "--insecure");
-    opens_not(&(struct real_options){.listen = "[::]:0"}, ERR_INPUT, "--insecure");
-    opens_not(&(struct real_options){.driver = "192.0.2.1:9"}, ERR_INPUT, "--insecure");
+    opens_not(&(struct real_options){.listen = "0.0.0.0:0"}, ERR_INPUT, "--key FILE");
+    opens_not(&(struct real_options){.listen = "[::]:0"}, ERR_INPUT, "--key FILE");
+    opens_not(&(struct real_options){.driver = "192.0.2.1:9"}, ERR_INPUT, "--key FILE");
     struct world *driver = kit_driver(WORLD_SECOND), *worker = kit_worker(driver);
     struct world *second = kit_worker(driver);
     assert_int_equal(world_peer_add(second, 0, "192.0.2.1:9"), ERR_INPUT);
@@ -187,14 +190,14 @@ static void test_insecure(void **state)
     struct err err = {0};
     char driver_at[64], worker_at[64];
     assert_int_equal(
-        real_open(&(struct real_options){.listen = "0.0.0.0:0", .insecure = true}, &driver, &err),
+        real_open(&(struct real_options){.listen = "0.0.0.0:0", .key = some_key}, &driver, &err),
         OK);
     world_address(driver, driver_at, sizeof driver_at);
     memmove(driver_at + strlen("127.0.0.1"), strchr(driver_at, ':'), 7);
     memcpy(driver_at, "127.0.0.1", strlen("127.0.0.1"));
     assert_int_equal(
         real_open(
-            &(struct real_options){.listen = "0.0.0.0:0", .driver = driver_at, .insecure = true},
+            &(struct real_options){.listen = "0.0.0.0:0", .driver = driver_at, .key = some_key},
             &worker, &err),
         OK);
     world_address(worker, worker_at, sizeof worker_at);
@@ -235,26 +238,30 @@ static void test_advertised(void **state)
 struct impostor {
     int listener;
     char address[64];
-    uint8_t error_text[HELLO_SIZE];
+    uint8_t error_text[REPLY_SIZE];
     size_t n;
+    bool challenges; /* sends a challenge first, as a driver does */
     pthread_t thread;
 };
 
 static void *impostor_thread(void *arg)
 {
     struct impostor *i = arg;
-    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE];
+    uint8_t challenge[HELLO_SIZE], bytes[FIRST_SIZE];
     int fd = accept(i->listener, NULL, NULL);
-    if (kit_get(fd, bytes, sizeof bytes))
+    challenge_encode(&(struct challenge){.version = PROTOCOL_VERSION}, challenge);
+    if (!i->challenges ||
+        (kit_put(fd, challenge, sizeof challenge) && kit_get(fd, bytes, sizeof bytes)))
         kit_put(fd, i->error_text, i->n);
     close(fd);
     return NULL;
 }
 
 /* The worker's error when it receives this reply. */
-static void expect_reply(const struct hello *hello, size_t n, const char *error_text)
+static void expect_reply_of(const struct hello *hello, size_t n, bool challenges,
+                            const char *error_text)
 {
-    struct impostor i = {.n = n};
+    struct impostor i = {.n = n, .challenges = challenges};
     struct address a;
     hello_encode(hello, i.error_text);
     assert_int_equal(address_parse("127.0.0.1:0", &a, NULL), OK);
@@ -271,28 +278,35 @@ static void expect_reply(const struct hello *hello, size_t n, const char *error_
               "cannot connect: Connection refused");
 }
 
+static void expect_reply(const struct hello *hello, size_t n, const char *error_text)
+{
+    expect_reply_of(hello, n, true, error_text);
+}
+
 static void test_no_driver(void **state)
 {
     (void)state;
     const struct hello good = *kit_hello(77, WORLD_DRIVER, 0);
     struct hello h = good;
-    expect_reply(&h, HELLO_SIZE - 1, "does not reply");
+    expect_reply(&h, REPLY_SIZE - 1, "does not reply");
+    expect_reply_of(&h, HELLO_SIZE - 1, false, "does not reply");
     h.version = 9;
-    expect_reply(&h, HELLO_SIZE, "protocol version 9, this worker version 4");
+    expect_reply_of(&h, HELLO_SIZE, false, "protocol version 9, this worker version 5");
+    expect_reply(&h, REPLY_SIZE, "protocol version 9, this worker version 5");
     h = good;
     h.refusal = REFUSED_FULL;
-    expect_reply(&h, HELLO_SIZE, "refuses this worker: no room");
+    expect_reply(&h, REPLY_SIZE, "refuses this worker: no room");
     h.refusal = 1000;
-    expect_reply(&h, HELLO_SIZE, "refuses this worker: no reason");
+    expect_reply(&h, REPLY_SIZE, "refuses this worker: no reason");
     h = good;
     h.node = 3;
-    expect_reply(&h, HELLO_SIZE, "is a worker");
+    expect_reply(&h, REPLY_SIZE, "is a worker");
     h = good;
     h.run = 0;
-    expect_reply(&h, HELLO_SIZE, "is a worker");
+    expect_reply(&h, REPLY_SIZE, "is a worker");
     h = good;
     h.peer = WORLD_ANY;
-    expect_reply(&h, HELLO_SIZE, "is a worker");
+    expect_reply(&h, REPLY_SIZE, "is a worker");
 
     struct world *w = NULL;
     struct err err = {0};
@@ -533,7 +547,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_address_text),
         cmocka_unit_test(test_port_that_is_taken_is_replaced),
         cmocka_unit_test(test_the_port_of_a_dead_driver_stays_free),
-        cmocka_unit_test(test_insecure),
+        cmocka_unit_test(test_key_is_required_beyond_loopback),
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_advertised),
         cmocka_unit_test(test_no_driver),

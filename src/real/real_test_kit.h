@@ -165,6 +165,17 @@ static inline bool kit_closes(int fd, int64_t ns)
     return poll(&p, 1, (int)(ns / 1000000)) == 1 && recv(fd, &byte, 1, 0) <= 0;
 }
 
+/* The other side closes within `ns`, whatever it sends before. */
+static inline bool kit_ends(int fd, int64_t ns)
+{
+    char bytes[256];
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    for (int64_t until = real_now() + ns; real_now() < until;)
+        if (poll(&p, 1, (int)(ns / 1000000)) == 1 && recv(fd, bytes, sizeof bytes, 0) <= 0)
+            return true;
+    return false;
+}
+
 /* A hello of this version, with nothing special in it. */
 static inline const struct hello *kit_hello(uint64_t run, uint32_t node, uint32_t peer)
 {
@@ -174,13 +185,18 @@ static inline const struct hello *kit_hello(uint64_t run, uint32_t node, uint32_
     return &hello;
 }
 
-/* As who connects, with that token; NULL: none. */
-static inline void kit_put_hello_of(int fd, const struct hello *hello, const char *token)
+/* As who connects: read the challenge, and send the hello with the proof of that key; NULL: none. */
+static inline void kit_put_hello_of(int fd, const struct hello *hello, const char *key)
 {
-    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE] = {0};
-    hello_encode(hello, bytes);
-    memcpy(bytes + HELLO_SIZE, token ? token : "", token ? strlen(token) : 0);
-    assert_true(kit_put(fd, bytes, sizeof bytes));
+    struct hellos hellos = {0};
+    struct run_key derived;
+    assert_true(kit_get(fd, hellos.challenge, sizeof hellos.challenge));
+    hello_encode(hello, hellos.first);
+    if (key) {
+        assert_int_equal(run_key_derive(&derived, key), OK);
+        assert_int_equal(run_key_prove_first(&derived, &hellos), OK);
+    }
+    assert_true(kit_put(fd, hellos.first, sizeof hellos.first));
 }
 
 static inline void kit_put_hello(int fd, const struct hello *hello)
@@ -190,7 +206,7 @@ static inline void kit_put_hello(int fd, const struct hello *hello)
 
 static inline int kit_get_hello(int fd, struct hello *hello)
 {
-    uint8_t bytes[HELLO_SIZE];
+    uint8_t bytes[REPLY_SIZE];
     return kit_get(fd, bytes, sizeof bytes) ? hello_decode(bytes, hello) : ERR_PEER;
 }
 

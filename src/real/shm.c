@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "real/shm.h"
 
+#include "real/seal.h"
 #include "real/ucx.h"
 
 #include <errno.h>
@@ -122,7 +123,7 @@ static int find_file(const struct hello *hello)
         return -1;
     int seals = fcntl(file, F_GET_SEALS);
     if (seals == -1 || (seals & SEALS) != SEALS || fstat(file, &stat_of) != 0 ||
-        stat_of.st_size != sizeof(struct segment)) {
+        stat_of.st_uid != geteuid() || stat_of.st_size != sizeof(struct segment)) {
         close(file);
         return -1;
     }
@@ -226,6 +227,7 @@ void stream_close(struct stream *s)
 {
     shm_free(s->shm);
     s->shm = NULL;
+    seal_end(s);
     ucx_end(s);
     close(s->fd);
 }

@@ -1,5 +1,6 @@
 /* How the bytes of a connection move. Every connection has a TCP socket; the bytes go through it,
- * or past it through memory that both ends share or through UCX, and then the socket carries
+ * in plain or in records of TLS (real/seal.h), or past it through memory that both ends share or
+ * through UCX, and then the socket carries
  * doorbells and tells of the end. Links use what the table says and know no transport by name. */
 #ifndef PL_REAL_STREAM_H
 #define PL_REAL_STREAM_H
@@ -12,6 +13,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+struct seal;
 struct ucx_line;
 struct shm;
 struct stream;
@@ -31,9 +33,14 @@ struct transport_ops {
 
     /* Take as many bytes as there is room for. */
     ssize_t (*send)(struct stream *s, const struct iovec *part, size_t parts);
+    /* Bytes that were taken may wait here until the socket has room: send them. OK: all are sent;
+     * ERR_FULL, ERR_PEER. NULL: none wait */
+    int (*flush)(struct stream *s);
 
     /* Bytes are received in one of two ways: into the caller's memory, */
     ssize_t (*receive)(struct stream *s, const struct iovec *part, size_t parts);
+    /* Can more be received although the socket has nothing? NULL: no */
+    bool (*holds)(const struct stream *s);
     /* or, where `receive` is NULL, by a look at the transport's own memory, which is then released.
      */
     ssize_t (*peek)(struct stream *s, const uint8_t **bytes);
@@ -59,6 +66,7 @@ struct stream {
     int fd;                /* the socket; epoll watches it */
     struct shm *shm;       /* offered, or in use; NULL: none */
     struct ucx_line *line; /* the same through UCX */
+    struct seal *seal;     /* of TLS in the socket; NULL: none */
     int low_water;         /* SO_RCVLOWAT; 0: never set */
     bool ended;            /* the socket has ended; bytes may be left in shared memory */
 };

@@ -107,6 +107,15 @@ static inline void tiny_write(struct tiny *t, const char *name, const char *text
     fclose(f);
 }
 
+/* A file with a key of this test alone, in its folder. */
+static inline void tiny_key(struct tiny *t, char path[160])
+{
+    static const char key[] = "6b6579206f66206120746573742c206e6f74206120736563726574206174206c\n";
+    tiny_write(t, "tiny.key", key);
+    snprintf(path, 160, "%s/tiny.key", t->folder);
+    assert_int_equal(chmod(path, S_IRUSR | S_IWUSR), 0);
+}
+
 /* Remove the number of workers from its job. */
 static inline void tiny_elastic(struct tiny *t)
 {

@@ -145,13 +145,13 @@ static void test_addresses_are_refused_by_name(void **state)
     int fd = listening_port(address);
     REFUSED(t, address, "driver", t->job, "--out", "no", "--listen", address);
     close(fd);
-    REFUSED(t, "insecure", "driver", t->job, "--out", "no", "--listen", "0.0.0.0:0");
+    REFUSED(t, "a key is required", "driver", t->job, "--out", "no", "--listen", "0.0.0.0:0");
     REFUSED(t, "no address is known of host no..such..host", "driver", t->job, "--listen",
             "no..such..host:1");
     REFUSED(t, "no address is known of host no..such..host", "worker", "--join",
             "no..such..host:1");
-    REFUSED(t, "insecure", "worker", "--join", "10.1.2.3:4000");
-    REFUSED(t, "insecure", "worker", "--join", "127.0.0.1:9,10.1.2.3:4000");
+    REFUSED(t, "a key is required", "worker", "--join", "10.1.2.3:4000");
+    REFUSED(t, "a key is required", "worker", "--join", "127.0.0.1:9,10.1.2.3:4000");
     REFUSED(t, "expected HOST:PORT", "worker", "--join", "127.0.0.1:9,");
     REFUSED(t, "no address is known of host no..such", "worker", "--join", "127.0.0.1:9,no..such");
     REFUSED(t, "10.1.2.3:29500: beyond this host", "worker", "--join", "10.1.2.3");
@@ -321,20 +321,21 @@ static void test_a_worker_that_only_its_machine_reaches(void **state)
 {
     struct tiny *t = *state;
     struct machines m;
-    char listen[32], near[32], any[32];
+    char listen[32], near[32], any[32], key[160];
+    tiny_key(t, key);
     port_find(near);
     snprintf(any, sizeof any, "0.0.0.0%s", strchr(near, ':'));
-    DRIVE(t, &m, "--set", "workers=1", "--set", "stop.epochs=1", "--listen", any, "--insecure");
+    DRIVE(t, &m, "--set", "workers=1", "--set", "stop.epochs=1", "--listen", any, "--key", key);
     snprintf(listen, sizeof listen, "%.31s", m.join);
     memcpy(m.join, near, sizeof near);
-    struct process *p = WORKER(&m, t->folder, "--insecure");
+    struct process *p = WORKER(&m, t->folder, "--key", key);
     process_wait(p, REAL_LIMIT_S);
     print_message("    %s", p->err);
     assert_int_not_equal(p->code, 0);
     assert_non_null(strstr(p->err, "--join the driver's address on the network"));
     assert_non_null(strstr(p->err, any));
     memcpy(m.join, listen, sizeof listen);
-    WORKER(&m, t->folder, "--insecure");
+    WORKER(&m, t->folder, "--key", key);
     real_end(&m.run, 0, "epochs");
     machines_release(&m);
 }

@@ -267,7 +267,7 @@ static void test_benches_of_ranks(void **state)
     REFUSED(t, "--rank R", "bench", "wire", "--rank", "2", "--rendezvous", "127.0.0.1:9");
     REFUSED(t, "--rank R", "bench", "wire", "--rank", "0");
     REFUSED(t, "--rank R", "bench", "allreduce", "--rank", "0", "--rendezvous", "127.0.0.1:9");
-    REFUSED(t, "--insecure", "bench", "wire", "--rank", "1", "--rendezvous", "192.0.2.1");
+    REFUSED(t, "a key is required", "bench", "wire", "--rank", "1", "--rendezvous", "192.0.2.1");
 }
 
 static void test_run_directories(void **state)
@@ -312,18 +312,19 @@ static int take_port(bool listens, char address[32])
 static void test_addresses(void **state)
 {
     struct tiny *t = *state;
-    char address[32];
+    char address[32], key[160];
     int fd = take_port(true, address);
+    tiny_key(t, key);
     REFUSED(t, address, "train", t->job, "--out", "run", "--listen", address);
     REFUSED(t, "give another port", "driver", t->job, "--out", "run", "--listen", address);
     REFUSED(t, "no address of this host", "driver", t->job, "--out", "run", "--listen",
-            "192.0.2.1:0", "--insecure");
+            "192.0.2.1:0", "--key", key);
     close(fd);
-    REFUSED(t, "--insecure", "train", t->job, "--out", "run", "--listen", "0.0.0.0:0");
+    REFUSED(t, "a key is required", "train", t->job, "--out", "run", "--listen", "0.0.0.0:0");
     REFUSED(t, "127.0.0.1:x", "train", t->job, "--out", "run", "--listen", "127.0.0.1:x");
     REFUSED(t, "127.0.0.1:70000", "train", t->job, "--out", "run", "--listen", "127.0.0.1:70000");
     REFUSED(t, "non..sense", "worker", "--join", "non..sense");
-    REFUSED(t, "insecure", "worker", "--join", "127.0.0.1:9", "--listen", "0.0.0.0:0");
+    REFUSED(t, "a key is required", "worker", "--join", "192.0.2.1:9");
     fd = take_port(false, address);
     struct process p;
     process_start(&p, t->folder,

@@ -1,11 +1,12 @@
 /* A driver that starts no workers, for tests and measurements that start theirs one by one, some
  * behind a proxy or in a network of their own.
  *
- *   paceline_stage JOB OUT LISTEN [ASSIGNMENT…]     assignments as of `paceline train --set`
+ *   paceline_stage [--key FILE] JOB OUT LISTEN [ASSIGNMENT…]    assignments as of `train --set`
  *
  * Prints the address that workers are to join; ends with 0 when the run has ended well. SIGINT ends
- * it at its next commit point. An address beyond loopback is accepted, and workers there receive
- * files that they cannot read. */
+ * it at its next commit point. Beyond loopback it needs a key, and workers there receive files that
+ * they cannot read. */
+#include "paceline/key.h"
 #include "paceline/run.h"
 
 #include <signal.h>
@@ -41,8 +42,9 @@ static void print_where(void *user, const char *address)
     print_address(user, 0, address);
 }
 
-static int drive_stage(pl_engine *engine, int argc, char **argv)
+static int drive_stage(pl_engine *engine, const char *key_file, int argc, char **argv)
 {
+    char key[PL_KEY_TEXT_SIZE];
     pl_job *job = NULL;
     pl_run_report report;
     bool near = strncmp(argv[3], "127.", 4) == 0;
@@ -53,9 +55,11 @@ static int drive_stage(pl_engine *engine, int argc, char **argv)
         .start_workers = near ? print_address : NULL,
         .listens = near ? NULL : print_where,
         .listen = argv[3],
-        .insecure = true,
+        .key = key_file ? key : NULL,
     };
-    int rc = pl_job_load(engine, argv[1], &job);
+    int rc = key_file ? pl_key_read(engine, key_file, key) : PL_OK;
+    if (rc == PL_OK)
+        rc = pl_job_load(engine, argv[1], &job);
     for (int i = 4; rc == PL_OK && i < argc; i++)
         rc = pl_job_set(job, argv[i]);
     if (rc == PL_OK)
@@ -71,15 +75,21 @@ int main(int argc, char **argv)
     const pl_engine_options options = {
         .size = sizeof options, .log = log_line, .log_level = PL_LOG_INFO};
     pl_engine *engine;
+    const char *key_file = NULL;
+    if (argc > 2 && strcmp(argv[1], "--key") == 0) {
+        key_file = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 4) {
-        fprintf(stderr, "usage: paceline_stage JOB OUT LISTEN [ASSIGNMENT...]\n");
+        fprintf(stderr, "usage: paceline_stage [--key FILE] JOB OUT LISTEN [ASSIGNMENT...]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGINT, on_signal);
     if (pl_engine_create(&options, &engine) != PL_OK)
         return 1;
-    int rc = drive_stage(engine, argc, argv);
+    int rc = drive_stage(engine, key_file, argc, argv);
     pl_engine_destroy(engine);
     return rc == PL_OK ? 0 : 1;
 }

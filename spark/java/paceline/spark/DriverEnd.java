@@ -14,7 +14,7 @@ import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 
 /**
  * The plugin in the driver: it knows which executors have loaded the library, and answers what
- * executors ask. A run's address and token travel in these replies alone. Messages are Strings in
+ * executors ask. A run's address and key travel in these replies alone. Messages are Strings in
  * both directions, because an executor cannot read a reply of a class from the application's jar.
  */
 final class DriverEnd implements DriverPlugin {

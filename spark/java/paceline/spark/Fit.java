@@ -37,7 +37,7 @@ final class Fit implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Fit.class);
     private static final int TICK_MS = 100;
     private static final int CLASSES_MAX = 1 << 20;
-    private static final int TOKEN_BYTES = 32;
+    private static final int KEY_BYTES = 32;
     /** An executor has room for four times as many: for those of lost ones, and where they are spread unevenly. */
     private static final int PARTITIONS_MAX = ExecutorStore.PARTITIONS_MAX / 4;
     private static final int REPLACED_WORKERS = 2; // the only worker, which is to leave, and the one in its place
@@ -61,7 +61,7 @@ final class Fit implements AutoCloseable {
     private final PacelineSession session;
     private final LeaseManager leases;
     private final String id;
-    private final String token = newToken();
+    private final String key = newKey();
     private final Queue<String> lostExecutors = new ConcurrentLinkedQueue<>();
     private final Map<String, Double> seconds = new LinkedHashMap<>();
     private final List<JsonNode> sets = new ArrayList<>();
@@ -116,7 +116,7 @@ final class Fit implements AutoCloseable {
         return id + "-ingest";
     }
 
-    /** The token travels by Spark's RPC: others must not be able to ask for it. */
+    /** The key of the run travels by Spark's RPC: others must not be able to ask for it. */
     static void checkSecurity(SparkConf conf) {
         boolean insecure = conf.getBoolean("spark.paceline.insecure", false)
                 || conf.getBoolean("paceline.insecure", false);
@@ -127,8 +127,8 @@ final class Fit implements AutoCloseable {
         }
     }
 
-    static String newToken() {
-        byte[] random = new byte[TOKEN_BYTES];
+    static String newKey() {
+        byte[] random = new byte[KEY_BYTES];
         new SecureRandom().nextBytes(random);
         StringBuilder text = new StringBuilder();
         for (byte b : random) {
@@ -147,7 +147,7 @@ final class Fit implements AutoCloseable {
         if (!hasRows && !lostRows.areMissing() && leases.executors().containsAll(holders)) {
             return null; // where rows have no lease, or some are lost, it is to find nothing, and to give its core
         }
-        return String.join("\n", DriverEnd.JOIN, id, address, token, folder);
+        return String.join("\n", DriverEnd.JOIN, id, address, key, folder);
     }
 
     boolean keepsRowsInExecutors() {
@@ -396,8 +396,7 @@ final class Fit implements AutoCloseable {
         }
         plan.job.add("workers_min", Integer.toString(Math.max(1, plan.minWorkers)));
         plan.job.add("workers_max", Integer.toString(Math.max(workers, REPLACED_WORKERS)));
-        List<String> options = new ArrayList<>(List.of("out=" + plan.directory, "token=" + token,
-                "insecure=1", // executors are on other hosts; workers show the token
+        List<String> options = new ArrayList<>(List.of("out=" + plan.directory, "key=" + key,
                 "listen=" + context.getConf().get("spark.driver.host") + ":0",
                 "patience=" + plan.patienceS));
         if (plan.resumes) {

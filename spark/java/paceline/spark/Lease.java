@@ -106,7 +106,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
     }
 
     /**
-     * `reply`: JOIN, the fit, the address of the run's driver, its token, and the folder of shards or nothing.
+     * `reply`: JOIN, the fit, the address of the run's driver, its key, and the folder of shards or nothing.
      */
     private Result train(String[] reply, String executor, String host) throws InterruptedException {
         if (!reply[4].isEmpty()) {
@@ -136,7 +136,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
     }
 
     private static Engine.Worker work(Engine engine, String[] reply, String host) {
-        List<String> options = new ArrayList<>(List.of("token=" + reply[3], "insecure=1", "retry=" + RETRY_S,
+        List<String> options = new ArrayList<>(List.of("key=" + reply[3], "retry=" + RETRY_S,
                 "threads=" + TaskContext.get().cpus(), "listen=" + host + ":0"));
         if (!reply[4].isEmpty()) {
             options.add("data_root=" + reply[4]);

@@ -75,13 +75,13 @@ final class Native {
     /**
      * A run, as its driver. `job` is a job file's path; null: an empty job, or with `resume=1` that of the directory.
      * Each override is FIELD=VALUE, as after --job. Options: out=PATH, resume=1, force_change=1, take_over=1,
-     * dry_run=1, listen=HOST:PORT, port=N, token=TEXT, insecure=1, patience=SECONDS, max_mbit=N, trace=PATH. Nothing is
+     * dry_run=1, listen=HOST:PORT, port=N, key=TEXT, insecure=1, patience=SECONDS, max_mbit=N, trace=PATH. Nothing is
      * opened before taskMain. With `resume=1` it waits for no worker of an earlier driver.
      */
     static native long runOpen(long engine, String job, String[] overrides, String[] options);
 
     /**
-     * A worker. Options: token=TEXT, threads=N, nice=N, retry=SECONDS, listen=HOST:PORT, advertise=HOST:PORT,
+     * A worker. Options: key=TEXT, threads=N, nice=N, retry=SECONDS, listen=HOST:PORT, advertise=HOST:PORT,
      * data_root=DIR, data_urls=URL, cache=DIR, max_mbit=N, insecure=1, one_machine=1.
      */
     static native long workOpen(long engine, String driver, String[] options);
@@ -246,7 +246,7 @@ final class Native {
 
     /**
      * Join a team, and wait until all members have, or coordinate it with members=N. Other options: members_max=N,
-     * listen=HOST:PORT, token=TEXT, timeout=SECONDS, insecure=1.
+     * listen=HOST:PORT, key=TEXT, timeout=SECONDS, insecure=1.
      */
     static native long teamOpen(long engine, String rendezvous, String[] options);
 

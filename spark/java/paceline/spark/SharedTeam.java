@@ -34,17 +34,17 @@ final class SharedTeam implements DriverEnd.Coordinator {
 
     private final String id;
     private final String address;
-    private final String token;
+    private final String key;
     private final boolean coordinates;
     private final LocalEngine engine = new LocalEngine();
     private final Map<String, Integer> numbers = new HashMap<>(); // of variables
     private long handle;
     private volatile boolean lost; // the team continues without this process
 
-    private SharedTeam(String id, String address, String token, boolean coordinates) {
+    private SharedTeam(String id, String address, String key, boolean coordinates) {
         this.id = id;
         this.address = address;
-        this.token = token;
+        this.key = key;
         this.coordinates = coordinates;
     }
 
@@ -116,7 +116,7 @@ final class SharedTeam implements DriverEnd.Coordinator {
         String host = context.getConf().get("spark.driver.host");
         String id = "paceline-team-" + UUID.randomUUID();
         for (int i = 1;; i++) { // another process may take a port that was free
-            SharedTeam team = new SharedTeam(id, host + ":" + findPort(host), Fit.newToken(), true);
+            SharedTeam team = new SharedTeam(id, host + ":" + findPort(host), Fit.newKey(), true);
             int status = team.open(host);
             if (status == 0) {
                 plugin.register(id, team);
@@ -164,10 +164,10 @@ final class SharedTeam implements DriverEnd.Coordinator {
         }
     }
 
-    /** Values are not secret on their way, and only processes that have the token are members. */
+    /** Only processes that have the key are members, and values are encrypted on their way. */
     private int open(String host) {
         List<String> options = new ArrayList<>(
-                List.of("token=" + token, "listen=" + host + ":0", "insecure=1", "timeout=" + JOIN_S));
+                List.of("key=" + key, "listen=" + host + ":0", "timeout=" + JOIN_S));
         if (coordinates) {
             options.addAll(List.of("members=1", "members_max=" + MEMBERS_MAX));
         }
@@ -183,7 +183,7 @@ final class SharedTeam implements DriverEnd.Coordinator {
 
     @Override
     public String join(String lease, String executor, String host) {
-        return String.join("\n", DriverEnd.JOIN, address, token);
+        return String.join("\n", DriverEnd.JOIN, address, key);
     }
 
     @Override

@@ -18,12 +18,12 @@ public final class EngineProcessTest {
     private static final int SIDE = 8;
     private static final int ROWS = 1100; // more than a block
     private static final long PATIENCE_MS = 120_000;
-    private static final String TOKEN = "0123456789abcdef0123456789abcdef";
+    private static final String KEY = "0123456789abcdef0123456789abcdef";
     private static final RecordSchema SCHEMA =
             new RecordSchema(RecordSchema.Source.BINARY, new int[] {1, SIDE, SIDE}, 2);
     private static final int PARTS = 3;
     private static final int BLOCK_BYTES = 64 << 10; // which a stream in parts keeps in memory
-    private static final List<String> OPTIONS = List.of("token=" + TOKEN, "threads=1", "retry=0");
+    private static final List<String> OPTIONS = List.of("key=" + KEY, "threads=1", "retry=0");
 
     private final Path folder;
     private long exchanges; // of all runs so far
@@ -98,7 +98,7 @@ public final class EngineProcessTest {
         List<String> all = new ArrayList<>(List.of("epoch_records=" + 2 * ROWS, "stop.epochs=" + epochs));
         all.addAll(List.of(overrides));
         run.start(job, all,
-                List.of("out=" + folder.resolve(out), "token=" + TOKEN, "patience=60"));
+                List.of("out=" + folder.resolve(out), "key=" + KEY, "patience=60"));
         await("the run's address", () -> {
             check(!run.poll(10), "the run has ended: " + run.message());
             return run.address() != null;

@@ -18,7 +18,7 @@ import java.util.concurrent.FutureTask;
 
 /** The native functions of teams and shared variables: three members, an engine each, in this process. */
 final class NativeSharedTest {
-    private static final String TOKEN = "0123456789abcdef0123456789abcdef";
+    private static final String KEY = "0123456789abcdef0123456789abcdef";
     private static final int MEMBERS = 3;
     private static final int TASKS = 6;
     private static final int ROUNDS = 20;
@@ -84,9 +84,9 @@ final class NativeSharedTest {
     private static Member[] openTeam(int members) throws IOException {
         String address = freeAddress();
         Member[] all = new Member[members];
-        all[0] = new Member(address, "members=1", "members_max=" + MEMBERS, "token=" + TOKEN);
+        all[0] = new Member(address, "members=1", "members_max=" + MEMBERS, "key=" + KEY);
         for (int i = 1; i < members; i++) {
-            all[i] = new Member(address, "token=" + TOKEN, "listen=127.0.0.1:0", "timeout=60");
+            all[i] = new Member(address, "key=" + KEY, "listen=127.0.0.1:0", "timeout=60");
         }
         return all;
     }
@@ -198,9 +198,9 @@ final class NativeSharedTest {
         refused(Native.ERR_INPUT, Native.teamOpen(engine, "nonsense", new String[] {"members=1"}), "nonsense");
         refused(Native.ERR_USAGE, Native.teamOpen(engine, "x", new String[] {"colour=red"}), "no option colour");
         String address = freeAddress();
-        refused(Native.ERR_INPUT, Native.teamOpen(engine, address, new String[] {"members=1", "token=short"}), "token");
-        Member[] team = {new Member(address, "members=1", "members_max=2", "token=" + TOKEN)};
-        refused(Native.ERR_INPUT, Native.teamOpen(engine, address, null), "token");
+        refused(Native.ERR_INPUT, Native.teamOpen(engine, address, new String[] {"members=1", "key=short"}), "key");
+        Member[] team = {new Member(address, "members=1", "members_max=2", "key=" + KEY)};
+        refused(Native.ERR_INPUT, Native.teamOpen(engine, address, null), "key");
         refused(Native.ERR_USAGE, Native.engineDestroy(team[0].engine), "a team");
         long handle = team[0].team;
         refused(Native.ERR_USAGE, Native.sharedOpen(handle, null, FLOATS, TASKS, Native.SUM), "key");

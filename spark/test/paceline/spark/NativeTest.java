@@ -24,7 +24,7 @@ import java.util.regex.Pattern;
 final class NativeTest {
     private static final int SIDE = 4;
     private static final int PIXELS = SIDE * SIDE;
-    private static final String TOKEN = "0123456789abcdef0123456789abcdef";
+    private static final String KEY = "0123456789abcdef0123456789abcdef";
     private static final long DEADLINE_MS = 120_000;
     private static final int LOG_LINES = 12_000;
 
@@ -54,7 +54,7 @@ final class NativeTest {
         run("test_workers_train_on_growing_streams", test::workersTrainOnGrowingStreams);
         run("test_job_is_known_before_it_runs", test::jobIsKnown);
         run("test_run_stops_and_worker_leaves", test::runStopsAndWorkerLeaves);
-        run("test_wrong_token_is_refused", test::wrongTokenIsRefused);
+        run("test_wrong_key_is_refused", test::wrongKeyIsRefused);
         run("test_wrong_arguments_of_nets_are_refused", test::wrongArgumentsOfNetsAreRefused);
         run("test_log_that_nobody_collects_is_counted", test::logIsCounted);
         run("test_cycles_leak_nothing", test::cyclesLeakNothing);
@@ -384,9 +384,9 @@ final class NativeTest {
             random = new Random(seed);
         }
 
-        void begin(String address, String token) {
+        void begin(String address, String key) {
             task = new Task(Native.workOpen(engine, address,
-                    new String[] {"token=" + token, "threads=1", "retry=0"}));
+                    new String[] {"key=" + key, "threads=1", "retry=0"}));
         }
 
         void close() {
@@ -420,7 +420,7 @@ final class NativeTest {
 
     private Task drive(long engine, String out, String... overrides) throws IOException {
         return new Task(Native.runOpen(engine, writeJob(), overrides,
-                new String[] {"out=" + folder + "/" + out, "token=" + TOKEN, "patience=60"}));
+                new String[] {"out=" + folder + "/" + out, "key=" + KEY, "patience=60"}));
     }
 
     private void workersTrainOnGrowingStreams() throws Exception {
@@ -429,7 +429,7 @@ final class NativeTest {
         String address = run.await("\"kind\":\"listens\",\"address\":\"([^\"]+)\"");
         Worker[] workers = {new Worker(11), new Worker(12)};
         for (Worker worker : workers) {
-            worker.begin(address, TOKEN);
+            worker.begin(address, KEY);
         }
         busyObjectsAreRefused(engine, run);
         for (int i = 0; i < 40; i++) {
@@ -504,7 +504,7 @@ final class NativeTest {
         Worker[] workers = {new Worker(21), new Worker(22)};
         for (Worker worker : workers) {
             addRows(worker.rows, worker.random, 2000);
-            worker.begin(address, TOKEN);
+            worker.begin(address, KEY);
         }
         run.await("\"kind\":\"(exchange)\"");
         check(Native.taskSignal(workers[0].task.handle, Native.STOP, 1) == Native.ERR_USAGE, "a worker stops");
@@ -523,14 +523,14 @@ final class NativeTest {
         done(Native.engineDestroy(engine));
     }
 
-    private void wrongTokenIsRefused() throws Exception {
+    private void wrongKeyIsRefused() throws Exception {
         long engine = openDriver();
-        Task run = drive(engine, "token", "epoch_records=1000", "stop.epochs=1");
+        Task run = drive(engine, "key", "epoch_records=1000", "stop.epochs=1");
         String address = run.await("\"kind\":\"listens\",\"address\":\"([^\"]+)\"");
         var worker = new Worker(31);
         worker.begin(address, "fedcba9876543210fedcba9876543210");
         worker.task.end(Native.ERR_INPUT);
-        expectIn(worker.task.message, "token");
+        expectIn(worker.task.message, "key");
         worker.close();
         done(Native.taskSignal(run.handle, Native.STOP, 2));
         run.thread.join(DEADLINE_MS);
@@ -582,7 +582,7 @@ final class NativeTest {
     private void cycle() throws Exception {
         var worker = new Worker(41);
         addRows(worker.rows, worker.random, 1000);
-        worker.begin("127.0.0.1:1", TOKEN);
+        worker.begin("127.0.0.1:1", KEY);
         worker.task.end(Native.ERR_PEER);
         worker.close();
         predictOnce();
@@ -627,7 +627,7 @@ final class NativeTest {
         for (int seed = 51; seed <= 52; seed++) {
             var worker = new Worker(seed);
             addRows(worker.rows, worker.random, 2000);
-            worker.begin(address, TOKEN);
+            worker.begin(address, KEY);
             worker.task.announced = true;
         }
         run.announced = true;

@@ -1,12 +1,13 @@
-/* Admission to a run on this machine: a worker must show its token. */
+#define _GNU_SOURCE
+/* Admission to a run on this machine: a worker must have its key. */
 #include "free_port.h"
 #include "real_run.h"
 
 #include <sys/stat.h>
 
-static const char refusal[] = "its token is not the run's";
+static const char refusal[] = "it refuses this worker: its run has key ";
 
-/* From now on started processes use that folder for the user's own token. */
+/* From now on started processes use that folder for the user's own key. */
 static void be_user(struct tiny *t, const char *name)
 {
     char path[128];
@@ -46,7 +47,7 @@ static void expect_refused(struct tiny *t, const char *driver)
     process_release(&p);
 }
 
-/* Its workers have the token; no other process learns anything of the run. */
+/* Its workers have the key; no other process learns anything of the run. */
 static void test_train_refuses_a_stranger(void **state)
 {
     struct tiny *t = *state;
@@ -73,7 +74,7 @@ static void start_driver(struct tiny *t, struct real_run *r, const char *address
 }
 
 /* Driver and worker of one user need no option. */
-static void test_driver_asks_for_the_users_own_token(void **state)
+static void test_driver_asks_for_the_users_own_key(void **state)
 {
     struct tiny *t = *state;
     struct real_run r = real_new(t);
@@ -82,7 +83,7 @@ static void test_driver_asks_for_the_users_own_token(void **state)
     port_find(address);
     be_user(t, "one");
     start_driver(t, &r, address, NULL, NULL);
-    snprintf(path, sizeof path, "%s/one/paceline/token", t->folder);
+    snprintf(path, sizeof path, "%s/one/paceline/key", t->folder);
     UNTIL(REAL_LIMIT_S, access(path, R_OK) == 0);
     assert_int_equal(mode_of(path), S_IRUSR | S_IWUSR);
     be_user(t, "other");
@@ -97,38 +98,86 @@ static void test_driver_asks_for_the_users_own_token(void **state)
     process_release(&r.p);
 }
 
-static void test_token_file_is_made_and_kept_secret(void **state)
+static int make_key(struct tiny *t, const char *path, const char *expected)
+{
+    struct process p;
+    process_start(&p, t->folder, (const char *const[]){"keygen", path, NULL});
+    process_wait(&p, REAL_LIMIT_S);
+    int code = p.code;
+    if (!strstr(code ? p.err : p.out, expected))
+        fail_msg("code %d; it said: %s%s", code, p.out, p.err);
+    process_release(&p);
+    return code;
+}
+
+static void expect_no_key(struct tiny *t, const char *const *argv, const char *why)
+{
+    struct process p;
+    process_start(&p, t->folder, argv);
+    process_wait(&p, REAL_LIMIT_S);
+    if (p.code != 2 || !strstr(p.err, why))
+        fail_msg("code %d; it said:\n%s", p.code, p.err);
+    process_release(&p);
+}
+
+/* The driver prints the line that starts a worker, with the key's file and id. */
+static void test_key_file_is_made_and_kept_secret(void **state)
 {
     struct tiny *t = *state;
     struct real_run r = real_new(t);
     struct process worker;
-    char address[32], path[160];
-    const char *argv[] = {"worker", "--join", address, "--token-file", path, NULL};
+    char address[32], path[160], id[17] = "";
+    const char *argv[] = {"worker", "--join", address, "--key", path, NULL};
     port_find(address);
-    snprintf(path, sizeof path, "%s/run.token", t->folder);
-    process_start(&worker, t->folder, argv);
-    process_wait(&worker, REAL_LIMIT_S);
-    assert_int_equal(worker.code, 2);
-    assert_non_null(strstr(worker.err, "it is not there; copy the driver's"));
-    process_release(&worker);
-
-    start_driver(t, &r, address, "--token-file", path);
-    UNTIL(REAL_LIMIT_S, access(path, R_OK) == 0);
+    snprintf(path, sizeof path, "%s/made.key", t->folder);
+    expect_no_key(t, argv, "it is not there; make one with `paceline keygen FILE`");
+    assert_int_equal(make_key(t, path, " has key "), 0);
     assert_int_equal(mode_of(path), S_IRUSR | S_IWUSR);
-    chmod(path, S_IRUSR | S_IWUSR | S_IRGRP);
-    process_start(&worker, t->folder, argv);
-    process_wait(&worker, REAL_LIMIT_S);
-    assert_int_equal(worker.code, 2);
-    assert_non_null(strstr(worker.err, "other users can read it; chmod 600 it"));
-    process_release(&worker);
+    assert_int_equal(make_key(t, path, "it exists; name a new file"), 2);
 
+    chmod(path, S_IRUSR | S_IWUSR | S_IRGRP);
+    expect_no_key(t, argv, "other users can read or change it; chmod 600 it");
     chmod(path, S_IRUSR | S_IWUSR);
+    start_driver(t, &r, address, "--key", path);
     process_start(&worker, t->folder, argv);
     real_end(&r, 0, "epochs");
-    assert_non_null(strstr(r.p.err, "--token-file"));
+    const char *line = strstr(r.p.err, "   # key ");
+    assert_true(strstr(r.p.err, "--key") && line && sscanf(line, "   # key %16s", id) == 1);
+    assert_int_equal(strlen(id), 16);
     process_wait(&worker, REAL_LIMIT_S);
     assert_int_equal(worker.code, 0);
     process_release(&worker);
+    process_release(&r.p);
+}
+
+/* No process of a run has the key in its arguments or its environment, where other users see it. */
+static void test_key_is_in_no_arguments(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    char path[160], key[80] = "", seen[64], text[65536];
+    pid_t pid[PROCESS_CHILDREN_MAX + 1];
+    tiny_key(t, path);
+    FILE *f = fopen(path, "r");
+    assert_true(f && fscanf(f, "%79s", key) == 1 && strlen(key) == 64);
+    fclose(f);
+    START(t, &r, "--workers", "2", "--set", "pace=0.01", "--set", "stop.epochs=100", "--key", path);
+    real_workers(&r, 2, pid);
+    pid[2] = r.p.pid;
+    UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 2);
+    for (int i = 0; i < 6; i++) {
+        snprintf(seen, sizeof seen, "/proc/%ld/%s", (long)pid[i / 2],
+                 i % 2 ? "environ" : "cmdline");
+        f = fopen(seen, "r");
+        assert_non_null(f);
+        size_t n = fread(text, 1, sizeof text, f);
+        fclose(f);
+        assert_true(n > 10);
+        assert_null(memmem(text, n, key, 16));
+    }
+    process_signal_all(&r.p, SIGINT);
+    real_end(&r, 130, "interrupted");
+    assert_null(strstr(r.p.err, key));
     process_release(&r.p);
 }
 
@@ -136,8 +185,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_train_refuses_a_stranger),
-        cmocka_unit_test(test_driver_asks_for_the_users_own_token),
-        cmocka_unit_test(test_token_file_is_made_and_kept_secret),
+        cmocka_unit_test(test_driver_asks_for_the_users_own_key),
+        cmocka_unit_test(test_key_file_is_made_and_kept_secret),
+        cmocka_unit_test(test_key_is_in_no_arguments),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
