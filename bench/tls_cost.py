@@ -23,12 +23,14 @@ LIMIT_S = 600
 
 def measure(args, shape, more):
     """What `paceline bench allreduce` prints of one run."""
-    out = subprocess.run(
+    done = subprocess.run(
         [os.path.join(HERE, "netns.sh"), *shape, str(args.hosts),
          os.path.join(os.path.abspath(args.build), "paceline"), "bench", "allreduce", "--floats", args.floats,
          "--reps", str(args.reps), "--json", *more],
-        check=True, timeout=LIMIT_S, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(out.strip().splitlines()[-1])
+        check=False, timeout=LIMIT_S, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def compare(args, name, shape):

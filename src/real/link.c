@@ -132,7 +132,7 @@ static void out_end(struct node *node, struct link *link, size_t n)
 
 static int failure_of(ssize_t n)
 {
-    return n == STREAM_UNSOUND ? ERR_PROTOCOL : ERR_PEER;
+    return n == STREAM_UNSOUND ? ERR_PROTOCOL : n == STREAM_CORRUPT ? ERR_CORRUPT : ERR_PEER;
 }
 
 int link_write(struct node *node, struct link *link)

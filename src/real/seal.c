@@ -345,7 +345,7 @@ static ssize_t open_records(struct seal *seal, uint8_t *to, size_t room)
     case SSL_ERROR_WANT_READ: return STREAM_NONE;
     case SSL_ERROR_ZERO_RETURN: return STREAM_END;
     default:
-        return seal->ended ? STREAM_BROKEN : STREAM_UNSOUND; /* an end that was not announced */
+        return seal->ended ? STREAM_BROKEN : STREAM_CORRUPT; /* an end that was not announced */
     }
 }
 

@@ -20,10 +20,11 @@ struct stream;
 
 /* Results of send, receive and peek that are not a number of bytes. */
 enum {
-    STREAM_NONE = 0,    /* not now */
-    STREAM_END = -1,    /* the other side has closed, and all that it sent has been read */
-    STREAM_BROKEN = -2, /* it was lost */
-    STREAM_UNSOUND = -3 /* the other side violated the protocol of shared memory */
+    STREAM_NONE = 0,     /* not now */
+    STREAM_END = -1,     /* the other side has closed, and all that it sent has been read */
+    STREAM_BROKEN = -2,  /* it was lost */
+    STREAM_UNSOUND = -3, /* the other side violated the protocol of shared memory */
+    STREAM_CORRUPT = -4, /* bytes were changed on their way: a record's seal is wrong */
 };
 
 struct transport_ops {
