@@ -35,8 +35,8 @@ int pl_key_read(pl_engine *engine, const char *file, char out[PL_KEY_TEXT_SIZE])
  * PL_ERR_UNSUPPORTED: neither variable names a folder; others as of pl_key_read */
 int pl_key_own(pl_engine *engine, char out[PL_KEY_TEXT_SIZE]);
 
-/* The id of a key, 16 hexadecimal digits: by it people and logs tell keys apart. It is sent in plain
- * text, and tells nothing of the key. PL_ERR_INPUT: that is no key; PL_ERR_NOMEM */
+/* The id of a key, 16 hexadecimal digits: by it people and logs tell keys apart. It is sent in
+ * plain, and tells nothing of the key. PL_ERR_INPUT: that is no key; PL_ERR_NOMEM */
 int pl_key_id(pl_engine *engine, const char *key, char out[PL_KEY_ID_SIZE]);
 
 #ifdef __cplusplus

@@ -15,8 +15,8 @@ int key_option_draw(const char *command, char out[PL_KEY_TEXT_SIZE]);
 /* The key of `file`. */
 int key_option_read(const char *command, const char *file, char out[PL_KEY_TEXT_SIZE]);
 
-/* The user's own. *key is `out`, or NULL if there is no folder for the file: then every user of this
- * machine can join, which a message says. */
+/* The user's own. *key is `out`, or NULL if there is no folder for the file: every user of this
+ * machine can join then, which a message says. */
 int key_option_own(const char *command, char out[PL_KEY_TEXT_SIZE], const char **key);
 
 /* Its id; "" where there is none. */

@@ -38,7 +38,7 @@ int connect_made(struct node *node, struct link *link); /* or not: ERR_PEER */
 
 /* It has proved that it belongs to the run: it gives its place to others that have not yet. */
 void connect_known(struct node *node, struct link *link);
-/* A connection that is no peer's is about to be closed, for that reason, a literal: the log tells of
+/* A connection that is no peer's is about to be closed, for that reason, a literal: the log has
  * one a second for each reason, and how many there were. Further connections from its network have
  * less time for their hellos for a while. */
 void connect_report_stranger(struct node *node, const struct link *link, const char *why);

@@ -1,4 +1,4 @@
-/* Admission of connections: the challenge, the hellos and the TLS handshake at the beginning of every
+/* Admission of connections: the challenge, the hellos and the TLS handshake at the beginning of a
  * connection (real/frame.h). A side with a key requires it of the other, in both directions. */
 #ifndef PL_REAL_HANDSHAKE_H
 #define PL_REAL_HANDSHAKE_H

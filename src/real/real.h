@@ -22,8 +22,8 @@ struct real_options {
     /* The port of 127.0.0.1 where `listen` is NULL; where another process has it, one that is free,
      * and the log says so. 0: one that is free. */
     uint16_t port;
-    /* Do not encrypt connections where the other side says so, too. They are authenticated when they
-     * begin, and open to all who can change packets on their way; the log says so each minute. */
+    /* Do not encrypt connections where the other side says so, too. They are authenticated at their
+     * start, and open to all who can change packets on their way; the log says so each minute. */
     bool insecure;
     /* Where others are told to connect to, "host:port" too, when that is not where this node
      * listens: behind a forwarded port or a proxy. No memory is shared then, for who seems to be

@@ -325,7 +325,7 @@ static void test_serving_asserts(void **state)
     (void)state;
     struct hello answer;
     struct err err = {0};
-    struct world *w = kit_driver(5 * WORLD_SECOND);
+    struct world *w = kit_plain_driver(5 * WORLD_SECOND);
     stranger = kit_join(w, &answer);
     assert_int_equal(kit_run(w, serves_badly, &err), ERR_BUG);
     assert_non_null(strstr(err.text, "two_and_two == 5"));

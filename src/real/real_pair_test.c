@@ -318,7 +318,7 @@ static int send_to_non_reader(struct world *w)
 static void test_close_is_bounded(void **state)
 {
     (void)state;
-    struct world *w = kit_driver(5 * WORLD_SECOND);
+    struct world *w = kit_plain_driver(5 * WORLD_SECOND);
     struct hello answer;
     int fd = kit_join(w, &answer), small = 4096;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);

@@ -171,7 +171,7 @@ static void send_replay(void)
     expect_logged("it was replayed, or changed on its way");
 }
 
-/* It has seen a hello with a right proof, and has no key: it does not get past the TLS handshake. */
+/* A stolen connection, with a right hello, but without the key: TLS lets it no further. */
 static void send_stolen_connection(void)
 {
     struct hellos hellos = {0};

@@ -51,14 +51,16 @@ struct kit_way {
     uint32_t stripes;
     bool no_shm;
     bool ucx;
+    const char *key; /* NULL: none, and so no TLS */
 };
 
 static const struct kit_way kit_ways[] = {
-    {"tcp", 1, true, false},
-    {"four stripes", 4, true, false},
-    {"shared memory", 1, false, false},
+    {"tcp", 1, true, false, NULL},
+    {"four stripes", 4, true, false, NULL},
+    {"four stripes with TLS", 4, true, false, "0123456789abcdef0123456789abcdef"},
+    {"shared memory", 1, false, false, NULL},
 #ifdef PACELINE_UCX
-    {"UCX", 1, true, true},
+    {"UCX", 1, true, true, NULL},
 #endif
 };
 
@@ -87,6 +89,7 @@ static inline struct world *kit_driver(int64_t hello)
     const struct real_options options = {.seed = 7,
                                          .stripes = kit_way()->stripes,
                                          .no_shm = kit_way()->no_shm,
+                                         .key = kit_way()->key,
                                          .ucx = kit_way()->ucx};
     if (node_open(&options, &limits, &w, &err) != OK)
         fail_msg("%s", err.text);
@@ -101,6 +104,7 @@ static inline struct world *kit_worker_at(const char *driver)
                                          .driver = driver,
                                          .stripes = kit_way()->stripes,
                                          .no_shm = kit_way()->no_shm,
+                                         .key = kit_way()->key,
                                          .ucx = kit_way()->ucx};
     if (real_open(&options, &w, &err) != OK)
         fail_msg("%s", err.text);
@@ -112,6 +116,16 @@ static inline struct world *kit_worker(struct world *driver)
     char address[64];
     world_address(driver, address, sizeof address);
     return kit_worker_at(address);
+}
+
+/* A driver for bare sockets, which speak no TLS. */
+static inline struct world *kit_plain_driver(int64_t hello)
+{
+    const char *key = kit_way()->key;
+    kit_way()->key = NULL;
+    struct world *w = kit_driver(hello);
+    kit_way()->key = key;
+    return w;
 }
 
 /* ---- bare sockets ---- */
@@ -185,7 +199,7 @@ static inline const struct hello *kit_hello(uint64_t run, uint32_t node, uint32_
     return &hello;
 }
 
-/* As who connects: read the challenge, and send the hello with the proof of that key; NULL: none. */
+/* As who connects: read the challenge, and send the hello with that key's proof; NULL: none. */
 static inline void kit_put_hello_of(int fd, const struct hello *hello, const char *key)
 {
     struct hellos hellos = {0};

@@ -30,7 +30,7 @@ void seal_maker_free(struct seal_maker *maker); /* NULL allowed */
 int seal_begin(struct seal_maker *maker, struct stream *s, bool connects,
                const uint8_t key[RUN_KEY_SIZE]);
 
-/* Continue the handshake with what has arrived. OK: the session is open; ERR_FULL: more must arrive.
+/* Continue the handshake with what has arrived. OK: the session is open; ERR_FULL: not yet.
  * ERR_PEER: the socket has ended or broken; ERR_PROTOCOL: the other side does not have the key, or
  * speaks another protocol */
 int seal_handshake(struct stream *s);
