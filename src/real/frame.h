@@ -39,8 +39,8 @@
  *
  * `check` is the lower half of the XXH3 of the twenty bytes before it. Behind data that goes
  * through a TCP socket without TLS stand eight bytes, the XXH3 of it: TCP's own sum lets one of
- * 65536 damaged packets pass, and what has crossed a bad switch or adapter was added up again by it. In shared
- * memory there are zeros up to a multiple of eight instead.
+ * 65536 damaged packets pass, and what has crossed a bad switch or adapter was added up again by
+ * it. In shared memory there are zeros up to a multiple of eight instead.
  *
  * A data frame is a message. A credit frame has no data and no view; its tag is the number of bytes
  * of the class that have been taken. */
