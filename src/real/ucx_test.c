@@ -7,7 +7,7 @@
 
 static struct world *open_driver(bool ucx)
 {
-    *kit_way() = (struct kit_way){"UCX", 1, true, ucx};
+    *kit_way() = (struct kit_way){"UCX", 1, true, ucx, NULL};
     return kit_driver(5 * WORLD_SECOND);
 }
 
