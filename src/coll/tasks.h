@@ -22,16 +22,12 @@
 #include "group/roster.h"
 
 enum {
-    TASKS_MAX = 16384, /* of a variable */
-    TASKS_VARS_MAX = 256,
     TASKS_LANES = 8,   /* that variables share */
     TASKS_ROUNDS = 16, /* of a variable that are collected at once */
-    TASKS_KEY_MAX = 64,
     TASKS_ORDERS_MAX = TASKS_VARS_MAX + VIEW_MEMBERS_MAX + 2,
 };
 
-#define TASKS_FLOATS_MAX UINT64_C(1000000000)
-#define TASKS_NO_NODE    UINT32_MAX
+#define TASKS_NO_NODE UINT32_MAX
 
 enum tasks_op { TASKS_SUM, TASKS_MEAN, TASKS_LARGEST, TASKS_SMALLEST, TASKS_USER, TASKS_OPS };
 

@@ -162,12 +162,25 @@ bool group_is_leaf(const struct group *group)
 }
 
 /* Older views hang on newer ones, and none changes once it is current. */
-bool group_was_leaf(const struct group *group, uint32_t after)
+static const struct view_node *newest_node(const struct group *group)
 {
     const struct view *view = group_view(group);
-    const struct view_node *node =
-        (const struct view_node *)((const char *)view - offsetof(struct view_node, view));
-    for (; node && node->view.number > after; node = node->next)
+    return view ? (const struct view_node *)((const char *)view - offsetof(struct view_node, view))
+                : NULL;
+}
+
+bool group_was_member(const struct group *group, uint32_t node)
+{
+    const struct view_node *at = newest_node(group);
+    while (at && view_rank(&at->view, node) < 0)
+        at = at->next;
+    return at != NULL;
+}
+
+bool group_was_leaf(const struct group *group, uint32_t after)
+{
+    for (const struct view_node *node = newest_node(group); node && node->view.number > after;
+         node = node->next)
         if (members_has(&node->view.leaves, group->world->self))
             return true;
     return false;
@@ -336,6 +349,7 @@ void group_init(struct group *group, struct world *world, const struct logger *l
     *group =
         (struct group){.world = world, .log = log, .timing = *timing, .joiner = ROSTER_NO_NODE};
     group->link.from = ROSTER_NO_NODE;
+    wire_guard_start(&group->guard, world, log);
 }
 
 int group_listen(struct group *group)
@@ -350,6 +364,7 @@ void group_release(struct group *group)
 {
     world_end_task(group->world, &group->heartbeat_task);
     world_end_task(group->world, &group->listener);
+    wire_guard_stop(&group->guard);
     while (group->views) {
         struct view_node *next = group->views->next;
         free(group->views);

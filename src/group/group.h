@@ -11,6 +11,7 @@
 
 #include "base/logger.h"
 #include "group/roster.h"
+#include "wire/wire_rules.h"
 #include "world/world.h"
 
 #include <stdatomic.h>
@@ -27,8 +28,6 @@ struct group_timing {
 /* Hosts of one LAN: 250 ms / 1 s. Hosts that are busy or shared: 1 s / 5 s. */
 struct group_timing group_timing_lan(void);
 struct group_timing group_timing_busy(void);
-
-enum { GROUP_REPORT = 64, GROUP_TOTALS = 4 }; /* words */
 
 /* The first message of a worker to a recovered driver. */
 struct group_return {
@@ -109,6 +108,7 @@ struct group_link {
 struct exchange;
 struct ps_server;
 struct ps_client;
+struct vec;
 
 /* Sees the exchanges and parameter servers of a node, in tests; in simulation, between two events.
  * They are valid until the node's state ends. */
@@ -120,10 +120,14 @@ struct group_observer {
     void (*served)(void *user, const struct ps_server *server, bool recovered);
     /* A worker's client has begun a push, or fetched a state. NULL: not observed */
     void (*pushed)(void *user, uint32_t node, const struct ps_client *client);
+    /* A worker is about to contribute this vector to an exchange, or to push it. The observer may
+     * change it, as a broken machine would. NULL: not observed */
+    void (*contributes)(void *user, uint32_t node, struct vec *contribution);
 };
 
 struct group {
     struct world *world;
+    struct wire_guard guard;               /* of its messages, from group_init on */
     const struct group_observer *observer; /* NULL: none */
     const struct logger *log;
     struct group_timing timing;
@@ -184,6 +188,9 @@ const struct view *group_view(const struct group *group);
 
 /* The run's first view, or NULL. */
 const struct view *group_first_view(const struct group *group);
+
+/* Has `node` been in any view of the run? */
+bool group_was_member(const struct group *group, uint32_t node);
 
 /* Is this node a leaf in the current view; has it been one in any view after number `after`? */
 bool group_is_leaf(const struct group *group);

@@ -1,5 +1,7 @@
 #include "group/group_server.h"
 
+#include "group/roster_internal.h"
+
 #include "wire/wire_send.h"
 
 enum { TICKS_PER_SILENCE = 16 };
@@ -116,6 +118,12 @@ static int step_roster(struct server *s, struct roster_event *event)
     return carry_out(s);
 }
 
+static int drop_broken(struct server *s, const struct message *m)
+{
+    wire_guard_count(&s->group->guard, m->from, wire_kind_of(m->tag), "it cannot be read");
+    return OK;
+}
+
 /* A worker asks to join: check its job, data and version before it gets into any view. A refusal is
  * sent with its reason. */
 static int take_hello(struct server *s, const struct message *m)
@@ -130,6 +138,8 @@ static int take_hello(struct server *s, const struct message *m)
         struct roster_event join = {.kind = ROSTER_JOIN, .node = m->from, .address = address};
         return step_roster(s, &join);
     }
+    if (rc == ERR_PROTOCOL)
+        drop_broken(s, m);
     if (s->hooks.refused)
         s->hooks.refused(s->hooks.user, m->from, &err);
     else
@@ -149,9 +159,10 @@ static int take_return(struct server *s, const struct message *m)
     char address[NODE_ADDRESS_MAX] = "";
     struct err err = {0};
     int rc = group_return_decode(m->data, m->len, &back);
-    if (rc != OK)
+    if (rc != OK) {
+        drop_broken(s, m);
         err_set(&err, rc, "its message cannot be read");
-    else if (!s->hooks.returned)
+    } else if (!s->hooks.returned)
         rc = err_set(&err, ERR_UNSUPPORTED, "this run takes no workers back");
     else
         rc = s->hooks.returned(s->hooks.user, m->from, back.hello, back.hello_len, back.report,
@@ -179,7 +190,7 @@ static int take_heartbeat(struct server *s, const struct message *m)
     event.busy = read_u8(&in) != 0;
     double loss = read_f64(&in);
     if (!byte_reader_done(&in))
-        return OK;
+        return drop_broken(s, m);
     atomic_store(&s->steps[m->from % VIEW_MEMBERS_MAX], event.progress);
     atomic_store(&s->local_loss[m->from % VIEW_MEMBERS_MAX], loss);
     return step_roster(s, &event);
@@ -196,7 +207,7 @@ static int take_lane_at(struct server *s, const struct message *m)
     event.joined = report >= LANE_JOINED;
     event.needs_sync = report >= LANE_UNKNOWN;
     event.was_leaf = report == LANE_WAS_LEAF;
-    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+    return byte_reader_done(&in) ? step_roster(s, &event) : drop_broken(s, m);
 }
 
 static int on_donor_ready(struct server *s, const struct message *m)
@@ -204,7 +215,7 @@ static int on_donor_ready(struct server *s, const struct message *m)
     struct byte_reader in = {m->data, m->len, false};
     struct roster_event event = {.kind = ROSTER_DONOR_READY, .node = m->from};
     event.other = read_u32(&in);
-    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+    return byte_reader_done(&in) ? step_roster(s, &event) : drop_broken(s, m);
 }
 
 static int on_join_complete(struct server *s, const struct message *m)
@@ -217,7 +228,7 @@ static int take_leave(struct server *s, const struct message *m)
     struct byte_reader in = {m->data, m->len, false};
     struct roster_event event = {.kind = ROSTER_LEAVE, .node = m->from};
     event.needs_sync = read_u8(&in) == 0;
-    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+    return byte_reader_done(&in) ? step_roster(s, &event) : drop_broken(s, m);
 }
 
 static int take_lost(struct server *s, const struct message *m)
@@ -225,7 +236,7 @@ static int take_lost(struct server *s, const struct message *m)
     struct byte_reader in = {m->data, m->len, false};
     struct roster_event event = {.kind = ROSTER_LOST, .node = m->from};
     event.other = read_u32(&in);
-    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+    return byte_reader_done(&in) ? step_roster(s, &event) : drop_broken(s, m);
 }
 
 static int take_link_check(struct server *s, const struct message *m)
@@ -237,7 +248,7 @@ static int take_link_check(struct server *s, const struct message *m)
     bool sane = byte_reader_done(&in) && event.grace >= 0;
     if (event.grace > s->group->timing.silence_max)
         event.grace = s->group->timing.silence_max; /* then a silent member is dead */
-    return sane ? step_roster(s, &event) : OK;
+    return sane ? step_roster(s, &event) : drop_broken(s, m);
 }
 
 static int take_link_report(struct server *s, const struct message *m)
@@ -249,7 +260,7 @@ static int take_link_report(struct server *s, const struct message *m)
     event.link.bytes = read_u64(&in);
     event.link.ns = read_u64(&in);
     event.link.span = read_u64(&in);
-    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+    return byte_reader_done(&in) ? step_roster(s, &event) : drop_broken(s, m);
 }
 
 static int on_leaf_ready(struct server *s, const struct message *m)
@@ -275,6 +286,8 @@ static int check_replies(struct server *s)
 /* A connection was opened or lost. A lost connection counts as the death of its worker. */
 static int take_peer(struct server *s, const struct wake *wake)
 {
+    if (wake->up)
+        wire_guard_forget(&s->group->guard, wake->peer);
     if (!wake->up && s->hooks.on_disconnect)
         s->hooks.on_disconnect(s->hooks.user, wake->peer);
     if (!wake->up)
@@ -297,11 +310,31 @@ static const struct {
 
 enum { MESSAGES = sizeof messages / sizeof *messages };
 
+/* A worker says hello once, and only then speaks of its work, but for its heartbeats. Messages that
+ * a former member sent before it was put out are no error, nor those that members of a recovered
+ * driver send before they return; the roster ignores both. NULL: it may send that kind now. */
+static const char *check_sender(struct server *s, enum wire_kind kind, uint32_t from)
+{
+    const struct roster_member *m = roster_find(&s->roster, from);
+    if (kind == WIRE_HELLO)
+        return m && m->state != MEMBER_OUT ? "it has said hello before" : NULL;
+    if (m || from == WORLD_DRIVER || kind == WIRE_HEARTBEAT || kind == WIRE_RETURN ||
+        s->roster.options.recovers)
+        return NULL;
+    return "it has not said hello";
+}
+
 static int serve_event(struct server *s, const struct wake *wake)
 {
+    int rc = OK;
     if (wake->which == MESSAGES)
         return take_peer(s, wake);
-    int rc = messages[wake->which].take(s, wake->msg);
+    enum wire_kind kind = messages[wake->which].kind;
+    const char *fault = check_sender(s, kind, wake->msg->from);
+    if (fault)
+        wire_guard_count(&s->group->guard, wake->msg->from, kind, fault);
+    else
+        rc = messages[wake->which].take(s, wake->msg);
     message_unref(wake->msg);
     return rc;
 }

@@ -241,12 +241,20 @@ static int take_view(struct group *group, const struct message *m)
     return rc == OK && other ? report_broken_links(group) : rc;
 }
 
+static void drop_broken(struct group *group, const struct message *m)
+{
+    wire_guard_count(&group->guard, m->from, wire_kind_of(m->tag), "it cannot be read");
+}
+
 static void on_model_request(struct group *group, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
     uint32_t uses = read_u32(&in);
-    if (byte_reader_done(&in))
-        atomic_fetch_or(&group->model_requests, uses);
+    if (!byte_reader_done(&in)) {
+        drop_broken(group, m);
+        return;
+    }
+    atomic_fetch_or(&group->model_requests, uses);
     group_changed(group);
 }
 
@@ -255,8 +263,10 @@ static void take_joiner(struct group *group, const struct message *m)
     struct byte_reader in = {m->data, m->len, false};
     uint32_t node = read_u32(&in);
     bool accepts = read_u8(&in) != 0;
-    if (!byte_reader_done(&in))
+    if (!byte_reader_done(&in)) {
+        drop_broken(group, m);
         return;
+    }
     if (accepts)
         atomic_store(&group->joiner, node);
     else
@@ -300,11 +310,16 @@ static int on_link_check(struct group *group, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
     uint32_t number = read_u32(&in);
-    return byte_reader_done(&in) ? group_report_link(group, number) : OK;
+    if (byte_reader_done(&in))
+        return group_report_link(group, number);
+    drop_broken(group, m);
+    return OK;
 }
 
 static int take_change(struct listener *l, const struct wake *wake)
 {
+    if (wake->up)
+        wire_guard_forget(&l->group->guard, wake->peer);
     if (wake->peer != WORLD_DRIVER)
         return wake->up ? OK : lose_peer(l->group, wake->peer);
     if (!wake->up)

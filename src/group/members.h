@@ -5,8 +5,7 @@
 #define PL_GROUP_MEMBERS_H
 
 #include "base/bytes.h"
-
-enum { VIEW_MEMBERS_MAX = 1024, MEMBER_WORDS = VIEW_MEMBERS_MAX / 64 };
+#include "wire/wire_limits.h"
 
 struct members {
     uint64_t word[MEMBER_WORDS];

@@ -21,7 +21,7 @@
 
 #include <stdbool.h>
 
-enum { ROSTER_LANES_MAX = 32, ROSTER_ORDERS_MAX = 5 * VIEW_MEMBERS_MAX };
+enum { ROSTER_ORDERS_MAX = 5 * VIEW_MEMBERS_MAX };
 
 #define ROSTER_DRIVER  (UINT32_MAX - 1) /* the driver's node number, as the world gives it, */
 #define ROSTER_NO_NODE UINT32_MAX       /* and nobody's */

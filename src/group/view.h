@@ -6,8 +6,6 @@
 #include "base/err.h"
 #include "group/members.h"
 
-enum { NODE_ADDRESS_MAX = 64 };
-
 struct view {
     uint32_t number;      /* from 1 */
     uint32_t incarnation; /* of the driver that made it */

@@ -1,15 +1,12 @@
-/* Bounds of the store's messages and tables: checked on both sides, before memory is taken. */
+/* Bounds of the store's tables; wire/wire_limits.h has those of its messages. */
 #ifndef PL_KV_LIMITS_H
 #define PL_KV_LIMITS_H
 
 #include "group/view.h"
 
 enum {
-    KV_KEY_MAX = 63,        /* characters, printable ASCII without blanks */
     KV_ENTRIES_MAX = 1024,  /* versions of keys with a holder; copies on a node */
     KV_WAITS_MAX = 2048,    /* readers that wait for a version */
-    KV_LOCATIONS = 8,       /* holders that a reply names */
-    KV_PIECE = 256 * 1024,  /* bytes that travel at once */
     KV_WINDOW = 8,          /* pieces that a reader wants from one holder at once */
     KV_SERVINGS_MAX = 1024, /* pieces that a holder is sending at once */
     KV_SERVINGS_EACH = 128, /* of them to one reader, so that a slow reader delays no other */
@@ -18,7 +15,6 @@ enum {
 
 /* The holders of one version are members of the view: VIEW_MEMBERS_MAX at most. */
 
-#define KV_VALUE_MAX   (UINT64_C(4) << 30)
 #define KV_VERSION_MAX (UINT64_MAX - 1)
 #define KV_NEWEST      UINT64_MAX /* in place of a version: the newest that a node holds */
 

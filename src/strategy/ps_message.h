@@ -57,7 +57,15 @@ enum ps_op {
     PS_RESUME,
 };
 
-enum ps_flag { PS_LOST = 1, PS_STOP = 2, PS_NEW = 4, PS_LEFT = 8, PS_WHOLE = 16, PS_DELTA = 32 };
+enum ps_flag {
+    PS_LOST = 1,
+    PS_STOP = 2,
+    PS_NEW = 4,
+    PS_LEFT = 8,
+    PS_WHOLE = 16,
+    PS_DELTA = 32,
+    PS_OUTLIER = 64, /* with LOST: it is finite, and refused (coll/outlier.h) */
+};
 
 /* Lanes of transfers: the task that trains, the task that pushes, the tasks that serve shard 0, 1,
  * … */
@@ -89,8 +97,6 @@ struct ps_placement {
     struct members first;   /* the workers that began the run */
     const struct view *now; /* valid until the group's end */
 };
-
-enum { PS_SHARDS_MAX = 250 }; /* each has a lane of transfers; jobs with more are refused */
 
 /* The node that serves a shard; WORLD_ANY: no worker is left. */
 uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard);

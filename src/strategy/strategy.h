@@ -35,7 +35,6 @@ struct lanes {
     bool needs_sync;
 };
 
-enum { JOIN_STATE_WORDS = 24 };
 #define JOIN_STATE_NOT_HERE SIZE_MAX
 
 /* The state that a donor sends a joiner besides the progress and the model: the completed exchanges

@@ -47,7 +47,7 @@ int driver_on_bad_record(struct driver *d, const struct message *m)
     read_text(&in, bad.cause, sizeof bad.cause);
     printable(bad.cause);
     if (!byte_reader_done(&in) || bad.of > BAD_OF_TEST || !d->data.corpus->bad) {
-        log_warn(d->host->log, "worker %u: its broken record cannot be understood", m->from);
+        wire_guard_count(&d->group.guard, m->from, WIRE_BAD_RECORD, "it cannot be read");
         return OK;
     }
     uint64_t machine = machine_of(d, m->from);

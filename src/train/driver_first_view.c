@@ -65,7 +65,7 @@ int driver_on_done(struct driver *d, const struct message *m)
     /* sent by the server's task */
     uint32_t node = m->from == WORLD_DRIVER ? read_u32(&in) : m->from;
     if (departure_decode(&in, &departure) != OK) {
-        log_warn(d->host->log, "worker %u: its last message cannot be read", node);
+        wire_guard_count(&d->group.guard, node, WIRE_DONE, "it cannot be read");
         return OK;
     }
     bool member = view && view_rank(view, node) >= 0;

@@ -100,7 +100,9 @@ void driver_on_opening(struct driver *d, const struct message *m)
     struct opening_report report;
     if (m->from == WORLD_DRIVER)
         take_news(d, &in);
-    else if (m->from < VIEW_MEMBERS_MAX && opening_decode(&in, &report) == OK)
+    else if (opening_decode(&in, &report) != OK)
+        wire_guard_count(&d->group.guard, m->from, WIRE_OPENING, "it cannot be read");
+    else if (m->from < VIEW_MEMBERS_MAX)
         take_report(d, m->from, &report);
 }
 

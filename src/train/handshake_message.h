@@ -11,8 +11,6 @@
 #include "job/job.h"
 #include "train/worker_report.h"
 
-enum { HELLO_TEXT_MAX = 32, HELLO_PATH_MAX = 200 };
-
 /* Records with an identity of their own, which a node has. */
 struct holding {
     uint64_t hash, count;
@@ -24,8 +22,6 @@ struct holding {
 struct holding_use {
     uint64_t hash, records, taken;
 };
-
-enum { HOLDINGS_MAX = 256, HELLO_KIND_MAX = 80 };
 
 /* With local_data: what a node's records have in common with those of others, and which it has. */
 struct hello_local {

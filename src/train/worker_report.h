@@ -7,8 +7,6 @@
 #include "base/err.h"
 #include "group/view.h"
 
-enum { WORKER_HOST_MAX = 64, WORKER_STAGE_MAX = 32 };
-
 /* Where a worker runs: the name of its machine and the address it listens at, each "" when unknown.
  */
 struct worker_location {

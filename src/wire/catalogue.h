@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WIRE_VERSION 9
+#define WIRE_VERSION 10
 
 /*        name            sent by → to       what */
 #define WIRE_KINDS(X)                                                                              \
@@ -62,7 +62,8 @@
     X(LEASE, "lease")     /* driver → worker: a grant of samples */                              \
     X(SHARE, "share")     /* driver → worker: the ranges of its own records to train on */       \
     X(OPENING, "opening") /* node → node: progress with opening the data */                      \
-    X(BAD_RECORD, "bad_record") /* worker → driver: a bad record that it skipped */
+    X(BAD_RECORD, "bad_record") /* worker → driver: a bad record that it skipped */              \
+    X(REJECTED, "rejected")     /* server → driver: a worker's push that did not count */
 
 enum wire_kind {
     WIRE_NONE,

@@ -1,9 +1,13 @@
 #include "wire/wire_send.h"
 
+#include "base/fault.h"
+#include "wire/wire_rules.h"
+
 #include <string.h>
 
 int wire_send(struct world *world, uint32_t node, uint64_t tag, const void *data, size_t len)
 {
+    PL_ASSERT(!wire_fault(world->self, node, tag, len));
     struct message *m = message_new(tag, 0, len);
     if (!m)
         return ERR_NOMEM;

@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -227,11 +228,17 @@ struct world_costs {
     double copy, reduce, crypto;
 };
 
+/* Judges a message before a task receives it, on that task; false: the message is dropped. */
+struct world_guard {
+    bool (*accepts)(struct world_guard *guard, const struct message *m);
+};
+
 struct world {
     const struct world_ops *ops;
     uint32_t self;       /* this node */
     struct trace *trace; /* trace.h; NULL: not traced. Set while no task uses it */
     struct world_costs costs;
+    _Atomic(struct world_guard *) guard; /* NULL: every message is received */
 };
 
 static inline int64_t world_now(struct world *w)
@@ -263,7 +270,15 @@ static inline int world_join(struct world *w, struct task *task, int64_t deadlin
 static inline int world_wait(struct world *w, const struct wait_for *set, int n, int64_t deadline,
                              struct wake *out)
 {
-    return w->ops->wait(w, set, n, deadline, out);
+    for (;;) {
+        int rc = w->ops->wait(w, set, n, deadline, out);
+        if (rc != OK || set[out->which].kind != WAIT_MESSAGE)
+            return rc;
+        struct world_guard *guard = atomic_load_explicit(&w->guard, memory_order_acquire);
+        if (!guard || guard->accepts(guard, out->msg))
+            return rc;
+        message_unref(out->msg);
+    }
 }
 
 static inline void world_raise(struct world *w, uint32_t signal)
