@@ -7,6 +7,8 @@
 #include "wire/wire_send.h"
 #include "world/trace.h"
 
+#include <stdlib.h>
+
 /* Test builds plant the bug that the commit rule prevents, to prove that the tests would see it. */
 #ifdef PLANT_SKIP_COMMIT_RULE
 #define COMMIT_RULE 0
@@ -63,6 +65,7 @@ void exchange_join(struct exchange *e, uint64_t completed)
     e->completed = completed;
     e->synced = 0;
     e->standing = LANE_JOINED;
+    e->averaged = 0;
 }
 
 void exchange_join_unsynced(struct exchange *e)
@@ -87,12 +90,20 @@ const struct exchange_meta *exchange_result_meta(const struct exchange *e)
     return &e->meta[e->completed & 1];
 }
 
+bool exchange_counted(const struct exchange *e)
+{
+    const struct exchange_meta *meta = exchange_result_meta(e);
+    return e->mine.weight > 0 &&
+           (!e->config.reject || members_has(&meta->contributors, e->group->world->self));
+}
+
 bool exchange_meta_ends_run(const struct exchange_meta *meta)
 {
     struct members stay = members_without(&meta->participants, &meta->leaving);
     return meta->stop_votes > 0 || members_empty(&stay);
 }
 
+/* The sums of all members, */
 static void merge_meta(void *header, const void *other)
 {
     struct exchange_meta *t = header;
@@ -112,6 +123,23 @@ static void merge_meta(void *header, const void *other)
         t->exchange_s = o->exchange_s;
     auto_meta_merge(&t->automatic, &o->automatic);
     t->rate += o->rate;
+}
+
+/* and with `reject` the claim of each, by rank. */
+struct claimed_meta {
+    struct exchange_meta meta;
+    uint64_t ranks;
+    struct outlier_claim claim[];
+};
+
+static void merge_claimed(void *header, const void *other)
+{
+    struct claimed_meta *t = header;
+    const struct claimed_meta *o = other;
+    merge_meta(&t->meta, &o->meta);
+    for (uint64_t i = 0; i < t->ranks; i++)
+        if (t->claim[i].weight == 0)
+            t->claim[i] = o->claim[i];
 }
 
 /* Ranks are the driver, if it takes part, then the participants in ascending order: all derive the
@@ -163,6 +191,53 @@ static void decide_algorithm(struct exchange *e, const struct coll *c, struct ex
         auto_decide(&e->automatic, c, e->n_floats, e->config.stripes, &meta->automatic);
 }
 
+/* Rank 0 decides for all which contributions do not count: take them out of the sums. */
+static void refuse_outliers(const struct exchange *e, const struct coll *c, struct claimed_meta *t)
+{
+    enum outlier_cause cause[VIEW_MEMBERS_MAX + 1];
+    double weight = 0, loss = 0;
+    if (outlier_judge(t->claim, t->ranks, cause) == 0)
+        return;
+    for (size_t i = 0; i < t->ranks; i++) {
+        const struct outlier_claim *claim = &t->claim[i];
+        uint32_t node = c->ranks->node[i];
+        if (cause[i] == OUTLIER_SOUND) {
+            weight += claim->weight;
+            loss += claim->loss;
+            continue;
+        }
+        char why[OUTLIER_TEXT_MAX];
+        outlier_explain(t->claim, t->ranks, i, cause[i], why);
+        log_warn(e->group->log, "worker %u: its contribution to exchange %llu is refused: %s", node,
+                 (unsigned long long)c->n, why);
+        members_remove(&t->meta.contributors, node);
+        t->meta.samples -= claim->samples;
+    }
+    t->meta.weight = weight;
+    t->meta.loss = loss;
+}
+
+/* Reduce the metadata with the claims of all ranks, which rank 0 judges. */
+static int reduce_claims(const struct exchange *e, struct coll *c, struct exchange_meta *meta)
+{
+    size_t len = sizeof(struct claimed_meta) + c->ranks->count * sizeof(struct outlier_claim);
+    struct claimed_meta *mine = calloc(1, len), *other = malloc(len);
+    int rc = mine && other ? OK : ERR_NOMEM;
+    if (rc == OK) {
+        mine->meta = *meta;
+        mine->ranks = c->ranks->count;
+        mine->claim[c->ranks->me] = e->claim;
+        rc = coll_meta_reduce(c, mine, len, other, merge_claimed);
+    }
+    if (rc == OK && c->ranks->me == 0)
+        refuse_outliers(e, c, mine);
+    if (rc == OK)
+        *meta = mine->meta;
+    free(mine);
+    free(other);
+    return rc;
+}
+
 /* Reduce and broadcast the metadata: the sum of the inputs' weights and counts, and the algorithm.
  * It goes ahead of the vector because it is short and completes only when all members take part, so
  * no vector is sent to a member that still computes. */
@@ -173,7 +248,8 @@ static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta 
     exchange_enter(e, EXCHANGE_COLLECTING);
     auto_meta_init(&meta->automatic, c, e->took);
     c->patient = true;
-    int rc = coll_meta_reduce(c, meta, sizeof *meta, &other, merge_meta);
+    int rc = e->config.reject ? reduce_claims(e, c, meta)
+                              : coll_meta_reduce(c, meta, sizeof *meta, &other, merge_meta);
     if (rc == OK && c->ranks->me == 0)
         decide_algorithm(e, c, meta);
     if (rc == OK)
@@ -240,6 +316,18 @@ static int run_vector(struct exchange *e, struct coll *c, float *x, struct coll_
     return rc;
 }
 
+/* The attempt's metadata have arrived: a refused member contributes nothing, and keeps what it owes
+ * to sums. */
+static void take_verdict(const struct exchange *e, const struct exchange_meta *meta,
+                         struct vec *result, struct coll_owed *owed)
+{
+    if (!e->config.reject || e->mine.weight == 0 ||
+        members_has(&meta->contributors, e->group->world->self))
+        return;
+    vec_fill(result, vec_all(result), 0.0f);
+    owed->sums = NULL;
+}
+
 /* One attempt at exchange n in one view: result[n & 1] ← Σ w·input / Σ w on every rank. */
 static int attempt_exchange(struct exchange *e, struct coll *c)
 {
@@ -265,8 +353,11 @@ static int attempt_exchange(struct exchange *e, struct coll *c)
         rc = reduce_meta(e, c, meta);
     if (rc == OK)
         rc = plan_for(e, c, (enum coll_algorithm)meta->algorithm);
-    if (rc == OK)
-        rc = run_vector(e, c, result->at, exchange_owed(e, owed));
+    struct coll_owed owes = exchange_owed(e, owed);
+    if (rc == OK) {
+        take_verdict(e, meta, result, &owes);
+        rc = run_vector(e, c, result->at, owes);
+    }
     if (rc == OK && meta->weight > 0 && !e->config.plain)
         vec_scale(result, (float)(1.0 / meta->weight), all);
     if (rc == OK)
@@ -353,6 +444,7 @@ void exchange_take_result(struct exchange *e, uint64_t n, struct vec *x,
     e->meta[n & 1] = *meta;
     e->completed = n;
     e->standing = LANE_HELD;
+    e->averaged = 0;
 }
 
 /* The holder sends its result of exchange go->completed to all nodes that lack it; those store it.
@@ -436,12 +528,43 @@ static void record_cost(struct exchange *e, int64_t start, const struct coll_wai
     };
 }
 
+/* Describe this member's input to the judge: its norm and its cosine with the last average; or,
+ * where inputs are models, those of its difference to the base, with the last change of the
+ * average. */
+static int make_claim(struct exchange *e)
+{
+    const struct vec *last = &e->result[e->completed & 1], *before = &e->result[~e->completed & 1];
+    const struct vec *base = e->base.n > 0 ? &e->base : NULL;
+    uint64_t needs = base && base->at != last->at ? 2 : 1; /* averages; a base may be the first */
+    size_t exact = e->config.exact.len > 0 ? e->config.exact.from : e->n_floats;
+    struct range r = {0, base ? base->n : exact};
+    e->claim = (struct outlier_claim){.weight = e->mine.weight,
+                                      .samples = e->mine.samples,
+                                      .loss = e->mine.loss,
+                                      .cosine = OUTLIER_NO_SIDE};
+    if (e->mine.weight == 0)
+        return OK;
+    const struct vec_angle angle =
+        vec_angle(&e->input, base, e->averaged >= needs ? last : NULL, base ? before : NULL, r);
+    double print = base ? vec_dot(&e->input, &e->input, r) : angle.uu;
+    outlier_measure(&e->history, &angle, print, &e->claim);
+    return world_copied(e->group->world, r.len * sizeof(float) * (base ? 5 : 2));
+}
+
+static void show_contribution(struct exchange *e)
+{
+    const struct group_observer *observer = e->group->observer;
+    if (observer && observer->contributes && e->mine.weight > 0)
+        observer->contributes(observer->user, e->group->world->self, &e->input);
+}
+
 /* Fix this member's contribution for all attempts at the exchange: an attempt in a later view must
  * not differ, as other members may have completed the earlier one. */
-static void take_input(struct exchange *e, const struct exchange_meta *mine)
+static int take_input(struct exchange *e, const struct exchange_meta *mine)
 {
     uint32_t self = e->group->world->self;
     e->mine = *mine;
+    show_contribution(e);
     if (e->standing != LANE_HELD)
         e->mine.weight = 0;
     if (self != WORLD_DRIVER)
@@ -459,6 +582,7 @@ static void take_input(struct exchange *e, const struct exchange_meta *mine)
         e->mine.loss = 0;
     }
     PL_ASSERT(e->standing == LANE_HELD || e->mine.weight == 0); /* J4 */
+    return e->config.reject ? make_claim(e) : OK;
 }
 
 /* Attempts exchange n in one view after another until it completes. In each new view the lane is
@@ -471,7 +595,9 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
     int64_t start = world_now(e->group->world);
     struct ranks ranks;
     PL_ASSERT(e->standing != LANE_UNKNOWN); /* E3 */
-    take_input(e, mine);
+    int claimed = take_input(e, mine);
+    if (claimed != OK)
+        return claimed;
     for (;;) {
         if (atomic_load(&e->group->end.over))
             return ERR_DRIVER;
@@ -499,6 +625,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
             PL_ASSERT(adopted || e->completed + 1 == n); /* E2: one after another */
             e->completed = n;
             e->standing = LANE_HELD;
+            e->averaged += !adopted;
             begin_tick(e);
             record_cost(e, start, &waits);
             return OK;

@@ -6,12 +6,15 @@
  * members of a view ever apply different results for one (lane, n), and a caller sees committed
  * results only.
  *
- * A contribution that is not finite gets weight 0, and the metadata names its sender to all. */
+ * A contribution that is not finite gets weight 0, and the metadata names its sender to all. With
+ * `reject`, rank 0 compares the claims of all members (outlier.h) before the vector is reduced, and
+ * refuses outliers, which then are not among the contributors. */
 #ifndef PL_COLL_EXCHANGE_H
 #define PL_COLL_EXCHANGE_H
 
 #include "coll/auto.h"
 #include "coll/coll_run.h"
+#include "coll/outlier.h"
 #include "coll/stages.h"
 #include "tensor/vec.h"
 
@@ -46,6 +49,7 @@ enum exchange_split {
 struct exchange_config {
     enum coll_algorithm algorithm;
     bool pinned;  /* COLL_AUTO chooses by its rule alone and measures no links */
+    bool reject;  /* outliers; not with a split, nor with `plain` */
     size_t chunk; /* floats of a piece */
     enum codec codec;
     /* With a lossy codec: floats that travel as they are, such as the state s of layers, whose
@@ -123,8 +127,11 @@ struct exchange {
      * its length, but for the exact floats: those of the inputs, and in a split exchange those of
      * the result. So the codec's error is a part of what has changed, not of the model. */
     struct vec base;
-    struct vec result[2];         /* of exchange n in [n & 1] */
-    struct exchange_meta mine;    /* kept with the input */
+    struct vec result[2];       /* of exchange n in [n & 1] */
+    struct exchange_meta mine;  /* kept with the input */
+    struct outlier_claim claim; /* likewise, with config.reject */
+    struct outlier_history history;
+    uint64_t averaged;            /* exchanges completed one after another by taking part */
     struct exchange_meta meta[2]; /* with the results */
     struct exchange_cost cost;    /* of the last exchange */
     struct coll_plan plan;        /* of view `planned_in` and algorithm `planned`; reused */
@@ -183,6 +190,9 @@ void exchange_take_result(struct exchange *e, uint64_t n, struct vec *x,
 /* Of the last exchange completed here; valid until the next one completes. */
 const struct vec *exchange_result(const struct exchange *e);
 const struct exchange_meta *exchange_result_meta(const struct exchange *e);
+
+/* Did this member contribute to the last exchange, and was its contribution not refused? */
+bool exchange_counted(const struct exchange *e);
 
 /* Does the run end behind that exchange for all members? It does if one of them voted to stop, or
  * if all of them leave. */

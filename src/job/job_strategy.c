@@ -212,10 +212,50 @@ static int check_collective_use(const Paceline__Job *job, struct err *err)
                  : OK;
 }
 
+/* Why contributions to the job's strategy cannot be judged; NULL: they can. */
+static const char *cannot_judge(const Paceline__Job *job)
+{
+    const Paceline__Strategy *s = job->strategy;
+    if (job->slices > 1)
+        return "slices of one model contribute parts that differ by design";
+    switch (s->algorithm_case) {
+    case PACELINE__STRATEGY__ALGORITHM_SINGLE: return "a single worker is compared with nobody";
+    case PACELINE__STRATEGY__ALGORITHM_SYNC:
+        return s->sync->has_seconds
+                   ? "rounds by the clock (strategy.sync.seconds) give fast workers a larger change"
+                   : NULL;
+    case PACELINE__STRATEGY__ALGORITHM_ASYNC_ALLREDUCE:
+        return "its workers submit models of their own, without a common base";
+    case PACELINE__STRATEGY__ALGORITHM_MPCA:
+    case PACELINE__STRATEGY__ALGORITHM_PACE:
+        return "a late contribution waits for the next exchange, and a leaf's is added to its "
+               "proxy's";
+    case PACELINE__STRATEGY__ALGORITHM_GOSSIP:
+        return "a model that is refused takes its share of all weights with it";
+    case PACELINE__STRATEGY__ALGORITHM_FULL_BATCH:
+        return "without one worker's part the loss is that of other records, and the line search "
+               "fails";
+    case PACELINE__STRATEGY__ALGORITHM_SURVEY: return "a survey averages nothing";
+    default: return NULL;
+    }
+}
+
+static int check_reject(const Paceline__Job *job, struct err *err)
+{
+    const char *why = cannot_judge(job);
+    return job->reject == PACELINE__JOB__REJECT__outliers && why
+               ? err_set(err, ERR_UNSUPPORTED,
+                         "reject: outliers is not for strategy.%s: %s; leave it out",
+                         job_strategy_name(job), why)
+               : OK;
+}
+
 int job_finish_strategy(Paceline__Job *job, struct err *err)
 {
     Paceline__Strategy *s = job->strategy;
     int rc = check_collective_use(job, err);
+    if (rc == OK)
+        rc = check_reject(job, err);
     if (rc != OK)
         return rc;
     switch (s->algorithm_case) {

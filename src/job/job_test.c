@@ -604,6 +604,62 @@ static void test_the_example_is_a_job(void **state)
     file_release(&file);
 }
 
+static void expect_unsupported(const char *text, const char *message)
+{
+    struct err err = {0};
+    Paceline__Job *job = parse_job(text);
+    assert_int_equal(job_finish(job, &err), ERR_UNSUPPORTED);
+    assert_string_equal(err.text, message);
+    job_free(job);
+}
+
+/* `reject: outliers` is honoured where contributions can be compared, or refused by name. */
+static void test_outliers_are_rejected_or_the_key_is(void **state)
+{
+    (void)state;
+    static const char *const honoured[] = {
+        "sync {}",  "allreduce {}",         "diloco {}", "ps {}", "downpour {}",
+        "easgd {}", "easgd { mode: sync }",
+    };
+    static const struct {
+        const char *strategy, *message;
+    } refused[] = {
+        {"async_allreduce {}",
+         "reject: outliers is not for strategy.async_allreduce: its workers submit models of their "
+         "own, without a common base; leave it out"},
+        {"mpca {}", "reject: outliers is not for strategy.mpca: a late contribution waits for the "
+                    "next exchange, and a leaf's is added to its proxy's; leave it out"},
+        {"pace {}", "reject: outliers is not for strategy.pace: a late contribution waits for the "
+                    "next exchange, and a leaf's is added to its proxy's; leave it out"},
+        {"gossip {}", "reject: outliers is not for strategy.gossip: a model that is refused takes "
+                      "its share of all weights with it; leave it out"},
+        {"survey {}",
+         "reject: outliers is not for strategy.survey: a survey averages nothing; leave it out"},
+        {"sync { seconds: 1 }",
+         "reject: outliers is not for strategy.sync: rounds by the clock (strategy.sync.seconds) "
+         "give fast workers a larger change; leave it out"},
+    };
+    char text[512];
+    for (size_t i = 0; i < sizeof honoured / sizeof *honoured; i++) {
+        snprintf(text, sizeof text, LEAST "workers: 4 reject: outliers strategy { %s }",
+                 honoured[i]);
+        job_free(finish_job(text));
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        snprintf(text, sizeof text, LEAST "workers: 4 reject: outliers strategy { %s }",
+                 refused[i].strategy);
+        expect_unsupported(text, refused[i].message);
+    }
+    expect_unsupported(
+        LEAST "reject: outliers",
+        "reject: outliers is not for strategy.single: a single worker is compared with "
+        "nobody; leave it out");
+    expect_unsupported(
+        LEAST "slices: 2 reject: outliers",
+        "reject: outliers is not for strategy.allreduce: slices of one model contribute "
+        "parts that differ by design; leave it out");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -612,6 +668,7 @@ int main(void)
         cmocka_unit_test(test_parts_that_are_missing),
         cmocka_unit_test(test_numbers_out_of_range),
         cmocka_unit_test(test_collectives_are_used_or_refused),
+        cmocka_unit_test(test_outliers_are_rejected_or_the_key_is),
         cmocka_unit_test(test_rules_that_cannot_be_judged_are_refused),
         cmocka_unit_test(test_solver_and_data_numbers),
         cmocka_unit_test(test_global_batch),

@@ -243,7 +243,7 @@ static int receive_fragment(struct diloco *d, struct fragment *f)
         vec_import(&d->s, vec_all(&d->s),
                    exchange_result(f->lane)->at + f->r.len * (1 + d->states));
     replace_fragment(d, f);
-    if (f->lane->mine.weight == 0)
+    if (!exchange_counted(f->lane))
         reset_fragments(d);
     bool shared = strategy_shares(m, &d->here);
     d->here.sharers = strategy_sharers(meta);

@@ -260,7 +260,7 @@ static int sync_round(struct ring *r, struct member *m, uint64_t tau)
         return rc;
     vec_copy(&r->lane->input, &l->both, vec_all(&l->both));
     rc = exchange_run(r->lane, &mine);
-    if (rc == OK && r->lane->mine.weight > 0)
+    if (rc == OK && exchange_counted(r->lane))
         vec_penalise(&l->x, committed_alpha(r, m->job), &r->x, vec_all(&l->x));
     else if (rc == OK)
         rc = reset_worker(m, &r->both);

@@ -203,6 +203,13 @@ int ps_client_flush(struct ps_client *c)
     return rc == OK ? atomic_load(&c->push_sender.status) : rc;
 }
 
+static void show_push(struct ps_client *c)
+{
+    const struct group_observer *observer = c->m->group->observer;
+    if (observer && observer->contributes)
+        observer->contributes(observer->user, c->m->world->self, &c->out);
+}
+
 int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
 {
     int rc = ps_client_flush(c);
@@ -215,6 +222,8 @@ int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
     c->sending = ++c->pushed;
     c->push[c->pushed % c->kept].lost = lost;
     c->push[c->pushed % c->kept].samples = samples;
+    if (!lost)
+        show_push(c);
     if (!lost && c->residual.n > 0)
         round_push(c, true);
     ps_observe_client(c);

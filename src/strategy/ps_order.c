@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "strategy/ps_server.h"
+#include "wire/wire_send.h"
 
 static const uint8_t next_stages[SERVER_STAGES] = {
     [SERVER_EMPTY] = 1 << SERVER_LEVELS | 1 << SERVER_SERVES,
@@ -42,17 +43,21 @@ void ps_observe(const struct ps_server *s, bool recovered)
 static int report_push(struct ps_server *s, uint32_t node)
 {
     const struct ps_server_client *g = s->client[node];
+    bool outlier = g->bad && g->outlier;
+    if (s->clock && outlier)
+        members_add(&s->outliers, node);
     if (s->clock) {
         ps_clock_have(s->clock, node, 0, g->samples, g->bad, world_now(s->world));
         return OK;
     }
-    return ps_send_shard(&s->port, 0,
-                         &(struct ps_message){.op = PS_HAVE,
-                                              .flags = g->bad ? PS_LOST : 0,
-                                              .node = node,
-                                              .shard = (uint32_t)s->config.index,
-                                              .number = g->number,
-                                              .samples = g->samples});
+    return ps_send_shard(
+        &s->port, 0,
+        &(struct ps_message){.op = PS_HAVE,
+                             .flags = (g->bad ? PS_LOST : 0u) | (outlier ? PS_OUTLIER : 0u),
+                             .node = node,
+                             .shard = (uint32_t)s->config.index,
+                             .number = g->number,
+                             .samples = g->samples});
 }
 
 static int take_push(struct ps_server *s, uint32_t node)
@@ -71,6 +76,7 @@ static int take_push(struct ps_server *s, uint32_t node)
     g->samples = push.samples;
     g->number = push.number;
     g->bad = push.flags & PS_LOST;
+    g->outlier = false;
     ps_set_use(g, g->bad ? USE_WAITS : USE_ARRIVES);
     const struct transfer_in in = {
         .x = g->both.at, .n = s->shard.range.len, .codec = s->config.codec, .exact = s->shard.s.n};
@@ -90,6 +96,34 @@ int ps_on_push(struct ps_server *s, struct message *m)
     return ps_serve_next(s, m->from);
 }
 
+/* Compare the shard's part of a push with the newest ones of the other workers, and with the mean
+ * of those that were applied. A refused push stays in the comparison: it is one of few. */
+static int judge_push(struct ps_server *s, uint32_t node)
+{
+    struct ps_server_client *g = s->client[node];
+    struct outlier_claim claim[VIEW_MEMBERS_MAX];
+    enum outlier_cause cause[VIEW_MEMBERS_MAX];
+    const struct vec x = vec_part(&g->both, 0, s->shard.x.n);
+    const struct vec_angle angle =
+        vec_angle(&x, NULL, s->has_moved ? &s->moved : NULL, NULL, vec_all(&x));
+    size_t n = 0, at = 0;
+    g->claim = (struct outlier_claim){.weight = 1, .samples = g->samples};
+    outlier_measure(&g->history, &angle, angle.uu, &g->claim);
+    MEMBERS_EACH (p, &s->known) {
+        at = p == node ? n : at;
+        claim[n++] = s->client[p] ? s->client[p]->claim : (struct outlier_claim){0};
+    }
+    outlier_judge(claim, n, cause);
+    g->outlier = cause[at] != OUTLIER_SOUND;
+    if (g->outlier) {
+        char why[OUTLIER_TEXT_MAX];
+        outlier_explain(claim, n, at, cause[at], why);
+        log_warn(s->log, "worker %u: its push %llu is refused: %s", node,
+                 (unsigned long long)g->number, why);
+    }
+    return world_copied(s->world, 2 * x.n * sizeof(float));
+}
+
 /* A push has ended. A part that is not finite is not applied, nor are the others of that push. */
 int ps_on_push_ended(struct ps_server *s, struct ps_server_client *g)
 {
@@ -103,7 +137,11 @@ int ps_on_push_ended(struct ps_server *s, struct ps_server_client *g)
     if (g->bad)
         log_warn(s->log, "worker %u: its push %llu is not finite and is left out", node,
                  (unsigned long long)g->number);
-    return report_push(s, node);
+    int rc = OK;
+    if (ps_rejects(s) && !g->bad && s->shard.x.n > 0)
+        rc = judge_push(s, node);
+    g->bad |= g->outlier;
+    return rc == OK ? report_push(s, node) : rc;
 }
 
 /* ---- copies go out ---- */
@@ -166,6 +204,8 @@ static int send_state(struct ps_server *s, uint32_t node, const struct ps_messag
 
 /* ---- orders are carried out ---- */
 
+#define MOVED_NEW 0.1f /* share of a push in the running mean */
+
 /* Pushes are decided: apply them here, or drop them. */
 static int carry_out_pushes(struct ps_server *s, const struct ps_message *order)
 {
@@ -186,6 +226,10 @@ static int carry_out_pushes(struct ps_server *s, const struct ps_message *order)
         shard_apply(&s->shard, s->together, count, order->t);
     MEMBERS_EACH (p, members) {
         struct ps_server_client *g = s->client[p];
+        if (applied && s->moved.n > 0) {
+            vec_lerp(&s->moved, s->has_moved ? MOVED_NEW : 1.0f, &g->both, vec_all(&s->moved));
+            s->has_moved = true;
+        }
         if (applied && g->last.n > 0) {
             vec_copy(&g->last, &g->both, vec_all(&g->last));
             g->averaged = g->samples;
@@ -338,6 +382,28 @@ int ps_send_oks(struct ps_server *s, const struct ps_decision *d, int64_t now)
     return rc;
 }
 
+/* Tell the driver of dropped pushes. */
+static int report_dropped(struct ps_server *s, const struct ps_decision *d)
+{
+    int rc = OK;
+    if (!ps_rejects(s))
+        return OK;
+    MEMBERS_EACH (p, &d->applied)
+        s->refused[p] = 0;
+    MEMBERS_EACH (p, &d->dropped) {
+        struct buf bytes = {0};
+        buf_put_u32(&bytes, p);
+        buf_put_u64(&bytes, s->done[p]);
+        buf_put_u32(&bytes, ++s->refused[p]);
+        buf_put_u8(&bytes, members_has(&s->outliers, p));
+        members_remove(&s->outliers, p);
+        int sent = wire_send_buf(s->world, WORLD_DRIVER, WIRE_REJECTED, 0, &bytes);
+        buf_release(&bytes);
+        rc = sent == ERR_NOMEM ? sent : rc;
+    }
+    return rc;
+}
+
 int ps_decide(struct ps_server *s)
 {
     struct ps_decision d;
@@ -347,6 +413,8 @@ int ps_decide(struct ps_server *s)
     int rc = send_order(s, PS_DROP, &d.dropped, d.t);
     if (rc == OK)
         rc = send_order(s, PS_APPLY, &d.applied, d.t);
+    if (rc == OK)
+        rc = report_dropped(s, &d);
     if (rc == OK) /* after both orders, since the sample offset is that of both */
         rc = go_on(s);
     return rc == OK ? ps_send_oks(s, &d, now) : rc;

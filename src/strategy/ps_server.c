@@ -48,6 +48,8 @@ int ps_server_init(struct ps_server *s, struct group *group, const struct ps_ser
     s->together = arena_array(arena, VIEW_MEMBERS_MAX, struct push);
     if (rc == OK && !s->together)
         rc = ERR_NOMEM;
+    if (rc == OK && ps_rejects(s))
+        rc = vec_init(&s->moved, arena, s->shard.x.n);
     MEMBERS_EACH (p, &s->known)
         rc = rc == OK ? make_client(s, p) : rc;
     if (rc != OK || config->index > 0)
@@ -94,6 +96,8 @@ static int on_loss(struct ps_server *s, uint32_t node)
         ps_set_use(g, USE_NONE);
     g->lost_in = ps_port_view(&s->port);
     s->done[node] = 0;
+    s->refused[node] = 0;
+    members_remove(&s->outliers, node);
     return on_worker_gone(s, node, true);
 }
 
@@ -166,9 +170,12 @@ static int on_have(struct ps_server *s, const struct ps_message *message)
 {
     uint32_t node = message->node;
     bool known = node < VIEW_MEMBERS_MAX && s->client[node];
-    if (s->clock && known && message->number > s->done[node] && message->shard > 0)
-        ps_clock_have(s->clock, node, message->shard, message->samples, message->flags & PS_LOST,
-                      world_now(s->world));
+    if (!s->clock || !known || message->number <= s->done[node] || message->shard == 0)
+        return OK;
+    if (message->flags & PS_OUTLIER)
+        members_add(&s->outliers, node);
+    ps_clock_have(s->clock, node, message->shard, message->samples, message->flags & PS_LOST,
+                  world_now(s->world));
     return OK;
 }
 

@@ -18,6 +18,7 @@
 #ifndef PL_STRATEGY_PS_SERVER_H
 #define PL_STRATEGY_PS_SERVER_H
 
+#include "coll/outlier.h"
 #include "strategy/ps_clock.h"
 #include "strategy/ps_message.h"
 #include "strategy/shard.h"
@@ -54,16 +55,19 @@ enum ps_request { REQUEST_NONE, REQUEST_PART, REQUEST_STATE };
 
 /* A worker as a server sees it. */
 struct ps_server_client {
-    struct transfer push; /* coming in */
-    struct transfer part; /* going out */
-    struct vec both;      /* a push or a copy; as long as a state */
-    enum ps_use use;      /* of `both` */
-    struct vec last;      /* its last push, for its s; as long as the shard */
-    struct message *next; /* the header of its next push, until `both` is free */
-    uint64_t number;      /* its newest push that was accepted; 0: none */
-    uint64_t samples;     /* of that push */
-    bool bad;             /* that one is not finite */
-    uint64_t averaged;    /* samples behind `last`; 0: none yet */
+    struct transfer push;       /* coming in */
+    struct transfer part;       /* going out */
+    struct vec both;            /* a push or a copy; as long as a state */
+    enum ps_use use;            /* of `both` */
+    struct vec last;            /* its last push, for its s; as long as the shard */
+    struct message *next;       /* the header of its next push, until `both` is free */
+    uint64_t number;            /* its newest push that was accepted; 0: none */
+    uint64_t samples;           /* of that push */
+    bool bad;                   /* that one is not finite, or */
+    bool outlier;               /* refused */
+    struct outlier_claim claim; /* of its newest push, with `reject` */
+    struct outlier_history history;
+    uint64_t averaged; /* samples behind `last`; 0: none yet */
     enum ps_request request;
     uint64_t after, version; /* it requests a copy after its push `after` and order `version`, */
     uint64_t from;           /* and has one of order `from` - 1; 0: of none */
@@ -93,13 +97,17 @@ struct ps_server {
     struct shard shard;
     struct shard_layout layout; /* of its states, which workers keep */
     struct ps_server_client *client[VIEW_MEMBERS_MAX];
-    uint64_t done[VIEW_MEMBERS_MAX]; /* by worker: its newest push that is decided */
-    struct push *together;           /* room for a push of each */
-    uint64_t version;                /* orders carried out */
-    uint64_t history;                /* a hash over those that decided pushes */
-    uint64_t sample_offset;          /* after them */
-    struct members known;            /* workers of the last view seen */
-    uint32_t ordered_in;             /* the view of the newest order */
+    uint64_t done[VIEW_MEMBERS_MAX];    /* by worker: its newest push that is decided */
+    struct push *together;              /* room for a push of each */
+    struct vec moved;                   /* with `reject`: a running mean of applied pushes' x */
+    bool has_moved;                     /* it has one */
+    struct members outliers;            /* the clock's: waiting pushes that a shard has refused; */
+    uint32_t refused[VIEW_MEMBERS_MAX]; /* and pushes in a row that were dropped, by worker */
+    uint64_t version;                   /* orders carried out */
+    uint64_t history;                   /* a hash over those that decided pushes */
+    uint64_t sample_offset;             /* after them */
+    struct members known;               /* workers of the last view seen */
+    uint32_t ordered_in;                /* the view of the newest order */
     struct ps_clock *clock;
     struct transfer given; /* a state that comes in, */
     struct vec state;      /* into this one */
@@ -134,6 +142,12 @@ int ps_server_run(struct ps_server *server, const atomic_bool *finish);
 /* ops->driver: the one server of the model, until the run has ended. `config` is the strategy's
  * part. */
 int ps_server_lead(struct driver_part *leader, const struct ps_server_config *config);
+
+/* Does the job refuse outliers? */
+static inline bool ps_rejects(const struct ps_server *server)
+{
+    return server->config.clock.job->reject == PACELINE__JOB__REJECT__outliers;
+}
 
 /* ---- orders (ps_order.c): pushes arrive, the clock decides them, copies go out ---- */
 

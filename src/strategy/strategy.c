@@ -336,6 +336,7 @@ struct exchange_config strategy_exchange_config(const Paceline__Job *job)
     return (struct exchange_config){
         .algorithm = (enum coll_algorithm)c->algorithm,
         .pinned = job->deterministic,
+        .reject = job->reject == PACELINE__JOB__REJECT__outliers,
         .chunk = strategy_chunk(job),
         .codec = (enum codec)c->wire,
         .stripes = c->has_stripes || c->algorithm == PACELINE__COLLECTIVE__ALGORITHM__auto

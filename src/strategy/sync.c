@@ -229,7 +229,7 @@ static void replace_model(const struct rounds *r, struct learner *l,
                           const struct progress *progress, uint64_t steps)
 {
     take_model(r, &l->both);
-    if (r->lane->mine.weight == 0)
+    if (!exchange_counted(r->lane))
         reset_rounds(l, progress);
     else if (settings_of(r->job)->on_replace == PACELINE__ON_REPLACE__reset)
         optim_reset(&l->optim);

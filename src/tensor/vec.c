@@ -466,6 +466,55 @@ double vec_dot(const struct vec *a, const struct vec *b, struct range r)
     return total;
 }
 
+/* A block of a − p. */
+static const float *difference_of(float *room, const struct vec *a, const struct vec *p,
+                                  struct range part)
+{
+    if (!p)
+        return a->at + part.from;
+    for (size_t k = 0; k < part.len; k++)
+        room[k] = a->at[part.from + k] - p->at[part.from + k];
+    return room;
+}
+
+static struct vec_angle angle_of_block(const struct vec *a, const struct vec *p,
+                                       const struct vec *b, const struct vec *q, struct range part)
+{
+    const struct vec_kernels *kernels = vec_kernels_best();
+    float u_room[VEC_BLOCK], v_room[VEC_BLOCK];
+    const float *u = difference_of(u_room, a, p, part);
+    struct vec_angle sum = {.uu = kernels->dot_block(u, u, part.len)};
+    if (b) {
+        const float *v = difference_of(v_room, b, q, part);
+        sum.vv = kernels->dot_block(v, v, part.len);
+        sum.uv = kernels->dot_block(u, v, part.len);
+    }
+    return sum;
+}
+
+struct vec_angle vec_angle(const struct vec *a, const struct vec *p, const struct vec *b,
+                           const struct vec *q, struct range r)
+{
+    const struct vec *all[] = {a, p, b, q};
+    for (size_t i = 0; i < 4; i++)
+        if (all[i])
+            check_range(all[i], r);
+    enum { GROUP = 128 }; /* blocks whose sums are added together */
+    struct vec_angle sums[GROUP], total = {0};
+    size_t end = block_end(r);
+    for (size_t base = block_first(r); base < end; base += GROUP) {
+        size_t count = end - base < GROUP ? end - base : GROUP;
+        PARALLEL_EACH(i, 0, count, 1, r.len >= THREADS_LEN_MIN,
+                      { sums[i] = angle_of_block(a, p, b, q, block_part(r, base + i)); });
+        for (size_t i = 0; i < count; i++) {
+            total.uu += sums[i].uu;
+            total.vv += sums[i].vv;
+            total.uv += sums[i].uv;
+        }
+    }
+    return total;
+}
+
 uint64_t vec_hash(const struct vec *v, struct range r)
 {
     check_range(v, r);

@@ -144,6 +144,14 @@ bool vec_finite(const struct vec *v, struct range r);
 /* Dot product in double: a sum for each block that the range touches, added in order. */
 double vec_dot(const struct vec *a, const struct vec *b, struct range r);
 
+/* Of u = a − p and v = b − q, rounded to float: |u|², |v|² and u·v, in double, as vec_dot adds.
+ * p or q NULL: 0. b NULL: v is 0. */
+struct vec_angle {
+    double uu, vv, uv;
+};
+struct vec_angle vec_angle(const struct vec *a, const struct vec *p, const struct vec *b,
+                           const struct vec *q, struct range r);
+
 /* 64-bit hash of the bits of a range, for comparing replicas. */
 uint64_t vec_hash(const struct vec *v, struct range r);
 

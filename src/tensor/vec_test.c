@@ -421,6 +421,31 @@ static void test_a_long_dot_product_does_not_depend_on_threads(void **state)
     }
 }
 
+/* Norms and products of differences, which are rounded to float like those of vec_axpy. */
+static void test_angles_are_dot_products_of_differences(void **state)
+{
+    struct bench *b = *state;
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        struct range r = random_range(round, N);
+        const struct vec *a = &b->start[0], *p = &b->start[1];
+        struct vec u = vec_of(&b->arena, N), v = vec_of(&b->arena, N);
+        vec_copy(&u, a, vec_all(&u));
+        vec_axpy(&u, -1.0f, p, vec_all(&u));
+        vec_copy(&v, p, vec_all(&v));
+        vec_axpy(&v, -1.0f, a, vec_all(&v));
+        for (int threads = 1; threads <= 2; threads++) {
+            omp_set_num_threads(threads);
+            struct vec_angle both = vec_angle(a, p, p, a, r),
+                             one = vec_angle(a, NULL, NULL, NULL, r);
+            struct vec_angle mixed = vec_angle(a, NULL, p, a, r);
+            assert_true(both.uu == vec_dot(&u, &u, r) && both.vv == vec_dot(&v, &v, r) &&
+                        both.uv == vec_dot(&u, &v, r));
+            assert_true(one.uu == vec_dot(a, a, r) && one.vv == 0 && one.uv == 0);
+            assert_true(mixed.uu == one.uu && mixed.uv == vec_dot(a, &v, r));
+        }
+    }
+}
+
 static void test_a_hash_sees_every_bit_of_the_range_and_no_other(void **state)
 {
     struct bench *b = *state;
@@ -502,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_a_dot_product_of_whole_numbers_is_exact),
         cmocka_unit_test(test_a_dot_product_is_the_sum_of_its_blocks),
         cmocka_unit_test(test_a_long_dot_product_does_not_depend_on_threads),
+        cmocka_unit_test(test_angles_are_dot_products_of_differences),
         cmocka_unit_test(test_a_hash_sees_every_bit_of_the_range_and_no_other),
         cmocka_unit_test(test_vec_misuse_is_caught),
     };

@@ -59,11 +59,12 @@ int driver_turn(struct driver *d)
         wire_from(WORLD_ANY, WIRE_DONE),
         wire_from(WORLD_ANY, WIRE_OPENING),
         wire_from(WORLD_ANY, WIRE_BAD_RECORD),
+        wire_from(WORLD_ANY, WIRE_REJECTED),
         changed,
         {.kind = WAIT_TASK, .task = d->server.task},
     };
-    const int messages = 5, server = 6;
-    int n = 7, part_at = -1;
+    const int messages = 6, server = 7;
+    int n = 8, part_at = -1;
     if (d->part.task) {
         part_at = n;
         set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->part.task};
@@ -89,6 +90,8 @@ int driver_turn(struct driver *d)
         driver_on_opening(d, wake.msg);
     } else if (wake.which == 4) {
         rc = driver_on_bad_record(d, wake.msg);
+    } else if (wake.which == 5) {
+        driver_on_rejected(d, wake.msg);
     }
     if (wake.which < messages)
         message_unref(wake.msg);

@@ -76,8 +76,9 @@ struct membership {
     double followed_at;       /* time of that decision, s */
     _Atomic uint32_t missing; /* lost workers that were not replaced */
     double replacing_since;
-    uint32_t replaced;   /* replaced since replacing_since */
-    struct members done; /* workers whose loops have ended */
+    uint32_t replaced;    /* replaced since replacing_since */
+    struct members done;  /* workers whose loops have ended */
+    struct members ended; /* that were told to end, since their contributions are refused */
     struct departures departures;
     struct err lost; /* the last reason that a worker gave, and its time */
     int64_t lost_at;
@@ -309,6 +310,13 @@ void driver_leave(struct driver *d);
 
 /* A member has reported an exchange or steps. Report the run's progress to the host. */
 void driver_on_committed(struct driver *d, const struct message *m);
+
+/* A server reports a push that did not count; a member has reported an exchange. End workers whose
+ * contributions are refused one after another. */
+void driver_on_rejected(struct driver *d, const struct message *m);
+void driver_check_refused(struct driver *d);
+
+/* The run's progress, to the host. */
 void driver_report_progress(struct driver *d);
 
 /* Emit a `loss` event: once a second at most, at every evaluation, and at once if `now`. */

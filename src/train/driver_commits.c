@@ -128,10 +128,17 @@ void driver_on_committed(struct driver *d, const struct message *m)
         return;
     }
     bool leased = d->traits.takes_leases;
-    if (rc != OK || report.asynchronous != d->progress->asynchronous ||
-        (leased && !on_lease_report(d, m->from, &report.lease)))
+    const char *fault = rc != OK                                ? "it cannot be read"
+                        : !group_was_member(&d->group, m->from) ? "it is no member"
+                        : report.asynchronous != d->progress->asynchronous
+                            ? "it is of another kind of strategy"
+                            : NULL;
+    if (fault)
+        wire_guard_count(&d->group.guard, m->from, WIRE_COMMITTED, fault);
+    if (fault || (leased && !on_lease_report(d, m->from, &report.lease)))
         return;
     ledger_report(&d->ledger, m->from, &report);
+    driver_check_refused(d);
     if (d->job->local_data)
         driver_take_holdings(d, m->from, &report);
     if (leased)

@@ -91,6 +91,7 @@ static void fill_report(struct driver *d, struct train_report *report)
         .used = d->ledger.used,
         .repeated = d->ledger.repeated,
         .missed = d->ledger.missed,
+        .rejected = d->ledger.rejected,
         .batch = driver_batch(d),
         .wall_s = t,
         .session_s = t - d->events.before,

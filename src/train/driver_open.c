@@ -161,6 +161,7 @@ static void open_lease_table(struct driver *d)
         .events = &d->events,
         .log = d->host->log,
         .strategy = d->strategy->name,
+        .rejects = d->job->reject == PACELINE__JOB__REJECT__outliers,
         .mean_loss = (double)NAN,
         .used = d->start.resumed.used,
         .repeated = d->start.resumed.repeated,

@@ -71,19 +71,29 @@ int committed_decode(struct byte_reader *in, struct committed *out)
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
+void ledger_reject(struct ledger *ledger, const struct rejection *r)
+{
+    const char *why = r->outlier ? "outlier" : "not finite";
+    ledger->rejected++;
+    log_warn(ledger->log, "worker %u: its contribution %llu is left out: %s", r->node,
+             (unsigned long long)r->n, why);
+    cJSON *event = events_new(ledger->events, "rejected");
+    cJSON_AddNumberToObject(event, "lane", r->lane);
+    cJSON_AddNumberToObject(event, "n", (double)r->n);
+    cJSON_AddNumberToObject(event, "node", r->node);
+    cJSON_AddStringToObject(event, "why", why);
+    events_emit(ledger->events, event);
+}
+
 /* Names the participants whose contribution did not count. */
-static void name_rejected(const struct ledger *ledger, const struct committed *c)
+static void name_rejected(struct ledger *ledger, const struct committed *c)
 {
     const struct members rejected = members_without(&c->participants, &c->contributors);
+    MEMBERS_EACH (node, &c->contributors)
+        ledger->refused[node] = 0;
     MEMBERS_EACH (node, &rejected) {
-        log_warn(ledger->log,
-                 "worker %u: its contribution to exchange %llu was not finite and is left out",
-                 node, (unsigned long long)c->n);
-        cJSON *event = events_new(ledger->events, "rejected");
-        cJSON_AddNumberToObject(event, "lane", c->lane);
-        cJSON_AddNumberToObject(event, "n", (double)c->n);
-        cJSON_AddNumberToObject(event, "node", node);
-        events_emit(ledger->events, event);
+        ledger->refused[node]++;
+        ledger_reject(ledger, &(struct rejection){c->lane, node, c->n, ledger->rejects});
     }
 }
 

@@ -62,6 +62,7 @@ struct ledger {
     const struct events *events;
     const struct logger *log;
     const char *strategy;
+    bool rejects;                               /* outliers, too */
     struct ledger_entry entry[LEDGER_OPEN_MAX]; /* by progress.exchanges % LEDGER_OPEN_MAX: several
                                                    lanes may take turns */
     struct committed last; /* the newest closed exchange; n 0: none yet. In asynchronous strategies
@@ -69,6 +70,8 @@ struct ledger {
     uint64_t step_samples; /* asynchronous: samples of one step of all workers */
     uint64_t partial_step_samples; /* asynchronous: samples beyond last.progress.steps such steps */
     struct ledger_own own[VIEW_MEMBERS_MAX];
+    uint32_t refused[VIEW_MEMBERS_MAX]; /* contributions in a row that did not count, */
+    uint64_t rejected;                  /* and those of all */
     /* Samples. Synchronous strategies: `used` counted in exchanges; `missed` were in a dead
      * worker's share of the round under way. Asynchronous strategies: `used` were reported by
      * workers, each once; repeated ones were trained again because no lease had arrived; `missed`
@@ -88,6 +91,14 @@ struct ledger {
  * of the next one, or when the next but one is reported: a member that has not reported by then is
  * dead. */
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report);
+
+/* A contribution of `node` did not count: a log line and an event `rejected`. */
+struct rejection {
+    uint32_t lane, node;
+    uint64_t n;
+    bool outlier;
+};
+void ledger_reject(struct ledger *ledger, const struct rejection *rejection);
 
 /* Driver recovery: the run resumes from `progress`, whatever was reported before. */
 void ledger_resume(struct ledger *ledger, const struct progress *progress);

@@ -29,6 +29,8 @@ void train_report_event(const struct events *events, const struct train_report *
     cJSON_AddNumberToObject(event, "missed", (double)report->missed);
     if (report->batch > 0)
         cJSON_AddNumberToObject(event, "batch", (double)report->batch);
+    if (report->rejected > 0)
+        cJSON_AddNumberToObject(event, "rejected", (double)report->rejected);
     if (report->bad_records > 0) {
         cJSON_AddNumberToObject(event, "bad_records", (double)report->bad_records);
         cJSON *first = cJSON_AddArrayToObject(event, "bad_record");

@@ -101,6 +101,7 @@ struct train_report {
     uint32_t workers; /* that were in the run when it ended */
     uint64_t parameters;
     bool simulated;
+    uint64_t rejected;    /* contributions that did not count */
     uint64_t bad_records; /* bad records of all workers, and the causes of the first ones */
     char bad_record[TRAIN_BAD_NAMED][240];
     bool elsewhere;    /* the model is not in the run directory, which could not take it */

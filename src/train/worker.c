@@ -367,6 +367,8 @@ static int run_strategy(struct worker *w)
     worker_show(w, WORK_JOINED);
     rc = run_loop(w);
     tracer_ship_all(w->world, w->host->trace);
+    if (rc == ERR_DRIVER && atomic_load(&w->group.end.refused))
+        return report_reason(w, rc);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
         return atomic_load(&w->group.end.run_ended) ? OK : rc;
     if (rc == OK && (w->leave.left || w->leave.all))
