@@ -1,8 +1,8 @@
 # What `cmake --install` and the packages have: the shared and the static library, headers, the files
 # by which pkg-config and CMake find them, the command, its pages and completions. A build with
 # sanitizers installs nothing: their runtime cannot be loaded into other programs.
-set(install_tests install_files install_pkg_config install_cmake packages python_run python_net
-  python_wheel)
+set(install_tests install_files install_pkg_config install_cmake packages hardening python_run
+  python_net python_wheel)
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
@@ -34,6 +34,7 @@ target_include_directories(paceline_shared INTERFACE
 target_link_libraries(paceline_shared PRIVATE paceline_real paceline_sim paceline_core)
 # nodelete: a host that unloads the library does not unmap code that threads of OpenMP are in.
 target_link_options(paceline_shared PRIVATE
+  $<TARGET_PROPERTY:paceline_flags,INTERFACE_LINK_OPTIONS>
   LINKER:--version-script=${paceline_map} LINKER:-z,nodelete LINKER:-z,defs)
 
 # One object with everything in it, in which all other names are local, too.

@@ -168,7 +168,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   if(NOT TARGET PkgConfig::LMDB)
     message(FATAL_ERROR "the tests need liblmdb (liblmdb-dev), which the product does not")
   endif()
-  string(CONCAT waiting "^process/(asynchronous|bench|driver_cmd|driver_recovery|failing_calls|faults"
+  string(CONCAT waiting "^process/(asynchronous|bench|confined|driver_cmd|driver_recovery|failing_calls|faults"
     "|http_data|join_real|mpirun|own_records|own_streams|proxy_run|remote_worker"
     "|run_output_process|signals|team_process)_test$")
   foreach(test ${tests})
@@ -267,6 +267,8 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   foreach(test proxy proxy_run driver_cmd)
     add_dependencies(process_${test}_test paceline_proxy paceline_stage)
   endforeach()
+
+  add_dependencies(process_confined_test confined_worker)
 
   # Counts allocations of the command (bench_step_test).
   add_library(count_malloc MODULE test/process/count_malloc.c)

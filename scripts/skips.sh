@@ -31,6 +31,7 @@ holds() { # CONDITION DIR
     network) ! can_unshare ;;
     numpy) ! "${PACELINE_PYTHON:-python3}" -c 'import numpy' 2>/dev/null ;;
     opencv) ! python3 -c 'import cv2' 2>/dev/null ;;
+    seccomp) ! grep -q "^Seccomp:" /proc/self/status ;;
     sanitizer) [ "$(basename "$2")" != build ] ;;
     *) echo "test/skips.txt: there is no condition $1" >&2 && return 1 ;;
     esac
