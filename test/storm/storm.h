@@ -32,6 +32,8 @@ enum fault_kind {
     FAULT_DISK_FULL,
     FAULT_DRIVER, /* the driver crashes, and returns, or the run resumes from its checkpoint */
     FAULT_FLOOD,  /* all waiting workers join at once */
+    FAULT_SYNC,   /* the disk writes, and cannot sync */
+    FAULT_WRONG,  /* it sends messages that the protocol does not allow, until it is disconnected */
     FAULTS
 };
 
@@ -87,7 +89,7 @@ struct strike {
 
 struct plan {
     uint64_t seed;
-    const char *set[4]; /* the strategy and its settings */
+    const char *set[4]; /* the strategy and its settings; without a value: unset */
     bool joinable, frees, local_data;
     uint32_t workers, workers_max, standby, nodes;
     uint64_t steps;
@@ -171,8 +173,9 @@ struct storm_disk {
     struct disk disk; /* first */
     struct world *world;
     double write_s; /* of virtual time a write takes */
-    bool full, writing, was_full;
-    int64_t failed_at; /* the last write for want of space */
+    bool full, unsynced, writing;
+    bool failed;       /* there was a fault, */
+    int64_t failed_at; /* the last one: a write for want of space, or a sync */
 };
 
 struct ground;

@@ -193,7 +193,11 @@ static int node_main(void *arg, struct world *world)
     struct storm *s = arg;
     kernels_set_threads(1);
     const struct train_watch watch = {
-        on_driver, on_worker, s, {on_exchange_opened, s, on_served, on_pushed}};
+        .driver = on_driver,
+        .worker = on_worker,
+        .user = s,
+        .exchanges = {
+            .opened = on_exchange_opened, .user = s, .served = on_served, .pushed = on_pushed}};
     struct train_host host = {
         .log = &s->ground->log,
         .timing = group_timing_lan(),
@@ -267,7 +271,7 @@ static Paceline__Job *job_of(const struct ground *ground, const struct plan *pla
     struct err err = {0};
     Paceline__Job *job = new_job(ground);
     for (int i = 0; i < 4 && plan->set[i]; i++)
-        expect_ok(job_set(job, plan->set[i], &err), &err);
+        expect_ok((strchr(plan->set[i], '=') ? job_set : job_unset)(job, plan->set[i], &err), &err);
     if (plan->joinable) {
         snprintf(field, sizeof field, "workers_min=%u", plan->workers);
         expect_ok(job_set(job, field, &err), &err);
@@ -305,8 +309,9 @@ static void play_seed(struct storm *s, enum sim_backend backend, const struct ru
     expect_ok(cluster_parse("storm.cluster", plan->cluster, strlen(plan->cluster), &cluster, &err),
               &err);
     expect_ok(cluster_finish(cluster, &err), &err);
-    s->records = job_takes_all(job) ? s->ground->corpus.set[SET_TRAIN].count /* at most */
-                                    : job_step_records(job);
+    s->records = job_takes_all(job)  ? s->ground->corpus.set[SET_TRAIN].count /* at most */
+                 : job->batch_growth ? job->batch_growth->last
+                                     : job_step_records(job);
     s->train = (struct train_options){
         .job = job, .dir = dir, .resume = s->resumes, .line = on_line, .user = s, .patience_s = 60};
     const struct sim_options options = {

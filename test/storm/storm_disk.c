@@ -1,5 +1,5 @@
 /* The run's disk: the host's, but writes take virtual time, during which anything may happen; it
- * can be full; and nothing is synced, since the host's power stays on. */
+ * can be full, or fail to sync; else syncs do nothing, since the host's power stays on. */
 #include "real/disk.h"
 
 #include "storm.h"
@@ -36,10 +36,20 @@ static int rename_file(struct disk *d, const char *from, const char *to, struct 
     return real_disk()->ops->rename(real_disk(), from, to, err);
 }
 
+static int sync_disk(struct storm_disk *d, struct err *err)
+{
+    if (!d->unsynced)
+        return OK;
+    d->failed = true;
+    if (d->world)
+        d->failed_at = world_now(d->world);
+    return err_set(err, ERR_IO, "the storm's disk: it cannot sync");
+}
+
 static int sync_dir(struct disk *d, const char *path, struct err *err)
 {
-    (void)d, (void)path, (void)err;
-    return OK;
+    (void)path;
+    return sync_disk((struct storm_disk *)d, err);
 }
 
 static int free_space(struct disk *d, const char *path, uint64_t *bytes, struct err *err)
@@ -74,7 +84,7 @@ static int write_file(struct disk_file *f, const void *data, size_t len, struct 
     d->writing = false;
     bool fails = slept != OK || d->full;
     int rc = real_disk()->ops->write(f->file, data, fails ? len / 2 : len, err);
-    d->was_full |= d->full;
+    d->failed |= d->full;
     if (d->full)
         d->failed_at = world_now(d->world);
     return fails ? err_set(err, ERR_IO, "the storm's disk: no space left") : rc;
@@ -82,8 +92,7 @@ static int write_file(struct disk_file *f, const void *data, size_t len, struct 
 
 static int sync_file(struct disk_file *f, struct err *err)
 {
-    (void)f, (void)err;
-    return OK;
+    return sync_disk(f->disk, err);
 }
 
 static int close_file(struct disk_file *f, struct err *err)

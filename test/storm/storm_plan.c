@@ -24,8 +24,13 @@ static const struct way ways[] = {
     {{"strategy.sync={tau:3 on_replace:average}"}, 3, JOINED | LANES},
     {{"strategy.sync={tau_auto:true}"}, 10, JOINED | LANES},
     {{"strategy.sync={seconds:0.01}"}, 3, JOINED | LANES},
+    {{"strategy.sync={tau:2}", "train_data.streams=24"}, 2, JOINED | LANES},
     {{"strategy.allreduce={}"}, 1, JOINED | LANES},
     {{"strategy.allreduce={bucket_kb:1}", "collective.algorithm=ring"}, 1, JOINED | LANES},
+    {{"strategy.allreduce={}", "batch_growth={first:8 last:48 epochs:2}", "batch"},
+     1,
+     JOINED | LANES},
+    {{"strategy.allreduce={}", "reject=outliers"}, 1, JOINED | LANES},
     {{"strategy.async_allreduce={}"}, 1, JOINED | LANES},
     {{"strategy.async_allreduce={method:1 sync_every_epochs:0.3}"}, 1, JOINED | LANES},
     {{"strategy.async_allreduce={warmup_epochs:0.5 sync_every_epochs:0}"}, 1, JOINED | LANES},
@@ -47,6 +52,7 @@ static const struct way ways[] = {
     {{"strategy.gossip={p:0.3}"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:bsp}"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:asp}"}, 1, JOINED | FREE},
+    {{"strategy.ps={consistency:asp servers:2}", "reject=outliers"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:ssp staleness:2}"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:asp}", "solver.type=Adam"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:dssp colocated:true}"}, 1, JOINED | FREE},
@@ -120,7 +126,7 @@ static void draw_strike(struct strike *strike, struct dice *dice)
 {
     static const double longest[FAULTS] = {
         [FAULT_PAUSE] = 3,  [FAULT_SLOW] = 0.4,    [FAULT_PARTITION] = 7, [FAULT_ONE_WAY] = 7,
-        [FAULT_CLOG] = 0.4, [FAULT_REORDER] = 0.4, [FAULT_DISK_FULL] = 1,
+        [FAULT_CLOG] = 0.4, [FAULT_REORDER] = 0.4, [FAULT_DISK_FULL] = 1, [FAULT_SYNC] = 1,
     };
     strike->after = GAP + dice_roll(dice, 5);
     /* Half of them pass before anybody is suspected. */

@@ -5,8 +5,9 @@
 #include <string.h>
 
 const char *const fault_names[FAULTS] = {
-    "crash", "restart",   "pause",   "slow",      "partition",    "one-way loss",
-    "clog",  "duplicate", "reorder", "disk full", "driver crash", "join flood",
+    "crash",        "restart",    "pause",     "slow",        "partition",
+    "one-way loss", "clog",       "duplicate", "reorder",     "disk full",
+    "driver crash", "join flood", "no sync",   "wrong words",
 };
 
 const char *const moment_names[MOMENTS] = {

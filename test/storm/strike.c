@@ -1,8 +1,11 @@
 /* Faults strike at their target moments, after a number of commits since the previous one. If such
  * a moment needs a join or leave, one is made to happen. */
+#include "base/rng.h"
 #include "storm.h"
+#include "wire/wire_rules.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 static void start_fault(struct storm *s, Paceline__Fault f)
 {
@@ -140,6 +143,32 @@ static void reset_links(struct storm *s, const struct strike *k, uint32_t node)
     start_worker_later(s, k->returns);
 }
 
+/* Messages that a worker may not send, or not so, to the driver: as a broken program would. The
+ * third of them disconnects it. */
+static void send_wrong(struct storm *s, const struct strike *k, uint32_t node)
+{
+    static const struct {
+        enum wire_kind kind;
+        size_t len;
+    } wrong[] = {
+        {WIRE_HEARTBEAT, 16}, {WIRE_LANE_AT, 18},  {WIRE_COMMITTED, 40}, {WIRE_DONE, 60},
+        {WIRE_LEAVE, 2},      {WIRE_OPENING, 100}, {WIRE_LOST, 0},       {WIRE_DONOR_READY, 5},
+    };
+    enum { KINDS = sizeof wrong / sizeof *wrong };
+    struct world *world = node < NODES_MAX ? s->node[node].worker->world : NULL;
+    for (uint32_t i = 0; world && i < WIRE_ERRORS_MAX; i++) {
+        uint32_t which = (k->draw + i * 3) % KINDS;
+        struct message *m = message_new(wire_tag(wrong[which].kind, 0, 0, 0), 0, wrong[which].len);
+        if (!m)
+            abort();
+        for (size_t b = 0; b < wrong[which].len; b++)
+            ((uint8_t *)m->data)[b] = (uint8_t)rng_u64(k->draw, i, b);
+        if (world_send(world, WORLD_DRIVER, m, CLASS_CONTROL) == ERR_FULL)
+            message_unref(m);
+    }
+    start_worker_later(s, k->returns);
+}
+
 static void start_lasting(struct storm *s, const struct strike *k, uint32_t node)
 {
     Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_SLOW, k->lasts);
@@ -163,6 +192,11 @@ static void flood_driver(struct storm *s)
         start_worker(s, node);
 }
 
+static bool strikes_disk(enum fault_kind fault)
+{
+    return fault == FAULT_DISK_FULL || fault == FAULT_SYNC;
+}
+
 static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
 {
     bool lasts = false;
@@ -180,12 +214,14 @@ static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
     case FAULT_ONE_WAY: one_way(s, k, node), lasts = true; break;
     case FAULT_DUPLICATE: reset_links(s, k, node); break;
     case FAULT_DISK_FULL: s->disk.full = lasts = true; break;
+    case FAULT_SYNC: s->disk.unsynced = lasts = true; break;
+    case FAULT_WRONG: send_wrong(s, k, node); break;
     case FAULT_DRIVER: kill_driver(s, k, node); return;
     case FAULT_FLOOD: flood_driver(s); break;
     default: start_lasting(s, k, node), lasts = true;
     }
     /* A node that may be excluded for it rejoins, under another number. */
-    if (lasts && k->fault != FAULT_DISK_FULL && k->fault != FAULT_SLOW && k->lasts > 0.7)
+    if (lasts && !strikes_disk(k->fault) && k->fault != FAULT_SLOW && k->lasts > 0.7)
         start_worker_later(s, k->lasts + k->returns);
     int64_t ends = sim_now(s->sim) + (int64_t)((lasts ? k->lasts : 0) * 1e9);
     s->calm = ends > s->calm ? ends : s->calm;
@@ -196,7 +232,7 @@ static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
 static bool is_fatal(enum fault_kind fault)
 {
     return fault != FAULT_SLOW && fault != FAULT_CLOG && fault != FAULT_REORDER &&
-           fault != FAULT_DISK_FULL && fault != FAULT_DRIVER && fault != FAULT_FLOOD;
+           !strikes_disk(fault) && fault != FAULT_DRIVER && fault != FAULT_FLOOD;
 }
 
 /* A fault that does not end a node may strike the driver, while a node is in that moment. */
@@ -211,7 +247,7 @@ static bool strikes_driver(const struct strike *k)
 static uint32_t choose_target(const struct storm *s, const struct strike *k)
 {
     uint32_t found[NODES_MAX + 1], n = 0;
-    bool any = k->fault == FAULT_DISK_FULL || k->fault == FAULT_DRIVER || k->fault == FAULT_FLOOD ||
+    bool any = strikes_disk(k->fault) || k->fault == FAULT_DRIVER || k->fault == FAULT_FLOOD ||
                k->fault == FAULT_SLOW || k->fault == FAULT_CLOG || k->fault == FAULT_REORDER;
     for (uint32_t i = 0; i <= NODES_MAX; i++)
         if ((i < NODES_MAX || any) && moment_alive(s, i) && moment_of(s, i) == k->aim)
@@ -284,8 +320,8 @@ void strike_if_scheduled(struct storm *s)
     if (!s->driver || s->driver_dead)
         return;
     join_worker(s);
-    if (s->disk.full && sim_now(s->sim) >= s->calm)
-        s->disk.full = false;
+    if (sim_now(s->sim) >= s->calm)
+        s->disk.full = s->disk.unsynced = false;
     if (s->struck >= s->plan->strikes)
         return;
     const struct strike *k = &s->plan->strike[s->struck];

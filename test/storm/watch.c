@@ -11,7 +11,7 @@
 #define RESUME_PATIENCE (30 * WORLD_SECOND)
 #define PATIENCE        (60 * WORLD_SECOND + RESUME_PATIENCE)
 
-/* The members could not be written for want of space: until the driver tries again. */
+/* The members could not be written: until the driver tries again. */
 #define WRITTEN_TWICE (6 * WORLD_SECOND / 5)
 
 void storm_report(struct storm *s, const char *format, ...)
@@ -381,8 +381,8 @@ static bool may_end(const struct storm *s, int rc)
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "no progress for"))
         return s->views == 0;
     if (s->drivers > 1 && strstr(s->err.text, "cannot be had")) /* it knows of no workers, */
-        return s->disk.was_full && s->died_at - s->disk.failed_at < WRITTEN_TWICE;
-    return s->disk.was_full && strstr(s->err.text, "no space left");
+        return s->disk.failed && s->died_at - s->disk.failed_at < WRITTEN_TWICE;
+    return s->disk.failed && strstr(s->err.text, "the storm's disk: ");
 }
 
 void watch_end(struct storm *s, int rc)
