@@ -9,8 +9,8 @@
  *   direction  the members' contributions mostly point along the last average (the median of their
  *              cosines is at least OUTLIER_ALONG), and this member's point against it by more than
  *              half of that median. Cosines of single batches are noisy, so this one is the mean of
- *              a member's last ones, about OUTLIER_SIDES of them, and none before there are as
- *              many (compare FLTrust, Cao et al. 2021, Eq. 2, whose reference is a trusted gradient)
+ *              a member's last ones, about OUTLIER_SIDES of them; none before there are as many
+ *              (compare FLTrust, Cao et al. 2021, Eq. 2, whose reference is a trusted gradient)
  *   repeated   its fingerprint (the squared norm of the vector as it is sent) equals that of one of
  *              the member's last OUTLIER_KEPT contributions, and those of most others are new
  *

@@ -91,6 +91,7 @@ struct plan {
     uint64_t seed;
     const char *set[4]; /* the strategy and its settings; without a value: unset */
     bool joinable, frees, local_data;
+    bool stops; /* the user stops it once all faults are over; else it ends by its steps */
     uint32_t workers, workers_max, standby, nodes;
     uint64_t steps;
     uint32_t strikes;
@@ -205,7 +206,7 @@ struct storm {
     struct storm_disk disk;
     struct train_report report;
     struct err err;
-    atomic_int leave[NODES_MAX];
+    atomic_int leave[NODES_MAX], stop;
     /* strikes */
     uint32_t struck;
     bool staged;

@@ -312,8 +312,13 @@ static void play_seed(struct storm *s, enum sim_backend backend, const struct ru
     s->records = job_takes_all(job)  ? s->ground->corpus.set[SET_TRAIN].count /* at most */
                  : job->batch_growth ? job->batch_growth->last
                                      : job_step_records(job);
-    s->train = (struct train_options){
-        .job = job, .dir = dir, .resume = s->resumes, .line = on_line, .user = s, .patience_s = 60};
+    s->train = (struct train_options){.job = job,
+                                      .dir = dir,
+                                      .resume = s->resumes,
+                                      .line = on_line,
+                                      .user = s,
+                                      .patience_s = 60,
+                                      .stop = &s->stop};
     const struct sim_options options = {
         .cluster = cluster,
         .workers = plan->nodes,

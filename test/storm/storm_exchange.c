@@ -183,12 +183,16 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
 
 void watch_exchanges(struct storm *s, uint32_t slot)
 {
+    bool known = false, leaf = false;
     for (uint32_t l = 0; l < LANES_WATCHED; l++) {
         struct lane_watch *lane = &s->node[slot].lane[l];
         const struct exchange *e = lane->e;
         if (!e)
             continue;
-        lane->was_leaf |= slot < NODES_MAX && group_is_leaf(e->group);
+        if (!known)
+            leaf = slot < NODES_MAX && group_is_leaf(e->group);
+        known = true;
+        lane->was_leaf |= leaf;
         if (lane->seen != e) {
             lane->seen = e;
             lane->completed = e->completed;

@@ -205,6 +205,9 @@ void plan_draw(struct plan *plan, uint64_t seed)
     if (way->is & UNSYNCED) /* a joiner must come before its adoption is struck */
         plan->steps *= 2;
     draw_cluster(plan, &dice);
+    plan->stops = seed % 4 != 0;
+    for (uint32_t i = 0; i < plan->strikes; i++) /* it comes after the last step */
+        plan->stops &= plan->strike[i].aim != MOMENT_HANDS_OVER;
 }
 
 void plan_print(const struct plan *plan, FILE *out)

@@ -315,6 +315,19 @@ void strike_all_down(struct storm *s)
             kill_node(s, i);
 }
 
+/* The run has shown that it continues: its remaining steps would show nothing more. */
+static void stop_run(struct storm *s)
+{
+    enum { CONTINUED = 44 }; /* exchanges */
+    const struct driver *d = s->driver;
+    if (!s->plan->stops || atomic_load(&s->stop) || sim_now(s->sim) <= s->calm ||
+        s->exchanges < s->struck_at + CONTINUED || !d->group.world || !group_view(&d->group) ||
+        group_view(&d->group)->count == 0)
+        return;
+    storm_report(s, "the user stops the run");
+    atomic_store(&s->stop, 1);
+}
+
 void strike_if_scheduled(struct storm *s)
 {
     if (!s->driver || s->driver_dead)
@@ -322,8 +335,10 @@ void strike_if_scheduled(struct storm *s)
     join_worker(s);
     if (sim_now(s->sim) >= s->calm)
         s->disk.full = s->disk.unsynced = false;
-    if (s->struck >= s->plan->strikes)
+    if (s->struck >= s->plan->strikes) {
+        stop_run(s);
         return;
+    }
     const struct strike *k = &s->plan->strike[s->struck];
     bool early = k->aim == MOMENT_FORMS || k->aim == MOMENT_HANDS_OVER;
     if (!early && s->exchanges < s->struck_at + k->after)
