@@ -10,7 +10,7 @@ static const struct roster_member *member_of(const struct storm *s, uint32_t nod
     return NULL;
 }
 
-static bool run_hands_over(const struct storm *s)
+bool moment_run_ends(const struct storm *s)
 {
     const struct driver *d = s->driver;
     return d->requests.final_of != WORLD_ANY || atomic_load(&d->ending.handing_over) ||
@@ -52,7 +52,7 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
         return MOMENT_JOIN_PENDING;
     if (w->leave.left || atomic_load(&group->leave.begun))
         return MOMENT_LEAVES;
-    if (run_hands_over(s))
+    if (moment_run_ends(s))
         return MOMENT_HANDS_OVER;
     if (atomic_load(&group->joiner) != ROSTER_NO_NODE)
         return MOMENT_DONATES;
@@ -72,5 +72,5 @@ enum moment moment_of(const struct storm *s, uint32_t node)
         return MOMENT_FORMS;
     if (node < NODES_MAX)
         return worker_moment(s, node);
-    return run_hands_over(s) ? MOMENT_HANDS_OVER : lanes_moment(&s->node[NODES_MAX]);
+    return moment_run_ends(s) ? MOMENT_HANDS_OVER : lanes_moment(&s->node[NODES_MAX]);
 }

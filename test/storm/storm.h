@@ -254,6 +254,8 @@ void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend
 /* The activity of a worker, or of the driver (NODES_MAX). */
 enum moment moment_of(const struct storm *s, uint32_t node);
 bool moment_alive(const struct storm *s, uint32_t node);
+/* Have loops ended, or is the final model on its way? The driver is alive. */
+bool moment_run_ends(const struct storm *s);
 
 /* After each event: something may be due to strike. */
 void strike_if_scheduled(struct storm *s);

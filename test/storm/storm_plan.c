@@ -27,7 +27,7 @@ static const struct way ways[] = {
     {{"strategy.sync={tau:2}", "train_data.streams=24"}, 2, JOINED | LANES},
     {{"strategy.allreduce={}"}, 1, JOINED | LANES},
     {{"strategy.allreduce={bucket_kb:1}", "collective.algorithm=ring"}, 1, JOINED | LANES},
-    {{"strategy.allreduce={}", "batch_growth={first:8 last:48 epochs:2}", "batch"},
+    {{"strategy.allreduce={}", "batch_growth={first:12 last:48 epochs:2}", "batch"},
      1,
      JOINED | LANES},
     {{"strategy.allreduce={}", "reject=outliers"}, 1, JOINED | LANES},

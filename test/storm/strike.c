@@ -322,7 +322,7 @@ static void stop_run(struct storm *s)
     const struct driver *d = s->driver;
     if (!s->plan->stops || atomic_load(&s->stop) || sim_now(s->sim) <= s->calm ||
         s->exchanges < s->struck_at + CONTINUED || !d->group.world || !group_view(&d->group) ||
-        group_view(&d->group)->count == 0)
+        group_view(&d->group)->count == 0 || moment_run_ends(s))
         return;
     storm_report(s, "the user stops the run");
     atomic_store(&s->stop, 1);
