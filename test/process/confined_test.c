@@ -1,6 +1,9 @@
 /* The example of a worker confined by the kernel: it trains to the end of a run, and what an
  * intruder would do next is refused. */
+#define _GNU_SOURCE /* fchmod */
 #include "machines.h"
+
+#include <sys/stat.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1 /* their runtimes start processes and trace threads */
@@ -46,6 +49,7 @@ static void test_confined_worker_trains(void **state)
     FILE *f = fopen(file, "w");
     assert_non_null(f);
     fputs("0123456789abcdef0123456789abcdef\n", f);
+    fchmod(fileno(f), S_IRUSR | S_IWUSR);
     fclose(f);
     DRIVE(t, &m, "--set", "workers=2", "--set", "stop.epochs=2", "--set", "strategy.allreduce={}",
           "--token-file", file);
