@@ -251,7 +251,7 @@ static void on_event(void *arg, uint32_t node)
         s->lost_all |= all_lost(s);
     if (s->broken[0] && !s->over)
         strike_all_down(s);
-    else
+    else if (node != WORLD_ANY) /* no task ran, so no node is in another moment than before */
         strike_if_scheduled(s);
 }
 

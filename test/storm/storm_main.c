@@ -82,7 +82,7 @@ static void warm_up(struct ground *ground)
     struct table scratch = {0};
     struct outcome outcome;
     plan_draw(&plan, 0);
-    plan.strikes = 0;
+    plan.strikes = plan.last = 0;
     plan.steps = 10;
     storm_play(ground, &plan, SIM_FIBRES, &scratch, NULL, &outcome);
 }

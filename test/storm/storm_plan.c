@@ -183,6 +183,7 @@ static void draw_cluster(struct plan *plan, struct dice *dice)
 void plan_draw(struct plan *plan, uint64_t seed)
 {
     struct dice dice = {.seed = seed};
+    bool adopts = false;
     *plan = (struct plan){.seed = seed};
     for (uint32_t i = 0; i < STRIKES; i++) {
         struct strike *strike = &plan->strike[plan->strikes];
@@ -202,12 +203,14 @@ void plan_draw(struct plan *plan, uint64_t seed)
     plan->workers_max = plan->workers + ((way->is & JOINED) ? 2 + dice_roll(&dice, 3) : 0);
     plan->nodes = (way->is & JOINED) ? NODES_MAX : plan->workers;
     plan->steps = (uint64_t)(GAP + 4) * (plan->strikes + 3) * way->round;
-    if (way->is & UNSYNCED) /* a joiner must come before its adoption is struck */
+    for (uint32_t i = 0; i < plan->strikes; i++)
+        adopts |= plan->strike[i].aim == MOMENT_ADOPTS;
+    if (adopts && way->is & UNSYNCED) /* a joiner must come before its adoption is struck */
         plan->steps *= 2;
     draw_cluster(plan, &dice);
-    plan->stops = seed % 4 != 0;
-    for (uint32_t i = 0; i < plan->strikes; i++) /* it comes after the last step */
-        plan->stops &= plan->strike[i].aim != MOMENT_HANDS_OVER;
+    plan->stops = seed % 8 != 0;
+    while (plan->last < plan->strikes && phase_of(&plan->strike[plan->last]) < 2)
+        plan->last++;
 }
 
 void plan_print(const struct plan *plan, FILE *out)

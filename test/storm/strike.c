@@ -318,7 +318,7 @@ void strike_all_down(struct storm *s)
 /* The run has shown that it continues: its remaining steps would show nothing more. */
 static void stop_run(struct storm *s)
 {
-    enum { CONTINUED = 44 }; /* exchanges */
+    enum { CONTINUED = 30 }; /* exchanges */
     const struct driver *d = s->driver;
     if (!s->plan->stops || atomic_load(&s->stop) || sim_now(s->sim) <= s->calm ||
         s->exchanges < s->struck_at + CONTINUED || !d->group.world || !group_view(&d->group) ||
@@ -335,10 +335,10 @@ void strike_if_scheduled(struct storm *s)
     join_worker(s);
     if (sim_now(s->sim) >= s->calm)
         s->disk.full = s->disk.unsynced = false;
-    if (s->struck >= s->plan->strikes) {
+    if (s->struck >= s->plan->last)
         stop_run(s);
+    if (s->struck >= s->plan->strikes)
         return;
-    }
     const struct strike *k = &s->plan->strike[s->struck];
     bool early = k->aim == MOMENT_FORMS || k->aim == MOMENT_HANDS_OVER;
     if (!early && s->exchanges < s->struck_at + k->after)

@@ -58,6 +58,7 @@ uint64_t watch_view(const struct storm *s, uint32_t number, bool *known)
 void watch_driver_dies(struct storm *s)
 {
     s->driver_dead = true;
+    atomic_store(&s->stop, 0); /* that was this driver's */
     s->died_at = sim_now(s->sim);
     s->exchanges_before = s->exchanges;
     if (s->driver && s->views > 0 && !s->used_known) {
