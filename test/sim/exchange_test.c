@@ -26,6 +26,7 @@ void planted_take_result(struct exchange *e, uint64_t n, struct vec *x,
 const struct vec *planted_result(const struct exchange *e);
 const struct exchange_meta *planted_result_meta(const struct exchange *e);
 bool planted_ends_all(const struct exchange_meta *meta);
+bool planted_counted(const struct exchange *e);
 
 #define PLANT_SKIP_COMMIT_RULE
 #define exchange_join          planted_join
@@ -36,6 +37,7 @@ bool planted_ends_all(const struct exchange_meta *meta);
 #define exchange_run           planted_run
 #define exchange_take_result   planted_take_result
 #define exchange_sync          planted_sync
+#define exchange_counted       planted_counted
 #define exchange_result        planted_result
 #define exchange_result_meta   planted_result_meta
 #define exchange_meta_ends_run planted_ends_all
@@ -47,6 +49,7 @@ bool planted_ends_all(const struct exchange_meta *meta);
 #undef exchange_init
 #undef exchange_release
 #undef exchange_enter
+#undef exchange_counted
 #undef exchange_run
 #undef exchange_take_result
 #undef exchange_sync
