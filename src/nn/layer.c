@@ -107,52 +107,88 @@ static bool is_named(const Caffe__ParamSpec *spec)
     return spec->name && spec->name[0];
 }
 
-int layer_share_out(struct layer *layer, const struct setup *setup, size_t outputs, size_t *own,
-                    struct err *err)
+/* Floats of one of so many equal parts of axis 1, in a row of the blob (a record, or a pixel). */
+static size_t floats_of_part(const struct blob *blob, size_t parts)
 {
-    const struct model_slice *slice = &setup->options->slice;
-    const struct blob *top = layer->top[0];
-    layer->shares_out = true;
-    *own = outputs;
-    if (slice->count > outputs)
-        return err_set(err, ERR_INPUT,
-                       "slices: %zu are more than its %zu outputs, of which each slice needs one; "
-                       "write at most that many",
-                       slice->count, outputs);
-    if (!slice_is_part(slice))
-        return OK;
-    PL_ASSERT(layer->dtype == DTYPE_F32); /* a job has no slices in bf16 */
-    layer->outputs = outputs;
-    layer->own = slice_units(slice, outputs);
-    layer->each = top->layout == LAYOUT_PLAIN ? shape_count_from(&top->shape, 2) : 1;
-    *own = layer->own.len;
-    size_t floats = top->count / outputs * *own;
-    layer->columns = arena_array(setup->arena, floats, float);
-    if (!layer->columns)
+    size_t pixels = blob->layout == LAYOUT_PLAIN ? shape_count_from(&blob->shape, 2) : 1;
+    return blob->shape.dim[1] / parts * pixels;
+}
+
+static int reserve_columns(struct layer *layer, const struct setup *setup, const struct blob *blob,
+                           float **out, struct err *err)
+{
+    size_t floats = blob->count / layer->outputs * layer->own.len;
+    *out = arena_array(setup->arena, floats, float);
+    if (!*out)
         return err_set(err, ERR_NOMEM, "out of memory for %zu floats of a slice", floats);
     layer->buffer_bytes += floats * sizeof(float);
     return OK;
 }
 
-static void copy_columns(const struct layer *layer, float *top, bool into_top)
+int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
+                    struct err *err)
 {
-    size_t width = layer->outputs * layer->each, n = layer->own.len * layer->each;
-    size_t rows = layer->top[0]->count / width;
-    for (size_t r = 0; r < rows; r++) {
-        float *part = top + r * width + layer->own.from * layer->each;
-        float *own = layer->columns + r * n;
-        memcpy(into_top ? part : own, into_top ? own : part, n * sizeof *own);
+    const struct model_slice *slice = &setup->options->slice;
+    const struct blob *top = layer->top[0];
+    layer->shares_out = true;
+    if (slice->count > units)
+        return err_set(err, ERR_INPUT,
+                       "slices: %zu are more than its %zu %s, of which each slice needs one; "
+                       "write at most that many",
+                       slice->count, units, what);
+    if (!slice_is_part(slice))
+        return OK;
+    PL_ASSERT(layer->dtype == DTYPE_F32); /* a job has no slices in bf16 */
+    layer->outputs = units;
+    layer->own = slice_units(slice, units);
+    layer->each = floats_of_part(top, units);
+    return reserve_columns(layer, setup, top, &layer->columns, err);
+}
+
+int layer_share_in(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    const struct blob *bottom = layer->bottom[0].blob;
+    if (!layer_is_cut(layer))
+        return OK;
+    layer->each_in = floats_of_part(bottom, layer->outputs);
+    int rc = reserve_columns(layer, setup, bottom, &layer->inputs, err);
+    return rc == OK ? reserve_columns(layer, setup, bottom, &layer->inputs_dx, err) : rc;
+}
+
+/* Between the rows of a blob, or of its gradient, and the slice's part of them. */
+static void copy_columns(const struct layer *layer, const struct blob *blob, float *rows,
+                         size_t each, float *own, bool into_rows)
+{
+    size_t width = layer->outputs * each, n = layer->own.len * each;
+    size_t count = blob->count / width;
+    for (size_t r = 0; r < count; r++) {
+        float *part = rows + r * width + layer->own.from * each;
+        memcpy(into_rows ? part : own + r * n, into_rows ? own + r * n : part, n * sizeof *own);
     }
 }
 
 void layer_put_columns(const struct layer *layer)
 {
-    copy_columns(layer, layer->top[0]->at, true);
+    copy_columns(layer, layer->top[0], layer->top[0]->at, layer->each, layer->columns, true);
 }
 
 void layer_get_columns(const struct layer *layer)
 {
-    copy_columns(layer, layer->top[0]->d, false);
+    copy_columns(layer, layer->top[0], layer->top[0]->d, layer->each, layer->columns, false);
+}
+
+static void get_inputs(const struct layer *layer)
+{
+    const struct blob *bottom = layer->bottom[0].blob;
+    copy_columns(layer, bottom, bottom->at, layer->each_in, layer->inputs, false);
+}
+
+/* The other inputs have no gradient from this slice's outputs. */
+static void put_inputs(const struct layer *layer, float *dx)
+{
+    const struct blob *bottom = layer->bottom[0].blob;
+    memset(dx, 0, bottom->count * sizeof *dx);
+    copy_columns(layer, bottom, dx, layer->each_in, layer->inputs_dx, true);
 }
 
 /* The shape of the net's part of a parameter. */
@@ -160,7 +196,7 @@ static struct shape part_of(const struct layer *layer, const struct shape *whole
 {
     struct shape part = *whole;
     if (layer_is_cut(layer))
-        part.dim[0] = layer->own.len;
+        part.dim[0] = whole->dim[0] / layer->outputs * layer->own.len;
     return part;
 }
 
@@ -230,7 +266,7 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
                 const char *field, const Caffe__FillerParameter *filler, struct err *err)
 {
     PL_ASSERT(layer->n_at < LAYER_PARAMS_MAX);
-    if (setup->options->slice.count > 1 && !layer->shares_out)
+    if (setup->options->slice.count > 1 && !layer->shares_out && !layer->ops->small_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "slices: weights of type \"%s\" cannot be shared out among slices; those of "
                        "InnerProduct and Convolution can",
@@ -263,9 +299,10 @@ int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
                 const struct shape *shape, size_t *offset, struct err *err)
 {
     char text[128], name[SEGMENT_NAME_MAX];
-    if (setup->options->slice.count > 1)
+    if (setup->options->slice.count > 1 && !layer->ops->small_params)
         return err_set(err, ERR_UNSUPPORTED,
-                       "slices: type \"%s\" has a state, and slices have none", layer->type);
+                       "slices: the state of type \"%s\" cannot be shared out among slices",
+                       layer->type);
     snprintf(name, sizeof name, "%.*s.%zu", SEGMENT_NAME_MAX - 8, layer->name, k);
     const struct segment *segment =
         segments_add(setup->states, setup->arena, name, shape, 0.0f, 0.0f);
@@ -319,6 +356,10 @@ void layer_op_forward(struct layer *layer, const struct pass *pass)
         .y = layer->columns ? layer->columns : layer->top[0]->at,
     };
     layer_params(layer, pass, &args);
+    if (layer->inputs) {
+        get_inputs(layer);
+        args.x = layer->inputs;
+    }
     layer->op->ops->forward(layer->op, &args);
     if (layer->columns)
         layer_put_columns(layer);
@@ -338,5 +379,11 @@ void layer_op_backward(struct layer *layer, const struct pass *pass)
     };
     if (layer->columns)
         layer_get_columns(layer);
+    if (layer->inputs) {
+        args.x = layer->inputs; /* as forward has left them */
+        args.dx = args.dx ? layer->inputs_dx : NULL;
+    }
     layer->op->ops->backward(layer->op, &args);
+    if (args.dx && layer->inputs)
+        put_inputs(layer, layer->bottom[0].dx);
 }

@@ -148,6 +148,10 @@ struct layer_ops {
     /* backward reads its only top's gradient in two parts, where there are two (blob's rest). */
     bool takes_second_grad;
 
+    /* Its parameters and its state are few numbers: each slice of a model has all of them, and its
+     * gradient is the whole net's, since all blobs are whole. */
+    bool small_params;
+
     /* May read blobs without records (is_whole), and then its tops have none either. */
     bool takes_whole;
 
@@ -179,14 +183,17 @@ struct layer {
     struct piece *scratch[2]; /* forward; backward */
     double products;          /* multiply-adds of the forward matrix product */
     bool shares_out;          /* slices of a model share its outputs out; */
-    size_t outputs;           /* all of them, where the net is such a slice, else 0; */
+    size_t outputs;           /* all of them (or their groups), where the net is such a slice, else
+                                 0; */
     struct range own;         /* those that it has; */
     size_t each;              /* floats of one in a row of the top; */
     float *columns;           /* and its own part of the top or of the top's gradient */
-    size_t classes;           /* labels from the data layer must stay below; 0: it reads none */
-    size_t top_k;             /* of an accuracy; else 0 */
-    bool judges;              /* the accuracy that counts net_result.right */
-    unsigned reorders;        /* of images between layouts, in a step; the op has its own */
+    size_t each_in;           /* likewise of a group's inputs, where each group has its own: */
+    float *inputs, *inputs_dx;
+    size_t classes;    /* labels from the data layer must stay below; 0: it reads none */
+    size_t top_k;      /* of an accuracy; else 0 */
+    bool judges;       /* the accuracy that counts net_result.right */
+    unsigned reorders; /* of images between layouts, in a step; the op has its own */
     bool runs_backward;
     enum dtype dtype; /* of 4-D bottoms and tops */
     enum chain_part part;
@@ -240,13 +247,24 @@ static inline bool layer_is_cut(const struct layer *layer)
     return layer->outputs > 0;
 }
 
-/* The number of `outputs` (axis 1 of the top, which has its shape) that the net has. A layer
- * that calls this is one that slices share out: its parameters are (outputs, ..), are declared
- * with their whole shape, and come cut; its op is planned for that number of outputs, with
- * layer->columns, if there are, for the top. ERR_INPUT: there are more slices than outputs;
+/* Share out axis 1 of the top, which has its shape, in `units`: outputs, or groups of as many each
+ * (`what`). A layer that calls this is one that slices share out: its parameters are (outputs, ..),
+ * are declared with their whole shape, and come cut; its op is planned for layer_own_of(outputs),
+ * with layer->columns, if there are, for the top. ERR_INPUT: there are more slices than units;
  * ERR_NOMEM */
-int layer_share_out(struct layer *layer, const struct setup *setup, size_t outputs, size_t *own,
+int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
                     struct err *err);
+
+/* Then, of a layer each of whose units reads inputs of its own, an equal part of axis 1 of the
+ * bottom: its op is planned for layer_own_of(inputs), with layer->inputs, if there are, for the
+ * bottom. ERR_NOMEM */
+int layer_share_in(struct layer *layer, const struct setup *setup, struct err *err);
+
+/* How many of `all` the net has, where the layer's units have equally many each. */
+static inline size_t layer_own_of(const struct layer *layer, size_t all)
+{
+    return layer_is_cut(layer) ? all / layer->outputs * layer->own.len : all;
+}
 
 /* Copy the columns into the top, or of its gradient. */
 void layer_put_columns(const struct layer *layer);

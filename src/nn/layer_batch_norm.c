@@ -195,6 +195,7 @@ const struct layer_ops layer_batch_norm = {
     .messages = messages,
     .size = sizeof(struct layer_batch_norm),
     .in_place = true,
+    .small_params = true,
     .takes = TAKES_EITHER,
     .reads_top = true,
     .takes_blocks = true,

@@ -27,6 +27,7 @@ const struct layer_ops layer_bias = {
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
+    .small_params = true,
     .setup = setup,
     .forward = repeat_forward,
     .backward = repeat_backward,

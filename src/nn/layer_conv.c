@@ -42,13 +42,24 @@ static int deconv_size(const struct layer *layer, size_t O, struct conv_spec *s,
     return OK;
 }
 
-/* O becomes the slice's part of it. */
+/* Slices share out feature maps; those of several groups by whole groups, with their inputs. */
 static int take_part(struct layer *layer, const struct setup *setup, const struct conv_spec *spec,
-                     size_t *O, struct err *err)
+                     size_t O, struct err *err)
 {
-    if (setup->options->slice.count > 1 && spec->groups > 1)
-        return err_set(err, ERR_UNSUPPORTED, "slices: convolution_param.group is not supported");
-    return layer_share_out(layer, setup, *O, O, err);
+    if (spec->groups == 1)
+        return layer_share_out(layer, setup, O, "outputs", err);
+    int rc = layer_share_out(layer, setup, spec->groups, "groups", err);
+    return rc == OK ? layer_share_in(layer, setup, err) : rc;
+}
+
+/* The op is that of the slice's part. */
+static void cut_spec(const struct layer *layer, struct conv_spec *spec)
+{
+    spec->y.dim[1] = layer_own_of(layer, spec->y.dim[1]);
+    if (spec->groups == 1)
+        return;
+    spec->x.dim[1] = layer_own_of(layer, spec->x.dim[1]);
+    spec->groups = layer_own_of(layer, spec->groups);
 }
 
 static int setup(struct layer *layer, const struct setup *setup, bool back, struct err *err)
@@ -62,7 +73,7 @@ static int setup(struct layer *layer, const struct setup *setup, bool back, stru
     if (rc == OK)
         rc = layer_top(layer, 0, &spec.y, axes_layout(setup, &spec.y), err);
     if (rc == OK && !back)
-        rc = take_part(layer, setup, &spec, &O, err);
+        rc = take_part(layer, setup, &spec, O, err);
     if (rc == OK)
         rc = conv_fields_declare(layer, setup, &spec, back ? &spec.x : &spec.y,
                                  back ? O : spec.x.dim[1], err);
@@ -70,8 +81,7 @@ static int setup(struct layer *layer, const struct setup *setup, bool back, stru
         rc = layer_folds(layer, setup, O, &spec.bias, err);
     if (rc != OK)
         return rc;
-    if (!back)
-        spec.y.dim[1] = O;
+    cut_spec(layer, &spec);
     spec.dtype = layer->dtype;
     spec.blocks = setup->blocks && !back;
     const struct plan_options options = {

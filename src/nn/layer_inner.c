@@ -70,7 +70,9 @@ static int take_part(struct layer_inner *self, const struct setup *setup,
     if (setup->options->slice.count > 1 && (axis != 1 || p->transpose))
         return err_set(err, ERR_UNSUPPORTED, "slices: inner_product_param.%s is not supported",
                        p->transpose ? "transpose: true" : "axis that is not 1");
-    return layer_share_out(&self->layer, setup, p->num_output, &self->O, err);
+    int rc = layer_share_out(&self->layer, setup, p->num_output, "outputs", err);
+    self->O = layer_own_of(&self->layer, self->O);
+    return rc;
 }
 
 /* Parameters are declared whole, and come cut. */

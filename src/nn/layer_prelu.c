@@ -41,6 +41,7 @@ const struct layer_ops layer_prelu = {
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
+    .small_params = true,
     .reads_bottom = true,
     .setup = setup,
     .forward = layer_op_forward,

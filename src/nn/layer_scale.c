@@ -60,6 +60,7 @@ const struct layer_ops layer_scale = {
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
+    .small_params = true,
     .reads_bottom = true,
     .takes_for = takes_for,
     .setup = setup,

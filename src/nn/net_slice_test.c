@@ -261,13 +261,7 @@ static void test_layers_that_slices_cannot_share_out(void **state)
         {DATA "layer { name: 'k' type: 'Convolution' bottom: 'data' top: 'k' "
               "convolution_param { num_output: 8 kernel_size: 3 group: 2 } }" INNER("a", "k", "ip",
                                                                                     8) LOSS,
-         ERR_UNSUPPORTED, "layer \"k\": slices: convolution_param.group"},
-        {DATA "layer { name: 'q' type: 'PReLU' bottom: 'data' top: 'q' }" INNER("a", "q", "ip", 8)
-             LOSS,
-         ERR_UNSUPPORTED, "layer \"q\": slices: weights of type \"PReLU\""},
-        {DATA "layer { name: 'n' type: 'BatchNorm' bottom: 'data' top: 'n' }" INNER("a", "n", "ip",
-                                                                                    8) LOSS,
-         ERR_UNSUPPORTED, "layer \"n\": slices: type \"BatchNorm\" has a state"},
+         ERR_INPUT, "layer \"k\": slices: 4 are more than its 2 groups"},
         {DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'ip' "
               "inner_product_param { num_output: 8 transpose: true } }" LOSS,
          ERR_UNSUPPORTED, "layer \"a\": slices: inner_product_param.transpose"},

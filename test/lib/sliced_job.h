@@ -29,11 +29,32 @@ static const char sliced_net[] = SLICED_DATA SLICED_INNER(
 static const char sliced_one[] = SLICED_DATA SLICED_INNER("ip", "data", "ip", 5) SLICED_ENDS;
 
 /* Weights that slices cannot share out. */
-static const char sliced_prelu[] = SLICED_DATA SLICED_INNER(
-    "one", "data", "one",
-    24) "layer { name: 'p' type: 'PReLU' bottom: 'one' top: 'one' }\n" SLICED_INNER("ip", "one",
-                                                                                    "ip", 5)
-    SLICED_ENDS;
+static const char sliced_deconv[] = SLICED_DATA
+    "layer { name: 'p' type: 'Deconvolution' bottom: 'data' top: 'one'\n"
+    "  convolution_param { num_output: 2 kernel_size: 2 } }\n" SLICED_INNER("ip", "one", "ip", 5)
+        SLICED_ENDS;
+
+/* Layers with a few parameters by channel behind a convolution of 6 maps. */
+static const char sliced_channels[] = SLICED_DATA
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'\n"
+    "  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'norm' type: 'BatchNorm' bottom: 'conv' top: 'conv' }\n"
+    "layer { name: 'scale' type: 'Scale' bottom: 'conv' top: 'conv'\n"
+    "  scale_param { bias_term: true } }\n"
+    "layer { name: 'slope' type: 'PReLU' bottom: 'conv' top: 'slope' }\n"
+    "layer { name: 'bias' type: 'Bias' bottom: 'slope' top: 'bias' }\n"
+    "layer { name: 'pool' type: 'Pooling' bottom: 'bias' top: 'pool'\n"
+    "  pooling_param { pool: AVE kernel_size: 2 stride: 2 } }\n" SLICED_INNER("ip", "pool", "ip", 5)
+        SLICED_ENDS;
+
+/* A convolution of 6 groups, whose input has a gradient. */
+static const char sliced_groups[] = SLICED_DATA
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'\n"
+    "  convolution_param { num_output: 12 kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'relu' type: 'ReLU' bottom: 'conv' top: 'conv' }\n"
+    "layer { name: 'group' type: 'Convolution' bottom: 'conv' top: 'group'\n"
+    "  convolution_param { num_output: 18 group: 6 kernel_size: 3 weight_filler { type: 'xavier' } "
+    "} }\n" SLICED_INNER("ip", "group", "ip", 5) SLICED_ENDS;
 
 /* Setup of a group of tests: net.prototxt is the net above, one.prototxt that of one
  * layer, conv.prototxt the tiny job's own, with a convolution. */

@@ -84,6 +84,43 @@ static void test_slices_of_convolutions_train_as_the_whole_model(void **state)
     }
 }
 
+/* Parameters by channel, which each slice has whole; and BatchNorm, which has a state. */
+static void test_slices_have_channels_whole(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], net[192];
+    tiny_write(t, "channels.prototxt", sliced_channels);
+    const char *channels = other_net(t, "channels.prototxt", net);
+    SLICES(t, 1, whole, "stop.steps=20", channels);
+    for (int slices = 2; slices <= 3; slices++) {
+        SLICES(t, slices, sliced, "stop.steps=20", channels);
+        double apart = run_difference(sliced, whole);
+        print_message("    %d slices: %.2g\n", slices, apart);
+        assert_true(apart <= SAME_MAX);
+        assert_near(run_number(sliced, "end", 0, "test_loss"),
+                    run_number(whole, "end", 0, "test_loss"));
+    }
+}
+
+/* Whole groups, with the channels that they read. */
+static void test_slices_share_groups_out(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], net[192];
+    tiny_write(t, "groups.prototxt", sliced_groups);
+    const char *groups = other_net(t, "groups.prototxt", net);
+    static const char *const kernels[] = {"kernels=ref", "kernels=dnnl"};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        SLICES(t, 1, whole, "stop.steps=20", groups, kernels[i]);
+        for (int slices = 2; slices <= 4; slices += 2) {
+            SLICES(t, slices, sliced, "stop.steps=20", groups, kernels[i]);
+            double apart = run_difference(sliced, whole);
+            print_message("    %s, %d slices: %.2g\n", kernels[i], slices, apart);
+            assert_true(apart <= SAME_MAX);
+        }
+    }
+}
+
 static void test_slices_of_one_layer_have_its_bits(void **state)
 {
     struct tiny *t = *state;
@@ -251,7 +288,7 @@ static void test_slices_refuse_before_the_start(void **state)
     static const struct {
         const char *slices, *workers, *option, *phrase;
     } cases[] = {
-        {"slices=3", "workers=3", NULL, "layer \"p\": slices: weights of type \"PReLU\""},
+        {"slices=3", "workers=3", NULL, "layer \"p\": slices: weights of type \"Deconvolution\""},
         {"slices=6", "workers=6", "seed=1", "layer \"ip\": slices: 6 are more than its 5 outputs"},
         {"slices=2", "workers=2", "solver.clip_gradients=1",
          "slices: solver.clip_gradients needs the whole gradient"},
@@ -260,12 +297,12 @@ static void test_slices_refuse_before_the_start(void **state)
     };
     struct tiny *t = *state;
     char net[192];
-    tiny_write(t, "prelu.prototxt", sliced_prelu);
-    const char *prelu = other_net(t, "prelu.prototxt", net);
+    tiny_write(t, "deconv.prototxt", sliced_deconv);
+    const char *deconv = other_net(t, "deconv.prototxt", net);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sim_run r = {.limit_s = 1000};
         SIM_TRY(t, "node { count: 6 } step_seconds: 0.004 link { mbit: 100 }\n", &r,
-                cases[i].option ? cases[i].option : prelu, cases[i].slices, cases[i].workers,
+                cases[i].option ? cases[i].option : deconv, cases[i].slices, cases[i].workers,
                 "strategy.allreduce={}");
         if (r.rc == PL_OK || !strstr(r.error, cases[i].phrase))
             fail_msg("%zu: %d, \"%s\"", i, r.rc, r.error);
@@ -277,6 +314,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slices_train_as_the_whole_model),
         cmocka_unit_test(test_slices_of_convolutions_train_as_the_whole_model),
+        cmocka_unit_test(test_slices_have_channels_whole),
+        cmocka_unit_test(test_slices_share_groups_out),
         cmocka_unit_test(test_slices_of_one_layer_have_its_bits),
         cmocka_unit_test(test_slices_are_evaluated_on_the_way),
         cmocka_unit_test(test_slices_send_the_bytes_of_the_scheme),
