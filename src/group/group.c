@@ -156,17 +156,25 @@ int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
     }
 }
 
-bool group_is_leaf(const struct group *group)
-{
-    return members_has(&group_view(group)->leaves, group->world->self);
-}
-
 /* Older views hang on newer ones, and none changes once it is current. */
 static const struct view_node *newest_node(const struct group *group)
 {
     const struct view *view = group_view(group);
     return view ? (const struct view_node *)((const char *)view - offsetof(struct view_node, view))
                 : NULL;
+}
+
+uint32_t group_seat(const struct group *group, uint32_t node)
+{
+    for (const struct view_node *at = newest_node(group); at; at = at->next)
+        if (view_seat(&at->view, node) != VIEW_NO_SEAT)
+            return view_seat(&at->view, node);
+    return VIEW_NO_SEAT;
+}
+
+bool group_is_leaf(const struct group *group)
+{
+    return members_has(&group_view(group)->leaves, group->world->self);
 }
 
 bool group_was_member(const struct group *group, uint32_t node)

@@ -192,6 +192,9 @@ const struct view *group_first_view(const struct group *group);
 /* Has `node` been in any view of the run? */
 bool group_was_member(const struct group *group, uint32_t node);
 
+/* The seat of a node in the newest view that this node has of it; VIEW_NO_SEAT: it had none. */
+uint32_t group_seat(const struct group *group, uint32_t node);
+
 /* Is this node a leaf in the current view; has it been one in any view after number `after`? */
 bool group_is_leaf(const struct group *group);
 bool group_was_leaf(const struct group *group, uint32_t after);

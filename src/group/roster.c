@@ -11,7 +11,7 @@ static const uint8_t next_states[MEMBER_STATES] = {
     [MEMBER_WAITS] = 1 << MEMBER_OUT | 1 << MEMBER_JOINING | 1 << MEMBER_IN,
     [MEMBER_RETURNED] = 1 << MEMBER_OUT | 1 << MEMBER_IN | 1 << MEMBER_RETURNED,
     [MEMBER_JOINING] = 1 << MEMBER_OUT | 1 << MEMBER_IN,
-    [MEMBER_IN] = 1 << MEMBER_OUT | 1 << MEMBER_LEAVING | 1 << MEMBER_WAITS,
+    [MEMBER_IN] = 1 << MEMBER_OUT | 1 << MEMBER_LEAVING | 1 << MEMBER_WAITS | 1 << MEMBER_JOINING,
     [MEMBER_LEAVING] = 1 << MEMBER_OUT,
 };
 
@@ -89,7 +89,7 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
     view->number++;
     view->incarnation = roster->options.incarnation;
     view->count = 0;
-    view->leaves = (struct members){{0}};
+    view->leaves = view->fresh = (struct members){{0}};
     roster_settle_leaves(roster);
     for (size_t i = 0; i < roster->count; i++) {
         const struct roster_member *m = &roster->member[i];
@@ -98,6 +98,7 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
         size_t at = view->count++;
         while (at > 0 && view->node[at - 1] > m->node) {
             view->node[at] = view->node[at - 1];
+            view->seated[at] = view->seated[at - 1];
             memcpy(view->address[at], view->address[at - 1], NODE_ADDRESS_MAX);
             at--;
         }
@@ -105,8 +106,10 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
         PL_ASSERT(at == 0 || view->node[at - 1] < m->node);  /* V2: ascending, each once */
         PL_ASSERT(!members_has(&roster->departed, m->node)); /* V3 */
         view->node[at] = m->node;
+        view->seated[at] = m->seat + 1; /* VIEW_NO_SEAT: 0 */
         memcpy(view->address[at], m->address, NODE_ADDRESS_MAX);
         members_put(&view->leaves, m->node, m->leaf);
+        members_put(&view->fresh, m->node, roster_has_seats(roster) && m->state == MEMBER_JOINING);
     }
     roster->check.on = false; /* links have changed */
     PL_ASSERT(donors_are_members(roster));
@@ -163,6 +166,10 @@ static bool has_room(struct roster *roster)
 void roster_seek_donor(struct roster *roster, struct roster_orders *out)
 {
     bool admitted;
+    if (roster_has_seats(roster)) {
+        roster_seat_replicas(roster, out);
+        return;
+    }
     struct roster_member *m = first_waiting(roster, &admitted);
     const struct view *view = &roster->view;
     if (!m || admitted || !has_room(roster))
@@ -266,6 +273,8 @@ struct roster_member *roster_add(struct roster *roster, const struct roster_even
     *m = (struct roster_member){
         .node = event->node,
         .donor = ROSTER_NO_NODE,
+        .seat = VIEW_NO_SEAT,
+        .slice = roster_has_seats(roster) ? event->node % roster->options.slices : 0,
         .last_beat = event->now,
         .last_progress = event->now,
     };
@@ -290,6 +299,8 @@ static void on_join(struct roster *roster, const struct roster_event *event,
         roster_seek_donor(roster, out);
         return;
     }
+    if (roster_has_seats(roster))
+        m->seat = roster_first_seat(roster, m->node);
     roster_report_member(out, event->node, "join");
     if (roster_count_in(roster) == roster->options.workers)
         roster_make_view(roster, out);
@@ -304,6 +315,8 @@ static void put_out(struct roster *roster, struct roster_member *m, const char *
     roster_set_state(m, MEMBER_OUT);
     roster_report_member(out, m->node, what);
     roster_order(out, ORDER_DROP)->node = m->node;
+    if (roster_has_seats(roster))
+        roster_unseat(roster, m, out);
 }
 
 /* A joiner whose donor died lacks state that only the donor had promised: if it is in the view it

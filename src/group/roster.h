@@ -106,7 +106,7 @@ enum roster_order_kind {
 struct roster_order {
     enum roster_order_kind kind;
     uint32_t node, other;
-    const char *what; /* join back leave dead cut hung fenced leaf participates */
+    const char *what; /* join back leave dead cut hung fenced leaf participates unseated seated */
     struct lane_go go;
 };
 
@@ -119,6 +119,7 @@ struct roster_options {
     uint32_t workers;     /* the first view is made when so many have joined */
     uint32_t workers_max; /* later joiners are admitted while there are fewer; 0: never */
     uint32_t standby;     /* workers to request beyond those, which stand by */
+    uint32_t slices;      /* above 1: members have seats (roster_seats.c) in replicas of so many */
     uint32_t incarnation;
     bool driver_takes_part; /* in every lane, as its root */
     bool driver_admits;     /* the driver is the donor of all joiners. A joiner has all of its state
@@ -154,6 +155,8 @@ struct roster_member {
     bool link_lost;  /* to `other`, at `lost_at` */
     uint32_t other;
     int64_t lost_at;
+    uint32_t seat;  /* VIEW_NO_SEAT: none */
+    uint32_t slice; /* where there are seats: of its last one, or the one that it expects */
     bool leaf;
     uint32_t leaf_times;     /* how often it became a leaf; */
     uint64_t leaf_rounds;    /* rounds that it has kept pace since, */

@@ -1,6 +1,6 @@
 /* Functions that the roster's files share. roster.c keeps the membership, roster_recovery.c handles
- * members that reconnect to a recovered driver, and roster_lane.c decides which result of a lane
- * counts in a new view, and roster_leaf.c which members are leaves. */
+ * members that reconnect to a recovered driver, roster_lane.c decides which result of a lane counts
+ * in a new view, roster_leaf.c which members are leaves, and roster_seats.c their slices. */
 #ifndef PL_GROUP_ROSTER_INTERNAL_H
 #define PL_GROUP_ROSTER_INTERNAL_H
 
@@ -30,6 +30,19 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out);
 /* Remove a member, or a waiting joiner: `what` names the cause. */
 void roster_lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out);
+
+/* Where a model is in slices. The seat of a worker of the first view: that of its number, or the
+ * lowest free one. */
+bool roster_has_seats(const struct roster *roster);
+uint32_t roster_first_seat(const struct roster *roster, uint32_t node);
+
+/* A member has left its seat: those of the same replica lose theirs, unless no other replica is
+ * whole. */
+void roster_unseat(struct roster *roster, struct roster_member *left, struct roster_orders *out);
+
+/* Make replicas of joiners and of members without a seat, as many as there is room for, in one new
+ * view. */
+void roster_seat_replicas(struct roster *roster, struct roster_orders *out);
 
 /* Members of the next view that are leaves. If all would be, none is. */
 void roster_settle_leaves(struct roster *roster);

@@ -15,7 +15,7 @@ enum {
 
 void roster_settle_leaves(struct roster *roster)
 {
-    bool all = true;
+    bool all = !roster_has_seats(roster); /* else leaves are those without a seat */
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
         m->leaf &= roster_is_in(m);

@@ -8,6 +8,20 @@ int view_rank(const struct view *view, uint32_t node)
     return -1;
 }
 
+uint32_t view_seat(const struct view *view, uint32_t node)
+{
+    int rank = view_rank(view, node);
+    return rank < 0 ? VIEW_NO_SEAT : view->seated[rank] - 1;
+}
+
+uint32_t view_seated(const struct view *view, uint32_t seat)
+{
+    for (size_t i = 0; i < view->count; i++)
+        if (view->seated[i] == seat + 1)
+            return view->node[i];
+    return VIEW_MEMBERS_MAX;
+}
+
 struct members view_members(const struct view *view)
 {
     struct members set = {{0}};
@@ -52,8 +66,19 @@ void view_encode(const struct view *view, struct buf *out)
     for (size_t i = 0; i < view->count; i++) {
         buf_put_u32(out, view->node[i]);
         buf_put_text(out, view->address[i]);
-        buf_put_u8(out, members_has(&view->leaves, view->node[i]));
+        buf_put_u32(out, view->seated[i]);
+        buf_put_u8(out, (uint8_t)(members_has(&view->leaves, view->node[i]) |
+                                  members_has(&view->fresh, view->node[i]) << 1));
     }
+}
+
+/* Is that seat another member's already? */
+static bool seat_is_taken(const struct view *view, size_t i)
+{
+    for (size_t k = 0; k < i && view->seated[i] > 0; k++)
+        if (view->seated[k] == view->seated[i])
+            return true;
+    return false;
 }
 
 int view_decode(struct byte_reader *in, struct view *out)
@@ -63,15 +88,18 @@ int view_decode(struct byte_reader *in, struct view *out)
     out->count = read_u32(in);
     if (out->count > VIEW_MEMBERS_MAX)
         return ERR_PROTOCOL;
-    out->leaves = (struct members){{0}};
+    out->leaves = out->fresh = (struct members){{0}};
     for (size_t i = 0; i < out->count; i++) {
         out->node[i] = read_u32(in);
         read_text(in, out->address[i], sizeof out->address[i]);
-        uint8_t leaf = read_u8(in);
-        if (leaf > 1 || out->node[i] >= VIEW_MEMBERS_MAX ||
-            (i > 0 && out->node[i] <= out->node[i - 1]))
+        out->seated[i] = read_u32(in);
+        uint8_t flags = read_u8(in);
+        if (flags > 3 || out->node[i] >= VIEW_MEMBERS_MAX ||
+            (i > 0 && out->node[i] <= out->node[i - 1]) || out->seated[i] > VIEW_MEMBERS_MAX ||
+            seat_is_taken(out, i))
             return ERR_PROTOCOL;
-        members_put(&out->leaves, out->node[i], leaf);
+        members_put(&out->leaves, out->node[i], flags & 1);
+        members_put(&out->fresh, out->node[i], flags >> 1);
     }
     const struct members stay = view_participants(out);
     bool some = out->count == 0 || !members_empty(&stay);

@@ -6,6 +6,8 @@
 #include "base/err.h"
 #include "group/members.h"
 
+#define VIEW_NO_SEAT UINT32_MAX
+
 struct view {
     uint32_t number;      /* from 1 */
     uint32_t incarnation; /* of the driver that made it */
@@ -13,12 +15,23 @@ struct view {
     /* Members whose network is too slow for the others: they take no part in exchanges. Each has a
      * proxy, a member that hands contributions and results on. Not all members are leaves. */
     struct members leaves;
+    /* Where a model is in slices: the seat of each member, replica · slices + slice. A member
+     * without a seat is a leaf. Those of `fresh` lack the state of their slice, which a peer of
+     * theirs sends. Elsewhere nobody has a seat. */
+    struct members fresh;
     uint32_t node[VIEW_MEMBERS_MAX]; /* workers, ascending, < VIEW_MEMBERS_MAX; rank is the index */
+    uint32_t seated[VIEW_MEMBERS_MAX]; /* 0: no seat; else 1 more than the seat (view_seat) */
     char address[VIEW_MEMBERS_MAX][NODE_ADDRESS_MAX]; /* last: a kept copy ends with them */
 };
 
 /* Rank of a node, or -1 when it is no member. */
 int view_rank(const struct view *view, uint32_t node);
+
+/* Seat of a node, or VIEW_NO_SEAT. */
+uint32_t view_seat(const struct view *view, uint32_t node);
+
+/* The member with that seat, or VIEW_MEMBERS_MAX. */
+uint32_t view_seated(const struct view *view, uint32_t seat);
 
 struct members view_members(const struct view *view);
 

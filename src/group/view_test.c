@@ -36,6 +36,9 @@ static void check_equal(const struct view *a, const struct view *b)
         assert_string_equal(a->address[i], b->address[i]);
     }
     assert_memory_equal(&a->leaves, &b->leaves, sizeof a->leaves);
+    assert_memory_equal(&a->fresh, &b->fresh, sizeof a->fresh);
+    for (size_t i = 0; i < a->count; i++)
+        assert_int_equal(a->seated[i], b->seated[i]);
 }
 
 static int decode_view(const struct buf *bytes, size_t len, struct view *out)
@@ -65,6 +68,10 @@ static void test_view_round_trips(void **state)
         assert_non_null(out);
         for (size_t i = 1; i < count; i += 2)
             members_add(&view->leaves, nodes[i]);
+        for (size_t i = 0; i < count; i += 2) {
+            view->seated[i] = (uint32_t)(VIEW_MEMBERS_MAX - i);
+            members_put(&view->fresh, nodes[i], i == 2);
+        }
         struct buf bytes = {0};
         view_encode(view, &bytes);
         assert_int_equal(decode_view(&bytes, bytes.len, out), OK);
@@ -118,7 +125,7 @@ static void test_view_of_wrong_length_is_refused(void **state)
 }
 
 static void expect_refusal_of(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
-                              const char *address, uint8_t leaf)
+                              const char *address, uint32_t seated, uint8_t flags)
 {
     struct view *out = calloc(1, sizeof *out);
     assert_non_null(out);
@@ -129,7 +136,8 @@ static void expect_refusal_of(uint32_t number, uint32_t count, size_t listed, co
     for (size_t i = 0; i < listed; i++) {
         buf_put_u32(&bytes, node[i]);
         buf_put_text(&bytes, address);
-        buf_put_u8(&bytes, leaf);
+        buf_put_u32(&bytes, seated);
+        buf_put_u8(&bytes, flags);
     }
     assert_int_equal(decode_view(&bytes, bytes.len, out), ERR_PROTOCOL);
     buf_release(&bytes);
@@ -139,14 +147,37 @@ static void expect_refusal_of(uint32_t number, uint32_t count, size_t listed, co
 static void expect_refusal(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
                            const char *address)
 {
-    expect_refusal_of(number, count, listed, node, address, 0);
+    expect_refusal_of(number, count, listed, node, address, 0, 0);
 }
 
 static void test_view_of_leaves_alone_is_refused(void **state)
 {
     (void)state;
-    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 1);
-    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 2); /* neither a leaf nor none */
+    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 0, 1);
+    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 0, 4); /* no such flag */
+}
+
+static void test_view_of_wrong_seats_is_refused(void **state)
+{
+    (void)state;
+    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 3, 0); /* two on one */
+    expect_refusal_of(1, 1, 1, (uint32_t[]){1}, "a", VIEW_MEMBERS_MAX + 1, 0);
+}
+
+static void test_view_seats_are_found(void **state)
+{
+    (void)state;
+    struct view *view = view_of(1, 3, (const uint32_t[]){1, 3, 4});
+    view->seated[0] = 2;
+    view->seated[2] = 1;
+    assert_int_equal(view_seat(view, 1), 1);
+    assert_int_equal(view_seat(view, 3), VIEW_NO_SEAT);
+    assert_int_equal(view_seat(view, 4), 0);
+    assert_int_equal(view_seat(view, 5), VIEW_NO_SEAT);
+    assert_int_equal(view_seated(view, 0), 4);
+    assert_int_equal(view_seated(view, 1), 1);
+    assert_int_equal(view_seated(view, 2), VIEW_MEMBERS_MAX);
+    free(view);
 }
 
 /* Each leaf has a participant as its proxy, and as few leaves as possible share one. */
@@ -228,6 +259,8 @@ int main(void)
         cmocka_unit_test(test_view_of_wrong_length_is_refused),
         cmocka_unit_test(test_view_invalid_is_refused),
         cmocka_unit_test(test_view_of_leaves_alone_is_refused),
+        cmocka_unit_test(test_view_of_wrong_seats_is_refused),
+        cmocka_unit_test(test_view_seats_are_found),
         cmocka_unit_test(test_view_leaves_have_proxies),
         cmocka_unit_test(test_view_noise_is_not_overread),
         cmocka_unit_test(test_view_members),

@@ -1,0 +1,150 @@
+/* Seats of a model in slices, as stories (roster_story.h). */
+#include "group/roster_story.h"
+
+/* A group of `replicas` of `slices` in view 1, worker w on seat w. */
+static void form_replicas(struct story *s, uint32_t replicas, uint32_t slices)
+{
+    story_init(s, replicas * slices, false);
+    s->roster.options.slices = slices;
+    s->roster.options.workers_max = replicas > 1 ? replicas * slices : 0;
+    for (uint32_t node = 0; node < replicas * slices; node++)
+        joins(s, node);
+    assert_int_equal(s->roster.view.number, 1);
+}
+
+static void expect_seats(const struct story *s, const char *expected)
+{
+    const struct view *view = &s->roster.view;
+    char text[256] = "";
+    for (uint32_t seat = 0; seat < VIEW_MEMBERS_MAX; seat++) {
+        uint32_t node = view_seated(view, seat);
+        size_t used = strlen(text);
+        if (node != VIEW_MEMBERS_MAX)
+            snprintf(text + used, sizeof text - used, "%s%u:%u%s", used ? " " : "", seat, node,
+                     members_has(&view->fresh, node) ? "*" : "");
+    }
+    assert_string_equal(text, expected);
+}
+
+static const char *has_state(struct story *s, uint32_t node)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_JOIN_COMPLETE, .node = node});
+}
+
+static void test_workers_of_the_first_view_have_seats(void **state)
+{
+    struct story *s = *state;
+    form_replicas(s, 2, 2);
+    expect_seats(s, "0:0 1:1 2:2 3:3");
+}
+
+static void test_a_successor_takes_the_free_seat(void **state)
+{
+    struct story *s = *state;
+    story_init(s, 3, false);
+    s->roster.options.slices = 3;
+    joins(s, 0);
+    joins(s, 1);
+    assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0");
+    joins(s, 3);
+    assert_string_equal(joins(s, 4), "join 4; view 1: 1 3 4");
+    expect_seats(s, "0:3 1:1 2:4");
+}
+
+static void test_a_lost_slice_unseats_its_replica(void **state)
+{
+    struct story *s = *state;
+    form_replicas(s, 2, 3);
+    assert_string_equal(on_peer_down(s, 4),
+                        "dead 4; drop 4; unseated 3; unseated 5; view 2: 0 1 2 (3) (5)");
+    expect_seats(s, "0:0 1:1 2:2");
+    /* It is the last one: nobody has the slice, and the run ends. */
+    assert_string_equal(on_peer_down(s, 1), "dead 1; drop 1; view 3: 0 2 (3) (5)");
+    expect_seats(s, "0:0 2:2");
+}
+
+static void test_a_joiner_completes_a_replica(void **state)
+{
+    struct story *s = *state;
+    form_replicas(s, 2, 2);
+    on_peer_down(s, 2);
+    expect_seats(s, "0:0 1:1");
+    assert_string_equal(joins(s, 7), "seated 3; join 7; view 3: 0 1 3 7");
+    expect_seats(s, "0:0 1:1 2:7* 3:3*");
+    assert_string_equal(has_state(s, 3), "");
+    assert_string_equal(has_state(s, 7), "");
+    /* From now on it can give its state away. */
+    assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; unseated 1; view 4: (1) 3 7");
+    expect_seats(s, "2:7 3:3");
+}
+
+/* A worker that waits is seated in the step in which the replica is lost. */
+static void test_a_standby_is_seated_at_once(void **state)
+{
+    struct story *s = *state;
+    form_replicas(s, 2, 2);
+    assert_string_equal(joins(s, 4), "");
+    on_peer_down(s, 3);
+    assert_int_equal(s->roster.view.number, 3);
+    expect_seats(s, "0:0 1:1 2:2* 3:4*");
+}
+
+static void test_a_joiner_without_its_state_gives_none(void **state)
+{
+    struct story *s = *state;
+    form_replicas(s, 2, 2);
+    joins(s, 4);
+    on_peer_down(s, 3);
+    has_state(s, 2); /* 4 has not said so */
+    on_peer_down(s, 1);
+    expect_seats(s, "0:0 2:2 3:4*");
+}
+
+static void test_a_joiner_is_lost(void **state)
+{
+    struct story *s = *state;
+    form_replicas(s, 2, 2);
+    joins(s, 4);
+    on_peer_down(s, 3);
+    assert_string_equal(on_peer_down(s, 4), "dead 4; drop 4; unseated 2; view 4: 0 1 (2)");
+    assert_string_equal(joins(s, 5), "seated 2; join 5; view 5: 0 1 2 5");
+    expect_seats(s, "0:0 1:1 2:2* 3:5*");
+}
+
+/* Two members without a seat had the same slice: one gets another. */
+static void test_members_without_a_seat_make_a_replica(void **state)
+{
+    struct story *s = *state;
+    form_replicas(s, 3, 2);
+    on_peer_down(s, 2);
+    on_peer_down(s, 4);
+    expect_seats(s, "0:0 1:1 2:5* 3:3*");
+}
+
+static void test_no_joiner_where_all_seats_are_taken(void **state)
+{
+    struct story *s = *state;
+    form_replicas(s, 2, 2);
+    assert_string_equal(joins(s, 4), "");
+    assert_string_equal(joins(s, 5), "");
+    assert_int_equal(s->roster.view.number, 1);
+    assert_string_equal(leaves(s, 5), "drop 5");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_workers_of_the_first_view_have_seats, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_successor_takes_the_free_seat, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_lost_slice_unseats_its_replica, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_joiner_completes_a_replica, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_standby_is_seated_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_joiner_without_its_state_gives_none, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_joiner_is_lost, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_members_without_a_seat_make_a_replica, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_no_joiner_where_all_seats_are_taken, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
