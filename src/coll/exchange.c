@@ -569,7 +569,7 @@ static int take_input(struct exchange *e, const struct exchange_meta *mine)
         e->mine.weight = 0;
     if (self != WORLD_DRIVER)
         members_add(&e->mine.participants, self);
-    if (self != WORLD_DRIVER && atomic_load(&e->group->leave.begun))
+    if (self != WORLD_DRIVER && !e->config.once && atomic_load(&e->group->leave.begun))
         members_add(&e->mine.leaving, self);
     if (e->mine.weight > 0 && !e->config.plain && !vec_finite(&e->input, vec_all(&e->input)))
         e->mine.weight = 0;
@@ -604,7 +604,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
         const struct view *view = group_view(e->group);
         if (view->count == 0)
             return ERR_PEER;
-        if (view->number != e->synced && group_was_leaf(e->group, e->synced))
+        if (view->number != e->synced && (e->config.once || group_was_leaf(e->group, e->synced)))
             return ERR_VIEW;
         rank_view(e, view, &ranks);
         struct coll c = {.group = e->group,
@@ -631,7 +631,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
             return OK;
         }
         begin_tick(e);
-        if (rc != ERR_VIEW) /* ERR_VIEW: the view changed; try again in the new one */
+        if (rc != ERR_VIEW || e->config.once) /* else the view changed; try again in the new one */
             return rc;
     }
 }
@@ -664,22 +664,27 @@ int exchange_run(struct exchange *e, const struct exchange_meta *mine)
 int exchange_sync(struct exchange *e)
 {
     while (!atomic_load(&e->group->end.over)) {
-        const struct view *view = group_view(e->group);
-        if (view->number == e->synced || view->count == 0 ||
-            members_has(&view->leaves, e->group->world->self))
-            return OK;
-        struct ranks ranks;
-        rank_view(e, view, &ranks);
-        struct coll c = {.group = e->group,
-                         .view = view,
-                         .ranks = &ranks,
-                         .lane = e->lane,
-                         .chunk_floats = e->config.chunk};
-        int rc = bring_into_line(e, &c);
-        exchange_enter(e, EXCHANGE_IDLE);
-        begin_tick(e);
-        if (rc != OK && rc != ERR_VIEW)
+        int rc = exchange_sync_in(e, group_view(e->group));
+        if (rc != ERR_VIEW)
             return rc;
     }
     return OK;
+}
+
+int exchange_sync_in(struct exchange *e, const struct view *view)
+{
+    if (view->number == e->synced || view->count == 0 ||
+        members_has(&view->leaves, e->group->world->self))
+        return OK;
+    struct ranks ranks;
+    rank_view(e, view, &ranks);
+    struct coll c = {.group = e->group,
+                     .view = view,
+                     .ranks = &ranks,
+                     .lane = e->lane,
+                     .chunk_floats = e->config.chunk};
+    int rc = bring_into_line(e, &c);
+    exchange_enter(e, EXCHANGE_IDLE);
+    begin_tick(e);
+    return rc;
 }

@@ -75,6 +75,11 @@ struct exchange_config {
     enum exchange_split split;
     int (*prepare)(void *user, struct range range, float *x, const struct exchange_meta *meta);
     void *user;
+    /* exchange_run makes one attempt, in the view with which the lane is in line, and returns
+     * ERR_VIEW if that view has ended, or ends: the caller calls exchange_sync, after which the
+     * exchange may be completed, or else makes its input again. The metadata's `leaving` are the
+     * caller's. */
+    bool once;
     struct stages *stages; /* shared by lanes of this node that take turns; NULL: no turns */
     /* State that the driver and the workers hold for this lane besides its results, as of the last
      * exchange that each completed. A worker that sends the result to a recovered driver, or to a
@@ -167,9 +172,9 @@ void exchange_join_unsynced(struct exchange *e);
  * weights are 0, the result is 0, or the base, and the weight in its metadata is 0. The result of a
  * split exchange is what `prepare` left.
  *
- * ERR_VIEW (this member is a leaf, or was one: exchange_sync first), ERR_TIMEOUT (the group
- * stood still past its deadline), ERR_PEER (no worker is left),
- * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
+ * ERR_VIEW (this member is a leaf, or was one: exchange_sync first; or config.once), ERR_TIMEOUT
+ * (the group stood still past its deadline), ERR_PEER (no worker is left), ERR_CANCELLED,
+ * ERR_DRIVER, ERR_NOMEM; inputs untouched. */
 int exchange_run(struct exchange *e, const struct exchange_meta *mine);
 
 /* Forget the residuals, since the next inputs are of another kind than those before,
@@ -181,6 +186,10 @@ void exchange_forget_lost(struct exchange *e);
  * calls this whenever the group has changed (SIGNAL_GROUP) until the run is over: it reports, and
  * sends or adopts the result. A leaf does nothing. The same errors. */
 int exchange_sync(struct exchange *e);
+
+/* The same in that view alone: ERR_VIEW when it has ended. For members that bring several lanes
+ * into line, all of them in the same order in each view. */
+int exchange_sync_in(struct exchange *e, const struct view *view);
 
 /* A leaf has received the result of exchange n from a participant, instead of completing it: the
  * lane continues behind n. `x`, of the lane's length, becomes the memory of another one. */
