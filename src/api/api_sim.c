@@ -86,7 +86,6 @@ struct simulation {
     struct train_host host;
     struct corpus corpus;
     struct workspace *ws;
-    struct workspace **slice; /* of a model in slices, which wait for each other within a step */
     struct vec dx;
     struct arena arena;
     struct sim *sim;
@@ -114,8 +113,8 @@ static int node_main(void *arg, struct world *world)
     }
     struct train_host host = s->host;
     host.leave = &s->leave[world->self];
-    if (s->slice)
-        host.ws = s->slice[world->self % s->train.job->slices];
+    if (s->train.job->slices > 1) /* slices wait for each other within a step */
+        host.ws = NULL;
     return train_work(world, &host);
 }
 
@@ -138,19 +137,6 @@ static void on_fault(void *arg, const struct sim_fault *fault)
     free(line);
 }
 
-static int open_slices(struct simulation *s, struct err *err)
-{
-    const Paceline__Job *job = s->train.job;
-    int rc = OK;
-    s->slice = arena_array(&s->arena, job->slices, struct workspace *);
-    if (!s->slice)
-        return err_set(err, ERR_NOMEM, "out of memory for %u slices", job->slices);
-    for (size_t i = 0; rc == OK && i < job->slices; i++)
-        rc = workspace_create_slice(i, 0, job, &s->corpus, s->host.log, NULL, NULL, &s->slice[i],
-                                    err);
-    return rc;
-}
-
 static int open_simulation(struct simulation *s, const Paceline__Cluster *cluster, struct err *err)
 {
     const Paceline__Job *job = s->train.job;
@@ -167,8 +153,6 @@ static int open_simulation(struct simulation *s, const Paceline__Cluster *cluste
         rc = workspace_create(job, &s->corpus, s->host.log, NULL, NULL, &s->ws, err);
     if (rc == OK && vec_init(&s->dx, &s->arena, net_segments(s->ws->train)->total) != OK)
         rc = err_set(err, ERR_NOMEM, "out of memory for gradients");
-    if (rc == OK && job->slices > 1)
-        rc = open_slices(s, err);
     s->nodes = cluster_nodes(cluster);
     s->leave = arena_array(&s->arena, s->nodes, atomic_int);
     if (rc == OK && !s->leave)
@@ -187,7 +171,8 @@ static int simulate_run(struct simulation *s, const Paceline__Cluster *cluster,
         return rc;
     const struct sim_options settings = {
         .cluster = cluster,
-        .workers = s->train.job->has_workers_max ? cluster_nodes(cluster) : s->train.job->workers,
+        .workers = s->train.job->has_workers_max ? cluster_nodes(cluster)
+                                                 : s->train.job->workers + s->train.job->standby,
         .seed = s->train.job->seed,
         .backend = options->threads ? SIM_BATON : SIM_FIBRES,
         .log = s->host.log,
@@ -284,8 +269,6 @@ int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *
         api_report(&s.sink, &s.report, report);
     api_sink_close(&s.sink);
     sim_free(s.sim);
-    for (size_t i = 0; s.slice && i < finished->slices; i++)
-        workspace_free(s.slice[i]);
     workspace_free(s.ws);
     corpus_close(&s.corpus);
     arena_release(&s.arena);

@@ -31,6 +31,13 @@ static void test_slices_settle_workers_and_strategy(void **state)
     assert_string_equal(job_strategy_name(job), "allreduce");
     assert_int_equal(job_finish(job, &err), OK);
     job_free(job);
+    assert_int_equal(
+        finish_job(LEAST "slices: 2 workers_min: 6 workers_max: 6 standby: 1 strategy { sync {} }",
+                   &job, &err),
+        OK);
+    assert_int_equal(job_replicas(job), 3);
+    assert_int_equal(job_finish(job, &err), OK);
+    job_free(job);
     assert_int_equal(finish_job(LEAST "workers: 4", &job, &err), OK);
     assert_int_equal(job->slices, 1);
     assert_int_equal(job_replicas(job), 4);
@@ -46,9 +53,14 @@ static void test_slices_refuse_what_does_not_go_with_them(void **state)
     } cases[] = {
         {"slices: 0", "slices: must be"},
         {"slices: 4000000000", "slices: must be"},
-        {"slices: 2 workers: 4", "slices: needs as many workers, is 2 with workers: 4"},
+        {"slices: 2 workers: 5", "workers: 5 with slices: 2; each replica of the model has as"},
+        {"slices: 3 workers: 2", "write workers: 3"},
+        {"slices: 2 workers_min: 5 workers_max: 5", "workers: 5 with slices: 2"},
+        {"slices: 2 workers_max: 6", "slices: the number of workers cannot change"},
         {"slices: 2 workers_min: 2 workers_max: 4", "slices: the number of workers cannot change"},
-        {"slices: 2 strategy { sync {} }", "slices: strategy sync is not"},
+        {"slices: 2 strategy { easgd {} }", "slices: strategy easgd is not"},
+        {"slices: 2 strategy { diloco {} }", "exchanges whole vectors among all workers"},
+        {"slices: 2 strategy { gossip {} }", "each at its own pace"},
         {"slices: 2 strategy { mpca {} }", "slices: strategy mpca is not"},
         {"slices: 2 strategy { ps {} }", "slices: strategy ps is not"},
         {"slices: 2 strategy { downpour {} } ", "slices: strategy downpour is not"},

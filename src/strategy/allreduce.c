@@ -184,7 +184,7 @@ static int allreduce_configure(const Paceline__Job *job, struct strategy_traits 
                                struct err *err)
 {
     (void)err;
-    traits->joinable = job->slices == 1;
+    traits->joinable = job->slices == 1 || job_replicas(job) > 1;
     traits->sends_gradients = true;
     traits->replicas_agree = true;
     traits->round = 1;

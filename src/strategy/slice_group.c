@@ -5,9 +5,6 @@
 /* How long a slice waits for the driver to end a run in which another slice is lost. */
 #define END_WAIT (60 * WORLD_SECOND)
 
-/* Messages of slices have a lane of their own, in which there are no exchanges. */
-enum { SLICE_LANE = ROSTER_LANES_MAX - 1 };
-
 static struct model_slice slice_at(const struct slice_group *g, size_t index)
 {
     return (struct model_slice){index, g->slice.count};
@@ -23,30 +20,51 @@ static const struct segments *whole_table(const struct slice_group *g)
 static int make_model(struct slice_group *g)
 {
     struct member *m = g->m;
-    const struct optim *optim = &m->learner->optim;
-    size_t n = whole_table(g)->total, states = optim->ops->states;
+    size_t n = whole_table(g)->total, states = m->model.states;
     struct vec *x = arena_array(m->arena, 1 + states, struct vec);
     if (!x)
         return ERR_NOMEM;
     for (size_t i = 0; i <= states; i++)
         if (vec_init(&x[i], m->arena, n) != OK)
             return ERR_NOMEM;
-    m->model = (struct global_model){
-        .x = x,
-        .s = &m->learner->s,
-        .state = x + 1,
-        .states = states,
-    };
+    m->model.x = x;
+    m->model.state = x + 1;
     return OK;
+}
+
+static size_t count_common(const struct slice_group *g)
+{
+    const struct segments *whole = whole_table(g);
+    size_t n = g->m->learner->s.n;
+    for (size_t i = 0; i < whole->count; i++)
+        n += whole->at[i].units == 0 ? whole->at[i].len : 0;
+    return n;
+}
+
+/* A joiner does not know how far the lanes are: slice_group_enter finds out. */
+static int open_lane(struct slice_group *g, size_t i)
+{
+    struct member *m = g->m;
+    struct exchange_config config = strategy_exchange_config(m->job);
+    config.plain = true;
+    config.once = true;
+    return lanes_open(&m->lanes, m->group, false, 1, &config,
+                      i == SLICE_ROUNDS ? m->progress.exchanges : 0, m->arena, &g->lane[i]);
 }
 
 int slice_group_open(struct slice_group *g, struct member *m)
 {
     *g = (struct slice_group){.m = m, .slice = m->learner->ws->slice};
     g->plans = net_points(m->learner->ws->train);
+    g->common = count_common(g);
     g->plan = arena_array(m->arena, g->plans, struct coll_plan);
     g->cut = arena_array(m->arena, g->slice.count + 1, size_t);
-    return g->plan && g->cut ? make_model(g) : ERR_NOMEM;
+    g->mates = arena_new(m->arena, struct ranks);
+    g->peers = arena_new(m->arena, struct ranks);
+    int rc = g->plan && g->cut && g->mates && g->peers ? make_model(g) : ERR_NOMEM;
+    for (size_t i = 0; rc == OK && i < SLICE_EXCHANGES; i++)
+        rc = open_lane(g, i);
+    return rc;
 }
 
 void slice_group_close(struct slice_group *g)
@@ -54,9 +72,12 @@ void slice_group_close(struct slice_group *g)
     for (size_t i = 0; g->plan && i < g->plans; i++)
         coll_plan_release(&g->plan[i]);
     coll_plan_release(&g->model);
+    coll_plan_release(&g->votes);
+    coll_plan_release(&g->common_plan);
+    coll_plan_release(&g->sums);
 }
 
-/* ---- running a plan ---- */
+/* ---- the view ---- */
 
 static bool never_holds(void *arg)
 {
@@ -73,48 +94,159 @@ int slice_group_await_end(struct slice_group *g)
     return rc == ERR_TIMEOUT ? ERR_VIEW : rc;
 }
 
-/* Rank f is the member with slice f (worker_open.c chooses the slice by the same rule). */
-static int rank_slices(const struct slice_group *g, const struct view *view, struct ranks *ranks)
+bool slice_group_is_current(const struct slice_group *g)
 {
-    size_t count = g->slice.count;
-    const struct members members = view_participants(view);
-    *ranks = (struct ranks){.count = count, .me = g->slice.index};
-    if (members_count(&members) != count)
-        return ERR_VIEW;
-    MEMBERS_EACH (node, &members)
-        ranks->node[node % count] = node;
-    return ranks->node[ranks->me] == g->m->world->self ? OK : ERR_PROTOCOL;
+    return g->view && group_view(g->m->group) == g->view;
 }
 
-/* Others may still be computing, so that a wait has no deadline but the view's end. */
-static int run_plan(struct slice_group *g, struct coll_plan *plan, float *x)
+bool slice_group_has_replicas(const struct slice_group *g)
+{
+    return job_replicas(g->m->job) > 1;
+}
+
+bool slice_group_is_fresh(const struct slice_group *g)
+{
+    return members_has(&g->view->fresh, g->m->world->self);
+}
+
+/* Has a replica of this view all slices, each with its state? */
+static bool is_donor(const struct slice_group *g, const struct view *view, size_t replica)
+{
+    for (size_t f = 0; f < g->slice.count; f++) {
+        uint32_t node = view_seated(view, (uint32_t)(replica * g->slice.count + f));
+        if (node == VIEW_MEMBERS_MAX || members_has(&view->fresh, node))
+            return false;
+    }
+    return true;
+}
+
+/* Mates by slice, peers by replica. */
+static void rank_members(struct slice_group *g, const struct view *view, uint32_t seat)
+{
+    size_t count = g->slice.count;
+    uint32_t self = g->m->world->self;
+    g->replica = seat / count;
+    g->whole = true;
+    *g->mates = (struct ranks){.count = count, .me = g->slice.index};
+    *g->peers = (struct ranks){.count = 0};
+    g->donors = (struct members){{0}};
+    for (size_t f = 0; f < count; f++) {
+        g->mates->node[f] = view_seated(view, (uint32_t)(g->replica * count + f));
+        g->whole &= g->mates->node[f] != VIEW_MEMBERS_MAX;
+    }
+    for (size_t r = 0; r < VIEW_MEMBERS_MAX / count; r++) {
+        uint32_t node = view_seated(view, (uint32_t)(r * count + g->slice.index));
+        if (node == VIEW_MEMBERS_MAX)
+            continue;
+        if (node == self)
+            g->peers->me = g->peers->count;
+        if (is_donor(g, view, r))
+            members_add(&g->donors, node);
+        g->peers->node[g->peers->count++] = node;
+    }
+}
+
+/* A leaf has no seat. One that is to leave tells the driver, since no exchange does it. */
+static int await_seat(struct slice_group *g, const struct view *view)
 {
     struct group *group = g->m->group;
-    const struct exchange_config config = strategy_exchange_config(g->m->job);
-    const struct view *view = group_view(group);
-    struct ranks ranks;
-    struct coll_waits waits = {0};
-    int rc = rank_slices(g, view, &ranks);
-    struct coll c = {.group = group,
-                     .view = view,
-                     .ranks = &ranks,
-                     .lane = SLICE_LANE,
-                     .n = ++g->meetings,
-                     .chunk_floats = config.chunk,
-                     .stripes = config.stripes,
-                     .waits = &waits,
-                     .patient = true};
+    g->view = NULL;
+    for (bool sent = false;;) {
+        int64_t until = world_now(group->world) + group->timing.heartbeat;
+        int rc = group_wait_view(group, view->number, until);
+        if (rc != ERR_TIMEOUT)
+            return rc;
+        if (!sent && group_is_leaving(group)) {
+            group_send_leave(group, false);
+            sent = true;
+        }
+    }
+}
+
+/* All lanes in this view, in the same order on all members. ERR_VIEW: it has ended */
+static int bring_into_line(struct slice_group *g, const struct view *view, uint32_t seat)
+{
+    bool fresh = members_has(&view->fresh, g->m->world->self);
+    for (size_t i = 0; i < SLICE_EXCHANGES; i++)
+        if (fresh && g->lane[i]->synced != view->number)
+            exchange_join_unsynced(g->lane[i]);
+    for (size_t i = 0; i < SLICE_EXCHANGES; i++) {
+        int rc = exchange_sync_in(g->lane[i], view);
+        if (rc != OK)
+            return rc;
+    }
+    if (group_view(g->m->group) != view)
+        return ERR_VIEW;
+    rank_members(g, view, seat);
+    g->view = view;
+    g->handed = false;
+    g->meetings = g->summed = 0;
+    return OK;
+}
+
+static int enter_view(struct slice_group *g, const struct view *view)
+{
+    uint32_t seat = view_seat(view, g->m->world->self);
+    if (seat == VIEW_NO_SEAT)
+        return await_seat(g, view);
+    if (seat % g->slice.count != g->slice.index)
+        return ERR_VIEW;
+    int rc = bring_into_line(g, view, seat);
+    return rc == ERR_VIEW ? OK : rc; /* in the next one */
+}
+
+int slice_group_enter(struct slice_group *g)
+{
+    struct group *group = g->m->group;
+    int rc = OK;
+    if (slice_group_is_current(g))
+        return OK;
     atomic_store(&group->work.busy, false);
-    if (rc == OK)
-        rc = coll_run(&c, plan, x, (struct coll_owed){0});
-    g->bytes += waits.bytes;
-    if (rc == ERR_VIEW)
-        return slice_group_await_end(g);
+    while (rc == OK && !slice_group_is_current(g) && !atomic_load(&group->end.over))
+        rc = enter_view(g, group_view(group));
     atomic_store(&group->work.busy, true);
+    return rc == OK && atomic_load(&group->end.over) ? ERR_DRIVER : rc;
+}
+
+/* ---- running a plan ---- */
+
+struct coll slice_group_coll(struct slice_group *g, const struct ranks *ranks, uint32_t lane,
+                             uint64_t n, struct coll_waits *waits)
+{
+    const struct exchange_config config = strategy_exchange_config(g->m->job);
+    return (struct coll){.group = g->m->group,
+                         .view = g->view,
+                         .ranks = ranks,
+                         .lane = lane,
+                         .n = n,
+                         .chunk_floats = config.chunk,
+                         .stripes = config.stripes,
+                         .waits = waits,
+                         /* Others may still be computing: a wait has no deadline but the view's
+                          * end. */
+                         .patient = true};
+}
+
+static int run_plan(struct slice_group *g, const struct ranks *ranks, uint32_t lane, uint64_t n,
+                    struct coll_plan *plan, float *x)
+{
+    struct group *group = g->m->group;
+    struct coll_waits waits = {0};
+    if (!slice_group_is_current(g))
+        return ERR_VIEW;
+    struct coll c = slice_group_coll(g, ranks, lane, n, &waits);
+    atomic_store(&group->work.busy, false);
+    int rc = coll_run(&c, plan, x, (struct coll_owed){0});
+    atomic_store(&group->work.busy, true);
+    g->bytes += waits.bytes;
     return rc;
 }
 
-/* The plan is made once: its ranks are the slices, whatever the view. */
+static int meet_mates(struct slice_group *g, struct coll_plan *plan, float *x)
+{
+    return run_plan(g, g->mates, SLICE_LANE, ++g->meetings, plan, x);
+}
+
 static int make_plan(const struct slice_group *g, struct coll_plan *plan, struct schedule *schedule,
                      int made)
 {
@@ -127,6 +259,18 @@ static int make_plan(const struct slice_group *g, struct coll_plan *plan, struct
     int rc = made == OK ? coll_plan_make(plan, schedule, &config) : made;
     schedule_release(schedule);
     return rc;
+}
+
+/* A sum of n floats over so many ranks. */
+static int plan_all_sum(const struct slice_group *g, struct coll_plan *plan, size_t count,
+                        size_t me, size_t n)
+{
+    const struct exchange_config config = strategy_exchange_config(g->m->job);
+    struct schedule schedule;
+    enum coll_algorithm algorithm =
+        config.algorithm == COLL_AUTO ? auto_rule(CODEC_F32, count, n) : config.algorithm;
+    int rc = schedule_allreduce(&schedule, algorithm, count, me, n, NULL);
+    return make_plan(g, plan, &schedule, rc);
 }
 
 static bool is_made(const struct coll_plan *plan)
@@ -145,17 +289,10 @@ static int plan_gather(struct slice_group *g, struct coll_plan *plan, size_t n)
     return make_plan(g, plan, &schedule, rc);
 }
 
+/* The plans of a replica are made once: their ranks are the slices, whatever the view. */
 static int plan_sum(struct slice_group *g, struct coll_plan *plan, size_t n)
 {
-    const struct exchange_config config = strategy_exchange_config(g->m->job);
-    size_t count = g->slice.count;
-    struct schedule schedule;
-    if (is_made(plan))
-        return OK;
-    enum coll_algorithm algorithm =
-        config.algorithm == COLL_AUTO ? auto_rule(CODEC_F32, count, n) : config.algorithm;
-    int rc = schedule_allreduce(&schedule, algorithm, count, g->slice.index, n, NULL);
-    return make_plan(g, plan, &schedule, rc);
+    return is_made(plan) ? OK : plan_all_sum(g, plan, g->slice.count, g->slice.index, n);
 }
 
 static int reserve_parts(struct slice_group *g, size_t n)
@@ -199,7 +336,7 @@ static int gather_columns(struct slice_group *g, const struct net_point *p, stru
     copy_columns(g, p, g->slice.index, false);
     rc = world_copied(g->m->world, n * sizeof(float));
     if (rc == OK)
-        rc = run_plan(g, plan, g->parts);
+        rc = meet_mates(g, plan, g->parts);
     for (size_t f = 0; rc == OK && f < count; f++)
         if (f != g->slice.index)
             copy_columns(g, p, f, true);
@@ -213,7 +350,69 @@ int slice_group_meet(void *slice_group, const struct net_point *point)
     if (point->meeting == NET_GATHER)
         return gather_columns(g, point, plan);
     int rc = plan_sum(g, plan, point->rows * point->outputs * point->each);
-    return rc == OK ? run_plan(g, plan, point->values) : rc;
+    return rc == OK ? meet_mates(g, plan, point->values) : rc;
+}
+
+/* ---- sums ---- */
+
+int slice_group_vote(struct slice_group *g, float *x, size_t n)
+{
+    int rc = plan_sum(g, &g->votes, n);
+    return rc == OK ? meet_mates(g, &g->votes, x) : rc;
+}
+
+static void copy_common(const struct slice_group *g, struct vec *v, float *at, bool back)
+{
+    const struct segments *whole = whole_table(g), *own = net_segments(g->m->learner->ws->train);
+    struct vec *s = &g->m->learner->s;
+    for (size_t i = 0; i < whole->count; i++) {
+        const struct range range = {own->at[i].offset, own->at[i].len};
+        if (whole->at[i].units > 0)
+            continue;
+        if (back)
+            vec_import(v, range, at);
+        else
+            vec_export(v, range, at);
+        at += range.len;
+    }
+    if (back)
+        vec_import(s, vec_all(s), at);
+    else
+        vec_export(s, vec_all(s), at);
+}
+
+int slice_group_align(struct slice_group *g, struct vec *v)
+{
+    struct coll_plan *plan = &g->common_plan;
+    int rc = g->common > 0 ? reserve_parts(g, g->common) : OK;
+    if (rc == OK && g->common > 0 && !is_made(plan)) {
+        struct schedule schedule;
+        rc = schedule_broadcast(&schedule, g->slice.count, g->slice.index, 0, g->common,
+                                strategy_chunk(g->m->job));
+        rc = make_plan(g, plan, &schedule, rc);
+    }
+    if (rc != OK || g->common == 0)
+        return rc;
+    copy_common(g, v, g->parts, false);
+    rc = meet_mates(g, plan, g->parts);
+    if (rc == OK)
+        copy_common(g, v, g->parts, true);
+    return rc;
+}
+
+int slice_group_sum(struct slice_group *g, float *x, size_t n)
+{
+    size_t count = g->peers->count, me = g->peers->me;
+    int rc = OK;
+    if (count == 1)
+        return OK;
+    if (!is_made(&g->sums) || g->sum_ranks != count || g->sum_rank != me) {
+        coll_plan_release(&g->sums);
+        rc = plan_all_sum(g, &g->sums, count, me, n);
+        g->sum_ranks = count;
+        g->sum_rank = me;
+    }
+    return rc == OK ? run_plan(g, g->peers, PEER_LANE, ++g->summed, &g->sums, x) : rc;
 }
 
 /* ---- the model ---- */
@@ -223,7 +422,7 @@ static int collect_vector(struct slice_group *g, const struct vec *own, float *a
     const struct segments *whole = whole_table(g);
     size_t count = g->slice.count;
     vec_export(own, vec_all(own), g->parts + g->cut[g->slice.index]);
-    int rc = run_plan(g, &g->model, g->parts);
+    int rc = meet_mates(g, &g->model, g->parts);
     for (size_t f = 0; rc == OK && f < count; f++) {
         const struct model_slice slice = slice_at(g, f);
         slice_put(&slice, whole, g->parts + g->cut[f], all);

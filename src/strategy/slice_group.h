@@ -1,46 +1,110 @@
-/* The slices of a model (SparkDML §2.2, tensor/model_slice.h): all members of the view, each of
- * which has one. In a step they exchange blobs layer by layer (nn/net.h): forward they gather the
- * outputs that each has computed, backward they add up the gradients. Gathers and sums run in the
- * view as it is and have no commit rule: without one of its slices a model cannot continue. */
+/* The slices of a model (SparkDML §2.2, tensor/model_slice.h) and its replicas. Each member of the
+ * view has a seat (group/view.h): one slice of one replica. Its **mates** have the other slices of
+ * its replica: in a step they exchange blobs layer by layer (nn/net.h); forward they gather the
+ * outputs that each has computed, backward they add up the gradients. Its **peers** have the same
+ * slice in other replicas: they add up what the replicas have learnt.
+ *
+ * Gathers and sums run in one view and have no commit rule. When the view changes, all members
+ * bring their lanes into line (slice_group_enter) and repeat what has not been committed. */
 #ifndef PL_STRATEGY_SLICE_GROUP_H
 #define PL_STRATEGY_SLICE_GROUP_H
 
 #include "strategy/strategy.h"
 
+/* Exchanges with the commit rule, of all members: of rounds, and of models that are gathered. */
+enum { SLICE_ROUNDS, SLICE_MODELS, SLICE_EXCHANGES };
+
 struct slice_group {
     struct member *m;
     struct model_slice slice; /* of this member */
-    struct coll_plan *plan;   /* one a point of the net, made at its first use */
+    struct exchange *lane[SLICE_EXCHANGES];
+    const struct view *view; /* in which this member is in line; NULL: none yet */
+    size_t replica;          /* its number there */
+    bool whole;              /* all its mates are there */
+    bool handed;             /* joiners of this view have their state */
+    struct ranks *mates;     /* by slice */
+    struct ranks *peers;     /* by replica; this member among them */
+    struct members donors;   /* those peers that have the state */
+    struct coll_plan *plan;  /* one a point of the net, made at its first use */
     size_t plans;
     struct coll_plan model; /* of a vector of the whole model */
-    size_t *cut;            /* where the parts of the slices begin in `parts`, and the last ends */
-    float *parts;           /* room for the vector of which each slice has a part */
+    struct coll_plan votes; /* of the replica; and of the vector of `common` floats */
+    struct coll_plan common_plan;
+    size_t common;              /* floats of the segments and of s that each slice has whole */
+    struct coll_plan sums;      /* of the peers, */
+    size_t sum_ranks, sum_rank; /* that are so many */
+    size_t *cut;  /* where the parts of the slices begin in `parts`, and the last ends */
+    float *parts; /* room for the vector of which each slice has a part */
     size_t room;
-    uint64_t meetings; /* numbers the group's messages */
-    uint64_t bytes;    /* sent and received since slice_group_take_bytes */
+    uint64_t meetings, summed; /* number the group's messages in this view */
+    uint64_t bytes;            /* sent and received since slice_group_take_bytes */
 };
 
-/* Memory from the member's arena; m->model becomes a whole one, whose values slice_group_collect
- * sets. ERR_NOMEM. slice_group_close releases the rest; zeroed: nothing to do. */
+/* Memory from the member's arena, and two lanes; m->model becomes a whole one, whose values
+ * slice_group_collect sets. ERR_NOMEM. slice_group_close releases the rest; zeroed: nothing to do.
+ */
 int slice_group_open(struct slice_group *g, struct member *m);
 void slice_group_close(struct slice_group *g);
 
-/* Exchange a blob with the other slices: learner->meet. Returns when point->values has the result,
- * whose bits are the same on all slices. ERR_VIEW: a slice is lost, and the run has not ended in
- * time; ERR_DRIVER: it has; ERR_PROTOCOL, ERR_CANCELLED, ERR_NOMEM */
+/* Bring this member into line with the group's view, as far as it has a seat there; waits for one
+ * otherwise. Behind it an exchange that another member had completed is completed here, too.
+ * ERR_VIEW: the seat is another slice's; ERR_DRIVER, ERR_CANCELLED, ERR_PROTOCOL, ERR_NOMEM */
+int slice_group_enter(struct slice_group *g);
+
+/* Does the view that this member is in line with still hold? */
+bool slice_group_is_current(const struct slice_group *g);
+
+/* Does the group have several replicas at times? And in this view? */
+bool slice_group_has_replicas(const struct slice_group *g);
+
+/* Exchange a blob with the mates: learner->meet. Returns when point->values has the result, whose
+ * bits are the same on all slices. ERR_VIEW: the view has changed; ERR_PROTOCOL, ERR_CANCELLED,
+ * ERR_NOMEM; also those below */
 int slice_group_meet(void *slice_group, const struct net_point *point);
 
-/* m->model ← the whole model, on every slice. All call it at the same commit point. It takes the
- * time in which (F − 1) / F of the model and of the optimizer's state arrives. The same errors. */
+/* x (n floats, the same in all calls) ← Σ over the mates, or over the peers. */
+int slice_group_vote(struct slice_group *g, float *x, size_t n);
+int slice_group_sum(struct slice_group *g, float *x, size_t n);
+
+/* The segments of v (like x) that each slice has whole, and s, are the first slice's on all. The
+ * gradients of all mates are equal, unless their machines compute otherwise in the last bits. */
+int slice_group_align(struct slice_group *g, struct vec *v);
+
+/* m->model ← the whole model, on every slice of the replica, all of which call it. It takes the
+ * time in which (F − 1) / F of the model and of the optimizer's state arrives. */
 int slice_group_collect(struct slice_group *g);
 
-/* A slice is lost, as a member that met it has noticed in another way: wait for the end of the run.
- * ERR_DRIVER, ERR_CANCELLED; ERR_VIEW: it did not end in time */
+/* ---- the state of a slice (slice_state.c) ---- */
+
+struct slice_state {
+    struct progress progress;
+    uint64_t models; /* commit points at which a model was due, */
+    uint32_t due;    /* and the uses of the last one; 0: it has been gathered */
+    bool ended;      /* the loop has ended behind this progress */
+    uint64_t updates, steps;
+};
+
+/* Is this member one that lacks the state of its slice in this view? */
+bool slice_group_is_fresh(const struct slice_group *g);
+
+/* Joiners of the view receive *state and the learner's model from their peers; others send them.
+ * Once in a view, at the same place of the loop. Returns at once where there are none. */
+int slice_group_hand_over(struct slice_group *g, struct slice_state *state);
+
+/* A slice of the last replica is lost: wait for the end of the run. ERR_DRIVER, ERR_CANCELLED;
+ * ERR_VIEW: it did not end in time */
 int slice_group_await_end(struct slice_group *g);
 
 uint64_t slice_group_take_bytes(struct slice_group *g);
 
-/* The loop of a worker that has a slice, of `allreduce`: m->own is its group. */
+/* A collective of this member in its view. */
+struct coll slice_group_coll(struct slice_group *g, const struct ranks *ranks, uint32_t lane,
+                             uint64_t n, struct coll_waits *waits);
+
+/* Messages of slices have lanes of their own, in which there are no exchanges. */
+enum { SLICE_LANE = ROSTER_LANES_MAX - 1, PEER_LANE = ROSTER_LANES_MAX - 2 };
+
+/* The loop of a worker that has a slice, of `allreduce` and of `sync`: m->own is its own. */
 int sliced_worker(struct member *m);
 void sliced_close(struct member *m);
 

@@ -1,99 +1,476 @@
-/* `allreduce` where the model is in slices (SparkDML §2.2): one replica, whose F members take the
- * same records in each step and update a slice each,
+/* `allreduce` and `sync` where the model is in slices (SparkDML §2.2): F members with a slice each
+ * are one replica, which takes the same records in each step. Without other replicas the gathers
+ * and sums within a step have made the gradient of a slice complete, and
  *
- *     x_f ← x_f − η · g_f ,
+ *     x_f ← x_f − η · g_f
  *
- * which is the optimizer of one worker, since the updates of an element depend on that element
- * alone. No gradient is exchanged: the gathers and sums within the step have made g_f complete. The
- * step ends with an exchange of one number among all slices, the commit point of the run: the uses
- * for which the driver has requested the model of the first member. */
+ * is the optimizer of one worker, since the updates of an element depend on that element alone.
+ * Where there are R replicas, a round ends with a sum over the peers of each slice: of gradients
+ * (`allreduce`), or after τ steps of models (`sync`),
+ *
+ *     g_f ← Σ_r w_r g_f,r / Σ_r w_r ,   or   x_f ← Σ_r w_r x_f,r / Σ_r w_r .
+ *
+ * Before it the slices of a replica agree on w_r, since one of them alone may see a value that is
+ * not finite. After it an exchange of one number among all members is the commit point of the
+ * round: the uses for which the driver has requested the model of the first member.
+ *
+ * Sums have no commit rule. A member takes part in the exchange only when it has its sum; so if one
+ * member has completed the exchange, all have what they need to apply the round, and do. Otherwise,
+ * in a new view, all repeat the round from its beginning, with the replicas that are left.
+ *
+ * A replica that the view has newly got receives its state from the others behind the last commit
+ * point, and has no share of the round under way. */
+#include "base/fault.h"
 #include "strategy/slice_group.h"
 
-static bool is_first(const struct member *m)
+enum { HASH_EVERY = 100, HASH_PIECES = 4 };
+
+/* The numbers of a vote of the slices of a replica, whose sums are exact. */
+enum { VOTE_BAD, VOTE_LEAVES, VOTE_HASH, VOTES = VOTE_HASH + HASH_PIECES };
+
+struct sliced {
+    struct slice_group group; /* first: the learner's meetings get it */
+    bool models;              /* peers average models, not gradients */
+    uint64_t applied;         /* rounds whose results the learner has */
+    bool joiner;              /* has no share of the round under way */
+    bool ended, left;
+    size_t sharing, rank; /* replicas that share the samples of a round; of this one among them */
+    /* The round under way. */
+    uint64_t steps, samples;
+    struct exchange_meta mine;
+    uint64_t hash; /* of x before it; 0: replicas are not compared */
+    float *sum; /* x or dx, then s, then the weight */
+    /* The learner's state before it, as far as a repetition needs that. */
+    bool kept;
+    struct vec before, before_state[OPTIM_STATE_MAX];
+    uint64_t before_updates, before_steps;
+    /* Models that are gathered. */
+    uint64_t gathered;
+    uint32_t due;
+    bool has_last; /* of the end of the run */
+};
+
+static struct learner *learner_of(const struct sliced *s)
 {
-    return members_rank(&m->progress.sharers, m->world->self) == 0;
+    return s->group.m->learner;
 }
 
-/* The records of the step count once, as those of the first member. A member that is to leave stops
- * the run, since the others cannot continue. */
-static int run_gradient(struct member *m, uint64_t samples, struct exchange_meta *mine)
+/* The member whose model the driver gets, as all know it. */
+static uint32_t first_of(const struct member *m)
 {
-    struct learner *l = m->learner;
-    l->optim.scale = strategy_rate_scale(m->job, samples);
-    *mine = (struct exchange_meta){
-        .weight = 1,
-        .stop_votes = atomic_load(&m->group->stop) || group_is_leaving(m->group),
-        .hash_min = UINT64_MAX,
-    };
-    int rc = learner_gradient(l, m->progress.sample_offset, samples);
-    if (rc == ERR_DIVERGED)
-        mine->weight = 0;
-    if (is_first(m)) {
-        mine->samples = samples;
-        mine->loss = l->loss * (double)samples;
+    return members_next(&m->progress.sharers, 0);
+}
+
+/* ---- the repetition of a round ---- */
+
+static int keep_before(struct sliced *s)
+{
+    struct learner *l = learner_of(s);
+    struct vec *own = s->models ? &l->both : &l->s;
+    if (s->kept) {
+        vec_copy(own, &s->before, vec_all(own));
+        for (size_t i = 0; s->models && i < l->optim.ops->states; i++)
+            vec_copy(&l->optim.state[i], &s->before_state[i], vec_all(&l->optim.state[i]));
+        l->optim.updates = s->before_updates;
+        l->steps = s->before_steps;
+        return OK;
     }
-    return rc == ERR_DIVERGED ? OK : rc;
+    vec_copy(&s->before, own, vec_all(own));
+    for (size_t i = 0; s->models && i < l->optim.ops->states; i++)
+        vec_copy(&s->before_state[i], &l->optim.state[i], vec_all(&l->optim.state[i]));
+    s->before_updates = l->optim.updates;
+    s->before_steps = l->steps;
+    s->kept = true;
+    return world_copied(s->group.m->world, own->n * sizeof(float));
 }
 
-static int commit_step(struct slice_group *g, struct exchange *lane, uint64_t samples,
-                       const struct exchange_meta *mine)
+static int open_before(struct sliced *s)
 {
-    struct member *m = g->m;
-    uint32_t requests = is_first(m) ? atomic_load(&m->group->model_requests) : 0;
-    lane->input.at[0] = (float)requests;
-    int rc = exchange_run(lane, mine);
-    if (rc != OK)
-        return rc;
-    const struct exchange_meta *meta = exchange_result_meta(lane);
-    if (members_count(&meta->participants) != g->slice.count)
-        return slice_group_await_end(g);
-    if (meta->weight < (double)g->slice.count)
-        return ERR_DIVERGED;
-    learner_update(m->learner, m->progress.sample_offset);
-    lane->cost.bytes += slice_group_take_bytes(g);
-    m->model_requests = (uint32_t)exchange_result(lane)->at[0];
-    strategy_advance(&m->progress, 1, samples, meta);
-    return m->on_commit(m, lane);
-}
-
-static int collect_slices(struct member *m)
-{
-    return slice_group_collect(m->own);
-}
-
-static int open_slices(struct member *m, struct exchange **lane)
-{
-    struct exchange_config config = strategy_exchange_config(m->job);
-    struct slice_group *g = m->own = arena_new(m->arena, struct slice_group);
-    int rc = g ? slice_group_open(g, m) : ERR_NOMEM;
-    config.plain = true;
-    if (rc == OK)
-        rc = lanes_open(&m->lanes, m->group, false, 1, &config, m->progress.exchanges, m->arena,
-                        lane);
-    m->collect_slices = collect_slices;
-    m->learner->meet = slice_group_meet;
-    m->learner->meet_user = g;
+    struct member *m = s->group.m;
+    const struct learner *l = m->learner;
+    int rc = vec_init(&s->before, m->arena, s->models ? l->both.n : l->s.n);
+    for (size_t i = 0; rc == OK && s->models && i < l->optim.ops->states; i++)
+        rc = vec_init(&s->before_state[i], m->arena, l->x.n);
     return rc;
 }
 
-/* All slices end at the same commit point, behind which each has the whole model. */
+/* ---- a round ---- */
+
+/* Replicas share the samples of a round in the order of their numbers. Those that the view loses
+ * keep their shares until the round is over. */
+static void count_sharing(struct sliced *s)
+{
+    const struct slice_group *g = &s->group;
+    uint32_t own = group_seat(g->m->group, g->m->world->self);
+    struct members replicas = {{0}};
+    MEMBERS_EACH (node, &g->m->progress.sharers) {
+        uint32_t seat = group_seat(g->m->group, node);
+        if (seat != VIEW_NO_SEAT)
+            members_add(&replicas, seat / (uint32_t)g->slice.count);
+    }
+    s->rank = members_rank(&replicas, own / (uint32_t)g->slice.count);
+    s->sharing = members_count(&replicas);
+}
+
+static struct stretch share_of(const struct sliced *s, uint64_t t, uint64_t samples)
+{
+    struct range cut = range_cut(samples, s->sharing, s->rank, 1);
+    return (struct stretch){s->group.m->progress.sample_offset + t * samples + cut.from, cut.len};
+}
+
+static int train_step(struct sliced *s, uint64_t t, uint64_t samples)
+{
+    struct member *m = s->group.m;
+    struct learner *l = m->learner;
+    struct stretch share = share_of(s, t, samples);
+    if (atomic_load(&m->group->end.over))
+        return ERR_DRIVER;
+    l->optim.scale = strategy_rate_scale(m->job, samples);
+    int rc = s->models ? learner_step(l, share.start, share.count)
+                       : learner_gradient(l, share.start, share.count);
+    if (s->group.slice.index == 0) { /* the records of a replica count once */
+        s->mine.samples += share.count;
+        s->mine.loss += l->loss * (double)share.count;
+    }
+    if (rc == OK && t + 1 < s->steps)
+        rc = m->on_step_boundary(m);
+    return rc;
+}
+
+static int train_steps(struct sliced *s)
+{
+    struct member *m = s->group.m;
+    uint64_t samples = strategy_step_samples(m->job, &m->progress, m->learner->epoch_records);
+    s->samples = samples;
+    s->mine = (struct exchange_meta){
+        .weight = 1,
+        .stop_votes = atomic_load(&m->group->stop),
+        .hash_min = UINT64_MAX,
+    };
+    if (s->joiner || !strategy_shares(m, &m->progress)) {
+        strategy_contribute_nothing(m, &s->mine);
+        return OK;
+    }
+    int rc = OK;
+    for (uint64_t t = 0; rc == OK && t < s->steps; t++)
+        rc = train_step(s, t, samples);
+    if (rc == ERR_DIVERGED)
+        s->mine.weight = 0;
+    return rc == ERR_DIVERGED ? OK : rc;
+}
+
+static struct vec *summand_of(const struct sliced *s)
+{
+    struct learner *l = learner_of(s);
+    return s->models ? &l->x : &l->dx;
+}
+
+static size_t sum_floats(const struct sliced *s)
+{
+    return summand_of(s)->n + learner_of(s)->s.n + 1;
+}
+
+/* The slices of a replica contribute together, or not at all, and leave together. */
+static int agree_on_weight(struct sliced *s)
+{
+    struct member *m = s->group.m;
+    uint64_t hash = s->hash;
+    float vote[VOTES] = {[VOTE_BAD] = s->mine.weight > 0 &&
+                                      !vec_finite(summand_of(s), vec_all(summand_of(s))),
+                         [VOTE_LEAVES] = group_is_leaving(m->group)};
+    for (int i = 0; i < HASH_PIECES; i++)
+        vote[VOTE_HASH + i] = (float)(hash >> 16 * i & 0xffff);
+    int rc = slice_group_vote(&s->group, vote, VOTES);
+    if (rc != OK)
+        return rc;
+    if (vote[VOTE_BAD] > 0)
+        s->mine.weight = 0;
+    if (vote[VOTE_LEAVES] > 0 && s->group.peers->count > 1)
+        members_add(&s->mine.leaving, m->world->self);
+    else if (vote[VOTE_LEAVES] > 0)
+        s->mine.stop_votes++; /* nobody can continue without this replica */
+    hash = 1;
+    for (int i = 0; i < HASH_PIECES; i++)
+        hash = hash << 16 ^ (uint64_t)vote[VOTE_HASH + i];
+    if (s->hash != 0)
+        s->mine.hash_min = s->mine.hash_max = hash;
+    return OK;
+}
+
+/* sum ← Σ over the peers of w·(x or dx, s, 1). */
+static int sum_peers(struct sliced *s)
+{
+    const struct learner *l = learner_of(s);
+    size_t n = sum_floats(s), n_own = summand_of(s)->n;
+    struct vec all = {s->sum, n};
+    vec_fill(&all, vec_all(&all), 0);
+    if (s->mine.weight > 0) {
+        vec_export(summand_of(s), vec_all(summand_of(s)), s->sum);
+        vec_export(&l->s, vec_all(&l->s), s->sum + n_own);
+        s->sum[n - 1] = 1;
+        if (s->mine.weight != 1)
+            vec_scale(&all, (float)s->mine.weight, vec_all(&all));
+    }
+    int rc = world_copied(s->group.m->world, n * sizeof(float));
+    return rc == OK ? slice_group_sum(&s->group, s->sum, n) : rc;
+}
+
+static uint64_t round_steps(const struct sliced *s)
+{
+    const struct member *m = s->group.m;
+    if (!s->models)
+        return 1;
+    return strategy_round(m->job, &m->progress, m->learner->epoch_records,
+                          m->job->strategy->sync->tau);
+}
+
+/* One attempt at the round behind the progress. ERR_VIEW: the view has changed */
+static int attempt_round(struct sliced *s)
+{
+    struct member *m = s->group.m;
+    struct exchange *lane = s->group.lane[SLICE_ROUNDS];
+    bool replicas = slice_group_has_replicas(&s->group);
+    s->steps = round_steps(s);
+    s->group.bytes = 0;
+    int rc = keep_before(s);
+    bool compares = replicas && m->progress.exchanges % HASH_EVERY == 0;
+    s->hash = compares ? vec_hash(&m->learner->x, vec_all(&m->learner->x)) | 1 : 0;
+    if (rc == OK)
+        rc = train_steps(s);
+    if (rc == OK)
+        rc = slice_group_align(&s->group, summand_of(s));
+    if (rc == OK && replicas)
+        rc = agree_on_weight(s);
+    if (rc == OK && replicas)
+        rc = sum_peers(s);
+    if (!replicas)
+        s->mine.stop_votes += group_is_leaving(m->group);
+    uint32_t requests = first_of(m) == m->world->self ? atomic_load(&m->group->model_requests) : 0;
+    lane->input.at[0] = (float)requests;
+    return rc == OK ? exchange_run(lane, &s->mine) : rc;
+}
+
+/* ---- its result ---- */
+
+static void take_mean(struct sliced *s)
+{
+    struct learner *l = learner_of(s);
+    size_t n = sum_floats(s);
+    struct vec all = {s->sum, n}, *own = summand_of(s);
+    PL_ASSERT(s->sum[n - 1] > 0);
+    vec_scale(&all, 1.0f / s->sum[n - 1], vec_all(&all));
+    vec_import(own, vec_all(own), s->sum);
+    vec_import(&l->s, vec_all(&l->s), s->sum + own->n);
+}
+
+static void update_model(struct sliced *s)
+{
+    struct member *m = s->group.m;
+    struct learner *l = m->learner;
+    if (slice_group_has_replicas(&s->group))
+        take_mean(s);
+    if (!s->models) {
+        learner_update(l, m->progress.sample_offset);
+        return;
+    }
+    bool damaged = s->group.lane[SLICE_ROUNDS]->mine.weight == 0;
+    if (damaged || m->job->strategy->sync->on_replace == PACELINE__ON_REPLACE__reset)
+        optim_reset(&l->optim);
+    if (damaged)
+        l->steps = m->progress.steps + s->steps;
+}
+
+/* The round's exchange is completed. */
+static int commit_round(struct sliced *s)
+{
+    struct member *m = s->group.m;
+    struct exchange *lane = s->group.lane[SLICE_ROUNDS];
+    const struct exchange_meta *meta = exchange_result_meta(lane);
+    bool replicas = slice_group_has_replicas(&s->group);
+    s->applied = lane->completed;
+    if (meta->hash_max != 0 && meta->hash_min != meta->hash_max)
+        return ERR_REPLICAS;
+    if (replicas ? meta->weight == 0 : meta->weight < (double)s->group.slice.count)
+        return ERR_DIVERGED;
+    update_model(s);
+    s->joiner = s->kept = false;
+    lane->cost.bytes += slice_group_take_bytes(&s->group);
+    uint32_t requests = (uint32_t)exchange_result(lane)->at[0];
+    strategy_advance(&m->progress, s->steps, s->samples, meta);
+    count_sharing(s);
+    int rc = m->on_commit(m, lane);
+    if (rc != OK && rc != ERR_STOP)
+        return rc;
+    bool done = strategy_done(m->job, &m->progress, m->learner->epoch_records);
+    s->left = rc == ERR_STOP && !done && !exchange_meta_ends_run(meta);
+    s->ended = rc == ERR_STOP || done;
+    s->due = s->ended ? 0 : requests | m->uses_due(m);
+    s->gathered += s->ended || s->due;
+    return OK;
+}
+
+/* ---- the model ---- */
+
+/* The replica whose member publishes the model gathers it, and at the end of the run all do, since
+ * each of them may be asked for it. No member continues before all have it: in another view all
+ * would repeat that, too. */
+static int gather_model(struct sliced *s)
+{
+    struct slice_group *g = &s->group;
+    uint32_t seat = view_seat(g->view, first_of(g->m));
+    bool is_ours = seat != VIEW_NO_SEAT && seat / g->slice.count == g->replica;
+    int rc = s->ended || is_ours ? slice_group_collect(g) : OK;
+    s->has_last = rc == OK && s->ended;
+    const struct exchange_meta mine = {.weight = 1, .hash_min = UINT64_MAX};
+    return rc == OK ? exchange_run(g->lane[SLICE_MODELS], &mine) : rc;
+}
+
+static int bring_model(struct sliced *s)
+{
+    struct member *m = s->group.m;
+    bool late = s->group.lane[SLICE_MODELS]->completed >= s->gathered;
+    int rc = OK;
+    if (!s->due && !s->ended)
+        return OK;
+    if (!late)
+        rc = gather_model(s);
+    else if (s->ended && !s->has_last) /* a joiner at the end of the run, whose mates are, too */
+        rc = slice_group_collect(&s->group) == OK ? OK : ERR_PEER;
+    if (rc != OK)
+        return rc;
+    if (!s->ended && first_of(m) == m->world->self)
+        m->publish(m, s->due);
+    s->due = 0;
+    return OK;
+}
+
+/* ---- the loop ---- */
+
+static int hand_over(struct sliced *s)
+{
+    struct slice_group *g = &s->group;
+    const struct learner *l = g->m->learner;
+    struct slice_state state = {
+        .progress = g->m->progress,
+        .models = s->gathered,
+        .due = s->due,
+        .ended = s->ended,
+        .updates = l->optim.updates,
+        .steps = l->steps,
+    };
+    bool receives = !g->handed && slice_group_is_fresh(g);
+    if (!receives && !g->handed && s->kept && !members_empty(&g->view->fresh)) {
+        int rc = keep_before(s); /* the state behind the commit point, not one of the round */
+        if (rc != OK)
+            return rc;
+        state.updates = l->optim.updates;
+        state.steps = l->steps;
+    }
+    int rc = slice_group_hand_over(g, &state);
+    if (rc != OK || !receives)
+        return rc;
+    s->gathered = state.models;
+    s->due = state.due;
+    s->ended = state.ended;
+    s->applied = g->lane[SLICE_ROUNDS]->completed;
+    s->joiner = true;
+    s->kept = false;
+    g->m->on_state(g->m);
+    return OK;
+}
+
+/* Bring this member to where the others of the view are: behind the same commit point. */
+static int catch_up(struct sliced *s)
+{
+    struct slice_group *g = &s->group;
+    int rc = slice_group_enter(g);
+    if (rc != OK)
+        return rc;
+    bool behind = !slice_group_is_fresh(g) && g->lane[SLICE_ROUNDS]->completed > s->applied;
+    if (behind)
+        rc = commit_round(s);
+    return rc == OK && g->whole ? hand_over(s) : rc;
+}
+
+static int take_turn(struct sliced *s)
+{
+    int rc = catch_up(s);
+    if (rc != OK || s->left)
+        return rc;
+    if (!s->group.whole)
+        return slice_group_await_end(&s->group);
+    rc = bring_model(s);
+    if (rc != OK || s->ended)
+        return rc;
+    rc = attempt_round(s);
+    return rc == OK ? commit_round(s) : rc;
+}
+
+/* Another slice's seat: the worker has to open its net again. */
+static bool is_misplaced(const struct sliced *s)
+{
+    const struct slice_group *g = &s->group;
+    uint32_t seat = view_seat(group_view(g->m->group), g->m->world->self);
+    return seat != VIEW_NO_SEAT && seat % g->slice.count != g->slice.index;
+}
+
+/* The loop has ended, and the run has not: joiners may still come, and need a state. */
+static int stay_in_line(struct member *m)
+{
+    struct sliced *s = m->own;
+    for (;;) {
+        const struct view *view = group_view(m->group);
+        bool seated = view_seat(view, m->world->self) != VIEW_NO_SEAT;
+        if (view == s->group.view || !seated || s->left || is_misplaced(s) ||
+            atomic_load(&m->group->end.over))
+            return OK;
+        int rc = slice_group_enter(&s->group);
+        if (rc == OK && s->group.whole)
+            rc = hand_over(s);
+        if (rc != OK && rc != ERR_VIEW)
+            return rc == ERR_DRIVER ? OK : rc;
+    }
+}
+
+static int open_sliced(struct member *m, struct sliced **out)
+{
+    struct sliced *s = m->own = *out = arena_new(m->arena, struct sliced);
+    if (!s)
+        return ERR_NOMEM;
+    int rc = slice_group_open(&s->group, m);
+    s->models = m->job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_SYNC;
+    s->applied = m->progress.exchanges;
+    s->sum = rc == OK ? arena_array(m->arena, sum_floats(s), float) : NULL;
+    if (rc == OK)
+        rc = s->sum ? open_before(s) : ERR_NOMEM;
+    m->stay_in_line = stay_in_line;
+    m->publishes_itself = true;
+    m->learner->meet = slice_group_meet;
+    m->learner->meet_user = &s->group;
+    return rc;
+}
+
 int sliced_worker(struct member *m)
 {
-    struct exchange *lane;
-    size_t records = m->learner->epoch_records;
-    int rc = open_slices(m, &lane);
-    while (rc == OK && !strategy_done(m->job, &m->progress, records)) {
-        uint64_t samples = strategy_step_samples(m->job, &m->progress, records);
-        struct exchange_meta mine;
-        rc = run_gradient(m, samples, &mine);
-        if (rc == OK)
-            rc = commit_step(m->own, lane, samples, &mine);
+    struct sliced *s;
+    int rc = open_sliced(m, &s);
+    s->ended = rc == OK && strategy_done(m->job, &m->progress, m->learner->epoch_records);
+    s->gathered = s->ended;
+    if (rc == OK)
+        count_sharing(s);
+    bool over = false;
+    while (rc == OK && !over) {
+        rc = take_turn(s);
+        over = s->left || (s->ended && s->group.lane[SLICE_MODELS]->completed >= s->gathered);
+        if (rc == ERR_VIEW && !is_misplaced(s) && s->group.whole)
+            rc = OK;
     }
-    return rc == OK || rc == ERR_STOP ? collect_slices(m) : rc;
+    return rc;
 }
 
 void sliced_close(struct member *m)
 {
-    if (m->own)
-        slice_group_close(m->own);
+    struct sliced *s = m->own;
+    if (s)
+        slice_group_close(&s->group);
 }

@@ -86,12 +86,12 @@ struct member {
     struct global_model model; /* set by train to the learner's own; the strategy may replace it */
     /* (optional) Set by the strategy: member_model calls it. */
     void (*compute_model)(struct member *m);
-    /* Where the model is in slices, set by the strategy: `model` becomes the whole model of
-     * now. All slices call it at the same commit point, before any of them publishes the model. */
-    int (*collect_slices)(struct member *m);
-    /* Likewise: uses of the model that the driver has requested of the first member, as all slices
-     * know them at a commit point. */
-    uint32_t model_requests;
+    /* (optional) Set by the strategy: after the loop train calls it, instead of exchange_sync,
+     * whenever the group has changed. */
+    int (*stay_in_line)(struct member *m);
+    /* Set by the strategy: on_commit publishes no models, but the strategy does, by the two hooks
+     * `uses_due` and `publish`. Of a model in slices: its members gather it before. */
+    bool publishes_itself;
     /* ops->extras vectors from a checkpoint or a donor; NULL: none */
     const struct vec *resumed;
     const struct join_state *join_state; /* this worker has joined a run under way; else NULL */
@@ -100,6 +100,12 @@ struct member {
      * has advanced the progress. `e` has just completed; NULL under `single`. ERR_STOP: the run
      * ends here, for every member. */
     int (*on_commit)(struct member *m, const struct exchange *e);
+    /* Train's hooks where publishes_itself: the uses of the model that have become due with the
+     * progress, and the start of sending a copy of it for these uses, of one member alone. */
+    uint32_t (*uses_due)(struct member *m);
+    void (*publish)(struct member *m, uint32_t uses);
+    /* Train's hook: m->progress is now that of a donor, whose state the strategy has received. */
+    void (*on_state)(struct member *m);
     /* Called by strategy_steps between two steps of a round, where all state that a joiner needs is
      * as at the last commit point. In asynchronous strategies it is called while a strategy waits
      * for another node. */

@@ -25,7 +25,7 @@
  *
  * on_replace decides what happens to the optimizer's state when x is replaced: it is kept (`keep`),
  * reset (`reset`), or averaged and replaced with x (`average`). */
-#include "strategy/strategy.h"
+#include "strategy/slice_group.h"
 
 #include <math.h>
 
@@ -282,6 +282,8 @@ static int one_round(struct member *m, struct rounds *r, struct stripe *own)
 
 static int sync_worker(struct member *m)
 {
+    if (m->job->slices > 1)
+        return sliced_worker(m);
     struct learner *l = m->learner;
     size_t records = l->epoch_records;
     struct rounds r;
@@ -380,8 +382,42 @@ static int sync_driver(struct driver_part *l)
     return rc == ERR_STOP ? OK : rc;
 }
 
+static void sync_close(struct member *m)
+{
+    if (m->job->slices > 1)
+        sliced_close(m);
+}
+
+/* Slices are averaged by their peers, so that the driver has no part: sliced_worker.c. */
+static int configure_slices(const Paceline__Job *job, struct strategy_traits *traits,
+                            struct err *err)
+{
+    const Paceline__Sync *sync = settings_of(job);
+    const struct {
+        const char *field;
+        bool set;
+    } refused[] = {
+        {"tau_auto", sync->tau_auto},
+        {"seconds", sync->has_seconds},
+        {"init_iterations", sync->init_iterations > 0},
+        {"on_replace: average", sync->on_replace == PACELINE__ON_REPLACE__average},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i].set)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "strategy.sync.%s: not with slices, whose rounds are `tau` steps; leave "
+                           "it out",
+                           refused[i].field);
+    traits->joinable = job_replicas(job) > 1;
+    traits->sends_gradients = true;
+    traits->round = sync->tau;
+    return OK;
+}
+
 static int sync_configure(const Paceline__Job *job, struct strategy_traits *traits, struct err *err)
 {
+    if (job->slices > 1)
+        return configure_slices(job, traits, err);
     if (settings_of(job)->has_seconds && job_shares_batch(job))
         return err_set(
             err, ERR_UNSUPPORTED,
@@ -403,5 +439,6 @@ const struct strategy_ops strategy_sync = {
     .configure = sync_configure,
     .export_join_state = sync_export_join_state,
     .worker = sync_worker,
+    .close = sync_close,
     .driver = sync_driver,
 };

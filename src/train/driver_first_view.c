@@ -135,7 +135,8 @@ int driver_check_slices(struct driver *d, const struct view *view)
     if (count == 1 || d->ending.kept || atomic_load(&d->model_writer.here))
         return OK;
     for (size_t i = 0; i < view->count; i++)
-        members_add(&here, view->node[i] % count); /* as worker_open.c chooses them */
+        if (view->seated[i] > 0 && !members_has(&view->fresh, view->node[i]))
+            members_add(&here, view_seat(view, view->node[i]) % count);
     while (lacking < count && members_has(&here, lacking))
         lacking++;
     if (lacking == count || driver_all_done(d, view))

@@ -257,7 +257,9 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
     struct driver *d = user;
     bool joins = strcmp(what, "join") == 0, leaves = strcmp(what, "leave") == 0;
     bool leaf = strcmp(what, "leaf") == 0, participates = strcmp(what, "participates") == 0;
-    bool lost = !joins && !leaves && !leaf && !participates && strcmp(what, "back") != 0;
+    bool unseated = strcmp(what, "unseated") == 0, seated = strcmp(what, "seated") == 0;
+    bool stays = leaf || participates || unseated || seated || strcmp(what, "back") == 0;
+    bool lost = !joins && !leaves && !stays;
     bool forming = view == 0 || (view == 1 && joins);
     char here[48] = "";
     atomic_fetch_add(&d->membership.missing, lost);
@@ -274,6 +276,10 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
     else if (leaf)
         log_warn(d->host->log, "worker %u is a leaf now: its network would hold up the others",
                  node);
+    else if (unseated)
+        log_warn(d->host->log, "worker %u waits: its replica of the model has lost a slice", node);
+    else if (seated)
+        log_info(d->host->log, "worker %u has a slice of the model again", node);
     else if (participates)
         log_info(d->host->log, "worker %u takes part in exchanges again", node);
     cJSON *event = events_new(&d->events, "member");
@@ -294,6 +300,7 @@ int driver_start_group(struct driver *d)
         .workers = d->job->workers,
         .workers_max = d->traits.joinable ? job_workers_max(d->job) : 0,
         .standby = d->job->standby,
+        .slices = d->job->slices,
         .incarnation = d->claim.term.incarnation,
         .driver_takes_part = d->traits.driver_part,
         .silence_max = d->host->timing.silence_max,

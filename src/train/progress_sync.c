@@ -107,8 +107,8 @@ static int on_commit(struct member *m, const struct exchange *e)
      * driver chooses another donor when it is gone. */
     if (on && !group_is_leaving(m->group))
         rc = worker_admit_joiner(w);
-    if (rc == OK && !last)
-        rc = worker_publish_if_requested(w, &m->progress);
+    if (rc == OK && !last && !m->publishes_itself)
+        worker_publish_if_requested(w, &m->progress);
     w->leave.left |= leaving;
     if (rc != OK || stop || leaving)
         return rc != OK ? rc : ERR_STOP;

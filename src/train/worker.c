@@ -53,26 +53,47 @@ static bool publish_model(struct worker *w, const struct progress *progress, uin
     return publisher_start(&w->publisher, progress, use, &model);
 }
 
-/* Between two steps: publish the model for the uses that are due. While the previous copy is still
- * being sent, a copy for an evaluation is skipped and any other is sent later. While a joiner's
- * state is being sent, nothing is skipped. Slices of a model bring it together first, all of them,
- * and training waits for that. */
-int worker_publish_if_requested(struct worker *w, const struct progress *progress)
+/* Publish the model for these uses. While the previous copy is still being sent, a copy for an
+ * evaluation is skipped and any other is sent later. While a joiner's state is being sent, nothing
+ * is skipped. */
+static void publish_for(struct worker *w, const struct progress *progress, uint32_t use)
 {
     struct group *group = &w->group;
-    struct member *m = &w->member;
-    uint32_t use = m->collect_slices ? m->model_requests : atomic_load(&group->model_requests);
-    use |= w->progress->uses_due(w, progress);
-    w->counts.seen = *progress;
-    int rc = use && m->collect_slices ? m->collect_slices(m) : OK;
-    if (rc != OK || !use || !speaks_for_all(w, progress))
-        return rc;
     uint32_t late = MODEL_SNAPSHOT | (publisher_admits(&w->publisher) ? MODEL_EVALUATE : 0u);
     bool started = publish_model(w, progress, use);
     if (!started)
         atomic_fetch_or(&group->model_requests, use & late);
     atomic_fetch_and(&group->model_requests, ~(started ? use : MODEL_EVALUATE & ~late));
-    return OK;
+}
+
+void worker_publish_if_requested(struct worker *w, const struct progress *progress)
+{
+    uint32_t use = atomic_load(&w->group.model_requests) | w->progress->uses_due(w, progress);
+    w->counts.seen = *progress;
+    if (use && speaks_for_all(w, progress))
+        publish_for(w, progress, use);
+}
+
+/* The same by the strategy's hooks. */
+static uint32_t uses_due(struct member *m)
+{
+    struct worker *w = m->train;
+    uint32_t use = w->progress->uses_due(w, &m->progress);
+    w->counts.seen = m->progress;
+    return use;
+}
+
+static void publish_due(struct member *m, uint32_t uses)
+{
+    publish_for(m->train, &m->progress, uses);
+}
+
+/* The strategy has received a donor's state: training begins here. */
+static void on_state(struct member *m)
+{
+    struct worker *w = m->train;
+    w->start = m->start = w->counts.seen = m->progress;
+    worker_record_recovery_report(w);
 }
 
 int worker_send_report(struct worker *w, struct committed *report)
@@ -122,7 +143,7 @@ int worker_admit_joiner(struct worker *w)
 static void publish_urgent(struct worker *w)
 {
     uint32_t requests = atomic_load(&w->group.model_requests);
-    bool steady = w->member.model.x != &w->learner.x;
+    bool steady = w->member.model.x != &w->learner.x && !w->member.publishes_itself;
     if (requests & MODEL_URGENT && steady && speaks_for_all(w, &w->member.progress) &&
         publish_model(w, &w->member.progress, requests))
         atomic_fetch_and(&w->group.model_requests, ~requests);
@@ -166,6 +187,8 @@ static int drain_lanes(struct worker *w)
 {
     const struct lanes *lanes = &w->member.lanes;
     int rc = OK;
+    if (w->member.stay_in_line)
+        return w->member.stay_in_line(&w->member);
     for (size_t i = 0; rc == OK && i < lanes->count; i++)
         if (!lanes->at[i]->in_background)
             rc = exchange_sync(lanes->at[i]);
@@ -253,6 +276,14 @@ static void explain_end(struct worker *w, int rc)
                 remedy);
 }
 
+/* Has the loop ended because this worker has got another slice of the model? */
+static bool is_misplaced(const struct worker *w)
+{
+    uint32_t seat = view_seat(group_view(&w->group), w->world->self);
+    return w->job->slices > 1 && seat != VIEW_NO_SEAT &&
+           seat % w->job->slices != w->data.ws->slice.index;
+}
+
 static int run_loop(struct worker *w)
 {
     const struct view *view = group_first_view(&w->group);
@@ -265,6 +296,9 @@ static int run_loop(struct worker *w)
         .model = own_model(w),
         .resumed = w->extras.here ? w->extras.at : NULL,
         .on_step_boundary = on_step_boundary,
+        .uses_due = uses_due,
+        .publish = publish_due,
+        .on_state = on_state,
         .train = w,
     };
     if (!w->join.joined)
@@ -284,7 +318,7 @@ static int run_loop(struct worker *w)
         rc = w->strategy->worker(&w->member);
     if (rc == OK)
         rc = w->progress->end(w);
-    if (rc != OK)
+    if (rc != OK && !is_misplaced(w))
         explain_end(w, rc);
     return rc;
 }
@@ -365,7 +399,10 @@ static int run_strategy(struct worker *w)
         return leave_run(w);
     w->stage = DEPARTED_TRAINING;
     worker_show(w, WORK_JOINED);
-    rc = run_loop(w);
+    do {
+        rc = worker_take_seat(w);
+        rc = rc == OK ? run_loop(w) : rc;
+    } while (rc == ERR_VIEW && is_misplaced(w));
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_DRIVER && atomic_load(&w->group.end.refused))
         return report_reason(w, rc);

@@ -103,6 +103,11 @@ int worker_open(struct worker *w);
  * w->left, wait until it is to leave. ERR_DRIVER, ERR_CANCELLED, or w->err has the message. */
 int worker_join(struct worker *w);
 
+/* Where the model is in slices: have the slice of this worker's seat in the current view, whatever
+ * slice it has opened; the state is then a peer's, or in the first view the initial one. Any other
+ * view's seat may be yet another slice's. The errors of worker_open. */
+int worker_take_seat(struct worker *w);
+
 /* Is this worker to leave, or to pause? */
 bool worker_is_to_leave(const struct worker *w);
 
@@ -143,8 +148,8 @@ int worker_admit_joiner(struct worker *w);
  * ERR_CANCELLED */
 int worker_end_step(struct worker *w);
 
-/* Publish the model for the uses that are due. Errors are those of m->collect_slices. */
-int worker_publish_if_requested(struct worker *w, const struct progress *progress);
+/* Between two steps: publish the model for the uses that are due. */
+void worker_publish_if_requested(struct worker *w, const struct progress *progress);
 
 /* Send a report that a recovered driver gets in another way, too: OK while there is no driver. */
 int worker_report_if_connected(struct worker *w, enum wire_kind kind, const struct buf *bytes);

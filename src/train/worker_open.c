@@ -188,37 +188,28 @@ static int open_data(struct worker *w, const struct open_watch *watch)
     return hello_check_records(&w->share.described, &w->opening.records, &w->err);
 }
 
-/* The slice of the model that this worker has: the driver checks that each is there. */
-static size_t slice_of(const struct worker *w)
+/* The net of that slice of the model, or of all of it; a simulated slice has one of its own, since
+ * slices wait for each other within a step. */
+static int open_net(struct worker *w, size_t slice, const struct open_watch *watch)
 {
-    return w->job->slices > 1 ? w->world->self % w->job->slices : SLICE_ALL;
-}
-
-static int open_learner(struct worker *w)
-{
-    const struct open_watch watch = {w, worker_report_opening};
-    int rc = strategy_find(w->job, &w->strategy, &w->traits, &w->err);
-    w->progress = progress_of(&w->traits);
+    int rc = OK;
     w->data.ws = w->host->ws;
-    /* Learners that share a workspace take turns, each with all threads. */
-    kernels_set_threads(w->data.ws ? (int)w->job->threads : learner_threads(w->job));
-    if (rc == OK)
-        rc = open_data(w, &watch);
-    if (rc == OK)
-        rc = worker_begin_stage(w, "net and kernels");
-    if (rc == OK && !w->data.ws) {
-        rc = workspace_create_slice(slice_of(w), w->data.cache.budget, w->job, w->data.corpus,
-                                    w->host->log, w->host->tuner, &watch, &w->data.own_ws, &w->err);
+    if (!w->data.ws) {
+        rc = workspace_create_slice(slice, w->data.cache.budget, w->job, w->data.corpus,
+                                    w->host->log, w->host->tuner, watch, &w->data.own_ws, &w->err);
         w->data.ws = w->data.own_ws;
-        if (rc == OK)
+        if (rc == OK && !w->host->corpus)
             rc = workspace_load_ahead(w->data.own_ws, w->world, (int)w->job->threads, &w->err);
     }
     if (rc == ERR_CANCELLED && w->opening.ended != OK)
         rc = worker_report_ended(w);
-    if (rc != OK)
-        return rc;
+    return rc;
+}
+
+static int make_learner(struct worker *w)
+{
     struct vec *dx = w->traits.sends_gradients ? NULL : w->host->dx;
-    rc = (w->opening.resumes || w->opening.late ? learner_init_unset : learner_init)(
+    int rc = (w->opening.resumes || w->opening.late ? learner_init_unset : learner_init)(
         &w->learner, w->world, w->job, w->data.corpus, w->data.ws, &w->arena, dx, &w->err);
     w->learner.step_seconds = w->host->step_seconds;
     w->learner.progress = &w->group.work.progress;
@@ -230,6 +221,71 @@ static int open_learner(struct worker *w)
     if (rc == OK)
         rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, worker_floats_most(w),
                             w->strategy->extras, &w->arena);
+    return rc;
+}
+
+/* The slice of the model that this worker expects: the view says which it has. */
+static size_t expected_slice(const struct worker *w)
+{
+    return w->job->slices > 1 ? w->world->self % w->job->slices : SLICE_ALL;
+}
+
+static int open_learner(struct worker *w)
+{
+    const struct open_watch watch = {w, worker_report_opening};
+    int rc = strategy_find(w->job, &w->strategy, &w->traits, &w->err);
+    w->progress = progress_of(&w->traits);
+    /* Learners that share a workspace take turns, each with all threads. */
+    kernels_set_threads(w->host->ws ? (int)w->job->threads : learner_threads(w->job));
+    if (rc == OK)
+        rc = open_data(w, &watch);
+    if (rc == OK)
+        rc = worker_begin_stage(w, "net and kernels");
+    if (rc == OK)
+        rc = open_net(w, expected_slice(w), &watch);
+    return rc == OK ? make_learner(w) : rc;
+}
+
+static int end_warming(struct worker *w);
+
+/* The net and the learner of another slice, in place of those that there are. */
+static int open_other_slice(struct worker *w, size_t slice)
+{
+    struct member *m = &w->member;
+    int rc = end_warming(w);
+    if (rc != OK)
+        return rc;
+    atomic_store(&w->group.work.busy, false);
+    if (m->world && w->strategy->close)
+        w->strategy->close(m);
+    lanes_release(&m->lanes);
+    *m = (struct member){0};
+    publisher_release(&w->publisher);
+    learner_stop(&w->learner);
+    workspace_free(w->data.own_ws);
+    w->data.own_ws = NULL;
+    arena_release(&w->arena);
+    arena_init(&w->arena);
+    w->learner = (struct learner){0};
+    w->opening.late = true; /* a peer has the state, */
+    rc = open_net(w, slice, NULL);
+    return rc == OK ? make_learner(w) : rc;
+}
+
+int worker_take_seat(struct worker *w)
+{
+    const struct view *view = group_view(&w->group);
+    uint32_t seat = view_seat(view, w->world->self);
+    if (w->job->slices == 1 || seat == VIEW_NO_SEAT)
+        return OK;
+    size_t slice = seat % w->job->slices;
+    bool first = group_first_view(&w->group)->number == 1;
+    if (slice == w->data.ws->slice.index)
+        return OK;
+    log_info(w->host->log, "worker %u has slice %zu of %u", w->world->self, slice, w->job->slices);
+    int rc = open_other_slice(w, slice);
+    if (rc == OK && first && !w->opening.resumes)
+        net_init(w->data.ws->train, w->job->seed, &w->learner.x, &w->learner.s);
     return rc;
 }
 
@@ -359,6 +415,8 @@ static int receive_start(struct worker *w, struct model_header *header)
 
 bool worker_lacks_model(const struct worker *w)
 {
+    if (w->job->slices > 1)
+        return group_first_view(&w->group)->number > 1;
     return w->join.joined && w->traits.is_async && w->traits.join_needs_no_model;
 }
 
@@ -509,11 +567,14 @@ int worker_join(struct worker *w)
         begin_warming(w);
     if (rc == OK)
         rc = await_view(w);
+    if (rc == OK && !w->leave.left)
+        rc = worker_take_seat(w);
     if (rc == OK && !w->leave.left && w->opening.traces)
         tracer_begin(w->world, w->host->trace, w->host->log);
-    if (rc == OK && !w->leave.left && group_first_view(&w->group)->number > 1)
-        rc = join_run(w);
-    else if (rc == OK && !w->leave.left && w->opening.resumes)
+    bool late = rc == OK && !w->leave.left && group_first_view(&w->group)->number > 1;
+    if (late && w->job->slices == 1)
+        rc = join_run(w); /* else its strategy receives the state */
+    else if (rc == OK && !w->leave.left && !late && w->opening.resumes)
         rc = begin_run(w);
     if (rc == OK && !w->leave.left)
         rc = worker_await_share(w);

@@ -95,16 +95,18 @@ static void test_a_slice_is_killed(void **state)
 static void test_slices_are_refused_before_the_start(void **state)
 {
     struct tiny *t = *state;
-    tiny_write(t, "prelu.prototxt", sliced_prelu);
+    tiny_write(t, "deconv.prototxt", sliced_deconv);
     REFUSED(t, "layer \"ip\": slices: 7 are more than its 5 outputs", "train", t->job, "--out",
             "run", "--set", "slices=7", "--set", "workers=7", "--strategy", "allreduce");
-    REFUSED(t, "layer \"p\": slices: weights of type \"PReLU\"", "train", t->job, "--out", "run",
-            "--set", "slices=2", "--set", "workers=2", "--strategy", "allreduce", "--set",
-            "net.file=prelu.prototxt");
+    REFUSED(t, "layer \"p\": slices: weights of type \"Deconvolution\"", "train", t->job, "--out",
+            "run", "--set", "slices=2", "--set", "workers=2", "--strategy", "allreduce", "--set",
+            "net.file=deconv.prototxt");
     REFUSED(t, "slices: strategy mpca is not for slices", "train", t->job, "--out", "run", "--set",
             "slices=4", "--strategy", "mpca");
-    REFUSED(t, "slices: needs as many workers", "train", t->job, "--out", "run", "--set",
-            "slices=2", "--strategy", "allreduce");
+    REFUSED(t, "each replica of the model has as many workers", "train", t->job, "--out", "run",
+            "--set", "slices=2", "--set", "workers=3", "--strategy", "allreduce");
+    REFUSED(t, "strategy.sync.tau_auto: not with slices", "train", t->job, "--out", "run", "--set",
+            "slices=2", "--set", "workers=4", "--set", "strategy.sync={tau_auto:true}");
     REFUSED(t, "collective.wire: not with slices", "train", t->job, "--out", "run", "--set",
             "slices=4", "--strategy", "allreduce", "--set", "collective.wire=bf16");
     REFUSED(t, "slices: solver.clip_gradients", "train", t->job, "--out", "run", "--set",

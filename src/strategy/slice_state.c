@@ -1,0 +1,117 @@
+/* The state of a slice, which a joiner receives from a peer: the member of another replica that
+ * has the same slice. No commit rule is needed: in the view that has the joiner all members have
+ * the same exchange behind them, and a peer that dies ends the view, in which case the next one
+ * begins with another hand-over. */
+#include "base/fault.h"
+#include "strategy/slice_group.h"
+#include "wire/wire_send.h"
+
+static void encode_state(const struct slice_state *state, struct buf *out)
+{
+    progress_encode(&state->progress, out);
+    buf_put_u64(out, state->models);
+    buf_put_u32(out, state->due);
+    buf_put_u8(out, state->ended);
+    buf_put_u64(out, state->updates);
+    buf_put_u64(out, state->steps);
+}
+
+static int decode_state(const struct buf *bytes, struct slice_state *out)
+{
+    struct byte_reader in = {bytes->data, bytes->len, false};
+    progress_decode(&in, &out->progress);
+    out->models = read_u64(&in);
+    out->due = read_u32(&in);
+    out->ended = read_u8(&in) != 0;
+    out->updates = read_u64(&in);
+    out->steps = read_u64(&in);
+    return byte_reader_done(&in) ? OK : ERR_PROTOCOL;
+}
+
+/* The learner's vectors in their order; false: there are no more. */
+static bool nth_vector(struct learner *l, size_t i, struct vec **out)
+{
+    *out = i == 0 ? &l->both : i <= l->optim.ops->states ? &l->optim.state[i - 1] : NULL;
+    return *out != NULL;
+}
+
+static int send_state(struct coll *c, size_t to, const struct buf *header, struct learner *l)
+{
+    struct vec *v;
+    int rc =
+        coll_send(c, to, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE), header->data, header->len);
+    for (size_t i = 0; rc == OK && nth_vector(l, i, &v); i++)
+        rc = coll_send_vector(c, to, WIRE_RESULT, v->at, v->n);
+    return rc;
+}
+
+/* `header` has room for what the peer sends: it is as long as this member's own would be. */
+static int receive_state(struct coll *c, size_t from, const struct buf *header, struct learner *l)
+{
+    struct vec *v;
+    int rc =
+        coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE), header->data, header->len);
+    for (size_t i = 0; rc == OK && nth_vector(l, i, &v); i++)
+        rc = coll_recv_vector(c, from, WIRE_RESULT, v->at, v->n);
+    return rc;
+}
+
+static void take_state(struct slice_group *g, const struct slice_state *state)
+{
+    struct learner *l = g->m->learner;
+    l->optim.updates = state->updates;
+    l->steps = state->steps;
+    g->m->progress = state->progress;
+}
+
+/* Joiners take the donors in turns. */
+static size_t donor_of(const struct slice_group *g, size_t joiner)
+{
+    size_t turn = joiner % members_count(&g->donors), rank = 0;
+    while (!members_has(&g->donors, g->peers->node[rank]) || turn-- > 0)
+        rank++;
+    return rank;
+}
+
+static int exchange_states(struct slice_group *g, struct coll *c, const struct buf *header)
+{
+    size_t joiner = 0;
+    int rc = OK;
+    for (size_t rank = 0; rc == OK && rank < g->peers->count; rank++) {
+        if (!members_has(&g->view->fresh, g->peers->node[rank]))
+            continue;
+        size_t donor = donor_of(g, joiner++);
+        if (rank == g->peers->me)
+            rc = receive_state(c, donor, header, g->m->learner);
+        else if (donor == g->peers->me)
+            rc = send_state(c, rank, header, g->m->learner);
+    }
+    return rc;
+}
+
+int slice_group_hand_over(struct slice_group *g, struct slice_state *state)
+{
+    struct coll_waits waits = {0};
+    struct buf header = {0};
+    if (g->handed || members_empty(&g->view->fresh))
+        return OK;
+    if (members_empty(&g->donors))
+        return slice_group_await_end(g);
+    struct coll c = slice_group_coll(g, g->peers, PEER_LANE, 0, &waits);
+    while (g->m->learner->both.n / c.chunk_floats + 1 >= WIRE_HEADER_PIECE)
+        c.chunk_floats *= 2; /* pieces have numbers of sixteen bits */
+    encode_state(state, &header);
+    atomic_store(&g->m->group->work.busy, false);
+    int rc = header.failed ? ERR_NOMEM : exchange_states(g, &c, &header);
+    atomic_store(&g->m->group->work.busy, true);
+    if (rc == OK && slice_group_is_fresh(g)) {
+        rc = decode_state(&header, state);
+        if (rc == OK)
+            take_state(g, state);
+        if (rc == OK)
+            rc = group_joined(g->m->group);
+    }
+    buf_release(&header);
+    g->handed = rc == OK;
+    return rc;
+}

@@ -1,0 +1,240 @@
+/* Several replicas of a model in slices (SparkDML §2.2 with data parallelism) train as so many
+ * workers with the whole model do. A slice that is lost takes its replica with it, and no other; a
+ * replica that is made again has the state of the others. */
+#include "sim_run.h"
+#include "sliced_job.h"
+
+#define SAME_MAX 1e-5 /* max |a − b| / max |b| */
+
+enum { BATCH = 16, FAULTS = 14 };
+
+static const char cluster[] = "node { count: 8 } step_seconds: 0.004 link { mbit: 100 }\n";
+
+/* So many replicas of so many slices, with these fields. */
+static void simulate_replicas(struct tiny *t, const char *machines, struct sim_run *r, int replicas,
+                              int slices, const char *const *more)
+{
+    char count[32], workers[32];
+    const char *set[16] = {count, workers};
+    snprintf(count, sizeof count, "slices=%d", slices);
+    snprintf(workers, sizeof workers, "workers=%d", replicas * slices);
+    for (size_t n = 2; *more; n++)
+        set[n] = *more++;
+    sim_do(t, machines, r, set);
+}
+
+#define REPLICAS(t, machines, r, replicas, slices, ...) \
+    simulate_replicas(t, machines, r, replicas, slices, (const char *const[]){__VA_ARGS__, NULL})
+
+static void expect_same(struct tiny *t, int replicas, int slices, bool bits,
+                        const char *const *more)
+{
+    struct sim_run whole = {.limit_s = 1000}, sliced = {.limit_s = 1000};
+    simulate_replicas(t, cluster, &whole, replicas, 1, more);
+    simulate_replicas(t, cluster, &sliced, replicas, slices, more);
+    double apart = run_difference(sliced.dir, whole.dir);
+    print_message("    %s, %d x %d: %.2g\n", more[0], replicas, slices, apart);
+    if (bits ? !run_same_bits(sliced.dir, whole.dir, "final.safetensors") : apart > SAME_MAX)
+        fail_msg("%s, %d x %d: %.2g", more[0], replicas, slices, apart);
+    assert_true(run_number(sliced.dir, "end", 0, "used") ==
+                run_number(whole.dir, "end", 0, "used"));
+    assert_true(fabs(run_number(sliced.dir, "end", 0, "test_loss") -
+                     run_number(whole.dir, "end", 0, "test_loss")) <= SAME_MAX);
+}
+
+static void test_replicas_of_slices_train_as_replicas(void **state)
+{
+    static const struct {
+        int replicas, slices;
+        const char *set[4];
+    } cases[] = {
+        {2, 2, {"strategy.allreduce={}", "stop.steps=20"}},
+        {3, 2, {"strategy.allreduce={}", "stop.steps=20", "solver.weight_decay=0.0005"}},
+        {2, 3, {"strategy.allreduce={}", "stop.steps=20", "iter_size=2"}},
+        {2, 4, {"strategy.allreduce={}", "stop.steps=20", "collective.algorithm=ring"}},
+        {2, 2, {"strategy.sync={tau:4}", "stop.steps=20"}},
+        {3, 2, {"strategy.sync={tau:3 on_replace:reset}", "stop.steps=20"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_same(*state, cases[i].replicas, cases[i].slices, false, cases[i].set);
+}
+
+/* Where no sum is cut otherwise: the net has one layer, whose input has no gradient, and two
+ * replicas add two numbers. */
+static void test_two_replicas_of_slices_have_the_bits_of_two(void **state)
+{
+    struct tiny *t = *state;
+    char net[192];
+    const char *const allreduce[] = {"strategy.allreduce={}", "stop.steps=20", net, NULL};
+    const char *const sync[] = {"strategy.sync={tau:3}", "stop.steps=20", net, NULL};
+    snprintf(net, sizeof net, "net.file=%s/one.prototxt", t->folder);
+    expect_same(t, 2, 2, true, allreduce);
+    expect_same(t, 2, 3, true, sync);
+}
+
+/* Models of the run under way are evaluated as those of replicas are. */
+static void test_replicas_are_evaluated_on_the_way(void **state)
+{
+    struct tiny *t = *state;
+    struct sim_run whole = {.limit_s = 1000}, sliced = {.limit_s = 1000};
+    REPLICAS(t, cluster, &whole, 2, 1, "stop.steps=30", "evaluate.every_steps=10",
+             "strategy.allreduce={}", "pace=0.05");
+    REPLICAS(t, cluster, &sliced, 2, 2, "stop.steps=30", "evaluate.every_steps=10",
+             "strategy.allreduce={}", "pace=0.05");
+    int evaluations = run_count(sliced.dir, "eval", NULL, NULL);
+    assert_true(evaluations >= 3);
+    assert_int_equal(evaluations, run_count(whole.dir, "eval", NULL, NULL));
+    for (int i = 0; i < evaluations; i++) {
+        double a = run_number(sliced.dir, "eval", i, "loss"),
+               b = run_number(whole.dir, "eval", i, "loss");
+        if (!(fabs(a - b) <= SAME_MAX * fabs(b)))
+            fail_msg("evaluation %d: %.9g is not near %.9g", i, a, b);
+    }
+}
+
+/* Checkpoints are of the whole model: a run resumes with other numbers of both. */
+static void test_replicas_resume_as_others(void **state)
+{
+    struct tiny *t = *state;
+    struct sim_run whole = {.limit_s = 1000}, r = {.limit_s = 1000};
+    REPLICAS(t, cluster, &whole, 2, 1, "stop.steps=20", "strategy.allreduce={}");
+    REPLICAS(t, cluster, &r, 2, 2, "stop.steps=9", "strategy.allreduce={}");
+    REPLICAS(t, cluster, &r, 2, 3, "stop.steps=15", "strategy.allreduce={}");
+    REPLICAS(t, cluster, &r, 2, 1, "stop.steps=20", "strategy.allreduce={}");
+    assert_true(run_difference(r.dir, whole.dir) <= SAME_MAX);
+}
+
+/* ---- members that go and come ---- */
+
+static void write_fault(char text[256], const char *what, double at, int node)
+{
+    snprintf(text, 256,
+             "node { count: 8 } step_seconds: 0.004 link { mbit: 100 } "
+             "fault { at: %.4f %s: %d }\n",
+             at, what, node);
+}
+
+/* A slice dies at any moment of a step: the other replica continues, and the run reaches its end.
+ */
+static void test_a_lost_slice_takes_its_replica_alone(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:3}"};
+    for (int i = 0; i < FAULTS; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        char faults[256];
+        write_fault(faults, "kill", 0.15 + 0.0017 * i, i % 4);
+        REPLICAS(t, faults, &r, 2, 2, "stop.epochs", "stop.steps=120", strategies[i % 2]);
+        assert_string_equal(r.report.reason, "steps");
+        assert_int_equal(run_count(r.dir, "member", "what", "unseated"), 1);
+        assert_true(run_is_finite(r.dir, "final.safetensors"));
+        assert_true(run_number(r.dir, "end", 0, "used") > 120 * BATCH);
+    }
+}
+
+/* Its seat is filled by a worker that stands by: both of the new replica get the state of their
+ * slices, and train from then on. Replicas are compared every hundred exchanges. */
+static void test_a_standby_fills_the_seat_of_a_lost_slice(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:3}"};
+    for (int i = 0; i < FAULTS; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        char faults[256];
+        write_fault(faults, "kill", 0.15 + 0.0017 * i, i % 4);
+        REPLICAS(t, faults, &r, 2, 2, "stop.epochs", "stop.steps=330", strategies[i % 2], "standby=1",
+                 "evaluate.every_steps=50");
+        assert_string_equal(r.report.reason, "steps");
+        assert_int_equal(r.report.workers, 4);
+        assert_int_equal(run_count(r.dir, "member", "what", "seated"), 1);
+        assert_int_equal(run_count(r.dir, "member", "what", "join"), 5);
+        /* One round at most has had half of its samples. */
+        assert_true(run_number(r.dir, "end", 0, "used") >= (330 - 2 * 3) * 2 * BATCH);
+        assert_true(run_is_finite(r.dir, "final.safetensors"));
+    }
+}
+
+/* Three replicas lose a slice each of two: the others of the two make one. */
+static void test_what_is_left_of_two_replicas_makes_one(void **state)
+{
+    struct tiny *t = *state;
+    static const int lost[][2] = {{2, 5}, {2, 4}, {0, 3}, {1, 5}};
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        char faults[256];
+        snprintf(faults, sizeof faults,
+                 "node { count: 6 } step_seconds: 0.004 link { mbit: 100 } "
+                 "fault { at: 0.15 kill: %d } fault { at: 0.25 kill: %d }\n",
+                 lost[i][0], lost[i][1]);
+        REPLICAS(t, faults, &r, 3, 2, "stop.epochs", "stop.steps=220", "strategy.allreduce={}");
+        assert_string_equal(r.report.reason, "steps");
+        assert_int_equal(r.report.workers, 4);
+        assert_int_equal(run_count(r.dir, "member", "what", "unseated"), 2);
+        assert_int_equal(run_count(r.dir, "member", "what", "seated"), 2);
+    }
+}
+
+/* The last replica loses a slice: the run ends and names it. */
+static void test_the_last_replica_ends_the_run(void **state)
+{
+    struct tiny *t = *state;
+    struct sim_run r = {.limit_s = 1000};
+    SIM_TRY(t,
+            "node { count: 4 } step_seconds: 0.004 link { mbit: 100 } "
+            "fault { at: 0.15 kill: 2 } fault { at: 0.25 kill: 1 }\n",
+            &r, "slices=2", "workers=4", "strategy.allreduce={}", "stop.epochs", "stop.steps=220",
+            "checkpoint.every_seconds=0.05");
+    if (r.rc == PL_OK || !strstr(r.error, "slice 1 of 2 of the model is lost"))
+        fail_msg("%d, \"%s\"", r.rc, r.error);
+    SIM(t, cluster, &r, "slices=2", "workers=4", "strategy.allreduce={}", "stop.epochs", "stop.steps=220");
+    assert_string_equal(r.report.reason, "steps");
+}
+
+/* A slice that is asked to leave takes its replica along behind a commit point: no sample of a
+ * round that has begun is lost. */
+static void test_a_slice_leaves_with_its_replica(void **state)
+{
+    struct tiny *t = *state;
+    for (int i = 0; i < 4; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        char faults[256];
+        write_fault(faults, "leave", 0.15 + 0.0021 * i, i);
+        REPLICAS(t, faults, &r, 2, 2, "stop.epochs", "stop.steps=120", "strategy.allreduce={}");
+        assert_string_equal(r.report.reason, "steps");
+        assert_int_equal(run_count(r.dir, "member", "what", "leave"), 1);
+        assert_int_equal(run_count(r.dir, "member", "what", "unseated"), 1);
+        assert_true(run_number(r.dir, "end", 0, "missed") == 0);
+    }
+}
+
+/* A worker dies before the first view, as one of another program may: the next one takes its
+ * slice, whatever its number. */
+static void test_a_successor_before_the_first_view_has_the_seat(void **state)
+{
+    struct tiny *t = *state;
+    struct sim_run whole = {.limit_s = 1000}, r = {.limit_s = 1000};
+    SIM(t, cluster, &whole, "stop.steps=20", "workers=1", "slices=1", "strategy.single={}");
+    SIM(t,
+        "node { count: 4 } step_seconds: 0.004 link { mbit: 100 } "
+        "fault { at: 0.3 join: 1 } fault { at: 0.4 join: 2 } fault { at: 0.2 kill: 0 } "
+        "fault { at: 0.5 join: 3 }\n",
+        &r, "stop.steps=20", "workers=3", "slices=3", "strategy.allreduce={}");
+    assert_true(run_difference(r.dir, whole.dir) <= SAME_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_replicas_of_slices_train_as_replicas),
+        cmocka_unit_test(test_two_replicas_of_slices_have_the_bits_of_two),
+        cmocka_unit_test(test_replicas_are_evaluated_on_the_way),
+        cmocka_unit_test(test_replicas_resume_as_others),
+        cmocka_unit_test(test_a_lost_slice_takes_its_replica_alone),
+        cmocka_unit_test(test_a_standby_fills_the_seat_of_a_lost_slice),
+        cmocka_unit_test(test_what_is_left_of_two_replicas_makes_one),
+        cmocka_unit_test(test_the_last_replica_ends_the_run),
+        cmocka_unit_test(test_a_slice_leaves_with_its_replica),
+        cmocka_unit_test(test_a_successor_before_the_first_view_has_the_seat),
+    };
+    return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
+}
