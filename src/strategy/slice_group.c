@@ -199,8 +199,8 @@ int slice_group_enter(struct slice_group *g)
 {
     struct group *group = g->m->group;
     int rc = OK;
-    if (slice_group_is_current(g))
-        return OK;
+    if (slice_group_is_current(g)) /* collectives end with ERR_VIEW when the group is over, too */
+        return atomic_load(&group->end.over) ? ERR_DRIVER : OK;
     atomic_store(&group->work.busy, false);
     while (rc == OK && !slice_group_is_current(g) && !atomic_load(&group->end.over))
         rc = enter_view(g, group_view(group));

@@ -80,7 +80,8 @@ struct slice_state {
     struct progress progress;
     uint64_t models; /* commit points at which a model was due, */
     uint32_t due;    /* and the uses of the last one; 0: it has been gathered */
-    bool ended;      /* the loop has ended behind this progress */
+    bool ended;      /* the loop has ended behind this progress, */
+    bool gathered;   /* and the model is gathered: it is handed over, too */
     uint64_t updates, steps;
 };
 

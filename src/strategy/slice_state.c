@@ -12,6 +12,7 @@ static void encode_state(const struct slice_state *state, struct buf *out)
     buf_put_u64(out, state->models);
     buf_put_u32(out, state->due);
     buf_put_u8(out, state->ended);
+    buf_put_u8(out, state->gathered);
     buf_put_u64(out, state->updates);
     buf_put_u64(out, state->steps);
 }
@@ -23,36 +24,57 @@ static int decode_state(const struct buf *bytes, struct slice_state *out)
     out->models = read_u64(&in);
     out->due = read_u32(&in);
     out->ended = read_u8(&in) != 0;
+    out->gathered = read_u8(&in) != 0;
     out->updates = read_u64(&in);
     out->steps = read_u64(&in);
     return byte_reader_done(&in) ? OK : ERR_PROTOCOL;
 }
 
-/* The learner's vectors in their order; false: there are no more. */
-static bool nth_vector(struct learner *l, size_t i, struct vec **out)
+/* The learner's vectors in their order, and with `gathered` those of the whole model; false: there
+ * are no more. */
+static bool nth_vector(const struct member *m, bool gathered, size_t i, struct vec *out)
 {
-    *out = i == 0 ? &l->both : i <= l->optim.ops->states ? &l->optim.state[i - 1] : NULL;
-    return *out != NULL;
+    const struct learner *l = m->learner;
+    const struct global_model *model = &m->model;
+    size_t own = 1 + l->optim.ops->states, all = own + (gathered ? 1 + model->states : 0);
+    if (i < all)
+        *out = i == 0    ? l->both
+               : i < own ? l->optim.state[i - 1]
+               : i > own ? model->state[i - own - 1]
+                         : *model->x;
+    return i < all;
 }
 
-static int send_state(struct coll *c, size_t to, const struct buf *header, struct learner *l)
+static int send_state(struct coll *c, size_t to, const struct member *m,
+                      const struct slice_state *state)
 {
-    struct vec *v;
-    int rc =
-        coll_send(c, to, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE), header->data, header->len);
-    for (size_t i = 0; rc == OK && nth_vector(l, i, &v); i++)
-        rc = coll_send_vector(c, to, WIRE_RESULT, v->at, v->n);
+    struct buf header = {0};
+    struct vec v;
+    encode_state(state, &header);
+    int rc = header.failed ? ERR_NOMEM
+                           : coll_send(c, to, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE),
+                                       header.data, header.len);
+    buf_release(&header);
+    for (size_t i = 0; rc == OK && nth_vector(m, state->gathered, i, &v); i++)
+        rc = coll_send_vector(c, to, WIRE_RESULT, v.at, v.n);
     return rc;
 }
 
-/* `header` has room for what the peer sends: it is as long as this member's own would be. */
-static int receive_state(struct coll *c, size_t from, const struct buf *header, struct learner *l)
+/* The peer's header is as long as this member's own would be. */
+static int receive_state(struct coll *c, size_t from, const struct member *m,
+                         struct slice_state *state)
 {
-    struct vec *v;
-    int rc =
-        coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE), header->data, header->len);
-    for (size_t i = 0; rc == OK && nth_vector(l, i, &v); i++)
-        rc = coll_recv_vector(c, from, WIRE_RESULT, v->at, v->n);
+    struct buf header = {0};
+    struct vec v;
+    encode_state(state, &header);
+    int rc = header.failed ? ERR_NOMEM
+                           : coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE),
+                                       header.data, header.len);
+    if (rc == OK)
+        rc = decode_state(&header, state);
+    buf_release(&header);
+    for (size_t i = 0; rc == OK && nth_vector(m, state->gathered, i, &v); i++)
+        rc = coll_recv_vector(c, from, WIRE_RESULT, v.at, v.n);
     return rc;
 }
 
@@ -62,6 +84,7 @@ static void take_state(struct slice_group *g, const struct slice_state *state)
     l->optim.updates = state->updates;
     l->steps = state->steps;
     g->m->progress = state->progress;
+    g->m->model.updates = state->updates;
 }
 
 /* Joiners take the donors in turns. */
@@ -73,7 +96,7 @@ static size_t donor_of(const struct slice_group *g, size_t joiner)
     return rank;
 }
 
-static int exchange_states(struct slice_group *g, struct coll *c, const struct buf *header)
+static int exchange_states(struct slice_group *g, struct coll *c, struct slice_state *state)
 {
     size_t joiner = 0;
     int rc = OK;
@@ -82,9 +105,9 @@ static int exchange_states(struct slice_group *g, struct coll *c, const struct b
             continue;
         size_t donor = donor_of(g, joiner++);
         if (rank == g->peers->me)
-            rc = receive_state(c, donor, header, g->m->learner);
+            rc = receive_state(c, donor, g->m, state);
         else if (donor == g->peers->me)
-            rc = send_state(c, rank, header, g->m->learner);
+            rc = send_state(c, rank, g->m, state);
     }
     return rc;
 }
@@ -92,26 +115,21 @@ static int exchange_states(struct slice_group *g, struct coll *c, const struct b
 int slice_group_hand_over(struct slice_group *g, struct slice_state *state)
 {
     struct coll_waits waits = {0};
-    struct buf header = {0};
     if (g->handed || members_empty(&g->view->fresh))
         return OK;
     if (members_empty(&g->donors))
         return slice_group_await_end(g);
     struct coll c = slice_group_coll(g, g->peers, PEER_LANE, 0, &waits);
-    while (g->m->learner->both.n / c.chunk_floats + 1 >= WIRE_HEADER_PIECE)
+    size_t longest = net_whole_segments(g->m->learner->ws->train)->total + g->m->learner->s.n;
+    while (longest / c.chunk_floats + 1 >= WIRE_HEADER_PIECE)
         c.chunk_floats *= 2; /* pieces have numbers of sixteen bits */
-    encode_state(state, &header);
     atomic_store(&g->m->group->work.busy, false);
-    int rc = header.failed ? ERR_NOMEM : exchange_states(g, &c, &header);
+    int rc = exchange_states(g, &c, state);
     atomic_store(&g->m->group->work.busy, true);
     if (rc == OK && slice_group_is_fresh(g)) {
-        rc = decode_state(&header, state);
-        if (rc == OK)
-            take_state(g, state);
-        if (rc == OK)
-            rc = group_joined(g->m->group);
+        take_state(g, state);
+        rc = group_joined(g->m->group);
     }
-    buf_release(&header);
     g->handed = rc == OK;
     return rc;
 }

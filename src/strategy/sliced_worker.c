@@ -39,7 +39,7 @@ struct sliced {
     uint64_t steps, samples;
     struct exchange_meta mine;
     uint64_t hash; /* of x before it; 0: replicas are not compared */
-    float *sum; /* x or dx, then s, then the weight */
+    float *sum;    /* x or dx, then s, then the weight */
     /* The learner's state before it, as far as a repetition needs that. */
     bool kept;
     struct vec before, before_state[OPTIM_STATE_MAX];
@@ -47,7 +47,6 @@ struct sliced {
     /* Models that are gathered. */
     uint64_t gathered;
     uint32_t due;
-    bool has_last; /* of the end of the run */
 };
 
 static struct learner *learner_of(const struct sliced *s)
@@ -108,7 +107,7 @@ static void count_sharing(struct sliced *s)
         if (seat != VIEW_NO_SEAT)
             members_add(&replicas, seat / (uint32_t)g->slice.count);
     }
-    s->rank = members_rank(&replicas, own / (uint32_t)g->slice.count);
+    s->rank = own == VIEW_NO_SEAT ? 0 : members_rank(&replicas, own / (uint32_t)g->slice.count);
     s->sharing = members_count(&replicas);
 }
 
@@ -320,22 +319,21 @@ static int gather_model(struct sliced *s)
     uint32_t seat = view_seat(g->view, first_of(g->m));
     bool is_ours = seat != VIEW_NO_SEAT && seat / g->slice.count == g->replica;
     int rc = s->ended || is_ours ? slice_group_collect(g) : OK;
-    s->has_last = rc == OK && s->ended;
     const struct exchange_meta mine = {.weight = 1, .hash_min = UINT64_MAX};
     return rc == OK ? exchange_run(g->lane[SLICE_MODELS], &mine) : rc;
+}
+
+static bool is_gathered(const struct sliced *s)
+{
+    return s->group.lane[SLICE_MODELS]->completed >= s->gathered;
 }
 
 static int bring_model(struct sliced *s)
 {
     struct member *m = s->group.m;
-    bool late = s->group.lane[SLICE_MODELS]->completed >= s->gathered;
-    int rc = OK;
     if (!s->due && !s->ended)
         return OK;
-    if (!late)
-        rc = gather_model(s);
-    else if (s->ended && !s->has_last) /* a joiner at the end of the run, whose mates are, too */
-        rc = slice_group_collect(&s->group) == OK ? OK : ERR_PEER;
+    int rc = is_gathered(s) ? OK : gather_model(s);
     if (rc != OK)
         return rc;
     if (!s->ended && first_of(m) == m->world->self)
@@ -355,6 +353,7 @@ static int hand_over(struct sliced *s)
         .models = s->gathered,
         .due = s->due,
         .ended = s->ended,
+        .gathered = s->ended && is_gathered(s),
         .updates = l->optim.updates,
         .steps = l->steps,
     };
@@ -461,7 +460,7 @@ int sliced_worker(struct member *m)
     bool over = false;
     while (rc == OK && !over) {
         rc = take_turn(s);
-        over = s->left || (s->ended && s->group.lane[SLICE_MODELS]->completed >= s->gathered);
+        over = s->left || (s->ended && is_gathered(s));
         if (rc == ERR_VIEW && !is_misplaced(s) && s->group.whole)
             rc = OK;
     }

@@ -94,6 +94,7 @@ struct plan {
     bool stops;    /* the user stops it once these faults are over; else it ends by its steps */
     uint32_t last; /* the first strike that comes after the last step; `strikes`: none does */
     uint32_t workers, workers_max, standby, nodes;
+    uint32_t slices; /* of the model; 0: it is whole on each worker */
     uint64_t steps;
     uint32_t strikes;
     struct strike strike[STRIKES_MAX];
@@ -217,6 +218,7 @@ struct storm {
     uint64_t records;              /* of a step, */
     uint64_t taken;                /* and by all steps */
     bool lost_all;                 /* there was an empty view */
+    bool incomplete;               /* the newest view has no whole replica of slices */
     uint64_t events;
     struct train_options train;
     char broken[STORM_TEXT_MAX]; /* the first that does not hold; "": all does */

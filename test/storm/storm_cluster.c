@@ -207,6 +207,8 @@ static int node_main(void *arg, struct world *world)
         .dx = &s->ground->dx,
         .watch = &watch,
     };
+    if (s->plan->slices > 0 && world->self != WORLD_DRIVER) /* they wait for each other */
+        host.ws = NULL;
     if (world->self == WORLD_DRIVER) {
         struct train_options train = s->train;
         train.resume |= s->drivers++ > 0;
@@ -272,7 +274,13 @@ static Paceline__Job *job_of(const struct ground *ground, const struct plan *pla
     Paceline__Job *job = new_job(ground);
     for (int i = 0; i < 4 && plan->set[i]; i++)
         expect_ok((strchr(plan->set[i], '=') ? job_set : job_unset)(job, plan->set[i], &err), &err);
-    if (plan->joinable) {
+    if (plan->slices > 0) {
+        snprintf(field, sizeof field, "standby=%u", plan->workers_max - plan->workers);
+        expect_ok(job_set(job, field, &err), &err);
+        snprintf(field, sizeof field, "workers_min=%u", plan->workers);
+        expect_ok(job_set(job, field, &err), &err);
+        snprintf(field, sizeof field, "workers_max=%u", plan->workers);
+    } else if (plan->joinable) {
         snprintf(field, sizeof field, "workers_min=%u", plan->workers);
         expect_ok(job_set(job, field, &err), &err);
         snprintf(field, sizeof field, "workers_max=%u", plan->workers_max);

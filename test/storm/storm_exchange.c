@@ -30,7 +30,7 @@ static void record_entry(struct storm *s, struct lane_watch *lane, const struct 
 {
     struct entry *entry = &lane->entry[n & 1];
     size_t floats = e->input.n;
-    if (entry->n == n && !lane->was_leaf)
+    if (entry->n == n && !lane->was_leaf && !e->config.once)
         return;
     lane->was_leaf =
         false; /* it has abandoned its exchange, and may repeat it with another input */
@@ -193,7 +193,7 @@ void watch_exchanges(struct storm *s, uint32_t slot)
             leaf = slot < NODES_MAX && group_is_leaf(e->group);
         known = true;
         lane->was_leaf |= leaf;
-        if (lane->seen != e) {
+        if (lane->seen != e || (e->config.once && e->standing == LANE_UNKNOWN)) {
             lane->seen = e;
             lane->completed = e->completed;
         }

@@ -10,6 +10,7 @@ enum {
     FREE = 2,     /* the strategy is asynchronous */
     LANES = 4,    /* by exchanges with the commit rule */
     UNSYNCED = 8, /* joiners adopt their initial state, so there are adoptions to strike at */
+    SEATS = 16,   /* replicas of a model in slices: no donor is asked, and no driver returns */
 };
 
 struct way {
@@ -41,6 +42,9 @@ static const struct way ways[] = {
     /* A step has all of the 400 records: with this batch it takes about as long as those of others.
      */
     {{"strategy.full_batch={tolerance:0}", "solver={type:'CG'}", "batch=100"}, 1, JOINED | LANES},
+    {{"strategy.allreduce={}", "slices=2"}, 1, JOINED | LANES | SEATS},
+    {{"strategy.sync={tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS},
+    {{"strategy.allreduce={}", "slices=3"}, 1, JOINED | LANES | SEATS},
     {{"strategy.easgd={tau:2}"}, 2, JOINED | FREE},
     {{"strategy.mpca={}"}, 1, JOINED | FREE | LANES | UNSYNCED},
     {{"strategy.mpca={coordination:symmetric shards:5}"}, 1, JOINED | FREE | LANES | UNSYNCED},
@@ -157,9 +161,12 @@ static const struct way *draw_way(const struct plan *plan, struct dice *dice)
     for (;;) {
         const struct way *way = &ways[dice_roll(dice, WAYS)];
         unsigned needs = 0;
-        for (uint32_t i = 0; i < plan->strikes; i++)
+        bool seats = true;
+        for (uint32_t i = 0; i < plan->strikes; i++) {
             needs |= needs_of(&plan->strike[i]);
-        if ((way->is & needs) == needs)
+            seats &= plan->strike[i].aim != MOMENT_DONATES && plan->strike[i].fault != FAULT_DRIVER;
+        }
+        if ((way->is & needs) == needs && (seats || !(way->is & SEATS)))
             return way;
     }
 }
@@ -200,6 +207,11 @@ void plan_draw(struct plan *plan, uint64_t seed)
     plan->workers = 3 + dice_roll(&dice, 3);
     if (!(way->is & JOINED))
         plan->workers = 5 + dice_roll(&dice, 2);
+    if (way->is & SEATS) {
+        plan->slices = (uint32_t)(strchr(way->set[1], '=')[1] - '0');
+        plan->workers = plan->slices * (plan->workers < 5 ? 2 : 3) > 6 ? 6 : plan->slices * 2;
+        plan->local_data = false;
+    }
     plan->workers_max = plan->workers + ((way->is & JOINED) ? 2 + dice_roll(&dice, 3) : 0);
     plan->nodes = (way->is & JOINED) ? NODES_MAX : plan->workers;
     plan->steps = (uint64_t)(GAP + 4) * (plan->strikes + 3) * way->round;

@@ -208,6 +208,23 @@ static void check_cursor(struct storm *s, uint32_t node, const struct lease_curs
     }
 }
 
+/* Has no replica of the newest view all slices with their state? */
+static bool is_incomplete(const struct storm *s)
+{
+    const struct view *view = s->driver ? group_view(&s->driver->group) : NULL;
+    uint32_t slices = s->plan->slices;
+    for (uint32_t r = 0; view && r < NODES_MAX; r++) {
+        uint32_t whole = 0;
+        for (uint32_t f = 0; f < slices; f++) {
+            uint32_t node = view_seated(view, r * slices + f);
+            whole += node < NODES_MAX && !members_has(&view->fresh, node);
+        }
+        if (whole == slices)
+            return false;
+    }
+    return true;
+}
+
 void watch_event(struct storm *s, uint32_t node)
 {
     s->events++;
@@ -223,6 +240,7 @@ void watch_event(struct storm *s, uint32_t node)
         }
         count_exchanges(s);
         check_leases(s);
+        s->incomplete = s->plan->slices > 0 && is_incomplete(s);
         return;
     }
     struct storm_node *n = &s->node[node];
@@ -273,6 +291,8 @@ void watch_worker_end(struct storm *s, uint32_t node, int rc)
 static bool in_the_table(const struct storm *s, uint32_t lane)
 {
     const struct strategy_ops *strategy = s->driver->strategy;
+    if (s->plan->slices > 0)
+        return lane == 0; /* the other one is of models */
     if (strcmp(strategy->name, "allreduce") != 0)
         return true;
     for (const struct result *r = s->results; r; r = r->next)
@@ -379,6 +399,8 @@ static bool may_end(const struct storm *s, int rc)
         return true;
     if (rc == ERR_PEER && strstr(s->err.text, "all workers are lost"))
         return s->lost_all;
+    if (rc == ERR_PEER && s->plan->slices > 0 && strstr(s->err.text, "of the model is lost"))
+        return s->incomplete;
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "no progress for"))
         return s->views == 0;
     if (s->drivers > 1 && strstr(s->err.text, "cannot be had")) /* it knows of no workers, */
