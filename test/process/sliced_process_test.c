@@ -92,6 +92,45 @@ static void test_a_slice_is_killed(void **state)
     assert_true(run_difference(r.dir, whole) <= SAME_MAX);
 }
 
+static void test_replicas_train_as_replicas(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], simulated[128];
+    tiny_cluster(t, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n");
+    static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:3}"};
+    for (int i = 0; i < 2; i++) {
+        EXECUTE(t, "train", t->job, whole, "stop.steps=20", "workers=2", strategies[i]);
+        EXECUTE(t, "train", t->job, sliced, "stop.steps=20", "slices=2", "workers=4",
+                strategies[i]);
+        EXECUTE(t, "sim", t->job, simulated, "stop.steps=20", "slices=2", "workers=4",
+                strategies[i]);
+        assert_true(run_difference(sliced, whole) <= SAME_MAX);
+        assert_true(run_same_bits(sliced, simulated, "final.safetensors"));
+    }
+}
+
+/* Of two replicas one slice is killed, and the command starts another worker. */
+static void test_a_killed_slice_is_replaced(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    pid_t worker[PROCESS_CHILDREN_MAX];
+    START(t, &r, "--unset", "workers", "--set", "slices=2", "--set", "workers_min=4", "--set",
+          "workers_max=4", "--set", "strategy.allreduce={}", "--set", "pace=0.01", "--set",
+          "stop.steps=250", "--unset", "stop.epochs");
+    real_workers(&r, 4, worker);
+    UNTIL(REAL_LIMIT_S, run_count(r.dir, "exchange", NULL, NULL) >= 10);
+    double killed = process_now();
+    kill(worker[1], SIGKILL);
+    UNTIL(REAL_LIMIT_S, real_members(&r, "seated") == 1 && real_members(&r, "join") == 5);
+    print_message("    whole again after %.3f s\n", process_now() - killed);
+    process_wait(&r.p, REAL_LIMIT_S);
+    assert_int_equal(r.p.code, 0);
+    process_release(&r.p);
+    assert_true(run_number(r.dir, "end", 0, "missed") <= 16);
+    assert_true(run_is_finite(r.dir, "final.safetensors"));
+}
+
 static void test_slices_are_refused_before_the_start(void **state)
 {
     struct tiny *t = *state;
@@ -123,6 +162,8 @@ int main(void)
         cmocka_unit_test(test_slices_of_one_layer_have_its_bits),
         cmocka_unit_test(test_fast_kernels_take_slices),
         cmocka_unit_test(test_a_slice_is_killed),
+        cmocka_unit_test(test_replicas_train_as_replicas),
+        cmocka_unit_test(test_a_killed_slice_is_replaced),
         cmocka_unit_test(test_slices_are_refused_before_the_start),
     };
     return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
