@@ -142,8 +142,8 @@ static void test_a_standby_fills_the_seat_of_a_lost_slice(void **state)
         struct sim_run r = {.limit_s = 1000};
         char faults[256];
         write_fault(faults, "kill", 0.15 + 0.0017 * i, i % 4);
-        REPLICAS(t, faults, &r, 2, 2, "stop.epochs", "stop.steps=330", strategies[i % 2], "standby=1",
-                 "evaluate.every_steps=50");
+        REPLICAS(t, faults, &r, 2, 2, "stop.epochs", "stop.steps=330", strategies[i % 2],
+                 "standby=1", "evaluate.every_steps=50");
         assert_string_equal(r.report.reason, "steps");
         assert_int_equal(r.report.workers, 4);
         assert_int_equal(run_count(r.dir, "member", "what", "seated"), 1);
@@ -186,7 +186,8 @@ static void test_the_last_replica_ends_the_run(void **state)
             "checkpoint.every_seconds=0.05");
     if (r.rc == PL_OK || !strstr(r.error, "slice 1 of 2 of the model is lost"))
         fail_msg("%d, \"%s\"", r.rc, r.error);
-    SIM(t, cluster, &r, "slices=2", "workers=4", "strategy.allreduce={}", "stop.epochs", "stop.steps=220");
+    SIM(t, cluster, &r, "slices=2", "workers=4", "strategy.allreduce={}", "stop.epochs",
+        "stop.steps=220");
     assert_string_equal(r.report.reason, "steps");
 }
 
