@@ -37,6 +37,45 @@ double cost_allreduce(enum coll_algorithm algorithm, const struct cost_model *m,
  * more than a butterfly. Any p > 0, as in Table 4.1. */
 double cost_equation_4_6(const struct cost_model *m, double ranks, double bytes);
 
+/* ---- volume ---- */
+
+/* Messages, of which one may travel in several pieces, and bytes that all ranks together send. */
+struct cost_volume {
+    double messages, bytes;
+};
+
+/* An all-reduce of n floats (COLL_AUTO: by its rule), on P ranks; with q = 2^⌊log2 P⌋, b = 4n:
+ *
+ *   tree                             2(P - 1) messages, 2(P - 1)b
+ *   butterfly                        q·log2 q + 2(P - q), as many times b
+ *   ring                             P(P - 1), P(P - 1)b
+ *   chunked_ring, scatter_gather     2P(P - 1), 2(P - 1)b
+ *   halving_doubling                 2q·log2 q + 3(P - q), 2(q - 1)b + 2(P - q)b
+ *
+ * For n ≥ P, and in halving_doubling n below 16,384, where longer halves go in several messages. */
+struct cost_volume cost_sum_volume(enum coll_algorithm algorithm, size_t ranks, size_t n);
+
+/* A gather of parts of n floats together, on all ranks, by a ring: P(P - 1) messages, (P - 1)b. */
+struct cost_volume cost_gather_volume(size_t ranks, size_t n);
+
+/* A step of a net in slices (SparkDML §2.3, Eq. 5 to 8, for this scheme: all gather and add up
+ * themselves, once a batch). The paper's K and M(N_1 + N_2 + N_3) are in plan/sparkdml.h. */
+struct cost_meeting {
+    bool is_sum; /* of the gradient of a layer's inputs; else its outputs are gathered */
+    size_t floats;
+};
+
+struct cost_sliced {
+    size_t slices, replicas;
+    enum coll_algorithm algorithm;
+    const struct cost_meeting *meeting; /* of a replica */
+    size_t count;
+    const size_t *peers; /* floats that the peers of each slice add up */
+};
+
+/* Without the votes of mates and the exchange of the commit point, which no size changes. */
+struct cost_volume cost_sliced_step(const struct cost_sliced *s);
+
 /* ---- real links ---- */
 
 struct cost_links {

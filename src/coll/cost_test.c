@@ -407,6 +407,61 @@ static void test_cost_small_drift_needs_two_more(void **state)
     assert_false(cost_drifted(1, once, 3));
 }
 
+/* ---- volume ---- */
+
+/* The sends of all ranks' schedules. */
+static struct cost_volume count_sends(size_t ranks, size_t n, int algorithm)
+{
+    struct cost_volume sum = {0, 0};
+    for (size_t me = 0; me < ranks; me++) {
+        struct schedule s;
+        int rc = algorithm < 0
+                     ? schedule_all_gather(&s, ranks, me, n, NULL)
+                     : schedule_allreduce(&s, (enum coll_algorithm)algorithm, ranks, me, n, NULL);
+        assert_int_equal(rc, OK);
+        for (size_t i = 0; i < s.count; i++) {
+            sum.messages += s.step[i].kind == STEP_SEND;
+            sum.bytes += s.step[i].kind == STEP_SEND ? 4.0 * (double)s.step[i].len : 0;
+        }
+        schedule_release(&s);
+    }
+    return sum;
+}
+
+static void test_cost_volume_is_that_of_schedules(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {64, 1000, 4099};
+    for (size_t ranks = 1; ranks <= 9; ranks++)
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+            for (int a = COLL_TREE; a < COLL_ALGORITHMS; a++) {
+                size_t n = lengths[i];
+                struct cost_volume sent = count_sends(ranks, n, a);
+                struct cost_volume predicted = cost_sum_volume((enum coll_algorithm)a, ranks, n);
+                struct cost_volume gathered = count_sends(ranks, n, -1);
+                if (sent.messages != predicted.messages || sent.bytes != predicted.bytes)
+                    fail_msg("%s, %zu ranks, %zu floats: %g messages of %g bytes, not %g of %g",
+                             coll_algorithm_name((enum coll_algorithm)a), ranks, n, sent.messages,
+                             sent.bytes, predicted.messages, predicted.bytes);
+                predicted = cost_gather_volume(ranks, n);
+                assert_true(gathered.messages == predicted.messages &&
+                            gathered.bytes == predicted.bytes);
+            }
+}
+
+/* Two replicas of two slices: gathers of 100 and a sum of 60 floats in each, and sums of 30 and 31
+ * over two peers. */
+static void test_cost_of_a_sliced_step_by_hand(void **state)
+{
+    (void)state;
+    const struct cost_meeting meetings[] = {{false, 100}, {true, 60}};
+    const size_t peers[] = {30, 31};
+    const struct cost_sliced s = {2, 2, COLL_TREE, meetings, 2, peers};
+    struct cost_volume v = cost_sliced_step(&s);
+    assert_true(v.messages == 2 * (2 + 2) + 2 + 2);
+    assert_true(v.bytes == 4 * (2 * (100 + 2 * 60) + 2 * 30 + 2 * 31));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +482,8 @@ int main(void)
         cmocka_unit_test(test_cost_noise_is_no_drift),
         cmocka_unit_test(test_cost_halved_link_shows_at_once),
         cmocka_unit_test(test_cost_small_drift_needs_two_more),
+        cmocka_unit_test(test_cost_volume_is_that_of_schedules),
+        cmocka_unit_test(test_cost_of_a_sliced_step_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

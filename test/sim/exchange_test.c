@@ -21,6 +21,7 @@ void planted_join(struct exchange *e, uint64_t completed);
 void planted_join_unsynced(struct exchange *e);
 int planted_run(struct exchange *e, const struct exchange_meta *mine);
 int planted_sync(struct exchange *e);
+int planted_sync_in(struct exchange *e, const struct view *view);
 void planted_take_result(struct exchange *e, uint64_t n, struct vec *x,
                          const struct exchange_meta *meta);
 const struct vec *planted_result(const struct exchange *e);
@@ -38,6 +39,7 @@ bool planted_counted(const struct exchange *e);
 #define exchange_take_result   planted_take_result
 #define exchange_sync          planted_sync
 #define exchange_counted       planted_counted
+#define exchange_sync_in       planted_sync_in
 #define exchange_result        planted_result
 #define exchange_result_meta   planted_result_meta
 #define exchange_meta_ends_run planted_ends_all
@@ -53,6 +55,7 @@ bool planted_counted(const struct exchange *e);
 #undef exchange_run
 #undef exchange_take_result
 #undef exchange_sync
+#undef exchange_sync_in
 #undef exchange_result
 #undef exchange_result_meta
 #undef exchange_meta_ends_run

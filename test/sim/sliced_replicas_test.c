@@ -1,12 +1,14 @@
 /* Several replicas of a model in slices (SparkDML §2.2 with data parallelism) train as so many
  * workers with the whole model do. A slice that is lost takes its replica with it, and no other; a
  * replica that is made again has the state of the others. */
+#include "coll/cost.h"
+#include "coll/exchange.h"
 #include "sim_run.h"
 #include "sliced_job.h"
 
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
 
-enum { BATCH = 16, FAULTS = 14 };
+enum { BATCH = 16, FAULTS = 12 };
 
 static const char cluster[] = "node { count: 8 } step_seconds: 0.004 link { mbit: 100 }\n";
 
@@ -57,6 +59,13 @@ static void test_replicas_of_slices_train_as_replicas(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_same(*state, cases[i].replicas, cases[i].slices, false, cases[i].set);
+    /* Parameters and a state by channel, of which the peers take the mean, too. */
+    struct tiny *t = *state;
+    char net[192];
+    tiny_write(t, "channels.prototxt", sliced_channels);
+    snprintf(net, sizeof net, "net.file=%s/channels.prototxt", t->folder);
+    const char *const channels[] = {"strategy.allreduce={}", "stop.steps=20", net, NULL};
+    expect_same(t, 2, 2, false, channels);
 }
 
 /* Where no sum is cut otherwise: the net has one layer, whose input has no gradient, and two
@@ -70,6 +79,44 @@ static void test_two_replicas_of_slices_have_the_bits_of_two(void **state)
     snprintf(net, sizeof net, "net.file=%s/one.prototxt", t->folder);
     expect_same(t, 2, 2, true, allreduce);
     expect_same(t, 2, 3, true, sync);
+}
+
+/* The bytes of an exchange event are those that all members send and receive in a round. */
+static double predict_bytes(int replicas, int slices)
+{
+    enum { OUTPUTS = 24 + 12 + 5, X = 24 * 145 + 12 * 25 + 5 * 13, VOTES = 6 };
+    const struct cost_meeting meetings[] = {
+        {false, BATCH * 24}, {false, BATCH * 12}, {false, BATCH * 5}, /* outputs of the layers */
+        {true, BATCH * 12},  {true, BATCH * 24}, /* gradients of their inputs */
+    };
+    size_t peers[8], all = (size_t)(replicas * slices);
+    for (int f = 0; f < slices; f++)
+        peers[f] = (size_t)(X / slices); /* about: layers are cut one by one */
+    const struct cost_sliced s = {
+        (size_t)slices, (size_t)replicas, COLL_AUTO, meetings, 5, peers,
+    };
+    double sent = cost_sliced_step(&s).bytes;
+    if (replicas > 1)
+        sent += replicas * cost_sum_volume(COLL_AUTO, (size_t)slices, VOTES).bytes;
+    sent += 2.0 * (double)(all - 1) * sizeof(struct exchange_meta);
+    sent += cost_sum_volume(COLL_AUTO, all, 1).bytes;
+    return 2 * sent;
+}
+
+static void test_replicas_send_the_bytes_of_the_cost_model(void **state)
+{
+    struct tiny *t = *state;
+    static const int shapes[][2] = {{1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}, {2, 3}, {2, 4}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct sim_run r = {.limit_s = 1000};
+        REPLICAS(t, cluster, &r, shapes[i][0], shapes[i][1], "strategy.allreduce={}",
+                 "stop.steps=3", "evaluate.every_steps=1000");
+        double predicted = predict_bytes(shapes[i][0], shapes[i][1]);
+        double counted = run_number(r.dir, "exchange", 1, "bytes");
+        print_message("    %d x %d: %.0f bytes, predicted %.0f\n", shapes[i][0], shapes[i][1],
+                      counted, predicted);
+        assert_true(fabs(counted - predicted) <= 0.02 * counted);
+    }
 }
 
 /* Models of the run under way are evaluated as those of replicas are. */
@@ -228,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replicas_of_slices_train_as_replicas),
         cmocka_unit_test(test_two_replicas_of_slices_have_the_bits_of_two),
+        cmocka_unit_test(test_replicas_send_the_bytes_of_the_cost_model),
         cmocka_unit_test(test_replicas_are_evaluated_on_the_way),
         cmocka_unit_test(test_replicas_resume_as_others),
         cmocka_unit_test(test_a_lost_slice_takes_its_replica_alone),
