@@ -300,7 +300,7 @@ static void on_join(struct roster *roster, const struct roster_event *event,
         return;
     }
     if (roster_has_seats(roster))
-        m->seat = roster_first_seat(roster, m->node);
+        roster_sit_first(roster, m);
     roster_report_member(out, event->node, "join");
     if (roster_count_in(roster) == roster->options.workers)
         roster_make_view(roster, out);

@@ -34,7 +34,7 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
 /* Where a model is in slices. The seat of a worker of the first view: that of its number, or the
  * lowest free one. */
 bool roster_has_seats(const struct roster *roster);
-uint32_t roster_first_seat(const struct roster *roster, uint32_t node);
+void roster_sit_first(const struct roster *roster, struct roster_member *m);
 
 /* A member has left its seat: those of the same replica lose theirs, unless no other replica is
  * whole. */

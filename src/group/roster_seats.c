@@ -20,12 +20,13 @@ static const struct roster_member *in_seat(const struct roster *roster, uint32_t
     return NULL;
 }
 
-uint32_t roster_first_seat(const struct roster *roster, uint32_t node)
+void roster_sit_first(const struct roster *roster, struct roster_member *m)
 {
-    uint32_t seat = node < roster->options.workers && !in_seat(roster, node) ? node : 0;
+    uint32_t seat = m->node < roster->options.workers && !in_seat(roster, m->node) ? m->node : 0;
     while (in_seat(roster, seat))
         seat++;
-    return seat;
+    m->seat = seat;
+    m->slice = seat % roster->options.slices;
 }
 
 /* How many of the replica's members are there, in the given state or a later one? */

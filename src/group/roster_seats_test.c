@@ -51,6 +51,24 @@ static void test_a_successor_takes_the_free_seat(void **state)
     expect_seats(s, "0:3 1:1 2:4");
 }
 
+/* The slice that it has had since is also the one that it gets again. */
+static void test_a_successor_keeps_its_slice(void **state)
+{
+    struct story *s = *state;
+    story_init(s, 4, false);
+    s->roster.options.slices = 2;
+    s->roster.options.workers_max = 4;
+    for (uint32_t node = 0; node < 3; node++)
+        joins(s, node);
+    on_peer_down(s, 1);
+    joins(s, 3);
+    joins(s, 4);
+    expect_seats(s, "0:0 1:4 2:2 3:3");
+    on_peer_down(s, 0);
+    joins(s, 5);
+    expect_seats(s, "0:5* 1:4* 2:2 3:3");
+}
+
 static void test_a_lost_slice_unseats_its_replica(void **state)
 {
     struct story *s = *state;
@@ -136,6 +154,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_workers_of_the_first_view_have_seats, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_successor_takes_the_free_seat, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_successor_keeps_its_slice, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_lost_slice_unseats_its_replica, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_joiner_completes_a_replica, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_standby_is_seated_at_once, setup, teardown),

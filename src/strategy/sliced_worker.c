@@ -420,9 +420,10 @@ static int stay_in_line(struct member *m)
     for (;;) {
         const struct view *view = group_view(m->group);
         bool seated = view_seat(view, m->world->self) != VIEW_NO_SEAT;
-        if (view == s->group.view || !seated || s->left || is_misplaced(s) ||
-            atomic_load(&m->group->end.over))
+        if (view == s->group.view || !seated || s->left || atomic_load(&m->group->end.over))
             return OK;
+        if (is_misplaced(s)) /* its mates would wait: another worker is to have the seat */
+            return ERR_DRIVER;
         int rc = slice_group_enter(&s->group);
         if (rc == OK && s->group.whole)
             rc = hand_over(s);
