@@ -2,7 +2,7 @@
 find_program(PROTOC_C protoc-c REQUIRED)
 set(gen ${CMAKE_BINARY_DIR}/gen/job)
 file(MAKE_DIRECTORY ${gen})
-set(schemas caffe job cluster)
+set(schemas caffe job cluster onnx)
 set(gen_sources)
 foreach(schema ${schemas})
   add_custom_command(

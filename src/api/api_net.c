@@ -125,6 +125,7 @@ int api_net_form(pl_net *net, const struct shape *record, const struct fields *f
     rc = net->inference ? make_still(net, err)
                         : learner_init(&net->learner, NULL, net->job, &net->corpus, net->ws,
                                        &net->arena, NULL, err);
+    net->record = *record;
     if (rc == OK && name_layers(net) != OK)
         rc = err_set(err, ERR_NOMEM, "net: out of memory");
     if (rc != OK) {

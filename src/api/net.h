@@ -46,7 +46,8 @@ struct pl_net {
     Paceline__Job *job;                   /* net, batch, seed, threads, kernels, solver */
     struct api_source *source[SET_COUNT]; /* of the sets below, where there is one */
     struct corpus corpus;                 /* SET_TRAIN to train on, SET_TEST to test with */
-    struct workspace *ws;                 /* NULL while the shape of records is not known */
+    struct workspace *ws;                 /* NULL while the shape of records is not known, */
+    struct shape record;                  /* which is this */
     struct arena arena;
     struct learner learner;
     const char **layer;           /* of each segment of the weights, its layer's name */

@@ -141,7 +141,8 @@ static int save_safetensors(const pl_net *net, const char *path, struct err *err
     return rc;
 }
 
-static int save_caffe(const pl_net *net, const char *path, struct err *err)
+/* A caffemodel, or a model in ONNX. */
+static int save_model(const pl_net *net, const char *path, struct err *err)
 {
     Caffe__NetParameter *param;
     int rc = model_load_net(net->job->net, &param, err);
@@ -149,7 +150,7 @@ static int save_caffe(const pl_net *net, const char *path, struct err *err)
         return rc;
     rc = caffe_convert_save(param, net_segments(workspace_net(net->ws)), net->learner.x.at,
                             net_state_segments(workspace_net(net->ws)), net->learner.s.at,
-                            real_disk(), path, err);
+                            &net->record, real_disk(), path, err);
     caffe__net_parameter__free_unpacked(param, NULL);
     return rc;
 }
@@ -163,8 +164,8 @@ static int save_weights(const pl_net *net, const char *path)
         rc = api_path_here(path, here, err);
     if (rc != OK)
         return rc;
-    return weights_file_called(path, "caffemodel") ? save_caffe(net, here, err)
-                                                   : save_safetensors(net, here, err);
+    bool model = weights_file_called(path, "caffemodel") || weights_file_called(path, "onnx");
+    return model ? save_model(net, here, err) : save_safetensors(net, here, err);
 }
 
 int pl_net_save_weights(const pl_net *net, const char *path)

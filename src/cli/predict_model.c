@@ -96,13 +96,14 @@ int predict_model_find(pl_engine *engine, const char *command, const char *path,
     } else if (!is_there(path, false)) {
         return refuse_path(
             command, path,
-            "no such run or model; give a run's directory, a .safetensors or a .caffemodel");
+            "no such run or model; give a run's directory, a .safetensors, .caffemodel or .onnx");
     } else if (which) {
         return refuse_path(command, path,
                            "--model is for the directory of a run, and this is a file");
-    } else if (!ends_in(path, ".safetensors") && !ends_in(path, ".caffemodel")) {
+    } else if (!ends_in(path, ".safetensors") && !ends_in(path, ".caffemodel") &&
+               !ends_in(path, ".onnx")) {
         return refuse_path(command, path,
-                           "expected a run's directory, a .safetensors or a .caffemodel");
+                           "expected a run's directory, a .safetensors, .caffemodel or .onnx");
     } else {
         snprintf(model->weights, sizeof model->weights, "%s", path);
     }

@@ -4,6 +4,8 @@
 #include "model/caffe_model.h"
 #include "model/caffe_upgrade.h"
 #include "model/load.h"
+#include "model/onnx_export.h"
+#include "model/torch_names.h"
 #include "model/weights_file.h"
 
 #include <stdio.h>
@@ -38,22 +40,34 @@ static int put_layer(struct safetensors_writer *w, struct arena *arena,
     return OK;
 }
 
-static int put_net(struct safetensors_writer *w, const struct caffe_model *model, struct err *err)
+/* The net without the numbers of its blobs. `source`: NULL for Caffe. */
+static int put_net(struct safetensors_writer *w, const Caffe__NetParameter *net, const char *source,
+                   const char *path, struct err *err)
 {
-    Caffe__NetParameter *net;
     struct buf text = {0};
-    int rc = caffe_model_net(model, &net, err);
-    if (rc != OK)
-        return rc;
+    int rc = OK;
     text_write(&net->base, &text);
     buf_put_u8(&text, 0);
-    caffe__net_parameter__free_unpacked(net, NULL);
     safetensors_meta(w, "format", "paceline 1");
+    if (source)
+        safetensors_meta(w, CAFFE_CONVERT_SOURCE, source);
     if (text.failed)
-        rc = err_set(err, ERR_NOMEM, "%.200s: out of memory", model->path);
+        rc = err_set(err, ERR_NOMEM, "%.200s: out of memory", path);
     else
         safetensors_meta(w, CAFFE_CONVERT_NET, (const char *)text.data);
     buf_release(&text);
+    return rc;
+}
+
+static int put_own_net(struct safetensors_writer *w, const struct weights_file *file,
+                       struct err *err)
+{
+    Caffe__NetParameter *net;
+    int rc = caffe_model_net(&file->caffe, &net, err);
+    if (rc != OK)
+        return rc;
+    rc = put_net(w, net, file->is_onnx ? "onnx" : NULL, file->caffe.path, err);
+    caffe__net_parameter__free_unpacked(net, NULL);
     return rc;
 }
 
@@ -78,7 +92,7 @@ static int to_safetensors(struct weights_file *file, const char *out, struct dis
     arena_init(&arena);
     safetensors_begin(&w);
     report_doubles(model, log);
-    int rc = put_net(&w, model, err);
+    int rc = put_own_net(&w, file, err);
     for (size_t i = 0; i < model->n && rc == OK; i++)
         rc = put_layer(&w, &arena, &model->layer[i], model->path, err);
     weights_file_close(file);
@@ -121,9 +135,12 @@ int caffe_convert_net(const char *path, const struct safetensors *st, Caffe__Net
 /* The source of the numbers that belong to "LAYER.INDEX". */
 struct numbers {
     const Caffe__NetParameter *net;
-    const struct safetensors *st; /* a file, */
-    const struct segments *x, *s; /* or vectors */
+    const struct safetensors *st;    /* a file, */
+    const struct torch_map *torch;   /*   with torchvision's names; else NULL */
+    const struct caffe_model *caffe; /* or this, */
+    const struct segments *x, *s;    /* or vectors */
     const float *x_at, *s_at;
+    struct arena *arena; /* of numbers that are not there as they are wanted */
 };
 
 static const float *find_in_file(const struct safetensors *st, const char *name,
@@ -138,8 +155,27 @@ static const float *find_in_file(const struct safetensors *st, const char *name,
     return safetensors_find(st, full, shape);
 }
 
+/* A copy: a caffemodel's numbers may lie in pieces. */
+static const float *find_in_caffe(const struct numbers *from, const char *name, struct shape *shape)
+{
+    const char *dot = strrchr(name, '.');
+    char layer_name[TENSOR_NAME_MAX];
+    snprintf(layer_name, sizeof layer_name, "%.*s", (int)(dot - name), name);
+    const struct caffe_layer *layer = caffe_model_find(from->caffe, layer_name);
+    size_t k = (size_t)strtoul(dot + 1, NULL, 10);
+    if (!layer || k >= layer->n)
+        return NULL;
+    float *copy = arena_array(from->arena, layer->blob[k].count, float);
+    if (copy)
+        caffe_blob_copy(&layer->blob[k], copy);
+    *shape = layer->blob[k].shape;
+    return copy;
+}
+
 static const float *find_tensor(const struct numbers *from, const char *name, struct shape *shape)
 {
+    if (from->caffe)
+        return find_in_caffe(from, name, shape);
     if (from->st)
         return find_in_file(from->st, name, shape);
     const struct segment *segment = segments_find(from->x, name);
@@ -190,6 +226,16 @@ static bool was_old(const Caffe__LayerParameter *layer, size_t k, const struct s
     return blob->has_num || blob->has_channels || blob->has_height || blob->has_width;
 }
 
+/* A convolution has a bias if the net says so. */
+static bool get_torch(const struct numbers *from, const Caffe__LayerParameter *layer, size_t k,
+                      struct caffe_tensor *out)
+{
+    const Caffe__ConvolutionParameter *conv = layer->convolution_param;
+    if (conv && k == 1 && !conv->bias_term)
+        return false;
+    return torch_take(from->torch, from->st, layer->name, k, from->arena, out);
+}
+
 static bool get_tensor(void *user, size_t i, size_t k, struct caffe_tensor *out)
 {
     const struct numbers *from = user;
@@ -197,6 +243,8 @@ static bool get_tensor(void *user, size_t i, size_t k, struct caffe_tensor *out)
     char name[TENSOR_NAME_MAX];
     if (!layer->name || !is_first(from->net, i))
         return false;
+    if (from->torch)
+        return get_torch(from, layer, k, out);
     snprintf(name, sizeof name, "%s.%zu", layer->name, k);
     const float *at = find_tensor(from, name, &out->shape);
     size_t a = i, b = k;
@@ -210,12 +258,13 @@ static bool get_tensor(void *user, size_t i, size_t k, struct caffe_tensor *out)
 }
 
 int caffe_convert_save(const Caffe__NetParameter *net, const struct segments *x, const float *x_at,
-                       const struct segments *s, const float *s_at, struct disk *disk,
-                       const char *path, struct err *err)
+                       const struct segments *s, const float *s_at, const struct shape *record,
+                       struct disk *disk, const char *path, struct err *err)
 {
     struct numbers from = {.net = net, .x = x, .s = s, .x_at = x_at, .s_at = s_at};
     const struct caffe_blobs blobs = {get_tensor, &from};
-    return caffe_model_write(net, &blobs, disk, path, err);
+    return weights_file_called(path, "onnx") ? onnx_export(net, &blobs, record, disk, path, err)
+                                             : caffe_model_write(net, &blobs, disk, path, err);
 }
 
 /* ---- safetensors → caffemodel ---- */
@@ -265,21 +314,126 @@ static int check_tensors(struct numbers *from, const char *in, const struct logg
     return OK;
 }
 
-static int to_caffe(const struct safetensors *st, const char *in, const char *out,
-                    const Caffe__NetParameter *net, struct disk *disk, const struct logger *log,
+/* ---- any source → any format ---- */
+
+struct layers {
+    const Caffe__NetParameter *net;
+};
+
+static bool has_layer(void *user, const char *name)
+{
+    const Caffe__NetParameter *net = ((struct layers *)user)->net;
+    for (size_t i = 0; i < net->n_layer; i++)
+        if (net->layer[i]->name && strcmp(net->layer[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+static int find_map(const Caffe__NetParameter *net, const char *path, struct torch_map *map,
                     struct err *err)
 {
-    Caffe__NetParameter *own = NULL;
-    int rc = OK;
-    if (!net)
-        rc = caffe_convert_net(in, st, &own, err);
+    struct layers layers = {net};
+    return torch_map_find(has_layer, &layers, map)
+               ? OK
+               : err_set(
+                     err, ERR_INPUT,
+                     "%.200s: only the zoo's ResNets and VGGs have torchvision's names, and the "
+                     "net is none; name it with --net",
+                     path);
+}
+
+static int to_ours(struct numbers *from, const char *out, struct disk *disk, struct err *err)
+{
+    struct safetensors_writer w;
+    struct buf image = {0};
+    safetensors_begin(&w);
+    int rc = put_net(&w, from->net, from->torch ? "torchvision" : NULL, out, err);
+    for (size_t i = 0; i < from->net->n_layer && rc == OK; i++) {
+        const Caffe__LayerParameter *layer = from->net->layer[i];
+        struct caffe_tensor tensor;
+        char name[TENSOR_NAME_MAX];
+        bool statistics = layer->type && strcmp(layer->type, "BatchNorm") == 0;
+        for (size_t k = 0; get_tensor(from, i, k, &tensor); k++) {
+            snprintf(name, sizeof name, "%s/%s.%zu", statistics ? PREFIX_S : PREFIX_X, layer->name,
+                     k);
+            safetensors_tensor(&w, name, &tensor.shape, tensor.data);
+        }
+    }
+    if (rc == OK)
+        rc = safetensors_image(&w, &image, err);
+    safetensors_end(&w);
+    if (rc == OK)
+        rc = disk_replace(disk, out, image.data, image.len, err);
+    buf_release(&image);
+    return rc;
+}
+
+static int write_numbers(struct numbers *from, const char *in, const char *out,
+                         const struct convert_options *options, struct disk *disk,
+                         const struct logger *log, struct err *err)
+{
+    const struct caffe_blobs blobs = {get_tensor, from};
+    struct torch_map map;
+    int rc = from->st && !from->torch ? check_tensors(from, in, log, err) : OK;
     if (rc != OK)
         return rc;
-    struct numbers from = {.net = net ? net : own, .st = st};
-    const struct caffe_blobs blobs = {get_tensor, &from};
-    rc = check_tensors(&from, in, log, err);
+    if (weights_file_called(out, "caffemodel"))
+        return caffe_model_write(from->net, &blobs, disk, out, err);
+    if (weights_file_called(out, "onnx"))
+        return onnx_export(from->net, &blobs, &options->record, disk, out, err);
+    if (!options->torch)
+        return to_ours(from, out, disk, err);
+    rc = find_map(from->net, out, &map, err);
+    return rc == OK ? torch_write(&map, from->net, &blobs, disk, out, err) : rc;
+}
+
+/* Not one tensor of a file with torchvision's names may be missing. */
+static int check_torch(struct numbers *from, const char *in, struct err *err)
+{
+    struct caffe_tensor tensor;
+    for (size_t i = 0; i < from->net->n_layer; i++) {
+        const Caffe__LayerParameter *layer = from->net->layer[i];
+        const char *type = layer->type ? layer->type : "";
+        bool weighty = strcmp(type, "Convolution") == 0 || strcmp(type, "InnerProduct") == 0 ||
+                       strcmp(type, "BatchNorm") == 0 || strcmp(type, "Scale") == 0;
+        if (weighty && !get_tensor(from, i, 0, &tensor))
+            return err_set(err, ERR_INPUT,
+                           "%.200s: has no tensor for the net's layer \"%.100s\": it is of another "
+                           "net",
+                           in, layer->name ? layer->name : "");
+    }
+    return OK;
+}
+
+static int convert_file(struct weights_file *file, const char *in, const char *out,
+                        const struct convert_options *options, struct disk *disk,
+                        const struct logger *log, struct err *err)
+{
+    Caffe__NetParameter *own = NULL;
+    struct torch_map map;
+    struct arena arena;
+    int rc = OK;
+    if (file->is_caffe)
+        rc = caffe_model_net(&file->caffe, &own, err);
+    else if (!options->net)
+        rc = caffe_convert_net(in, &file->st, &own, err);
+    if (rc != OK)
+        return rc;
+    arena_init(&arena);
+    struct numbers from = {.net = own ? own : options->net, .arena = &arena};
+    if (file->is_caffe)
+        from.caffe = &file->caffe;
+    else
+        from.st = &file->st;
+    if (from.st && torch_is_named(from.st)) {
+        rc = find_map(from.net, in, &map, err);
+        from.torch = &map;
+        if (rc == OK)
+            rc = check_torch(&from, in, err);
+    }
     if (rc == OK)
-        rc = caffe_model_write(from.net, &blobs, disk, out, err);
+        rc = write_numbers(&from, in, out, options, disk, log, err);
+    arena_release(&arena);
     if (own)
         caffe__net_parameter__free_unpacked(own, NULL);
     return rc;
@@ -305,28 +459,41 @@ static int to_prototxt(const char *in, const char *out, struct disk *disk, struc
     return rc;
 }
 
-int caffe_convert(const char *in, const char *out, const Caffe__NetParameter *net,
+/* Is the file already what it shall become? */
+static bool is_same(const struct weights_file *file, const char *out,
+                    const struct convert_options *options)
+{
+    if (weights_file_called(out, "onnx"))
+        return file->is_onnx;
+    if (weights_file_called(out, "caffemodel"))
+        return file->is_caffe && !file->is_onnx;
+    return !file->is_caffe && torch_is_named(&file->st) == options->torch;
+}
+
+int caffe_convert(const char *in, const char *out, const struct convert_options *options,
                   struct disk *disk, const struct logger *log, struct err *err)
 {
-    bool caffe = weights_file_called(out, "caffemodel");
+    bool safetensors = weights_file_called(out, "safetensors");
     struct weights_file file;
     if (weights_file_called(out, "prototxt"))
         return to_prototxt(in, out, disk, err);
-    if (!caffe && !weights_file_called(out, "safetensors"))
+    if (!safetensors && !weights_file_called(out, "caffemodel") &&
+        !weights_file_called(out, "onnx"))
         return err_set(err, ERR_INPUT,
-                       "%.200s: ends in none of .caffemodel, .safetensors and .prototxt", out);
+                       "%.200s: ends in none of .caffemodel, .safetensors, .onnx and .prototxt",
+                       out);
     int rc = weights_file_open(in, WEIGHTS_FOREIGN, &file, err);
     if (rc != OK)
         return rc;
-    if (caffe == file.is_caffe) {
+    if (is_same(&file, out, options)) {
         weights_file_close(&file);
         return err_set(err, ERR_INPUT,
-                       "%.200s: is a .%s already; copy it, or give OUT another ending", in,
-                       caffe ? "caffemodel" : "safetensors");
+                       "%.200s: is a %s already; copy it, or give OUT another ending", in,
+                       strrchr(out, '.'));
     }
-    if (file.is_caffe)
+    if (file.is_caffe && safetensors && !options->torch)
         return to_safetensors(&file, out, disk, log, err);
-    rc = to_caffe(&file.st, in, out, net, disk, log, err);
+    rc = convert_file(&file, in, out, options, disk, log, err);
     weights_file_close(&file);
     return rc;
 }

@@ -26,7 +26,8 @@ static char *path_of(const char *name)
 static int convert_file(const char *in, const char *out, const Caffe__NetParameter *net,
                         struct err *err)
 {
-    return caffe_convert(path_of(in), path_of(out), net, real_disk(), NULL, err);
+    const struct convert_options options = {.net = net};
+    return caffe_convert(path_of(in), path_of(out), &options, real_disk(), NULL, err);
 }
 
 static void expect_conversion(const char *in, const char *out, const Caffe__NetParameter *net)

@@ -1,6 +1,7 @@
 #include "model/foreign.h"
 
 #include "base/file.h"
+#include "model/onnx_import.h"
 #include "model/safetensors.h"
 
 #include <stdio.h>
@@ -23,14 +24,6 @@ static const struct magic {
     {"GGUF", 4, "GGUF"},
 };
 
-/* The version of the format, then its producer: no net or weights of Caffe's begin so. */
-static bool is_onnx(const char *path, const uint8_t *bytes, size_t len)
-{
-    const char *dot = strrchr(path, '.');
-    return (dot && strcmp(dot, ".onnx") == 0) ||
-           (len > 3 && bytes[0] == 0x08 && bytes[1] < 0x80 && bytes[2] == 0x12);
-}
-
 static int refuse_format(const char *path, const char *what, struct err *err)
 {
     return err_set(err, ERR_UNSUPPORTED, "%.200s: this is %s, which is not supported: %s", path,
@@ -42,8 +35,9 @@ int foreign_check(const char *path, const uint8_t *bytes, size_t len, struct err
 {
     if (safetensors_begins(bytes, len))
         return OK;
-    if (is_onnx(path, bytes, len))
-        return refuse_format(path, "ONNX", err);
+    if (onnx_is_model(path, bytes, len))
+        return err_set(err, ERR_INPUT,
+                       "%.200s: this is a model in ONNX; give it a name that ends in .onnx", path);
     for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
         if (len >= magics[i].len && memcmp(bytes, magics[i].bytes, magics[i].len) == 0)
             return refuse_format(path, magics[i].what, err);

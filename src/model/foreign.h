@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* OK if the bytes of the file `path` may be of the expected kind; else ERR_UNSUPPORTED, with their
- * kind and the remedy. */
+ * kind and the remedy; ERR_INPUT: it is a model in ONNX by another name. */
 int foreign_check(const char *path, const uint8_t *bytes, size_t len, struct err *err);
 
 /* The same for a path that may be a folder. */

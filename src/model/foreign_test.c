@@ -27,7 +27,10 @@ static void test_files_of_other_tools_are_refused_by_name(void **state)
     expect_refused("PK\x03\x04", 4, "a zip archive");
     expect_refused("\x89HDF\r\n\x1a\n", 8, "HDF5");
     expect_refused("GGUF", 4, "GGUF");
-    expect_refused("\x08\x07\x12\x07pytorch", 11, "ONNX");
+    struct err err = {0};
+    const uint8_t onnx[] = "\x08\x07\x12\x07pytorch";
+    assert_int_equal(foreign_check("m", onnx, 11, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "give it a name that ends in .onnx"));
 }
 
 static void test_safetensors_headers_may_have_any_length(void **state)

@@ -39,7 +39,8 @@ int model_load_prototxt(const char *path, Caffe__NetParameter **out, struct err 
 int model_load_file(const char *path, Caffe__NetParameter **out, struct err *err)
 {
     struct weights_file file;
-    if (!weights_file_called(path, "caffemodel") && !weights_file_called(path, "safetensors"))
+    if (!weights_file_called(path, "caffemodel") && !weights_file_called(path, "safetensors") &&
+        !weights_file_called(path, "onnx"))
         return model_load_prototxt(path, out, err);
     int rc = weights_file_open(path, WEIGHTS_FOREIGN, &file, err);
     if (rc != OK)

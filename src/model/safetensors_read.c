@@ -284,6 +284,16 @@ static int read_offsets(struct reading *r, const char *name, const cJSON *array,
     return OK;
 }
 
+/* PyTorch counts the batches of a normalisation in an integer of eight bytes. Nothing here reads
+ * it: to the cover of the data it is two floats. */
+static bool is_counter(const char *name, const cJSON *dtype, const cJSON *shape)
+{
+    static const char end[] = ".num_batches_tracked";
+    size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0 && strcmp(dtype->valuestring, "I64") == 0 &&
+           cJSON_IsArray(shape) && !shape->child;
+}
+
 static int read_tensor(struct reading *r, const cJSON *object)
 {
     const char *name = object->string;
@@ -307,7 +317,8 @@ static int read_tensor(struct reading *r, const cJSON *object)
                        : !shape   ? "no shape"
                        : !offsets ? "no data_offsets"
                                   : "dtype is not a text");
-    if (strcmp(dtype->valuestring, "F32") != 0)
+    bool counter = is_counter(name, dtype, shape);
+    if (strcmp(dtype->valuestring, "F32") != 0 && !counter)
         return err_set(r->err, ERR_UNSUPPORTED, "%s: tensor %.200s: dtype %.100s, only F32 is read",
                        r->file, name, dtype->valuestring);
     struct safetensors_item *item = &r->item[r->st.n++];
@@ -315,6 +326,10 @@ static int read_tensor(struct reading *r, const cJSON *object)
     if (!item->name)
         return no_memory(r);
     int status = read_shape(r, name, shape, item);
+    if (counter) {
+        item->shape = (struct shape){1, {2}};
+        item->count = 2;
+    }
     return status ? status : read_offsets(r, name, offsets, item);
 }
 

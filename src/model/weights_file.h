@@ -7,6 +7,7 @@
 #include "model/safetensors.h"
 
 struct weights_file {
+    bool is_onnx; /* in the file; it became a caffemodel in memory */
     bool is_caffe;
     struct caffe_model caffe; /* this, */
     struct safetensors st;    /* or that, looks into `bytes` */
@@ -15,7 +16,7 @@ struct weights_file {
 
 /* Must a safetensors file bring its checksums? */
 enum weights_trust {
-    WEIGHTS_CHECKED, /* yes: it is to be one of ours, whole */
+    WEIGHTS_CHECKED, /* yes, unless it has torchvision's names: it is to be one of ours, whole */
     WEIGHTS_FOREIGN, /* only if it is one of ours: others have none */
 };
 
@@ -23,7 +24,7 @@ enum weights_trust {
  * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM as caffe_model_parse and safetensors_parse */
 int weights_file_open(const char *path, enum weights_trust trust, struct weights_file *out,
                       struct err *err);
-/* Is it a caffemodel, or was it converted from one? One that is called .caffemodel is not opened,
+/* Is it of Caffe: a caffemodel, or converted from one? One that is called .caffemodel is not opened,
  * others are read whole. As weights_file_open */
 int weights_file_of_caffe(const char *path, bool *out, struct err *err);
 void weights_file_close(struct weights_file *file);

@@ -1,4 +1,5 @@
 #include "model/caffe_model.h"
+#include "model/torch_names.h"
 #include "model/weights.h"
 #include "model/weights_file.h"
 
@@ -45,6 +46,47 @@ static int list_safetensors(struct tensors *list, struct arena *arena)
                 (struct tensor){.name = item->name, .shape = item->shape, .data = item->data};
     }
     return list->at ? OK : ERR_NOMEM;
+}
+
+static bool has_layer(void *user, const char *layer)
+{
+    const struct weights_into *into = user;
+    char name[SEGMENT_NAME_MAX];
+    if (snprintf(name, sizeof name, "%s.0", layer) >= SEGMENT_NAME_MAX)
+        return false;
+    return segments_find(into->x, name) || segments_find(into->s, name);
+}
+
+static int list_torch_of(struct tensors *list, const struct torch_map *map, const char *prefix,
+                         const struct segments *table, struct arena *arena)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const char *segment = table->at[i].name, *dot = strrchr(segment, '.');
+        char layer[SEGMENT_NAME_MAX], *name = arena_array(arena, SEGMENT_NAME_MAX + 16, char);
+        struct caffe_tensor tensor;
+        if (!name)
+            return ERR_NOMEM;
+        snprintf(layer, sizeof layer, "%.*s", (int)(dot - segment), segment);
+        snprintf(name, SEGMENT_NAME_MAX + 16, "%s%s", prefix, segment);
+        if (torch_take(map, &list->file->st, layer, (size_t)strtoul(dot + 1, NULL, 10), arena,
+                       &tensor))
+            list->at[list->n++] =
+                (struct tensor){.name = name, .shape = tensor.shape, .data = tensor.data};
+    }
+    return OK;
+}
+
+/* A file with torchvision's names has a tensor for each segment of a net that has such names. */
+static int list_torch(struct tensors *list, struct weights_into into, struct arena *arena)
+{
+    struct torch_map map;
+    list->at = arena_array(arena, into.x->count + into.s->count, struct tensor);
+    if (!list->at)
+        return ERR_NOMEM;
+    if (!torch_map_find(has_layer, &into, &map))
+        return OK;
+    int rc = list_torch_of(list, &map, "joint/", into.x, arena);
+    return rc == OK ? list_torch_of(list, &map, "s/", into.s, arena) : rc;
 }
 
 static int list_caffe(struct tensors *list, struct arena *arena)
@@ -201,8 +243,10 @@ static int load_into(struct loading *l, struct arena *arena, const struct weight
     struct taker s = {"s/", into->s, into->s_at, NULL};
     x.from = arena_array(arena, into->x->count, const struct tensor *);
     s.from = arena_array(arena, into->s->count, const struct tensor *);
-    int rc =
-        l->list.file->is_caffe ? list_caffe(&l->list, arena) : list_safetensors(&l->list, arena);
+    bool caffe = l->list.file->is_caffe, torch = !caffe && torch_is_named(&l->list.file->st);
+    int rc = caffe   ? list_caffe(&l->list, arena)
+             : torch ? list_torch(&l->list, *into, arena)
+                     : list_safetensors(&l->list, arena);
     if (rc != OK || !x.from || !s.from)
         return err_set(l->err, ERR_NOMEM, "%s: out of memory", l->path);
     if (l->list.n > 0)

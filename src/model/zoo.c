@@ -24,6 +24,11 @@
     X("resnet-34",      zoo_resnet_imagenet,  34,  3, 224, 1000)    \
     X("resnet-50",      zoo_resnet_imagenet,  50,  3, 224, 1000)    \
     X("resnet-152",     zoo_resnet_imagenet, 152,  3, 224, 1000)    \
+    X("resnet-18-b",     zoo_resnet_b,         18,  3, 224, 1000)    \
+    X("resnet-34-b",     zoo_resnet_b,         34,  3, 224, 1000)    \
+    X("resnet-50-b",     zoo_resnet_b,         50,  3, 224, 1000)    \
+    X("resnet-101-b",    zoo_resnet_b,        101,  3, 224, 1000)    \
+    X("resnet-152-b",    zoo_resnet_b,        152,  3, 224, 1000)    \
     X("inception-v3",   zoo_inception_v3,     48,  3, 299, 1000)    \
     X("cnn-6-12-12",    zoo_cnn_6_12_12,       4,  1,  28,   10)    \
     X("fc-480-160",     zoo_fc_480_160,        3,  1,  28,   10)
@@ -67,7 +72,7 @@ struct shape zoo_record(const char *name)
 
 static int refuse_unknown(const char *name, struct err *err)
 {
-    char known[384];
+    char known[512];
     size_t used = 0;
     for (size_t i = 0; i < COUNT && used < sizeof known; i++)
         used +=

@@ -19,7 +19,7 @@ zoo_family zoo_cifar10_quick, zoo_cifar10_full;
 zoo_family zoo_alexnet, zoo_alexnet_small;
 zoo_family zoo_googlenet;
 zoo_family zoo_vgg_a, zoo_vgg_16;
-zoo_family zoo_resnet_cifar, zoo_resnet_imagenet;
+zoo_family zoo_resnet_cifar, zoo_resnet_imagenet, zoo_resnet_b;
 zoo_family zoo_inception_v3;
 
 /* A window of k×k pixels, as an argument. */

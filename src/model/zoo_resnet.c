@@ -82,6 +82,10 @@ void zoo_resnet_cifar(struct build *b, const struct zoo_plan *plan)
 
 /* ---- ImageNet (§4.1, Table 1) ----
  *
+ * The nets that end in -b are those of PyTorch's torchvision, so that its weights fit: a block's
+ * stride is that of its 3×3 convolution (ResNet-B in He et al. 2018, "Bag of Tricks", Fig. 2a), the
+ * first pooling has a padding of 1, and the last takes the whole image.
+ *
  * Four stages on 56×56 to 7×7 pixels. Names are those of the authors' Caffe files. resnet-50 is
  * their net with the fillers of the published train_val: 25,557,096 parameters, among them 64
  * biases of the first convolution, which the others lack: 60,192,808 for 152 layers, 21,797,672
@@ -91,6 +95,7 @@ void zoo_resnet_cifar(struct build *b, const struct zoo_plan *plan)
 struct imagenet {
     struct build *b;
     bool bottleneck; /* blocks of 1×1, 3×3, 1×1 with four times the maps; else of 3×3, 3×3 */
+    bool b_variant;  /* torchvision's */
     struct build_weights weights;
 };
 
@@ -113,7 +118,8 @@ static void add_relu(const struct imagenet *r, const char *blob)
     build_relu(r->b, zoo_name("%s_relu", blob).text, blob);
 }
 
-/* Writes the blob "res2a". The stride is the first convolution's, as in the authors' files. */
+/* Writes the blob "res2a". The stride is the first convolution's, as in the authors' files,
+ * or, in torchvision's, that of the 3×3 convolution. */
 static struct zoo_name add_block(const struct imagenet *r, const char *part, struct zoo_name image,
                                  uint32_t maps, uint32_t stride, bool projects)
 {
@@ -121,10 +127,11 @@ static struct zoo_name add_block(const struct imagenet *r, const char *part, str
     struct zoo_name bottom = image;
     if (projects)
         image = add_branch(r, part, "1", bottom.text, outputs, 1, stride);
+    bool late = r->bottleneck && r->b_variant;
     struct zoo_name at =
-        add_branch(r, part, "2a", bottom.text, maps, r->bottleneck ? 1 : 3, stride);
+        add_branch(r, part, "2a", bottom.text, maps, r->bottleneck ? 1 : 3, late ? 1 : stride);
     add_relu(r, at.text);
-    at = add_branch(r, part, "2b", at.text, maps, 3, 1);
+    at = add_branch(r, part, "2b", at.text, maps, 3, late ? stride : 1);
     if (r->bottleneck) {
         add_relu(r, at.text);
         at = add_branch(r, part, "2c", at.text, outputs, 1, 1);
@@ -150,18 +157,34 @@ static void add_stem(const struct imagenet *r, const struct build_weights *weigh
     build_batch_norm(r->b, "bn_conv1", "conv1", "conv1", 0, FRACTION);
     build_scale(r->b, "scale_conv1", "conv1", "conv1", true);
     add_relu(r, "conv1");
-    build_pool_max(r->b, "pool1", "conv1", 3, 2);
+    if (!r->b_variant) {
+        build_pool_max(r->b, "pool1", "conv1", 3, 2);
+        return;
+    }
+    build_pool(r->b, "pool1", "conv1", CAFFE__POOLING_PARAMETER__POOL_METHOD__MAX, SQUARE(3, 2, 1));
+    if (!r->b->failed) {
+        Caffe__PoolingParameter *pool = r->b->net->layer[r->b->net->n_layer - 1]->pooling_param;
+        pool->has_round_mode = true;
+        pool->round_mode = CAFFE__POOLING_PARAMETER__ROUND_MODE__FLOOR;
+    }
 }
 
-void zoo_resnet_imagenet(struct build *b, const struct zoo_plan *plan)
+static const unsigned *blocks_of(unsigned depth)
 {
-    static const unsigned blocks_34[] = {3, 4, 6, 3}, blocks_152[] = {3, 8, 36, 3};
-    const unsigned *blocks = plan->depth == 152 ? blocks_152 : blocks_34;
-    struct imagenet r = {b, plan->depth != 34, build_weights_default};
-    r.weights.filler = plan->depth == 50 ? "xavier" : "msra";
+    static const unsigned of_18[] = {2, 2, 2, 2}, of_50[] = {3, 4, 6, 3}, of_101[] = {3, 4, 23, 3};
+    static const unsigned of_152[] = {3, 8, 36, 3};
+    return depth == 152 ? of_152 : depth == 101 ? of_101 : depth == 18 ? of_18 : of_50;
+}
+
+static void add_imagenet(struct build *b, const struct zoo_plan *plan, bool b_variant)
+{
+    const unsigned *blocks = blocks_of(plan->depth);
+    struct imagenet r = {b, plan->depth >= 50, b_variant, build_weights_default};
+    bool published = plan->depth == 50 && !b_variant;
+    r.weights.filler = published ? "xavier" : "msra";
     r.weights.bias = false;
     struct build_weights first = r.weights, inner = r.weights;
-    first.bias = plan->depth == 50;
+    first.bias = published;
     first.bias_value = 0.2f;
     inner.filler = "xavier";
     inner.bias = true;
@@ -178,7 +201,20 @@ void zoo_resnet_imagenet(struct build *b, const struct zoo_plan *plan)
         }
     }
     struct zoo_name scores = zoo_name("fc%u", plan->classes);
-    build_pool_average(b, "pool5", image.text, 7, 1);
+    if (b_variant)
+        build_pool_global(b, "pool5", image.text, CAFFE__POOLING_PARAMETER__POOL_METHOD__AVE);
+    else
+        build_pool_average(b, "pool5", image.text, 7, 1);
     build_inner_product(b, scores.text, "pool5", plan->classes, &inner);
     zoo_end(b, scores.text, true);
+}
+
+void zoo_resnet_imagenet(struct build *b, const struct zoo_plan *plan)
+{
+    add_imagenet(b, plan, false);
+}
+
+void zoo_resnet_b(struct build *b, const struct zoo_plan *plan)
+{
+    add_imagenet(b, plan, true);
 }

@@ -105,5 +105,5 @@ int snapshot_write(const struct snapshot *s, const struct model_layout *layout, 
     char path[RUNDIR_PATH_MAX + 64];
     make_path(s, steps, path, sizeof path);
     return caffe_convert_save(s->net, layout->x, model, layout->s, model + layout->x->total,
-                              s->dir->disk, path, err);
+                              &(struct shape){0}, s->dir->disk, path, err);
 }
