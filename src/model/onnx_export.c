@@ -303,7 +303,14 @@ static int walk_layers(struct walk *walk, struct err *err)
 
 static int plan_shapes(struct walk *walk, const struct shape *record, struct err *err)
 {
-    struct net_options options = {.phase = PHASE_TEST, .batch = 1, .kernels = &kernels_ref};
+    /* Each blob is kept: a pooling that is moved ahead of a ReLU would change shapes. */
+    struct net_options options = {
+        .phase = PHASE_TEST,
+        .batch = 1,
+        .kernels = &kernels_ref,
+        .keep_all = true,
+        .brings_room = true,
+    };
     options.input = model_record_shape(walk->e.net);
     if (options.input.n == 0)
         options.input = *record;

@@ -171,8 +171,15 @@ int onnx_settle(struct onnx_graph *g, struct onnx_value *value, struct err *err)
 {
     if (!is_due(value))
         return OK;
-    Caffe__LayerParameter *layer =
-        onnx_inner_layer(g, "Reshape", value->name, value->blob, value->name);
+    const char *top = value->name;
+    if (strcmp(top, value->blob) == 0) { /* an input of the graph, whose blob has the name */
+        char *name = arena_array(&g->arena, strlen(top) + sizeof "/rows", char);
+        if (!name)
+            return onnx_no_memory(g, err);
+        strcat(strcpy(name, top), "/rows");
+        top = name;
+    }
+    Caffe__LayerParameter *layer = onnx_inner_layer(g, "Reshape", top, value->blob, top);
     Caffe__ReshapeParameter *reshape =
         layer ? build_message(&g->build, &caffe__reshape_parameter__descriptor) : NULL;
     if (!reshape)
@@ -188,7 +195,7 @@ int onnx_settle(struct onnx_graph *g, struct onnx_value *value, struct err *err)
     reshape->shape->n_dim = value->shape.n;
     for (size_t k = 1; k < value->shape.n; k++)
         dim[k] = (int64_t)value->shape.dim[k];
-    value->blob = value->name;
+    value->blob = top;
     value->blob_shape = value->shape;
     value->layer = g->build.net->n_layer;
     return OK;

@@ -222,26 +222,86 @@ static int add_inputs(struct onnx_graph *g, struct err *err)
                : err_set(err, ERR_UNSUPPORTED, "%.200s: the graph has no input", g->path);
 }
 
+/* `number` gets a name for a node that has none. */
+static struct onnx_node node_at(const struct onnx_graph *g, size_t i, char number[32])
+{
+    const Onnx__NodeProto *proto = g->model->graph->node[i];
+    struct onnx_node node = {.proto = proto, .name = proto->name};
+    snprintf(number, 32, "number %zu", i);
+    if (!node.name || !node.name[0])
+        node.name = onnx_has_output(&node, 0) ? proto->output[0] : number;
+    return node;
+}
+
+/* Ahead of all else, so that what a model needs and there is not is the first to be said. */
+static int check_operators(struct onnx_graph *g, struct err *err)
+{
+    char number[32];
+    for (size_t i = 0; i < g->model->graph->n_node; i++) {
+        const struct onnx_node node = node_at(g, i, number);
+        if (!onnx_operator_of(g, &node, err))
+            return ERR_UNSUPPORTED;
+    }
+    return OK;
+}
+
 static int add_nodes(struct onnx_graph *g, struct err *err)
 {
-    const Onnx__GraphProto *graph = g->model->graph;
-    for (size_t i = 0; i < graph->n_node; i++) {
-        const Onnx__NodeProto *proto = graph->node[i];
-        struct onnx_node node = {.proto = proto, .name = proto->name};
-        char number[32];
-        snprintf(number, sizeof number, "number %zu", i);
-        if (!node.name || !node.name[0])
-            node.name = onnx_has_output(&node, 0) ? proto->output[0] : number;
-        onnx_operator *make = onnx_operator_of(g, &node, err);
-        if (!make)
-            return ERR_UNSUPPORTED;
-        int rc = make(g, &node, err);
+    char number[32];
+    for (size_t i = 0; i < g->model->graph->n_node; i++) {
+        const struct onnx_node node = node_at(g, i, number);
+        int rc = onnx_operator_of(g, &node, err)(g, &node, err);
         if (rc == OK && g->build.failed)
             rc = onnx_no_memory(g, err);
         if (rc != OK)
             return rc;
     }
     return OK;
+}
+
+static bool replace_name(struct onnx_graph *g, char **name, const char *from, const char *to)
+{
+    if (strcmp(*name, from) != 0)
+        return false;
+    free(*name);
+    *name = NULL;
+    build_set_string(&g->build, name, to);
+    return true;
+}
+
+/* The blob gets the output's name. False: it is the graph's input, or another output. */
+static bool rename_blob(struct onnx_graph *g, const char *from, const char *to)
+{
+    Caffe__NetParameter *net = g->build.net;
+    const Onnx__GraphProto *graph = g->model->graph;
+    bool renamed = false;
+    for (size_t i = 0; i < graph->n_output; i++)
+        if (graph->output[i]->name && strcmp(graph->output[i]->name, from) == 0)
+            return false;
+    for (size_t k = 0; k < net->layer[0]->n_top; k++)
+        if (strcmp(net->layer[0]->top[k], from) == 0)
+            return false;
+    for (size_t i = 1; i < net->n_layer; i++) {
+        for (size_t k = 0; k < net->layer[i]->n_bottom && !g->build.failed; k++)
+            replace_name(g, &net->layer[i]->bottom[k], from, to);
+        for (size_t k = 0; k < net->layer[i]->n_top && !g->build.failed; k++)
+            renamed |= replace_name(g, &net->layer[i]->top[k], from, to);
+    }
+    for (size_t i = 0; i < g->n && renamed; i++)
+        if (g->value[i].is_blob && strcmp(g->value[i].blob, from) == 0)
+            g->value[i].blob = to;
+    return renamed;
+}
+
+/* A blob of the output's own name. */
+static int name_output(struct onnx_graph *g, struct onnx_value *value, struct err *err)
+{
+    const char *from = value->blob;
+    if (strcmp(from, value->name) == 0 || rename_blob(g, from, value->name))
+        return g->build.failed ? onnx_no_memory(g, err) : OK;
+    value->blob = value->name;
+    return onnx_inner_layer(g, "Split", value->name, from, value->name) ? OK
+                                                                        : onnx_no_memory(g, err);
 }
 
 static int settle_outputs(struct onnx_graph *g, struct err *err)
@@ -255,6 +315,8 @@ static int settle_outputs(struct onnx_graph *g, struct err *err)
                            "%.200s: output \"%.100s\" is %s", g->path, name,
                            value ? "a constant" : "no value of the graph");
         int rc = value->by_step ? OK : onnx_settle(g, value, err);
+        if (rc == OK)
+            rc = name_output(g, value, err);
         if (rc != OK)
             return rc;
     }
@@ -303,6 +365,8 @@ static int read_graph(struct onnx_graph *g, struct err *err)
         return err_set(err, ERR_UNSUPPORTED, "%.200s: opset %lld: at most %d is supported", g->path,
                        (long long)g->opset, ONNX_OPSET_MAX);
     int rc = make_table(g, err);
+    if (rc == OK)
+        rc = check_operators(g, err);
     if (rc == OK)
         rc = add_initializers(g, err);
     if (rc == OK)

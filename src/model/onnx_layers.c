@@ -153,6 +153,16 @@ static int put_log(struct onnx_export *e, const struct onnx_step *s, struct err 
     return OK;
 }
 
+static int put_clip(struct onnx_export *e, const struct onnx_step *s, struct err *err)
+{
+    (void)err;
+    const Caffe__ClipParameter *p = s->layer->clip_param;
+    const char *const in[] = {s->in[0], put_number(e, s, "min", p->min),
+                              put_number(e, s, "max", p->max)};
+    onnx_put_node(&e->w, "Clip", s->name, in, 3, s->out);
+    return OK;
+}
+
 /* Its default is no training: other programs pass the values through, unless they train. */
 static int put_dropout(struct onnx_export *e, const struct onnx_step *s, struct err *err)
 {
@@ -248,6 +258,7 @@ static const struct {
     {"AbsVal", put_absolute},
     {"BatchNorm", onnx_put_batch_norm},
     {"Bias", onnx_put_bias},
+    {"Clip", put_clip},
     {"Concat", put_concat},
     {"Convolution", onnx_put_convolution},
     {"Deconvolution", onnx_put_convolution},

@@ -2,6 +2,7 @@
 #include "model/build_message.h"
 #include "model/onnx_graph.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -180,7 +181,18 @@ int onnx_clip(struct onnx_graph *g, const struct onnx_node *node, struct err *er
         return rc;
     if (least == 0.0f && most >= 3e38f)
         return onnx_relu(g, node, err);
-    return onnx_refuse(g, node, err, "bounds other than 0 below");
+    Caffe__LayerParameter *layer;
+    if (!(least <= most))
+        return onnx_broken(g, node, err, "min %g and max %g", (double)least, (double)most);
+    rc = add_unit(g, node, "Clip", &layer, err);
+    if (rc != OK)
+        return rc;
+    layer->clip_param = build_message(&g->build, &caffe__clip_parameter__descriptor);
+    if (!layer->clip_param)
+        return onnx_no_memory(g, err);
+    BUILD_SET(layer->clip_param, min, least < -FLT_MAX ? -FLT_MAX : least);
+    BUILD_SET(layer->clip_param, max, most > FLT_MAX ? FLT_MAX : most);
+    return OK;
 }
 
 /* ---- along an axis ---- */

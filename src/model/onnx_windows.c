@@ -309,10 +309,11 @@ int onnx_conv_transpose(struct onnx_graph *g, const struct onnx_node *node, stru
 
 /* ---- poolings ---- */
 
-static Caffe__PoolingParameter *add_pooling(struct onnx_graph *g, const struct onnx_node *node,
-                                            const struct onnx_value *x, bool average)
+static Caffe__PoolingParameter *add_pooling(struct onnx_graph *g, const char *name,
+                                            const struct onnx_value *x, bool average,
+                                            const char *top)
 {
-    Caffe__LayerParameter *layer = onnx_layer(g, node, "Pooling", x);
+    Caffe__LayerParameter *layer = onnx_inner_layer(g, "Pooling", name, x->blob, top);
     Caffe__PoolingParameter *pool =
         layer ? build_message(&g->build, &caffe__pooling_parameter__descriptor) : NULL;
     if (!pool)
@@ -336,7 +337,7 @@ static int64_t count_layers_windows(const struct window *w, size_t k, bool up)
 
 static int fill_pooling(struct onnx_graph *g, const struct onnx_node *node,
                         const struct onnx_value *x, const struct window *w, bool average,
-                        struct err *err)
+                        const char *top, struct err *err)
 {
     struct shape y = {4, {x->shape.dim[0], x->shape.dim[1]}};
     bool fits[2] = {true, true};
@@ -350,7 +351,10 @@ static int fill_pooling(struct onnx_graph *g, const struct onnx_node *node,
     }
     if (!fits[0] && !fits[1])
         return onnx_refuse(g, node, err, "pads that are not alike on both sides");
-    Caffe__PoolingParameter *pool = add_pooling(g, node, x, average);
+    if (!onnx_has_output(node, 0))
+        return onnx_broken(g, node, err, "output 0 is missing");
+    bool own = strcmp(top, node->proto->output[0]) == 0;
+    Caffe__PoolingParameter *pool = add_pooling(g, own ? node->name : top, x, average, top);
     if (!pool)
         return onnx_no_memory(g, err);
     BUILD_SET(pool, kernel_h, (uint32_t)w->kernel[0]);
@@ -379,7 +383,8 @@ int onnx_max_pool(struct onnx_graph *g, const struct onnx_node *node, struct err
         return onnx_refuse(g, node, err, "output 1, where each maximum was");
     if (!is_all(w.dilation, 1))
         return onnx_refuse(g, node, err, "dilations");
-    return fill_pooling(g, node, x, &w, false, err);
+    return fill_pooling(g, node, x, &w, false,
+                        onnx_has_output(node, 0) ? node->proto->output[0] : node->name, err);
 }
 
 /* A layer divides by the pixels of a window that lie in the padded image. ONNX does so where it
@@ -397,6 +402,46 @@ static bool divides_alike(const struct window *w, bool counts)
     return true;
 }
 
+/* Pixels of window i along side k: of the layer's, which counts padding before the image and as much
+ * behind it, over ONNX's, which are those of the image. */
+static float excess_of(const struct window *w, size_t k, size_t i)
+{
+    int64_t from = (int64_t)i * w->stride[k] - w->before[k], to = from + w->kernel[k];
+    int64_t layers = (to < w->size[k] + w->before[k] ? to : w->size[k] + w->before[k]) - from;
+    int64_t pixels = (to < w->size[k] ? to : w->size[k]) - (from > 0 ? from : 0);
+    return (float)layers / (float)pixels;
+}
+
+/* An average of the image's pixels: that of padded windows, times a factor for each pixel of the
+ * result, which is not learnt. */
+static int average_pixels(struct onnx_graph *g, const struct onnx_node *node,
+                          const struct onnx_value *x, const struct window *w, struct err *err)
+{
+    const char *inner = onnx_name(g, node, "padded");
+    for (size_t k = 0; k < SIDES; k++)
+        if ((count_windows(w, k) - 1) * w->stride[k] - w->before[k] >= w->size[k])
+            return onnx_refuse(g, node, err, "a window without a pixel of the image");
+    int rc = fill_pooling(g, node, x, w, true, inner, err);
+    if (rc != OK)
+        return rc;
+    const struct onnx_value *y = onnx_find(g, node->proto->output[0]);
+    size_t H = y->shape.dim[2], W = y->shape.dim[3];
+    float *at = arena_array(&g->arena, H * W, float);
+    Caffe__LayerParameter *layer =
+        at ? onnx_inner_layer(g, "Scale", node->name, inner, node->proto->output[0]) : NULL;
+    Caffe__ScaleParameter *scale =
+        layer ? build_message(&g->build, &caffe__scale_parameter__descriptor) : NULL;
+    if (!scale)
+        return onnx_no_memory(g, err);
+    layer->scale_param = scale;
+    BUILD_SET(scale, axis, 2);
+    BUILD_SET(scale, num_axes, 2);
+    for (size_t i = 0; i < H * W; i++)
+        at[i] = excess_of(w, 0, i / W) * excess_of(w, 1, i % W);
+    onnx_state(g, &(struct shape){2, {H, W}}, at);
+    return g->build.failed ? onnx_no_memory(g, err) : OK;
+}
+
 int onnx_average_pool(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
     struct onnx_value *x;
@@ -407,12 +452,15 @@ int onnx_average_pool(struct onnx_graph *g, const struct onnx_node *node, struct
     if (rc != OK)
         return rc;
     bool counts = onnx_int(node, "count_include_pad", 0) != 0;
+    if (!onnx_has_output(node, 0))
+        return onnx_broken(g, node, err, "output 0 is missing");
     if (!is_all(w.dilation, 1))
         return onnx_refuse(g, node, err, "dilations");
-    if (!divides_alike(&w, counts) && !(counts && is_all(w.before, 0) && is_all(w.after, 0)))
-        return onnx_refuse(g, node, err, "pads %s count_include_pad",
-                           counts ? "behind the image with" : "without");
-    return fill_pooling(g, node, x, &w, true, err);
+    if (divides_alike(&w, counts) || (counts && is_all(w.before, 0) && is_all(w.after, 0)))
+        return fill_pooling(g, node, x, &w, true, node->proto->output[0], err);
+    if (counts)
+        return onnx_refuse(g, node, err, "pads behind the image with count_include_pad");
+    return average_pixels(g, node, x, &w, err);
 }
 
 static int pool_globally(struct onnx_graph *g, const struct onnx_node *node, bool average,
@@ -427,7 +475,9 @@ static int pool_globally(struct onnx_graph *g, const struct onnx_node *node, boo
         return onnx_refuse(g, node, err, "input 0 is %s, not a batch of images, NxCxHxW",
                            shape_text(&x->shape, text, sizeof text));
     const struct shape y = {4, {x->shape.dim[0], x->shape.dim[1], 1, 1}};
-    Caffe__PoolingParameter *pool = add_pooling(g, node, x, average);
+    if (!onnx_has_output(node, 0))
+        return onnx_broken(g, node, err, "output 0 is missing");
+    Caffe__PoolingParameter *pool = add_pooling(g, node->name, x, average, node->proto->output[0]);
     if (!pool)
         return onnx_no_memory(g, err);
     BUILD_SET(pool, global_pooling, true);

@@ -1,4 +1,4 @@
-/* Layers that are a function of one element: Power, Exp, Log, AbsVal, TanH, ELU (tensor/map.h). A
+/* Layers that are a function of one element: Power, Exp, Log, AbsVal, TanH, ELU, Clip (tensor/map.h). A
  * batch that is not full has zeros after its records, and the function of zero may not be a number:
  * these positions are set to zero again. */
 #include "nn/axes.h"
@@ -87,6 +87,22 @@ static int read_elu(const Caffe__LayerParameter *param, struct map_spec *m, stru
     return check_number("elu_param.alpha", alpha, err);
 }
 
+static int read_clip(const Caffe__LayerParameter *param, struct map_spec *m, struct err *err)
+{
+    const Caffe__ClipParameter *p = param->clip_param;
+    if (!p || !p->has_min || !p->has_max)
+        return err_set(err, ERR_INPUT, "clip_param: min and max must be set");
+    int rc = check_number("clip_param.min", p->min, err);
+    if (rc == OK)
+        rc = check_number("clip_param.max", p->max, err);
+    if (rc == OK && p->min > p->max)
+        rc = err_set(err, ERR_INPUT, "clip_param: min, %g, is above max, %g", (double)p->min,
+                     (double)p->max);
+    m->a = (double)p->min;
+    m->b = (double)p->max;
+    return rc;
+}
+
 /* ---- the layer ---- */
 
 typedef int read_fn(const Caffe__LayerParameter *param, struct map_spec *m, struct err *err);
@@ -153,3 +169,4 @@ TYPE(log, "Log", "log_param", MAP_LOG, read_log, false);
 TYPE(abs, "AbsVal", NULL, MAP_ABS, NULL, false);
 TYPE(tanh, "TanH", "tanh_param", MAP_TANH, NULL, true);
 TYPE(elu, "ELU", "elu_param", MAP_ELU, read_elu, true);
+TYPE(clip, "Clip", "clip_param", MAP_CLIP, read_clip, false);

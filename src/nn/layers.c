@@ -9,6 +9,7 @@ static const struct layer_ops *const all[] = {
     &layer_accuracy,
     &layer_batch_norm,
     &layer_bias,
+    &layer_clip,
     &layer_concat,
     &layer_conv,
     &layer_input,

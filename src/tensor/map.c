@@ -142,6 +142,23 @@ static void hyperbolic_back(const struct map_spec *m, size_t n, const float *x, 
         dx[i] = dy[i] * (1 - y[i] * y[i]);
 }
 
+/* A NaN stays. */
+static void map_clip(const struct map_spec *m, size_t n, const float *x, float *y)
+{
+    float a = (float)m->a, b = (float)m->b;
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] < a ? a : x[i] > b ? b : x[i];
+}
+
+static void clip_back(const struct map_spec *m, size_t n, const float *x, const float *y,
+                      const float *dy, float *dx)
+{
+    (void)y;
+    float a = (float)m->a, b = (float)m->b;
+    for (size_t i = 0; i < n; i++)
+        dx[i] = x[i] < a || x[i] > b ? 0 : dy[i];
+}
+
 static void map_elu(const struct map_spec *m, size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++)
@@ -172,6 +189,7 @@ static struct map_loops loops_of(const struct map_spec *m)
     case MAP_LOG: return (struct map_loops){map_logarithm, logarithm_back, true};
     case MAP_ABS: return (struct map_loops){map_absolute, absolute_back, true};
     case MAP_TANH: return (struct map_loops){map_hyperbolic, hyperbolic_back, false};
+    case MAP_CLIP: return (struct map_loops){map_clip, clip_back, true};
     default: return (struct map_loops){map_elu, elu_back, m->a < 0.0};
     }
 }

@@ -11,8 +11,9 @@
 /* y = f(x), with f one of
  *
  *     POWER  (a·x + b)^c        EXP   e^(a·x + b)      LOG  c · ln(a·x + b)
- *     ABS    |x|                TANH  tanh x           ELU  x where x > 0, else a · (e^x − 1) */
-enum map_kind { MAP_POWER, MAP_EXP, MAP_LOG, MAP_ABS, MAP_TANH, MAP_ELU };
+ *     ABS    |x|                TANH  tanh x           ELU  x where x > 0, else a · (e^x − 1)
+ *     CLIP   a where x < a, b where x > b, else x */
+enum map_kind { MAP_POWER, MAP_EXP, MAP_LOG, MAP_ABS, MAP_TANH, MAP_ELU, MAP_CLIP };
 
 struct map_spec {
     enum map_kind kind;

@@ -1,0 +1,428 @@
+/* Models in ONNX, case by case: a folder has model.onnx, input_K.pb and output_K.pb, as ONNX's own
+ * cases do. Ours (test/golden/onnx, made by onnx.py) have the outputs of onnxruntime. ONNX's, its
+ * model mnist_8 and its light models are in the folder onnx of PACELINE_DATA; without the variable
+ * these tests are skipped.
+ *
+ * test/golden/onnx/cases.txt says of each case of ONNX's whether it passes, or why it is refused:
+ * a case that does better than its line fails the test, too, so that the table can only grow. */
+#include "base/file.h"
+#include "model/onnx_import.h"
+#include "nn/net.h"
+#include "tensor/kernels.h"
+#include "tensor/record_fields.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_BYTES = 1024, INPUTS_MAX = 8, BYTES_MAX = 1 << 28 };
+
+static const size_t NUMBERS_MAX = (size_t)1 << 31;
+
+/* ---- files ---- */
+
+static Onnx__TensorProto *read_tensor(const char *folder, const char *what, size_t k)
+{
+    char path[PATH_BYTES];
+    struct file_bytes bytes;
+    snprintf(path, sizeof path, "%s/%s_%zu.pb", folder, what, k);
+    if (!file_is_regular(path))
+        return NULL;
+    struct err err = {0};
+    if (file_read(path, BYTES_MAX, &bytes, &err) != OK)
+        fail_msg("%s", err.text);
+    Onnx__TensorProto *tensor = onnx__tensor_proto__unpack(NULL, bytes.len, bytes.data);
+    file_release(&bytes);
+    assert_non_null(tensor);
+    return tensor;
+}
+
+static size_t count_of(const Onnx__TensorProto *tensor)
+{
+    size_t n = 1;
+    for (size_t k = 0; k < tensor->n_dims; k++)
+        n *= (size_t)tensor->dims[k];
+    return n;
+}
+
+/* Floats or 64-bit integers, whichever way they lie. */
+static float number_at(const Onnx__TensorProto *tensor, size_t k)
+{
+    float f;
+    int64_t i;
+    if (tensor->data_type == 7) {
+        if (!tensor->has_raw_data)
+            return (float)tensor->int64_data[k];
+        memcpy(&i, tensor->raw_data.data + k * sizeof i, sizeof i);
+        return (float)i;
+    }
+    assert_int_equal(tensor->data_type, 1);
+    if (!tensor->has_raw_data)
+        return tensor->float_data[k];
+    memcpy(&f, tensor->raw_data.data + k * sizeof f, sizeof f);
+    return f;
+}
+
+/* ---- a case ---- */
+
+struct onnx_case {
+    Onnx__ModelProto *model;
+    const char *data[INPUTS_MAX]; /* names of inputs that are data */
+    Onnx__TensorProto *input[INPUTS_MAX];
+    size_t inputs;
+    Caffe__NetParameter *net;
+    struct err err;
+};
+
+static bool is_initializer(const Onnx__GraphProto *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        if (strcmp(graph->initializer[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A copy of the tensor as an initializer of that name. */
+static void bind_input(Onnx__GraphProto *graph, const char *name, const Onnx__TensorProto *tensor)
+{
+    size_t len = onnx__tensor_proto__get_packed_size(tensor), n = graph->n_initializer;
+    uint8_t *bytes = malloc(len + 1);
+    assert_non_null(bytes);
+    onnx__tensor_proto__pack(tensor, bytes);
+    graph->initializer = realloc(graph->initializer, (n + 1) * sizeof *graph->initializer);
+    assert_non_null(graph->initializer);
+    Onnx__TensorProto *copy = onnx__tensor_proto__unpack(NULL, len, bytes);
+    free(bytes);
+    assert_non_null(copy);
+    free(copy->name);
+    copy->name = strdup(name);
+    graph->initializer[graph->n_initializer++] = copy;
+}
+
+static Onnx__ModelProto *read_model(const char *path)
+{
+    struct file_bytes bytes;
+    struct err err = {0};
+    Onnx__ModelProto *model = NULL;
+    if (file_read(path, BYTES_MAX, &bytes, &err) != OK ||
+        onnx_unpack(path, bytes.data, bytes.len, &model, &err) != OK)
+        fail_msg("%s", err.text);
+    file_release(&bytes);
+    return model;
+}
+
+/* ONNX's cases have weights as inputs: all inputs after the first are constants, or with `all` they
+ * are data. */
+static int import_case(struct onnx_case *c, const char *path, const char *folder, bool all)
+{
+    c->model = read_model(path);
+    c->inputs = 0;
+    Onnx__GraphProto *graph = c->model->graph;
+    for (size_t i = 0, k = 0; i < graph->n_input; i++) {
+        const char *name = graph->input[i]->name;
+        if (is_initializer(graph, name))
+            continue;
+        Onnx__TensorProto *tensor = read_tensor(folder, "input", k++);
+        if (!tensor)
+            continue;
+        if (c->inputs > 0 && !all) {
+            bind_input(graph, name, tensor);
+            onnx__tensor_proto__free_unpacked(tensor, NULL);
+            continue;
+        }
+        assert_true(c->inputs < INPUTS_MAX);
+        c->data[c->inputs] = name;
+        c->input[c->inputs++] = tensor;
+    }
+    return onnx_import_model(path, c->model, NUMBERS_MAX, &c->net, &c->err);
+}
+
+static void release_case(struct onnx_case *c)
+{
+    for (size_t k = 0; k < c->inputs; k++)
+        onnx__tensor_proto__free_unpacked(c->input[k], NULL);
+    onnx__model_proto__free_unpacked(c->model, NULL);
+    if (c->net)
+        caffe__net_parameter__free_unpacked(c->net, NULL);
+    c->net = NULL;
+    c->inputs = 0;
+}
+
+/* ---- the net computes ---- */
+
+static void take_weights(const Caffe__NetParameter *net, const struct segments *table, float *to)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const struct segment *segment = &table->at[i];
+        const char *dot = strrchr(segment->name, '.');
+        size_t k = (size_t)strtoul(dot + 1, NULL, 10);
+        for (size_t l = 0; l < net->n_layer; l++) {
+            const Caffe__LayerParameter *layer = net->layer[l];
+            if (strlen(layer->name) != (size_t)(dot - segment->name) ||
+                memcmp(layer->name, segment->name, strlen(layer->name)) != 0)
+                continue;
+            assert_true(k < layer->n_blobs);
+            assert_int_equal(layer->blobs[k]->n_data, segment->len);
+            memcpy(to + segment->offset, layer->blobs[k]->data, segment->len * sizeof *to);
+        }
+    }
+}
+
+/* Records of all inputs: the first dimension counts them, or the second of a sequence by steps,
+ * which has one step here. */
+static float *make_records(const struct onnx_case *c, size_t N, struct fields *fields,
+                           struct shape *record)
+{
+    size_t floats = 0;
+    for (size_t k = 0; k < c->inputs; k++)
+        floats += count_of(c->input[k]) / N;
+    float *records = calloc(N * floats, sizeof *records);
+    assert_non_null(records);
+    *fields = (struct fields){.n = c->inputs > 1 ? c->inputs : 0};
+    for (size_t k = 0, from = 0; k < c->inputs; k++) {
+        const Onnx__TensorProto *input = c->input[k];
+        struct field *field = &fields->field[k];
+        size_t each = count_of(input) / N;
+        snprintf(field->name, sizeof field->name, "%s", c->data[k]);
+        field->from = from;
+        field->shape = (struct shape){1, {each}};
+        for (size_t n = 0; n < N; n++)
+            for (size_t j = 0; j < each; j++)
+                records[n * floats + from + j] = number_at(input, n * each + j);
+        from += each;
+    }
+    *record = (struct shape){1, {floats}};
+    return records;
+}
+
+/* The records in a batch, by the net's input layer and the numbers there are. */
+static size_t count_records(const struct onnx_case *c)
+{
+    const Caffe__BlobShape *shape = c->net->layer[0]->input_param->shape[0];
+    size_t each = 1;
+    for (size_t k = 1; k < shape->n_dim; k++)
+        each *= (size_t)shape->dim[k];
+    return count_of(c->input[0]) / each;
+}
+
+/* ONNX's own tolerance. */
+static bool is_near(float a, float b)
+{
+    return fabsf(a - b) <= 1e-7f + 1e-3f * fabsf(b);
+}
+
+static void compare_outputs(const struct net *net, const struct onnx_case *c, const char *folder,
+                            const char *path)
+{
+    const Onnx__GraphProto *graph = c->model->graph;
+    for (size_t k = 0; k < graph->n_output; k++) {
+        Onnx__TensorProto *want = read_tensor(folder, "output", k);
+        assert_non_null(want);
+        size_t n = count_of(want);
+        struct shape shape;
+        float *got = malloc(n * sizeof *got + 1);
+        assert_non_null(got);
+        assert_int_equal(net_blob(net, graph->output[k]->name, got, n, &shape), n);
+        for (size_t j = 0; j < n; j++)
+            if (!is_near(got[j], number_at(want, j)))
+                fail_msg("%s: output %zu, number %zu is %g, not %g", path, k, j, (double)got[j],
+                         (double)number_at(want, j));
+        free(got);
+        onnx__tensor_proto__free_unpacked(want, NULL);
+    }
+}
+
+static void run_case(struct onnx_case *c, const char *folder, const char *path,
+                     const struct kernels *kernels)
+{
+    struct fields fields;
+    struct net *net;
+    struct net_options options = {.phase = PHASE_TEST, .kernels = kernels, .fields = &fields};
+    size_t N = count_records(c);
+    float *records = make_records(c, N, &fields, &options.input);
+    options.batch = N;
+    if (net_create(c->net, &options, &net, &c->err) != OK)
+        fail_msg("%s: %s", path, c->err.text);
+    const struct segments *xs = net_segments(net), *ss = net_state_segments(net);
+    struct vec x = {.n = xs->total}, s = {.n = ss->total};
+    x.at = aligned_alloc(64, (xs->total + 16) / 16 * 64);
+    s.at = aligned_alloc(64, (ss->total + 16) / 16 * 64);
+    assert_true(x.at && s.at);
+    memset(x.at, 0, xs->total * sizeof *x.at);
+    memset(s.at, 0, ss->total * sizeof *s.at);
+    take_weights(c->net, xs, x.at);
+    take_weights(c->net, ss, s.at);
+    struct net_result result;
+    const struct net_batch batch = {.data = records, .count = N};
+    net_forward(net, &x, &s, &batch, &result);
+    compare_outputs(net, c, folder, path);
+    net_free(net);
+    free(x.at);
+    free(s.at);
+    free(records);
+}
+
+/* OK: it passes; else why it is refused. */
+static int try_case(const char *path, const char *folder, struct err *err)
+{
+    struct onnx_case c = {0};
+    int rc = import_case(&c, path, folder, false);
+    if (rc != OK) {
+        release_case(&c);
+        struct onnx_case all = {0};
+        rc = import_case(&all, path, folder, true);
+        c.err = rc == OK ? c.err : all.inputs > 1 ? c.err : all.err;
+        struct err kept = c.err;
+        c = all;
+        c.err = kept;
+    }
+    if (rc == OK) {
+        run_case(&c, folder, path, &kernels_ref);
+        run_case(&c, folder, path, &kernels_dnnl);
+    }
+    *err = c.err;
+    release_case(&c);
+    return rc;
+}
+
+/* ---- the tests ---- */
+
+static const char *data_folder(void)
+{
+    const char *data = getenv("PACELINE_DATA");
+    if (!data || !data[0]) {
+        print_message("    PACELINE_DATA is not set\n");
+        skip();
+    }
+    return data;
+}
+
+static void expect_case(const char *path, const char *folder)
+{
+    struct err err = {0};
+    if (try_case(path, folder, &err) != OK)
+        fail_msg("%s", err.text);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Names in a folder that begin so, sorted; the last is NULL. */
+static char **list_folder(const char *folder, const char *begin)
+{
+    DIR *dir = opendir(folder);
+    char **list = calloc(512, sizeof *list);
+    size_t n = 0;
+    assert_true(dir && list);
+    for (struct dirent *entry; (entry = readdir(dir)) && n < 511;)
+        if (strncmp(entry->d_name, begin, strlen(begin)) == 0)
+            list[n++] = strdup(entry->d_name);
+    closedir(dir);
+    qsort(list, n, sizeof *list, by_name);
+    return list;
+}
+
+static void free_list(char **list)
+{
+    for (size_t i = 0; list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
+static void test_cases_of_onnxruntime(void **state)
+{
+    (void)state;
+    char **list = list_folder(TEST_ROOT "/test/golden/onnx", "case_");
+    size_t n = 0;
+    for (; list[n]; n++) {
+        char folder[PATH_BYTES], path[PATH_BYTES + 16];
+        snprintf(folder, sizeof folder, TEST_ROOT "/test/golden/onnx/%s", list[n]);
+        snprintf(path, sizeof path, "%s/model.onnx", folder);
+        expect_case(path, folder);
+    }
+    assert_true(n >= 20);
+    free_list(list);
+}
+
+/* The line "NAME pass" or "NAME unsupported: a text of the message". */
+static bool expected_result(const char *table, const char *name, char text[256])
+{
+    char key[256];
+    snprintf(key, sizeof key, "\n%s ", name);
+    const char *line = strstr(table, key);
+    if (!line)
+        return false;
+    line += strlen(key);
+    snprintf(text, 256, "%.*s", (int)strcspn(line, "\n"), line);
+    return true;
+}
+
+static void judge_case(const char *table, const char *group, const char *name)
+{
+    char folder[PATH_BYTES], path[PATH_BYTES + 16], want[256], full[256];
+    static const char unsupported[] = "unsupported: ";
+    struct err err = {0};
+    snprintf(folder, sizeof folder, "%s/onnx/%s/%s/test_data_set_0", data_folder(), group, name);
+    snprintf(path, sizeof path, "%s/onnx/%s/%s/model.onnx", data_folder(), group, name);
+    snprintf(full, sizeof full, "%s/%s", group, name);
+    if (!expected_result(table, full, want))
+        fail_msg("%s has no line in test/golden/onnx/cases.txt", full);
+    int rc = try_case(path, folder, &err);
+    if (rc == OK && strcmp(want, "pass") != 0)
+        fail_msg("%s passes: write so in test/golden/onnx/cases.txt", full);
+    if (rc != OK && (strncmp(want, unsupported, strlen(unsupported)) != 0 ||
+                     !strstr(err.text, want + strlen(unsupported))))
+        fail_msg("%s should be \"%s\": %s", full, want, err.text);
+}
+
+static void test_cases_of_onnx(void **state)
+{
+    (void)state;
+    static const char *const groups[] = {"node", "pytorch-converted"};
+    struct file_bytes table;
+    struct err err = {0};
+    const char *data = data_folder();
+    if (file_read(TEST_ROOT "/test/golden/onnx/cases.txt", 1 << 20, &table, &err) != OK)
+        fail_msg("%s", err.text);
+    for (size_t g = 0; g < 2; g++) {
+        char folder[PATH_BYTES];
+        snprintf(folder, sizeof folder, "%s/onnx/%s", data, groups[g]);
+        char **list = list_folder(folder, "test_");
+        for (size_t i = 0; list[i]; i++)
+            judge_case((char *)table.data, groups[g], list[i]);
+        free_list(list);
+    }
+    file_release(&table);
+}
+
+static void test_mnist_of_onnx(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        char folder[PATH_BYTES], path[PATH_BYTES];
+        snprintf(path, sizeof path, "%s/onnx/mnist_8/model.onnx", data_folder());
+        snprintf(folder, sizeof folder, "%s/onnx/mnist_8/test_data_set_%d", data_folder(), k);
+        expect_case(path, folder);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases_of_onnxruntime),
+        cmocka_unit_test(test_cases_of_onnx),
+        cmocka_unit_test(test_mnist_of_onnx),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
