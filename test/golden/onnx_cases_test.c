@@ -1,5 +1,5 @@
 /* Models in ONNX, case by case: a folder has model.onnx, input_K.pb and output_K.pb, as ONNX's own
- * cases do. Ours (test/golden/onnx, made by onnx.py) have the outputs of onnxruntime. ONNX's, its
+ * cases do. Ours (test/golden/onnx, made by onnx_cases.py) have the outputs of onnxruntime. ONNX's, its
  * model mnist_8 and its light models are in the folder onnx of PACELINE_DATA; without the variable
  * these tests are skipped.
  *

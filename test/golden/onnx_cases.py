@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Makes the cases of test/golden/onnx: small models as exporters write them, inputs, and the outputs
+of onnxruntime. Needs onnx, onnxruntime and numpy.
+
+    python3 test/golden/onnx_cases.py
+"""
+import os
+import shutil
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "onnx")
+rng = np.random.default_rng(7)
+
+
+def floats(*shape, low=-1.0, high=1.0):
+    return (low + (high - low) * rng.random(shape)).astype(np.float32)
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+def node(kind, inputs, output, **attributes):
+    outputs = output if isinstance(output, list) else [output]
+    return helper.make_node(kind, inputs.split(), outputs, name="node_" + outputs[-1], **attributes)
+
+
+def case(name, opset, nodes, constants, data, batch="N", output="y"):
+    """`data`: the input x as an array, whose first dimension counts records."""
+    shape = [batch] + list(data.shape[1:])
+    graph = helper.make_graph(
+        nodes, name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, key) for key, value in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)],
+                              ir_version=min(9, 3 if opset < 9 else 8))
+    if model.ir_version < 4:  # constants have to be inputs as well
+        for key, value in constants.items():
+            kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+            model.graph.input.append(helper.make_tensor_value_info(key, kind, value.shape))
+    session = onnxruntime.InferenceSession(model.SerializeToString(),
+                                           providers=["CPUExecutionProvider"])
+    result, = session.run(None, {"x": data})
+    folder = os.path.join(HERE, "case_" + name)
+    os.makedirs(folder)
+    with open(os.path.join(folder, "model.onnx"), "wb") as file:
+        file.write(model.SerializeToString())
+    for what, value in (("input_0", data), ("output_0", result)):
+        with open(os.path.join(folder, what + ".pb"), "wb") as file:
+            file.write(numpy_helper.from_array(value.astype(np.float32)).SerializeToString())
+
+
+def windows():
+    x = floats(2, 3, 9, 7)
+    w, b = floats(4, 3, 3, 3), floats(4)
+    for name, attributes in (
+            ("pads", {"pads": [0, 1, 2, 1]}),
+            ("pads_down", {"pads": [2, 0, 1, 3], "strides": [2, 2]}),
+            ("dilated", {"pads": [2, 2, 2, 2], "dilations": [2, 2]}),
+            ("same_upper", {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+            ("same_lower", {"auto_pad": "SAME_LOWER", "strides": [2, 3]})):
+        case("conv_" + name, 11, [node("Conv", "x w b", "y", **attributes)], {"w": w, "b": b}, x)
+    case("conv_groups_bias", 13, [node("Conv", "x w", "c", group=3, kernel_shape=[2, 3]),
+                                  node("Add", "c b", "y")],
+         {"w": floats(6, 1, 2, 3), "b": floats(1, 6, 1, 1)}, x)
+    case("conv_transpose", 13, [node("ConvTranspose", "x w b", "y", strides=[2, 3],
+                                     pads=[1, 1, 1, 1], group=3)],
+         {"w": floats(3, 2, 3, 4), "b": floats(6)}, x)
+    for name, kind, attributes in (
+            ("max_behind", "MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2],
+                                       "pads": [0, 0, 1, 1]}),
+            ("max_floor", "MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+            ("max_ceil", "MaxPool", {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
+            ("max_pads", "MaxPool", {"kernel_shape": [3, 2], "strides": [1, 2],
+                                     "pads": [1, 1, 1, 1]}),
+            ("average_pads", "AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2],
+                                             "pads": [1, 1, 1, 1]}),
+            ("average_counted", "AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1],
+                                                "count_include_pad": 1}),
+            ("average_behind", "AveragePool", {"kernel_shape": [3, 3], "strides": [2, 2],
+                                               "pads": [0, 0, 1, 1]})):
+        case("pool_" + name, 11, [node(kind, "x", "y", **attributes)], {}, x)
+
+
+def flat():
+    """How PyTorch flattens an image, in several exporters."""
+    x = floats(3, 2, 2, 3)
+    gemm = node("Gemm", "f w b", "y", transB=1)
+    weights = {"w": floats(5, 12), "b": floats(5)}
+    case("flatten", 13, [node("Flatten", "x", "f"), gemm], weights, x)
+    case("view", 11, [node("Shape", "x", "s"), node("Gather", "s zero", "n", axis=0),
+                      node("Unsqueeze", "n", "u", axes=[0]),
+                      node("Concat", "u rest", "t", axis=0), node("Reshape", "x t", "f"), gemm],
+         {**weights, "zero": np.array(0, np.int64), "rest": ints(-1)}, x)
+    case("view_slice", 17, [node("Shape", "x", "s"), node("Slice", "s a b1", "n"),
+                            node("Concat", "n rest", "t", axis=0), node("Reshape", "x t", "f"),
+                            gemm],
+         {**weights, "a": ints(0), "b1": ints(1), "rest": ints(12)}, x)
+    case("linear", 21, [node("Reshape", "x t", "f"), node("Transpose", "w", "wt", perm=[1, 0]),
+                        node("MatMul", "f wt", "m"), node("Add", "b m", "y")],
+         {**weights, "t": ints(-1, 12)}, x)
+    case("gemm_scaled", 13, [node("Flatten", "x", "f"),
+                             node("Gemm", "f w b", "y", transB=1, alpha=0.5, beta=2.0)],
+         weights, x)
+    case("static_batch", 8, [node("Reshape", "x t", "f"), node("MatMul", "f w", "m"),
+                             node("Add", "m b", "y")],
+         {"t": ints(3, 12), "w": floats(12, 5), "b": floats(1, 5)}, x, batch=3)
+
+
+def units():
+    x = floats(2, 3, 4, 2, low=-3, high=3)
+    case("units", 17, [node("LeakyRelu", "x", "a", alpha=0.2), node("Elu", "a", "b", alpha=0.7),
+                       node("Tanh", "b", "c"), node("PRelu", "c slope", "d"),
+                       node("Sigmoid", "d", "e"), node("Neg", "e", "f"), node("Exp", "f", "g"),
+                       node("Sqrt", "g", "h"), node("Log", "h", "i"), node("Abs", "i", "y")],
+         {"slope": floats(3, 1, 1)}, x)
+    case("relu6", 13, [node("Clip", "x zero six", "a"), node("Identity", "a", "y")],
+         {"zero": np.array(0, np.float32), "six": np.array(1.5, np.float32)}, x)
+    case("clip_attributes", 8, [node("Clip", "x", "y", min=-0.5, max=2.0)], {}, x)
+    case("arithmetic", 13, [node("Mul", "x two", "a"), node("Add", "a half", "b"),
+                            node("Sub", "one b", "c"), node("Div", "c four", "d"),
+                            node("Mul", "d by_channel", "e"), node("Sub", "e by_pixel", "f"),
+                            node("Pow", "f square", "y")],
+         {"two": np.array(2, np.float32), "half": np.array([0.5], np.float32),
+          "one": np.array(1, np.float32), "four": np.array(4, np.float32),
+          "by_channel": floats(3, 1, 1), "by_pixel": floats(1, 1, 4, 2),
+          "square": np.array(2, np.float32)}, x)
+    case("two_blobs", 13, [node("Relu", "x", "a"), node("Sigmoid", "x", "b"),
+                           node("Add", "a b", "c"), node("Sub", "c x", "d"),
+                           node("Mul", "d a", "e"), node("Div", "e b", "f"),
+                           node("Max", "f x", "g"), node("Sum", "g a b", "h"),
+                           node("Concat", "h x", "y", axis=1)], {}, x)
+    case("squeeze_excite", 17, [node("GlobalAveragePool", "x", "p"), node("Conv", "p w", "c"),
+                                node("Sigmoid", "c", "s"), node("Mul", "x s", "y")],
+         {"w": floats(3, 3, 1, 1)}, x)
+    case("norms", 15, [node("BatchNormalization", "x scale bias mean variance", "a", epsilon=1e-3),
+                       node("LRN", "a", "y", size=3, alpha=0.3, beta=0.6, bias=1.5)],
+         {"scale": floats(3), "bias": floats(3), "mean": floats(3),
+          "variance": floats(3, low=0.2, high=2)}, x)
+    case("mean_softmax", 13, [node("ReduceMean", "x", "m", axes=[2, 3], keepdims=0),
+                              node("Dropout", "m", "d"), node("LogSoftmax", "d", "y", axis=-1)],
+         {}, x)
+    case("softmax_of_pixels", 11, [node("GlobalMaxPool", "x", "m"), node("Softmax", "m", "s"),
+                                   node("Squeeze", "s", "y", axes=[2, 3])], {}, x)
+    case("split", 13, [node("Split", "x sizes", ["a", "b"], axis=1), node("Relu", "a", "c"),
+                       node("Concat", "b c", "y", axis=1)], {"sizes": ints(1, 2)}, x)
+
+
+def sequences():
+    """As PyTorch's batch_first exports them: the records first outside, the steps within."""
+    x = floats(3, 4, 5)
+    for kind, gates, more in (("LSTM", 4, {}), ("GRU", 3, {"linear_before_reset": 1})):
+        constants = {"w": floats(1, gates * 6, 5), "r": floats(1, gates * 6, 6),
+                     "b": floats(1, 2 * gates * 6), "v": floats(6, 2)}
+        case(kind.lower() + "_all", 14, [
+            node("Transpose", "x", "t", perm=[1, 0, 2]),
+            helper.make_node(kind, ["t", "w", "r", "b"], ["h", "last"], hidden_size=6, **more),
+            node("Squeeze", "h one", "s"), node("Transpose", "s", "u", perm=[1, 0, 2]),
+            node("MatMul", "u v", "y")], {**constants, "one": ints(1)}, x)
+        case(kind.lower() + "_last", 14, [
+            node("Transpose", "x", "t", perm=[1, 0, 2]),
+            helper.make_node(kind, ["t", "w", "r", "b"], ["h", "last"], hidden_size=6, **more),
+            node("Squeeze", "last zero", "s"), node("MatMul", "s v", "y")],
+             {**constants, "zero": ints(0)}, x)
+    case("step", 14, [node("Tanh", "x", "a"), node("Gather", "a last", "b", axis=1),
+                      node("MatMul", "b v", "y")],
+         {"last": np.array(-1, np.int64), "v": floats(5, 2)}, x)
+
+
+def main():
+    for name in os.listdir(HERE):
+        if name.startswith("case_"):
+            shutil.rmtree(os.path.join(HERE, name))
+    windows()
+    flat()
+    units()
+    sequences()
+
+
+if __name__ == "__main__":
+    main()
