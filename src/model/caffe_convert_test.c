@@ -260,7 +260,7 @@ static void test_ways_there_are_not(void **state)
     const struct piece net = model_new();
     folder_put(folder, "a.caffemodel", net.at, net.n);
     expect_refusal("a.caffemodel", "b.caffemodel", ERR_INPUT, "is a .caffemodel already; copy it");
-    expect_refusal("a.caffemodel", "b.onnx", ERR_INPUT, "none of .caffemodel");
+    expect_refusal("a.caffemodel", "b.pt", ERR_INPUT, "none of .caffemodel");
     expect_refusal("nowhere.caffemodel", "nowhere.safetensors", ERR_INPUT,
                    "nowhere.caffemodel: cannot open");
     assert_false(folder_has(folder, "nowhere.safetensors"));

@@ -5,6 +5,7 @@
 #include "model/caffe_convert.h"
 #include "model/caffe_upgrade.h"
 #include "model/foreign.h"
+#include "model/judge_net.h"
 #include "model/weights_file.h"
 #include "model/zoo.h"
 
@@ -67,11 +68,27 @@ int model_copy_net(const Caffe__NetParameter *net, Caffe__NetParameter **out, st
     return OK;
 }
 
+/* A graph in ONNX scores and does not train: it gets labels, a loss and an accuracy. */
+static int load_to_train(const char *path, Caffe__NetParameter **out, struct err *err)
+{
+    bool lossless;
+    int rc = model_load_file(path, out, err);
+    if (rc != OK || !weights_file_called(path, "onnx"))
+        return rc;
+    rc = model_judge(*out, &lossless, err);
+    if (rc != OK) {
+        err_prefix(err, "%.200s", path);
+        caffe__net_parameter__free_unpacked(*out, NULL);
+        *out = NULL;
+    }
+    return rc;
+}
+
 int model_load_net(const Paceline__Net *spec, Caffe__NetParameter **out, struct err *err)
 {
     switch (spec->source_case) {
     case PACELINE__NET__SOURCE_ZOO: return zoo_net(spec->zoo, out, err);
-    case PACELINE__NET__SOURCE_FILE: return model_load_file(spec->file, out, err);
+    case PACELINE__NET__SOURCE_FILE: return load_to_train(spec->file, out, err);
     case PACELINE__NET__SOURCE_DEFINE: return model_copy_net(spec->define, out, err);
     default: return err_set(err, ERR_INPUT, "net: none of zoo, file and define is set");
     }

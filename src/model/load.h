@@ -8,7 +8,8 @@
 
 /* Nets are returned owned: caffe__net_parameter__free_unpacked(net, NULL). */
 
-/* ERR_INPUT, ERR_NOMEM */
+/* A model in ONNX, which only scores, gets labels, a loss and an accuracy (judge_net.h). ERR_INPUT,
+ * ERR_UNSUPPORTED, ERR_NOMEM */
 int model_load_net(const Paceline__Net *spec, Caffe__NetParameter **out, struct err *err);
 
 /* A net in Caffe's protobuf text, upgraded (caffe_upgrade.h). ERR_INPUT with file:line:column, or

@@ -168,6 +168,11 @@ static const struct {
     {"resnet-34", 21797672, NULL, 0},
     {"resnet-50", 25557032 + 64, NULL, 0},
     {"resnet-152", 60192808, NULL, 0},
+    {"resnet-18-b", 11689512, NULL, 0}, /* as torchvision documents them */
+    {"resnet-34-b", 21797672, NULL, 0},
+    {"resnet-50-b", 25557032, NULL, 0},
+    {"resnet-101-b", 44549160, NULL, 0},
+    {"resnet-152-b", 60192808, NULL, 0},
     {"inception-v3", 27161264, "aux/", 23834568}, /* PyTorch's */
     /* 6·25+6 + 12·150+12 + 12·192+12 + 10·12+10 */
     {"cnn-6-12-12", 4414, NULL, 0},
@@ -279,6 +284,7 @@ static void test_unknown(void **state)
 #define IT_HAS                                                                                 \
     "; it has: lenet, cifar10-quick, cifar10-full, alexnet, alexnet-small, googlenet, vgg-a, " \
     "vgg-16, resnet-20, resnet-32, resnet-56, resnet-110, resnet-34, resnet-50, resnet-152, "  \
+    "resnet-18-b, resnet-34-b, resnet-50-b, resnet-101-b, resnet-152-b, "                      \
     "inception-v3, cnn-6-12-12, fc-480-160"
     expect_refusal("lenett", "the zoo has no net \"lenett\"" IT_HAS);
     expect_refusal("lene", "the zoo has no net \"lene\"" IT_HAS);

@@ -336,9 +336,15 @@ static int64_t count_layers_windows(const struct window *w, size_t k, bool up)
 }
 
 static int fill_pooling(struct onnx_graph *g, const struct onnx_node *node,
-                        const struct onnx_value *x, const struct window *w, bool average,
+                        const struct onnx_value *x, const struct window *given, bool average,
                         const char *top, struct err *err)
 {
+    struct window own_window = *given, *w = &own_window;
+    for (size_t k = 0; k < SIDES; k++) /* a single window that sticks out behind the image */
+        if (w->before[k] == 0 && w->kernel[k] > w->size[k] && count_windows(w, k) == 1) {
+            w->kernel[k] = w->size[k];
+            w->after[k] = 0;
+        }
     struct shape y = {4, {x->shape.dim[0], x->shape.dim[1]}};
     bool fits[2] = {true, true};
     for (size_t k = 0; k < SIDES; k++) {

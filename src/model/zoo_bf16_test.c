@@ -25,6 +25,11 @@ static const struct {
     {"resnet-34", 1},
     {"resnet-50", 1},
     {"resnet-152", 1},
+    {"resnet-18-b", 1},
+    {"resnet-34-b", 1},
+    {"resnet-50-b", 1},
+    {"resnet-101-b", 1},
+    {"resnet-152-b", 1},
     {"inception-v3", 2},    /* before each classifier */
     {"cnn-6-12-12", 3 + 2}, /* three Sigmoids, the last before ip1 */
     {"fc-480-160", 1},

@@ -761,8 +761,16 @@ def kvs():
         + kv_piece("x", 1, 0, (1 << 18) + 1) + kv_piece("x", 1, 0, 0) + kv_said(3, 1, b"\3"))
 
 
+def onnx():
+    """Models of test/golden/onnx, which onnx_cases.py makes."""
+    cases = HERE.parent / "golden" / "onnx"
+    for name in ("conv_pads", "pool_average_pads", "view", "view_slice", "linear", "arithmetic",
+                 "two_blobs", "squeeze_excite", "norms", "split", "lstm_last", "gru_all", "step"):
+        put("onnx", name, (cases / f"case_{name}" / "model.onnx").read_bytes())
+
+
 def main():
-    for make in (caffemodel, solverstate, binaryproto, datums, prototxt, solver, job, safetensors,
+    for make in (caffemodel, onnx, solverstate, binaryproto, datums, prototxt, solver, job, safetensors,
                  idx, npys, npzs, csvs, texts, cifar, image_list, lmdb, pngs, jpegs, webdatasets, shards, gzips, kvs,
                  codecs, words):
         make()

@@ -241,33 +241,62 @@ static void compare_outputs(const struct net *net, const struct onnx_case *c, co
     }
 }
 
-static void run_case(struct onnx_case *c, const char *folder, const char *path,
+/* A net with its weights. */
+struct ready {
+    struct net *net;
+    struct vec x, s;
+};
+
+static float *make_vector(size_t n)
+{
+    float *at = aligned_alloc(64, (n + 16) / 16 * 64);
+    assert_non_null(at);
+    memset(at, 0, n * sizeof *at);
+    return at;
+}
+
+static void make_ready(struct ready *r, const Caffe__NetParameter *param, const char *path,
+                       size_t N, const struct shape *record, const struct fields *fields,
+                       const struct kernels *kernels)
+{
+    struct err err = {0};
+    const struct net_options options = {
+        .phase = PHASE_TEST, .batch = N, .input = *record, .fields = fields, .kernels = kernels};
+    if (net_create(param, &options, &r->net, &err) != OK)
+        fail_msg("%s: %s", path, err.text);
+    const struct segments *x = net_segments(r->net), *s = net_state_segments(r->net);
+    r->x = (struct vec){.at = make_vector(x->total), .n = x->total};
+    r->s = (struct vec){.at = make_vector(s->total), .n = s->total};
+    take_weights(param, x, r->x.at);
+    take_weights(param, s, r->s.at);
+}
+
+static void run_ready(struct ready *r, const float *records, size_t N)
+{
+    struct net_result result;
+    const struct net_batch batch = {.data = records, .count = N};
+    net_forward(r->net, &r->x, &r->s, &batch, &result);
+}
+
+static void release_ready(struct ready *r)
+{
+    net_free(r->net);
+    free(r->x.at);
+    free(r->s.at);
+}
+
+static void run_case(const struct onnx_case *c, const char *folder, const char *path,
                      const struct kernels *kernels)
 {
     struct fields fields;
-    struct net *net;
-    struct net_options options = {.phase = PHASE_TEST, .kernels = kernels, .fields = &fields};
+    struct shape record;
+    struct ready ready;
     size_t N = count_records(c);
-    float *records = make_records(c, N, &fields, &options.input);
-    options.batch = N;
-    if (net_create(c->net, &options, &net, &c->err) != OK)
-        fail_msg("%s: %s", path, c->err.text);
-    const struct segments *xs = net_segments(net), *ss = net_state_segments(net);
-    struct vec x = {.n = xs->total}, s = {.n = ss->total};
-    x.at = aligned_alloc(64, (xs->total + 16) / 16 * 64);
-    s.at = aligned_alloc(64, (ss->total + 16) / 16 * 64);
-    assert_true(x.at && s.at);
-    memset(x.at, 0, xs->total * sizeof *x.at);
-    memset(s.at, 0, ss->total * sizeof *s.at);
-    take_weights(c->net, xs, x.at);
-    take_weights(c->net, ss, s.at);
-    struct net_result result;
-    const struct net_batch batch = {.data = records, .count = N};
-    net_forward(net, &x, &s, &batch, &result);
-    compare_outputs(net, c, folder, path);
-    net_free(net);
-    free(x.at);
-    free(s.at);
+    float *records = make_records(c, N, &fields, &record);
+    make_ready(&ready, c->net, path, N, &record, &fields, kernels);
+    run_ready(&ready, records, N);
+    compare_outputs(ready.net, c, folder, path);
+    release_ready(&ready);
     free(records);
 }
 
@@ -417,12 +446,49 @@ static void test_mnist_of_onnx(void **state)
     }
 }
 
+/* Real graphs whose weights are all the same, so that each of 1,000 classes has the same
+ * probability. A record's ith number of n is i/n. */
+static void test_light_models_of_onnx(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"bvlc_alexnet", "inception_v1", "resnet50", "squeezenet",
+                                        "zfnet512"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        char path[PATH_BYTES];
+        struct onnx_case c = {0};
+        snprintf(path, sizeof path, "%s/onnx/light/light_%s.onnx", data_folder(), names[k]);
+        c.model = read_model(path);
+        if (onnx_import_model(path, c.model, NUMBERS_MAX, &c.net, &c.err) != OK)
+            fail_msg("%s", c.err.text);
+        const Caffe__BlobShape *shape = c.net->layer[0]->input_param->shape[0];
+        size_t n = (size_t)(shape->dim[1] * shape->dim[2] * shape->dim[3]);
+        float *record = calloc(n, sizeof *record);
+        assert_non_null(record);
+        for (size_t i = 0; i < n; i++)
+            record[i] = (float)i / (float)n;
+        struct ready ready;
+        make_ready(&ready, c.net, path, 1, &(struct shape){1, {n}}, NULL, &kernels_dnnl);
+        float got[1000];
+        struct shape of_blob;
+        run_ready(&ready, record, 1);
+        assert_int_equal(net_blob(ready.net, c.model->graph->output[0]->name, got, 1000, &of_blob),
+                         1000);
+        for (size_t i = 0; i < 1000; i++)
+            if (!is_near(got[i], 0.001f))
+                fail_msg("%s: class %zu has probability %g", path, i, (double)got[i]);
+        release_ready(&ready);
+        free(record);
+        release_case(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases_of_onnxruntime),
         cmocka_unit_test(test_cases_of_onnx),
         cmocka_unit_test(test_mnist_of_onnx),
+        cmocka_unit_test(test_light_models_of_onnx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,10 +158,10 @@ CASES = [
                    "layer { name: 'r' type: 'LSTM' recurrent_param { num_output: 8 } bottom: 'pool' top: 'r' }\n"
                    "layer { name: 'relu' type: 'ReLU'")),
          'bottom "pool", 20x6x5x5, is an image', 'layer "r":', "Reshape makes vectors"),
-    Case("an ONNX model as a net",
+    Case("a damaged ONNX model as a net",
          lambda s: [s.write("model.onnx", b"\x08\x03\x12\x07pytorch\x3a\x40" + bytes(64)), "model",
                     "model.onnx"][1:],
-         "this is ONNX", r"model\.onnx:", r"save its weights as \.safetensors, and write the net as a prototxt"),
+         "this is no model in ONNX", r"model\.onnx:", "cut short or damaged"),
     Case("pictures too small for the net", zoo("resnet-50"), "the window, 7x7, is larger than the padded image, 1x1",
          'layer "pool5":', r"give larger records \(resize\)"),
     Case("a net that is not there", train(("tiny.prototxt", "nowhere.prototxt")), "No such file",

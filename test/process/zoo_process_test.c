@@ -71,7 +71,7 @@ static void test_the_list(void **state)
     struct process p;
     RUN(*state, &p, "model", "--json");
     cJSON *list = cJSON_Parse(p.out);
-    assert_int_equal(cJSON_GetArraySize(list), 18);
+    assert_int_equal(cJSON_GetArraySize(list), 23);
     size_t found = 0;
     const cJSON *net;
     cJSON_ArrayForEach(net, list)
