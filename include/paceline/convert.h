@@ -11,8 +11,8 @@ extern "C" {
 /* Zero or NULL stands for the default. */
 typedef struct pl_convert_options {
     size_t size; /* sizeof this struct */
-    /* Whose layers the tensors of a .safetensors file are. Files that came out of a conversion bring
-     * it along. */
+    /* Whose layers the tensors of a .safetensors file are. Files that came out of a conversion
+     * bring it along. */
     const pl_net_spec *net;
     bool replace; /* `out` may be there already, and may be `in`; of a link what it leads to is
                      replaced */

@@ -181,6 +181,18 @@ class pl_bench_bytes_report(Structure):
     ]
 
 
+class pl_convert_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("net", c_void_p),
+        ("replace", c_bool),
+        ("torchvision", c_bool),
+        ("channels", c_uint32),
+        ("height", c_uint32),
+        ("width", c_uint32),
+    ]
+
+
 class pl_records(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -837,6 +849,7 @@ FUNCTIONS = {
     "pl_cluster_load": (c_int, [c_void_p, c_char_p, c_void_p]),
     "pl_cluster_text": (c_char_p, [c_void_p]),
     "pl_convert": (c_int, [c_void_p, c_char_p, c_char_p, c_void_p, c_bool]),
+    "pl_convert_as": (c_int, [c_void_p, c_char_p, c_char_p, c_void_p]),
     "pl_data_bind": (c_int, [c_void_p, c_char_p, c_void_p]),
     "pl_data_class_name": (c_char_p, [c_void_p, c_uint32]),
     "pl_data_close": (None, [c_void_p]),

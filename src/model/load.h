@@ -17,7 +17,8 @@ int model_load_net(const Paceline__Net *spec, Caffe__NetParameter **out, struct 
 int model_load_prototxt(const char *path, Caffe__NetParameter **out, struct err *err);
 
 /* The same from any file that describes a net: a .caffemodel, an .onnx, or a .safetensors that was
- * converted from one, brings its net along; all else is text. As above, and as weights_file_open. */
+ * converted from one, brings its net along; all else is text. As above, and as
+ * weights_file_open. */
 int model_load_file(const char *path, Caffe__NetParameter **out, struct err *err);
 
 /* ERR_NOMEM */

@@ -45,8 +45,8 @@ int onnx_constant(struct onnx_graph *g, const struct onnx_node *node, struct err
     return rc;
 }
 
-/* The shape that a list of integers says. One number fills it, so that 1 may stand for the number of
- * records, as in any operand that is repeated. */
+/* The shape that a list of integers gives. One number fills it, so that 1 may stand for the number
+ * of records, as in any operand that is repeated. */
 static int listed_shape(struct onnx_graph *g, const struct onnx_node *node,
                         const struct onnx_value *list, struct shape *out, struct err *err)
 {

@@ -7,8 +7,8 @@
 
 /* Write what the net computes in the test phase as the file `path`, whole or not at all; `path` has
  * a directory part. Its output is the last loss's scores, after the softmax or the sigmoid in that
- * loss, or, of a net without a loss, each result that no layer reads. Layers that do not lead there,
- * such as a loss in the middle, are left out.
+ * loss, or, of a net without a loss, each result that no layer reads. Layers that do not lead
+ * there, such as a loss in the middle, are left out.
  *
  * blobs   the layers' numbers, by their place in `net`; borrowed
  * record  the shape of a record; n = 0: the net states it

@@ -68,8 +68,8 @@ float onnx_float(const struct onnx_node *node, const char *name, float fallback)
     return a ? a->f : fallback;
 }
 
-bool onnx_says(const struct onnx_node *node, const char *name, const char *text,
-               const char *fallback)
+bool onnx_text_is(const struct onnx_node *node, const char *name, const char *text,
+                  const char *fallback)
 {
     const Onnx__AttributeProto *a = onnx_attribute(node, name);
     if (!a)

@@ -65,8 +65,8 @@ const Onnx__AttributeProto *onnx_attribute(const struct onnx_node *node, const c
 int64_t onnx_int(const struct onnx_node *node, const char *name, int64_t fallback);
 float onnx_float(const struct onnx_node *node, const char *name, float fallback);
 /* Is the attribute that text? `fallback`: the text of a node without it. */
-bool onnx_says(const struct onnx_node *node, const char *name, const char *text,
-               const char *fallback);
+bool onnx_text_is(const struct onnx_node *node, const char *name, const char *text,
+                  const char *fallback);
 
 /* `n` integers; false: there are others than n. Without the attribute `out` stays. */
 bool onnx_ints(const struct onnx_node *node, const char *name, size_t n, int64_t *out);

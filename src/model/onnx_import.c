@@ -16,7 +16,7 @@ bool onnx_is_model(const char *path, const uint8_t *bytes, size_t len)
            (len > 3 && bytes[0] == 0x08 && bytes[1] < 0x80 && bytes[2] == 0x12);
 }
 
-/* What a message may take of memory, besides the numbers that lie in it as they are. */
+/* The memory that a message may take, apart from the numbers that lie in it as they are. */
 static const size_t DESCRIPTION_TIMES = 48, DESCRIPTION_MAX = (size_t)256 << 20, ROOM = 64 << 10;
 
 static void *take_piece(void *user, size_t size)
@@ -250,7 +250,11 @@ static int add_nodes(struct onnx_graph *g, struct err *err)
     char number[32];
     for (size_t i = 0; i < g->model->graph->n_node; i++) {
         const struct onnx_node node = node_at(g, i, number);
-        int rc = onnx_operator_of(g, &node, err)(g, &node, err);
+        onnx_operator *make = onnx_operator_of(g, &node, err);
+        bool sequences = make == onnx_lstm || make == onnx_gru; /* may have the second alone */
+        int rc = sequences || onnx_has_output(&node, 0)
+                     ? make(g, &node, err)
+                     : onnx_broken(g, &node, err, "output 0 is missing");
         if (rc == OK && g->build.failed)
             rc = onnx_no_memory(g, err);
         if (rc != OK)

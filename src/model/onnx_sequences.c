@@ -71,10 +71,10 @@ static int check_zero(struct onnx_graph *g, const struct onnx_node *node, size_t
     return rc;
 }
 
-/* What a layer cannot do. */
+/* Refuse the options that no layer has. */
 static int check_rest(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
-    if (!onnx_says(node, "direction", "forward", "forward"))
+    if (!onnx_text_is(node, "direction", "forward", "forward"))
         return onnx_refuse(g, node, err, "direction: only forward");
     if (onnx_attribute(node, "activations") || onnx_attribute(node, "clip") ||
         onnx_int(node, "input_forget", 0) != 0 || onnx_int(node, "layout", 0) != 0)

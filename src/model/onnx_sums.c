@@ -1,6 +1,6 @@
 /* ONNX's operators on two or more values: sums, products, maxima, concatenations.
  *
- * A constant beside a blob becomes a layer that learns it: a bias or a scale; or the bias of the
+ * A constant next to a blob becomes a layer that learns it: a bias or a scale; or the bias of the
  * product that made the blob. */
 #include "model/build_message.h"
 #include "model/onnx_graph.h"

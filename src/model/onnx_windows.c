@@ -37,7 +37,7 @@ static int64_t count_windows(const struct window *w, size_t k)
 
 static int pad_same(const struct onnx_node *node, struct window *w)
 {
-    bool upper = onnx_says(node, "auto_pad", "SAME_UPPER", "");
+    bool upper = onnx_text_is(node, "auto_pad", "SAME_UPPER", "");
     for (size_t k = 0; k < SIDES; k++) {
         int64_t n = (w->size[k] + w->stride[k] - 1) / w->stride[k];
         int64_t pad = (n - 1) * w->stride[k] + extent_of(w, k) - w->size[k];
@@ -52,13 +52,13 @@ static int read_pads(struct onnx_graph *g, const struct onnx_node *node, struct 
                      struct err *err)
 {
     int64_t pads[2 * SIDES] = {0};
-    bool none = onnx_says(node, "auto_pad", "NOTSET", "NOTSET");
+    bool none = onnx_text_is(node, "auto_pad", "NOTSET", "NOTSET");
     if (!onnx_ints(node, "pads", 2 * SIDES, pads))
         return onnx_refuse(g, node, err, "pads: others than 4, of images");
-    if (onnx_says(node, "auto_pad", "VALID", ""))
+    if (onnx_text_is(node, "auto_pad", "VALID", ""))
         memset(pads, 0, sizeof pads);
-    else if (onnx_says(node, "auto_pad", "SAME_UPPER", "") ||
-             onnx_says(node, "auto_pad", "SAME_LOWER", ""))
+    else if (onnx_text_is(node, "auto_pad", "SAME_UPPER", "") ||
+             onnx_text_is(node, "auto_pad", "SAME_LOWER", ""))
         return pad_same(node, w);
     else if (!none)
         return onnx_broken(g, node, err, "auto_pad: none of NOTSET, VALID, SAME_UPPER, SAME_LOWER");
@@ -264,7 +264,7 @@ static int transposed_size(struct onnx_graph *g, const struct onnx_node *node, s
     int64_t more[SIDES] = {0};
     if (!onnx_ints(node, "output_padding", SIDES, more))
         return onnx_broken(g, node, err, "output_padding needs 2 numbers");
-    if (!onnx_says(node, "auto_pad", "NOTSET", "NOTSET") || onnx_attribute(node, "output_shape"))
+    if (!onnx_text_is(node, "auto_pad", "NOTSET", "NOTSET") || onnx_attribute(node, "output_shape"))
         return onnx_refuse(g, node, err, "auto_pad and output_shape: give pads");
     for (size_t k = 0; k < SIDES; k++) {
         if (more[k] != 0 || w->before[k] != w->after[k])
@@ -408,8 +408,8 @@ static bool divides_alike(const struct window *w, bool counts)
     return true;
 }
 
-/* Pixels of window i along side k: of the layer's, which counts padding before the image and as much
- * behind it, over ONNX's, which are those of the image. */
+/* Pixels of window i along side k: of the layer's, which counts padding before the image and as
+ * much behind it, over ONNX's, which are those of the image. */
 static float excess_of(const struct window *w, size_t k, size_t i)
 {
     int64_t from = (int64_t)i * w->stride[k] - w->before[k], to = from + w->kernel[k];

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is written is of this version. */
+/* The version that is written. */
 enum { ONNX_WRITTEN_OPSET = 17, ONNX_WRITTEN_IR = 8 };
 
 struct onnx_writer {
@@ -51,7 +51,8 @@ void onnx_put_output(struct onnx_writer *w, const char *name, const struct shape
 /* "A/b" in the writer's memory. */
 const char *onnx_join(struct onnx_writer *w, const char *a, const char *b);
 
-/* Write the file, whole or not at all. ERR_NOMEM; ERR_INPUT: more than the format's 2 GiB; ERR_IO */
+/* Write the file, whole or not at all. ERR_INPUT: more than the format's 2 GiB; ERR_NOMEM, ERR_IO
+ */
 int onnx_write(struct onnx_writer *w, struct disk *disk, const char *path, struct err *err);
 
 #endif

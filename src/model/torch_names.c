@@ -15,7 +15,7 @@ static const unsigned convolutions_16[STAGES] = {2, 2, 3, 3, 3};
 
 /* ---- names ---- */
 
-/* What a layer is over there: a convolution or product, or a half of a normalisation. */
+/* The kind of a layer in PyTorch: a convolution or product, or a half of a normalisation. */
 enum torch_kind { TORCH_PLAIN, TORCH_STATISTICS, TORCH_FACTORS };
 
 struct torch_layer {

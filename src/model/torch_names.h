@@ -1,8 +1,8 @@
-/* Weights of torchvision's ResNets and VGGs, and of ResNets for CIFAR that are named like them, in
- * the zoo's nets of the same structure: conv1.weight, layer1.0.bn1.running_mean, features.0.bias.
+/* Weights of torchvision's ResNets and VGGs, and of ResNets for CIFAR that are named like them,
+ * in the zoo's nets of the same structure: conv1.weight, layer1.0.bn1.running_mean.
  *
- * A layer BatchNorm has sums and their divisor where PyTorch has means; a bias that only one of both
- * has is 0, or is subtracted from the mean of the normalisation behind it, which gives the same. */
+ * A layer BatchNorm has sums and their divisor where PyTorch has means; a bias that only one of
+ * both has is 0, or is subtracted from the mean of the normalisation behind it: the same result. */
 #ifndef PL_MODEL_TORCH_NAMES_H
 #define PL_MODEL_TORCH_NAMES_H
 

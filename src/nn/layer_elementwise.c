@@ -1,6 +1,6 @@
-/* Layers that are a function of one element: Power, Exp, Log, AbsVal, TanH, ELU, Clip (tensor/map.h). A
- * batch that is not full has zeros after its records, and the function of zero may not be a number:
- * these positions are set to zero again. */
+/* Layers that are a function of one element: Power, Exp, Log, AbsVal, TanH, ELU, Clip
+ * (tensor/map.h). A batch that is not full has zeros after its records, and the function of zero
+ * may not be a number: these positions are set to zero again. */
 #include "nn/axes.h"
 #include "nn/layers.h"
 #include "tensor/map.h"

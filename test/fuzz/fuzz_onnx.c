@@ -1,4 +1,5 @@
-/* A model in ONNX: the net and the weights that it becomes, and these loaded into an existing net. */
+/* A model in ONNX: the net and the weights that it becomes, and these loaded into an existing
+ * net. */
 #include "support/fuzz.h"
 
 #include "model/onnx_import.h"
@@ -9,7 +10,7 @@
 
 #define NAME "in.onnx"
 
-/* What a small file may ask for. */
+/* Bytes that a small file may ask for. */
 static const size_t NUMBERS_MAX = 1 << 24, BUDGET = 1 << 26;
 
 static void load_model(void)

@@ -47,6 +47,7 @@ everywhere("elu.alpha", "ELU", "elu_param", "alpha: 0.3", lambda x: F.elu(x, 0.3
 everywhere("sigmoid", "Sigmoid", "sigmoid_param", "engine: CUDNN", torch.sigmoid, data=(12.0, 0.0))
 everywhere("tanh", "TanH", "tanh_param", "engine: CAFFE", torch.tanh, data=(6.0, 0.0))
 everywhere("absval", "AbsVal", "", "", torch.abs)
+everywhere("clip", "Clip", "clip_param", "min: -0.75 max: 1.5", lambda x: torch.clamp(x, -0.75, 1.5))
 for kind, message, fields, f in (
         ("ReLU", "", "", torch.relu), ("ReLU", "relu_param", "negative_slope: 0.1",
                                        lambda x: F.leaky_relu(x, 0.1)),

@@ -1,7 +1,7 @@
 /* Models in ONNX, case by case: a folder has model.onnx, input_K.pb and output_K.pb, as ONNX's own
- * cases do. Ours (test/golden/onnx, made by onnx_cases.py) have the outputs of onnxruntime. ONNX's, its
- * model mnist_8 and its light models are in the folder onnx of PACELINE_DATA; without the variable
- * these tests are skipped.
+ * cases do. Ours (test/golden/onnx, made by onnx_cases.py) have the outputs of onnxruntime. ONNX's,
+ * its model mnist_8 and its light models are in the folder onnx of PACELINE_DATA; without the
+ * variable these tests are skipped.
  *
  * test/golden/onnx/cases.txt says of each case of ONNX's whether it passes, or why it is refused:
  * a case that does better than its line fails the test, too, so that the table can only grow. */

@@ -289,7 +289,7 @@ static void compare_names(const Caffe__NetParameter *param, const char *path)
         const float *at = safetensors_find(&here, there.item[i].name, &shape);
         if (!at || !shape_equal(&shape, &there.item[i].shape) ||
             memcmp(at, there.item[i].data, there.item[i].count * sizeof *at) != 0)
-            fail_msg("%s does not come back", there.item[i].name);
+            fail_msg("%s is another one when it is written again", there.item[i].name);
     }
     safetensors_release(&there);
     safetensors_release(&here);
