@@ -161,7 +161,7 @@ static void test_bad_input_is_refused(void **state)
     tiny_write(t, "bad.caffemodel", "\x0a\x7f");
     REFUSED(t, "which files?", "convert", "net.prototxt");
     REFUSED(t, "unexpected argument", "convert", "a", "b", "c");
-    REFUSED(t, "none of .caffemodel, .safetensors and .prototxt", "convert", "a", "b");
+    REFUSED(t, "none of .caffemodel, .safetensors, .onnx and .prototxt", "convert", "a", "b");
     REFUSED(t, "cannot open", "convert", "a", "new.safetensors");
     REFUSED(t, "old.prototxt:3:11: V0LayerParameter", "convert", "old.prototxt", "new.prototxt");
     REFUSED(t, "bad.caffemodel: byte 0: field 1 has 127 bytes, 0 are left", "convert",

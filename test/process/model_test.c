@@ -43,6 +43,29 @@ static void test_it_repeats_the_runs_results(void **state)
     process_release(&trained);
 }
 
+/* It scores as the run's model does, and training continues from it. */
+static void test_a_model_in_onnx(void **state)
+{
+    struct tiny *t = *state;
+    struct process trained, p;
+    RUN(t, &trained, "sim", t->job, "--cluster", t->cluster, "--out", "onnx", "--json");
+    double error = number_of(&trained, "test_error"), loss = number_of(&trained, "test_loss");
+    process_release(&trained);
+    REFUSED(t, "the shape of the net's records is unknown; give it (--input)", "convert",
+            "onnx/final.safetensors", "a.onnx", "--net", "net.prototxt");
+    RUN(t, &p, "convert", "onnx/final.safetensors", "a.onnx", "--net", "net.prototxt", "--input",
+        "1x12x12");
+    process_release(&p);
+    RUN(t, &p, "test", "--model", "a.onnx", "--data", test_spec, "--kernels", "ref", "--json");
+    assert_true(fabs(number_of(&p, "accuracy") - (1 - error)) < 1e-6);
+    assert_true(fabs(number_of(&p, "loss") - loss) < 1e-6);
+    process_release(&p);
+    RUN(t, &p, "train", t->job, "--out", "tuned", "--set", "net.file=a.onnx", "--weights", "a.onnx",
+        "--workers", "1", "--steps", "20", "--json");
+    assert_true(number_of(&p, "test_error") < 0.2);
+    process_release(&p);
+}
+
 static void test_bad_input_is_refused(void **state)
 {
     struct tiny *t = *state;
@@ -93,6 +116,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_repeats_the_runs_results),
+        cmocka_unit_test(test_a_model_in_onnx),
         cmocka_unit_test(test_bad_input_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
