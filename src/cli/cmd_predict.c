@@ -29,7 +29,7 @@ struct predict_arguments {
 
 static const struct option predict_options[] = {
     PREDICT_OPTION("net", "FILE|NAME", "a prototxt or a net of the zoo, in place of MODEL", net),
-    PREDICT_OPTION("weights", "FILE", "its weights, safetensors or caffemodel", weights),
+    PREDICT_OPTION("weights", "FILE", "its weights: safetensors, caffemodel or onnx", weights),
     PREDICT_OPTION("model", "best|final|FILE", "of a run: which of its models (final)", which),
     PREDICT_OPTION("data", "SPEC", "records in place of pictures: see `help data-spec`", data),
     PREDICT_OPTION("first", "N", "the first N of them, or of the model's test data", first),

@@ -28,7 +28,7 @@ static const struct option sample_options[] = {
     SAMPLE_OPTION("seed", "S", "of the draws (1)", seed),
     SAMPLE_OPTION("model", "best|final|FILE", "of a run: which of its models (final)", which),
     SAMPLE_OPTION("net", "FILE|NAME", "a prototxt or a net of the zoo, in place of MODEL", net),
-    SAMPLE_OPTION("weights", "FILE", "its weights, safetensors or caffemodel", weights),
+    SAMPLE_OPTION("weights", "FILE", "its weights: safetensors, caffemodel or onnx", weights),
     SAMPLE_OPTION("data", "SPEC", "the text it was trained on, text:FILE: without a run", data),
     SAMPLE_OPTION("kernels", "K", "ref, dnnl or auto", kernels),
     {0},
