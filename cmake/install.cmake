@@ -59,7 +59,8 @@ add_executable(paceline_installed $<TARGET_OBJECTS:paceline_command>)
 file(RELATIVE_PATH library_from_command /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
 set_target_properties(paceline_installed PROPERTIES OUTPUT_NAME paceline LINKER_LANGUAGE C
   RUNTIME_OUTPUT_DIRECTORY ${installed} INSTALL_RPATH "$ORIGIN/${library_from_command}")
-target_link_libraries(paceline_installed PRIVATE paceline_shared PkgConfig::CJSON Threads::Threads m)
+target_link_libraries(paceline_installed PRIVATE paceline_shared PkgConfig::CJSON
+  PkgConfig::MICROHTTPD Threads::Threads m)
 
 # Pages of the manual and completions, from what the command says of itself.
 set(manual ${installed}/manual)
@@ -110,7 +111,7 @@ install(FILES ${manual}/zsh/_paceline DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/$
   COMPONENT command)
 install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/paceline/examples
   COMPONENT command FILES_MATCHING
-  PATTERN "*.job" PATTERN "*.cluster" PATTERN "*.service" PATTERN "*.sbatch"
+  PATTERN "*.job" PATTERN "*.cluster" PATTERN "*.service" PATTERN "*.sbatch" PATTERN "*.json"
   PATTERN data EXCLUDE PATTERN spark EXCLUDE)
 install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libpaceline-dev/examples
   COMPONENT development FILES_MATCHING PATTERN "*.c" PATTERN "*.cpp"

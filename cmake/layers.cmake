@@ -133,16 +133,24 @@ folder_sources(cli sources)
 if(sources)
   # The command sees the public headers and nothing else. Its objects are in two programs of tests,
   # too.
-  add_library(paceline_command OBJECT ${sources})
+  set(page ${PROJECT_SOURCE_DIR}/src/cli/page)
+  set(page_files ${CMAKE_BINARY_DIR}/gen/cli/page_files.c)
+  add_custom_command(OUTPUT ${page_files}
+    COMMAND ${CMAKE_COMMAND} "-DFILES=page_css=${page}/page.css;page_js=${page}/page.js"
+            -DOUT=${page_files} -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${page}/page.css ${page}/page.js ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    VERBATIM)
+  add_library(paceline_command OBJECT ${sources} ${page_files})
   target_compile_definitions(paceline_command PRIVATE _POSIX_C_SOURCE=200809L)
   target_compile_options(paceline_command PRIVATE
     $<TARGET_PROPERTY:paceline_flags,INTERFACE_COMPILE_OPTIONS>)
   target_include_directories(paceline_command PRIVATE src) # its own headers: test/layering.sh watches
-  target_link_libraries(paceline_command PRIVATE paceline PkgConfig::CJSON)
+  target_link_libraries(paceline_command PRIVATE paceline PkgConfig::CJSON PkgConfig::MICROHTTPD)
   add_executable(paceline_cli $<TARGET_OBJECTS:paceline_command>)
   set_target_properties(paceline_cli PROPERTIES OUTPUT_NAME paceline LINKER_LANGUAGE C)
   target_link_options(paceline_cli PRIVATE $<TARGET_PROPERTY:paceline_flags,INTERFACE_LINK_OPTIONS>)
-  target_link_libraries(paceline_cli PRIVATE paceline PkgConfig::CJSON)
+  target_link_libraries(paceline_cli PRIVATE paceline PkgConfig::CJSON PkgConfig::MICROHTTPD
+    Threads::Threads m)
 endif()
 
 # Each of the examples in C is a program of its name, and sees the public headers alone.
@@ -251,11 +259,24 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_sources(cli_workers_test PRIVATE src/cli/workers.c src/cli/worker_relay.c
     src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c)
 
+  target_sources(cli_run_summary_test PRIVATE src/cli/run_summary.c src/cli/run_series.c)
+  target_sources(cli_trace_summary_test PRIVATE src/cli/trace_summary.c src/cli/job_fields.c)
+
+  # Pages, in a browser where there is one, and their server.
+  find_package(Python3 COMPONENTS Interpreter)
+  foreach(test report browser live)
+    add_test(NAME page/${test}_test COMMAND ${Python3_EXECUTABLE}
+      ${PROJECT_SOURCE_DIR}/test/page/${test}_test.py ${CMAKE_BINARY_DIR})
+    set_tests_properties(page/${test}_test PROPERTIES TIMEOUT 300 LABELS page PROCESSORS 2
+      ENVIRONMENT "PACELINE_TUNER=off;OMP_WAIT_POLICY=passive;PYTHONDONTWRITEBYTECODE=1")
+  endforeach()
+
   # Commands and calls whose net fails an assertion on request: tests of the handling of bugs.
   target_link_options(api_guard_test PRIVATE LINKER:--wrap=net_begin_forward)
   add_executable(paceline_breaks $<TARGET_OBJECTS:paceline_command> test/process/breaks.c)
   target_include_directories(paceline_breaks PRIVATE include)
-  target_link_libraries(paceline_breaks PRIVATE paceline paceline_core PkgConfig::CJSON)
+  target_link_libraries(paceline_breaks PRIVATE paceline paceline_core PkgConfig::CJSON
+    PkgConfig::MICROHTTPD)
   target_link_options(paceline_breaks PRIVATE LINKER:--wrap=net_begin_forward)
   add_dependencies(process_bug_test paceline_breaks)
 
@@ -287,6 +308,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_link_options(sim_batch_norm_test PRIVATE ${own_wraps})
   add_executable(paceline_own $<TARGET_OBJECTS:paceline_command> bench/bn_own.c)
   target_include_directories(paceline_own PRIVATE include test/lib)
-  target_link_libraries(paceline_own PRIVATE paceline paceline_core PkgConfig::CJSON m)
+  target_link_libraries(paceline_own PRIVATE paceline paceline_core PkgConfig::CJSON
+    PkgConfig::MICROHTTPD m)
   target_link_options(paceline_own PRIVATE ${own_wraps})
 endif()

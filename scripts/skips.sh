@@ -22,6 +22,7 @@ holds() { # CONDITION DIR
     case $1 in
     data) [ ! -d "${PACELINE_DATA:-/nowhere}" ] ;;
     root) [ "$(id -u)" = 0 ] ;;
+    browser) ! command -v chromium >/dev/null && ! command -v google-chrome >/dev/null ;;
     cgroup) ! [ -w /sys/fs/cgroup/memory ] && ! [ -w /sys/fs/cgroup/cgroup.procs ] ;;
     isa) [ -n "${PACELINE_ISA:-}" ] || ! grep -qw avx512_bf16 /proc/cpuinfo ;;
     spark) [ -z "${SPARK_HOME:-}" ] && ! ls -d "$here"/.spark/lib/python3*/site-packages/pyspark >/dev/null 2>&1 ;;

@@ -1,5 +1,6 @@
 #include "cli/banner.h"
 
+#include "cli/json_value.h"
 #include "cli/number.h"
 #include "cli/output.h"
 
@@ -8,18 +9,6 @@
 #include <string.h>
 
 enum { LINE_BYTES = 256, NUMBER_BYTES = 40 };
-
-static double number_of(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-    return value ? value : "";
-}
 
 /* 431,080 */
 static const char *grouped_digits(double value, char out[NUMBER_BYTES])
@@ -49,12 +38,12 @@ __attribute__((format(printf, 2, 3))) static void add_text(char line[LINE_BYTES]
 static void print_net(const cJSON *start)
 {
     char line[LINE_BYTES] = "", n[NUMBER_BYTES];
-    add_text(line, "%s, %s parameter%s", text_of(start, "net"),
-             grouped_digits(number_of(start, "parameters"), n),
-             number_plural(number_of(start, "parameters"), "s"));
-    if (number_of(start, "classes") > 0)
-        add_text(line, ", %s class%s", grouped_digits(number_of(start, "classes"), n),
-                 number_plural(number_of(start, "classes"), "es"));
+    add_text(line, "%s, %s parameter%s", json_text(start, "net"),
+             grouped_digits(json_number(start, "parameters"), n),
+             number_plural(json_number(start, "parameters"), "s"));
+    if (json_number(start, "classes") > 0)
+        add_text(line, ", %s class%s", grouped_digits(json_number(start, "classes"), n),
+                 number_plural(json_number(start, "classes"), "es"));
     output_line("net         %s", line);
 }
 
@@ -66,20 +55,20 @@ static void print_records(const cJSON *start)
     const cJSON *records = cJSON_GetObjectItemCaseSensitive(start, "records");
     char line[LINE_BYTES] = "", n[NUMBER_BYTES];
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        if (number_of(records, sets[i].set) > 0)
+        if (json_number(records, sets[i].set) > 0)
             add_text(line, "%s%s %s", line[0] ? ", " : "",
-                     grouped_digits(number_of(records, sets[i].set), n), sets[i].what);
-    output_line("records     %s; each %s", line, text_of(start, "record"));
+                     grouped_digits(json_number(records, sets[i].set), n), sets[i].what);
+    output_line("records     %s; each %s", line, json_text(start, "record"));
 }
 
 static void print_step(const cJSON *start)
 {
     char batch[NUMBER_BYTES], steps[NUMBER_BYTES];
-    double workers = number_of(start, "nodes"), each = number_of(start, "batch"),
-           epoch = number_of(start, "steps_an_epoch");
+    double workers = json_number(start, "nodes"), each = json_number(start, "batch"),
+           epoch = json_number(start, "steps_an_epoch");
     if (cJSON_HasObjectItem(start, "global_batch")) {
-        const char *growth = text_of(start, "batch_growth");
-        double all = number_of(start, "global_batch");
+        const char *growth = json_text(start, "batch_growth");
+        double all = json_number(start, "global_batch");
         output_line("a step      %s record%s, shared out by %.0f worker%s, %s step%s an epoch",
                     grouped_digits(all, batch), number_plural(all, "s"), workers,
                     number_plural(workers, "s"), grouped_digits(epoch, steps),
@@ -97,11 +86,12 @@ static void print_step(const cJSON *start)
 static void print_solver(const cJSON *start)
 {
     char line[LINE_BYTES] = "";
-    add_text(line, "%s", text_of(start, "optimizer"));
+    add_text(line, "%s", json_text(start, "optimizer"));
     if (cJSON_GetObjectItemCaseSensitive(start, "base_lr"))
-        add_text(line, ", rate %g, %s", number_of(start, "base_lr"), text_of(start, "lr_policy"));
-    if (number_of(start, "momentum") > 0)
-        add_text(line, ", momentum %g", number_of(start, "momentum"));
+        add_text(line, ", rate %g, %s", json_number(start, "base_lr"),
+                 json_text(start, "lr_policy"));
+    if (json_number(start, "momentum") > 0)
+        add_text(line, ", momentum %g", json_number(start, "momentum"));
     output_line("optimizer   %s", line);
 }
 
@@ -130,8 +120,8 @@ static void print_end(const cJSON *start)
 static void print_machine(const cJSON *start)
 {
     char line[LINE_BYTES] = "";
-    double threads = number_of(start, "threads");
-    add_text(line, "%s kernels, %s", text_of(start, "kernels"), text_of(start, "isa"));
+    double threads = json_number(start, "threads");
+    add_text(line, "%s kernels, %s", json_text(start, "kernels"), json_text(start, "isa"));
     if (threads > 0)
         add_text(line, ", %.0f thread%s a worker", threads, number_plural(threads, "s"));
     output_line("computes    %s", line);
@@ -139,13 +129,13 @@ static void print_machine(const cJSON *start)
 
 void banner_print(const cJSON *start, const char *directory)
 {
-    const char *settings = text_of(start, "settings");
+    const char *settings = json_text(start, "settings");
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(start, "simulated")))
         output_line("simulated   times and speeds are those of the cluster file");
     print_net(start);
     print_records(start);
     print_step(start);
-    output_line("strategy    %s%s%s", text_of(start, "strategy"), settings[0] ? ": " : "",
+    output_line("strategy    %s%s%s", json_text(start, "strategy"), settings[0] ? ": " : "",
                 settings);
     print_solver(start);
     print_end(start);

@@ -46,7 +46,7 @@ struct command {
 
 extern const struct command cmd_train, cmd_resume, cmd_sim, cmd_plan, cmd_test, cmd_predict,
     cmd_sample, cmd_model, cmd_data, cmd_convert, cmd_driver, cmd_worker, cmd_keygen, cmd_bench,
-    cmd_lr_range;
+    cmd_lr_range, cmd_report;
 
 /* Parse argv[1…] into `into` by the command's table. Arguments that are no options go to
  * `positional`, at most `max`, counted in *count. Returns -1 to continue, or the exit code at which

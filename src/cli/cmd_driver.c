@@ -4,7 +4,7 @@
 #include "cli/key_option.h"
 #include "cli/number.h"
 #include "cli/output.h"
-#include "cli/run_arguments.h"
+#include "cli/page_view.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
 
@@ -32,6 +32,7 @@ static const struct option driver_options[] = {
     {"workers-file", OPTION_TEXT, "FILE",
      "its number is how many workers there are to be: may change",
      offsetof(struct run_arguments, workers_file)},
+    PAGE_OPTIONS,
     {"resume", OPTION_FLAG, NULL, "resume the run in --out, or the newest of that name",
      offsetof(struct run_arguments, resume)},
     RESUME_OPTIONS,
@@ -54,6 +55,7 @@ static int drive_run(const struct run_arguments *arguments, const char *path,
     static struct run_output output;
     pl_run_report report;
     run_output_init(&output, arguments->json);
+    output.watcher = arguments->watcher;
     output.workers.path = arguments->workers_file;
     char reason[CHOICE_TEXT_MAX] = "";
     int rc = job_options_load(engine, path, &arguments->job, &job);
@@ -113,7 +115,7 @@ static int run_driver(const struct command *command, int argc, char **argv)
     int end = options_parse(command, argc, argv, &arguments, &path, 1, &count);
     if (end < 0)
         end = run_arguments_check(command, &arguments, count);
-    return end >= 0 ? end : run_as_driver(command, &arguments, path);
+    return end >= 0 ? end : page_view_run(command, &arguments, path, true);
 }
 
 const struct command cmd_driver = {

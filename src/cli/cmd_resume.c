@@ -1,7 +1,7 @@
 /* `paceline resume`: continues with a run, by the job that is in its directory. */
 #include "cli/key_option.h"
 #include "cli/number.h"
-#include "cli/run_arguments.h"
+#include "cli/page_view.h"
 
 #include <stdio.h>
 
@@ -21,6 +21,7 @@ static const struct option resume_options[] = {
     RUN_OPTION("workers-file", OPTION_TEXT, "FILE",
                "its number is how many workers there are to be: may change", workers_file),
     CACHE_OPTION,
+    PAGE_OPTIONS,
     RUN_OPTION("trace", OPTION_TEXT, "FILE",
                "write where each node's time went, for ui.perfetto.dev", trace),
     RUN_OPTION("json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout", json),
@@ -68,7 +69,7 @@ static int run_resume(const struct command *command, int argc, char **argv)
         return EXIT_BAD_INPUT;
     }
     if (end < 0 && arguments.listen)
-        return run_as_driver(command, &arguments, NULL);
+        return page_view_run(command, &arguments, NULL, true);
     if (end < 0)
         end = number_option(command, "wait", arguments.wait, 0.001, 1e9, &arguments.wait_s);
     if (end < 0 && arguments.max_mbit) {
@@ -76,7 +77,7 @@ static int run_resume(const struct command *command, int argc, char **argv)
                         "--listen ADDR, too, or omit it\n");
         return EXIT_BAD_INPUT;
     }
-    return end >= 0 ? end : run_with_workers(&arguments, NULL);
+    return end >= 0 ? end : page_view_run(command, &arguments, NULL, false);
 }
 
 const struct command cmd_resume = {

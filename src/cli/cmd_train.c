@@ -3,6 +3,7 @@
 #include "cli/key_option.h"
 #include "cli/number.h"
 #include "cli/output.h"
+#include "cli/page_view.h"
 #include "cli/plan_survey.h"
 #include "cli/run_arguments.h"
 #include "cli/run_output.h"
@@ -34,6 +35,7 @@ static const struct option train_options[] = {
      "its number is how many workers there are to be: may change",
      offsetof(struct run_arguments, workers_file)},
     CACHE_OPTION,
+    PAGE_OPTIONS,
     {"resume", OPTION_FLAG, NULL, "resume the run in --out, or the newest of that name",
      offsetof(struct run_arguments, resume)},
     RESUME_OPTIONS,
@@ -126,6 +128,7 @@ int run_with_workers(const struct run_arguments *arguments, const char *path)
     training.workers.key = key;
     training.workers.cache = arguments->cache;
     run_output_init(&training.output, arguments->json);
+    training.output.watcher = arguments->watcher;
     training.output.workers.path = arguments->workers_file;
     char reason[CHOICE_TEXT_MAX] = "";
     int rc = job_options_load(engine, path, &arguments->job, &job);
@@ -190,7 +193,7 @@ static int run_train(const struct command *command, int argc, char **argv)
                                  : "prints the job as text, not with --json");
         return EXIT_BAD_INPUT;
     }
-    return end >= 0 ? end : run_with_workers(&arguments, path);
+    return end >= 0 ? end : page_view_run(command, &arguments, path, false);
 }
 
 const struct command cmd_train = {

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-    &cmd_train,   &cmd_resume, &cmd_sim,    &cmd_plan,  &cmd_test,
-    &cmd_predict, &cmd_sample, &cmd_model,  &cmd_data,  &cmd_convert,
-    &cmd_driver,  &cmd_worker, &cmd_keygen, &cmd_bench, &cmd_lr_range};
+    &cmd_train,  &cmd_resume, &cmd_sim,      &cmd_plan,    &cmd_test,   &cmd_predict,
+    &cmd_sample, &cmd_model,  &cmd_data,     &cmd_convert, &cmd_driver, &cmd_worker,
+    &cmd_keygen, &cmd_bench,  &cmd_lr_range, &cmd_report};
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -123,7 +123,8 @@ static int run_help(int argc, char **argv)
 /* With threads that wait for one another: a driver evaluates, a simulation trains, too. */
 static bool does_compute(const struct command *command)
 {
-    return command != &cmd_model && command != &cmd_data && command != &cmd_convert;
+    return command != &cmd_model && command != &cmd_data && command != &cmd_convert &&
+           command != &cmd_report;
 }
 
 /* Open missing standard streams on the null device, so that a file that is opened later does not

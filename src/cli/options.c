@@ -158,7 +158,7 @@ static int parse_option(const struct command *command, int argc, char **argv, in
 int options_parse(const struct command *command, int argc, char **argv, void *into,
                   const char **positional, size_t max, size_t *count)
 {
-    static char quiet[] = "--quiet";
+    static char quiet[] = "--quiet", out[] = "--out";
     *count = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -167,6 +167,8 @@ int options_parse(const struct command *command, int argc, char **argv, void *in
         }
         if (strcmp(argv[i], "-q") == 0)
             argv[i] = quiet;
+        if (strcmp(argv[i], "-o") == 0 && find_option(command, "out", 3))
+            argv[i] = out;
         if (argv[i][0] == '-' && argv[i][1] != '\0') {
             if (argv[i][1] != '-')
                 return unknown_option(command, argv[i]);

@@ -10,6 +10,8 @@ struct run_arguments {
     struct output_arguments output;
     const char *out, *listen, *trace, *snapshot, *workers_file;
     const char *cache; /* of train, resume */
+    const char *page, *page_token;
+    const struct run_watcher *watcher; /* of page_view_run; NULL: none */
     const char *wait;
     const char *max_mbit; /* of driver */
     double wait_s;        /* of train */

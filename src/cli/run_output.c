@@ -1,5 +1,6 @@
 #include "cli/run_output.h"
 #include "cli/banner.h"
+#include "cli/json_value.h"
 #include "cli/number.h"
 #include "cli/output.h"
 #include "cli/signals.h"
@@ -29,23 +30,11 @@ void run_output_init(struct run_output *output, bool json)
     *output = (struct run_output){.json = json};
 }
 
-static double number_of(const cJSON *event, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(event, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-static const char *text_of(const cJSON *event, const char *key)
-{
-    const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(event, key));
-    return value ? value : "";
-}
-
 /* When it was: "    12.5 s", of a simulation's time by name. */
 static const char *time_of(const cJSON *event, char out[48])
 {
     bool simulated = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(event, "simulated"));
-    snprintf(out, 48, "%s%8.1f s", simulated ? "simulated " : "", number_of(event, "t"));
+    snprintf(out, 48, "%s%8.1f s", simulated ? "simulated " : "", json_number(event, "t"));
     return out;
 }
 
@@ -61,9 +50,9 @@ static void print_evaluation(const cJSON *event)
 {
     char error[32] = "", t[48], loss[LOSS_TEXT];
     if (cJSON_HasObjectItem(event, "error"))
-        snprintf(error, sizeof error, "error %.2f %%, ", 100 * number_of(event, "error"));
-    output_line("%s  epoch %.2f: %s %sloss %s", time_of(event, t), number_of(event, "epoch"),
-                text_of(event, "set"), error, loss_text(number_of(event, "loss"), loss));
+        snprintf(error, sizeof error, "error %.2f %%, ", 100 * json_number(event, "error"));
+    output_line("%s  epoch %.2f: %s %sloss %s", time_of(event, t), json_number(event, "epoch"),
+                json_text(event, "set"), error, loss_text(json_number(event, "loss"), loss));
 }
 
 /* Is byte i of the text part of a control character, in ASCII or U+0080 to U+009F? */
@@ -77,8 +66,8 @@ static bool is_control(const char *text, size_t i)
 static void print_sample(const cJSON *event)
 {
     char t[48], line[2048];
-    output_line("%s  epoch %.2f: the model writes", time_of(event, t), number_of(event, "epoch"));
-    for (const char *text = text_of(event, "text"); *text;) {
+    output_line("%s  epoch %.2f: the model writes", time_of(event, t), json_number(event, "epoch"));
+    for (const char *text = json_text(event, "text"); *text;) {
         size_t n = strcspn(text, "\n"), kept = n < sizeof line - 1 ? n : sizeof line - 1;
         for (size_t i = 0; i < kept; i++)
             line[i] = is_control(text, i) ? '?' : text[i];
@@ -92,13 +81,13 @@ static void print_sample(const cJSON *event)
 static void print_suspicion(const cJSON *event)
 {
     char line[512];
-    snprintf(line, sizeof line, "suspicious: %s", text_of(event, "text"));
+    snprintf(line, sizeof line, "suspicious: %s", json_text(event, "text"));
     output_warning(line);
 }
 
 static void print_event(struct run_output *output, const cJSON *event)
 {
-    const char *kind = text_of(event, "kind");
+    const char *kind = json_text(event, "kind");
     char t[48];
     if (strcmp(kind, "start") == 0)
         banner_print(event, output->directory);
@@ -111,22 +100,26 @@ static void print_event(struct run_output *output, const cJSON *event)
     else if (strcmp(kind, "sample") == 0)
         print_sample(event);
     else if (strcmp(kind, "fault") == 0)
-        output_line("%s  fault: %s worker %.0f", time_of(event, t), text_of(event, "what"),
-                    number_of(event, "node"));
+        output_line("%s  fault: %s worker %.0f", time_of(event, t), json_text(event, "what"),
+                    json_number(event, "node"));
 }
 
 void run_output_begins(void *user, const char *directory)
 {
     struct run_output *output = user;
     snprintf(output->directory, sizeof output->directory, "%s", directory);
+    if (output->watcher)
+        output->watcher->begins(output->watcher->user, directory);
 }
 
 void run_output_event(void *user, const char *line)
 {
     struct run_output *output = user;
+    if (output->watcher)
+        output->watcher->event(output->watcher->user, line);
     cJSON *event = cJSON_Parse(line);
     print_event(output, event);
-    bool ends = strcmp(text_of(event, "kind"), "end") == 0;
+    bool ends = strcmp(json_text(event, "kind"), "end") == 0;
     output->has_ended = output->has_ended || ends;
     if (output->json && ends) {
         cJSON_Delete(output->end);
@@ -198,9 +191,12 @@ static void add_local(struct fields *f, const pl_progress *p)
 
 void run_output_tick(void *user)
 {
+    struct run_output *output = user;
     pl_flag_set(&signals_heeded, true);
-    workers_file_look(&((struct run_output *)user)->workers);
+    workers_file_look(&output->workers);
     output_tick();
+    if (output->watcher)
+        output->watcher->tick(output->watcher->user);
 }
 
 /* The time of day `age_s` seconds ago. */
@@ -265,8 +261,10 @@ void run_output_stopping(void *user, const pl_stopping *s)
 
 void run_output_progress(void *user, const pl_progress *p)
 {
+    const struct run_watcher *watcher = ((struct run_output *)user)->watcher;
     struct fields f = {.count = 0};
-    (void)user;
+    if (watcher)
+        watcher->progress(watcher->user, p);
     if (p->simulated) {
         add_field(&f, 0, "simulated");
         set_brief(&f, "sim");

@@ -11,7 +11,17 @@
 
 enum { PROGRESS_EVERY_S = 2 }; /* off a terminal */
 
+/* Somebody who follows the run, too: receives what the run_output_* below receive. */
+struct run_watcher {
+    void (*begins)(void *user, const char *directory);
+    void (*event)(void *user, const char *line);
+    void (*progress)(void *user, const pl_progress *progress);
+    void (*tick)(void *user);
+    void *user;
+};
+
 struct run_output {
+    const struct run_watcher *watcher; /* NULL: none */
     bool json;
     bool virtual_time; /* the run's seconds are not ours */
     bool has_ended;    /* this driver has written the run's end */

@@ -46,10 +46,10 @@ bool svg_may_write(const char *command, const char *option, const char *path, co
 /* ---- the page ---- */
 
 /* Colours that differ for every eye (Okabe and Ito), brighter where the page is dark. */
-static const char *const light[SVG_SERIES] = {"#0072b2", "#009e73", "#d55e00", "#cc79a7",
-                                              "#000000", "#e69f00", "#56b4e9", "#8c564b"};
-static const char *const dark[SVG_SERIES] = {"#3d8fd1", "#2bb98d", "#ec7a35", "#de9cc0",
-                                             "#f0f6fc", "#f0b429", "#8fd0f5", "#b5806f"};
+const char *const svg_light_colors[SVG_SERIES] = {"#0072b2", "#009e73", "#d55e00", "#cc79a7",
+                                                  "#000000", "#e69f00", "#56b4e9", "#8c564b"};
+const char *const svg_dark_colors[SVG_SERIES] = {"#3d8fd1", "#2bb98d", "#ec7a35", "#de9cc0",
+                                                 "#f0f6fc", "#f0b429", "#8fd0f5", "#b5806f"};
 
 static void write_colors(FILE *out, const char *const color[SVG_SERIES])
 {
@@ -57,7 +57,7 @@ static void write_colors(FILE *out, const char *const color[SVG_SERIES])
         fprintf(out, ".s%d{stroke:%s}.t%d{fill:%s}\n", i, color[i], i, color[i]);
 }
 
-static void write_quoted(FILE *out, const char *text)
+void svg_put_quoted(FILE *out, const char *text)
 {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
@@ -72,7 +72,7 @@ static void write_quoted(FILE *out, const char *text)
 static void write_title(FILE *out, const char *text)
 {
     fputs("<title>", out);
-    write_quoted(out, text);
+    svg_put_quoted(out, text);
     fputs("</title>", out);
 }
 
@@ -88,12 +88,12 @@ static void write_style(FILE *out)
           ".band{fill:#0072b2;opacity:.12}.best{fill:none;stroke:#1f2328;stroke-width:1.6}\n"
           ".d1{stroke-dasharray:7 3}.d2{stroke-dasharray:2 3}.faint{opacity:.3}\n",
           out);
-    write_colors(out, light);
+    write_colors(out, svg_light_colors);
     fputs("@media (prefers-color-scheme:dark){\n"
           ".page{fill:#0d1117}.title,.head,.label{fill:#f0f6fc}.tick,.note{fill:#9198a1}\n"
           ".grid{stroke:#262c36}.frame{stroke:#656c76}.best{stroke:#f0f6fc}\n",
           out);
-    write_colors(out, dark);
+    write_colors(out, svg_dark_colors);
     fputs("}\n</style>\n", out);
 }
 
@@ -137,7 +137,7 @@ void svg_text(struct svg_page *page, const char *class, double x, double y, cons
     va_end(args);
     fprintf(page->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", class, x, y,
             anchor);
-    write_quoted(page->out, text);
+    svg_put_quoted(page->out, text);
     fputs("</text>\n", page->out);
 }
 

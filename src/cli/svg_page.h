@@ -15,6 +15,12 @@ struct svg_page {
 
 enum { SVG_SERIES = 8, SVG_DASHES = 3 };
 
+/* The colours of the series, "#rrggbb", on a light and on a dark page. */
+extern const char *const svg_light_colors[SVG_SERIES], *const svg_dark_colors[SVG_SERIES];
+
+/* Text of an element of SVG or HTML. */
+void svg_put_quoted(FILE *out, const char *text);
+
 /* May `path` be written? It may if there is no such file in a folder that there is, or one that
  * begins with `begin`, which an earlier call of the command wrote. false after a message, which
  * begins with the command and option. */

@@ -1,0 +1,10 @@
+# cmake -DOUT=FILE.c -DFILES="NAME=PATH;..." -P embed.cmake: each file as a C string NAME.
+set(text "#include \"cli/page_files.h\"\n")
+foreach(entry ${FILES})
+  string(REGEX MATCH "^([a-z_]+)=(.*)$" found "${entry}")
+  file(READ "${CMAKE_MATCH_2}" bytes HEX)
+  set(name ${CMAKE_MATCH_1})
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  string(APPEND text "const unsigned char ${name}[] = {${bytes}0};\n")
+endforeach()
+file(WRITE "${OUT}" "${text}")
