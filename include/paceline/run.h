@@ -86,10 +86,10 @@ typedef struct pl_run_options {
     void *user;
     /* A new file for a trace of the run: how each node spent its time, as Chrome's trace events,
      * for Perfetto (ui.perfetto.dev) or chrome://tracing. A process for each node, with spans of
-     * `compute`, `update`, `copy`, `exchange`, `wait`, `send` and `evaluate`. Times are virtual in
-     * a simulation, which the trace does not change; in a real run each node counts from its first
-     * view, and clocks of hosts are not compared. Spans that a killed worker has not yet sent are
-     * missing. NULL: none. */
+     * `compute`, `update`, `copy`, `exchange`, `wait`, `send`, `evaluate` and `data` (a batch came
+     * late). Times are virtual in a simulation, which the trace does not change; in a real run each
+     * node counts from its first view, and clocks of hosts are not compared. Spans that a killed
+     * worker has not yet sent are missing. NULL: none. */
     const char *trace;
     /* Set it, from any thread or a signal handler. 1: the run ends at its next commit point, with a
      * final model that is not evaluated. 2: it ends at once, and the driver writes its own state,

@@ -18,6 +18,7 @@ static const struct look {
     [SPAN_WAIT] = {"exchange", NULL, "grey", true},
     [SPAN_EXCHANGE] = {"exchange", "bytes", "thread_state_running", false},
     [SPAN_EVALUATE] = {"step", "records", "detailed_memory_dump", false},
+    [SPAN_DATA] = {"step", "records", "terrible", false},
 };
 
 int trace_file_open(struct trace_file *f, struct disk *disk, const char *path, struct err *err)

@@ -148,11 +148,28 @@ static void expect_stride(struct learner *l, uint64_t start, size_t count)
     l->known = LEARNER_EXPECTS;
 }
 
+static struct trace_span span_of(const struct learner *l, enum span_kind kind, size_t count)
+{
+    return (struct trace_span){
+        .kind = (uint8_t)kind, .row = TRACE_STEPS, .n = l->steps + 1, .amount = count};
+}
+
+/* A batch that was ready takes a few microseconds, which is no wait. */
+static int take_batch(struct learner *l, uint64_t start, size_t count, const struct batch **records)
+{
+    enum { WAIT_NS = 50 * 1000 };
+    int64_t begun = trace_now(l->world);
+    int rc = loader_take(&l->ws->loader, start, count, records, &l->err);
+    if (trace_now(l->world) - begun >= WAIT_NS)
+        trace_end(l->world, begun, span_of(l, SPAN_DATA, count));
+    return rc;
+}
+
 static int compute_batch(struct learner *l, uint64_t start, size_t count,
                          const struct net_watch *watch, double *loss)
 {
     const struct batch *records;
-    int rc = loader_take(&l->ws->loader, start, count, &records, &l->err);
+    int rc = take_batch(l, start, count, &records);
     if (rc != OK)
         return rc;
     struct net_batch batch = {
@@ -335,7 +352,7 @@ static int spend_in_parts(struct learner *l, uint64_t start, size_t count, doubl
     return rc == OK ? local_work(l->group, l->world, shared, seconds * (1 - done)) : rc;
 }
 
-static int run_gradient(struct learner *l, uint64_t start, size_t count)
+static int compute_step(struct learner *l, uint64_t start, size_t count)
 {
     PL_ASSERT(count > 0 && (count <= job_step_records(l->job) || job_shares_batch(l->job) ||
                             job_takes_all(l->job)));
@@ -364,10 +381,12 @@ static int run_gradient(struct learner *l, uint64_t start, size_t count)
     return rc != OK ? rc : isfinite(l->loss) ? OK : ERR_DIVERGED;
 }
 
-static struct trace_span span_of(const struct learner *l, enum span_kind kind, size_t count)
+static int run_gradient(struct learner *l, uint64_t start, size_t count)
 {
-    return (struct trace_span){
-        .kind = (uint8_t)kind, .row = TRACE_STEPS, .n = l->steps + 1, .amount = count};
+    int rc = compute_step(l, start, count);
+    if (l->world)
+        l->steps_s += world_seconds(world_now(l->world) - l->begun);
+    return rc;
 }
 
 int learner_gradient(struct learner *l, uint64_t start, size_t count)

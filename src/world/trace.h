@@ -20,7 +20,8 @@
     X(SEND, "send")         /* exchange  bytes       bytes on their way out to a peer */        \
     X(WAIT, "wait")         /* exchange  -           a task stands still for others */          \
     X(EXCHANGE, "exchange") /* exchange  bytes       from entry to exit */                      \
-    X(EVALUATE, "evaluate") /* step      records     a set */
+    X(EVALUATE, "evaluate") /* step      records     a set */                                   \
+    X(DATA, "data")         /* step      records     a batch came late */
 
 enum span_kind {
 #define TRACE_ENUM(name, text) SPAN_##name,
