@@ -201,9 +201,9 @@ static const char *const causes[CAUSES] = {"step", "data", "link"};
 static void on_exchange(struct run_summary *s, const cJSON *event, double t)
 {
     double seconds = json_number(event, "seconds"), waited = json_number(event, "waited_s");
-    bool has_waited_for = cJSON_HasObjectItem(event, "waited_for");
-    int node = node_of(s, event, "waited_for");
-    bool driver = has_waited_for && json_number(event, "waited_for") == -1;
+    const char *key = cJSON_HasObjectItem(event, "blamed") ? "blamed" : "waited_for";
+    int node = node_of(s, event, key);
+    bool driver = cJSON_HasObjectItem(event, key) && json_number(event, key) == -1;
     s->exchanges++;
     s->exchange_s += seconds;
     s->exchange_bytes += json_number(event, "bytes");

@@ -15,6 +15,7 @@ void committed_encode(const struct committed *c, struct buf *out)
     buf_put_f64(out, c->recent);
     members_encode(&c->contributors, out);
     members_encode(&c->participants, out);
+    buf_put_f64(out, c->steps_s);
     buf_put_f64(out, c->data_s);
     buf_put_u8(out, c->cache.there);
     buf_put_u64(out, c->cache.records);
@@ -49,6 +50,7 @@ int committed_decode(struct byte_reader *in, struct committed *out)
     out->recent = read_f64(in);
     members_decode(in, &out->contributors);
     members_decode(in, &out->participants);
+    out->steps_s = read_f64(in);
     out->data_s = read_f64(in);
     out->cache.there = read_u8(in) != 0;
     out->cache.records = read_u64(in);
@@ -97,8 +99,22 @@ static void name_rejected(struct ledger *ledger, const struct committed *c)
     }
 }
 
-/* Emit an `exchange` event; that of one worker's own exchange has its number. */
-static void report_exchange(const struct ledger *ledger, const struct committed *c, uint32_t node)
+/* Name the member that held the exchange up, and why. */
+static void add_cause(const struct ledger *ledger, const struct ledger_entry *entry, cJSON *event)
+{
+    char why[BLAME_TEXT_MAX];
+    const struct blame_verdict verdict = blame_find(ledger->history, entry->use, entry->uses);
+    if (verdict.cause == BLAME_NONE)
+        return;
+    blame_print(&verdict, why);
+    cJSON_AddNumberToObject(event, "blamed", events_node(verdict.node));
+    cJSON_AddStringToObject(event, "cause", blame_word(verdict.cause));
+    cJSON_AddStringToObject(event, "why", why);
+}
+
+/* Emit an `exchange` event; that of one worker's own exchange has its number, and no entry. */
+static void report_exchange(const struct ledger *ledger, const struct committed *c, uint32_t node,
+                            const struct ledger_entry *entry)
 {
     cJSON *event = events_new(ledger->events, "exchange");
     cJSON_AddStringToObject(event, "strategy", ledger->strategy);
@@ -111,6 +127,8 @@ static void report_exchange(const struct ledger *ledger, const struct committed 
     cJSON_AddNumberToObject(event, "waited_s", c->cost.waited_s);
     if (c->cost.waited_s > 0)
         cJSON_AddNumberToObject(event, "waited_for", events_node(c->cost.waited_for));
+    if (entry)
+        add_cause(ledger, entry, event);
     events_emit(ledger->events, event);
 }
 
@@ -130,7 +148,7 @@ static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
     if (!entry->open)
         return;
     entry->open = false;
-    report_exchange(ledger, c, 0);
+    report_exchange(ledger, c, 0, entry);
     name_rejected(ledger, c);
     ledger->used = c->progress.samples_used;
     ledger->missed = c->progress.sample_offset > c->progress.samples_used
@@ -165,6 +183,23 @@ static void add_report(struct ledger_entry *entry, uint32_t node, const struct c
         entry->shortest_s = cost->seconds;
         entry->slowest = node;
     }
+}
+
+/* Add the work of the member since its last report. */
+static void add_use(struct ledger *ledger, struct ledger_entry *entry, uint32_t node,
+                    const struct committed *c)
+{
+    const struct blame_report report = {
+        .steps_s = c->steps_s,
+        .data_s = c->data_s,
+        .exchange_s = c->cost.seconds,
+        .waited_s = c->cost.waited_s,
+        .waited_for = c->cost.waited_for,
+        .bytes = (double)c->cost.bytes,
+    };
+    if (node < VIEW_MEMBERS_MAX && entry->uses < VIEW_MEMBERS_MAX &&
+        blame_take(&ledger->history[node], node, &report, &entry->use[entry->uses]))
+        entry->uses++;
 }
 
 /* Close all open exchanges below the nth, in order. */
@@ -203,7 +238,7 @@ static void report_async(struct ledger *ledger, uint32_t node, const struct comm
     ledger->last.n = ++all->exchanges;
     ledger->last.cost = report->cost;
     ledger->slowest = report->cost.waited_s > 0 ? report->cost.waited_for : ledger->slowest;
-    report_exchange(ledger, report, node);
+    report_exchange(ledger, report, node, NULL);
 }
 
 struct cache_report ledger_cached(const struct ledger *ledger)
@@ -242,17 +277,17 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
     close_below(ledger, n - 1);
     struct ledger_entry *entry = &ledger->entry[n % LEDGER_OPEN_MAX];
     if (!entry->open) {
-        *entry = (struct ledger_entry){
-            .open = true,
-            .sum = *report,
-            .slowest = node,
-            .shortest_s = report->cost.seconds,
-            .expected = members_count(&report->participants),
-            .reports = 1,
-        };
+        entry->open = true;
+        entry->sum = *report;
+        entry->slowest = node;
+        entry->shortest_s = report->cost.seconds;
+        entry->expected = members_count(&report->participants);
+        entry->reports = 1;
+        entry->uses = 0;
     } else {
         add_report(entry, node, report);
     }
+    add_use(ledger, entry, node, report);
     if (entry->reports >= entry->expected) {
         close_below(ledger, n); /* members without a report died before they could send it */
         close_entry(ledger, entry);

@@ -4,6 +4,7 @@
 #define PL_TRAIN_LEDGER_H
 
 #include "strategy/strategy.h"
+#include "train/blame.h"
 #include "train/events.h"
 #include "train/handshake_message.h"
 #include "train/worker_cache.h"
@@ -29,6 +30,7 @@ struct committed {
     double recent;    /* of a worker that trains alone: mean over its last solver.average_loss
                          steps */
     struct members contributors, participants;
+    double steps_s;            /* seconds of this worker's steps, with what follows */
     double data_s;             /* seconds that this worker has waited for its records */
     struct cache_report cache; /* of this worker */
     struct lease_report lease; /* free */
@@ -50,6 +52,8 @@ struct ledger_entry {
     double shortest_s;    /* this time, s */
     struct committed sum; /* of the first report, with the largest seconds and wait of all */
     size_t reports, expected;
+    struct blame_use use[VIEW_MEMBERS_MAX]; /* of its members, as far as they are known */
+    size_t uses;
 };
 
 /* The counts of an asynchronous worker's own work. */
@@ -79,9 +83,10 @@ struct ledger {
     uint64_t used, repeated_leases, repeated, missed;
     double data_s;                               /* the largest of all reports */
     struct cache_report cache[VIEW_MEMBERS_MAX]; /* by node, as it reported last */
-    uint32_t slowest;                            /* worker of the newest exchange */
-    double loss;                                 /* mean loss of the newest exchange's records */
-    double recent;                               /* as reported by a worker that trains alone */
+    struct blame_history history[VIEW_MEMBERS_MAX];
+    uint32_t slowest;      /* worker of the newest exchange */
+    double loss;           /* mean loss of the newest exchange's records */
+    double recent;         /* as reported by a worker that trains alone */
     double loss_sum;       /* Σ over the samples reported since the last `loss` event */
     uint64_t loss_records; /* their number */
     double mean_loss;      /* of the last `loss` event; NaN: none yet */

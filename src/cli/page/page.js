@@ -422,7 +422,7 @@
                     html('td', { class: 'number' }, duration(seconds[i]), html('span', { class: 'more' }, ` ${plain(100 * seconds[i] / sum, 3)} %`))));
             })));
         return html('figure', {}, legend, drawing, html('p', { class: 'note' }, 'An exchange in the background of a step counts as computing; ' +
-            'a wait is time in which the node did nothing else.'), table);
+            'a wait is time in which the node did nothing else.'), html('div', { class: 'scroll', tabindex: 0 }, table));
     }
 
     function drawMatrix(trace) {
@@ -443,8 +443,8 @@
         if (run.waited.length === 0) return null;
         const most = Math.max(...run.waited.map((w) => w[2])), causes = ['its step was long', 'its data came late', 'its link was slow'];
         const known = causes.map((_, i) => i).filter((i) => run.waited.some((w) => w[3 + i] > 0));
-        return html('figure', {}, html('figcaption', {}, html('h3', {}, 'who was waited for')), html('table', { class: 'matrix' },
-            html('caption', {}, 'The longest wait of each exchange, by the node that was waited for, and in how many exchanges by which cause.'),
+        return html('figure', {}, html('figcaption', {}, html('h3', {}, 'who held exchanges up')), html('table', { class: 'matrix' },
+            html('caption', {}, 'The longest wait of each exchange, by the worker that held it up, or the node that was waited for; and the causes.'),
             html('thead', {}, html('tr', {}, ...['node', 'exchanges', 'seconds', ...known.map((i) => causes[i])].map((x) => html('th', { scope: 'col' }, x)))),
             html('tbody', {}, ...run.waited.map(([node, count, seconds, ...by]) => {
                 const cell = html('td', {}, duration(seconds));

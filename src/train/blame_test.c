@@ -1,0 +1,152 @@
+/* The causes of waits, on reports in which they are planted. */
+#include "train/blame.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MEMBERS = 4, SLOW = 2 };
+
+/* Totals of four members that take steps of 100 ms and exchange 1 MB in 50 ms. */
+struct story {
+    struct blame_history history[MEMBERS];
+    struct blame_report total[MEMBERS];
+    struct blame_use use[MEMBERS];
+    size_t uses;
+};
+
+/* Member SLOW's next step takes `step` s and waits `data` s for records, and its exchange goes at
+ * `exchange` s; the others wait for it as long as that lasts longer. */
+static struct blame_verdict play_exchange(struct story *s, double step, double data,
+                                          double exchange)
+{
+    double waited = step + data - 0.1 + exchange - 0.05;
+    s->uses = 0;
+    for (uint32_t node = 0; node < MEMBERS; node++) {
+        struct blame_report *total = &s->total[node];
+        bool slow = node == SLOW;
+        total->steps_s += slow ? step + data : 0.1;
+        total->data_s += slow ? data : 0;
+        total->exchange_s = slow ? exchange : 0.05 + waited;
+        total->waited_s = slow ? 0 : waited - 0.001 * node;
+        total->waited_for = SLOW;
+        total->bytes = 2e6;
+        if (blame_take(&s->history[node], node, total, &s->use[s->uses]))
+            s->uses++;
+    }
+    return blame_find(s->history, s->use, s->uses);
+}
+
+static void play_equal(struct story *s, int exchanges)
+{
+    for (int i = 0; i < exchanges; i++)
+        play_exchange(s, 0.1, 0, 0.05);
+}
+
+static const char *text_of(struct blame_verdict verdict)
+{
+    static char text[BLAME_TEXT_MAX];
+    blame_print(&verdict, text);
+    return text;
+}
+
+static void test_blame_of_a_long_step_names_its_median(void **state)
+{
+    struct story s = {.uses = 0};
+    (void)state;
+    play_equal(&s, 9);
+    struct blame_verdict v = play_exchange(&s, 0.21, 0, 0.05);
+    assert_int_equal(v.cause, BLAME_STEP);
+    assert_int_equal(v.node, SLOW);
+    assert_false(v.of_others);
+    assert_string_equal(text_of(v), "its step took 2.1 × its median");
+}
+
+/* A worker that is always slow is compared with the others. */
+static void test_blame_of_a_slow_worker_names_the_others(void **state)
+{
+    struct story s = {.uses = 0};
+    struct blame_verdict v = {.cause = BLAME_NONE};
+    (void)state;
+    for (int i = 0; i < 50; i++)
+        v = play_exchange(&s, 0.3, 0, 0.05);
+    assert_int_equal(v.cause, BLAME_STEP);
+    assert_true(v.of_others);
+    assert_string_equal(text_of(v), "its step took 3.0 × the others' median");
+}
+
+static void test_blame_of_late_data(void **state)
+{
+    struct story s = {.uses = 0};
+    (void)state;
+    play_equal(&s, 9);
+    struct blame_verdict v = play_exchange(&s, 0.11, 0.24, 0.05);
+    assert_int_equal(v.cause, BLAME_DATA);
+    assert_string_equal(text_of(v), "its data came 0.25 s late");
+}
+
+/* 2 MB sent and received in 0.4 s: 1 MB each way is 20 Mbit/s. */
+static void test_blame_of_a_slow_link(void **state)
+{
+    struct story s = {.uses = 0};
+    (void)state;
+    play_equal(&s, 9);
+    struct blame_verdict v = play_exchange(&s, 0.11, 0, 0.4);
+    assert_int_equal(v.cause, BLAME_LINK);
+    assert_int_equal(v.node, SLOW);
+    assert_string_equal(text_of(v), "its link sent at 20 Mbit/s");
+}
+
+/* Waits as a simulated all-reduce of four workers had them, where worker 2 has a link of 1 Mbit/s: 1
+ * waits for 3, which waits for 2. */
+static void test_blame_follows_waits_to_their_end(void **state)
+{
+    static const struct blame_history none[4];
+    static const struct blame_use use[] = {
+        {.node = 3, .step_s = 0.01, .waited_s = 0.01799, .waited_for = 2, .mbit = 1.33},
+        {.node = 1, .step_s = 0.01, .waited_s = 0.03173, .waited_for = 3, .mbit = 915},
+        {.node = 0, .step_s = 0.01, .waited_s = 0.00591, .waited_for = 2, .mbit = 0.9},
+        {.node = 2, .step_s = 0.01, .waited_s = 0.00551, .waited_for = 0, .mbit = 0.89},
+    };
+    (void)state;
+    struct blame_verdict v = blame_find(none, use, 4);
+    assert_true(v.cause == BLAME_LINK && v.node == 2 && v.mbit == 0.89);
+}
+
+static void test_blame_needs_reports(void **state)
+{
+    struct story s = {.uses = 0};
+    struct blame_use use;
+    (void)state;
+    assert_int_equal(play_exchange(&s, 0.3, 0, 0.05).cause, BLAME_NONE); /* the first report */
+    play_exchange(&s, 0.3, 0, 0.05);
+    assert_int_equal(blame_find(s.history, s.use, 1).cause, BLAME_NONE);
+    assert_int_equal(blame_find(s.history, s.use, 0).cause, BLAME_NONE);
+    assert_int_equal(play_exchange(&s, 0.105, 0, 0.05).cause, BLAME_NONE); /* hardly a wait */
+    s.total[0].steps_s = 0; /* the worker was replaced by one of its number */
+    assert_false(blame_take(&s.history[0], 0, &s.total[0], &use));
+    s.total[0].steps_s = 1;
+    assert_true(blame_take(&s.history[0], 0, &s.total[0], &use));
+    assert_true(fabs(use.step_s - 1) < 1e-12);
+    assert_string_equal(text_of((struct blame_verdict){.cause = BLAME_NONE}), "");
+    assert_null(blame_word(BLAME_NONE));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blame_of_a_long_step_names_its_median),
+        cmocka_unit_test(test_blame_of_a_slow_worker_names_the_others),
+        cmocka_unit_test(test_blame_of_late_data),
+        cmocka_unit_test(test_blame_of_a_slow_link),
+        cmocka_unit_test(test_blame_follows_waits_to_their_end),
+        cmocka_unit_test(test_blame_needs_reports),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
