@@ -99,6 +99,12 @@ void coll_account(struct coll *c, uint32_t node, int64_t first_byte, size_t len,
     trace_between(c->group->world, from, from + waited, wait_for_node(c, node));
     c->waits->total += waited;
     c->waits->bytes += len;
+    /* A message that began before the wait may have been there for long. */
+    if (first >= from && now - first > c->waits->arriving) {
+        c->waits->arriving = now - first;
+        c->waits->arrived_bytes = len;
+        c->waits->arrived_from = node;
+    }
     if (waited >= c->waits->longest && waited > 0) {
         c->waits->longest = waited;
         c->waits->longest_for = node;

@@ -18,6 +18,10 @@ struct coll_waits {
     int64_t longest;      /* the longest single one */
     uint32_t longest_for; /* the node whose message ended that wait */
     uint64_t bytes;       /* sent and received */
+    /* Of the message that took longest to arrive, from its first byte on: time, bytes, sender. */
+    int64_t arriving;
+    uint64_t arrived_bytes;
+    uint32_t arrived_from;
 };
 
 /* One call of a collective. */

@@ -525,7 +525,10 @@ static void record_cost(struct exchange *e, int64_t start, const struct coll_wai
         .waited_s = world_seconds(waits->total),
         .waited_for = waits->longest_for,
         .bytes = waits->bytes,
+        .arrival_from = waits->arrived_from,
     };
+    if (waits->arriving > 0)
+        e->cost.arrival_mbit = (double)waits->arrived_bytes * 8e-6 / world_seconds(waits->arriving);
 }
 
 /* Describe this member's input to the judge: its norm and its cosine with the last average; or,

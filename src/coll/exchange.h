@@ -94,7 +94,9 @@ struct exchange_cost {
     double seconds;  /* from entry to exit */
     double waited_s; /* beyond its own transfers */
     uint32_t waited_for;
-    uint64_t bytes; /* sent and received */
+    uint64_t bytes;      /* sent and received */
+    double arrival_mbit; /* of the message that took longest to arrive; 0: none took any time */
+    uint32_t arrival_from;
 };
 
 /* The state of a member in a lane. exchange.c has the table of transitions. */

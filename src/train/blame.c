@@ -10,13 +10,14 @@
 #define LONG_STEP 1.25
 /* Waits below this part of a step are not worth a cause. */
 #define WORTH 0.1
+/* Rates up to this multiple of the slowest are as slow. */
+#define ALIKE 2
 
 bool blame_take(struct blame_history *history, uint32_t node, const struct blame_report *report,
                 struct blame_use *use)
 {
     const struct blame_report last = history->last;
     double step = report->steps_s - last.steps_s, data = report->data_s - last.data_s;
-    double sent_s = report->exchange_s - report->waited_s;
     bool follows = history->has_last && step >= 0 && data >= 0;
     history->last = *report;
     history->has_last = true;
@@ -27,8 +28,8 @@ bool blame_take(struct blame_history *history, uint32_t node, const struct blame
         .step_s = step > data ? step - data : 0,
         .data_s = data,
         .waited_s = report->waited_s,
-        .waited_for = report->waited_for,
-        .mbit = sent_s > 0 ? report->bytes * 8 / 2 / sent_s / 1e6 : 0,
+        .arrival_mbit = report->arrival_mbit,
+        .arrival_from = report->arrival_from,
     };
     history->step_s[history->count++ % BLAME_WINDOW] = (float)use->step_s;
     return true;
@@ -113,28 +114,46 @@ static void blame_step(const struct blame_history *history, double step_s,
         out->factor = step_s / others->step_s;
 }
 
-static const struct blame_use *find_member(const struct blame_use *use, size_t count, uint32_t node)
+/* Is the member one end of an arrival that took about as long as the slowest? */
+static unsigned count_slow_ends(uint32_t node, double slowest, const struct blame_use *use,
+                                size_t count)
 {
+    unsigned ends = 0;
     for (size_t i = 0; i < count; i++)
-        if (use[i].node == node)
-            return &use[i];
-    return NULL;
+        if (use[i].arrival_mbit > 0 && use[i].arrival_mbit <= ALIKE * slowest)
+            ends += (use[i].node == node ? 1u : 0u) + (use[i].arrival_from == node ? 1u : 0u);
+    return ends;
 }
 
-/* From the longest wait to its end. Each step goes to a shorter wait, so there is one. */
-static const struct blame_use *follow_waits(const struct blame_use *use, size_t count)
+/* The rate at which the member sent, or else at which its link was seen. */
+static double rate_of(uint32_t node, double slowest, const struct blame_use *use, size_t count)
 {
-    const struct blame_use *at = NULL;
+    double rate = 0;
     for (size_t i = 0; i < count; i++)
-        if (find_member(use, count, use[i].waited_for) && (!at || use[i].waited_s > at->waited_s))
-            at = &use[i];
-    for (const struct blame_use *next = at; next;) {
-        at = next;
-        next = find_member(use, count, at->waited_for);
-        if (next && next->waited_s >= at->waited_s)
-            next = NULL;
+        if (use[i].arrival_from == node && use[i].arrival_mbit > 0 &&
+            (rate == 0 || use[i].arrival_mbit < rate))
+            rate = use[i].arrival_mbit;
+    return rate > 0 && rate <= ALIKE * slowest ? rate : slowest;
+}
+
+static struct blame_verdict blame_link(const struct blame_use *use, size_t count)
+{
+    struct blame_verdict out = {.cause = BLAME_NONE};
+    double slowest = 0;
+    unsigned most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (use[i].arrival_mbit > 0 && (slowest == 0 || use[i].arrival_mbit < slowest))
+            slowest = use[i].arrival_mbit;
+    for (size_t i = 0; i < count; i++) {
+        unsigned ends = count_slow_ends(use[i].node, slowest, use, count);
+        if (ends > most)
+            out = (struct blame_verdict){.cause = BLAME_LINK, .node = use[i].node, .mbit = slowest};
+        else if (ends == most)
+            out.cause = BLAME_NONE;
+        most = ends > most ? ends : most;
     }
-    return at;
+    out.mbit = rate_of(out.node, slowest, use, count);
+    return out;
 }
 
 /* The member that came latest. */
@@ -162,17 +181,13 @@ struct blame_verdict blame_find(const struct blame_history *history, const struc
     double waited_s = longest_wait(use, count);
     if (count < 2)
         return out;
-    const struct blame_use *latest = find_latest(use, count), *slow = follow_waits(use, count);
+    const struct blame_use *latest = find_latest(use, count);
     const struct others others = look_at_others(latest->node, use, count);
     if (waited_s <= WORTH * others.both_s)
         return out;
     double late_s = both_of(latest) - others.both_s;
-    if (late_s < EXPLAINS * waited_s) {
-        if (slow && slow->mbit > 0)
-            out =
-                (struct blame_verdict){.cause = BLAME_LINK, .node = slow->node, .mbit = slow->mbit};
-        return out;
-    }
+    if (late_s < EXPLAINS * waited_s)
+        return blame_link(use, count);
     out.node = latest->node;
     out.late_s = late_s;
     if (latest->data_s - others.data_s >= EXPLAINS * late_s)

@@ -17,9 +17,9 @@ enum { BLAME_WINDOW = 32 };
 struct blame_report {
     double steps_s; /* seconds of its steps, */
     double data_s;  /* of which it has waited for records */
-    double exchange_s, waited_s;
-    uint32_t waited_for;
-    double bytes; /* sent and received */
+    double waited_s;
+    double arrival_mbit;   /* rate of the message that took longest to arrive; 0: unknown */
+    uint32_t arrival_from; /* its sender */
 };
 
 /* The same between two reports. */
@@ -27,8 +27,8 @@ struct blame_use {
     uint32_t node;
     double step_s, data_s; /* steps without the waits for records, and these */
     double waited_s;
-    uint32_t waited_for; /* the node whose message ended its longest wait; no member: unknown */
-    double mbit;         /* of its link while it did not wait; 0: unknown */
+    double arrival_mbit;
+    uint32_t arrival_from;
 };
 
 enum blame_cause { BLAME_NONE, BLAME_STEP, BLAME_DATA, BLAME_LINK };
@@ -59,9 +59,9 @@ bool blame_take(struct blame_history *history, uint32_t node, const struct blame
 
 /* `use` has the `count` members of the exchange that are known, `history` all nodes by number. The
  * member that came latest is to blame if that explains half of the longest wait. Else messages were
- * late: from the member that waited longest, the nodes waited for lead to one that waited for less
- * than the next, whose link was the slow one. BLAME_NONE: nobody waited for as much as a tenth of a
- * step, or too few are known. */
+ * late: the slow link is that of the member at most ends of the slowest arrivals, since all that it
+ * sends and receives is slow. BLAME_NONE: nobody waited for as much as a tenth of a step, several
+ * links are slow alike, or too few are known. */
 struct blame_verdict blame_find(const struct blame_history *history, const struct blame_use *use,
                                 size_t count);
 

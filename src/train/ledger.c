@@ -10,6 +10,8 @@ void committed_encode(const struct committed *c, struct buf *out)
     buf_put_f64(out, c->cost.waited_s);
     buf_put_u32(out, c->cost.waited_for);
     buf_put_u64(out, c->cost.bytes);
+    buf_put_f64(out, c->cost.arrival_mbit);
+    buf_put_u32(out, c->cost.arrival_from);
     buf_put_u64(out, c->samples);
     buf_put_f64(out, c->loss);
     buf_put_f64(out, c->recent);
@@ -45,6 +47,8 @@ int committed_decode(struct byte_reader *in, struct committed *out)
     out->cost.waited_s = read_f64(in);
     out->cost.waited_for = read_u32(in);
     out->cost.bytes = read_u64(in);
+    out->cost.arrival_mbit = read_f64(in);
+    out->cost.arrival_from = read_u32(in);
     out->samples = read_u64(in);
     out->loss = read_f64(in);
     out->recent = read_f64(in);
@@ -99,23 +103,14 @@ static void name_rejected(struct ledger *ledger, const struct committed *c)
     }
 }
 
-/* Name the member that held the exchange up, and why. */
-static void add_cause(const struct ledger *ledger, const struct ledger_entry *entry, cJSON *event)
-{
-    char why[BLAME_TEXT_MAX];
-    const struct blame_verdict verdict = blame_find(ledger->history, entry->use, entry->uses);
-    if (verdict.cause == BLAME_NONE)
-        return;
-    blame_print(&verdict, why);
-    cJSON_AddNumberToObject(event, "blamed", events_node(verdict.node));
-    cJSON_AddStringToObject(event, "cause", blame_word(verdict.cause));
-    cJSON_AddStringToObject(event, "why", why);
-}
-
 /* Emit an `exchange` event; that of one worker's own exchange has its number, and no entry. */
 static void report_exchange(const struct ledger *ledger, const struct committed *c, uint32_t node,
                             const struct ledger_entry *entry)
 {
+    struct blame_verdict verdict = {.cause = BLAME_NONE};
+    char why[BLAME_TEXT_MAX];
+    if (entry)
+        verdict = blame_find(ledger->history, entry->use, entry->uses);
     cJSON *event = events_new(ledger->events, "exchange");
     cJSON_AddStringToObject(event, "strategy", ledger->strategy);
     if (c->asynchronous)
@@ -127,8 +122,12 @@ static void report_exchange(const struct ledger *ledger, const struct committed 
     cJSON_AddNumberToObject(event, "waited_s", c->cost.waited_s);
     if (c->cost.waited_s > 0)
         cJSON_AddNumberToObject(event, "waited_for", events_node(c->cost.waited_for));
-    if (entry)
-        add_cause(ledger, entry, event);
+    if (verdict.cause != BLAME_NONE) {
+        blame_print(&verdict, why);
+        cJSON_AddNumberToObject(event, "blamed", events_node(verdict.node));
+        cJSON_AddStringToObject(event, "cause", blame_word(verdict.cause));
+        cJSON_AddStringToObject(event, "why", why);
+    }
     events_emit(ledger->events, event);
 }
 
@@ -192,10 +191,9 @@ static void add_use(struct ledger *ledger, struct ledger_entry *entry, uint32_t 
     const struct blame_report report = {
         .steps_s = c->steps_s,
         .data_s = c->data_s,
-        .exchange_s = c->cost.seconds,
         .waited_s = c->cost.waited_s,
-        .waited_for = c->cost.waited_for,
-        .bytes = (double)c->cost.bytes,
+        .arrival_mbit = c->cost.arrival_mbit,
+        .arrival_from = c->cost.arrival_from,
     };
     if (node < VIEW_MEMBERS_MAX && entry->uses < VIEW_MEMBERS_MAX &&
         blame_take(&ledger->history[node], node, &report, &entry->use[entry->uses]))

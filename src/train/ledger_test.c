@@ -316,6 +316,9 @@ static void test_committed_is_decoded_whole(void **state)
     report.cost.waited_for = 7;
     report.cost.waited_s = 0.125;
     report.data_s = 0.75;
+    report.steps_s = 1.5;
+    report.cost.arrival_mbit = 38;
+    report.cost.arrival_from = 2;
     report.cache = (struct cache_report){true, 1, UINT64_C(2) << 40, 3, UINT64_C(4) << 40};
     committed_encode(&report, &bytes);
     struct byte_reader whole = {bytes.data, bytes.len, false};
@@ -324,7 +327,8 @@ static void test_committed_is_decoded_whole(void **state)
     assert_true(out.progress.sample_offset == report.progress.sample_offset &&
                 out.loss == report.loss);
     assert_true(out.cost.seconds == 0.5 && out.cost.waited_s == 0.125);
-    assert_true(out.data_s == 0.75);
+    assert_true(out.data_s == 0.75 && out.steps_s == 1.5);
+    assert_true(out.cost.arrival_mbit == 38 && out.cost.arrival_from == 2);
     assert_true(out.cache.there && out.cache.records == 1 && out.cache.disk_records == 3);
     assert_true(out.cache.bytes == UINT64_C(2) << 40 && out.cache.disk_bytes == UINT64_C(4) << 40);
     assert_true(out.cost.waited_for == 7 && out.cost.bytes == 100);

@@ -1,0 +1,108 @@
+/* Planted causes of slow exchanges in simulated runs: events blame the right worker for the right
+ * cause in 95 % of the exchanges at least. */
+#include "sim_run.h"
+
+#include <cjson/cJSON.h>
+
+/* The exchanges of a run from `from` to `to`, and those that blame `node` for `cause`. */
+struct verdicts {
+    double from, to;
+    const char *cause;
+    int node, exchanges, right, blamed;
+};
+
+static double number_of(const cJSON *event, const char *key, double otherwise)
+{
+    const cJSON *item = cJSON_GetObjectItem(event, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : otherwise;
+}
+
+static void on_event(void *user, const char *line)
+{
+    struct verdicts *v = user;
+    cJSON *event = cJSON_Parse(line);
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItem(event, "kind"));
+    const char *cause = cJSON_GetStringValue(cJSON_GetObjectItem(event, "cause"));
+    double t = number_of(event, "t", -1);
+    if (strcmp(kind, "exchange") == 0 && t >= v->from && t < v->to) {
+        v->exchanges++;
+        v->blamed += cause != NULL;
+        v->right +=
+            cause && strcmp(cause, v->cause) == 0 && number_of(event, "blamed", -2) == v->node;
+    }
+    cJSON_Delete(event);
+}
+
+static const char *const by_allreduce[] = {"stop.epochs=16", "strategy.allreduce={}", NULL};
+static const char *const by_sync[] = {"stop.epochs=64", "strategy.sync={tau:4}", NULL};
+
+static void expect_blame_by(struct tiny *t, const char *cluster, const char *const *set,
+                            struct verdicts v)
+{
+    struct sim_run run = {.run = {.event = on_event, .user = &v}};
+    sim_do(t, cluster, &run, set);
+    if (v.exchanges < 10 || v.right < 0.95 * v.exchanges)
+        fail_msg("%s of worker %d: %d of %d exchanges, %d have a cause", v.cause, v.node, v.right,
+                 v.exchanges, v.blamed);
+}
+
+static void expect_blame(struct tiny *t, const char *cluster, struct verdicts v)
+{
+    expect_blame_by(t, cluster, by_allreduce, v);
+}
+
+static void test_blame_of_a_slow_worker(void **state)
+{
+    expect_blame(*state,
+                 "node { count: 2 } node { speed: 0.5 jitter: 0.05 } node { count: 1 } "
+                 "step_seconds: 0.01 link { mbit: 1000 }\n",
+                 (struct verdicts){.to = 1e9, .cause = "step", .node = 2});
+}
+
+static void test_blame_of_a_slow_link(void **state)
+{
+    expect_blame(*state,
+                 "node { count: 2 } node { mbit: 1 } node { count: 1 } step_seconds: 0.01 "
+                 "link { mbit: 1000 }\n",
+                 (struct verdicts){.to = 1e9, .cause = "link", .node = 2});
+}
+
+/* Between exchanges are several steps, and the driver is in them. */
+static void test_blame_in_exchanges_of_models(void **state)
+{
+    expect_blame_by(*state,
+                    "node { count: 2 } node { speed: 0.5 jitter: 0.05 } node { count: 1 } "
+                    "step_seconds: 0.01 link { mbit: 1000 }\n",
+                    by_sync, (struct verdicts){.from = 0.2, .to = 1e9, .cause = "step", .node = 2});
+}
+
+/* Slow for a while: its steps are compared with its own. */
+static void test_blame_of_a_worker_that_becomes_slow(void **state)
+{
+    expect_blame(*state,
+                 "node { count: 4 jitter: 0.02 } step_seconds: 0.01 link { mbit: 1000 }\n"
+                 "fault { at: 0.3 slow: 1 factor: 3 for: 1 }\n",
+                 (struct verdicts){.from = 0.4, .to = 1.2, .cause = "step", .node = 1});
+}
+
+/* Workers that are equal wait little for each other, and nobody is blamed. */
+static void test_nobody_is_blamed_without_a_cause(void **state)
+{
+    struct verdicts v = {.to = 1e9, .cause = "", .node = -2};
+    struct sim_run run = {.run = {.event = on_event, .user = &v}};
+    sim_do(*state, "node { count: 4 jitter: 0.01 } step_seconds: 0.01 link { mbit: 1000 }\n", &run,
+           by_allreduce);
+    assert_true(v.exchanges > 50 && v.blamed <= v.exchanges / 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blame_of_a_slow_worker),
+        cmocka_unit_test(test_blame_of_a_slow_link),
+        cmocka_unit_test(test_blame_in_exchanges_of_models),
+        cmocka_unit_test(test_blame_of_a_worker_that_becomes_slow),
+        cmocka_unit_test(test_nobody_is_blamed_without_a_cause),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}
