@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -181,6 +182,22 @@ def test_strangers(run):
     assert run.get('/healthz')[1] == 'ok\n'
 
 
+def stop_a_worker(run):
+    """For half a second, as another program could that takes its processor."""
+    pid = run.process.pid
+    with open('/proc/%d/task/%d/children' % (pid, pid), encoding='ascii') as f:
+        worker = int(f.read().split()[0])
+    os.kill(worker, signal.SIGSTOP)
+    time.sleep(0.5)
+    os.kill(worker, signal.SIGCONT)
+
+
+def test_the_stopped_worker_is_blamed(events):
+    longest = max((e for e in events if e['kind'] == 'exchange' and e['n'] > 10), key=lambda e: e['waited_s'])
+    assert longest['waited_s'] > 0.3 and longest['cause'] == 'step' and longest['blamed'] == longest['waited_for'], longest
+    assert re.fullmatch(r'its step took \d+\.\d × (its|the others\') median', longest['why']), longest
+
+
 def test_token(build, job):
     run = Run(build, job, '--epochs', '1', '--set', 'pace=0.08', '--page', '0.0.0.0:0')
     try:
@@ -212,9 +229,11 @@ def test_page_and_strangers(build, job):
         test_requests(run)
         test_strangers(run)
         test_metrics(run)
+        stop_a_worker(run)
         events = run.wait()
         follower.join(20)
         test_page_equals_the_events(run, *found, events)
+        test_the_stopped_worker_is_blamed(events)
     finally:
         run.end()
 

@@ -85,8 +85,8 @@ static void test_blame_of_a_worker_that_becomes_slow(void **state)
                  (struct verdicts){.from = 0.4, .to = 1.2, .cause = "step", .node = 1});
 }
 
-/* Workers that are equal wait little for each other, and nobody is blamed. */
-static void test_nobody_is_blamed_without_a_cause(void **state)
+/* Workers that are equal wait little for each other. */
+static void test_equal_workers_are_not_blamed(void **state)
 {
     struct verdicts v = {.to = 1e9, .cause = "", .node = -2};
     struct sim_run run = {.run = {.event = on_event, .user = &v}};
@@ -102,7 +102,7 @@ int main(void)
         cmocka_unit_test(test_blame_of_a_slow_link),
         cmocka_unit_test(test_blame_in_exchanges_of_models),
         cmocka_unit_test(test_blame_of_a_worker_that_becomes_slow),
-        cmocka_unit_test(test_nobody_is_blamed_without_a_cause),
+        cmocka_unit_test(test_equal_workers_are_not_blamed),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

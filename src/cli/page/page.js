@@ -46,7 +46,7 @@
         return /e/.test(text) ? String(Number(text)) : text.replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '');
     }
     function duration(s) {
-        if (s === 0) return '0 s';
+        if (s === 0) return '0';
         if (Math.abs(s) < 1e-3) return plain(s * 1e6, 3) + ' µs';
         if (Math.abs(s) < 1) return plain(s * 1e3, 3) + ' ms';
         if (s < 120) return plain(s, 4) + ' s';
@@ -393,6 +393,9 @@
 
     // ---- where time went ----
 
+    function shareText(share) {
+        return share >= 0.01 ? ` ${(100 * share).toFixed(0)} %` : share > 0 ? ' < 1 %' : '';
+    }
     function drawPurposes({ purposes, nodes }) {
         const used = purposes.map((_, i) => i).filter((i) => nodes.some((n) => n[i + 1] > 0));
         const height = 24 * nodes.length + 34, width = 560, left = 70, most = Math.max(...nodes.map((n) => n.slice(1).reduce((a, b) => a + b, 0)), 1e-9);
@@ -419,7 +422,7 @@
             html('tbody', {}, ...nodes.map(([node, ...seconds]) => {
                 const sum = seconds.reduce((a, b) => a + b, 0);
                 return html('tr', {}, html('th', { scope: 'row' }, nodeName(node)), ...used.map((i) =>
-                    html('td', { class: 'number' }, duration(seconds[i]), html('span', { class: 'more' }, ` ${plain(100 * seconds[i] / sum, 3)} %`))));
+                    html('td', { class: 'number' }, duration(seconds[i]), html('span', { class: 'more' }, shareText(seconds[i] / sum)))));
             })));
         return html('figure', {}, legend, drawing, html('p', { class: 'note' }, 'An exchange in the background of a step counts as computing; ' +
             'a wait is time in which the node did nothing else.'), html('div', { class: 'scroll', tabindex: 0 }, table));
