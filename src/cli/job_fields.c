@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 512, REPEATS_MAX = 500 };
+enum { PATH_BYTES = 512, REPEATS_MAX = 100 };
 
 static char *read_text(const char *path)
 {
@@ -125,7 +125,8 @@ bool job_fields_read(const char *path, struct job_fields *fields)
     struct nest nest = {.depth = 0};
     *fields = (struct job_fields){.text = read_text(path)};
     bool good = fields->text != NULL;
-    for (const char *line = fields->text, *end; good && *line; line = *end ? end + 1 : end) {
+    for (const char *line = fields->text, *end; good && *line && fields->count < JOB_FIELDS_MAX;
+         line = *end ? end + 1 : end) {
         end = strchrnul(line, '\n');
         good = take_line(fields, &nest, line, (size_t)(end - line));
     }

@@ -17,7 +17,7 @@ struct job_fields {
     size_t count, room;
 };
 
-enum { JOB_TEXT_MAX = 4 << 20, JOB_DEPTH_MAX = 32, JOB_FIELDS_MAX = 4000 };
+enum { JOB_TEXT_MAX = 4 << 20, JOB_DEPTH_MAX = 32, JOB_FIELDS_MAX = 2000 };
 
 /* A file as the library writes it: a field a line. Lines of another form, and those after
  * JOB_FIELDS_MAX, are left out. false: there is no such file, it is above JOB_TEXT_MAX, or memory
