@@ -3,14 +3,15 @@
  * program, traces no process, mounts nothing, and loads nothing into the kernel, whatever a mistake
  * in a decoder of data or messages makes of it.
  *
- *     confined_worker HOST:PORT DATA TOKEN works for the driver there, with the data of the folder
- *                                          DATA and the run's token in the file TOKEN
+ *     confined_worker HOST:PORT DATA KEY   works for the driver there, with the data of the folder
+ *                                          DATA and the run's key in the file KEY
  *     confined_worker --try                shows what the kernel refuses
  *
  * Calls that are not in the list are refused with EPERM. A filter sees numbers alone, and so cannot
  * tell which files are opened: give the process a user of its own, or a unit of systemd
  * (examples/systemd) with ProtectSystem and ProtectHome. */
 #define _GNU_SOURCE
+#include "paceline/key.h"
 #include "paceline/run.h"
 
 #include <errno.h>
@@ -251,31 +252,26 @@ static int try_all(void)
     return wrong;
 }
 
-/* The first line of the file. */
-static bool read_token(const char *path, char *token, int size)
-{
-    FILE *f = fopen(path, "r");
-    bool read = f && fgets(token, size, f);
-    if (f)
-        fclose(f);
-    token[read ? strcspn(token, "\r\n") : 0] = '\0';
-    return read;
-}
-
 int main(int argc, char **argv)
 {
     pl_engine *engine = NULL;
-    char token[128];
+    char key[PL_KEY_TEXT_SIZE] = "";
     bool tries = argc == 2 && strcmp(argv[1], "--try") == 0;
     if (argc != 4 && !tries) {
-        fprintf(stderr, "usage: confined_worker HOST:PORT DATA TOKEN | --try\n");
+        fprintf(stderr, "usage: confined_worker HOST:PORT DATA KEY | --try\n");
         return 2;
     }
-    if (!tries && !read_token(argv[3], token, sizeof token)) {
-        fprintf(stderr, "confined_worker: %s: cannot be read\n", argv[3]);
+    int rc = pl_engine_create(NULL, &engine);
+    if (rc == PL_OK && !tries)
+        rc = pl_key_read(engine, argv[3], key);
+    if (rc != PL_OK) {
+        fprintf(stderr, "confined_worker: %s\n", engine ? pl_engine_error(engine) : "no memory");
+        pl_engine_destroy(engine);
         return 2;
     }
-    int rc = confine_process();
+    pl_engine_destroy(engine);
+    engine = NULL;
+    rc = confine_process();
     if (rc != 0) {
         fprintf(stderr, "confined_worker: this kernel takes no filter: %s\n", strerror(rc));
         return 3;
@@ -286,7 +282,7 @@ int main(int argc, char **argv)
         .size = sizeof options,
         .driver = argv[1],
         .data_root = argv[2],
-        .token = token,
+        .key = key,
         .retry_s = 60,
     };
     rc = pl_engine_create(NULL, &engine);

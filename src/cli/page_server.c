@@ -33,7 +33,7 @@ struct viewer {
 struct page_server {
     struct MHD_Daemon *daemon;
     struct live_page *page;
-    char token[TOKEN_TEXT_MAX];
+    char token[PL_KEY_TEXT_SIZE];
     bool has_token;
     unsigned port;
     pthread_mutex_t lock; /* of the viewers */

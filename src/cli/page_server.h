@@ -5,7 +5,7 @@
 #define PL_CLI_PAGE_SERVER_H
 
 #include "cli/live_page.h"
-#include "cli/token.h"
+#include "paceline/key.h"
 
 #include <stdbool.h>
 

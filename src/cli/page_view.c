@@ -1,6 +1,7 @@
 #include "cli/page_view.h"
 
 #include "cli/host_address.h"
+#include "cli/key_option.h"
 #include "cli/output.h"
 #include "cli/page_server.h"
 
@@ -49,13 +50,13 @@ static int find_listen(const struct command *command, const char *page,
 
 /* The token that viewers must show; NULL: none. */
 static int find_token(const struct command *command, const struct run_arguments *arguments,
-                      const char *listen, char out[TOKEN_TEXT_MAX], const char **token)
+                      const char *listen, char out[PL_KEY_TEXT_SIZE], const char **token)
 {
     *token = out;
     if (arguments->page_token)
-        return token_read(command->name, arguments->page_token, true, out);
+        return key_option_read(command->name, arguments->page_token, out);
     if (host_address_is_far(listen))
-        return token_draw(command->name, out);
+        return key_option_draw(command->name, out);
     *token = NULL;
     return -1;
 }
@@ -76,7 +77,7 @@ static void print_address(const struct page_server *server, const char *listen, 
 static int start_page(const struct command *command, const struct run_arguments *arguments,
                       struct page_view *view)
 {
-    char listen[HOST_ADDRESS_MAX], text[TOKEN_TEXT_MAX];
+    char listen[HOST_ADDRESS_MAX], text[PL_KEY_TEXT_SIZE];
     const char *at, *token;
     int end = find_listen(command, arguments->page, listen, &at);
     if (end < 0)

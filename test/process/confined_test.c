@@ -45,17 +45,17 @@ static void test_confined_worker_trains(void **state)
     char file[160];
     if (SANITIZED)
         skip();
-    snprintf(file, sizeof file, "%s/token", t->folder);
+    snprintf(file, sizeof file, "%s/key", t->folder);
     FILE *f = fopen(file, "w");
     assert_non_null(f);
     fputs("0123456789abcdef0123456789abcdef\n", f);
     fchmod(fileno(f), S_IRUSR | S_IWUSR);
     fclose(f);
     DRIVE(t, &m, "--set", "workers=2", "--set", "stop.epochs=2", "--set", "strategy.allreduce={}",
-          "--token-file", file);
+          "--key", file);
     process_start_of(&m.worker[m.workers++], "confined_worker", t->folder,
                      (const char *const[]){m.join, t->folder, file, NULL});
-    WORKER(&m, t->folder, "--token-file", file);
+    WORKER(&m, t->folder, "--key", file);
     process_wait(&m.worker[0], REAL_LIMIT_S);
     if (m.worker[0].code == NO_FILTER) {
         for (size_t i = 0; i < m.workers; i++)
