@@ -4,12 +4,12 @@
 
 #include "cli/run_arguments.h"
 
-#define PAGE_OPTIONS                                                                              \
-    RUN_OPTION("page", OPTION_TEXT, "[ADDR:]PORT",                                                \
-               "show the run as a page while it trains, with /metrics and /healthz (127.0.0.1)",  \
-               page),                                                                             \
-        RUN_OPTION("page-token", OPTION_TEXT, "FILE",                                             \
-                   "token of the page's viewers (made if missing; beyond loopback one is drawn)", \
+#define PAGE_OPTIONS                                                                             \
+    RUN_OPTION("page", OPTION_TEXT, "[ADDR:]PORT",                                               \
+               "show the run as a page while it trains, with /metrics and /healthz (127.0.0.1)", \
+               page),                                                                            \
+        RUN_OPTION("page-token", OPTION_TEXT, "FILE",                                            \
+                   "file with the token of the page's viewers (beyond loopback one is drawn)",   \
                    page_token)
 
 /* run_with_workers, or with `drives` run_as_driver, with the page that the arguments name, if any:

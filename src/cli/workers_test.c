@@ -108,9 +108,10 @@ static void test_worker_is_given_key_policy_and_cache(void **state)
     await_all(&workers);
     assert_null(strstr(getenv("OMP_WAIT_POLICY"), "passive")); /* ours is as it was */
     assert_true(pread(fd, text, sizeof text - 1, 0) > 0);
-    assert_string_equal(text,
-                        "127.0.0.1:1 0123456789abcdef 16 passive 110 --one-machine \n"
-                        "127.0.0.1:2 0123456789abcdef 16 active 110 --one-machine /a/folder\n");
+    assert_string_equal(
+        text,
+        "127.0.0.1:1 0123456789abcdef0123456789abcdef 32 passive 110 --one-machine \n"
+        "127.0.0.1:2 0123456789abcdef0123456789abcdef 32 active 110 --one-machine /a/folder\n");
     close(fd);
     unlink(lines);
 }

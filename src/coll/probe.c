@@ -99,9 +99,9 @@ static int choose_size(const struct pair *p, bool begins, double limit_s, size_t
     return rc;
 }
 
-/* What more messages add to the time of one. A token bucket lets the first bytes of both pass at
- * once, which must not count. A link is not faster than its whole transfer was, or one message
- * alone that waits for a processor would make it so. */
+/* The time that further messages add to that of one: the first bytes of both, which a token bucket
+ * lets pass at once, must not count. A link is not faster than its whole transfer was, or one
+ * message alone that waits for a processor would make it so. */
 static double seconds_per_byte(double alone_s, double all_s, size_t size, size_t messages,
                                double latency_s)
 {

@@ -17,7 +17,7 @@ struct probe {
  * 4 MiB each way, so that P ranks on gigabit links take some 0.07 P s up to sixteen of them, and
  * three quarters of that for more. With a limit above 0 a message takes about that or less, on slow
  * links with fewer bytes, of which there are 64 KiB at least; a pair sends five or six of them each
- * way. What a token bucket lets pass at once does not count, up to the size of a message.
+ * way. The bytes that a token bucket lets pass at once do not count, up to a message.
  * ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM */
 int probe_links(struct coll *c, double limit_s, struct probe *out);
 

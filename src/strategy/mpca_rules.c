@@ -125,8 +125,9 @@ void mpca_commit(struct mpca_joint *joint, struct range r)
     copy_model(&joint->now, &joint->next, r);
 }
 
-/* With d the change of x̃ and f what ṽ takes of it, x̃* − x̃*_before = d + γ·ṽ − γ_before·ṽ_before and
- * ṽ = δ·ṽ_before + f·d, so that d = (x̃* − x̃*_before + (γ_before − γδ)·ṽ_before) / (1 + γf). */
+/* With d the change of x̃ and f the part that ṽ takes of it,
+ *     x̃* − x̃*_before = d + γ·ṽ − γ_before·ṽ_before  and  ṽ = δ·ṽ_before + f·d, so that
+ *     d = (x̃* − x̃*_before + (γ_before − γδ)·ṽ_before) / (1 + γf). */
 void mpca_follow(struct vec *v, const struct mpca_config *config, const struct vec *star_before,
                  float gamma_before, const struct vec *star, float gamma, struct range r)
 {

@@ -37,7 +37,7 @@ float mpca_beta(const struct mpca_config *config, uint64_t c);
 /* γ_c = gamma·min(c, ramp)/ramp (§4.3 requires a low value that rises; the linear ramp is ours). */
 float mpca_gamma(const struct mpca_config *config, uint64_t c);
 
-/* What ṽ takes of a change of x̃: 1 − δ, over the period. */
+/* The part of a change of x̃ that ṽ takes: 1 − δ, over the period. */
 float mpca_fresh(const struct mpca_config *config);
 
 /* α_c = 0 while c < alpha_hold, then alpha + (alpha_high − alpha)·alpha_decay^(c − alpha_hold):

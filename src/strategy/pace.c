@@ -16,9 +16,9 @@
  * and the state s of layers such as BatchNorm stay the worker's own; the average of s is for
  * evaluation, and for joiners.
  *
- * A leaf (phased_leaf.c) contributes p_i − b_c, its progress beyond the last b that it has, with its
- * proxy's τ, however many steps that progress took: the others' steps of that time have counted, one
- * exchange after another. It gives up all of its distance: d = b_n − p_i.
+ * A leaf (phased_leaf.c) contributes p_i − b_c, its progress beyond the last b that it has, with
+ * its proxy's τ, however many steps that progress took: the others' steps of that time have
+ * counted, one exchange after another. It gives up all of its distance: d = b_n − p_i.
  *
  * A worker contributes again when it knows how its last contribution ended. It keeps p_i, one
  * vector more than in `mpca`. */

@@ -2,7 +2,7 @@
  *
  * The global model follows MPCA's Eq. 9, 8, 4 and 5 with β = 1, so that x̃ is the average R itself:
  *
- *     R_n = Σ τ^i·p^i / Σ τ^i     v_n = δ·v_{n−1} + (1 − δ)·(R_n − R_{n−1})/P     b_n = R_n + γP·v_n
+ *     R_n = Σ τ^i·p^i / Σ τ^i    v_n = δ·v_{n−1} + (1 − δ)·(R_n − R_{n−1})/P    b_n = R_n + γP·v_n
  *
  * where p^i is worker i's model when it contributed, and b_n what all receive. A worker moves by
  * κ·(b_n − p^i). v is the motion in a step, since periods differ: after a pause one is long, and

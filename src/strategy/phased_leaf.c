@@ -49,8 +49,8 @@ static int pause_turn(struct phased_lane *lane)
     return rc == ERR_TIMEOUT ? OK : rc;
 }
 
-/* The others have gone on since this leaf's last x̃*. Its model would pull their average back, which
- * `pace` takes for a motion of all and extrapolates. */
+/* The others have trained since this leaf's last x̃*. Its model would pull their average back, and
+ * `pace` would take that for a motion of all and extrapolate it. */
 static void leave_progress(struct phased_lane *lane)
 {
     struct vec x = vec_part(&lane->slot.x, 0, lane->r.len),

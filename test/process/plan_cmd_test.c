@@ -441,8 +441,7 @@ static void test_plan_refuses_bad_input(void **state)
             "127.0.0.1", "--emit", "net.prototxt");
     REFUSED(t, "--wait: expected a number", "plan", t->job, "--listen", "127.0.0.1", "--wait",
             "no");
-    REFUSED(t, "beyond this host a key is required", "plan", t->job, "--listen",
-            "0.0.0.0:0");
+    REFUSED(t, "beyond this host a key is required", "plan", t->job, "--listen", "0.0.0.0:0");
     REFUSED(t, "none.cluster", "plan", t->job, "--cluster", "none.cluster");
     REFUSED(t, "--workers: expected numbers from 1 to 1024 as 8 or 1..8, not 3..1", "plan", t->job,
             "--cluster", t->cluster, "--workers", "3..1");
