@@ -73,7 +73,8 @@ static const char *const nets[] = {
                                             "power_param { power: 2 scale: 0.5 shift: 0.1 } ")
         LAYER("e", "Exp", "p", "e", "exp_param { scale: 0.2 } ")
             LAYER("l", "Log", "e", "l", "log_param { shift: 1 } ") LAYER("t", "TanH", "l", "t", "")
-                LAYER("u", "ELU", "t", "u", "elu_param { alpha: 0.5 } ")
+                LAYER("k", "Clip", "t", "k", "clip_param { min: -0.9 max: 0.9 } ") LAYER(
+                    "u", "ELU", "k", "u", "elu_param { alpha: 0.5 } ")
                     LAYER("s", "Sigmoid", "u", "s", "") LAYER("v", "AbsVal", "a", "v", "") LAYER(
                         "w", "Power", "v", "w", "power_param { scale: 2 shift: 1 } ")
                         TWO("m", "Eltwise", "s", "w", "m", "eltwise_param { operation: MAX } ") TWO(
