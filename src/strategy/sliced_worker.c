@@ -289,13 +289,16 @@ static int commit_round(struct sliced *s)
     s->applied = lane->completed;
     if (meta->hash_max != 0 && meta->hash_min != meta->hash_max)
         return ERR_REPLICAS;
-    if (replicas ? meta->weight == 0 : meta->weight < (double)s->group.slice.count)
+    /* All that trained are lost, and those that have their slices now train from the next round. */
+    bool rests = replicas && meta->weight == 0 && meta->samples == 0;
+    if (!rests && (replicas ? meta->weight == 0 : meta->weight < (double)s->group.slice.count))
         return ERR_DIVERGED;
-    update_model(s);
+    if (!rests)
+        update_model(s);
     s->joiner = s->kept = false;
     lane->cost.bytes += slice_group_take_bytes(&s->group);
     uint32_t requests = (uint32_t)exchange_result(lane)->at[0];
-    strategy_advance(&m->progress, s->steps, s->samples, meta);
+    strategy_advance(&m->progress, rests ? 0 : s->steps, s->samples, meta);
     count_sharing(s);
     int rc = m->on_commit(m, lane);
     if (rc != OK && rc != ERR_STOP)
