@@ -199,6 +199,7 @@ struct storm {
     bool used_known;           /* a driver that had a view has died: when the run began */
     uint64_t used_before;      /* samples used at that time */
     bool went_backwards;       /* a run resumed from its checkpoint: later exchanges are void */
+    struct members former;     /* nodes of the run before that */
     struct storm_node node[NODES_MAX + 1]; /* the last is the driver's own lanes */
     struct view_seen view[VIEWS_MAX];
     uint32_t views;

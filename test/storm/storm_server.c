@@ -118,7 +118,7 @@ static void check_order(struct storm *s, struct shard_watch *w, const struct ps_
 
 void watch_server(struct storm *s, const struct ps_server *server, bool recovered)
 {
-    if (server->config.index >= SHARDS_WATCHED)
+    if (server->config.index >= SHARDS_WATCHED || members_has(&s->former, server->world->self))
         return;
     struct shard_watch *w = &s->server.shard[server->config.index];
     const struct order_seen now = order_of(server);

@@ -114,6 +114,9 @@ static void record_resume(struct storm *s)
 {
     storm_report(s, "it resumes from its checkpoint");
     s->went_backwards = true;
+    for (uint32_t i = 0; i < NODES_MAX; i++) /* the driver may not know them, if its disk was full */
+        if (s->node[i].view_number > 0)
+            members_add(&s->former, i);
     s->views = 0;
     s->node[NODES_MAX].view_number = 0;
     release_results(s);
