@@ -208,7 +208,7 @@ def test_token(build, job):
 
 
 def check_token(run):
-    assert run.token and len(run.token) == 32
+    assert run.token and len(run.token) == 64
     assert run.status('/healthz') == 200
     for path in ('/', '/events', '/metrics'):
         assert run.status(path) == 403
