@@ -9,8 +9,8 @@ hook that compresses them; local, SGD with periodic averages of the model (post-
 apart, averages of every step in the first tenth of an epoch). The records lie in memory, decoded. A step
 takes S seconds at least, a third of them forward. The backward pass waits in each layer for that layer's
 share of the multiplications, so that exchanges run beside it as on a machine of the worker's own. Rank 0
-evaluates on the test set every N steps, while the clock stands. Rank 0 prints one JSON object: samples/s of a worker's steps, the curve of (seconds,
-error), and whether the target was reached, where the run ends.
+evaluates on the test set every N steps, while the clock stands, and prints one JSON object: samples/s of
+all workers, the curve of (seconds, error), and whether the target was reached, where the run ends.
 """
 import argparse
 import gzip

@@ -1,7 +1,6 @@
 #include "coll/probe.h"
 
 #include "coll/coll_run.h"
-#include "coll/cost_fit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -111,8 +110,8 @@ static double seconds_per_byte(double alone_s, double all_s, size_t size, size_t
 }
 
 /* Both of a pair go through the same messages; the lower rank's clock counts. On a busy host a ping
- * waits for a processor, more or less each time: the shortest counts. */
-static int probe_pair(const struct pair *p, size_t messages, double limit_s, struct cost_line *line)
+ * waits for a processor, more or less each time: the shortest counts. cell: latency, s/byte */
+static int probe_pair(const struct pair *p, size_t messages, double limit_s, float *cell)
 {
     size_t size = BULK_BYTES;
     bool begins = p->c->ranks->me < p->partner;
@@ -126,8 +125,9 @@ static int probe_pair(const struct pair *p, size_t messages, double limit_s, str
         rc = choose_size(p, begins, limit_s, &size);
     for (uint32_t i = 0; rc == OK && i < BULKS; i++)
         rc = there_and_back(p, begins, size, i == 0 ? 1 : messages, PINGS + i, &bulk[i]);
-    line->u = latency;
-    line->v = seconds_per_byte(bulk[0], bulk[1], size, messages, latency);
+    double byte_s = seconds_per_byte(bulk[0], bulk[1], size, messages, latency);
+    cell[0] = (float)latency;
+    cell[1] = byte_s > 0 ? (float)byte_s : FASTEST;
     return rc;
 }
 
@@ -188,15 +188,11 @@ static int probe_all(struct coll *c, double limit_s, float *rows, uint8_t *bytes
     size_t messages = rounds < FEW_ROUNDS ? 3 : 2;
     for (size_t round = 0; round < rounds; round++) {
         struct pair p = {c, probe_partner(P, me, round), bytes};
-        struct cost_line line = {0};
         if (p.partner == me)
             continue;
-        int rc = probe_pair(&p, messages, limit_s, &line);
+        int rc = probe_pair(&p, messages, limit_s, rows + 2 * (P * me + p.partner));
         if (rc != OK)
             return rc;
-        float *cell = rows + 2 * (P * me + p.partner);
-        cell[0] = (float)line.u;
-        cell[1] = line.v > 0 ? (float)line.v : FASTEST;
     }
     return OK;
 }
