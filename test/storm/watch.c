@@ -114,7 +114,7 @@ static void record_resume(struct storm *s)
 {
     storm_report(s, "it resumes from its checkpoint");
     s->went_backwards = true;
-    for (uint32_t i = 0; i < NODES_MAX; i++) /* the driver may not know them, if its disk was full */
+    for (uint32_t i = 0; i < NODES_MAX; i++) /* a driver whose disk was full does not know them */
         if (s->node[i].view_number > 0)
             members_add(&s->former, i);
     s->views = 0;
