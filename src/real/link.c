@@ -500,6 +500,13 @@ static int in_ended(struct node *node, struct link *link)
 /* Bytes read beyond those with a direct destination: these are copied, so they are few. */
 enum { AHEAD_BYTES = 16 * 1024, READ_BYTES_MAX = 2 * 1024 * 1024 };
 
+/* Bytes that the transport has read ahead: the socket will not announce them. */
+static bool holds_more(const struct link *link)
+{
+    const struct transport_ops *ops = link->stream.ops;
+    return ops->holds && ops->holds(&link->stream);
+}
+
 /* Read the stream once. *more: there may be more. */
 static int receive_bytes(struct node *node, struct link *link, uint8_t *scratch, size_t size,
                          bool *more, size_t *total)
@@ -514,7 +521,7 @@ static int receive_bytes(struct node *node, struct link *link, uint8_t *scratch,
     ssize_t n = link->stream.ops->receive(&link->stream, direct ? part : part + 1, direct ? 2 : 1);
     size_t got = n > 0 ? (size_t)n : 0, placed = !direct ? 0 : got < rest ? got : rest;
     int rc = direct ? in_arrived(node, link, direct, placed) : OK;
-    *more = got == part[1].iov_len + (direct ? rest : 0);
+    *more = got == part[1].iov_len + (direct ? rest : 0) || holds_more(link);
     *total += got;
     if (n < 0)
         return n == STREAM_END ? in_ended(node, link) : failure_of(n);
@@ -539,13 +546,6 @@ static int read_link(struct node *node, struct link *link, bool *more, size_t *t
     link->stream.ops->consume(&link->stream, (size_t)n);
     *total += (size_t)n;
     return rc;
-}
-
-/* Bytes that the transport has read ahead: the socket will not announce them. */
-static bool holds_more(const struct link *link)
-{
-    const struct transport_ops *ops = link->stream.ops;
-    return ops->holds && ops->holds(&link->stream);
 }
 
 int link_read(struct node *node, struct link *link, uint8_t *scratch, size_t size)

@@ -25,7 +25,8 @@ struct seal {
     SSL *ssl;
     uint8_t key[RUN_KEY_SIZE]; /* until the session is open */
     uint32_t records, records_max;
-    bool ended; /* the socket has: no more bytes will arrive */
+    bool ended;      /* the socket has: no more bytes will arrive */
+    ssize_t failure; /* found behind bytes that could be opened; 0: none */
     size_t in_at, in_end, out_at, out_end;
     uint8_t record[RECORD_BYTES]; /* of a frame's small parts */
     uint8_t in[IN_BYTES], out[OUT_BYTES];
@@ -318,6 +319,8 @@ static ssize_t seal_send(struct stream *s, const struct iovec *part, size_t part
     struct seal *seal = s->seal;
     struct place from = {.part = part, .parts = parts};
     size_t taken = 0, n;
+    if (seal->failure)
+        return seal->failure;
     forget_errors();
     for (int rc; taken < TURN_BYTES_MAX;) {
         if ((rc = seal_flush(s)) == ERR_PEER)
@@ -355,6 +358,8 @@ static ssize_t seal_receive(struct stream *s, const struct iovec *part, size_t p
 {
     struct seal *seal = s->seal;
     size_t total = 0, read = 0, at = 0;
+    if (seal->failure)
+        return seal->failure;
     forget_errors();
     while (parts > 0) {
         if (at == part->iov_len) {
@@ -373,8 +378,10 @@ static ssize_t seal_receive(struct stream *s, const struct iovec *part, size_t p
             read += seal->in_end;
             continue;
         }
-        if (n < 0 && total > 0)
-            break; /* the next call reports it */
+        if (n < 0 && total > 0) {
+            seal->failure = n; /* the next call reports it, also one to send */
+            break;
+        }
         if (n < 0)
             return n;
         at += (size_t)n;
@@ -383,10 +390,10 @@ static ssize_t seal_receive(struct stream *s, const struct iovec *part, size_t p
     return (ssize_t)total;
 }
 
-/* More is open, or can be opened, without another byte from the socket. */
+/* More is open, can be opened or has failed to open, without another byte from the socket. */
 static bool seal_holds(const struct stream *s)
 {
-    return SSL_pending(s->seal->ssl) > 0 || s->seal->in_at < s->seal->in_end;
+    return s->seal->failure || SSL_pending(s->seal->ssl) > 0 || s->seal->in_at < s->seal->in_end;
 }
 
 /* Of the rest of a message some may be here, in a record that is not whole. */

@@ -171,6 +171,27 @@ static void test_seal_refuses_a_repeated_record(void **state)
     end_session();
 }
 
+/* A record is refused behind others that are read at once: nothing more arrives that would have it
+ * read, and whoever would send learns it first. */
+static void test_seal_keeps_a_failure_behind_good_bytes(void **state)
+{
+    (void)state;
+    char wire[1000], back[8];
+    open_session();
+    const struct iovec part = {sent, 4}, into = {back, sizeof back};
+    assert_int_equal(side[0].ops->send(&side[0], &part, 1), 4);
+    assert_int_equal(side[0].ops->send(&side[0], &part, 1), 4);
+    assert_int_equal(side[0].ops->flush(&side[0]), OK);
+    ssize_t n = recv(side[1].fd, wire, sizeof wire, MSG_DONTWAIT);
+    wire[n - 1] ^= 1;
+    assert_int_equal(send(side[0].fd, wire, (size_t)n, 0), n);
+    assert_int_equal(side[1].ops->receive(&side[1], &into, 1), 4);
+    assert_true(side[1].ops->holds(&side[1]));
+    assert_int_equal(side[1].ops->send(&side[1], &part, 1), STREAM_CORRUPT);
+    assert_int_equal(side[1].ops->receive(&side[1], &into, 1), STREAM_CORRUPT);
+    end_session();
+}
+
 /* An end that the other side has not announced is a broken connection: somebody may have cut it. */
 static void test_seal_knows_an_announced_end(void **state)
 {
@@ -223,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_seal_refuses_another_key),
         cmocka_unit_test(test_seal_hides_and_protects),
         cmocka_unit_test(test_seal_refuses_a_repeated_record),
+        cmocka_unit_test(test_seal_keeps_a_failure_behind_good_bytes),
         cmocka_unit_test(test_seal_knows_an_announced_end),
         cmocka_unit_test(test_seal_refuses_noise),
     };

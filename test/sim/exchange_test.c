@@ -171,7 +171,7 @@ static void test_a_worker_dies_at_each_moment(void **state)
     }
     print_tallied("each worker dies at each moment", &sum);
     assert_int_equal(sum.runs, 2 * 4 * MOMENTS);
-    assert_true(sum.adopted > MOMENTS / 8 && (sum.apart > 0 || STRIDE > 1));
+    assert_true(sum.adopted > sum.runs / 100 && (sum.apart > 0 || STRIDE > 1));
 }
 
 static uint32_t draw_below(uint64_t seed, uint64_t what, uint64_t n)
