@@ -521,7 +521,7 @@ static int receive_bytes(struct node *node, struct link *link, uint8_t *scratch,
     ssize_t n = link->stream.ops->receive(&link->stream, direct ? part : part + 1, direct ? 2 : 1);
     size_t got = n > 0 ? (size_t)n : 0, placed = !direct ? 0 : got < rest ? got : rest;
     int rc = direct ? in_arrived(node, link, direct, placed) : OK;
-    *more = got == part[1].iov_len + (direct ? rest : 0) || holds_more(link);
+    *more = n >= 0 && (got == part[1].iov_len + (direct ? rest : 0) || holds_more(link));
     *total += got;
     if (n < 0)
         return n == STREAM_END ? in_ended(node, link) : failure_of(n);
