@@ -12,8 +12,8 @@
  *   FAIL_ALWAYS  1: all calls from the n-th on
  *   FAIL_REPORT  file for the report
  *
- * Apart is what oneDNN, C++, OpenMP and the loader take from the heap: what becomes of them without
- * memory is not ours to say. */
+ * Apart is what oneDNN, C++, OpenMP, OpenSSL and the loader take from the heap: what becomes of them
+ * without memory is not ours to say. OpenSSL 3.0 crashes where its own start lacks memory. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -82,7 +82,8 @@ static int set_errno(int code)
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *user)
 {
-    static const char *const apart[] = {"/libdnnl", "/libstdc++", "/libgomp", "/ld-linux"};
+    static const char *const apart[] = {"/libdnnl", "/libstdc++", "/libgomp", "/libcrypto",
+                                        "/ld-linux"};
     (void)size, (void)user;
     for (size_t k = 0; k < sizeof apart / sizeof *apart; k++)
         for (int i = 0; strstr(info->dlpi_name, apart[k]) && i < info->dlpi_phnum; i++) {
