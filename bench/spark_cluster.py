@@ -12,7 +12,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 NAMES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP",
-         "SPARK_SCALA_VERSION", "spark_master", "spark_dir")
+         "SPARK_SCALA_VERSION", "PYSPARK_PYTHON", "spark_master", "spark_dir", "spark_settings", "spark_log")
 START = """set -euo pipefail
 . scripts/spark.sh
 find_spark || { echo "needs a Spark: ./run spark installs one" >&2 && exit 2; }
@@ -63,16 +63,14 @@ class Cluster:
 
     def submit_python(self, program, *arguments, conf=()):
         """The same with a program in Python, by the interpreter of SPARK_HOME where it has one."""
-        python = os.path.abspath(os.path.join(self.given["SPARK_HOME"], "../../../../bin/python3"))
-        return self.start([program, *arguments], conf, PYTHONPATH=os.path.join(ROOT, "python"),
-                          PYSPARK_PYTHON=python if os.path.exists(python) else "python3")
+        return self.start([program, *arguments], conf, PYTHONPATH=os.path.join(ROOT, "python"))
 
     def start(self, program, conf, **more):
         environment = dict(os.environ, **{k: v for k, v in self.given.items() if k.isupper()}, **more)
         settings = [part for setting in conf for part in ("--conf", setting)]
         application = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", os.path.join(self.given["SPARK_HOME"], "bin/spark-submit"),
-             "--master", self.given["spark_master"], *settings, *map(str, program)],
+             "--properties-file", self.given["spark_settings"], "--master", self.given["spark_master"], *settings, *map(str, program)],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.applications.append(application)
         return application

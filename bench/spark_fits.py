@@ -46,11 +46,12 @@ def main():
     options = parser.parse_args()
     looks = []
     with Cluster(WORKERS, JAVA) as cluster:
+        log = cluster.given["spark_log"]
         application = cluster.submit(
             "ManyFits", options.fits, options.every, PAUSE_S, WORKERS,
             conf=(f"spark.driver.memory={DRIVER_MIB}m", f"spark.executor.memory={EXECUTOR_MIB}m",
-                  f"spark.driver.extraJavaOptions={JAVA} -Xms{DRIVER_MIB}m",
-                  f"spark.executor.extraJavaOptions={JAVA} -Xms{EXECUTOR_MIB}m"))
+                  f"spark.driver.extraJavaOptions={log} {JAVA} -Xms{DRIVER_MIB}m",
+                  f"spark.executor.extraJavaOptions={log} {JAVA} -Xms{EXECUTOR_MIB}m"))
         executors = None
         for line in application.stdout:
             if not line.startswith("fit "):

@@ -15,6 +15,5 @@ spark_java=-XX:+UseParallelGC # with both compilers of Java
 trap stop_cluster EXIT
 trap 'exit 130' INT TERM
 start_cluster
-in_background "$SPARK_HOME/bin/spark-submit" --master "$spark_master" --driver-memory 3g \
-    --class AveragingRound build/paceline-spark-examples.jar "${1:-10}" "${2:-3}" "$spark_workers"
+submit --driver-memory 3g --class AveragingRound build/paceline-spark-examples.jar "${1:-10}" "${2:-3}" "$spark_workers"
 wait "${spark_pids[-1]}"

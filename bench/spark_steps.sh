@@ -36,8 +36,7 @@ of_command() {
 }
 
 of_executors() {
-    in_background "$SPARK_HOME/bin/spark-submit" --master "$spark_master" --class FashionLenet \
-        build/paceline-spark-examples.jar "$spark_dir/fashion" "$epochs" "$spark_workers" "$1" >"$1.log"
+    submit --class FashionLenet build/paceline-spark-examples.jar "$spark_dir/fashion" "$epochs" "$spark_workers" "$1" >"$1.log"
     wait "${spark_pids[-1]}" || return 1
     unset 'spark_pids[-1]'
     rate "$1/run" # in the fit's folder of checkpoints

@@ -2,7 +2,8 @@
 # pyspark in the virtual environment .spark of the checkout.
 #
 #   paceline_spark   build/paceline-spark.jar: all classes of spark/java, and the native library;
-#                    build/paceline-spark-examples.jar: those of examples/spark
+#                    build/paceline-spark-examples.jar: those of examples/spark;
+#                    build/spark/home: the Spark by links, with an archive of its classes
 set(spark_home $ENV{SPARK_HOME})
 if(NOT spark_home)
   file(GLOB spark_home ${PROJECT_SOURCE_DIR}/.spark/lib/python3*/site-packages/pyspark)
@@ -41,7 +42,15 @@ else()
     COMMAND ${Java_JAR_EXECUTABLE} cf ${spark_examples_jar} -C ${spark_example_classes} .
     DEPENDS ${spark_examples} ${spark_jar}
     VERBATIM)
-  add_custom_target(paceline_spark ALL DEPENDS ${spark_jar} ${spark_examples_jar})
+  set(spark_links ${CMAKE_BINARY_DIR}/spark/home)
+  set(spark_archived ${CMAKE_BINARY_DIR}/spark/home.stamp)
+  add_custom_command(
+    OUTPUT ${spark_archived}
+    COMMAND ${PROJECT_SOURCE_DIR}/scripts/spark_archive.sh ${spark_home} ${spark_links} ${CMAKE_BINARY_DIR}
+    COMMAND ${CMAKE_COMMAND} -E touch ${spark_archived}
+    DEPENDS ${spark_jar} ${spark_examples_jar} ${PROJECT_SOURCE_DIR}/scripts/spark_archive.sh
+    VERBATIM)
+  add_custom_target(paceline_spark ALL DEPENDS ${spark_jar} ${spark_examples_jar} ${spark_archived})
 endif()
 
 # The module in an application with three executors.
@@ -94,7 +103,7 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
     spark/resume_test spark/lease_test spark/python_test spark/shared_variable_test
     spark/engine_process_test spark/session_test spark/process_test spark/rows_test
     PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
-    ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_home}")
+    RESOURCE_LOCK spark_home ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_links}")
   set_property(TEST spark/failure_test APPEND PROPERTY
     ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/failure.conf)
   set_property(TEST spark/dynamic_allocation_test APPEND PROPERTY

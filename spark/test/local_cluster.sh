@@ -4,28 +4,29 @@
 #   spark/test/local_cluster.sh MODULE_JAR TEST_CLASSES CLASS
 #   spark/test/local_cluster.sh MODULE_JAR PYTHON PROGRAM
 #
-# SPARK_HOME names the Spark, and SPARK_TEST_CONF a file of further settings. The executors write below a home of links, which goes afterwards.
+# SPARK_HOME names the home that scripts/spark_archive.sh makes, below which executors write, and
+# SPARK_TEST_CONF a file of further settings. The settings are in the file SPARK_TEST_SETTINGS for the
+# test's own applications.
 set -euo pipefail
 module=$1
 home=$(mktemp -d)
 pid=
 cleanup() {
     [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
-    rm -rf "$home"
+    rm -rf "$home" "$SPARK_HOME/work"
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
-mkdir "$home/conf" "$home/files"
-ln -s "$SPARK_HOME/jars" "$SPARK_HOME/bin" "$home/"
+mkdir "$home/files"
 if [ -d "$2" ]; then
     (cd "$2" && jar cf "$home/test.jar" .)
     program=(--class "$3" "$home/test.jar")
 else
     export PYSPARK_PYTHON=$2 PYTHONPATH=$(cd "$(dirname "$0")/../.." && pwd)/python
-    ln -s "$SPARK_HOME/python" "$home/"
     program=("$3")
 fi
-c1='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'
+java="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$SPARK_HOME/classes.jsa"
+java+=" -Dlog4j2.configurationFile=$home/log4j2.properties"
 {
     cat "$(dirname "$0")/../paceline-spark.conf"
     printf '%s\n' "spark.master local-cluster[3,1,512]" \
@@ -36,19 +37,20 @@ c1='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'
         "spark.executor.cores 1" "spark.executor.memory 512m" "spark.driver.memory 1g" \
         "spark.local.dir $home/local" "spark.sql.warehouse.dir $home/warehouse" \
         "spark.sql.shuffle.partitions 6" \
-        "spark.driver.extraJavaOptions $c1" "spark.executor.extraJavaOptions $c1"
+        "spark.driver.extraJavaOptions $java" "spark.executor.extraJavaOptions $java"
     [ -z "${SPARK_TEST_CONF:-}" ] || cat "$SPARK_TEST_CONF"
-} >"$home/conf/spark-defaults.conf"
+} >"$home/spark.conf"
 printf '%s\n' 'rootLogger.level = warn' 'rootLogger.appenderRef.stderr.ref = stderr' \
     'appender.stderr.type = Console' 'appender.stderr.name = stderr' \
     'appender.stderr.target = SYSTEM_ERR' 'appender.stderr.layout.type = PatternLayout' \
     'appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n' \
-    >"$home/conf/log4j2.properties"
-export SPARK_HOME=$home SPARK_CONF_DIR=$home/conf SPARK_LOCAL_IP=127.0.0.1 SPARK_SCALA_VERSION=2.13
-"$home/bin/spark-submit" "${program[@]}" "$home/files" </dev/null &
+    >"$home/log4j2.properties"
+export SPARK_CONF_DIR=$SPARK_HOME/conf SPARK_LOCAL_IP=127.0.0.1 SPARK_SCALA_VERSION=2.13
+export SPARK_TEST_SETTINGS=$home/spark.conf SPARK_TEST_JAR=$home/test.jar
+"$SPARK_HOME/bin/spark-submit" --properties-file "$SPARK_TEST_SETTINGS" "${program[@]}" "$home/files" </dev/null &
 pid=$!
 status=0
 wait "$pid" || status=$?
 pid=
-[ "$status" = 0 ] || tail -n 20 "$home"/work/app-*/*/stderr 2>/dev/null | grep -v '^Spark Executor Command' || true
+[ "$status" = 0 ] || tail -n 20 "$SPARK_HOME"/work/app-*/*/stderr 2>/dev/null | grep -v '^Spark Executor Command' || true
 exit "$status"

@@ -172,7 +172,7 @@ static void test_seal_refuses_a_repeated_record(void **state)
 }
 
 /* A record is refused behind others that are read at once: nothing more arrives that would have it
- * read, and whoever would send learns it first. */
+ * read, and a send learns of it first. */
 static void test_seal_keeps_a_failure_behind_good_bytes(void **state)
 {
     (void)state;

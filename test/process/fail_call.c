@@ -12,8 +12,8 @@
  *   FAIL_ALWAYS  1: all calls from the n-th on
  *   FAIL_REPORT  file for the report
  *
- * Apart is what oneDNN, C++, OpenMP, OpenSSL and the loader take from the heap: what becomes of them
- * without memory is not ours to say. OpenSSL 3.0 crashes where its own start lacks memory. */
+ * Apart is what oneDNN, C++, OpenMP, OpenSSL and the loader take from the heap: what becomes of
+ * them without memory is not ours to say. OpenSSL 3.0 crashes where its own start lacks memory. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>

@@ -71,10 +71,10 @@ public final class ResumeTest {
     }
 
     private Process start(String role, int executors) throws Exception {
-        String home = System.getenv("SPARK_HOME");
-        Process process = new ProcessBuilder(home + "/bin/spark-submit", "--master",
-                "local-cluster[" + executors + ",1,512]", "--class", ResumeTest.class.getName(), home + "/test.jar",
-                role, folder.toString()).inheritIO().start();
+        Process process = new ProcessBuilder(System.getenv("SPARK_HOME") + "/bin/spark-submit", "--properties-file",
+                System.getenv("SPARK_TEST_SETTINGS"), "--master", "local-cluster[" + executors + ",1,512]", "--class",
+                ResumeTest.class.getName(), System.getenv("SPARK_TEST_JAR"), role, folder.toString())
+                .inheritIO().start();
         started.add(process);
         return process;
     }
