@@ -31,6 +31,7 @@ holds() { # CONDITION DIR
     mount) ! can_mount ;;
     network) ! can_unshare ;;
     numpy) ! "${PACELINE_PYTHON:-python3}" -c 'import numpy' 2>/dev/null ;;
+    onnxruntime) ! python3 -c 'import onnxruntime' 2>/dev/null ;;
     opencv) ! python3 -c 'import cv2' 2>/dev/null ;;
     seccomp) ! grep -q "^Seccomp:" /proc/self/status ;;
     sanitizer) [ "$(basename "$2")" != build ] ;;
@@ -84,7 +85,11 @@ counts_of() { # REFUSES_SKIPS STATUS…
 }
 
 self_test() {
-    local found
+    local found condition
+    while read -r condition; do
+        found=$(holds "$condition" build 2>&1 || true)
+        [ -z "$found" ] || { echo "self-test: $found" && return 1; }
+    done < <(awk '/^[a-z]/ { print $3 }' "$here/test/skips.txt" | sort -u)
     dir=$(mktemp -d) # for the trap, which outlives this function
     trap 'rm -rf "$dir"' EXIT
     mkdir -p "$dir/build/Testing/Temporary"
