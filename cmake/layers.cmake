@@ -145,12 +145,13 @@ if(sources)
   target_compile_options(paceline_command PRIVATE
     $<TARGET_PROPERTY:paceline_flags,INTERFACE_COMPILE_OPTIONS>)
   target_include_directories(paceline_command PRIVATE src) # its own headers: test/layering.sh watches
-  target_link_libraries(paceline_command PRIVATE paceline PkgConfig::CJSON PkgConfig::MICROHTTPD)
+  target_link_libraries(paceline_command PRIVATE paceline PkgConfig::CJSON PkgConfig::MICROHTTPD
+    OpenSSL::Crypto)
   add_executable(paceline_cli $<TARGET_OBJECTS:paceline_command>)
   set_target_properties(paceline_cli PROPERTIES OUTPUT_NAME paceline LINKER_LANGUAGE C)
   target_link_options(paceline_cli PRIVATE $<TARGET_PROPERTY:paceline_flags,INTERFACE_LINK_OPTIONS>)
   target_link_libraries(paceline_cli PRIVATE paceline PkgConfig::CJSON PkgConfig::MICROHTTPD
-    Threads::Threads m)
+    OpenSSL::Crypto Threads::Threads m)
 endif()
 
 # Each of the examples in C is a program of its name, and sees the public headers alone.

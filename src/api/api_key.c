@@ -3,6 +3,7 @@
 #include "api/guard.h"
 #include "paceline/key.h"
 #include "real/run_key.h"
+#include "real/secret.h"
 
 #include <string.h>
 
@@ -10,19 +11,23 @@ _Static_assert((int)PL_KEY_TEXT_SIZE == (int)KEY_TEXT_SIZE, "a key fits into the
 _Static_assert((int)PL_KEY_ID_SIZE == (int)KEY_ID_TEXT_MAX, "an id fits into the public size");
 
 int api_key_choose(const struct logger *log, struct err *err, const char *given,
-                   const char *address, char own[KEY_TEXT_SIZE], const char **key)
+                   const char *address, char **own, const char **key)
 {
+    *own = NULL;
     *key = given;
     if (given || (address && !real_is_loopback(address)))
         return OK;
-    int rc = key_file_own(own, err);
+    *own = secret_alloc(KEY_TEXT_SIZE);
+    if (!*own)
+        return err_set(err, ERR_NOMEM, "out of memory for a key");
+    int rc = key_file_own(*own, err);
     if (rc == ERR_UNSUPPORTED) {
         log_warn(log, "%s: every user of this machine can join; give a key", err->text);
         err->text[0] = '\0';
         return OK;
     }
     if (rc == OK)
-        *key = own;
+        *key = *own;
     return rc;
 }
 

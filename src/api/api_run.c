@@ -8,6 +8,7 @@
 #include "real/census.h"
 #include "real/disk.h"
 #include "real/real.h"
+#include "real/secret.h"
 #include "train/driver_term_file.h"
 #include "train/work_progress.h"
 
@@ -106,6 +107,31 @@ static int live_once(struct driving *d, const struct logger *log, struct real_op
 
 /* All workers are lost: the run waits for others, as a driver does that is started again, and
  * resumes from its newest checkpoint. Not when joiners are lost again and again. */
+static int run_on(struct driving *d, const struct logger *log, struct real_options *real)
+{
+    bool lost_all = false;
+    struct err why_lost = {0};
+    d->train.why_lost = &why_lost;
+    for (int attempts = 0;;) {
+        int64_t begun = real_now();
+        attempts = attempts + 1;
+        bool waits = d->train.elsewhere && !d->sink.no_files && attempts < SHORT_ATTEMPTS;
+        d->train.lost_all = waits ? &lost_all : NULL;
+        int rc = live_once(d, log, real);
+        if (!lost_all)
+            return rc;
+        log_warn(log, "%s: the run waits for others, and resumes from its newest checkpoint",
+                 d->err->text);
+        attempts = real_now() - begun < SHORT_LIFE ? attempts : 0;
+        lost_all = false;
+        d->train.resume = true;
+        d->train.before += world_seconds(real_now() - begun);
+        d->train.snapshot = NULL;
+        d->train.begin = NULL;
+        d->err->text[0] = '\0';
+    }
+}
+
 static int run_here(struct driving *d, const pl_job *job, const struct logger *log)
 {
     const pl_run_options *o = d->options;
@@ -121,33 +147,14 @@ static int run_here(struct driving *d, const pl_job *job, const struct logger *l
         .want_nodes = want_nodes,
         .user = d,
     };
-    char own_key[KEY_TEXT_SIZE];
-    bool lost_all = false;
-    struct err why_lost = {0};
-    int rc = api_key_choose(log, d->err, o->key, o->listen, own_key, &real.key);
+    char *own_key;
+    int rc = api_key_choose(log, d->err, o->key, o->listen, &own_key, &real.key);
     if (rc == OK)
         rc = api_sink_open(&d->sink, job, o, &d->train, log, d->err);
-    if (rc != OK)
-        return rc;
-    d->train.why_lost = &why_lost;
-    for (int attempts = 0;;) {
-        int64_t begun = real_now();
-        attempts = attempts + 1;
-        bool waits = d->train.elsewhere && !d->sink.no_files && attempts < SHORT_ATTEMPTS;
-        d->train.lost_all = waits ? &lost_all : NULL;
-        rc = live_once(d, log, &real);
-        if (!lost_all)
-            return rc;
-        log_warn(log, "%s: the run waits for others, and resumes from its newest checkpoint",
-                 d->err->text);
-        attempts = real_now() - begun < SHORT_LIFE ? attempts : 0;
-        lost_all = false;
-        d->train.resume = true;
-        d->train.before += world_seconds(real_now() - begun);
-        d->train.snapshot = NULL;
-        d->train.begin = NULL;
-        d->err->text[0] = '\0';
-    }
+    if (rc == OK)
+        rc = run_on(d, log, &real);
+    secret_free(own_key);
+    return rc;
 }
 
 int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
@@ -462,9 +469,8 @@ static void report_retry(const struct logger *log, const char *why, int64_t sinc
 
 /* A worker that finds no driver yet, or has lost its driver, tries to rejoin; one that the driver
  * refuses does not. */
-static int keep_working(pl_engine *engine, pl_work_options *options)
+static int keep_working(pl_engine *engine, pl_work_options *options, char **own_key)
 {
-    char own_key[KEY_TEXT_SIZE];
     int64_t lost_at = real_now(), pause = 0, patience = retry_time(options), reported_at = 0;
     bool before = patience > 0;
     char root[PATH_TEXT_MAX];
@@ -517,8 +523,12 @@ static int keep_working(pl_engine *engine, pl_work_options *options)
 static int work_by(pl_engine *engine, const pl_work_options *given)
 {
     pl_work_options options;
+    char *own_key = NULL;
     int rc = OPTIONS_TAKE(pl_work_options, &options, given, &engine->error);
-    return rc == OK ? keep_working(engine, &options) : rc;
+    if (rc == OK)
+        rc = keep_working(engine, &options, &own_key);
+    secret_free(own_key);
+    return rc;
 }
 
 int pl_work(pl_engine *engine, const pl_work_options *options)

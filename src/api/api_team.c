@@ -5,6 +5,7 @@
 #include "api/option_size.h"
 #include "api/team.h"
 #include "real/real.h"
+#include "real/secret.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -130,22 +131,14 @@ static int open_team(pl_team *team, const pl_team_options *o)
     return rc;
 }
 
-static int new_team(pl_engine *engine, const pl_team_options *given, pl_team **out)
+static int make_team(pl_engine *engine, const pl_team_options *options, pl_team **out)
 {
-    pl_team_options options;
-    char own_key[KEY_TEXT_SIZE];
-    int rc = OPTIONS_TAKE(pl_team_options, &options, given, &engine->error);
-    if (rc == OK)
-        rc = api_key_choose(&engine->log, &engine->error, options.key, options.rendezvous, own_key,
-                            &options.key);
-    if (rc != OK)
-        return rc;
     pl_team *team = calloc(1, sizeof *team);
     if (!team)
         return err_set(&engine->error, ERR_NOMEM, "out of memory for a team");
     team->engine = engine;
     atomic_flag_clear(&team->kv_opening);
-    rc = open_team(team, &options);
+    int rc = open_team(team, options);
     if (rc != OK) {
         struct err why = engine->error;
         pl_team_close(team);
@@ -154,6 +147,20 @@ static int new_team(pl_engine *engine, const pl_team_options *given, pl_team **o
     }
     *out = team;
     return OK;
+}
+
+static int new_team(pl_engine *engine, const pl_team_options *given, pl_team **out)
+{
+    pl_team_options options;
+    char *own_key = NULL;
+    int rc = OPTIONS_TAKE(pl_team_options, &options, given, &engine->error);
+    if (rc == OK)
+        rc = api_key_choose(&engine->log, &engine->error, options.key, options.rendezvous, &own_key,
+                            &options.key);
+    if (rc == OK)
+        rc = make_team(engine, &options, out);
+    secret_free(own_key);
+    return rc;
 }
 
 int pl_team_open(pl_engine *engine, const pl_team_options *options, pl_team **out)

@@ -8,8 +8,8 @@ static const struct option keygen_options[] = {{0}};
 
 static int run_keygen(const struct command *command, int argc, char **argv)
 {
-    char key[PL_KEY_TEXT_SIZE], id[PL_KEY_ID_SIZE];
-    const char *file = NULL;
+    char id[PL_KEY_ID_SIZE];
+    const char *file = NULL, *key;
     size_t count;
     int end = options_parse(command, argc, argv, NULL, &file, 1, &count);
     if (end >= 0)
@@ -23,8 +23,10 @@ static int run_keygen(const struct command *command, int argc, char **argv)
     if (!engine)
         return EXIT_FAILED;
     int rc = pl_key_make(engine, file);
-    if (rc == PL_OK)
-        rc = pl_key_read(engine, file, key);
+    if (rc == PL_OK && (end = key_option_read("keygen", file, &key)) >= 0) {
+        pl_engine_destroy(engine);
+        return end;
+    }
     if (rc == PL_OK)
         rc = pl_key_id(engine, key, id);
     if (rc == PL_OK)

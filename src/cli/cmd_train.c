@@ -64,16 +64,14 @@ static uint32_t count_lost_workers(void *user)
 
 /* Workers that this command starts use a key of this run. If workers may also be started by hand,
  * for the given address, the key is one that they can read. */
-static int find_key(const struct run_arguments *arguments, char out[PL_KEY_TEXT_SIZE],
-                    const char **key)
+static int find_key(const struct run_arguments *arguments, const char **key)
 {
-    *key = out;
-    if (arguments->key_file)
-        return key_option_read("train", arguments->key_file, out);
-    if (!arguments->listen)
-        return key_option_draw("train", out);
     *key = NULL;
-    return host_address_is_far(arguments->listen) ? -1 : key_option_own("train", out, key);
+    if (arguments->key_file)
+        return key_option_read("train", arguments->key_file, key);
+    if (!arguments->listen)
+        return key_option_draw("train", key);
+    return host_address_is_far(arguments->listen) ? -1 : key_option_own("train", key);
 }
 
 /* With all that it leaves to defaults. */
@@ -113,9 +111,8 @@ static int choose_strategy(pl_engine *engine, const struct run_arguments *argume
 
 int run_with_workers(const struct run_arguments *arguments, const char *path)
 {
-    char key_text[PL_KEY_TEXT_SIZE];
     const char *key;
-    int end = find_key(arguments, key_text, &key);
+    int end = find_key(arguments, &key);
     if (end >= 0)
         return end;
     pl_engine *engine = cli_engine();

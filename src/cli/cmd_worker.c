@@ -64,13 +64,12 @@ static bool has_far(const char *addresses)
 }
 
 /* Of several drivers, one of which is on another host, none is shown this user's own. */
-static int find_key(const struct worker_arguments *arguments, char out[PL_KEY_TEXT_SIZE],
-                    const char **key)
+static int find_key(const struct worker_arguments *arguments, const char **key)
 {
-    *key = arguments->key_file ? out : NULL;
+    *key = NULL;
     if (arguments->key_file)
-        return key_option_read("worker", arguments->key_file, out);
-    return has_far(arguments->join) ? -1 : key_option_own("worker", out, key);
+        return key_option_read("worker", arguments->key_file, key);
+    return has_far(arguments->join) ? -1 : key_option_own("worker", key);
 }
 
 static int work_once(const struct worker_arguments *arguments, const struct worker_numbers *numbers,
@@ -140,7 +139,6 @@ static int run_worker(const struct command *command, int argc, char **argv)
     const char *typed = arguments.join;
     char beyond[HOST_ADDRESSES_MAX];
     char join[HOST_ADDRESSES_MAX], listen[HOST_ADDRESS_MAX], advertise[HOST_ADDRESS_MAX];
-    char key_text[PL_KEY_TEXT_SIZE];
     const char *key = NULL;
     if (end < 0)
         end = host_addresses("worker", "join", arguments.join, join, &arguments.join);
@@ -152,7 +150,7 @@ static int run_worker(const struct command *command, int argc, char **argv)
         end = host_address("worker", "advertise", arguments.advertise, NULL, advertise,
                            &arguments.advertise);
     if (end < 0)
-        end = find_key(&arguments, key_text, &key);
+        end = find_key(&arguments, &key);
     return end >= 0 ? end : work_once(&arguments, &numbers, key);
 }
 

@@ -11,13 +11,13 @@ int driver_address_read(const struct command *command, const char *listen, const
     int end =
         host_address(command->name, "listen", listen, HOST_PORT, out->listen_text, &out->listen);
     named_key_file = key_file;
-    out->key = key_file ? out->key_text : NULL;
+    out->key = NULL;
     if (end >= 0)
         return end;
     if (key_file)
-        end = key_option_read(command->name, key_file, out->key_text);
+        end = key_option_read(command->name, key_file, &out->key);
     else if (!out->listen || !host_address_is_far(out->listen))
-        end = key_option_own(command->name, out->key_text, &out->key);
+        end = key_option_own(command->name, &out->key);
     if (end < 0 && key_file) /* the user's own needs no comparison */
         key_option_id(out->key, key_id);
     return end;

@@ -7,7 +7,7 @@
 #include "cli/key_option.h"
 
 struct driver_address {
-    char listen_text[HOST_ADDRESS_MAX], key_text[PL_KEY_TEXT_SIZE];
+    char listen_text[HOST_ADDRESS_MAX];
     const char *listen; /* with its host as a number; NULL: none was given */
     const char *key;    /* NULL: none */
 };

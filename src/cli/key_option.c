@@ -1,6 +1,7 @@
 #include "cli/key_option.h"
 
 #include "cli/cli.h"
+#include "cli/secret_heap.h"
 
 #include <stdio.h>
 
@@ -30,22 +31,38 @@ static int own_key(pl_engine *engine, const char *text, char *out)
     return pl_key_own(engine, out);
 }
 
-int key_option_draw(const char *command, char out[PL_KEY_TEXT_SIZE])
+/* The same for a call that gives a key; *key is NULL unless it does. */
+static int find_key(const char *command, int (*fn)(pl_engine *, const char *, char *),
+                    const char *text, const char **key, int *status)
 {
-    int status;
-    return call_library(command, draw_key, NULL, out, &status);
+    char *room = secret_heap_take(PL_KEY_TEXT_SIZE);
+    *key = NULL;
+    *status = PL_ERR_NOMEM;
+    if (!room)
+        fprintf(stderr, "paceline %s: out of memory for a key\n", command);
+    int end = room ? call_library(command, fn, text, room, status) : EXIT_FAILED;
+    if (end < 0)
+        *key = room;
+    else
+        secret_heap_give(room);
+    return end;
 }
 
-int key_option_read(const char *command, const char *file, char out[PL_KEY_TEXT_SIZE])
+int key_option_draw(const char *command, const char **key)
 {
     int status;
-    return call_library(command, pl_key_read, file, out, &status);
+    return find_key(command, draw_key, NULL, key, &status);
 }
 
-int key_option_own(const char *command, char out[PL_KEY_TEXT_SIZE], const char **key)
+int key_option_read(const char *command, const char *file, const char **key)
 {
-    int status = PL_OK, end = call_library(command, own_key, NULL, out, &status);
-    *key = end < 0 ? out : NULL;
+    int status;
+    return find_key(command, pl_key_read, file, key, &status);
+}
+
+int key_option_own(const char *command, const char **key)
+{
+    int status, end = find_key(command, own_key, NULL, key, &status);
     if (status != PL_ERR_UNSUPPORTED)
         return end;
     fprintf(stderr,

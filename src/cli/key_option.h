@@ -9,15 +9,16 @@
 #define KEY_OPTION_HELP "file with the run's key, of `paceline keygen` (on loopback the user's own)"
 #define INSECURE_HELP   "do not encrypt what is sent, if the other side does not either"
 
-/* A new one. Like the others, returns -1 to continue, or an exit code after a message. */
-int key_option_draw(const char *command, char out[PL_KEY_TEXT_SIZE]);
+/* A new one, in *key. Like the others, returns -1 to continue, or an exit code after a message. Keys
+ * lie in memory for secrets (cli/secret_heap.h) until the command ends. */
+int key_option_draw(const char *command, const char **key);
 
 /* The key of `file`. */
-int key_option_read(const char *command, const char *file, char out[PL_KEY_TEXT_SIZE]);
+int key_option_read(const char *command, const char *file, const char **key);
 
-/* The user's own. *key is `out`, or NULL if there is no folder for the file: every user of this
- * machine can join then, which a message says. */
-int key_option_own(const char *command, char out[PL_KEY_TEXT_SIZE], const char **key);
+/* The user's own. *key is NULL if there is no folder for the file: every user of this machine can
+ * join then, which a message says. */
+int key_option_own(const char *command, const char **key);
 
 /* Its id; "" where there is none. */
 void key_option_id(const char *key, char out[PL_KEY_ID_SIZE]);

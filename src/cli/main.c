@@ -1,6 +1,7 @@
 /* The command: picks a command from the table and runs it. */
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/secret_heap.h"
 #include "cli/wait_policy.h"
 
 #include <fcntl.h>
@@ -155,6 +156,7 @@ int main(int argc, char **argv)
     const struct command *command = find_command(argv[1]);
     if (!command)
         return unknown_command(argv[1]);
+    secret_heap_install();
     if (does_compute(command))
         wait_policy_choose(argv);
     return environment_fits() ? command->run(command, argc - 1, argv + 1) : EXIT_BAD_INPUT;

@@ -50,15 +50,12 @@ static int find_listen(const struct command *command, const char *page,
 
 /* The token that viewers must show; NULL: none. */
 static int find_token(const struct command *command, const struct run_arguments *arguments,
-                      const char *listen, char out[PL_KEY_TEXT_SIZE], const char **token)
+                      const char *listen, const char **token)
 {
-    *token = out;
-    if (arguments->page_token)
-        return key_option_read(command->name, arguments->page_token, out);
-    if (host_address_is_far(listen))
-        return key_option_draw(command->name, out);
     *token = NULL;
-    return -1;
+    if (arguments->page_token)
+        return key_option_read(command->name, arguments->page_token, token);
+    return host_address_is_far(listen) ? key_option_draw(command->name, token) : -1;
 }
 
 static void print_address(const struct page_server *server, const char *listen, const char *token)
@@ -77,11 +74,11 @@ static void print_address(const struct page_server *server, const char *listen, 
 static int start_page(const struct command *command, const struct run_arguments *arguments,
                       struct page_view *view)
 {
-    char listen[HOST_ADDRESS_MAX], text[PL_KEY_TEXT_SIZE];
+    char listen[HOST_ADDRESS_MAX];
     const char *at, *token;
     int end = find_listen(command, arguments->page, listen, &at);
     if (end < 0)
-        end = find_token(command, arguments, at, text, &token);
+        end = find_token(command, arguments, at, &token);
     if (end >= 0)
         return end;
     const struct page_options options = {.listen = at, .token = token};

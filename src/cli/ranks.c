@@ -106,7 +106,7 @@ bool ranks_find(const char *command, const struct ranks_options *options, uint32
     const char *rendezvous = getenv("PACELINE_RENDEZVOUS");
     *place = (struct ranks_place){.count = count, .insecure = options->insecure};
     const char *key_file = options->key_file ? options->key_file : getenv("PACELINE_KEY_FILE");
-    if (key_file && key_option_read(command, key_file, place->key) >= 0)
+    if (key_file && key_option_read(command, key_file, &place->key) >= 0)
         return false;
     if (options->rank || options->rendezvous || options->address)
         return take_options(command, options, count, place);
@@ -138,7 +138,7 @@ int ranks_open(pl_engine *engine, const struct ranks_place *place, pl_team **tea
         .members = place->rank == 0 ? place->count : 0,
         .listen = place->listen,
         .insecure = place->insecure,
-        .key = place->key[0] ? place->key : NULL,
+        .key = place->key,
         .no_shared_memory = place->no_shm,
         .ucx = place->ucx,
         .stripes = place->stripes,
@@ -181,7 +181,7 @@ int ranks_start(const struct ranks_place *place, int (*fn)(const struct ranks_pl
     struct ranks_place child = *place;
     uint32_t started = 0;
     int code = EXIT_DONE, status;
-    if (!child.key[0] && key_option_draw("bench", child.key) >= 0)
+    if (!child.key && key_option_draw("bench", &child.key) >= 0)
         return EXIT_FAILED;
     snprintf(child.rendezvous, sizeof child.rendezvous, "127.0.0.1:%d", free_port());
     snprintf(child.listen, sizeof child.listen, "127.0.0.1:0");

@@ -19,8 +19,8 @@ struct ranks_place {
     char rendezvous[64];
     char listen[64]; /* this rank's own address, port 0 */
     bool insecure, no_shm, ucx;
-    char key[PL_KEY_TEXT_SIZE]; /* "": none was given */
-    uint32_t stripes;           /* connections to each peer; 0: as many as the library opens */
+    const char *key;  /* NULL: none was given */
+    uint32_t stripes; /* connections to each peer; 0: as many as the library opens */
 };
 
 /* The options as text; NULL: not given. */

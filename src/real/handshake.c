@@ -37,7 +37,7 @@ int handshake_challenge(struct node *node, struct link *link)
     if (run_key_draw(challenge.nonce, sizeof challenge.nonce) != OK)
         return ERR_IO;
     if (node->keyed)
-        memcpy(challenge.key_id, node->key.id, KEY_ID_SIZE);
+        memcpy(challenge.key_id, node->key->id, KEY_ID_SIZE);
     challenge_encode(&challenge, link->hellos.challenge);
     return put_bytes(link, link->hellos.challenge, HELLO_SIZE);
 }
@@ -47,7 +47,7 @@ static int write_first(const struct node *node, const struct hello *hello, struc
 {
     memset(hellos->first, 0, FIRST_SIZE);
     hello_encode(hello, hellos->first);
-    return node->keyed ? run_key_prove_first(&node->key, hellos) : OK;
+    return node->keyed ? run_key_prove_first(node->key, hellos) : OK;
 }
 
 /* The same of the accepting side. */
@@ -56,7 +56,7 @@ static int write_reply(const struct node *node, const struct hello *hello, struc
     bool proves = node->keyed && hello->refusal == REFUSED_NOT;
     memset(hellos->reply, 0, REPLY_SIZE);
     hello_encode(hello, hellos->reply);
-    return proves ? run_key_prove_reply(&node->key, hellos) : OK;
+    return proves ? run_key_prove_reply(node->key, hellos) : OK;
 }
 
 /* That there are to be several connections, or shared memory or UCX instead. */
@@ -107,11 +107,11 @@ static const char *judge_key(const struct node *node, const struct hellos *hello
 {
     static const uint8_t none[KEY_ID_SIZE];
     const uint8_t *id = hellos->first + HELLO_SIZE;
-    if (!node->keyed || run_key_accepts_first(&node->key, hellos))
+    if (!node->keyed || run_key_accepts_first(node->key, hellos))
         return NULL;
     if (memcmp(id, none, KEY_ID_SIZE) == 0)
         return "it shows no key";
-    if (memcmp(id, node->key.id, KEY_ID_SIZE) == 0)
+    if (memcmp(id, node->key->id, KEY_ID_SIZE) == 0)
         return "its proof is not for this connection: it was replayed, or changed on its way";
     return "it has the key of another run";
 }
@@ -205,7 +205,7 @@ static int begin_session(struct node *node, struct link *link)
 {
     uint8_t key[RUN_KEY_SIZE];
     struct seal_maker *maker = node_seal_maker(node);
-    int rc = maker ? run_key_session(&node->key, &link->hellos, key) : ERR_NOMEM;
+    int rc = maker ? run_key_session(node->key, &link->hellos, key) : ERR_NOMEM;
     if (rc == OK)
         rc = seal_begin(maker, &link->stream, link->dialled, key);
     explicit_bzero(key, sizeof key);
@@ -269,7 +269,7 @@ static int take_reply(struct node *node, struct link *link, const struct hello *
                  hello_refusal_text(hello->refusal));
         return ERR_PEER;
     }
-    if (node->keyed && !run_key_accepts_reply(&node->key, &link->hellos)) {
+    if (node->keyed && !run_key_accepts_reply(node->key, &link->hellos)) {
         char name[NAME_SIZE];
         log_warn(&node->log, "%s does not have the run's key", peer_name(peer, name));
         return ERR_PEER;
@@ -344,7 +344,7 @@ static int refused_key(const struct node *node, const uint8_t id[KEY_ID_SIZE], c
     static const uint8_t none[KEY_ID_SIZE];
     char theirs[KEY_ID_TEXT_MAX], own[KEY_ID_TEXT_MAX];
     run_key_print(id, theirs);
-    run_key_print(node->key.id, own);
+    run_key_print(node->key->id, own);
     if (memcmp(id, none, KEY_ID_SIZE) == 0)
         return err_set(err, ERR_INPUT,
                        "driver at %s: it has no key, and this worker has key %s; start the driver "
@@ -386,7 +386,7 @@ static int read_reply(struct node *node, const struct hellos *hellos, struct str
     if (reply->refusal != REFUSED_NOT)
         return err_set(err, ERR_PEER, "driver at %s: it refuses this worker: %s", where,
                        hello_refusal_text(reply->refusal));
-    if (node->keyed && !run_key_accepts_reply(&node->key, hellos))
+    if (node->keyed && !run_key_accepts_reply(node->key, hellos))
         return refused_key(node, challenge.key_id, where, err);
     if (reply->node != WORLD_DRIVER || reply->peer >= WORLD_DRIVER || reply->run == 0 ||
         check_reply(stream, reply) != OK)
@@ -411,7 +411,7 @@ static int seal_stream(struct node *node, struct stream *stream, const struct he
 {
     uint8_t key[RUN_KEY_SIZE];
     struct seal_maker *maker = node_seal_maker(node);
-    int rc = maker ? run_key_session(&node->key, hellos, key) : ERR_NOMEM;
+    int rc = maker ? run_key_session(node->key, hellos, key) : ERR_NOMEM;
     if (rc == OK)
         rc = seal_begin(maker, stream, true, key);
     explicit_bzero(key, sizeof key);

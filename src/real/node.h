@@ -34,7 +34,7 @@ struct node {
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
     uint64_t random_seed;
-    struct run_key key;                 /* if `keyed` */
+    struct run_key *key;                /* if `keyed`; in memory for secrets */
     struct seal_maker *seal_maker;      /* made for the first session; the serving thread's */
     uint64_t run;                       /* which run: drawn by the driver, never 0 */
     bool resumed_at;                    /* a driver, to a run that there was before */

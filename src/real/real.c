@@ -6,6 +6,7 @@
 #include "real/interface.h"
 #include "real/node.h"
 #include "real/seal.h"
+#include "real/secret.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -213,7 +214,7 @@ static void node_free(struct node *node)
     message_queue_release(&node->pending);
     pool_close(node->pool);
     seal_maker_free(node->seal_maker);
-    run_key_forget(&node->key);
+    secret_free(node->key);
     pthread_mutex_destroy(&node->lock);
     free(node);
 }
@@ -270,6 +271,12 @@ static int check_options(const struct real_options *options, struct err *err)
     return OK;
 }
 
+static int take_key(struct node *node, const char *text)
+{
+    node->key = secret_alloc(sizeof *node->key);
+    return node->key ? run_key_derive(node->key, text) : ERR_NOMEM;
+}
+
 int node_open(const struct real_options *options, const struct node_limits *limits,
               struct world **out, struct err *err)
 {
@@ -289,7 +296,7 @@ int node_open(const struct real_options *options, const struct node_limits *limi
     pacer_init(&node->io.pace_out, options->max_mbit, real_now());
     pacer_init(&node->io.pace_in, options->max_mbit, real_now());
     node->stripes = options->stripes ? options->stripes : 1;
-    if (node->keyed && run_key_derive(&node->key, options->key) != OK) {
+    if (node->keyed && take_key(node, options->key) != OK) {
         node_free(node);
         return err_set(err, ERR_NOMEM, "out of memory for the run's key");
     }

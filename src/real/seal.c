@@ -1,5 +1,7 @@
 #include "real/seal.h"
 
+#include "real/secret.h"
+
 #include <errno.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -23,7 +25,7 @@ struct seal_maker {
 
 struct seal {
     SSL *ssl;
-    uint8_t key[RUN_KEY_SIZE]; /* until the session is open */
+    uint8_t *key; /* in memory for secrets, until the session is open */
     uint32_t records, records_max;
     bool ended;      /* the socket has: no more bytes will arrive */
     ssize_t failure; /* found behind bytes that could be opened; 0: none */
@@ -159,10 +161,12 @@ int seal_begin(struct seal_maker *maker, struct stream *s, bool connects,
                const uint8_t key[RUN_KEY_SIZE])
 {
     struct seal *seal = calloc(1, sizeof *seal);
-    BIO *bio = seal ? BIO_new(maker->memory) : NULL;
+    uint8_t *copy = seal ? secret_alloc(RUN_KEY_SIZE) : NULL;
+    BIO *bio = copy ? BIO_new(maker->memory) : NULL;
     SSL *ssl = bio ? SSL_new(maker->context) : NULL;
     if (!ssl) {
         BIO_free(bio);
+        secret_free(copy);
         free(seal);
         ERR_clear_error();
         return ERR_NOMEM;
@@ -179,7 +183,7 @@ int seal_begin(struct seal_maker *maker, struct stream *s, bool connects,
     }
     seal->ssl = ssl;
     seal->records_max = SEAL_RECORDS_MAX;
-    memcpy(seal->key, key, RUN_KEY_SIZE);
+    seal->key = memcpy(copy, key, RUN_KEY_SIZE);
     s->seal = seal;
     s->ops = &transport_seal;
     return OK;
@@ -197,6 +201,7 @@ void seal_end(struct stream *s)
         return;
     s->seal = NULL;
     SSL_free(seal->ssl);
+    secret_free(seal->key);
     OPENSSL_cleanse(seal, sizeof *seal);
     free(seal);
 }
@@ -252,7 +257,8 @@ int seal_handshake(struct stream *s)
         int done = SSL_do_handshake(seal->ssl), why = SSL_get_error(seal->ssl, done);
         int rc = seal_flush(s); /* some hundred bytes, or an alert that gives the reason */
         if (done == 1) {
-            OPENSSL_cleanse(seal->key, sizeof seal->key);
+            secret_free(seal->key);
+            seal->key = NULL;
             bool keyed = SSL_session_reused(seal->ssl) == 1;
             return rc == ERR_PEER || !keyed ? ERR_PROTOCOL : OK;
         }

@@ -150,44 +150,12 @@ static void test_key_file_is_made_and_kept_secret(void **state)
     process_release(&r.p);
 }
 
-/* No process of a run has the key in its arguments or its environment, where other users see it. */
-static void test_key_is_in_no_arguments(void **state)
-{
-    struct tiny *t = *state;
-    struct real_run r = real_new(t);
-    char path[160], key[80] = "", seen[64], text[65536];
-    pid_t pid[PROCESS_CHILDREN_MAX + 1];
-    tiny_key(t, path);
-    FILE *f = fopen(path, "r");
-    assert_true(f && fscanf(f, "%79s", key) == 1 && strlen(key) == 64);
-    fclose(f);
-    START(t, &r, "--workers", "2", "--set", "pace=0.01", "--set", "stop.epochs=100", "--key", path);
-    real_workers(&r, 2, pid);
-    pid[2] = r.p.pid;
-    UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 2);
-    for (int i = 0; i < 6; i++) {
-        snprintf(seen, sizeof seen, "/proc/%ld/%s", (long)pid[i / 2],
-                 i % 2 ? "environ" : "cmdline");
-        f = fopen(seen, "r");
-        assert_non_null(f);
-        size_t n = fread(text, 1, sizeof text, f);
-        fclose(f);
-        assert_true(n > 10);
-        assert_null(memmem(text, n, key, 16));
-    }
-    process_signal_all(&r.p, SIGINT);
-    real_end(&r, 130, "interrupted");
-    assert_null(strstr(r.p.err, key));
-    process_release(&r.p);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_train_refuses_a_stranger),
         cmocka_unit_test(test_driver_asks_for_the_users_own_key),
         cmocka_unit_test(test_key_file_is_made_and_kept_secret),
-        cmocka_unit_test(test_key_is_in_no_arguments),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
