@@ -1,13 +1,11 @@
 /* The life of a real world: how it opens, closes, fails, and what it leaves behind. */
 #define _GNU_SOURCE
+#include "own_network.h"
 #include "real/real_test_kit.h"
 
 #include <dirent.h>
-#include <net/if.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
 
 /* ---- opening ---- */
@@ -111,12 +109,7 @@ enum { NOT_PERMITTED = 77 };
 /* In a network of its own, where the kernel chooses among few ports. false: not permitted here. */
 static bool enter_network(const char *ports)
 {
-    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-    if (unshare(geteuid() == 0 ? CLONE_NEWNET : CLONE_NEWNET | CLONE_NEWUSER) != 0)
-        return false;
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    bool entered = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
-    close(fd);
+    bool entered = network_enter();
     FILE *range = fopen("/proc/sys/net/ipv4/ip_local_port_range", "w");
     entered = entered && range && fputs(ports, range) >= 0;
     return range && fclose(range) == 0 && entered;
