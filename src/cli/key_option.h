@@ -9,8 +9,8 @@
 #define KEY_OPTION_HELP "file with the run's key, of `paceline keygen` (on loopback the user's own)"
 #define INSECURE_HELP   "do not encrypt what is sent, if the other side does not either"
 
-/* A new one, in *key. Like the others, returns -1 to continue, or an exit code after a message. Keys
- * lie in memory for secrets (cli/secret_heap.h) until the command ends. */
+/* A new one, in *key. Like the others, returns -1 to continue, or an exit code after a message.
+ * Keys lie in memory for secrets (cli/secret_heap.h) until the command ends. */
 int key_option_draw(const char *command, const char **key);
 
 /* The key of `file`. */

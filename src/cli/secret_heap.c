@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Blocks of powers of two, cut from chunks and kept for reuse. A larger one has pages of its own. */
+/* Blocks of powers of two, cut from chunks and kept for reuse. Larger ones have pages of their own.
+ */
 enum {
     CLASSES = 12,
     SMALLEST = 32,

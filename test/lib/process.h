@@ -66,6 +66,14 @@ static inline char *process_output(int fd)
     return text;
 }
 
+/* Whose processes are started from now on; 0: of this process's user. */
+static uid_t process_user;
+
+static inline bool process_become(uid_t user)
+{
+    return setgid(user) == 0 && setuid(user) == 0;
+}
+
 /* Start `PROGRAM ARGV…` of the build, ended by NULL, in the folder. */
 static inline void process_start_of(struct process *p, const char *program, const char *folder,
                                     const char *const *argv)
@@ -81,6 +89,8 @@ static inline void process_start_of(struct process *p, const char *program, cons
     assert_true(p->pid >= 0);
     if (p->pid == 0) {
         setpgid(0, 0);
+        if (process_user && !process_become(process_user))
+            _exit(126);
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves none behind */
         if (chdir(folder) == 0 && dup2(p->out_fd, STDOUT_FILENO) >= 0 &&
             dup2(p->err_fd, STDERR_FILENO) >= 0)

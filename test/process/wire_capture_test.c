@@ -65,8 +65,8 @@ static bool is_captured(const void *bytes, size_t n)
     return memmem(capture.bytes, capture.used, bytes, n) != NULL;
 }
 
-/* Eight floats in a row that are equal and neither zero nor text: weights of the layer that does not
- * learn, in whatever scale an exchange has them. */
+/* Eight floats in a row that are equal and neither zero nor text: weights of the layer that does
+ * not learn, in whatever scale an exchange has them. */
 static bool has_planted_weights(void)
 {
     enum { ROW = 8 * sizeof(float) };
