@@ -1,7 +1,7 @@
 /* The activity of a node at this moment, from its state. */
 #include "storm.h"
 
-static const struct roster_member *member_of(const struct storm *s, uint32_t node)
+const struct roster_member *moment_member(const struct storm *s, uint32_t node)
 {
     const struct roster *roster = &s->driver->server.roster;
     for (size_t i = 0; i < roster->count; i++)
@@ -43,7 +43,7 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
 {
     const struct worker *w = s->node[node].worker;
     const struct group *group = &w->group;
-    const struct roster_member *m = member_of(s, node);
+    const struct roster_member *m = moment_member(s, node);
     if (!group->world || !group_view(group) || !m || m->state == MEMBER_WAITS)
         return MOMENT_WAITS;
     if (atomic_load(&group->end.over) || !roster_is_in(m))

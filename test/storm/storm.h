@@ -6,6 +6,7 @@
  *   storm_disk.c     the run's disk, which fills up   watch.c    invariants at every event
  *   exchange.c invariants of exchanges      storm_table.c    counts of faults by moment
  *   storm_server.c   invariants of parameter servers
+ *   imposter.c       nodes that are not what they say
  *   main.c     seeds, processes, the verdict */
 #ifndef PL_STORM_STORM_H
 #define PL_STORM_STORM_H
@@ -34,6 +35,8 @@ enum fault_kind {
     FAULT_FLOOD,  /* all waiting workers join at once */
     FAULT_SYNC,   /* the disk writes, and cannot sync */
     FAULT_WRONG,  /* it sends messages that the protocol does not allow, until it is disconnected */
+    FAULT_TWIN,   /* a second incarnation of it says hello under its number */
+    FAULT_OTHER,  /* a worker of another run joins */
     FAULTS
 };
 
@@ -200,6 +203,7 @@ struct storm {
     uint64_t used_before;      /* samples used at that time */
     bool went_backwards;       /* a run resumed from its checkpoint: later exchanges are void */
     struct members former;     /* nodes of the run before that */
+    uint64_t strangers;        /* nodes that are workers of another run */
     struct storm_node node[NODES_MAX + 1]; /* the last is the driver's own lanes */
     struct view_seen view[VIEWS_MAX];
     uint32_t views;
@@ -258,11 +262,20 @@ void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend
 /* The activity of a worker, or of the driver (NODES_MAX). */
 enum moment moment_of(const struct storm *s, uint32_t node);
 bool moment_alive(const struct storm *s, uint32_t node);
+/* In the driver's roster; NULL: it has never said hello. The driver is alive. */
+const struct roster_member *moment_member(const struct storm *s, uint32_t node);
 /* Have loops ended, or is the final model on its way? The driver is alive. */
 bool moment_run_ends(const struct storm *s);
 
 /* After each event: something may be due to strike. */
 void strike_if_scheduled(struct storm *s);
+/* Has this worker said hello, so that there is somebody to double? */
+bool imposter_has_original(const struct storm *s, uint32_t node);
+/* A second incarnation of it speaks. true: the worker is disconnected for it. */
+bool imposter_doubles(const struct storm *s, const struct strike *k, uint32_t node);
+/* The main task of a worker of another run. */
+int imposter_main(struct storm *s, struct world *world);
+
 /* It is known how it ends. */
 void strike_all_down(struct storm *s);
 

@@ -192,6 +192,11 @@ static int node_main(void *arg, struct world *world)
 {
     struct storm *s = arg;
     kernels_set_threads(1);
+    if (world->self != WORLD_DRIVER && s->strangers >> world->self & 1) {
+        int end = imposter_main(s, world);
+        s->node[world->self].ended = true;
+        return end;
+    }
     const struct train_watch watch = {
         .driver = on_driver,
         .worker = on_worker,

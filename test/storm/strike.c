@@ -169,6 +169,15 @@ static void send_wrong(struct storm *s, const struct strike *k, uint32_t node)
     start_worker_later(s, k->returns);
 }
 
+/* It takes the place of a worker that would have joined later. */
+static void start_stranger(struct storm *s)
+{
+    uint32_t node = spare_node(s);
+    s->strangers |= UINT64_C(1) << node;
+    s->node[node].ran = true;
+    start_worker(s, node);
+}
+
 static void start_lasting(struct storm *s, const struct strike *k, uint32_t node)
 {
     Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_SLOW, k->lasts);
@@ -216,6 +225,11 @@ static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
     case FAULT_DISK_FULL: s->disk.full = lasts = true; break;
     case FAULT_SYNC: s->disk.unsynced = lasts = true; break;
     case FAULT_WRONG: send_wrong(s, k, node); break;
+    case FAULT_TWIN:
+        if (imposter_doubles(s, k, node))
+            start_worker_later(s, k->returns);
+        break;
+    case FAULT_OTHER: start_stranger(s); break;
     case FAULT_DRIVER: kill_driver(s, k, node); return;
     case FAULT_FLOOD: flood_driver(s); break;
     default: start_lasting(s, k, node), lasts = true;
@@ -232,7 +246,8 @@ static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
 static bool is_fatal(enum fault_kind fault)
 {
     return fault != FAULT_SLOW && fault != FAULT_CLOG && fault != FAULT_REORDER &&
-           !strikes_disk(fault) && fault != FAULT_DRIVER && fault != FAULT_FLOOD;
+           !strikes_disk(fault) && fault != FAULT_DRIVER && fault != FAULT_FLOOD &&
+           fault != FAULT_OTHER;
 }
 
 /* A fault that does not end a node may strike the driver, while a node is in that moment. */
@@ -248,14 +263,15 @@ static uint32_t choose_target(const struct storm *s, const struct strike *k)
 {
     uint32_t found[NODES_MAX + 1], n = 0;
     bool any = strikes_disk(k->fault) || k->fault == FAULT_DRIVER || k->fault == FAULT_FLOOD ||
-               k->fault == FAULT_SLOW || k->fault == FAULT_CLOG || k->fault == FAULT_REORDER;
+               k->fault == FAULT_OTHER || k->fault == FAULT_SLOW || k->fault == FAULT_CLOG ||
+               k->fault == FAULT_REORDER;
     for (uint32_t i = 0; i <= NODES_MAX; i++)
-        if ((i < NODES_MAX || any) && moment_alive(s, i) && moment_of(s, i) == k->aim)
+        if ((i < NODES_MAX || any) && moment_alive(s, i) && moment_of(s, i) == k->aim &&
+            (k->fault != FAULT_TWIN || imposter_has_original(s, i)))
             found[n++] = i;
     return n > 0 ? found[k->draw % n] : NODES_MAX + 1;
 }
 
-/* The highest that is in, if some are left then. */
 /* From the first one, which may serve a shard of the model, or from the last one. */
 static void request_leave(struct storm *s)
 {
@@ -346,7 +362,8 @@ void strike_if_scheduled(struct storm *s)
     prepare_strike(s, k);
     uint32_t node = choose_target(s, k);
     bool formed = s->driver->group.world && group_view(&s->driver->group);
-    if (node > NODES_MAX || (is_fatal(k->fault) && members_alive(s) < 2)) {
+    bool lacks = k->fault == FAULT_OTHER && spare_node(s) == NODES_MAX;
+    if (node > NODES_MAX || lacks || (is_fatal(k->fault) && members_alive(s) < 2)) {
         /* Its moment may never occur; then the next one is due. */
         if ((k->aim == MOMENT_FORMS && formed) ||
             (!early && s->exchanges > s->struck_at + 2 * k->after)) {

@@ -144,6 +144,8 @@ static void record_view(struct storm *s, uint32_t position, const struct view *v
     for (size_t i = 0; i < view->count; i++)
         if (!members_has(&view->leaves, view->node[i]))
             participants |= UINT64_C(1) << view->node[i];
+    if (nodes & s->strangers)
+        storm_break(s, "view %u holds a worker of another run", view->number);
     was = watch_view(s, view->number, &known);
     if (known && was != participants)
         storm_break(s, "two views have the number %u: %" PRIx64 " and %" PRIx64 " participate",
@@ -402,6 +404,8 @@ static bool may_end(const struct storm *s, int rc)
         return true;
     if (rc == ERR_PEER && strstr(s->err.text, "all workers are lost"))
         return s->lost_all;
+    if (rc == ERR_STOP && strstr(s->err.text, "interrupted before training continued"))
+        return atomic_load(&s->stop) && s->drivers > 1;
     if (rc == ERR_PEER && s->plan->slices > 0 && strstr(s->err.text, "of the model is lost"))
         return s->incomplete;
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "no progress for"))
