@@ -18,7 +18,7 @@ _Static_assert((int)PL_WORK_JOINED == (int)WORK_JOINED && (int)PL_WORK_OVER == (
 #include <math.h>
 #include <string.h>
 
-enum { PATH_TEXT_MAX = 4096 };
+enum { PATH_TEXT_MAX = 4096, HOST_NAME_SIZE = 64 };
 
 #define ALONE_SILENCE (60 * WORLD_SECOND)
 
@@ -31,7 +31,8 @@ struct driving {
     struct api_sink sink;
     struct world *world;
     char address[128];
-    bool reported; /* where it listens */
+    char name[HOST_NAME_SIZE]; /* of this machine */
+    bool reported;             /* where it listens */
     struct err *err;
 };
 
@@ -178,6 +179,8 @@ int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
                  .timing = timing_for(finished, options && options->listen)},
         .err = &engine->error,
     };
+    real_host_name(d.name, sizeof d.name);
+    d.host.name = d.name;
     d.train.stop = api_flag(d.options->stop);
     d.train.workers = api_flag(d.options->workers);
     d.train.elsewhere = !d.options->start_workers;
@@ -255,7 +258,7 @@ static int work_task(void *arg)
 /* It lasts, and is on a disk, where /tmp may be in memory. */
 #define CACHE_DIRECTORY "/var/tmp"
 
-enum { DRIVERS_MAX = 16, DRIVERS_TEXT_MAX = 1024, HOST_NAME_SIZE = 64 };
+enum { DRIVERS_MAX = 16, DRIVERS_TEXT_MAX = 1024 };
 
 /* Where the driver is, or may be when it has returned: tried in turn. */
 struct drivers {

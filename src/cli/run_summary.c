@@ -196,7 +196,7 @@ static void on_start(struct run_summary *s, const cJSON *event, double t)
         add_point(s, CURVE_BATCH, t, batch, false);
 }
 
-static const char *const causes[CAUSES] = {"step", "data", "link"};
+static const char *const causes[CAUSES] = {"step", "data", "link", "stop", "evaluation"};
 
 static void on_exchange(struct run_summary *s, const cJSON *event, double t)
 {

@@ -49,8 +49,8 @@ struct run_mark {
 enum { RUN_MARKS_MAX = 2000, RUN_NODES_MAX = 4096, RUN_SAMPLES_MAX = 3 };
 
 /* Of an exchange's wait, by its event: the node's step took long, its data came late, its link was
- * slow. */
-enum wait_cause { CAUSE_STEP, CAUSE_DATA, CAUSE_LINK, CAUSES };
+ * slow, it stood still, it evaluated a model. */
+enum wait_cause { CAUSE_STEP, CAUSE_DATA, CAUSE_LINK, CAUSE_STOP, CAUSE_EVALUATION, CAUSES };
 
 /* Node n is at n + 1, and the driver at 0. */
 struct run_waited {

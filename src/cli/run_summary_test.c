@@ -110,12 +110,14 @@ static void test_summary_adds_up_waits_by_node(void **state)
                  "\"waited_for\":3,\"cause\":\"link\"}");
     take_line(s, "{\"t\":2,\"kind\":\"exchange\",\"bytes\":30,\"seconds\":1,\"waited_s\":0.25,"
                  "\"waited_for\":3}");
-    take_line(s, "{\"t\":3,\"kind\":\"exchange\",\"seconds\":1,\"waited_s\":1,\"waited_for\":-1}");
+    take_line(s, "{\"t\":3,\"kind\":\"exchange\",\"seconds\":1,\"waited_s\":1,\"waited_for\":2,"
+                 "\"blamed\":-1,\"cause\":\"evaluation\"}");
     take_line(s, "{\"t\":4,\"kind\":\"exchange\",\"seconds\":1,\"waited_s\":0}");
     assert_true(s->exchanges == 4 && s->exchange_s == 5 && s->exchange_bytes == 40);
     assert_true(s->waited[4].count == 2 && s->waited[4].seconds == 0.75);
     assert_true(s->waited[4].by[CAUSE_LINK] == 1 && s->waited[4].by[CAUSE_STEP] == 0);
     assert_true(s->waited[0].count == 1 && s->waited[0].seconds == 1); /* the driver */
+    assert_int_equal(s->waited[0].by[CAUSE_EVALUATION], 1);
     assert_int_equal(s->nodes, 4);
 }
 

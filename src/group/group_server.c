@@ -182,6 +182,27 @@ static int take_return(struct server *s, const struct message *m)
     return send_rejoin(s, m->from);
 }
 
+static void note_beat(struct server *s, uint32_t node, int64_t now)
+{
+    int64_t before = atomic_exchange(&s->beat_at[node], now);
+    if (before > 0 && now - before > atomic_load(&s->silent[node]))
+        atomic_store(&s->silent[node], now - before);
+}
+
+double server_silence(const struct server *server, uint32_t node, int64_t now)
+{
+    int64_t at = node < VIEW_MEMBERS_MAX ? atomic_load(&server->beat_at[node]) : 0;
+    return at > 0 && now > at ? world_seconds(now - at) : 0;
+}
+
+double server_longest_silence(struct server *server, uint32_t node, int64_t now)
+{
+    double lasting = server_silence(server, node, now);
+    double longest =
+        node < VIEW_MEMBERS_MAX ? world_seconds(atomic_exchange(&server->silent[node], 0)) : 0;
+    return lasting > longest ? lasting : longest;
+}
+
 static int take_heartbeat(struct server *s, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
@@ -193,6 +214,7 @@ static int take_heartbeat(struct server *s, const struct message *m)
         return drop_broken(s, m);
     atomic_store(&s->steps[m->from % VIEW_MEMBERS_MAX], event.progress);
     atomic_store(&s->local_loss[m->from % VIEW_MEMBERS_MAX], loss);
+    note_beat(s, m->from % VIEW_MEMBERS_MAX, world_now(s->group->world));
     return step_roster(s, &event);
 }
 

@@ -44,7 +44,10 @@ struct server {
     _Atomic uint32_t standing;                /* who stands by */
     _Atomic uint64_t steps[VIEW_MEMBERS_MAX]; /* that each has taken, by its heartbeats, */
     _Atomic double
-        local_loss[VIEW_MEMBERS_MAX]; /* and their mean loss since its last commit point */
+        local_loss[VIEW_MEMBERS_MAX];          /* and their mean loss since its last commit point */
+    _Atomic int64_t beat_at[VIEW_MEMBERS_MAX]; /* when each last sent one; 0: never, */
+    _Atomic int64_t silent[VIEW_MEMBERS_MAX];  /* and the longest time between two, in ns, since
+                                                  that was asked for */
     int64_t next_beat;
     _Atomic uint64_t departed_totals[GROUP_TOTALS]; /* goes with every beat */
 };
@@ -57,5 +60,10 @@ void server_want(struct server *server, uint32_t members);
 int server_start(struct server *server, struct group *group, const struct roster_options *options,
                  const struct server_hooks *hooks);
 void server_stop(struct server *server);
+
+/* Seconds since the member's last heartbeat; and the longest time between two since the last call.
+ * From any task; 0: it has sent none. */
+double server_silence(const struct server *server, uint32_t node, int64_t now);
+double server_longest_silence(struct server *server, uint32_t node, int64_t now);
 
 #endif

@@ -352,6 +352,19 @@ static int spend_in_parts(struct learner *l, uint64_t start, size_t count, doubl
     return rc == OK ? local_work(l->group, l->world, shared, seconds * (1 - done)) : rc;
 }
 
+/* Simulation: the time that the batch comes late. */
+static int await_batch(struct learner *l)
+{
+    double seconds = l->world ? l->world->costs.batch : 0;
+    if (seconds <= 0)
+        return OK;
+    int64_t begun = trace_now(l->world);
+    int rc = world_sleep(l->world, world_now(l->world) + (int64_t)(seconds * (double)WORLD_SECOND));
+    l->late_s += seconds;
+    trace_end(l->world, begun, span_of(l, SPAN_DATA, 0));
+    return rc;
+}
+
 static int compute_step(struct learner *l, uint64_t start, size_t count)
 {
     PL_ASSERT(count > 0 && (count <= job_step_records(l->job) || job_shares_batch(l->job) ||
@@ -364,7 +377,9 @@ static int compute_step(struct learner *l, uint64_t start, size_t count)
     l->begun = l->world ? world_now(l->world) : 0;
     if (l->adapter.is_on)
         thread_adapter_apply(&l->adapter, l->begun, l->ws, l->group);
-    int rc = OK;
+    int rc = await_batch(l);
+    if (rc != OK)
+        return rc;
     if (is_slice(l)) {
         rc = compute_slice(l, start, count, seconds);
     } else if (l->finished && costs) {

@@ -49,7 +49,8 @@ struct learner {
     uint64_t samples;           /* samples of those steps */
     size_t taken;               /* of the last one */
     double loss;                /* mean loss of the last step's records */
-    double steps_s;             /* seconds of all its steps, with their waits for records */
+    double steps_s;             /* seconds of all its steps, with their waits for records, */
+    double late_s;              /* and, in a simulation, of these waits */
     struct err err;             /* message of a failed step */
     _Atomic uint64_t *progress; /* counts steps begun, for heartbeats; may be NULL */
     double step_seconds;        /* seconds of a step on a core of speed 1; 0 in the real world */

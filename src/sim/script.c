@@ -20,7 +20,7 @@ struct fault_rule {
     bool active;
     double factor, seconds; /* seconds 0: to the end */
     struct node *to;        /* of a link's fault */
-    double late;            /* shuffle: ns */
+    double late;            /* shuffle, starve: ns */
     struct event begin, end, unanswered;
 };
 
@@ -77,6 +77,7 @@ static const char *const lasting[][2] = {
     [PACELINE__FAULT__WHAT_PART] = {"part", "part ends"},
     [PACELINE__FAULT__WHAT_MUTE] = {"mute", "mute ends"},
     [PACELINE__FAULT__WHAT_SHUFFLE] = {"shuffle", "shuffle ends"},
+    [PACELINE__FAULT__WHAT_STARVE] = {"starve", "starve ends"},
 };
 
 /* The contribution of another fault to this one's kind of slowness. */
@@ -135,6 +136,7 @@ static void begin_lasting(struct fault_rule *rule)
     case PACELINE__FAULT__WHAT_PART:
     case PACELINE__FAULT__WHAT_MUTE: cut_ways(rule); break;
     case PACELINE__FAULT__WHAT_SHUFFLE: rule->node->shuffle = rule->late; break;
+    case PACELINE__FAULT__WHAT_STARVE: rule->node->world.costs.batch = rule->late * 1e-9; break;
     default: slow_down(rule, true);
     }
     if (rule->seconds > 0)
@@ -194,6 +196,7 @@ static void fault_end(struct event *end)
     switch (rule->what) {
     case PACELINE__FAULT__WHAT_PAUSE: hold_resume(rule->node); break;
     case PACELINE__FAULT__WHAT_SHUFFLE: rule->node->shuffle = 0; break;
+    case PACELINE__FAULT__WHAT_STARVE: rule->node->world.costs.batch = 0; break;
     case PACELINE__FAULT__WHAT_PART:
     case PACELINE__FAULT__WHAT_MUTE: break; /* the ways know until when */
     default: slow_down(rule, false);
@@ -215,6 +218,7 @@ static int32_t node_of(const Paceline__Fault *f)
     case PACELINE__FAULT__WHAT_MUTE: return f->mute;
     case PACELINE__FAULT__WHAT_RESET: return f->reset;
     case PACELINE__FAULT__WHAT_SHUFFLE: return f->shuffle;
+    case PACELINE__FAULT__WHAT_STARVE: return f->starve;
     default: return f->clog;
     }
 }

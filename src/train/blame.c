@@ -1,5 +1,7 @@
 #include "train/blame.h"
 
+#include "world/world.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +12,20 @@
 #define LONG_STEP 1.25
 /* Waits below this part of a step are not worth a cause. */
 #define WORTH 0.1
-/* Rates up to this multiple of the slowest are as slow. */
-#define ALIKE 2
+/* So many times more must one member's messages have taken than another's. */
+#define CLEARLY 1.1
+/* A task that shares its core with an evaluation takes twice as long, so that a little less than half
+ * of the wait is more than usual. */
+#define MORE 0.4
+/* A part that is all but for what else takes its time. */
+#define ALL 0.8
+/* Heartbeats come at least so often, in multiples of their time: a member that lives may be late. */
+#define SILENT 1.9
+
+void blame_put(struct blame_window *window, double value)
+{
+    window->value[window->count++ % BLAME_WINDOW] = (float)value;
+}
 
 bool blame_take(struct blame_history *history, uint32_t node, const struct blame_report *report,
                 struct blame_use *use)
@@ -31,7 +45,8 @@ bool blame_take(struct blame_history *history, uint32_t node, const struct blame
         .arrival_mbit = report->arrival_mbit,
         .arrival_from = report->arrival_from,
     };
-    history->step_s[history->count++ % BLAME_WINDOW] = (float)use->step_s;
+    blame_put(&history->step_s, use->step_s);
+    blame_put(&history->data_s, use->data_s);
     return true;
 }
 
@@ -49,12 +64,12 @@ static double find_median(double *value, size_t n)
     return n % 2 ? value[n / 2] : (value[n / 2 - 1] + value[n / 2]) / 2;
 }
 
-static double own_median(const struct blame_history *history)
+double blame_median(const struct blame_window *window)
 {
     double value[BLAME_WINDOW];
-    size_t n = history->count < BLAME_WINDOW ? history->count : BLAME_WINDOW;
+    size_t n = window->count < BLAME_WINDOW ? window->count : BLAME_WINDOW;
     for (size_t i = 0; i < n; i++)
-        value[i] = (double)history->step_s[i];
+        value[i] = (double)window->value[i];
     return find_median(value, n);
 }
 
@@ -106,7 +121,7 @@ static struct others look_at_others(uint32_t node, const struct blame_use *use, 
 static void blame_step(const struct blame_history *history, double step_s,
                        const struct others *others, struct blame_verdict *out)
 {
-    double own = own_median(history);
+    double own = blame_median(&history->step_s);
     out->cause = BLAME_STEP;
     out->factor = own > 0 ? step_s / own : 0;
     out->of_others = out->factor < LONG_STEP && others->step_s > 0;
@@ -114,45 +129,47 @@ static void blame_step(const struct blame_history *history, double step_s,
         out->factor = step_s / others->step_s;
 }
 
-/* Is the member one end of an arrival that took about as long as the slowest? */
-static unsigned count_slow_ends(uint32_t node, double slowest, const struct blame_use *use,
-                                size_t count)
+/* The time for a megabit, added up over the arrivals of which the member is one end. */
+static double slowness_of(uint32_t node, const struct blame_use *use, size_t count)
 {
-    unsigned ends = 0;
+    double slowness = 0;
     for (size_t i = 0; i < count; i++)
-        if (use[i].arrival_mbit > 0 && use[i].arrival_mbit <= ALIKE * slowest)
-            ends += (use[i].node == node ? 1u : 0u) + (use[i].arrival_from == node ? 1u : 0u);
-    return ends;
+        if (use[i].arrival_mbit > 0 && (use[i].node == node || use[i].arrival_from == node))
+            slowness += 1 / use[i].arrival_mbit;
+    return slowness;
 }
 
-/* The rate at which the member sent, or else at which its link was seen. */
-static double rate_of(uint32_t node, double slowest, const struct blame_use *use, size_t count)
+/* The rate at which the member sent, or else received. */
+static double rate_of(uint32_t node, const struct blame_use *use, size_t count)
 {
-    double rate = 0;
-    for (size_t i = 0; i < count; i++)
-        if (use[i].arrival_from == node && use[i].arrival_mbit > 0 &&
-            (rate == 0 || use[i].arrival_mbit < rate))
-            rate = use[i].arrival_mbit;
-    return rate > 0 && rate <= ALIKE * slowest ? rate : slowest;
+    double sent = 0, received = 0;
+    for (size_t i = 0; i < count; i++) {
+        double rate = use[i].arrival_mbit;
+        if (use[i].node == node)
+            received = rate;
+        if (use[i].arrival_from == node && rate > 0 && (sent == 0 || rate < sent))
+            sent = rate;
+    }
+    return sent > 0 ? sent : received;
 }
 
 static struct blame_verdict blame_link(const struct blame_use *use, size_t count)
 {
     struct blame_verdict out = {.cause = BLAME_NONE};
-    double slowest = 0;
-    unsigned most = 0;
-    for (size_t i = 0; i < count; i++)
-        if (use[i].arrival_mbit > 0 && (slowest == 0 || use[i].arrival_mbit < slowest))
-            slowest = use[i].arrival_mbit;
+    double most = 0, next = 0;
     for (size_t i = 0; i < count; i++) {
-        unsigned ends = count_slow_ends(use[i].node, slowest, use, count);
-        if (ends > most)
-            out = (struct blame_verdict){.cause = BLAME_LINK, .node = use[i].node, .mbit = slowest};
-        else if (ends == most)
-            out.cause = BLAME_NONE;
-        most = ends > most ? ends : most;
+        double slowness = slowness_of(use[i].node, use, count);
+        if (slowness > most) {
+            next = most;
+            most = slowness;
+            out.node = use[i].node;
+        } else if (slowness > next) {
+            next = slowness;
+        }
     }
-    out.mbit = rate_of(out.node, slowest, use, count);
+    if (most > CLEARLY * next)
+        out.cause = BLAME_LINK;
+    out.mbit = rate_of(out.node, use, count);
     return out;
 }
 
@@ -174,27 +191,141 @@ static double longest_wait(const struct blame_use *use, size_t count)
     return longest;
 }
 
+static double silent_of(const struct blame_use *use)
+{
+    return use->silent_s;
+}
+
+/* The member that alone was silent, for about as long as the others waited; NULL: none. A stop began
+ * up to one heartbeat's time after the last heartbeat. A silence of another length is that of
+ * heartbeats which are late behind other messages. */
+static const struct blame_use *find_stopped(const struct blame_use *use, size_t count,
+                                            double waited_s, double beat_s)
+{
+    const struct blame_use *stopped = use;
+    for (size_t i = 1; i < count; i++)
+        if (use[i].silent_s > stopped->silent_s)
+            stopped = &use[i];
+    double others_s = median_of(stopped->node, use, count, silent_of), s = stopped->silent_s;
+    bool alone = s >= SILENT * beat_s && s >= 1.5 * others_s;
+    return beat_s > 0 && alone && s >= ALL * waited_s && waited_s >= ALL * (s - beat_s) ? stopped
+                                                                                        : NULL;
+}
+
+/* Was the worker slower than it usually is, while the driver evaluated on its machine? */
+static bool is_disturbed(const struct blame_use *use, const struct blame_verdict *long_step,
+                         const struct blame_driver *driver)
+{
+    return use->on_driver_host && driver->evaluated_s > 0 && !long_step->of_others &&
+           driver->evaluated_s >= EXPLAINS * long_step->late_s;
+}
+
+static struct blame_verdict blame_evaluation(const struct blame_driver *driver)
+{
+    return (struct blame_verdict){
+        .cause = BLAME_EVALUATION, .node = WORLD_DRIVER, .evaluated_s = driver->evaluated_s};
+}
+
+/* All members came in time. Where every exchange has had an evaluation, a slow link is looked for
+ * first. */
+static struct blame_verdict blame_messages(const struct blame_use *use, size_t count,
+                                           const struct blame_driver *driver)
+{
+    double more_s = driver->waited_s - (driver->usual_s > 0 ? driver->usual_s : 0);
+    bool evaluated =
+        driver->takes_part && driver->evaluated_s > 0 && driver->evaluated_s >= EXPLAINS * more_s;
+    if (evaluated && driver->usual_s >= 0 && more_s >= MORE * driver->waited_s)
+        return blame_evaluation(driver);
+    struct blame_verdict link = blame_link(use, count);
+    return link.cause == BLAME_NONE && evaluated && driver->usual_s < 0 ? blame_evaluation(driver)
+                                                                        : link;
+}
+
 struct blame_verdict blame_find(const struct blame_history *history, const struct blame_use *use,
-                                size_t count)
+                                size_t count, const struct blame_driver *driver)
 {
     struct blame_verdict out = {.cause = BLAME_NONE};
     double waited_s = longest_wait(use, count);
     if (count < 2)
         return out;
+    const struct blame_use *stopped = find_stopped(use, count, waited_s, driver->beat_s);
+    if (stopped)
+        return (struct blame_verdict){
+            .cause = BLAME_STOP, .node = stopped->node, .silent_s = stopped->silent_s};
     const struct blame_use *latest = find_latest(use, count);
     const struct others others = look_at_others(latest->node, use, count);
     if (waited_s <= WORTH * others.both_s)
         return out;
     double late_s = both_of(latest) - others.both_s;
     if (late_s < EXPLAINS * waited_s)
-        return blame_link(use, count);
+        return blame_messages(use, count, driver);
     out.node = latest->node;
     out.late_s = late_s;
     if (latest->data_s - others.data_s >= EXPLAINS * late_s)
         out.cause = BLAME_DATA;
     else
         blame_step(&history[latest->node], latest->step_s, &others, &out);
+    return out.cause == BLAME_STEP && is_disturbed(latest, &out, driver) ? blame_evaluation(driver)
+                                                                         : out;
+}
+
+/* ---- asynchronous strategies ---- */
+
+/* The median over all workers but `node` of their medians. */
+static struct others look_at_medians(const struct blame_history *history, uint32_t node)
+{
+    double step_s[VIEW_MEMBERS_MAX], data_s[VIEW_MEMBERS_MAX];
+    size_t n = 0;
+    for (uint32_t i = 0; i < VIEW_MEMBERS_MAX; i++) {
+        if (i == node || history[i].step_s.count == 0)
+            continue;
+        step_s[n] = blame_median(&history[i].step_s);
+        data_s[n++] = blame_median(&history[i].data_s);
+    }
+    return (struct others){
+        .step_s = find_median(step_s, n), .data_s = find_median(data_s, n), .count = n};
+}
+
+static struct blame_verdict blame_slow_worker(const struct blame_history *history,
+                                              const struct blame_wait *wait,
+                                              const struct blame_driver *driver)
+{
+    struct blame_verdict out = {.cause = BLAME_NONE, .node = wait->on};
+    const struct blame_history *of = &history[wait->on];
+    const struct others others = look_at_medians(history, wait->on);
+    double step_s = blame_median(&of->step_s), data_s = blame_median(&of->data_s);
+    double late_s = step_s + data_s - others.step_s - others.data_s;
+    if (driver->beat_s > 0 && wait->silent_s >= SILENT * driver->beat_s &&
+        wait->silent_s >= EXPLAINS * wait->seconds) {
+        out.cause = BLAME_STOP;
+        out.silent_s = wait->silent_s;
+    } else if (others.count == 0 || late_s < (LONG_STEP - 1) * (others.step_s + others.data_s)) {
+        return out;
+    } else if (data_s - others.data_s >= EXPLAINS * late_s) {
+        out.cause = BLAME_DATA;
+    } else {
+        blame_step(of, step_s, &others, &out);
+    }
+    out.late_s = late_s;
     return out;
+}
+
+struct blame_verdict blame_find_async(const struct blame_history history[VIEW_MEMBERS_MAX],
+                                      const struct blame_wait *wait,
+                                      const struct blame_driver *driver)
+{
+    const struct blame_history *by = &history[wait->by];
+    double own_s = blame_median(&by->step_s) + blame_median(&by->data_s);
+    if (by->step_s.count == 0 || wait->seconds <= WORTH * own_s)
+        return (struct blame_verdict){.cause = BLAME_NONE};
+    if (wait->at_bound)
+        return wait->on < VIEW_MEMBERS_MAX ? blame_slow_worker(history, wait, driver)
+                                           : (struct blame_verdict){.cause = BLAME_NONE};
+    if (wait->on == WORLD_DRIVER && driver->evaluated_s > 0 &&
+        driver->evaluated_s >= EXPLAINS * wait->seconds)
+        return blame_evaluation(driver);
+    return (struct blame_verdict){
+        .cause = BLAME_LINK, .node = wait->on, .mbit = wait->bytes * 8e-6 / wait->seconds};
 }
 
 void blame_print(const struct blame_verdict *v, char out[BLAME_TEXT_MAX])
@@ -208,12 +339,22 @@ void blame_print(const struct blame_verdict *v, char out[BLAME_TEXT_MAX])
         break;
     case BLAME_DATA: snprintf(out, BLAME_TEXT_MAX, "its data came %.3g s late", v->late_s); break;
     case BLAME_LINK: snprintf(out, BLAME_TEXT_MAX, "its link sent at %.3g Mbit/s", v->mbit); break;
+    case BLAME_STOP: snprintf(out, BLAME_TEXT_MAX, "it was silent for %.3g s", v->silent_s); break;
+    case BLAME_EVALUATION:
+        snprintf(out, BLAME_TEXT_MAX, "it evaluated a model for %.3g s", v->evaluated_s);
+        break;
+    case BLAME_CAUSES: break;
     }
 }
 
 const char *blame_word(enum blame_cause cause)
 {
-    static const char *const words[] = {
-        [BLAME_NONE] = NULL, [BLAME_STEP] = "step", [BLAME_DATA] = "data", [BLAME_LINK] = "link"};
+    static const char *const words[BLAME_CAUSES] = {
+        [BLAME_STEP] = "step",
+        [BLAME_DATA] = "data",
+        [BLAME_LINK] = "link",
+        [BLAME_STOP] = "stop",
+        [BLAME_EVALUATION] = "evaluation",
+    };
     return words[cause];
 }

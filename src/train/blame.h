@@ -1,6 +1,7 @@
 /* Why the members of an exchange have waited for one of them: it came late because its step was
- * long, or its data came late; or it came in time and its link was slow. Pure: the driver decides
- * it on what the members report. */
+ * long, its data came late, or it stood still; or it came in time and its link was slow; or the
+ * driver was evaluating. Pure: the driver decides it on what the members report and on what it has
+ * seen itself. */
 #ifndef PL_TRAIN_BLAME_H
 #define PL_TRAIN_BLAME_H
 
@@ -29,27 +30,56 @@ struct blame_use {
     double waited_s;
     double arrival_mbit;
     uint32_t arrival_from;
+    double silent_s;     /* the longest time between two of its heartbeats */
+    bool on_driver_host; /* on the driver's machine */
 };
 
-enum blame_cause { BLAME_NONE, BLAME_STEP, BLAME_DATA, BLAME_LINK };
+/* Knowledge of the driver itself about an exchange. */
+struct blame_driver {
+    bool takes_part;
+    double beat_s;      /* between two heartbeats of a member */
+    double evaluated_s; /* that it has evaluated in since the exchange before */
+    double waited_s;    /* the longest wait of this exchange, and */
+    double usual_s;     /* the median of those without an evaluation; < 0: unknown */
+};
+
+enum blame_cause {
+    BLAME_NONE,
+    BLAME_STEP,
+    BLAME_DATA,
+    BLAME_LINK,
+    BLAME_STOP,
+    BLAME_EVALUATION,
+    BLAME_CAUSES
+};
 
 struct blame_verdict {
     enum blame_cause cause;
-    uint32_t node; /* the member that held the exchange up */
+    uint32_t node; /* the member, or the driver, that held the exchange up */
     /* BLAME_STEP: its time as a multiple of its own median, or, where it always takes so long, of
      * the others' median in this exchange. */
     double factor;
     bool of_others;
     double late_s; /* BLAME_STEP, BLAME_DATA: how much later it was than the median of the others */
     double mbit;   /* BLAME_LINK */
+    double silent_s;    /* BLAME_STOP */
+    double evaluated_s; /* BLAME_EVALUATION */
 };
 
-/* A worker's last steps, for its median. */
+/* The last numbers of a kind, for their median. */
+struct blame_window {
+    float value[BLAME_WINDOW];
+    unsigned count; /* of all that were put in */
+};
+
+void blame_put(struct blame_window *window, double value);
+double blame_median(const struct blame_window *window); /* 0: it is empty */
+
+/* A worker's last steps. */
 struct blame_history {
     struct blame_report last;
     bool has_last;
-    float step_s[BLAME_WINDOW];
-    unsigned count; /* of all that were put in */
+    struct blame_window step_s, data_s;
 };
 
 /* The use of `node` since its last report, which this one replaces; false: it is the first one, or
@@ -57,19 +87,38 @@ struct blame_history {
 bool blame_take(struct blame_history *history, uint32_t node, const struct blame_report *report,
                 struct blame_use *use);
 
-/* `use` has the `count` members of the exchange that are known, `history` all nodes by number. The
- * member that came latest is to blame if that explains half of the longest wait. Else messages were
- * late: the slow link is that of the member at most ends of the slowest arrivals, since all that it
- * sends and receives is slow. BLAME_NONE: nobody waited for as much as a tenth of a step, several
- * links are slow alike, or too few are known. */
+/* `use` has the `count` members of the exchange that are known, `history` all nodes by number. A
+ * member that alone was silent for as long as the others waited stood still. Else the member that
+ * came latest is to blame if that explains half of the longest wait; on the host of a driver that
+ * evaluated meanwhile, the driver is. Else messages were late: a driver that takes part and
+ * evaluates is to blame if exchanges without an evaluation have waits of about half the length.
+ * Else the slow link is that of the member whose messages, sent and received, took longest, since
+ * all of them are slow. BLAME_NONE: nobody waited for as much as a tenth of a step, several links are slow
+ * alike, or too few are known. */
 struct blame_verdict blame_find(const struct blame_history *history, const struct blame_use *use,
-                                size_t count);
+                                size_t count, const struct blame_driver *driver);
+
+/* A wait in the own exchange of an asynchronous worker. */
+struct blame_wait {
+    uint32_t by, on;
+    bool at_bound; /* `on` is a worker that is too far behind; else a server of a model */
+    double seconds;
+    double bytes;    /* of the exchange */
+    double silent_s; /* `on`: the time since its last heartbeat */
+};
+
+/* At a bound the other worker is to blame if it stands still, or if its steps, or waits for
+ * records, are long against the median of all others'. At a server the link is, or an evaluation
+ * that the server makes meanwhile. */
+struct blame_verdict blame_find_async(const struct blame_history history[VIEW_MEMBERS_MAX],
+                                      const struct blame_wait *wait,
+                                      const struct blame_driver *driver);
 
 /* "its step took 2.1 × its median"; "": BLAME_NONE. */
 enum { BLAME_TEXT_MAX = 80 };
 void blame_print(const struct blame_verdict *verdict, char out[BLAME_TEXT_MAX]);
 
-/* The cause in events: "step", "data", "link"; NULL: BLAME_NONE. */
+/* The cause in events: "step", "data", "link", "stop", "evaluation"; NULL: BLAME_NONE. */
 const char *blame_word(enum blame_cause cause);
 
 #endif

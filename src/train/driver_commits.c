@@ -5,6 +5,7 @@
 #include "wire/wire_send.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define LOSS_EVERY_S 1.0
 
@@ -114,6 +115,24 @@ static bool on_lease_report(struct driver *d, uint32_t node, const struct lease_
     return true;
 }
 
+/* A worker without a name of its machine is in a simulation, on one of its own. */
+static bool is_on_driver_host(const struct driver *d, uint32_t node)
+{
+    const char *host = d->membership.location[node].host;
+    return host[0] && d->host->name && strcmp(host, d->host->name) == 0;
+}
+
+static struct ledger_seen look_at(struct driver *d, uint32_t node, uint32_t waited_for)
+{
+    int64_t now = world_now(d->world);
+    return (struct ledger_seen){
+        .evaluated_s = model_writer_evaluated(&d->model_writer),
+        .silent_s = server_longest_silence(&d->server, node, now),
+        .waited_for_silent_s = server_silence(&d->server, waited_for, now),
+        .on_driver_host = is_on_driver_host(d, node),
+    };
+}
+
 void driver_on_committed(struct driver *d, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
@@ -137,6 +156,7 @@ void driver_on_committed(struct driver *d, const struct message *m)
         wire_guard_count(&d->group.guard, m->from, WIRE_COMMITTED, fault);
     if (fault || (leased && !on_lease_report(d, m->from, &report.lease)))
         return;
+    d->ledger.seen = look_at(d, m->from, report.cost.waited_for);
     ledger_report(&d->ledger, m->from, &report);
     driver_check_refused(d);
     if (d->job->local_data)

@@ -103,14 +103,45 @@ static void name_rejected(struct ledger *ledger, const struct committed *c)
     }
 }
 
+/* The evaluations since the last exchange are this one's. */
+static const struct blame_driver *look_at_driver(struct ledger *ledger,
+                                                 const struct exchange_cost *cost)
+{
+    enum { KNOWN = 3 };
+    struct blame_driver *driver = &ledger->driver;
+    driver->evaluated_s = ledger->seen.evaluated_s - ledger->evaluated_s;
+    driver->waited_s = cost->waited_s;
+    driver->usual_s = ledger->quiet_s.count >= KNOWN ? blame_median(&ledger->quiet_s) : -1;
+    ledger->evaluated_s = ledger->seen.evaluated_s;
+    if (driver->evaluated_s <= 0)
+        blame_put(&ledger->quiet_s, cost->waited_s);
+    return driver;
+}
+
+static struct blame_verdict blame_own(struct ledger *ledger, const struct committed *c,
+                                      uint32_t node)
+{
+    const struct blame_driver *driver = look_at_driver(ledger, &c->cost);
+    const struct blame_wait wait = {
+        .by = node,
+        .on = c->cost.waited_for,
+        .at_bound = ledger->at_bound,
+        .seconds = c->cost.waited_s,
+        .bytes = (double)c->cost.bytes,
+        .silent_s = ledger->seen.waited_for_silent_s,
+    };
+    return blame_find_async(ledger->history, &wait, driver);
+}
+
 /* Emit an `exchange` event; that of one worker's own exchange has its number, and no entry. */
-static void report_exchange(const struct ledger *ledger, const struct committed *c, uint32_t node,
+static void report_exchange(struct ledger *ledger, const struct committed *c, uint32_t node,
                             const struct ledger_entry *entry)
 {
-    struct blame_verdict verdict = {.cause = BLAME_NONE};
     char why[BLAME_TEXT_MAX];
-    if (entry)
-        verdict = blame_find(ledger->history, entry->use, entry->uses);
+    const struct blame_verdict verdict =
+        entry
+            ? blame_find(ledger->history, entry->use, entry->uses, look_at_driver(ledger, &c->cost))
+            : blame_own(ledger, c, node);
     cJSON *event = events_new(ledger->events, "exchange");
     cJSON_AddStringToObject(event, "strategy", ledger->strategy);
     if (c->asynchronous)
@@ -184,9 +215,9 @@ static void add_report(struct ledger_entry *entry, uint32_t node, const struct c
     }
 }
 
-/* Add the work of the member since its last report. */
-static void add_use(struct ledger *ledger, struct ledger_entry *entry, uint32_t node,
-                    const struct committed *c)
+/* The work of the member since its last report; false: unknown. */
+static bool find_use(struct ledger *ledger, uint32_t node, const struct committed *c,
+                     struct blame_use *use)
 {
     const struct blame_report report = {
         .steps_s = c->steps_s,
@@ -195,8 +226,17 @@ static void add_use(struct ledger *ledger, struct ledger_entry *entry, uint32_t 
         .arrival_mbit = c->cost.arrival_mbit,
         .arrival_from = c->cost.arrival_from,
     };
-    if (node < VIEW_MEMBERS_MAX && entry->uses < VIEW_MEMBERS_MAX &&
-        blame_take(&ledger->history[node], node, &report, &entry->use[entry->uses]))
+    if (node >= VIEW_MEMBERS_MAX || !blame_take(&ledger->history[node], node, &report, use))
+        return false;
+    use->silent_s = ledger->seen.silent_s;
+    use->on_driver_host = ledger->seen.on_driver_host;
+    return true;
+}
+
+static void add_use(struct ledger *ledger, struct ledger_entry *entry, uint32_t node,
+                    const struct committed *c)
+{
+    if (entry->uses < VIEW_MEMBERS_MAX && find_use(ledger, node, c, &entry->use[entry->uses]))
         entry->uses++;
 }
 
@@ -232,6 +272,8 @@ static void report_async(struct ledger *ledger, uint32_t node, const struct comm
     add_loss(ledger, report->loss, report->samples);
     if (report->n == 0)
         return;
+    struct blame_use use;
+    find_use(ledger, node, report, &use);
     own->exchanges++;
     ledger->last.n = ++all->exchanges;
     ledger->last.cost = report->cost;

@@ -56,6 +56,15 @@ struct ledger_entry {
     size_t uses;
 };
 
+/* Observations of the driver itself by the time of a report. */
+struct ledger_seen {
+    double evaluated_s; /* seconds that it has evaluated in, of all the run */
+    double silent_s;    /* the longest time between two heartbeats of the reporting member since its
+                           last report, and the one that still lasts */
+    double waited_for_silent_s; /* likewise, that still lasts of the node that it waited for */
+    bool on_driver_host;        /* the member is on the driver's machine */
+};
+
 /* The counts of an asynchronous worker's own work. */
 struct ledger_own {
     uint64_t samples, exchanges,
@@ -84,12 +93,17 @@ struct ledger {
     double data_s;                               /* the largest of all reports */
     struct cache_report cache[VIEW_MEMBERS_MAX]; /* by node, as it reported last */
     struct blame_history history[VIEW_MEMBERS_MAX];
-    uint32_t slowest;      /* worker of the newest exchange */
-    double loss;           /* mean loss of the newest exchange's records */
-    double recent;         /* as reported by a worker that trains alone */
-    double loss_sum;       /* Σ over the samples reported since the last `loss` event */
-    uint64_t loss_records; /* their number */
-    double mean_loss;      /* of the last `loss` event; NaN: none yet */
+    struct ledger_seen seen;     /* set before a report */
+    struct blame_driver driver;  /* its takes_part and beat_s are set at the start */
+    struct blame_window quiet_s; /* the longest waits of exchanges without an evaluation */
+    double evaluated_s;          /* of ledger_seen, as of the last exchange */
+    bool at_bound;               /* asynchronous workers wait for others, not for a server */
+    uint32_t slowest;            /* worker of the newest exchange */
+    double loss;                 /* mean loss of the newest exchange's records */
+    double recent;               /* as reported by a worker that trains alone */
+    double loss_sum;             /* Σ over the samples reported since the last `loss` event */
+    uint64_t loss_records;       /* their number */
+    double mean_loss;            /* of the last `loss` event; NaN: none yet */
 };
 
 /* Process a report of `node`. An exchange is closed when all participants have reported it, or all

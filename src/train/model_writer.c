@@ -120,6 +120,23 @@ bool model_writer_has_evaluated(const struct model_writer *k, const struct progr
            k->evaluated.sample_offset == progress->sample_offset;
 }
 
+double model_writer_evaluated(const struct model_writer *k)
+{
+    int64_t since = atomic_load(&k->evaluates_since), ns = atomic_load(&k->evaluated_ns);
+    return world_seconds(ns + (since > 0 ? world_now(k->world) - since : 0));
+}
+
+static int evaluate_timed(struct model_writer *k, const struct model_header *model)
+{
+    int64_t begun = world_now(k->world);
+    atomic_store(&k->evaluates_since, begun);
+    int rc = objectives_evaluate(&k->objectives, &k->x, &k->s, model->progress.sample_offset,
+                                 model->progress.steps);
+    atomic_store(&k->evaluates_since, 0);
+    atomic_fetch_add(&k->evaluated_ns, world_now(k->world) - begun);
+    return rc;
+}
+
 static int evaluate_model(struct model_writer *k, const struct model_header *model)
 {
     struct objectives *o = &k->objectives;
@@ -131,8 +148,7 @@ static int evaluate_model(struct model_writer *k, const struct model_header *mod
     vec_import(&k->both, vec_all(&k->both), k->landing);
     report_rate(k, &model->progress);
     atomic_fetch_add(&k->evaluations, 1);
-    int rc =
-        objectives_evaluate(o, &k->x, &k->s, model->progress.sample_offset, model->progress.steps);
+    int rc = evaluate_timed(k, model);
     if (rc == ERR_END)
         return OK;
     k->evaluated = model->progress;

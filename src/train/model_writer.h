@@ -50,12 +50,14 @@ struct model_writer {
     _Atomic uint64_t kept_exchanges; /* and of how many exchanges it is */
     bool written;                    /* the newest checkpoint of this run is of: */
     struct progress written_at;
-    int64_t written_at_offset;    /* when that model arrived; 0: none */
-    _Atomic uint64_t evaluations; /* evaluations that have begun */
-    _Atomic double last_error;    /* error of the deciding set; < 0: none yet */
-    void (*reached)(void *user);  /* an error that the job stops at has been reached */
-    bool (*replaced)(void *user); /* has a later driver taken the run directory over? */
-    bool may_differ;              /* two models of one progress may differ */
+    int64_t written_at_offset;       /* when that model arrived; 0: none */
+    _Atomic uint64_t evaluations;    /* evaluations that have begun */
+    _Atomic int64_t evaluated_ns;    /* of those that have ended, */
+    _Atomic int64_t evaluates_since; /* and of the one under way; 0: none */
+    _Atomic double last_error;       /* error of the deciding set; < 0: none yet */
+    void (*reached)(void *user);     /* an error that the job stops at has been reached */
+    bool (*replaced)(void *user);    /* has a later driver taken the run directory over? */
+    bool may_differ;                 /* two models of one progress may differ */
     /* Which of these uses may that node send a model for? NULL: all. */
     uint32_t (*allowed)(void *user, uint32_t node, uint32_t uses);
     /* The sender of a model does not know the progress of all workers at the time of the request;
@@ -94,6 +96,9 @@ void model_writer_set_books(struct model_writer *k, uint32_t use);
 void model_writer_keep(struct model_writer *k, const struct progress *progress,
                        const struct global_model *model, size_t extras);
 const char *model_writer_save_kept(struct model_writer *k);
+
+/* Seconds of all evaluations, the one under way included. From any task. */
+double model_writer_evaluated(const struct model_writer *k);
 
 /* Was the model of this progress the last one to be evaluated? */
 bool model_writer_has_evaluated(const struct model_writer *k, const struct progress *progress);

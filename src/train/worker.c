@@ -100,7 +100,7 @@ int worker_send_report(struct worker *w, struct committed *report)
 {
     struct buf bytes = {0};
     report->steps_s = w->learner.steps_s;
-    report->data_s = w->data.ws->loader.waited_s;
+    report->data_s = w->data.ws->loader.waited_s + w->learner.late_s;
     worker_report_share(w, report);
     report->cache = worker_cache_report(&w->data.cache);
     committed_encode(report, &bytes);

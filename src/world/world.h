@@ -222,10 +222,11 @@ struct world_ops {
     int (*work)(struct world *w, const struct cost *cost);
 };
 
-/* The cost of moving bytes: seconds of a core of speed 1 for each. real: 0, they take their
- * time. */
+/* The cost of moving bytes: seconds of a core of speed 1 for each; and the seconds that a step
+ * waits for its batch. real: 0, all of this takes its time. */
 struct world_costs {
     double copy, reduce, crypto;
+    double batch;
 };
 
 /* Judges a message before a task receives it, on that task; false: the message is dropped. */

@@ -183,19 +183,19 @@ def test_strangers(run):
 
 
 def stop_a_worker(run):
-    """For half a second, as another program could that takes its processor."""
+    """For longer than two heartbeats take, as another program could that takes its processor."""
     pid = run.process.pid
     with open('/proc/%d/task/%d/children' % (pid, pid), encoding='ascii') as f:
         worker = int(f.read().split()[0])
     os.kill(worker, signal.SIGSTOP)
-    time.sleep(0.5)
+    time.sleep(0.6)
     os.kill(worker, signal.SIGCONT)
 
 
 def test_the_stopped_worker_is_blamed(events):
     longest = max((e for e in events if e['kind'] == 'exchange' and e['n'] > 10), key=lambda e: e['waited_s'])
-    assert longest['waited_s'] > 0.3 and longest['cause'] == 'step' and longest['blamed'] == longest['waited_for'], longest
-    assert re.fullmatch(r'its step took \d+\.\d × (its|the others\') median', longest['why']), longest
+    assert longest['waited_s'] > 0.3 and longest['cause'] == 'stop' and longest['blamed'] == longest['waited_for'], longest
+    assert re.fullmatch(r'it was silent for 0\.\d+ s', longest['why']), longest
 
 
 def test_token(build, job):

@@ -444,7 +444,7 @@
 
     function drawWaited(run) {
         if (run.waited.length === 0) return null;
-        const most = Math.max(...run.waited.map((w) => w[2])), causes = ['its step was long', 'its data came late', 'its link was slow'];
+        const most = Math.max(...run.waited.map((w) => w[2])), causes = ['its step was long', 'its data came late', 'its link was slow', 'it stood still', 'it evaluated a model'];
         const known = causes.map((_, i) => i).filter((i) => run.waited.some((w) => w[3 + i] > 0));
         return html('figure', {}, html('figcaption', {}, html('h3', {}, 'who held exchanges up')), html('table', { class: 'matrix' },
             html('caption', {}, 'The longest wait of each exchange, by the worker that held it up, or the node that was waited for; and the causes.'),
