@@ -145,12 +145,12 @@ if(sources)
   target_compile_options(paceline_command PRIVATE
     $<TARGET_PROPERTY:paceline_flags,INTERFACE_COMPILE_OPTIONS>)
   target_include_directories(paceline_command PRIVATE src) # its own headers: test/layering.sh watches
-  target_link_libraries(paceline_command PRIVATE paceline PkgConfig::CJSON PkgConfig::MICROHTTPD
+  target_link_libraries(paceline_command PRIVATE paceline PkgConfig::CJSON PkgConfig::MICROHTTPD PNG::PNG
     OpenSSL::Crypto)
   add_executable(paceline_cli $<TARGET_OBJECTS:paceline_command>)
   set_target_properties(paceline_cli PROPERTIES OUTPUT_NAME paceline LINKER_LANGUAGE C)
   target_link_options(paceline_cli PRIVATE $<TARGET_PROPERTY:paceline_flags,INTERFACE_LINK_OPTIONS>)
-  target_link_libraries(paceline_cli PRIVATE paceline PkgConfig::CJSON PkgConfig::MICROHTTPD
+  target_link_libraries(paceline_cli PRIVATE paceline PkgConfig::CJSON PkgConfig::MICROHTTPD PNG::PNG
     OpenSSL::Crypto Threads::Threads m)
 endif()
 
@@ -265,7 +265,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
 
   # Pages, in a browser where there is one, and their server.
   find_package(Python3 COMPONENTS Interpreter)
-  foreach(test report browser live)
+  foreach(test report png browser live)
     add_test(NAME page/${test}_test COMMAND ${Python3_EXECUTABLE}
       ${PROJECT_SOURCE_DIR}/test/page/${test}_test.py ${CMAKE_BINARY_DIR})
     set_tests_properties(page/${test}_test PROPERTIES TIMEOUT 300 LABELS page PROCESSORS 2
@@ -277,7 +277,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   add_executable(paceline_breaks $<TARGET_OBJECTS:paceline_command> test/process/breaks.c)
   target_include_directories(paceline_breaks PRIVATE include)
   target_link_libraries(paceline_breaks PRIVATE paceline paceline_core PkgConfig::CJSON
-    PkgConfig::MICROHTTPD)
+    PkgConfig::MICROHTTPD PNG::PNG)
   target_link_options(paceline_breaks PRIVATE LINKER:--wrap=net_begin_forward)
   add_dependencies(process_bug_test paceline_breaks)
 
@@ -318,6 +318,6 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   add_executable(paceline_own $<TARGET_OBJECTS:paceline_command> bench/bn_own.c)
   target_include_directories(paceline_own PRIVATE include test/lib)
   target_link_libraries(paceline_own PRIVATE paceline paceline_core PkgConfig::CJSON
-    PkgConfig::MICROHTTPD m)
+    PkgConfig::MICROHTTPD PNG::PNG m)
   target_link_options(paceline_own PRIVATE ${own_wraps})
 endif()

@@ -1,8 +1,10 @@
 /* `paceline report`: a page, and a table, of what runs have been. */
 #include "cli/report_page.h"
+#include "cli/report_png.h"
 #include "cli/report_tensorboard.h"
 
 #include "cli/cli.h"
+#include "cli/number.h"
 #include "cli/output.h"
 #include "cli/svg_page.h"
 
@@ -15,8 +17,10 @@
 enum { RUNS_MAX = 16, PATH_BYTES = 4096, NAME_BYTES = 256 };
 
 struct report_arguments {
-    const char *out, *csv, *tensorboard;
+    const char *out, *csv, *tensorboard, *png, *dpi, *axis;
     struct option_list trace;
+    enum report_axis drawn_over; /* by axis, */
+    double pixels;               /* and by dpi */
 };
 
 static const struct option report_options[] = {
@@ -29,6 +33,12 @@ static const struct option report_options[] = {
      offsetof(struct report_arguments, csv)},
     {"tensorboard", OPTION_TEXT, "DIR", "write all curves for TensorBoard, a folder for each run",
      offsetof(struct report_arguments, tensorboard)},
+    {"png", OPTION_TEXT, "DIR", "write the curves as pictures for papers: DIR/error.png and others",
+     offsetof(struct report_arguments, png)},
+    {"dpi", OPTION_TEXT, "N", "pixels an inch of these pictures, 72 to 1200 (300)",
+     offsetof(struct report_arguments, dpi)},
+    {"axis", OPTION_TEXT, "NAME", "draw them over time, epochs or samples (epochs)",
+     offsetof(struct report_arguments, axis)},
     {0},
 };
 
@@ -135,6 +145,8 @@ static int write_report(const struct report_arguments *a, const struct source *s
         good = report_csv_write(a->csv, run, count);
     if (good && a->tensorboard)
         good = report_tensorboard_write(a->tensorboard, run, count);
+    if (good && a->png)
+        good = report_png_write(a->png, run, count, a->drawn_over, a->pixels);
     if (good)
         printf("%s\n", a->out);
     return good ? EXIT_DONE : EXIT_FAILED;
@@ -157,6 +169,26 @@ static int make_report(const struct report_arguments *a, const char *const *path
     return code;
 }
 
+/* -1, or EXIT_BAD_INPUT after a message. */
+static int read_picture_options(const struct command *command, struct report_arguments *a)
+{
+    static const char *const names[] = {"time", "epochs", "samples"};
+    a->drawn_over = REPORT_EPOCHS;
+    a->pixels = 300;
+    int end = number_option(command, "dpi", a->dpi, 72, 1200, &a->pixels);
+    int axis = 0;
+    while (a->axis && axis < 3 && strcmp(a->axis, names[axis]) != 0)
+        axis++;
+    if (axis == 3) {
+        fprintf(stderr, "paceline report: --axis: \"%s\": expected time, epochs or samples\n",
+                a->axis);
+        return EXIT_BAD_INPUT;
+    }
+    if (a->axis)
+        a->drawn_over = (enum report_axis)axis;
+    return end < 0 && a->png && !report_png_may_write(a->png) ? EXIT_BAD_INPUT : end;
+}
+
 static int run_report(const struct command *command, int argc, char **argv)
 {
     struct report_arguments a = {.out = "report.html"};
@@ -174,7 +206,8 @@ static int run_report(const struct command *command, int argc, char **argv)
     if (!svg_may_write("report", "out", a.out, report_first_bytes) ||
         (a.csv && !svg_may_write("report", "csv", a.csv, report_csv_head)))
         return EXIT_BAD_INPUT;
-    return make_report(&a, path, count);
+    end = read_picture_options(command, &a);
+    return end >= 0 ? end : make_report(&a, path, count);
 }
 
 const struct command cmd_report = {

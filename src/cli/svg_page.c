@@ -1,5 +1,7 @@
 #include "cli/svg_page.h"
 
+#include "cli/svg_pixels.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -100,7 +102,7 @@ static void write_style(FILE *out)
 bool svg_begin(struct svg_page *page, const char *path, double width, double height,
                const char *title)
 {
-    *page = (struct svg_page){fopen(path, "w"), path};
+    *page = (struct svg_page){.out = fopen(path, "w"), .path = path};
     if (!page->out) {
         fprintf(stderr, "paceline: %s: cannot be written: %s\n", path, strerror(errno));
         return false;
@@ -115,8 +117,25 @@ bool svg_begin(struct svg_page *page, const char *path, double width, double hei
     return true;
 }
 
+bool svg_begin_png(struct svg_page *page, const char *path, double width, double height,
+                   const char *title, double dpi)
+{
+    *page = (struct svg_page){.path = path, .dpi = dpi};
+    if (!raster_create(&page->raster, width, height, dpi / 96)) {
+        fprintf(stderr, "paceline: %s: out of memory for %g pixels an inch\n", path, dpi);
+        return false;
+    }
+    svg_text(page, "title", 20, 26, "start", "%s", title);
+    return true;
+}
+
 bool svg_end(struct svg_page *page)
 {
+    if (!page->out) {
+        bool good = raster_write(&page->raster, page->path, page->dpi);
+        raster_release(&page->raster);
+        return good;
+    }
     fputs("</svg>\n", page->out);
     bool failed = ferror(page->out);
     failed |= fclose(page->out) != 0;
@@ -135,14 +154,27 @@ void svg_text(struct svg_page *page, const char *class, double x, double y, cons
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (!page->out) {
+        pixels_text(&page->raster, class, x, y, anchor, text);
+        return;
+    }
     fprintf(page->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", class, x, y,
             anchor);
     svg_put_quoted(page->out, text);
     fputs("</text>\n", page->out);
 }
 
+double svg_text_width(const char *class, const char *text)
+{
+    return pixels_text_width(class, text);
+}
+
 void svg_line(struct svg_page *page, const char *class, double x1, double y1, double x2, double y2)
 {
+    if (!page->out) {
+        pixels_path(&page->raster, class, (const double[]){x1, x2}, (const double[]){y1, y2}, 2);
+        return;
+    }
     fprintf(page->out, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n",
             class, x1, y1, x2, y2);
 }
@@ -150,6 +182,10 @@ void svg_line(struct svg_page *page, const char *class, double x1, double y1, do
 void svg_path(struct svg_page *page, const char *class, const double *x, const double *y, size_t n)
 {
     char verb = 'M';
+    if (!page->out) {
+        pixels_path(&page->raster, class, x, y, n);
+        return;
+    }
     fprintf(page->out, "<path class=\"%s\" d=\"", class);
     for (size_t i = 0; i < n; i++) {
         if (isfinite(x[i]) && isfinite(y[i]))
@@ -162,6 +198,10 @@ void svg_path(struct svg_page *page, const char *class, const double *x, const d
 void svg_rect(struct svg_page *page, const char *class, double x, double y, double width,
               double height)
 {
+    if (!page->out) {
+        pixels_rect(&page->raster, class, x, y, width, height);
+        return;
+    }
     fprintf(page->out,
             "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", class, x,
             y, width, height);
@@ -170,6 +210,10 @@ void svg_rect(struct svg_page *page, const char *class, double x, double y, doub
 void svg_fill(struct svg_page *page, const char *color, double x, double y, double width,
               double height)
 {
+    if (!page->out) {
+        pixels_fill(&page->raster, color, x, y, width, height);
+        return;
+    }
     fprintf(page->out, "<rect fill=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
             color, x, y, width, height);
 }
@@ -177,6 +221,10 @@ void svg_fill(struct svg_page *page, const char *color, double x, double y, doub
 void svg_circle(struct svg_page *page, const char *class, double x, double y, double radius,
                 const char *tip)
 {
+    if (!page->out) {
+        pixels_circle(&page->raster, class, x, y, radius);
+        return;
+    }
     fprintf(page->out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"", class, x, y,
             radius);
     if (tip) {

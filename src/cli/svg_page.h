@@ -1,6 +1,9 @@
-/* Drawings as SVG files, in the colours of light and of dark pages. */
+/* Drawings as SVG files, in the colours of light and of dark pages; or as PNG files, of the light
+ * page. */
 #ifndef PL_CLI_SVG_PAGE_H
 #define PL_CLI_SVG_PAGE_H
+
+#include "cli/raster.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,8 +12,10 @@
  * "label", "frame", "band", "ring", or of a series: "s0" to "s7" (strokes), "t0" to "t7" (text and
  * dots of these colours), with them "d0" to "d2" (solid and two dashes) and "faint". */
 struct svg_page {
-    FILE *out;
+    FILE *out;        /* NULL: a PNG file, */
     const char *path; /* borrowed */
+    struct raster raster;
+    double dpi;
 };
 
 enum { SVG_SERIES = 8, SVG_DASHES = 3 };
@@ -33,10 +38,17 @@ extern const char svg_first_bytes[];
 bool svg_begin(struct svg_page *page, const char *path, double width, double height,
                const char *title);
 
+/* The same for a PNG file of `dpi` pixels an inch, of which the drawing has 96 units. */
+bool svg_begin_png(struct svg_page *page, const char *path, double width, double height,
+                   const char *title, double dpi);
+
 /* Text at x, y, its baseline; `anchor` is start, middle or end. It is quoted. */
 __attribute__((format(printf, 6, 7))) void svg_text(struct svg_page *page, const char *class,
                                                     double x, double y, const char *anchor,
                                                     const char *format, ...);
+
+/* The width of such a text in a PNG file. */
+double svg_text_width(const char *class, const char *text);
 
 /* A straight line; a polyline through n points, broken where a y is not finite. */
 void svg_line(struct svg_page *page, const char *class, double x1, double y1, double x2, double y2);

@@ -93,8 +93,8 @@ bool blame_take(struct blame_history *history, uint32_t node, const struct blame
  * evaluated meanwhile, the driver is. Else messages were late: a driver that takes part and
  * evaluates is to blame if exchanges without an evaluation have waits of about half the length.
  * Else the slow link is that of the member whose messages, sent and received, took longest, since
- * all of them are slow. BLAME_NONE: nobody waited for as much as a tenth of a step, several links are slow
- * alike, or too few are known. */
+ * all of them are slow. BLAME_NONE: nobody waited for as much as a tenth of a step, several links
+ * are slow alike, or too few are known. */
 struct blame_verdict blame_find(const struct blame_history *history, const struct blame_use *use,
                                 size_t count, const struct blame_driver *driver);
 
