@@ -196,8 +196,8 @@ static double silent_of(const struct blame_use *use)
     return use->silent_s;
 }
 
-/* The member that alone was silent, for about as long as the others waited; NULL: none. A stop began
- * up to one heartbeat's time after the last heartbeat. A silence of another length is that of
+/* The member that alone was silent, for about as long as the others waited; NULL: none. A stop
+ * began up to one heartbeat's time after the last heartbeat. A silence of another length is that of
  * heartbeats which are late behind other messages. */
 static const struct blame_use *find_stopped(const struct blame_use *use, size_t count,
                                             double waited_s, double beat_s)
