@@ -109,6 +109,11 @@ int onnx_integers(struct onnx_graph *g, const struct onnx_node *node, size_t k,
 /* Read a constant's numbers, if that has not happened. */
 int onnx_read(struct onnx_graph *g, struct onnx_value *value, struct err *err);
 
+/* The bytes of a tensor that are in another file; the caller frees them. ERR_INPUT: the file is
+ * outside of the model's folder, unreadable, or too short; ERR_NOMEM */
+int onnx_external_read(const struct onnx_graph *g, const Onnx__TensorProto *tensor, size_t bytes,
+                       uint8_t **out, struct err *err);
+
 /* A tensor's shape; ERR_INPUT: it makes no sense. `where` is for messages. */
 int onnx_tensor_shape(const struct onnx_graph *g, const Onnx__TensorProto *tensor,
                       struct shape *out, struct err *err);

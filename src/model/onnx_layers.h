@@ -32,6 +32,7 @@ onnx_layer_writer *onnx_writer_of(const char *type);
 
 onnx_layer_writer onnx_put_convolution, onnx_put_pooling, onnx_put_lrn;
 onnx_layer_writer onnx_put_inner_product, onnx_put_batch_norm, onnx_put_scale, onnx_put_bias;
+onnx_layer_writer onnx_put_recurrent;
 
 /* Blob k of the step's layer; ERR_INPUT: there is none, or another shape than `want`, unless that
  * has n = 0. */

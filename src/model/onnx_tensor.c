@@ -3,6 +3,7 @@
 #include "model/onnx_graph.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied as they lie");
@@ -148,19 +149,22 @@ static int64_t listed_integer(const Onnx__TensorProto *tensor, size_t k)
     return tensor->data_type == TENSOR_INT64 ? tensor->int64_data[k] : tensor->int32_data[k];
 }
 
+static bool is_elsewhere(const Onnx__TensorProto *tensor)
+{
+    return tensor->data_location != 0 || tensor->n_external_data > 0;
+}
+
 static int check_tensor(const struct onnx_graph *g, const Onnx__TensorProto *tensor, size_t count,
                         struct err *err)
 {
     size_t size = size_of_type(tensor->data_type);
     bool raw = tensor->has_raw_data;
     size_t has = raw ? (size ? tensor->raw_data.len / size : 0) : count_listed(tensor);
-    if (tensor->data_location != 0 || tensor->n_external_data > 0)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "%.200s: tensor \"%.100s\" is in another file; save the model as one file",
-                       g->path, name_of(tensor));
     if (size == 0)
         return err_set(err, ERR_UNSUPPORTED, "%.200s: tensor \"%.100s\": type %d is not read",
                        g->path, name_of(tensor), (int)tensor->data_type);
+    if (is_elsewhere(tensor))
+        return count <= SIZE_MAX / size ? OK : onnx_no_memory(g, err);
     if (has != count || (raw && tensor->raw_data.len % size != 0))
         return err_set(err, ERR_INPUT,
                        "%.200s: tensor \"%.100s\" has %zu numbers, by its shape %zu", g->path,
@@ -176,11 +180,20 @@ static int read_tensor(struct onnx_graph *g, struct onnx_value *value, struct er
     if (rc != OK)
         return rc;
     bool floats = is_float(tensor->data_type);
+    uint8_t *elsewhere = NULL;
+    if (is_elsewhere(tensor))
+        rc = onnx_external_read(g, tensor, count * size, &elsewhere, err);
+    if (rc != OK)
+        return rc;
     float *f = floats ? arena_array(&g->arena, count, float) : NULL;
     int64_t *i = floats ? NULL : arena_array(&g->arena, count, int64_t);
-    if (!f && !i)
+    if (!f && !i) {
+        free(elsewhere);
         return onnx_no_memory(g, err);
-    const uint8_t *raw = tensor->has_raw_data ? tensor->raw_data.data : NULL;
+    }
+    const uint8_t *raw = elsewhere              ? elsewhere
+                         : tensor->has_raw_data ? tensor->raw_data.data
+                                                : NULL;
     if (raw && tensor->data_type == TENSOR_FLOAT)
         memcpy(f, raw, count * sizeof *f);
     else
@@ -191,6 +204,7 @@ static int read_tensor(struct onnx_graph *g, struct onnx_value *value, struct er
                 i[k] =
                     raw ? integer_at(tensor->data_type, raw + k * size) : listed_integer(tensor, k);
         }
+    free(elsewhere);
     value->f = f;
     value->i = i;
     return OK;

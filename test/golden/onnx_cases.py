@@ -150,6 +150,20 @@ def units():
                        node("Concat", "b c", "y", axis=1)], {"sizes": ints(1, 2)}, x)
 
 
+def elsewhere():
+    """Weights in a file beside the model, as exporters write large ones: one behind the other."""
+    x = floats(2, 5)
+    constants = {"w": floats(5, 40), "v": floats(40, 3)}
+    case("external", 17, [node("MatMul", "x w", "h"), node("MatMul", "h v", "y")], constants, x)
+    path = os.path.join(HERE, "case_external", "model.onnx")
+    model = onnx.load(path)
+    onnx.save_model(model, path, save_as_external_data=True, all_tensors_to_one_file=True,
+                    location="weights.bin", size_threshold=0)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    want = numpy_helper.to_array(onnx.load_tensor(os.path.join(HERE, "case_external", "output_0.pb")))
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-6)
+
+
 def sequences():
     """As PyTorch's batch_first exports them: the records first outside, the steps within."""
     x = floats(3, 4, 5)
@@ -179,6 +193,7 @@ def main():
     flat()
     units()
     sequences()
+    elsewhere()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include "folder.h"
+
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -384,6 +386,70 @@ static void test_cases_of_onnxruntime(void **state)
     free_list(list);
 }
 
+/* The model of case_external in a folder of its own, in which `from` became `to`, as long a text;
+ * what the import says of it. */
+static int import_changed(const struct folder *f, const char *from, const char *to, struct err *err)
+{
+    struct file_bytes bytes;
+    Caffe__NetParameter *net = NULL;
+    char path[256];
+    size_t n = strlen(from), changed = 0;
+    assert_int_equal(strlen(to), n);
+    assert_int_equal(
+        file_read(TEST_ROOT "/test/golden/onnx/case_external/model.onnx", BYTES_MAX, &bytes, err),
+        OK);
+    for (size_t i = 0; i + n <= bytes.len; i++)
+        if (memcmp(bytes.data + i, from, n) == 0) {
+            memcpy(bytes.data + i, to, n);
+            changed++;
+        }
+    assert_true(changed > 0);
+    int rc = onnx_import(folder_file(f, "model.onnx", path), bytes.data, bytes.len, BYTES_MAX, &net,
+                         err);
+    file_release(&bytes);
+    if (net)
+        caffe__net_parameter__free_unpacked(net, NULL);
+    return rc;
+}
+
+/* The model names the file, and may come from anybody. */
+static void test_weights_of_another_file_are_in_the_folder(void **state)
+{
+    static const struct {
+        const char *from, *to, *error;
+    } cases[] = {
+        {"weights.bin", "weights.bin", NULL},
+        {"weights.bin", "/etc/passwd", "a path within the model's folder"},
+        {"weights.bin", "../etc/pass", "a path within the model's folder"},
+        {"weights.bin", "a/../../abc", "a path within the model's folder"},
+        {"weights.bin", "outside.lnk", "outside"},
+        {"weights.bin", "missing.bin", "missing.bin"},
+        {"weights.bin", "shorter.bin", "the file is shorter than that"},
+        {"location", "l0cation", "a path within the model's folder"},
+        {"800", "799", "not that of its shape"},
+        {"800", "8x0", "is not a number"},
+    };
+    struct folder f;
+    char command[512], path[256];
+    (void)state;
+    folder_make(&f);
+    snprintf(command, sizeof command,
+             "cp " TEST_ROOT "/test/golden/onnx/case_external/weights.bin '%s' && "
+             "head -c 100 '%s/weights.bin' >'%s/shorter.bin'",
+             f.path, f.path, f.path);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(symlink("/etc/hostname", folder_file(&f, "outside.lnk", path)), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct err err = {0};
+        int rc = import_changed(&f, cases[i].from, cases[i].to, &err);
+        if (!cases[i].error && rc != OK)
+            fail_msg("%s", err.text);
+        if (cases[i].error && (rc != ERR_INPUT || !strstr(err.text, cases[i].error)))
+            fail_msg("%s: %d, %s", cases[i].to, rc, err.text);
+    }
+    folder_remove(&f);
+}
+
 /* The line "NAME pass" or "NAME unsupported: a text of the message". */
 static bool expected_result(const char *table, const char *name, char text[256])
 {
@@ -486,6 +552,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases_of_onnxruntime),
+        cmocka_unit_test(test_weights_of_another_file_are_in_the_folder),
         cmocka_unit_test(test_cases_of_onnx),
         cmocka_unit_test(test_mnist_of_onnx),
         cmocka_unit_test(test_light_models_of_onnx),
