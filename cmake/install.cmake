@@ -59,7 +59,7 @@ add_executable(paceline_installed $<TARGET_OBJECTS:paceline_command>)
 file(RELATIVE_PATH library_from_command /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
 set_target_properties(paceline_installed PROPERTIES OUTPUT_NAME paceline LINKER_LANGUAGE C
   RUNTIME_OUTPUT_DIRECTORY ${installed} INSTALL_RPATH "$ORIGIN/${library_from_command}")
-target_link_libraries(paceline_installed PRIVATE paceline_shared PkgConfig::CJSON
+target_link_libraries(paceline_installed PRIVATE paceline_shared PNG::PNG PkgConfig::CJSON
   PkgConfig::MICROHTTPD OpenSSL::Crypto Threads::Threads m)
 
 # Pages of the manual and completions, from what the command says of itself.
