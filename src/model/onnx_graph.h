@@ -168,7 +168,7 @@ int onnx_take_step(struct onnx_graph *g, const char *name, const char *top,
 typedef int onnx_operator(struct onnx_graph *g, const struct onnx_node *node, struct err *err);
 
 onnx_operator onnx_conv, onnx_conv_transpose, onnx_max_pool, onnx_average_pool;
-onnx_operator onnx_global_average, onnx_global_max, onnx_reduce_mean;
+onnx_operator onnx_global_average, onnx_global_max, onnx_reduce_mean, onnx_pad;
 onnx_operator onnx_gemm, onnx_matmul;
 onnx_operator onnx_relu, onnx_leaky_relu, onnx_sigmoid, onnx_tanh, onnx_abs, onnx_elu, onnx_prelu;
 onnx_operator onnx_exp, onnx_log, onnx_neg, onnx_sqrt, onnx_reciprocal, onnx_clip, onnx_pow;

@@ -46,6 +46,7 @@ static const struct known_operator {
     {"Mul", 7, onnx_times, ""},
     {"Neg", 6, onnx_neg, ""},
     {"PRelu", 7, onnx_prelu, ""},
+    {"Pad", 2, onnx_pad, "mode pads value "},
     {"Pow", 7, onnx_pow, ""},
     {"Reciprocal", 6, onnx_reciprocal, ""},
     {"ReduceMean", 1, onnx_reduce_mean, "axes keepdims noop_with_empty_axes "},

@@ -86,6 +86,19 @@ def windows():
         case("pool_" + name, 11, [node(kind, "x", "y", **attributes)], {}, x)
 
 
+def pads():
+    x = floats(2, 3, 5, 4)
+    w = {"w": floats(2, 3, 3, 3)}
+    case("pad", 13, [node("Pad", "x pads", "p"), node("Conv", "p w", "y")],
+         {"pads": ints(0, 0, 1, 2, 0, 0, 1, 2), **w}, x)
+    case("pad_uneven", 18, [node("Pad", "x pads zero", "p", mode="constant"), node("Relu", "p", "y")],
+         {"pads": ints(0, 0, 3, 0, 0, 0, 1, 2), "zero": np.array(0, np.float32)}, x)
+    case("pad_attribute", 9, [node("Pad", "x", "p", pads=[0, 0, 0, 1, 0, 0, 2, 0]),
+                              node("MaxPool", "p", "y", kernel_shape=[2, 2])], {}, x)
+    case("pad_nothing", 13, [node("Pad", "x pads", "p"), node("Relu", "p", "y")],
+         {"pads": ints(0, 0, 0, 0, 0, 0, 0, 0)}, x)
+
+
 def flat():
     """How PyTorch flattens an image, in several exporters."""
     x = floats(3, 2, 2, 3)
@@ -194,6 +207,7 @@ def main():
     units()
     sequences()
     elsewhere()
+    pads()
 
 
 if __name__ == "__main__":

@@ -386,18 +386,18 @@ static void test_cases_of_onnxruntime(void **state)
     free_list(list);
 }
 
-/* The model of case_external in a folder of its own, in which `from` became `to`, as long a text;
+/* The model of a case, taken from a folder of its own, in which `from` became `to`, as long a text;
  * what the import says of it. */
-static int import_changed(const struct folder *f, const char *from, const char *to, struct err *err)
+static int import_changed(const struct folder *f, const char *name, const char *from,
+                          const char *to, struct err *err)
 {
     struct file_bytes bytes;
     Caffe__NetParameter *net = NULL;
     char path[256];
     size_t n = strlen(from), changed = 0;
     assert_int_equal(strlen(to), n);
-    assert_int_equal(
-        file_read(TEST_ROOT "/test/golden/onnx/case_external/model.onnx", BYTES_MAX, &bytes, err),
-        OK);
+    snprintf(path, sizeof path, TEST_ROOT "/test/golden/onnx/%s/model.onnx", name);
+    assert_int_equal(file_read(path, BYTES_MAX, &bytes, err), OK);
     for (size_t i = 0; i + n <= bytes.len; i++)
         if (memcmp(bytes.data + i, from, n) == 0) {
             memcpy(bytes.data + i, to, n);
@@ -441,13 +441,23 @@ static void test_weights_of_another_file_are_in_the_folder(void **state)
     assert_int_equal(symlink("/etc/hostname", folder_file(&f, "outside.lnk", path)), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct err err = {0};
-        int rc = import_changed(&f, cases[i].from, cases[i].to, &err);
+        int rc = import_changed(&f, "case_external", cases[i].from, cases[i].to, &err);
         if (!cases[i].error && rc != OK)
             fail_msg("%s", err.text);
         if (cases[i].error && (rc != ERR_INPUT || !strstr(err.text, cases[i].error)))
             fail_msg("%s: %d, %s", cases[i].to, rc, err.text);
     }
     folder_remove(&f);
+}
+
+static void test_pads_that_are_no_zeros_are_refused(void **state)
+{
+    const struct folder nowhere = {"/nowhere"};
+    struct err err = {0};
+    (void)state;
+    assert_int_equal(import_changed(&nowhere, "case_pad_uneven", "constant", "reflect_", &err),
+                     ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "(Pad, opset 18): mode: only constant"));
 }
 
 /* The line "NAME pass" or "NAME unsupported: a text of the message". */
@@ -553,6 +563,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases_of_onnxruntime),
         cmocka_unit_test(test_weights_of_another_file_are_in_the_folder),
+        cmocka_unit_test(test_pads_that_are_no_zeros_are_refused),
         cmocka_unit_test(test_cases_of_onnx),
         cmocka_unit_test(test_mnist_of_onnx),
         cmocka_unit_test(test_light_models_of_onnx),
