@@ -118,8 +118,8 @@ static void set_axes(struct drawing *d, double top, const double over[2], const 
                               5};
 }
 
-/* The class of a curve: a colour for each run, or in a picture of one run for each curve, and dashes
- * for the second and third curve. */
+/* The class of a curve: a colour for each run, or in a picture of one run for each curve, and
+ * dashes for the second and third curve. */
 static void class_of(const struct drawing *d, size_t run, int curve, char out[16])
 {
     size_t color = d->runs > 1 ? run : (size_t)curve;

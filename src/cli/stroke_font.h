@@ -8,7 +8,7 @@
 /* On the grid: the baseline, and the heights of capitals and of small letters above it. */
 enum { STROKE_BASELINE = 2, STROKE_CAPITAL = 7, STROKE_SMALL = 5 };
 
-/* Pairs of digits, x and y from below, of a polyline; a blank ends it. Two equal pairs are a dot. */
+/* Pairs of digits, x and y from below, of a polyline; a blank ends it. Equal pairs are a dot. */
 const char *stroke_glyph(const char *text, size_t *bytes);
 
 /* Where the glyph begins, and how far the next one is from there. */

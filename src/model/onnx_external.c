@@ -1,5 +1,6 @@
-/* Numbers of a model in a file of their own, in the model's folder. The model is untrusted: the file
- * must be in that folder, after all links, and have the bytes that the tensor's shape needs. */
+/* Numbers of a model in a file of their own, in the model's folder. The model is untrusted: the
+ * file must be in that folder, after all links, and have the bytes that the tensor's shape needs.
+ */
 #include "base/file.h"
 #include "model/onnx_graph.h"
 

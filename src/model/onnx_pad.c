@@ -1,6 +1,6 @@
-/* Zeros around images, as a convolution of each channel with one weight of 1, which is no parameter.
+/* Zeros around images, as a convolution of each channel with one weight of 1, which does not train.
  * With a before and b behind, its padding is max(a, b), and its window has |a - b| + 1 pixels, of
- * which the weight's place is max(a, b) - a: the window is as much too large as the padding. */
+ * which the weight's place is max(a, b) - a. */
 #include "model/build_message.h"
 #include "model/onnx_graph.h"
 

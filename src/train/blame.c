@@ -14,12 +14,13 @@
 #define WORTH 0.1
 /* So many times more must one member's messages have taken than another's. */
 #define CLEARLY 1.1
-/* A task that shares its core with an evaluation takes twice as long, so that a little less than half
- * of the wait is more than usual. */
+/* A task that shares its core with an evaluation takes twice as long, so that a little less than
+ * half of the wait is more than usual. */
 #define MORE 0.4
 /* A part that is all but for what else takes its time. */
 #define ALL 0.8
-/* Heartbeats come at least so often, in multiples of their time: a member that lives may be late. */
+/* Heartbeats come at least so often, in multiples of their time: those of a live member may be
+ * late. */
 #define SILENT 1.9
 
 void blame_put(struct blame_window *window, double value)
