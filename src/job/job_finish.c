@@ -159,10 +159,18 @@ static int check_follow(const Paceline__Job *job, struct err *err)
                        "follow_batch: needs a batch of all workers, global_batch or batch_growth");
     int rc = check_remedied(check_given("workers_max", job->has_workers_max, err),
                             "; follow_batch needs it", err);
-    if (rc == OK)
-        rc = check_given("follow_batch.samples_per_s", f->has_samples_per_s, err);
-    if (rc == OK)
+    if (rc == OK && !f->has_samples_per_s && (f->exchange_s != 0 || f->exchange_s_per_worker != 0))
+        rc = check_remedied(check_given("follow_batch.samples_per_s", false, err),
+                            "; exchange_s and exchange_s_per_worker need it, and without all three "
+                            "the run measures them",
+                            err);
+    if (rc == OK && f->has_samples_per_s)
         rc = check_positive("follow_batch.samples_per_s", f->samples_per_s, err);
+    if (rc == OK && f->has_ratio)
+        rc = check_positive("follow_batch.ratio", f->ratio, err);
+    if (rc == OK && f->ratio_form == PACELINE__FOLLOW_BATCH__RATIO_FORM__printed && !f->has_ratio)
+        rc = check_remedied(check_given("follow_batch.ratio", false, err), "; ratio_form needs it",
+                            err);
     if (rc == OK)
         rc = check_not_negative("follow_batch.exchange_s", f->exchange_s, err);
     if (rc == OK)

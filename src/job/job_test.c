@@ -342,7 +342,16 @@ static void test_follow_batch(void **state)
     assert_true(f->exchange_s == 0 && f->exchange_s_per_worker == 0 && f->change_s == 1);
     assert_true(f->gain == 0.05);
     job_free(job);
-    expect_refusal(FOLLOWS "{ }", "follow_batch.samples_per_s: is missing");
+    job = finish_job(FOLLOWS "{ ratio: 2 ratio_form: printed }"); /* the run measures the rest */
+    finish_again(job);
+    job_free(job);
+    expect_refusal(
+        FOLLOWS "{ exchange_s: 0.1 }",
+        "follow_batch.samples_per_s: is missing; exchange_s and exchange_s_per_worker need "
+        "it, and without all three the run measures them");
+    expect_refusal(FOLLOWS "{ ratio: 0 }", "follow_batch.ratio: must be > 0, is 0");
+    expect_refusal(FOLLOWS "{ ratio_form: printed }",
+                   "follow_batch.ratio: is missing; ratio_form needs it");
     expect_refusal(FOLLOWS "{ samples_per_s: 0 }", "follow_batch.samples_per_s: must be > 0, is 0");
     expect_refusal(FOLLOWS "{ samples_per_s: 1 exchange_s: -1 }",
                    "follow_batch.exchange_s: must be >= 0, is -1");

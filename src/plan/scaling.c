@@ -80,6 +80,12 @@ double scaling_workers_for_ratio(const struct scaling *s, double B, double r)
     return 2 * right / (s->alpha + sqrt(s->alpha * s->alpha + 4 * s->beta * right));
 }
 
+double scaling_workers_as_printed(const struct scaling *s, double B, double r)
+{
+    check_model(s, B, r);
+    return sqrt(B / (r * s->beta * s->gamma));
+}
+
 double scaling_batch_for_efficiency(const struct scaling *s, double E, double N)
 {
     PL_ASSERT(E >= 0 && (s->kind == SCALING_SYNC ? E < 1 : E <= 1));

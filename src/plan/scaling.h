@@ -64,6 +64,9 @@ double scaling_ratio(const struct scaling *s, double B, double N);
  * INFINITY without exchanges. */
 double scaling_workers_for_ratio(const struct scaling *s, double B, double r);
 
+/* That last form, √(B/(rβγ)). INFINITY if β is 0. */
+double scaling_workers_as_printed(const struct scaling *s, double B, double r);
+
 /* Isoefficiency: the smallest B at which N workers have the efficiency E.
  *   synchronous    Eq. 3.19: E/(1 - E)·γ(α + βN)N, 0 ≤ E < 1
  *   asynchronous   Eq. 3.20: Eγ(α + βN)N, 0 ≤ E ≤ 1 */

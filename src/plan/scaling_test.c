@@ -139,7 +139,8 @@ static void test_scaling_workers_for_ratio(void **state)
             assert_true(is_near(scaling_ratio(s, 512, N), r, 1e-9));
             if (s->beta == 0)
                 continue;
-            double printed = sqrt(512 / (r * s->beta * s->gamma));
+            double printed = scaling_workers_as_printed(s, 512, r);
+            assert_true(is_near(printed * printed * r * s->beta * s->gamma, 512, 1e-9));
             assert_int_equal(is_near(scaling_ratio(s, 512, printed), r, 1e-9), s->alpha == 0);
         }
 }

@@ -67,14 +67,15 @@ struct membership {
                                                           that sent a hello */
     struct hello_records *records[VIEW_MEMBERS_MAX];   /* likewise, with local_data: of such a
                                                           worker's hello; NULL: out of memory */
-    _Atomic int64_t stirred;  /* before the first view: when a worker last arrived */
-    _Atomic uint32_t started; /* workers requested from the host */
-    uint32_t first;           /* the server task's: workers of the first view */
-    uint32_t last;            /* workers in the newest view that was not empty */
-    uint32_t target;          /* requested number of workers; 0: none requested */
-    uint32_t followed;        /* number that follows the batch (driver_follow.c); 0: none yet */
-    double followed_at;       /* time of that decision, s */
-    _Atomic uint32_t missing; /* lost workers that were not replaced */
+    _Atomic int64_t stirred;   /* before the first view: when a worker last arrived */
+    _Atomic uint32_t started;  /* workers requested from the host */
+    uint32_t first;            /* the server task's: workers of the first view */
+    uint32_t last;             /* workers in the newest view that was not empty */
+    uint32_t target;           /* requested number of workers; 0: none requested */
+    uint32_t followed;         /* number that follows the batch (driver_follow.c); 0: none yet */
+    double followed_at;        /* time of that decision, s */
+    struct run_model measured; /* for it, where the job gives no model */
+    _Atomic uint32_t missing;  /* lost workers that were not replaced */
     double replacing_since;
     uint32_t replaced;    /* replaced since replacing_since */
     struct members done;  /* workers whose loops have ended */
@@ -270,6 +271,9 @@ int driver_check_slices(struct driver *d, const struct view *view);
 /* The number of workers for the batch of the next step (job.follow_batch); 0: the job does not say.
  * A change is an event. */
 uint32_t driver_follow_batch(struct driver *d, const struct view *view);
+
+/* Do the strategy's exchanges happen during its steps? */
+bool driver_overlaps(const struct driver *d);
 
 /* Request `n` more workers from the host. Errors as world_want_nodes. */
 int driver_request_workers(struct driver *d, uint32_t n);

@@ -170,6 +170,9 @@ static void open_lease_table(struct driver *d)
         .repeated = d->start.resumed.repeated,
         .missed = d->start.resumed.missed,
     };
+    if (d->job->follow_batch && !d->job->follow_batch->has_samples_per_s)
+        d->ledger.measured = &d->membership.measured;
+    d->ledger.overlaps = driver_overlaps(d);
     if (d->traits.takes_leases)
         d->ledger.repeated_leases = repeated_before(d);
     d->ledger.last.n = d->start.resumed.progress.exchanges;

@@ -1,5 +1,7 @@
 #include "train/ledger.h"
 
+#include <math.h>
+
 void committed_encode(const struct committed *c, struct buf *out)
 {
     buf_put_u32(out, c->lane);
@@ -172,12 +174,40 @@ static void add_loss(struct ledger *ledger, double sum, uint64_t records)
     ledger->loss_records += records;
 }
 
+/* The time of the round that this exchange ends, if all its members took part before and after. A
+ * step is that of the slowest member, who may have the largest share; the rest of the round is the
+ * exchange. */
+static void measure_round(struct ledger *ledger, const struct ledger_entry *entry)
+{
+    const struct committed *c = &entry->sum;
+    double t = events_seconds(ledger->events), took = t - ledger->closed_at, longest = 0;
+    double steps = (double)c->progress.steps - (double)ledger->last.progress.steps;
+    size_t members = members_count(&c->contributors);
+    ledger->closed_at = t;
+    if (steps <= 0 || c->samples == 0 || entry->uses < members ||
+        members != members_count(&c->participants))
+        return;
+    for (size_t i = 0; i < entry->uses; i++) {
+        double s = entry->use[i].step_s + entry->use[i].data_s;
+        longest = s > longest ? s : longest;
+    }
+    run_model_add(ledger->measured,
+                  &(struct run_round){
+                      .N = members,
+                      .b = ceil((double)c->samples / steps / (double)members),
+                      .step_s = longest / steps,
+                      .rest_s = (ledger->overlaps ? entry->shortest_s : took - longest) / steps,
+                  });
+}
+
 static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
 {
     const struct committed *c = &entry->sum;
     if (!entry->open)
         return;
     entry->open = false;
+    if (ledger->measured)
+        measure_round(ledger, entry);
     report_exchange(ledger, c, 0, entry);
     name_rejected(ledger, c);
     ledger->used = c->progress.samples_used;

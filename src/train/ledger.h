@@ -3,6 +3,7 @@
 #ifndef PL_TRAIN_LEDGER_H
 #define PL_TRAIN_LEDGER_H
 
+#include "plan/run_model.h"
 #include "strategy/strategy.h"
 #include "train/blame.h"
 #include "train/events.h"
@@ -75,7 +76,10 @@ struct ledger {
     const struct events *events;
     const struct logger *log;
     const char *strategy;
-    bool rejects;                               /* outliers, too */
+    bool rejects;               /* outliers, too */
+    struct run_model *measured; /* takes the time of each exchange that closes; NULL: none does */
+    bool overlaps;              /* exchanges happen during steps */
+    double closed_at;           /* time of the last one's end, s */
     struct ledger_entry entry[LEDGER_OPEN_MAX]; /* by progress.exchanges % LEDGER_OPEN_MAX: several
                                                    lanes may take turns */
     struct committed last; /* the newest closed exchange; n 0: none yet. In asynchronous strategies
