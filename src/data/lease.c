@@ -118,7 +118,7 @@ size_t lease_grant(struct lease_table *table, uint32_t node, uint64_t want,
 {
     struct lease_holder *h = holder_of(table, node);
     size_t n = 0;
-    uint64_t most = (uint64_t)LEASE_STEPS_MAX * table->grain;
+    uint64_t most = table->most > 0 ? table->most : (uint64_t)LEASE_STEPS_MAX * table->grain;
     PL_ASSERT(h);
     want = min_size(want, most) / table->grain * table->grain;
     want = want > 0 ? want : table->grain;

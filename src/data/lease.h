@@ -44,7 +44,8 @@ struct lease_holder {
 };
 
 struct lease_table {
-    uint64_t grain; /* samples of a step; each lease is a multiple of it */
+    uint64_t grain; /* samples of a step, or 1 where these differ; each lease is a multiple of it */
+    uint64_t most;  /* samples of a grant, at most; 0: of LEASE_STEPS_MAX steps of `grain` */
     uint64_t frontier, used, lost, repeated;
     size_t pooled;
     struct lease pool[LEASE_POOL_MAX]; /* ascending and not adjacent, unless one is doubtful */

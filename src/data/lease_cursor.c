@@ -8,7 +8,8 @@ void lease_cursor_begin(struct lease_cursor *cursor, uint64_t grain, struct leas
                         uint64_t size)
 {
     PL_ASSERT(grain > 0 && size >= grain && size % grain == 0);
-    *cursor = (struct lease_cursor){.grain = grain, .request = 1, .granted = size, .want = size};
+    *cursor = (struct lease_cursor){
+        .grain = grain, .step = grain, .request = 1, .granted = size, .want = size};
     cursor->last = (struct lease){.from = first.from, .to = first.from + size};
     cursor->at = first.from;
     cursor->pending = first.from == first.to;
@@ -18,28 +19,32 @@ void lease_cursor_begin(struct lease_cursor *cursor, uint64_t grain, struct leas
     cursor->highest = first.to;
 }
 
-uint64_t lease_cursor_offset(const struct lease_cursor *cursor)
+/* Samples of the next step, where `left` remain. */
+static uint64_t piece_of(uint64_t left, uint64_t step)
 {
-    return cursor->count > 0 ? cursor->lease[0].from : cursor->at;
+    uint64_t pieces = (left + step / 2) / step;
+    return pieces > 1 ? (left + pieces - 1) / pieces : left;
 }
 
-static void repeat_step(struct lease_cursor *cursor)
+struct stretch lease_cursor_share(const struct lease_cursor *cursor)
 {
-    cursor->repeated += cursor->grain;
-    cursor->at += cursor->grain;
-    if (cursor->at + cursor->grain > cursor->last.to)
-        cursor->at = cursor->last.from;
+    const struct lease *lease = cursor->count > 0 ? &cursor->lease[0] : &cursor->last;
+    uint64_t from = cursor->count > 0 ? lease->from : cursor->at;
+    return (struct stretch){from, piece_of(lease->to - from, cursor->step)};
 }
 
 void lease_cursor_step(struct lease_cursor *cursor)
 {
     struct lease *now = &cursor->lease[0];
+    uint64_t n = lease_cursor_share(cursor).count;
     if (cursor->count == 0) {
-        repeat_step(cursor);
+        cursor->repeated += n;
+        cursor->at += n;
+        cursor->at = cursor->at < cursor->last.to ? cursor->at : cursor->last.from;
         return;
     }
-    cursor->taken += cursor->grain;
-    now->from += cursor->grain;
+    cursor->taken += n;
+    now->from += n;
     if (now->from < now->to)
         return;
     memmove(now, now + 1, --cursor->count * sizeof *now);
@@ -48,13 +53,13 @@ void lease_cursor_step(struct lease_cursor *cursor)
     cursor->at = cursor->last.from;
 }
 
-size_t lease_cursor_next_offsets(const struct lease_cursor *cursor, uint64_t *offset, size_t most)
+size_t lease_cursor_following(const struct lease_cursor *cursor, struct stretch *next, size_t most)
 {
     struct lease_cursor then = *cursor;
     size_t n = 0;
     do {
         lease_cursor_step(&then);
-        offset[n++] = lease_cursor_offset(&then);
+        next[n++] = lease_cursor_share(&then);
     } while (n < most && then.count > 0);
     return n;
 }
@@ -70,7 +75,7 @@ uint64_t lease_cursor_left(const struct lease_cursor *cursor)
 bool lease_cursor_should_request(struct lease_cursor *cursor, uint64_t want)
 {
     uint64_t left = lease_cursor_left(cursor);
-    if (cursor->pending || (2 * left > cursor->granted && left > cursor->grain))
+    if (cursor->pending || (2 * left > cursor->granted && left > cursor->step))
         return false;
     cursor->request++;
     cursor->pending = true;

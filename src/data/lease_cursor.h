@@ -5,9 +5,11 @@
 #define PL_DATA_LEASE_CURSOR_H
 
 #include "data/lease.h"
+#include "data/loader.h"
 
 struct lease_cursor {
-    uint64_t grain;                     /* samples of a step */
+    uint64_t grain;                     /* each lease is a multiple of it */
+    uint64_t step;                      /* samples that a step is to have; at first `grain` */
     struct lease lease[LEASE_HELD_MAX]; /* the first begins at the next step */
     size_t count;
     struct lease last;        /* the last lease from its beginning, to repeat when there is no
@@ -26,14 +28,15 @@ struct lease_cursor {
 void lease_cursor_begin(struct lease_cursor *cursor, uint64_t grain, struct lease first,
                         uint64_t size);
 
-/* Sample offset of the next step. */
-uint64_t lease_cursor_offset(const struct lease_cursor *cursor);
+/* Samples of the next step. A lease is cut into steps as long as `step`, to within a half, that
+ * differ by one at most; where it is whole steps of `grain`, as long as that. */
+struct stretch lease_cursor_share(const struct lease_cursor *cursor);
 
-/* Sample offsets of the steps after it, unless another lease arrives before: of one step, and of
- * further ones as far as its leases reach, `most` (> 0) in all. Returns their number. */
-size_t lease_cursor_next_offsets(const struct lease_cursor *cursor, uint64_t *offset, size_t most);
+/* The same of the steps after it, unless another lease arrives before: of one step, and of further
+ * ones as far as its leases reach, `most` (> 0) in all. Returns their number. */
+size_t lease_cursor_following(const struct lease_cursor *cursor, struct stretch *next, size_t most);
 
-/* A step was taken at that offset. */
+/* A step of those samples was taken. */
 void lease_cursor_step(struct lease_cursor *cursor);
 
 /* Unused samples of its leases. */

@@ -21,11 +21,11 @@ static struct lease range_of(uint64_t from, uint64_t to)
 static void expect_steps(struct lease_cursor *cursor, uint64_t from, uint64_t to)
 {
     for (uint64_t at = from; at < to; at += GRAIN) {
-        uint64_t follows;
-        assert_int_equal(lease_cursor_next_offsets(cursor, &follows, 1), 1);
-        assert_int_equal(lease_cursor_offset(cursor), at);
+        struct stretch follows;
+        assert_int_equal(lease_cursor_following(cursor, &follows, 1), 1);
+        assert_int_equal(lease_cursor_share(cursor).start, at);
         lease_cursor_step(cursor);
-        assert_int_equal(lease_cursor_offset(cursor), follows);
+        assert_int_equal(lease_cursor_share(cursor).start, follows.start);
     }
 }
 
@@ -159,9 +159,39 @@ static void test_lease_cursor_refuses_invalid_grants(void **state)
     expect_steps(&cursor, 1, 31);
 }
 
+/* Where the batch grows, leases have any length: 50 samples in steps of 16 are 17, 17 and 16; 20
+ * are one step of 20 rather than 16 and 4; a lease of 5 is one of 5, which it repeats. */
+static void test_lease_cursor_cuts_leases_to_steps(void **state)
+{
+    struct lease_cursor cursor;
+    struct stretch next[4];
+    (void)state;
+    lease_cursor_begin(&cursor, 1, range_of(100, 156), 56);
+    cursor.step = 7;
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(lease_cursor_share(&cursor).count, 7);
+        lease_cursor_step(&cursor);
+    }
+    cursor.step = 16;
+    assert_true(cursor.pending || lease_cursor_should_request(&cursor, 75));
+    const struct lease given[] = {range_of(300, 350), range_of(20, 40), range_of(7, 12)};
+    assert_true(lease_cursor_take_grant(&cursor, cursor.request, given, 3));
+    static const uint64_t start[] = {300, 317, 334, 20, 7, 7}, count[] = {17, 17, 16, 20, 5, 5};
+    assert_int_equal(lease_cursor_following(&cursor, next, 3), 3);
+    for (int i = 0; i < 3; i++)
+        assert_true(next[i].start == start[i + 1] && next[i].count == count[i + 1]);
+    for (int i = 0; i < 6; i++) {
+        struct stretch share = lease_cursor_share(&cursor);
+        assert_true(share.start == start[i] && share.count == count[i]);
+        lease_cursor_step(&cursor);
+    }
+    assert_true(cursor.taken == 56 + 75 && cursor.repeated == 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lease_cursor_cuts_leases_to_steps),
         cmocka_unit_test(test_lease_cursor_requests_at_half),
         cmocka_unit_test(test_lease_cursor_requests_a_step_ahead),
         cmocka_unit_test(test_lease_cursor_repeats_its_last_lease),

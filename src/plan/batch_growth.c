@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { POINTS = 1 << 14 };
+enum { POINTS = 1 << 14, PIECES = 128 };
 
 static double grown_by(const struct batch_growth *g, double progress)
 {
@@ -50,6 +50,17 @@ double batch_growth_equal_updates(const struct batch_growth *g)
         updates += at.weight / batch_growth_at(g, at.progress);
     }
     return 1 / updates;
+}
+
+/* Simpson's rule over u with m/M = u². */
+double batch_growth_updates(const struct batch_growth *g, double progress)
+{
+    double root = sqrt(progress), h = root / PIECES, sum = 0;
+    for (int i = 0; i <= PIECES; i++) {
+        double u = fmin(i * h, root), weight = i == 0 || i == PIECES ? 1 : i % 2 ? 4 : 2;
+        sum += weight * 2 * u / batch_growth_at(g, fmin(u * u, progress));
+    }
+    return sum * h / 3;
 }
 
 struct batch_growth_speedup batch_growth_speedup(const struct batch_growth *g,

@@ -22,6 +22,10 @@ double batch_growth_effective(const struct batch_growth *g, double progress);
  * B_eff, with which the thesis compares. */
 double batch_growth_equal_updates(const struct batch_growth *g);
 
+/* ∫du/B from 0 to `progress` (ours): of M epochs of D samples, M·D times that are the updates so
+ * far. */
+double batch_growth_updates(const struct batch_growth *g, double progress);
+
 /* The growth from `first` with the power P whose B_eff is `effective`: Eq. 6.9 solved for B_max. */
 struct batch_growth batch_growth_reaching(double first, double effective, double P);
 

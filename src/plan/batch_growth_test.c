@@ -32,6 +32,21 @@ static void test_batch_growth_by_hand(void **state)
  *   P = 1/2   2/D²·(D - B_0·ln(B_max/B_0)), since dm = 2(B - B_0)/D² dB
  *   P = 1     ln(B_max/B_0)/D
  *   P = 2     atan(√(D/B_0))/√(B_0·D) */
+/* With the power 1, ∫du/B = log(B/B_0)/(B_max − B_0); the whole integral is 1/B_h. */
+static void test_batch_growth_updates_in_closed_form(void **state)
+{
+    (void)state;
+    const struct batch_growth line = {32, 704, 1}, square = {32, 704, 2}, root = {64, 352, 0.5};
+    for (int i = 0; i <= 8; i++) {
+        double m = i / 8.0, B = batch_growth_at(&line, m);
+        assert_true(fabs(batch_growth_updates(&line, m) - log(B / 32) / 672) < 1e-8);
+    }
+    assert_true(
+        is_near(1 / batch_growth_updates(&square, 1), batch_growth_equal_updates(&square), 1e-5));
+    assert_true(
+        is_near(1 / batch_growth_updates(&root, 1), batch_growth_equal_updates(&root), 1e-5));
+}
+
 static void test_batch_growth_equal_updates_in_closed_form(void **state)
 {
     (void)state;
@@ -84,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch_growth_by_hand),
+        cmocka_unit_test(test_batch_growth_updates_in_closed_form),
         cmocka_unit_test(test_batch_growth_equal_updates_in_closed_form),
         cmocka_unit_test(test_batch_growth_speedup_of_a_static_batch),
         cmocka_unit_test(test_batch_growth_speedup_is_that_of_a_run),

@@ -76,7 +76,7 @@ struct replica {
     struct vec a;      /* what is pushed next: the sum of the steps, or of the gradients */
     struct vec before; /* the rule is the servers': the last plain step; else x before the step,
                           unless the optimizer keeps its steps */
-    uint64_t steps;    /* in a */
+    uint64_t samples;  /* in a */
     bool lost;         /* the last one's loss was not finite */
 };
 
@@ -123,12 +123,11 @@ static int step_by_rule(struct replica *r, struct learner *l, uint64_t start, si
 
 static int take_step(struct replica *r, struct member *m)
 {
-    uint64_t start = strategy_async_offset(m);
-    uint32_t count = job_step_records(m->job);
-    int rc = at_server(m->job) ? step_plainly(r, m->learner, start, count)
-                               : step_by_rule(r, m->learner, start, count);
+    struct stretch share = strategy_async_share(m);
+    int rc = at_server(m->job) ? step_plainly(r, m->learner, share.start, share.count)
+                               : step_by_rule(r, m->learner, share.start, share.count);
     r->lost = rc == ERR_DIVERGED;
-    r->steps++;
+    r->samples += share.count;
     if (rc == OK || r->lost)
         rc = strategy_async_stepped(m);
     return rc;
@@ -153,8 +152,8 @@ static int push_update(struct replica *r, struct member *m)
     vec_fill(&r->a, vec_all(&r->a), 0.0f);
     rc = world_copied(m->world, c->out.n * sizeof(float));
     if (rc == OK)
-        rc = ps_client_push(c, r->steps * job_step_records(m->job), r->lost);
-    r->steps = 0;
+        rc = ps_client_push(c, r->samples, r->lost);
+    r->samples = 0;
     return rc == OK ? m->on_exchange(m, LANE_PUSH, &cost) : rc;
 }
 
@@ -202,7 +201,7 @@ static int run_iteration(struct replica *r, struct member *m)
 /* Waits until the last update has arrived. */
 static int leave_run(struct replica *r, struct member *m)
 {
-    int rc = r->steps > 0 ? push_update(r, m) : OK;
+    int rc = r->samples > 0 ? push_update(r, m) : OK;
     if (rc == OK || rc == ERR_STOP)
         rc = ps_client_leave(&r->c);
     return rc;

@@ -70,7 +70,7 @@ static int reset_worker(struct member *m, const struct vec *centre)
 
 struct elastic {
     struct ps_client c;
-    uint64_t steps; /* since the last update */
+    uint64_t samples; /* since the last update */
     uint64_t tau;
     double download_s, step_s; /* the shortest so far */
 };
@@ -134,9 +134,9 @@ static int visit_centre(struct elastic *e, struct member *m, bool diverged)
         rc = reset_worker(m, &e->c.global);
     } else if (rc == OK) {
         pull_to_centre(e, m->learner, alpha_of(m->job, group_view(m->group)->count));
-        rc = ps_client_push(&e->c, e->steps * job_step_records(m->job), false);
+        rc = ps_client_push(&e->c, e->samples, false);
     }
-    e->steps = 0;
+    e->samples = 0;
     return rc == OK ? m->on_exchange(m, 0, &cost) : rc;
 }
 
@@ -159,11 +159,12 @@ static int local_steps(struct elastic *e, struct member *m, bool *diverged)
     *diverged = false;
     for (uint64_t t = 0; rc == OK && !*diverged && t < e->tau; t++) {
         int64_t start = world_now(m->world);
-        rc = learner_step(m->learner, strategy_async_offset(m), job_step_records(m->job));
+        struct stretch share = strategy_async_share(m);
+        rc = learner_step(m->learner, share.start, share.count);
         double seconds = world_seconds(world_now(m->world) - start);
         if (e->step_s == 0 || seconds < e->step_s)
             e->step_s = seconds;
-        e->steps++;
+        e->samples += share.count;
         *diverged = rc == ERR_DIVERGED;
         if (rc == OK || *diverged)
             rc = strategy_async_stepped(m);

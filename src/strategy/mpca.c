@@ -92,17 +92,17 @@ static void tilt_gradient(struct phased_worker *w, struct learner *l)
     }
 }
 
-static int take_step(struct phased_worker *w, uint64_t offset)
+static int take_step(struct phased_worker *w, struct stretch share)
 {
     struct learner *l = w->m->learner;
     if (!tilts_gradient(w->m->job))
         displace_model(w, l);
-    int rc = learner_gradient(l, offset, job_step_records(w->m->job));
+    int rc = learner_gradient(l, share.start, share.count);
     if (rc != OK)
         return rc;
     if (tilts_gradient(w->m->job))
         tilt_gradient(w, l);
-    learner_update(l, offset);
+    learner_update(l, share.start);
     return OK;
 }
 

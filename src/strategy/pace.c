@@ -118,9 +118,9 @@ static bool renew_contribution(struct phased_lane *lane)
     return base + 1 >= last;
 }
 
-static int take_step(struct phased_worker *w, uint64_t offset)
+static int take_step(struct phased_worker *w, struct stretch share)
 {
-    return learner_step(w->m->learner, offset, job_step_records(w->m->job));
+    return learner_step(w->m->learner, share.start, share.count);
 }
 
 const struct phased_rule pace_rule = {.settings = read_settings,

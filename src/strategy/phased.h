@@ -143,7 +143,7 @@ struct phased_rule {
      * is returned. */
     bool (*renew)(struct phased_lane *lane);
     /* Train one step at this sample offset. Errors of learner_step. */
-    int (*step)(struct phased_worker *w, uint64_t offset);
+    int (*step)(struct phased_worker *w, struct stretch share);
 };
 
 /* A worker, or the driver. */

@@ -173,7 +173,7 @@ static int take_step(struct phased_worker *w)
 {
     struct world *world = w->node.world;
     int64_t start = world_now(world);
-    int rc = w->node.rule->step(w, strategy_async_offset(w->m));
+    int rc = w->node.rule->step(w, strategy_async_share(w->m));
     if (rc == ERR_DIVERGED)
         return start_over(w);
     if (rc != OK)

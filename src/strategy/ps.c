@@ -83,7 +83,7 @@ static int push_gradient(struct ps_client *c, bool lost)
     vec_export(&l->dx, vec_all(&l->dx), c->out.at);
     vec_export(&l->s, vec_all(&l->s), c->out.at + l->dx.n);
     rc = world_copied(c->m->world, c->out.n * sizeof(float));
-    return rc == OK ? ps_client_push(c, job_step_records(c->m->job), lost) : rc;
+    return rc == OK ? ps_client_push(c, c->m->share, lost) : rc;
 }
 
 static int report_step(struct ps_client *c, int64_t begun)
@@ -105,7 +105,8 @@ static int report_step(struct ps_client *c, int64_t begun)
 static int run_iteration(struct ps_client *c)
 {
     struct member *m = c->m;
-    int rc = learner_gradient(m->learner, strategy_async_offset(m), job_step_records(m->job));
+    struct stretch share = strategy_async_share(m);
+    int rc = learner_gradient(m->learner, share.start, share.count);
     int64_t begun = world_now(m->world);
     bool lost = rc == ERR_DIVERGED;
     if (rc == OK || lost)

@@ -14,9 +14,15 @@ void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
     consistency_join(&clock->consistency, members);
 }
 
-static uint64_t step_of_all(const struct ps_clock *clock)
+/* Steps of `workers` in the samples up to the present offset, since so many before. */
+static double steps_of(const struct ps_clock *clock, uint64_t samples, uint64_t workers)
 {
-    return members_count(&clock->consistency.in) * job_step_records(clock->config.job);
+    const Paceline__Job *job = clock->config.job;
+    uint64_t to = clock->progress.sample_offset;
+    if (!job->batch_growth)
+        return (double)samples / (double)(workers * job_step_records(job));
+    return strategy_grown_steps(job, to, clock->config.records) -
+           strategy_grown_steps(job, to - samples, clock->config.records);
 }
 
 /* The rate's clock: pushes / K, with K members, so that it counts the steps of each worker, and a
@@ -25,7 +31,7 @@ double ps_clock_value(const struct ps_clock *clock)
 {
     if (clock->config.job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs)
         return (double)clock->progress.sample_offset / (double)clock->config.records;
-    return clock->base + (double)clock->since / (double)step_of_all(clock);
+    return clock->base + steps_of(clock, clock->since, members_count(&clock->consistency.in));
 }
 
 static void advance_clock(struct ps_clock *clock, uint64_t samples)
@@ -33,8 +39,10 @@ static void advance_clock(struct ps_clock *clock, uint64_t samples)
     uint64_t all = clock->first * job_step_records(clock->config.job);
     clock->since += samples;
     clock->progress.sample_offset += samples;
+    uint64_t done = clock->progress.sample_offset - clock->start.sample_offset;
+    bool grows = clock->config.job->batch_growth != NULL;
     clock->progress.steps =
-        clock->start.steps + (clock->progress.sample_offset - clock->start.sample_offset) / all;
+        clock->start.steps + (grows ? (uint64_t)steps_of(clock, done, clock->first) : done / all);
 }
 
 static bool is_over(const struct ps_clock *clock)
@@ -48,7 +56,7 @@ static void change_number(struct ps_clock *clock)
 {
     if (clock->since == 0)
         return;
-    clock->base = clock->base + (double)clock->since / (double)step_of_all(clock);
+    clock->base += steps_of(clock, clock->since, members_count(&clock->consistency.in));
     clock->since = 0;
 }
 
@@ -158,12 +166,16 @@ void ps_clock_resume(struct ps_clock *clock, uint64_t offset, const struct membe
     if (offset < start.sample_offset) { /* a joiner's clock: the run's steps back to there */
         uint64_t all = clock->first * job_step_records(config.job);
         uint64_t steps = (start.sample_offset - offset + all - 1) / all;
+        if (config.job->batch_growth)
+            steps =
+                (uint64_t)(strategy_grown_steps(config.job, start.sample_offset, config.records) -
+                           strategy_grown_steps(config.job, offset, config.records));
         start.steps -= steps < start.steps ? steps : start.steps;
         start.sample_offset = offset;
     }
     ps_clock_init(clock, &config, &start, members);
     advance_clock(clock, offset - start.sample_offset);
-    clock->base += (double)clock->since / (double)(clock->first * job_step_records(config.job));
+    clock->base += steps_of(clock, clock->since, clock->first);
     clock->since = 0;
 }
 

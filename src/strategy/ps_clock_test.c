@@ -315,9 +315,35 @@ static void test_fewer_go_on(void **state)
     job_free(p.job);
 }
 
+/* The batch grows in a line from 20 to 60 over four epochs of 400: up to m epochs there are
+ * 40·log(1 + m/2) steps. A push advances the rate's clock by its samples' part of a step of B. */
+static void test_ps_clock_follows_a_batch_that_grows(void **state)
+{
+    (void)state;
+    struct play p;
+    begin_play(&p, CONSISTENCY_ASP, 2, 1);
+    Paceline__BatchGrowth growth = PACELINE__BATCH_GROWTH__INIT;
+    growth.first = 20;
+    growth.last = 60;
+    growth.power = 1;
+    growth.epochs = 4;
+    p.job->batch_growth = &growth;
+    p.job->stop->steps = 1000;
+    for (uint32_t i = 0; i < 20; i++) { /* from 1,000 to 1,320 samples, of 1,600 */
+        have_push(&p, i % 2, 0, i);
+        assert_true(expect_decision(&p, i));
+    }
+    double steps = 40 * log((1 + 2 * 1320 / 1600.0) / (1 + 2 * 1000 / 1600.0));
+    assert_true(fabs(ps_clock_value(&p.clock) - (7 + steps)) < 1e-6);
+    assert_int_equal(p.clock.progress.steps, 7 + (uint64_t)steps);
+    p.job->batch_growth = NULL;
+    job_free(p.job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ps_clock_follows_a_batch_that_grows),
         cmocka_unit_test(test_ps_clock_push_counts_when_complete),
         cmocka_unit_test(test_ps_clock_decides_ready_pushes_together),
         cmocka_unit_test(test_ps_clock_round_waits_for_all),

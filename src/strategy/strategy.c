@@ -13,7 +13,8 @@ static const struct strategy_ops *const strategies[] = {
     &strategy_full_batch,
 };
 
-/* Workers that step at their own pace take steps of one size. */
+/* Workers that step at their own pace take steps of one size, unless leases give them their
+ * samples. */
 static int check_batch(const Paceline__Job *job, const struct strategy_traits *traits,
                        struct err *err)
 {
@@ -32,11 +33,18 @@ static int check_batch(const Paceline__Job *job, const struct strategy_traits *t
             name);
     if (!traits->is_async || !job_shares_batch(job))
         return OK;
-    if (job->batch_growth)
+    if (job->follow_batch && !job->follow_batch->has_samples_per_s)
         return err_set(err, ERR_UNSUPPORTED,
-                       "batch_growth: workers of strategy %s step at their own pace and keep their "
-                       "batch; write --strategy allreduce, or another that exchanges in rounds",
+                       "follow_batch.samples_per_s: is missing; workers of strategy %s step at "
+                       "their own pace, and no step of all is measured",
                        name);
+    if (job->batch_growth && !traits->takes_leases)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "batch_growth: with these fields workers of strategy %s have fixed parts of "
+                       "each batch; write --strategy allreduce, or another consistency than bsp",
+                       name);
+    if (job->batch_growth)
+        return OK;
     if (job->workers == job_workers_max(job) && job->global_batch % job->workers == 0)
         return OK;
     return err_set(err, ERR_UNSUPPORTED,
@@ -149,6 +157,16 @@ static uint64_t grown_batch(const Paceline__BatchGrowth *g, double epochs)
     const struct batch_growth growth = {g->first, g->last, g->power};
     double progress = epochs < g->epochs ? epochs / g->epochs : 1;
     return (uint64_t)floor(batch_growth_at(&growth, progress) + 0.5 + 1e-6);
+}
+
+double strategy_grown_steps(const Paceline__Job *job, uint64_t offset, size_t records)
+{
+    const Paceline__BatchGrowth *g = job->batch_growth;
+    const struct batch_growth growth = {g->first, g->last, g->power};
+    double epochs = (double)offset / (double)records, grows = fmin(epochs, g->epochs);
+    double updates =
+        batch_growth_updates(&growth, grows / g->epochs) * g->epochs + (epochs - grows) / g->last;
+    return updates * (double)records;
 }
 
 uint64_t strategy_step_samples(const Paceline__Job *job, const struct progress *progress,
@@ -267,22 +285,42 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
     return rc;
 }
 
-uint64_t strategy_async_offset(struct member *m)
+uint64_t strategy_lease_grain(const Paceline__Job *job)
 {
-    uint32_t batch = job_step_records(m->job);
-    uint64_t all = (uint64_t)members_count(&m->start.sharers) * batch;
-    if (!m->leased)
-        return strategy_share(&m->start, m->world->self, m->progress.steps - m->start.steps, all)
-            .start;
+    return job->batch_growth ? 1 : job_step_records(job);
+}
+
+/* One member's part of the batch at its place. */
+static uint64_t own_part(struct member *m)
+{
+    const struct progress here = {.sample_offset = lease_cursor_share(&m->lease_cursor).start};
+    uint64_t all = strategy_step_samples(m->job, &here, m->learner->epoch_records);
+    size_t members = group_view(m->group)->count;
+    uint64_t part = (all + members / 2) / (members > 0 ? members : 1);
+    return part > 0 ? part : 1;
+}
+
+static struct stretch leased_share(struct member *m)
+{
+    struct stretch next[LEARNER_EXPECTS];
     if (m->lease_cursor.count == 0)
         m->on_leases_exhausted(m);
-    uint64_t offset[LEARNER_EXPECTS];
-    struct stretch next[LEARNER_EXPECTS];
-    size_t known = lease_cursor_next_offsets(&m->lease_cursor, offset, LEARNER_EXPECTS);
-    for (size_t i = 0; i < known; i++)
-        next[i] = (struct stretch){offset[i], batch};
+    if (m->job->batch_growth)
+        m->lease_cursor.step = own_part(m);
+    size_t known = lease_cursor_following(&m->lease_cursor, next, LEARNER_EXPECTS);
     learner_expect(m->learner, next, known);
-    return lease_cursor_offset(&m->lease_cursor);
+    return lease_cursor_share(&m->lease_cursor);
+}
+
+struct stretch strategy_async_share(struct member *m)
+{
+    uint64_t all = (uint64_t)members_count(&m->start.sharers) * job_step_records(m->job);
+    struct stretch share = m->leased ? leased_share(m)
+                                     : strategy_share(&m->start, m->world->self,
+                                                      m->progress.steps - m->start.steps, all);
+    share.count = m->leased ? share.count : job_step_records(m->job);
+    m->share = share.count;
+    return share;
 }
 
 int strategy_async_stepped(struct member *m)
@@ -290,14 +328,15 @@ int strategy_async_stepped(struct member *m)
     if (m->leased)
         lease_cursor_step(&m->lease_cursor);
     m->progress.steps++;
-    m->progress.sample_offset += job_step_records(m->job);
-    m->progress.samples_used += job_step_records(m->job);
+    m->progress.sample_offset += m->share;
+    m->progress.samples_used += m->share;
     return m->on_step(m);
 }
 
 int strategy_async_step(struct member *m)
 {
-    int rc = learner_step(m->learner, strategy_async_offset(m), job_step_records(m->job));
+    struct stretch share = strategy_async_share(m);
+    int rc = learner_step(m->learner, share.start, share.count);
     return rc == OK ? strategy_async_stepped(m) : rc;
 }
 

@@ -80,6 +80,7 @@ struct member {
     struct progress progress;         /* the current progress; asynchronous: of this worker alone */
     bool leased;                      /* it takes its samples by leases, which train grants: */
     struct lease_cursor lease_cursor; /* (data/lease_cursor.h) */
+    size_t share;                     /* asynchronous: samples of its step under way */
     struct lanes lanes; /* opened by the strategy. When its loop has ended well, train keeps them
                            in line (exchange_sync) until the run is over, except those of
                            background tasks */
@@ -246,12 +247,20 @@ bool strategy_done(const Paceline__Job *job, const struct progress *progress, si
 uint64_t strategy_round(const Paceline__Job *job, const struct progress *progress, size_t records,
                         uint64_t most);
 
-/* Of an asynchronous worker: the sample offset of its next step, in its leases, or in its own
- * stripe of the stream: one part of each global batch. */
-uint64_t strategy_async_offset(struct member *m);
+/* Of an asynchronous worker: the samples of its next step, in its leases, or in its own stripe of
+ * the stream: one part of each global batch. Where the batch grows, a worker's part is that of one
+ * among all members, of the batch at this place in the stream. */
+struct stretch strategy_async_share(struct member *m);
 
-/* Count a step that was taken there, and call on_step. */
+/* Count a step that was taken there, of m->share samples, and call on_step. */
 int strategy_async_stepped(struct member *m);
+
+/* Whole leases are multiples of so many samples: a step's, or 1 where the batch grows. */
+uint64_t strategy_lease_grain(const Paceline__Job *job);
+
+/* Steps of all workers together, where the batch grows, from the run's begin to this sample offset:
+ * the integral of 1/B. */
+double strategy_grown_steps(const Paceline__Job *job, uint64_t offset, size_t records);
 
 /* A whole step of an asynchronous worker: learner_step, then strategy_async_stepped. Returns the
  * first error. */

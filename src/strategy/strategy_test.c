@@ -329,7 +329,7 @@ static void expect_strategy(const char *fields, const char *name, const char *re
     job_free(job);
 }
 
-static void test_strategies_that_keep_their_batch_refuse_another(void **state)
+static void test_strategies_and_their_batches(void **state)
 {
     (void)state;
     static const char *const rounds[] = {"sync", "allreduce", "async_allreduce", "diloco"};
@@ -339,10 +339,14 @@ static void test_strategies_that_keep_their_batch_refuse_another(void **state)
         expect_strategy("global_batch: 33", rounds[i], NULL);
     }
     for (size_t i = 0; i < sizeof own_pace / sizeof *own_pace; i++) {
-        expect_strategy("batch_growth { first: 32 last: 704 }", own_pace[i], own_pace[i]);
+        expect_strategy("batch_growth { first: 32 last: 704 }", own_pace[i], NULL);
+        expect_strategy("workers_max: 8 batch_growth { first: 32 last: 704 } follow_batch { }",
+                        own_pace[i], "follow_batch.samples_per_s: is missing");
         expect_strategy("global_batch: 33", own_pace[i], "a multiple of a fixed number of workers");
         expect_strategy("global_batch: 32", own_pace[i], NULL);
     }
+    expect_strategy("batch_growth { first: 32 last: 704 } strategy { ps { consistency: bsp } }",
+                    "ps", "batch_growth");
     expect_strategy("batch_growth { first: 32 last: 704 } strategy { easgd { mode: sync } }",
                     "easgd", NULL);
     expect_strategy("global_batch: 33 strategy { sync { seconds: 2 } }", "sync",
@@ -475,7 +479,7 @@ int main(void)
         cmocka_unit_test(test_strategy_batch_grows_by_progress),
         cmocka_unit_test(test_histories_with_a_growing_batch),
         cmocka_unit_test(test_strategy_scales_the_rate_by_the_batch),
-        cmocka_unit_test(test_strategies_that_keep_their_batch_refuse_another),
+        cmocka_unit_test(test_strategies_and_their_batches),
         cmocka_unit_test(test_the_last_round_is_shorter),
         cmocka_unit_test(test_strategy_run_ends_exactly_with_a_round),
         cmocka_unit_test(test_a_run_without_an_end_takes_whole_rounds),

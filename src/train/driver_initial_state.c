@@ -268,7 +268,7 @@ static int open_leases(struct driver *d)
 {
     struct checkpoint_header *header = &d->start.resumed;
     struct lease_table *leases = &d->leases.table;
-    uint64_t grain = job_step_records(d->job);
+    uint64_t grain = strategy_lease_grain(d->job);
     bool opened = header->books.leases
                       ? lease_read(leases, header->books.leases, grain)
                       : lease_open(leases, header->progress.sample_offset, header->missed, grain);
@@ -279,6 +279,9 @@ static int open_leases(struct driver *d)
     d->leases.world = d->world;
     d->leases.log = d->host->log;
     d->leases.records = d->data.epoch_records;
+    d->leases.step = job_step_records(d->job);
+    if (d->job->batch_growth)
+        leases->most = (uint64_t)LEASE_STEPS_MAX * d->job->batch_growth->last;
     if (header->books.leases)
         header->used = leases->used;
     return OK;

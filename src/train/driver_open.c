@@ -173,6 +173,8 @@ static void open_lease_table(struct driver *d)
     if (d->job->follow_batch && !d->job->follow_batch->has_samples_per_s)
         d->ledger.measured = &d->membership.measured;
     d->ledger.overlaps = driver_overlaps(d);
+    d->ledger.grows = d->job->batch_growth && d->traits.takes_leases ? d->job : NULL;
+    d->ledger.records = d->data.epoch_records;
     if (d->traits.takes_leases)
         d->ledger.repeated_leases = repeated_before(d);
     d->ledger.last.n = d->start.resumed.progress.exchanges;

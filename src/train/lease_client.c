@@ -5,14 +5,15 @@
 
 void lease_client_begin(struct lease_client *client, struct member *m, bool joined)
 {
-    uint64_t grain = job_step_records(m->job);
+    uint64_t step = job_step_records(m->job);
     size_t records = m->learner->epoch_records;
     const struct view *view = joined ? group_view(m->group) : group_first_view(m->group);
     struct lease first = {.from = m->start.sample_offset, .to = m->start.sample_offset};
     if (!joined)
-        first = lease_server_first(client->from, view, m->world->self, grain, records);
-    lease_cursor_begin(&m->lease_cursor, grain, first,
-                       lease_server_first_size(view->count, grain, records));
+        first = lease_server_first(client->from, view, m->world->self, step, records);
+    lease_cursor_begin(&m->lease_cursor, strategy_lease_grain(m->job), first,
+                       lease_server_first_size(view->count, step, records));
+    m->lease_cursor.step = step;
     m->leased = true;
     client->since = world_now(m->world);
     client->reconnects = atomic_load(&m->group->driver.reconnects);
@@ -56,7 +57,7 @@ bool lease_client_on_step(struct lease_client *client, struct member *m)
     client->steps++;
     lease_client_poll(client, m);
     double step_s = world_seconds(now - client->since) / (double)client->steps;
-    uint64_t want = lease_size(step_s, m->lease_cursor.grain, records, group_view(m->group)->count);
+    uint64_t want = lease_size(step_s, m->lease_cursor.step, records, group_view(m->group)->count);
     if (!lease_cursor_should_request(&m->lease_cursor, want))
         return false;
     client->since = now;

@@ -28,15 +28,15 @@ int lease_grant_decode(struct byte_reader *in, struct lease_grant *out)
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
-uint64_t lease_server_first_size(size_t members, uint64_t grain, size_t records)
+uint64_t lease_server_first_size(size_t members, uint64_t step, size_t records)
 {
-    return lease_size(0, grain, records, members);
+    return lease_size(0, step, records, members);
 }
 
 struct lease lease_server_first(uint64_t frontier, const struct view *first, uint32_t node,
-                                uint64_t grain, size_t records)
+                                uint64_t step, size_t records)
 {
-    uint64_t size = lease_server_first_size(first->count, grain, records);
+    uint64_t size = lease_server_first_size(first->count, step, records);
     uint64_t from = frontier + (uint64_t)view_rank(first, node) * size;
     return (struct lease){.from = from, .to = from + size};
 }
@@ -93,7 +93,7 @@ static void add_node(struct lease_server *leases, uint32_t node)
 
 void lease_server_begin(struct lease_server *leases, const struct view *first)
 {
-    uint64_t size = lease_server_first_size(first->count, leases->table.grain, leases->records);
+    uint64_t size = lease_server_first_size(first->count, leases->step, leases->records);
     leases->opened = true;
     for (size_t i = 0; i < first->count; i++) {
         add_node(leases, first->node[i]);
@@ -124,7 +124,7 @@ void lease_server_welcome(struct lease_server *leases, const struct view *view)
             continue;
         add_node(leases, node);
         grant_lease(leases, node, 1,
-                    lease_server_first_size(view->count, leases->table.grain, leases->records));
+                    lease_server_first_size(view->count, leases->step, leases->records));
     }
 }
 

@@ -16,6 +16,7 @@ struct lease_server {
     struct world *world;
     const struct logger *log;
     size_t records;                    /* of the training set */
+    uint64_t step;                     /* samples of a worker's first step */
     bool opened;                       /* a view has existed */
     uint32_t view;                     /* the newest view that was processed */
     struct members known;              /* nodes that were ever in a view since then */
@@ -25,10 +26,10 @@ struct lease_server {
 
 /* The first lease of `node`, a member of the first view of a run with this frontier. */
 struct lease lease_server_first(uint64_t frontier, const struct view *first, uint32_t node,
-                                uint64_t grain, size_t records);
+                                uint64_t step, size_t records);
 
-/* Its number of samples. */
-uint64_t lease_server_first_size(size_t members, uint64_t grain, size_t records);
+/* Its number of samples: whole steps of `step`. */
+uint64_t lease_server_first_size(size_t members, uint64_t step, size_t records);
 
 /* Begin with an opened lease table (lease_open, lease_read) and the first view. */
 void lease_server_begin(struct lease_server *leases, const struct view *first);

@@ -91,7 +91,8 @@ static struct view view_of(uint32_t number, size_t count, const uint32_t *node)
 static void open_table(void)
 {
     office = office_new();
-    leases = (struct lease_server){.world = &office.world, .log = &silent, .records = RECORDS};
+    leases = (struct lease_server){
+        .world = &office.world, .log = &silent, .records = RECORDS, .step = GRAIN};
     lease_open(&leases.table, BEGIN, 0, GRAIN);
 }
 
@@ -407,7 +408,7 @@ static void test_lease_client_knows_its_first_lease(void **state)
     (void)state;
     be_worker(false);
     assert_true(side.m.leased && !side.m.lease_cursor.pending);
-    assert_int_equal(lease_cursor_offset(&side.m.lease_cursor), BEGIN + 128);
+    assert_int_equal(lease_cursor_share(&side.m.lease_cursor).start, BEGIN + 128);
     assert_int_equal(lease_cursor_left(&side.m.lease_cursor), 128);
     struct lease_report report = lease_client_report(&side.lease_client, &side.m);
     assert_true(report.want == 0 && report.request == 1 && !report.ends);
@@ -420,14 +421,14 @@ static void test_lease_server_joiner_waits_for_no_lease(void **state)
     be_worker(true);
     struct lease_report report = lease_client_report(&side.lease_client, &side.m);
     assert_true(side.m.leased && report.request == 1 && report.want == 96);
-    assert_int_equal(lease_cursor_offset(&side.m.lease_cursor), 2000);
+    assert_int_equal(lease_cursor_share(&side.m.lease_cursor).start, 2000);
     assert_int_equal(take_steps(7, 0.1), 0);
-    assert_int_equal(lease_cursor_offset(&side.m.lease_cursor), 2000 + GRAIN); /* of six */
+    assert_int_equal(lease_cursor_share(&side.m.lease_cursor).start, 2000 + GRAIN); /* of six */
     report = lease_client_report(&side.lease_client, &side.m);
     assert_true(report.taken == 0 && report.repeated == 7 * GRAIN);
     grant_range(1, 5000, 5096);
     lease_client_poll(&side.lease_client, &side.m);
-    assert_int_equal(lease_cursor_offset(&side.m.lease_cursor), 5000);
+    assert_int_equal(lease_cursor_share(&side.m.lease_cursor).start, 5000);
     assert_int_equal(office.boxed, 0);
 }
 

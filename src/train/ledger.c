@@ -299,6 +299,9 @@ static void report_async(struct ledger *ledger, uint32_t node, const struct comm
     ledger->partial_step_samples += samples;
     all->steps += ledger->partial_step_samples / ledger->step_samples;
     ledger->partial_step_samples %= ledger->step_samples;
+    if (ledger->grows)
+        all->steps =
+            (uint64_t)strategy_grown_steps(ledger->grows, all->sample_offset, ledger->records);
     add_loss(ledger, report->loss, report->samples);
     if (report->n == 0)
         return;

@@ -85,6 +85,8 @@ struct ledger {
     struct committed last; /* the newest closed exchange; n 0: none yet. In asynchronous strategies
                               its progress is the sum over all workers */
     uint64_t step_samples; /* asynchronous: samples of one step of all workers */
+    const Paceline__Job *grows;    /* asynchronous: the job, if its batch grows; else NULL */
+    size_t records;                /* of its epoch */
     uint64_t partial_step_samples; /* asynchronous: samples beyond last.progress.steps such steps */
     struct ledger_own own[VIEW_MEMBERS_MAX];
     uint32_t refused[VIEW_MEMBERS_MAX]; /* contributions in a row that did not count, */

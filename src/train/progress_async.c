@@ -47,9 +47,9 @@ static int check_stop(const struct worker *w)
 static int on_step(struct member *m)
 {
     struct worker *w = m->train;
-    w->counts.unreported += job_step_records(m->job);
+    w->counts.unreported += m->share;
     if (isfinite(m->learner->loss))
-        w->counts.unreported_loss += m->learner->loss * job_step_records(m->job);
+        w->counts.unreported_loss += m->learner->loss * (double)m->share;
     bool wants_lease = lease_client_on_step(&w->lease_client, m);
     int rc = worker_end_step(w);
     worker_record_recovery_report(w);
@@ -139,9 +139,12 @@ static struct progress joiner_progress(struct worker *w)
     struct progress progress = m->progress;
     uint64_t all = job_step_records(m->job) * m->job->workers, from = w->start.sample_offset;
     progress.sample_offset =
-        m->leased ? lease_cursor_offset(&m->lease_cursor) : strategy_async_offset(m);
+        m->leased ? lease_cursor_share(&m->lease_cursor).start : strategy_async_share(m).start;
     progress.steps = w->start.steps;
-    if (progress.sample_offset > from)
+    if (m->job->batch_growth)
+        progress.steps = (uint64_t)strategy_grown_steps(m->job, progress.sample_offset,
+                                                        w->learner.epoch_records);
+    else if (progress.sample_offset > from)
         progress.steps += (progress.sample_offset - from) / all;
     return progress;
 }
@@ -194,7 +197,9 @@ static struct progress recover_sum(struct driver *d, const struct view *view)
     for (size_t i = 0; i < view->count; i++)
         d->recovery.untaken -= d->recovery.report[view->node[i]].samples;
     all.samples_used = all.sample_offset;
-    all.steps = all.sample_offset / d->ledger.step_samples;
+    all.steps = d->ledger.grows ? (uint64_t)strategy_grown_steps(d->job, all.sample_offset,
+                                                                 d->data.epoch_records)
+                                : all.sample_offset / d->ledger.step_samples;
     return all;
 }
 

@@ -192,6 +192,101 @@ static void test_growing_batch_is_in_the_events(void **state)
     assert_int_equal(run_count(r.dir, "eval", "set", "validation"), EPOCHS);
 }
 
+/* ---- workers at their own pace ---- */
+
+struct own_step {
+    int64_t end;
+    double count;
+};
+
+static int compare_steps(const void *left, const void *right)
+{
+    const struct own_step *a = left, *b = right;
+    return (a->end > b->end) - (a->end < b->end);
+}
+
+/* All workers' steps, in the order of time; how many. */
+static size_t read_steps(const struct trace_events *trace, struct own_step *out, size_t most)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct trace_event *s = &trace->at[i];
+        if (s->pid < TRACE_WORKER || strcmp(s->name, "compute") != 0)
+            continue;
+        assert_true(n < most);
+        out[n++] = (struct own_step){s->end, (double)trace_int(s->args, "records")};
+    }
+    qsort(out, n, sizeof *out, compare_steps);
+    return n;
+}
+
+static const char *const own_pace[] = {
+    "strategy.mpca={}",
+    "strategy.pace={}",
+    "strategy.easgd={tau:2}",
+    "strategy.gossip={}",
+    "strategy.downpour={n_push:2 n_fetch:2}",
+    "strategy.ps={consistency:asp}",
+    "strategy.ps={consistency:ssp staleness:2}",
+    "strategy.ps={consistency:dssp}",
+    "strategy.ps={consistency:asp servers:2}",
+};
+
+/* Under leases a step of each of three workers is a third of the batch at its place in the stream,
+ * although one is slower; and the book of samples is even. */
+static void test_growing_batch_under_leases(void **state)
+{
+    static const char cluster[] = "node { count: 2 } node { speed: 0.5 } step_seconds: 0.004 "
+                                  "link { mbit: 1000 }\n";
+    enum { STEPS = 4096 };
+    struct own_step *step = calloc(STEPS, sizeof *step);
+    for (size_t i = 0; i < sizeof own_pace / sizeof *own_pace; i++) {
+        struct sim_run r = {.limit_s = 300, .traced = true};
+        struct trace_events trace;
+        SIM(*state, cluster, &r, own_pace[i], "batch", GROWTH, "workers=3", "stop.epochs=4",
+            "checkpoint.every_seconds=1000");
+        sim_adds_up(&r);
+        assert_int_equal(r.report.missed, 0);
+        trace_read(r.trace, &trace);
+        size_t n = read_steps(&trace, step, STEPS);
+        double before = 0, ratio = 0, far = 0;
+        for (size_t k = 0; k < n; k++) {
+            double want = (double)batch_at((uint64_t)before) / 3;
+            ratio += step[k].count / want / (double)n;
+            far = fmax(far, fabs(step[k].count / want - 1));
+            before += step[k].count;
+        }
+        print_message(
+            "    %s: %zu steps, %.0f to %.0f records, %.3f of the formula's, at most %.2f "
+            "off; %.0f samples, %.0f used and %.0f repeated\n",
+            own_pace[i], n, step[0].count, step[n - 1].count, ratio, far, before,
+            (double)r.report.used, (double)r.report.repeated);
+        assert_true(step[0].count == FIRST / 3);
+        assert_true(fabs(ratio - 1) < 0.1 && far < 0.75);
+        assert_true(before >= (double)(r.report.used + r.report.repeated));
+        trace_release(&trace);
+    }
+    free(step);
+}
+
+/* A worker dies and another joins: offsets are used, repeated or missed, whatever the batch. */
+static void test_growing_batch_under_leases_with_faults(void **state)
+{
+    static const char cluster[] =
+        "node { count: 4 } step_seconds: 0.01 link { mbit: 1000 }\n"
+        "fault { at: 0.05 join: 2 } fault { at: 0.1 join: 3 } fault { at: 0.25 kill: 1 }\n"
+        "fault { at: 0.4 leave: 2 }\n";
+    for (size_t i = 0; i < sizeof own_pace / sizeof *own_pace; i++) {
+        struct sim_run r = {.limit_s = 300};
+        SIM(*state, cluster, &r, own_pace[i], "batch", GROWTH, "workers", "workers_min=2",
+            "workers_max=4", "stop.epochs=4", "checkpoint.every_seconds=1000");
+        sim_adds_up(&r);
+        assert_string_equal(r.report.reason, "epochs");
+        assert_int_equal(run_count(r.dir, "member", "what", "dead"), 1);
+        assert_true(r.report.epochs >= 4 && r.report.batch == LAST);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +296,8 @@ int main(void)
         cmocka_unit_test(test_global_batch_stays_when_workers_die),
         cmocka_unit_test(test_growing_batch_continues_from_a_checkpoint),
         cmocka_unit_test(test_growing_batch_is_in_the_events),
+        cmocka_unit_test(test_growing_batch_under_leases),
+        cmocka_unit_test(test_growing_batch_under_leases_with_faults),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
