@@ -112,6 +112,7 @@ static void merge_meta(void *header, const void *other)
     t->samples += o->samples;
     t->loss += o->loss;
     t->stop_votes += o->stop_votes;
+    t->flush_votes += o->flush_votes;
     t->contributors = members_union(&t->contributors, &o->contributors);
     t->participants = members_union(&t->participants, &o->participants);
     t->non_contributing = members_union(&t->non_contributing, &o->non_contributing);
@@ -268,10 +269,11 @@ static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta 
     return rc;
 }
 
-/* A plan depends on the view's ranks and the algorithm, so it is made again only when one of them
- * changes. */
-static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorithm algorithm)
+/* A plan depends on the view's ranks, the algorithm and the codec, so it is made again only when
+ * one of them changes. */
+static int plan_for(struct exchange *e, const struct coll *c, const struct exchange_meta *meta)
 {
+    enum coll_algorithm algorithm = (enum coll_algorithm)meta->algorithm;
     struct cost_choice choice = {.algorithm = algorithm, .chunk = e->config.chunk};
     const size_t *cut = NULL;
     int rc = OK;
@@ -280,12 +282,13 @@ static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorith
     if (rc != OK)
         return rc;
     algorithm = choice.algorithm;
-    if (e->planned_in == c->view->number && e->planned == algorithm)
+    enum codec codec = exchange_codec(e, meta);
+    if (e->planned_in == c->view->number && e->planned == algorithm && e->planned_codec == codec)
         return OK;
     struct schedule schedule;
     const struct coll_config config = {
         .chunk = choice.chunk,
-        .codec = e->config.codec,
+        .codec = codec,
         .reduction = e->config.reduction,
         .serialise = e->group->world->costs.crypto,
         .reduce = e->group->world->costs.reduce,
@@ -302,6 +305,7 @@ static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorith
         return rc;
     e->planned_in = c->view->number;
     e->planned = algorithm;
+    e->planned_codec = codec;
     return OK;
 }
 
@@ -312,7 +316,8 @@ static int run_vector(struct exchange *e, struct coll *c, float *x, struct coll_
     uint64_t moved = atomic_load(&e->group->moved);
     int rc = coll_run(c, &e->plan, x, owed);
     double seconds = world_seconds(world_now(e->group->world) - start);
-    e->took = rc == OK && may_measure(e) ? auto_took(c, seconds, moved, e->plan.moved) : 0;
+    bool usual = may_measure(e) && e->planned_codec == e->config.codec;
+    e->took = rc == OK && usual ? auto_took(c, seconds, moved, e->plan.moved) : 0;
     return rc;
 }
 
@@ -352,10 +357,11 @@ static int attempt_exchange(struct exchange *e, struct coll *c)
     if (rc == OK)
         rc = reduce_meta(e, c, meta);
     if (rc == OK)
-        rc = plan_for(e, c, (enum coll_algorithm)meta->algorithm);
+        rc = plan_for(e, c, meta);
     struct coll_owed owes = exchange_owed(e, owed);
     if (rc == OK) {
         take_verdict(e, meta, result, &owes);
+        exchange_pay_owed(e, meta, result, owed);
         rc = run_vector(e, c, result->at, owes);
     }
     if (rc == OK && meta->weight > 0 && !e->config.plain)
@@ -631,6 +637,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
             e->averaged += !adopted;
             begin_tick(e);
             record_cost(e, start, &waits);
+            exchange_note_flush(e);
             return OK;
         }
         begin_tick(e);

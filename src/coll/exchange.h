@@ -18,13 +18,15 @@
 #include "coll/stages.h"
 #include "tensor/vec.h"
 
-/* The metadata that travels with the vector and is reduced with it. All fields are eight bytes
- * wide: it goes over the wire as it stands. */
+/* The metadata that travels with the vector and is reduced with it. There is no padding between its
+ * fields: it goes over the wire as it stands. */
 struct exchange_meta {
     double weight;                   /* Σ: of the mean */
     uint64_t samples;                /* Σ: records behind the contributions */
     double loss;                     /* Σ of losses over those records */
-    uint64_t stop_votes;             /* Σ: members that want the run to end here */
+    uint32_t stop_votes;             /* Σ: members that want the run to end here */
+    uint32_t flush_votes;            /* Σ: members that want nothing to be owed after it: above 0
+                                        the vector and all residuals travel as they are */
     struct members contributors;     /* ∪: members whose contribution counted */
     struct members participants;     /* ∪: members that took part */
     struct members non_contributing; /* ∪: members with nothing to contribute: joiners, leavers */
@@ -145,11 +147,14 @@ struct exchange {
     struct coll_plan result_plan; /* of a split exchange: `plan` reduces, this one broadcasts */
     uint32_t planned_in;          /* 0: there is no plan */
     enum coll_algorithm planned;
+    enum codec planned_codec;
     struct coll_auto automatic;
     double took; /* s, of the last vector with the present choice; 0: none */
     /* Values that a lossy codec has lost and this member has not sent yet: after the last exchange,
      * and in the one under way. Not used with f32, nor with states. */
     struct vec residual[2];
+    double flush_s;     /* seconds that the last exchange by flush votes took; 0: there was none */
+    int64_t flushed_at; /* and when it ended, on the world's clock */
 };
 
 /* Memory for vectors of n floats from the arena. `completed` starts the count (0, or a
@@ -178,6 +183,14 @@ void exchange_join_unsynced(struct exchange *e);
  * (the group stood still past its deadline), ERR_PEER (no worker is left), ERR_CANCELLED,
  * ERR_DRIVER, ERR_NOMEM; inputs untouched. */
 int exchange_run(struct exchange *e, const struct exchange_meta *mine);
+
+/* May this member vote for a flush? With residuals, if the last one took no more than a twentieth
+ * of the time since then: on a slow link a whole vector takes as long as many lossy exchanges.
+ * Never in a split exchange. */
+bool exchange_may_flush(const struct exchange *e);
+
+/* Was the last exchange completed here a flush? */
+bool exchange_has_flushed(const struct exchange *e);
 
 /* Forget the residuals, since the next inputs are of another kind than those before,
  * on all members alike. No exchange is under way. */

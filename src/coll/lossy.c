@@ -24,6 +24,50 @@ struct coll_owed exchange_owed(const struct exchange *e, const struct vec *resid
     return (struct coll_owed){.sums = e->mine.weight > 0 ? at : NULL, .results = at};
 }
 
+static bool has_residuals(const struct exchange *e)
+{
+    return e->residual[0].n > 0 && e->config.split == EXCHANGE_WHOLE;
+}
+
+static bool is_flush(const struct exchange *e, const struct exchange_meta *meta)
+{
+    return has_residuals(e) && meta->flush_votes > 0;
+}
+
+enum codec exchange_codec(const struct exchange *e, const struct exchange_meta *meta)
+{
+    return is_flush(e, meta) ? CODEC_F32 : e->config.codec;
+}
+
+void exchange_pay_owed(const struct exchange *e, const struct exchange_meta *meta, struct vec *x,
+                       struct vec *residual)
+{
+    if (!is_flush(e, meta) || meta->weight == 0)
+        return;
+    vec_axpy(x, 1.0f, residual, vec_all(x));
+    vec_fill(residual, vec_all(residual), 0.0f);
+}
+
+bool exchange_may_flush(const struct exchange *e)
+{
+    const double rest = 20; /* times what a flush took */
+    double since = world_seconds(world_now(e->group->world) - e->flushed_at);
+    return has_residuals(e) && since >= rest * e->flush_s;
+}
+
+bool exchange_has_flushed(const struct exchange *e)
+{
+    return is_flush(e, exchange_result_meta(e));
+}
+
+void exchange_note_flush(struct exchange *e)
+{
+    if (!exchange_has_flushed(e))
+        return;
+    e->flush_s = e->cost.seconds - e->cost.waited_s;
+    e->flushed_at = world_now(e->group->world);
+}
+
 void exchange_forget_lost(struct exchange *e)
 {
     for (int i = 0; i < 2; i++)

@@ -12,4 +12,15 @@ void exchange_add_base(const struct exchange *e, struct vec *x, float times, str
  * what it owes to sums. */
 struct coll_owed exchange_owed(const struct exchange *e, const struct vec *residual);
 
+/* The codec of an attempt with these metadata: f32 in a flush. */
+enum codec exchange_codec(const struct exchange *e, const struct exchange_meta *meta);
+
+/* In a flush: x ← x + residual ← 0, also of a member without a contribution, unless nobody has one.
+ * Both are of sums. */
+void exchange_pay_owed(const struct exchange *e, const struct exchange_meta *meta, struct vec *x,
+                       struct vec *residual);
+
+/* The exchange behind e->cost is completed: if it was a flush, note what it took. */
+void exchange_note_flush(struct exchange *e);
+
 #endif

@@ -82,6 +82,8 @@ static int run_gradient(struct reducer *r, uint64_t samples)
     l->optim.scale = strategy_rate_scale(m->job, samples); /* also without a share */
     r->mine = (struct exchange_meta){
         .stop_votes = atomic_load(&m->group->stop),
+        .flush_votes =
+            strategy_flush_vote(m, last_bucket(r)->lane, strategy_done_after(m, 1, samples)),
         .hash_min = UINT64_MAX,
     };
     if (m->progress.exchanges % HASH_EVERY == 0)

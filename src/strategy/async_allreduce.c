@@ -111,6 +111,7 @@ static void submit_gradient(struct pipe *p, struct exchange_meta *mine, bool agr
     struct learner *l = p->m->learner;
     vec_export(&l->s, vec_all(&l->s), part_s(p, &p->lane->input).at);
     mine->stop_votes = atomic_load(&p->m->group->stop);
+    mine->flush_votes = strategy_flush_vote(p->m, p->lane, is_done(p));
     mine->hash_min = UINT64_MAX;
     if (agree && p->lane->completed % HASH_EVERY == 0)
         mine->hash_min = mine->hash_max = vec_hash(&l->x, vec_all(&l->x));

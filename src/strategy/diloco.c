@@ -168,6 +168,8 @@ static void submit_fragment(struct diloco *d, struct fragment *f)
 {
     struct exchange_meta mine = d->since;
     mine.stop_votes = atomic_load(&d->m->group->stop);
+    mine.flush_votes = strategy_flush_vote(
+        d->m, f->lane, strategy_done(d->m->job, &d->here, d->m->learner->epoch_records));
     mine.hash_min = UINT64_MAX;
     if (f->lane->completed % HASH_EVERY == 0)
         mine.hash_min = mine.hash_max = vec_hash(&d->x, f->r);

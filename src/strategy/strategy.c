@@ -285,6 +285,22 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
     return rc;
 }
 
+uint32_t strategy_flush_vote(const struct member *m, const struct exchange *lane, bool last)
+{
+    struct group *group = m->group;
+    if (!exchange_may_flush(lane))
+        return 0;
+    return last || m->checkpoint_due(m) || atomic_load(&group->stop) || group_is_leaving(group);
+}
+
+bool strategy_done_after(const struct member *m, uint64_t steps, uint64_t samples)
+{
+    struct progress after = m->progress;
+    after.steps += steps;
+    after.sample_offset += steps * samples;
+    return strategy_done(m->job, &after, m->learner->epoch_records);
+}
+
 uint64_t strategy_lease_grain(const Paceline__Job *job)
 {
     return job->batch_growth ? 1 : job_step_records(job);

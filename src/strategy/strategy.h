@@ -101,6 +101,8 @@ struct member {
      * has advanced the progress. `e` has just completed; NULL under `single`. ERR_STOP: the run
      * ends here, for every member. */
     int (*on_commit)(struct member *m, const struct exchange *e);
+    /* Train's hook: has a checkpoint of this worker's model been requested? */
+    bool (*checkpoint_due)(const struct member *m);
     /* Train's hooks where publishes_itself: the uses of the model that have become due with the
      * progress, and the start of sending a copy of it for these uses, of one member alone. */
     uint32_t (*uses_due)(struct member *m);
@@ -162,6 +164,8 @@ struct driver_part {
     /* As the member's hook. In asynchronous strategies it is called with NULL after each change of
      * the global model, and train fills in the progress. */
     int (*on_commit)(struct driver_part *l, const struct exchange *e);
+    /* Train's hook: has a checkpoint been requested? */
+    bool (*checkpoint_due)(const struct driver_part *l);
     /* Train's hook, for `survey`: a machine has been measured. */
     void (*on_machine)(struct driver_part *l, const struct machine *machine);
     /* Asynchronous strategies: all workers' loops have ended, and `driver` must return. Raised with
@@ -282,6 +286,14 @@ struct members strategy_sharers(const struct exchange_meta *meta);
  * worker without a share takes no step and has weight 0. */
 int strategy_steps(struct member *m, const struct progress *from, uint64_t first, uint64_t most,
                    int64_t until, struct exchange_meta *mine);
+
+/* This worker's vote for a flush (coll/exchange.h) in the lane's next exchange, the `last` of the
+ * run or not: lossy wires deliver what they owe before a checkpoint, a stop, this worker's leave
+ * and the end. */
+uint32_t strategy_flush_vote(const struct member *m, const struct exchange *lane, bool last);
+
+/* Is the run done after `steps` more of `samples` each? */
+bool strategy_done_after(const struct member *m, uint64_t steps, uint64_t samples);
 
 /* Take τ steps of a round that all members share, and fill in `mine`. */
 int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *mine);

@@ -196,6 +196,9 @@ static int train_round(struct member *m, const struct rounds *r, uint64_t most, 
         mine->exchange_s = r->lane->cost.seconds;
     }
     mine->stop_votes = atomic_load(&m->group->stop);
+    uint64_t samples = strategy_step_samples(m->job, &m->progress, r->records);
+    mine->flush_votes =
+        strategy_flush_vote(m, r->lane, !by_clock && strategy_done_after(m, most, samples));
     return rc;
 }
 
@@ -341,7 +344,11 @@ static int driver_commits(struct driver_part *l, struct rounds *r)
 
 static int driver_round(struct driver_part *l, struct rounds *r)
 {
-    int rc = exchange_models(r, &(struct exchange_meta){.hash_min = UINT64_MAX});
+    const struct exchange_meta mine = {
+        .flush_votes = exchange_may_flush(r->lane) && l->checkpoint_due(l),
+        .hash_min = UINT64_MAX,
+    };
+    int rc = exchange_models(r, &mine);
     return rc == OK ? driver_commits(l, r) : rc;
 }
 

@@ -145,6 +145,12 @@ static void report_machine(struct driver_part *l, const struct machine *machine)
     events_emit(&d->events, event);
 }
 
+static bool checkpoint_due(const struct driver_part *l)
+{
+    const struct driver *d = l->train;
+    return atomic_load(&d->requests.uses) & MODEL_CHECKPOINT;
+}
+
 static int start_driver_part(struct driver *d, const struct view *view)
 {
     d->part.driver = (struct driver_part){
@@ -159,6 +165,7 @@ static int start_driver_part(struct driver *d, const struct view *view)
         .untaken = d->recovery.untaken,
         .resumed = d->start.model,
         .on_commit = d->progress->on_part_commit,
+        .checkpoint_due = checkpoint_due,
         .on_machine = report_machine,
         .train = d,
     };

@@ -66,7 +66,7 @@ static int on_step(struct member *m)
     if (rc == OK && !leaving)
         rc = worker_admit_joiner(w);
     if (rc == OK)
-        worker_publish_if_requested(w, &m->progress);
+        worker_publish_if_requested(w, &m->progress, NULL);
     tracer_ship(w->world, w->host->trace);
     w->leave.left |= rc == OK && leaving; /* at once, since no exchange needs it */
     return rc == OK && leaving ? ERR_STOP : rc;

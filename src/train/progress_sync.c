@@ -108,7 +108,7 @@ static int on_commit(struct member *m, const struct exchange *e)
     if (on && !group_is_leaving(m->group))
         rc = worker_admit_joiner(w);
     if (rc == OK && !last && !m->publishes_itself)
-        worker_publish_if_requested(w, &m->progress);
+        worker_publish_if_requested(w, &m->progress, e);
     w->leave.left |= leaving;
     if (rc != OK || stop || leaving)
         return rc != OK ? rc : ERR_STOP;
@@ -231,7 +231,7 @@ static int on_part_commit(struct driver_part *l, const struct exchange *e)
     atomic_fetch_or(&d->requests.uses,
                     use & MODEL_SNAPSHOT); /* a snapshot waits for the next copy */
     d->requests.last_commit = l->progress;
-    use |= uses;
+    use |= uses & ~trigger_awaits_flush(e, uses);
     if (use && !last && !d->traits.workers_hold_model &&
         publisher_start(&d->part.publisher, &l->progress, use, &l->model))
         atomic_fetch_and(&d->requests.uses, ~use);

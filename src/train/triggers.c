@@ -32,6 +32,12 @@ uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, size_t recor
     return (evaluate ? MODEL_EVALUATE : 0u) | (snapshot ? MODEL_SNAPSHOT : 0u);
 }
 
+uint32_t trigger_awaits_flush(const struct exchange *e, uint32_t uses)
+{
+    bool waits = !(uses & MODEL_URGENT) && exchange_may_flush(e) && !exchange_has_flushed(e);
+    return waits ? MODEL_CHECKPOINT : 0;
+}
+
 struct trigger_counts trigger_counts_of(const Paceline__Job *job, uint64_t exchanges,
                                         size_t records, const struct progress *all)
 {

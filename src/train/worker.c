@@ -66,9 +66,17 @@ static void publish_for(struct worker *w, const struct progress *progress, uint3
     atomic_fetch_and(&group->model_requests, ~(started ? use : MODEL_EVALUATE & ~late));
 }
 
-void worker_publish_if_requested(struct worker *w, const struct progress *progress)
+static bool checkpoint_due(const struct member *m)
+{
+    return atomic_load(&m->group->model_requests) & MODEL_CHECKPOINT;
+}
+
+void worker_publish_if_requested(struct worker *w, const struct progress *progress,
+                                 const struct exchange *e)
 {
     uint32_t use = atomic_load(&w->group.model_requests) | w->progress->uses_due(w, progress);
+    if (e)
+        use &= ~trigger_awaits_flush(e, use);
     w->counts.seen = *progress;
     if (use && speaks_for_all(w, progress))
         publish_for(w, progress, use);
@@ -297,6 +305,7 @@ static int run_loop(struct worker *w)
         .model = own_model(w),
         .resumed = w->extras.here ? w->extras.at : NULL,
         .on_step_boundary = on_step_boundary,
+        .checkpoint_due = checkpoint_due,
         .uses_due = uses_due,
         .publish = publish_due,
         .on_state = on_state,

@@ -148,8 +148,10 @@ int worker_admit_joiner(struct worker *w);
  * ERR_CANCELLED */
 int worker_end_step(struct worker *w);
 
-/* Between two steps: publish the model for the uses that are due. */
-void worker_publish_if_requested(struct worker *w, const struct progress *progress);
+/* Between two steps: publish the model for the uses that are due. `e`: the exchange that has just
+ * completed, or NULL. */
+void worker_publish_if_requested(struct worker *w, const struct progress *progress,
+                                 const struct exchange *e);
 
 /* Send a report that a recovered driver gets in another way, too: OK while there is no driver. */
 int worker_report_if_connected(struct worker *w, enum wire_kind kind, const struct buf *bytes);
