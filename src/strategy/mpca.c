@@ -46,6 +46,7 @@ static struct phased_settings read_settings(const Paceline__Job *job)
         .symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric,
         .on_arrival = set->adopt == PACELINE__MPCA__ADOPT__arrival,
         .own_vector = tilts_gradient(job),
+        .equal = set->weights == PACELINE__MPCA__WEIGHTS__equal,
         .states = true,
         .give_passes = 1,
         .adopt_passes = 1,

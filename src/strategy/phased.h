@@ -119,6 +119,7 @@ struct phased_settings {
     bool on_arrival;    /* workers adopt a result as soon as it is there, not in turn */
     bool own_vector;    /* the rule needs worker->own */
     bool leaf_progress; /* a leaf sends its progress beyond x̃*, not its model, which is behind */
+    bool equal;         /* contributions have the same weight, whatever the steps behind them */
     bool states;        /* workers keep what they contribute (exchange_config.states) */
     uint32_t give_passes, adopt_passes; /* of training over a shard, as a copy makes one */
 };

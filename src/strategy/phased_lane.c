@@ -213,7 +213,8 @@ static int take_contribution(struct phased_lane *lane, struct exchange_meta *min
         lane->given = slot->tau;
         atomic_store(&slot->state, SLOT_EMPTY);
     }
-    mine->weight = (double)phased_proxy_add(lane, lane->given);
+    uint64_t own = node->settings.equal && lane->given > 0 ? 1 : lane->given;
+    mine->weight = (double)phased_proxy_add(lane, own);
     int64_t step = atomic_load(&node->step_ns);
     mine->rate = step > 0 ? 1 / world_seconds(step) : 0;
     mine->stop_votes = atomic_load(&node->stopped);

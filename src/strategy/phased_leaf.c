@@ -204,7 +204,8 @@ uint64_t phased_proxy_add(struct phased_lane *lane, uint64_t own)
     if (!atomic_compare_exchange_strong(&p->state, &ready, state_of(PROXY_TAKEN, number)))
         return own;
     bool progress = lane->node->settings.leaf_progress;
-    uint64_t tau = !progress ? p->tau : own > 0 ? own : 1;
+    uint64_t of_leaf = lane->node->settings.equal ? 1 : p->tau;
+    uint64_t tau = !progress ? of_leaf : own > 0 ? own : 1;
     float share = (float)((double)tau / (double)(own + tau));
     struct range moved = {0, progress ? lane->r.len : 0}, whole = {moved.len, input->n - moved.len};
     if (own == 0)

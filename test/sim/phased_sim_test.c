@@ -259,7 +259,7 @@ struct replay {
     const struct trial *t;
     struct learner l;
     uint32_t lanes;
-    bool tilts, rebases;
+    bool tilts, rebases, equal;
     double beta, gamma;
     uint64_t ramp;
     float x[WORKERS_MAX][FLOATS_MAX], star[WORKERS_MAX][FLOATS_MAX];
@@ -296,7 +296,7 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
     double beta = pow(p->beta, ramped_share(p, n - 1)), gamma = p->gamma * ramped_share(p, n - 1),
            delta = (double)0.8f, period = 1, taus = 0;
     for (uint32_t w = 0; w < p->t->workers; w++)
-        taus += (double)cycle->tau[w];
+        taus += p->equal ? 1 : (double)cycle->tau[w];
     if (p->rebases) { /* pace_rules.h, without momentum */
         gamma = 1 - 1 / (double)p->t->workers;
         period = taus / (double)p->t->workers;
@@ -305,7 +305,7 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
     for (size_t i = 0; i < r.len + STATE; i++) {
         double sum = 0;
         for (uint32_t w = 0; w < p->t->workers; w++)
-            sum += (double)cycle->tau[w] * (double)cycle->x[w][i];
+            sum += (p->equal ? 1 : (double)cycle->tau[w]) * (double)cycle->x[w][i];
         double mean = sum / taus;
         if (i >= r.len) {
             cycle->star[i] = (float)mean;
@@ -431,6 +431,7 @@ static void expect_equations(void **state, const char *strategy)
     p->lanes = t.lanes;
     p->rebases = phased_rule(t.job) == &pace_rule;
     p->tilts = !p->rebases && t.job->strategy->mpca->penalty == PACELINE__MPCA__PENALTY__gradient;
+    p->equal = strstr(strategy, "weights: equal");
     p->beta = p->rebases ? 1 : (double)0.9f;
     p->gamma = (double)0.7f;
     p->ramp = 4;
@@ -453,6 +454,7 @@ static void test_the_papers_equations(void **state)
     expect_equations(state, "mpca { phases: 3 ramp: 4 alpha_hold: 1 }");
     expect_equations(state, "mpca { phases: 2 shards: 3 ramp: 4 alpha_hold: 1 penalty: gradient }");
     expect_equations(state, "mpca { ramp: 4 alpha_hold: 1 coordination: symmetric }");
+    expect_equations(state, "mpca { ramp: 4 alpha_hold: 1 weights: equal }");
 }
 
 static void test_the_rule_of_pace(void **state)
