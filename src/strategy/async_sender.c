@@ -4,10 +4,13 @@
 
 #include <stdatomic.h>
 
-static void begin_batch(struct async_sender *c)
+/* Begin the parts that may be sent, of which those from `begun` on have been; returns the first. */
+static size_t begin_parts(struct async_sender *c, size_t begun)
 {
-    for (size_t i = 0; i < c->parts; i++)
+    size_t from = atomic_load(&c->from);
+    for (size_t i = from; i < begun; i++)
         transfer_send(&c->part[i].transfer, &c->transfers, &c->part[i].what);
+    return from < begun ? from : begun;
 }
 
 /* The receiver refuses a header without a vector, and a vector that it has already. */
@@ -19,15 +22,14 @@ static bool has_failed(const struct transfer *ended)
 static int async_sender_main(void *arg)
 {
     struct async_sender *c = arg;
-    size_t left = 0;
+    size_t left = 0, begun = 0;
     int rc = OK;
     while (rc == OK) {
         const struct wait_for go = wait_signal(c->world, c->go);
         struct transfer_wake got;
-        if (left == 0 && async_sender_busy(c)) {
-            begin_batch(c);
-            left = c->parts;
-        }
+        if (left == 0 && async_sender_busy(c))
+            left = begun = c->parts;
+        begun = begin_parts(c, begun);
         rc = transfers_next(&c->transfers, &go, 1, WORLD_FOREVER, &got);
         if (rc == OK && got.header)
             transfer_refuse(&c->transfers, got.header);
@@ -61,8 +63,21 @@ bool async_sender_busy(const struct async_sender *c)
 
 void async_sender_send(struct async_sender *c)
 {
+    async_sender_open(c);
+    async_sender_send_from(c, 0);
+}
+
+void async_sender_open(struct async_sender *c)
+{
     PL_ASSERT(!async_sender_busy(c));
+    atomic_store(&c->from, c->parts);
     atomic_fetch_add(&c->posted, 1);
+}
+
+void async_sender_send_from(struct async_sender *c, size_t from)
+{
+    PL_ASSERT(async_sender_busy(c) && from <= atomic_load(&c->from));
+    atomic_store(&c->from, from);
     world_raise(c->world, c->go);
 }
 

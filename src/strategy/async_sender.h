@@ -20,7 +20,8 @@ struct async_sender {
     size_t parts;
     uint32_t go, done; /* signals */
     _Atomic uint64_t posted, ended;
-    _Atomic int status; /* the first error of any batch, other than a lost or refusing receiver */
+    _Atomic size_t from; /* parts of the batch from this one on may be sent */
+    _Atomic int status;  /* the first error of any batch, other than a lost or refusing receiver */
     struct task *task;
 };
 
@@ -36,6 +37,13 @@ bool async_sender_busy(const struct async_sender *c);
  * Never blocks; raises `done` when all parts have ended: they are sent, refused, or their receivers
  * are lost. */
 void async_sender_send(struct async_sender *c);
+
+/* The same for a batch of which no part may be sent yet. It ends after async_sender_send_from(c,
+ * 0). */
+void async_sender_open(struct async_sender *c);
+
+/* The parts of the batch under way from `from` on are filled in, and may be sent. Never blocks. */
+void async_sender_send_from(struct async_sender *c, size_t from);
 
 /* Wait until the batch under way, if any, has ended. Returns c->status, ERR_TIMEOUT or
  * ERR_CANCELLED. */

@@ -15,7 +15,8 @@
  *     dssp  when it leads by s_L at most, or has credit (Algorithm 2)
  *
  * A single gradient is applied at the full rate. The rate follows updates / K, so that it falls as
- * fast as with K synchronous workers. */
+ * fast as with K synchronous workers. With several shards, those of which backward has finished the
+ * gradient are pushed while it computes the rest, as MXNet pushes layers. */
 #include "strategy/ps_client.h"
 
 static const Paceline__Ps *settings_of(const Paceline__Job *job)
@@ -73,15 +74,26 @@ static bool in_rounds(const Paceline__Job *job)
 
 /* ---- a worker ---- */
 
+/* Backward has finished g from `from` on: shards of this part may leave. */
+static int on_finished(void *user, size_t from)
+{
+    struct ps_client *c = user;
+    ps_client_push_from(c, job_step_records(c->m->job), from);
+    return OK;
+}
+
 /* Line 5. A push sends a copy: g, and the worker's own s for the mean of all. */
 static int push_gradient(struct ps_client *c, bool lost)
 {
     const struct learner *l = c->m->learner;
-    int rc = ps_client_flush(c); /* after a recovery, the last push may be on its way again */
+    /* After a recovery, the last push may be on its way again. */
+    int rc = ps_client_is_early(c) ? OK : ps_client_flush(c);
     if (rc != OK)
         return rc;
-    vec_export(&l->dx, vec_all(&l->dx), c->out.at);
-    vec_export(&l->s, vec_all(&l->s), c->out.at + l->dx.n);
+    if (!ps_client_is_early(c)) {
+        vec_export(&l->dx, vec_all(&l->dx), c->out.at);
+        vec_export(&l->s, vec_all(&l->s), c->out.at + l->dx.n);
+    }
     rc = world_copied(c->m->world, c->out.n * sizeof(float));
     return rc == OK ? ps_client_push(c, c->m->share, lost) : rc;
 }
@@ -128,6 +140,10 @@ static int ps_worker(struct member *m)
     int rc = c ? ps_client_open(c, m, &config) : ERR_NOMEM;
     if (rc == OK && m->join_state)
         rc = ps_client_join(c);
+    if (rc == OK && c->port.placement.shards > 1) {
+        m->learner->finished = on_finished;
+        m->learner->user = c;
+    }
     while (rc == OK)
         rc = run_iteration(c);
     return rc == ERR_STOP ? ps_client_leave(c) : rc;
@@ -147,6 +163,7 @@ static int ps_configure(const Paceline__Job *job, struct strategy_traits *traits
     traits->takes_leases = !in_rounds(job);
     traits->driver_part = on_driver(job);
     traits->joinable = true;
+    traits->sends_gradients = !on_driver(job);
     traits->round = 1;
     return on_driver(job) ? OK : shard_check_solver(job->solver, err);
 }

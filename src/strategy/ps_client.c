@@ -160,23 +160,28 @@ static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client 
 
 /* ---- pushing ---- */
 
-/* As the transfers of the shards will send it. */
-static void round_push(struct ps_client *c, bool feedback)
+/* As the transfer of the shard will send it. */
+static void round_part(struct ps_client *c, const struct ps_link *link, bool feedback)
 {
     enum codec codec = c->config.codec;
-    for (size_t i = 0; codec != CODEC_F32 && i < c->port.placement.shards; i++) {
-        const struct ps_link *link = &c->link[i];
-        float *at = c->out.at + link->range.from;
-        if (feedback)
-            codec_round_feedback(codec, at, c->residual.at + link->range.from, link->layout.x);
-        else
-            codec_round(codec, at, link->layout.x);
-    }
+    float *at = c->out.at + link->range.from;
+    if (codec != CODEC_F32 && feedback)
+        codec_round_feedback(codec, at, c->residual.at + link->range.from, link->layout.x);
+    else if (codec != CODEC_F32)
+        codec_round(codec, at, link->layout.x);
 }
 
 void ps_client_round(struct ps_client *c)
 {
-    round_push(c, false);
+    for (size_t i = 0; i < c->port.placement.shards; i++)
+        round_part(c, &c->link[i], false);
+}
+
+/* The parts before shard `end` become what the servers will have. */
+static void round_parts(struct ps_client *c, size_t end)
+{
+    for (size_t i = 0; c->residual.n > 0 && i < end; i++)
+        round_part(c, &c->link[i], true);
 }
 
 uint64_t ps_client_push_bytes(const struct ps_client *c)
@@ -210,8 +215,66 @@ static void show_push(struct ps_client *c)
         observer->contributes(observer->user, c->m->world->self, &c->out);
 }
 
+/* The next push begins to be one. */
+static void number_push(struct ps_client *c, uint64_t samples, bool lost)
+{
+    c->sending = ++c->pushed;
+    c->push[c->pushed % c->kept].lost = lost;
+    c->push[c->pushed % c->kept].samples = samples;
+}
+
+/* c->out from `from` on becomes the gradient, and behind it s, as far as it was not yet. */
+static void fill_push(struct ps_client *c, size_t from)
+{
+    const struct learner *l = c->m->learner;
+    size_t n = l->dx.n, end = min_size(c->filled, n);
+    if (c->filled > n)
+        vec_export(&l->s, vec_all(&l->s), c->out.at + n);
+    if (from < end)
+        vec_export(&l->dx, (struct range){from, end - from}, c->out.at + from);
+    c->filled = from;
+}
+
+void ps_client_push_from(struct ps_client *c, uint64_t samples, size_t from)
+{
+    size_t shard = c->port.placement.shards;
+    size_t had = c->early ? atomic_load(&c->push_sender.from) : shard;
+    while (shard > 1 && c->link[shard - 1].range.from >= from)
+        shard--;
+    if (shard >= had || (!c->early && !ps_may_open(c)))
+        return;
+    if (!c->early) {
+        number_push(c, samples, false);
+        ps_observe_client(c);
+        ps_open_push(c);
+        c->filled = c->out.n;
+        c->early = true;
+    }
+    fill_push(c, c->link[shard].range.from);
+    for (size_t i = shard; c->residual.n > 0 && i < had; i++)
+        round_part(c, &c->link[i], true);
+    async_sender_send_from(&c->push_sender, shard);
+}
+
+/* The rest of an open push. */
+static int close_push(struct ps_client *c, bool lost)
+{
+    c->early = false;
+    if (lost) {
+        ps_lose_push(c);
+    } else {
+        fill_push(c, 0);
+        round_parts(c, atomic_load(&c->push_sender.from));
+        show_push(c);
+    }
+    async_sender_send_from(&c->push_sender, 0);
+    return take_push_memory(c, c->pushed + 1);
+}
+
 int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
 {
+    if (c->early)
+        return close_push(c, lost);
     int rc = ps_client_flush(c);
     if (rc == OK && ps_is_full(c))
         rc = ps_client_fetch(c);
@@ -219,13 +282,11 @@ int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
         return rc;
     if (ps_is_full(c))
         return ERR_PROTOCOL; /* the servers have sent a state without them */
-    c->sending = ++c->pushed;
-    c->push[c->pushed % c->kept].lost = lost;
-    c->push[c->pushed % c->kept].samples = samples;
+    number_push(c, samples, lost);
     if (!lost)
         show_push(c);
-    if (!lost && c->residual.n > 0)
-        round_push(c, true);
+    if (!lost)
+        round_parts(c, c->port.placement.shards);
     ps_observe_client(c);
     ps_send_push(c);
     return take_push_memory(c, c->pushed + 1);

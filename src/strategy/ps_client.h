@@ -63,7 +63,7 @@ struct ps_client {
     struct ps_port port;
     struct transfer leaving;         /* the report that its loop has ended */
     struct async_sender push_sender; /* one part for each shard */
-    uint8_t push_header[PS_MESSAGE_MAX];
+    uint8_t push_header[PS_MESSAGE_MAX], lost_header[PS_MESSAGE_MAX];
     struct ps_link *link; /* by shard */
     struct vec out;       /* the next push, to be written: one of `push` */
     struct vec global; /* the newest copy of x̃, then s̃; the state's, if all copies are states */
@@ -77,8 +77,10 @@ struct ps_client {
     bool repeat;      /* which must be sent again */
     struct ps_push push[PS_PUSHES_KEPT]; /* push k is number k mod `kept` */
     size_t kept;
-    bool whole;           /* the copies that are requested are a state, */
-    uint64_t wanted;      /* or of this order at least */
+    bool early;      /* push `pushed` is open: its last parts are sent while the rest is computed */
+    size_t filled;   /* of an open push: floats of `out` from here on are there */
+    bool whole;      /* the copies that are requested are a state, */
+    uint64_t wanted; /* or of this order at least */
     struct ps_message ok; /* the newest OK */
     /* The view in which the clock has asked for the state here. It stays until the clock says where
      * the shards continue: later than port.epoch until then. */
@@ -114,10 +116,21 @@ void ps_client_round(struct ps_client *c);
 /* Bytes of a push. */
 uint64_t ps_client_push_bytes(const struct ps_client *c);
 
-/* Begin to push c->out, of `samples` samples, when the previous push is decided. lost: send only
- * the message that the model is not finite. Touch c->out only after ps_client_flush. Fetches a
- * state first when it has no room for another push that no state contains. ERR_NOMEM */
+/* Begin to push c->out, of `samples` samples, when the previous push is decided, or send the rest
+ * of the one that is open. lost: send only the message that the model is not finite. Touch c->out
+ * only after ps_client_flush. Fetches a state first when it has no room for another push that no
+ * state contains. ERR_NOMEM */
 int ps_client_push(struct ps_client *c, uint64_t samples, bool lost);
+
+/* The learner's dx is finished from `from` on: begin to push it, and s, shard by shard, if the
+ * previous push is decided and kept. Shard 0's part waits for ps_client_push. Never blocks. */
+void ps_client_push_from(struct ps_client *c, uint64_t samples, size_t from);
+
+/* Is a push open that ps_client_push_from has begun? */
+static inline bool ps_client_is_early(const struct ps_client *c)
+{
+    return c->early;
+}
 
 /* Wait until the last push is decided, and no copy is on its way here. If a server is lost before,
  * it is pushed again. */
@@ -161,8 +174,16 @@ bool ps_is_full(const struct ps_client *c);
  * another one `successor` becomes WORLD_ANY. */
 int ps_ask_successor(struct ps_client *c);
 
-/* Send the push `sending`. */
+/* Send the push `sending`; or open it, so that its parts may be sent one after another. */
 void ps_send_push(struct ps_client *c);
+void ps_open_push(struct ps_client *c);
+
+/* The open push is lost: its parts that were not sent yet report that, so that no shard applies it.
+ */
+void ps_lose_push(struct ps_client *c);
+
+/* May a push be opened now? */
+bool ps_may_open(const struct ps_client *c);
 
 /* Tell the clock that this worker's loop has ended: c->leaving ends when the clock knows. */
 void ps_report_leave(struct ps_client *c);

@@ -193,15 +193,22 @@ static int keep_for_leavers(struct ps_client *c)
 
 /* ---- pushing ---- */
 
-void ps_send_push(struct ps_client *c)
+bool ps_may_open(const struct ps_client *c)
+{
+    return !async_sender_busy(&c->push_sender) && !c->repeat && c->ok.number >= c->pushed &&
+           ps_holds_all(c) && !ps_is_full(c) && !is_frozen(c);
+}
+
+/* The parts before shard `end` of the push `sending`, with a header in that memory. */
+static void make_parts(struct ps_client *c, size_t end, uint8_t header[PS_MESSAGE_MAX])
 {
     const struct ps_push *push = &c->push[c->sending % c->kept];
     const struct ps_message message = {.op = PS_PUSH,
                                        .flags = push->lost ? PS_LOST : 0,
                                        .number = c->sending,
                                        .samples = push->samples};
-    size_t len = ps_port_encode(&c->port, &message, c->push_header);
-    for (size_t i = 0; i < c->port.placement.shards; i++) {
+    size_t len = ps_port_encode(&c->port, &message, header);
+    for (size_t i = 0; i < end; i++) {
         struct ps_link *link = &c->link[i];
         c->push_sender.part[i].what =
             (struct transfer_out){.to = ps_placement_host(&c->port.placement, i),
@@ -210,11 +217,28 @@ void ps_send_push(struct ps_client *c)
                                   .n = push->lost ? 0 : link->range.len,
                                   .codec = push->lost ? CODEC_F32 : c->config.codec,
                                   .exact = push->lost ? 0 : link->range.len - link->layout.x,
-                                  .header = c->push_header,
+                                  .header = header,
                                   .header_len = len};
     }
+}
+
+void ps_open_push(struct ps_client *c)
+{
+    make_parts(c, c->port.placement.shards, c->push_header);
     c->repeat = false;
-    async_sender_send(&c->push_sender);
+    async_sender_open(&c->push_sender);
+}
+
+void ps_lose_push(struct ps_client *c)
+{
+    c->push[c->sending % c->kept].lost = true;
+    make_parts(c, atomic_load(&c->push_sender.from), c->lost_header);
+}
+
+void ps_send_push(struct ps_client *c)
+{
+    ps_open_push(c);
+    async_sender_send_from(&c->push_sender, 0);
 }
 
 /* Send a push again where one is needed, when the previous sending has ended. */

@@ -24,10 +24,13 @@ static struct {
 
 static int planted_push(struct ps_client *c, uint64_t samples, bool lost)
 {
-    bool here = (c->m->world->self == plant.node && c->pushed == 1) ||
-                (plant.all_from > 0 && c->pushed + 1 >= plant.all_from);
+    uint64_t before = c->pushed - ps_client_is_early(c);
+    bool here = (c->m->world->self == plant.node && before == 1) ||
+                (plant.all_from > 0 && before + 1 >= plant.all_from);
+    /* Of a push that has begun to leave, shard 0's part is still to be written. */
+    float *at = ps_client_is_early(c) ? c->m->learner->dx.at : &c->out.at[c->out.n / 2];
     if (here && plant.nan)
-        c->out.at[c->out.n / 2] = (float)NAN;
+        *at = (float)NAN;
     return ps_client_push(c, samples, lost || (here && plant.lost));
 }
 

@@ -1,6 +1,7 @@
 /* Parameter servers in whole runs: their results, and the timeline of each worker. */
 #include "sim_run.h"
 #include "sweep_stride.h"
+#include "trace_events.h"
 
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
 
@@ -52,6 +53,39 @@ static void test_alone_every_optimizer_is_single(void **state)
         if (!run_same_bits(other, single, "final.safetensors"))
             fail_msg("%s, colocated", solver[i]);
     }
+}
+
+/* Does the worker compute at that moment? */
+static bool is_computing(const struct trace_events *trace, int pid, int64_t at)
+{
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct trace_event *s = &trace->at[i];
+        if (s->pid == pid && strcmp(s->name, "compute") == 0 && s->start < at && at < s->end)
+            return true;
+    }
+    return false;
+}
+
+/* Four workers have a quarter of 513 floats each; the last layer has all but 60 of them. While
+ * backward computes the first layer, the last three quarters leave: of the 12 parts that travel in
+ * a round, 9. A worker sends copies to others while these wait, in bsp never during its own step.
+ */
+static void test_pushes_overlap_with_backward(void **state)
+{
+    enum { STEPS = 10 };
+    struct sim_run r = {.traced = true};
+    struct trace_events trace;
+    int early = 0;
+    SIM(*state, calm, &r, "stop.steps=10", "strategy.ps={ consistency: bsp colocated: true }",
+        "evaluate.every_exchanges=10000", "validation=0");
+    trace_read(r.trace, &trace);
+    for (size_t i = 0; i < trace.count; i++) {
+        const struct trace_event *s = &trace.at[i];
+        early += strcmp(s->name, "send") == 0 && is_computing(&trace, s->pid, s->start);
+    }
+    print_message("    %d of %d parts\n", early, 12 * STEPS);
+    assert_true(early >= 8 * STEPS && early <= 9 * STEPS);
+    trace_release(&trace);
 }
 
 /* Four workers with 16 records each, in rounds; one with all 64. */
@@ -319,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone_every_mode_is_single),
         cmocka_unit_test(test_alone_every_optimizer_is_single),
+        cmocka_unit_test(test_pushes_overlap_with_backward),
         cmocka_unit_test(test_rounds_are_one_worker_with_the_whole_batch),
         cmocka_unit_test(test_a_sum_is_four_means),
         cmocka_unit_test(test_what_cannot_be_is_refused),
