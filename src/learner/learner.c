@@ -323,9 +323,14 @@ static int compute_slice(struct learner *l, uint64_t start, size_t count, double
     l->seconds = seconds;
     l->spent = 0;
     local_set_meeting(l->group, on_point, l);
+    struct net_point point;
     int rc = compute_gradient(l, start, count, NULL);
     l->part = l->parts - 1;
-    return rc == OK ? spend_until(l, net_share(l->ws->train)) : rc;
+    if (rc == OK)
+        rc = spend_until(l, net_share(l->ws->train));
+    if (rc == OK && net_ends_with_sum(l->ws->train, &l->dx, &point))
+        rc = l->meet(l->meet_user, &point);
+    return rc;
 }
 
 /* The group shares out the work of a batch, however many of them there are. */

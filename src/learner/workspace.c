@@ -71,6 +71,8 @@ static struct net_options options_of(const struct workspace *ws, enum phase phas
         .keep = phase == PHASE_TEST ? ws->keep : NULL,
         .brings_room = true,
         .slice = ws->slice,
+        .slices_from = ws->slices_from,
+        .slices_to = ws->slices_to,
     };
 }
 
@@ -241,6 +243,13 @@ struct making {
     size_t slice; /* which */
 };
 
+/* false: out of memory */
+static bool copy_name(struct workspace *ws, const char *name, const char **out)
+{
+    *out = name ? arena_strdup(&ws->arena, name) : NULL;
+    return *out || !name;
+}
+
 static int make_workspace(const Paceline__Job *job, const struct making *options,
                           struct workspace **out, struct err *err)
 {
@@ -264,11 +273,13 @@ static int make_workspace(const Paceline__Job *job, const struct making *options
     ws->record_floats = shape_count(options->record);
     ws->only_tests = options->only_tests;
     ws->slice = (struct model_slice){options->is_slice ? options->slice : SLICE_ALL, job->slices};
-    ws->keep = options->keep ? arena_strdup(&ws->arena, options->keep) : NULL;
+    bool copied = copy_name(ws, options->keep, &ws->keep) &&
+                  copy_name(ws, job->slices_from, &ws->slices_from) &&
+                  copy_name(ws, job->slices_to, &ws->slices_to);
     PL_ASSERT(job->local > 0 && job->batch % job->local == 0);
     ws->other = arena_array(&ws->arena, job->local - 1, struct inner_space);
     ws->others = ws->other ? job->local - 1 : 0;
-    rc = ws->other && (ws->keep || !options->keep)
+    rc = ws->other && copied
              ? plan_parts(ws, param, job, options->record, options->corpus, options->log, err)
              : err_set(err, ERR_NOMEM, "net: out of memory");
 done:

@@ -29,10 +29,11 @@ struct workspace {
     int fewer_threads;              /* and for how many */
     float *room;                    /* train, test and apart lie here, one over the other */
     size_t room_floats;
-    bool only_tests;          /* train is NULL */
-    struct model_slice slice; /* of the model that the nets are (nn/net.h) */
-    const char *keep;         /* a blob that tests keep (nn/net.h), or NULL */
-    bool requested;           /* workspace_keep has planned again */
+    bool only_tests;                     /* train is NULL */
+    struct model_slice slice;            /* of the model that the nets are (nn/net.h), */
+    const char *slices_from, *slices_to; /* and of which layers; copies, or NULL */
+    const char *keep;                    /* a blob that tests keep (nn/net.h), or NULL */
+    bool requested;                      /* workspace_keep has planned again */
     struct net *separate; /* as `test`, for test records of another size; NULL: there are none */
     struct shape separate_shape; /* of those, */
     struct batch separate_records;

@@ -1,9 +1,7 @@
 #include "nn/cast.h"
 
-#include "nn/graph.h"
+#include "nn/insert.h"
 #include "tensor/bf16.h"
-
-#include <stdio.h>
 
 /* ---- elements ---- */
 
@@ -90,77 +88,21 @@ static enum dtype dtype_for(const struct layer *layer, const struct setup *setup
     return takes == TAKES_BF16 ? DTYPE_BF16 : DTYPE_F32;
 }
 
-static struct blob *find_cast(const struct net *net, const struct blob *x)
-{
-    for (size_t i = 0; i < net->n_blobs; i++)
-        if (net->blob[i]->is_cast && net->blob[i]->maker->bottom[0].blob == x)
-            return net->blob[i];
-    return NULL;
-}
-
-/* Insert the cast before the newest layer. */
-static int insert_cast(struct net *net, struct layer *reader, struct blob *x, struct blob **out,
-                       struct err *err)
-{
-    struct layer *layer = arena_new(&net->arena, struct layer);
-    struct blob *y = arena_new(&net->arena, struct blob);
-    struct link *link = arena_array(&net->arena, 1, struct link);
-    struct blob **tops = arena_array(&net->arena, 1, struct blob *);
-    char text[160];
-    snprintf(text, sizeof text, "%.100s as %s", x->name, dtype_name(reader->dtype));
-    const char *name = arena_strdup(&net->arena, text);
-    if (!layer || !y || !link || !tops || !name)
-        return err_set(err, ERR_NOMEM, "out of memory");
-    *link = (struct link){.blob = x};
-    *y = (struct blob){
-        .name = x->name,
-        .shape = x->shape,
-        .layout = x->layout,
-        .dtype = reader->dtype,
-        .count = x->count,
-        .maker = layer,
-        .is_cast = true,
-    };
-    *tops = y;
-    *layer = (struct layer){
-        .ops = &ops,
-        .name = name,
-        .type = "Cast",
-        .index = x->maker->index,
-        .nth = reader->nth,
-        .bottom = link,
-        .n_bottom = 1,
-        .top = tops,
-        .n_top = 1,
-        .dtype = y->dtype,
-        .n_over = 1,
-    };
-    net->layer[layer->nth] = layer;
-    net->layer[++reader->nth] = reader;
-    net->n_layers++;
-    net->blob[net->n_blobs++] = y;
-    *out = y;
-    return OK;
-}
-
 int cast_bottoms(struct net *net, struct layer *layer, const struct setup *setup, struct err *err)
 {
     int rc = OK;
     layer->dtype = dtype_for(layer, setup);
     for (size_t k = 0; k < layer->n_bottom && rc == OK; k++) {
-        struct link *link = &layer->bottom[k];
-        struct blob *x = link->blob;
-        if (x->shape.n != 4 || x->dtype == layer->dtype)
-            continue;
-        struct blob *y = find_cast(net, x);
-        if (!y)
-            rc = insert_cast(net, layer, x, &y, err);
-        else
-            x->users--; /* of x the cast is one user, however many have the cast */
-        if (rc == OK) {
-            y->users++;
-            link->blob = y;
-        }
+        const struct blob *x = layer->bottom[k].blob;
+        const struct insertion cast = {
+            .ops = &ops,
+            .type = "Cast",
+            .copy = dtype_name(layer->dtype),
+            .shape = x->shape,
+            .dtype = layer->dtype,
+        };
+        if (x->shape.n == 4 && x->dtype != layer->dtype)
+            rc = insert_layer(net, layer, k, &cast, err);
     }
     return rc;
 }

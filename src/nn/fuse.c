@@ -11,7 +11,7 @@
 static bool is_newest(const struct net *net, const struct blob *blob)
 {
     for (size_t i = net->file.n_blobs; i-- > 0;)
-        if (!net->file.blob[i]->is_cast && strcmp(net->file.blob[i]->name, blob->name) == 0)
+        if (!net->file.blob[i]->inserted && strcmp(net->file.blob[i]->name, blob->name) == 0)
             return net->file.blob[i] == blob;
     return false;
 }

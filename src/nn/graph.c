@@ -11,6 +11,7 @@
 #include "nn/cast.h"
 #include "nn/fields.h"
 #include "nn/layers.h"
+#include "nn/partition.h"
 #include "nn/rules.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ enum { LAYER_NAME_MAX = 100 };
 static struct blob *newest_blob(const struct net *net, const char *name)
 {
     for (size_t i = net->n_blobs; i-- > 0 && name[0];)
-        if (!net->blob[i]->is_cast && strcmp(net->blob[i]->name, name) == 0)
+        if (!net->blob[i]->inserted && strcmp(net->blob[i]->name, name) == 0)
             return net->blob[i];
     return NULL;
 }
@@ -160,7 +161,7 @@ static int check_name(const struct net *net, const Caffe__LayerParameter *param,
         return err_set(err, ERR_INPUT, "net: the name of layer %zu is longer than %d", index + 1,
                        LAYER_NAME_MAX);
     for (size_t i = net->n_own; i < net->n_layers; i++)
-        if (!cast_is(net->layer[i]) && strcmp(net->layer[i]->name, param->name) == 0)
+        if (!net->layer[i]->inserted && strcmp(net->layer[i]->name, param->name) == 0)
             return err_set(err, ERR_INPUT, "layer \"%s\": another layer has the same name",
                            param->name);
     return OK;
@@ -218,7 +219,8 @@ static void check_tops(const struct net *net, const struct layer *layer)
 {
     for (size_t i = 0; i < layer->n_top; i++) {
         const struct blob *top = layer->top[i];
-        PL_ASSERT(top->is_whole || top->shape.n == 0 || top->shape.dim[0] == net->N);
+        size_t records = top->data_parallel ? net->records.len : net->N;
+        PL_ASSERT(top->is_whole || top->shape.n == 0 || top->shape.dim[0] == records);
     }
 }
 
@@ -233,8 +235,11 @@ static int add_layer(struct net *net, const Caffe__LayerParameter *param, size_t
     if ((rc = make_layer(net, param, index, &layer, err)) == OK &&
         (rc = connect_bottoms(net, layer, err)) == OK &&
         (rc = cast_bottoms(net, layer, setup, err)) == OK &&
+        (rc = partition_bottoms(net, layer, setup, err)) == OK &&
         (rc = connect_tops(net, layer, err)) == OK)
         rc = layer->ops->setup(layer, setup, err);
+    if (rc == OK)
+        rc = partition_finish_layer(net, layer, setup, err);
     if (rc != OK) {
         err_prefix(err, "layer \"%s\"", param->name);
         return rc;
@@ -300,6 +305,7 @@ static int add_included(struct net *net, const Caffe__NetParameter *param, size_
     if (!rules_include(layer, param->state, net->phase))
         return OK;
     own.normalised = is_normalised(net, param, i);
+    partition_place_layer(net, i, &own);
     return add_layer(net, layer, i, &own, err);
 }
 
@@ -446,21 +452,25 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
                 const struct net_options *options, struct err *err)
 {
     int rc = check_net(param, err);
+    if (rc == OK)
+        rc = partition_find_range(net, param, options, err);
     if (rc != OK)
         return rc;
-    size_t tops = param->n_input, casts = 0;
+    size_t tops = param->n_input, inserted = 0;
+    bool inserts = options->dtype == DTYPE_BF16 || slice_is_part(&options->slice);
     for (size_t i = 0; i < param->n_layer; i++) {
         tops += param->layer[i]->n_top + 1;
-        casts += options->dtype == DTYPE_BF16 ? param->layer[i]->n_bottom : 0;
+        inserted += inserts ? param->layer[i]->n_bottom : 0;
     }
-    net->layer = arena_array(&net->arena, param->n_layer + casts + 1, struct layer *);
-    net->blob = arena_array(&net->arena, tops + casts, struct blob *);
+    net->layer = arena_array(&net->arena, param->n_layer + inserted + 1, struct layer *);
+    net->blob = arena_array(&net->arena, tops + inserted, struct blob *);
     if (!net->layer || !net->blob)
         return err_set(err, ERR_NOMEM, "net: out of memory");
     struct setup setup = {
         .options = options,
         .arena = &net->arena,
         .scratch = &net->scratch,
+        .slice = {SLICE_ALL, 1},
         .segments = &net->segments,
         .states = &net->states,
         .whole = slice_is_part(&options->slice) ? &net->whole : NULL,

@@ -16,6 +16,11 @@ struct net_file {
     size_t n_blobs;
 };
 
+/* Of the layers of the file: both ends. */
+struct file_range {
+    size_t from, to;
+};
+
 /* How far a backward pass is, for its observer. */
 struct watched_pass {
     const struct net_watch *watch; /* may be NULL */
@@ -26,7 +31,8 @@ struct watched_pass {
 /* A pass: layers before `next` have run, or backward those from `next` on. Where it has stopped,
  * the next one has, too, all but its end. */
 struct net_run {
-    struct pass pass;
+    struct pass pass, part;   /* `part` of data-parallel layers */
+    struct net_batch records; /* of which they are */
     size_t next;
     bool backward, stopped;
     double done; /* flops of the step so far */
@@ -50,6 +56,9 @@ struct net {
     struct segments segments, states;
     struct segments whole; /* of the whole model; empty where this is it */
     struct model_slice slice;
+    struct file_range range; /* of layers that slices share out */
+    struct range records;    /* of a full batch: those of this slice's data-parallel layers */
+    struct net_parallel parallel;
     struct net_run run; /* the pass under way */
     struct shares shares;
     struct op_scratch scratch; /* of the op that runs */

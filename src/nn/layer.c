@@ -128,7 +128,7 @@ static int reserve_columns(struct layer *layer, const struct setup *setup, const
 int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
                     struct err *err)
 {
-    const struct model_slice *slice = &setup->options->slice;
+    const struct model_slice *slice = &setup->slice;
     const struct blob *top = layer->top[0];
     layer->shares_out = true;
     if (slice->count > units)
@@ -239,7 +239,7 @@ static int join_shared(struct layer *layer, const struct setup *setup, struct sh
 {
     struct layer_param *p = &layer->at[layer->n_at];
     struct segment *segment = &setup->segments->at[share->segment];
-    if (setup->options->slice.count > 1)
+    if (setup->options->slice.count > 1 && !setup->data_parallel)
         return err_set(err, ERR_UNSUPPORTED,
                        "slices: weights that layers share by name (\"%.64s\") are not supported",
                        spec->name);
@@ -266,7 +266,7 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
                 const char *field, const Caffe__FillerParameter *filler, struct err *err)
 {
     PL_ASSERT(layer->n_at < LAYER_PARAMS_MAX);
-    if (setup->options->slice.count > 1 && !layer->shares_out && !layer->ops->small_params)
+    if (setup->slice.count > 1 && !layer->shares_out && !layer->ops->small_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "slices: weights of type \"%s\" cannot be shared out among slices; those of "
                        "InnerProduct and Convolution can",
@@ -299,7 +299,7 @@ int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
                 const struct shape *shape, size_t *offset, struct err *err)
 {
     char text[128], name[SEGMENT_NAME_MAX];
-    if (setup->options->slice.count > 1 && !layer->ops->small_params)
+    if (setup->slice.count > 1 && !layer->ops->small_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "slices: the state of type \"%s\" cannot be shared out among slices",
                        layer->type);

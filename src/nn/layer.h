@@ -39,10 +39,11 @@ struct blob {
     bool needs, leads;  /* depends on parameters; a loss depends on it: both: has a gradient */
     size_t parts;       /* of the gradient, as many as links write it */
     struct link
-        *second_grad; /* its dx is the rest of the gradient, which the maker adds when it reads */
-    bool is_cast;     /* another in another dtype: no version of its name (cast.h) */
-    bool kept;        /* net_blob may read the values: no other blob uses their memory */
-    void *at, *d;     /* values; gradient, or NULL where there is none (as good as 0) */
+        *second_grad;   /* its dx is the rest of the gradient, which the maker adds when it reads */
+    bool inserted;      /* made by an inserted layer: no version of its name (insert.h) */
+    bool data_parallel; /* has this slice's part of the records alone (partition.h) */
+    bool kept;          /* net_blob may read the values: no other blob uses their memory */
+    void *at, *d;       /* values; gradient, or NULL where there is none (as good as 0) */
     bool rematerialised; /* the maker makes the values again for backward */
     void *room;          /* for the forward's values: others are the caller's, or rematerialised */
     struct piece *values, *repeated, *gradient; /* the plan's (live_ranges.h); repeated: of
@@ -93,9 +94,12 @@ struct setup {
     struct op_scratch *scratch;         /* that ops have while they run */
     struct segments *segments, *states; /* of x; of s */
     struct segments *whole;             /* of x of the model that this net is a slice of */
-    struct shares *shares;              /* parameters with a name of their own (share.h) */
-    size_t *carried; /* floats of a record's in net_batch.carried; a layer adds its own */
-    bool blocks;     /* images lie in blocks of channels (blocks.h) */
+    struct model_slice slice; /* that the layer is to be of: of one, unless it is in the range of
+                                 layers that are shared out */
+    bool data_parallel;       /* the layer is before that range */
+    struct shares *shares;    /* parameters with a name of their own (share.h) */
+    size_t *carried;          /* floats of a record's in net_batch.carried; a layer adds its own */
+    bool blocks;              /* images lie in blocks of channels (blocks.h) */
     bool normalised; /* only a BatchNorm with batch statistics reads the layer's top: it removes
                         a constant of the channel, which so has no gradient */
 };
@@ -190,10 +194,12 @@ struct layer {
     float *columns;           /* and its own part of the top or of the top's gradient */
     size_t each_in;           /* likewise of a group's inputs, where each group has its own: */
     float *inputs, *inputs_dx;
-    size_t classes;    /* labels from the data layer must stay below; 0: it reads none */
-    size_t top_k;      /* of an accuracy; else 0 */
-    bool judges;       /* the accuracy that counts net_result.right */
-    unsigned reorders; /* of images between layouts, in a step; the op has its own */
+    size_t classes;     /* labels from the data layer must stay below; 0: it reads none */
+    size_t top_k;       /* of an accuracy; else 0 */
+    bool judges;        /* the accuracy that counts net_result.right */
+    unsigned reorders;  /* of images between layouts, in a step; the op has its own */
+    bool inserted;      /* the file does not know it (insert.h) */
+    bool data_parallel; /* computes this slice's part of the records (partition.h) */
     bool runs_backward;
     enum dtype dtype; /* of 4-D bottoms and tops */
     enum chain_part part;

@@ -253,6 +253,7 @@ int layer_chain_make(const struct chain *chain, enum phase phase, struct arena *
         .name = chain->first->name,
         .type = type,
         .index = chain->last->index,
+        .data_parallel = chain->last->data_parallel,
         .buffer_bytes = self->batch ? self->batch->layer.buffer_bytes : 0,
     };
     tie_members(self, chain);

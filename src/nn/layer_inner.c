@@ -67,7 +67,7 @@ static int make_turned(struct layer_inner *self, const struct setup *setup, stru
 static int take_part(struct layer_inner *self, const struct setup *setup,
                      const Caffe__InnerProductParameter *p, size_t axis, struct err *err)
 {
-    if (setup->options->slice.count > 1 && (axis != 1 || p->transpose))
+    if (setup->slice.count > 1 && (axis != 1 || p->transpose))
         return err_set(err, ERR_UNSUPPORTED, "slices: inner_product_param.%s is not supported",
                        p->transpose ? "transpose: true" : "axis that is not 1");
     int rc = layer_share_out(&self->layer, setup, p->num_output, "outputs", err);

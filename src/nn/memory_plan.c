@@ -61,7 +61,7 @@ static int check_gradients(const struct net *net, struct err *err)
 static bool newest_of_name(const struct net *net, size_t i)
 {
     for (size_t k = i + 1; k < net->n_blobs; k++)
-        if (!net->blob[k]->is_cast && strcmp(net->blob[k]->name, net->blob[i]->name) == 0)
+        if (!net->blob[k]->inserted && strcmp(net->blob[k]->name, net->blob[i]->name) == 0)
             return false;
     return true;
 }
@@ -72,7 +72,7 @@ static void mark_kept(struct net *net, const struct net_options *options)
     for (size_t i = 0; i < net->n_blobs; i++) {
         struct blob *blob = net->blob[i];
         bool named = options->keep && strcmp(blob->name, options->keep) == 0;
-        blob->kept = !blob->is_cast && (blob->users == 0 || named || options->keep_all) &&
+        blob->kept = !blob->inserted && (blob->users == 0 || named || options->keep_all) &&
                      newest_of_name(net, i);
     }
 }

@@ -34,6 +34,9 @@ struct net_options {
     /* Of layers that slices share out the net has this slice's outputs; others with weights are
      * refused. SLICE_ALL: the net is whole, but refused likewise. */
     struct model_slice slice;
+    /* The first and the last layer that slices share out (partition.h); NULL: the net's. Borrowed
+     * while the net is made. */
+    const char *slices_from, *slices_to;
 };
 
 /* One batch. `data` holds count records, each of the input's size, NCHW; the values must be finite
@@ -127,7 +130,11 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
  * A slice has all blobs whole, and parts of the weights. Where a layer's outputs are shared out the
  * pass stops: forward, until the slices have gathered the top; backward, until they have added up
  * the bottom's gradient, to which each slice has the contribution of its outputs. The net does not
- * know how they do that. All slices stop at the same points, in the same order. */
+ * know how they do that. All slices stop at the same points, in the same order.
+ *
+ * Where a range of layers is shared out, each slice computes the layers before it for a part of the
+ * records, and has all of their parameters. Behind them the slices gather the records; at the end
+ * of a step they add up the gradients of these parameters (net_ends_with_sum). */
 
 enum net_meeting { NET_GATHER, NET_SUM };
 
@@ -158,6 +165,18 @@ const struct net_result *net_last_result(const struct net *net);
 
 /* Points have numbers below this. 0: the net is no slice. */
 size_t net_points(const struct net *net);
+
+/* Of the layers before the range that slices share out, whose parameters and state x and s begin
+ * with. Zeros: there are none, or the net is no slice. */
+struct net_parallel {
+    size_t floats, segments; /* of x */
+    size_t states;           /* floats of s */
+};
+struct net_parallel net_parallel(const struct net *net);
+
+/* The point at the end of a step, at which the slices add up what dx has of these layers; false:
+ * there is none. */
+bool net_ends_with_sum(const struct net *net, struct vec *dx, struct net_point *point);
 
 /* The part of the whole net's products in a step that this net has; 1: all. */
 double net_share(const struct net *net);

@@ -7,6 +7,7 @@
 #include "nn/cast.h"
 #include "nn/graph.h"
 #include "nn/live_ranges.h"
+#include "nn/partition.h"
 
 #include <string.h>
 
@@ -49,9 +50,7 @@ static double count_whole_flops(const struct net *net)
     for (size_t i = 0; i < net->file.n_layers; i++) {
         const struct layer *layer = net->file.layer[i];
         double flops = net_layer_flops(net, i, false) + net_layer_flops(net, i, true);
-        if (layer_is_cut(layer))
-            flops *= (double)layer->outputs / (double)layer->own.len;
-        sum += flops;
+        sum += flops * partition_slices_of(net, layer);
     }
     return sum > 0.0 ? sum : 1.0;
 }
@@ -80,6 +79,21 @@ static void check_labels(const struct net *net, const struct net_batch *batch)
         PL_ASSERT(batch->labels[i] < net->classes);
 }
 
+/* The pass of data-parallel layers. */
+static void take_part(struct net *net, const struct net_batch *batch)
+{
+    struct net_run *run = &net->run;
+    struct range own = partition_records(net, batch->count);
+    run->records = *batch;
+    run->records.count = own.len;
+    if (batch->records)
+        run->records.records += own.from;
+    if (batch->carried)
+        run->records.carried += own.from * net->carried;
+    run->part = run->pass;
+    run->part.batch = &run->records;
+}
+
 void net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
                        const struct net_batch *batch)
 {
@@ -92,24 +106,25 @@ void net_begin_forward(struct net *net, const struct vec *x, struct vec *s,
         live_ranges_poison(net);
     *run = (struct net_run){.result = {.count = batch->count}};
     run->pass = (struct pass){.x = x->at, .s = s->at, .batch = batch, .result = &run->result};
+    take_part(net, batch);
 }
 
-/* The top's columns of the other slices are to come. */
-static bool stop_to_gather(struct net *net, const struct layer *layer)
+/* Of data-parallel layers a batch may have no records for this slice: they do not run. */
+static bool is_idle(const struct net *net, const struct layer *layer)
 {
-    struct net_run *run = &net->run;
-    if (!layer_is_cut(layer))
-        return false;
-    run->point = (struct net_point){
-        .meeting = NET_GATHER,
-        .number = 2 * run->next,
-        .values = layer->top[0]->at,
-        .rows = layer->top[0]->count / (layer->outputs * layer->each),
-        .outputs = layer->outputs,
-        .each = layer->each,
-        .share = run->done / count_whole_flops(net),
-    };
-    return run->stopped = true;
+    return layer->data_parallel && net->run.records.count == 0;
+}
+
+static const struct pass *pass_of(const struct net *net, const struct layer *layer)
+{
+    return layer->data_parallel ? &net->run.part : &net->run.pass;
+}
+
+static bool stop_at(struct net *net, bool meets)
+{
+    if (meets)
+        net->run.point.share = net->run.done / count_whole_flops(net);
+    return net->run.stopped = meets;
 }
 
 static void forward_layer(struct net *net, struct layer *layer)
@@ -117,7 +132,7 @@ static void forward_layer(struct net *net, struct layer *layer)
     probe_begins(net, layer->in_file, false);
     rebuild_net(layer);
     net->scratch.at = live_ranges_scratch(net, layer, false);
-    layer->ops->forward(layer, &net->run.pass);
+    layer->ops->forward(layer, pass_of(net, layer));
     net->run.done += net_layer_flops(net, layer->in_file, false);
 }
 
@@ -136,9 +151,9 @@ static const struct net_point *continue_forward(struct net *net)
     struct net_run *run = &net->run;
     for (; run->next < net->n_layers; run->next++) {
         struct layer *layer = net->layer[run->next];
-        if (!run->stopped) {
+        if (!run->stopped && !is_idle(net, layer)) {
             forward_layer(net, layer);
-            if (stop_to_gather(net, layer))
+            if (stop_at(net, partition_forward(layer, &run->point)))
                 return &run->point;
         }
         run->stopped = false;
@@ -244,30 +259,11 @@ void net_begin_backward(struct net *net, const struct vec *x, struct vec *dx,
     struct net_run *run = &net->run;
     PL_ASSERT(net->phase == PHASE_TRAIN && net->count > 0);
     PL_ASSERT(x->n >= net->segments.total && dx->n >= net->segments.total);
-    run->pass = (struct pass){.x = x->at, .dx = dx->at};
+    run->part = run->pass = (struct pass){.x = x->at, .dx = dx->at};
     run->backward = true;
     run->stopped = false;
     run->next = net->n_layers;
     run->watched = watch_pass(net, watch);
-}
-
-/* The gradient of the bottom has the contribution of this slice's outputs alone. */
-static bool stop_to_sum(struct net *net, const struct layer *layer)
-{
-    struct net_run *run = &net->run;
-    const struct link *link = &layer->bottom[0];
-    if (!layer_is_cut(layer) || !link->dx)
-        return false;
-    run->point = (struct net_point){
-        .meeting = NET_SUM,
-        .number = 2 * (run->next - 1) + 1,
-        .values = link->dx,
-        .rows = 1,
-        .outputs = 1,
-        .each = link->blob->count,
-        .share = run->done / count_whole_flops(net),
-    };
-    return run->stopped = true;
 }
 
 static void backward_layer(struct net *net, struct layer *layer)
@@ -276,7 +272,7 @@ static void backward_layer(struct net *net, struct layer *layer)
     probe_begins(net, layer->in_file, true);
     add_weights(net, layer);
     net->scratch.at = live_ranges_scratch(net, layer, true);
-    layer->ops->backward(layer, &net->run.pass);
+    layer->ops->backward(layer, pass_of(net, layer));
     net->run.done += net_layer_flops(net, layer->in_file, true);
 }
 
@@ -297,11 +293,11 @@ static int continue_backward(struct net *net, const struct net_point **point)
         struct layer *layer = net->layer[run->next - 1];
         if (net->poisoned && !run->stopped)
             live_ranges_poison_after(net, live_ranges_backward(net, layer) - 1);
-        if (!layer->runs_backward)
+        if (!layer->runs_backward || is_idle(net, layer))
             continue;
         if (!run->stopped) {
             backward_layer(net, layer);
-            if (stop_to_sum(net, layer)) {
+            if (stop_at(net, partition_backward(layer, &run->point))) {
                 *point = &run->point;
                 return OK;
             }
@@ -328,11 +324,6 @@ int net_continue(struct net *net, const struct net_point **point)
         return continue_backward(net, point);
     *point = continue_forward(net);
     return OK;
-}
-
-size_t net_points(const struct net *net)
-{
-    return slice_is_part(&net->slice) ? 2 * net->n_layers : 0;
 }
 
 double net_share(const struct net *net)

@@ -37,18 +37,46 @@ static const char images[] = DATA
              "  weight_filler { type: 'msra' } } }\n" UNIT("ReLU", "l") INNER("c", "l", "ip", 5)
                  LOSS;
 
+/* Layers that are not in the range of those that slices share out: before it data-parallel ones of
+ * every kind, and data that the range reads, too; behind it one of few outputs. */
+static const char mixed[] = DATA
+    "layer { name: 'k' type: 'Convolution' bottom: 'data' top: 'k'\n"
+    " convolution_param { num_output: 6 kernel_size: 3 pad: 1 weight_filler { type: 'msra' } } }\n"
+    "layer { name: 's' type: 'Scale' bottom: 'k' top: 'k' scale_param { bias_term: true } }\n" UNIT(
+        "ReLU", "k")
+        UNIT("Dropout", "k") "layer { name: 'd' type: 'Deconvolution' bottom: 'k' top: 'd'\n"
+                             " convolution_param { num_output: 3 kernel_size: 2 stride: 2\n"
+                             "  weight_filler { type: 'msra' } } }\n" UNIT("TanH", "d")
+                                 INNER("a", "d", "a", 9) INNER("b", "d", "b", 9)
+                                     INNER("c", "data", "c",
+                                           9) "layer { name: 'sum' type: 'Eltwise' bottom: 'a' "
+                                              "bottom: 'b' bottom: 'c' top: 'e' "
+                                              "}\n" UNIT("ReLU", "e") INNER("f", "e", "f", 6)
+                                                  UNIT("Sigmoid", "f") INNER("ip", "f", "ip", 3)
+                                                      LOSS;
+
+/* The data alone are before the range; and nothing is in it but the last layer. */
+static const char rear[] =
+    DATA INNER("a", "data", "h", 7) UNIT("TanH", "h") INNER("ip", "h", "ip", 5) LOSS;
+
 static const struct shape image = {3, {2, 5, 4}};
 
 enum { RECORDS = 6, SLICES_MAX = 5 };
+
+/* A net, and the layers that are shared out; NULL: all. */
+struct sliced_net {
+    const char *text, *from, *to;
+};
 
 struct sliced {
     struct fixture whole, part[SLICES_MAX];
     size_t count;
     unsigned gathers, sums; /* points that the slices have met at */
+    size_t ended_with;      /* floats of the sum at the end of the step */
 };
 
-static int try_slice(const char *text, size_t index, size_t count, const struct kernels *kernels,
-                     struct net **out, struct err *err)
+static int try_slice(const struct sliced_net *net, size_t index, size_t count,
+                     const struct kernels *kernels, struct net **out, struct err *err)
 {
     const struct net_options options = {
         .phase = PHASE_TRAIN,
@@ -56,15 +84,17 @@ static int try_slice(const char *text, size_t index, size_t count, const struct 
         .input = image,
         .kernels = kernels,
         .slice = {index, count},
+        .slices_from = net->from,
+        .slices_to = net->to,
     };
-    return fixture_make(text, &options, out, err);
+    return fixture_make(net->text, &options, out, err);
 }
 
-static void open_sliced(struct sliced *s, const char *text, size_t count,
+static void open_sliced(struct sliced *s, const struct sliced_net *text, size_t count,
                         const struct kernels *kernels)
 {
     *s = (struct sliced){.count = count};
-    fixture_open_lean(&s->whole, text, PHASE_TRAIN, RECORDS, image, kernels);
+    fixture_open_lean(&s->whole, text->text, PHASE_TRAIN, RECORDS, image, kernels);
     for (size_t f = 0; f < count; f++) {
         struct net *net = NULL;
         struct err err = {0};
@@ -140,6 +170,22 @@ static void run_together(struct sliced *s)
     }
 }
 
+/* At the end of a step; the share of the step's products has no part in it. */
+static void end_step(struct sliced *s)
+{
+    struct net_point last[SLICES_MAX];
+    const struct net_point *point[SLICES_MAX];
+    bool sums = false;
+    for (size_t f = 0; f < s->count; f++) {
+        sums = net_ends_with_sum(s->part[f].net, &s->part[f].dx, &last[f]);
+        point[f] = &last[f];
+        assert_true(last[f].number < net_points(s->part[f].net));
+    }
+    s->ended_with = sums ? last[0].each : 0;
+    if (sums)
+        add_up(point, s->count);
+}
+
 static void run_gradient(struct sliced *s)
 {
     for (size_t f = 0; f < s->count; f++) {
@@ -153,6 +199,7 @@ static void run_gradient(struct sliced *s)
         net_begin_backward(p->net, &p->x, &p->dx, NULL);
     }
     run_together(s);
+    end_step(s);
 }
 
 /* max |a − b| / max |b| of a vector of the slices and the whole net's. */
@@ -178,14 +225,14 @@ static double find_difference(const struct sliced *s, bool of_dx)
     return apart / largest;
 }
 
-static void compare_slices(const char *text, unsigned gathers, unsigned sums, bool bits)
+static void compare_slices(const struct sliced_net *net, unsigned gathers, unsigned sums, bool bits)
 {
     for (int k = 0; k < FIXTURE_KERNELS; k++)
         for (size_t count = 2; count <= SLICES_MAX; count++) {
             struct sliced s;
             bool exact = fixture_kernels[k] == &kernels_ref;
             double share = 0;
-            open_sliced(&s, text, count, fixture_kernels[k]);
+            open_sliced(&s, net, count, fixture_kernels[k]);
             assert_true(find_difference(&s, false) == 0); /* initial values */
             struct net_result result = fixture_gradient(&s.whole);
             run_gradient(&s);
@@ -196,7 +243,10 @@ static void compare_slices(const char *text, unsigned gathers, unsigned sums, bo
                 fixture_near(own->loss, result.loss, exact ? 0 : 1e-5);
                 share += net_share(s.part[f].net);
             }
-            fixture_near(share, 1, 1e-12);
+            if (!net->to)
+                fixture_near(share, 1, 1e-12);
+            else
+                assert_true(share > 1); /* layers behind the range are whole on each */
             double apart = find_difference(&s, true);
             if (apart > (bits && exact ? 0 : 2e-6))
                 fail_msg("%s, %zu slices: %g", fixture_kernels[k]->name, count, apart);
@@ -208,25 +258,54 @@ static void compare_slices(const char *text, unsigned gathers, unsigned sums, bo
 static void test_slices_of_one_layer_are_the_net(void **state)
 {
     (void)state;
-    compare_slices(one, 1, 0, true);
+    compare_slices(&(struct sliced_net){one, NULL, NULL}, 1, 0, true);
 }
 
 static void test_slices_of_layers_in_a_row_are_the_net(void **state)
 {
     (void)state;
-    compare_slices(row, 3, 2, false);
+    compare_slices(&(struct sliced_net){row, NULL, NULL}, 3, 2, false);
 }
 
 static void test_slices_of_a_fork_are_the_net(void **state)
 {
     (void)state;
-    compare_slices(fork, 3, 2, false);
+    compare_slices(&(struct sliced_net){fork, NULL, NULL}, 3, 2, false);
 }
 
 static void test_slices_of_convolutions_are_the_net(void **state)
 {
     (void)state;
-    compare_slices(images, 3, 2, false);
+    compare_slices(&(struct sliced_net){images, NULL, NULL}, 3, 2, false);
+}
+
+/* A gather of the records before the range, those of the layers in it, and their sums. */
+static void test_slices_of_a_range_are_the_net(void **state)
+{
+    (void)state;
+    compare_slices(&(struct sliced_net){mixed, "a", "f"}, 1 + 4, 3, false);
+    compare_slices(&(struct sliced_net){mixed, "f", "f"}, 1 + 1, 1, false);
+    compare_slices(&(struct sliced_net){rear, "a", "a"}, 1, 0, false);
+    compare_slices(&(struct sliced_net){rear, "ip", NULL}, 1 + 1, 1, false);
+}
+
+/* Of a batch that is not full some slices have no records for the layers before the range. */
+static void test_a_batch_may_have_fewer_records_than_slices(void **state)
+{
+    (void)state;
+    for (size_t records = 1; records <= RECORDS; records++) {
+        struct sliced s;
+        open_sliced(&s, &(struct sliced_net){mixed, "a", "f"}, 4, &kernels_ref);
+        s.whole.batch.count = records;
+        for (size_t f = 0; f < s.count; f++)
+            s.part[f].batch.count = records;
+        fixture_gradient(&s.whole);
+        run_gradient(&s);
+        assert_true(find_difference(&s, true) <= 2e-6);
+        assert_int_equal(s.ended_with, net_parallel(s.part[0].net).floats);
+        assert_true(s.ended_with >= 6 * 19 + 2 * 6 + 6 * 3 * 4 + 3);
+        close_sliced(&s);
+    }
 }
 
 /* A pass that is given up leaves nothing behind; of a batch that is not full. */
@@ -235,7 +314,7 @@ static void test_a_pass_may_be_given_up(void **state)
     (void)state;
     struct sliced s;
     const struct net_point *point;
-    open_sliced(&s, row, 2, &kernels_ref);
+    open_sliced(&s, &(struct sliced_net){row, NULL, NULL}, 2, &kernels_ref);
     s.whole.batch.count = s.part[0].batch.count = s.part[1].batch.count = RECORDS - 2;
     fixture_gradient(&s.whole);
     for (size_t f = 0; f < 2; f++) {
@@ -279,10 +358,49 @@ static void test_layers_that_slices_cannot_share_out(void **state)
         for (size_t k = 0; k < sizeof index / sizeof *index; k++) {
             struct net *net = NULL;
             struct err err = {0};
-            int rc = try_slice(list[i].net, index[k], 4, &kernels_ref, &net, &err);
+            const struct sliced_net text = {list[i].net, NULL, NULL};
+            int rc = try_slice(&text, index[k], 4, &kernels_ref, &net, &err);
             if (rc != list[i].status || !strstr(err.text, list[i].expected))
                 fail_msg("status %d, \"%s\": not %d, \"%s\"", rc, err.text, list[i].status,
                          list[i].expected);
+        }
+}
+
+static void test_ranges_that_cannot_be(void **state)
+{
+    (void)state;
+    static const struct {
+        struct sliced_net net;
+        size_t count;
+        enum status status;
+        const char *phrase;
+    } list[] = {
+        {{row, "z", NULL}, 2, ERR_INPUT, "slices_from: the net has no layer \"z\""},
+        {{row, "a", "y"}, 2, ERR_INPUT, "slices_to: the net has no layer \"y\""},
+        {{row, "c", "a"}, 2, ERR_INPUT, "slices_to: layer \"a\" is before \"c\""},
+        {{mixed, "f", NULL}, 7, ERR_INPUT, "slices: 7 are more than the 6 records of a batch"},
+        {{mixed, "a", NULL}, 5, ERR_INPUT, "slices: 5 are more than its 3 outputs"},
+        {{DATA INNER("a", "data", "ip", 7) LOSS INNER("b", "ip", "b", 7), "b", NULL},
+         2,
+         ERR_UNSUPPORTED,
+         "layer \"loss\": slices: a loss or an Accuracy before"},
+        {{DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' param { name: 'w' } "
+               "inner_product_param { num_output: 40 bias_term: false } }"
+               "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'ip' param { name: 'w' } "
+               "inner_product_param { num_output: 40 bias_term: false } }" LOSS,
+          "b", "b"},
+         2,
+         ERR_UNSUPPORTED,
+         "layer \"b\": slices: weights that layers share by name"},
+    };
+    const size_t index[] = {0, 1, SLICE_ALL};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        for (size_t k = 0; k < sizeof index / sizeof *index; k++) {
+            struct net *net = NULL;
+            struct err err = {0};
+            int rc = try_slice(&list[i].net, index[k], list[i].count, &kernels_ref, &net, &err);
+            if (rc != (int)list[i].status || !strstr(err.text, list[i].phrase))
+                fail_msg("status %d, \"%s\": not \"%s\"", rc, err.text, list[i].phrase);
         }
 }
 
@@ -293,8 +411,11 @@ int main(void)
         cmocka_unit_test(test_slices_of_layers_in_a_row_are_the_net),
         cmocka_unit_test(test_slices_of_a_fork_are_the_net),
         cmocka_unit_test(test_slices_of_convolutions_are_the_net),
+        cmocka_unit_test(test_slices_of_a_range_are_the_net),
+        cmocka_unit_test(test_a_batch_may_have_fewer_records_than_slices),
         cmocka_unit_test(test_a_pass_may_be_given_up),
         cmocka_unit_test(test_layers_that_slices_cannot_share_out),
+        cmocka_unit_test(test_ranges_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

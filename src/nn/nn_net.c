@@ -200,7 +200,7 @@ const struct segment *net_layer_param(const struct net *net, const char *name, s
 {
     for (size_t i = net->n_own; i < net->file.n_layers; i++) {
         const struct layer *layer = net->file.layer[i];
-        if (!cast_is(layer) && strcmp(layer->name, name) == 0)
+        if (!layer->inserted && strcmp(layer->name, name) == 0)
             return k < layer->n_at ? &net->segments.at[layer->at[k].index] : NULL;
     }
     return NULL;
@@ -227,7 +227,7 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
 static const struct blob *newest_blob(const struct net *net, const char *name)
 {
     for (size_t i = net->file.n_blobs; i-- > 0;)
-        if (!net->file.blob[i]->is_cast && strcmp(net->file.blob[i]->name, name) == 0)
+        if (!net->file.blob[i]->inserted && strcmp(net->file.blob[i]->name, name) == 0)
             return net->file.blob[i];
     return NULL;
 }

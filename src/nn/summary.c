@@ -1,7 +1,6 @@
 #include "nn/summary.h"
 
 #include "base/fault.h"
-#include "nn/cast.h"
 #include "nn/graph.h"
 
 #include <string.h>
@@ -15,7 +14,7 @@ size_t net_layer_count(const struct net *net)
 static size_t state_of(const struct net *net, const struct layer *layer)
 {
     size_t sum = 0, len = strlen(layer->name);
-    for (size_t i = 0; i < net->states.count && !cast_is(layer); i++) {
+    for (size_t i = 0; i < net->states.count && !layer->inserted; i++) {
         const struct segment *segment = &net->states.at[i];
         const char *dot = strrchr(segment->name, '.');
         if (dot && (size_t)(dot - segment->name) == len &&

@@ -35,8 +35,8 @@ static int make_model(struct slice_group *g)
 static size_t count_common(const struct slice_group *g)
 {
     const struct segments *whole = whole_table(g);
-    size_t n = g->m->learner->s.n;
-    for (size_t i = 0; i < whole->count; i++)
+    size_t n = g->m->learner->s.n - g->parallel.states;
+    for (size_t i = g->parallel.segments; i < whole->count; i++)
         n += whole->at[i].units == 0 ? whole->at[i].len : 0;
     return n;
 }
@@ -56,6 +56,7 @@ int slice_group_open(struct slice_group *g, struct member *m)
 {
     *g = (struct slice_group){.m = m, .slice = m->learner->ws->slice};
     g->plans = net_points(m->learner->ws->train);
+    g->parallel = net_parallel(m->learner->ws->train);
     g->common = count_common(g);
     g->plan = arena_array(m->arena, g->plans, struct coll_plan);
     g->cut = arena_array(m->arena, g->slice.count + 1, size_t);
@@ -74,7 +75,9 @@ void slice_group_close(struct slice_group *g)
     coll_plan_release(&g->model);
     coll_plan_release(&g->votes);
     coll_plan_release(&g->common_plan);
-    coll_plan_release(&g->sums);
+    coll_plan_release(&g->states);
+    for (size_t i = 0; i < 2; i++)
+        coll_plan_release(&g->sums[i]);
 }
 
 /* ---- the view ---- */
@@ -365,7 +368,8 @@ static void copy_common(const struct slice_group *g, struct vec *v, float *at, b
 {
     const struct segments *whole = whole_table(g), *own = net_segments(g->m->learner->ws->train);
     struct vec *s = &g->m->learner->s;
-    for (size_t i = 0; i < whole->count; i++) {
+    const struct range rest = {g->parallel.states, s->n - g->parallel.states};
+    for (size_t i = g->parallel.segments; i < whole->count; i++) {
         const struct range range = {own->at[i].offset, own->at[i].len};
         if (whole->at[i].units > 0)
             continue;
@@ -376,15 +380,28 @@ static void copy_common(const struct slice_group *g, struct vec *v, float *at, b
         at += range.len;
     }
     if (back)
-        vec_import(s, vec_all(s), at);
+        vec_import(s, rest, at);
     else
-        vec_export(s, vec_all(s), at);
+        vec_export(s, rest, at);
+}
+
+static int average_states(struct slice_group *g)
+{
+    struct vec *s = &g->m->learner->s;
+    size_t n = g->parallel.states;
+    int rc = n > 0 ? plan_sum(g, &g->states, n) : OK;
+    if (rc != OK || n == 0)
+        return rc;
+    vec_scale(s, 1.0f / (float)g->slice.count, (struct range){0, n});
+    return meet_mates(g, &g->states, s->at);
 }
 
 int slice_group_align(struct slice_group *g, struct vec *v)
 {
     struct coll_plan *plan = &g->common_plan;
-    int rc = g->common > 0 ? reserve_parts(g, g->common) : OK;
+    int rc = average_states(g);
+    if (rc == OK && g->common > 0)
+        rc = reserve_parts(g, g->common);
     if (rc == OK && g->common > 0 && !is_made(plan)) {
         struct schedule schedule;
         rc = schedule_broadcast(&schedule, g->slice.count, g->slice.index, 0, g->common,
@@ -400,19 +417,37 @@ int slice_group_align(struct slice_group *g, struct vec *v)
     return rc;
 }
 
-int slice_group_sum(struct slice_group *g, float *x, size_t n)
+/* The peers of all mates cut the values of data-parallel layers alike: they add them in one order.
+ */
+static int plan_peers(struct slice_group *g, const size_t n[2])
 {
     size_t count = g->peers->count, me = g->peers->me;
     int rc = OK;
-    if (count == 1)
+    if (g->sum_ranks == count && g->sum_rank == me)
         return OK;
-    if (!is_made(&g->sums) || g->sum_ranks != count || g->sum_rank != me) {
-        coll_plan_release(&g->sums);
-        rc = plan_all_sum(g, &g->sums, count, me, n);
-        g->sum_ranks = count;
-        g->sum_rank = me;
+    g->sum_ranks = 0;
+    for (size_t i = 0; rc == OK && i < 2; i++) {
+        coll_plan_release(&g->sums[i]);
+        rc = n[i] > 0 ? plan_all_sum(g, &g->sums[i], count, me, n[i]) : OK;
     }
-    return rc == OK ? run_plan(g, g->peers, PEER_LANE, ++g->summed, &g->sums, x) : rc;
+    if (rc != OK)
+        return rc;
+    g->sum_ranks = count;
+    g->sum_rank = me;
+    return OK;
+}
+
+int slice_group_sum(struct slice_group *g, float *x, size_t n)
+{
+    const size_t part[2] = {g->parallel.floats, n - g->parallel.floats};
+    int rc = OK;
+    if (g->peers->count == 1)
+        return OK;
+    rc = plan_peers(g, part);
+    for (size_t i = 0; rc == OK && i < 2; x += part[i++])
+        if (part[i] > 0)
+            rc = run_plan(g, g->peers, PEER_LANE, ++g->summed, &g->sums[i], x);
+    return rc;
 }
 
 /* ---- the model ---- */

@@ -56,14 +56,30 @@ static const char sliced_groups[] = SLICED_DATA
     "  convolution_param { num_output: 18 group: 6 kernel_size: 3 weight_filler { type: 'xavier' } "
     "} }\n" SLICED_INNER("ip", "group", "ip", 5) SLICED_ENDS;
 
+/* The mixed scheme: a convolution and its Scale, whole on each slice for a part of the records;
+ * layers that slices share out, from `one` to `two`; and a last one of few outputs. */
+static const char sliced_mixed[] = SLICED_DATA
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'\n"
+    "  convolution_param { num_output: 6 kernel_size: 3 stride: 2 weight_filler { type: 'xavier' } "
+    "} }\n"
+    "layer { name: 'scale' type: 'Scale' bottom: 'conv' top: 'conv'\n"
+    "  scale_param { bias_term: true } }\n"
+    "layer { name: 'relu' type: 'ReLU' bottom: 'conv' top: 'conv' }\n" SLICED_INNER(
+        "one", "conv", "one",
+        24) "layer { name: 's1' type: 'Sigmoid' bottom: 'one' top: 'one' }\n" SLICED_INNER("two",
+                                                                                           "one",
+                                                                                           "two",
+                                                                                           12)
+        SLICED_INNER("ip", "two", "ip", 3) SLICED_ENDS;
 /* Setup of a group of tests: net.prototxt is the net above, one.prototxt that of one
- * layer, conv.prototxt the tiny job's own, with a convolution. */
+ * layer, conv.prototxt the tiny job's own, with a convolution, mixed.prototxt the mixed one. */
 static inline int sliced_setup(void **state)
 {
     tiny_setup(state);
     tiny_write(*state, "net.prototxt", sliced_net);
     tiny_write(*state, "one.prototxt", sliced_one);
     tiny_write(*state, "conv.prototxt", tiny_net);
+    tiny_write(*state, "mixed.prototxt", sliced_mixed);
     return 0;
 }
 

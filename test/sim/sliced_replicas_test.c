@@ -68,6 +68,23 @@ static void test_replicas_of_slices_train_as_replicas(void **state)
     expect_same(t, 2, 2, false, channels);
 }
 
+/* The mixed scheme: gradients of data-parallel layers are averaged over all members, and those of
+ * layers that slices share out over the replicas. */
+static void test_replicas_of_a_range_train_as_replicas(void **state)
+{
+    struct tiny *t = *state;
+    char net[192];
+    snprintf(net, sizeof net, "net.file=%s/mixed.prototxt", t->folder);
+    static const int shapes[][2] = {{2, 2}, {3, 2}, {2, 4}};
+    static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:3}"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t k = 0; k < 2; k++) {
+            const char *const mixed[] = {strategies[k],     "stop.steps=20", net,
+                                         "slices_from=one", "slices_to=two", NULL};
+            expect_same(t, shapes[i][0], shapes[i][1], false, mixed);
+        }
+}
+
 /* Where no sum is cut otherwise: the net has one layer, whose input has no gradient, and two
  * replicas add two numbers. */
 static void test_two_replicas_of_slices_have_the_bits_of_two(void **state)
@@ -81,21 +98,21 @@ static void test_two_replicas_of_slices_have_the_bits_of_two(void **state)
     expect_same(t, 2, 3, true, sync);
 }
 
-/* The bytes of an exchange event are those that all members send and receive in a round. */
-static double predict_bytes(int replicas, int slices)
+/* The bytes of an exchange event are those that all members send and receive in a round: of these
+ * meetings, and of peers with so many floats of data-parallel layers, and of those that slices
+ * share out. */
+static double predict_bytes(int replicas, int slices, const struct cost_meeting *meetings,
+                            size_t count, size_t parallel, size_t cut)
 {
-    enum { OUTPUTS = 24 + 12 + 5, X = 24 * 145 + 12 * 25 + 5 * 13, VOTES = 6 };
-    const struct cost_meeting meetings[] = {
-        {false, BATCH * 24}, {false, BATCH * 12}, {false, BATCH * 5}, /* outputs of the layers */
-        {true, BATCH * 12},  {true, BATCH * 24}, /* gradients of their inputs */
-    };
+    enum { VOTES = 6 };
     size_t peers[8], all = (size_t)(replicas * slices);
     for (int f = 0; f < slices; f++)
-        peers[f] = (size_t)(X / slices); /* about: layers are cut one by one */
+        peers[f] = cut / (size_t)slices; /* about: layers are cut one by one */
     const struct cost_sliced s = {
-        (size_t)slices, (size_t)replicas, COLL_AUTO, meetings, 5, peers,
+        (size_t)slices, (size_t)replicas, COLL_AUTO, meetings, count, peers,
     };
     double sent = cost_sliced_step(&s).bytes;
+    sent += slices * cost_sum_volume(COLL_AUTO, (size_t)replicas, parallel).bytes;
     if (replicas > 1)
         sent += replicas * cost_sum_volume(COLL_AUTO, (size_t)slices, VOTES).bytes;
     sent += 2.0 * (double)(all - 1) * sizeof(struct exchange_meta);
@@ -103,19 +120,52 @@ static double predict_bytes(int replicas, int slices)
     return 2 * sent;
 }
 
+static double predict_plain(int replicas, int slices)
+{
+    const struct cost_meeting meetings[] = {
+        {false, BATCH * 24}, {false, BATCH * 12}, {false, BATCH * 5}, /* outputs of the layers */
+        {true, BATCH * 12},  {true, BATCH * 24}, /* gradients of their inputs */
+    };
+    return predict_bytes(replicas, slices, meetings, 5, 0, 24 * 145 + 12 * 25 + 5 * 13);
+}
+
+/* The records before `one`, the outputs of `one` and `two`; the gradients of their inputs; and the
+ * gradient of the data-parallel layers. The last layer, whole on each slice, is broadcast. */
+static double predict_mixed(int replicas, int slices)
+{
+    enum { CONV = 6 * 5 * 5, PARALLEL = 64 + 16 + 16 + 16, LAST = 3 * 12 + 3 };
+    const struct cost_meeting meetings[] = {
+        {false, BATCH * CONV}, {false, BATCH * 24},  {false, BATCH * 12},
+        {true, BATCH * 24},    {true, BATCH * CONV}, {true, PARALLEL},
+    };
+    double broadcast = 2.0 * replicas * (slices - 1) * LAST * sizeof(float);
+    return broadcast + predict_bytes(replicas, slices, meetings, 6, PARALLEL,
+                                     24 * (CONV + 1) + 12 * 25 + (size_t)(LAST * slices));
+}
+
+static void expect_bytes(const struct sim_run *r, const int shape[2], double predicted)
+{
+    double counted = run_number(r->dir, "exchange", 1, "bytes");
+    print_message("    %d x %d: %.0f bytes, predicted %.0f\n", shape[0], shape[1], counted,
+                  predicted);
+    assert_true(fabs(counted - predicted) <= 0.02 * counted);
+}
+
 static void test_replicas_send_the_bytes_of_the_cost_model(void **state)
 {
     struct tiny *t = *state;
+    char net[192];
+    snprintf(net, sizeof net, "net.file=%s/mixed.prototxt", t->folder);
     static const int shapes[][2] = {{1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}, {2, 3}, {2, 4}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct sim_run r = {.limit_s = 1000};
+        struct sim_run r = {.limit_s = 1000}, other = {.limit_s = 1000};
         REPLICAS(t, cluster, &r, shapes[i][0], shapes[i][1], "strategy.allreduce={}",
                  "stop.steps=3", "evaluate.every_steps=1000");
-        double predicted = predict_bytes(shapes[i][0], shapes[i][1]);
-        double counted = run_number(r.dir, "exchange", 1, "bytes");
-        print_message("    %d x %d: %.0f bytes, predicted %.0f\n", shapes[i][0], shapes[i][1],
-                      counted, predicted);
-        assert_true(fabs(counted - predicted) <= 0.02 * counted);
+        expect_bytes(&r, shapes[i], predict_plain(shapes[i][0], shapes[i][1]));
+        REPLICAS(t, cluster, &other, shapes[i][0], shapes[i][1], "strategy.allreduce={}",
+                 "stop.steps=3", "evaluate.every_steps=1000", net, "slices_from=one",
+                 "slices_to=two");
+        expect_bytes(&other, shapes[i], predict_mixed(shapes[i][0], shapes[i][1]));
     }
 }
 
@@ -274,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replicas_of_slices_train_as_replicas),
+        cmocka_unit_test(test_replicas_of_a_range_train_as_replicas),
         cmocka_unit_test(test_two_replicas_of_slices_have_the_bits_of_two),
         cmocka_unit_test(test_replicas_send_the_bytes_of_the_cost_model),
         cmocka_unit_test(test_replicas_are_evaluated_on_the_way),

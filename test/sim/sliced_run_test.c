@@ -121,6 +121,49 @@ static void test_slices_share_groups_out(void **state)
     }
 }
 
+/* Data-parallel layers before those that slices share out, and layers whole behind them. */
+static void test_slices_of_a_range_train_as_the_whole_model(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], net[192];
+    const char *mixed = other_net(t, "mixed.prototxt", net);
+    static const char *const more[] = {"kernels=ref", "kernels=dnnl", "iter_size=2"};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        SLICES(t, 1, whole, "stop.steps=20", mixed, more[i]);
+        for (int slices = 2; slices <= 4; slices++) {
+            SLICES(t, slices, sliced, "stop.steps=20", mixed, more[i], "slices_from=one",
+                   "slices_to=two");
+            double apart = run_difference(sliced, whole);
+            print_message("    %s, %d slices: %.2g\n", more[i], slices, apart);
+            assert_true(apart <= SAME_MAX);
+            assert_near(run_number(sliced, "end", 0, "test_loss"),
+                        run_number(whole, "end", 0, "test_loss"));
+        }
+    }
+}
+
+/* A BatchNorm before the range has the statistics of a slice's records, as that of a worker has
+ * those of its own: the model, with its state, is that of workers. */
+static void test_data_parallel_layers_are_those_of_workers(void **state)
+{
+    struct tiny *t = *state;
+    char workers[128], sliced[128], net[192];
+    tiny_write(t, "channels.prototxt", sliced_channels);
+    const char *channels = other_net(t, "channels.prototxt", net);
+    for (int n = 2; n <= 4; n *= 2) {
+        char batch[32], count[32];
+        snprintf(batch, sizeof batch, "batch=%d", BATCH / n);
+        snprintf(count, sizeof count, "workers=%d", n);
+        SIMULATE(t, workers, "stop.steps=20", channels, batch, count, "strategy.allreduce={}");
+        SLICES(t, n, sliced, "stop.steps=20", channels, "slices_from=ip");
+        double apart = run_difference(sliced, workers);
+        print_message("    %d slices: %.2g\n", n, apart);
+        assert_true(apart <= SAME_MAX);
+        assert_near(run_number(sliced, "end", 0, "test_loss"),
+                    run_number(workers, "end", 0, "test_loss"));
+    }
+}
+
 static void test_slices_of_one_layer_have_its_bits(void **state)
 {
     struct tiny *t = *state;
@@ -292,6 +335,8 @@ static void test_slices_refuse_before_the_start(void **state)
         {"slices=6", "workers=6", "seed=1", "layer \"ip\": slices: 6 are more than its 5 outputs"},
         {"slices=2", "workers=2", "solver.clip_gradients=1",
          "slices: solver.clip_gradients needs the whole gradient"},
+        {"slices=2", "workers=2", "slices_from=three", "slices_from: the net has no layer"},
+        {"slices=2", "workers=2", "slices_to=three", "slices_to: the net has no layer"},
         {"slices=2", "workers=2", "solver.type=LARS",
          "slices: solver.type needs the whole gradient"},
     };
@@ -316,6 +361,8 @@ int main(void)
         cmocka_unit_test(test_slices_of_convolutions_train_as_the_whole_model),
         cmocka_unit_test(test_slices_have_channels_whole),
         cmocka_unit_test(test_slices_share_groups_out),
+        cmocka_unit_test(test_slices_of_a_range_train_as_the_whole_model),
+        cmocka_unit_test(test_data_parallel_layers_are_those_of_workers),
         cmocka_unit_test(test_slices_of_one_layer_have_its_bits),
         cmocka_unit_test(test_slices_are_evaluated_on_the_way),
         cmocka_unit_test(test_slices_send_the_bytes_of_the_scheme),

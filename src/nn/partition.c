@@ -1,0 +1,256 @@
+#include "nn/partition.h"
+
+#include "base/fault.h"
+#include "nn/insert.h"
+#include "nn/layers.h"
+
+#include <string.h>
+
+/* ---- the range ---- */
+
+/* The first layer of that name, or with `last` the last one; n_layer: there is none. */
+static size_t find_layer(const Caffe__NetParameter *param, const char *name, bool last)
+{
+    size_t found = param->n_layer;
+    for (size_t i = 0; i < param->n_layer && (last || found == param->n_layer); i++)
+        if (param->layer[i]->name && strcmp(param->layer[i]->name, name) == 0)
+            found = i;
+    return found;
+}
+
+static int find_end(const Caffe__NetParameter *param, const char *field, const char *name,
+                    size_t *at, struct err *err)
+{
+    if (!name)
+        return OK;
+    *at = find_layer(param, name, strcmp(field, "slices_to") == 0);
+    if (*at < param->n_layer)
+        return OK;
+    return err_set(err, ERR_INPUT, "%s: the net has no layer \"%.64s\"", field, name);
+}
+
+int partition_find_range(struct net *net, const Caffe__NetParameter *param,
+                         const struct net_options *options, struct err *err)
+{
+    net->range = (struct file_range){0, SIZE_MAX};
+    net->records = (struct range){0, net->N};
+    int rc = find_end(param, "slices_from", options->slices_from, &net->range.from, err);
+    if (rc == OK)
+        rc = find_end(param, "slices_to", options->slices_to, &net->range.to, err);
+    if (rc != OK)
+        return rc;
+    if (net->range.to < net->range.from)
+        return err_set(err, ERR_INPUT,
+                       "slices_to: layer \"%.64s\" is before \"%.64s\", slices_from",
+                       options->slices_to, options->slices_from);
+    if (net->range.from > 0 && options->slice.count > net->N)
+        return err_set(err, ERR_INPUT,
+                       "slices: %zu are more than the %zu records of a batch, of which each slice "
+                       "needs one for the layers before \"%.64s\", slices_from; write a larger "
+                       "batch",
+                       options->slice.count, net->N, options->slices_from);
+    if (net->range.from > 0)
+        net->records = slice_units(&options->slice, net->N);
+    return OK;
+}
+
+void partition_place_layer(const struct net *net, size_t i, struct setup *setup)
+{
+    bool cut = i >= net->range.from && i <= net->range.to;
+    setup->slice = cut ? setup->options->slice : (struct model_slice){SLICE_ALL, 1};
+    setup->data_parallel = i < net->range.from && setup->options->slice.count > 1;
+}
+
+struct range partition_records(const struct net *net, size_t count)
+{
+    struct range own = net->records;
+    size_t end = own.from + own.len < count ? own.from + own.len : count;
+    return (struct range){own.from, end > own.from ? end - own.from : 0};
+}
+
+double partition_slices_of(const struct net *net, const struct layer *layer)
+{
+    if (layer->data_parallel)
+        return (double)net->N / (double)net->records.len;
+    return layer_is_cut(layer) ? (double)layer->outputs / (double)layer->own.len : 1.0;
+}
+
+/* ---- the layers between ---- */
+
+struct layer_between {
+    struct layer layer;
+    struct range records; /* the slice's, of a whole batch */
+};
+
+static size_t floats_of_record(const struct blob *blob)
+{
+    return blob->count / blob->shape.dim[0];
+}
+
+static void take_forward(struct layer *layer, const struct pass *pass)
+{
+    (void)pass;
+    const struct layer_between *self = (const struct layer_between *)layer;
+    const struct blob *x = layer->bottom[0].blob, *y = layer->top[0];
+    const float *from = x->at;
+    memcpy(y->at, from + self->records.from * floats_of_record(x), y->count * sizeof(float));
+}
+
+/* A batch may end before the slice's records, none of which are then computed. */
+static void gather_forward(struct layer *layer, const struct pass *pass)
+{
+    const struct layer_between *self = (const struct layer_between *)layer;
+    const struct blob *x = layer->bottom[0].blob, *y = layer->top[0];
+    float *to = (float *)y->at + self->records.from * floats_of_record(y);
+    if (pass->batch->count > self->records.from)
+        memcpy(to, x->at, x->count * sizeof *to);
+    else
+        memset(to, 0, x->count * sizeof *to);
+}
+
+static void gather_backward(struct layer *layer, const struct pass *pass)
+{
+    (void)pass;
+    const struct layer_between *self = (const struct layer_between *)layer;
+    const struct link *link = &layer->bottom[0];
+    const struct blob *y = layer->top[0];
+    const float *from = y->d;
+    memcpy(link->dx, from + self->records.from * floats_of_record(y),
+           link->blob->count * sizeof(float));
+}
+
+/* No gradient passes: data have none. */
+static const struct layer_ops take_ops = {
+    .size = sizeof(struct layer_between),
+    .forward = take_forward,
+};
+
+static const struct layer_ops gather_ops = {
+    .size = sizeof(struct layer_between),
+    .forward = gather_forward,
+    .backward = gather_backward,
+};
+
+static int insert_meeting(struct net *net, struct layer *layer, size_t k, struct err *err)
+{
+    const struct blob *x = layer->bottom[k].blob;
+    bool takes = layer->data_parallel;
+    if (x->data_parallel == takes)
+        return OK;
+    struct insertion between = {
+        .ops = takes ? &take_ops : &gather_ops,
+        .type = takes ? "Take" : "Gather",
+        .copy = takes ? "a part of the records" : "all records",
+        .shape = x->shape,
+        .dtype = x->dtype,
+    };
+    PL_ASSERT(x->dtype == DTYPE_F32 && x->shape.n > 0 && !x->is_whole);
+    between.shape.dim[0] = takes ? net->records.len : net->N;
+    int rc = insert_layer(net, layer, k, &between, err);
+    if (rc != OK)
+        return rc;
+    struct blob *y = layer->bottom[k].blob;
+    y->data_parallel = takes;
+    ((struct layer_between *)y->maker)->records = net->records;
+    return OK;
+}
+
+int partition_bottoms(struct net *net, struct layer *layer, const struct setup *setup,
+                      struct err *err)
+{
+    int rc = OK;
+    layer->data_parallel =
+        setup->data_parallel && slice_is_part(&setup->options->slice) && layer->n_bottom > 0;
+    for (size_t k = 0; k < layer->n_bottom && rc == OK; k++)
+        rc = insert_meeting(net, layer, k, err);
+    return rc;
+}
+
+int partition_finish_layer(struct net *net, struct layer *layer, const struct setup *setup,
+                           struct err *err)
+{
+    bool judges = layer->ops->is_loss || layer->top_k > 0;
+    if (!setup->data_parallel)
+        return OK;
+    for (size_t i = 0; i < layer->n_top; i++) {
+        judges |= layer->top[i]->weight != 0.0f;
+        layer->top[i]->data_parallel = layer->data_parallel;
+    }
+    if (judges)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "slices: a loss or an Accuracy before the layers that slices share out has "
+                       "a part of the records on each; let slices_from begin before it");
+    net->parallel = (struct net_parallel){
+        .floats = net->segments.total,
+        .segments = net->segments.count,
+        .states = net->states.total,
+    };
+    return OK;
+}
+
+/* ---- points ---- */
+
+static size_t number_of(const struct layer *layer, bool backward)
+{
+    return 2 * layer->nth + backward;
+}
+
+bool partition_forward(const struct layer *layer, struct net_point *point)
+{
+    const struct blob *top = layer->n_top > 0 ? layer->top[0] : NULL;
+    bool records = layer->ops == &gather_ops;
+    if (!records && !layer_is_cut(layer))
+        return false;
+    size_t outputs = records ? top->shape.dim[0] : layer->outputs;
+    size_t each = records ? floats_of_record(top) : layer->each;
+    *point = (struct net_point){
+        .meeting = NET_GATHER,
+        .number = number_of(layer, false),
+        .values = top->at,
+        .rows = top->count / (outputs * each),
+        .outputs = outputs,
+        .each = each,
+    };
+    return true;
+}
+
+/* The gradient of the bottom has the contribution of this slice's outputs alone. */
+bool partition_backward(const struct layer *layer, struct net_point *point)
+{
+    if (!layer_is_cut(layer) || !layer->bottom[0].dx)
+        return false;
+    *point = (struct net_point){
+        .meeting = NET_SUM,
+        .number = number_of(layer, true),
+        .values = layer->bottom[0].dx,
+        .rows = 1,
+        .outputs = 1,
+        .each = layer->bottom[0].blob->count,
+    };
+    return true;
+}
+
+size_t net_points(const struct net *net)
+{
+    return slice_is_part(&net->slice) ? 2 * net->n_layers + 1 : 0;
+}
+
+struct net_parallel net_parallel(const struct net *net)
+{
+    return slice_is_part(&net->slice) ? net->parallel : (struct net_parallel){0};
+}
+
+bool net_ends_with_sum(const struct net *net, struct vec *dx, struct net_point *point)
+{
+    size_t n = net_parallel(net).floats;
+    PL_ASSERT(dx->n >= n);
+    *point = (struct net_point){
+        .meeting = NET_SUM,
+        .number = 2 * net->n_layers,
+        .values = dx->at,
+        .rows = 1,
+        .outputs = 1,
+        .each = n,
+    };
+    return n > 0;
+}
