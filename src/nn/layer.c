@@ -107,29 +107,19 @@ static bool is_named(const Caffe__ParamSpec *spec)
     return spec->name && spec->name[0];
 }
 
-/* Floats of one of so many equal parts of axis 1, in a row of the blob (a record, or a pixel). */
-static size_t floats_of_part(const struct blob *blob, size_t parts)
+struct columns layer_columns(const struct blob *blob, bool is_whole, size_t units, struct range own)
 {
     size_t pixels = blob->layout == LAYOUT_PLAIN ? shape_count_from(&blob->shape, 2) : 1;
-    return blob->shape.dim[1] / parts * pixels;
-}
-
-static int reserve_columns(struct layer *layer, const struct setup *setup, const struct blob *blob,
-                           float **out, struct err *err)
-{
-    size_t floats = blob->count / layer->outputs * layer->own.len;
-    *out = arena_array(setup->arena, floats, float);
-    if (!*out)
-        return err_set(err, ERR_NOMEM, "out of memory for %zu floats of a slice", floats);
-    layer->buffer_bytes += floats * sizeof(float);
-    return OK;
+    size_t parts = is_whole ? units : own.len, each = blob->shape.dim[1] / parts * pixels;
+    return (struct columns){
+        .rows = blob->count / (parts * each), .units = units, .each = each, .own = own};
 }
 
 int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
                     struct err *err)
 {
     const struct model_slice *slice = &setup->slice;
-    const struct blob *top = layer->top[0];
+    struct blob *top = layer->top[0];
     layer->shares_out = true;
     if (slice->count > units)
         return err_set(err, ERR_INPUT,
@@ -139,65 +129,49 @@ int layer_share_out(struct layer *layer, const struct setup *setup, size_t units
     if (!slice_is_part(slice))
         return OK;
     PL_ASSERT(layer->dtype == DTYPE_F32); /* a job has no slices in bf16 */
-    layer->outputs = units;
-    layer->own = slice_units(slice, units);
-    layer->each = floats_of_part(top, units);
-    return reserve_columns(layer, setup, top, &layer->columns, err);
+    layer->outputs = top->units = units;
+    layer->own = top->own = slice_units(slice, units);
+    top->shape.dim[1] = layer_own_of(layer, top->shape.dim[1]);
+    top->count = shape_count(&top->shape);
+    return OK;
 }
 
 int layer_share_in(struct layer *layer, const struct setup *setup, struct err *err)
 {
-    const struct blob *bottom = layer->bottom[0].blob;
     if (!layer_is_cut(layer))
         return OK;
-    layer->each_in = floats_of_part(bottom, layer->outputs);
-    int rc = reserve_columns(layer, setup, bottom, &layer->inputs, err);
-    return rc == OK ? reserve_columns(layer, setup, bottom, &layer->inputs_dx, err) : rc;
-}
-
-/* Between the rows of a blob, or of its gradient, and the slice's part of them. */
-static void copy_columns(const struct layer *layer, const struct blob *blob, float *rows,
-                         size_t each, float *own, bool into_rows)
-{
-    size_t width = layer->outputs * each, n = layer->own.len * each;
-    size_t count = blob->count / width;
-    for (size_t r = 0; r < count; r++) {
-        float *part = rows + r * width + layer->own.from * each;
-        memcpy(into_rows ? part : own + r * n, into_rows ? own + r * n : part, n * sizeof *own);
-    }
-}
-
-void layer_put_columns(const struct layer *layer)
-{
-    copy_columns(layer, layer->top[0], layer->top[0]->at, layer->each, layer->columns, true);
-}
-
-void layer_get_columns(const struct layer *layer)
-{
-    copy_columns(layer, layer->top[0], layer->top[0]->d, layer->each, layer->columns, false);
-}
-
-static void get_inputs(const struct layer *layer)
-{
-    const struct blob *bottom = layer->bottom[0].blob;
-    copy_columns(layer, bottom, bottom->at, layer->each_in, layer->inputs, false);
+    layer->group = layer_columns(layer->bottom[0].blob, true, layer->outputs, layer->own);
+    size_t floats = columns_floats(&layer->group);
+    layer->inputs = arena_array(setup->arena, floats, float);
+    layer->inputs_dx = arena_array(setup->arena, floats, float);
+    if (!layer->inputs || !layer->inputs_dx)
+        return err_set(err, ERR_NOMEM, "out of memory for %zu floats of a slice", floats);
+    layer->buffer_bytes += 2 * floats * sizeof(float);
+    return OK;
 }
 
 /* The other inputs have no gradient from this slice's outputs. */
 static void put_inputs(const struct layer *layer, float *dx)
 {
-    const struct blob *bottom = layer->bottom[0].blob;
-    memset(dx, 0, bottom->count * sizeof *dx);
-    copy_columns(layer, bottom, dx, layer->each_in, layer->inputs_dx, true);
+    memset(dx, 0, layer->bottom[0].blob->count * sizeof *dx);
+    columns_put(&layer->group, layer->inputs_dx, dx);
 }
 
-/* The shape of the net's part of a parameter. */
-static struct shape part_of(const struct layer *layer, const struct shape *whole)
+/* The net's part of a parameter and the whole of it, of which one is declared. */
+static struct shape part_of(const struct layer *layer, const struct shape *declared)
 {
-    struct shape part = *whole;
-    if (layer_is_cut(layer))
-        part.dim[0] = whole->dim[0] / layer->outputs * layer->own.len;
+    struct shape part = *declared;
+    if (!layer->by_channel && part.n > 0)
+        part.dim[0] = layer_own_of(layer, part.dim[0]);
     return part;
+}
+
+static struct shape whole_of(const struct layer *layer, const struct shape *declared)
+{
+    struct shape whole = *declared;
+    if (layer->by_channel && whole.n > 0)
+        whole.dim[0] = whole.dim[0] / layer->own.len * layer->outputs;
+    return whole;
 }
 
 /* The segment in the table of the whole model, if the net is a slice. */
@@ -220,10 +194,10 @@ static int own_parameter(struct layer *layer, const struct setup *setup, const s
     struct layer_param *p = &layer->at[layer->n_at];
     char text[128], name[SEGMENT_NAME_MAX];
     snprintf(name, sizeof name, "%.*s.%zu", SEGMENT_NAME_MAX - 8, layer->name, layer->n_at);
-    const struct shape part = part_of(layer, shape);
+    const struct shape part = part_of(layer, shape), whole = whole_of(layer, shape);
     const struct segment *segment =
         segments_add(setup->segments, setup->arena, name, &part, spec->lr_mult, spec->decay_mult);
-    if (!segment || !add_whole(layer, setup, name, shape, spec))
+    if (!segment || !add_whole(layer, setup, name, &whole, spec))
         return err_set(err, ERR_NOMEM, "out of memory for parameters of %s",
                        shape_text(shape, text, sizeof text));
     p->index = setup->segments->count - 1;
@@ -266,7 +240,8 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
                 const char *field, const Caffe__FillerParameter *filler, struct err *err)
 {
     PL_ASSERT(layer->n_at < LAYER_PARAMS_MAX);
-    if (setup->slice.count > 1 && !layer->shares_out && !layer->ops->small_params)
+    if (setup->slice.count > 1 && !layer->shares_out && !layer->by_channel &&
+        !layer->ops->small_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "slices: weights of type \"%s\" cannot be shared out among slices; those of "
                        "InnerProduct and Convolution can",
@@ -279,7 +254,8 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
     if (shape_count(shape) == 0)
         return err_set(err, ERR_INPUT, "parameters of %s are empty or too large",
                        shape_text(shape, text, sizeof text));
-    int rc = filler_read(filler, shape, &layer->at[layer->n_at].filler, err);
+    const struct shape whole = whole_of(layer, shape);
+    int rc = filler_read(filler, &whole, &layer->at[layer->n_at].filler, err);
     if (rc != OK) {
         err_prefix(err, "%s", field);
         return rc;
@@ -296,20 +272,22 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
 }
 
 int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
-                const struct shape *shape, size_t *offset, struct err *err)
+                const struct shape *shape, bool by_channel, size_t *offset, struct err *err)
 {
     char text[128], name[SEGMENT_NAME_MAX];
+    bool is_part = by_channel && layer->by_channel;
     if (setup->slice.count > 1 && !layer->ops->small_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "slices: the state of type \"%s\" cannot be shared out among slices",
                        layer->type);
     snprintf(name, sizeof name, "%.*s.%zu", SEGMENT_NAME_MAX - 8, layer->name, k);
-    const struct segment *segment =
-        segments_add(setup->states, setup->arena, name, shape, 0.0f, 0.0f);
+    const struct shape whole = is_part ? whole_of(layer, shape) : *shape;
+    struct segment *segment = segments_add(setup->states, setup->arena, name, &whole, 0.0f, 0.0f);
     if (!segment)
         return err_set(err, ERR_NOMEM, "out of memory for state of %s",
-                       shape_text(shape, text, sizeof text));
-    *offset = segment->offset;
+                       shape_text(&whole, text, sizeof text));
+    segment->units = is_part ? layer->outputs : 0;
+    *offset = segment->offset + slice_of_segment(&setup->slice, segment).from;
     return OK;
 }
 
@@ -353,16 +331,14 @@ void layer_op_forward(struct layer *layer, const struct pass *pass)
 {
     struct op_args args = {
         .x = layer->bottom[0].blob->at,
-        .y = layer->columns ? layer->columns : layer->top[0]->at,
+        .y = layer->top[0]->at,
     };
     layer_params(layer, pass, &args);
     if (layer->inputs) {
-        get_inputs(layer);
+        columns_get(&layer->group, args.x, layer->inputs);
         args.x = layer->inputs;
     }
     layer->op->ops->forward(layer->op, &args);
-    if (layer->columns)
-        layer_put_columns(layer);
 }
 
 void layer_op_backward(struct layer *layer, const struct pass *pass)
@@ -372,13 +348,11 @@ void layer_op_backward(struct layer *layer, const struct pass *pass)
         .w = layer->n_at > 0 ? pass->x + layer->at[0].offset : NULL,
         .b = layer->n_at > 1 ? pass->x + layer->at[1].offset : NULL,
         .y = layer->top[0]->at,
-        .dy = layer->columns ? layer->columns : layer->top[0]->d,
+        .dy = layer->top[0]->d,
         .dx = layer->bottom[0].dx,
         .dw = layer->n_at > 0 ? pass->dx + layer->at[0].offset : NULL,
         .db = layer->n_at > 1 ? pass->dx + layer->at[1].offset : NULL,
     };
-    if (layer->columns)
-        layer_get_columns(layer);
     if (layer->inputs) {
         args.x = layer->inputs; /* as forward has left them */
         args.dx = args.dx ? layer->inputs_dx : NULL;

@@ -9,6 +9,7 @@
 #ifndef PL_NN_LAYER_H
 #define PL_NN_LAYER_H
 
+#include "nn/columns.h"
 #include "nn/filler.h"
 #include "nn/net.h"
 
@@ -42,6 +43,8 @@ struct blob {
         *second_grad;   /* its dx is the rest of the gradient, which the maker adds when it reads */
     bool inserted;      /* made by an inserted layer: no version of its name (insert.h) */
     bool data_parallel; /* has this slice's part of the records alone (partition.h) */
+    size_t units;       /* of axis 1 that slices share out, all of them, */
+    struct range own;   /* where the blob has these alone; 0: it is whole */
     bool kept;          /* net_blob may read the values: no other blob uses their memory */
     void *at, *d;       /* values; gradient, or NULL where there is none (as good as 0) */
     bool rematerialised; /* the maker makes the values again for backward */
@@ -152,8 +155,14 @@ struct layer_ops {
     /* backward reads its only top's gradient in two parts, where there are two (blob's rest). */
     bool takes_second_grad;
 
-    /* Its parameters and its state are few numbers: each slice of a model has all of them, and its
-     * gradient is the whole net's, since all blobs are whole. */
+    /* A channel of its top depends on that channel of its only bottom, with parameters and a state
+     * by channel: it may read a part of the channels (blob's units). By its type, unless
+     * by_channel_for decides for each layer. */
+    bool by_channel;
+    bool (*by_channel_for)(const Caffe__LayerParameter *param);
+
+    /* Its parameters and its state are few numbers: where its bottom is whole each slice of a model
+     * has all of them, and its gradient is the whole net's. */
     bool small_params;
 
     /* May read blobs without records (is_whole), and then its tops have none either. */
@@ -189,10 +198,9 @@ struct layer {
     bool shares_out;          /* slices of a model share its outputs out; */
     size_t outputs;           /* all of them (or their groups), where the net is such a slice, else
                                  0; */
-    struct range own;         /* those that it has; */
-    size_t each;              /* floats of one in a row of the top; */
-    float *columns;           /* and its own part of the top or of the top's gradient */
-    size_t each_in;           /* likewise of a group's inputs, where each group has its own: */
+    struct range own;         /* and those that it has */
+    bool by_channel;          /* its bottom is such a part, and so are its parameters */
+    struct columns group;     /* of the bottom, where each group reads inputs of its own: */
     float *inputs, *inputs_dx;
     size_t classes;     /* labels from the data layer must stay below; 0: it reads none */
     size_t top_k;       /* of an accuracy; else 0 */
@@ -256,8 +264,7 @@ static inline bool layer_is_cut(const struct layer *layer)
 /* Share out axis 1 of the top, which has its shape, in `units`: outputs, or groups of as many each
  * (`what`). A layer that calls this is one that slices share out: its parameters are (outputs, ..),
  * are declared with their whole shape, and come cut; its op is planned for layer_own_of(outputs),
- * with layer->columns, if there are, for the top. ERR_INPUT: there are more slices than units;
- * ERR_NOMEM */
+ * and its top becomes as small. ERR_INPUT: there are more slices than units */
 int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
                     struct err *err);
 
@@ -266,24 +273,26 @@ int layer_share_out(struct layer *layer, const struct setup *setup, size_t units
  * bottom. ERR_NOMEM */
 int layer_share_in(struct layer *layer, const struct setup *setup, struct err *err);
 
+/* How the part that a slice has of a blob's axis 1, `own` of the units, lies in the whole blob, of
+ * which `blob` is one or the other. */
+struct columns layer_columns(const struct blob *blob, bool is_whole, size_t units,
+                             struct range own);
+
 /* How many of `all` the net has, where the layer's units have equally many each. */
 static inline size_t layer_own_of(const struct layer *layer, size_t all)
 {
     return layer_is_cut(layer) ? all / layer->outputs * layer->own.len : all;
 }
 
-/* Copy the columns into the top, or of its gradient. */
-void layer_put_columns(const struct layer *layer);
-void layer_get_columns(const struct layer *layer);
-
 /* Declare the layer's next blob of parameters, with the multipliers of its `param` entry; by a name
  * there that an earlier layer gave, it is that layer's blob. */
 int layer_param(struct layer *layer, const struct setup *setup, const struct shape *shape,
                 const char *field, const Caffe__FillerParameter *filler, struct err *err);
 
-/* Declare a blob of state, the layer's kth: `offset` in s. It begins at zero. */
+/* Declare a blob of state, the layer's kth: `offset` in s. It begins at zero. In a slice s is whole,
+ * and the shape may be a part of it: where its axis 0 goes `by_channel`. */
 int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
-                const struct shape *shape, size_t *offset, struct err *err);
+                const struct shape *shape, bool by_channel, size_t *offset, struct err *err);
 
 /* Check that no more `param` entries are given than the layer has parameters. */
 int layer_params_done(const struct layer *layer, struct err *err);
@@ -307,8 +316,7 @@ int layer_folds(struct layer *layer, const struct setup *setup, size_t n, bool *
 /* Set the w and b of args for a forward pass: the folded ones, if layers are folded in. */
 void layer_params(const struct layer *layer, const struct pass *pass, struct op_args *args);
 
-/* forward and backward of layers that are one op on bottom 0, top 0 and parameters (w, b); or on a
- * slice's columns of the top. */
+/* forward and backward of layers that are one op on bottom 0, top 0 and parameters (w, b). */
 void layer_op_forward(struct layer *layer, const struct pass *pass);
 void layer_op_backward(struct layer *layer, const struct pass *pass);
 

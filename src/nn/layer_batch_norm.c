@@ -72,8 +72,9 @@ static int make_room(struct layer_batch_norm *self, const struct setup *setup, s
     size_t C = x->shape.dim[1];
     const struct shape each = {1, {C}}, one = {1, {1}};
     for (size_t k = 0; k < BATCH_NORM_BLOBS; k++) {
+        bool is_count = k == BATCH_NORM_COUNT;
         int rc =
-            layer_state(layer, setup, k, k == BATCH_NORM_COUNT ? &one : &each, &self->at[k], err);
+            layer_state(layer, setup, k, is_count ? &one : &each, !is_count, &self->at[k], err);
         if (rc != OK)
             return rc;
     }
@@ -196,6 +197,7 @@ const struct layer_ops layer_batch_norm = {
     .size = sizeof(struct layer_batch_norm),
     .in_place = true,
     .small_params = true,
+    .by_channel = true,
     .takes = TAKES_EITHER,
     .reads_top = true,
     .takes_blocks = true,

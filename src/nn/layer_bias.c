@@ -22,12 +22,19 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
                           err);
 }
 
+static bool by_channel_for(const Caffe__LayerParameter *param)
+{
+    const Caffe__BiasParameter *p = param->bias_param;
+    return param->n_bottom == 1 && (!p || (p->axis == 1 && p->num_axes == 1));
+}
+
 const struct layer_ops layer_bias = {
     .types = types,
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
     .small_params = true,
+    .by_channel_for = by_channel_for,
     .setup = setup,
     .forward = repeat_forward,
     .backward = repeat_backward,

@@ -157,6 +157,7 @@ static void elementwise_backward(struct layer *layer, const struct pass *pass)
         .messages = name##_messages,                                                         \
         .size = sizeof(struct layer_elementwise),                                            \
         .in_place = true,                                                                    \
+        .by_channel = true,                                                                  \
         .reads_top = reads_y,                                                                \
         .setup = name##_setup,                                                               \
         .forward = elementwise_forward,                                                      \

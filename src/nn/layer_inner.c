@@ -1,6 +1,6 @@
 /* InnerProduct: y = x·wᵀ + b. The axes of x from `axis` on, in canonical order, are a row of I
  * values, and those before it count the rows, M; w is (O, I), or (I, O) with `transpose`. In a
- * slice of a model O is its own part of the outputs, and it computes these columns of y. */
+ * slice of a model O is its own part of the outputs, and y has these columns. */
 #include "nn/axes.h"
 #include "nn/layers.h"
 #include "nn/recast.h"
@@ -147,9 +147,7 @@ static struct op_args args_of(const struct layer_inner *self, const struct pass 
     const struct layer *layer = &self->layer;
     struct op_args args = {
         .x = self->x ? self->x : layer->bottom[0].blob->at,
-        .y = layer->columns ? layer->columns
-             : self->y      ? self->y
-                            : layer->top[0]->at,
+        .y = self->y ? self->y : layer->top[0]->at,
     };
     layer_params(layer, pass, &args);
     if (!self->w)
@@ -168,8 +166,6 @@ static void inner_forward(struct layer *layer, const struct pass *pass)
     layer->op->ops->forward(layer->op, &args);
     if (self->y)
         recast_forth(&self->out, self->y, layer->top[0]->at);
-    if (layer->columns)
-        layer_put_columns(layer);
 }
 
 static void inner_backward(struct layer *layer, const struct pass *pass)
@@ -178,12 +174,10 @@ static void inner_backward(struct layer *layer, const struct pass *pass)
     struct op_args args = args_of(self, pass);
     float *dx = layer->bottom[0].dx, *dw = pass->dx + layer->at[0].offset;
     size_t count = self->I * self->O;
-    args.dy = layer->columns ? layer->columns : self->y ? self->y : layer->top[0]->d;
+    args.dy = self->y ? self->y : layer->top[0]->d;
     args.dx = dx && self->dx ? self->dx : dx;
     args.dw = self->dw ? self->dw : dw;
     args.db = layer->n_at > 1 ? pass->dx + layer->at[1].offset : NULL;
-    if (layer->columns)
-        layer_get_columns(layer);
     if (self->y)
         recast_back(&self->out, layer->top[0]->d, self->y);
     if (self->dw)

@@ -132,6 +132,7 @@ const struct layer_ops layer_pool = {
     .messages = messages,
     .size = sizeof(struct layer),
     .takes = TAKES_EITHER,
+    .by_channel = true,
     .takes_blocks = true,
     .setup = setup,
     .forward = layer_op_forward,

@@ -36,12 +36,19 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
                           err);
 }
 
+/* A slope of all channels has a gradient from all of them. */
+static bool by_channel_for(const Caffe__LayerParameter *param)
+{
+    return !(param->prelu_param && param->prelu_param->channel_shared);
+}
+
 const struct layer_ops layer_prelu = {
     .types = types,
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
     .small_params = true,
+    .by_channel_for = by_channel_for,
     .reads_bottom = true,
     .setup = setup,
     .forward = layer_op_forward,

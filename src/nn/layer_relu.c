@@ -48,6 +48,7 @@ const struct layer_ops layer_relu = {
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
+    .by_channel = true,
     .takes = TAKES_EITHER,
     .reads_top = true,
     .takes_blocks = true,

@@ -47,12 +47,16 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     return rc == OK ? plan_scale(layer, setup, &spec, err) : rc;
 }
 
+static bool by_channel_for(const Caffe__LayerParameter *param)
+{
+    const Caffe__ScaleParameter *p = param->scale_param;
+    return param->n_bottom == 1 && (!p || (p->axis == 1 && p->num_axes == 1));
+}
+
 /* By channel it takes part in a chain, which takes either. */
 static enum layer_takes takes_for(const Caffe__LayerParameter *param)
 {
-    const Caffe__ScaleParameter *p = param->scale_param;
-    bool by_channel = param->n_bottom == 1 && (!p || (p->axis == 1 && p->num_axes == 1));
-    return by_channel ? TAKES_EITHER : TAKES_F32;
+    return by_channel_for(param) ? TAKES_EITHER : TAKES_F32;
 }
 
 const struct layer_ops layer_scale = {
@@ -63,6 +67,7 @@ const struct layer_ops layer_scale = {
     .small_params = true,
     .reads_bottom = true,
     .takes_for = takes_for,
+    .by_channel_for = by_channel_for,
     .setup = setup,
     .forward = repeat_forward,
     .backward = repeat_backward,

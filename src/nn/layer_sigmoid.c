@@ -25,6 +25,7 @@ const struct layer_ops layer_sigmoid = {
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
+    .by_channel = true,
     .reads_top = true,
     .setup = setup,
     .forward = layer_op_forward,

@@ -127,9 +127,10 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
 
 /* ---- the same, of a net that may be a slice (SparkDML §2.2) ----
  *
- * A slice has all blobs whole, and parts of the weights. Where a layer's outputs are shared out the
- * pass stops: forward, until the slices have gathered the top; backward, until they have added up
- * the bottom's gradient, to which each slice has the contribution of its outputs. The net does not
+ * A slice has parts of the weights, and of the outputs of their layers. Where a layer needs all
+ * outputs the pass stops, until the slices have gathered them; backward it stops where a layer's
+ * outputs are shared out, until they have added up the bottom's gradient, to which each slice has
+ * the contribution of its outputs. The net does not
  * know how they do that. All slices stop at the same points, in the same order.
  *
  * Where a range of layers is shared out, each slice computes the layers before it for a part of the

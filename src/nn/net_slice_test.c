@@ -37,6 +37,28 @@ static const char images[] = DATA
              "  weight_filler { type: 'msra' } } }\n" UNIT("ReLU", "l") INNER("c", "l", "ip", 5)
                  LOSS;
 
+/* Layers by channel behind a convolution of 6 maps, and behind one of 3 groups: the slices gather
+ * once behind all of them. The last Scale has parameters of pixels, and reads a whole blob. */
+#define CHANNELS(blob)                                                                         \
+    "layer { name: 'n" blob "' type: 'BatchNorm' bottom: '" blob "' top: '" blob "' }\n"       \
+    "layer { name: 's" blob "' type: 'Scale' bottom: '" blob "' top: '" blob "'\n"             \
+    " scale_param { bias_term: true bias_filler { type: 'uniform' min: -0.1 max: 0.1 }\n"      \
+    "  filler { type: 'uniform' min: 0.5 max: 1.5 } } }\n"                                     \
+    "layer { name: 'p" blob "' type: 'PReLU' bottom: '" blob "' top: '" blob "' }\n"           \
+    "layer { name: 'b" blob "' type: 'Bias' bottom: '" blob "' top: '" blob "' bias_param {\n" \
+    " filler { type: 'uniform' min: -0.1 max: 0.1 } } }\n" UNIT("ReLU", blob)
+static const char channels[] = DATA
+    "layer { name: 'k' type: 'Convolution' bottom: 'data' top: 'k'\n"
+    " convolution_param { num_output: 6 kernel_size: 3 pad: 1 weight_filler { type: 'msra' } } "
+    "}\n" CHANNELS("k") "layer { name: 'p' type: 'Pooling' bottom: 'k' top: 'p'\n"
+                        " pooling_param { pool: MAX kernel_size: 2 stride: 2 } }\n"
+                        "layer { name: 'l' type: 'Convolution' bottom: 'p' top: 'l' "
+                        "convolution_param { group: 3\n"
+                        " num_output: 6 kernel_size: 1 bias_term: false weight_filler { type: "
+                        "'msra' } } }\n" CHANNELS(
+                            "l") "layer { name: 'z' type: 'Scale' bottom: 'l' top: 'z' scale_param "
+                                 "{ num_axes: 3 } }\n" INNER("c", "z", "ip", 5) LOSS;
+
 /* Layers that are not in the range of those that slices share out: before it data-parallel ones of
  * every kind, and data that the range reads, too; behind it one of few outputs. */
 static const char mixed[] = DATA
@@ -54,6 +76,10 @@ static const char mixed[] = DATA
                                               "}\n" UNIT("ReLU", "e") INNER("f", "e", "f", 6)
                                                   UNIT("Sigmoid", "f") INNER("ip", "f", "ip", 3)
                                                       LOSS;
+
+/* A loss of a layer by channel, which needs all of them. */
+static const char weighted[] = DATA INNER("a", "data", "ip", 7) LOSS
+    "layer { name: 't' type: 'TanH' bottom: 'ip' top: 't' loss_weight: 0.5 }\n";
 
 /* The data alone are before the range; and nothing is in it but the last layer. */
 static const char rear[] =
@@ -158,7 +184,7 @@ static void run_together(struct sliced *s)
         }
         if (!point[0])
             return;
-        assert_true(point[0]->share > share);
+        assert_true(point[0]->share >= share);
         share = point[0]->share;
         if (point[0]->meeting == NET_GATHER) {
             gather_columns(point, s->count);
@@ -225,6 +251,25 @@ static double find_difference(const struct sliced *s, bool of_dx)
     return apart / largest;
 }
 
+/* The state is whole, and each slice has its channels of it. */
+static void compare_states(const struct sliced *s)
+{
+    const struct segments *table = net_state_segments(s->whole.net);
+    for (size_t f = 0; f < s->count; f++) {
+        const struct net *net = s->part[f].net;
+        const struct model_slice slice = {f, s->count};
+        assert_true(segments_match(table, net_state_segments(net)));
+        for (size_t i = 0; i < table->count; i++) {
+            const struct segment *segment = &net_state_segments(net)->at[i];
+            const struct range own = slice_of_segment(&slice, segment);
+            assert_int_equal(segment->units > 0, segment->len > 1);
+            for (size_t k = 0; k < own.len; k++)
+                fixture_near((double)s->part[f].s.at[segment->offset + own.from + k],
+                             (double)s->whole.s.at[segment->offset + own.from + k], 1e-5);
+        }
+    }
+}
+
 static void compare_slices(const struct sliced_net *net, unsigned gathers, unsigned sums, bool bits)
 {
     for (int k = 0; k < FIXTURE_KERNELS; k++)
@@ -271,12 +316,39 @@ static void test_slices_of_a_fork_are_the_net(void **state)
 {
     (void)state;
     compare_slices(&(struct sliced_net){fork, NULL, NULL}, 3, 2, false);
+    compare_slices(&(struct sliced_net){weighted, NULL, NULL}, 1, 0, true);
 }
 
 static void test_slices_of_convolutions_are_the_net(void **state)
 {
     (void)state;
     compare_slices(&(struct sliced_net){images, NULL, NULL}, 3, 2, false);
+}
+
+/* Of each segment each slice has its channels, but of that of pixels; and each computes its
+ * channels of the state. */
+static void test_slices_share_channels_out(void **state)
+{
+    (void)state;
+    const struct sliced_net net = {channels, NULL, NULL};
+    for (int k = 0; k < FIXTURE_KERNELS; k++)
+        for (size_t count = 2; count <= 3; count++) {
+            struct sliced s;
+            open_sliced(&s, &net, count, fixture_kernels[k]);
+            assert_true(find_difference(&s, false) == 0); /* initial values */
+            fixture_gradient(&s.whole);
+            run_gradient(&s);
+            assert_int_equal(s.gathers, 3);
+            assert_int_equal(s.sums, 2);
+            assert_true(find_difference(&s, true) <= 3e-6);
+            compare_states(&s);
+            const struct segments *whole = net_whole_segments(s.part[0].net);
+            size_t left = 0;
+            for (size_t i = 0; i < whole->count; i++)
+                left += whole->at[i].units == 0 ? whole->at[i].len : 0;
+            assert_int_equal(left, 6 * 3 * 2);
+            close_sliced(&s);
+        }
 }
 
 /* A gather of the records before the range, those of the layers in it, and their sums. */
@@ -384,6 +456,13 @@ static void test_ranges_that_cannot_be(void **state)
          2,
          ERR_UNSUPPORTED,
          "layer \"loss\": slices: a loss or an Accuracy before"},
+        {{DATA INNER("a", "data", "ip", 7) LOSS
+          "layer { name: 't' type: 'InnerProduct' bottom: 'ip' top: 't' loss_weight: 1 "
+          "inner_product_param { num_output: 4 } }\n",
+          NULL, NULL},
+         2,
+         ERR_UNSUPPORTED,
+         "layer \"t\": slices: loss_weight"},
         {{DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' param { name: 'w' } "
                "inner_product_param { num_output: 40 bias_term: false } }"
                "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'ip' param { name: 'w' } "
@@ -411,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_slices_of_layers_in_a_row_are_the_net),
         cmocka_unit_test(test_slices_of_a_fork_are_the_net),
         cmocka_unit_test(test_slices_of_convolutions_are_the_net),
+        cmocka_unit_test(test_slices_share_channels_out),
         cmocka_unit_test(test_slices_of_a_range_are_the_net),
         cmocka_unit_test(test_a_batch_may_have_fewer_records_than_slices),
         cmocka_unit_test(test_a_pass_may_be_given_up),

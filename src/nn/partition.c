@@ -79,44 +79,32 @@ double partition_slices_of(const struct net *net, const struct layer *layer)
 
 struct layer_between {
     struct layer layer;
-    struct range records; /* the slice's, of a whole batch */
+    struct columns columns; /* the slice's part of all; the columns of records are one row */
+    bool records;
 };
-
-static size_t floats_of_record(const struct blob *blob)
-{
-    return blob->count / blob->shape.dim[0];
-}
 
 static void take_forward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_between *self = (const struct layer_between *)layer;
-    const struct blob *x = layer->bottom[0].blob, *y = layer->top[0];
-    const float *from = x->at;
-    memcpy(y->at, from + self->records.from * floats_of_record(x), y->count * sizeof(float));
+    columns_get(&self->columns, layer->bottom[0].blob->at, layer->top[0]->at);
 }
 
 /* A batch may end before the slice's records, none of which are then computed. */
 static void gather_forward(struct layer *layer, const struct pass *pass)
 {
     const struct layer_between *self = (const struct layer_between *)layer;
-    const struct blob *x = layer->bottom[0].blob, *y = layer->top[0];
-    float *to = (float *)y->at + self->records.from * floats_of_record(y);
-    if (pass->batch->count > self->records.from)
-        memcpy(to, x->at, x->count * sizeof *to);
-    else
-        memset(to, 0, x->count * sizeof *to);
+    const struct blob *x = layer->bottom[0].blob;
+    if (self->records && pass->batch->count <= self->columns.own.from)
+        memset(x->at, 0, x->count * sizeof(float));
+    columns_put(&self->columns, x->at, layer->top[0]->at);
 }
 
 static void gather_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_between *self = (const struct layer_between *)layer;
-    const struct link *link = &layer->bottom[0];
-    const struct blob *y = layer->top[0];
-    const float *from = y->d;
-    memcpy(link->dx, from + self->records.from * floats_of_record(y),
-           link->blob->count * sizeof(float));
+    columns_get(&self->columns, layer->top[0]->d, layer->bottom[0].dx);
 }
 
 /* No gradient passes: data have none. */
@@ -131,28 +119,49 @@ static const struct layer_ops gather_ops = {
     .backward = gather_backward,
 };
 
-static int insert_meeting(struct net *net, struct layer *layer, size_t k, struct err *err)
+static struct columns columns_of_records(const struct net *net, const struct blob *x)
+{
+    return (struct columns){
+        .rows = 1,
+        .units = net->N,
+        .each = x->count / x->shape.dim[0],
+        .own = net->records,
+    };
+}
+
+static int insert_meeting(struct net *net, struct layer *layer, size_t k,
+                          const struct columns *columns, bool records, struct err *err)
 {
     const struct blob *x = layer->bottom[k].blob;
     bool takes = layer->data_parallel;
-    if (x->data_parallel == takes)
-        return OK;
     struct insertion between = {
         .ops = takes ? &take_ops : &gather_ops,
         .type = takes ? "Take" : "Gather",
-        .copy = takes ? "a part of the records" : "all records",
+        .copy = takes     ? "a part of the records"
+                : records ? "all records"
+                          : "all channels",
         .shape = x->shape,
         .dtype = x->dtype,
     };
+    size_t *cut = &between.shape.dim[records ? 0 : 1];
+    *cut = takes ? net->records.len : *cut / columns->own.len * columns->units;
     PL_ASSERT(x->dtype == DTYPE_F32 && x->shape.n > 0 && !x->is_whole);
-    between.shape.dim[0] = takes ? net->records.len : net->N;
     int rc = insert_layer(net, layer, k, &between, err);
     if (rc != OK)
         return rc;
-    struct blob *y = layer->bottom[k].blob;
-    y->data_parallel = takes;
-    ((struct layer_between *)y->maker)->records = net->records;
+    struct layer_between *made = (struct layer_between *)layer->bottom[k].blob->maker;
+    layer->bottom[k].blob->data_parallel = takes;
+    made->columns = *columns;
+    made->records = records;
     return OK;
+}
+
+/* May the layer have a part of the channels, and no more? Not where its values are a loss. */
+static bool takes_part(const struct layer *layer, const struct setup *setup)
+{
+    const struct layer_ops *ops = layer->ops;
+    return setup->slice.count > 1 && layer->n_bottom == 1 && layer->param->n_loss_weight == 0 &&
+           (ops->by_channel_for ? ops->by_channel_for(layer->param) : ops->by_channel);
 }
 
 int partition_bottoms(struct net *net, struct layer *layer, const struct setup *setup,
@@ -161,17 +170,26 @@ int partition_bottoms(struct net *net, struct layer *layer, const struct setup *
     int rc = OK;
     layer->data_parallel =
         setup->data_parallel && slice_is_part(&setup->options->slice) && layer->n_bottom > 0;
-    for (size_t k = 0; k < layer->n_bottom && rc == OK; k++)
-        rc = insert_meeting(net, layer, k, err);
+    for (size_t k = 0; k < layer->n_bottom && rc == OK; k++) {
+        const struct blob *x = layer->bottom[k].blob;
+        if (x->data_parallel != layer->data_parallel) {
+            const struct columns records = columns_of_records(net, x);
+            rc = insert_meeting(net, layer, k, &records, true, err);
+        } else if (x->units > 0 && takes_part(layer, setup)) {
+            layer->by_channel = true;
+            layer->outputs = x->units;
+            layer->own = x->own;
+        } else if (x->units > 0) {
+            const struct columns channels = layer_columns(x, false, x->units, x->own);
+            rc = insert_meeting(net, layer, k, &channels, false, err);
+        }
+    }
     return rc;
 }
 
-int partition_finish_layer(struct net *net, struct layer *layer, const struct setup *setup,
-                           struct err *err)
+static int check_parallel(struct net *net, struct layer *layer, struct err *err)
 {
     bool judges = layer->ops->is_loss || layer->top_k > 0;
-    if (!setup->data_parallel)
-        return OK;
     for (size_t i = 0; i < layer->n_top; i++) {
         judges |= layer->top[i]->weight != 0.0f;
         layer->top[i]->data_parallel = layer->data_parallel;
@@ -188,6 +206,24 @@ int partition_finish_layer(struct net *net, struct layer *layer, const struct se
     return OK;
 }
 
+int partition_finish_layer(struct net *net, struct layer *layer, const struct setup *setup,
+                           struct err *err)
+{
+    if (setup->data_parallel)
+        return check_parallel(net, layer, err);
+    for (size_t i = 0; i < layer->n_top && layer->by_channel; i++) {
+        layer->top[i]->units = layer->outputs;
+        layer->top[i]->own = layer->own;
+    }
+    for (size_t i = 0; i < layer->n_top; i++)
+        if (layer->top[i]->weight != 0.0f && layer->shares_out && setup->slice.count > 1)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "slices: loss_weight: each slice has a part of top \"%.64s\"; give it "
+                           "to a layer behind, or end the range (slices_to) before",
+                           layer->top[i]->name);
+    return OK;
+}
+
 /* ---- points ---- */
 
 static size_t number_of(const struct layer *layer, bool backward)
@@ -197,27 +233,24 @@ static size_t number_of(const struct layer *layer, bool backward)
 
 bool partition_forward(const struct layer *layer, struct net_point *point)
 {
-    const struct blob *top = layer->n_top > 0 ? layer->top[0] : NULL;
-    bool records = layer->ops == &gather_ops;
-    if (!records && !layer_is_cut(layer))
+    const struct columns *c = &((const struct layer_between *)layer)->columns;
+    if (layer->ops != &gather_ops)
         return false;
-    size_t outputs = records ? top->shape.dim[0] : layer->outputs;
-    size_t each = records ? floats_of_record(top) : layer->each;
     *point = (struct net_point){
         .meeting = NET_GATHER,
         .number = number_of(layer, false),
-        .values = top->at,
-        .rows = top->count / (outputs * each),
-        .outputs = outputs,
-        .each = each,
+        .values = layer->top[0]->at,
+        .rows = c->rows,
+        .outputs = c->units,
+        .each = c->each,
     };
     return true;
 }
 
-/* The gradient of the bottom has the contribution of this slice's outputs alone. */
+/* The gradient of a whole bottom has the contribution of this slice's outputs alone. */
 bool partition_backward(const struct layer *layer, struct net_point *point)
 {
-    if (!layer_is_cut(layer) || !layer->bottom[0].dx)
+    if (!layer_is_cut(layer) || layer->by_channel || !layer->bottom[0].dx)
         return false;
     *point = (struct net_point){
         .meeting = NET_SUM,

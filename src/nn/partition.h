@@ -2,11 +2,15 @@
  * `slices_from` to `slices_to` (net.h). Layers before them are **data-parallel** (the mixed scheme
  * of Krizhevsky 2014, "One weird trick"): each slice computes them for a part of the batch's
  * records, range_cut's, with all their parameters, so that its gradient of them is a contribution
- * to the batch's. Layers behind the range are whole on each slice. The data of a batch are whole,
- * and so are all blobs that layers from the range on read or make.
+ * to the batch's. Layers behind the range are whole on each slice.
  *
- * A layer is inserted where a data-parallel layer reads data: it takes the slice's records; and
- * where another layer reads what a data-parallel one has made: slices gather the records. */
+ * The top of a layer that slices share out has the slice's part of the channels, and so have those
+ * of layers by channel that follow it, with their parameters. Their state is whole in s, of which
+ * each slice computes its part.
+ *
+ * A layer is inserted where a data-parallel layer reads data, which are whole: it takes the slice's
+ * records; and where a layer needs more than a part of the records, or of the channels: there the
+ * slices gather them. */
 #ifndef PL_NN_PARTITION_H
 #define PL_NN_PARTITION_H
 
@@ -20,12 +24,13 @@ int partition_find_range(struct net *net, const Caffe__NetParameter *param,
 /* Set the setup's `slice` and `data_parallel` for the file's ith layer. */
 void partition_place_layer(const struct net *net, size_t i, struct setup *setup);
 
-/* Insert what the newest layer needs between its bottoms and their makers. ERR_NOMEM */
+/* Insert what the newest layer, whose type is known, needs between its bottoms and their makers.
+ * ERR_NOMEM */
 int partition_bottoms(struct net *net, struct layer *layer, const struct setup *setup,
                       struct err *err);
 
-/* Of a layer that is set up: ERR_UNSUPPORTED where it cannot be data-parallel and would be. Its
- * tops, parameters and state count as such. */
+/* Of a layer that is set up: its tops have the part that it has. ERR_UNSUPPORTED where a loss would
+ * be of a part. */
 int partition_finish_layer(struct net *net, struct layer *layer, const struct setup *setup,
                            struct err *err);
 

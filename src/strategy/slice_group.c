@@ -35,7 +35,7 @@ static int make_model(struct slice_group *g)
 static size_t count_common(const struct slice_group *g)
 {
     const struct segments *whole = whole_table(g);
-    size_t n = g->m->learner->s.n - g->parallel.states;
+    size_t n = 0;
     for (size_t i = g->parallel.segments; i < whole->count; i++)
         n += whole->at[i].units == 0 ? whole->at[i].len : 0;
     return n;
@@ -367,8 +367,6 @@ int slice_group_vote(struct slice_group *g, float *x, size_t n)
 static void copy_common(const struct slice_group *g, struct vec *v, float *at, bool back)
 {
     const struct segments *whole = whole_table(g), *own = net_segments(g->m->learner->ws->train);
-    struct vec *s = &g->m->learner->s;
-    const struct range rest = {g->parallel.states, s->n - g->parallel.states};
     for (size_t i = g->parallel.segments; i < whole->count; i++) {
         const struct range range = {own->at[i].offset, own->at[i].len};
         if (whole->at[i].units > 0)
@@ -379,27 +377,45 @@ static void copy_common(const struct slice_group *g, struct vec *v, float *at, b
             vec_export(v, range, at);
         at += range.len;
     }
-    if (back)
-        vec_import(s, rest, at);
-    else
-        vec_export(s, rest, at);
 }
 
-static int average_states(struct slice_group *g)
+/* Leave in s this slice's summand: of data-parallel layers its part of the mean; its own channels;
+ * and of other state all, on the first slice. */
+static void keep_own_states(const struct slice_group *g, struct vec *s)
+{
+    const struct segments *table = net_state_segments(g->m->learner->ws->train);
+    for (size_t i = 0; i < table->count; i++) {
+        const struct segment *segment = &table->at[i];
+        struct range all = {segment->offset, segment->len}, own = all;
+        if (segment->offset < g->parallel.states) {
+            vec_scale(s, 1.0f / (float)g->slice.count, all);
+            continue;
+        }
+        if (segment->units > 0) {
+            own = slice_of_segment(&g->slice, segment);
+            own.from += all.from;
+        } else if (g->slice.index > 0) {
+            own.len = 0;
+        }
+        vec_fill(s, (struct range){all.from, own.from - all.from}, 0);
+        vec_fill(s, (struct range){own.from + own.len, all.from + all.len - own.from - own.len}, 0);
+    }
+}
+
+static int sum_states(struct slice_group *g)
 {
     struct vec *s = &g->m->learner->s;
-    size_t n = g->parallel.states;
-    int rc = n > 0 ? plan_sum(g, &g->states, n) : OK;
-    if (rc != OK || n == 0)
+    int rc = s->n > 0 ? plan_sum(g, &g->states, s->n) : OK;
+    if (rc != OK || s->n == 0)
         return rc;
-    vec_scale(s, 1.0f / (float)g->slice.count, (struct range){0, n});
+    keep_own_states(g, s);
     return meet_mates(g, &g->states, s->at);
 }
 
 int slice_group_align(struct slice_group *g, struct vec *v)
 {
     struct coll_plan *plan = &g->common_plan;
-    int rc = average_states(g);
+    int rc = sum_states(g);
     if (rc == OK && g->common > 0)
         rc = reserve_parts(g, g->common);
     if (rc == OK && g->common > 0 && !is_made(plan)) {

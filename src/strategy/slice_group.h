@@ -31,10 +31,10 @@ struct slice_group {
     struct coll_plan votes; /* of the replica; and of the vector of `common` floats */
     struct coll_plan common_plan;
     struct net_parallel parallel; /* of the net: its data-parallel layers (nn/net.h) */
-    struct coll_plan states;      /* of their state */
-    size_t common;            /* floats of the other segments and of s that each slice has whole */
-    struct coll_plan sums[2]; /* of the peers: of data-parallel layers, and of the rest; */
-    size_t sum_ranks, sum_rank; /* that are so many */
+    struct coll_plan states;      /* of s */
+    size_t common;                /* floats of the other segments that each slice has whole */
+    struct coll_plan sums[2];     /* of the peers: of data-parallel layers, and of the rest; */
+    size_t sum_ranks, sum_rank;   /* that are so many */
     size_t *cut;  /* where the parts of the slices begin in `parts`, and the last ends */
     float *parts; /* room for the vector of which each slice has a part */
     size_t room;
@@ -68,9 +68,10 @@ int slice_group_meet(void *slice_group, const struct net_point *point);
 int slice_group_vote(struct slice_group *g, float *x, size_t n);
 int slice_group_sum(struct slice_group *g, float *x, size_t n);
 
-/* The segments of v (like x) that each slice has whole, and s, are the first slice's on all. The
- * gradients of all mates are equal, unless their machines compute otherwise in the last bits. Of
- * data-parallel layers s is the mean, and the segments are equal already: sums of the mates. */
+/* The segments of v (like x) that each slice has whole are the first slice's on all. The gradients
+ * of all mates are equal, unless their machines compute otherwise in the last bits; those of
+ * data-parallel layers are sums of the mates, and equal. s becomes that of all: each channel that
+ * slices share out its slice's, of data-parallel layers the mean, and others the first slice's. */
 int slice_group_align(struct slice_group *g, struct vec *v);
 
 /* m->model ← the whole model, on every slice of the replica, all of which call it. It takes the

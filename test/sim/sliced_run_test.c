@@ -84,8 +84,8 @@ static void test_slices_of_convolutions_train_as_the_whole_model(void **state)
     }
 }
 
-/* Parameters by channel, which each slice has whole; and BatchNorm, which has a state. */
-static void test_slices_have_channels_whole(void **state)
+/* Parameters by channel, and BatchNorm, which has a state; the slices gather behind the pooling. */
+static void test_slices_share_channels_out(void **state)
 {
     struct tiny *t = *state;
     char whole[128], sliced[128], net[192];
@@ -215,6 +215,25 @@ static void test_slices_send_the_bytes_of_the_scheme(void **state)
         if (run_number(sliced, "exchange", n, "bytes") != gathers + sums + commit)
             fail_msg("exchange %d: %.0f bytes, not %.0f", n,
                      run_number(sliced, "exchange", n, "bytes"), gathers + sums + commit);
+}
+
+/* Layers by channel between a convolution and a pooling gather nothing: the first 6 maps on the
+ * wire are the pooling's, of 5 x 5 pixels. The state is added up, 2 x 6 numbers and one in places of
+ * sixteen. */
+static void test_channels_are_gathered_behind_the_pooling(void **state)
+{
+    struct tiny *t = *state;
+    char sliced[128], net[192];
+    tiny_write(t, "channels.prototxt", sliced_channels);
+    SLICES(t, 2, sliced, "stop.steps=3", "evaluate.every_steps=1000",
+           other_net(t, "channels.prototxt", net));
+    enum { BOTH_WAYS = 2, SLICES = 2, MAPS = 6 * 5 * 5, STATES = 3 * 16 };
+    double gathers = BOTH_WAYS * 4.0 * BATCH * (MAPS + 5);
+    double sums = SLICES * BOTH_WAYS * 4.0 * (BATCH * MAPS + STATES);
+    double commit = SLICES * BOTH_WAYS * (double)(sizeof(struct exchange_meta) + sizeof(float));
+    if (run_number(sliced, "exchange", 1, "bytes") != gathers + sums + commit)
+        fail_msg("%.0f bytes, not %.0f", run_number(sliced, "exchange", 1, "bytes"),
+                 gathers + sums + commit);
 }
 
 /* Half of the products each: with a fast network a step takes half as long. */
@@ -359,13 +378,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slices_train_as_the_whole_model),
         cmocka_unit_test(test_slices_of_convolutions_train_as_the_whole_model),
-        cmocka_unit_test(test_slices_have_channels_whole),
+        cmocka_unit_test(test_slices_share_channels_out),
         cmocka_unit_test(test_slices_share_groups_out),
         cmocka_unit_test(test_slices_of_a_range_train_as_the_whole_model),
         cmocka_unit_test(test_data_parallel_layers_are_those_of_workers),
         cmocka_unit_test(test_slices_of_one_layer_have_its_bits),
         cmocka_unit_test(test_slices_are_evaluated_on_the_way),
         cmocka_unit_test(test_slices_send_the_bytes_of_the_scheme),
+        cmocka_unit_test(test_channels_are_gathered_behind_the_pooling),
         cmocka_unit_test(test_slices_share_the_time_of_a_step),
         cmocka_unit_test(test_slices_resume_as_others),
         cmocka_unit_test(test_a_lost_slice_ends_the_run),
