@@ -115,11 +115,10 @@ struct columns layer_columns(const struct blob *blob, bool is_whole, size_t unit
         .rows = blob->count / (parts * each), .units = units, .each = each, .own = own};
 }
 
-int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
-                    struct err *err)
+int layer_share_units(struct layer *layer, const struct setup *setup, size_t units,
+                      const char *what, struct err *err)
 {
     const struct model_slice *slice = &setup->slice;
-    struct blob *top = layer->top[0];
     layer->shares_out = true;
     if (slice->count > units)
         return err_set(err, ERR_INPUT,
@@ -129,8 +128,20 @@ int layer_share_out(struct layer *layer, const struct setup *setup, size_t units
     if (!slice_is_part(slice))
         return OK;
     PL_ASSERT(layer->dtype == DTYPE_F32); /* a job has no slices in bf16 */
-    layer->outputs = top->units = units;
-    layer->own = top->own = slice_units(slice, units);
+    layer->outputs = units;
+    layer->own = slice_units(slice, units);
+    return OK;
+}
+
+int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
+                    struct err *err)
+{
+    struct blob *top = layer->top[0];
+    int rc = layer_share_units(layer, setup, units, what, err);
+    if (rc != OK || !layer_is_cut(layer))
+        return rc;
+    top->units = units;
+    top->own = layer->own;
     top->shape.dim[1] = layer_own_of(layer, top->shape.dim[1]);
     top->count = shape_count(&top->shape);
     return OK;
@@ -182,9 +193,11 @@ static bool add_whole(const struct layer *layer, const struct setup *setup, cons
         return true;
     struct segment *whole =
         segments_add(setup->whole, setup->arena, name, shape, spec->lr_mult, spec->decay_mult);
-    if (whole)
-        whole->units = layer->outputs;
-    return whole != NULL;
+    if (!whole)
+        return false;
+    whole->units = layer->outputs;
+    whole->blocks = layer->by_gate && layer_is_cut(layer) ? shape->dim[0] / layer->outputs : 1;
+    return true;
 }
 
 /* A segment of its own. */
@@ -244,7 +257,7 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
         !layer->ops->small_params)
         return err_set(err, ERR_UNSUPPORTED,
                        "slices: weights of type \"%s\" cannot be shared out among slices; those of "
-                       "InnerProduct and Convolution can",
+                       "InnerProduct, Convolution and recurrent layers can",
                        layer->type);
     static const Caffe__ParamSpec none = CAFFE__PARAM_SPEC__INIT;
     const Caffe__ParamSpec *spec = &none;
@@ -287,7 +300,7 @@ int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
         return err_set(err, ERR_NOMEM, "out of memory for state of %s",
                        shape_text(&whole, text, sizeof text));
     segment->units = is_part ? layer->outputs : 0;
-    *offset = segment->offset + slice_of_segment(&setup->slice, segment).from;
+    *offset = segment->offset + slice_of_block(&setup->slice, segment, 0).from;
     return OK;
 }
 

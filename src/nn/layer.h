@@ -9,9 +9,9 @@
 #ifndef PL_NN_LAYER_H
 #define PL_NN_LAYER_H
 
-#include "nn/columns.h"
 #include "nn/filler.h"
 #include "nn/net.h"
+#include "tensor/columns.h"
 
 enum { LAYER_PARAMS_MAX = 7 };
 
@@ -144,6 +144,14 @@ struct layer_ops {
      * Called only when some gradient is wanted. NULL when there can be none. */
     void (*backward)(struct layer *layer, const struct pass *pass);
 
+    /* Where slices share the layer out and meet within it (NULL: they do not), in place of forward
+     * and backward: run up to the next meeting, and set *point, with its `share` of the pass;
+     * false: there is no further one. `begins`: from the beginning. */
+    bool (*forward_part)(struct layer *layer, const struct pass *pass, bool begins,
+                         struct net_point *point);
+    bool (*backward_part)(struct layer *layer, const struct pass *pass, bool begins,
+                          struct net_point *point);
+
     /* The top again, as the last forward made it, before backward. NULL where no layer of the type
      * is one that remakes. */
     void (*remake)(struct layer *layer);
@@ -200,6 +208,7 @@ struct layer {
                                  0; */
     struct range own;         /* and those that it has */
     bool by_channel;          /* its bottom is such a part, and so are its parameters */
+    bool by_gate;             /* axis 0 of a parameter may have all outputs once for each gate */
     struct columns group;     /* of the bottom, where each group reads inputs of its own: */
     float *inputs, *inputs_dx;
     size_t classes;     /* labels from the data layer must stay below; 0: it reads none */
@@ -261,10 +270,14 @@ static inline bool layer_is_cut(const struct layer *layer)
     return layer->outputs > 0;
 }
 
-/* Share out axis 1 of the top, which has its shape, in `units`: outputs, or groups of as many each
- * (`what`). A layer that calls this is one that slices share out: its parameters are (outputs, ..),
- * are declared with their whole shape, and come cut; its op is planned for layer_own_of(outputs),
- * and its top becomes as small. ERR_INPUT: there are more slices than units */
+/* Share out `units`: outputs, or groups of as many each (`what`). A layer that calls this is one
+ * that slices share out: its parameters are (outputs, ..), are declared with their whole shape, and
+ * come cut; its op is planned for layer_own_of(outputs). ERR_INPUT: there are more slices than
+ * units */
+int layer_share_units(struct layer *layer, const struct setup *setup, size_t units,
+                      const char *what, struct err *err);
+
+/* The same of the units of axis 1 of the top, which has its shape, and becomes as small. */
 int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
                     struct err *err);
 
@@ -289,8 +302,8 @@ static inline size_t layer_own_of(const struct layer *layer, size_t all)
 int layer_param(struct layer *layer, const struct setup *setup, const struct shape *shape,
                 const char *field, const Caffe__FillerParameter *filler, struct err *err);
 
-/* Declare a blob of state, the layer's kth: `offset` in s. It begins at zero. In a slice s is whole,
- * and the shape may be a part of it: where its axis 0 goes `by_channel`. */
+/* Declare a blob of state, the layer's kth: `offset` in s. It begins at zero. In a slice s is
+ * whole; the shape may be a part of it, where its axis 0 goes `by_channel`. */
 int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
                 const struct shape *shape, bool by_channel, size_t *offset, struct err *err);
 

@@ -9,6 +9,7 @@
  * (net_batch.carried), unless expose_hidden makes it more bottoms, N x 1 x num_output, and the
  * state behind the last step more tops. */
 #include "nn/layers.h"
+#include "nn/partition.h"
 #include "tensor/recurrence.h"
 
 #include <stdio.h>
@@ -20,6 +21,9 @@ struct layer_recurrent {
     enum recurrence_param param[RECURRENCE_PARAMS]; /* of each blob of parameters */
     size_t cont, fixed, hidden;                     /* numbers of bottoms; 0: there is none */
     size_t states;
+    /* Of the pass of a slice that has begun: meetings of forward; steps to go, and what follows. */
+    size_t met, left;
+    enum { BACKWARD_STEPS, BACKWARD_BOTTOM, BACKWARD_FIXED, BACKWARD_DONE } backward;
     size_t carried;            /* where the state lies in a record's part of net_batch.carried, */
     const size_t *carried_row; /* whose length this is */
 };
@@ -174,6 +178,21 @@ static void mark_bottoms(const struct layer_recurrent *self)
         bottom[self->hidden + k].forward_only = true;
 }
 
+/* Slices share out the units, all gates of a unit together; the outputs of all are gathered within
+ * the layer. */
+static int take_part(struct layer_recurrent *self, const struct setup *setup,
+                     const struct recurrent_fields *f, struct err *err)
+{
+    struct layer *layer = &self->layer;
+    if (setup->slice.count > 1 && f->expose_hidden)
+        return err_set(err, ERR_UNSUPPORTED, "slices: %s.expose_hidden: true is not supported",
+                       f->message);
+    int rc = layer_share_units(layer, setup, self->spec.H, "units", err);
+    layer->by_gate = true;
+    self->spec.own = layer_is_cut(layer) ? layer->own : (struct range){0, self->spec.H};
+    return rc;
+}
+
 static int setup_units(struct layer *layer, const struct setup *setup, enum recurrence_kind kind,
                        const struct recurrent_fields *f, struct err *err)
 {
@@ -197,7 +216,9 @@ static int setup_units(struct layer *layer, const struct setup *setup, enum recu
         .H = f->num_output,
     };
     mark_bottoms(self);
-    rc = check_bottoms(self, err);
+    rc = take_part(self, setup, f, err);
+    if (rc == OK)
+        rc = check_bottoms(self, err);
     if (rc == OK)
         rc = make_tops(self, layer, err);
     if (rc == OK)
@@ -270,20 +291,21 @@ static void take_carried(const struct layer_recurrent *self, const struct net_ba
         args->first[k] = args->last[k] = batch->carried + self->carried + k * self->spec.H;
 }
 
-static void recurrent_forward(struct layer *layer, const struct pass *pass)
+static struct recurrence_args forward_args(const struct layer_recurrent *self,
+                                           const struct pass *pass)
 {
-    struct layer_recurrent *self = (struct layer_recurrent *)layer;
     struct recurrence_args args = args_of(self, pass);
     if (self->hidden)
         take_exposed(self, &args);
     else if (pass->batch->carried)
         take_carried(self, pass->batch, &args);
-    recurrence_forward(self->op, &args);
+    return args;
 }
 
-static void recurrent_backward(struct layer *layer, const struct pass *pass)
+static struct recurrence_args backward_args(const struct layer_recurrent *self,
+                                            const struct pass *pass)
 {
-    struct layer_recurrent *self = (struct layer_recurrent *)layer;
+    const struct layer *layer = &self->layer;
     struct recurrence_args args = args_of(self, pass);
     args.dy = layer->top[0]->d;
     args.dx = layer->bottom[0].dx;
@@ -294,7 +316,110 @@ static void recurrent_backward(struct layer *layer, const struct pass *pass)
     }
     for (size_t k = 0; k < layer->n_at; k++)
         args.dw[self->param[k]] = pass->dx + layer->at[k].offset;
+    return args;
+}
+
+static void recurrent_forward(struct layer *layer, const struct pass *pass)
+{
+    const struct layer_recurrent *self = (const struct layer_recurrent *)layer;
+    const struct recurrence_args args = forward_args(self, pass);
+    recurrence_forward(self->op, &args);
+}
+
+static void recurrent_backward(struct layer *layer, const struct pass *pass)
+{
+    const struct layer_recurrent *self = (const struct layer_recurrent *)layer;
+    const struct recurrence_args args = backward_args(self, pass);
     recurrence_backward(self->op, &args);
+}
+
+/* ---- running a slice ---- */
+
+static bool has_outputs(const struct layer_recurrent *self)
+{
+    return self->spec.kind == RECURRENCE_TANH;
+}
+
+/* The slices gather, or add up, so many rows of H values. */
+static bool meet_units(const struct layer_recurrent *self, enum net_meeting meeting, size_t number,
+                       float *values, size_t rows, double share, struct net_point *point)
+{
+    *point = (struct net_point){
+        .meeting = meeting,
+        .number = partition_number(&self->layer, number),
+        .values = values,
+        .rows = rows,
+        .outputs = self->spec.H,
+        .each = 1,
+        .share = share,
+    };
+    return true;
+}
+
+/* Behind each step its outputs; then the outputs of all steps, where units have products of their
+ * own for them. */
+static bool recurrent_forward_part(struct layer *layer, const struct pass *pass, bool begins,
+                                   struct net_point *point)
+{
+    struct layer_recurrent *self = (struct layer_recurrent *)layer;
+    const struct recurrence_args args = forward_args(self, pass);
+    size_t T = self->spec.T, N = self->spec.N, t = begins ? 0 : self->met;
+    if (begins)
+        recurrence_begin_forward(self->op, &args);
+    else if (t <= T)
+        recurrence_take_step(self->op, &args, t - 1);
+    self->met = t + 1;
+    if (t < T) {
+        recurrence_step_forward(self->op, &args, t);
+        return meet_units(self, NET_GATHER, POINT_STEP, self->op->state, N,
+                          (double)(t + 1) / (double)T, point);
+    }
+    if (t == T)
+        recurrence_end_forward(self->op, &args);
+    return t == T && has_outputs(self) &&
+           meet_units(self, NET_GATHER, POINT_OUTPUT, args.y, N * T, 1, point);
+}
+
+/* The sums behind the steps: of the gradients of the bottoms. */
+static bool sum_bottoms(struct layer_recurrent *self, struct net_point *point)
+{
+    const struct layer *layer = &self->layer;
+    if (self->backward == BACKWARD_BOTTOM) {
+        self->backward = BACKWARD_FIXED;
+        if (partition_sum(layer, 0, POINT_BOTTOM, point))
+            return true;
+    }
+    bool sums = self->backward == BACKWARD_FIXED && self->fixed > 0;
+    self->backward = BACKWARD_DONE;
+    return sums && partition_sum(layer, self->fixed, POINT_FIXED, point);
+}
+
+/* Of units with products for their outputs, the gradients of all h; then of the outputs before each
+ * step but the first; then those of the bottoms. */
+static bool recurrent_backward_part(struct layer *layer, const struct pass *pass, bool begins,
+                                    struct net_point *point)
+{
+    struct layer_recurrent *self = (struct layer_recurrent *)layer;
+    const struct recurrence_args args = backward_args(self, pass);
+    size_t T = self->spec.T, N = self->spec.N;
+    if (begins) {
+        self->backward = BACKWARD_STEPS;
+        self->left = T;
+        recurrence_begin_backward(self->op, &args);
+        if (has_outputs(self))
+            return meet_units(self, NET_SUM, POINT_SLOPE, self->op->dh_all, N * T, 0, point);
+    } else if (self->backward == BACKWARD_STEPS && self->left < T) {
+        recurrence_finish_step(self->op, &args, self->left);
+    }
+    if (self->backward == BACKWARD_STEPS) {
+        recurrence_step_backward(self->op, &args, --self->left);
+        if (self->left > 0)
+            return meet_units(self, NET_SUM, POINT_HIDDEN, self->op->state, N,
+                              (double)(T - self->left) / (double)T, point);
+        recurrence_end_backward(self->op, &args);
+        self->backward = BACKWARD_BOTTOM;
+    }
+    return sum_bottoms(self, point);
 }
 
 #define RECURRENT(name, names, fields, make, top) \
@@ -307,6 +432,8 @@ static void recurrent_backward(struct layer *layer, const struct pass *pass)
         .setup = make,                            \
         .forward = recurrent_forward,             \
         .backward = recurrent_backward,           \
+        .forward_part = recurrent_forward_part,   \
+        .backward_part = recurrent_backward_part, \
     }
 
 RECURRENT(lstm, lstm_types, recurrent_messages, setup_lstm, false);

@@ -179,6 +179,10 @@ struct net_parallel net_parallel(const struct net *net);
  * there is none. */
 bool net_ends_with_sum(const struct net *net, struct vec *dx, struct net_point *point);
 
+/* Leave in s this slice's summand of all slices' state: of data-parallel layers its part of the
+ * mean; its own channels; and of other state all, in the first slice. */
+void net_keep_own_states(const struct net *net, struct vec *s);
+
 /* The part of the whole net's products in a step that this net has; 1: all. */
 double net_share(const struct net *net);
 

@@ -120,20 +120,40 @@ static const struct pass *pass_of(const struct net *net, const struct layer *lay
     return layer->data_parallel ? &net->run.part : &net->run.pass;
 }
 
-static bool stop_at(struct net *net, bool meets)
+/* Does the pass stop within or behind the layer, whose share of the pass is then the point's? */
+static bool stop_at(struct net *net, const struct layer *layer, bool meets)
 {
+    struct net_run *run = &net->run;
+    double flops = net_layer_flops(net, layer->in_file, run->backward);
     if (meets)
-        net->run.point.share = net->run.done / count_whole_flops(net);
-    return net->run.stopped = meets;
+        run->point.share = (run->done + run->point.share * flops) / count_whole_flops(net);
+    return run->stopped = meets;
 }
 
-static void forward_layer(struct net *net, struct layer *layer)
+static bool meets_within(const struct layer *layer)
+{
+    return layer_is_cut(layer) && layer->ops->forward_part;
+}
+
+static void begin_forward(struct net *net, struct layer *layer)
 {
     probe_begins(net, layer->in_file, false);
     rebuild_net(layer);
     net->scratch.at = live_ranges_scratch(net, layer, false);
-    layer->ops->forward(layer, pass_of(net, layer));
-    net->run.done += net_layer_flops(net, layer->in_file, false);
+}
+
+/* Run the layer, or what is left of it. */
+static bool forward_meets(struct net *net, struct layer *layer)
+{
+    struct net_run *run = &net->run;
+    bool begins = !run->stopped;
+    if (begins)
+        begin_forward(net, layer);
+    if (meets_within(layer))
+        return layer->ops->forward_part(layer, pass_of(net, layer), begins, &run->point);
+    if (begins)
+        layer->ops->forward(layer, pass_of(net, layer));
+    return begins && partition_forward(layer, &run->point);
 }
 
 static void end_forward(struct net *net, const struct layer *layer)
@@ -141,6 +161,7 @@ static void end_forward(struct net *net, const struct layer *layer)
     struct net_run *run = &net->run;
     size_t count = run->pass.batch->count;
     run->result.loss += (double)count * weighted_tops(layer, count);
+    run->done += is_idle(net, layer) ? 0 : net_layer_flops(net, layer->in_file, false);
     if (net->poisoned)
         live_ranges_poison_after(net, run->next);
     probe_ends(net, layer->in_file, false);
@@ -151,12 +172,8 @@ static const struct net_point *continue_forward(struct net *net)
     struct net_run *run = &net->run;
     for (; run->next < net->n_layers; run->next++) {
         struct layer *layer = net->layer[run->next];
-        if (!run->stopped && !is_idle(net, layer)) {
-            forward_layer(net, layer);
-            if (stop_at(net, partition_forward(layer, &run->point)))
-                return &run->point;
-        }
-        run->stopped = false;
+        if (!is_idle(net, layer) && stop_at(net, layer, forward_meets(net, layer)))
+            return &run->point;
         end_forward(net, layer);
     }
     net->count = run->result.count;
@@ -266,18 +283,30 @@ void net_begin_backward(struct net *net, const struct vec *x, struct vec *dx,
     run->watched = watch_pass(net, watch);
 }
 
-static void backward_layer(struct net *net, struct layer *layer)
+static void begin_backward(struct net *net, struct layer *layer)
 {
     rematerialise_blob(net, layer);
     probe_begins(net, layer->in_file, true);
     add_weights(net, layer);
     net->scratch.at = live_ranges_scratch(net, layer, true);
-    layer->ops->backward(layer, pass_of(net, layer));
-    net->run.done += net_layer_flops(net, layer->in_file, true);
+}
+
+static bool backward_meets(struct net *net, struct layer *layer)
+{
+    struct net_run *run = &net->run;
+    bool begins = !run->stopped;
+    if (begins)
+        begin_backward(net, layer);
+    if (meets_within(layer))
+        return layer->ops->backward_part(layer, pass_of(net, layer), begins, &run->point);
+    if (begins)
+        layer->ops->backward(layer, pass_of(net, layer));
+    return begins && partition_backward(layer, &run->point);
 }
 
 static int end_backward(struct net *net, const struct layer *layer)
 {
+    net->run.done += net_layer_flops(net, layer->in_file, true);
     clear_frozen(net, layer, net->run.pass.dx);
     add_scratch(layer);
     probe_ends(net, layer->in_file, true);
@@ -295,14 +324,10 @@ static int continue_backward(struct net *net, const struct net_point **point)
             live_ranges_poison_after(net, live_ranges_backward(net, layer) - 1);
         if (!layer->runs_backward || is_idle(net, layer))
             continue;
-        if (!run->stopped) {
-            backward_layer(net, layer);
-            if (stop_at(net, partition_backward(layer, &run->point))) {
-                *point = &run->point;
-                return OK;
-            }
+        if (stop_at(net, layer, backward_meets(net, layer))) {
+            *point = &run->point;
+            return OK;
         }
-        run->stopped = false;
         rc = end_backward(net, layer);
     }
     return rc == OK ? watch_end(&run->watched) : rc;

@@ -206,6 +206,17 @@ const struct segment *net_layer_param(const struct net *net, const char *name, s
     return NULL;
 }
 
+/* Block by block, as a slice has them. */
+static void fill_param(const struct net *net, const struct layer_param *p, uint64_t seed, float *at)
+{
+    const struct segment *whole = &net_whole_segments(net)->at[p->index];
+    for (size_t block = 0; block < slice_blocks(whole); block++) {
+        struct range own = slice_of_block(&net->slice, whole, block);
+        filler_fill(&p->filler, seed, p->index, own.from, at, own.len);
+        at += own.len;
+    }
+}
+
 void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s)
 {
     PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
@@ -213,14 +224,9 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
     vec_fill(s, vec_all(s), 0.0f);
     for (size_t i = 0; i < net->file.n_layers; i++) {
         const struct layer *layer = net->file.layer[i];
-        for (size_t k = 0; k < layer->n_at; k++) {
-            const struct layer_param *p = &layer->at[k];
-            const struct segment *segment = &net->segments.at[p->index];
-            const struct segment *whole = &net_whole_segments(net)->at[p->index];
-            if (!p->shared)
-                filler_fill(&p->filler, seed, p->index, slice_of_segment(&net->slice, whole).from,
-                            x->at + segment->offset, segment->len);
-        }
+        for (size_t k = 0; k < layer->n_at; k++)
+            if (!layer->at[k].shared)
+                fill_param(net, &layer->at[k], seed, x->at + layer->at[k].offset);
     }
 }
 

@@ -226,9 +226,9 @@ int partition_finish_layer(struct net *net, struct layer *layer, const struct se
 
 /* ---- points ---- */
 
-static size_t number_of(const struct layer *layer, bool backward)
+size_t partition_number(const struct layer *layer, size_t point)
 {
-    return 2 * layer->nth + backward;
+    return LAYER_POINTS * layer->nth + point;
 }
 
 bool partition_forward(const struct layer *layer, struct net_point *point)
@@ -238,11 +238,29 @@ bool partition_forward(const struct layer *layer, struct net_point *point)
         return false;
     *point = (struct net_point){
         .meeting = NET_GATHER,
-        .number = number_of(layer, false),
+        .number = partition_number(layer, POINT_TOP),
         .values = layer->top[0]->at,
         .rows = c->rows,
         .outputs = c->units,
         .each = c->each,
+        .share = 1,
+    };
+    return true;
+}
+
+bool partition_sum(const struct layer *layer, size_t k, size_t number, struct net_point *point)
+{
+    const struct link *link = &layer->bottom[k];
+    if (!link->dx)
+        return false;
+    *point = (struct net_point){
+        .meeting = NET_SUM,
+        .number = partition_number(layer, number),
+        .values = link->dx,
+        .rows = 1,
+        .outputs = 1,
+        .each = link->blob->count,
+        .share = 1,
     };
     return true;
 }
@@ -250,22 +268,13 @@ bool partition_forward(const struct layer *layer, struct net_point *point)
 /* The gradient of a whole bottom has the contribution of this slice's outputs alone. */
 bool partition_backward(const struct layer *layer, struct net_point *point)
 {
-    if (!layer_is_cut(layer) || layer->by_channel || !layer->bottom[0].dx)
-        return false;
-    *point = (struct net_point){
-        .meeting = NET_SUM,
-        .number = number_of(layer, true),
-        .values = layer->bottom[0].dx,
-        .rows = 1,
-        .outputs = 1,
-        .each = layer->bottom[0].blob->count,
-    };
-    return true;
+    return layer_is_cut(layer) && !layer->by_channel &&
+           partition_sum(layer, 0, POINT_BOTTOM, point);
 }
 
 size_t net_points(const struct net *net)
 {
-    return slice_is_part(&net->slice) ? 2 * net->n_layers + 1 : 0;
+    return slice_is_part(&net->slice) ? LAYER_POINTS * net->n_layers + 1 : 0;
 }
 
 struct net_parallel net_parallel(const struct net *net)
@@ -279,11 +288,35 @@ bool net_ends_with_sum(const struct net *net, struct vec *dx, struct net_point *
     PL_ASSERT(dx->n >= n);
     *point = (struct net_point){
         .meeting = NET_SUM,
-        .number = 2 * net->n_layers,
+        .number = LAYER_POINTS * net->n_layers,
         .values = dx->at,
         .rows = 1,
         .outputs = 1,
         .each = n,
     };
     return n > 0;
+}
+
+static void keep_own_state(const struct net *net, const struct segment *segment, struct vec *s)
+{
+    const struct range all = {segment->offset, segment->len};
+    struct range own = all;
+    if (segment->offset < net->parallel.states) {
+        vec_scale(s, 1.0f / (float)net->slice.count, all);
+        return;
+    }
+    if (segment->units > 0) {
+        own = slice_of_block(&net->slice, segment, 0);
+        own.from += all.from;
+    } else if (net->slice.index > 0) {
+        own.len = 0;
+    }
+    vec_fill(s, (struct range){all.from, own.from - all.from}, 0);
+    vec_fill(s, (struct range){own.from + own.len, all.from + all.len - own.from - own.len}, 0);
+}
+
+void net_keep_own_states(const struct net *net, struct vec *s)
+{
+    for (size_t i = 0; i < net->states.count; i++)
+        keep_own_state(net, &net->states.at[i], s);
 }

@@ -40,8 +40,24 @@ struct range partition_records(const struct net *net, size_t count);
 /* How often the layer's products are the slice's, in all slices together. */
 double partition_slices_of(const struct net *net, const struct layer *layer);
 
-/* Do the slices meet behind the layer's pass? Then *point is set, but for its share. */
+/* Numbers of a layer's points, of which each has one size. */
+enum {
+    POINT_TOP,
+    POINT_BOTTOM,
+    POINT_STEP, /* of recurrent units: h of a step; its gradient; that of all; */
+    POINT_HIDDEN,
+    POINT_SLOPE,
+    POINT_OUTPUT, /* their outputs by products; the gradient of the static input */
+    POINT_FIXED,
+    LAYER_POINTS
+};
+size_t partition_number(const struct layer *layer, size_t point);
+
+/* Do the slices meet behind the layer's pass? Then *point is set. */
 bool partition_forward(const struct layer *layer, struct net_point *point);
 bool partition_backward(const struct layer *layer, struct net_point *point);
+
+/* The sum of the gradients of a bottom that is whole. */
+bool partition_sum(const struct layer *layer, size_t k, size_t number, struct net_point *point);
 
 #endif

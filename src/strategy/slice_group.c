@@ -379,36 +379,13 @@ static void copy_common(const struct slice_group *g, struct vec *v, float *at, b
     }
 }
 
-/* Leave in s this slice's summand: of data-parallel layers its part of the mean; its own channels;
- * and of other state all, on the first slice. */
-static void keep_own_states(const struct slice_group *g, struct vec *s)
-{
-    const struct segments *table = net_state_segments(g->m->learner->ws->train);
-    for (size_t i = 0; i < table->count; i++) {
-        const struct segment *segment = &table->at[i];
-        struct range all = {segment->offset, segment->len}, own = all;
-        if (segment->offset < g->parallel.states) {
-            vec_scale(s, 1.0f / (float)g->slice.count, all);
-            continue;
-        }
-        if (segment->units > 0) {
-            own = slice_of_segment(&g->slice, segment);
-            own.from += all.from;
-        } else if (g->slice.index > 0) {
-            own.len = 0;
-        }
-        vec_fill(s, (struct range){all.from, own.from - all.from}, 0);
-        vec_fill(s, (struct range){own.from + own.len, all.from + all.len - own.from - own.len}, 0);
-    }
-}
-
 static int sum_states(struct slice_group *g)
 {
     struct vec *s = &g->m->learner->s;
     int rc = s->n > 0 ? plan_sum(g, &g->states, s->n) : OK;
     if (rc != OK || s->n == 0)
         return rc;
-    keep_own_states(g, s);
+    net_keep_own_states(g->m->learner->ws->train, s);
     return meet_mates(g, &g->states, s->at);
 }
 

@@ -1,7 +1,8 @@
 /* Slices of a model (SparkDML §2.2: a weight matrix is split by columns, the output neurons): each
  * segment of weights is cut by its outputs, and slice f of F has part f of each segment, in a
  * vector of its own with the same segments in the same order. Weights are (outputs, ..), so that a
- * part is one range of the segment. */
+ * part is one range of the segment; or of recurrent units, (gates, units, ..), one of each gate's
+ * block. */
 #ifndef PL_TENSOR_MODEL_SLICE_H
 #define PL_TENSOR_MODEL_SLICE_H
 
@@ -24,8 +25,16 @@ static inline bool slice_is_part(const struct model_slice *slice)
  */
 struct range slice_units(const struct model_slice *slice, size_t units);
 
-/* The slice's floats of a segment of the whole model, counted from the segment's beginning. */
-struct range slice_of_segment(const struct model_slice *slice, const struct segment *whole);
+/* The number of a segment's blocks. */
+static inline size_t slice_blocks(const struct segment *whole)
+{
+    return whole->blocks > 1 ? whole->blocks : 1;
+}
+
+/* The slice's floats of a block of a segment of the whole model, counted from the segment's
+ * beginning. Of all blocks there are equally many, one after another in the slice's segment. */
+struct range slice_of_block(const struct model_slice *slice, const struct segment *whole,
+                            size_t block);
 
 /* Floats of the slice's vector. `whole` is the table of the whole model, here and below. */
 size_t slice_total(const struct model_slice *slice, const struct segments *whole);

@@ -16,12 +16,14 @@
 
 #include "tensor/gate_loops.h"
 #include "tensor/kernels.h"
+#include "tensor/vec.h"
 
 enum recurrence_kind { RECURRENCE_TANH, RECURRENCE_LSTM, RECURRENCE_GRU };
 
 struct recurrence_spec {
     enum recurrence_kind kind;
     size_t N, T, D, S, H; /* S: values of a record's static input; 0: there is none */
+    struct range own;     /* of the H units those that are computed: all, or a slice's (len U) */
 };
 
 /* Vectors of H that a step hands to the next: h, and of an LSTM c. */
@@ -69,13 +71,16 @@ struct recurrence {
     const struct gate_loops *loops;
     size_t G;
     struct op *x_op, *fixed_op, *step_op, *state_op, *out_op;
-    float *gates;  /* (N, T, GH): as in struct gate_row */
+    float *gates;  /* (N, T, GU): as in struct gate_row */
     float *hidden; /* GRU, training: as `gates`, of the state's products */
-    float *dout;   /* of tanh units, (N, T, H): the gradient by the output's products */
+    float *dout;   /* of tanh units, (N, T, U): the gradient by the output's products, */
+    float *dh_all; /* and (N, T, H): that by their h; the room of the gates where U is H */
     float *before; /* training: h', (N, T, H) */
-    float *h;      /* of tanh units, (N, T, H) */
-    float *c;      /* LSTM: (N, T, H) in training, else (N, H) */
-    float *c_first, *extra, *z, *state, *dh, *dc;
+    float *h;      /* of tanh units, (N, T, H), */
+    float *y;      /* and (N, T, U): their outputs; NULL: y itself */
+    float *c;      /* LSTM: (N, T, U) in training, else (N, U) */
+    float *state;  /* (N, H) */
+    float *c_first, *extra, *z, *dh, *dc; /* (N, U); extra, z: (N, GU) */
 };
 
 /* A set's planner: as those of kernels.h. */
@@ -87,5 +92,28 @@ void recurrence_forward(struct recurrence *r, const struct recurrence_args *args
 
 /* After the forward of the same batch: x, s, cont and weights unchanged since; of tanh units y. */
 void recurrence_backward(struct recurrence *r, const struct recurrence_args *args);
+
+static inline bool recurrence_is_slice(const struct recurrence *r)
+{
+    return r->spec.own.len < r->spec.H;
+}
+
+/* ---- the same of a slice of the units, part by part ----
+ *
+ * Weights are those of the own units, all gates of a unit together; vectors of units in args are
+ * whole, but c: of that only the own units' are read and written. There is neither dlast nor dfirst.
+ *
+ * Forward: begin; step for each step, behind which all slices gather r->state, for take_step; end,
+ * behind which those of tanh units gather y. Backward: begin, behind which those of tanh units add
+ * up r->dh_all; from the last step on, step, behind which all add up r->state, and finish_step, of
+ * which the first step has no need; end, behind which they add up dx and dfixed. */
+void recurrence_begin_forward(struct recurrence *r, const struct recurrence_args *args);
+void recurrence_step_forward(struct recurrence *r, const struct recurrence_args *args, size_t t);
+void recurrence_take_step(struct recurrence *r, const struct recurrence_args *args, size_t t);
+void recurrence_end_forward(struct recurrence *r, const struct recurrence_args *args);
+void recurrence_begin_backward(struct recurrence *r, const struct recurrence_args *args);
+void recurrence_step_backward(struct recurrence *r, const struct recurrence_args *args, size_t t);
+void recurrence_finish_step(struct recurrence *r, const struct recurrence_args *args, size_t t);
+void recurrence_end_backward(struct recurrence *r, const struct recurrence_args *args);
 
 #endif

@@ -71,8 +71,21 @@ static const char sliced_mixed[] = SLICED_DATA
                                                                                            "two",
                                                                                            12)
         SLICED_INNER("ip", "two", "ip", 3) SLICED_ENDS;
+/* Recurrent layers of each kind over the rows of an image: 8, 6 and 5 units. */
+#define SLICED_UNITS(name, type, message, bottom, outputs)                                    \
+    "layer { name: '" name "' type: '" type "' bottom: '" bottom "' top: '" name "' " message \
+    " {\n  num_output: " #outputs " weight_filler { type: 'xavier' } } }\n"
+static const char sliced_sequence[] =
+    SLICED_DATA "layer { name: 'rows' type: 'Reshape' bottom: 'data' top: 'rows'\n"
+                "  reshape_param { shape { dim: 0 dim: 12 dim: 12 } } }\n" SLICED_UNITS(
+                    "lstm", "LSTM", "recurrent_param", "rows", 8)
+                    SLICED_UNITS("gru", "GRU", "gru_param", "lstm", 6)
+                        SLICED_UNITS("rnn", "RNN", "recurrent_param", "gru", 5)
+                            SLICED_INNER("ip", "rnn", "ip", 5) SLICED_ENDS;
+
 /* Setup of a group of tests: net.prototxt is the net above, one.prototxt that of one
- * layer, conv.prototxt the tiny job's own, with a convolution, mixed.prototxt the mixed one. */
+ * layer, conv.prototxt the tiny job's own, with a convolution, mixed.prototxt the mixed one,
+ * sequence.prototxt one of recurrent layers. */
 static inline int sliced_setup(void **state)
 {
     tiny_setup(state);
@@ -80,6 +93,7 @@ static inline int sliced_setup(void **state)
     tiny_write(*state, "one.prototxt", sliced_one);
     tiny_write(*state, "conv.prototxt", tiny_net);
     tiny_write(*state, "mixed.prototxt", sliced_mixed);
+    tiny_write(*state, "sequence.prototxt", sliced_sequence);
     return 0;
 }
 

@@ -32,30 +32,37 @@ static void test_slices_train_as_the_whole_model(void **state)
     }
 }
 
-static void test_slices_of_a_range_train_as_the_whole_model(void **state)
+/* Two to four slices of such a net and range, as the whole model, and to the bit as simulated. */
+static void expect_same(struct tiny *t, const char *net, const char *from, const char *to)
 {
-    struct tiny *t = *state;
     char whole[128], sliced[128], simulated[128];
     tiny_cluster(t, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n");
-    EXECUTE(t, "train", t->job, whole, "stop.steps=20", "workers=1", "strategy.single={}",
-            "net.file=mixed.prototxt");
+    EXECUTE(t, "train", t->job, whole, "stop.steps=20", "workers=1", "strategy.single={}", net);
     for (int slices = 2; slices <= 4; slices++) {
         char count[32], workers[32];
         snprintf(count, sizeof count, "slices=%d", slices);
         snprintf(workers, sizeof workers, "workers=%d", slices);
         EXECUTE(t, "train", t->job, sliced, "stop.steps=20", count, workers,
-                "strategy.allreduce={}", "net.file=mixed.prototxt", "slices_from=one",
-                "slices_to=two");
+                "strategy.allreduce={}", net, from, to);
         double apart = run_difference(sliced, whole);
-        print_message("    %d slices: %.2g\n", slices, apart);
+        print_message("    %s, %d slices: %.2g\n", net, slices, apart);
         assert_true(apart <= SAME_MAX);
         if (slices == 3)
             continue;
         EXECUTE(t, "sim", t->job, simulated, "stop.steps=20", count, workers,
-                "strategy.allreduce={}", "net.file=mixed.prototxt", "slices_from=one",
-                "slices_to=two");
+                "strategy.allreduce={}", net, from, to);
         assert_true(run_same_bits(sliced, simulated, "final.safetensors"));
     }
+}
+
+static void test_slices_of_a_range_train_as_the_whole_model(void **state)
+{
+    expect_same(*state, "net.file=mixed.prototxt", "slices_from=one", "slices_to=two");
+}
+
+static void test_slices_of_units_train_as_the_whole_model(void **state)
+{
+    expect_same(*state, "net.file=sequence.prototxt", "slices_from=lstm", "slices_to=ip");
 }
 
 static void test_slices_of_one_layer_have_its_bits(void **state)
@@ -186,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slices_train_as_the_whole_model),
         cmocka_unit_test(test_slices_of_a_range_train_as_the_whole_model),
+        cmocka_unit_test(test_slices_of_units_train_as_the_whole_model),
         cmocka_unit_test(test_slices_of_one_layer_have_its_bits),
         cmocka_unit_test(test_fast_kernels_take_slices),
         cmocka_unit_test(test_a_slice_is_killed),

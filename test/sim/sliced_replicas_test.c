@@ -83,6 +83,11 @@ static void test_replicas_of_a_range_train_as_replicas(void **state)
                                          "slices_from=one", "slices_to=two", NULL};
             expect_same(t, shapes[i][0], shapes[i][1], false, mixed);
         }
+    snprintf(net, sizeof net, "net.file=%s/sequence.prototxt", t->folder);
+    for (size_t k = 0; k < 2; k++) {
+        const char *const sequence[] = {strategies[k], "stop.steps=20", net, NULL};
+        expect_same(t, 2, 2, false, sequence);
+    }
 }
 
 /* Where no sum is cut otherwise: the net has one layer, whose input has no gradient, and two
@@ -143,6 +148,29 @@ static double predict_mixed(int replicas, int slices)
                                      24 * (CONV + 1) + 12 * 25 + (size_t)(LAST * slices));
 }
 
+/* Gathers of the outputs of each step, and of the layers that follow; sums of the gradients of the
+ * outputs before each step but the first, and of the layers' inputs. */
+static double predict_sequence(int replicas, int slices)
+{
+    enum { T = 12, LSTM = 8, GRU = 6, RNN = 5, IP = 5 };
+    static const size_t units[] = {LSTM, GRU, RNN};
+    struct cost_meeting meetings[3 * 2 * T + 6] = {
+        {false, BATCH * T * RNN}, {true, BATCH * T * RNN}, /* outputs by products */
+        {false, BATCH * IP},      {true, BATCH * T * RNN},
+        {true, BATCH * T * GRU},  {true, BATCH * T * LSTM},
+    };
+    size_t n = 6;
+    for (size_t i = 0; i < 3; i++)
+        for (size_t t = 0; t < T; t++) {
+            meetings[n++] = (struct cost_meeting){false, BATCH * units[i]};
+            if (t > 0)
+                meetings[n++] = (struct cost_meeting){true, BATCH * units[i]};
+        }
+    size_t cut = 4 * LSTM * (12 + 1 + LSTM) + 3 * GRU * (LSTM + 1 + GRU + 1) +
+                 RNN * (GRU + 1 + RNN) + RNN * (RNN + 1) + IP * (T * RNN + 1);
+    return predict_bytes(replicas, slices, meetings, n, 0, cut);
+}
+
 static void expect_bytes(const struct sim_run *r, const int shape[2], double predicted)
 {
     double counted = run_number(r->dir, "exchange", 1, "bytes");
@@ -154,11 +182,12 @@ static void expect_bytes(const struct sim_run *r, const int shape[2], double pre
 static void test_replicas_send_the_bytes_of_the_cost_model(void **state)
 {
     struct tiny *t = *state;
-    char net[192];
+    char net[192], sequence[192];
     snprintf(net, sizeof net, "net.file=%s/mixed.prototxt", t->folder);
+    snprintf(sequence, sizeof sequence, "net.file=%s/sequence.prototxt", t->folder);
     static const int shapes[][2] = {{1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}, {2, 3}, {2, 4}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct sim_run r = {.limit_s = 1000}, other = {.limit_s = 1000};
+        struct sim_run r = {.limit_s = 1000}, other = {.limit_s = 1000}, third = {.limit_s = 1000};
         REPLICAS(t, cluster, &r, shapes[i][0], shapes[i][1], "strategy.allreduce={}",
                  "stop.steps=3", "evaluate.every_steps=1000");
         expect_bytes(&r, shapes[i], predict_plain(shapes[i][0], shapes[i][1]));
@@ -166,6 +195,9 @@ static void test_replicas_send_the_bytes_of_the_cost_model(void **state)
                  "stop.steps=3", "evaluate.every_steps=1000", net, "slices_from=one",
                  "slices_to=two");
         expect_bytes(&other, shapes[i], predict_mixed(shapes[i][0], shapes[i][1]));
+        REPLICAS(t, cluster, &third, shapes[i][0], shapes[i][1], "strategy.allreduce={}",
+                 "stop.steps=3", "evaluate.every_steps=1000", sequence);
+        expect_bytes(&third, shapes[i], predict_sequence(shapes[i][0], shapes[i][1]));
     }
 }
 

@@ -121,6 +121,26 @@ static void test_slices_share_groups_out(void **state)
     }
 }
 
+/* Recurrent layers by units; or one of them behind data-parallel ones. */
+static void test_slices_of_units_train_as_the_whole_model(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], sliced[128], net[192];
+    const char *sequence = other_net(t, "sequence.prototxt", net);
+    static const char *const more[] = {"kernels=ref", "kernels=dnnl", "slices_from=gru"};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        SLICES(t, 1, whole, "stop.steps=20", sequence, more[i]);
+        for (int slices = 2; slices <= 4; slices++) {
+            SLICES(t, slices, sliced, "stop.steps=20", sequence, more[i]);
+            double apart = run_difference(sliced, whole);
+            print_message("    %s, %d slices: %.2g\n", more[i], slices, apart);
+            assert_true(apart <= SAME_MAX);
+            assert_near(run_number(sliced, "end", 0, "test_loss"),
+                        run_number(whole, "end", 0, "test_loss"));
+        }
+    }
+}
+
 /* Data-parallel layers before those that slices share out, and layers whole behind them. */
 static void test_slices_of_a_range_train_as_the_whole_model(void **state)
 {
@@ -218,8 +238,8 @@ static void test_slices_send_the_bytes_of_the_scheme(void **state)
 }
 
 /* Layers by channel between a convolution and a pooling gather nothing: the first 6 maps on the
- * wire are the pooling's, of 5 x 5 pixels. The state is added up, 2 x 6 numbers and one in places of
- * sixteen. */
+ * wire are the pooling's, of 5 x 5 pixels. The state is added up: 2 x 6 numbers and one, in places
+ * of sixteen. */
 static void test_channels_are_gathered_behind_the_pooling(void **state)
 {
     struct tiny *t = *state;
@@ -380,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_slices_of_convolutions_train_as_the_whole_model),
         cmocka_unit_test(test_slices_share_channels_out),
         cmocka_unit_test(test_slices_share_groups_out),
+        cmocka_unit_test(test_slices_of_units_train_as_the_whole_model),
         cmocka_unit_test(test_slices_of_a_range_train_as_the_whole_model),
         cmocka_unit_test(test_data_parallel_layers_are_those_of_workers),
         cmocka_unit_test(test_slices_of_one_layer_have_its_bits),

@@ -1,8 +1,8 @@
 /* The part of a blob's axis 1 that a slice of a model has: outputs, feature maps, or groups of
  * them. Rows of the whole blob are its records, or where channels lie side by side its pixels; of
  * each a slice has one range of columns. The records of a batch are columns of one row. */
-#ifndef PL_NN_COLUMNS_H
-#define PL_NN_COLUMNS_H
+#ifndef PL_TENSOR_COLUMNS_H
+#define PL_TENSOR_COLUMNS_H
 
 #include "tensor/vec.h"
 

@@ -1,4 +1,4 @@
-#include "nn/columns.h"
+#include "tensor/columns.h"
 
 #include <string.h>
 
