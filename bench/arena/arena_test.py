@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A small cell of the arena: each competitor trains while workers die and start, tables and plots name
-all of them, and a second call repeats nothing.
+all of them, and a second call repeats nothing. Likewise a figure.
 
     bench/arena/arena_test.py [BUILD]
 """
@@ -34,6 +34,30 @@ def check(holds, what):
         sys.exit(f"{CELL}: {what}")
 
 
+def lines_of(path):
+    with open(path) as f:
+        return f.read().splitlines()
+
+
+def texts_of(path):
+    return [e.text for e in xml.etree.ElementTree.parse(path).iter() if e.tag.endswith("text")]
+
+
+def draw(build, folder):
+    """A figure of three lines, short."""
+    for _ in range(2):
+        subprocess.run([sys.executable, os.path.join(HERE, "figures.py"), "mpca-10c", "--scale", "0.06",
+                        "--seeds", "1", "--out", folder, "--build", build], check=True, stdout=subprocess.DEVNULL)
+        check(len(lines_of(os.path.join(folder, "ledger.jsonl"))) == 3, "figures.py repeats runs")
+    rows = lines_of(os.path.join(folder, "mpca-10c.md"))[2:]
+    lines = [row.split(" | ")[0].strip("| ") for row in rows]
+    errors = [float(row.split(" | ")[-2].split()[0]) for row in rows]
+    check(lines == ["no node contested", "weighted by τ", "equal weights"], f"figure of {lines}")
+    check(max(errors) < 100 * ERROR_MAX, f"figure with errors {errors}")
+    drawn = texts_of(os.path.join(folder, "mpca-10c.svg"))
+    check(all(line in drawn for line in lines), f"the figure has {drawn}")
+
+
 def main():
     build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
     with tempfile.TemporaryDirectory() as folder:
@@ -51,12 +75,12 @@ def main():
             with open(path) as f:
                 members = [json.loads(line)["what"] for line in f if '"kind":"member"' in line]
             check(members.count("dead") >= 2 and members.count("join") >= 10, f"{path}: members {members}")
-        drawn = xml.etree.ElementTree.parse(os.path.join(folder, CELL + ".svg"))
-        texts = [e.text for e in drawn.iter() if e.tag.endswith("text")]
+        texts = texts_of(os.path.join(folder, CELL + ".svg"))
         check(all(name in texts for name in COMPETITORS), f"the plot has {texts}")
         check(play(build, folder) == first, "a second call has other results")
         with open(ledger) as f:
             check(sum(1 for _ in f) == len(runs), "a second call repeats runs")
+        draw(build, os.path.join(folder, "figures"))
 
 
 if __name__ == "__main__":

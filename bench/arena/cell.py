@@ -8,6 +8,7 @@ a minute of that case is MINUTE_STEPS steps.
 """
 import json
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 
@@ -19,6 +20,10 @@ MINUTE_STEPS = 60 / 0.78
 ABSENT_STEPS = 10  # from the death of a worker to the start of the next one
 WORKERS = 8
 WIRE_TRIES = 5
+# Of DSSP's slower GPU, in steps of the faster one. In the time in which ASP makes 1 + 1/r pushes, BSP
+# makes 2/r; with as many pushes to the target, their times have the ratio (r + 1) / 2.
+DSSP_BSP_S, DSSP_ASP_S = 6159.2, 2993.1  # Table I, to 0.67
+SLOW_STEPS = 2 * DSSP_BSP_S / DSSP_ASP_S - 1
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ NETS = {
     # An eighth of fc's work, for a first look.
     "small": Net("fashion-fc.job", 50_890, {"adam": 0.001, "sgd": 0.02},
                  fixed=("solver.lr_policy=fixed", f"net={{file:'{HERE}/small.prototxt'}}", "collective.chunk_kb=4")),
+    # Convolutions alone, but for the scores.
+    "conv": Net("fashion-cnn-6-12-12.job", 4_414, {"sgd": 0.05}, fixed=("solver.lr_policy=fixed", "batch=64")),
     "lenet": Net("fashion-lenet.job", 431_080, {"adam": 0.001, "sgd": 0.01}),
     "quick": Net("cifar10-quick.job", 145_578, {"adam": 0.0003, "sgd": 0.001}, data="cifar10"),
     # Its rate falls at two of its twelve epochs.
@@ -52,6 +59,12 @@ GROUPS = {
               "node { speed: 0.25 jitter: 0.1 }\n",
     "flaky": f"node {{ count: {WORKERS} }}\n",
     "six": "node { count: 5 }\nnode { speed: 0.45 }\n",
+    # Three nodes have other work to do (MPCA, Fig. 10c).
+    "contested": "node { count: 5 }\nnode { count: 3 speed: 0.5 }\n",
+    # Two kinds of GPUs, with the ratio that DSSP's Table I implies (figures.py).
+    "mixed": f"node {{ }}\nnode {{ speed: {1 / SLOW_STEPS:.6f} }}\n",
+    "jittery": "node { count: 4 jitter: 0.1 }\n",
+    **{f"k{k}": f"node {{ count: {k} }}\n" for k in range(1, WORKERS + 1)},
 }
 
 
@@ -85,7 +98,8 @@ class Cell:
         return [*OPTIMIZERS[self.optimizer], *folders, "validation=5000", "collective.chunk_kb=16", *net.fixed]
 
     def workers(self):
-        return 6 if self.group == "six" else WORKERS
+        nodes = re.findall(r"node \{([^}]*)\}", GROUPS[self.group])
+        return sum(int(count[1]) if (count := re.search(r"count: (\d+)", node)) else 1 for node in nodes)
 
     def rate(self):
         return NETS[self.net].rates[self.optimizer]

@@ -99,6 +99,66 @@ def plot(cell, targets, curves):
     return "\n".join(out) + "\n</svg>\n"
 
 
+FRAME = (760, 420, 60, 34, 190, 46)  # width, height, and margins: left, top, right, bottom
+
+
+def begin_drawing(title):
+    width, height, left = FRAME[:3]
+    return [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            'font-family="sans-serif" font-size="12">',
+            f'<rect width="{width}" height="{height}" fill="#fff"/>', text(left, 20, title)]
+
+
+def chart(title, x_name, y_name, series, y_limits):
+    """Lines over x, {label: [(x, y)]}, as SVG; values beyond the limits are drawn at them."""
+    width, height, left, top, right, bottom = FRAME
+    low, high = y_limits
+    first = min((x for points in series.values() for x, _ in points), default=0)
+    last = max((x for points in series.values() for x, _ in points), default=1)
+    first = 0 if first < last / 4 and y_limits[0] > 0 else first
+
+    def x_of(x):
+        return left + (width - left - right) * (x - first) / max(last - first, 1e-9)
+
+    def y_of(y):
+        return top + (height - top - bottom) * (high - min(max(y, low), high)) / (high - low)
+
+    out = begin_drawing(title)
+    for i, (label, points) in enumerate(series.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        out.append(line([f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in points], colour))
+        out.append(text(width - right + 10, top + 16 * (i + 1), label, colour=colour))
+    for k in range(6):
+        x, y = first + (last - first) * k / 5, low + (high - low) * k / 5
+        out.append(text(x_of(x), height - bottom + 16, f"{x:.4g}", "middle"))
+        out.append(text(left - 8, y_of(y) + 4, f"{y:.4g}", "end"))
+    out.append(text((left + width - right) / 2, height - 10, f"{x_name}; {y_name}", "middle"))
+    return "\n".join(out) + "\n</svg>"
+
+
+def bars(title, labels, series):
+    """A group of bars for each label, one bar a series, {name: {label: value}}, as SVG."""
+    width, height, left, top, right, bottom = FRAME
+    highest = max(v for values in series.values() for v in values.values() if v < math.inf)
+    group = (width - left - right) / len(labels)
+    each = 0.8 * group / len(series)
+    out = begin_drawing(title)
+    for i, (name, values) in enumerate(series.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        out.append(text(width - right + 10, top + 16 * (i + 1), name, colour=colour))
+        for k, label in enumerate(labels):
+            value = values.get(label, math.inf)
+            if value == math.inf:
+                continue
+            x, tall = left + group * k + 0.1 * group + each * i, (height - top - bottom) * value / highest
+            out.append(f'<rect x="{x:.1f}" y="{height - bottom - tall:.1f}" width="{each:.1f}" '
+                       f'height="{tall:.1f}" fill="{colour}"/>')
+            out.append(text(x + each / 2, height - bottom - tall - 3, f"{value:.3g}", "middle", colour))
+    for k, label in enumerate(labels):
+        out.append(text(left + group * (k + 0.5), height - bottom + 16, label, "middle"))
+    return "\n".join(out) + "\n</svg>"
+
+
 def write(folder, cell, targets, results, curves):
     shown = table(cell, targets, results)
     with open(f"{folder}/{cell.name}.md", "w") as f:

@@ -26,6 +26,7 @@ COMPETITORS = {
     "ps ssp": ("ps", {"strategy.ps.consistency": "ssp", "strategy.ps.staleness": 3,
                       "strategy.ps.colocated": True}),
     "ps dssp": ("ps", {"strategy.ps.consistency": "dssp", "strategy.ps.colocated": True}),
+    "ps": ("ps", {}),
     "downpour": ("downpour", {"strategy.downpour.colocated": True}),
     "easgd": ("easgd", {"strategy.easgd.tau_auto": True}),
     "mpca": ("mpca", {}),
