@@ -44,16 +44,20 @@ void driver_take_departure(struct driver *d, uint32_t node, const struct departu
         log_info(d->host->log, "%s", left.text);
         return;
     }
-    d->membership.lost_at = now;
-    departure_explain(departure, node, &d->membership.lost);
+    struct err why;
+    departure_explain(departure, node, &why);
+    if (departure->stage != DEPARTED_REFUSED || !group_view(&d->group)) { /* else no member of it */
+        d->membership.lost_at = now;
+        d->membership.lost = why;
+    }
     bool news = departure_is_news(&d->membership.departures, departure, now, &silent);
     if (!news && departure->stage != DEPARTED_TRAINING)
         return;
     if (silent > 0)
-        log_warn(d->host->log, "%s (%u times more in the last %.0f s)", d->membership.lost.text,
-                 silent, world_seconds(DEPARTURE_PAUSE));
+        log_warn(d->host->log, "%s (%u times more in the last %.0f s)", why.text, silent,
+                 world_seconds(DEPARTURE_PAUSE));
     else
-        log_warn(d->host->log, "%s", d->membership.lost.text);
+        log_warn(d->host->log, "%s", why.text);
     emit_departure(d, node, departure);
 }
 
