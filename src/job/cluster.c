@@ -187,11 +187,13 @@ static int check_fault(const Paceline__Fault *fault, size_t i, uint32_t nodes, s
         return check_lasting(fault, "shuffle", fault->shuffle, i, nodes, err);
     case PACELINE__FAULT__WHAT_STARVE:
         return check_lasting(fault, "starve", fault->starve, i, nodes, err);
+    case PACELINE__FAULT__WHAT_LEAP:
+        return check_lasting(fault, "leap", fault->leap, i, nodes, err);
     default:
         return err_set(
             err, ERR_INPUT,
             "fault[%zu]: expected one of kill, slow, clog, leave, join, pause, part, mute, "
-            "reset, shuffle, starve, want",
+            "reset, shuffle, starve, leap, want",
             i);
     }
 }

@@ -121,7 +121,9 @@ static void test_faults_out_of_range(void **state)
     expect_refusal("node { } fault { at: -1 kill: 0 }", "fault[0].at: must be >= 0, is -1");
     expect_refusal("node { } fault { at: 1 }",
                    "fault[0]: expected one of kill, slow, clog, leave, join, pause, part, mute, "
-                   "reset, shuffle, starve, want");
+                   "reset, shuffle, starve, leap, want");
+    expect_refusal("node { } fault { at: 1 leap: 0 seconds: 0 }",
+                   "fault[0].seconds: must be > 0, is 0");
     expect_refusal("node { count: 2 } fault { at: 1 kill: 0 } fault { at: 1 kill: 2 }",
                    "fault[1].kill: no node 2; there are 0 to 1, and -1, the driver");
     expect_refusal("node { } fault { at: 1 slow: 1 }",

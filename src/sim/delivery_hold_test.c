@@ -184,6 +184,39 @@ static void test_shuffled_classes_overtake_each_other(void **state)
     assert_true(count_overtakings(&s) > 0);
 }
 
+/* Sleeps until a time of its clock, and measures how long a leap makes it. */
+static int sleep_over_leap(struct scene *s, struct world *w)
+{
+    int64_t slept = BEGIN + 3 * WORLD_SECOND;
+    int rc = world_sleep(w, slept);
+    s->time[w->self] = world_now(w) - slept;
+    if (rc == OK && w->self == 0)
+        scene_send(w, 1, 1, BYTES, CLASS_CONTROL);
+    if (rc != OK || w->self != 1)
+        return rc;
+    const struct wait_for any = {.kind = WAIT_MESSAGE, .from = WORLD_ANY};
+    struct wake wake;
+    rc = world_wait(w, &any, 1, world_now(w) + 10 * WORLD_SECOND, &wake);
+    if (rc == OK)
+        message_unref(wake.msg);
+    s->time[3] = world_now(w) - slept;
+    return rc;
+}
+
+/* Node 1's clock leaps by 2 s while both sleep for 3 s: it wakes up 2 s early, and on time by its
+ * clock. Of a sleep that ends within the leap it wakes up late by its clock. */
+static void test_a_clock_leaps(void **state)
+{
+    (void)state;
+    struct scene s =
+        play_scene("node { count: 3 } fault { at: 11 leap: 1 seconds: 2 }", sleep_over_leap);
+    assert_int_equal(s.time[0], 0);
+    assert_int_equal(s.time[1], 0);
+    assert_true(s.time[3] >= 2 * WORLD_SECOND && s.time[3] < 2 * WORLD_SECOND + 10 * MS);
+    s = play_scene("node { count: 3 } fault { at: 12 leap: 1 seconds: 2 }", sleep_over_leap);
+    assert_int_equal(s.time[1], WORLD_SECOND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +229,7 @@ int main(void)
         cmocka_unit_test(test_who_does_not_answer_is_gone),
         cmocka_unit_test(test_a_connection_breaks),
         cmocka_unit_test(test_shuffled_classes_overtake_each_other),
+        cmocka_unit_test(test_a_clock_leaps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,6 +178,11 @@ static void fault_begin(struct event *begin)
         hold_part(rule->node, rule->to);
         return;
     }
+    if (rule->what == PACELINE__FAULT__WHAT_LEAP) {
+        announce_fault(rule, "leap", TRACE_HOLD);
+        clock_leap(rule->node, sim_span(rule->late));
+        return;
+    }
     begin_lasting(rule);
 }
 
@@ -219,6 +224,7 @@ static int32_t node_of(const Paceline__Fault *f)
     case PACELINE__FAULT__WHAT_RESET: return f->reset;
     case PACELINE__FAULT__WHAT_SHUFFLE: return f->shuffle;
     case PACELINE__FAULT__WHAT_STARVE: return f->starve;
+    case PACELINE__FAULT__WHAT_LEAP: return f->leap;
     default: return f->clog;
     }
 }

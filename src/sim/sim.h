@@ -19,8 +19,8 @@ enum sim_backend {
 
 /* A fault of the cluster's file: reported when it happens. */
 struct sim_fault {
-    /* "join", "leave", "want", "kill", "back", "reset"; "slow", "clog", "pause", "part", "mute",
-     * "shuffle", "starve", and the same with " ends" */
+    /* "join", "leave", "want", "kill", "back", "reset", "leap"; "slow", "clog", "pause", "part",
+     * "mute", "shuffle", "starve", and the same with " ends" */
     const char *what;
     uint32_t node;
     double factor;

@@ -80,6 +80,22 @@ static void wait_leave(struct task *task)
     *(task->wait_next ? &task->wait_next->wait_prev : &node->waits_last) = task->wait_prev;
 }
 
+/* In virtual time: a time of the node's clock. */
+static int64_t time_of(const struct node *node, int64_t clock)
+{
+    return clock == WORLD_FOREVER ? WORLD_FOREVER : clock - node->clock_ahead;
+}
+
+void clock_leap(struct node *node, int64_t ns)
+{
+    struct sim *sim = node->sim;
+    node->clock_ahead += ns;
+    for (struct task *task = node->waits; task; task = task->wait_next) {
+        int64_t until = time_of(node, task->deadline);
+        heap_push(&sim->heap, &task->resume, until > sim->now ? until : sim->now);
+    }
+}
+
 static void wait_enter(struct task *task, const struct wait_for *set, int n, int64_t deadline)
 {
     struct node *node = task->node;
@@ -91,7 +107,7 @@ static void wait_enter(struct task *task, const struct wait_for *set, int n, int
     task->wait_prev = node->waits_last;
     *(node->waits_last ? &node->waits_last->wait_next : &node->waits) = task;
     node->waits_last = task;
-    heap_push(&node->sim->heap, &task->resume, deadline);
+    heap_push(&node->sim->heap, &task->resume, time_of(node, deadline));
 }
 
 void task_yield(struct task *task)
@@ -205,7 +221,7 @@ static int task_wait(struct world *w, const struct wait_for *set, int n, int64_t
             if (rc != ERR_TIMEOUT)
                 return rc;
         }
-        if (node->sim->now >= deadline)
+        if (node->sim->now >= time_of(node, deadline))
             return ERR_TIMEOUT;
         wait_enter(task, set, n, deadline);
         task_yield(task);
@@ -237,7 +253,7 @@ static int task_join(struct world *w, struct task *task, int64_t deadline, int *
     struct wait_for end = {.kind = WAIT_TASK, .task = task};
     while (!task->ended) {
         int64_t until = node->state == NODE_ENDED ? WORLD_FOREVER : deadline;
-        if (node->sim->now >= until)
+        if (node->sim->now >= time_of(node, until))
             return ERR_TIMEOUT;
         wait_enter(self, &end, 1, until);
         task_yield(self);
@@ -250,7 +266,7 @@ static int task_join(struct world *w, struct task *task, int64_t deadline, int *
 
 static int64_t world_clock(struct world *w)
 {
-    return node_of(w)->sim->now;
+    return node_of(w)->sim->now + node_of(w)->clock_ahead;
 }
 
 static uint64_t draw_random(struct world *w, uint64_t stream, uint64_t counter)

@@ -136,6 +136,7 @@ struct node {
     } * changes; /* not reported yet: from `out` to `in` */
     size_t changes_in, changes_out, changes_room;
 
+    int64_t clock_ahead;  /* of virtual time */
     int64_t stands_until; /* its tasks do nothing before, */
     bool halted;          /* and so its cores do nothing */
     int64_t *cut_until;   /* by slot: nothing that it sends there arrives before */
@@ -199,6 +200,8 @@ void task_free(struct task *task);
 void task_fire(struct event *resume);
 /* Stop running until task_ready. */
 void task_yield(struct task *task);
+/* Its clock leaps forward; tasks whose deadlines have passed then wake up. */
+void clock_leap(struct node *node, int64_t ns);
 void task_ready(struct task *task);
 bool task_cancelled(const struct task *task);
 /* The running task, which is one of the node's. */

@@ -37,6 +37,7 @@ enum fault_kind {
     FAULT_WRONG,  /* it sends messages that the protocol does not allow, until it is disconnected */
     FAULT_TWIN,   /* a second incarnation of it says hello under its number */
     FAULT_OTHER,  /* a worker of another run joins */
+    FAULT_LEAP,   /* its clock leaps forward, by up to two minutes */
     FAULTS
 };
 
@@ -178,6 +179,7 @@ struct storm_node {
 struct storm_disk {
     struct disk disk; /* first */
     struct world *world;
+    struct sim *sim;
     double write_s; /* of virtual time a write takes */
     bool full, unsynced, writing;
     bool failed;       /* there was a fault, */

@@ -218,6 +218,7 @@ static int node_main(void *arg, struct world *world)
         struct train_options train = s->train;
         train.resume |= s->drivers++ > 0;
         s->disk.world = world;
+        s->disk.sim = s->sim;
         s->err.text[0] = '\0';
         return train_drive(world, &host, &train, &s->report, &s->err);
     }

@@ -42,7 +42,7 @@ static int sync_disk(struct storm_disk *d, struct err *err)
         return OK;
     d->failed = true;
     if (d->world)
-        d->failed_at = world_now(d->world);
+        d->failed_at = sim_now(d->sim);
     return err_set(err, ERR_IO, "the storm's disk: it cannot sync");
 }
 
@@ -86,7 +86,7 @@ static int write_file(struct disk_file *f, const void *data, size_t len, struct 
     int rc = real_disk()->ops->write(f->file, data, fails ? len / 2 : len, err);
     d->failed |= d->full;
     if (d->full)
-        d->failed_at = world_now(d->world);
+        d->failed_at = sim_now(d->sim);
     return fails ? err_set(err, ERR_IO, "the storm's disk: no space left") : rc;
 }
 

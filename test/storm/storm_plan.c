@@ -129,8 +129,9 @@ static void pair_of(uint64_t number, struct strike *strike)
 static void draw_strike(struct strike *strike, struct dice *dice)
 {
     static const double longest[FAULTS] = {
-        [FAULT_PAUSE] = 3,  [FAULT_SLOW] = 0.4,    [FAULT_PARTITION] = 7, [FAULT_ONE_WAY] = 7,
-        [FAULT_CLOG] = 0.4, [FAULT_REORDER] = 0.4, [FAULT_DISK_FULL] = 1, [FAULT_SYNC] = 1,
+        [FAULT_PAUSE] = 3,     [FAULT_SLOW] = 0.4, [FAULT_PARTITION] = 7,
+        [FAULT_ONE_WAY] = 7,   [FAULT_CLOG] = 0.4, [FAULT_REORDER] = 0.4,
+        [FAULT_DISK_FULL] = 1, [FAULT_SYNC] = 1,   [FAULT_LEAP] = 4,
     };
     strike->after = GAP + dice_roll(dice, 5);
     /* Half of them pass before anybody is suspected. */

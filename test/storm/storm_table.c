@@ -7,7 +7,7 @@
 const char *const fault_names[FAULTS] = {
     "crash",   "restart",     "pause",   "slow",      "partition",    "one-way loss",
     "clog",    "duplicate",   "reorder", "disk full", "driver crash", "join flood",
-    "no sync", "wrong words", "twin",    "other run",
+    "no sync", "wrong words", "twin",    "other run", "leap",
 };
 
 const char *const moment_names[MOMENTS] = {

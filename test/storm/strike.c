@@ -169,6 +169,16 @@ static void send_wrong(struct storm *s, const struct strike *k, uint32_t node)
     start_worker_later(s, k->returns);
 }
 
+/* Half of them as far as other faults last, others for longer than any time limit of a member. */
+static void leap_clock(struct storm *s, const struct strike *k, uint32_t node)
+{
+    Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_LEAP, 0);
+    f.leap = number_of(node);
+    f.seconds = k->lasts * (k->draw & 1 ? 1 : 30);
+    start_fault(s, f);
+    start_worker_later(s, k->returns);
+}
+
 /* It takes the place of a worker that would have joined later. */
 static void start_stranger(struct storm *s)
 {
@@ -230,6 +240,7 @@ static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
             start_worker_later(s, k->returns);
         break;
     case FAULT_OTHER: start_stranger(s); break;
+    case FAULT_LEAP: leap_clock(s, k, node); break;
     case FAULT_DRIVER: kill_driver(s, k, node); return;
     case FAULT_FLOOD: flood_driver(s); break;
     default: start_lasting(s, k, node), lasts = true;
@@ -247,14 +258,14 @@ static bool is_fatal(enum fault_kind fault)
 {
     return fault != FAULT_SLOW && fault != FAULT_CLOG && fault != FAULT_REORDER &&
            !strikes_disk(fault) && fault != FAULT_DRIVER && fault != FAULT_FLOOD &&
-           fault != FAULT_OTHER;
+           fault != FAULT_OTHER && fault != FAULT_LEAP;
 }
 
 /* A fault that does not end a node may strike the driver, while a node is in that moment. */
 static bool strikes_driver(const struct strike *k)
 {
     return (k->fault == FAULT_PAUSE || k->fault == FAULT_SLOW || k->fault == FAULT_CLOG ||
-            k->fault == FAULT_REORDER) &&
+            k->fault == FAULT_REORDER || k->fault == FAULT_LEAP) &&
            (k->draw >> 10 & 3) == 0;
 }
 
@@ -263,8 +274,8 @@ static uint32_t choose_target(const struct storm *s, const struct strike *k)
 {
     uint32_t found[NODES_MAX + 1], n = 0;
     bool any = strikes_disk(k->fault) || k->fault == FAULT_DRIVER || k->fault == FAULT_FLOOD ||
-               k->fault == FAULT_OTHER || k->fault == FAULT_SLOW || k->fault == FAULT_CLOG ||
-               k->fault == FAULT_REORDER;
+               k->fault == FAULT_OTHER || k->fault == FAULT_LEAP || k->fault == FAULT_SLOW ||
+               k->fault == FAULT_CLOG || k->fault == FAULT_REORDER;
     for (uint32_t i = 0; i <= NODES_MAX; i++)
         if ((i < NODES_MAX || any) && moment_alive(s, i) && moment_of(s, i) == k->aim &&
             (k->fault != FAULT_TWIN || imposter_has_original(s, i)))

@@ -262,12 +262,14 @@ void watch_event(struct storm *s, uint32_t node)
 }
 
 /* A joiner is rejected only if its donor is lost: the donor that admitted it has its initial
- * state. */
+ * state. No node stands still for as long as a member that hangs. */
 void watch_line(struct storm *s, const char *line)
 {
     const char *node = strstr(line, "\"node\":");
     const struct roster *roster = s->driver ? &s->driver->server.roster : NULL;
     storm_report(s, "%s", line);
+    if (strstr(line, "\"what\":\"hung\""))
+        storm_break(s, "a member is taken for hung: %s", line);
     if (!roster || s->driver_dead || !node || !strstr(line, "\"what\":\"fenced\""))
         return;
     uint32_t number = (uint32_t)atoi(node + strlen("\"node\":")), donor = ROSTER_NO_NODE;
