@@ -208,6 +208,61 @@ static void test_guard_ends(void **state)
     assert_true(is_received(&node, 7, wire_tag(WIRE_VIEW, 0, 0, 0), 100));
 }
 
+/* ---- the table of docs/PROTOCOL.md ---- */
+
+static void print_ways(uint32_t ways, char *out, size_t size)
+{
+    static const char *const text[] = {"worker → driver", "driver → worker", "worker → worker",
+                                       "to itself"};
+    size_t n = (size_t)snprintf(out, size, "%s", ways == WAY_ANY ? "any" : "");
+    for (int i = 0; i < 4 && ways != WAY_ANY; i++)
+        if (ways >> i & 1)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", text[i]);
+}
+
+static void print_length(const struct wire_rule *rule, char *out, size_t size)
+{
+    if (rule->most == 0)
+        snprintf(out, size, "none");
+    else if (rule->least == rule->most)
+        snprintf(out, size, "%zu", rule->most);
+    else if (rule->least == 0)
+        snprintf(out, size, "at most %zu", rule->most);
+    else
+        snprintf(out, size, "%zu to %zu", rule->least, rule->most);
+}
+
+static char *read_protocol(void)
+{
+    enum { MOST = 1 << 20 };
+    char *text = calloc(1, MOST);
+    FILE *f = fopen(TEST_ROOT "/docs/PROTOCOL.md", "r");
+    assert_true(text && f && fread(text, 1, MOST - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+/* Each kind is in one row, with its ends and its length. */
+static void test_rules_are_documented(void **state)
+{
+    (void)state;
+    char *text = read_protocol(), *table = strstr(text, "\n## The guard\n");
+    assert_non_null(table);
+    *strstr(table + 1, "\n## ") = '\0';
+    for (int kind = 1; kind < WIRE_KIND_COUNT; kind++) {
+        char name[64], ways[96], length[64], row[256];
+        const struct wire_rule *rule = wire_rule_of((enum wire_kind)kind);
+        snprintf(name, sizeof name, "`%s`", wire_kind_name((enum wire_kind)kind));
+        print_ways(rule->ways, ways, sizeof ways);
+        print_length(rule, length, sizeof length);
+        snprintf(row, sizeof row, " | %s | %s |\n", ways, length);
+        const char *at = strstr(table, name), *end = at ? strstr(at, " | ") : NULL;
+        if (!at || strncmp(end, row, strlen(row)) != 0)
+            fail_msg("docs/PROTOCOL.md: %s has no row that ends with%s", name, row);
+    }
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_guard_disconnects_at_the_third_error),
         cmocka_unit_test(test_guard_begins_again_with_a_connection),
         cmocka_unit_test(test_guard_ends),
+        cmocka_unit_test(test_rules_are_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
