@@ -429,20 +429,6 @@ static void test_driver_must_have_the_key_too(void **state)
     real_close(driver);
 }
 
-static void test_key_has_a_length(void **state)
-{
-    (void)state;
-    struct world *none = NULL;
-    struct err err = {0};
-    char text[RUN_KEY_TEXT_MAX + 2];
-    memset(text, 'x', sizeof text);
-    text[RUN_KEY_TEXT_MAX + 1] = '\0';
-    assert_int_equal(open_with(NULL, text, &none, &err), ERR_INPUT);
-    text[RUN_KEY_TEXT_MIN - 1] = '\0';
-    assert_int_equal(open_with(NULL, text, &none, &err), ERR_INPUT);
-    assert_string_equal(err.text, "key: 32 to 64 characters, not 31");
-}
-
 /* A node of an earlier version sends its hello at once, and finds our version in the challenge and
  * in the reply, where all versions have it. */
 static void test_other_version_is_refused_by_its_hello(void **state)
@@ -768,7 +754,6 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_key_is_asked_for_first),
         cmocka_unit_test(test_driver_must_have_the_key_too),
-        cmocka_unit_test(test_key_has_a_length),
         cmocka_unit_test(test_other_version_is_refused_by_its_hello),
         cmocka_unit_test(test_numbers_come_back),
         cmocka_unit_test(test_numbers_rest),
