@@ -154,7 +154,7 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
             break; /* no node is that far behind */
         if (r->lane != e->lane || r->n != n)
             continue;
-        if (r->hash == hash)
+        if (r->hash == hash && r->samples == t->samples)
             same = r;
         for (uint32_t k = 0; r->hash != hash && k <= NODES_MAX; k++)
             if (r->nodes & bit_of(k) && must_agree(s, r, k, slot, e->synced))
@@ -163,7 +163,7 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
                             "and %d's of view %u",
                             n, e->lane, name_of(k), r->view_of[k], name_of(slot), e->synced);
     }
-    if (!same || same->samples != t->samples) {
+    if (!same) {
         if (!late)
             check_made(s, e, n, x->at, t);
         same = result_new(s, e->lane, n);
