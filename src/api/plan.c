@@ -58,11 +58,6 @@ __attribute__((format(printf, 2, 3))) static void add_note(struct planning *p, c
 static void note_cluster(struct planning *p)
 {
     const Paceline__Cluster *c = p->cluster;
-    bool jitter = false;
-    for (size_t i = 0; i < c->n_node; i++)
-        jitter |= c->node[i]->jitter > 0;
-    if (jitter)
-        add_note(p, "the cluster's jitter is left out: steps take their mean time");
     if (c->n_fault > 0 || c->n_delay > 0)
         add_note(p, "the cluster's faults and delays are left out");
     if (c->link->loss > 0)
@@ -136,7 +131,7 @@ static int predict_row(struct planning *p, const Paceline__Job *job, struct plan
                        const struct planned_batch *b, double seconds, pl_plan_row *row)
 {
     size_t nodes = (size_t)row->workers + 1;
-    double *memory = malloc(2 * nodes * sizeof *memory);
+    double *memory = malloc(3 * nodes * sizeof *memory);
     struct round_node *node = malloc(nodes * sizeof *node);
     const struct round_model model = plan_model_of(&b->learner);
     struct round_cost cost;

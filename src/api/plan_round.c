@@ -227,9 +227,9 @@ struct round_model plan_model_of(const struct bench_step *learner)
 struct round_cluster plan_cluster_of(const Paceline__Cluster *cluster, const Paceline__Job *job,
                                      double seconds, bool cores, size_t workers, double *memory)
 {
-    double *step = memory, *rate = memory + workers + 1;
+    double *step = memory, *rate = memory + workers + 1, *jitter = rate + workers + 1;
     const Paceline__Costs *costs = cluster->costs;
-    step[0] = 0;
+    step[0] = jitter[0] = 0;
     rate[0] = cluster->link->mbit * 1e6 / 8;
     for (size_t i = 0; i < workers; i++) {
         const Paceline__Node *node = cluster_node(cluster, (uint32_t)i);
@@ -237,10 +237,12 @@ struct round_cluster plan_cluster_of(const Paceline__Cluster *cluster, const Pac
         uint32_t used = node->cores < job->local ? node->cores : job->local;
         step[i + 1] = seconds / (node->speed * (cores ? used : 1));
         rate[i + 1] = mbit * 1e6 / 8;
+        jitter[i + 1] = node->jitter;
     }
     return (struct round_cluster){
         .workers = workers,
         .step = step,
+        .jitter = jitter,
         .links =
             {
                 .ranks = workers + 1,

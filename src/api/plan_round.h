@@ -27,7 +27,7 @@ struct round_model plan_model_of(const struct bench_step *learner);
 
 /* The first `workers` nodes of a cluster, for a step of `seconds` on a node of speed 1. With
  * `cores` the `local` learners of the job share it, a core each, as in a simulation; else it is
- * the whole step. `memory` is the caller's, of 2 (workers + 1) numbers, and must live as long as
+ * the whole step. `memory` is the caller's, of 3 (workers + 1) numbers, and must live as long as
  * the result. / */
 struct round_cluster plan_cluster_of(const Paceline__Cluster *cluster, const Paceline__Job *job,
                                      double seconds, bool cores, size_t workers, double *memory);

@@ -1,5 +1,7 @@
 #include "plan/phased_round.h"
 
+#include "plan/jitter.h"
+
 #include "base/fault.h"
 #include "base/minmax.h"
 #include "base/status.h"
@@ -24,12 +26,12 @@ static size_t split_piece(const struct round_config *config, size_t n, size_t ra
 }
 
 /* Lanes wait for a contribution, for two typical steps at most; training waits for nothing. */
-static double wait_for_steps(const struct round_cluster *cluster, double slowest)
+static double wait_for_steps(const struct round_cluster *cluster)
 {
     double rates = 0;
     for (size_t i = 1; i <= cluster->workers; i++)
         rates += 1 / cluster->step[i];
-    return min_double(slowest, 2 * (double)cluster->workers / rates);
+    return jitter_longest(cluster, 2 * (double)cluster->workers / rates);
 }
 
 /* Count the bytes that each node sends and receives for all shards. */
@@ -75,8 +77,7 @@ int phased_round_predict(const struct round_config *config, const struct round_c
         .at_root = !config->symmetric,
         .phases = config->phases,
     };
-    double cycle =
-        max_double(cost_pipeline_cycle(&pipeline, &r.coded), wait_for_steps(cluster, cost->step));
+    double cycle = max_double(cost_pipeline_cycle(&pipeline, &r.coded), wait_for_steps(cluster));
     size_t vectors = round_exchange_vectors(config);
     for (size_t rank = 0; rank < r.raw.ranks; rank++)
         node[r.first + rank].memory.exchange = vectors * (model->x + model->s) * sizeof(float);

@@ -7,6 +7,7 @@
 #include "coll/cost_timeline.h"
 #include "coll/exchange.h"
 #include "coll/tree.h"
+#include "plan/jitter.h"
 #include "plan/phased_round.h"
 #include "plan/round_internal.h"
 #include "plan/server_round.h"
@@ -307,17 +308,28 @@ static double end_exchange(const struct round_ranks *r, const struct vector *v, 
 }
 
 /* Buckets leave during the step, and all are awaited at its end. */
-static double run_buckets(const struct round_config *config, const struct round_cluster *cluster,
-                          const struct round_ranks *r, const struct vector *v, size_t count)
+static double run_step(const struct round_cluster *cluster, const struct round_ranks *r,
+                       const struct vector *v, size_t count, uint64_t step)
 {
     double end = 0, links_free = 0;
     for (size_t i = 0; i < count; i++) {
         double at[RANKS_MAX];
         for (size_t rank = 0; rank < r->raw.ranks; rank++)
-            at[rank] = v[i].share * compute_of(config, cluster, r->first + rank);
+            at[rank] = v[i].share * jitter_steps(cluster, r->first + rank, step, 1);
         end = end_exchange(r, &v[i], at, &links_free);
     }
     return end;
+}
+
+/* The mean of some rounds, if steps vary. */
+static double run_buckets(const struct round_cluster *cluster, const struct round_ranks *r,
+                          const struct vector *v, size_t count)
+{
+    uint64_t rounds = jitter_is_on(cluster) ? JITTER_ROUNDS : 1;
+    double sum = 0;
+    for (uint64_t k = 0; k < rounds; k++)
+        sum += run_step(cluster, r, v, count, k);
+    return sum / (double)rounds;
 }
 
 /* Rounds that follow each other, where an exchange may be under way during the next steps. */
@@ -368,7 +380,7 @@ static void take_steps(struct pipeline *p, uint64_t steps)
 {
     for (size_t rank = 0; rank < p->r->raw.ranks; rank++) {
         size_t node = p->r->first + rank;
-        p->now[rank] += node == 0 ? 0 : (double)steps * p->cluster->step[node];
+        p->now[rank] += node == 0 ? 0 : jitter_steps(p->cluster, node, p->t, steps);
     }
     p->t += steps;
 }
@@ -402,16 +414,17 @@ static double run_pipeline(const struct round_config *config, const struct round
 {
     enum { FILLING = 4, ROUNDS = 4 };
     struct pipeline p = {.cluster = cluster, .r = r, .v = v, .count = count};
+    uint64_t rounds = jitter_is_on(cluster) ? JITTER_ROUNDS : ROUNDS;
     double begin = 0;
     p.steps = whole_steps(config);
     p.overlap = config->strategy == ROUND_ASYNC_ALLREDUCE ? 1 : config->overlap;
-    while (p.t < (FILLING + ROUNDS) * p.steps) {
+    while (p.t < (FILLING + rounds) * p.steps) {
         take_steps(&p, next_event(&p) - p.t);
         exchange_vectors(&p);
         if (p.t == FILLING * p.steps)
             begin = latest_of(&p);
     }
-    return (latest_of(&p) - begin) / ROUNDS;
+    return (latest_of(&p) - begin) / (double)rounds;
 }
 
 static int time_exchanges(const struct round_config *config, const struct round_cluster *cluster,
@@ -439,7 +452,7 @@ static int time_exchanges(const struct round_config *config, const struct round_
         return rc;
     cost->algorithm = v[count - 1].algorithm;
     cost->seconds = config->strategy == ROUND_ALLREDUCE
-                        ? run_buckets(config, cluster, &r, v, count)
+                        ? run_buckets(cluster, &r, v, count)
                         : run_pipeline(config, cluster, &r, v, count);
     return OK;
 }

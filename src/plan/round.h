@@ -50,6 +50,8 @@ struct round_cluster {
     size_t workers;          /* ≥ 1; single: 1 */
     const double *step;      /* s of a step of each node, > 0; the driver's is not used */
     struct cost_links links; /* of workers + 1 ranks */
+    const double *jitter;    /* of each node: a step takes 1 ± jitter of `step`, drawn uniformly;
+                                NULL: none varies */
 };
 
 struct round_model {

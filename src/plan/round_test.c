@@ -39,7 +39,8 @@ static struct round_config config_of(enum round_strategy strategy)
 static struct round_cost predict_on(const struct round_config *config, const double *step,
                                     struct round_node node[NODES])
 {
-    const struct round_cluster cluster = {NODES - 1, step, {NODES, rate, rate, 0, INFINITY, 0}};
+    const struct round_cluster cluster = {
+        .workers = NODES - 1, .step = step, .links = {NODES, rate, rate, 0, INFINITY, 0}};
     struct round_cost cost;
     assert_int_equal(round_predict(config, &cluster, &model, &cost, node), OK);
     return cost;
@@ -124,7 +125,8 @@ static void test_round_of_diloco_by_hand(void **state)
     (void)state;
     static const double step[NODES] = {0, 1, 1};
     static const struct round_model even = {.x = N};
-    const struct round_cluster cluster = {NODES - 1, step, {NODES, rate, rate, 0, INFINITY, 0}};
+    const struct round_cluster cluster = {
+        .workers = NODES - 1, .step = step, .links = {NODES, rate, rate, 0, INFINITY, 0}};
     const double seconds[] = {4 + 5, 4 + 5 - 2};
     for (uint64_t overlap = 0; overlap <= 1; overlap++) {
         struct round_config config = config_of(ROUND_DILOCO);
@@ -148,7 +150,8 @@ static void test_round_of_a_long_vector(void **state)
     (void)state;
     static const double step[NODES + 1] = {0, 1, 1, 1};
     static const double fast[NODES + 1] = {1e8, 1e8, 5e7, 1e8};
-    const struct round_cluster cluster = {NODES, step, {NODES + 1, fast, fast, 0, INFINITY, 0}};
+    const struct round_cluster cluster = {
+        .workers = NODES, .step = step, .links = {NODES + 1, fast, fast, 0, INFINITY, 0}};
     const struct cost_links workers = {NODES, fast + 1, fast + 1, 0, INFINITY, 0};
     const struct round_model large = {.x = 4000000};
     const struct round_bucket all = {4000000, 1};
@@ -204,7 +207,8 @@ static void test_round_of_one_worker(void **state)
 {
     (void)state;
     static const double step[] = {0, 3};
-    const struct round_cluster cluster = {1, step, {2, rate, rate, 0, INFINITY, 0}};
+    const struct round_cluster cluster = {
+        .workers = 1, .step = step, .links = {2, rate, rate, 0, INFINITY, 0}};
     for (int strategy = ROUND_SINGLE; strategy <= ROUND_ASYNC_ALLREDUCE; strategy++) {
         const struct round_config config = config_of((enum round_strategy)strategy);
         struct round_cost cost;

@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "plan/jitter.h"
 
 #include <math.h>
 
@@ -23,7 +24,7 @@ enum action_kind { COMPUTE, AWAIT_PUSH, PUSH, AWAIT_OK, COPY };
 
 struct action {
     enum action_kind kind;
-    double steps; /* COMPUTE */
+    uint64_t steps; /* COMPUTE */
 };
 
 struct script {
@@ -49,7 +50,7 @@ struct server_worker {
     double ok_at;             /* when the worker has the decision on its last push */
     uint64_t pushes, copies, wholes;
     uint64_t uncontained; /* pushes since the last whole state */
-    uint64_t rounds;
+    uint64_t rounds, steps;
     double first, last; /* times at which it has done FILLING rounds, and its last one */
     uint64_t counted;   /* rounds between them */
 };
@@ -65,7 +66,7 @@ struct timeline {
 
 /* ---- the script ---- */
 
-static void add_action(struct script *s, enum action_kind kind, double steps)
+static void add_action(struct script *s, enum action_kind kind, uint64_t steps)
 {
     PL_ASSERT(s->count < ACTIONS_MAX);
     s->at[s->count++] = (struct action){kind, steps};
@@ -78,7 +79,7 @@ static void write_downpour(struct script *s, const struct round_config *config)
     do {
         uint64_t next_push = (t / push + 1) * push, next_copy = (t / copy + 1) * copy;
         uint64_t next = next_push < next_copy ? next_push : next_copy;
-        add_action(s, COMPUTE, (double)(next - t));
+        add_action(s, COMPUTE, next - t);
         t = next;
         if (t % push == 0) {
             add_action(s, AWAIT_PUSH, 0);
@@ -94,7 +95,7 @@ static void write_script(struct script *s, const struct round_config *config)
     s->count = 0;
     switch (config->strategy) {
     case ROUND_EASGD_ASYNC:
-        add_action(s, COMPUTE, (double)config->tau);
+        add_action(s, COMPUTE, config->tau);
         add_action(s, AWAIT_PUSH, 0);
         add_action(s, COPY, 0);
         add_action(s, PUSH, 0);
@@ -266,9 +267,11 @@ static void advance_transfer(struct timeline *l, struct server_worker *w, struct
 
 /* ---- a worker ---- */
 
-static double step_of(const struct timeline *l, const struct server_worker *w)
+static double take_steps(const struct timeline *l, struct server_worker *w, uint64_t steps)
 {
-    return l->cluster->step[w - l->worker + 1];
+    double seconds = jitter_steps(l->cluster, (size_t)(w - l->worker) + 1, w->steps, steps);
+    w->steps += steps;
+    return seconds;
 }
 
 static void begin_action(struct timeline *l, struct server_worker *w)
@@ -276,7 +279,7 @@ static void begin_action(struct timeline *l, struct server_worker *w)
     const struct action *a = &l->script.at[w->action];
     w->acts = true;
     if (a->kind == COMPUTE)
-        w->until = l->now + a->steps * step_of(l, w);
+        w->until = l->now + take_steps(l, w, a->steps);
     else if (a->kind == PUSH)
         begin_push(l, w);
     else if (a->kind == COPY)

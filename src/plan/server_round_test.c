@@ -44,7 +44,7 @@ static double round_of(const struct round_config *config, const double *link, do
 {
     const double step[] = {0, 10, second};
     const struct round_cluster cluster = {
-        WORKERS, step, {WORKERS + 1, link, link, LATENCY, INFINITY, 0}};
+        .workers = WORKERS, .step = step, .links = {WORKERS + 1, link, link, LATENCY, INFINITY, 0}};
     struct round_cost cost;
     assert_int_equal(round_predict(config, &cluster, &model, &cost, node), OK);
     return 1 / node[1].pace;

@@ -44,7 +44,8 @@ struct scene {
     size_t workers;
     double mbit, step;
     enum unequal unequal;
-    bool tiny; /* the tiny job's own net */
+    double jitter; /* of all steps */
+    bool tiny;     /* the tiny job's own net */
     enum codec wire;
 };
 
@@ -65,22 +66,23 @@ static inline void write_cluster(const struct scene *s, char *text, size_t size)
                       s->mbit);
     describe_nodes(s, speed, mbit);
     for (size_t i = 1; i <= s->workers; i++)
-        at += snprintf(text + at, size - (size_t)at, "node { speed: %g mbit: %g }\n", speed[i],
-                       mbit[i]);
+        at += snprintf(text + at, size - (size_t)at, "node { speed: %g mbit: %g jitter: %g }\n",
+                       speed[i], mbit[i], s->jitter);
 }
 
 static inline struct round_cost predict_scene(const struct scene *s,
                                               struct round_node node[ROUND_NODES])
 {
-    double step[ROUND_NODES], rate[ROUND_NODES];
+    double step[ROUND_NODES], rate[ROUND_NODES], jitter[ROUND_NODES];
     struct round_cost cost;
     describe_nodes(s, step, rate);
     for (size_t i = 0; i <= s->workers; i++) {
         step[i] = s->step / step[i];
         rate[i] *= 1e6 / 8;
+        jitter[i] = s->jitter;
     }
     const struct round_cluster cluster = {
-        s->workers, step, {s->workers + 1, rate, rate, ROUND_LATENCY, INFINITY, 0}};
+        s->workers, step, {s->workers + 1, rate, rate, ROUND_LATENCY, INFINITY, 0}, jitter};
     const struct round_model model = {.x = s->tiny ? TINY : WIDE, .states = 1};
     const struct round_bucket whole = {model.x, 1};
     struct round_config config = s->config;

@@ -53,10 +53,10 @@ static const struct pace_scene paced[] = {
      .lane = 0},
 };
 
-enum { PACED = sizeof paced / sizeof *paced, PACED_ROUNDS = 24 };
+enum { PACED = sizeof paced / sizeof *paced, PACED_ROUNDS = 24, VARIED_ROUNDS = 120 };
 
 /* With two unequal workers `ps` and `downpour` are further off than ROUND_WORST, in 5 of all
- * scenes. */
+ * scenes; so is `mpca` where steps vary: its lanes then wait for less than the longest step. */
 #define PACE_WORST 0.18
 
 static void on_push(void *user, uint32_t worker, int64_t now, struct members *ok)
@@ -110,7 +110,8 @@ static double check_paces(struct tiny *t, const struct pace_scene *p, struct sce
     struct round_cost cost = predict_scene(s, node);
     write_cluster(s, cluster, sizeof cluster);
     snprintf(workers, sizeof workers, "workers=%zu", s->workers);
-    snprintf(steps, sizeof steps, "stop={steps:%d}", PACED_ROUNDS * (int)cost.steps);
+    snprintf(steps, sizeof steps, "stop={steps:%d}",
+             (s->jitter > 0 ? VARIED_ROUNDS : PACED_ROUNDS) * (int)cost.steps);
     snprintf(file, sizeof file, "net.file=%s/wide.prototxt", t->folder);
     tiny_write(t, "wide.prototxt", round_net);
     SIM(t, cluster, &r, p->strategy, p->solver, "solver.base_lr=0.001", workers, steps, file,
@@ -122,7 +123,9 @@ static double check_paces(struct tiny *t, const struct pace_scene *p, struct sce
         took += pace;
         predicted += node[i + 1].pace;
     }
-    if (worst > PACE_WORST)
+    /* Whom dssp lets run ahead depends on its last two intervals, and so on each draw. */
+    bool drawn = s->jitter > 0 && p->kind == CONSISTENCY_DSSP;
+    if (worst > PACE_WORST && !drawn)
         fail_msg("%s, %zu workers, %g Mbit/s, unequal %d: %.3f rounds a second, not %.3f; a worker "
                  "%.1f %% off",
                  p->strategy, s->workers, s->mbit, s->unequal, took, predicted, 100 * worst);
@@ -158,6 +161,23 @@ static void test_paces_of_workers(void **state)
     assert_true(off[n / 2] <= ROUND_MEDIAN);
 }
 
+/* Steps take between half and one and a half of their mean. */
+static void test_paces_of_steps_that_vary(void **state)
+{
+    double off[PACED * 2];
+    size_t n = 0;
+    for (size_t kind = 0; kind < PACED; kind++)
+        for (size_t workers = 3; workers <= 6; workers += 3) {
+            struct scene s = {.workers = workers, .mbit = 300, .step = 0.02, .jitter = 0.5};
+            s.unequal = n % 2 ? UNEQUAL_SPEEDS : ALL_EQUAL;
+            off[n++] = check_paces(*state, &paced[kind], &s);
+        }
+    qsort(off, n, sizeof *off, compare_numbers);
+    print_message("    %.1f %% off in the median, %.1f %% at most\n", 100 * off[n / 2],
+                  100 * off[n - 1]);
+    assert_true(off[n / 2] <= ROUND_MEDIAN && off[n - 1] <= PACE_WORST);
+}
+
 /* Steps of gossip take their own time, and as many models arrive as predicted, in two runs of which
  * one is twice as long. Sends are drawn at random: of about 300, a tenth more or less is likely. */
 static void test_pace_of_gossip(void **state)
@@ -190,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pace_of_gossip),
         cmocka_unit_test(test_paces_of_workers),
+        cmocka_unit_test(test_paces_of_steps_that_vary),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -1,7 +1,13 @@
 /* The prediction of a round (src/plan/round.c) against simulated runs. */
 #include "round_scene.h"
 
-enum { ROUNDS = 8, SKIPPED = 3 };
+enum { ROUNDS = 8, VARIED_ROUNDS = 120, SKIPPED = 3 };
+
+/* Rounds of a run: more, where steps vary. */
+static int rounds_of(const struct scene *s)
+{
+    return s->jitter > 0 ? VARIED_ROUNDS : ROUNDS;
+}
 
 /* The exchanges of a round. */
 static int exchanges_of(const struct scene *s)
@@ -26,7 +32,7 @@ static void run_scene(struct tiny *t, const struct scene *s, int rounds, struct 
  * wait for what is still under way: their time and their bytes. */
 static double time_rounds(const struct sim_run *r, const struct scene *s, double *bytes)
 {
-    int each = exchanges_of(s), first = SKIPPED * each - 1, last = (ROUNDS - 1) * each - 1;
+    int each = exchanges_of(s), first = SKIPPED * each - 1, last = (rounds_of(s) - 1) * each - 1;
     assert_true(run_count(r->dir, "exchange", NULL, NULL) > last);
     *bytes = 0;
     for (int i = last; i > last - each; i--)
@@ -46,7 +52,7 @@ static double check_scene(struct tiny *t, const struct scene *s, double within)
     double bytes = 0, moved;
     for (size_t i = 1; i <= s->workers; i++)
         bytes += (double)(node[i].sent + node[i].received);
-    run_scene(t, s, ROUNDS, &r);
+    run_scene(t, s, rounds_of(s), &r);
     double took = time_rounds(&r, s, &moved);
     double off = fabs(cost.seconds / took - 1);
     if (off > within || bytes != moved)
@@ -108,6 +114,27 @@ static void test_rounds_of_long_vectors(void **state)
                 s.unequal = (enum unequal)(scene % UNEQUALS);
                 if (workers[w] <= ROUND_WORKERS_MAX)
                     off[n++] = check_scene(*state, &s, ROUND_WORST);
+            }
+    qsort(off, n, sizeof *off, compare_numbers);
+    print_message("    %.1f %% off in the median, %.1f %% at most\n", 100 * off[n / 2],
+                  100 * off[n - 1]);
+    assert_true(off[n / 2] <= ROUND_MEDIAN);
+}
+
+/* Steps take between half and one and a half of their mean, so that each round waits for the
+ * longest of all workers. */
+static void test_rounds_of_steps_that_vary(void **state)
+{
+    static const size_t workers[] = {2, 8};
+    double off[KINDS * 2 * 2];
+    size_t n = 0;
+    for (size_t kind = 0; kind < KINDS; kind++)
+        for (size_t w = 0; w < 2; w++)
+            for (double mbit = 100; mbit <= 1000; mbit *= 10) {
+                struct scene s = scene_of(kind, workers[w], mbit);
+                s.unequal = (enum unequal)(n % UNEQUALS);
+                s.jitter = 0.5;
+                off[n++] = check_scene(*state, &s, ROUND_WORST);
             }
     qsort(off, n, sizeof *off, compare_numbers);
     print_message("    %.1f %% off in the median, %.1f %% at most\n", 100 * off[n / 2],
@@ -184,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_rounds_of_lossy_wires),
         cmocka_unit_test(test_rounds_of_short_vectors),
         cmocka_unit_test(test_rounds_of_long_vectors),
+        cmocka_unit_test(test_rounds_of_steps_that_vary),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
