@@ -23,8 +23,9 @@ import subprocess
 import sys
 import tempfile
 
-BSP, ASP = 6159.2, 2993.1                     # seconds to 0.67, Table I
-RATIO = 2 * BSP / ASP - 1
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "arena"))
+from cell import DSSP_ASP_S as ASP, DSSP_BSP_S as BSP, SLOW_STEPS as RATIO  # noqa: E402
+
 PAPER = {"bsp": 6159.2, "asp": 2993.1, "ssp 3": 5678.2, "ssp 6": 5703.8, "ssp 15": 5564.9,
          "dssp letter": 3016.4}
 JITTERS = [0, 0.01, 0.02, 0.03, 0.05, 0.10]
