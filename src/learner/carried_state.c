@@ -60,6 +60,14 @@ void carried_state_end(struct carried_state *c, const struct sampler *sampler, u
     }
 }
 
+void carried_state_reset(struct carried_state *c)
+{
+    if (c->streams == 0)
+        return;
+    memset(c->at, 0, c->streams * c->row * sizeof *c->at);
+    memset(c->next, 0, c->streams * sizeof *c->next);
+}
+
 size_t carried_state_floats(size_t streams, size_t row)
 {
     return row > 0 ? streams * (row + CARRIED_STATE_MARKS) : 0;

@@ -31,6 +31,9 @@ float *carried_state_begin(const struct carried_state *c, const struct sampler *
 void carried_state_end(struct carried_state *c, const struct sampler *sampler, uint64_t start,
                        const struct batch *records);
 
+/* Each stream begins with 0. */
+void carried_state_reset(struct carried_state *c);
+
 /* The states as floats: those of each stream, `row` a stream, then two for each stream, which are
  * the upper part and the lower 16 bits of the number of the record that it belongs to. A learner
  * that takes them continues a stream where its next record is that one. */

@@ -225,6 +225,23 @@ static void test_states_move_to_another_learner(void **state)
 }
 
 /* Evaluation begins each window with 0, and leaves the learner's state alone. */
+static void test_streams_begin_again(void **state)
+{
+    double loss[STEPS];
+    struct trial t;
+    read_losses(*state, STEP, "", loss);
+    open_trial(&t, *state, STEP, STREAMS, STREAMS, "");
+    double zero = loss_at(&t, 3 * STREAMS, STREAMS);
+    for (uint64_t i = 0; i < 3; i++)
+        loss_at(&t, i * STREAMS, STREAMS);
+    carried_state_reset(&t.l.carried);
+    assert_near(loss_at(&t, 3 * STREAMS, STREAMS), zero);
+    carried_state_reset(&t.l.carried);
+    assert_near(loss_at(&t, 0, STREAMS), loss[0]);
+    assert_near(loss_at(&t, STREAMS, STREAMS), loss[1]);
+    close_trial(&t);
+}
+
 static void test_evaluation_carries_nothing(void **state)
 {
     double loss[STEPS], zero = 0;
@@ -303,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_workers_share_streams_out),
         cmocka_unit_test(test_the_end_is_held_out),
         cmocka_unit_test(test_states_move_to_another_learner),
+        cmocka_unit_test(test_streams_begin_again),
         cmocka_unit_test(test_evaluation_carries_nothing),
         cmocka_unit_test(test_refusals),
     };

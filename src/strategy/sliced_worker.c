@@ -32,6 +32,7 @@ struct sliced {
     struct slice_group group; /* first: the learner's meetings get it */
     bool models;              /* peers average models, not gradients */
     uint64_t applied;         /* rounds whose results the learner has */
+    uint64_t view;            /* of the streams' states */
     bool joiner;              /* has no share of the round under way */
     bool ended, left;
     size_t sharing, rank; /* replicas that share the samples of a round; of this one among them */
@@ -381,6 +382,16 @@ static int hand_over(struct sliced *s)
     return OK;
 }
 
+/* A view that ends may end a round for some mates before its last step, and the next one may have
+ * other mates: in each view all slices begin streams with the same state, 0. */
+static void begin_streams(struct sliced *s)
+{
+    const struct view *view = s->group.view;
+    if (s->view != view->number)
+        carried_state_reset(&learner_of(s)->carried);
+    s->view = view->number;
+}
+
 /* Bring this member to where the others of the view are: behind the same commit point. */
 static int catch_up(struct sliced *s)
 {
@@ -388,6 +399,7 @@ static int catch_up(struct sliced *s)
     int rc = slice_group_enter(g);
     if (rc != OK)
         return rc;
+    begin_streams(s);
     bool behind = !slice_group_is_fresh(g) && g->lane[SLICE_ROUNDS]->completed > s->applied;
     if (behind)
         rc = commit_round(s);

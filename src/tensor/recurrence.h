@@ -101,7 +101,7 @@ static inline bool recurrence_is_slice(const struct recurrence *r)
 /* ---- the same of a slice of the units, part by part ----
  *
  * Weights are those of the own units, all gates of a unit together; vectors of units in args are
- * whole, but c: of that only the own units' are read and written. There is neither dlast nor dfirst.
+ * whole, but c: of that only the own units' are read and written. dlast and dfirst are NULL.
  *
  * Forward: begin; step for each step, behind which all slices gather r->state, for take_step; end,
  * behind which those of tanh units gather y. Backward: begin, behind which those of tanh units add

@@ -123,6 +123,34 @@ static void test_the_number_of_workers_changes(void **state)
     process_release(&p);
 }
 
+/* A model in slices, of which the layer of units is shared out, carries the states of its streams
+ * as one worker does: the layers before have a part of the streams, those behind all of them. */
+static void test_slices_carry_the_states_of_streams(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char whole[128], sliced[128];
+    RUN(t, &p, "train", "sequence.job", "--out", "alone", "--set", "stop={steps:40}", "--unset",
+        "solver.clip_gradients");
+    process_release(&p);
+    snprintf(whole, sizeof whole, "%s/alone", t->folder);
+    for (int slices = 2; slices <= 3; slices++) {
+        char count[32], workers[32], name[32];
+        snprintf(count, sizeof count, "slices=%d", slices);
+        snprintf(workers, sizeof workers, "workers=%d", slices);
+        snprintf(name, sizeof name, "sliced-%d", slices);
+        RUN(t, &p, "train", "sequence.job", "--out", name, "--set", "stop={steps:40}", "--unset",
+            "solver.clip_gradients", "--set", count, "--set", workers, "--strategy", "allreduce",
+            "--set", "slices_from=units", "--set", "slices_to=units");
+        assert_null(strstr(p.err, "suspicious"));
+        process_release(&p);
+        snprintf(sliced, sizeof sliced, "%s/%s", t->folder, name);
+        double apart = run_difference(sliced, whole);
+        print_message("    %d slices: %.2g\n", slices, apart);
+        assert_true(apart <= 1e-5);
+    }
+}
+
 /* ---- predictions ---- */
 
 /* The line that begins at *at, as an object, and *at behind it; NULL: there is none. */
@@ -307,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_a_run_is_continued),
         cmocka_unit_test(test_streams_of_a_resumed_run_continue),
         cmocka_unit_test(test_the_number_of_workers_changes),
+        cmocka_unit_test(test_slices_carry_the_states_of_streams),
         cmocka_unit_test(test_steps_are_predicted),
         cmocka_unit_test(test_evaluations_draw_texts),
         cmocka_unit_test(test_a_learnt_text),
