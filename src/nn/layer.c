@@ -107,10 +107,13 @@ static bool is_named(const Caffe__ParamSpec *spec)
     return spec->name && spec->name[0];
 }
 
-struct columns layer_columns(const struct blob *blob, bool is_whole, size_t units, struct range own)
+struct columns layer_columns(const struct blob *blob, bool is_whole, size_t axis, size_t units,
+                             struct range own)
 {
-    size_t pixels = blob->layout == LAYOUT_PLAIN ? shape_count_from(&blob->shape, 2) : 1;
-    size_t parts = is_whole ? units : own.len, each = blob->shape.dim[1] / parts * pixels;
+    bool plain = blob->layout == LAYOUT_PLAIN;
+    size_t pixels = plain ? shape_count_from(&blob->shape, axis + 1) : 1;
+    size_t parts = is_whole ? units : own.len, each = blob->shape.dim[axis] / parts * pixels;
+    PL_ASSERT(plain || axis == 1);
     return (struct columns){
         .rows = blob->count / (parts * each), .units = units, .each = each, .own = own};
 }
@@ -133,16 +136,17 @@ int layer_share_units(struct layer *layer, const struct setup *setup, size_t uni
     return OK;
 }
 
-int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
-                    struct err *err)
+int layer_share_out(struct layer *layer, const struct setup *setup, size_t axis, size_t units,
+                    const char *what, struct err *err)
 {
     struct blob *top = layer->top[0];
     int rc = layer_share_units(layer, setup, units, what, err);
     if (rc != OK || !layer_is_cut(layer))
         return rc;
     top->units = units;
+    top->unit_axis = axis;
     top->own = layer->own;
-    top->shape.dim[1] = layer_own_of(layer, top->shape.dim[1]);
+    top->shape.dim[axis] = layer_own_of(layer, top->shape.dim[axis]);
     top->count = shape_count(&top->shape);
     return OK;
 }
@@ -151,7 +155,7 @@ int layer_share_in(struct layer *layer, const struct setup *setup, struct err *e
 {
     if (!layer_is_cut(layer))
         return OK;
-    layer->group = layer_columns(layer->bottom[0].blob, true, layer->outputs, layer->own);
+    layer->group = layer_columns(layer->bottom[0].blob, true, 1, layer->outputs, layer->own);
     size_t floats = columns_floats(&layer->group);
     layer->inputs = arena_array(setup->arena, floats, float);
     layer->inputs_dx = arena_array(setup->arena, floats, float);

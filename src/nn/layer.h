@@ -43,10 +43,11 @@ struct blob {
         *second_grad;   /* its dx is the rest of the gradient, which the maker adds when it reads */
     bool inserted;      /* made by an inserted layer: no version of its name (insert.h) */
     bool data_parallel; /* has this slice's part of the records alone (partition.h) */
-    size_t units;       /* of axis 1 that slices share out, all of them, */
-    struct range own;   /* where the blob has these alone; 0: it is whole */
-    bool kept;          /* net_blob may read the values: no other blob uses their memory */
-    void *at, *d;       /* values; gradient, or NULL where there is none (as good as 0) */
+    size_t units;       /* of axis `unit_axis` that slices share out, all of them, */
+    size_t unit_axis;
+    struct range own;    /* where the blob has these alone; 0: it is whole */
+    bool kept;           /* net_blob may read the values: no other blob uses their memory */
+    void *at, *d;        /* values; gradient, or NULL where there is none (as good as 0) */
     bool rematerialised; /* the maker makes the values again for backward */
     void *room;          /* for the forward's values: others are the caller's, or rematerialised */
     struct piece *values, *repeated, *gradient; /* the plan's (live_ranges.h); repeated: of
@@ -277,18 +278,18 @@ static inline bool layer_is_cut(const struct layer *layer)
 int layer_share_units(struct layer *layer, const struct setup *setup, size_t units,
                       const char *what, struct err *err);
 
-/* The same of the units of axis 1 of the top, which has its shape, and becomes as small. */
-int layer_share_out(struct layer *layer, const struct setup *setup, size_t units, const char *what,
-                    struct err *err);
+/* The same of the units of an axis of the top, which has its shape, and becomes as small. */
+int layer_share_out(struct layer *layer, const struct setup *setup, size_t axis, size_t units,
+                    const char *what, struct err *err);
 
 /* Then, of a layer each of whose units reads inputs of its own, an equal part of axis 1 of the
  * bottom: its op is planned for layer_own_of(inputs), with layer->inputs, if there are, for the
  * bottom. ERR_NOMEM */
 int layer_share_in(struct layer *layer, const struct setup *setup, struct err *err);
 
-/* How the part that a slice has of a blob's axis 1, `own` of the units, lies in the whole blob, of
- * which `blob` is one or the other. */
-struct columns layer_columns(const struct blob *blob, bool is_whole, size_t units,
+/* How the part that a slice has of an axis of a blob, `own` of the units, lies in the whole blob.
+ * `blob` is one of the two. Of images it is axis 1. */
+struct columns layer_columns(const struct blob *blob, bool is_whole, size_t axis, size_t units,
                              struct range own);
 
 /* How many of `all` the net has, where the layer's units have equally many each. */

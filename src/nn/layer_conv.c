@@ -47,8 +47,8 @@ static int take_part(struct layer *layer, const struct setup *setup, const struc
                      size_t O, struct err *err)
 {
     if (spec->groups == 1)
-        return layer_share_out(layer, setup, O, "outputs", err);
-    int rc = layer_share_out(layer, setup, spec->groups, "groups", err);
+        return layer_share_out(layer, setup, 1, O, "outputs", err);
+    int rc = layer_share_out(layer, setup, 1, spec->groups, "groups", err);
     return rc == OK ? layer_share_in(layer, setup, err) : rc;
 }
 

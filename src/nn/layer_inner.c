@@ -67,10 +67,11 @@ static int make_turned(struct layer_inner *self, const struct setup *setup, stru
 static int take_part(struct layer_inner *self, const struct setup *setup,
                      const Caffe__InnerProductParameter *p, size_t axis, struct err *err)
 {
-    if (setup->slice.count > 1 && (axis != 1 || p->transpose))
+    bool image = axis > 1 && self->layer.top[0]->shape.n == 4;
+    if (setup->slice.count > 1 && (image || p->transpose))
         return err_set(err, ERR_UNSUPPORTED, "slices: inner_product_param.%s is not supported",
-                       p->transpose ? "transpose: true" : "axis that is not 1");
-    int rc = layer_share_out(&self->layer, setup, p->num_output, "outputs", err);
+                       p->transpose ? "transpose: true" : "axis: 3");
+    int rc = layer_share_out(&self->layer, setup, axis, p->num_output, "outputs", err);
     self->O = layer_own_of(&self->layer, self->O);
     return rc;
 }

@@ -35,8 +35,8 @@ static void test_layers_that_slices_cannot_share_out(void **state)
               "inner_product_param { num_output: 8 transpose: true } }" LOSS,
          ERR_UNSUPPORTED, "layer \"a\": slices: inner_product_param.transpose"},
         {DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'ip' "
-              "inner_product_param { num_output: 8 axis: 2 } }" LOSS,
-         ERR_UNSUPPORTED, "layer \"a\": slices: inner_product_param.axis"},
+              "inner_product_param { num_output: 8 axis: 3 } }" LOSS,
+         ERR_UNSUPPORTED, "layer \"a\": slices: inner_product_param.axis: 3"},
         {DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a' param { name: 'w' } "
               "inner_product_param { num_output: 40 bias_term: false } }"
               "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'ip' param { name: 'w' } "

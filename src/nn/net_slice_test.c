@@ -49,6 +49,11 @@ static const char channels[] = DATA
  * a row. The marks and the input are learnt from the data, before the range and in it. */
 static const char lstm[] =
     STEPS UNITS("u", "LSTM", "recurrent_param", "bottom: 'x'", 7) INNER("c", "u", "ip", 5) LOSS;
+static const char scores[] = STEPS UNITS(
+    "u", "LSTM", "recurrent_param", "bottom: 'x'",
+    7) "layer { name: 's' type: 'InnerProduct' bottom: 'u' top: 's' inner_product_param { axis: 2\n"
+       " num_output: 6 weight_filler { type: 'xavier' } } }\n" UNIT("TanH", "s")
+           INNER("c", "s", "ip", 5) LOSS;
 static const char sequence[] = STEPS INNER(
     "f", "data", "f",
     6) "layer { name: 'm' type: 'Slice' bottom: 'x' top: 'm0' top: 'm1' slice_param {\n"
@@ -194,6 +199,7 @@ static void test_slices_share_recurrent_units_out(void **state)
     enum { T = 4 };
     (void)state;
     compare_slices(&(struct sliced_net){lstm, NULL, NULL}, T + 1, T - 1 + 1, false);
+    compare_slices(&(struct sliced_net){scores, NULL, NULL}, T + 2, T - 1 + 2, false);
     compare_slices(&(struct sliced_net){sequence, NULL, NULL}, 1 + 3 * T + 1 + 1,
                    3 * (T - 1) + 1 + 2 + 2 + 1, false);
     compare_slices(&(struct sliced_net){sequence, "u", "w"}, 1 + 1 + 1 + 3 * T + 1,

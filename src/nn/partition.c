@@ -143,7 +143,7 @@ static int insert_meeting(struct net *net, struct layer *layer, size_t k,
         .shape = x->shape,
         .dtype = x->dtype,
     };
-    size_t *cut = &between.shape.dim[records ? 0 : 1];
+    size_t *cut = &between.shape.dim[records ? 0 : x->unit_axis];
     *cut = takes ? net->records.len : *cut / columns->own.len * columns->units;
     PL_ASSERT(x->dtype == DTYPE_F32 && x->shape.n > 0 && !x->is_whole);
     int rc = insert_layer(net, layer, k, &between, err);
@@ -161,6 +161,7 @@ static bool takes_part(const struct layer *layer, const struct setup *setup)
 {
     const struct layer_ops *ops = layer->ops;
     return setup->slice.count > 1 && layer->n_bottom == 1 && layer->param->n_loss_weight == 0 &&
+           layer->bottom[0].blob->unit_axis == 1 &&
            (ops->by_channel_for ? ops->by_channel_for(layer->param) : ops->by_channel);
 }
 
@@ -180,7 +181,7 @@ int partition_bottoms(struct net *net, struct layer *layer, const struct setup *
             layer->outputs = x->units;
             layer->own = x->own;
         } else if (x->units > 0) {
-            const struct columns channels = layer_columns(x, false, x->units, x->own);
+            const struct columns channels = layer_columns(x, false, x->unit_axis, x->units, x->own);
             rc = insert_meeting(net, layer, k, &channels, false, err);
         }
     }
@@ -213,6 +214,7 @@ int partition_finish_layer(struct net *net, struct layer *layer, const struct se
         return check_parallel(net, layer, err);
     for (size_t i = 0; i < layer->n_top && layer->by_channel; i++) {
         layer->top[i]->units = layer->outputs;
+        layer->top[i]->unit_axis = 1;
         layer->top[i]->own = layer->own;
     }
     for (size_t i = 0; i < layer->n_top; i++)
