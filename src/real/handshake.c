@@ -344,7 +344,7 @@ static int refused_key(const struct node *node, const uint8_t id[KEY_ID_SIZE], c
     static const uint8_t none[KEY_ID_SIZE];
     char theirs[KEY_ID_TEXT_MAX], own[KEY_ID_TEXT_MAX];
     run_key_print(id, theirs);
-    run_key_print(node->key->id, own);
+    run_key_print(node->keyed ? node->key->id : none, own);
     if (memcmp(id, none, KEY_ID_SIZE) == 0)
         return err_set(err, ERR_INPUT,
                        "driver at %s: it has no key, and this worker has key %s; start the driver "
