@@ -80,6 +80,7 @@ struct blame_history {
     struct blame_report last;
     bool has_last;
     struct blame_window step_s, data_s;
+    double silent_s; /* the longest silence before its last report */
 };
 
 /* The use of `node` since its last report, which this one replaces; false: it is the first one, or

@@ -258,7 +258,11 @@ static bool find_use(struct ledger *ledger, uint32_t node, const struct committe
     };
     if (node >= VIEW_MEMBERS_MAX || !blame_take(&ledger->history[node], node, &report, use))
         return false;
-    use->silent_s = ledger->seen.silent_s;
+    /* A worker may stand still between an exchange and its report, which then has the silence that
+     * the next one waits for. */
+    struct blame_history *history = &ledger->history[node];
+    use->silent_s = fmax(ledger->seen.silent_s, history->silent_s);
+    history->silent_s = ledger->seen.silent_s;
     use->on_driver_host = ledger->seen.on_driver_host;
     return true;
 }
