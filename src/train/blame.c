@@ -197,20 +197,21 @@ static double silent_of(const struct blame_use *use)
     return use->silent_s;
 }
 
-/* The member that alone was silent, for about as long as the others waited; NULL: none. A stop
- * began up to one heartbeat's time after the last heartbeat. A silence of another length is that of
- * heartbeats which are late behind other messages. */
+/* The member that alone was silent, for about as much longer than usual as the others waited; NULL:
+ * none. A stop began up to one heartbeat's time after the last heartbeat. Heartbeats that are late
+ * behind other messages on a slow link come with waits that are as usual there. */
 static const struct blame_use *find_stopped(const struct blame_use *use, size_t count,
-                                            double waited_s, double beat_s)
+                                            double waited_s, const struct blame_driver *driver)
 {
     const struct blame_use *stopped = use;
     for (size_t i = 1; i < count; i++)
         if (use[i].silent_s > stopped->silent_s)
             stopped = &use[i];
     double others_s = median_of(stopped->node, use, count, silent_of), s = stopped->silent_s;
+    double more_s = waited_s - (driver->usual_s > 0 ? driver->usual_s : 0), beat_s = driver->beat_s;
     bool alone = s >= SILENT * beat_s && s >= 1.5 * others_s;
-    return beat_s > 0 && alone && s >= ALL * waited_s && waited_s >= ALL * (s - beat_s) ? stopped
-                                                                                        : NULL;
+    return beat_s > 0 && alone && s >= ALL * more_s && more_s >= ALL * (s - beat_s) ? stopped
+                                                                                    : NULL;
 }
 
 /* Was the worker slower than it usually is, while the driver evaluated on its machine? */
@@ -249,7 +250,7 @@ struct blame_verdict blame_find(const struct blame_history *history, const struc
     double waited_s = longest_wait(use, count);
     if (count < 2)
         return out;
-    const struct blame_use *stopped = find_stopped(use, count, waited_s, driver->beat_s);
+    const struct blame_use *stopped = find_stopped(use, count, waited_s, driver);
     if (stopped)
         return (struct blame_verdict){
             .cause = BLAME_STOP, .node = stopped->node, .silent_s = stopped->silent_s};

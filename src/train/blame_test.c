@@ -126,7 +126,7 @@ static void test_blame_of_the_link_that_is_at_most_ends(void **state)
 static void test_blame_of_a_member_that_stands_still(void **state)
 {
     static const struct blame_history none[3];
-    const struct blame_driver driver = {.beat_s = 0.25, .usual_s = -1};
+    struct blame_driver driver = {.beat_s = 0.25, .usual_s = -1};
     struct blame_use use[] = {
         {.node = 0, .step_s = 0.01, .waited_s = 0.5, .arrival_mbit = 1, .silent_s = 0.25},
         {.node = 1, .step_s = 0.01, .waited_s = 0.1, .arrival_mbit = 900, .silent_s = 0.66},
@@ -136,6 +136,10 @@ static void test_blame_of_a_member_that_stands_still(void **state)
     struct blame_verdict v = blame_find(none, use, 3, &driver);
     assert_true(v.cause == BLAME_STOP && v.node == 1);
     assert_string_equal(text_of(v), "it was silent for 0.66 s");
+    driver.usual_s = 0.45; /* its heartbeats are late as all else is */
+    assert_int_not_equal(blame_find(none, use, 3, &driver).cause, BLAME_STOP);
+    driver.usual_s = 0.02;
+    assert_int_equal(blame_find(none, use, 3, &driver).cause, BLAME_STOP);
     use[0].silent_s = use[2].silent_s = 0.6; /* the driver stood still */
     assert_int_not_equal(blame_find(none, use, 3, &driver).cause, BLAME_STOP);
     use[0].silent_s = use[2].silent_s = 0.25, use[0].waited_s = use[2].waited_s = 0.1;
