@@ -113,6 +113,7 @@ static const char *ps_round(const Paceline__Job *job, const struct bench_step *l
     consistency_init(&out->consistency, &consistency);
     consistency_join(&out->consistency, &workers);
     out->config.strategy = ROUND_PS;
+    out->config.server_rule = true;
     out->config.server_states = learner->states;
     out->config.kept_pushes = PUSHES_KEPT;
     out->config.kept = client_vectors(&out->config);
@@ -138,6 +139,7 @@ static const char *downpour_round(const Paceline__Job *job, const struct bench_s
     config->tau = d->n_push;
     config->fetch = d->n_fetch;
     bool at_server = d->learning_rule == PACELINE__DOWNPOUR__LEARNING_RULE__server;
+    config->server_rule = at_server;
     config->server_states = at_server ? learner->states : d->server_adagrad ? 1 : 0;
     bool apart = config->server_states > 0 || config->codec != CODEC_F32;
     config->kept_pushes = apart ? PUSHES_KEPT : (size_t)pushes + 1;
@@ -155,8 +157,9 @@ static const char *gossip_round(const Paceline__Job *job, struct round_config *c
     return config->p > 0 ? NULL : "rounds without a send (strategy.gossip.p) are not modelled";
 }
 
-/* Shards that are exchanged during training. Besides the exchanges' three vectors a worker
- * has contributions, headings, x̃* and x̃, and for `pace` or a penalty in the gradient one more. */
+/* Shards that are exchanged during training. Besides the exchanges' three vectors a worker has
+ * contributions, a heading and x̃*; without a driver a second heading, x̃, ṽ and its parts; and for
+ * `pace` or a penalty in the gradient one more. */
 static const char *phased_round(const Paceline__Job *job, struct round_config *config)
 {
     bool is_pace = job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_PACE;
@@ -168,7 +171,8 @@ static const char *phased_round(const Paceline__Job *job, struct round_config *c
     config->fragments = is_pace ? pace->shards : mpca->shards;
     config->phases = is_pace ? 3 : mpca->phases;
     config->keeps_inputs = !is_pace;
-    config->kept = is_pace || mpca->penalty == PACELINE__MPCA__PENALTY__gradient ? 8 : 7;
+    size_t own = is_pace || mpca->penalty == PACELINE__MPCA__PENALTY__gradient;
+    config->kept = (config->symmetric ? 7 : 3) + own;
     bool many = job->workers + !config->symmetric > COST_TIMELINE_RANKS_MAX;
     return many ? "more than 63 workers are not modelled" : NULL;
 }

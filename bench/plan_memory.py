@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""The memory of a worker that `paceline plan` prints against the peak of a real one (VmHWM).
+
+  bench/plan_memory.py [--build DIR] [--steps 200] [--only STRATEGY,...]
+
+Two workers train a net of 5.8 million parameters on Fashion-MNIST, in processes of their own. From the peak of each
+that of a worker with a net of 13 thousand parameters is taken away: the process without vectors. One of the workers
+also copies the final model; the other one, whose peak is the smaller, is compared. Printed are bytes in vectors as long
+as the model, too.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FASHION = "/usr/share/datasets/fashion-mnist"
+LAYER = """layer {{ name: '{name}' type: 'InnerProduct' bottom: '{below}' top: '{name}'
+  inner_product_param {{ num_output: {outputs} weight_filler {{ type: 'xavier' }} }} }}
+"""
+JOB = """name: "memory" net {{ file: "{net}" }} batch: 8 threads: 1 workers: 2 validation: 0
+train_data {{ idx {{ images: "{data}/t10k-images-idx3-ubyte.gz" labels: "{data}/t10k-labels-idx1-ubyte.gz" }}
+scale: 0.00390625 }} solver {{ type: "SGD" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 }}
+strategy {{ allreduce {{}} }} checkpoint {{ every_seconds: 0 }} stop {{ steps: {steps} }}
+"""
+CLUSTER = "node { count: 2 } step_seconds: 0.1 link { mbit: 1000 latency_us: 100 }\n"
+SETTINGS = {"sync": ["strategy.sync.tau=5"], "easgd": ["strategy.easgd.tau=5"], "diloco": ["strategy.diloco.tau=5"]}
+
+
+def write_net(path, width):
+    layers = [("a", "data", width), ("b", "a", width), ("c", "b", 10)]
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n")
+        f.writelines(LAYER.format(name=name, below=below, outputs=n) for name, below, n in layers)
+        f.write("layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'c' bottom: 'label' top: 'loss' }\n")
+
+
+def peak_of(pid):
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8") as f:
+            return next((1024 * int(line.split()[1]) for line in f if line.startswith("VmHWM")), 0)
+    except OSError:
+        return 0
+
+
+def children_of(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as f:
+            return f.read().split()
+    except OSError:
+        return []
+
+
+def peaks(paceline, folder, job, strategy):
+    """Of the run's workers, the smallest first."""
+    words = [paceline, "train", f"{folder}/{job}.job", "--strategy", strategy, "--out", f"{folder}/{job}-{strategy}"]
+    for setting in SETTINGS.get(strategy, []):
+        words += ["--set", setting]
+    best = {}
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+        while run.poll() is None:
+            for pid in children_of(run.pid):
+                best[pid] = max(best.get(pid, 0), peak_of(pid))
+            time.sleep(0.005)
+        if run.returncode != 0:
+            sys.exit(f"{' '.join(words)}: exit {run.returncode}\n{run.stderr.read().decode()}")
+    return sorted(best.values())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--only")
+    args = parser.parse_args()
+    if not os.path.isdir(FASHION):
+        sys.exit("skipped: needs Fashion-MNIST (package dataset-fashion-mnist)")
+    paceline, worst = os.path.join(os.path.abspath(args.build), "paceline"), 0
+    with tempfile.TemporaryDirectory(prefix="paceline-memory-") as folder:
+        for name, width in (("wide", 2048), ("small", 16)):
+            write_net(f"{folder}/{name}.prototxt", width)
+            with open(f"{folder}/{name}.job", "w", encoding="utf-8") as f:
+                f.write(JOB.format(net=f"{folder}/{name}.prototxt", data=FASHION, steps=args.steps))
+        with open(f"{folder}/x.cluster", "w", encoding="utf-8") as f:
+            f.write(CLUSTER)
+        plan = subprocess.run([paceline, "plan", f"{folder}/wide.job", "--cluster", f"{folder}/x.cluster", "--workers",
+                               "2..2", "--json"], stdout=subprocess.PIPE, check=True)
+        vector = 4 * (784 * 2048 + 2048 + 2048 * 2048 + 2048 + 2048 * 10 + 10)
+        print("| strategy | planned MB (vectors) | real | off |\n|---|---|---|---|", flush=True)
+        for row in json.loads(plan.stdout)["rows"]:
+            strategy, planned = row["strategy"], row["worker_memory"]
+            if row["workers"] != 2 or (args.only and strategy not in args.only.split(",")):
+                continue
+            real = peaks(paceline, folder, "wide", strategy)[0] - peaks(paceline, folder, "small", strategy)[0]
+            off = planned / real - 1
+            worst = max(worst, abs(off))
+            print(f"| `{strategy}` | {planned / 1e6:.1f} ({planned / vector:.1f}) | {real / 1e6:.1f} "
+                  f"({real / vector:.1f}) | {100 * off:+.1f} % |", flush=True)
+    return 0 if worst <= 0.05 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
