@@ -26,7 +26,7 @@ def judge(root):
             if not os.path.exists(os.path.join(root, path)):
                 bad.append('%s:%d: there is no %s' % (page, line, path))
                 continue
-            for name in functions:
+            for name in functions if os.path.isfile(os.path.join(root, path)) else ():
                 source = open(os.path.join(root, path), encoding='utf-8').read()
                 if not re.search(r'\b%s\(' % name, source):
                     bad.append('%s:%d: %s has no %s' % (page, line, path, name))
