@@ -102,6 +102,9 @@ struct simulation {
 static int node_main(void *arg, struct world *world)
 {
     struct simulation *s = arg;
+    struct train_host host = s->host;
+    if (s->train.job->slices > 1) /* slices wait for each other within a step */
+        host.ws = NULL;
     if (world->self == WORLD_DRIVER) {
         struct train_options train = s->train;
         bool again = s->drivers++ > 0;
@@ -109,12 +112,9 @@ static int node_main(void *arg, struct world *world)
         if (again) /* the run's time is the simulation's, in which a driver may be away */
             train.before += world_seconds(sim_now(s->sim));
         s->err->text[0] = '\0';
-        return train_drive(world, &s->host, &train, &s->report, s->err);
+        return train_drive(world, &host, &train, &s->report, s->err);
     }
-    struct train_host host = s->host;
     host.leave = &s->leave[world->self];
-    if (s->train.job->slices > 1) /* slices wait for each other within a step */
-        host.ws = NULL;
     return train_work(world, &host);
 }
 
@@ -252,6 +252,7 @@ int api_simulate(pl_engine *engine, const pl_job *job, const Paceline__Cluster *
                               ? group_timing_busy()
                               : group_timing_lan(),
                 .step_seconds = cluster->step_seconds,
+                .evaluate_records = options->evaluate_records,
                 .retry = RETRY,
                 .bindings = &engine->bindings,
                 .remote = engine->remote,

@@ -5,11 +5,13 @@
 #include "cli/wait_policy.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const struct command *const commands[] = {
@@ -140,9 +142,18 @@ static void open_standard_streams(void)
         close(fd);
 }
 
+/* malloc reserves 64 MB of addresses for each thread, of which a limit leaves few. */
+static void spare_addresses(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        mallopt(M_ARENA_MAX, 1);
+}
+
 int main(int argc, char **argv)
 {
     open_standard_streams();
+    spare_addresses();
     if (argc < 2) {
         print_help(stderr);
         return EXIT_BAD_INPUT;

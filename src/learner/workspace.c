@@ -590,8 +590,42 @@ double workspace_flops(const struct workspace *ws)
     return net_flops(ws->train) * (double)(ws->others + 1);
 }
 
+size_t workspace_points(const struct workspace *ws)
+{
+    return net_points(ws->train) + net_points(ws->test) +
+           (ws->separate ? net_points(ws->separate) : 0);
+}
+
+/* A forward pass that stops where slices meet. */
+static int pass_slice(struct workspace *ws, struct net *net, const struct vec *x, struct vec *s,
+                      const struct net_batch *batch, const struct slice_meeting *meeting,
+                      struct net_result *result)
+{
+    size_t before = net_points(ws->train) + (net == ws->separate ? net_points(ws->test) : 0);
+    const struct net_point *point = NULL;
+    net_begin_forward(net, x, s, batch);
+    int rc = net_continue(net, &point);
+    while (rc == OK && point) {
+        struct net_point numbered = *point;
+        numbered.number += before;
+        rc = meeting->meet(meeting->user, &numbered);
+        if (rc == OK)
+            rc = net_continue(net, &point);
+    }
+    *result = *net_last_result(net);
+    return rc;
+}
+
 int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t first, size_t count,
                        const struct vec *x, struct vec *s, struct net_result *sum, struct err *err)
+{
+    return workspace_evaluate_slice(ws, set, first, count, x, s, NULL, sum, err);
+}
+
+int workspace_evaluate_slice(struct workspace *ws, const struct dataset *set, size_t first,
+                             size_t count, const struct vec *x, struct vec *s,
+                             const struct slice_meeting *meeting, struct net_result *sum,
+                             struct err *err)
 {
     PL_ASSERT(first + count <= set->count);
     bool separate = ws->separate && shape_equal(&set->shape, &ws->separate_shape);
@@ -610,7 +644,12 @@ int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t f
             .count = n,
         };
         struct net_result piece;
-        net_forward(net, x, s, &batch, &piece);
+        if (meeting)
+            rc = pass_slice(ws, net, x, s, &batch, meeting, &piece);
+        else
+            net_forward(net, x, s, &batch, &piece);
+        if (rc != OK)
+            return rc;
         sum->loss += piece.loss;
         sum->right += piece.right;
         sum->has_right = piece.has_right;

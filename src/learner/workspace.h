@@ -66,8 +66,8 @@ int workspace_create_within(uint64_t memory_budget, const Paceline__Job *job,
                             struct tuner *tuner, const struct open_watch *watch,
                             struct workspace **out, struct err *err);
 
-/* The same for slice `slice` of the job's model, or SLICE_ALL. A slice's net for tests serves for
- * its table of parameters alone, and learner->meet must be set for its training net. */
+/* The same for slice `slice` of the job's model, or SLICE_ALL. learner->meet must be set for a
+ * slice's nets. */
 int workspace_create_slice(size_t slice, uint64_t memory_budget, const Paceline__Job *job,
                            const struct corpus *corpus, const struct logger *log,
                            struct tuner *tuner, const struct open_watch *watch,
@@ -134,6 +134,19 @@ struct evaluation {
  * ERR_INPUT, ERR_IO, ERR_NOMEM: a record cannot be read; `sum` is then of no use. */
 int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t first, size_t count,
                        const struct vec *x, struct vec *s, struct net_result *sum, struct err *err);
+
+/* The same by a slice of the model, which calls `meet` where slices exchange a blob; all of them
+ * evaluate the same records. The points of the nets for tests have numbers behind those of the net
+ * for training, below workspace_points. Also the errors of `meet`. */
+struct slice_meeting {
+    int (*meet)(void *user, const struct net_point *point);
+    void *user;
+};
+int workspace_evaluate_slice(struct workspace *ws, const struct dataset *set, size_t first,
+                             size_t count, const struct vec *x, struct vec *s,
+                             const struct slice_meeting *meeting, struct net_result *sum,
+                             struct err *err);
+size_t workspace_points(const struct workspace *ws);
 
 struct evaluation evaluation_of(const struct net_result *sum);
 

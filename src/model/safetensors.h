@@ -21,6 +21,7 @@
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "tensor/shape.h"
 
 #include <stdbool.h>
@@ -51,7 +52,8 @@ void safetensors_end(struct safetensors_writer *w);
 void safetensors_meta(struct safetensors_writer *w, const char *key, const char *value);
 
 /* Add a tensor after those before it. Name and shape are copied; `data`, shape_count floats, is
- * borrowed until the last safetensors_image and may be NULL when the shape holds none. */
+ * borrowed until the last safetensors_image and may be NULL when the shape holds none, or when the
+ * floats come later (safetensors_stream). */
 void safetensors_tensor(struct safetensors_writer *w, const char *name, const struct shape *shape,
                         const float *data);
 
@@ -70,13 +72,22 @@ int safetensors_head(const struct safetensors_writer *w, struct buf *out, size_t
 int safetensors_data(const struct safetensors_writer *w,
                      int (*put)(void *user, const void *data, size_t len), void *user);
 
+/* A file whose tensors are nowhere in memory whole, written in three steps: safetensors_head, with
+ * checksums of 0 for tensors without data; safetensors_stream, which takes their floats from
+ * `next`, in the order of the file and up to SAFETENSORS_PIECE at a time, hands them to `put`, and
+ * keeps their checksums; and safetensors_head again: as many bytes, to be written over the first
+ * ones. ERR_NOMEM, or the error of `next` or `put`. */
+enum { SAFETENSORS_PIECE = 64 * 1024 };
+int safetensors_stream(struct safetensors_writer *w, int (*next)(void *user, float *into, size_t n),
+                       int (*put)(void *user, const void *data, size_t len), void *user);
+
 /* ---- reading ---- */
 
 struct safetensors_item {
     const char *name;
     struct shape shape;
     size_t count;      /* of floats; 0 when some dimension is */
-    const float *data; /* never NULL */
+    const float *data; /* never NULL, but in an open file */
     size_t offset;     /* in bytes, from the start of the file's data */
 };
 
@@ -121,7 +132,25 @@ int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool de
  * result has no tensors. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
 int safetensors_read_meta(const char *path, struct safetensors *out, struct err *err);
 
+/* A file that stays open, for callers that read it range by range, in bounded memory. */
+struct safetensors_file {
+    struct file_open file;
+    struct safetensors st; /* without data */
+    uint64_t data;         /* where that begins */
+};
+
+/* Every checksum is demanded, and every byte read once to check it. ERR_INPUT, ERR_UNSUPPORTED,
+ * ERR_NOMEM */
+int safetensors_open(const char *path, struct safetensors_file *out, struct err *err);
+/* Floats [from, from + n) of a tensor of the file. ERR_INPUT: they are not there any more */
+int safetensors_range(const struct safetensors_file *f, const struct safetensors_item *item,
+                      size_t from, size_t n, float *into, struct err *err);
+void safetensors_close(struct safetensors_file *f);
+
 void safetensors_release(struct safetensors *st);
+
+/* The tensor of that name, or NULL. */
+const struct safetensors_item *safetensors_item(const struct safetensors *st, const char *name);
 
 /* The tensor's floats, or NULL when there is no such tensor. `shape`, when not NULL, is written
  * only when there is. */

@@ -7,9 +7,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+void safetensors_hash_digits(uint64_t hash, char out[SAFETENSORS_DIGITS + 1])
+{
+    snprintf(out, SAFETENSORS_DIGITS + 1, "%016" PRIx64, hash);
+}
+
 void safetensors_digits(const void *data, size_t len, char out[SAFETENSORS_DIGITS + 1])
 {
-    snprintf(out, SAFETENSORS_DIGITS + 1, "%016" PRIx64, hash_bytes(data, len));
+    safetensors_hash_digits(hash_bytes(data, len), out);
 }
 
 bool safetensors_shape_empty(const struct shape *shape)

@@ -2,10 +2,12 @@
 #ifndef PL_MODEL_SAFETENSORS_FORMAT_H
 #define PL_MODEL_SAFETENSORS_FORMAT_H
 
-#include "tensor/shape.h"
+#include "base/file.h"
+#include "model/safetensors.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum {
     SAFETENSORS_LENGTH_BYTES = 8,
@@ -28,8 +30,14 @@ struct safetensors_meta {
     struct safetensors_meta *next; /* while writing */
 };
 
-/* hash_bytes in hex, lower case. */
+/* hash_bytes in hex, lower case; and a hash that is known. */
 void safetensors_digits(const void *data, size_t len, char out[SAFETENSORS_DIGITS + 1]);
+void safetensors_hash_digits(uint64_t hash, char out[SAFETENSORS_DIGITS + 1]);
+
+/* The table of an open file: its metadata and its tensors, without their data, which begin
+ * at byte *data. */
+int safetensors_read_table(const char *path, const struct file_open *file, struct safetensors *out,
+                           uint64_t *data, struct err *err);
 
 /* Some dimension is 0, so that shape_count is 0 for no overflow. */
 bool safetensors_shape_empty(const struct shape *shape);

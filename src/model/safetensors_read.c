@@ -527,20 +527,29 @@ static int read_head(const char *path, const struct file_open *file, uint8_t **h
     return rc == OK ? OK : err_set(err, ERR_INPUT, "%s: cannot be read", path);
 }
 
-int safetensors_read_meta(const char *path, struct safetensors *out, struct err *err)
+int safetensors_read_table(const char *path, const struct file_open *file, struct safetensors *out,
+                           uint64_t *data, struct err *err)
 {
     struct reading r = {.file = path, .err = err, .looks = true, .alone = true};
-    struct file_open file;
     uint8_t *head = NULL;
+    int rc = read_head(path, file, &head, err);
+    if (rc == OK)
+        rc = parse_file(&r, head, (size_t)file->len, true, out);
+    *data = file->len - r.data_len;
+    free(head);
+    return rc;
+}
+
+int safetensors_read_meta(const char *path, struct safetensors *out, struct err *err)
+{
+    struct file_open file;
+    uint64_t data;
     int rc = file_open(path, &file, err);
     if (rc != OK)
         return rc;
-    rc = read_head(path, &file, &head, err);
-    if (rc == OK)
-        rc = parse_file(&r, head, (size_t)file.len, true, out);
+    rc = safetensors_read_table(path, &file, out, &data, err);
     if (rc == OK)
         out->n = 0;
-    free(head);
     file_close(&file);
     return rc;
 }
@@ -551,18 +560,24 @@ void safetensors_release(struct safetensors *st)
     *st = (struct safetensors){0};
 }
 
-const float *safetensors_find(const struct safetensors *st, const char *name, struct shape *shape)
+const struct safetensors_item *safetensors_item(const struct safetensors *st, const char *name)
 {
     if (st->n == 0)
         return NULL;
     const struct safetensors_item key = {.name = name}, *at = &key;
     const struct safetensors_item *const *found =
         bsearch(&at, st->by_name, st->n, sizeof *st->by_name, name_compare);
-    if (!found)
+    return found ? *found : NULL;
+}
+
+const float *safetensors_find(const struct safetensors *st, const char *name, struct shape *shape)
+{
+    const struct safetensors_item *item = safetensors_item(st, name);
+    if (!item)
         return NULL;
     if (shape)
-        *shape = (*found)->shape;
-    return (*found)->data;
+        *shape = item->shape;
+    return item->data;
 }
 
 const char *safetensors_meta_get(const struct safetensors *st, const char *key)

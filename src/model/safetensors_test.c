@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -611,6 +612,120 @@ static void test_a_storm_of_mutations(void **state)
     buf_release(&image);
 }
 
+/* ---- a file that is in no memory whole ---- */
+
+enum { LONG = SAFETENSORS_PIECE + 1000, SHORT = 7 };
+
+struct stream {
+    float *floats; /* LONG, then SHORT */
+    size_t taken, largest;
+    struct buf data;
+};
+
+static int next_floats(void *user, float *into, size_t n)
+{
+    struct stream *s = user;
+    memcpy(into, s->floats + s->taken, n * sizeof *into);
+    s->taken += n;
+    s->largest = n > s->largest ? n : s->largest;
+    return OK;
+}
+
+static int keep_piece(void *user, const void *data, size_t len)
+{
+    struct stream *s = user;
+    buf_put(&s->data, data, len);
+    return OK;
+}
+
+static void put_tensors(struct safetensors_writer *w, const float *floats)
+{
+    const struct shape first = {1, {LONG}}, second = {1, {SHORT}}, none = {1, {0}};
+    safetensors_begin(w);
+    safetensors_meta(w, "step", "1200");
+    safetensors_tensor(w, "long", &first, floats);
+    safetensors_tensor(w, "none", &none, NULL);
+    safetensors_tensor(w, "short", &second, floats ? floats + LONG : NULL);
+}
+
+/* Written in pieces it has the bytes that it has written at once. */
+static struct buf stream_file(struct stream *s)
+{
+    struct safetensors_writer w;
+    struct err err = {0};
+    struct buf before = {0}, head = {0}, file = {0}, image = {0};
+    size_t bytes, again;
+    s->floats = malloc((LONG + SHORT) * sizeof *s->floats);
+    assert_non_null(s->floats);
+    for (size_t i = 0; i < LONG + SHORT; i++)
+        s->floats[i] = (float)rng_below(3, 1, i, 1000) * 0.01f;
+    put_tensors(&w, NULL);
+    assert_int_equal(safetensors_head(&w, &before, &bytes, &err), OK);
+    assert_int_equal(safetensors_stream(&w, next_floats, keep_piece, s), OK);
+    assert_int_equal(safetensors_head(&w, &head, &again, &err), OK);
+    assert_int_equal(s->taken, LONG + SHORT);
+    assert_int_equal(s->largest, SAFETENSORS_PIECE);
+    assert_int_equal(head.len, before.len);
+    assert_int_equal(again, bytes);
+    buf_put(&file, head.data, head.len);
+    buf_put(&file, s->data.data, s->data.len);
+    safetensors_end(&w);
+    put_tensors(&w, s->floats);
+    assert_int_equal(safetensors_image(&w, &image, &err), OK);
+    safetensors_end(&w);
+    assert_int_equal(file.len, bytes);
+    assert_int_equal(image.len, file.len);
+    assert_memory_equal(image.data, file.data, file.len);
+    buf_release(&before);
+    buf_release(&head);
+    buf_release(&image);
+    return file;
+}
+
+static void expect_range(const struct safetensors_file *f, const char *name, size_t from, size_t n,
+                         const float *want)
+{
+    float *got = malloc(n * sizeof *got);
+    struct err err = {0};
+    const struct safetensors_item *item = safetensors_item(&f->st, name);
+    assert_non_null(item);
+    assert_non_null(got);
+    assert_int_equal(safetensors_range(f, item, from, n, got, &err), OK);
+    assert_memory_equal(got, want, n * sizeof *got);
+    free(got);
+}
+
+/* An open file gives any range of a tensor; damage anywhere in it is found when it is opened. */
+static void test_a_file_is_written_and_read_in_pieces(void **state)
+{
+    (void)state;
+    struct folder folder;
+    struct stream s = {0};
+    struct buf file = stream_file(&s);
+    struct safetensors_file f;
+    struct err err = {0};
+    char path[256];
+    folder_make(&folder);
+    folder_file(&folder, "x.safetensors", path);
+    folder_put(&folder, "x.safetensors", file.data, file.len);
+    assert_int_equal(safetensors_open(path, &f, &err), OK);
+    expect_range(&f, "long", 0, LONG, s.floats);
+    expect_range(&f, "long", LONG - 3, 3, s.floats + LONG - 3);
+    expect_range(&f, "short", 2, 4, s.floats + LONG + 2);
+    assert_null(safetensors_item(&f.st, "other"));
+    safetensors_close(&f);
+    file.data[file.len - 1] ^= 1;
+    folder_put(&folder, "x.safetensors", file.data, file.len);
+    assert_int_equal(safetensors_open(path, &f, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "tensor short: damaged"));
+    folder_put(&folder, "x.safetensors", file.data, file.len - 4);
+    assert_int_equal(safetensors_open(path, &f, &err), ERR_INPUT);
+    folder_remove(&folder);
+    free(s.floats);
+    buf_release(&s.data);
+    buf_release(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -630,6 +745,7 @@ int main(void)
         cmocka_unit_test(test_the_header_has_its_limit),
         cmocka_unit_test(test_json_bombs_do_not_go_off),
         cmocka_unit_test(test_a_storm_of_mutations),
+        cmocka_unit_test(test_a_file_is_written_and_read_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

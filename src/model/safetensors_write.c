@@ -1,4 +1,5 @@
 #include "base/fault.h"
+#include "base/hash.h"
 #include "model/safetensors.h"
 #include "model/safetensors_format.h"
 
@@ -11,7 +12,8 @@ struct safetensors_part {
     const char *name;
     struct shape shape;
     size_t bytes;
-    const float *data;
+    const float *data; /* NULL: its floats come later, */
+    uint64_t hash;     /* with this checksum, once they are known */
     struct safetensors_part *next;
 };
 
@@ -57,8 +59,8 @@ void safetensors_tensor(struct safetensors_writer *w, const char *name, const st
         return;
     }
     size_t bytes = shape_count(shape) * sizeof(float);
-    PL_ASSERT(bytes ? data != NULL : safetensors_shape_empty(shape));
-    *part = (struct safetensors_part){copy, *shape, bytes, data, NULL};
+    PL_ASSERT(bytes || safetensors_shape_empty(shape));
+    *part = (struct safetensors_part){copy, *shape, bytes, data, 0, NULL};
     *w->parts_end = part;
     w->parts_end = &part->next;
     w->parts_n++;
@@ -171,7 +173,10 @@ static void put_header(struct buf *header, const struct safetensors_writer *w)
     for (const struct safetensors_meta *meta = w->meta; meta; meta = meta->next)
         put_meta(header, "", meta->key, meta->value);
     for (const struct safetensors_part *part = w->parts; part; part = part->next) {
-        safetensors_digits(part->bytes ? (const void *)part->data : "", part->bytes, digits);
+        if (part->bytes && !part->data)
+            safetensors_hash_digits(part->hash, digits);
+        else
+            safetensors_digits(part->bytes ? (const void *)part->data : "", part->bytes, digits);
         put_meta(header, SAFETENSORS_XXH3, part->name, digits);
     }
     buf_printf(header, "}");
@@ -227,8 +232,51 @@ int safetensors_data(const struct safetensors_writer *w,
 {
     int rc = OK;
     for (const struct safetensors_part *part = w->parts; rc == OK && part; part = part->next)
-        if (part->bytes)
+        if (part->bytes) {
+            PL_ASSERT(part->data);
             rc = put(user, part->data, part->bytes);
+        }
+    return rc;
+}
+
+/* A file on its way, piece by piece. */
+struct streaming {
+    struct hash_stream *hash;
+    float *piece; /* SAFETENSORS_PIECE floats */
+    int (*next)(void *user, float *into, size_t n);
+    int (*put)(void *user, const void *data, size_t len);
+    void *user;
+};
+
+static int stream_part(const struct streaming *s, struct safetensors_part *part)
+{
+    int rc = OK;
+    hash_stream_begin(s->hash);
+    for (size_t left = part->bytes / sizeof(float), n; rc == OK && left > 0; left -= n) {
+        n = left < SAFETENSORS_PIECE ? left : SAFETENSORS_PIECE;
+        rc = s->next(s->user, s->piece, n);
+        if (rc != OK)
+            return rc;
+        hash_stream_add(s->hash, s->piece, n * sizeof(float));
+        rc = s->put(s->user, s->piece, n * sizeof(float));
+    }
+    part->hash = hash_stream_take(s->hash);
+    return rc;
+}
+
+int safetensors_stream(struct safetensors_writer *w, int (*next)(void *user, float *into, size_t n),
+                       int (*put)(void *user, const void *data, size_t len), void *user)
+{
+    struct streaming s = {.hash = hash_stream_create(),
+                          .piece = malloc(SAFETENSORS_PIECE * sizeof(float)),
+                          .next = next,
+                          .put = put,
+                          .user = user};
+    int rc = s.hash && s.piece ? OK : ERR_NOMEM;
+    for (struct safetensors_part *part = w->parts; rc == OK && part; part = part->next)
+        rc = stream_part(&s, part);
+    hash_stream_free(s.hash);
+    free(s.piece);
     return rc;
 }
 

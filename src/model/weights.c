@@ -20,7 +20,7 @@ void weights_put(struct safetensors_writer *w, const char *prefix, const struct 
     for (size_t i = 0; i < table->count; i++) {
         const struct segment *segment = &table->at[i];
         safetensors_tensor(w, tensor_name(name, prefix, segment), &segment->shape,
-                           at + segment->offset);
+                           at ? at + segment->offset : NULL);
     }
 }
 
@@ -30,13 +30,14 @@ int weights_check(const struct safetensors *st, const char *path, const char *pr
     for (size_t i = 0; i < table->count; i++) {
         const struct segment *segment = &table->at[i];
         char name[TENSOR_NAME_MAX], a[64], b[64];
-        struct shape shape;
-        if (!safetensors_find(st, tensor_name(name, prefix, segment), &shape))
+        const struct safetensors_item *item =
+            safetensors_item(st, tensor_name(name, prefix, segment));
+        if (!item)
             return err_set(err, ERR_INPUT, "%s: has no tensor %s: it is of another net", path,
                            name);
-        if (!shape_equal(&shape, &segment->shape))
+        if (!shape_equal(&item->shape, &segment->shape))
             return err_set(err, ERR_INPUT, "%s: tensor %s is %s, the net has %s", path, name,
-                           shape_text(&shape, a, sizeof a),
+                           shape_text(&item->shape, a, sizeof a),
                            shape_text(&segment->shape, b, sizeof b));
     }
     return OK;
@@ -52,4 +53,11 @@ void weights_take(const struct safetensors *st, const char *prefix, const struct
         PL_ASSERT(from);
         memcpy(into + segment->offset, from, segment->len * sizeof *into);
     }
+}
+
+const struct safetensors_item *weights_item(const struct safetensors *st, const char *prefix,
+                                            const struct segment *segment)
+{
+    char name[TENSOR_NAME_MAX];
+    return safetensors_item(st, tensor_name(name, prefix, segment));
 }

@@ -40,7 +40,8 @@ int model_weights_load(const char *path, enum weights_fit fit, const struct weig
 
 /* ---- safetensors, which hold these tensors exactly ---- */
 
-/* Add a vector's segments to a file; `at` is borrowed until the file's image is made. */
+/* Add a vector's segments to a file; `at` is borrowed until the file's image is made. NULL: its
+ * floats come later. */
 void weights_put(struct safetensors_writer *w, const char *prefix, const struct segments *table,
                  const float *at);
 
@@ -52,5 +53,9 @@ int weights_check(const struct safetensors *st, const char *path, const char *pr
 /* Copy a vector's segments, which have been checked, into `into`; its padding is left alone. */
 void weights_take(const struct safetensors *st, const char *prefix, const struct segments *table,
                   float *into);
+
+/* The tensor of a vector's segment, or NULL. */
+const struct safetensors_item *weights_item(const struct safetensors *st, const char *prefix,
+                                            const struct segment *segment);
 
 #endif

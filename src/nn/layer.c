@@ -128,11 +128,11 @@ int layer_share_units(struct layer *layer, const struct setup *setup, size_t uni
                        "slices: %zu are more than its %zu %s, of which each slice needs one; "
                        "write at most that many",
                        slice->count, units, what);
-    if (!slice_is_part(slice))
+    if (slice->count <= 1)
         return OK;
-    PL_ASSERT(layer->dtype == DTYPE_F32); /* a job has no slices in bf16 */
     layer->outputs = units;
     layer->own = slice_units(slice, units);
+    PL_ASSERT(!layer_is_cut(layer) || layer->dtype == DTYPE_F32); /* a job has no slices in bf16 */
     return OK;
 }
 
@@ -141,7 +141,7 @@ int layer_share_out(struct layer *layer, const struct setup *setup, size_t axis,
 {
     struct blob *top = layer->top[0];
     int rc = layer_share_units(layer, setup, units, what, err);
-    if (rc != OK || !layer_is_cut(layer))
+    if (rc != OK || layer->outputs == 0)
         return rc;
     top->units = units;
     top->unit_axis = axis;
@@ -184,24 +184,16 @@ static struct shape part_of(const struct layer *layer, const struct shape *decla
 static struct shape whole_of(const struct layer *layer, const struct shape *declared)
 {
     struct shape whole = *declared;
-    if (layer->by_channel && whole.n > 0)
+    if (layer->by_channel && layer_is_cut(layer) && whole.n > 0)
         whole.dim[0] = whole.dim[0] / layer->own.len * layer->outputs;
     return whole;
 }
 
-/* The segment in the table of the whole model, if the net is a slice. */
-static bool add_whole(const struct layer *layer, const struct setup *setup, const char *name,
-                      const struct shape *shape, const Caffe__ParamSpec *spec)
+/* In the table of the whole model slices have parts of the segment. */
+static void share_segment(const struct layer *layer, struct segment *whole)
 {
-    if (!setup->whole)
-        return true;
-    struct segment *whole =
-        segments_add(setup->whole, setup->arena, name, shape, spec->lr_mult, spec->decay_mult);
-    if (!whole)
-        return false;
     whole->units = layer->outputs;
-    whole->blocks = layer->by_gate && layer_is_cut(layer) ? shape->dim[0] / layer->outputs : 1;
-    return true;
+    whole->blocks = layer->by_gate && whole->units > 0 ? whole->shape.dim[0] / whole->units : 1;
 }
 
 /* A segment of its own. */
@@ -211,12 +203,16 @@ static int own_parameter(struct layer *layer, const struct setup *setup, const s
     struct layer_param *p = &layer->at[layer->n_at];
     char text[128], name[SEGMENT_NAME_MAX];
     snprintf(name, sizeof name, "%.*s.%zu", SEGMENT_NAME_MAX - 8, layer->name, layer->n_at);
-    const struct shape part = part_of(layer, shape), whole = whole_of(layer, shape);
-    const struct segment *segment =
+    const struct shape part = part_of(layer, shape), all = whole_of(layer, shape);
+    struct segment *segment =
         segments_add(setup->segments, setup->arena, name, &part, spec->lr_mult, spec->decay_mult);
-    if (!segment || !add_whole(layer, setup, name, &whole, spec))
+    struct segment *whole = setup->whole ? segments_add(setup->whole, setup->arena, name, &all,
+                                                        spec->lr_mult, spec->decay_mult)
+                                         : segment;
+    if (!segment || !whole)
         return err_set(err, ERR_NOMEM, "out of memory for parameters of %s",
                        shape_text(shape, text, sizeof text));
+    share_segment(layer, whole);
     p->index = setup->segments->count - 1;
     p->offset = segment->offset;
     return is_named(spec)

@@ -43,9 +43,9 @@ struct blob {
         *second_grad;   /* its dx is the rest of the gradient, which the maker adds when it reads */
     bool inserted;      /* made by an inserted layer: no version of its name (insert.h) */
     bool data_parallel; /* has this slice's part of the records alone (partition.h) */
-    size_t units;       /* of axis `unit_axis` that slices share out, all of them, */
+    size_t units; /* of axis `unit_axis` that slices share out, all of them; 0: it is whole; */
     size_t unit_axis;
-    struct range own;    /* where the blob has these alone; 0: it is whole */
+    struct range own;    /* and those that the blob has: all, or a slice's */
     bool kept;           /* net_blob may read the values: no other blob uses their memory */
     void *at, *d;        /* values; gradient, or NULL where there is none (as good as 0) */
     bool rematerialised; /* the maker makes the values again for backward */
@@ -205,10 +205,9 @@ struct layer {
     struct piece *scratch[2]; /* forward; backward */
     double products;          /* multiply-adds of the forward matrix product */
     bool shares_out;          /* slices of a model share its outputs out; */
-    size_t outputs;           /* all of them (or their groups), where the net is such a slice, else
-                                 0; */
-    struct range own;         /* and those that it has */
-    bool by_channel;          /* its bottom is such a part, and so are its parameters */
+    size_t outputs;           /* all of them (or their groups), where there are slices, else 0; */
+    struct range own;         /* and those that the net has: all, or a slice's; */
+    bool by_channel;          /* its bottom has such a part, and so have its parameters */
     bool by_gate;             /* axis 0 of a parameter may have all outputs once for each gate */
     struct columns group;     /* of the bottom, where each group reads inputs of its own: */
     float *inputs, *inputs_dx;
@@ -268,7 +267,7 @@ int layer_top(struct layer *layer, size_t i, const struct shape *shape, enum lay
 /* Does the net have a part of the layer's outputs alone, as a slice? */
 static inline bool layer_is_cut(const struct layer *layer)
 {
-    return layer->outputs > 0;
+    return layer->own.len < layer->outputs;
 }
 
 /* Share out `units`: outputs, or groups of as many each (`what`). A layer that calls this is one

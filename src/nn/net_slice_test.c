@@ -283,6 +283,33 @@ static void test_a_pass_may_be_given_up(void **state)
     close_sliced(&s);
 }
 
+/* A whole net, which others have slices of, knows the parts as a slice does. */
+static void test_the_whole_net_knows_the_parts(void **state)
+{
+    (void)state;
+    static const struct sliced_net nets[] = {
+        {row, NULL, NULL},      {fork, NULL, NULL},     {images, NULL, NULL},
+        {channels, NULL, NULL}, {mixed, "a", "f"},      {weighted, NULL, NULL},
+        {lstm, NULL, NULL},     {sequence, NULL, NULL}, {sequence, "u", "w"},
+    };
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        struct net *part = NULL, *all = NULL;
+        struct err err = {0};
+        if (try_slice(&nets[i], 1, 2, &kernels_ref, &part, &err) != OK ||
+            try_slice(&nets[i], SLICE_ALL, 2, &kernels_ref, &all, &err) != OK)
+            fail_msg("%s", err.text);
+        const struct segments *whole = net_whole_segments(part), *table = net_segments(all);
+        assert_ptr_equal(net_whole_segments(all), table);
+        assert_true(segments_match(whole, table));
+        for (size_t k = 0; k < table->count; k++)
+            if (table->at[k].units != whole->at[k].units ||
+                slice_blocks(&table->at[k]) != slice_blocks(&whole->at[k]))
+                fail_msg("net %zu: %s", i, table->at[k].name);
+        net_free(part);
+        net_free(all);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_slices_share_recurrent_units_out),
         cmocka_unit_test(test_slices_carry_a_state),
         cmocka_unit_test(test_slices_of_a_range_are_the_net),
+        cmocka_unit_test(test_the_whole_net_knows_the_parts),
         cmocka_unit_test(test_a_batch_may_have_fewer_records_than_slices),
         cmocka_unit_test(test_a_pass_may_be_given_up),
     };

@@ -180,7 +180,7 @@ int partition_bottoms(struct net *net, struct layer *layer, const struct setup *
             layer->by_channel = true;
             layer->outputs = x->units;
             layer->own = x->own;
-        } else if (x->units > 0) {
+        } else if (x->own.len < x->units) {
             const struct columns channels = layer_columns(x, false, x->unit_axis, x->units, x->own);
             rc = insert_meeting(net, layer, k, &channels, false, err);
         }

@@ -132,6 +132,20 @@ static int disk_write(struct disk_file *f, const void *data, size_t len, struct 
     return OK;
 }
 
+static int disk_rewrite(struct disk_file *f, const void *data, size_t len, struct err *err)
+{
+    const char *from = data;
+    for (size_t at = 0; at < len;) {
+        ssize_t n = pwrite(f->fd, from + at, len - at, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return set_failure("write", f->path, err);
+        at += (size_t)n;
+    }
+    return OK;
+}
+
 static int disk_truncate(struct disk_file *f, uint64_t len, struct err *err)
 {
     return ftruncate(f->fd, (off_t)len) == 0 ? OK : set_failure("shorten", f->path, err);
@@ -183,6 +197,7 @@ struct disk *real_disk(void)
         .free_space = disk_free_space,
         .open = disk_open,
         .write = disk_write,
+        .rewrite = disk_rewrite,
         .truncate = disk_truncate,
         .sync = disk_sync,
         .close = disk_close,

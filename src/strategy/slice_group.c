@@ -17,21 +17,6 @@ static const struct segments *whole_table(const struct slice_group *g)
 
 /* ---- its life ---- */
 
-static int make_model(struct slice_group *g)
-{
-    struct member *m = g->m;
-    size_t n = whole_table(g)->total, states = m->model.states;
-    struct vec *x = arena_array(m->arena, 1 + states, struct vec);
-    if (!x)
-        return ERR_NOMEM;
-    for (size_t i = 0; i <= states; i++)
-        if (vec_init(&x[i], m->arena, n) != OK)
-            return ERR_NOMEM;
-    m->model.x = x;
-    m->model.state = x + 1;
-    return OK;
-}
-
 static size_t count_common(const struct slice_group *g)
 {
     const struct segments *whole = whole_table(g);
@@ -55,14 +40,14 @@ static int open_lane(struct slice_group *g, size_t i)
 int slice_group_open(struct slice_group *g, struct member *m)
 {
     *g = (struct slice_group){.m = m, .slice = m->learner->ws->slice};
-    g->plans = net_points(m->learner->ws->train);
+    g->plans = workspace_points(m->learner->ws);
     g->parallel = net_parallel(m->learner->ws->train);
     g->common = count_common(g);
     g->plan = arena_array(m->arena, g->plans, struct coll_plan);
     g->cut = arena_array(m->arena, g->slice.count + 1, size_t);
     g->mates = arena_new(m->arena, struct ranks);
     g->peers = arena_new(m->arena, struct ranks);
-    int rc = g->plan && g->cut && g->mates && g->peers ? make_model(g) : ERR_NOMEM;
+    int rc = g->plan && g->cut && g->mates && g->peers ? OK : ERR_NOMEM;
     for (size_t i = 0; rc == OK && i < SLICE_EXCHANGES; i++)
         rc = open_lane(g, i);
     return rc;
@@ -72,7 +57,6 @@ void slice_group_close(struct slice_group *g)
 {
     for (size_t i = 0; g->plan && i < g->plans; i++)
         coll_plan_release(&g->plan[i]);
-    coll_plan_release(&g->model);
     coll_plan_release(&g->votes);
     coll_plan_release(&g->common_plan);
     coll_plan_release(&g->states);
@@ -445,37 +429,20 @@ int slice_group_sum(struct slice_group *g, float *x, size_t n)
 
 /* ---- the model ---- */
 
-static int collect_vector(struct slice_group *g, const struct vec *own, float *all)
+int slice_group_show(struct slice_group *g, uint32_t uses, bool ended, bool offers, bool speaks)
 {
-    const struct segments *whole = whole_table(g);
-    size_t count = g->slice.count;
-    vec_export(own, vec_all(own), g->parts + g->cut[g->slice.index]);
-    int rc = meet_mates(g, &g->model, g->parts);
-    for (size_t f = 0; rc == OK && f < count; f++) {
-        const struct model_slice slice = slice_at(g, f);
-        slice_put(&slice, whole, g->parts + g->cut[f], all);
-    }
-    return rc;
-}
-
-int slice_group_collect(struct slice_group *g)
-{
-    struct global_model *model = &g->m->model;
-    const struct learner *l = g->m->learner;
-    size_t count = g->slice.count;
-    g->cut[0] = 0;
-    for (size_t f = 0; f < count; f++) {
-        const struct model_slice slice = slice_at(g, f);
-        g->cut[f + 1] = g->cut[f] + slice_total(&slice, whole_table(g));
-    }
-    int rc = reserve_parts(g, g->cut[count]);
-    if (rc == OK)
-        rc = plan_gather(g, &g->model, g->cut[count]);
-    if (rc == OK)
-        rc = collect_vector(g, &l->x, model->x->at);
-    for (size_t i = 0; rc == OK && i < model->states; i++)
-        rc = collect_vector(g, &l->optim.state[i], model->state[i].at);
-    model->updates = l->optim.updates;
+    struct member *m = g->m;
+    struct ranks ranks = *g->mates;
+    ranks.node[ranks.count++] = WORLD_DRIVER;
+    if (!slice_group_is_current(g))
+        return ERR_VIEW;
+    int rc = m->evaluate(m, uses, ended);
+    if (rc != OK || !offers)
+        return rc;
+    struct coll c = slice_group_coll(g, &ranks, PARTS_LANE, 0, NULL);
+    atomic_store(&m->group->work.busy, false);
+    rc = m->offer(m, &c, uses, speaks);
+    atomic_store(&m->group->work.busy, true);
     return rc;
 }
 

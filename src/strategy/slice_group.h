@@ -11,7 +11,7 @@
 
 #include "strategy/strategy.h"
 
-/* Exchanges with the commit rule, of all members: of rounds, and of models that are gathered. */
+/* Exchanges with the commit rule, of all members: of rounds, and of models that were due. */
 enum { SLICE_ROUNDS, SLICE_MODELS, SLICE_EXCHANGES };
 
 struct slice_group {
@@ -27,7 +27,6 @@ struct slice_group {
     struct members donors;   /* those peers that have the state */
     struct coll_plan *plan;  /* one a point of the net, made at its first use */
     size_t plans;
-    struct coll_plan model; /* of a vector of the whole model */
     struct coll_plan votes; /* of the replica; and of the vector of `common` floats */
     struct coll_plan common_plan;
     struct net_parallel parallel; /* of the net: its data-parallel layers (nn/net.h) */
@@ -42,9 +41,8 @@ struct slice_group {
     uint64_t bytes;            /* sent and received since slice_group_take_bytes */
 };
 
-/* Memory from the member's arena, and two lanes; m->model becomes a whole one, whose values
- * slice_group_collect sets. ERR_NOMEM. slice_group_close releases the rest; zeroed: nothing to do.
- */
+/* Memory from the member's arena, and two lanes. ERR_NOMEM. slice_group_close releases the rest;
+ * zeroed: nothing to do. */
 int slice_group_open(struct slice_group *g, struct member *m);
 void slice_group_close(struct slice_group *g);
 
@@ -74,18 +72,19 @@ int slice_group_sum(struct slice_group *g, float *x, size_t n);
  * slices share out its slice's, of data-parallel layers the mean, and others the first slice's. */
 int slice_group_align(struct slice_group *g, struct vec *v);
 
-/* m->model ← the whole model, on every slice of the replica, all of which call it. It takes the
- * time in which (F − 1) / F of the model and of the optimizer's state arrives. */
-int slice_group_collect(struct slice_group *g);
+/* The slices of this replica evaluate the model together if that is among its uses, and with
+ * `offers` one of them, which `speaks`, offers it to the driver: m->evaluate, m->offer. */
+int slice_group_show(struct slice_group *g, uint32_t uses, bool ended, bool offers, bool speaks);
 
 /* ---- the state of a slice (slice_state.c) ---- */
 
 struct slice_state {
     struct progress progress;
     uint64_t models; /* commit points at which a model was due, */
-    uint32_t due;    /* and the uses of the last one; 0: it has been gathered */
+    uint32_t due;    /* and the uses of the last one; 0: it has been shown */
     bool ended;      /* the loop has ended behind this progress, */
-    bool gathered;   /* and the model is gathered: it is handed over, too */
+    bool shown;      /* and the model has been evaluated: `scores` */
+    struct model_scores scores;
     uint64_t updates, steps;
 };
 
@@ -107,7 +106,11 @@ struct coll slice_group_coll(struct slice_group *g, const struct ranks *ranks, u
                              uint64_t n, struct coll_waits *waits);
 
 /* Messages of slices have lanes of their own, in which there are no exchanges. */
-enum { SLICE_LANE = ROSTER_LANES_MAX - 1, PEER_LANE = ROSTER_LANES_MAX - 2 };
+enum {
+    SLICE_LANE = ROSTER_LANES_MAX - 1,
+    PEER_LANE = ROSTER_LANES_MAX - 2,
+    PARTS_LANE = ROSTER_LANES_MAX - 3, /* with the driver */
+};
 
 /* The loop of a worker that has a slice, of `allreduce` and of `sync`: m->own is its own. */
 int sliced_worker(struct member *m);

@@ -12,7 +12,8 @@ static void encode_state(const struct slice_state *state, struct buf *out)
     buf_put_u64(out, state->models);
     buf_put_u32(out, state->due);
     buf_put_u8(out, state->ended);
-    buf_put_u8(out, state->gathered);
+    buf_put_u8(out, state->shown);
+    model_scores_encode(&state->scores, out);
     buf_put_u64(out, state->updates);
     buf_put_u64(out, state->steps);
 }
@@ -24,25 +25,21 @@ static int decode_state(const struct buf *bytes, struct slice_state *out)
     out->models = read_u64(&in);
     out->due = read_u32(&in);
     out->ended = read_u8(&in) != 0;
-    out->gathered = read_u8(&in) != 0;
+    out->shown = read_u8(&in) != 0;
+    model_scores_decode(&in, &out->scores);
     out->updates = read_u64(&in);
     out->steps = read_u64(&in);
     return byte_reader_done(&in) ? OK : ERR_PROTOCOL;
 }
 
-/* The learner's vectors in their order, and with `gathered` those of the whole model; false: there
- * are no more. */
-static bool nth_vector(const struct member *m, bool gathered, size_t i, struct vec *out)
+/* The learner's vectors in their order; false: there are no more. */
+static bool nth_vector(const struct member *m, size_t i, struct vec *out)
 {
     const struct learner *l = m->learner;
-    const struct global_model *model = &m->model;
-    size_t own = 1 + l->optim.ops->states, all = own + (gathered ? 1 + model->states : 0);
-    if (i < all)
-        *out = i == 0    ? l->both
-               : i < own ? l->optim.state[i - 1]
-               : i > own ? model->state[i - own - 1]
-                         : *model->x;
-    return i < all;
+    if (i > l->optim.ops->states)
+        return false;
+    *out = i == 0 ? l->both : l->optim.state[i - 1];
+    return true;
 }
 
 static int send_state(struct coll *c, size_t to, const struct member *m,
@@ -55,7 +52,7 @@ static int send_state(struct coll *c, size_t to, const struct member *m,
                            : coll_send(c, to, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE),
                                        header.data, header.len);
     buf_release(&header);
-    for (size_t i = 0; rc == OK && nth_vector(m, state->gathered, i, &v); i++)
+    for (size_t i = 0; rc == OK && nth_vector(m, i, &v); i++)
         rc = coll_send_vector(c, to, WIRE_RESULT, v.at, v.n);
     return rc;
 }
@@ -73,7 +70,7 @@ static int receive_state(struct coll *c, size_t from, const struct member *m,
     if (rc == OK)
         rc = decode_state(&header, state);
     buf_release(&header);
-    for (size_t i = 0; rc == OK && nth_vector(m, state->gathered, i, &v); i++)
+    for (size_t i = 0; rc == OK && nth_vector(m, i, &v); i++)
         rc = coll_recv_vector(c, from, WIRE_RESULT, v.at, v.n);
     return rc;
 }
@@ -84,7 +81,7 @@ static void take_state(struct slice_group *g, const struct slice_state *state)
     l->optim.updates = state->updates;
     l->steps = state->steps;
     g->m->progress = state->progress;
-    g->m->model.updates = state->updates;
+    g->m->scores = state->scores;
 }
 
 /* Joiners take the donors in turns. */
@@ -120,7 +117,7 @@ int slice_group_hand_over(struct slice_group *g, struct slice_state *state)
     if (members_empty(&g->donors))
         return slice_group_await_end(g);
     struct coll c = slice_group_coll(g, g->peers, PEER_LANE, 0, &waits);
-    size_t longest = net_whole_segments(g->m->learner->ws->train)->total + g->m->learner->s.n;
+    size_t longest = g->m->learner->both.n;
     while (longest / c.chunk_floats + 1 >= WIRE_HEADER_PIECE)
         c.chunk_floats *= 2; /* pieces have numbers of sixteen bits */
     atomic_store(&g->m->group->work.busy, false);

@@ -40,13 +40,13 @@ struct sliced {
     uint64_t steps, samples;
     struct exchange_meta mine;
     uint64_t hash; /* of x before it; 0: replicas are not compared */
-    float *sum;    /* x or dx, then s, then the weight */
+    float *sum;    /* x or dx, then s, then the weight; NULL without replicas */
     /* The learner's state before it, as far as a repetition needs that. */
     bool kept;
     struct vec before, before_state[OPTIM_STATE_MAX];
     uint64_t before_updates, before_steps;
-    /* Models that are gathered. */
-    uint64_t gathered;
+    /* Models that are shown to the driver. */
+    uint64_t shown;
     uint32_t due;
 };
 
@@ -308,42 +308,40 @@ static int commit_round(struct sliced *s)
     s->left = rc == ERR_STOP && !done && !exchange_meta_ends_run(meta);
     s->ended = rc == ERR_STOP || done;
     s->due = s->ended ? 0 : requests | m->uses_due(m);
-    s->gathered += s->ended || s->due;
+    s->shown += s->ended || s->due;
     return OK;
 }
 
 /* ---- the model ---- */
 
-/* The replica whose member publishes the model gathers it, and at the end of the run all do, since
- * each of them may be asked for it. No member continues before all have it: in another view all
- * would repeat that, too. */
-static int gather_model(struct sliced *s)
+/* The replica whose member speaks shows the model, and at the end of the run all do, since each of
+ * them may be asked for it. No member continues before that is done: in another view all would
+ * repeat it, too. */
+static int show_model(struct sliced *s)
 {
     struct slice_group *g = &s->group;
-    uint32_t seat = view_seat(g->view, first_of(g->m));
+    uint32_t first = first_of(g->m), seat = view_seat(g->view, first);
     bool is_ours = seat != VIEW_NO_SEAT && seat / g->slice.count == g->replica;
-    int rc = s->ended || is_ours ? slice_group_collect(g) : OK;
+    int rc = s->ended || is_ours ? slice_group_show(g, s->due, s->ended, !s->ended && is_ours,
+                                                    first == g->m->world->self)
+                                 : OK;
     const struct exchange_meta mine = {.weight = 1, .hash_min = UINT64_MAX};
     return rc == OK ? exchange_run(g->lane[SLICE_MODELS], &mine) : rc;
 }
 
-static bool is_gathered(const struct sliced *s)
+static bool is_shown(const struct sliced *s)
 {
-    return s->group.lane[SLICE_MODELS]->completed >= s->gathered;
+    return s->group.lane[SLICE_MODELS]->completed >= s->shown;
 }
 
 static int bring_model(struct sliced *s)
 {
-    struct member *m = s->group.m;
     if (!s->due && !s->ended)
         return OK;
-    int rc = is_gathered(s) ? OK : gather_model(s);
-    if (rc != OK)
-        return rc;
-    if (!s->ended && first_of(m) == m->world->self)
-        m->publish(m, s->due);
-    s->due = 0;
-    return OK;
+    int rc = is_shown(s) ? OK : show_model(s);
+    if (rc == OK)
+        s->due = 0;
+    return rc;
 }
 
 /* ---- the loop ---- */
@@ -354,10 +352,11 @@ static int hand_over(struct sliced *s)
     const struct learner *l = g->m->learner;
     struct slice_state state = {
         .progress = g->m->progress,
-        .models = s->gathered,
+        .models = s->shown,
         .due = s->due,
         .ended = s->ended,
-        .gathered = s->ended && is_gathered(s),
+        .shown = s->ended && is_shown(s),
+        .scores = g->m->scores,
         .updates = l->optim.updates,
         .steps = l->steps,
     };
@@ -372,7 +371,7 @@ static int hand_over(struct sliced *s)
     int rc = slice_group_hand_over(g, &state);
     if (rc != OK || !receives)
         return rc;
-    s->gathered = state.models;
+    s->shown = state.models;
     s->due = state.due;
     s->ended = state.ended;
     s->applied = g->lane[SLICE_ROUNDS]->completed;
@@ -455,9 +454,10 @@ static int open_sliced(struct member *m, struct sliced **out)
     int rc = slice_group_open(&s->group, m);
     s->models = m->job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_SYNC;
     s->applied = m->progress.exchanges;
-    s->sum = rc == OK ? arena_array(m->arena, sum_floats(s), float) : NULL;
+    bool sums = slice_group_has_replicas(&s->group);
+    s->sum = rc == OK && sums ? arena_array(m->arena, sum_floats(s), float) : NULL;
     if (rc == OK)
-        rc = s->sum ? open_before(s) : ERR_NOMEM;
+        rc = s->sum || !sums ? open_before(s) : ERR_NOMEM;
     m->stay_in_line = stay_in_line;
     m->publishes_itself = true;
     m->learner->meet = slice_group_meet;
@@ -470,13 +470,15 @@ int sliced_worker(struct member *m)
     struct sliced *s;
     int rc = open_sliced(m, &s);
     s->ended = rc == OK && strategy_done(m->job, &m->progress, m->learner->epoch_records);
-    s->gathered = s->ended;
+    if (rc == OK && !s->ended) /* before the first round: of a joiner the state brings it */
+        s->due = m->uses_due(m);
+    s->shown = s->ended || s->due;
     if (rc == OK)
         count_sharing(s);
     bool over = false;
     while (rc == OK && !over) {
         rc = take_turn(s);
-        over = s->left || (s->ended && is_gathered(s));
+        over = s->left || (s->ended && is_shown(s));
         if (rc == ERR_VIEW && !is_misplaced(s) && s->group.whole)
             rc = OK;
     }

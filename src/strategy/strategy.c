@@ -123,6 +123,30 @@ void progress_decode(struct byte_reader *in, struct progress *out)
     members_decode(in, &out->sharers);
 }
 
+void model_scores_encode(const struct model_scores *scores, struct buf *out)
+{
+    buf_put_u8(out, scores->here);
+    buf_put_u64(out, scores->exchanges);
+    for (int i = 0; i < SCORES_SETS; i++) {
+        buf_put_f64(out, scores->sum[i].loss);
+        buf_put_f64(out, scores->sum[i].right);
+        buf_put_u8(out, scores->sum[i].has_right);
+        buf_put_u64(out, scores->sum[i].count);
+    }
+}
+
+void model_scores_decode(struct byte_reader *in, struct model_scores *out)
+{
+    out->here = read_u8(in) != 0;
+    out->exchanges = read_u64(in);
+    for (int i = 0; i < SCORES_SETS; i++) {
+        out->sum[i].loss = read_f64(in);
+        out->sum[i].right = read_f64(in);
+        out->sum[i].has_right = read_u8(in) != 0;
+        out->sum[i].count = read_u64(in);
+    }
+}
+
 bool strategy_done(const Paceline__Job *job, const struct progress *progress, size_t records)
 {
     const Paceline__Stop *stop = job->stop;

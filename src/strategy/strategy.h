@@ -23,6 +23,18 @@ struct progress {
 void progress_encode(const struct progress *progress, struct buf *out);
 void progress_decode(struct byte_reader *in, struct progress *out);
 
+/* The result of an evaluation by the slices of a replica: sums over the records of the validation
+ * and of the test set. */
+enum { SCORES_SETS = 2 };
+struct model_scores {
+    bool here;          /* it was evaluated, */
+    uint64_t exchanges; /* at this commit point */
+    struct net_result sum[SCORES_SETS];
+};
+
+void model_scores_encode(const struct model_scores *scores, struct buf *out);
+void model_scores_decode(struct byte_reader *in, struct model_scores *out);
+
 enum { STRATEGY_EXTRAS_MAX = 2 };
 
 /* The exchanges of a node, each in a lane of its own; lanes are numbered from 0. */
@@ -90,9 +102,10 @@ struct member {
     /* (optional) Set by the strategy: after the loop train calls it, instead of exchange_sync,
      * whenever the group has changed. */
     int (*stay_in_line)(struct member *m);
-    /* Set by the strategy: on_commit publishes no models, but the strategy does, by the two hooks
-     * `uses_due` and `publish`. Of a model in slices: its members gather it before. */
+    /* Set by the strategy: on_commit publishes no models, since they are in slices, and no member
+     * has a whole one. The strategy calls the hooks `uses_due`, `evaluate` and `offer`. */
     bool publishes_itself;
+    struct model_scores scores; /* of `evaluate`, or of a donor */
     /* ops->extras vectors from a checkpoint or a donor; NULL: none */
     const struct vec *resumed;
     const struct join_state *join_state; /* this worker has joined a run under way; else NULL */
@@ -103,10 +116,15 @@ struct member {
     int (*on_commit)(struct member *m, const struct exchange *e);
     /* Train's hook: has a checkpoint of this worker's model been requested? */
     bool (*checkpoint_due)(const struct member *m);
-    /* Train's hooks where publishes_itself: the uses of the model that have become due with the
-     * progress, and the start of sending a copy of it for these uses, of one member alone. */
+    /* Train's hooks where publishes_itself. uses_due: the uses of the model that have become due
+     * with the progress. The slices of one replica call the others together, with `c`, whose ranks
+     * are these slices in their order and then the driver: `evaluate` sets `scores` to those of the
+     * present model if that is a use; `offer` has one of them, which `speaks`, offer the model to
+     * the driver, and returns when the driver has taken the parts that it wants. Both end with the
+     * view, with ERR_VIEW. */
     uint32_t (*uses_due)(struct member *m);
-    void (*publish)(struct member *m, uint32_t uses);
+    int (*evaluate)(struct member *m, uint32_t uses, bool ended);
+    int (*offer)(struct member *m, struct coll *c, uint32_t uses, bool speaks);
     /* Train's hook: m->progress is now that of a donor, whose state the strategy has received. */
     void (*on_state)(struct member *m);
     /* Called by strategy_steps between two steps of a round, where all state that a joiner needs is

@@ -25,42 +25,44 @@ static size_t next_segment(size_t at, size_t len)
     return (at + len + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN * SEGMENT_ALIGN;
 }
 
+size_t slice_next_segment(const struct model_slice *slice, const struct segment *whole, size_t at)
+{
+    return next_segment(at, slice_blocks(whole) * slice_of_block(slice, whole, 0).len);
+}
+
+struct slice_place slice_find(size_t count, const struct segment *whole, size_t at)
+{
+    size_t block = at / (whole->len / slice_blocks(whole)), f = 0;
+    struct range own = slice_of_block(&(struct model_slice){f, count}, whole, block);
+    while (at >= own.from + own.len)
+        own = slice_of_block(&(struct model_slice){++f, count}, whole, block);
+    return (struct slice_place){
+        .slice = f,
+        .at = block * own.len + at - own.from,
+        .run = own.from + own.len - at,
+    };
+}
+
 size_t slice_total(const struct model_slice *slice, const struct segments *whole)
 {
     size_t at = 0;
-    for (size_t i = 0; i < whole->count; i++) {
-        const struct segment *segment = &whole->at[i];
-        at = next_segment(at, slice_blocks(segment) * slice_of_block(slice, segment, 0).len);
-    }
+    for (size_t i = 0; i < whole->count; i++)
+        at = slice_next_segment(slice, &whole->at[i], at);
     return at;
-}
-
-/* Between the slice's vector and one of the whole model. */
-static void copy_parts(const struct model_slice *slice, const struct segments *whole, float *part,
-                       float *all, bool into_all)
-{
-    size_t at = 0;
-    for (size_t i = 0; i < whole->count; i++) {
-        const struct segment *segment = &whole->at[i];
-        size_t len = 0;
-        for (size_t block = 0; block < slice_blocks(segment); block++) {
-            struct range range = slice_of_block(slice, segment, block);
-            float *own = part + at + len, *of_all = all + segment->offset + range.from;
-            memcpy(into_all ? of_all : own, into_all ? own : of_all, range.len * sizeof *own);
-            len += range.len;
-        }
-        at = next_segment(at, len);
-    }
-}
-
-void slice_take(const struct model_slice *slice, const struct segments *whole, const float *all,
-                float *part)
-{
-    copy_parts(slice, whole, part, (float *)(uintptr_t)all, false);
 }
 
 void slice_put(const struct model_slice *slice, const struct segments *whole, const float *part,
                float *all)
 {
-    copy_parts(slice, whole, (float *)(uintptr_t)part, all, true);
+    size_t begin = 0;
+    for (size_t i = 0; i < whole->count; i++) {
+        const struct segment *segment = &whole->at[i];
+        const float *own = part + begin;
+        for (size_t block = 0; block < slice_blocks(segment); block++) {
+            struct range range = slice_of_block(slice, segment, block);
+            memcpy(all + segment->offset + range.from, own, range.len * sizeof *own);
+            own += range.len;
+        }
+        begin = slice_next_segment(slice, segment, begin);
+    }
 }

@@ -36,12 +36,22 @@ static inline size_t slice_blocks(const struct segment *whole)
 struct range slice_of_block(const struct model_slice *slice, const struct segment *whole,
                             size_t block);
 
+/* Where float `at` of a segment of the whole model is among `count` slices; of a segment that is
+ * not cut, on the first. */
+struct slice_place {
+    size_t slice;
+    size_t at;  /* in the slice's segment; */
+    size_t run; /* so many floats from there on follow one another in both */
+};
+struct slice_place slice_find(size_t count, const struct segment *whole, size_t at);
+
+/* Where the slice's next segment begins in its vector, behind this one at `at`. */
+size_t slice_next_segment(const struct model_slice *slice, const struct segment *whole, size_t at);
+
 /* Floats of the slice's vector. `whole` is the table of the whole model, here and below. */
 size_t slice_total(const struct model_slice *slice, const struct segments *whole);
 
-/* Copy the slice's floats out of a vector of the whole model, or into it. */
-void slice_take(const struct model_slice *slice, const struct segments *whole, const float *all,
-                float *part);
+/* Copy the slice's floats into a vector of the whole model. */
 void slice_put(const struct model_slice *slice, const struct segments *whole, const float *part,
                float *all);
 

@@ -117,6 +117,12 @@ int bootstrap_request(struct group *group, struct model_header *message)
     return request_parts(group, 0, 0, NULL, message);
 }
 
+int bootstrap_take_range(struct group *group, size_t from, size_t count, float *into)
+{
+    struct model_header message;
+    return request_parts(group, from, count, into, &message);
+}
+
 /* Errors that stop the worker. After any other error the part is requested from the driver. */
 static bool is_final(int rc)
 {
@@ -320,6 +326,22 @@ void bootstrap_release(struct bootstrap *b, struct world *world)
 
 /* ---- the driver's side ---- */
 
+/* Floats of a message, which begin at `from` of all. */
+struct reading {
+    const struct bootstrap_server *server;
+    size_t from;
+};
+
+static int read_range(void *user, size_t from, size_t n, float *into)
+{
+    const struct reading *r = user;
+    struct err err;
+    int rc = checkpoint_range(r->server->ranges, r->from + from, n, into, &err);
+    if (rc != OK)
+        log_error(r->server->group->log, "the checkpoint: %s", err.text);
+    return rc;
+}
+
 /* Send the requested parts to a member. Others get none, since no event would report their death.
  */
 static int send_parts(struct bootstrap_server *g, const struct message *m)
@@ -332,7 +354,10 @@ static int send_parts(struct bootstrap_server *g, const struct message *m)
     if (!byte_reader_done(&in) || from > message.floats || count > message.floats - from)
         return ERR_PROTOCOL;
     message.floats = count;
-    return model_send(g->group->world, m->from, &message, g->vectors + from);
+    if (g->vectors)
+        return model_send(g->group->world, m->from, &message, g->vectors + from);
+    struct reading reading = {g, from};
+    return model_send_from(g->group->world, m->from, &message, read_range, &reading);
 }
 
 static int server_main(void *arg)

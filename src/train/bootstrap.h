@@ -6,12 +6,15 @@
  * about one model passes the driver's link, whatever the number of workers, and at most two pass
  * each worker's. When a worker dies, the next one requests its parts from the driver.
  *
+ * A slice of a model fetches its own ranges from the driver, which may leave the state in its file.
+ *
  * Workers request nothing before the first view, which tells them who the others are. */
 #ifndef PL_TRAIN_BOOTSTRAP_H
 #define PL_TRAIN_BOOTSTRAP_H
 
 #include "kv/client.h"
 #include "kv/kv_server.h"
+#include "train/checkpoint_ranges.h"
 #include "train/model.h"
 
 /* ---- a worker's side ---- */
@@ -31,6 +34,10 @@ int bootstrap_request(struct group *group, struct model_header *message);
  * ERR_CANCELLED, ERR_NOMEM, ERR_PROTOCOL */
 int bootstrap_take(struct bootstrap *b, struct group *group, float *into, size_t floats);
 
+/* Fetch `count` floats from offset `from` on, from the driver alone: of a model in slices, of which
+ * no other worker has the same ones at hand. The same errors. */
+int bootstrap_take_range(struct group *group, size_t from, size_t count, float *into);
+
 /* Called between two steps: drop the copies when all have begun, which a complete exchange of all
  * shows, or after some time. Never waits. */
 void bootstrap_hand_on(struct bootstrap *b, struct world *world, bool all_have_begun);
@@ -42,8 +49,9 @@ void bootstrap_release(struct bootstrap *b, struct world *world);
 
 struct bootstrap_server {
     struct group *group;
-    struct model_header message; /* of all that there is */
-    const float *vectors;        /* borrowed */
+    struct model_header message;            /* of all that there is */
+    const float *vectors;                   /* borrowed; NULL: they are in a file, */
+    const struct checkpoint_ranges *ranges; /* which is borrowed, too */
     struct kv_server store;
     struct task *task;
 };

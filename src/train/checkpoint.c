@@ -1,5 +1,6 @@
 #include "train/checkpoint.h"
 
+#include "base/fault.h"
 #include "job/text_number.h"
 #include "model/weights.h"
 #include "train/checkpoint_files.h"
@@ -97,12 +98,26 @@ static void put_carried(struct safetensors_writer *w, const struct model_layout 
     safetensors_tensor(w, CHECKPOINT_CARRIED_RECORD, &record, at + shape_count(&state));
 }
 
+/* The tensors of a model that comes from a source. */
+static void put_later(struct safetensors_writer *w, const struct model_layout *layout)
+{
+    PL_ASSERT(!layout->has_extra && !layout->has_carried);
+    weights_put(w, "joint", layout->x, NULL);
+    weights_put(w, "s", layout->s, NULL);
+    for (size_t i = 0; layout->has_state && i < layout->optim->states; i++)
+        weights_put(w, layout->optim->state_name[i], layout->x, NULL);
+}
+
 static void put_model(struct safetensors_writer *w, const struct checkpoint_header *header,
                       const struct model_layout *layout, const float *model)
 {
     put_header(w, header);
     if (layout->has_state)
         put_number(w, "updates", header->updates);
+    if (layout->source) {
+        put_later(w, layout);
+        return;
+    }
     weights_put(w, "joint", layout->x, model);
     weights_put(w, "s", layout->s, model + layout->x->total);
     model += count_floats(layout, false, false, false);
@@ -142,6 +157,7 @@ struct image {
     struct buf gathered;
     size_t bytes;
     struct disk *disk;
+    const struct model_layout *layout;
     const struct rundir *dir; /* NULL: written to another folder */
     uint32_t incarnation;     /* of the driver that writes it */
     struct disk_file *file;
@@ -168,6 +184,36 @@ static int put_piece(void *user, const void *data, size_t len)
     return rc == OK ? image->disk->ops->write(image->file, data, len, image->err) : rc;
 }
 
+static int take_piece(void *user, float *into, size_t n)
+{
+    struct image *image = user;
+    const struct model_source *source = image->layout->source;
+    return source->next(source->user, into, n, image->err);
+}
+
+/* The data of a source; then the head, which has checksums only now. */
+static int stream_data(struct image *image)
+{
+    const struct model_source *source = image->layout->source;
+    struct buf head = {0};
+    size_t bytes;
+    image->err->status = OK;
+    int rc = source->begin(source->user, image->layout, image->err);
+    if (rc == OK)
+        rc = safetensors_stream(&image->w, take_piece, put_piece, image);
+    if (rc == ERR_NOMEM && image->err->status != rc)
+        err_set(image->err, rc, "no memory to write a model's file in pieces");
+    source->end(source->user);
+    if (rc == OK)
+        rc = write_gathered(image);
+    if (rc == OK)
+        rc = safetensors_head(&image->w, &head, &bytes, image->err);
+    if (rc == OK)
+        rc = image->disk->ops->rewrite(image->file, head.data, head.len, image->err);
+    buf_release(&head);
+    return rc;
+}
+
 static int fill_file(void *user, struct disk_file *file, struct err *err)
 {
     struct image *image = user;
@@ -175,10 +221,13 @@ static int fill_file(void *user, struct disk_file *file, struct err *err)
     image->err = err;
     image->gathered.len = 0;
     int rc = put_piece(image, image->head.data, image->head.len);
-    if (rc == OK)
+    if (rc == OK && image->layout->source) {
+        rc = stream_data(image);
+    } else if (rc == OK) {
         rc = safetensors_data(&image->w, put_piece, image);
-    if (rc == OK)
-        rc = write_gathered(image);
+        if (rc == OK)
+            rc = write_gathered(image);
+    }
     if (rc != OK || !image->dir)
         return rc;
     /* It is renamed next, and this has taken its time: a later driver may have the run by now. */
@@ -191,6 +240,7 @@ static int begin_image(struct image *image, struct disk *disk,
                        const float *model, struct err *err)
 {
     image->disk = disk;
+    image->layout = layout;
     image->dir = NULL;
     image->incarnation = header->incarnation;
     image->bytes = 0;

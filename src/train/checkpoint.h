@@ -12,10 +12,26 @@
 #include "strategy/strategy.h"
 #include "train/rundir.h"
 
+struct model_layout;
+
+/* Where the floats of a model come from that is in no memory whole. */
+struct model_source {
+    /* The model's file is about to be written with the vectors that the layout has: `next` gives
+     * the floats of its tensors, one after another in the order of the file. ERR_PEER: the nodes
+     * that have them are gone; ERR_CANCELLED, ERR_NOMEM, ERR_IO */
+    int (*begin)(void *user, const struct model_layout *layout, struct err *err);
+    int (*next)(void *user, float *into, size_t n, struct err *err);
+    /* Also after an error, and before all floats were taken. */
+    void (*end)(void *user);
+    void *user;
+};
+
 /* A model laid out as it travels: x, then s, then each vector of optimizer state, then those of the
  * strategy's own, then the carried state. */
 struct model_layout {
     const struct segments *x, *s;
+    const struct model_source *source; /* NULL: callers have the model in memory; else their `model`
+                                          is NULL */
     const struct optim_ops *optim;
     const char *const *extra_name;
     size_t extras;

@@ -5,6 +5,7 @@
 #include "job/text_number.h"
 #include "model/weights.h"
 #include "train/checkpoint_files.h"
+#include "train/checkpoint_ranges.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -163,6 +164,24 @@ static bool take_carried(const struct safetensors *st, const struct model_layout
     return true;
 }
 
+int checkpoint_check_tensors(const struct safetensors *st, const char *path,
+                             struct model_layout *layout, struct err *err)
+{
+    int rc = weights_check(st, path, "joint", layout->x, err);
+    if (rc == OK)
+        rc = check_no_more(st, path, layout, err);
+    if (rc == OK)
+        rc = weights_check(st, path, "s", layout->s, err);
+    layout->has_extra = layout->has_carried = false;
+    layout->has_state = rc == OK && layout->optim->states > 0;
+    for (size_t i = 0; rc == OK && i < layout->optim->states; i++) {
+        struct err none;
+        layout->has_state &=
+            weights_check(st, path, layout->optim->state_name[i], layout->x, &none) == OK;
+    }
+    return rc;
+}
+
 static int take_model(const struct safetensors *st, const char *path, struct model_layout *layout,
                       float *model, struct err *err)
 {
@@ -213,13 +232,53 @@ static bool copy_meta(const struct safetensors *st, const char *name, char **out
     return !text || *out;
 }
 
+/* Where a file's vectors go: into memory, or nowhere, and the file stays open. */
+struct destination {
+    float *model;
+    struct checkpoint_ranges **ranges; /* NULL: into memory */
+};
+
+static int take_all(const struct safetensors *st, const char *path, struct model_layout *layout,
+                    float *model, struct checkpoint_header *header, struct err *err)
+{
+    int rc = take_header(st, path, header, err);
+    if (rc == OK)
+        rc = model ? take_model(st, path, layout, model, err)
+                   : checkpoint_check_tensors(st, path, layout, err);
+    if (rc == OK)
+        rc = take_updates(st, path, layout, header, err);
+    header->books = (struct book_texts){.leases = NULL};
+    if (rc == OK && !(copy_meta(st, "leases", &header->books.leases) &&
+                      copy_meta(st, "holdings", &header->books.holdings)))
+        rc = err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    return rc;
+}
+
+static int open_ranges(const char *path, struct model_layout *layout,
+                       struct checkpoint_ranges **out, struct checkpoint_header *header,
+                       bool *whole, struct err *err)
+{
+    struct safetensors_file file;
+    int rc = safetensors_open(path, &file, err);
+    if (rc != OK)
+        return rc;
+    *whole = true;
+    rc = take_all(&file.st, path, layout, NULL, header, err);
+    if (rc == OK)
+        return checkpoint_ranges_make(&file, layout, out, err);
+    safetensors_close(&file);
+    return rc;
+}
+
 /* *whole: the file is undamaged. */
-static int load_file(const char *path, struct model_layout *layout, float *model,
+static int load_file(const char *path, struct model_layout *layout, const struct destination *to,
                      struct checkpoint_header *header, bool *whole, struct err *err)
 {
     struct file_bytes bytes;
     struct safetensors st;
     *whole = false;
+    if (to->ranges)
+        return open_ranges(path, layout, to->ranges, header, whole, err);
     int rc = file_read(path, (size_t)1 << CHECKPOINT_BYTES_MAX_SHIFT, &bytes, err);
     if (rc != OK)
         return rc;
@@ -229,15 +288,7 @@ static int load_file(const char *path, struct model_layout *layout, float *model
         return rc;
     }
     *whole = true;
-    rc = take_header(&st, path, header, err);
-    if (rc == OK)
-        rc = take_model(&st, path, layout, model, err);
-    if (rc == OK)
-        rc = take_updates(&st, path, layout, header, err);
-    header->books = (struct book_texts){.leases = NULL};
-    if (rc == OK && !(copy_meta(&st, "leases", &header->books.leases) &&
-                      copy_meta(&st, "holdings", &header->books.holdings)))
-        rc = err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    rc = take_all(&st, path, layout, to->model, header, err);
     safetensors_release(&st);
     file_release(&bytes);
     return rc;
@@ -247,20 +298,29 @@ int checkpoint_load_model(const char *path, struct model_layout *layout, float *
                           struct checkpoint_header *header, struct err *err)
 {
     bool whole;
-    return load_file(path, layout, model, header, &whole, err);
+    return load_file(path, layout, &(struct destination){.model = model}, header, &whole, err);
+}
+
+int checkpoint_open_model(const char *path, struct model_layout *layout,
+                          struct checkpoint_ranges **out, struct checkpoint_header *header,
+                          struct err *err)
+{
+    bool whole;
+    return load_file(path, layout, &(struct destination){.ranges = out}, header, &whole, err);
 }
 
 /* The newest that is undamaged: whether it fits or not, an older one would do no better. */
 static int load_newest(const struct rundir *dir, const struct checkpoint_numbers *numbers,
-                       const struct logger *log, struct model_layout *layout, float *model,
-                       struct checkpoint_header *header, struct err *err)
+                       const struct logger *log, struct model_layout *layout,
+                       const struct destination *to, struct checkpoint_header *header,
+                       struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
     struct err why, newest = {0};
     for (size_t left = numbers->count; left-- > 0;) {
         bool whole;
         checkpoint_path_of(dir, numbers->at[left], path, sizeof path);
-        int rc = load_file(path, layout, model, header, &whole, &why);
+        int rc = load_file(path, layout, to, header, &whole, &why);
         if (rc != OK && (whole || rc == ERR_NOMEM))
             return err_set(err, rc, "%s", why.text);
         if (rc == OK)
@@ -276,13 +336,27 @@ static int load_newest(const struct rundir *dir, const struct checkpoint_numbers
     return ERR_INPUT;
 }
 
-int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
-                    float *model, struct checkpoint_header *header, struct err *err)
+static int load_checkpoint(const struct rundir *dir, const struct logger *log,
+                           struct model_layout *layout, const struct destination *to,
+                           struct checkpoint_header *header, struct err *err)
 {
     struct checkpoint_numbers numbers;
     int rc = checkpoint_files_list(dir, &numbers, err);
     if (rc == OK || rc == ERR_NOT_FOUND)
-        rc = load_newest(dir, &numbers, log, layout, model, header, err);
+        rc = load_newest(dir, &numbers, log, layout, to, header, err);
     free(numbers.at);
     return rc;
+}
+
+int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
+                    float *model, struct checkpoint_header *header, struct err *err)
+{
+    return load_checkpoint(dir, log, layout, &(struct destination){.model = model}, header, err);
+}
+
+int checkpoint_open(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
+                    struct checkpoint_ranges **out, struct checkpoint_header *header,
+                    struct err *err)
+{
+    return load_checkpoint(dir, log, layout, &(struct destination){.ranges = out}, header, err);
 }

@@ -4,6 +4,7 @@
 #include "checkpoint_sample.h"
 #include "faulty_disk.h"
 #include "model/safetensors.h"
+#include "train/checkpoint_ranges.h"
 
 static void test_checkpoint_round_trips(void **state)
 {
@@ -67,6 +68,137 @@ static void test_checkpoint_keeps_carried_state(void **state)
     sample_save(m, 9, 3);
     sample_expect_loaded(m, 9);
     assert_false(m->layout.has_carried);
+}
+
+/* ---- a model that is in no memory whole ---- */
+
+/* The tensors of a model, one after another. */
+struct pieces {
+    const struct sample *m;
+    float model[SAMPLE_ROOM], tensors[SAMPLE_ROOM];
+    size_t floats, next;
+    int begun, ended, fails_at; /* float at which its owner is gone; 0: never */
+};
+
+static void add_tensors(struct pieces *p, const struct segments *table, const float *at)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        memcpy(p->tensors + p->floats, at + table->at[i].offset,
+               table->at[i].len * sizeof *p->tensors);
+        p->floats += table->at[i].len;
+    }
+}
+
+static int begin_pieces(void *user, const struct model_layout *layout, struct err *err)
+{
+    struct pieces *p = user;
+    const float *at = p->model;
+    (void)err;
+    p->begun++;
+    p->floats = p->next = 0;
+    add_tensors(p, layout->x, at);
+    at += layout->x->total;
+    add_tensors(p, layout->s, at);
+    at += layout->s->total;
+    for (size_t i = 0; layout->has_state && i < layout->optim->states; i++, at += layout->x->total)
+        add_tensors(p, layout->x, at);
+    return OK;
+}
+
+static int next_piece(void *user, float *into, size_t n, struct err *err)
+{
+    struct pieces *p = user;
+    if (p->fails_at > 0 && p->next + n > (size_t)p->fails_at)
+        return err_set(err, ERR_PEER, "its owner is gone");
+    memcpy(into, p->tensors + p->next, n * sizeof *into);
+    p->next += n;
+    return OK;
+}
+
+static void end_pieces(void *user)
+{
+    struct pieces *p = user;
+    p->ended++;
+}
+
+static int save_pieces(const struct sample *m, struct pieces *p, uint64_t n, struct err *err)
+{
+    const struct model_source source = {begin_pieces, next_piece, end_pieces, p};
+    struct checkpoint_header header = sample_header_of(n);
+    struct model_layout layout = m->layout;
+    uint64_t bytes;
+    layout.source = &source;
+    p->begun = p->ended = 0;
+    sample_fill(m, n, p->model);
+    return checkpoint_save(&m->dir, &header, &layout, NULL, 3, &bytes, err);
+}
+
+/* Its file has the bytes of one from memory, with the optimizer's state and without. */
+static void test_checkpoint_is_written_from_a_source(void **state)
+{
+    struct sample *m = *state;
+    static uint8_t a[FOLDER_BYTES_MAX], b[FOLDER_BYTES_MAX];
+    struct pieces p = {.m = m};
+    struct err err = {0};
+    for (int has_state = 0; has_state < 2; has_state++) {
+        m->layout.has_state = has_state;
+        sample_save(m, 7, 3);
+        size_t n = folder_get(&m->folder, "checkpoint/00000007.safetensors", a);
+        assert_int_equal(save_pieces(m, &p, 7, &err), OK);
+        assert_int_equal(p.next, p.floats);
+        assert_true(p.begun == 1 && p.ended == 1);
+        assert_int_equal(folder_get(&m->folder, "checkpoint/00000007.safetensors", b), n);
+        assert_memory_equal(a, b, n);
+        sample_expect_loaded(m, 7);
+    }
+}
+
+/* Its owner is lost on the way: what there was to resume from is still there. */
+static void test_checkpoint_of_a_lost_source_is_not_kept(void **state)
+{
+    struct sample *m = *state;
+    struct pieces p = {.m = m};
+    struct err err = {0};
+    sample_save(m, 7, 1);
+    for (p.fails_at = 1; p.fails_at < 60; p.fails_at += 9) {
+        assert_int_equal(save_pieces(m, &p, 9, &err), ERR_PEER);
+        assert_true(p.begun == 1 && p.ended == 1);
+        assert_false(folder_has(&m->folder, "checkpoint/00000009.safetensors"));
+        assert_false(folder_has(&m->folder, "checkpoint/00000009.safetensors" DISK_UNFINISHED));
+        sample_expect_loaded(m, 7);
+    }
+}
+
+/* Any range of the layout, read from the file, is as in memory. */
+static void test_checkpoint_is_read_by_ranges(void **state)
+{
+    struct sample *m = *state;
+    struct checkpoint_ranges *r = NULL;
+    struct checkpoint_header header;
+    struct err err = {0};
+    float want[SAMPLE_ROOM], got[SAMPLE_ROOM];
+    static uint8_t bytes[FOLDER_BYTES_MAX];
+    sample_save(m, 7, 3);
+    sample_fill(m, 7, want);
+    m->layout.has_state = false;
+    assert_int_equal(checkpoint_open(&m->dir, &m->logger, &m->layout, &r, &header, &err), OK);
+    assert_true(m->layout.has_state && header.progress.exchanges == 7 && header.updates == 12);
+    size_t all = model_floats(&m->layout);
+    for (size_t from = 0; from < all; from++)
+        for (size_t n = 1; n <= all - from; n += 5) {
+            assert_int_equal(checkpoint_range(r, from, n, got, &err), OK);
+            assert_memory_equal(got, want + from, n * sizeof *got);
+        }
+    checkpoint_close(r);
+    /* One byte of the newest is damaged: the one before it is taken. */
+    sample_save(m, 9, 3);
+    size_t n = folder_get(&m->folder, "checkpoint/00000009.safetensors", bytes);
+    bytes[n - 5] ^= 4;
+    folder_put(&m->folder, "checkpoint/00000009.safetensors", bytes, n);
+    assert_int_equal(checkpoint_open(&m->dir, &m->logger, &m->layout, &r, &header, &err), OK);
+    assert_int_equal(header.progress.exchanges, 7);
+    assert_non_null(strstr(m->log, "passed over"));
+    checkpoint_close(r);
 }
 
 static void test_checkpoint_bytes_are_deterministic(void **state)
@@ -450,6 +582,9 @@ int main(void)
         TEST(test_checkpoint_keeps_strategy_vectors),
         TEST(test_checkpoint_keeps_carried_state),
         TEST(test_checkpoint_bytes_are_deterministic),
+        TEST(test_checkpoint_is_written_from_a_source),
+        TEST(test_checkpoint_of_a_lost_source_is_not_kept),
+        TEST(test_checkpoint_is_read_by_ranges),
         TEST(test_checkpoint_keeps_the_newest),
         TEST(test_checkpoint_removes_unfinished_file),
         TEST(test_checkpoint_removes_later_progress),

@@ -316,6 +316,7 @@ int train_drive(struct world *world, const struct train_host *host,
     model_writer_release(&d->model_writer);
     bad_record_log_release(&d->reports.bad);
     book_texts_release(&d->start.resumed.books);
+    checkpoint_close(d->start.ranges);
     holdings_release(&d->holdings);
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
         free(d->membership.records[node]);

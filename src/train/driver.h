@@ -104,7 +104,8 @@ struct run_start {
     float *floats;             /* for the workers; NULL: each draws it from the seed */
     struct global_model model; /* vectors in `floats`; x NULL: there are none */
     struct vec state[OPTIM_STATE_MAX], extra[STRATEGY_EXTRAS_MAX];
-    struct bootstrap_server server; /* of `floats` */
+    struct checkpoint_ranges *ranges; /* of a model in slices, instead of `floats`; owned */
+    struct bootstrap_server server;   /* of either */
 };
 
 /* Requests of copies of the global model (driver_commits.c; checkpoints: driver.c). */
@@ -216,6 +217,10 @@ int driver_open(struct driver *d);
 /* Loads the initial state into start_model and `resumed`, and the lease table. */
 int driver_find_start(struct driver *d);
 
+/* Does the driver have no model in memory, since it is in slices? It has one to begin with where
+ * files of weights give values to some of its tensors. */
+bool driver_reads_ranges(const struct driver *d);
+
 /* Encodes the welcome; then starts the group, and requests workers. */
 int driver_write_welcome(struct driver *d);
 int driver_start_group(struct driver *d);
@@ -264,8 +269,8 @@ int driver_on_done(struct driver *d, const struct message *m);
 /* No member is left: end the run with a message. */
 int driver_lose_all(struct driver *d);
 
-/* Where the model is in slices: is each slice in the view, unless all have ended their loops? If
- * not, the run ends with a message. ERR_PEER */
+/* Where the model is in slices: is each slice in the view, as long as the final model is not
+ * written? If not, the run ends with a message. ERR_PEER */
 int driver_check_slices(struct driver *d, const struct view *view);
 
 /* The number of workers for the batch of the next step (job.follow_batch); 0: the job does not say.

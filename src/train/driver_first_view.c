@@ -143,7 +143,7 @@ int driver_check_slices(struct driver *d, const struct view *view)
             members_add(&here, view_seat(view, view->node[i]) % count);
     while (lacking < count && members_has(&here, lacking))
         lacking++;
-    if (lacking == count || driver_all_done(d, view))
+    if (lacking == count)
         return OK;
     bool kept = d->options->dir && (d->start.resumes || atomic_load(&d->model_writer.taken) > 0);
     snprintf(what, sizeof what,

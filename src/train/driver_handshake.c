@@ -53,7 +53,7 @@ int driver_write_welcome(struct driver *d)
             .job = (char *)text.data,
             .folder = (char *)(uintptr_t)d->options->folder,
             .busy_hosts = d->host->timing.silence_max > WORLD_SECOND,
-            .resumes = d->start.floats != NULL,
+            .resumes = d->start.floats != NULL || d->start.ranges != NULL,
             .traces = d->options->trace != NULL,
             .checks = d->options->elsewhere && d->host->check_address,
             .incarnation = d->claim.term.incarnation,

@@ -11,20 +11,27 @@
 
 #define FINAL "final.safetensors"
 
+bool driver_reads_ranges(const struct driver *d)
+{
+    bool weights = d->job->weights && *d->job->weights;
+    return d->job->slices > 1 && !weights;
+}
+
 /* The vectors of a checkpoint, where they lie in `start_model`. */
 static void point_at_start(struct driver *d)
 {
     size_t n = d->start.x.n;
     float *at = d->start.floats;
     d->start.model = (struct global_model){.x = &d->start.x, .s = &d->start.s};
-    vec_import(&d->start.both, vec_all(&d->start.both), at);
-    at += d->start.both.n;
+    if (at)
+        vec_import(&d->start.both, vec_all(&d->start.both), at);
+    at += at ? d->start.both.n : 0;
     if (d->layout.has_state) {
         d->start.model.state = d->start.state;
         d->start.model.states = d->optim.ops->states;
         d->start.model.updates = d->start.resumed.updates;
     }
-    for (size_t i = 0; i < d->start.model.states; i++, at += n)
+    for (size_t i = 0; at && i < d->start.model.states; i++, at += n)
         d->start.state[i] = (struct vec){at, n};
     if (d->layout.has_extra)
         d->start.model.extra = d->start.extra;
@@ -34,6 +41,8 @@ static void point_at_start(struct driver *d)
 
 static int make_room(struct driver *d)
 {
+    if (driver_reads_ranges(d))
+        return OK;
     if (!d->start.floats)
         d->start.floats = arena_array(&d->arena, model_floats_most(&d->layout), float);
     return d->start.floats ? OK : err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
@@ -118,7 +127,13 @@ static int save_final_here(struct driver *d)
     struct checkpoint_header header = d->start.resumed;
     header.incarnation = driver_term_newest(dir);
     header.records = d->data.epoch_records;
-    return checkpoint_save_model(dir, FINAL, &header, &d->layout, d->start.floats, d->err);
+    struct model_layout layout = d->layout;
+    struct model_source source = {.user = NULL};
+    if (d->start.ranges) {
+        source = checkpoint_ranges_source(d->start.ranges);
+        layout.source = &source;
+    }
+    return checkpoint_save_model(dir, FINAL, &header, &layout, d->start.floats, d->err);
 }
 
 /* The run has come to its end, and has left what it was for: in the directory, or it is what was
@@ -203,7 +218,10 @@ static int load_final(struct driver *d, const struct progress *newest)
                        "the run's final model was put elsewhere and cannot be read (%.300s); copy "
                        "it to %s",
                        why.text, here);
-    int rc = checkpoint_load_model(path, &d->layout, d->start.floats, &d->start.resumed, d->err);
+    int rc =
+        driver_reads_ranges(d)
+            ? checkpoint_open_model(path, &d->layout, &d->start.ranges, &d->start.resumed, d->err)
+            : checkpoint_load_model(path, &d->layout, d->start.floats, &d->start.resumed, d->err);
     if (rc == OK)
         log_info(d->host->log, "the run's newest model is %s", path);
     return rc;
@@ -227,8 +245,10 @@ static int load_newest(struct driver *d, bool *is_final)
     }
     if (rc == ERR_INPUT)
         log_warn(d->host->log, "%s: %s", dir->path, d->err->text);
-    return checkpoint_load(dir, d->host->log, &d->layout, d->start.floats, &d->start.resumed,
-                           d->err);
+    return driver_reads_ranges(d) ? checkpoint_open(dir, d->host->log, &d->layout, &d->start.ranges,
+                                                    &d->start.resumed, d->err)
+                                  : checkpoint_load(dir, d->host->log, &d->layout, d->start.floats,
+                                                    &d->start.resumed, d->err);
 }
 
 /* Take the newest checkpoint of the run directory, or its final model, as the start. */

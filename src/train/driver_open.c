@@ -55,8 +55,9 @@ static int open_data(struct driver *d)
             rc = corpus_settle(d->data.corpus, d->options->job, d->err);
     }
     if (rc == OK && !d->data.ws) {
-        rc = workspace_create(d->job, d->data.corpus, d->host->log, d->host->tuner, &watch,
-                              &d->data.own_ws, d->err);
+        rc = workspace_create_slice(driver_reads_ranges(d) ? 0 : SLICE_ALL, 0, d->job,
+                                    d->data.corpus, d->host->log, d->host->tuner, &watch,
+                                    &d->data.own_ws, d->err);
         d->data.ws = d->data.own_ws;
     }
     /* With local_data the driver's own records may be a small sample. */
@@ -78,7 +79,7 @@ static int open_data(struct driver *d)
 
 static int open_model(struct driver *d)
 {
-    const struct segments *x = net_segments(d->data.ws->train);
+    const struct segments *x = net_whole_segments(d->data.ws->train);
     const struct segments *s = net_state_segments(d->data.ws->train);
     int rc = optim_init(&d->optim, d->job->solver, 0, &d->arena, d->err);
     if (rc != OK)
@@ -96,10 +97,12 @@ static int open_model(struct driver *d)
         .streams = d->data.corpus->set[SET_TRAIN].streams,
         .row = net_carried(d->data.ws->train),
     };
-    if (vec_init_model(&d->start.both, &d->start.x, &d->start.s, &d->arena, x->total, s->total) !=
-        OK)
+    bool whole = !driver_reads_ranges(d);
+    if (whole && vec_init_model(&d->start.both, &d->start.x, &d->start.s, &d->arena, x->total,
+                                s->total) != OK)
         return err_set(d->err, ERR_NOMEM, "out of memory for %zu parameters", x->total);
-    net_init(d->data.ws->train, d->job->seed, &d->start.x, &d->start.s);
+    if (whole)
+        net_init(d->data.ws->train, d->job->seed, &d->start.x, &d->start.s);
     d->membership.own = (struct hello){
         .version = WIRE_VERSION,
         .segments_hash = segments_hash(x),

@@ -44,6 +44,8 @@ static int start_model_writer(struct driver *d)
     k->stop = d->options->stop;
     k->wait_s = d->job->checkpoint->wait_seconds;
     k->layout = d->layout;
+    k->group = &d->group;
+    k->slices = d->job->slices;
     k->reached = on_error_reached;
     k->replaced = is_replaced;
     k->allowed = allowed_uses;
@@ -65,7 +67,7 @@ static int start_model_writer(struct driver *d)
     k->objectives.most = d->options->evaluate_records;
     if (d->start.resumes)
         k->objectives.best_score = d->start.resumed.best_score;
-    if (d->job->evaluate->at_start && !d->start.resumes)
+    if (d->job->evaluate->at_start && !d->start.resumes && k->slices == 1)
         k->first = &d->start.initial;
     int rc = objectives_open_text(&k->objectives, d->host->log, d->err);
     if (rc == OK)
@@ -199,6 +201,7 @@ static int start_bootstrap_server(struct driver *d)
                     .floats = model_floats(&d->layout),
                     .updates = start->updates},
         .vectors = d->start.floats,
+        .ranges = d->start.ranges,
     };
     return bootstrap_serve(&d->start.server);
 }
@@ -218,7 +221,8 @@ int driver_start(struct driver *d, const struct view *view)
     if (d->options->trace)
         rc = tracer_start(&d->reports.tracer, d->world, d->options->trace, d->events.start,
                           d->reports.joined_at);
-    if (rc == OK && d->start.floats) /* members may have sent their requests already */
+    if (rc == OK &&
+        (d->start.floats || d->start.ranges)) /* members may have sent their requests already */
         rc = start_bootstrap_server(d);
     if (rc == OK)
         rc = start_model_writer(d);

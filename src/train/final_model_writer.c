@@ -1,6 +1,7 @@
 /* Writes the last files of a run: its final model, or its kept model after a stop at once. If the
  * disk has no room for the final model, the writer waits, with a copy in a fallback location that
  * has room; at the end of the wait that copy is the model. */
+#include "train/checkpoint_ranges.h"
 #include "train/model_writer.h"
 
 #include <inttypes.h>
@@ -93,11 +94,33 @@ static int write_here(struct model_writer *k, const struct checkpoint_header *he
     return OK;
 }
 
+/* The slices of the model are released as soon as a copy is safe, which it comes from then on. */
+static int write_from_copy(struct model_writer *k, const struct checkpoint_header *header,
+                           bool complete)
+{
+    const struct model_source *slices = k->layout.source;
+    struct checkpoint_ranges *ranges;
+    struct checkpoint_header of_copy;
+    struct model_layout layout = k->layout;
+    int rc = checkpoint_open_model(k->copy, &layout, &ranges, &of_copy, &k->err);
+    if (rc != OK)
+        return rc;
+    const struct model_source copy = checkpoint_ranges_source(ranges);
+    book_texts_release(&of_copy.books);
+    k->layout.source = &copy;
+    rc = write_here(k, header, complete);
+    k->layout.source = slices;
+    checkpoint_close(ranges);
+    return rc;
+}
+
 static int try_once(struct model_writer *k, const struct checkpoint_header *header,
                     const struct patience *p)
 {
+    if (k->slices > 1 && k->copy[0])
+        return write_from_copy(k, header, p->complete);
     int rc = write_here(k, header, p->complete);
-    if (rc != OK && !k->copy[0])
+    if (rc != OK && rc != ERR_PEER && !k->copy[0])
         put_elsewhere(k, header);
     return rc;
 }
@@ -152,6 +175,8 @@ int model_writer_write_final(struct model_writer *k, const struct checkpoint_hea
         int rc = try_once(k, header, &p);
         if (rc == OK)
             return end_wait(k, OK);
+        if (rc == ERR_PEER) /* the slices of the model are gone */
+            return rc;
         if (world_now(k->world) >= p.next_report)
             report_wait(k, &p);
         if (k->copy[0]) {

@@ -4,6 +4,7 @@
 #include "wire/catalogue.h"
 #include "world/trace.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { CHUNK_FLOATS = 64 * 1024 };
@@ -28,6 +29,9 @@ static void header_encode(const struct model_header *header, struct buf *out)
     buf_put_u32(out, header->admission.words);
     for (uint32_t i = 0; i < header->admission.words; i++)
         buf_put_u64(out, header->admission.word[i]);
+    buf_put_u32(out, header->parts_in);
+    if (header->parts_in)
+        model_scores_encode(&header->scores, out);
 }
 
 static int header_decode(struct byte_reader *in, struct model_header *out)
@@ -49,6 +53,9 @@ static int header_decode(struct byte_reader *in, struct model_header *out)
         return ERR_PROTOCOL;
     for (uint32_t i = 0; i < out->admission.words; i++)
         out->admission.word[i] = read_u64(in);
+    out->parts_in = read_u32(in);
+    if (out->parts_in)
+        model_scores_decode(in, &out->scores);
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
@@ -83,23 +90,57 @@ static struct trace_span span_of(const struct model_header *header, uint32_t to,
                                .amount = header->floats * sizeof(float)};
 }
 
-int model_send(struct world *world, uint32_t to, const struct model_header *header,
-               const float *vectors)
+int model_send_header(struct world *world, uint32_t to, const struct model_header *header)
 {
-    int64_t begun = trace_now(world);
     struct buf head = {0};
     header_encode(header, &head);
     int rc = head.failed
                  ? ERR_NOMEM
                  : send_piece(world, to, model_tag(header, WIRE_HEADER_PIECE), head.data, head.len);
     buf_release(&head);
+    return rc;
+}
+
+/* The vectors lie in memory, or `read` puts them piece by piece into `piece`. */
+struct sending {
+    const float *vectors;
+    int (*read)(void *user, size_t from, size_t n, float *into);
+    void *user;
+    float *piece;
+};
+
+static int send_vectors(struct world *world, uint32_t to, const struct model_header *header,
+                        const struct sending *s)
+{
+    int64_t begun = trace_now(world);
+    int rc = model_send_header(world, to, header);
     size_t n = header->floats;
     for (size_t i = 0, from = 0; rc == OK && from < n; i++, from += CHUNK_FLOATS) {
         size_t len = n - from < CHUNK_FLOATS ? n - from : CHUNK_FLOATS;
-        rc = send_piece(world, to, model_tag(header, i), vectors + from, len * sizeof(float));
+        const float *piece = s->vectors ? s->vectors + from : s->piece;
+        if (!s->vectors)
+            rc = s->read(s->user, from, len, s->piece);
+        if (rc == OK)
+            rc = send_piece(world, to, model_tag(header, i), piece, len * sizeof(float));
     }
     if (to != world->self)
         trace_end(world, begun, span_of(header, to, SPAN_SEND, TRACE_MODELS));
+    return rc;
+}
+
+int model_send(struct world *world, uint32_t to, const struct model_header *header,
+               const float *vectors)
+{
+    return send_vectors(world, to, header, &(struct sending){.vectors = vectors});
+}
+
+int model_send_from(struct world *world, uint32_t to, const struct model_header *header,
+                    int (*read)(void *user, size_t from, size_t n, float *into), void *user)
+{
+    struct sending s = {.read = read, .user = user};
+    s.piece = malloc(CHUNK_FLOATS * sizeof *s.piece);
+    int rc = s.piece ? send_vectors(world, to, header, &s) : ERR_NOMEM;
+    free(s.piece);
     return rc;
 }
 

@@ -25,6 +25,10 @@ struct model_header {
     uint64_t floats;             /* that follow */
     uint64_t updates;            /* that made the optimizer's vectors */
     struct join_state admission; /* for a joiner; else all 0 */
+    /* Of a model in slices: no vectors follow, but each slice of the sender's replica in that view
+     * has its part of them, to be taken (model_parts.h). 0: vectors follow. */
+    uint32_t parts_in;
+    struct model_scores scores; /* of that model */
 };
 
 /* A model being sent by a task of its own, from a copy, so that training continues. */
@@ -65,10 +69,17 @@ void publisher_release(struct publisher *p);
 struct model_header model_header_of(const struct global_model *model, size_t extras);
 void model_copy(float *copy, const struct global_model *model, size_t extras);
 
+/* Send a header alone, behind which no vectors follow. Errors as of model_send */
+int model_send_header(struct world *world, uint32_t to, const struct model_header *header);
+
 /* Send the model that the header describes, its vectors one after another; waits for credit.
  * ERR_PEER, ERR_NOMEM, ERR_CANCELLED */
 int model_send(struct world *world, uint32_t to, const struct model_header *header,
                const float *vectors);
+
+/* The same where `read` gives the floats, piece by piece and in order; also its errors. */
+int model_send_from(struct world *world, uint32_t to, const struct model_header *header,
+                    int (*read)(void *user, size_t from, size_t n, float *into), void *user);
 
 /* Wait for a model of `from` (or of WORLD_ANY) and store its vectors in `into`, which has room for
  * `room` floats. ERR_DRIVER: the group (may be NULL) has ended; ERR_TIMEOUT, ERR_CANCELLED;

@@ -8,9 +8,13 @@
 
 int model_writer_init(struct model_writer *k, struct arena *arena)
 {
+    atomic_store(&k->last_error, -1.0);
+    if (k->slices > 1) {
+        k->layout.source = &k->parts.source;
+        return model_parts_init(&k->parts, k->group, k->slices, k->layout.x, k->layout.s, arena);
+    }
     k->room = model_floats_most(&k->layout);
     k->landing = arena_array(arena, k->room, float);
-    atomic_store(&k->last_error, -1.0);
     if (!k->landing ||
         vec_init_model(&k->both, &k->x, &k->s, arena, k->layout.x->total, k->layout.s->total) != OK)
         return ERR_NOMEM;
@@ -71,6 +75,14 @@ static void report_checkpoint(const struct model_writer *k, uint64_t n, uint64_t
     events_emit(k->events, event);
 }
 
+/* A stop at once would keep this state. */
+static void record_state(struct model_writer *k, const struct progress *progress)
+{
+    k->at = *progress;
+    atomic_store(&k->kept_exchanges, progress->exchanges);
+    atomic_store(&k->kept_at, world_now(k->world));
+}
+
 void model_writer_checkpoint(struct model_writer *k, const struct model_header *model)
 {
     struct checkpoint_header header = model_writer_header_at(k, &model->progress);
@@ -83,6 +95,8 @@ void model_writer_checkpoint(struct model_writer *k, const struct model_header *
     layout.has_carried = model->has_carried;
     header.updates = model->updates;
     int rc = checkpoint_save(k->dir, &header, &layout, k->landing, k->keep, &bytes, err);
+    if (rc == OK && model->parts_in)
+        record_state(k, &model->progress);
     if (rc == OK) {
         report_checkpoint(k, model->progress.exchanges, bytes, start);
         k->written = true;
@@ -137,9 +151,45 @@ static int evaluate_timed(struct model_writer *k, const struct model_header *mod
     return rc;
 }
 
-static int evaluate_model(struct model_writer *k, const struct model_header *model)
+static int keep_best(struct model_writer *k, const struct model_header *model)
+{
+    int rc = keep_model(k, "best.safetensors", &model->progress);
+    k->best_is_due = model->parts_in && rc == ERR_PEER;
+    return k->best_is_due ? rc : OK;
+}
+
+/* Behind an evaluation. ERR_PEER: the slices of the best model are gone */
+static int use_scores(struct model_writer *k, const struct model_header *model, int judged)
 {
     struct objectives *o = &k->objectives;
+    k->evaluated = model->progress;
+    atomic_store(&k->last_error, o->error);
+    if (judged == ERR_STOP)
+        k->reached(k->user);
+    int rc = judged == ERR_STOP ? OK : judged;
+    return rc == OK && o->best && k->dir ? keep_best(k, model) : rc;
+}
+
+/* The slices have evaluated their model. An offer that broke off has been judged. */
+static int judge_offer(struct model_writer *k, const struct model_header *model)
+{
+    const struct progress *progress = &model->progress;
+    bool judged = model_writer_has_evaluated(k, progress);
+    if (judged || !model->scores.here || model->scores.exchanges != progress->exchanges)
+        return judged && k->best_is_due ? keep_best(k, model) : OK;
+    if (k->stop && atomic_load(k->stop) > 0)
+        return OK;
+    report_rate(k, progress);
+    atomic_fetch_add(&k->evaluations, 1);
+    return use_scores(k, model,
+                      objectives_judge(&k->objectives, model->scores.sum, progress->sample_offset,
+                                       progress->steps));
+}
+
+static int evaluate_model(struct model_writer *k, const struct model_header *model)
+{
+    if (model->parts_in)
+        return judge_offer(k, model);
     if (model->use & MODEL_FINAL && !k->may_differ &&
         model_writer_has_evaluated(k, &model->progress))
         return OK; /* it has just been seen */
@@ -151,13 +201,7 @@ static int evaluate_model(struct model_writer *k, const struct model_header *mod
     int rc = evaluate_timed(k, model);
     if (rc == ERR_END)
         return OK;
-    k->evaluated = model->progress;
-    atomic_store(&k->last_error, o->error);
-    if (rc == ERR_STOP)
-        k->reached(k->user);
-    if ((rc == OK || rc == ERR_STOP) && o->best && k->dir)
-        keep_model(k, "best.safetensors", &model->progress);
-    return rc == ERR_STOP ? OK : rc;
+    return use_scores(k, model, rc);
 }
 
 static bool wants_snapshot(const struct model_writer *k, const struct model_header *model)
@@ -171,9 +215,40 @@ static int first_error(int rc, int then)
     return rc != OK ? rc : then;
 }
 
+static int take_vector(struct model_writer *k, const struct segments *table, float *into)
+{
+    const struct model_source *source = k->layout.source;
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < table->count; i++)
+        rc = source->next(source->user, into + table->at[i].offset, table->at[i].len, &k->err);
+    return rc;
+}
+
+/* Caffe's format has the whole model in one message. */
+static int gather_snapshot(struct model_writer *k, const struct model_header *model)
+{
+    const struct model_source *source = k->layout.source;
+    size_t n = k->layout.x->total, all = n + k->layout.s->total;
+    float *whole = calloc(all + 1, sizeof *whole);
+    if (!whole)
+        return err_set(&k->err, ERR_NOMEM, "no memory for the %zu parameters of a snapshot", n);
+    int rc = source->begin(source->user, &k->layout, &k->err);
+    if (rc == OK)
+        rc = take_vector(k, k->layout.x, whole);
+    if (rc == OK)
+        rc = take_vector(k, k->layout.s, whole + n);
+    source->end(source->user);
+    if (rc == OK)
+        rc = snapshot_write(&k->snapshot, &k->layout, whole, model->progress.steps, &k->err);
+    free(whole);
+    return rc;
+}
+
 static int keep_snapshot(struct model_writer *k, const struct model_header *model)
 {
-    int rc = snapshot_write(&k->snapshot, &k->layout, k->landing, model->progress.steps, &k->err);
+    int rc = model->parts_in ? gather_snapshot(k, model)
+                             : snapshot_write(&k->snapshot, &k->layout, k->landing,
+                                              model->progress.steps, &k->err);
     if (rc != OK)
         log_error(k->log, "no snapshot: %s", k->err.text);
     return rc;
@@ -205,6 +280,8 @@ static int take_model(struct model_writer *k, const struct model_header *model)
         return rc;
     if (wants_snapshot(k, model))
         rc = first_error(rc, keep_snapshot(k, model));
+    if (rc == ERR_PEER && model->parts_in)
+        return rc;
     if (model->use & (MODEL_EVALUATE | MODEL_FINAL)) {
         int evaluated = evaluate_model(k, model);
         if (evaluated != OK)
@@ -223,9 +300,7 @@ static int evaluate_first(struct model_writer *k)
 static void record_kept(struct model_writer *k, const struct model_header *model)
 {
     k->kept_model = *model;
-    k->at = model->progress;
-    atomic_store(&k->kept_exchanges, model->progress.exchanges);
-    atomic_store(&k->kept_at, world_now(k->world));
+    record_state(k, &model->progress);
 }
 
 /* Another model overwrites the kept one: from now on the newest checkpoint is the newest state. */
@@ -252,6 +327,39 @@ static void leave_out(struct model_writer *k, uint32_t from, const struct model_
     }
 }
 
+/* The slices of a model wait until the driver ends their offer. ERR_PEER: it is of another view */
+static int take_offer(struct model_writer *k, uint32_t from, struct model_header *model)
+{
+    int rc = k->slices > 1 ? model_parts_begin(&k->parts, from, model->parts_in) : ERR_PROTOCOL;
+    if ((rc == OK && model->use) || rc == ERR_CANCELLED)
+        return rc;
+    if (rc == OK)
+        model_parts_end(&k->parts);
+    log_warn(k->log, "an offer of worker %u's replica is dropped: %s", from,
+             rc == OK ? "it was not requested" : "its members have changed");
+    if (model->use & MODEL_FINAL) {
+        atomic_fetch_add(&k->left_out, 1);
+        world_raise(k->world, SIGNAL_GROUP);
+    }
+    return ERR_PEER;
+}
+
+/* Write and judge it. ERR_PEER: its slices are gone, and others will offer it again */
+static int use_offer(struct model_writer *k, const struct model_header *model)
+{
+    if (model->use & MODEL_FINAL)
+        k->at = model->progress;
+    int rc = take_model(k, model);
+    model_parts_end(&k->parts);
+    if (rc == OK && model->use & MODEL_FINAL)
+        atomic_store(&k->here, true);
+    if (rc == ERR_PEER && model->use & MODEL_FINAL) {
+        atomic_fetch_add(&k->left_out, 1);
+        world_raise(k->world, SIGNAL_GROUP);
+    }
+    return rc;
+}
+
 static int receive_model(struct model_writer *k, struct model_header *model)
 {
     uint32_t from = WORLD_ANY;
@@ -259,7 +367,9 @@ static int receive_model(struct model_writer *k, struct model_header *model)
     int rc = model_receive_header(k->world, NULL, model, &from, WORLD_FOREVER);
     if (rc == OK && k->allowed)
         model->use = k->allowed(k->user, from, model->use);
-    if (rc == OK && !model->use) {
+    if (rc == OK && model->parts_in)
+        return take_offer(k, from, model);
+    if (rc == OK && (k->slices > 1 || !model->use)) {
         log_warn(k->log, "a model of worker %u, which was not requested, is dropped", from);
         rc = ERR_PEER;
     }
@@ -285,6 +395,14 @@ static int model_writer_main(void *arg)
         int rc = receive_model(k, &model);
         if (rc == ERR_PEER || rc == ERR_TIMEOUT || rc == ERR_PROTOCOL)
             continue; /* its sender died on the way, or hangs; another will send */
+        if (rc == OK && model.parts_in) {
+            rc = use_offer(k, &model);
+            if (rc == ERR_PEER)
+                continue;
+            if (rc != OK || model.use & MODEL_FINAL)
+                return rc;
+            continue;
+        }
         if (rc == OK && model.use & MODEL_FINAL)
             atomic_store(&k->here, true);
         if (rc == OK && k->where)

@@ -5,6 +5,7 @@
 
 #include "train/checkpoint.h"
 #include "train/model.h"
+#include "train/model_parts.h"
 #include "train/objectives.h"
 #include "train/snapshot.h"
 
@@ -21,8 +22,12 @@ struct model_writer {
     const atomic_int *stop; /* as train_options'; raised while a model waits: end the wait */
     double wait_s;          /* seconds for which the final model waits for room in `dir` */
     struct err err;         /* why the newest file that could not be written was not */
-    float *landing;         /* receives models; `room` floats */
+    float *landing;         /* receives models; `room` floats. NULL: the model is in slices, */
     size_t room;
+    struct group *group;             /* of their members; */
+    uint32_t slices;                 /* above 1 where it is: then */
+    struct model_parts parts;        /* files are written from what they offer, */
+    bool best_is_due;                /* and an offer that broke off had the best model */
     struct vec both, x, s;           /* to be evaluated: x, then s, and its two parts */
     _Atomic uint32_t left_out;       /* final models that could not be used */
     atomic_bool here;                /* the final model has arrived */
@@ -78,7 +83,7 @@ void model_writer_checkpoint(struct model_writer *k, const struct model_header *
 /* Write the final model from `landing` into the run directory; wait for room, or for a writable
  * disk. Meanwhile a copy is in a fallback location, and remains the model at the end of the wait.
  * `complete`: no checkpoint is needed any more to resume from. ERR_CANCELLED; ERR_IO, ERR_FULL: it
- * was written nowhere */
+ * was written nowhere; ERR_PEER: its slices are gone */
 int model_writer_write_final(struct model_writer *k, const struct checkpoint_header *header,
                              bool complete);
 

@@ -42,28 +42,52 @@ static size_t records_of(const struct objectives *o, enum corpus_set which)
                                                                              : all;
 }
 
-static int evaluate_set(struct objectives *o, enum corpus_set which, const struct vec *x,
-                        struct vec *s, uint64_t offset, uint64_t step)
+/* Seconds of a batch: of a slice, the part of the products that it has. */
+static double seconds_of_batch(const struct objectives *o)
+{
+    return o->batch_seconds * (o->meeting ? net_share(o->ws->train) : 1);
+}
+
+static int measure_set(struct objectives *o, enum corpus_set which, const struct vec *x,
+                       struct vec *s, uint64_t step, struct net_result *sum)
 {
     const struct dataset *set = &o->corpus->set[which];
     size_t count = records_of(o, which);
-    struct net_result sum = {0};
     int64_t begun = trace_now(o->world);
+    *sum = (struct net_result){0};
     for (size_t first = 0, batch = o->ws->batch; first < count; first += batch) {
         size_t n = count - first < batch ? count - first : batch;
         if (o->stop && atomic_load(o->stop) > 0)
             return ERR_END;
-        int rc = world_work(o->world, &(struct cost){o->batch_seconds});
-        if (rc != OK)
-            return rc;
-        rc = workspace_evaluate(o->ws, set, first, n, x, s, &sum, &o->err);
+        int rc = world_work(o->world, &(struct cost){seconds_of_batch(o)});
+        if (rc == OK)
+            rc = workspace_evaluate_slice(o->ws, set, first, n, x, s, o->meeting, sum, &o->err);
         if (rc != OK)
             return rc;
     }
     trace_end(o->world, begun,
               (struct trace_span){
                   .kind = SPAN_EVALUATE, .row = TRACE_MODEL_WRITER, .n = step, .amount = count});
-    struct evaluation e = o->last[which] = evaluation_of(&sum);
+    return OK;
+}
+
+int objectives_measure(struct objectives *o, const struct vec *x, struct vec *s, uint64_t step,
+                       struct net_result sum[SCORES_SETS])
+{
+    for (enum corpus_set set = SET_VALIDATION; set <= SET_TEST; set++) {
+        int rc = o->corpus->set[set].count > 0
+                     ? measure_set(o, set, x, s, step, &sum[set - SET_VALIDATION])
+                     : OK;
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}
+
+static void report_set(struct objectives *o, enum corpus_set which, const struct net_result *sum,
+                       uint64_t offset, uint64_t step)
+{
+    struct evaluation e = o->last[which] = evaluation_of(sum);
     cJSON *event = events_new(o->events, "eval");
     events_add_measure(event, "epoch", (double)offset / (double)o->epoch_records);
     cJSON_AddNumberToObject(event, "step", (double)step);
@@ -77,7 +101,6 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
         events_add_measure(event, "test_loss", e.loss);
     }
     events_emit(o->events, event);
-    return OK;
 }
 
 /* ---- a text that the model draws ---- */
@@ -90,6 +113,10 @@ int objectives_open_text(struct objectives *o, const struct logger *log, struct 
     struct err why;
     if (!text || o->job->evaluate->sample_length == 0)
         return OK;
+    if (o->job->slices > 1) {
+        log_info(log, "evaluations draw no text: no node has the whole model, which is in slices");
+        return OK;
+    }
     int rc = text_units_create(text, &units, err);
     if (rc != OK)
         return rc;
@@ -149,21 +176,14 @@ static int draw_text(struct objectives *o, const struct vec *x, struct vec *s, u
     return OK;
 }
 
-int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t offset,
-                        uint64_t step)
+int objectives_judge(struct objectives *o, const struct net_result sum[SCORES_SETS],
+                     uint64_t offset, uint64_t step)
 {
     const Paceline__Stop *stop = o->job->stop;
     bool reached = false;
-    for (enum corpus_set set = SET_VALIDATION; set <= SET_TEST; set++) {
-        if (o->corpus->set[set].count == 0)
-            continue;
-        int rc = evaluate_set(o, set, x, s, offset, step);
-        if (rc != OK)
-            return rc;
-    }
-    int drawn = o->sampler ? draw_text(o, x, s, offset, step) : OK;
-    if (drawn != OK)
-        return drawn;
+    for (enum corpus_set set = SET_VALIDATION; set <= SET_TEST; set++)
+        if (o->corpus->set[set].count > 0)
+            report_set(o, set, &sum[set - SET_VALIDATION], offset, step);
     bool chooses = o->corpus->set[SET_VALIDATION].count > 0;
     const struct evaluation *counts = &o->last[chooses ? SET_VALIDATION : SET_TEST];
     o->error = chooses || o->corpus->set[SET_TEST].count > 0 ? counts->error : -1;
@@ -177,4 +197,16 @@ int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s
     reached |= stop->has_test_error && o->last[SET_TEST].error >= 0 &&
                o->last[SET_TEST].error <= stop->test_error;
     return reached ? ERR_STOP : OK;
+}
+
+int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t offset,
+                        uint64_t step)
+{
+    struct net_result sum[SCORES_SETS] = {{0}};
+    int rc = objectives_measure(o, x, s, step, sum);
+    if (rc != OK)
+        return rc;
+    int judged = objectives_judge(o, sum, offset, step);
+    rc = o->sampler ? draw_text(o, x, s, offset, step) : OK;
+    return rc != OK ? rc : judged;
 }

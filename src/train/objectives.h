@@ -6,6 +6,7 @@
 
 #include "learner/text_sampler.h"
 #include "learner/workspace.h"
+#include "strategy/strategy.h"
 #include "train/events.h"
 
 #include <stdatomic.h>
@@ -21,8 +22,9 @@ struct objectives {
     size_t most;            /* records of each set that are evaluated, from the first; 0: as the
                                job sets it */
     double batch_seconds;   /* seconds of an evaluated batch on a node with speed 1 */
-    struct text_sampler *sampler; /* owned; NULL: the run is over no text, or draws none */
-    double unit_seconds;          /* seconds of a unit that is drawn, likewise */
+    const struct slice_meeting *meeting; /* of a slice, which measures with others; else NULL */
+    struct text_sampler *sampler;        /* owned; NULL: the run is over no text, or draws none */
+    double unit_seconds;                 /* seconds of a unit that is drawn, likewise */
     struct evaluation last[SET_COUNT];
     uint64_t evaluated; /* times */
     double error;       /* last of the validation set, or of the test set without it; -1: the net
@@ -56,5 +58,12 @@ uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t bat
  * ERR_IO or ERR_NOMEM when a record cannot be read, which `err` names. */
 int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t offset,
                         uint64_t step);
+
+/* The same in two steps, where other nodes have the model: its slices measure it, each of them the
+ * same records, without an event; and the driver judges by what they have found. */
+int objectives_measure(struct objectives *o, const struct vec *x, struct vec *s, uint64_t step,
+                       struct net_result sum[SCORES_SETS]);
+int objectives_judge(struct objectives *o, const struct net_result sum[SCORES_SETS],
+                     uint64_t offset, uint64_t step);
 
 #endif

@@ -57,6 +57,7 @@ struct train_host {
     const char *data_root;
     const char *data_urls; /* with a root: the begin of URLs that are opened, too; NULL: none */
     /* Records that this process has bound to names, for a job's `memory` sources; NULL: none. */
+    uint32_t evaluate_records; /* of a worker with a slice of the model, as train_options' */
     const struct bindings *bindings;
     struct remote *remote; /* opens the URLs of a job's data; NULL: none are opened */
     /* Does a node of Paceline listen at that address? Blocks for `patience` ns at most. ERR_PEER

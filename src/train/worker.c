@@ -6,6 +6,7 @@
 #include "train/objectives.h"
 #include "train/recovery_report.h"
 #include "train/triggers.h"
+#include "train/worker_slice.h"
 #include "wire/wire_send.h"
 
 #include <math.h>
@@ -87,13 +88,9 @@ static uint32_t uses_due(struct member *m)
 {
     struct worker *w = m->train;
     uint32_t use = w->progress->uses_due(w, &m->progress);
+    bool first = m->progress.exchanges == 0 && group_first_view(&w->group)->number == 1;
     w->counts.seen = m->progress;
-    return use;
-}
-
-static void publish_due(struct member *m, uint32_t uses)
-{
-    publish_for(m->train, &m->progress, uses);
+    return use | (first && w->job->evaluate->at_start ? MODEL_EVALUATE : 0u);
 }
 
 /* The strategy has received a donor's state: training begins here. */
@@ -206,6 +203,8 @@ static int drain_lanes(struct worker *w)
 
 static int hand_over(struct worker *w, uint32_t use)
 {
+    if (w->job->slices > 1)
+        return worker_slice_offer(w, use);
     int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
     if (rc != OK && rc != ERR_PEER)
         return rc;
@@ -221,6 +220,9 @@ static int hand_over(struct worker *w, uint32_t use)
 static int await_release(struct worker *w, int status, uint32_t reported)
 {
     atomic_store(&w->group.work.busy, false);
+    int served = w->job->slices > 1 && w->member.world ? worker_slice_serve(w) : OK;
+    if (served != OK)
+        return served;
     for (;;) {
         const struct wait_for change = wait_signal(w->world, SIGNAL_GROUP);
         if (atomic_load(&w->group.end.over) ||
@@ -307,12 +309,13 @@ static int run_loop(struct worker *w)
         .on_step_boundary = on_step_boundary,
         .checkpoint_due = checkpoint_due,
         .uses_due = uses_due,
-        .publish = publish_due,
         .on_state = on_state,
         .train = w,
     };
     if (!w->join.joined)
         w->start.sharers = view_members(view);
+    if (w->job->slices > 1)
+        worker_slice_begin(w);
     w->member.join_state = w->member.lanes.joined = w->join.joined ? &w->join.state : NULL;
     w->progress->begin(w);
     w->member.start = w->member.progress = w->counts.seen = w->start;
@@ -450,6 +453,7 @@ int train_work(struct world *world, const struct train_host *host)
     if (host->watch)
         host->watch->worker(host->watch->user, world->self, NULL);
     world_end_task(w->world, &w->warming);
+    worker_slice_end(w);
     publisher_release(&w->publisher);
     if (w->strategy && w->strategy->close && w->member.world)
         w->strategy->close(&w->member);

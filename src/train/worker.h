@@ -79,6 +79,7 @@ struct worker {
     struct worker_data data;
     struct learner learner;
     struct task *warming; /* touches the learner's memory while the model is received */
+    struct task *serving; /* sends a slice's part of the model, behind the loop */
     struct group group;
     struct publisher publisher;
     struct bootstrap bootstrap;

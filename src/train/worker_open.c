@@ -4,6 +4,7 @@
 #include "tensor/kernels.h"
 #include "train/connectivity.h"
 #include "train/worker.h"
+#include "train/worker_slice.h"
 #include "wire/wire_send.h"
 #include "world/trace.h"
 
@@ -219,8 +220,9 @@ static int make_learner(struct worker *w)
         thread_adapter_start(&w->learner.adapter, w->job, learner_threads(w->job), w->host->delay,
                              w->host->log);
     if (rc == OK)
-        rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, worker_floats_most(w),
-                            w->strategy->extras, &w->arena);
+        rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER,
+                            w->job->slices > 1 ? 0 : worker_floats_most(w), w->strategy->extras,
+                            &w->arena);
     return rc;
 }
 
@@ -294,7 +296,6 @@ static int take_extra(struct worker *w, const float *from)
 {
     for (size_t i = 0; i < w->strategy->extras; i++) {
         struct vec *extra = &w->extras.at[i];
-        PL_ASSERT(!slice_is_part(&w->data.ws->slice));
         if (vec_init(extra, &w->arena, w->learner.x.n) != OK)
             return err_set(&w->err, ERR_NOMEM, "out of memory for a checkpoint");
         vec_import(extra, vec_all(extra), from + i * extra->n);
@@ -303,24 +304,15 @@ static int take_extra(struct worker *w, const float *from)
     return OK;
 }
 
-/* x, or a vector like it, out of one of the whole model. */
-static void take_vector(const struct worker *w, struct vec *x, const float *whole)
-{
-    if (slice_is_part(&w->data.ws->slice))
-        slice_take(&w->data.ws->slice, model_table(w), whole, x->at);
-    else
-        vec_import(x, vec_all(x), whole);
-}
-
 static int take_state(struct worker *w, const struct model_header *header, const float *model)
 {
     struct learner *l = &w->learner;
-    size_t n = model_table(w)->total;
-    take_vector(w, &l->x, model);
+    size_t n = l->x.n;
+    vec_import(&l->x, vec_all(&l->x), model);
     vec_import(&l->s, vec_all(&l->s), model + n);
     model += n + l->s.n;
     for (size_t i = 0; header->has_state && i < l->optim.ops->states; i++, model += n)
-        take_vector(w, &l->optim.state[i], model);
+        vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), model);
     l->optim.updates = header->has_state ? header->updates : 0;
     w->start = header->progress;
     l->steps = header->progress.steps;
@@ -342,12 +334,19 @@ static size_t floats_of(const struct worker *w, const struct model_header *heade
     return vectors * model_table(w)->total + l->s.n + (header->has_carried ? carried : 0);
 }
 
+static int report_no_start(struct worker *w, int rc)
+{
+    return rc == OK || rc == ERR_DRIVER || rc == ERR_CANCELLED
+               ? rc
+               : err_set(&w->err, rc, "worker %u: no model to resume from: %s", w->world->self,
+                         status_text(rc));
+}
+
 /* Take the received initial state from the publisher's copy. */
 static int take_start(struct worker *w, int rc, const struct model_header *header)
 {
     if (rc != OK)
-        return err_set(&w->err, rc, "worker %u: no model to resume from: %s", w->world->self,
-                       status_text(rc));
+        return report_no_start(w, rc);
     return take_state(w, header, w->publisher.copy);
 }
 
@@ -452,12 +451,23 @@ static int join_run(struct worker *w)
     return worker_report(w, WIRE_JOIN_COMPLETE, &nothing);
 }
 
+static int begin_slice(struct worker *w, int rc, const struct model_header *header)
+{
+    if (rc == OK)
+        rc = end_warming(w);
+    if (rc == OK)
+        rc = worker_slice_fetch(w, header);
+    return report_no_start(w, rc);
+}
+
 /* Begin in the run's first view with a state that is not drawn from the seed. */
 static int begin_run(struct worker *w)
 {
     struct model_header header = {0};
     int64_t begun = trace_now(w->world);
     int rc = bootstrap_request(&w->group, &header);
+    if (w->job->slices > 1)
+        return begin_slice(w, rc, &header);
     if (rc == OK && floats_of(w, &header) > w->publisher.room)
         rc = ERR_PROTOCOL;
     if (rc == OK)

@@ -36,6 +36,9 @@ struct disk_ops {
                 struct err *err);
     /* All of the bytes, or ERR_IO. */
     int (*write)(struct disk_file *f, const void *data, size_t len, struct err *err);
+    /* Write over the first `len` bytes of a new file that has as many; later writes continue at its
+     * end. ERR_IO */
+    int (*rewrite)(struct disk_file *f, const void *data, size_t len, struct err *err);
     /* Cut the file back to its first `len` bytes. ERR_IO */
     int (*truncate)(struct disk_file *f, uint64_t len, struct err *err);
     /* Written data survives a power cut. An error is final. ERR_IO */

@@ -187,6 +187,14 @@ static void test_files_that_grow(void **state)
         assert_int_equal(ops->close(file, &err), OK);
     }
     folder_expect(folder, "log", "one,two");
+    folder_file(folder, "head", path);
+    assert_int_equal(ops->open(real_disk(), path, false, &file, &err), OK);
+    assert_int_equal(ops->write(file, "....data", 8, &err), OK);
+    assert_int_equal(ops->rewrite(file, "head", 4, &err), OK);
+    assert_int_equal(ops->write(file, ",end", 4, &err), OK);
+    assert_int_equal(ops->close(file, &err), OK);
+    folder_expect(folder, "head", "headdata,end");
+    folder_file(folder, "log", path);
     assert_int_equal(ops->open(real_disk(), path, false, &file, &err), ERR_IO); /* not new */
     assert_non_null(strstr(err.text, path));
 }

@@ -5,6 +5,7 @@
 #include "sliced_job.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
 
@@ -96,6 +97,53 @@ static void test_fast_kernels_take_slices(void **state)
             "strategy.allreduce={}", "net.file=large.prototxt", "kernels=dnnl", "batch=64");
     double apart = run_difference(sliced, whole);
     print_message("    3 slices: %.2g\n", apart);
+    assert_true(apart <= SAME_MAX);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { LIMITED_MB = 0 }; /* their shadow memory has more addresses */
+#else
+enum { LIMITED_MB = 300 };
+#endif
+
+static rlim_t limit_addresses(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    return before;
+}
+
+/* 70 MB of weights and as much optimizer state, of processes that have 300 MB of addresses, the
+ * driver too: with the gradients the whole model does not fit, with the memory that each process
+ * needs anyway. It trains, is evaluated, written to checkpoints and read from them by another
+ * number of slices. */
+static void test_slices_have_room_for_their_part_alone(void **state)
+{
+    struct tiny *t = *state;
+    char whole[128], dir[128];
+    struct process p;
+    if (LIMITED_MB == 0)
+        skip();
+    tiny_write(t, "wide.prototxt",
+               SLICED_DATA SLICED_INNER("one", "data", "one", 4096)
+                   SLICED_INNER("two", "one", "two", 4096) SLICED_INNER("ip", "two", "ip", 5)
+                       SLICED_ENDS);
+    EXECUTE(t, "train", t->job, whole, "stop.steps=6", "workers=1", "strategy.single={}",
+            "net.file=wide.prototxt", "kernels=dnnl", "solver.momentum=0.9");
+    rlim_t before = limit_addresses((rlim_t)LIMITED_MB << 20);
+    EXECUTE(t, "train", t->job, dir, "stop.steps=4", "slices=4", "workers=4",
+            "strategy.allreduce={}", "net.file=wide.prototxt", "kernels=dnnl",
+            "solver.momentum=0.9");
+    assert_true(run_number(dir, "end", 0, "test_loss") > 0);
+    assert_int_equal(run_count(dir, "checkpoint", NULL, NULL), 1);
+    RUN(t, &p, "resume", dir, "--set", "slices=5", "--set", "workers=5", "--set", "stop.steps=6");
+    process_release(&p);
+    limit_addresses(before);
+    double apart = run_difference(dir, whole);
+    print_message("    4 slices, then 5: %.2g\n", apart);
     assert_true(apart <= SAME_MAX);
 }
 
@@ -196,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_slices_of_units_train_as_the_whole_model),
         cmocka_unit_test(test_slices_of_one_layer_have_its_bits),
         cmocka_unit_test(test_fast_kernels_take_slices),
+        cmocka_unit_test(test_slices_have_room_for_their_part_alone),
         cmocka_unit_test(test_a_slice_is_killed),
         cmocka_unit_test(test_replicas_train_as_replicas),
         cmocka_unit_test(test_a_killed_slice_is_replaced),

@@ -31,6 +31,9 @@ static int send_head(struct world *world, const struct play *p)
     buf_put_u64(&head, 0);
     buf_put_u32(&head, 0);
     buf_put_u32(&head, 0);
+    buf_put_u32(&head, header->parts_in);
+    if (header->parts_in)
+        model_scores_encode(&header->scores, &head);
     uint64_t tag = wire_tag(WIRE_MODEL, 0, header->progress.exchanges, WIRE_HEADER_PIECE);
     struct message *m = message_new(tag, 0, head.len);
     memcpy(m->data, head.data, head.len);
@@ -122,6 +125,15 @@ static void test_driver_takes_no_model_of_another_member(void **state)
     expect_ignored(*state, &p, "a model of worker 1, which was not requested, is dropped");
 }
 
+/* The model is in no slices, so that it could not be taken. */
+static void test_driver_takes_no_offer_of_a_whole_model(void **state)
+{
+    struct play p = {.from = 1, .to = WORLD_DRIVER, .at_s = 1.5};
+    p.header.use = MODEL_EVALUATE;
+    p.header.parts_in = 1;
+    expect_ignored(*state, &p, "an offer of worker 1's replica is dropped");
+}
+
 static void test_joiner_takes_no_model_of_a_stranger(void **state)
 {
     struct play p = {.from = STRANGER, .to = 2, .at_s = 1};
@@ -141,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_driver_takes_no_model_of_a_stranger),
         cmocka_unit_test(test_driver_takes_no_model_of_another_member),
+        cmocka_unit_test(test_driver_takes_no_offer_of_a_whole_model),
         cmocka_unit_test(test_joiner_takes_no_model_of_a_stranger),
         cmocka_unit_test(test_joiner_waits_for_no_vectors_that_never_come),
     };

@@ -5,6 +5,7 @@
 #include "coll/exchange.h"
 #include "sim_run.h"
 #include "sliced_job.h"
+#include "world/disk.h"
 
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
 
@@ -337,6 +338,33 @@ static void test_a_slice_leaves_with_its_replica(void **state)
     }
 }
 
+/* A slice dies while the model is evaluated, offered and taken for the files at the end: the other
+ * replica offers it again. A slow link makes that long. */
+static void test_a_slice_is_lost_while_the_model_is_taken(void **state)
+{
+    struct tiny *t = *state;
+    static const char slow[] = "node { count: 8 } step_seconds: 0.004 link { mbit: 10 }\n";
+    struct sim_run r = {.limit_s = 1000};
+    REPLICAS(t, slow, &r, 2, 2, "stop.epochs", "stop.steps=6", "strategy.allreduce={}");
+    double end = r.report.wall_s;
+    int alone = 0;
+    for (int i = 0; i < 24; i++) {
+        struct sim_run lost = {.limit_s = 1000};
+        char faults[256], unfinished[256];
+        snprintf(faults, sizeof faults,
+                 "node { count: 8 } step_seconds: 0.004 link { mbit: 10 } "
+                 "fault { at: %.4f kill: %d }\n",
+                 end - 0.0025 * (i + 1), i % 4);
+        REPLICAS(t, faults, &lost, 2, 2, "stop.epochs", "stop.steps=6", "strategy.allreduce={}");
+        assert_string_equal(lost.report.reason, "steps");
+        assert_true(run_is_finite(lost.dir, "final.safetensors"));
+        snprintf(unfinished, sizeof unfinished, "%s/final.safetensors" DISK_UNFINISHED, lost.dir);
+        assert_int_not_equal(access(unfinished, F_OK), 0);
+        alone += run_count(lost.dir, "member", "what", "unseated") == 1;
+    }
+    assert_true(alone > 12);
+}
+
 /* A worker dies before the first view, as one of another program may: the next one takes its
  * slice, whatever its number. */
 static void test_a_successor_before_the_first_view_has_the_seat(void **state)
@@ -366,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_what_is_left_of_two_replicas_makes_one),
         cmocka_unit_test(test_the_last_replica_ends_the_run),
         cmocka_unit_test(test_a_slice_leaves_with_its_replica),
+        cmocka_unit_test(test_a_slice_is_lost_while_the_model_is_taken),
         cmocka_unit_test(test_a_successor_before_the_first_view_has_the_seat),
     };
     return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);

@@ -199,13 +199,11 @@ static void test_slices_of_one_layer_have_its_bits(void **state)
     }
 }
 
-/* Models of the run under way are whole: evaluated as the whole model's are, and the best kept. */
-static void test_slices_are_evaluated_on_the_way(void **state)
+static void compare_evaluations(struct tiny *t, const char *net, const char *from)
 {
-    struct tiny *t = *state;
     char whole[128], sliced[128];
-    SLICES(t, 1, whole, "stop.steps=30", "evaluate.every_steps=5", "pace=0.05");
-    SLICES(t, 3, sliced, "stop.steps=30", "evaluate.every_steps=5", "pace=0.05");
+    SLICES(t, 1, whole, "stop.steps=30", "evaluate.every_steps=5", "pace=0.05", net, from);
+    SLICES(t, 3, sliced, "stop.steps=30", "evaluate.every_steps=5", "pace=0.05", net, from);
     int evaluations = run_count(sliced, "eval", NULL, NULL);
     assert_true(evaluations >= 6);
     assert_int_equal(evaluations, run_count(whole, "eval", NULL, NULL));
@@ -215,6 +213,21 @@ static void test_slices_are_evaluated_on_the_way(void **state)
                     run_number(whole, "eval", i, "epoch"));
     }
     assert_true(run_is_finite(sliced, "best.safetensors"));
+}
+
+/* The slices evaluate models of the run under way as the whole model is, and the best is kept. */
+static void test_slices_are_evaluated_on_the_way(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const nets[][2] = {
+        {"net.prototxt", "slices_from=one"},      {"sequence.prototxt", "slices_from=lstm"},
+        {"sequence.prototxt", "slices_from=gru"}, {"channels.prototxt", "slices_from=conv"},
+        {"mixed.prototxt", "slices_from=one"},
+    };
+    char net[192];
+    tiny_write(t, "channels.prototxt", sliced_channels);
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
+        compare_evaluations(t, other_net(t, nets[i][0], net), nets[i][1]);
 }
 
 /* A step costs these bytes on the wire, as all slices send and receive them. Each sends its part of
@@ -273,24 +286,75 @@ static void test_slices_share_the_time_of_a_step(void **state)
     assert_true(ratio > 0.45 && ratio < 0.7);
 }
 
-/* Checkpoints are of the whole model: a run resumes with another number of slices, or with none. */
+/* A run with that many slices, resumed with as many others: as with the whole model. */
+static void resume_as(struct tiny *t, const int counts[2], const char *net, const char *from,
+                      const char *whole)
+{
+    struct sim_run r = {0};
+    for (int part = 0; part < 2; part++) {
+        char slices[32], workers[32], steps[32];
+        snprintf(slices, sizeof slices, "slices=%d", counts[part]);
+        snprintf(workers, sizeof workers, "workers=%d", counts[part]);
+        snprintf(steps, sizeof steps, "stop.steps=%d", part == 0 ? 11 : 20);
+        SIM(t, cluster, &r, slices, workers, steps, "strategy.allreduce={}", net, from);
+    }
+    double apart = run_difference(r.dir, whole);
+    print_message("    %s, %d slices, then %d: %.2g\n", strrchr(net, '/') + 1, counts[0], counts[1],
+                  apart);
+    assert_true(apart <= SAME_MAX);
+    assert_near(run_number(r.dir, "end", 1, "test_loss"), run_number(whole, "end", 0, "test_loss"));
+}
+
+/* Checkpoints are of the whole model: a run resumes with another number of slices, or with none;
+ * with recurrent units, of which a slice has a part of each gate, with channels and their state,
+ * and behind data-parallel layers. */
 static void test_slices_resume_as_others(void **state)
 {
     struct tiny *t = *state;
-    char whole[128];
-    static const int counts[][2] = {{2, 3}, {4, 1}, {1, 2}};
-    SLICES(t, 1, whole, "stop.steps=20");
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        struct sim_run r = {0};
-        for (int part = 0; part < 2; part++) {
-            char slices[32], workers[32], steps[32];
-            snprintf(slices, sizeof slices, "slices=%d", counts[i][part]);
-            snprintf(workers, sizeof workers, "workers=%d", counts[i][part]);
-            snprintf(steps, sizeof steps, "stop.steps=%d", part == 0 ? 11 : 20);
-            SIM(t, cluster, &r, slices, workers, steps, "strategy.allreduce={}");
-        }
-        double apart = run_difference(r.dir, whole);
-        print_message("    %d slices, then %d: %.2g\n", counts[i][0], counts[i][1], apart);
+    char whole[128], net[192];
+    static const struct {
+        const char *net, *from;
+        int counts[2];
+    } runs[] = {
+        {"net.prototxt", "slices_from=one", {2, 3}},
+        {"net.prototxt", "slices_from=one", {4, 1}},
+        {"net.prototxt", "slices_from=one", {1, 2}},
+        {"sequence.prototxt", "slices_from=lstm", {2, 3}},
+        {"sequence.prototxt", "slices_from=lstm", {4, 2}},
+        {"sequence.prototxt", "slices_from=lstm", {3, 1}},
+        {"sequence.prototxt", "slices_from=gru", {2, 4}},
+        {"channels.prototxt", "slices_from=conv", {2, 3}},
+        {"channels.prototxt", "slices_from=conv", {3, 1}},
+        {"mixed.prototxt", "slices_from=one", {2, 3}},
+        {"mixed.prototxt", "slices_from=one", {3, 1}},
+    };
+    tiny_write(t, "channels.prototxt", sliced_channels);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        other_net(t, runs[i].net, net);
+        SLICES(t, 1, whole, "stop.steps=20", net, runs[i].from);
+        resume_as(t, runs[i].counts, net, runs[i].from, whole);
+    }
+    /* Batch statistics of data-parallel layers are those of as many slices. */
+    other_net(t, "channels.prototxt", net);
+    SLICES(t, 2, whole, "stop.steps=20", net, "slices_from=ip");
+    resume_as(t, (const int[]){2, 2}, net, "slices_from=ip", whole);
+}
+
+/* Of files of weights the driver has the whole model, and cuts it for the slices. */
+static void test_slices_begin_with_weights(void **state)
+{
+    struct tiny *t = *state;
+    char first[128], whole[128], sliced[128], net[192], weights[192];
+    static const char *const nets[] = {"sequence.prototxt", "channels.prototxt", "net.prototxt"};
+    tiny_write(t, "channels.prototxt", sliced_channels);
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        other_net(t, nets[i], net);
+        SLICES(t, 1, first, "stop.steps=5", net);
+        snprintf(weights, sizeof weights, "weights=%s/final.safetensors", first);
+        SLICES(t, 1, whole, "stop.steps=6", net, weights);
+        SLICES(t, 3, sliced, "stop.steps=6", net, weights, "evaluate.at_start=true");
+        double apart = run_difference(sliced, whole);
+        print_message("    %s: %.2g\n", nets[i], apart);
         assert_true(apart <= SAME_MAX);
     }
 }
@@ -317,6 +381,36 @@ static void test_a_lost_slice_ends_the_run(void **state)
         SIM(t, cluster, &r, "slices=3", "workers=3", "strategy.allreduce={}", "stop.steps=60");
         assert_true(run_difference(r.dir, whole) <= SAME_MAX);
     }
+}
+
+/* All loops have ended, and a slice is lost before the final model is written: nobody else has it.
+ * The run ends by name, and is resumed from its checkpoint. */
+static void test_a_slice_lost_at_the_end_ends_the_run(void **state)
+{
+    struct tiny *t = *state;
+    static const char slow[] = "node { count: 3 } step_seconds: 0.004 link { mbit: 10 }\n";
+    char whole[128];
+    struct sim_run r = {.limit_s = 1000};
+    int lost = 0;
+    SLICES(t, 1, whole, "stop.steps=12");
+    SIM(t, slow, &r, "slices=3", "workers=3", "strategy.allreduce={}", "stop.steps=12");
+    double end = r.report.wall_s;
+    for (int i = 0; i < 8; i++) {
+        char faults[256];
+        r = (struct sim_run){.limit_s = 1000};
+        snprintf(faults, sizeof faults,
+                 "node { count: 3 } step_seconds: 0.004 link { mbit: 10 } "
+                 "fault { at: %.4f kill: %d }\n",
+                 end - 0.004 * (i + 1), i % 3);
+        SIM_TRY(t, faults, &r, "slices=3", "workers=3", "strategy.allreduce={}", "stop.steps=12",
+                "checkpoint.every_seconds=0.02");
+        if (r.rc != PL_OK && !strstr(r.error, "of 3 of the model is lost"))
+            fail_msg("%d: %d, \"%s\"", i, r.rc, r.error);
+        lost += r.rc != PL_OK;
+        SIM(t, cluster, &r, "slices=3", "workers=3", "strategy.allreduce={}", "stop.steps=12");
+        assert_true(run_difference(r.dir, whole) <= SAME_MAX);
+    }
+    assert_true(lost > 3);
 }
 
 /* A worker that is asked to leave takes the run to its end, with the model of a commit point. */
@@ -409,7 +503,9 @@ int main(void)
         cmocka_unit_test(test_channels_are_gathered_behind_the_pooling),
         cmocka_unit_test(test_slices_share_the_time_of_a_step),
         cmocka_unit_test(test_slices_resume_as_others),
+        cmocka_unit_test(test_slices_begin_with_weights),
         cmocka_unit_test(test_a_lost_slice_ends_the_run),
+        cmocka_unit_test(test_a_slice_lost_at_the_end_ends_the_run),
         cmocka_unit_test(test_a_slice_that_leaves_ends_the_run_in_order),
         cmocka_unit_test(test_slices_end_with_their_driver),
         cmocka_unit_test(test_slices_diverge_together),

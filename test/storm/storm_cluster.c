@@ -212,7 +212,7 @@ static int node_main(void *arg, struct world *world)
         .dx = &s->ground->dx,
         .watch = &watch,
     };
-    if (s->plan->slices > 0 && world->self != WORLD_DRIVER) /* they wait for each other */
+    if (s->plan->slices > 0) /* they wait for each other, and the shared net is of no slices */
         host.ws = NULL;
     if (world->self == WORLD_DRIVER) {
         struct train_options train = s->train;

@@ -90,6 +90,11 @@ static int write_file(struct disk_file *f, const void *data, size_t len, struct 
     return fails ? err_set(err, ERR_IO, "the storm's disk: no space left") : rc;
 }
 
+static int rewrite_file(struct disk_file *f, const void *data, size_t len, struct err *err)
+{
+    return real_disk()->ops->rewrite(f->file, data, len, err);
+}
+
 static int sync_file(struct disk_file *f, struct err *err)
 {
     return sync_disk(f->disk, err);
@@ -140,6 +145,7 @@ void storm_disk_init(struct storm_disk *disk)
         .free_space = free_space,
         .open = open_file,
         .write = write_file,
+        .rewrite = rewrite_file,
         .sync = sync_file,
         .close = close_file,
         .lock = lock_file,

@@ -1,0 +1,170 @@
+#include "train/worker_slice.h"
+
+#include "strategy/slice_group.h"
+#include "train/model_parts.h"
+#include "train/objectives.h"
+
+/* ---- evaluation ---- */
+
+static int meet_others(void *user, const struct net_point *point)
+{
+    const struct learner *l = user;
+    return l->meet(l->meet_user, point);
+}
+
+/* At the end of the run the final model is evaluated, unless it has just been. */
+static int evaluate_slice(struct member *m, uint32_t uses, bool ended)
+{
+    struct worker *w = m->train;
+    struct learner *l = &w->learner;
+    struct model_scores scores = {.here = true, .exchanges = m->progress.exchanges};
+    bool known = m->scores.here && m->scores.exchanges == m->progress.exchanges;
+    if (!(uses & MODEL_EVALUATE) && (!ended || known))
+        return OK;
+    struct slice_meeting meeting = {meet_others, l};
+    struct objectives o;
+    objectives_init(&o, w->world, w->job, w->data.corpus, w->data.ws, NULL, l->step_seconds);
+    o.meeting = &meeting;
+    o.most = w->host->evaluate_records;
+    int rc = objectives_measure(&o, &l->x, &l->s, m->progress.steps, scores.sum);
+    if (rc == OK)
+        m->scores = scores;
+    else if (rc == o.err.status)
+        l->err = o.err;
+    return rc;
+}
+
+/* ---- offers ---- */
+
+static int send_offer(struct worker *w, uint32_t uses, uint32_t view)
+{
+    const struct member *m = &w->member;
+    const struct model_header header = {
+        .progress = m->progress,
+        .use = uses,
+        .has_state = m->model.states > 0,
+        .updates = w->learner.optim.updates,
+        .parts_in = view,
+        .scores = m->scores,
+    };
+    return model_send_header(w->world, WORLD_DRIVER, &header);
+}
+
+static int offer_slice(struct member *m, struct coll *c, uint32_t uses, bool speaks)
+{
+    struct worker *w = m->train;
+    int rc = speaks ? send_offer(w, uses, c->view->number) : OK;
+    if (rc == OK)
+        rc = model_parts_serve(c, &w->learner);
+    if (rc == OK)
+        atomic_fetch_and(&m->group->model_requests, ~uses);
+    return rc == ERR_PEER ? ERR_VIEW : rc; /* without the driver the view ends */
+}
+
+int worker_slice_offer(struct worker *w, uint32_t uses)
+{
+    int rc = send_offer(w, uses, group_view(&w->group)->number);
+    return rc == ERR_PEER ? OK : rc;
+}
+
+/* ---- behind the loop ---- */
+
+/* The slices of this worker's replica in a view, and the driver. false: they are not all there. */
+static bool rank_slices(const struct worker *w, const struct view *view, struct ranks *ranks)
+{
+    size_t slices = w->job->slices;
+    uint32_t seat = view_seat(view, w->world->self);
+    if (seat == VIEW_NO_SEAT || seat % slices != w->data.ws->slice.index)
+        return false;
+    *ranks = (struct ranks){.count = slices + 1, .me = seat % slices};
+    ranks->node[slices] = WORLD_DRIVER;
+    for (size_t f = 0; f < slices; f++) {
+        ranks->node[f] = view_seated(view, (uint32_t)(seat / slices * slices + f));
+        if (ranks->node[f] == VIEW_MEMBERS_MAX)
+            return false;
+    }
+    return true;
+}
+
+static int serve_in(struct worker *w, const struct view *view)
+{
+    struct ranks ranks;
+    struct coll c = {
+        .group = &w->group, .view = view, .ranks = &ranks, .lane = PARTS_LANE, .patient = true};
+    if (!rank_slices(w, view, &ranks))
+        return ERR_VIEW;
+    int rc = OK;
+    while (rc == OK)
+        rc = model_parts_serve(&c, &w->learner);
+    return rc;
+}
+
+static int serve_main(void *arg)
+{
+    struct worker *w = arg;
+    int rc = OK;
+    while (rc == OK) {
+        const struct view *view = group_view(&w->group);
+        rc = serve_in(w, view);
+        if (rc == ERR_VIEW)
+            rc = group_wait_view(&w->group, view->number, WORLD_FOREVER);
+    }
+    return rc;
+}
+
+int worker_slice_serve(struct worker *w)
+{
+    return world_spawn(w->world, "slice", serve_main, w, &w->serving);
+}
+
+void worker_slice_end(struct worker *w)
+{
+    world_end_task(w->world, &w->serving);
+}
+
+/* ---- a state to begin with ---- */
+
+static int fetch_vector(struct worker *w, const struct segments *whole, size_t from,
+                        const struct model_slice *slice, float *into)
+{
+    int rc = OK;
+    for (size_t i = 0, begin = 0; rc == OK && i < whole->count; i++) {
+        const struct segment *segment = &whole->at[i];
+        for (size_t block = 0, at = begin; rc == OK && block < slice_blocks(segment); block++) {
+            struct range own = slice_of_block(slice, segment, block);
+            rc = bootstrap_take_range(&w->group, from + segment->offset + own.from, own.len,
+                                      into + at);
+            at += own.len;
+        }
+        begin = slice_next_segment(slice, segment, begin);
+    }
+    return rc;
+}
+
+int worker_slice_fetch(struct worker *w, const struct model_header *header)
+{
+    struct learner *l = &w->learner;
+    const struct segments *whole = net_whole_segments(w->data.ws->train);
+    const struct segments *s = net_state_segments(w->data.ws->train);
+    const struct model_slice all = {SLICE_ALL, w->job->slices}; /* each has all of s */
+    size_t at = 0;
+    int rc = fetch_vector(w, whole, at, &w->data.ws->slice, l->x.at);
+    at += whole->total;
+    if (rc == OK)
+        rc = fetch_vector(w, s, at, &all, l->s.at);
+    at += s->total;
+    for (size_t i = 0; rc == OK && header->has_state && i < l->optim.ops->states; i++) {
+        rc = fetch_vector(w, whole, at, &w->data.ws->slice, l->optim.state[i].at);
+        at += whole->total;
+    }
+    l->optim.updates = header->has_state ? header->updates : 0;
+    l->steps = header->progress.steps;
+    w->start = header->progress;
+    return rc;
+}
+
+void worker_slice_begin(struct worker *w)
+{
+    w->member.evaluate = evaluate_slice;
+    w->member.offer = offer_slice;
+}
