@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { MEMINFO_MAX = 1 << 16, PATH_BYTES = 4096 };
 
@@ -44,21 +45,42 @@ size_t memory_available_under(const char *root, const char **limit)
     return left > MEMORY_LEAST ? left : MEMORY_LEAST;
 }
 
-size_t memory_used(void)
+/* A line of this process's status, in KiB there. */
+static size_t read_status(const char *key)
 {
-    static const char key[] = "VmRSS:"; /* in KiB */
     struct file_bytes text;
-    size_t used = 0;
+    size_t bytes = 0;
     if (file_read("/proc/self/status", MEMINFO_MAX, &text, NULL) != OK)
         return 0;
     const char *at = strstr((const char *)text.data, key);
     if (at)
-        used = (size_t)strtoull(at + strlen(key), NULL, 10) * 1024;
+        bytes = (size_t)strtoull(at + strlen(key), NULL, 10) * 1024;
     file_release(&text);
-    return used;
+    return bytes;
+}
+
+size_t memory_used(void)
+{
+    return read_status("VmRSS:");
+}
+
+/* SIZE_MAX: they have no limit. */
+static size_t addresses_left(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    size_t used = read_status("VmSize:");
+    size_t left = limit.rlim_cur > used ? (size_t)limit.rlim_cur - used : 0;
+    return left > MEMORY_LEAST ? left : MEMORY_LEAST;
 }
 
 size_t memory_available(const char **limit)
 {
-    return memory_available_under("", limit);
+    size_t left = memory_available_under("", limit), addresses = addresses_left();
+    if (addresses == SIZE_MAX || (left > 0 && left <= addresses))
+        return left;
+    if (limit)
+        *limit = MEMORY_ADDRESSES;
+    return addresses;
 }

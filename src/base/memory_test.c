@@ -3,6 +3,7 @@
 #include "folder.h"
 
 #include <stdint.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Some of the machine's memory, of which this process must have found a little. */
@@ -18,6 +19,26 @@ static void test_some_of_it_is_there(void **state)
     assert_in_range(before, 100 * 1024, all);
     assert_in_range(memory_used(), before + more - (more >> 4), before + more + (more >> 4));
     free(touched);
+}
+
+/* The process's own limit, where it is the tightest. */
+static void test_addresses_may_be_limited(void **state)
+{
+    const size_t most = (size_t)64 << 20;
+    const char *by = NULL;
+    struct rlimit before, limit;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = 1; /* what the process has already stays */
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    size_t none = memory_available(&by);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(none, MEMORY_LEAST);
+    assert_string_equal(by, MEMORY_ADDRESSES);
+    if (before.rlim_cur != RLIM_INFINITY || memory_available(&by) < 2 * most)
+        skip();
+    assert_true(!by || strcmp(by, MEMORY_ADDRESSES) != 0);
 }
 
 static void put_text(const struct folder *f, const char *name, const char *text)
@@ -80,6 +101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_some_of_it_is_there),
+        cmocka_unit_test(test_addresses_may_be_limited),
         cmocka_unit_test(test_the_tighter_of_the_two_counts),
         cmocka_unit_test(test_nothing_left_is_a_limit),
     };

@@ -106,6 +106,8 @@ static inline bool job_takes_all(const Paceline__Job *job)
            job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_FULL_BATCH;
 }
 
+enum { JOB_SLICES_MAX = 1024 };
+
 /* How many times the run has the model: each replica is one worker, or as many as it has slices. Of
  * a finished job. */
 static inline uint32_t job_replicas(const Paceline__Job *job)

@@ -5,11 +5,9 @@
 
 #include <inttypes.h>
 
-enum { SLICES_MAX = 1024 };
-
 int job_settle_slices(Paceline__Job *job, struct err *err)
 {
-    int rc = check_range("slices", job->slices, 1, SLICES_MAX, err);
+    int rc = check_range("slices", job->slices, 1, JOB_SLICES_MAX, err);
     if (rc != OK || job->slices == 1)
         return rc;
     bool ranges = job->has_workers_min || job->has_workers_max;

@@ -1,6 +1,7 @@
 #include "nn/net.h"
 
 #include "base/fault.h"
+#include "base/memory.h"
 #include "nn/axes.h"
 #include "nn/blocks.h"
 #include "nn/cast.h"
@@ -48,7 +49,9 @@ static void name_largest(const struct net *net, const struct net_options *option
     }
     const struct err what = *err;
     char by[64] = "";
-    if (options->memory_by)
+    if (options->memory_by && strcmp(options->memory_by, MEMORY_ADDRESSES) == 0)
+        snprintf(by, sizeof by, " allowed by " MEMORY_ADDRESSES);
+    else if (options->memory_by)
         snprintf(by, sizeof by, " allowed by the container (%.32s)", options->memory_by);
     else if (options->budgeted)
         snprintf(by, sizeof by, " left of memory_budget");
@@ -113,14 +116,39 @@ static size_t find_batch(const Caffe__NetParameter *param, const struct net_opti
     return smaller.batch;
 }
 
+/* Bytes of the parameters and, in training, of their gradients; 0: unknown. */
+static size_t count_bytes(const Caffe__NetParameter *param, const struct net_options *options)
+{
+    struct net_options alone = *options;
+    struct net *net;
+    struct err ignored;
+    alone.phase =
+        PHASE_TEST; /* which has the same parameters; these kernels make no copies there */
+    alone.kernels = &kernels_ref;
+    alone.dtype = DTYPE_F32;
+    alone.tuner = NULL;
+    alone.memory_limit = 0;
+    alone.batch = 1;
+    if (net_build(param, &alone, false, &net, &ignored) != OK)
+        return 0;
+    size_t bytes = net->segments.total * sizeof(float);
+    net_free(net);
+    return bytes * (options->phase == PHASE_TRAIN ? 2 : 1);
+}
+
 static void name_batch(const Caffe__NetParameter *param, const struct net_options *options,
                        struct err *err)
 {
     const struct err what = *err;
-    size_t batch = find_batch(param, options);
+    size_t batch = find_batch(param, options), bytes = batch > 0 ? 0 : count_bytes(param, options);
     if (batch > 0)
         err_set(err, ERR_NOMEM, "%.400s; lower batch from %zu: %zu fits (--batch %zu)", what.text,
                 options->batch, batch, batch);
+    else if (bytes > 0)
+        err_set(err, ERR_NOMEM,
+                "%.400s; no smaller batch fits: take a smaller net, or more slices of this one "
+                "(--set slices): its parameters alone need %zu bytes%s",
+                what.text, bytes, options->phase == PHASE_TRAIN ? ", with their gradients" : "");
     else
         err_set(err, ERR_NOMEM, "%.400s; no smaller batch fits: take a smaller net", what.text);
 }

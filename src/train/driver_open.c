@@ -3,6 +3,7 @@
 #include "train/describe.h"
 #include "train/driver.h"
 #include "train/driver_stop.h"
+#include "train/memory_need.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -77,6 +78,16 @@ static int open_data(struct driver *d)
     return rc;
 }
 
+/* Workers that this host starts have its limits. */
+static int check_memory(const struct driver *d, size_t floats, bool whole)
+{
+    size_t states = d->optim.ops->states, slices = d->job->slices;
+    int rc = d->options->lost ? memory_check_worker(d->job, "each worker",
+                                                    (floats + slices - 1) / slices, states, d->err)
+                              : OK;
+    return rc == OK && whole ? memory_check_driver(d->job, floats, states, d->err) : rc;
+}
+
 static int open_model(struct driver *d)
 {
     const struct segments *x = net_whole_segments(d->data.ws->train);
@@ -98,6 +109,9 @@ static int open_model(struct driver *d)
         .row = net_carried(d->data.ws->train),
     };
     bool whole = !driver_reads_ranges(d);
+    rc = check_memory(d, x->total, whole);
+    if (rc != OK)
+        return rc;
     if (whole && vec_init_model(&d->start.both, &d->start.x, &d->start.s, &d->arena, x->total,
                                 s->total) != OK)
         return err_set(d->err, ERR_NOMEM, "out of memory for %zu parameters", x->total);

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "tensor/kernels.h"
 #include "train/connectivity.h"
+#include "train/memory_need.h"
 #include "train/worker.h"
 #include "train/worker_slice.h"
 #include "wire/wire_send.h"
@@ -207,10 +208,24 @@ static int open_net(struct worker *w, size_t slice, const struct open_watch *wat
     return rc;
 }
 
+/* In simulation the memory is that of all nodes. */
+static int check_memory(struct worker *w)
+{
+    struct optim optim;
+    int rc = optim_init(&optim, w->job->solver, 0, &w->arena, &w->err);
+    return rc != OK || w->host->corpus
+               ? rc
+               : memory_check_worker(w->job, "this worker", net_segments(w->data.ws->train)->total,
+                                     optim.ops->states, &w->err);
+}
+
 static int make_learner(struct worker *w)
 {
     struct vec *dx = w->traits.sends_gradients ? NULL : w->host->dx;
-    int rc = (w->opening.resumes || w->opening.late ? learner_init_unset : learner_init)(
+    int rc = check_memory(w);
+    if (rc != OK)
+        return rc;
+    rc = (w->opening.resumes || w->opening.late ? learner_init_unset : learner_init)(
         &w->learner, w->world, w->job, w->data.corpus, w->data.ws, &w->arena, dx, &w->err);
     w->learner.step_seconds = w->host->step_seconds;
     w->learner.progress = &w->group.work.progress;

@@ -116,10 +116,33 @@ static rlim_t limit_addresses(rlim_t bytes)
     return before;
 }
 
+static void expect_refused(struct tiny *t, const char *slices, const char *phrase)
+{
+    char count[32], out[64];
+    struct process p;
+    snprintf(count, sizeof count, "slices=%s", slices);
+    snprintf(out, sizeof out, "%s/refused", t->folder);
+    const char *const argv[] = {"train",      t->job,
+                                "--out",      "refused",
+                                "--workers",  slices,
+                                "--set",      count,
+                                "--set",      "net.file=wide.prototxt",
+                                "--set",      "solver.momentum=0.9",
+                                "--strategy", "allreduce",
+                                NULL};
+    process_start(&p, t->folder, argv);
+    process_wait(&p, REAL_LIMIT_S);
+    assert_int_equal(p.code, 1);
+    if (!strstr(p.err, phrase) || !strstr(p.err, "RLIMIT_AS"))
+        fail_msg("it said:\n%s", p.err);
+    assert_int_not_equal(access(out, F_OK), 0);
+    process_release(&p);
+}
+
 /* 70 MB of weights and as much optimizer state, of processes that have 300 MB of addresses, the
  * driver too: with the gradients the whole model does not fit, with the memory that each process
  * needs anyway. It trains, is evaluated, written to checkpoints and read from them by another
- * number of slices. */
+ * number of slices. Fewer slices than fit are refused before the start. */
 static void test_slices_have_room_for_their_part_alone(void **state)
 {
     struct tiny *t = *state;
@@ -141,6 +164,9 @@ static void test_slices_have_room_for_their_part_alone(void **state)
     assert_int_equal(run_count(dir, "checkpoint", NULL, NULL), 1);
     RUN(t, &p, "resume", dir, "--set", "slices=5", "--set", "workers=5", "--set", "stop.steps=6");
     process_release(&p);
+    expect_refused(t, "1", "2 slices at least");
+    limit_addresses((rlim_t)LIMITED_MB << 19);
+    expect_refused(t, "1", "its parameters alone need 139");
     limit_addresses(before);
     double apart = run_difference(dir, whole);
     print_message("    4 slices, then 5: %.2g\n", apart);
