@@ -181,6 +181,21 @@ static void record_result(struct storm *s, uint32_t slot, const struct exchange 
     same->view = e->synced > same->view ? e->synced : same->view;
 }
 
+/* Two exchanges of a lone member in one event: the input of the first is gone, its result is not.
+ */
+static void record_unseen(struct storm *s, const struct exchange *e, uint64_t n)
+{
+    struct result *r = s->results;
+    while (r && !(r->lane == e->lane && r->n == n))
+        r = r->next;
+    r = r ? NULL : result_new(s, e->lane, n);
+    if (!r)
+        return;
+    r->hash = hash_bytes(e->result[n & 1].at, e->result[n & 1].n * sizeof(float));
+    r->samples = e->meta[n & 1].samples;
+    r->view = e->synced;
+}
+
 void watch_exchanges(struct storm *s, uint32_t slot)
 {
     bool known = false, leaf = false;
@@ -204,6 +219,8 @@ void watch_exchanges(struct storm *s, uint32_t slot)
             if (e->completed == lane->completed + 1 && e->mine.weight > 0 &&
                 e->stage == EXCHANGE_IDLE)
                 record_entry(s, lane, e, e->completed); /* alone, it waits for no node */
+            if (e->completed == lane->completed + 2)
+                record_unseen(s, e, e->completed - 1);
             lane->completed = e->completed;
             record_result(s, slot, e, e->completed);
         }
