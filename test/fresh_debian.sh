@@ -6,15 +6,18 @@
 #
 #   test/fresh_debian.sh BUILD [MIRROR]
 #
-# Needs root, and the network for Debian's archive and for NumPy, which this machine's pip downloads.
-# debootstrap is unpacked from its package where it is not installed. About 700 MB in a temporary folder,
-# which is removed; FRESH_BASE=FILE.tar keeps the base system for the next time.
+# MIRROR is by default that of this machine's apt. Needs root, and the network for Debian's archive and for
+# NumPy, which this machine's pip downloads. debootstrap is unpacked from its package where it is not
+# installed. About 700 MB in a temporary folder, which is removed; FRESH_BASE=FILE.tar keeps the base system
+# for the next time.
 set -euo pipefail
 build=$(cd "$1" && pwd)
-mirror=${2:-http://deb.debian.org/debian}
+mirror=${2:-$(apt-get indextargets --format '$(SITE)' 'Codename: bookworm' | sed -n 1p)}
 source=$(cd "$(dirname "$0")/.." && pwd)
 limit=60
 
+[ -n "$mirror" ] ||
+    { echo "fresh_debian: this machine's apt has no source for bookworm: name a MIRROR" >&2 && exit 2; }
 [ "$(id -u)" = 0 ] || { echo "fresh_debian: needs root" >&2 && exit 2; }
 # Mounts are those of this process alone, and go with it.
 [ "${FRESH_MOUNTS:-}" = own ] || FRESH_MOUNTS=own exec unshare --mount "$0" "$build" "$mirror"
