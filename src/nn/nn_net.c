@@ -116,6 +116,9 @@ static size_t find_batch(const Caffe__NetParameter *param, const struct net_opti
     return smaller.batch;
 }
 
+/* While parameters are counted, pages are reserved and not touched; more than this, nobody has. */
+#define COUNTED_MAX ((size_t)1 << 39)
+
 /* Bytes of the parameters and, in training, of their gradients; 0: unknown. */
 static size_t count_bytes(const Caffe__NetParameter *param, const struct net_options *options)
 {
@@ -127,7 +130,7 @@ static size_t count_bytes(const Caffe__NetParameter *param, const struct net_opt
     alone.kernels = &kernels_ref;
     alone.dtype = DTYPE_F32;
     alone.tuner = NULL;
-    alone.memory_limit = 0;
+    alone.memory_limit = COUNTED_MAX;
     alone.batch = 1;
     if (net_build(param, &alone, false, &net, &ignored) != OK)
         return 0;
