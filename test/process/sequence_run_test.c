@@ -238,7 +238,7 @@ static void test_evaluations_draw_texts(void **state)
     process_release(&p);
     int n = run_count(run, "sample", NULL, NULL);
     assert_int_equal(n, run_count(run, "eval", NULL, NULL) / 2); /* two sets */
-    assert_true(n >= 8);
+    assert_true(n >= 2); /* an evaluation is left out while the previous one still runs */
     cJSON *event = run_event(run, "sample", NULL, NULL, n - 1);
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(event, "text"));
     assert_true(text && strlen(text) == 40);
