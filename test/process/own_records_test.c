@@ -464,9 +464,10 @@ static void bind_streams(pl_engine *engine, const void *arg)
         assert_int_equal(pl_stream_seal(others), PL_OK);
 }
 
-/* One worker, with `budget` MiB beyond what this process has now. */
+/* One worker, with `budget` MiB beyond what this process has now. A run whose worker fails waits for
+ * another one as long as its patience. */
 static int run_streamed(struct tiny *t, const struct streamed *with, size_t budget,
-                        pl_run_report *report, char error[512])
+                        double patience_s, pl_run_report *report, char error[512])
 {
     const struct streamed own = {with->memory, 0};
     struct engine_workers workers = {.at = {{.prepare = bind_streams, .arg = with}}};
@@ -486,7 +487,7 @@ static int run_streamed(struct tiny *t, const struct streamed *with, size_t budg
                                     .out = tiny_out(t, out),
                                     .start_workers = engine_workers_start,
                                     .user = &workers,
-                                    .patience_s = 5};
+                                    .patience_s = patience_s};
     int rc = pl_run(engine, job, &options, report);
     engine_workers_end(&workers);
     snprintf(error, 512, "%s", rc == PL_OK ? "" : workers.at[0].error);
@@ -503,10 +504,10 @@ static void test_streams_are_part_of_the_budget(void **state)
     static const struct streamed memory = {0, 192}, file = {1, 192};
     pl_run_report report;
     char error[512];
-    assert_int_not_equal(run_streamed(t, &memory, 128, &report, error), PL_OK);
+    assert_int_not_equal(run_streamed(t, &memory, 128, 8, &report, error), PL_OK);
     if (!strstr(error, "nothing is left of memory_budget"))
         fail_msg("%s", error);
-    if (run_streamed(t, &file, 128, &report, error) != PL_OK)
+    if (run_streamed(t, &file, 128, 60, &report, error) != PL_OK)
         fail_msg("%s", error);
     assert_true(report.has_cache && report.cached < TINY_TRAIN - 60);
 }
