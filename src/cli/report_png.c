@@ -45,8 +45,9 @@ bool report_png_may_write(const char *folder)
     char path[PATH_BYTES];
     bool may = true;
     if (strlen(folder) + 32 > sizeof path || (mkdir(folder, 0777) != 0 && errno != EEXIST)) {
-        fprintf(stderr, "paceline report: --png: %s: %s\n", folder,
-                strlen(folder) + 32 > sizeof path ? "the path is too long" : strerror(errno));
+        fprintf(
+            stderr, "paceline report: --png: %s: %s; give a folder that can be made or written\n",
+            folder, strlen(folder) + 32 > sizeof path ? "the path is too long" : strerror(errno));
         return false;
     }
     for (int i = 0; i < PICTURES && may; i++) {

@@ -26,7 +26,9 @@ static int find_end(const Caffe__NetParameter *param, const char *field, const c
     *at = find_layer(param, name, strcmp(field, "slices_to") == 0);
     if (*at < param->n_layer)
         return OK;
-    return err_set(err, ERR_INPUT, "%s: the net has no layer \"%.64s\"", field, name);
+    return err_set(err, ERR_INPUT,
+                   "%s: the net has no layer \"%.64s\"; `paceline model FILE --params` lists them",
+                   field, name);
 }
 
 int partition_find_range(struct net *net, const Caffe__NetParameter *param,
