@@ -464,8 +464,8 @@ static void bind_streams(pl_engine *engine, const void *arg)
         assert_int_equal(pl_stream_seal(others), PL_OK);
 }
 
-/* One worker, with `budget` MiB beyond what this process has now. A run whose worker fails waits for
- * another one as long as its patience. */
+/* One worker, with `budget` MiB beyond what this process has now. A run whose worker fails waits
+ * for another one as long as its patience. */
 static int run_streamed(struct tiny *t, const struct streamed *with, size_t budget,
                         double patience_s, pl_run_report *report, char error[512])
 {
