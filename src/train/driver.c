@@ -179,21 +179,34 @@ static bool awaits_checkpoint(const struct driver *d, const struct view *view, d
 {
     enum { PATIENCE = 60 };
     uint32_t of = atomic_load(&d->requests.checkpoint_of);
-    return d->requests.awaits_checkpoint && t < d->requests.next_checkpoint + PATIENCE &&
+    return d->requests.awaits_checkpoint &&
+           t < d->requests.checkpoint_at + d->job->checkpoint->every_seconds + PATIENCE &&
            atomic_load(&d->model_writer.taken) == d->requests.taken_before &&
            (of == WORLD_DRIVER || view_rank(view, of) >= 0);
+}
+
+static bool checkpoint_is_due(const struct driver *d, double t, uint64_t exchanges)
+{
+    double every = d->job->checkpoint->every_seconds;
+    uint64_t n = d->job->checkpoint->every_exchanges;
+    return (every > 0 && t >= d->requests.checkpoint_at + every) ||
+           (n > 0 && exchanges >= d->requests.checkpoint_exchanges + n);
 }
 
 /* Request a checkpoint from the holder of the model when it is time for one. */
 static void check_checkpoint(struct driver *d, const struct view *view)
 {
-    double every = d->job->checkpoint->every_seconds, t = events_seconds(&d->events);
-    if (!d->options->dir || every <= 0 || t < d->requests.next_checkpoint ||
-        awaits_checkpoint(d, view, t))
+    double t = events_seconds(&d->events);
+    uint64_t exchanges = d->ledger.last.progress.exchanges;
+    bool begins = !d->requests.counts_from_here;
+    if (!d->options->dir ||
+        (!begins && (!checkpoint_is_due(d, t, exchanges) || awaits_checkpoint(d, view, t))))
         return;
-    if (d->requests.next_checkpoint > 0 && view->count > 0)
+    if (!begins && view->count > 0)
         driver_request_model(d, MODEL_CHECKPOINT);
-    d->requests.next_checkpoint = t + every;
+    d->requests.counts_from_here = true;
+    d->requests.checkpoint_at = t;
+    d->requests.checkpoint_exchanges = exchanges;
 }
 
 /* Joiners get leases; leases of departed workers are reclaimed. A departed worker's last reports

@@ -115,7 +115,9 @@ struct model_requests {
     struct progress last_commit;  /* the driver part's previous commit point */
     struct trigger_counts before; /* in asynchronous strategies */
     _Atomic uint64_t sample_offset, steps, exchanges; /* at the last request */
-    double next_checkpoint;                           /* seconds */
+    bool counts_from_here;                            /* to the next checkpoint, from these two */
+    double checkpoint_at;                             /* seconds */
+    uint64_t checkpoint_exchanges;
     bool awaits_checkpoint; /* a checkpoint's model was requested from worker checkpoint_of */
     _Atomic uint32_t checkpoint_of; /* WORLD_DRIVER: the driver part; WORLD_ANY: none yet */
     uint64_t taken_before;          /* models that the model writer had taken at that request */

@@ -3,6 +3,8 @@
 #include "strategy_sim.h"
 #include "sweep_stride.h"
 
+#include <inttypes.h>
+
 enum { SEEDS = 4, GROUPS = 3, EPOCHS = 8 };
 
 #define STEPS_CLOCK                                                                    \
@@ -263,12 +265,54 @@ static void test_where_mpca_is_heading(void **state)
     expect_direction(*state, "strategy.pace={}");
 }
 
+/* Whenever the driver dies, one exchange is lost, and the one under way. */
+static void test_a_checkpoint_at_each_exchange(void **state)
+{
+    static const char *const strategy[] = {"strategy.sync.tau=5", "strategy.diloco={tau:5}",
+                                           "strategy.easgd.tau=10"};
+    for (size_t s = 0; s < sizeof strategy / sizeof *strategy; s++)
+        for (int i = 0; i < 5; i++) {
+            struct sim_run r = {.limit_s = 0.3 + 0.0071 * i};
+            SIM_TRY(*state, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }", &r,
+                    strategy[s], "workers=4", "stop.epochs=60",
+                    "checkpoint={every_seconds:0 every_exchanges:1}");
+            assert_int_equal(r.rc, PL_ERR_TIMEOUT);
+            int exchanges = run_count(r.dir, "exchange", NULL, NULL);
+            uint64_t kept = broken_off_at(&r).n;
+            if (exchanges < 10 || kept + 1 < (uint64_t)exchanges)
+                fail_msg("%s: exchange %" PRIu64 " of %d is kept", strategy[s], kept, exchanges);
+        }
+}
+
+static void test_checkpoints_are_that_many_exchanges_apart(void **state)
+{
+    struct sim_run r = {0};
+    SIM_TRY(*state, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }", &r,
+            "strategy.sync.tau=2", "workers=4", "stop.epochs=30",
+            "checkpoint={every_seconds:1000 every_exchanges:20 keep:100}");
+    assert_int_equal(r.rc, PL_OK);
+    int exchanges = run_count(r.dir, "exchange", NULL, NULL);
+    int checkpoints = run_count(r.dir, "checkpoint", NULL, NULL);
+    print_message("    %d checkpoints of %d exchanges\n", checkpoints, exchanges);
+    for (int i = 1; i + 1 < checkpoints; i++) {
+        double apart =
+            run_number(r.dir, "checkpoint", i, "n") - run_number(r.dir, "checkpoint", i - 1, "n");
+        assert_true(apart >= 20 && apart <= 22);
+    }
+    assert_true(checkpoints >= exchanges / 22);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sync),   cmocka_unit_test(test_mpca),
-        cmocka_unit_test(test_pace),   cmocka_unit_test(test_a_parameter_server),
-        cmocka_unit_test(test_others), cmocka_unit_test(test_where_mpca_is_heading),
+        cmocka_unit_test(test_sync),
+        cmocka_unit_test(test_mpca),
+        cmocka_unit_test(test_pace),
+        cmocka_unit_test(test_a_parameter_server),
+        cmocka_unit_test(test_others),
+        cmocka_unit_test(test_where_mpca_is_heading),
+        cmocka_unit_test(test_a_checkpoint_at_each_exchange),
+        cmocka_unit_test(test_checkpoints_are_that_many_exchanges_apart),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
