@@ -97,12 +97,19 @@ static int64_t recovery_wait(const struct roster *roster)
     return silence_max < GRACE_MAX ? silence_max : GRACE_MAX;
 }
 
-/* Reports a view that no driver can have made: number 0 or beyond half of the numbers, or without
- * the reporting node itself. */
+/* Reports a view that no driver can have made: number 0, beyond half of the numbers, or without a
+ * participant. */
 static bool makes_no_sense(const struct roster_event *event)
 {
     return event->node >= VIEW_MEMBERS_MAX || event->view == 0 || event->view >= UINT32_MAX / 2 ||
-           !members_has(event->members, event->node);
+           members_empty(event->members);
+}
+
+/* The members that a worker reports are the participants of its view: a leaf is none of them. Its
+ * state is that of its proxy, so it must rejoin; but its view may be the newest (R2). */
+static bool is_leaf_report(const struct roster_event *event)
+{
+    return !members_has(event->members, event->node);
 }
 
 /* A worker of an earlier driver reconnects and reports its last view. The newest reported view
@@ -115,6 +122,11 @@ void roster_reconnect(struct roster *roster, const struct roster_event *event,
     if (!roster->options.recovers || roster->view.number > 0 || makes_no_sense(event) ||
         event->incarnation >= roster->options.incarnation ||
         (m && (roster_is_in(m) || m->state == MEMBER_WAITS))) {
+        roster_order(out, ORDER_REJOIN)->node = event->node;
+        return;
+    }
+    r->highest = event->view > r->highest ? event->view : r->highest;
+    if (is_leaf_report(event)) {
         roster_order(out, ORDER_REJOIN)->node = event->node;
         return;
     }
@@ -134,7 +146,6 @@ void roster_reconnect(struct roster *roster, const struct roster_event *event,
         r->incarnation = event->incarnation;
         r->members = *event->members;
     }
-    r->highest = event->view > r->highest ? event->view : r->highest;
     if (first && is_expected(roster, m))
         r->until = event->now + recovery_wait(roster);
     if (count_reconnected(roster) == members_count(&r->members))
