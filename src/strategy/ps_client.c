@@ -388,5 +388,7 @@ int ps_client_gather(struct member *m)
 {
     struct ps_client *c = m->own;
     world_end_task(m->world, &c->lingering);
-    return ps_client_fetch(c);
+    /* A state under way may have been requested before the loop ended: it need not be final. */
+    int rc = wait_while(c, is_lacking, m->group->timing.piece);
+    return rc == OK ? ps_client_fetch(c) : rc;
 }

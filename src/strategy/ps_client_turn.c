@@ -61,7 +61,7 @@ int ps_request_copies(struct ps_client *c)
     c->whole = needs_state(c);
     c->wanted = c->ok.version;
     struct ps_message message = {.op = PS_FETCH,
-                                 .flags = c->whole ? PS_WHOLE : 0,
+                                 .flags = (c->whole ? PS_WHOLE : 0u) | (c->ended ? PS_LEFT : 0u),
                                  .number = c->pushed,
                                  .version = c->wanted};
     c->copy_bytes = 0;

@@ -25,7 +25,8 @@ enum ps_op {
     PS_OK,
     /* worker → shard: send the shard's part of the model, after order `version` and the sender's
      * push `number`. `samples`: 1 + the order of the sender's copy of it, 0: it has none. WHOLE, to
-     * the clock: all shards are to send their states of one order */
+     * the clock: all shards are to send their states of one order. LEFT: its loop has ended, and it
+     * may give the final model: not before all pushes that are sent again are decided */
     PS_FETCH,
     /* shard → worker: the vector is the part of `shard`, as of order `version`. DELTA: the
      * difference of its x̃ to the receiver's copy, in the run's lossy codec. WHOLE: it is the

@@ -293,7 +293,8 @@ static int reply_fetch(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node];
     bool whole = g->request == REQUEST_STATE;
-    if (g->request == REQUEST_NONE || s->done[node] < g->after || s->version < g->version)
+    if (g->request == REQUEST_NONE || s->done[node] < g->after || s->version < g->version ||
+        (whole && g->final && ps_lacks_pushes(s)))
         return OK;
     g->request = REQUEST_NONE;
     if (whole) {
@@ -316,6 +317,14 @@ int ps_serve_next(struct ps_server *s, uint32_t node)
         return OK;
     int rc = g->next ? take_push(s, node) : OK;
     return rc == OK && g->use == USE_NONE ? reply_fetch(s, node) : rc;
+}
+
+int ps_serve_all(struct ps_server *s)
+{
+    int rc = OK;
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
+        rc = ps_serve_next(s, p);
+    return rc;
 }
 
 /* ---- orders arrive ---- */
@@ -343,10 +352,8 @@ static int report_change(struct ps_server *s)
 /* Pushes are decided: the server receives those that waited for them, and sends copies. */
 static int go_on(struct ps_server *s)
 {
-    int rc = OK;
     average_state(s);
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
-        rc = ps_serve_next(s, p);
+    int rc = ps_serve_all(s);
     return rc == OK ? report_change(s) : rc;
 }
 

@@ -149,7 +149,9 @@ static int follow_view(struct ps_server *s)
     transfer_cancel(&s->given);
     bool recovers =
         s->clock && (s->stage != SERVER_SERVES || has_moved(&s->port.placement, &before));
-    return rc == OK && recovers ? ps_ask_for_states(s) : rc;
+    if (rc == OK && recovers)
+        return ps_ask_for_states(s);
+    return rc == OK && !members_empty(&lost) ? ps_serve_all(s) : rc; /* some waited for those */
 }
 
 /* ---- the task ---- */
@@ -160,6 +162,7 @@ static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message 
     g->request = message->flags & PS_WHOLE && s->clock ? REQUEST_STATE : REQUEST_PART;
     g->after = message->number;
     g->version = message->version;
+    g->final = message->flags & PS_LEFT;
     g->from = message->samples;
     if (s->clock)
         ps_clock_fetched(s->clock, node);

@@ -70,6 +70,7 @@ struct ps_server_client {
     uint64_t averaged; /* samples behind `last`; 0: none yet */
     enum ps_request request;
     uint64_t after, version; /* it requests a copy after its push `after` and order `version`, */
+    bool final;              /* and, for the final model, after all that are sent again; */
     uint64_t from;           /* and has one of order `from` - 1; 0: of none */
     struct vec copy;         /* lossy codec: x̃ as it was sent last, */
     uint64_t copied;         /* at order `copied` - 1; 0: not known */
@@ -162,6 +163,7 @@ int ps_on_push_ended(struct ps_server *server, struct ps_server_client *client);
 /* The worker's vector is free: accept its waiting push, if there is one, or send the copy that it
  * requests, if that can be served now. */
 int ps_serve_next(struct ps_server *server, uint32_t node);
+int ps_serve_all(struct ps_server *server); /* the same for all workers */
 
 /* An order of the clock has arrived. ERR_PROTOCOL */
 int ps_on_order(struct ps_server *server, const struct ps_message *message);
@@ -183,7 +185,8 @@ int ps_on_recovery(struct ps_server *server, uint32_t from, const struct ps_mess
 int ps_on_given(struct ps_server *server, struct message *m, const struct ps_message *header);
 int ps_on_given_ended(struct ps_server *server);
 
-/* Does a clock that has recovered wait for pushes that its workers send again? */
+/* Does a clock that has recovered wait for pushes that its workers send again? Until they are
+ * decided its model is not the final one, even if all loops have ended. */
 bool ps_lacks_pushes(const struct ps_server *server);
 
 #endif

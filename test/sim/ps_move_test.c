@@ -26,7 +26,10 @@ static struct {
     uint64_t gone; /* workers that leave or die, bit by bit */
     bool dies;
     int moves, equals;
-    uint64_t lost; /* pushes of the dead, at most in one move */
+    uint64_t lost;         /* pushes of the dead, at most in one move */
+    double at_last;        /* s: of the last order */
+    uint64_t final[NODES]; /* pushes in the newest state that a worker has fetched after its loop */
+    int finals;
 } seen;
 
 /* x̃, s̃ and the optimizer's vectors of a shard. */
@@ -94,6 +97,7 @@ static void on_served(void *user, const struct ps_server *server, bool recovered
         seen.at[shard][version] = now;
     }
     seen.version[shard] = version;
+    seen.at_last = world_seconds(world_now(server->world));
 }
 
 static void on_pushed(void *user, uint32_t node, const struct ps_client *client)
@@ -101,6 +105,10 @@ static void on_pushed(void *user, uint32_t node, const struct ps_client *client)
     (void)user;
     assert_true(node < NODES);
     seen.pushed[node] = client->pushed;
+    if (!client->ended)
+        return;
+    memcpy(seen.final, client->state.push, sizeof seen.final);
+    seen.finals++;
 }
 
 static void on_opened(void *user, uint32_t node, const struct exchange *e)
@@ -241,6 +249,35 @@ static void test_all_servers_die_at_once(void **state)
     sweep_moments(*state, "fault { at: %.4f kill: %u } fault { at: %.4f kill: %u }", 3, true);
 }
 
+/* The clock dies when loops have ended or are about to: the others send again what no state
+ * contains, and the final model is fetched behind that. */
+static void test_the_clock_dies_at_the_end(void **state)
+{
+    enum { TIMES = 24 };
+    int fetched = 0;
+    for (size_t i = 0; i < 4; i++) {
+        const char *const set[] = {"stop={ steps: 40 }", "validation=0", solvers[i % 2],
+                                   ways[i / 2].strategy, NULL};
+        struct ground g;
+        ground_open(&g, *state, set);
+        play_faults(&g, "", 2, 0, false);
+        double end = seen.at_last;
+        for (int k = 0; k < TIMES; k++) {
+            char faults[64];
+            snprintf(faults, sizeof faults, "fault { at: %.5f kill: 0 }", end - 0.006 + 0.0005 * k);
+            play_faults(&g, faults, 2, 1, true);
+            fetched += seen.finals > 0;
+            for (uint32_t p = 1; p < NODES && seen.finals > 0; p++)
+                if (seen.final[p] != seen.pushed[p])
+                    fail_msg("%s: the final model has %llu of %llu pushes of worker %u", faults,
+                             (unsigned long long)seen.final[p], (unsigned long long)seen.pushed[p],
+                             p);
+        }
+        ground_close(&g);
+    }
+    assert_true(fetched > 0);
+}
+
 /* Two begin the run and serve, two join it. When the first two have left, joiners serve. */
 static void test_joiners_take_over(void **state)
 {
@@ -296,6 +333,7 @@ int main(void)
         cmocka_unit_test(test_two_servers_leave_at_once),
         cmocka_unit_test(test_a_server_dies),
         cmocka_unit_test(test_all_servers_die_at_once),
+        cmocka_unit_test(test_the_clock_dies_at_the_end),
         cmocka_unit_test(test_a_resumed_run_has_its_optimizer),
         cmocka_unit_test(test_joiners_take_over), /* the last: it changes the job */
     };
