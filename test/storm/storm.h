@@ -105,13 +105,16 @@ struct plan {
     char cluster[STORM_TEXT_MAX];
 };
 
-void plan_draw(struct plan *plan, uint64_t seed);
+/* `timing` > 0 draws links and jitter again: the same plan with other orders of messages. */
+void plan_draw(struct plan *plan, uint64_t seed, uint64_t timing);
+bool plan_has(const struct plan *plan, const char *text);
 void plan_print(const struct plan *plan, FILE *out);
 uint32_t plan_ways(void);
 
 /* A node's entry into an exchange of a lane. */
 struct entry {
     uint64_t n;
+    uint32_t view; /* with which the lane was in line */
     double weight;
     uint64_t samples;
     size_t floats;
@@ -122,7 +125,6 @@ struct lane_watch {
     const struct exchange *e; /* NULL: not opened */
     const struct exchange *seen;
     uint64_t completed;
-    bool was_leaf;         /* since its last entry */
     struct entry entry[2]; /* by n & 1 */
 };
 
@@ -159,6 +161,9 @@ struct server_watch {
     struct shard_watch shard[SHARDS_WATCHED];
     uint64_t pushed[NODES_MAX]; /* of each worker: its newest push, */
     uint64_t state[NODES_MAX];  /* and the version of the state that it keeps */
+    /* The pushes in the newest state that was fetched for the final model, if one was. */
+    uint64_t final[NODES_MAX];
+    bool has_final;
 };
 
 struct view_seen {
@@ -198,6 +203,7 @@ struct storm {
     const struct driver *driver;
     bool driver_dead, over;
     bool absent; /* it is dead, and to return */
+    bool formed; /* the present driver has a view */
     int64_t died_at;
     uint32_t drivers;          /* that there have been */
     uint64_t exchanges_before; /* of those before this one */

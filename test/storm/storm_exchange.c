@@ -30,10 +30,12 @@ static void record_entry(struct storm *s, struct lane_watch *lane, const struct 
 {
     struct entry *entry = &lane->entry[n & 1];
     size_t floats = e->input.n;
-    if (entry->n == n && !lane->was_leaf && !e->config.once)
+    /* A leaf has abandoned its exchange, and may repeat it with another input. It may have been one
+     * in a view that it left again within one event. */
+    bool again = e->config.once ||
+                 (e->group->world->self != WORLD_DRIVER && group_was_leaf(e->group, entry->view));
+    if (entry->n == n && !again)
         return;
-    lane->was_leaf =
-        false; /* it has abandoned its exchange, and may repeat it with another input */
     if (entry->floats != floats) {
         free(entry->input);
         entry->input = malloc((floats ? floats : 1) * sizeof(float));
@@ -44,6 +46,7 @@ static void record_entry(struct storm *s, struct lane_watch *lane, const struct 
         return;
     }
     entry->n = n;
+    entry->view = e->synced;
     entry->weight = e->mine.weight;
     entry->samples = e->mine.samples;
     memcpy(entry->input, e->input.at, floats * sizeof(float));
@@ -198,16 +201,11 @@ static void record_unseen(struct storm *s, const struct exchange *e, uint64_t n)
 
 void watch_exchanges(struct storm *s, uint32_t slot)
 {
-    bool known = false, leaf = false;
     for (uint32_t l = 0; l < LANES_WATCHED; l++) {
         struct lane_watch *lane = &s->node[slot].lane[l];
         const struct exchange *e = lane->e;
         if (!e)
             continue;
-        if (!known)
-            leaf = slot < NODES_MAX && group_is_leaf(e->group);
-        known = true;
-        lane->was_leaf |= leaf;
         if (lane->seen != e || (e->config.once && e->standing == LANE_UNKNOWN)) {
             lane->seen = e;
             lane->completed = e->completed;

@@ -1,6 +1,9 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-/* storm [--seeds N] [--from N] [--seed N] [--verbose] [--least N] [--twice N]: plays seeds, on two
- * processes; the first that breaks something is named, with the command that replays it. */
+/* storm [--seeds N] [--from N] [--seed N] [--only TEXT] [--timing N] [--verbose] [--least N]
+ * [--twice N]: plays seeds, on two processes; the first that breaks something is named, with the
+ * command that replays it. `--only` leaves out plans whose settings do not contain the text.
+ * `--timing` plays the same plans with other links and jitter, and so with other orders of
+ * messages. */
 #include "base/fault.h"
 #include "storm.h"
 
@@ -14,7 +17,8 @@
 enum { CREWS = 2, GAP_LEAST = 20, BACKENDS = 8 };
 
 struct wish {
-    uint64_t from, seeds, twice, least;
+    uint64_t from, seeds, twice, least, timing;
+    const char *only;
     bool one, verbose, loud, threads;
 };
 
@@ -54,7 +58,9 @@ static bool play_seed(struct ground *ground, const struct wish *wish, uint64_t s
 {
     struct plan plan;
     struct outcome outcome;
-    plan_draw(&plan, seed);
+    plan_draw(&plan, seed, wish->timing);
+    if (wish->only && !plan_has(&plan, wish->only))
+        return true;
     if (wish->verbose) {
         printf("seed %" PRIu64 "\n", seed);
         plan_print(&plan, stdout);
@@ -65,8 +71,8 @@ static bool play_seed(struct ground *ground, const struct wish *wish, uint64_t s
     if (wish->verbose)
         printf("trace %016" PRIx64 "\n", outcome.trace);
     if (!outcome.passed) {
-        printf("seed %" PRIu64 ": %s\n  storm --seed %" PRIu64 " --verbose\n", seed, outcome.why,
-               seed);
+        printf("seed %" PRIu64 ": %s\n  storm --seed %" PRIu64 " --timing %" PRIu64 " --verbose\n",
+               seed, outcome.why, seed, wish->timing);
         if (!wish->verbose)
             plan_print(&plan, stdout);
         fflush(stdout);
@@ -81,7 +87,7 @@ static void warm_up(struct ground *ground)
     struct plan plan;
     struct table scratch = {0};
     struct outcome outcome;
-    plan_draw(&plan, 0);
+    plan_draw(&plan, 0, 0);
     plan.strikes = plan.last = 0;
     plan.steps = 10;
     storm_play(ground, &plan, SIM_FIBRES, &scratch, NULL, &outcome);
@@ -129,8 +135,8 @@ static int run_campaign(const struct wish *wish, struct share *share)
         waitpid(child[i], &status, 0);
         if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && !share->done[i]))
             printf("seed %" PRIu64 ": the process is lost (status %d)\n  storm --seed %" PRIu64
-                   " --verbose\n",
-                   share->seed[i], status, share->seed[i]);
+                   " --timing %" PRIu64 " --verbose\n",
+                   share->seed[i], status, share->seed[i], wish->timing);
         failed |= status != 0;
     }
     return failed;
@@ -180,6 +186,10 @@ static void read_wish(struct wish *wish, int argc, char **argv)
             wish->seeds = read_number(name, argv[++i]);
         else if (strcmp(name, "--from") == 0)
             wish->from = read_number(name, argv[++i]);
+        else if (strcmp(name, "--timing") == 0)
+            wish->timing = read_number(name, argv[++i]);
+        else if (strcmp(name, "--only") == 0 && argv[i + 1])
+            wish->only = argv[++i];
         else if (strcmp(name, "--twice") == 0)
             wish->twice = read_number(name, argv[++i]);
         else if (strcmp(name, "--least") == 0)

@@ -172,8 +172,19 @@ static const struct way *draw_way(const struct plan *plan, struct dice *dice)
     }
 }
 
+/* The same nodes with other links and steps, wider apart. */
+static int draw_timing(struct plan *plan, uint64_t timing)
+{
+    struct dice dice = {.seed = timing, .n = plan->seed << 8};
+    return snprintf(plan->cluster, sizeof plan->cluster,
+                    "node { count: %u jitter: %.2f } step_seconds: 0.004 link { mbit: %u "
+                    "latency_us: %u loss: %.4f }",
+                    plan->nodes, dice_real(&dice, 0, 0.9), 10 << dice_roll(&dice, 7),
+                    20 + dice_roll(&dice, 1000), 0.003 * dice_roll(&dice, 4));
+}
+
 /* In every other seed the host replaces lost workers; in others all join at given times. */
-static void draw_cluster(struct plan *plan, struct dice *dice)
+static void draw_cluster(struct plan *plan, struct dice *dice, uint64_t timing)
 {
     static const int mbit[] = {20, 100, 1000};
     bool hosts = dice_roll(dice, 2);
@@ -182,13 +193,15 @@ static void draw_cluster(struct plan *plan, struct dice *dice)
                      "latency_us: %u loss: %.4f }",
                      plan->nodes, 0.3 * dice_roll(dice, 3), mbit[dice_roll(dice, 3)],
                      50 + dice_roll(dice, 400), dice_roll(dice, 4) ? 0 : 0.0005);
+    if (timing > 0)
+        n = draw_timing(plan, timing);
     uint32_t until = hosts ? plan->workers_max : plan->nodes;
     for (uint32_t i = plan->workers; plan->joinable && i < until; i++)
         n += snprintf(plan->cluster + n, sizeof plan->cluster - (size_t)n,
                       " fault { at: 1e6 join: %u }", i);
 }
 
-void plan_draw(struct plan *plan, uint64_t seed)
+void plan_draw(struct plan *plan, uint64_t seed, uint64_t timing)
 {
     struct dice dice = {.seed = seed};
     bool adopts = false;
@@ -220,12 +233,20 @@ void plan_draw(struct plan *plan, uint64_t seed)
         adopts |= plan->strike[i].aim == MOMENT_ADOPTS;
     if (adopts && way->is & UNSYNCED) /* a joiner must come before its adoption is struck */
         plan->steps *= 2;
-    draw_cluster(plan, &dice);
+    draw_cluster(plan, &dice, timing);
     plan->stops = seed % 8 != 0;
     while (plan->last < plan->strikes && phase_of(&plan->strike[plan->last]) < 2)
         plan->last++;
     /* A fault at the end of a stopped run finds known issues (docs/KNOWN-ISSUES.md). */
     plan->stops &= plan->last == plan->strikes;
+}
+
+bool plan_has(const struct plan *plan, const char *text)
+{
+    for (int i = 0; i < 4 && plan->set[i]; i++)
+        if (strstr(plan->set[i], text))
+            return true;
+    return false;
 }
 
 void plan_print(const struct plan *plan, FILE *out)

@@ -3,13 +3,14 @@
  * moved or the driver has recovered, continues with the model, the optimizer, the sample offset and
  * the pushes of an order that was carried out before, and no living worker keeps a newer state; the
  * same pushes in the same order give the same bits again; when the run has ended, every push of the
- * members is applied. */
+ * members is applied, and the final model has them. */
 #include "storm.h"
 #include "strategy/ps_client.h"
 #include "tensor/vec.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 static uint64_t model_hash(const struct ps_server *server)
 {
@@ -147,6 +148,10 @@ void watch_client(struct storm *s, uint32_t node, const struct ps_client *client
         return;
     s->server.pushed[node] = client->pushed;
     s->server.state[node] = client->state.version;
+    if (!client->ended)
+        return;
+    memcpy(s->server.final, client->state.push, sizeof s->server.final);
+    s->server.has_final = true;
 }
 
 void watch_servers_end(struct storm *s)
@@ -162,6 +167,14 @@ void watch_servers_end(struct storm *s)
                             "%" PRIu64,
                             p, s->server.pushed[p], k, w->decided[p]);
         }
+    for (size_t i = 0; view && s->server.has_final && i < view->count; i++) {
+        uint32_t p = view->node[i];
+        if (p < NODES_MAX && s->server.final[p] != s->server.pushed[p])
+            storm_break(s,
+                        "worker %u has pushed %" PRIu64 " times, and the final model contains "
+                        "%" PRIu64,
+                        p, s->server.pushed[p], s->server.final[p]);
+    }
 }
 
 void watch_servers_release(struct storm *s)

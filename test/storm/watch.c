@@ -91,7 +91,7 @@ void watch_driver_starts(struct storm *s)
 {
     struct storm_node *own = &s->node[NODES_MAX];
     forget_views_of_dead_driver(s);
-    s->driver_dead = s->absent = false;
+    s->driver_dead = s->absent = s->formed = false;
     s->disk.writing = false;
     own->view = NULL;
     for (uint32_t l = 0; l < LANES_WATCHED; l++)
@@ -176,7 +176,7 @@ static void check_progress(struct storm *s)
 {
     bool continues = s->driver && !s->driver_dead;
     int64_t late = sim_now(s->sim) - s->calm;
-    if (late > (continues && s->views > 0 ? RESUME_PATIENCE : PATIENCE))
+    if (late > (continues && s->formed ? RESUME_PATIENCE : PATIENCE))
         storm_break(s, "the faults were over at %.3f s, and the run is not",
                     world_seconds(s->calm));
 }
@@ -241,6 +241,7 @@ void watch_event(struct storm *s, uint32_t node)
         const struct group *group = &s->driver->group;
         if (group->world) {
             record_view(s, NODES_MAX, group_view(group));
+            s->formed |= group_view(group) != NULL;
             watch_exchanges(s, NODES_MAX);
         }
         count_exchanges(s);
@@ -375,6 +376,8 @@ void watch_ledger(struct storm *s)
                  ledger->used, ledger->repeated_leases, ledger->missed, position, s->taken);
     if (!s->driver_dead)
         count_exchanges(s);
+    if (!s->driver_dead && !s->formed)
+        return; /* its books are those of the checkpoint */
     if (s->driver_dead || ledger->used + besides != position) {
         if (!s->driver_dead)
             storm_break(s, "%" PRIu64 " records used and %" PRIu64 " besides are not %" PRIu64,
@@ -413,7 +416,7 @@ static bool may_end(const struct storm *s, int rc)
     if (rc == ERR_PEER && s->plan->slices > 0 && strstr(s->err.text, "of the model is lost"))
         return s->incomplete;
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "no progress for"))
-        return s->views == 0;
+        return !s->formed;
     if (s->drivers > 1 && strstr(s->err.text, "cannot be had")) /* it knows of no workers, */
         return s->disk.failed && s->died_at - s->disk.failed_at < WRITTEN_TWICE;
     return s->disk.failed && strstr(s->err.text, "the storm's disk: ");
