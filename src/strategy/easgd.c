@@ -24,6 +24,9 @@
  * workers whose models are in the mean, so the force is symmetric when workers join and leave. A
  * job may set either.
  *
+ * A worker whose loss is not finite starts over from the centre. If that happens between two visits
+ * in a row, it reports a lost update; when the last update of every worker is lost, the run ends.
+ *
  * `momentum` (EAMSGD) is Nesterov's, in each worker's own optimizer, which the job's check
  * enforces.
  *
@@ -70,7 +73,8 @@ static int reset_worker(struct member *m, const struct vec *centre)
 
 struct elastic {
     struct ps_client c;
-    uint64_t samples; /* since the last update */
+    uint64_t samples;  /* since the last update */
+    bool started_over; /* at the last visit */
     uint64_t tau;
     double download_s, step_s; /* the shortest so far */
 };
@@ -124,6 +128,14 @@ static void pull_to_centre(struct elastic *e, struct learner *l, float alpha)
     vec_axpy(&l->x, -1.0f, &x, vec_all(&x));
 }
 
+/* One that starts over a second time without an update has lost it, and says so: the clock knows
+ * whether all have. */
+static int start_over(struct elastic *e, struct member *m)
+{
+    int rc = reset_worker(m, &e->c.global);
+    return rc == OK && e->started_over ? ps_client_push(&e->c, e->samples, true) : rc;
+}
+
 static int visit_centre(struct elastic *e, struct member *m, bool diverged)
 {
     struct exchange_cost cost = {0};
@@ -131,12 +143,13 @@ static int visit_centre(struct elastic *e, struct member *m, bool diverged)
     if (rc == OK)
         rc = world_copied(m->world, e->c.out.n * sizeof(float));
     if (rc == OK && diverged) {
-        rc = reset_worker(m, &e->c.global);
+        rc = start_over(e, m);
     } else if (rc == OK) {
         pull_to_centre(e, m->learner, alpha_of(m->job, group_view(m->group)->count));
         rc = ps_client_push(&e->c, e->samples, false);
     }
     e->samples = 0;
+    e->started_over = diverged;
     return rc == OK ? m->on_exchange(m, 0, &cost) : rc;
 }
 
@@ -190,6 +203,8 @@ static int async_worker(struct member *m)
         rc = local_steps(e, m, &diverged);
         if (rc == OK)
             rc = visit_centre(e, m, diverged);
+        if (rc == OK && e->c.ok.flags & PS_LOST)
+            rc = ERR_DIVERGED;
         choose_tau(e, m);
     }
     return rc == ERR_STOP ? ps_client_leave(&e->c) : rc;

@@ -1,5 +1,6 @@
-/* A run whose model diverges ends by name: at once, if the rate is far too high (in `easgd` workers
- * start over from the centre); in `pace` also when workers lose their models after some steps. */
+/* A run whose model diverges ends by name: at once, if the rate is far too high; in `easgd` when
+ * all workers have started over twice in a row; in `pace` also when workers lose their models after
+ * some steps. */
 #include "strategy_sim.h"
 
 static void expect_divergence(struct tiny *t, const char *strategy, const char *rate)
@@ -13,9 +14,16 @@ static void expect_divergence(struct tiny *t, const char *strategy, const char *
 static void test_strategies_name_a_divergence(void **state)
 {
     static const char *const strategies[] = {
-        "strategy.sync={tau:4}", "strategy.allreduce={}", "strategy.async_allreduce={}",
-        "strategy.diloco={}",    "strategy.mpca={}",      "strategy.gossip={}",
-        "strategy.ps={}",        "strategy.downpour={}",
+        "strategy.sync={tau:4}",
+        "strategy.allreduce={}",
+        "strategy.async_allreduce={}",
+        "strategy.diloco={}",
+        "strategy.mpca={}",
+        "strategy.gossip={}",
+        "strategy.ps={}",
+        "strategy.downpour={}",
+        "strategy.easgd={tau:4}",
+        "strategy.easgd={tau:4 mode:sync}",
     };
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
         expect_divergence(*state, strategies[i], "solver.base_lr=1e30");

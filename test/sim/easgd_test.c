@@ -372,8 +372,8 @@ static void test_on_a_lossy_link(void **state)
     }
 }
 
-/* Too high a rate: workers start over from the centre, which stays sound, again and again; the run
- * ends all the same. */
+/* Too high a rate: workers start over from the centre, which stays sound. When all have done so
+ * twice in a row, the run ends by name. */
 static void test_models_that_are_lost(void **state)
 {
     static const char cluster[] = "node { count: 3 } step_seconds: 0.004 link { mbit: 100 }";
@@ -384,9 +384,8 @@ static void test_models_that_are_lost(void **state)
                     (const char *const[]){"workers=3", "strategy.easgd.tau=40", mode[i],
                                           "solver.base_lr=1e5", "stop.epochs=4", NULL},
                     1000, &r);
-        if (i == 0 && r.rc != OK)
-            fail_msg("%s\n%s", r.err.text, r.log);
-        assert_true(r.rc == OK || r.rc == ERR_DIVERGED);
+        if (r.rc != ERR_DIVERGED)
+            fail_msg("%s: %s\n%s", mode[i], r.err.text, r.log);
         assert_true(r.end_s < 5);
         assert_true(i == 1 || strstr(r.log, "it starts over from the centre"));
     }
