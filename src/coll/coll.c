@@ -57,6 +57,12 @@ int coll_lost(struct coll *c, int64_t deadline)
     return rc == OK || rc == ERR_DRIVER ? ERR_VIEW : rc;
 }
 
+/* A member that is lost ends the view. */
+static int lose_peer(struct coll *c, uint32_t peer, int64_t deadline)
+{
+    return c->outlives_driver && peer == WORLD_DRIVER ? ERR_PEER : coll_lost(c, deadline);
+}
+
 int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t len)
 {
     struct world *world = c->group->world;
@@ -73,7 +79,7 @@ int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t 
         }
         int rc = world_send(world, peer, m, CLASS_BULK);
         if (rc == ERR_PEER)
-            return coll_lost(c, deadline);
+            return lose_peer(c, peer, deadline);
         if (rc == OK && c->waits)
             c->waits->bytes += len;
         if (rc != ERR_FULL)
@@ -133,7 +139,7 @@ int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len)
     if (rc != OK)
         return rc;
     if (recv.status == ERR_PEER)
-        return coll_lost(c, deadline);
+        return lose_peer(c, peer, deadline);
     if (recv.status == OK && c->waits)
         coll_account(c, peer, recv.first_byte, len, start);
     return recv.status;

@@ -34,7 +34,8 @@ struct coll {
     size_t chunk_floats;      /* floats of a piece, to nodes that lack a result */
     uint32_t stripes;         /* connections to one peer that pieces are spread over; 0: one */
     struct coll_waits *waits; /* NULL: not counted */
-    bool patient; /* others may still be computing: only the end of the view ends a wait */
+    bool patient;         /* others may still be computing: only the end of the view ends a wait */
+    bool outlives_driver; /* without the driver this ends with ERR_PEER, and members continue */
 };
 
 /* Send `len` bytes to a rank. Waits only for credit.

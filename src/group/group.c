@@ -227,8 +227,9 @@ int group_keeps_pace(struct group *group)
     return send_driver(group, WIRE_LEAF_READY, NULL, 0);
 }
 
-int group_joined(struct group *group)
+int group_joined(struct group *group, const struct view *view)
 {
+    atomic_store(&group->driver.joined_in, view->number);
     return send_driver(group, WIRE_JOIN_COMPLETE, NULL, 0);
 }
 

@@ -32,7 +32,10 @@ struct group_timing group_timing_busy(void);
 /* The first message of a worker to a recovered driver. */
 struct group_return {
     uint32_t view, incarnation; /* of the worker's view */
-    struct members members;     /* of that view */
+    struct members members;     /* of that view, without its leaves */
+    /* By node, where a model is in slices: 1 more than its seat there, if it has the state of that
+     * slice; else 0. */
+    uint32_t seated[VIEW_MEMBERS_MAX];
     const void *hello;
     size_t hello_len;
     uint64_t report[GROUP_REPORT];
@@ -95,6 +98,7 @@ struct group_driver {
     _Atomic uint64_t report_version, /* odd: the report is being written; 0: there is none */
         report[GROUP_REPORT];
     _Atomic uint64_t departed_totals[GROUP_TOTALS]; /* from the driver's last beat */
+    _Atomic uint32_t joined_in; /* the newest view in which this joiner has got all of its state */
 };
 
 /* The link from the member from which collectives receive last, since the last report to the
@@ -206,8 +210,8 @@ bool group_was_leaf(const struct group *group, uint32_t after);
 int group_check_links(struct group *group, int64_t grace);
 int group_keeps_pace(struct group *group);
 
-/* This joiner lacks nothing any more. OK without a driver; ERR_NOMEM */
-int group_joined(struct group *group);
+/* This joiner of the view lacks nothing any more. OK without a driver; ERR_NOMEM */
+int group_joined(struct group *group, const struct view *view);
 
 /* Account for `bytes` that took `ns` to arrive from `node`. */
 void group_link_received(struct group *group, uint32_t node, size_t bytes, int64_t ns);

@@ -175,6 +175,7 @@ static int take_return(struct server *s, const struct message *m)
             .view = back.view,
             .incarnation = back.incarnation,
             .members = &back.members,
+            .seated = back.seated,
         };
         return step_roster(s, &event);
     }

@@ -47,6 +47,12 @@ int group_return_decode(const void *data, size_t len, struct group_return *out)
     out->view = read_u32(&in);
     out->incarnation = read_u32(&in);
     members_decode(&in, &out->members);
+    memset(out->seated, 0, sizeof out->seated);
+    MEMBERS_EACH (node, &out->members) {
+        out->seated[node] = read_u32(&in);
+        if (out->seated[node] > VIEW_MEMBERS_MAX)
+            return ERR_PROTOCOL;
+    }
     out->hello_len = read_u32(&in);
     out->hello = byte_reader_take(&in, out->hello_len);
     for (size_t i = 0; i < GROUP_REPORT; i++)
@@ -128,6 +134,14 @@ static int call_driver(struct listener *l)
     return rc == ERR_NOMEM || rc == ERR_FULL ? OK : rc; /* the next call may succeed */
 }
 
+/* Does this node know that the member has the state of its slice, where it has a seat? */
+static bool has_state(const struct group *group, const struct view *view, uint32_t node)
+{
+    bool joined =
+        node == group->world->self && atomic_load(&group->driver.joined_in) >= view->number;
+    return joined || !members_has(&view->fresh, node);
+}
+
 static int send_return(struct group *group, const struct buf *hello)
 {
     const struct view *view = group_view(group);
@@ -138,6 +152,8 @@ static int send_return(struct group *group, const struct buf *hello)
     buf_put_u32(&bytes, view->number);
     buf_put_u32(&bytes, view->incarnation);
     members_encode(&members, &bytes);
+    MEMBERS_EACH (node, &members)
+        buf_put_u32(&bytes, has_state(group, view, node) ? view_seat(view, node) + 1 : 0);
     buf_put_u32(&bytes, (uint32_t)hello->len);
     buf_put(&bytes, hello->data, hello->len);
     bool noted = group_read_report(group, report);

@@ -49,16 +49,21 @@ static void test_liveness_own_pause_is_not_counted(void **state)
 static void test_group_return_is_decoded_whole(void **state)
 {
     (void)state;
-    uint8_t bytes[8 + 8 * MEMBER_WORDS + 4 + 3 + 8 * GROUP_REPORT] = {7, 0, 0, 0, 3};
+    enum { SEATS = 8 + 8 * MEMBER_WORDS, HELLO = SEATS + 2 * 4 };
+    uint8_t bytes[HELLO + 4 + 3 + 8 * GROUP_REPORT] = {7, 0, 0, 0, 3};
     struct group_return back;
-    bytes[8 + 8 * MEMBER_WORDS] = 3; /* the hello's length */
+    bytes[8] = 1 << 1 | 1 << 4; /* two members, */
+    bytes[SEATS + 4] = 6;       /* the second with a seat */
+    bytes[HELLO] = 3;           /* the hello's length */
     assert_int_equal(group_return_decode(bytes, sizeof bytes, &back), OK);
     assert_int_equal(back.view, 7);
     assert_int_equal(back.incarnation, 3);
     assert_int_equal(back.hello_len, 3);
+    assert_int_equal(back.seated[1], 0);
+    assert_int_equal(back.seated[4], 6);
     for (size_t n = 0; n < sizeof bytes; n++)
         assert_int_equal(group_return_decode(bytes, n, &back), ERR_PROTOCOL);
-    bytes[8 + 8 * MEMBER_WORDS + 3] = 0xff; /* a hello of gigabytes */
+    bytes[HELLO + 3] = 0xff; /* a hello of gigabytes */
     assert_int_equal(group_return_decode(bytes, sizeof bytes, &back), ERR_PROTOCOL);
 }
 

@@ -52,16 +52,17 @@ struct roster_event {
     const char *address; /* JOIN, RECONNECT; borrowed */
     uint32_t incarnation;
     const struct members *members; /* RECONNECT; borrowed */
-    uint64_t progress;             /* HEARTBEAT: steps taken */
-    bool busy;                     /* HEARTBEAT: it computes, so progress is expected */
-    uint32_t other;                /* LOST, DONOR_READY: the other node; WANT: how many */
-    int64_t pause;                 /* TICK: ns for which the driver itself did not run */
-    uint32_t view;                 /* LANE_AT, RECONNECT */
-    uint32_t lane;                 /* LANE_AT */
-    uint64_t completed;            /* LANE_AT */
-    int64_t grace;                 /* LINK_CHECK: ns */
-    uint32_t check;                /* LINK_REPORT: of this check, */
-    struct roster_link {           /* bytes that took `ns` to arrive, within `span` ns */
+    const uint32_t *seated; /* RECONNECT: as in group_return; borrowed. NULL: nobody has a seat */
+    uint64_t progress;      /* HEARTBEAT: steps taken */
+    bool busy;              /* HEARTBEAT: it computes, so progress is expected */
+    uint32_t other;         /* LOST, DONOR_READY: the other node; WANT: how many */
+    int64_t pause;          /* TICK: ns for which the driver itself did not run */
+    uint32_t view;          /* LANE_AT, RECONNECT */
+    uint32_t lane;          /* LANE_AT */
+    uint64_t completed;     /* LANE_AT */
+    int64_t grace;          /* LINK_CHECK: ns */
+    uint32_t check;         /* LINK_REPORT: of this check, */
+    struct roster_link {    /* bytes that took `ns` to arrive, within `span` ns */
         uint32_t from;
         uint64_t bytes, ns, span;
     } link;
@@ -196,6 +197,10 @@ struct roster_recovery {
     uint32_t view, incarnation; /* of the newest view that any node reports */
     struct members members;     /* its members */
     uint32_t highest;           /* view number reported by any node */
+    struct roster_seating {     /* the seats of the newest view that a returned member reports */
+        uint32_t view, incarnation;
+        uint32_t seated[VIEW_MEMBERS_MAX]; /* by node: 1 more than its seat; 0: it has none, or */
+    } seating;                             /* lacks the state of its slice */
 };
 
 struct roster {

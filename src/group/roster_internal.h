@@ -40,6 +40,11 @@ void roster_sit_first(const struct roster *roster, struct roster_member *m);
  * whole. */
 void roster_unseat(struct roster *roster, struct roster_member *left, struct roster_orders *out);
 
+/* Members that return to a recovered driver keep the seats of their newest view. Is a replica
+ * whole that only nodes of this set make? And: those of other replicas lose their seats. */
+bool roster_returns_whole(const struct roster *roster, const struct members *nodes);
+void roster_sit_again(struct roster *roster, struct roster_orders *out);
+
 /* Make replicas of joiners and of members without a seat, as many as there is room for, in one new
  * view. */
 void roster_seat_replicas(struct roster *roster, struct roster_orders *out);

@@ -3,6 +3,7 @@
 #include "group/roster_internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define GRACE_MAX INT64_C(5000000000) /* ns */
 
@@ -20,6 +21,17 @@ static void request_missing(const struct roster *roster, struct roster_orders *o
 static bool is_expected(const struct roster *roster, const struct roster_member *m)
 {
     return m->state == MEMBER_RETURNED && members_has(&roster->recovery.members, m->node);
+}
+
+/* Do those that have returned suffice to continue with? Of a model in slices each slice is needed,
+ * with the others of its replica. */
+static bool can_continue(const struct roster *roster)
+{
+    struct members back = {{0}};
+    for (size_t i = 0; i < roster->count; i++)
+        if (is_expected(roster, &roster->member[i]))
+            members_add(&back, roster->member[i].node);
+    return roster_has_seats(roster) ? roster_returns_whole(roster, &back) : !members_empty(&back);
 }
 
 static size_t count_reconnected(const struct roster *roster)
@@ -51,6 +63,8 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
     }
     MEMBERS_EACH (node, &missing)
         roster_report_member(out, node, "dead");
+    if (roster_has_seats(roster))
+        roster_sit_again(roster, out);
     if (roster->options.workers_max > 0) /* the run admits joiners */
         request_missing(roster, out);
     roster->view.number = r->highest; /* members take a view only if its number is higher */
@@ -59,8 +73,8 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
     roster_seek_donor(roster, out);
 }
 
-/* No member of the newest view has reconnected: the run resumes from the driver's own state, with
- * other workers. */
+/* Those that have returned cannot continue: the run resumes from the driver's own state, with other
+ * workers. */
 static void forget_recovery(struct roster *roster, struct roster_orders *out)
 {
     roster->recovery.on = false;
@@ -68,14 +82,17 @@ static void forget_recovery(struct roster *roster, struct roster_orders *out)
         struct roster_member *m = &roster->member[i];
         if (m->state != MEMBER_RETURNED)
             continue;
-        roster_set_state(m, MEMBER_OUT); /* from an older view */
+        roster_set_state(m, MEMBER_OUT);
         roster_order(out, ORDER_REJOIN)->node = m->node;
     }
     for (size_t i = 0; i < roster->count && roster->view.number == 0; i++) {
         struct roster_member *m = &roster->member[i];
         if (m->state != MEMBER_WAITS)
             continue;
+        m->seat = VIEW_NO_SEAT;
         roster_set_state(m, MEMBER_IN);
+        if (roster_has_seats(roster))
+            roster_sit_first(roster, m);
         roster_report_member(out, m->node, "join");
         if (roster_count_in(roster) == roster->options.workers)
             roster_make_view(roster, out);
@@ -88,6 +105,21 @@ static bool is_newer(const struct roster_recovery *r, const struct roster_event 
 {
     return event->incarnation > r->incarnation ||
            (event->incarnation == r->incarnation && event->view > r->view);
+}
+
+/* Members of one view know the same seats. Each knows best whether it has its own slice's state. */
+static void take_seating(struct roster_recovery *r, const struct roster_event *event)
+{
+    struct roster_seating *s = &r->seating;
+    bool newer = event->incarnation > s->incarnation ||
+                 (event->incarnation == s->incarnation && event->view > s->view);
+    if (event->seated && newer) {
+        s->view = event->view;
+        s->incarnation = event->incarnation;
+        memcpy(s->seated, event->seated, sizeof s->seated);
+    } else if (event->seated && event->incarnation == s->incarnation && event->view == s->view) {
+        s->seated[event->node] = event->seated[event->node];
+    }
 }
 
 /* ns for which the driver waits for members: as long as it takes to detect a death, 5 s at most. */
@@ -146,9 +178,10 @@ void roster_reconnect(struct roster *roster, const struct roster_event *event,
         r->incarnation = event->incarnation;
         r->members = *event->members;
     }
+    take_seating(r, event);
     if (first && is_expected(roster, m))
         r->until = event->now + recovery_wait(roster);
-    if (count_reconnected(roster) == members_count(&r->members))
+    if (count_reconnected(roster) == members_count(&r->members) && can_continue(roster))
         form_recovered_view(roster, out);
 }
 
@@ -162,7 +195,7 @@ void roster_tick_recovery(struct roster *roster, const struct roster_event *even
     r->until += event->pause;
     if (event->now < r->until)
         return;
-    if (count_reconnected(roster) > 0)
+    if (can_continue(roster))
         form_recovered_view(roster, out);
     else
         forget_recovery(roster, out);

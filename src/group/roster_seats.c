@@ -74,6 +74,58 @@ void roster_unseat(struct roster *roster, struct roster_member *left, struct ros
     }
 }
 
+/* ---- a recovered driver ---- */
+
+static uint32_t returned_to(const struct roster *roster, const struct members *nodes, uint32_t seat)
+{
+    MEMBERS_EACH (node, nodes)
+        if (roster->recovery.seating.seated[node] == seat + 1)
+            return node;
+    return VIEW_MEMBERS_MAX;
+}
+
+bool roster_returns_whole(const struct roster *roster, const struct members *nodes)
+{
+    uint32_t slices = roster->options.slices;
+    for (uint32_t r = 0; r < replicas_max(roster); r++) {
+        uint32_t here = 0;
+        for (uint32_t f = 0; f < slices; f++)
+            here += returned_to(roster, nodes, r * slices + f) < VIEW_MEMBERS_MAX;
+        if (here == slices)
+            return true;
+    }
+    return false;
+}
+
+/* A member that lacks the state of its slice has no seat either, and will get one again. */
+void roster_sit_again(struct roster *roster, struct roster_orders *out)
+{
+    uint32_t slices = roster->options.slices;
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        uint32_t seated = roster->recovery.seating.seated[m->node];
+        m->seat = VIEW_NO_SEAT;
+        if (!roster_is_in(m) || seated == 0 || in_seat(roster, seated - 1))
+            continue;
+        m->seat = seated - 1;
+        m->slice = m->seat % slices;
+    }
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        m->leaf = roster_is_in(m) && (m->seat == VIEW_NO_SEAT ||
+                                      seated_in(roster, m->seat / slices, MEMBER_IN) < slices);
+    }
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        if (!m->leaf)
+            continue;
+        m->seat = VIEW_NO_SEAT;
+        roster_report_member(out, m->node, "unseated");
+    }
+}
+
+/* ---- replicas that are made again ---- */
+
 /* Members without a seat come before joiners: they have opened their data. */
 static bool may_sit(const struct roster_member *m, bool is_member)
 {

@@ -149,6 +149,119 @@ static void test_no_joiner_where_all_seats_are_taken(void **state)
     assert_string_equal(leaves(s, 5), "drop 5");
 }
 
+/* ---- a recovered driver ---- */
+
+/* The driver of two replicas of two slices restarts; view 7 was its last. */
+static void restart_driver(struct story *s)
+{
+    struct roster_options options = {
+        .workers = 4,
+        .workers_max = 4,
+        .slices = 2,
+        .incarnation = 4,
+        .silence_max = SILENCE,
+        .stall_max = STALL,
+        .recovers = true,
+        .last_view = 7,
+        .last_incarnation = 3,
+    };
+    for (uint32_t node = 0; node < 4; node++)
+        members_add(&options.last, node);
+    memset(s, 0, sizeof *s);
+    roster_init(&s->roster, &options);
+}
+
+/* From that view, whose members 0 to 3 have these seats, '-' none or not its state. */
+static const char *reconnects_from(struct story *s, uint32_t node, uint32_t view, const char *seats)
+{
+    struct members set = {{0}};
+    uint32_t seated[VIEW_MEMBERS_MAX] = {0};
+    for (uint32_t i = 0; seats[i]; i++) {
+        members_add(&set, i);
+        seated[i] = seats[i] == '-' ? 0 : (uint32_t)(seats[i] - '0') + 1;
+    }
+    return step(s, (struct roster_event){.kind = ROSTER_RECONNECT,
+                                         .node = node,
+                                         .address = "host:1",
+                                         .view = view,
+                                         .incarnation = 3,
+                                         .members = &set,
+                                         .seated = seated});
+}
+
+static void test_all_return_to_their_seats(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s);
+    reconnects_from(s, 2, 7, "1032");
+    reconnects_from(s, 0, 7, "1032");
+    reconnects_from(s, 3, 7, "1032");
+    assert_string_equal(reconnects_from(s, 1, 7, "1032"),
+                        "back 2; back 0; back 3; back 1; view 8: 0 1 2 3");
+    expect_seats(s, "0:1 1:0 2:3 3:2");
+}
+
+/* The replica of one that does not return waits for another worker. */
+static void test_a_replica_returns_without_a_slice(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s);
+    for (uint32_t node = 0; node < 3; node++)
+        assert_string_equal(reconnects_from(s, node, 7, "0123"), "");
+    assert_string_equal(ticks(s, s->now + SILENCE),
+                        "back 0; back 1; back 2; dead 3; unseated 2; want 1; view 8: 0 1 (2)");
+    expect_seats(s, "0:0 1:1");
+    assert_string_equal(joins(s, 7), "seated 2; join 7; view 9: 0 1 2 7");
+    expect_seats(s, "0:0 1:1 2:2* 3:7*");
+}
+
+/* Others do not know that a joiner has got its state; and one that has none gets it again. */
+static void test_joiners_return_with_and_without_their_state(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s);
+    reconnects_from(s, 0, 7, "01--");
+    reconnects_from(s, 2, 7, "012-");
+    reconnects_from(s, 1, 7, "01--");
+    reconnects_from(s, 3, 7, "01-3");
+    expect_seats(s, "0:0 1:1 2:2 3:3");
+    restart_driver(s);
+    reconnects_from(s, 3, 7, "01-3");
+    reconnects_from(s, 2, 7, "01--");
+    reconnects_from(s, 1, 7, "01--");
+    assert_string_equal(reconnects_from(s, 0, 7, "01--"),
+                        "back 3; back 2; back 1; back 0; unseated 3; unseated 2; "
+                        "view 9: 0 1 2 3; seated 2; seated 3; view 9: 0 1 2 3");
+    expect_seats(s, "0:0 1:1 2:2* 3:3*");
+}
+
+/* In the newest view it has another seat, whose state it has not got. */
+static void test_an_old_seat_does_not_count(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s);
+    reconnects_from(s, 2, 6, "0123");
+    reconnects_from(s, 0, 7, "01-3");
+    reconnects_from(s, 1, 6, "0123");
+    reconnects_from(s, 3, 7, "01-3");
+    expect_seats(s, "0:0 1:1 2:2* 3:3*");
+}
+
+/* Each slice is there, and no replica: all join again, and have seats in the first view. */
+static void test_no_replica_returns_whole(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s);
+    assert_string_equal(reconnects_from(s, 0, 7, "0123"), "");
+    assert_string_equal(reconnects_from(s, 3, 7, "0123"), "");
+    assert_string_equal(joins(s, 9), "");
+    assert_string_equal(ticks(s, s->now + SILENCE), "rejoin 0; rejoin 3; join 9; want 3");
+    for (uint32_t node = 4; node < 6; node++)
+        joins(s, node);
+    assert_string_equal(joins(s, 6), "join 6; view 1: 4 5 6 9");
+    expect_seats(s, "0:9 1:4 2:5 3:6");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +277,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_members_without_a_seat_make_a_replica, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_no_joiner_where_all_seats_are_taken, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_all_return_to_their_seats, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_replica_returns_without_a_slice, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_joiners_return_with_and_without_their_state, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_an_old_seat_does_not_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_replica_returns_whole, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

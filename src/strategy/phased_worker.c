@@ -280,7 +280,7 @@ static int join_lanes(struct phased_worker *w, struct member *m)
     }
     atomic_store(&m->group->work.busy, true);
     vec_copy(&l->both, &w->both, vec_all(&l->both));
-    return group_joined(m->group); /* from now on it may be a leaf */
+    return group_joined(m->group, group_view(m->group)); /* from now on it may be a leaf */
 }
 
 static int worker_init(struct phased_worker *w, struct member *m)

@@ -440,6 +440,7 @@ int slice_group_show(struct slice_group *g, uint32_t uses, bool ended, bool offe
     if (rc != OK || !offers)
         return rc;
     struct coll c = slice_group_coll(g, &ranks, PARTS_LANE, 0, NULL);
+    c.outlives_driver = true;
     atomic_store(&m->group->work.busy, false);
     rc = m->offer(m, &c, uses, speaks);
     atomic_store(&m->group->work.busy, true);

@@ -125,7 +125,7 @@ int slice_group_hand_over(struct slice_group *g, struct slice_state *state)
     atomic_store(&g->m->group->work.busy, true);
     if (rc == OK && slice_group_is_fresh(g)) {
         take_state(g, state);
-        rc = group_joined(g->m->group);
+        rc = group_joined(g->m->group, g->view);
     }
     g->handed = rc == OK;
     return rc;

@@ -88,8 +88,8 @@ struct membership {
 /* The reports of the returned workers of a recovered run (driver_recovery.c). */
 struct recovery {
     struct recovery_report report[VIEW_MEMBERS_MAX]; /* by node */
-    struct progress early;                 /* reported by members before all had reconnected */
-    uint64_t join_state[JOIN_STATE_WORDS]; /* of the member that was furthest */
+    struct progress early[VIEW_MEMBERS_MAX]; /* by node: reported before all had reconnected */
+    uint64_t join_state[JOIN_STATE_WORDS];   /* of the member that was furthest */
     bool has_join_state;
     uint64_t untaken; /* samples that no worker has taken */
 };

@@ -143,7 +143,7 @@ void driver_on_committed(struct driver *d, const struct message *m)
         (!first || first->number > 1)) { /* a returned member trains on while the
                                                          driver still waits for others */
         if (rc == OK)
-            d->progress->on_early_report(d, &report);
+            d->progress->on_early_report(d, m->from, &report);
         return;
     }
     bool leased = d->traits.takes_leases;

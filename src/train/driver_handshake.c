@@ -305,8 +305,7 @@ int driver_start_group(struct driver *d)
         .driver_takes_part = d->traits.driver_part,
         .silence_max = d->host->timing.silence_max,
         .stall_max = d->host->timing.stall_max,
-        /* Slices of a model end with their driver (worker_open.c). */
-        .recovers = d->options->resume && !d->options->no_old_workers && d->job->slices == 1,
+        .recovers = d->options->resume && !d->options->no_old_workers,
         .last_view = last_view,
         .last_incarnation = last_view ? d->claim.last_term.incarnation : 0,
         .last = d->claim.last_term.members,

@@ -36,7 +36,7 @@ struct progress_ops {
     /* The progress of a recovered run, from the workers' recovery reports. */
     struct progress (*recover)(struct driver *d, const struct view *view);
     /* A report of a returned member, while the driver still waits for others. */
-    void (*on_early_report)(struct driver *d, const struct committed *report);
+    void (*on_early_report)(struct driver *d, uint32_t node, const struct committed *report);
     /* The ledger has taken a report. */
     void (*on_report)(struct driver *d);
     /* Commit points so far: exchanges, or steps where those are no commit points. */

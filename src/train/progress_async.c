@@ -204,9 +204,10 @@ static struct progress recover_sum(struct driver *d, const struct view *view)
 }
 
 /* A worker's counts are in its recovery report. */
-static void on_early_report(struct driver *d, const struct committed *report)
+static void on_early_report(struct driver *d, uint32_t node, const struct committed *report)
 {
     (void)d;
+    (void)node;
     (void)report;
 }
 

@@ -155,24 +155,32 @@ static uint32_t all_together(const struct driver *d)
     return job_replicas(d->job);
 }
 
-/* Of synchronous workers, whose progress differs by one exchange at most: the furthest. */
+/* Of synchronous workers, whose progress differs by one exchange at most: the furthest. A leaf has
+ * no part in what comes: an exchange that it alone completed is repeated without it. */
 static struct progress furthest_progress(struct driver *d, const struct view *view)
 {
-    const struct recovery_report *best = &d->recovery.report[view->node[0]];
-    for (size_t i = 1; i < view->count; i++)
-        if (d->recovery.report[view->node[i]].progress.exchanges > best->progress.exchanges)
-            best = &d->recovery.report[view->node[i]];
+    const struct members participants = view_participants(view);
+    const struct recovery_report *best = NULL;
+    const struct progress *early = NULL;
+    MEMBERS_EACH (node, &participants) {
+        const struct recovery_report *report = &d->recovery.report[node];
+        if (!best || report->progress.exchanges > best->progress.exchanges)
+            best = report;
+        if (!early || d->recovery.early[node].exchanges > early->exchanges)
+            early = &d->recovery.early[node];
+    }
+    PL_ASSERT(best);
     d->recovery.has_join_state = best->words > 0;
     memcpy(d->recovery.join_state, best->join_state, sizeof d->recovery.join_state);
     /* Strategies with a driver part complete no exchange without a driver. */
-    bool further = !d->traits.driver_part && d->recovery.early.exchanges > best->progress.exchanges;
-    return further ? d->recovery.early : best->progress;
+    bool further = !d->traits.driver_part && early->exchanges > best->progress.exchanges;
+    return further ? *early : best->progress;
 }
 
-static void on_early_report(struct driver *d, const struct committed *report)
+static void on_early_report(struct driver *d, uint32_t node, const struct committed *report)
 {
-    if (report->progress.exchanges > d->recovery.early.exchanges)
-        d->recovery.early = report->progress;
+    if (node < VIEW_MEMBERS_MAX && report->progress.exchanges > d->recovery.early[node].exchanges)
+        d->recovery.early[node] = report->progress;
 }
 
 /* Members evaluate and stop by their own progress, which is the same on all. */

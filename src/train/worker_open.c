@@ -581,8 +581,7 @@ int worker_join(struct worker *w)
     w->group.observer = train_observer(w->host);
     w->group.leave.flag = w->host->leave;
     w->group.leave.pause = w->host->pause;
-    /* A slice does not survive its driver: the view that it waits in ends with it. */
-    w->group.driver.retry = w->job->slices == 1 ? w->host->retry : 0;
+    w->group.driver.retry = w->host->retry;
     w->group.driver.addresses = w->host->drivers;
     w->group.driver.handshake = (struct group_handshake){shake_hands, w};
     int rc = group_listen(&w->group);

@@ -56,9 +56,11 @@ static int offer_slice(struct member *m, struct coll *c, uint32_t uses, bool spe
     int rc = speaks ? send_offer(w, uses, c->view->number) : OK;
     if (rc == OK)
         rc = model_parts_serve(c, &w->learner);
+    if (rc == ERR_PEER) /* the driver is lost, and the next one asks for what it needs */
+        rc = OK;
     if (rc == OK)
         atomic_fetch_and(&m->group->model_requests, ~uses);
-    return rc == ERR_PEER ? ERR_VIEW : rc; /* without the driver the view ends */
+    return rc;
 }
 
 int worker_slice_offer(struct worker *w, uint32_t uses)

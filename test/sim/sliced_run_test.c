@@ -429,25 +429,6 @@ static void test_a_slice_that_leaves_ends_the_run_in_order(void **state)
     assert_true(run_difference(r.dir, whole) <= SAME_MAX);
 }
 
-/* The driver dies, and its workers end, as they cannot outlive their view: the driver that returns
- * finds none, since the cluster has no others, and the run is resumed from its checkpoint. */
-static void test_slices_end_with_their_driver(void **state)
-{
-    struct tiny *t = *state;
-    char whole[128];
-    struct sim_run r = {.limit_s = 1000};
-    SLICES(t, 1, whole, "stop.steps=60");
-    SIM_TRY(t,
-            "node { count: 2 } step_seconds: 0.004 link { mbit: 100 } "
-            "fault { at: 0.15 kill: -1 for: 0.05 }\n",
-            &r, "slices=2", "workers=2", "strategy.allreduce={}", "stop.steps=60",
-            "checkpoint.every_seconds=0.05");
-    if (r.rc == PL_OK || !strstr(r.error, "2 workers cannot be had"))
-        fail_msg("%d, \"%s\"", r.rc, r.error);
-    SIM(t, cluster, &r, "slices=2", "workers=2", "strategy.allreduce={}", "stop.steps=60");
-    assert_true(run_difference(r.dir, whole) <= SAME_MAX);
-}
-
 /* A loss that is not finite ends all slices at the same step. */
 static void test_slices_diverge_together(void **state)
 {
@@ -507,7 +488,6 @@ int main(void)
         cmocka_unit_test(test_a_lost_slice_ends_the_run),
         cmocka_unit_test(test_a_slice_lost_at_the_end_ends_the_run),
         cmocka_unit_test(test_a_slice_that_leaves_ends_the_run_in_order),
-        cmocka_unit_test(test_slices_end_with_their_driver),
         cmocka_unit_test(test_slices_diverge_together),
         cmocka_unit_test(test_slices_refuse_before_the_start),
     };

@@ -232,6 +232,7 @@ struct storm {
     uint64_t taken;                /* and by all steps */
     bool lost_all;                 /* there was an empty view */
     bool incomplete;               /* the newest view has no whole replica of slices */
+    bool forms_again; /* a driver that has returned has no view: a whole replica may have not */
     uint64_t events;
     struct train_options train;
     char broken[STORM_TEXT_MAX]; /* the first that does not hold; "": all does */

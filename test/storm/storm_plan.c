@@ -10,7 +10,7 @@ enum {
     FREE = 2,     /* the strategy is asynchronous */
     LANES = 4,    /* by exchanges with the commit rule */
     UNSYNCED = 8, /* joiners adopt their initial state, so there are adoptions to strike at */
-    SEATS = 16,   /* replicas of a model in slices: no donor is asked, and no driver returns */
+    SEATS = 16,   /* replicas of a model in slices: no donor is asked */
 };
 
 struct way {
@@ -165,7 +165,7 @@ static const struct way *draw_way(const struct plan *plan, struct dice *dice)
         bool seats = true;
         for (uint32_t i = 0; i < plan->strikes; i++) {
             needs |= needs_of(&plan->strike[i]);
-            seats &= plan->strike[i].aim != MOMENT_DONATES && plan->strike[i].fault != FAULT_DRIVER;
+            seats &= plan->strike[i].aim != MOMENT_DONATES;
         }
         if ((way->is & needs) == needs && (seats || !(way->is & SEATS)))
             return way;

@@ -176,7 +176,7 @@ static void check_progress(struct storm *s)
 {
     bool continues = s->driver && !s->driver_dead;
     int64_t late = sim_now(s->sim) - s->calm;
-    if (late > (continues && s->formed ? RESUME_PATIENCE : PATIENCE))
+    if (late > (continues && s->formed && !s->forms_again ? RESUME_PATIENCE : PATIENCE))
         storm_break(s, "the faults were over at %.3f s, and the run is not",
                     world_seconds(s->calm));
 }
@@ -247,6 +247,8 @@ void watch_event(struct storm *s, uint32_t node)
         count_exchanges(s);
         check_leases(s);
         s->incomplete = s->plan->slices > 0 && is_incomplete(s);
+        s->forms_again =
+            s->plan->slices > 0 && s->drivers > 1 && group->world && !group_view(group);
         return;
     }
     struct storm_node *n = &s->node[node];
@@ -416,7 +418,7 @@ static bool may_end(const struct storm *s, int rc)
     if (rc == ERR_PEER && s->plan->slices > 0 && strstr(s->err.text, "of the model is lost"))
         return s->incomplete;
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "no progress for"))
-        return !s->formed;
+        return !s->formed || s->forms_again;
     if (s->drivers > 1 && strstr(s->err.text, "cannot be had")) /* it knows of no workers, */
         return s->disk.failed && s->died_at - s->disk.failed_at < WRITTEN_TWICE;
     return s->disk.failed && strstr(s->err.text, "the storm's disk: ");
