@@ -128,6 +128,15 @@ static int plan_ip2(const struct kernels *set, size_t n, struct arena *arena, st
     return set->inner(&spec, LAYOUT_PLAIN, true, arena, op, err);
 }
 
+/* More inputs than are multiplied at a time. The whole batch has more records than outputs, and the
+ * parts have fewer: they are computed in other ways. */
+static int plan_ip3(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
+                    struct err *err)
+{
+    const struct inner_spec spec = {{2, {n, 600}}, {2, {n, 30}}, true};
+    return set->inner(&spec, LAYOUT_PLAIN, true, arena, op, err);
+}
+
 static int plan_sigmoid(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
                         struct err *err)
 {
@@ -151,6 +160,7 @@ static const struct layer layers[] = {
     {"lrn", 12 * 9 * 9, 12 * 9 * 9, 0, 0, plan_lrn},
     {"ip1", 50 * 4 * 4, 500, 500 * 50 * 4 * 4, 500, plan_ip1},
     {"ip2", 500, 10, 10 * 500, 10, plan_ip2},
+    {"ip3", 600, 30, 30 * 600, 30, plan_ip3},
     {"sigmoid", 481, 481, 0, 0, plan_sigmoid},
     {"scale", 12 * 9 * 7, 12 * 9 * 7, 12, 12, plan_scale},
 };

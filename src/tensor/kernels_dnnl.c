@@ -272,7 +272,8 @@ static int plan_deconv(const struct conv_spec *spec, const struct plan_options *
 static int plan_recurrence(const struct recurrence_spec *spec, bool training, struct arena *arena,
                            struct recurrence **out, struct err *err)
 {
-    return recurrence_plan(spec, &kernels_dnnl, ISA_PICK(gate_loops), training, arena, out, err);
+    const struct recurrence_loops loops = {ISA_PICK(gate_loops), ISA_PICK(product_loops)};
+    return recurrence_plan(spec, &kernels_dnnl, &loops, training, arena, out, err);
 }
 
 const struct kernels kernels_dnnl = {

@@ -11,6 +11,7 @@
 #include "tensor/slices.h"
 
 #include <omp.h>
+#include <string.h>
 
 struct inner_op {
     struct op op;
@@ -18,8 +19,9 @@ struct inner_op {
     const struct product_loops *loops;
     size_t N, I, O;
     float *x, *dx;  /* (N, I) in NCHW order; NULL when the caller's own are */
-    float *strips;  /* of x: of records, turned, on the way there; of columns on the way back */
-    float *packed;  /* some columns of w: for each thread */
+    float *strips;  /* on the way there of records of x, turned, or of w; on the way back of columns
+                       of x */
+    float *packed;  /* on the way back: all columns of w, or some of them for each thread */
     size_t columns; /* of dx, at most, that a thread takes at a time */
     int threads;
     struct slices db;
@@ -50,6 +52,47 @@ static void set_y(const struct inner_op *inner, size_t o, const struct op_args *
     }
 }
 
+/* ROWS records from n on, by weights whose strips are packed: the sums of set_y in its order. */
+static void set_rows(const struct inner_op *inner, size_t n, const float *x,
+                     const struct op_args *args)
+{
+    size_t I = inner->I, O = inner->O, strip = inner->loops->strip;
+    size_t rows = min_size(ROWS, inner->N - n);
+    float *y = op_floats(args).y + n * O;
+    for (size_t i = 0; inner->spec.bias && i < rows; i++)
+        memcpy(y + i * O, args->b, O * sizeof *y);
+    for (size_t i = 0; i < I; i += COLUMNS) {
+        const struct product_a part = {x + n * I + i, I, 1};
+        for (size_t o = 0; o < O; o += strip) {
+            size_t columns = min_size(strip, O - o), wide = inner->loops->wide(columns);
+            inner->loops->multiply(rows, columns, min_size(COLUMNS, I - i), &part,
+                                   inner->strips + o * I + i * wide, inner->spec.bias || i > 0,
+                                   y + o, O);
+        }
+    }
+}
+
+/* With no fewer records than outputs, the weights are the smaller factor to pack. */
+static bool packs_weights(const struct inner_op *inner)
+{
+    return inner->N >= inner->O;
+}
+
+static void by_records(const struct inner_op *inner, const float *x, const struct op_args *args)
+{
+    size_t I = inner->I, strip = inner->loops->strip;
+#pragma omp parallel num_threads(inner->threads)
+    {
+#pragma omp for schedule(static)
+        for (size_t o = 0; o < inner->O; o += strip)
+            inner->loops->pack_turned(I, min_size(strip, inner->O - o), args->w + o * I, I,
+                                      inner->strips + o * I);
+#pragma omp for schedule(static)
+        for (size_t n = 0; n < inner->N; n += ROWS)
+            set_rows(inner, n, x, args);
+    }
+}
+
 static void inner_forward(struct op *op, const struct op_args *args)
 {
     const struct inner_op *inner = (const struct inner_op *)op;
@@ -58,6 +101,10 @@ static void inner_forward(struct op *op, const struct op_args *args)
     if (inner->x) {
         kernels_reorder(&inner->spec.x, inner->op.x_layout, x, LAYOUT_PLAIN, inner->x);
         x = inner->x;
+    }
+    if (packs_weights(inner)) {
+        by_records(inner, x, args);
+        return;
     }
 #pragma omp parallel num_threads(inner->threads)
     {
@@ -99,6 +146,40 @@ static void set_dx(const struct inner_op *inner, size_t i, size_t columns, const
     }
 }
 
+/* ROWS rows of dx, by the whole of w, packed: the sums of set_dx in its order. */
+static void set_dx_rows(const struct inner_op *inner, size_t n, const float *dy, float *dx)
+{
+    size_t I = inner->I, O = inner->O, strip = inner->loops->strip;
+    size_t rows = min_size(ROWS, inner->N - n);
+    for (size_t i = 0; i < I; i += strip) {
+        size_t columns = min_size(strip, I - i), wide = inner->loops->wide(columns);
+        for (size_t o = 0; o < O; o += STEPS) {
+            const struct product_a part = {dy + n * O + o, O, 1};
+            inner->loops->multiply(rows, columns, min_size(STEPS, O - o), &part,
+                                   inner->packed + i * O + o * wide, o > 0, dx + n * I + i, I);
+        }
+    }
+}
+
+/* All of dx, by the threads of a team. */
+static void share_dx(const struct inner_op *inner, const float *w, const float *dy, float *dx)
+{
+    size_t I = inner->I, strip = inner->loops->strip;
+    if (!packs_weights(inner)) {
+#pragma omp for schedule(static)
+        for (size_t i = 0; i < I; i += inner->columns)
+            set_dx(inner, i, min_size(inner->columns, I - i), w, dy, dx);
+        return;
+    }
+#pragma omp for schedule(static)
+    for (size_t i = 0; i < I; i += strip)
+        inner->loops->pack(inner->O, min_size(strip, I - i), w + i, I,
+                           inner->packed + i * inner->O);
+#pragma omp for schedule(static)
+    for (size_t n = 0; n < inner->N; n += ROWS)
+        set_dx_rows(inner, n, dy, dx);
+}
+
 struct bias_pass {
     size_t O;
     const float *dy;
@@ -127,9 +208,7 @@ static void inner_backward(struct op *op, const struct op_args *args)
             for (size_t o = 0; o < O; o += DW_ROWS)
                 add_dw(inner, o, args->dy, args->dw);
         if (dx)
-#pragma omp for schedule(static)
-            for (size_t i = 0; i < I; i += inner->columns)
-                set_dx(inner, i, min_size(inner->columns, I - i), args->w, args->dy, dx);
+            share_dx(inner, args->w, args->dy, dx);
     }
     if (inner->spec.bias && args->dw) {
         struct bias_pass pass = {inner->O, args->dy};
@@ -162,7 +241,9 @@ static int plan_training(struct inner_op *inner, struct arena *arena)
     size_t share =
         whole_batch(inner, (inner->I + (size_t)inner->threads - 1) / (size_t)inner->threads);
     inner->columns = min_size(share, COLUMNS);
-    inner->packed = reserve_room(inner, arena, (size_t)inner->threads * STEPS * COLUMNS);
+    inner->packed = reserve_room(inner, arena,
+                                 packs_weights(inner) ? whole_batch(inner, inner->I) * inner->O
+                                                      : (size_t)inner->threads * STEPS * COLUMNS);
     if (inner->x)
         inner->dx = reserve_room(inner, arena, inner->N * inner->I);
     if (!inner->packed || (inner->x && !inner->dx))
@@ -189,7 +270,8 @@ int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool tra
     };
     bool small = inner->N * inner->I * inner->O < 16 * PARALLEL_MIN;
     inner->threads = small ? 1 : omp_get_max_threads();
-    size_t there = whole_batch(inner, inner->N) * inner->I,
+    size_t packed = packs_weights(inner) ? inner->O : inner->N;
+    size_t there = whole_batch(inner, packed) * inner->I,
            back = inner->N * whole_batch(inner, inner->I);
     inner->strips = reserve_room(inner, arena, training && back > there ? back : there);
     if (inner_needs_reorder(spec, x_layout)) {

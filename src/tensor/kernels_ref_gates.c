@@ -104,8 +104,9 @@ static void gru_backward(const struct gate_row *r)
 int ref_plan_recurrence(const struct recurrence_spec *spec, bool training, struct arena *arena,
                         struct recurrence **out, struct err *err)
 {
-    static const struct gate_loops loops = {
+    static const struct gate_loops gates = {
         tanh_forward, tanh_backward, lstm_forward, lstm_backward, gru_forward, gru_backward,
     };
+    const struct recurrence_loops loops = {&gates, NULL};
     return recurrence_plan(spec, &kernels_ref, &loops, training, arena, out, err);
 }

@@ -115,15 +115,27 @@ static void multiply_panel(size_t M, size_t n, size_t K, const struct product_a 
 
 /* ---- slices ---- */
 
+INLINE void tile_keep(struct tile *to, const struct tile *t, size_t T, size_t V)
+{
+#pragma GCC unroll 12
+    for (size_t m = 0; m < T; m++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < V; v++)
+            to->at[m][v] = t->at[m][v];
+}
+
 INLINE void tile_add(struct tile *to, const struct tile *t, size_t T, size_t V)
 {
+#pragma GCC unroll 12
     for (size_t m = 0; m < T; m++)
+#pragma GCC unroll 2
         for (size_t v = 0; v < V; v++)
             to->at[m][v] += t->at[m][v];
 }
 
 /* Like a binary counter: after slice i, sums of as many slices each as i + 1 has bits set wait on
- * the stack; at the end they are added from the last, which is the shortest. */
+ * the stack; at the end they are added from the last, which is the shortest. A slice's own sum
+ * meets those that it completes in registers. */
 INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, const struct product_a *a,
                         const float *b)
 {
@@ -131,10 +143,12 @@ INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, const 
     struct product_a part = *a;
     for (size_t k = 0, i = 1; k < K; k += SLICE_RECORDS, i++) {
         size_t len = K - k < SLICE_RECORDS ? K - k : SLICE_RECORDS;
-        tile_sum(&stack[depth++], T, V, len, &part, b + k * V * LANES);
+        struct tile sum;
+        tile_sum(&sum, T, V, len, &part, b + k * V * LANES);
         part.at += len * a->step;
-        for (size_t bits = i; bits % 2 == 0; bits /= 2, depth--)
-            tile_add(&stack[depth - 2], &stack[depth - 1], T, V);
+        for (size_t bits = i; bits % 2 == 0; bits /= 2)
+            tile_add(&sum, &stack[--depth], T, V);
+        tile_keep(&stack[depth++], &sum, T, V);
     }
     for (; depth > 1; depth--)
         tile_add(&stack[depth - 2], &stack[depth - 1], T, V);

@@ -1,6 +1,7 @@
 #include "tensor/recurrence.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "tensor/columns.h"
 #include "tensor/kernels_common.h"
 
@@ -101,7 +102,60 @@ void recurrence_take_step(struct recurrence *r, const struct recurrence_args *ar
     copy_step(r, args, t, false);
 }
 
-void recurrence_step_forward(struct recurrence *r, const struct recurrence_args *args, size_t t)
+/* W_h, (GU, H), for products of rows of h' by its rows, and of rows of gradients by itself. */
+static void pack_there(const struct recurrence *r, const float *w)
+{
+    size_t H = r->spec.H, width = r->G * r->spec.own.len, strip = r->products->strip;
+#pragma omp parallel for schedule(static) num_threads(r->parts)
+    for (size_t o = 0; o < width; o += strip)
+        r->products->pack_turned(H, min_size(strip, width - o), w + o * H, H, r->there + o * H);
+}
+
+static void pack_back(const struct recurrence *r, const float *w)
+{
+    size_t H = r->spec.H, width = r->G * r->spec.own.len, strip = r->products->strip;
+#pragma omp parallel for schedule(static) num_threads(r->parts)
+    for (size_t i = 0; i < H; i += strip)
+        r->products->pack(width, min_size(strip, H - i), w + i, H, r->back + i * width);
+}
+
+/* Of some records: `to`, rows of `columns`, = bias (NULL: 0) + `from`, rows of K, by packed
+ * weights. */
+static void multiply_rows(const struct recurrence *r, struct range rows, const float *from,
+                          size_t K, const float *packed, size_t columns, const float *bias,
+                          float *to)
+{
+    const struct product_a a = {from + rows.from * K, K, 1};
+    float *out = to + rows.from * columns;
+    for (size_t n = 0; bias && n < rows.len; n++)
+        memcpy(out + n * columns, bias, columns * sizeof *bias);
+    for (size_t o = 0; o < columns; o += r->products->strip)
+        r->products->multiply(rows.len, min_size(r->products->strip, columns - o), K, &a,
+                              packed + o * K, bias != NULL, out + o, columns);
+}
+
+/* The records that a thread takes. */
+static struct range part_of(const struct recurrence *r, size_t part)
+{
+    size_t from = r->spec.N * part / r->parts;
+    return (struct range){from, r->spec.N * (part + 1) / r->parts - from};
+}
+
+static void rows_forward(const struct recurrence *r, const struct recurrence_args *args,
+                         struct range rows, size_t t)
+{
+    gate_fn *units = forward_of(r);
+    for (size_t n = rows.from; n < rows.from + rows.len; n++)
+        continue_state(r, args, n, t);
+    multiply_rows(r, rows, r->state, r->spec.H, r->there, r->G * r->spec.own.len,
+                  args->w[RECURRENCE_BH], r->z);
+    for (size_t n = rows.from; n < rows.from + rows.len; n++) {
+        const struct gate_row row = row_of(r, args, n, t);
+        units(&row);
+    }
+}
+
+static void whole_forward(const struct recurrence *r, const struct recurrence_args *args, size_t t)
 {
     size_t N = r->spec.N;
     gate_fn *units = forward_of(r);
@@ -116,6 +170,25 @@ void recurrence_step_forward(struct recurrence *r, const struct recurrence_args 
         const struct gate_row row = row_of(r, args, n, t);
         units(&row);
     }
+}
+
+/* Steps `from` to `end`; records are independent of one another. */
+static void run_forward(const struct recurrence *r, const struct recurrence_args *args, size_t from,
+                        size_t end)
+{
+    for (size_t t = from; !r->products && t < end; t++)
+        whole_forward(r, args, t);
+    if (!r->products)
+        return;
+#pragma omp parallel for schedule(static, 1) num_threads(r->parts)
+    for (size_t part = 0; part < r->parts; part++)
+        for (size_t t = from; t < end; t++)
+            rows_forward(r, args, part_of(r, part), t);
+}
+
+void recurrence_step_forward(struct recurrence *r, const struct recurrence_args *args, size_t t)
+{
+    run_forward(r, args, t, t + 1);
     if (recurrence_is_slice(r))
         copy_step(r, args, t, true);
 }
@@ -165,6 +238,8 @@ void recurrence_begin_forward(struct recurrence *r, const struct recurrence_args
         const struct op_args fixed = {.x = args->fixed, .w = w[RECURRENCE_WS], .y = r->extra};
         r->fixed_op->ops->forward(r->fixed_op, &fixed);
     }
+    if (r->products)
+        pack_there(r, w[RECURRENCE_WH]);
     if (r->c)
         take_first_cells(r, args);
 }
@@ -186,9 +261,9 @@ void recurrence_end_forward(struct recurrence *r, const struct recurrence_args *
 
 void recurrence_forward(struct recurrence *r, const struct recurrence_args *args)
 {
+    PL_ASSERT(!recurrence_is_slice(r));
     recurrence_begin_forward(r, args);
-    for (size_t t = 0; t < r->spec.T; t++)
-        recurrence_step_forward(r, args, t);
+    run_forward(r, args, 0, r->spec.T);
     recurrence_end_forward(r, args);
 }
 
@@ -220,7 +295,8 @@ static void row_backward(const struct recurrence *r, const struct recurrence_arg
         memcpy(r->hidden + at * r->G * U, row.z, r->G * U * sizeof(float));
 }
 
-void recurrence_step_backward(struct recurrence *r, const struct recurrence_args *args, size_t t)
+/* r->state becomes the gradient by h' of a step's products. */
+static void whole_backward(const struct recurrence *r, const struct recurrence_args *args, size_t t)
 {
     const float *dy = r->out_op ? r->dh_all : args->dy;
     size_t N = r->spec.N;
@@ -232,15 +308,57 @@ void recurrence_step_backward(struct recurrence *r, const struct recurrence_args
     r->step_op->ops->backward(r->step_op, &product);
 }
 
-void recurrence_finish_step(struct recurrence *r, const struct recurrence_args *args, size_t t)
+static void rows_backward(const struct recurrence *r, const struct recurrence_args *args,
+                          struct range rows, size_t t)
+{
+    const float *dy = r->out_op ? r->dh_all : args->dy;
+    for (size_t n = rows.from; n < rows.from + rows.len; n++)
+        row_backward(r, args, dy, n, t);
+    multiply_rows(r, rows, r->z, r->G * r->spec.own.len, r->back, r->spec.H, NULL, r->state);
+}
+
+static void finish_rows(const struct recurrence *r, const struct recurrence_args *args,
+                        struct range rows, size_t t)
 {
     const struct range own = r->spec.own;
-    for (size_t n = 0; n < r->spec.N; n++) {
+    for (size_t n = rows.from; n < rows.from + rows.len; n++) {
         const float *state = r->state + n * r->spec.H + own.from;
         float cont = cont_at(r, args, n, t), *dh = r->dh + n * own.len;
         for (size_t i = 0; i < own.len; i++)
             dh[i] = cont * (dh[i] + state[i]);
     }
+}
+
+void recurrence_step_backward(struct recurrence *r, const struct recurrence_args *args, size_t t)
+{
+    if (!r->products) {
+        whole_backward(r, args, t);
+        return;
+    }
+#pragma omp parallel for schedule(static, 1) num_threads(r->parts)
+    for (size_t part = 0; part < r->parts; part++)
+        rows_backward(r, args, part_of(r, part), t);
+}
+
+void recurrence_finish_step(struct recurrence *r, const struct recurrence_args *args, size_t t)
+{
+    finish_rows(r, args, (struct range){0, r->spec.N}, t);
+}
+
+static void run_backward(struct recurrence *r, const struct recurrence_args *args)
+{
+    for (size_t t = r->spec.T; !r->products && t-- > 0;) {
+        whole_backward(r, args, t);
+        recurrence_finish_step(r, args, t);
+    }
+    if (!r->products)
+        return;
+#pragma omp parallel for schedule(static, 1) num_threads(r->parts)
+    for (size_t part = 0; part < r->parts; part++)
+        for (size_t t = r->spec.T; t-- > 0;) {
+            rows_backward(r, args, part_of(r, part), t);
+            finish_rows(r, args, part_of(r, part), t);
+        }
 }
 
 /* Through the output of tanh units: the gradient by y's products, then that by h, which may lie in
@@ -321,6 +439,8 @@ static void begin_slope(const struct recurrence *r, const float *given, float *t
 
 void recurrence_begin_backward(struct recurrence *r, const struct recurrence_args *args)
 {
+    if (r->products)
+        pack_back(r, args->w[RECURRENCE_WH]);
     if (r->out_op)
         out_backward(r, args);
     begin_slope(r, args->dlast[0], r->dh);
@@ -341,10 +461,8 @@ void recurrence_end_backward(struct recurrence *r, const struct recurrence_args 
 
 void recurrence_backward(struct recurrence *r, const struct recurrence_args *args)
 {
+    PL_ASSERT(!recurrence_is_slice(r));
     recurrence_begin_backward(r, args);
-    for (size_t t = r->spec.T; t-- > 0;) {
-        recurrence_step_backward(r, args, t);
-        recurrence_finish_step(r, args, t);
-    }
+    run_backward(r, args);
     recurrence_end_backward(r, args);
 }

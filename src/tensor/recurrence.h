@@ -10,12 +10,15 @@
  *            h_t = (1 - z) n + z h'                                 (PyTorch's GRU)
  *
  * The products of all steps with the inputs, and all gradients of weights, are one matrix product
- * each, by the kernel set's inner product; a step has that of its state alone. */
+ * each, by the kernel set's inner product; a step has that of its state alone. Where a set has
+ * loops for that (`products`), W_h is packed once for all steps of a pass, and each thread takes
+ * its records through all of them: no step waits for another thread. */
 #ifndef PL_TENSOR_RECURRENCE_H
 #define PL_TENSOR_RECURRENCE_H
 
 #include "tensor/gate_loops.h"
 #include "tensor/kernels.h"
+#include "tensor/product_loops.h"
 #include "tensor/vec.h"
 
 enum recurrence_kind { RECURRENCE_TANH, RECURRENCE_LSTM, RECURRENCE_GRU };
@@ -71,21 +74,29 @@ struct recurrence {
     const struct gate_loops *loops;
     size_t G;
     struct op *x_op, *fixed_op, *step_op, *state_op, *out_op;
-    float *gates;  /* (N, T, GU): as in struct gate_row */
-    float *hidden; /* GRU, training: as `gates`, of the state's products */
-    float *dout;   /* of tanh units, (N, T, U): the gradient by the output's products, */
-    float *dh_all; /* and (N, T, H): that by their h; the room of the gates where U is H */
-    float *before; /* training: h', (N, T, H) */
-    float *h;      /* of tanh units, (N, T, H), */
-    float *y;      /* and (N, T, U): their outputs; NULL: y itself */
-    float *c;      /* LSTM: (N, T, U) in training, else (N, U) */
-    float *state;  /* (N, H) */
+    const struct product_loops *products; /* NULL: products of the state are step_op's */
+    float *there, *back; /* W_h packed, for forward and backward; one room for both */
+    size_t parts;        /* of the records, which have a thread each */
+    float *gates;        /* (N, T, GU): as in struct gate_row */
+    float *hidden;       /* GRU, training: as `gates`, of the state's products */
+    float *dout;         /* of tanh units, (N, T, U): the gradient by the output's products, */
+    float *dh_all;       /* and (N, T, H): that by their h; the room of the gates where U is H */
+    float *before;       /* training: h', (N, T, H) */
+    float *h;            /* of tanh units, (N, T, H), */
+    float *y;            /* and (N, T, U): their outputs; NULL: y itself */
+    float *c;            /* LSTM: (N, T, U) in training, else (N, U) */
+    float *state;        /* (N, H) */
     float *c_first, *extra, *z, *dh, *dc; /* (N, U); extra, z: (N, GU) */
+};
+
+struct recurrence_loops {
+    const struct gate_loops *gates;
+    const struct product_loops *products; /* NULL: none */
 };
 
 /* A set's planner: as those of kernels.h. */
 int recurrence_plan(const struct recurrence_spec *spec, const struct kernels *kernels,
-                    const struct gate_loops *loops, bool training, struct arena *arena,
+                    const struct recurrence_loops *loops, bool training, struct arena *arena,
                     struct recurrence **out, struct err *err);
 
 void recurrence_forward(struct recurrence *r, const struct recurrence_args *args);

@@ -1,7 +1,10 @@
 /* Shapes of a recurrent layer's parameters, its products, and its memory. */
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "tensor/kernels_common.h"
 #include "tensor/recurrence.h"
+
+#include <omp.h>
 
 static size_t gates_of(enum recurrence_kind kind)
 {
@@ -77,7 +80,7 @@ static int plan_products(const struct planning *p)
     int rc = plan_product(p, places, s->D, width, true, &r->x_op);
     if (rc == OK && s->S > 0)
         rc = plan_product(p, s->N, s->S, width, false, &r->fixed_op);
-    if (rc == OK)
+    if (rc == OK && !r->products)
         rc = plan_product(p, s->N, s->H, width, gru, &r->step_op);
     if (rc == OK && p->training)
         rc = plan_product(p, places, s->H, width, gru, &r->state_op);
@@ -94,6 +97,32 @@ static float *take_room(struct recurrence *r, struct arena *arena, size_t count,
     return at;
 }
 
+/* Columns as whole strips. */
+static size_t whole_strips(const struct recurrence *r, size_t columns)
+{
+    size_t strip = r->products->strip;
+    return (columns + strip - 1) / strip * strip;
+}
+
+/* A window of one step does not pay for packing, as where a text is drawn. The choice may not
+ * depend on N: records that workers share out have the bits of all together. */
+static void choose_products(struct recurrence *r, const struct product_loops *products)
+{
+    enum { RECORDS_MIN = 4 };
+    const struct recurrence_spec *s = &r->spec;
+    double work = recurrence_products(s);
+    r->products = s->T > 1 ? products : NULL;
+    r->parts = work < 16.0 * PARALLEL_MIN ? 1 : (size_t)omp_get_max_threads();
+    r->parts = min_size(r->parts, (s->N + RECORDS_MIN - 1) / RECORDS_MIN);
+}
+
+static void reserve_weights(struct recurrence *r, struct arena *arena, bool training, bool *full)
+{
+    size_t H = r->spec.H, width = r->G * r->spec.own.len;
+    size_t there = whole_strips(r, width) * H, back = training ? whole_strips(r, H) * width : 0;
+    r->there = r->back = take_room(r, arena, there > back ? there : back, full);
+}
+
 static int reserve_room(const struct planning *p)
 {
     struct recurrence *r = p->r;
@@ -105,6 +134,8 @@ static int reserve_room(const struct planning *p)
     r->gates = take_room(r, p->arena, r->G * places, &full);
     r->z = take_room(r, p->arena, r->G * rows, &full);
     r->state = take_room(r, p->arena, all_rows, &full);
+    if (r->products)
+        reserve_weights(r, p->arena, training, &full);
     if (s->S > 0)
         r->extra = take_room(r, p->arena, r->G * rows, &full);
     if (has_out)
@@ -132,7 +163,7 @@ static int reserve_room(const struct planning *p)
 }
 
 int recurrence_plan(const struct recurrence_spec *spec, const struct kernels *kernels,
-                    const struct gate_loops *loops, bool training, struct arena *arena,
+                    const struct recurrence_loops *loops, bool training, struct arena *arena,
                     struct recurrence **out, struct err *err)
 {
     struct recurrence *r = arena_new(arena, struct recurrence);
@@ -141,9 +172,10 @@ int recurrence_plan(const struct recurrence_spec *spec, const struct kernels *ke
     *r = (struct recurrence){
         .op = {.ops = &recurrence_ops},
         .spec = *spec,
-        .loops = loops,
+        .loops = loops->gates,
         .G = gates_of(spec->kind),
     };
+    choose_products(r, loops->products);
     const struct planning p = {r, kernels, training, arena, err};
     const struct shape gates = {3, {spec->N, spec->T, r->G * spec->H}};
     int rc = shape_count(&gates) > 0 ? plan_products(&p) : plan_nomem("recurrent layer", err);
