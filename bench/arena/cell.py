@@ -24,6 +24,15 @@ WIRE_TRIES = 5
 # makes 2/r; with as many pushes to the target, their times have the ratio (r + 1) / 2.
 DSSP_BSP_S, DSSP_ASP_S = 6159.2, 2993.1  # Table I, to 0.67
 SLOW_STEPS = 2 * DSSP_BSP_S / DSSP_ASP_S - 1
+# Of an iteration of Elastic's Table 6.3, by its batch: computing, all-reduce, and the wait for the
+# slowest; with all-reduce in the background; iterations, and the seconds of both.
+ELASTIC_S = {64: (16.1, 2.4, 1.6, 16.4, 2200, 44220, 36080), 128: (32.6, 2.4, 4.2, 34.2, 1700, 66504, 58140)}
+
+
+def waiting_jitter(batch):
+    """With which the longest of eight steps, each 1 ± jitter, is as much longer than the mean."""
+    compute, _, wait = ELASTIC_S[batch][:3]
+    return wait / compute * (WORKERS + 1) / (WORKERS - 1)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,8 @@ GROUPS = {
     # Two kinds of GPUs, with the ratio that DSSP's Table I implies (figures.py).
     "mixed": f"node {{ }}\nnode {{ speed: {1 / SLOW_STEPS:.6f} }}\n",
     "jittery": "node { count: 4 jitter: 0.1 }\n",
+    # Their waits for the slowest are those of Elastic's Table 6.3.
+    **{f"waiting{b}": f"node {{ count: {WORKERS} jitter: {waiting_jitter(b):.4f} }}\n" for b in ELASTIC_S},
     **{f"k{k}": f"node {{ count: {k} }}\n" for k in range(1, WORKERS + 1)},
 }
 

@@ -6,8 +6,12 @@
 mpca-10a     error over time with and without extrapolation (γ)
 mpca-10c     three of eight nodes contested: models weighted by their steps (τ), or equally
 mpca-13c     speed-up over one worker, K = 1 … 8
+mpca-table2  time to three errors over that of one worker: the paper's settings, and ours
+easgd        share of the time in which workers compute, by the steps between two visits (τ)
+downpour     samples a second over one worker, K = 1 … 8, and the error after as many samples
 dssp-table1  two unequal workers: time to a target error with BSP, ASP, SSP and DSSP
 dssp-3       samples a second of BSP, SSP, DSSP and ASP: a fully connected net, and convolutions alone
+elastic-6.3  an iteration, and the time to an error, with all-reduce in the background and after it
 
 DIR keeps each run's job and events, a ledger of all runs, and FIGURE.md and .svg. What is there is not
 repeated, so that the command can be interrupted and called again. --scale shortens the runs by a
@@ -21,7 +25,7 @@ import statistics
 
 import report
 from arena import Arena
-from cell import DSSP_ASP_S, DSSP_BSP_S, ROOT, STEP_S, Cell
+from cell import DSSP_ASP_S, DSSP_BSP_S, ELASTIC_S, ROOT, STEP_S, WORKERS, Cell
 from run import Run
 
 # An evaluation takes the driver a third of a step a batch: fewer steps than there are between two.
@@ -130,6 +134,145 @@ def mpca_13c(arena, args):
                          (0, 10)))
 
 
+# MPCA, Table 2: seconds of ResNet-110 to 50, 30 and 10 % test error, eight GPUs.
+TABLE_2 = {"single": (179, 457, 10429), "sync": (103, 252, 2559), "easgd": (112, 260, 2070),
+           "ps asp": (165, 322, 7361), "mpca": (109, 255, 1841)}
+TABLE_2_TARGETS = (1.5, 1.25, 1.1)  # of the least error of `single`
+# The paper's τ of the synchronous approach is Table 1's, and EASGD's is §7.1's. All have one rate.
+PAPER_STACK = {"sync": {"strategy.sync.tau": 58, "collective.algorithm": "tree"},
+               "easgd": {"strategy.easgd.tau_auto": False, "strategy.easgd.tau": 20},
+               "ps asp": {}, "mpca": {}}
+# The rates that the arena has found best for eight workers (fc.adam.even.w2.46.tuned.json).
+OUR_STACK = {"sync": {"rate": 8, "strategy.sync.tau_auto": True}, "easgd": {"rate": 2}, "ps asp": {"rate": 0.5},
+             "mpca": {"rate": 8, "strategy.mpca.alpha": 0.1}, "pace": {}}
+
+
+def mpca_table2(arena, args):
+    alone = play(arena, args, {"single": ("small.adam.k1.w0.66", "single",
+                                          {**EVALUATE, "rate": 1, "evaluate.every_steps": 100})}, 20_000)["single"]
+    least = statistics.median(min((e for _, e in r.curve()), default=1) for r in alone)
+    targets = [share * least for share in TABLE_2_TARGETS]
+    base = [median_passed(alone, t) for t in targets]
+    drawn = {"the paper": {name: TABLE_2["single"][2] / s[2] for name, s in TABLE_2.items() if name != "single"}}
+    rows = []
+    for stack, settings in (("the paper's settings", PAPER_STACK), ("ours", OUR_STACK)):
+        runs = {}
+        for name, some in settings.items():
+            line = {name: ("small.adam.even.w0.66", name, {**EVALUATE, **some})}
+            runs |= play(arena, args, line, 2_500 if name == "ps asp" else 6_000, targets[-1])
+        drawn[stack] = {}
+        for name, some in runs.items():
+            ratios = [b / median_passed(some, t) for b, t in zip(base, targets)]
+            if ratios[-1] > 0:
+                drawn[stack][name] = ratios[-1]
+            last = ", ".join("–" if r.passed(targets[-1]) == math.inf else
+                             f"{r.passed(targets[-1]) / STEP_S:.0f}" for r in some)
+            paper = [f"{a / b:.2f}" for a, b in zip(TABLE_2["single"], TABLE_2.get(name, ()))] or ["–"] * 3
+            rows.append([stack, name, *(f"{x:.2f}" if x > 0 else "–" for x in ratios), last, *paper])
+    head = (f"{', '.join(f'{100 * t:.2f}' for t in targets)} % validation error, which one worker has after "
+            f"{', '.join(f'{b / STEP_S:.0f}' for b in base)} steps.\n\n")
+    return (head + table(["settings", "system", "times as fast as one worker: early", "middle", "late",
+                          "steps to the late error: seeds", "the paper: 50 %", "30 %", "10 %"], rows),
+            report.bars("MPCA, Table 2: speed-up over one worker to the last error, w = 0.66",
+                        [*PAPER_STACK, "pace"], drawn))
+
+
+# MPCA, §7.1 and §7.2: what w is, EASGD's τ, and the share of the time in which GPUs compute, in %.
+EASGD = {"ResNet-110": (0.66, 20, 97), "ResNet-152": (2.46, 50, 95), "VGG-A": (9.23, 95, 90)}
+EASGD_VISITS = 20
+
+
+def speed(run, steps):
+    """Steps that all workers together take in the time of one, until the last exchange. Each exchange
+    stands for `steps` of them."""
+    run.read()
+    return run.exchanges * steps * STEP_S / run.exchanged_at
+
+
+def easgd(arena, args):
+    rows, series = [], {}
+    small = {"batch": 4, "validation": 64, "evaluate.test_records": 4, "evaluate.every_steps": 100_000}
+    shares = sorted({0.5, 0.75, 1, 1.3, 2, *(tau / WORKERS / w for w, tau, _ in EASGD.values())})
+    for net, (w, tau, percent) in EASGD.items():
+        taus = sorted({round(s * WORKERS * w) for s in shares})
+        found = {}
+        for t in taus:
+            runs = play(arena, args, {t: (f"small.adam.even.w{w:g}", "easgd",
+                                          {**small, "strategy.easgd.tau_auto": False, "strategy.easgd.tau": t})},
+                        EASGD_VISITS * max(t, WORKERS * w))
+            found[t] = statistics.mean(100 * speed(r, t) / WORKERS for r in runs[t])
+        series[f"{net}, w = {w:g}"] = [(t / WORKERS / w, u) for t, u in found.items()]
+        at_tau = min(found, key=lambda t: abs(t - tau))
+        rows.append([net, f"{w:g}", ", ".join(f"{t}: {u:.1f}" for t, u in found.items()), f"{tau}",
+                     f"{found[at_tau]:.1f}", f"{percent}"])
+    series["the paper"] = sorted((tau / WORKERS / w, percent) for w, tau, percent in EASGD.values())
+    return (table(["net", "w", "τ: % of the time computing", "the paper's τ", "here", "the paper"], rows),
+            report.chart("EASGD (MPCA, §7): % of the time computing; 8 workers",
+                         "τ over the steps of K downloads", "% of the time", series, (40, 100)))
+
+
+# ---- Downpour ----
+
+# SparkDML, Fig. 3 and 4: 48 cores of three machines, 88 of five; the most, with 0.1 and 5 million records.
+DOWNPOUR = {"fully connected": ("small", 1.0, 7.2), "convolutions": ("conv", 0.02, 11)}
+DOWNPOUR_COUNTS = (1, 2, 4, 8)
+PUSH = 5  # steps between two pushes, and two fetches: the default
+
+
+def downpour(arena, args):
+    rows, series, epochs = [], {}, max(0.05, 2 * args.scale)
+    common = {"solver.momentum": 0, "strategy.downpour.n_push": PUSH, "strategy.downpour.n_fetch": PUSH,
+              "evaluate.every_steps": 50, "validation": 3000, "stop.epochs": epochs}
+    for net, (cell, w, paper) in DOWNPOUR.items():
+        runs = play(arena, args, {k: (f"{cell}.sgd.k{k}.w{w:g}", "downpour", {**common, "solver.base_lr": 0.05})
+                                  for k in DOWNPOUR_COUNTS}, 1_000_000)
+        speeds = {k: statistics.mean(speed(r, PUSH) for r in some) for k, some in runs.items()}
+        series[f"{net}, w = {w:g}"] = list(speeds.items())
+        series[f"{net}: the paper's most"] = [(k, paper) for k in DOWNPOUR_COUNTS]
+        for k, some in runs.items():
+            errors = [100 * r.read()[3]["validation_error"] for r in some]
+            rows.append([net, f"{k}", f"{speeds[k]:.2f}", f"{statistics.mean(errors):.2f}",
+                         ", ".join(f"{e:.1f}" for e in errors), f"{paper}" if k == max(runs) else "–"])
+    return (table(["net", "K", "times the samples a second of a step alone", f"% error after {epochs:g} epochs",
+                   "seeds", "the paper's most"], rows),
+            report.chart("Downpour (SparkDML, Fig. 3 and 4): samples a second over one worker's", "K",
+                         "times as many", series, (0, 12)))
+
+
+# ---- Elastic ----
+
+ELASTIC_TARGET = 0.16
+
+
+def elastic_63(arena, args):
+    rows, drawn = [], {"here": {}, "the paper": {}}
+    for batch, (compute, reduce, wait, background, iterations, sync_s, async_s) in ELASTIC_S.items():
+        w = reduce / compute / (2 * (WORKERS - 1) / WORKERS)  # a ring moves that many models a link
+        cell = f"small.sgd.waiting{batch}.w{w:.4f}"
+        common = {**EVALUATE, "batch": batch, "rate": 4}
+        runs = play(arena, args, {
+            "after": (cell, "allreduce", {**common, "strategy.allreduce.bucket_kb": 0}),
+            "background": (cell, "async_allreduce", common)}, 1_500, ELASTIC_TARGET)
+        of_step = {"after": (compute + reduce + wait) / compute, "background": background / compute}
+        for way, some in runs.items():
+            here = statistics.mean(1 / speed(r, 1) for r in some)
+            times = [r.passed(ELASTIC_TARGET) for r in some]
+            label = f"{way}, {batch}"
+            drawn["here"][label], drawn["the paper"][label] = here, of_step[way]
+            rows.append([f"{batch}", way, f"{here:.3f}", f"{of_step[way]:.3f}",
+                         f"{statistics.median(times) / STEP_S / here:.0f}",
+                         ", ".join(f"{t / STEP_S:.0f}" for t in times), f"{iterations}",
+                         f"{(sync_s if way == 'after' else async_s) / iterations / compute:.3f}"])
+        ratio = median_passed(runs["after"], ELASTIC_TARGET) / median_passed(runs["background"], ELASTIC_TARGET)
+        rows.append([f"{batch}", "after over background", f"time {ratio:.2f}", f"time {sync_s / async_s:.2f}",
+                     *["–"] * 4])
+    return (table(["batch", "all-reduce", "an iteration, in steps", "the paper",
+                   f"iterations to {100 * ELASTIC_TARGET:.0f} %", "time in steps: seeds", "the paper's iterations",
+                   "their time in steps each"], rows),
+            report.bars("Elastic, Table 6.3: an iteration over its computing; batch 64 and 128",
+                        list(drawn["here"]), drawn))
+
+
 # ---- DSSP ----
 
 PAPER_S = {"BSP": DSSP_BSP_S, "SSP 3": 5678.2, "SSP 6": 5703.8, "SSP 15": 5564.9, "DSSP": 3016.4, "ASP": DSSP_ASP_S}
@@ -181,15 +324,16 @@ def dssp_3(arena, args):
             report.bars("DSSP, Fig. 3: samples in the time of a step; 4 workers, jitter 10 %", ways, values))
 
 
-FIGURES = {"mpca-10a": mpca_10a, "mpca-10c": mpca_10c, "mpca-13c": mpca_13c, "dssp-table1": dssp_table1,
-           "dssp-3": dssp_3}
+FIGURES = {"mpca-10a": mpca_10a, "mpca-10c": mpca_10c, "mpca-13c": mpca_13c,
+           "mpca-table2": mpca_table2, "easgd": easgd, "downpour": downpour, "elastic-6.3": elastic_63,
+           "dssp-table1": dssp_table1, "dssp-3": dssp_3}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("figure", nargs="+", choices=FIGURES)
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "figures"))
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))

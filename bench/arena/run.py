@@ -57,7 +57,8 @@ class Run:
 
     def forget(self):
         """Nothing of the events has been read yet."""
-        self.place, self.errors, self.tests, self.exchanges, self.end = 0, [], [], 0, None
+        self.place, self.errors, self.tests, self.end = 0, [], [], None
+        self.exchanges, self.exchanged_at = 0, 0  # the time of the last
 
     def command(self):
         strategy, fields = COMPETITORS[self.name]
@@ -93,6 +94,7 @@ class Run:
             errors.append((event["t"], event["error"]))
         elif event["kind"] == "exchange":
             self.exchanges += 1
+            self.exchanged_at = event["t"]
         elif event["kind"] == "end":
             self.end = event
 

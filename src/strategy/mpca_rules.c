@@ -35,7 +35,7 @@ float mpca_gamma(const struct mpca_config *config, uint64_t c)
 
 float mpca_fresh(const struct mpca_config *config)
 {
-    return (1 - config->delta) / (config->period > 0 ? config->period : 1);
+    return config->fresh > 0 ? config->fresh : 1 - config->delta;
 }
 
 float mpca_alpha(const struct mpca_config *config, uint64_t c)

@@ -18,7 +18,7 @@
 /* Parameters by the paper's names. */
 struct mpca_config {
     float delta;         /* δ of Eq. 4: 0.8 (§4.3) */
-    float period;        /* ours: ṽ is the mean change in this part of a cycle; 0: in all of it */
+    float fresh;         /* ours: the part of a change that ṽ takes; 0: 1 − δ, as in Eq. 4 */
     float beta;          /* β of Eq. 8 falls from 1 to this: 0.9 (§4.5) */
     float gamma;         /* γ of Eq. 5 rises from 0 to this: 0.7 (§7.1); 0: no extrapolation */
     uint32_t ramp;       /* cycles until β has its final value: 20 (§7.1); γ, too (ours) */
@@ -37,7 +37,7 @@ float mpca_beta(const struct mpca_config *config, uint64_t c);
 /* γ_c = gamma·min(c, ramp)/ramp (§4.3 requires a low value that rises; the linear ramp is ours). */
 float mpca_gamma(const struct mpca_config *config, uint64_t c);
 
-/* The part of a change of x̃ that ṽ takes: 1 − δ, over the period. */
+/* The part of a change of x̃ that ṽ takes. */
 float mpca_fresh(const struct mpca_config *config);
 
 /* α_c = 0 while c < alpha_hold, then alpha + (alpha_high − alpha)·alpha_decay^(c − alpha_hold):

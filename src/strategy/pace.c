@@ -4,8 +4,8 @@
  *
  *     shard s, exchange n                                    symbols are those of pace_rules.h
  *         R_n = Σ τ_i·p_i / Σ τ_i                            evaluated
- *         v_n = δ·v_{n−1} + (1 − δ)(R_n − R_{n−1})/P         δ, γ and P of this exchange
- *         b_n = R_n + γP·v_n                                 sent to all
+ *         v_n                                                the motion in a step
+ *         b_n = R_n + γS·v_n                                 sent to all
  *
  *     a worker, when b_n has arrived
  *         d = κ(b_n − p_i), if exchange n counted p_i;  else b_n − b_{n−1}
@@ -64,10 +64,18 @@ static struct pace_motion motion_of(const struct phased_settings *set,
 }
 
 static struct mpca_config steer_average(const struct phased_settings *set,
-                                        const struct exchange_meta *meta)
+                                        const struct exchange_meta *meta,
+                                        const struct pace_leap *before)
 {
     const struct pace_motion motion = motion_of(set, meta);
-    return pace_config(&motion);
+    return pace_config(&motion, before);
+}
+
+static struct pace_leap note_leap(const struct phased_settings *set,
+                                  const struct exchange_meta *meta, const struct pace_leap *before)
+{
+    const struct pace_motion motion = motion_of(set, meta);
+    return pace_leap(&motion, before);
 }
 
 static void keep_contribution(struct phased_worker *w, struct phased_lane *lane)
@@ -125,6 +133,7 @@ static int take_step(struct phased_worker *w, struct stretch share)
 
 const struct phased_rule pace_rule = {.settings = read_settings,
                                       .steer = steer_average,
+                                      .leap = note_leap,
                                       .adopt = rebase_model,
                                       .give = keep_contribution,
                                       .drop = give_up_contribution,

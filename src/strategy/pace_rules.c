@@ -6,7 +6,8 @@
 
 struct pace_motion pace_motion(const struct pace_settings *set, size_t contributors, uint64_t tau)
 {
-    double k = contributors > 0 ? (double)contributors : 1, period = (double)tau / k;
+    double k = contributors > 0 ? (double)contributors : 1;
+    double period = (double)(tau > 0 ? tau : 1) / k;
     return (struct pace_motion){
         .period = period,
         .kappa = set->whole ? 1 : 1 / (1 + 3 * pow(set->momentum, period)),
@@ -15,13 +16,24 @@ struct pace_motion pace_motion(const struct pace_settings *set, size_t contribut
     };
 }
 
-struct mpca_config pace_config(const struct pace_motion *motion)
+struct pace_leap pace_leap(const struct pace_motion *motion, const struct pace_leap *before)
 {
+    double last = (double)before->period;
+    double steps = last > 0 ? min_double(motion->period, last) : motion->period;
+    return (struct pace_leap){(float)(motion->gain * steps), (float)motion->period};
+}
+
+/* v_n, sorted: by v_{n−1}, and by the change of R. */
+struct mpca_config pace_config(const struct pace_motion *motion, const struct pace_leap *before)
+{
+    const struct pace_leap leap = pace_leap(motion, before);
+    double fresh = 1 - motion->delta;
+    double leapt = (double)before->steps / motion->period;
     return (struct mpca_config){
-        .delta = (float)motion->delta,
-        .period = (float)motion->period,
+        .delta = (float)(motion->delta + fresh * (motion->gain - leapt)),
+        .fresh = (float)(fresh / motion->period),
         .beta = 1,
-        .gamma = (float)(motion->gain / motion->kappa * motion->period),
+        .gamma = leap.steps / (float)motion->kappa,
     };
 }
 

@@ -2,12 +2,15 @@
  *
  * The global model follows MPCA's Eq. 9, 8, 4 and 5 with β = 1, so that x̃ is the average R itself:
  *
- *     R_n = Σ τ^i·p^i / Σ τ^i    v_n = δ·v_{n−1} + (1 − δ)·(R_n − R_{n−1})/P    b_n = R_n + γP·v_n
+ *     R_n = Σ τ^i·p^i / Σ τ^i    b_n = R_n + γS·v_n
+ *     v_n = δ·v_{n−1} + (1 − δ)·((R_n − R_{n−1} − l·v_{n−1})/P + κγ·v_{n−1})
  *
  * where p^i is worker i's model when it contributed, and b_n what all receive. A worker moves by
- * κ·(b_n − p^i). v is the motion in a step, since periods differ: after a pause one is long, and
- * its motion must not be extrapolated in the short ones that follow. δ, γ, κ and P of an exchange
- * follow from
+ * κ·(b_n − p^i). v is the motion in a step: the workers' own, since exchange n − 1 made them leap
+ * by l·v_{n−1}, with its l = κγS, and κγ·v of a leap. Where periods are equal, both are the change
+ * of R in a step. But periods differ: after a pause one is long. Were v that change, it would
+ * count the leap of a long period for the few steps of the next one, and that of a short period
+ * for the many steps of a long one. δ, γ, κ, S and P of an exchange follow from
  *
  *     K  its contributors      P  their steps since their last contributions, in the mean
  *     μ  the solver's momentum
@@ -25,10 +28,12 @@
  *                                 average has 1/K of a worker's noise. So K times the rate has the
  *                                 noise of one worker at the job's rate (linear scaling), and no
  *                                 worker takes larger steps for it.
+ *     S  the shorter of P and     v is K times a worker's motion. Over a period that is much longer
+ *        the period before        than usual it would leap too far for the others to correct.
  *
  * In a linear system, a quadratic with heavy-ball momentum, three is the least whole number in both
- * places with which `pace` is stable up to a third of the rate to which `sync` is
- * (pace_rules_test.c). */
+ * places with which `pace` is stable up to a third of the rate to which `sync` is. With S, that
+ * holds for unequal periods, too (pace_rules_test.c). */
 #ifndef PL_STRATEGY_PACE_RULES_H
 #define PL_STRATEGY_PACE_RULES_H
 
@@ -48,8 +53,15 @@ struct pace_motion {
 /* After contributions with Σ τ = `tau`. */
 struct pace_motion pace_motion(const struct pace_settings *set, size_t contributors, uint64_t tau);
 
-/* Its δ and γ. There is no ramp: v begins at 0. */
-struct mpca_config pace_config(const struct pace_motion *motion);
+/* l and P of an exchange, for the next one. {0}: there is none before. */
+struct pace_leap {
+    float steps, period;
+};
+
+struct pace_leap pace_leap(const struct pace_motion *motion, const struct pace_leap *before);
+
+/* How v moves, and γS. There is no ramp: v begins at 0. */
+struct mpca_config pace_config(const struct pace_motion *motion, const struct pace_leap *before);
 
 /* x ← x + (b − from), by which a worker keeps its progress since its model was `from`, and makes it
  * from b instead. All have one length. */

@@ -40,15 +40,41 @@ static void test_motion_by_hand(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct pace_settings set = {.momentum = rows[i].momentum, .gain = rows[i].gain};
         const struct pace_motion motion = pace_motion(&set, rows[i].contributors, rows[i].tau);
-        const struct mpca_config config = pace_config(&motion);
+        const struct pace_leap none = {0};
+        const struct mpca_config config = pace_config(&motion, &none);
         expect_near(motion.kappa, rows[i].kappa);
         expect_near(motion.delta, rows[i].delta);
         expect_near(motion.gain, rows[i].share);
         expect_near(motion.period, (double)rows[i].tau / (double)rows[i].contributors);
         expect_near((double)config.gamma / motion.period, rows[i].gamma);
-        assert_true((double)config.delta == (double)(float)motion.delta);
+        expect_near((double)config.fresh, (1 - rows[i].delta) / motion.period);
         assert_true(mpca_beta(&config, 0) == 1);
         assert_true(mpca_gamma(&config, 0) == config.gamma);
+    }
+}
+
+/* Three exchanges of eight workers, without momentum: 4, 2 and 5 steps, of which δ is 0, 1/3 and 0.
+ * The leaps are 7/8 of 4, 2 and 2 steps. Computed by hand from v_n of pace_rules.h. */
+static void test_leaps_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t tau;
+        double delta, fresh, gamma;
+    } rows[] = {
+        {32, 0.875, 0.25, 3.5},
+        {16, 1 / 3.0 + 2 / 3.0 * (0.875 - 3.5 / 2), 1 / 3.0, 1.75},
+        {40, 0.875 - 1.75 / 5, 0.2, 1.75},
+    };
+    const struct pace_settings set = {.gain = -1};
+    struct pace_leap leap = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct pace_motion motion = pace_motion(&set, 8, rows[i].tau);
+        const struct mpca_config config = pace_config(&motion, &leap);
+        expect_near((double)config.delta, rows[i].delta);
+        expect_near((double)config.fresh, rows[i].fresh);
+        expect_near((double)config.gamma, rows[i].gamma);
+        leap = pace_leap(&motion, &leap);
     }
 }
 
@@ -129,25 +155,36 @@ static bool sync_is_stable(struct system s)
     return size_of(&s) < 1;
 }
 
-static bool pace_is_stable(struct system s, double *kappa)
+/* Returns the steps. */
+static uint64_t run_pace(struct system *s, int exchanges, const double *kappa)
 {
-    const struct pace_settings set = {.momentum = s.momentum, .gain = -1};
+    const struct pace_settings set = {.momentum = s->momentum, .gain = -1};
     double sent[K_MAX], R = 1, v = 0;
-    scatter_workers(&s);
-    for (int n = 0; n < PERIODS; n++) {
-        uint64_t period = period_of(&s, n), delay = usual_delay(period);
-        const struct pace_motion motion = pace_motion(&set, s.workers, s.workers * period);
-        double gamma = motion.gain / motion.kappa, steps = (double)period;
-        take_steps(&s, period - delay);
-        for (size_t i = 0; i < s.workers; i++)
-            sent[i] = s.x[i];
-        take_steps(&s, delay);
-        double next = mean_of(sent, s.workers);
-        v = motion.delta * v + (1 - motion.delta) * (next - R) / steps;
+    struct pace_leap leap = {0};
+    uint64_t steps = 0;
+    scatter_workers(s);
+    for (int n = 0; n < exchanges; n++) {
+        uint64_t period = period_of(s, n), delay = usual_delay(period);
+        const struct pace_motion motion = pace_motion(&set, s->workers, s->workers * period);
+        const struct mpca_config config = pace_config(&motion, &leap);
+        leap = pace_leap(&motion, &leap);
+        steps += period;
+        take_steps(s, period - delay);
+        for (size_t i = 0; i < s->workers; i++)
+            sent[i] = s->x[i];
+        take_steps(s, delay);
+        double next = mean_of(sent, s->workers);
+        v = (double)config.delta * v + (double)config.fresh * (next - R);
         R = next;
-        for (size_t i = 0; i < s.workers; i++)
-            s.x[i] += (kappa ? *kappa : motion.kappa) * (R + gamma * steps * v - sent[i]);
+        for (size_t i = 0; i < s->workers; i++)
+            s->x[i] += (kappa ? *kappa : motion.kappa) * (R + (double)config.gamma * v - sent[i]);
     }
+    return steps;
+}
+
+static bool pace_is_stable(struct system s, const double *kappa)
+{
+    run_pace(&s, PERIODS, kappa);
     return size_of(&s) < 1;
 }
 
@@ -180,20 +217,22 @@ static void test_pace_is_stable_where_sync_is(void **state)
     assert_true(checked > 3000);
 }
 
-/* A member that stands still for a while makes a period long, once in a while. Were v the motion of
- * an exchange, the short periods behind it would extrapolate the long one's: from a thousandth of
- * sync's rate on the distance would grow. */
+static const uint64_t mixes[][3] = {{2, 20, 10}, {3, 30, 10}, {1, 10, 4}, {5, 50, 10}, {2, 20, 2}};
+
+/* A member that stands still for a while makes a period long, once in a while. Did v leap the whole
+ * of a long period, sixteen workers without momentum would be unstable in some places from a
+ * hundredth of sync's rate on. */
 static void test_pace_is_stable_with_long_periods(void **state)
 {
     (void)state;
-    static const uint64_t mixes[][3] = {{2, 20, 10}, {3, 30, 10}, {1, 10, 4}};
+    static const double momenta[] = {0, 0.5, 0.9, 0.95};
     size_t checked = 0;
-    for (size_t m = 0; m < 2; m++)
+    for (size_t m = 0; m < 4; m++)
         for (size_t k = 2; k <= K_MAX; k *= 2)
             for (size_t p = 0; p < sizeof mixes / sizeof *mixes; p++)
                 for (double a = 0.0005; a < 2; a *= 1.07) {
                     struct system s = {.a = 3 * a,
-                                       .momentum = m == 0 ? 0.9 : 0.95,
+                                       .momentum = momenta[m],
                                        .workers = k,
                                        .period = mixes[p][0],
                                        .rare = mixes[p][1],
@@ -206,7 +245,39 @@ static void test_pace_is_stable_with_long_periods(void **state)
                                  (unsigned)s.period, (unsigned)s.rare, a);
                     checked++;
                 }
-    assert_true(checked > 1500);
+    assert_true(checked > 5000);
+}
+
+/* How many times as fast as one worker, once v has found its length. */
+static double progress_of(struct system s)
+{
+    struct system half = s;
+    uint64_t steps = run_pace(&half, 5 * PERIODS, NULL);
+    double alone = s.a / (1 - s.momentum) * (double)(run_pace(&s, 10 * PERIODS, NULL) - steps);
+    return log(fabs(mean_of(half.x, s.workers) / mean_of(s.x, s.workers))) / alone;
+}
+
+/* At a low rate K workers are K times as fast as one if periods are equal, and a fifth of that at
+ * least if one in two or one in ten is as long as ten others. Were v the change of R in a step,
+ * they would be twice as fast at times, however many they are. */
+static void test_pace_is_fast_with_long_periods(void **state)
+{
+    (void)state;
+    static const double momenta[] = {0, 0.5, 0.9, 0.95};
+    for (size_t m = 0; m < 4; m++)
+        for (size_t k = 4; k <= K_MAX; k *= 2)
+            for (size_t p = 0; p < sizeof mixes / sizeof *mixes; p++) {
+                struct system s = {.a = 2e-5 * (1 - momenta[m]),
+                                   .momentum = momenta[m],
+                                   .workers = k,
+                                   .period = mixes[p][0],
+                                   .rare = mixes[p][1],
+                                   .every = mixes[p][2]};
+                double faster = progress_of(s);
+                if (faster < 0.2 * (double)k)
+                    fail_msg("momentum %g, K %zu, P %u and %u: %.1f times as fast", s.momentum, k,
+                             (unsigned)s.period, (unsigned)s.rare, faster);
+            }
 }
 
 /* κ has a purpose: with all of the distance given up, workers part where `sync` is stable. */
@@ -226,8 +297,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_motion_by_hand),
+        cmocka_unit_test(test_leaps_by_hand),
         cmocka_unit_test(test_pace_is_stable_where_sync_is),
         cmocka_unit_test(test_pace_is_stable_with_long_periods),
+        cmocka_unit_test(test_pace_is_fast_with_long_periods),
         cmocka_unit_test(test_without_kappa_the_distance_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,10 +2,10 @@
  * the rules as pace.c and pace_rules.h state them, without momentum, so that κ = 1 and
  * δ = max(0, 1 − P/3):
  *
- *     n  contributions (τ·p)   K  P  δ    γ    R         v         b
- *     1  3·2.6, 1·1.8          2  2  1/3  1/2  2.4       0.133333  2.533333
- *     2  4·3                   1  4  0    0    3         0.15      3
- *     3  2·3.5, 2·2.716667     2  2  1/3  1/2  3.108333  0.086111  3.194444
+ *     n  contributions (τ·p)   K  P  δ    γ    S  l  R         v         b
+ *     1  3·2.6, 1·1.8          2  2  1/3  1/2  2  0  2.4       0.133333  2.533333
+ *     2  4·3                   1  4  0    0    2  1  3         0.116667  3
+ *     3  2·3.5, 2·2.716667     2  2  1/3  1/2  2  0  3.108333  0.113889  3.222222
  *
  * Worker 1 contributes 2.25 after exchange 1, too late for exchange 2; so its contribution to
  * exchange 3 is 2.25 + (3 − 2.533333). */
@@ -25,7 +25,7 @@
 
 enum { N = 64 };
 
-static const double b[] = {2, 2.533333, 3, 3.194444};
+static const double b[] = {2, 2.533333, 3, 3.222222};
 
 static void expect_all(const struct vec *x, struct range r, double want)
 {
@@ -42,12 +42,13 @@ static void test_the_average_and_its_direction(void **state)
         uint64_t tau;
         size_t contributors;
     } exchange[] = {{3 * 2.6 + 1.8, 2.4, 0.133333, 4, 2},
-                    {12, 3, 0.15, 4, 1},
-                    {2 * 3.5 + 2 * 2.716667, 3.108333, 0.086111, 4, 2},
-                    {0, 3.108333, 0.086111, 0, 0}};
+                    {12, 3, 0.116667, 4, 1},
+                    {2 * 3.5 + 2 * 2.716667, 3.108333, 0.113889, 4, 2},
+                    {0, 3.108333, 0.113889, 0, 0}};
     static const struct pace_settings set = {.momentum = 0, .gain = -1};
     struct arena arena;
     struct mpca_joint joint;
+    struct pace_leap leap = {0};
     struct vec x;
     float sum[N];
     arena_init(&arena);
@@ -59,7 +60,8 @@ static void test_the_average_and_its_direction(void **state)
             sum[i] = (float)exchange[n].sum;
         const struct pace_motion motion =
             pace_motion(&set, exchange[n].contributors, exchange[n].tau);
-        const struct mpca_config config = pace_config(&motion);
+        const struct mpca_config config = pace_config(&motion, &leap);
+        leap = pace_leap(&motion, &leap);
         mpca_prepare(&joint, &config, n, vec_all(&x), &(struct mpca_sum){sum, exchange[n].tau});
         mpca_commit(&joint, vec_all(&x));
         expect_all(&joint.now.x, vec_all(&x), exchange[n].r);
@@ -223,7 +225,7 @@ static void test_a_contribution_that_waits_moves_with_the_model(void **state)
     expect_sent(&k, 2.716667);
     set_model(&k, 3.466667);
     complete_and_adopt(&k, 3, true);
-    expect_all(&k.learner.x, k.lane->r, 3.944444);
+    expect_all(&k.learner.x, k.lane->r, 3.972222);
     scene_close(&k);
 }
 

@@ -53,14 +53,15 @@ struct phased_lane {
     _Atomic int status; /* OK as long as the task runs */
     struct phased_slot slot;
     struct phased_part part;
-    /* ṽ_s, computed from the broadcasts, followed by the γ of the last x̃*: for a
+    /* ṽ_s, computed from the broadcasts, followed by the γ of the last x̃*, and its leap: for a
      * recovered driver, the next owner of a part, and copies of x̃. Of exchange n in
      * [n & 1], with its result; if the driver prepares, both are one. From the driver a
      * joiner receives none: its own begins at 0, and approaches that of the others. */
     struct vec heading[2];
-    bool in_line;   /* the task's own: it knows the number of the last exchange */
-    bool as_leaf;   /* and it does what a leaf does */
-    uint64_t given; /* τ of this node's own contribution to the exchange under way */
+    struct pace_leap leap; /* of the last exchange completed here */
+    bool in_line;          /* the task's own: it knows the number of the last exchange */
+    bool as_leaf;          /* and it does what a leaf does */
+    uint64_t given;        /* τ of this node's own contribution to the exchange under way */
     struct transfers transfers;
     atomic_bool prepared;     /* driver: completed, and its main task is to move the global model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted; PHASED_NONE: none may be */
@@ -131,8 +132,11 @@ struct phased_rule {
     struct phased_settings (*settings)(const Paceline__Job *job);
     /* (optional) How the global model moves in an exchange with that outcome; else as the settings'
      * config says. */
-    struct mpca_config (*steer)(const struct phased_settings *set,
-                                const struct exchange_meta *meta);
+    struct mpca_config (*steer)(const struct phased_settings *set, const struct exchange_meta *meta,
+                                const struct pace_leap *before);
+    /* (optional) With `steer`: l and P of that exchange, for the next one. */
+    struct pace_leap (*leap)(const struct phased_settings *set, const struct exchange_meta *meta,
+                             const struct pace_leap *before);
     /* Training adopts `result`, of exchange n; w->star still has that of lane->c. */
     void (*adopt)(struct phased_worker *w, struct phased_lane *lane, uint64_t n,
                   const struct vec *result);
@@ -257,18 +261,24 @@ static inline struct range phased_range(const struct phased_lane *lane)
     return (struct range){lane->r.from, lane->r.len + lane->n_s};
 }
 
-/* ṽ_s and γ as of the last exchange completed here; n 0: not computed on this node. */
+/* The floats behind ṽ_s in a heading. */
+enum { HEADING_GAMMA, HEADING_LEAP_STEPS, HEADING_LEAP_PERIOD, HEADING_EXTRAS };
+
+/* ṽ_s and what follows, of the last exchange completed here; n 0: not computed on this node. */
 static inline struct vec *phased_heading(struct phased_lane *lane)
 {
     return &lane->heading[lane->exchange.completed & 1];
 }
 
-/* Of a worker: an exchange has been completed; lane->heading moves with it. Returns the status of
- * world_copied */
+/* An exchange has been completed: lane->leap moves with it, and a worker's lane->heading. Returns
+ * the status of world_copied */
 int phased_part_follow(struct phased_lane *lane);
 
+/* This lane has received its heading from another. */
+void phased_part_take_leap(struct phased_lane *lane);
+
 /* How the global model moves in an exchange with that outcome. */
-struct mpca_config phased_steer(const struct phased_node *node, const struct exchange_meta *meta);
+struct mpca_config phased_steer(const struct phased_lane *lane, const struct exchange_meta *meta);
 
 /* ---- leaves (phased_leaf.c) ---- */
 

@@ -42,7 +42,7 @@ static int lane_init(struct phased_lane *lane, struct vec *x, struct vec *s, uin
     lane->arrived = lane->c = node->joins ? PHASED_NONE : completed;
     lane->reported = completed;
     size_t n = lane->r.len + lane->n_s;
-    size_t heading = node->worker || node->joins ? lane->r.len + 1 : 0;
+    size_t heading = node->worker || node->joins ? lane->r.len + HEADING_EXTRAS : 0;
     if (vec_init(&lane->heading[0], arena, heading) != OK)
         return ERR_NOMEM;
     lane->heading[1] = lane->heading[0];
@@ -259,7 +259,7 @@ static int end_turn(struct phased_lane *lane)
         atomic_store(&node->typical_ns,
                      (int64_t)(1e9 * (double)members_count(&meta->participants) / meta->rate));
     lane->cost[e->completed % PHASED_COSTS] = e->cost;
-    int rc = node->worker ? phased_part_follow(lane) : OK;
+    int rc = phased_part_follow(lane);
     if (node->worker && node->prepares)
         phased_part_commit(lane);
     atomic_store(&lane->prepared, !node->worker);
@@ -316,6 +316,7 @@ static int join_lane(struct phased_lane *lane)
     if (kept->at != heading->at)
         vec_copy(heading, kept, vec_all(heading));
     *kept = *heading;
+    phased_part_take_leap(lane);
     lane->part.owned.len = 0; /* its x̃ is older */
     if (!lane->node->worker)
         phased_part_take_up(lane);

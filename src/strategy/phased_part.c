@@ -64,13 +64,14 @@ static void take_over(struct phased_lane *lane, struct range r)
     if (heading->n == 0)
         return;
     vec_copy(&now->v, heading, xs);
-    vec_axpy(&now->x, -heading->at[lane->r.len], &now->v, xs);
+    vec_axpy(&now->x, -heading->at[lane->r.len + HEADING_GAMMA], &now->v, xs);
 }
 
-struct mpca_config phased_steer(const struct phased_node *node, const struct exchange_meta *meta)
+struct mpca_config phased_steer(const struct phased_lane *lane, const struct exchange_meta *meta)
 {
+    const struct phased_node *node = lane->node;
     const struct phased_rule *rule = node->rule;
-    return rule->steer ? rule->steer(&node->settings, meta) : node->settings.config;
+    return rule->steer ? rule->steer(&node->settings, meta, &lane->leap) : node->settings.config;
 }
 
 int phased_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *meta)
@@ -83,7 +84,7 @@ int phased_lane_prepare(void *user, struct range range, float *x, const struct e
     take_over(lane, range_between(range.from, min_size(end_of(range), owned.from)));
     take_over(lane, range_between(max_size(range.from, end_of(owned)), end_of(range)));
     struct mpca_sum sum = {.x = x, .tau = (uint64_t)meta->weight};
-    const struct mpca_config config = phased_steer(lane->node, meta);
+    const struct mpca_config config = phased_steer(lane, meta);
     mpca_prepare(&p->joint, &config, lane->exchange.completed, xs, &sum);
     vec_export(&p->joint.next.star, xs, x);
     sum.x = x + xs.len;
@@ -110,9 +111,18 @@ void phased_part_take_up(struct phased_lane *lane)
     p->owned = all;
 }
 
+void phased_part_take_leap(struct phased_lane *lane)
+{
+    const struct vec *heading = phased_heading(lane);
+    if (heading->n == 0)
+        return;
+    const float *extra = &heading->at[lane->r.len];
+    lane->leap = (struct pace_leap){extra[HEADING_LEAP_STEPS], extra[HEADING_LEAP_PERIOD]};
+}
+
 enum { FOLLOW_PASSES = 3 };
 
-int phased_part_follow(struct phased_lane *lane)
+static int follow_heading(struct phased_lane *lane)
 {
     struct exchange *e = &lane->exchange;
     struct vec *heading = phased_heading(lane), *last = &lane->heading[~e->completed & 1];
@@ -124,12 +134,27 @@ int phased_part_follow(struct phased_lane *lane)
     const struct exchange_meta *meta = exchange_result_meta(e);
     if (meta->weight == 0)
         return OK;
-    float *made = &heading->at[xs.len];
-    const struct mpca_config config = phased_steer(lane->node, meta);
+    float *extra = &heading->at[xs.len];
+    const struct mpca_config config = phased_steer(lane, meta);
     float gamma = mpca_gamma(&config, e->completed - 1);
-    mpca_follow(heading, &config, before, *made, star, gamma, xs);
-    *made = gamma;
+    mpca_follow(heading, &config, before, extra[HEADING_GAMMA], star, gamma, xs);
+    extra[HEADING_GAMMA] = gamma;
     return world_copied(lane->node->world, FOLLOW_PASSES * xs.len * sizeof(float));
+}
+
+int phased_part_follow(struct phased_lane *lane)
+{
+    const struct phased_node *node = lane->node;
+    const struct exchange_meta *meta = exchange_result_meta(&lane->exchange);
+    int rc = node->worker ? follow_heading(lane) : OK;
+    if (node->rule->leap && meta->weight > 0)
+        lane->leap = node->rule->leap(&node->settings, meta, &lane->leap);
+    if (!node->worker)
+        return rc;
+    float *extra = &phased_heading(lane)->at[lane->r.len];
+    extra[HEADING_LEAP_STEPS] = lane->leap.steps;
+    extra[HEADING_LEAP_PERIOD] = lane->leap.period;
+    return rc;
 }
 
 /* ---- the driver, with `coordination: driver` ---- */

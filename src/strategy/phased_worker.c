@@ -73,7 +73,7 @@ static int keep_heading(struct phased_worker *w, struct phased_lane *lane, const
     if (w->v.n == 0)
         return OK;
     vec_import(&w->v, lane->r, heading);
-    lane->gamma = heading[lane->r.len];
+    lane->gamma = heading[lane->r.len + HEADING_GAMMA];
     return world_copied(w->node.world, lane->r.len * sizeof(float));
 }
 

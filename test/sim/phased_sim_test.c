@@ -265,6 +265,7 @@ struct replay {
     float x[WORKERS_MAX][FLOATS_MAX], star[WORKERS_MAX][FLOATS_MAX];
     uint64_t counted[WORKERS_MAX][LANES_MAX]; /* contributions in what each has taken */
     float joint[FLOATS_MAX], v[FLOATS_MAX];
+    double leap[LANES_MAX], period[LANES_MAX]; /* `pace`: l and P of the last exchange */
     struct cycle cycle[LANES_MAX][EXCHANGES_MAX];
     uint64_t gives[WORKERS_MAX][LANES_MAX];
     size_t checked;
@@ -294,13 +295,17 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
     struct cycle *cycle = &p->cycle[s][n];
     struct range r = range_shard(p->l.x.n, p->lanes, s);
     double beta = pow(p->beta, ramped_share(p, n - 1)), gamma = p->gamma * ramped_share(p, n - 1),
-           delta = (double)0.8f, period = 1, taus = 0;
+           delta = (double)0.8f, fresh = 1 - delta, taus = 0;
     for (uint32_t w = 0; w < p->t->workers; w++)
         taus += p->equal ? 1 : (double)cycle->tau[w];
     if (p->rebases) { /* pace_rules.h, without momentum */
-        gamma = 1 - 1 / (double)p->t->workers;
-        period = taus / (double)p->t->workers;
-        delta = fmax(0, 1 - period / 3);
+        double gain = 1 - 1 / (double)p->t->workers, period = taus / (double)p->t->workers;
+        double left = fmax(0, 1 - period / 3);
+        gamma = gain * (n > 1 ? fmin(period, p->period[s]) : period);
+        delta = left + (1 - left) * (gain - p->leap[s] / period);
+        fresh = (1 - left) / period;
+        p->leap[s] = gamma;
+        p->period[s] = period;
     }
     for (size_t i = 0; i < r.len + STATE; i++) {
         double sum = 0;
@@ -313,10 +318,10 @@ static void close_cycle(struct replay *p, uint32_t s, uint64_t n)
         }
         float *x = &p->joint[r.from + i], *v = &p->v[r.from + i];
         double next = (1 - beta) * (double)*x + beta * mean;
-        *v = (float)(delta * (double)*v + (1 - delta) * (next - (double)*x) / period);
+        *v = (float)(delta * (double)*v + fresh * (next - (double)*x));
         *x = (float)next;
         cycle->joint[i] = *x;
-        cycle->star[i] = (float)(next + gamma * period * (double)*v);
+        cycle->star[i] = (float)(next + gamma * (double)*v);
     }
 }
 
