@@ -43,19 +43,28 @@ def texts_of(path):
     return [e.text for e in xml.etree.ElementTree.parse(path).iter() if e.tag.endswith("text")]
 
 
+# The lines of each figure, and the column of its table that has them.
+FIGURES = {"mpca-10c": (0, ["no node contested", "weighted by τ", "equal weights"]),
+           "elastic-6.3": (1, ["after", "in the background"] * 2)}
+
+
 def draw(build, folder):
-    """A figure of three lines, short."""
+    """Two figures, short."""
     for _ in range(2):
-        subprocess.run([sys.executable, os.path.join(HERE, "figures.py"), "mpca-10c", "--scale", "0.06",
+        subprocess.run([sys.executable, os.path.join(HERE, "figures.py"), *FIGURES, "--scale", "0.06",
                         "--seeds", "1", "--out", folder, "--build", build], check=True, stdout=subprocess.DEVNULL)
-        check(len(lines_of(os.path.join(folder, "ledger.jsonl"))) == 3, "figures.py repeats runs")
-    rows = lines_of(os.path.join(folder, "mpca-10c.md"))[2:]
-    lines = [row.split(" | ")[0].strip("| ") for row in rows]
-    errors = [float(row.split(" | ")[-2].split()[0]) for row in rows]
-    check(lines == ["no node contested", "weighted by τ", "equal weights"], f"figure of {lines}")
+        check(len(lines_of(os.path.join(folder, "ledger.jsonl"))) == 7, "figures.py repeats runs")
+    tables = {}
+    for name, (column, lines) in FIGURES.items():
+        rows = [row.strip("| ").split(" | ") for row in lines_of(os.path.join(folder, name + ".md"))[2:]]
+        check([row[column] for row in rows] == lines, f"{name} of {rows}")
+        drawn = texts_of(os.path.join(folder, name + ".svg"))
+        check(all(any(line in text for text in drawn) for line in lines), f"{name} has {drawn}")
+        tables[name] = rows
+    errors = [float(row[-2].split()[0]) for row in tables["mpca-10c"]]
     check(max(errors) < 100 * ERROR_MAX, f"figure with errors {errors}")
-    drawn = texts_of(os.path.join(folder, "mpca-10c.svg"))
-    check(all(line in drawn for line in lines), f"the figure has {drawn}")
+    after, background = (float(row[2]) for row in tables["elastic-6.3"][:2])
+    check(1 <= background < after < 1.6, f"iterations of {after} and {background} steps")
 
 
 def main():
