@@ -223,7 +223,7 @@ PUSH = 5  # steps between two pushes, and two fetches: the default
 
 
 def downpour(arena, args):
-    rows, series, epochs = [], {}, max(0.05, 2 * args.scale)
+    rows, series, epochs = [], {}, max(0.05, args.scale)
     common = {"solver.momentum": 0, "strategy.downpour.n_push": PUSH, "strategy.downpour.n_fetch": PUSH,
               "evaluate.every_steps": 50, "validation": 3000, "stop.epochs": epochs}
     for net, (cell, w, paper) in DOWNPOUR.items():
