@@ -3,13 +3,13 @@
 
 #include "cli/job_options.h"
 #include "cli/map_drawing.h"
+#include "cli/map_result.h"
 #include "cli/map_runs.h"
 #include "cli/number.h"
 #include "cli/output.h"
 #include "cli/run_output.h"
 #include "cli/signals.h"
 #include "cli/svg_page.h"
-#include "paceline/averaging.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ struct map_arguments {
     struct job_options job;
     struct output_arguments output;
     const char *workers, *tau, *exchange, *target, *every, *limit, *parallel, *csv, *svg;
-    bool map;
+    bool map, json;
 };
 
 #define MAP_OPTION(name, value, help, field)                                  \
@@ -36,6 +36,8 @@ struct map_arguments {
 static const struct option map_options[] = {
     {"map", OPTION_FLAG, NULL, "measure the map: steps to an error by K and tau",
      offsetof(struct map_arguments, map)},
+    {"json", OPTION_FLAG, NULL, "print the map as one JSON object",
+     offsetof(struct map_arguments, json)},
     MAP_OPTION("target", "ERROR",
                "the validation error (without one: test error) to reach (needed)", target),
     MAP_OPTION("workers", "LIST", "K: 1..5, or 2,3,8 (1..5)", workers),
@@ -360,67 +362,20 @@ static int measure_map(struct mapping *m)
 
 /* ---- the result ---- */
 
-static void print_row(const struct map_cells *map, uint32_t workers, double exchange)
-{
-    printf("%7" PRIu32, workers);
-    for (size_t i = 0; i < map->columns; i++) {
-        const struct map_cell *cell = &map->cell[map_cells_find(map, workers, map->tau[i])];
-        double speedup = map_cells_speedup(map, cell, exchange);
-        char text[32] = "";
-        if (!isnan(speedup))
-            snprintf(text, sizeof text, "%s%.2f", cell->is_reached ? "" : "<", speedup);
-        printf(" %8s", text);
-    }
-    printf("\n");
-}
-
-static void print_map(const struct map_cells *map)
-{
-    for (size_t s = 0; s < map->exchanges; s++) {
-        printf("%sspeed-up where an exchange takes %g step%s of one worker\n      K", s ? "\n" : "",
-               map->exchange[s], number_plural(map->exchange[s], "s"));
-        for (size_t i = 0; i < map->columns; i++)
-            printf(" %4s%-4" PRIu32, "tau ", map->tau[i]);
-        printf("\n");
-        for (size_t k = 0; k < map->rows; k++)
-            print_row(map, map->workers[k], map->exchange[s]);
-    }
-}
-
-/* Averaging against divided batches, for most workers. */
-static void print_verdict(const struct map_cells *map)
-{
-    uint32_t workers = map->workers[map->rows - 1];
-    for (size_t s = 0; s < map->exchanges && workers > 1; s++) {
-        size_t tau = 0;
-        double average = map_cells_best(map, workers, map->exchange[s], &tau);
-        double divided = pl_dividing_speedup(workers, map->exchange[s]);
-        if (isnan(average))
-            continue;
-        printf("S %g, %" PRIu32 " workers: averaging every %" PRIu32
-               " steps gives %.2f, divided batches %.2f: %s\n",
-               map->exchange[s], workers, map->tau[tau], average, divided,
-               average <= 1 && divided <= 1 ? "one worker is faster"
-               : average >= divided         ? "averaging pays"
-                                            : "dividing pays");
-    }
-}
-
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
-static bool show_map(const struct mapping *m)
+static bool show_map(const struct mapping *m, bool interrupted)
 {
     const struct map_arguments *a = m->arguments;
-    const struct map_cell *alone = &m->map.cell[0];
-    print_map(&m->map);
-    printf("\none worker needs %" PRIu64 " steps to a %s error of %g; evaluated every %" PRIu32
-           " steps or round; < : not reached\n",
-           alone->steps, m->on_tests ? "test" : "validation", m->map.target, m->map.every);
-    print_verdict(&m->map);
+    const char *set = m->on_tests ? "test" : "validation";
+    if (a->json)
+        map_result_json(&m->map, set, interrupted);
+    else
+        map_result_print(&m->map, set);
     return !a->svg ||
            map_drawing_write(a->svg, base_name(m->path ? m->path : a->job.solver), &m->map);
 }
@@ -450,7 +405,7 @@ static int run_mapping(struct mapping *m)
     code = measure_map(m);
     map_runs_close(&m->runs);
     output_finish();
-    bool shown = !m->map.cell[0].is_reached || show_map(m);
+    bool shown = !m->map.cell[0].is_reached || show_map(m, code == EXIT_INTERRUPTED);
     return code >= 0 ? code : shown ? EXIT_DONE : EXIT_FAILED;
 }
 

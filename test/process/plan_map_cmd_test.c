@@ -1,5 +1,6 @@
 /* `paceline plan --map`: cells measured by training, continued from their file, interrupted, and
  * refused. */
+#include "cli/json_value.h"
 #include "process.h"
 #include "refusal.h"
 
@@ -100,6 +101,39 @@ static void test_plan_map_continues_from_its_file(void **state)
     REFUSED(t, "torn.csv:2: expected a row", MAP(t, "--tau", "4", "--csv", "torn.csv"));
 }
 
+/* One object on stdout, which says what the file and the tables do. */
+static void test_plan_map_prints_json(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    struct row row;
+    RUN(t, &p,
+        MAP(t, "--workers", "1,2", "--tau", "4", "--exchange", "0,4", "--csv", "json.csv", "--json",
+            "-q"));
+    cJSON *o = cJSON_Parse(p.out);
+    assert_non_null(o);
+    char *csv = read_file_of(t, "json.csv");
+    assert_true(find_row(csv, 1, 1, &row));
+    assert_true(json_number(o, "steps_alone") == row.steps && json_number(o, "target") == 0.3);
+    assert_string_equal(json_text(o, "set"), "validation");
+    assert_true(find_row(csv, 2, 4, &row));
+    const cJSON *cells = cJSON_GetObjectItem(o, "cells"), *cell = cJSON_GetArrayItem(cells, 1);
+    const cJSON *speedup = cJSON_GetObjectItem(cell, "speedup");
+    assert_int_equal(cJSON_GetArraySize(cells), 2);
+    assert_true(json_number(cell, "workers") == 2 && json_number(cell, "tau") == 4);
+    assert_true(json_number(cell, "steps") == row.steps && row.steps == 4 * row.rounds);
+    assert_true(json_number(cell, "rounds") == row.rounds);
+    double plain = cJSON_GetArrayItem(speedup, 0)->valuedouble;
+    double slow = cJSON_GetArrayItem(speedup, 1)->valuedouble;
+    assert_true(fabs(plain / row.speedup - 1) < 1e-5 && fabs(slow / plain - 0.5) < 1e-9);
+    const cJSON *verdict = cJSON_GetArrayItem(cJSON_GetObjectItem(o, "comparisons"), 1);
+    assert_true(json_number(verdict, "exchange") == 4 && json_number(verdict, "workers") == 2);
+    assert_true(fabs(json_number(verdict, "dividing") - 1 / 4.5) < 1e-9);
+    assert_true(cJSON_IsFalse(cJSON_GetObjectItem(o, "interrupted")));
+    cJSON_Delete(o), free(csv);
+    process_release(&p);
+}
+
 /* Its simulations end with it, and their files are gone. */
 static void test_plan_map_ends_on_interrupt(void **state)
 {
@@ -145,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_map_measures_cells),
         cmocka_unit_test(test_plan_map_continues_from_its_file),
+        cmocka_unit_test(test_plan_map_prints_json),
         cmocka_unit_test(test_plan_map_ends_on_interrupt),
         cmocka_unit_test(test_plan_map_refuses_bad_input),
     };
