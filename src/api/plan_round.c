@@ -2,6 +2,8 @@
 
 #include "base/minmax.h"
 #include "coll/cost_timeline.h"
+#include "coll/fair_links.h"
+#include "tensor/vec.h"
 
 #include <math.h>
 #include <string.h>
@@ -100,14 +102,30 @@ static size_t client_vectors(const struct round_config *config)
     return config->kept_pushes + 2 * (1 + config->server_states) + apart + lossy;
 }
 
+/* Servers on workers: how many, and when their parts of a gradient are finished. NULL, or why that
+ * is not modelled. */
+static const char *place_servers(const Paceline__Job *job, const struct bench_step *learner,
+                                 uint32_t servers, bool colocated, struct plan_round *out)
+{
+    if (servers == 1 && !colocated)
+        return NULL;
+    if (job->workers >= FAIR_LINKS_MAX)
+        return "servers on more than 63 workers are not modelled";
+    out->config.servers = colocated ? job->workers : servers;
+    out->config.leaves = out->leaves;
+    for (size_t i = 0; i < out->config.servers; i++) {
+        size_t from = range_shard(learner->x + learner->s, out->config.servers, i).from;
+        out->leaves[i] = share_of(learner, from);
+    }
+    return NULL;
+}
+
 static const char *ps_round(const Paceline__Job *job, const struct bench_step *learner,
                             struct plan_round *out)
 {
     const Paceline__Ps *ps = job->strategy->ps;
     const struct consistency_config consistency = ps_consistency(job);
     struct members workers = {0};
-    if (ps->servers > 1 || ps->colocated)
-        return "servers on workers are not modelled";
     for (uint32_t i = 0; i < job->workers; i++)
         members_add(&workers, i);
     consistency_init(&out->consistency, &consistency);
@@ -119,16 +137,16 @@ static const char *ps_round(const Paceline__Job *job, const struct bench_step *l
     out->config.kept = client_vectors(&out->config);
     out->config.gate = on_push;
     out->config.gate_user = &out->consistency;
-    return NULL;
+    out->config.in_rounds = consistency.kind == CONSISTENCY_BSP;
+    return place_servers(job, learner, ps->servers, ps->colocated, out);
 }
 
 static const char *downpour_round(const Paceline__Job *job, const struct bench_step *learner,
-                                  struct round_config *config)
+                                  struct plan_round *out)
 {
+    struct round_config *config = &out->config;
     const Paceline__Downpour *d = job->strategy->downpour;
     uint64_t pushes = ((uint64_t)d->n_fetch + d->n_push - 1) / d->n_push, both = d->n_push;
-    if (d->servers > 1 || d->colocated)
-        return "servers on workers are not modelled";
     if (pushes >= PUSHES_KEPT)
         return "more than seven pushes to a fetch are not modelled";
     while (both % d->n_fetch != 0 && both / d->n_push < DOWNPOUR_EVENTS_MAX)
@@ -145,7 +163,7 @@ static const char *downpour_round(const Paceline__Job *job, const struct bench_s
     config->kept_pushes = apart ? PUSHES_KEPT : (size_t)pushes + 1;
     bool apart_steps = at_server || strcmp(job->solver->type, "SGD") != 0;
     config->kept = client_vectors(config) + 1 + apart_steps; /* and the sum, and a step */
-    return NULL;
+    return place_servers(job, learner, d->servers, d->colocated, out);
 }
 
 /* A model that leaves, and two that arrive. */
@@ -206,7 +224,7 @@ const char *plan_round_of(const Paceline__Job *job, const struct bench_step *lea
     if (strcmp(name, "ps") == 0)
         return ps_round(job, learner, out);
     if (strcmp(name, "downpour") == 0)
-        return downpour_round(job, learner, &out->config);
+        return downpour_round(job, learner, out);
     if (strcmp(name, "gossip") == 0)
         return gossip_round(job, &out->config);
     if (strcmp(name, "mpca") == 0 || strcmp(name, "pace") == 0)

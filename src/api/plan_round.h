@@ -14,7 +14,8 @@ extern const char *const plan_modelled[];
 struct plan_round {
     struct round_config config;
     struct round_bucket bucket[ALLREDUCE_BUCKETS_MAX];
-    struct consistency consistency; /* of ps, as its server has it */
+    double leaves[VIEW_MEMBERS_MAX]; /* of servers on workers */
+    struct consistency consistency;  /* of ps, as its server has it */
 };
 
 /* The round of a finished job whose learner is known. NULL, or the reason why there is no model of

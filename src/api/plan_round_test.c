@@ -10,13 +10,15 @@
 
 #include <cmocka.h>
 
+/* Backward finishes the last 400 of 1,000 floats after three quarters of a step. */
 static struct round_config config_of(const char *strategy)
 {
     static struct plan_round round;
+    static struct bench_mark mark[] = {{600, 0.75}, {0, 1}};
     char text[512];
     struct err err = {0};
     Paceline__Job *job = NULL;
-    const struct bench_step learner = {.x = 1000, .states = 1};
+    const struct bench_step learner = {.x = 1000, .states = 1, .mark = mark, .marks = 2};
     int len = snprintf(text, sizeof text,
                        "net { zoo: 'lenet' } batch: 16 workers: 4 stop { steps: 10 }\n"
                        "train_data { idx { images: 'a' labels: 'b' } }\n"
@@ -54,11 +56,25 @@ static void test_plan_round_knows_whose_rule_it_is(void **state)
     assert_false(config_of("easgd { }").server_rule);
 }
 
+/* On each worker, or on as many as there are servers; in bsp pushes are applied together. */
+static void test_plan_round_places_servers(void **state)
+{
+    (void)state;
+    assert_int_equal(config_of("ps { }").servers, 0);
+    assert_int_equal(config_of("downpour { servers: 2 }").servers, 2);
+    assert_false(config_of("ps { consistency: asp }").in_rounds);
+    struct round_config config = config_of("ps { colocated: true consistency: bsp }");
+    assert_int_equal(config.servers, 4);
+    assert_true(config.in_rounds);
+    assert_true(config.leaves[3] == 0.75 && config.leaves[2] == 1 && config.leaves[0] == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_round_keeps_vectors_of_shards),
         cmocka_unit_test(test_plan_round_knows_whose_rule_it_is),
+        cmocka_unit_test(test_plan_round_places_servers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,10 +5,13 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "coll/coll_plan.h"
+#include "coll/fair_links.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert((int)COST_TIMELINE_RANKS_MAX <= (int)FAIR_LINKS_MAX, "their rates are shared out");
 
 enum { RANKS_MAX = COST_TIMELINE_RANKS_MAX, OVERHEAD_BYTES = 40, TASKS_AHEAD = 16 };
 
@@ -16,13 +19,14 @@ enum message_state { QUEUED, FLOWING, FLYING, ARRIVED, TAKEN };
 
 /* A piece on its way. */
 struct moving_piece {
-    uint32_t from, to, number;
+    struct fair_flow flow;
+    uint32_t number;
     size_t task;
     bool final;
     size_t step, piece; /* the sender's */
     enum message_state state;
-    double left, rate; /* bytes; 0: not known yet */
-    double until;      /* FLYING */
+    double left;  /* bytes */
+    double until; /* FLYING */
 };
 
 /* A receive that a rank has begun. */
@@ -87,8 +91,7 @@ static void begin_send(struct timeline *t, size_t task, uint32_t me, size_t numb
     r->sends++;
     t->message[t->messages++] = (struct moving_piece){
         .task = task,
-        .from = me,
-        .to = step->peer,
+        .flow = {.from = me, .to = step->peer},
         .number = r->plan.flow[number].first_piece + (uint32_t)piece,
         .final = step->final,
         .step = number,
@@ -148,7 +151,7 @@ static bool begin_all(struct timeline *t, size_t task, uint32_t me)
 static size_t find_receive(const struct rank_run *r, const struct moving_piece *m)
 {
     size_t i = 0;
-    while (i < r->posted && !(r->recv[i].from == m->from && r->recv[i].final == m->final &&
+    while (i < r->posted && !(r->recv[i].from == m->flow.from && r->recv[i].final == m->final &&
                               r->recv[i].number == m->number))
         i++;
     return i;
@@ -160,7 +163,7 @@ static bool take_arrived(struct timeline *t, size_t task, uint32_t me)
     bool progress = false;
     for (size_t k = 0; r->arrived > 0 && k < t->messages; k++) {
         struct moving_piece *m = &t->message[k];
-        if (m->state != ARRIVED || m->to != me || m->task != task)
+        if (m->state != ARRIVED || m->flow.to != me || m->task != task)
             continue;
         size_t i = find_receive(r, m);
         if (i == r->posted)
@@ -266,73 +269,22 @@ static void start_lanes(struct timeline *t)
 {
     for (size_t i = 0; i < t->messages; i++) {
         struct moving_piece *m = &t->message[i];
-        if (m->state != QUEUED || t->busy[m->from][m->to])
+        if (m->state != QUEUED || t->busy[m->flow.from][m->flow.to])
             continue;
         m->state = FLOWING;
-        t->busy[m->from][m->to] = true;
+        t->busy[m->flow.from][m->flow.to] = true;
     }
 }
 
-/* One direction of a rank's link, while rates are shared out. */
-struct shared_link {
-    double rest;
-    size_t open; /* pieces without a rate */
-};
-
-static double part_of(const struct shared_link *l)
+/* At most one piece flows between two ranks. */
+static void share_links(struct timeline *t)
 {
-    return l->open > 0 ? l->rest / (double)l->open : INFINITY;
-}
-
-static void settle_rate(struct shared_link *up, struct shared_link *down, struct moving_piece *m,
-                        double rate)
-{
-    m->rate = rate;
-    up[m->from].rest = max_double(0, up[m->from].rest - rate);
-    down[m->to].rest = max_double(0, down[m->to].rest - rate);
-    up[m->from].open--;
-    down[m->to].open--;
-}
-
-/* The pieces that flow now: at most one between two ranks. */
-static size_t list_flowing(struct timeline *t, struct moving_piece **out)
-{
+    struct fair_flow *flowing[RANKS_MAX * RANKS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < t->messages; i++)
         if (t->message[i].state == FLOWING)
-            out[count++] = &t->message[i];
-    return count;
-}
-
-/* Water-filling: the pieces on the tightest link get equal parts of it, and so on. */
-static void share_links(struct timeline *t)
-{
-    struct moving_piece *flowing[RANKS_MAX * RANKS_MAX];
-    struct shared_link up[RANKS_MAX], down[RANKS_MAX];
-    size_t ranks = t->links->ranks, open = list_flowing(t, flowing);
-    for (size_t r = 0; r < ranks; r++) {
-        up[r] = (struct shared_link){t->links->send_rate[r], 0};
-        down[r] = (struct shared_link){t->links->recv_rate[r], 0};
-    }
-    for (size_t i = 0; i < open; i++) {
-        up[flowing[i]->from].open++;
-        down[flowing[i]->to].open++;
-    }
-    while (open > 0) {
-        double least = INFINITY;
-        size_t left = 0;
-        for (size_t r = 0; r < ranks; r++)
-            least = min_double(least, min_double(part_of(&up[r]), part_of(&down[r])));
-        for (size_t i = 0; i < open; i++) {
-            struct moving_piece *m = flowing[i];
-            if (min_double(part_of(&up[m->from]), part_of(&down[m->to])) <= least)
-                settle_rate(up, down, m, least);
-            else
-                flowing[left++] = m;
-        }
-        PL_ASSERT(left < open);
-        open = left;
-    }
+            flowing[count++] = &t->message[i].flow;
+    fair_links_share(t->links, flowing, count);
 }
 
 /* ---- time ---- */
@@ -349,7 +301,7 @@ static double next_event(const struct timeline *t)
     for (size_t i = 0; i < t->messages; i++) {
         const struct moving_piece *m = &t->message[i];
         if (m->state == FLOWING)
-            next = min_double(next, t->now + m->left / m->rate);
+            next = min_double(next, t->now + m->left / m->flow.rate);
         else if (m->state == FLYING)
             next = min_double(next, m->until);
     }
@@ -358,7 +310,7 @@ static double next_event(const struct timeline *t)
 
 static void arrive_piece(struct timeline *t, struct moving_piece *m)
 {
-    struct rank_run *receiver = run_of(t, m->task, m->to);
+    struct rank_run *receiver = run_of(t, m->task, m->flow.to);
     m->state = ARRIVED;
     receiver->arrived++;
     receiver->changed = true;
@@ -375,13 +327,13 @@ static void move_pieces(struct timeline *t, double until)
             arrive_piece(t, m);
         if (m->state != FLOWING)
             continue;
-        m->left -= m->rate * passed;
-        if (m->left > m->rate * 1e-9)
+        m->left -= m->flow.rate * passed;
+        if (m->left > m->flow.rate * 1e-9)
             continue;
-        struct rank_run *sender = run_of(t, m->task, m->from);
+        struct rank_run *sender = run_of(t, m->task, m->flow.from);
         m->state = FLYING;
         m->until = until + t->links->latency;
-        t->busy[m->from][m->to] = false;
+        t->busy[m->flow.from][m->flow.to] = false;
         sender->sends--;
         sender->changed = true;
         count_done(&sender->plan.flow[m->step], m->piece);

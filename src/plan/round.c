@@ -11,6 +11,7 @@
 #include "plan/phased_round.h"
 #include "plan/round_internal.h"
 #include "plan/server_round.h"
+#include "plan/worker_servers.h"
 #include "tensor/segment.h"
 #include "tensor/vec.h"
 
@@ -42,19 +43,6 @@ static bool has_rounds_of_steps(const struct round_config *config)
 {
     return config->strategy == ROUND_SYNC || config->strategy == ROUND_EASGD ||
            config->strategy == ROUND_DILOCO;
-}
-
-static bool has_driver(const struct round_config *config)
-{
-    return config->strategy == ROUND_SYNC || config->strategy == ROUND_EASGD ||
-           (config->strategy == ROUND_PHASED && !config->symmetric);
-}
-
-/* The driver serves each worker alone. */
-static bool has_server(const struct round_config *config)
-{
-    return config->strategy == ROUND_EASGD_ASYNC || config->strategy == ROUND_PS ||
-           config->strategy == ROUND_DOWNPOUR;
 }
 
 /* A vector so short has fewer fragments (strategy/diloco.c). */
@@ -124,7 +112,7 @@ void round_gather(const struct round_config *config, const struct round_cluster 
                   struct round_ranks *r)
 {
     PL_ASSERT(cluster->links.ranks == cluster->workers + 1 && cluster->links.ranks <= RANKS_MAX);
-    r->first = has_driver(config) ? 0 : 1;
+    r->first = round_has_driver(config) ? 0 : 1;
     r->raw = cluster->links;
     r->raw.ranks -= r->first;
     r->raw.send_rate += r->first;
@@ -215,7 +203,7 @@ static double send_meta_down(const struct cost_links *links, double *at)
     return last;
 }
 
-/* ---- bytes and memory ---- */
+/* ---- bytes ---- */
 
 int round_count_steps(struct schedule *s, enum codec codec, size_t exact, struct round_node *node)
 {
@@ -228,11 +216,6 @@ int round_count_steps(struct schedule *s, enum codec codec, size_t exact, struct
             node->received += bytes;
     }
     return rc;
-}
-
-size_t round_exchange_vectors(const struct round_config *config)
-{
-    return config->codec == CODEC_F32 || config->keeps_inputs ? 3 : 5;
 }
 
 /* Count what a rank sends and receives for a vector, its metadata first, and the memory for it. */
@@ -263,34 +246,6 @@ static int count_bytes(const struct round_config *config, const struct round_ran
     for (size_t rank = 0; rc == OK && rank < r->raw.ranks; rank++)
         rc = count_rank(config, r, c, v, rank, &node[r->first + rank]);
     return rc;
-}
-
-static struct round_memory worker_memory(const struct round_config *config,
-                                         const struct round_model *model)
-{
-    return (struct round_memory){
-        .model = (model->x + model->s) * sizeof(float),
-        .gradient = model->x * sizeof(float),
-        .optimizer = config->server_rule ? 0 : model->states * model->x * sizeof(float),
-        .strategy = config->kept * (model->x + model->s) * sizeof(float),
-        .workspace = model->workspace,
-    };
-}
-
-/* A driver that takes part in exchanges holds the global model; a server, a vector for each worker
- * besides, and with a lossy codec the worker's copy. */
-static struct round_memory driver_memory(const struct round_config *config,
-                                         const struct round_model *model, size_t workers)
-{
-    uint64_t bytes = (model->x + model->s) * sizeof(float);
-    uint64_t states = config->server_states * model->x * sizeof(float);
-    uint64_t copies = config->codec != CODEC_F32 ? model->x * sizeof(float) : 0;
-    if (has_server(config))
-        return (struct round_memory){
-            .model = bytes, .optimizer = states, .strategy = workers * (bytes + states + copies)};
-    return has_driver(config)
-               ? (struct round_memory){.model = bytes, .strategy = config->kept * bytes}
-               : (struct round_memory){0};
 }
 
 /* ---- the round ---- */
@@ -487,6 +442,8 @@ static int predict_paces(const struct round_config *config, const struct round_c
     int rc = OK;
     if (config->strategy == ROUND_GOSSIP)
         predict_gossip(config, cluster, model, cost, node);
+    else if (config->servers > 0)
+        rc = worker_servers_predict(config, cluster, model, node);
     else
         rc = server_round_predict(config, cluster, model, node);
     for (size_t i = 1; rc == OK && i <= cluster->workers; i++) {
@@ -520,8 +477,8 @@ int round_predict(const struct round_config *config, const struct round_cluster 
     *cost = (struct round_cost){.algorithm = COLL_AUTO, .steps = steps_of(config), .carried = 1};
     memset(node, 0, (cluster->workers + 1) * sizeof *node);
     for (size_t i = 0; i <= cluster->workers; i++) {
-        node[i].memory =
-            i > 0 ? worker_memory(config, model) : driver_memory(config, model, cluster->workers);
+        node[i].memory = i > 0 ? round_worker_memory(config, model, cluster->workers, i - 1)
+                               : round_driver_memory(config, model, cluster->workers);
         cost->compute = max_double(cost->compute, compute_of(config, cluster, i));
         cost->step = i > 0 ? max_double(cost->step, cluster->step[i]) : 0;
     }

@@ -19,8 +19,9 @@
  *   gossip           1/p steps, after which a model is sent at random; nothing is waited for
  *   mpca, pace       `phased`: the steps of a mean worker while each shard is exchanged once;
  *                    nothing is waited for
- * Not modelled yet: servers on workers; rounds of sync that a clock ends; several
- * connections to a peer; evaluations, checkpoints and changes of the membership. */
+ * Servers of ps and downpour may be on workers, which train meanwhile.
+ * Not modelled yet: rounds of sync that a clock ends; several connections to a peer; evaluations,
+ * checkpoints and changes of the membership. */
 #ifndef PL_PLAN_ROUND_H
 #define PL_PLAN_ROUND_H
 
@@ -80,14 +81,18 @@ struct round_config {
      * now. NULL: each at once. */
     void (*gate)(void *user, uint32_t worker, int64_t now, struct members *ok);
     void *gate_user;
-    bool averages_state;               /* the optimizer's vectors are exchanged with x */
-    size_t fragments;                  /* diloco: 1 to 64; phased: shards; others: any */
-    size_t phases;                     /* phased: 1 to 3 */
-    bool symmetric;                    /* phased: each worker prepares a part of each shard */
-    uint64_t overlap;                  /* diloco: steps */
-    bool keeps_inputs;                 /* exchange_config.states */
-    size_t kept;                       /* vectors as long as x and s that the strategy keeps */
-    size_t buckets;                    /* allreduce: ≥ 1; others: 0 */
+    bool in_rounds; /* ps: pushes are applied once all workers have pushed, when the gate opens */
+    size_t servers; /* ps, downpour: on the first so many workers, of 63 at most; 0: the driver */
+    const double *leaves; /* ps, servers on workers: of each server, the share of a step after which
+                             its part of the push may leave; NULL: at the end */
+    bool averages_state;  /* the optimizer's vectors are exchanged with x */
+    size_t fragments;     /* diloco: 1 to 64; phased: shards; others: any */
+    size_t phases;        /* phased: 1 to 3 */
+    bool symmetric;       /* phased: each worker prepares a part of each shard */
+    uint64_t overlap;     /* diloco: steps */
+    bool keeps_inputs;    /* exchange_config.states */
+    size_t kept;          /* vectors as long as x and s that the strategy keeps */
+    size_t buckets;       /* allreduce: ≥ 1; others: 0 */
     const struct round_bucket *bucket; /* Σ floats is x; s travels with the last */
     enum coll_algorithm algorithm;
     size_t chunk; /* floats of a piece */

@@ -23,4 +23,18 @@ int round_count_steps(struct schedule *s, enum codec codec, size_t exact, struct
 /* Vectors that an exchange keeps: its input, two results, and two residuals of a lossy codec. */
 size_t round_exchange_vectors(const struct round_config *config);
 
+/* Does the driver take part in the exchanges? */
+static inline bool round_has_driver(const struct round_config *config)
+{
+    return config->strategy == ROUND_SYNC || config->strategy == ROUND_EASGD ||
+           (config->strategy == ROUND_PHASED && !config->symmetric);
+}
+
+/* Memory of a worker and of the driver, but for exchanges that all take part in. */
+struct round_memory round_worker_memory(const struct round_config *config,
+                                        const struct round_model *model, size_t workers,
+                                        size_t worker);
+struct round_memory round_driver_memory(const struct round_config *config,
+                                        const struct round_model *model, size_t workers);
+
 #endif

@@ -1,9 +1,5 @@
 /* A push or a copy is a transfer (coll/transfer.h): a header, a grant, the bytes, and their way. A
- * worker's round is a script:
- *
- *     easgd     τ steps; until the last push is decided; copy; push, which is not waited for
- *     ps        a step; push; until the consistency lets it continue; copy
- *     downpour  n_push steps and a push, n_fetch steps and a copy; a push waits for the last one
+ * worker's round is a script (server_script.h).
  *
  * The driver sends a copy only after it has the worker's own pushes. Links that several transfers
  * share are divided fairly among them, as far as the worker's own link can take its part. */
@@ -14,23 +10,12 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "plan/jitter.h"
+#include "plan/server_script.h"
 
 #include <math.h>
 
-enum { MESSAGE_BYTES = 150, PIECE_BYTES = 40, ACTIONS_MAX = 512 };
+enum { MESSAGE_BYTES = 150, PIECE_BYTES = 40 };
 enum { FILLING = 20, ROUNDS = 40 };
-
-enum action_kind { COMPUTE, AWAIT_PUSH, PUSH, AWAIT_OK, COPY };
-
-struct action {
-    enum action_kind kind;
-    uint64_t steps; /* COMPUTE */
-};
-
-struct script {
-    struct action at[ACTIONS_MAX];
-    size_t count;
-};
 
 enum transfer_stage { IDLE, AGREEING, FLOWING, LANDING, WAITING };
 
@@ -50,9 +35,8 @@ struct server_worker {
     double ok_at;             /* when the worker has the decision on its last push */
     uint64_t pushes, copies, wholes;
     uint64_t uncontained; /* pushes since the last whole state */
-    uint64_t rounds, steps;
-    double first, last; /* times at which it has done FILLING rounds, and its last one */
-    uint64_t counted;   /* rounds between them */
+    uint64_t steps;
+    struct pace_count pace;
 };
 
 struct timeline {
@@ -64,66 +48,16 @@ struct timeline {
     double now;
 };
 
-/* ---- the script ---- */
-
-static void add_action(struct script *s, enum action_kind kind, uint64_t steps)
-{
-    PL_ASSERT(s->count < ACTIONS_MAX);
-    s->at[s->count++] = (struct action){kind, steps};
-}
-
-/* Pushes and copies at their steps, from one step with both to the next. */
-static void write_downpour(struct script *s, const struct round_config *config)
-{
-    uint64_t t = 0, push = config->tau, copy = config->fetch;
-    do {
-        uint64_t next_push = (t / push + 1) * push, next_copy = (t / copy + 1) * copy;
-        uint64_t next = next_push < next_copy ? next_push : next_copy;
-        add_action(s, COMPUTE, next - t);
-        t = next;
-        if (t % push == 0) {
-            add_action(s, AWAIT_PUSH, 0);
-            add_action(s, PUSH, 0);
-        }
-        if (t % copy == 0)
-            add_action(s, COPY, 0);
-    } while (t % push != 0 || t % copy != 0);
-}
-
-static void write_script(struct script *s, const struct round_config *config)
-{
-    s->count = 0;
-    switch (config->strategy) {
-    case ROUND_EASGD_ASYNC:
-        add_action(s, COMPUTE, config->tau);
-        add_action(s, AWAIT_PUSH, 0);
-        add_action(s, COPY, 0);
-        add_action(s, PUSH, 0);
-        return;
-    case ROUND_PS:
-        add_action(s, COMPUTE, 1);
-        add_action(s, PUSH, 0);
-        add_action(s, AWAIT_OK, 0);
-        add_action(s, COPY, 0);
-        return;
-    default: PL_ASSERT(config->strategy == ROUND_DOWNPOUR); write_downpour(s, config);
-    }
-}
-
 /* ---- links ---- */
 
-/* Bytes of a push, or of a copy that is no state. */
 static double vector_bytes(const struct timeline *l)
 {
-    return (double)codec_bytes(l->config->codec, l->model->x) +
-           (double)(l->model->s * sizeof(float));
+    return server_vector_bytes(l->config, l->model->x, l->model->s);
 }
 
-/* Of a state: the model, the optimizer's vectors and a number for each worker. */
 static double state_bytes(const struct timeline *l)
 {
-    size_t x = l->model->x * (1 + l->config->server_states);
-    return (double)((x + l->model->s + 2 * l->cluster->workers) * sizeof(float));
+    return server_state_bytes(l->config, l->model->x, l->model->s, l->cluster->workers);
 }
 
 /* With those of the pieces' frames. */
@@ -221,10 +155,7 @@ static void begin_push(struct timeline *l, struct server_worker *w)
 
 static double copy_bytes(const struct timeline *l, struct server_worker *w)
 {
-    const struct round_config *c = l->config;
-    bool apart = c->server_states > 0 || c->codec != CODEC_F32; /* ps_client.states_apart */
-    bool whole = !apart || w->copies == 1 || w->uncontained + 1 >= c->kept_pushes;
-    if (!whole)
+    if (!server_copy_is_whole(l->config, w->copies, w->uncontained))
         return vector_bytes(l);
     w->uncontained = 0;
     w->wholes++;
@@ -296,17 +227,6 @@ static bool is_over(const struct timeline *l, const struct server_worker *w)
     }
 }
 
-static void count_round(struct timeline *l, struct server_worker *w)
-{
-    w->rounds++;
-    if (w->rounds == FILLING)
-        w->first = l->now;
-    else if (w->rounds > FILLING) {
-        w->last = l->now;
-        w->counted++;
-    }
-}
-
 /* Take actions up to one that needs time. */
 static void advance_worker(struct timeline *l, struct server_worker *w)
 {
@@ -319,7 +239,7 @@ static void advance_worker(struct timeline *l, struct server_worker *w)
         if (++w->action < l->script.count)
             continue;
         w->action = 0;
-        count_round(l, w);
+        pace_count_round(&w->pace, FILLING, l->now);
     }
 }
 
@@ -386,7 +306,7 @@ static void run_timeline(struct timeline *l)
                 advance_transfer(l, w, &w->push);
             if (has_come(l, &w->copy))
                 advance_transfer(l, w, &w->copy);
-            least = w->rounds < least ? w->rounds : least;
+            least = w->pace.rounds < least ? w->pace.rounds : least;
         }
     }
 }
@@ -397,7 +317,7 @@ static void run_timeline(struct timeline *l)
 static void count_bytes(const struct timeline *l, size_t i, struct round_node *node)
 {
     const struct server_worker *w = &l->worker[i];
-    double rounds = (double)w->rounds, copies = (double)(w->copies - w->wholes);
+    double rounds = (double)w->pace.rounds, copies = (double)(w->copies - w->wholes);
     double pushed = (double)w->pushes / rounds * vector_bytes(l);
     double copied = (copies * vector_bytes(l) + (double)w->wholes * state_bytes(l)) / rounds;
     node[i + 1].sent = (uint64_t)pushed;
@@ -417,11 +337,10 @@ int server_round_predict(const struct round_config *config, const struct round_c
         arena_release(&arena);
         return ERR_NOMEM;
     }
-    write_script(&l.script, config);
+    server_script_write(&l.script, config);
     run_timeline(&l);
     for (size_t i = 0; i < cluster->workers; i++) {
-        const struct server_worker *w = &l.worker[i];
-        node[i + 1].pace = (double)w->counted / (w->last - w->first);
+        node[i + 1].pace = pace_of(&l.worker[i].pace);
         count_bytes(&l, i, node);
     }
     arena_release(&arena);
