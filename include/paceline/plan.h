@@ -132,6 +132,9 @@ int pl_survey(pl_engine *engine, const pl_job *job, uint32_t workers, const pl_r
  * file has no step_seconds, and at each batch besides the job's where the job has a global_batch.
  * The report is written on success only, and freed by pl_plan_release. `options` may be NULL.
  *
+ * A job with slices is planned for one worker that has the whole model, and for each number of
+ * replicas; up to 64 workers.
+ *
  * With `simulate_s` the row of one worker and the best row of each of the three fastest strategies
  * are simulated, as pl_sim does it: the job's own run up to that virtual time, and then an error on
  * the first 1,000 records at most of the test data, or without them of the validation set. A row

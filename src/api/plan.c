@@ -29,6 +29,7 @@ struct planning {
     const pl_job *given;
     const Paceline__Cluster *cluster;
     uint32_t least, most; /* workers */
+    uint32_t slices;      /* of the job; a row of one worker has the whole model */
     double price;
     struct arena arena;
     const char *own; /* the strategy of the job, if it has one; else NULL */
@@ -105,7 +106,7 @@ static void fill_row(const struct planning *p, const Paceline__Job *job,
     row->round_s = cost->seconds;
     row->exchange_s = cost->exchange;
     row->carried = cost->carried;
-    row->samples_per_s = step_samples(job) * cost->steps * paces;
+    row->samples_per_s = step_samples(job) * cost->steps * paces / job->slices;
     row->utilisation = sum / row->workers;
     row->driver_bytes = bytes_of(&node[0]);
     row->epoch_s = (double)p->report.records / row->samples_per_s;
@@ -190,6 +191,8 @@ static int copy_candidate(struct planning *p, const char *strategy, uint32_t wor
         rc = job_set_strategy((*out)->message, strategy, err);
     if (rc == OK)
         rc = job_override((*out)->message, text, taken, err);
+    if (rc == OK && workers == 1 && p->slices > 1)
+        rc = job_override((*out)->message, "slices=1", taken, err);
     if (rc != OK)
         pl_job_free(*out);
     return rc;
@@ -219,6 +222,8 @@ static int plan_strategy(struct planning *p, const char *strategy, uint32_t work
     Paceline__Job *job = NULL;
     if ((workers == 1) != (strcmp(strategy, "single") == 0))
         return OK; /* one worker has nothing to exchange */
+    if (workers > 1 && workers % p->slices != 0)
+        return OK; /* a replica would lack slices */
     int rc = make_candidate(p, strategy, workers, &job);
     if (rc == ERR_INPUT || rc == ERR_UNSUPPORTED) {
         add_note(p, "%s: %s", strategy, p->engine->error.text);
@@ -376,13 +381,9 @@ static int planning_open(struct planning *p, const pl_plan_options *options)
     Paceline__Job *base;
     size_t strategies = 0;
     int rc = api_job_finish(p->given, 1, &base);
-    if (rc == OK && base->slices > 1) {
-        rc = err_set(err, ERR_UNSUPPORTED,
-                     "slices: a plan has no model of slices; simulate the job (paceline sim)");
-        job_free(base);
-    }
     if (rc != OK)
         return rc;
+    p->slices = base->slices;
     uint32_t usual = chooses ? job_workers_max(base) : WORKERS_USUAL, job_batch = base->batch;
     job_free(base);
     p->least = options->workers_min ? options->workers_min : 1;
@@ -407,8 +408,8 @@ static int planning_open(struct planning *p, const pl_plan_options *options)
         .cluster = p->cluster,
         .arena = &p->arena,
         .job_batch = job_batch,
-        .room = p->most + 1,
-        .batch = arena_array(&p->arena, p->most + 1, struct planned_batch),
+        .room = p->most + 2,
+        .batch = arena_array(&p->arena, p->most + 2, struct planned_batch),
     };
     const Paceline__Strategy *own = p->given->message->strategy;
     p->own = own && own->algorithm_case && !chooses ? job_strategy_name(p->given->message) : NULL;

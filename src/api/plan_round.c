@@ -27,6 +27,20 @@ static const char *sync_round(const Paceline__Job *job, struct round_config *con
     return NULL;
 }
 
+/* Workers have a slice each. Those of `sync` keep the model, and the optimizer's vectors, until the
+ * round is committed. */
+static const char *sliced_round(const Paceline__Job *job, const struct bench_step *learner,
+                                struct round_config *config)
+{
+    config->slices = &learner->slices;
+    config->kept = config->strategy == ROUND_SYNC ? 1 + learner->states : 0;
+    if (config->tau == 0)
+        return "rounds of tau_auto are not modelled for slices";
+    return job->workers > COST_TIMELINE_RANKS_MAX
+               ? "more than 64 workers with slices are not modelled"
+               : NULL;
+}
+
 /* When the part of dx from there on is finished. */
 static double share_of(const struct bench_step *learner, size_t from)
 {
@@ -195,8 +209,8 @@ static const char *phased_round(const Paceline__Job *job, struct round_config *c
     return many ? "more than 63 workers are not modelled" : NULL;
 }
 
-const char *plan_round_of(const Paceline__Job *job, const struct bench_step *learner,
-                          struct plan_round *out)
+static const char *round_of(const Paceline__Job *job, const struct bench_step *learner,
+                            struct plan_round *out)
 {
     const char *name = job_strategy_name(job);
     const struct exchange_config exchange = strategy_exchange_config(job);
@@ -230,6 +244,13 @@ const char *plan_round_of(const Paceline__Job *job, const struct bench_step *lea
     if (strcmp(name, "mpca") == 0 || strcmp(name, "pace") == 0)
         return phased_round(job, &out->config);
     return "there is no model of its rounds";
+}
+
+const char *plan_round_of(const Paceline__Job *job, const struct bench_step *learner,
+                          struct plan_round *out)
+{
+    const char *why = round_of(job, learner, out);
+    return why || job->slices == 1 ? why : sliced_round(job, learner, &out->config);
 }
 
 struct round_model plan_model_of(const struct bench_step *learner)

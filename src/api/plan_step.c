@@ -26,13 +26,13 @@ int plan_step_learner(struct plan_steps *s, const Paceline__Job *job, bool timed
                       const struct planned_batch **out)
 {
     struct planned_batch *b = s->batch;
-    while (b < s->batch + s->batches && b->batch != job->batch)
+    while (b < s->batch + s->batches && (b->batch != job->batch || b->slices != job->slices))
         b++;
     *out = b;
     int rc = OK;
     if (b == s->batch + s->batches) {
         PL_ASSERT(s->batches < s->room);
-        *b = (struct planned_batch){.batch = job->batch};
+        *b = (struct planned_batch){.batch = job->batch, .slices = job->slices};
         s->batches++;
         rc = timed ? OK : api_time_steps(s->engine, job, 0, s->arena, &b->learner);
     }

@@ -7,9 +7,10 @@
 #include "paceline/plan.h"
 #include "train/step_bench.h"
 
-/* A learner at a batch, and the time of its step on this machine; 0: not measured. */
+/* A learner at a batch, whole or a slice, and the time of the whole net's step on this machine; 0:
+ * not measured. */
 struct planned_batch {
-    uint32_t batch;
+    uint32_t batch, slices;
     double seconds;
     struct bench_step learner;
 };

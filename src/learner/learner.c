@@ -293,7 +293,8 @@ static int record_mark(void *user, size_t from, double share)
 
 /* ---- a slice of a model ----
  *
- * It waits within the step, and so spends the time of the arithmetic part by part. */
+ * It waits within the step, and so spends the time of the arithmetic part by part. The job's `pace`
+ * is that of the whole net's step: each part takes at least its share, and waits come on top. */
 
 static bool is_slice(const struct learner *l)
 {
@@ -304,16 +305,23 @@ static bool is_slice(const struct learner *l)
 static int spend_until(struct learner *l, double share)
 {
     double done = ((double)l->part * net_share(l->ws->train) + share) / (double)l->parts;
-    const struct cost cost = {l->seconds * (done - l->spent)};
+    double part = done - l->spent;
+    const struct cost cost = {l->seconds * part};
     l->spent = done;
-    return cost.seconds > 0 ? world_work(l->world, &cost) : OK;
+    int rc = cost.seconds > 0 ? world_work(l->world, &cost) : OK;
+    if (rc != OK || !l->world || l->job->pace <= 0)
+        return rc;
+    return world_sleep(l->world, l->resumed + (int64_t)(l->job->pace * part * 1e9));
 }
 
 static int on_point(void *user, const struct net_point *point)
 {
     struct learner *l = user;
     int rc = spend_until(l, point->share);
-    return rc == OK ? l->meet(l->meet_user, point) : rc;
+    if (rc == OK)
+        rc = l->meet(l->meet_user, point);
+    l->resumed = l->world ? world_now(l->world) : 0;
+    return rc;
 }
 
 /* Other slices wait for this one's part of the step: pass the time of what is left of it. */
@@ -322,6 +330,7 @@ static int compute_slice(struct learner *l, uint64_t start, size_t count, double
     PL_ASSERT(l->meet);
     l->seconds = seconds;
     l->spent = 0;
+    l->resumed = l->begun;
     local_set_meeting(l->group, on_point, l);
     struct net_point point;
     int rc = compute_gradient(l, start, count, NULL);
@@ -396,7 +405,7 @@ static int compute_step(struct learner *l, uint64_t start, size_t count)
         if (rc == OK)
             rc = compute_gradient(l, start, count, l->finished ? &watch : NULL);
     }
-    if (rc == OK && (!costs || l->finished || is_slice(l)))
+    if (rc == OK && !is_slice(l) && (!costs || l->finished))
         rc = keep_pace(l, 1);
     return rc != OK ? rc : isfinite(l->loss) ? OK : ERR_DIVERGED;
 }

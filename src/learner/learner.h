@@ -76,8 +76,10 @@ struct learner {
     size_t gathered;                         /* dx is the whole step's from here on */
     struct learner_mark *mark;
     size_t marks;
-    /* Of a slice of a model: seconds of the whole net's step; the share of it that has passed. */
+    /* Of a slice of a model: seconds of the whole net's step; the share of it that has passed; when
+     * it continued. */
     double seconds, spent;
+    int64_t resumed;
 };
 
 /* Prepare a learner. All arguments are borrowed and must outlive it. x, s and the optimizer's state

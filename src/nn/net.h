@@ -175,6 +175,9 @@ struct net_parallel {
 };
 struct net_parallel net_parallel(const struct net *net);
 
+/* The floats of the other layers' parameters that each slice has whole. 0: the net is no slice. */
+size_t net_common(const struct net *net);
+
 /* The point at the end of a step, at which the slices add up what dx has of these layers; false:
  * there is none. */
 bool net_ends_with_sum(const struct net *net, struct vec *dx, struct net_point *point);

@@ -286,6 +286,15 @@ struct net_parallel net_parallel(const struct net *net)
     return slice_is_part(&net->slice) ? net->parallel : (struct net_parallel){0};
 }
 
+size_t net_common(const struct net *net)
+{
+    const struct segments *whole = net_whole_segments(net);
+    size_t n = 0;
+    for (size_t i = net_parallel(net).segments; slice_is_part(&net->slice) && i < whole->count; i++)
+        n += whole->at[i].units == 0 ? whole->at[i].len : 0;
+    return n;
+}
+
 bool net_ends_with_sum(const struct net *net, struct vec *dx, struct net_point *point)
 {
     size_t n = net_parallel(net).floats;

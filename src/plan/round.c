@@ -11,6 +11,7 @@
 #include "plan/phased_round.h"
 #include "plan/round_internal.h"
 #include "plan/server_round.h"
+#include "plan/sliced_round.h"
 #include "plan/worker_servers.h"
 #include "tensor/segment.h"
 #include "tensor/vec.h"
@@ -482,6 +483,8 @@ int round_predict(const struct round_config *config, const struct round_cluster 
         cost->compute = max_double(cost->compute, compute_of(config, cluster, i));
         cost->step = i > 0 ? max_double(cost->step, cluster->step[i]) : 0;
     }
+    if (config->slices)
+        return sliced_round_predict(config, cluster, model, cost, node);
     if (config->strategy == ROUND_PHASED)
         return phased_round_predict(config, cluster, model, cost, node);
     return config->strategy >= ROUND_EASGD_ASYNC

@@ -20,6 +20,9 @@
  *   mpca, pace       `phased`: the steps of a mean worker while each shard is exchanged once;
  *                    nothing is waited for
  * Servers of ps and downpour may be on workers, which train meanwhile.
+ * A model in slices (allreduce, sync) has one slice on each worker, and R replicas:
+ *   a step           a slice's part of the net's step, between the meetings of the replica's slices
+ *   a round          1 or τ steps; peers, which have the same slice, add up dx and s, or x and s
  * Not modelled yet: rounds of sync that a clock ends; several connections to a peer; evaluations,
  * checkpoints and changes of the membership. */
 #ifndef PL_PLAN_ROUND_H
@@ -67,12 +70,32 @@ struct round_bucket {
     double share; /* of the step that is then over, 0 to 1, ascending; 1 for the last */
 };
 
+/* Where the slices of a model exchange a blob in a step (nn/net.h), in their order. */
+enum round_meeting_kind { ROUND_GATHER, ROUND_SUM, ROUND_BROADCAST };
+
+struct round_meeting {
+    enum round_meeting_kind kind;
+    size_t floats; /* of all slices together */
+    double share;  /* of the whole net's step: what a slice has computed until then */
+};
+
+struct round_slices {
+    size_t count; /* ≥ 2; the replicas have as many workers each, one replica after another */
+    const struct round_meeting *meeting; /* of a step */
+    size_t meetings;
+    double share;  /* of the whole net's step: what a slice computes */
+    size_t common; /* floats of x that each slice has whole, and takes from the first */
+};
+
 struct round_config {
     enum round_strategy strategy;
-    uint64_t tau;         /* sync, easgd, diloco: steps of a round, ≥ 1; downpour:
+    const struct round_slices *slices; /* allreduce, sync; NULL: workers have the whole model.
+                                          Else step is the whole net's, and the model's vectors are
+                                          those of one slice */
+    uint64_t tau;                      /* sync, easgd, diloco: steps of a round, ≥ 1; downpour:
                                           n_push; others: 1 */
-    uint64_t fetch;       /* downpour: n_fetch */
-    double p;             /* gossip: of a send after a step */
+    uint64_t fetch;                    /* downpour: n_fetch */
+    double p;                          /* gossip: of a send after a step */
     size_t server_states; /* ps, downpour: vectors that the server keeps, as long as x */
     size_t kept_pushes;   /* ps, downpour: pushes that a worker keeps, ≥ 2 */
     bool server_rule;     /* ps, downpour: the solver's rule is the servers', and no worker touches
@@ -138,8 +161,9 @@ struct round_cost {
  *
  * Simulated rounds on 2 to 32 workers, equal or one of them slower, and links of 10 Mbit/s to
  * 10 Gbit/s take what is said here within 7 %, half of them within 1 %; those of mpca and pace
- * within 10 %. halving_doubling on more than 64 ranks takes up to a quarter longer, as cost_predict
- * does not see it (coll/cost.h). */
+ * and of models in slices within 10 %. halving_doubling on more than 64 ranks takes up to a quarter
+ * longer, as cost_predict does not see it (coll/cost.h). Models in slices have at most
+ * COST_TIMELINE_RANKS_MAX workers (coll/cost_timeline.h). */
 int round_predict(const struct round_config *config, const struct round_cluster *cluster,
                   const struct round_model *model, struct round_cost *cost,
                   struct round_node *node);

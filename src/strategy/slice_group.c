@@ -17,15 +17,6 @@ static const struct segments *whole_table(const struct slice_group *g)
 
 /* ---- its life ---- */
 
-static size_t count_common(const struct slice_group *g)
-{
-    const struct segments *whole = whole_table(g);
-    size_t n = 0;
-    for (size_t i = g->parallel.segments; i < whole->count; i++)
-        n += whole->at[i].units == 0 ? whole->at[i].len : 0;
-    return n;
-}
-
 /* A joiner does not know how far the lanes are: slice_group_enter finds out. */
 static int open_lane(struct slice_group *g, size_t i)
 {
@@ -42,7 +33,7 @@ int slice_group_open(struct slice_group *g, struct member *m)
     *g = (struct slice_group){.m = m, .slice = m->learner->ws->slice};
     g->plans = workspace_points(m->learner->ws);
     g->parallel = net_parallel(m->learner->ws->train);
-    g->common = count_common(g);
+    g->common = net_common(m->learner->ws->train);
     g->plan = arena_array(m->arena, g->plans, struct coll_plan);
     g->cut = arena_array(m->arena, g->slice.count + 1, size_t);
     g->mates = arena_new(m->arena, struct ranks);

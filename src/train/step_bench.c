@@ -265,6 +265,83 @@ static int summarise_bench(struct bench *b, struct arena *arena, struct bench_st
     return rc == OK ? OK : err_set(err, rc, "out of memory for %zu layers", out->layers);
 }
 
+/* ---- a slice of the model ---- */
+
+/* Where a slice meets the others in a step, found by a step without them. */
+struct recording {
+    struct learner *learner;
+    struct arena *arena;
+    struct round_meeting *meeting;
+    size_t count, room;
+};
+
+static int reserve_meeting(struct recording *r)
+{
+    enum { ROOM = 16 };
+    if (r->count < r->room)
+        return OK;
+    size_t room = r->room ? 2 * r->room : ROOM;
+    struct round_meeting *longer = arena_array(r->arena, room, struct round_meeting);
+    for (size_t i = 0; longer && i < r->count; i++)
+        longer[i] = r->meeting[i];
+    r->meeting = longer ? longer : r->meeting;
+    r->room = longer ? room : r->room;
+    return longer ? OK : ERR_NOMEM;
+}
+
+static int record_meeting(void *user, const struct net_point *point)
+{
+    struct recording *r = user;
+    int rc = reserve_meeting(r);
+    if (rc == OK)
+        r->meeting[r->count++] = (struct round_meeting){
+            .kind = point->meeting == NET_SUM ? ROUND_SUM : ROUND_GATHER,
+            .floats = point->rows * point->outputs * point->each,
+            .share = r->learner->spent,
+        };
+    return rc;
+}
+
+/* Values that no other slice has given are of no use, and the loss may be anything. */
+static int record_step(struct bench *b, const Paceline__Job *job, struct recording *r,
+                       struct err *err)
+{
+    int rc = workspace_create_slice(0, 0, job, &b->corpus, NULL, NULL, NULL, &b->ws, err);
+    if (rc == OK)
+        rc = learner_init(&b->learner, NULL, job, &b->corpus, b->ws, &b->arena, NULL, err);
+    if (rc != OK)
+        return rc;
+    b->learner.meet = record_meeting;
+    b->learner.meet_user = r;
+    rc = learner_gradient(&b->learner, 0, job_step_records(job));
+    return rc == ERR_DIVERGED ? OK : report_error(b, rc, err);
+}
+
+static int describe_slices(const struct bench *whole, struct arena *arena, struct bench_step *out,
+                           struct err *err)
+{
+    const Paceline__Job *job = whole->learner.job;
+    struct bench b = {.world = whole->world, .options = whole->options, .corpus = whole->corpus};
+    struct recording r = {.learner = &b.learner, .arena = arena};
+    arena_init(&b.arena);
+    int rc = record_step(&b, job, &r, err);
+    if (rc == OK) {
+        out->x = b.learner.x.n;
+        out->s = b.learner.s.n;
+        out->memory = sum_memory(&b);
+        out->slices = (struct round_slices){
+            .count = job->slices,
+            .meeting = r.meeting,
+            .meetings = r.count,
+            .share = net_share(b.ws->train),
+            .common = net_common(b.ws->train),
+        };
+    }
+    arena_release(&b.arena);
+    workspace_free(b.ws);
+    return rc;
+}
+
 int bench_step_run(struct world *world, const Paceline__Job *job, const struct logger *log,
                    const struct bench_options *options, struct arena *arena, struct bench_step *out,
                    struct err *err)
@@ -285,6 +362,8 @@ int bench_step_run(struct world *world, const Paceline__Job *job, const struct l
         rc = time_layers(&b, err);
     if (rc == OK)
         rc = summarise_bench(&b, arena, &result, err);
+    if (rc == OK && job->slices > 1)
+        rc = describe_slices(&b, arena, &result, err);
     if (rc == OK)
         *out = result;
     learner_stop(&b.learner);

@@ -6,6 +6,7 @@
 #include "base/logger.h"
 #include "data/source.h"
 #include "job/job.h"
+#include "plan/round.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 #include "train/bench_layers.h"
@@ -62,6 +63,9 @@ struct bench_step {
     struct bench_mark *mark; /* the arena's */
     size_t marks;
     size_t records;
+    /* Of a model in slices: x, s and the memory are those of the first slice, which has the most;
+     * the times are the whole net's. The rest of `slices` is the arena's. */
+    struct round_slices slices;
 };
 
 /* On a task of `world` and by its clock, take timed steps of the job's learner, and a tenth as

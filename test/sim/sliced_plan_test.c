@@ -1,0 +1,114 @@
+/* The plan of a model in slices against its simulation, and the job's pace, which slices spend part
+ * by part. */
+#include "paceline/plan.h"
+#include "sim_run.h"
+#include "sliced_job.h"
+
+#define WITHIN 0.10
+
+struct planned {
+    const char *net, *first, *last; /* of the range that slices share out; NULL: the whole net */
+    int slices, workers;
+};
+
+static pl_job *job_of(struct tiny *t, pl_engine *engine, const struct planned *p)
+{
+    char text[256];
+    pl_job *job;
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    snprintf(text, sizeof text, "slices=%d", p->slices);
+    assert_int_equal(pl_job_set(job, text), PL_OK);
+    snprintf(text, sizeof text, "workers=%d", p->workers);
+    assert_int_equal(pl_job_set(job, text), PL_OK);
+    snprintf(text, sizeof text, "net.file=%s/%s.prototxt", t->folder, p->net);
+    assert_int_equal(pl_job_set(job, text), PL_OK);
+    assert_int_equal(pl_job_set(job, "strategy.sync={tau: 4}"), PL_OK);
+    assert_int_equal(pl_job_set(job, "evaluate.every_exchanges=1000000"), PL_OK);
+    snprintf(text, sizeof text, "slices_from=%s", p->first ? p->first : "");
+    assert_int_equal(p->first ? pl_job_set(job, text) : PL_OK, PL_OK);
+    snprintf(text, sizeof text, "slices_to=%s", p->last ? p->last : "");
+    assert_int_equal(p->last ? pl_job_set(job, text) : PL_OK, PL_OK);
+    return job;
+}
+
+/* Samples a second of each strategy, planned and simulated. */
+static void check_plan(struct tiny *t, const struct planned *p, double mbit)
+{
+    const pl_plan_options options = {
+        .size = sizeof options,
+        .workers_min = (uint32_t)p->workers,
+        .workers_max = (uint32_t)p->workers,
+        .simulate_s = 2,
+        .simulate_limit_s = 1000,
+    };
+    pl_engine *engine;
+    pl_cluster *cluster;
+    pl_plan_report report;
+    char machines[256];
+    snprintf(machines, sizeof machines,
+             "node { count: 8 } step_seconds: 0.02 link { mbit: %g latency_us: 50 }\n", mbit);
+    tiny_cluster(t, machines);
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
+    pl_job *job = job_of(t, engine, p);
+    if (pl_plan(engine, job, cluster, &options, &report) != PL_OK)
+        fail_msg("%s", pl_engine_error(engine));
+    assert_int_equal(report.rows, 2);
+    for (size_t i = 0; i < report.rows; i++) {
+        const pl_plan_row *row = &report.row[i];
+        assert_true(row->trial.done && row->worker_bytes > 0);
+        double off = row->samples_per_s / row->trial.samples_per_s - 1;
+        print_message("    %s, %d slices of %d, %g Mbit/s, %s: %+.1f %%\n", p->net, p->slices,
+                      p->workers, mbit, row->strategy, 100 * off);
+        if (!(fabs(off) <= WITHIN))
+            fail_msg("%s of %s in %d slices: %g samples/s, not %g", row->strategy, p->net,
+                     p->slices, row->trial.samples_per_s, row->samples_per_s);
+    }
+    pl_plan_release(&report);
+    pl_job_free(job);
+    pl_cluster_free(cluster);
+    pl_engine_destroy(engine);
+}
+
+static void test_plans_of_slices_are_what_is_simulated(void **state)
+{
+    static const struct planned plans[] = {
+        {"net", NULL, NULL, 2, 2},      {"net", NULL, NULL, 4, 4},
+        {"net", NULL, NULL, 2, 6},      {"mixed", "one", "two", 2, 4},
+        {"sequence", NULL, NULL, 3, 3}, {"mixed", "one", "two", 3, 3},
+    };
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        for (double mbit = 2; mbit <= 200; mbit *= 10)
+            check_plan(*state, &plans[i], mbit);
+}
+
+/* Twenty steps, beyond those of a machine that is fast: what `pace` adds. */
+static double added_by_pace(struct tiny *t, const char *slices, const char *workers)
+{
+    static const char fast[] = "node { count: 4 } step_seconds: 1e-6 link { mbit: 4 }\n";
+    struct sim_run plain = {.limit_s = 1000}, paced = {.limit_s = 1000};
+    const char *strategy =
+        strcmp(workers, "workers=1") == 0 ? "strategy.single={}" : "strategy.allreduce={}";
+    SIM(t, fast, &plain, slices, workers, strategy, "stop={steps:20}");
+    SIM(t, fast, &paced, slices, workers, strategy, "stop={steps:20}", "pace=0.08");
+    return run_number(paced.dir, "end", 0, "t") - run_number(plain.dir, "end", 0, "t");
+}
+
+/* On this link meetings take longer than the pace: parts of a step that were counted from its
+ * beginning would add nothing. */
+static void test_slices_keep_pace_part_by_part(void **state)
+{
+    double whole = added_by_pace(*state, "slices=1", "workers=1");
+    double fourth = added_by_pace(*state, "slices=4", "workers=4");
+    if (!(fabs(whole - 20 * 0.08) <= 0.01) || !(fabs(fourth / whole - 0.25) <= 0.04))
+        fail_msg("%g s, and in four slices %g", whole, fourth);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plans_of_slices_are_what_is_simulated),
+        cmocka_unit_test(test_slices_keep_pace_part_by_part),
+    };
+    return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
+}
