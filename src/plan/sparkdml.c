@@ -33,3 +33,27 @@ double sparkdml_time(const struct sparkdml *net, const struct cost_line *link)
     struct sparkdml_volume v = sparkdml_volume(net);
     return v.K * link->u + net->M * (v.N_1 + v.N_2 + v.N_3) * link->v;
 }
+
+double sparkdml_speedup(const struct sparkdml *net, const struct cost_line *link, double seconds)
+{
+    double alone = net->M * seconds;
+    PL_ASSERT(alone > 0);
+    return alone / (alone / net->F + sparkdml_time(net, link));
+}
+
+size_t sparkdml_best(const struct sparkdml *net, const struct cost_line *link, double seconds,
+                     size_t most)
+{
+    size_t best = 1;
+    double fastest = 1;
+    for (size_t F = 2; F <= most; F++) {
+        struct sparkdml split = *net;
+        split.F = (double)F;
+        double speedup = sparkdml_speedup(&split, link, seconds);
+        if (speedup > fastest) {
+            fastest = speedup;
+            best = F;
+        }
+    }
+    return best;
+}

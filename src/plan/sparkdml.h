@@ -31,4 +31,13 @@ struct sparkdml_volume sparkdml_volume(const struct sparkdml *net);
 /* Seconds of an epoch's communication over a link with T_lat = u, T_data = v (repaired Eq. 4). */
 double sparkdml_time(const struct sparkdml *net, const struct cost_line *link);
 
+/* How much faster F processes are than one that takes `seconds` for an example, and sends nothing:
+ * each computes an F-th of it, and the communication follows. */
+double sparkdml_speedup(const struct sparkdml *net, const struct cost_line *link, double seconds);
+
+/* The number of processes, at most `most` ≥ 1, with the greatest speed-up; of equal ones the
+ * smallest. */
+size_t sparkdml_best(const struct sparkdml *net, const struct cost_line *link, double seconds,
+                     size_t most);
+
 #endif

@@ -66,6 +66,37 @@ static void test_sparkdml_grows_with_processes(void **state)
     }
 }
 
+/* 100 examples that take 31 ms each, in the case above: 3.1 s become 3.1/4 and 4.9518. */
+static void test_sparkdml_speedup_by_hand(void **state)
+{
+    (void)state;
+    const struct sparkdml net = {layers, 4, 4, 100}, one = {layers, 4, 1, 100};
+    const struct cost_line link = {.u = 1e-3, .v = 1e-6};
+    assert_true(is_near(sparkdml_speedup(&net, &link, 0.031), 3.1 / (0.775 + 4.9518), 1e-12));
+    assert_true(sparkdml_speedup(&one, &link, 0.031) == 1);
+    assert_int_equal(sparkdml_best(&net, &link, 0.031, 88), 1);
+}
+
+/* "The saturation point increases as we increase the model sizes", and with it the speed-up (§4).
+ */
+static void test_sparkdml_saturates_later_with_larger_nets(void **state)
+{
+    (void)state;
+    const struct cost_line link = {.u = 1e-4, .v = 8e-9};
+    size_t last = 1;
+    double fastest = 0;
+    for (double width = 100; width <= 102400; width *= 4) {
+        const double b[] = {784, width, width, 10}, seconds = 1e-9 * width * (width + 794);
+        const struct sparkdml net = {b, 4, 88, 1};
+        size_t best = sparkdml_best(&net, &link, seconds, 88);
+        double speedup = sparkdml_speedup(&net, &link, seconds);
+        assert_true(best >= last && speedup > fastest);
+        last = best;
+        fastest = speedup;
+    }
+    assert_true(last > 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -73,6 +104,8 @@ int main(void)
         cmocka_unit_test(test_sparkdml_time_counts_every_example),
         cmocka_unit_test(test_sparkdml_of_small_cases),
         cmocka_unit_test(test_sparkdml_grows_with_processes),
+        cmocka_unit_test(test_sparkdml_speedup_by_hand),
+        cmocka_unit_test(test_sparkdml_saturates_later_with_larger_nets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
