@@ -123,7 +123,7 @@ static void test_slices_outlive_their_driver(void **state)
 static void test_a_slice_is_killed_with_the_driver(void **state)
 {
     struct cast c;
-    begin_cast(&c, *state, 2, 2, "strategy.allreduce={}", "heartbeat=lan");
+    begin_cast(&c, *state, 2, 2, "strategy.allreduce={}", "heartbeat=busy");
     kill(c.m.worker[1].pid, SIGKILL);
     kill_driver(&c);
     int reported = real_exchanges(&c.m.run);
@@ -148,7 +148,7 @@ static void test_the_only_replica_begins_at_the_checkpoint(void **state)
 {
     struct cast c;
     char whole[128];
-    begin_cast(&c, *state, 1, 2, "strategy.allreduce={}", "heartbeat=lan");
+    begin_cast(&c, *state, 1, 2, "strategy.allreduce={}", "heartbeat=busy");
     UNTIL(REAL_LIMIT_S, run_count(c.m.run.dir, "checkpoint", NULL, NULL) >= 1);
     kill(c.m.worker[1].pid, SIGKILL);
     kill_driver(&c);
