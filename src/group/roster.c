@@ -478,7 +478,7 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     case ROSTER_WANT: on_want(roster, event->other, out); break;
     case ROSTER_LINK_CHECK: roster_check_links(roster, event, out); break;
     case ROSTER_LINK_REPORT: roster_on_link(roster, event, out); break;
-    case ROSTER_CHECK_ENDS: roster_end_check(roster, out); break;
+    case ROSTER_CHECK_ENDS: roster_end_check(roster, event->now, out); break;
     case ROSTER_LEAF_READY: roster_leaf_ready(roster, event, out); break;
     case ROSTER_TICK: on_tick(roster, event, out); break;
     }

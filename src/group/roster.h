@@ -213,6 +213,9 @@ struct roster {
     size_t count;
     struct roster_member member[VIEW_MEMBERS_MAX]; /* all that ever joined, in order of joining */
     struct roster_lane lane[ROSTER_LANES_MAX];
+    /* When the leaves that are asked for the newest result of a lane must have reported, ns; 0:
+     * none are asked. Until `no_leaf_until` no member becomes a leaf. */
+    int64_t asked_until[ROSTER_LANES_MAX], no_leaf_until;
 };
 
 void roster_init(struct roster *roster, const struct roster_options *options);

@@ -133,6 +133,7 @@ static void unpack_roster(const struct roster_state *b)
     roster.view.count = 0;
     roster.view.leaves.word[0] = b->view_leaves;
     roster.check = (struct roster_check){0};
+    roster.asked_until[0] = roster.no_leaf_until = 0; /* a leaf that was asked may be one again */
     roster.count = 0;
     for (uint32_t i = 0; i < NODES; i++) {
         if (b->in_view >> i & 1)

@@ -52,15 +52,19 @@ void roster_seat_replicas(struct roster *roster, struct roster_orders *out);
 /* Members of the next view that are leaves. If all would be, none is. */
 void roster_settle_leaves(struct roster *roster);
 
-/* All leaves participate again, in a new view. */
-void roster_end_leaves(struct roster *roster, struct roster_orders *out);
+/* No participant holds the result of a lane for sure, and a leaf may have the newest one. All
+ * leaves participate, and no member becomes a leaf for as long as a member may be silent, so that
+ * they can report. One that is a leaf again after that is given up, if the participants may
+ * continue without it, since a former leaf has a result. */
+void roster_ask_leaves(struct roster *roster, uint32_t lane, bool may_continue, int64_t now,
+                       struct roster_orders *out);
 
 /* Events. */
 void roster_check_links(struct roster *roster, const struct roster_event *event,
                         struct roster_orders *out);
 void roster_on_link(struct roster *roster, const struct roster_event *event,
                     struct roster_orders *out);
-void roster_end_check(struct roster *roster, struct roster_orders *out);
+void roster_end_check(struct roster *roster, int64_t now, struct roster_orders *out);
 void roster_leaf_ready(struct roster *roster, const struct roster_event *event,
                        struct roster_orders *out);
 void roster_reconnect(struct roster *roster, const struct roster_event *event,

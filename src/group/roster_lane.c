@@ -59,7 +59,8 @@ static void seek_former_leaf(const struct roster_lane *lane, const struct view *
 
 /* All participants have reported. The highest completed exchange counts, because its result may
  * have been applied by the members that completed it; the others are at most one behind (E2). */
-static void decide_lane(struct roster *roster, uint32_t number, struct roster_orders *out)
+static void decide_lane(struct roster *roster, uint32_t number, int64_t now,
+                        struct roster_orders *out)
 {
     const struct roster_lane *lane = &roster->lane[number];
     const struct view *view = &roster->view;
@@ -79,9 +80,12 @@ static void decide_lane(struct roster *roster, uint32_t number, struct roster_or
     }
     if (go.holder == ROSTER_NO_NODE && !members_empty(&view->leaves)) {
         /* Participants are joiners and former leaves; a leaf has the newest result. */
-        roster_end_leaves(roster, out);
+        const struct members have = members_intersection(&participants, &lane->were_leaves);
+        roster_ask_leaves(roster, number, !members_empty(&have), now, out);
         return;
     }
+    if (go.holder != ROSTER_NO_NODE)
+        roster->asked_until[number] = 0;
     seek_former_leaf(lane, view, &go);
     PL_ASSERT(members_within(&participants, &lane->in)); /* E4: all have reported in this view */
     PL_ASSERT(
@@ -131,6 +135,6 @@ void roster_lane_at(struct roster *roster, const struct roster_event *event,
     bool driver_ready = lane->driver_in || !roster->options.driver_takes_part;
     if (!lane->decided && driver_ready && members_within(&participants, &lane->in)) {
         lane->decided = true;
-        decide_lane(roster, event->lane, out);
+        decide_lane(roster, event->lane, event->now, out);
     }
 }

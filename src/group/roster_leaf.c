@@ -25,11 +25,34 @@ void roster_settle_leaves(struct roster *roster)
         roster->member[i].leaf = false;
 }
 
-void roster_end_leaves(struct roster *roster, struct roster_orders *out)
+static void end_leaves(struct roster *roster, struct roster_orders *out)
 {
     for (size_t i = 0; i < roster->count; i++)
         roster->member[i].leaf = false;
     roster_make_view(roster, out);
+}
+
+/* The time is over for a leaf that was asked: it could not be reached, or held up the others. It is
+ * lost as if it had died. One in a view: the next view decides again. */
+static void give_up_leaf(struct roster *roster, struct roster_orders *out)
+{
+    uint32_t node = members_next(&roster->view.leaves, 0);
+    roster_lose(roster, roster_find(roster, node), "cut", out);
+}
+
+void roster_ask_leaves(struct roster *roster, uint32_t lane, bool may_continue, int64_t now,
+                       struct roster_orders *out)
+{
+    int64_t *until = &roster->asked_until[lane];
+    if (*until > 0 && now >= *until && may_continue) {
+        give_up_leaf(roster, out);
+        return;
+    }
+    if (now >= *until)
+        *until = now + roster->options.silence_max;
+    if (*until > roster->no_leaf_until)
+        roster->no_leaf_until = *until;
+    end_leaves(roster, out);
 }
 
 void roster_check_links(struct roster *roster, const struct roster_event *event,
@@ -146,13 +169,17 @@ static bool may_be_leaf(const struct roster_member *m)
 }
 
 /* The time is over, or all have replied. If most have not, the driver's own network is slow. */
-void roster_end_check(struct roster *roster, struct roster_orders *out)
+void roster_end_check(struct roster *roster, int64_t now, struct roster_orders *out)
 {
     struct roster_check *check = &roster->check;
     const struct members participants = view_participants(&roster->view),
                          silent = members_without(&participants, &check->reported);
     if (!check->on)
         return;
+    if (now < roster->no_leaf_until) {
+        check->on = false;
+        return;
+    }
     bool changed = false, most = members_count(&silent) > members_count(&participants) / 2;
     check->on = false;
     MEMBERS_EACH (node, &silent) {
@@ -185,7 +212,7 @@ void roster_on_link(struct roster *roster, const struct roster_event *event,
     m->link = event->link;
     members_add(&check->reported, event->node);
     if (members_within(&participants, &check->reported))
-        roster_end_check(roster, out);
+        roster_end_check(roster, event->now, out);
 }
 
 void roster_leaf_ready(struct roster *roster, const struct roster_event *event,

@@ -192,6 +192,15 @@ static const char *former_leaf_reports(struct story *s, uint32_t node, uint64_t 
                                          .was_leaf = true});
 }
 
+static const char *joiner_reports(struct story *s, uint32_t node)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_LANE_AT,
+                                         .node = node,
+                                         .view = s->roster.view.number,
+                                         .joined = true,
+                                         .needs_sync = true});
+}
+
 /* Others may have repeated an exchange that the leaf completed too, with another result; but not
  * one that only the leaf completed. */
 static void test_roster_former_leaf_adopts_unless_it_is_ahead(void **state)
@@ -228,6 +237,40 @@ static void test_roster_results_of_leaves_are_not_lost(void **state)
     assert_string_equal(former_leaf_reports(s, 0, 17), "view 5: 0 1");
     former_leaf_reports(s, 0, 17);
     assert_string_equal(former_leaf_reports(s, 1, 28), "go 0.5: 28 from 1 to 0");
+}
+
+/* 1, which has the results, does not report while all participate: no member becomes a leaf for as
+ * long as one may be silent. After that 0 continues with what it has. */
+static void test_roster_leaf_that_does_not_report_is_given_up(void **state)
+{
+    struct story *s = *state;
+    begin_story(s, 2, false);
+    other_is_silent(s, 1);
+    keeps_pace(s, 0);
+    other_is_silent(s, 0);
+    assert_string_equal(former_leaf_reports(s, 0, 17), "view 5: 0 1");
+    s->now += SILENCE - 1;
+    assert_string_equal(other_is_silent(s, 0), "");
+    s->now += 1;
+    assert_string_equal(other_is_silent(s, 0), "leaf 1; view 6: 0 (1)");
+    assert_string_equal(former_leaf_reports(s, 0, 17), "cut 1; drop 1; view 7: 0");
+    assert_string_equal(former_leaf_reports(s, 0, 17), "go 0.7: 17 from 0");
+}
+
+/* The same, but only joiners would be left: 1 is asked again, as nobody can continue without it. */
+static void test_roster_leaf_that_has_all_results_is_asked_again(void **state)
+{
+    struct story *s = *state;
+    begin_story(s, 1, false);
+    joins(s, 1);
+    step(s, (struct roster_event){.kind = ROSTER_DONOR_READY, .node = 0, .other = 1});
+    for (uint32_t view = 4; view < 10; view += 2) {
+        char text[40];
+        assert_non_null(strstr(other_is_silent(s, 1), "leaf 0"));
+        snprintf(text, sizeof text, "view %u: 0 1", view);
+        assert_string_equal(joiner_reports(s, 1), text);
+        s->now += SILENCE;
+    }
 }
 
 static void test_roster_leaf_is_no_donor(void **state)
@@ -274,6 +317,8 @@ int main(void)
         cmocka_unit_test(test_roster_former_leaf_adopts_unless_it_is_ahead),
         cmocka_unit_test(test_roster_last_members_participate),
         cmocka_unit_test(test_roster_results_of_leaves_are_not_lost),
+        cmocka_unit_test(test_roster_leaf_that_does_not_report_is_given_up),
+        cmocka_unit_test(test_roster_leaf_that_has_all_results_is_asked_again),
         cmocka_unit_test(test_roster_leaf_is_no_donor),
         cmocka_unit_test(test_roster_former_joiner_becomes_a_donor),
     };
