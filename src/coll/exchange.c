@@ -47,6 +47,7 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
         .n_floats = n,
         .completed = completed,
         .synced = 1, /* in the first view all members start at the same exchange */
+        .made_in = 1,
     };
     if (group->observer)
         group->observer->opened(group->observer->user, group->world->self, e);
@@ -63,7 +64,7 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
 void exchange_join(struct exchange *e, uint64_t completed)
 {
     e->completed = completed;
-    e->synced = 0;
+    e->synced = e->made_in = 0;
     e->standing = LANE_JOINED;
     e->averaged = 0;
 }
@@ -379,6 +380,7 @@ static int report_lane(const struct exchange *e, const struct view *view)
     buf_put_u32(&bytes, e->lane);
     buf_put_u64(&bytes, e->completed);
     buf_put_u8(&bytes, (uint8_t)e->standing);
+    buf_put_u32(&bytes, e->made_in);
     /* The report goes out from the task that runs the lane, so it is never older than the state. */
     int rc = wire_send_buf(e->group->world, WORLD_DRIVER, WIRE_LANE_AT, e->lane, &bytes);
     buf_release(&bytes);
@@ -442,8 +444,9 @@ static int send_result(struct exchange *e, struct coll *c, size_t to, const stru
 }
 
 void exchange_take_result(struct exchange *e, uint64_t n, struct vec *x,
-                          const struct exchange_meta *meta)
+                          const struct exchange_meta *meta, uint32_t view)
 {
+    PL_ASSERT(view >= e->made_in); /* F6: an earlier result of n does not replace a later one */
     struct vec result = *x;
     *x = e->result[n & 1];
     e->result[n & 1] = result;
@@ -451,6 +454,7 @@ void exchange_take_result(struct exchange *e, uint64_t n, struct vec *x,
     e->completed = n;
     e->standing = LANE_HELD;
     e->averaged = 0;
+    e->made_in = view;
 }
 
 /* The holder sends its result of exchange go->completed to all nodes that lack it; those store it.
@@ -485,7 +489,7 @@ static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go
     if (rc == OK && gets_kept(self, go))
         rc = coll_recv_vector(c, from, WIRE_RESULT, e->config.kept.at, e->config.kept.n);
     if (rc == OK)
-        exchange_take_result(e, go->completed, result, &meta);
+        exchange_take_result(e, go->completed, result, &meta, c->view->number);
     return rc;
 }
 
@@ -513,7 +517,7 @@ static int bring_into_line(struct exchange *e, struct coll *c)
         c->patient = false;
     }
     if (rc == OK)
-        e->synced = c->view->number;
+        e->synced = e->made_in = c->view->number;
     return rc;
 }
 

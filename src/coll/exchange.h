@@ -125,6 +125,8 @@ struct exchange {
     size_t n_floats;
     uint64_t completed; /* number of the last exchange completed here */
     uint32_t synced;    /* the view in which the lane was last brought into line */
+    uint32_t made_in;   /* the view whose participants have the result of `completed`: `synced`, or
+                           a later one in which a leaf received it */
     /* LANE_HELD: it has the result of `completed`. LANE_WAS_LEAF: likewise, but others may have
      * another result of it. LANE_JOINED: a joiner behind `completed`, without its result: it
      * contributes nothing to its first exchange. LANE_UNKNOWN: nor does it know how far the lane
@@ -207,9 +209,10 @@ int exchange_sync(struct exchange *e);
 int exchange_sync_in(struct exchange *e, const struct view *view);
 
 /* A leaf has received the result of exchange n from a participant, instead of completing it: the
- * lane continues behind n. `x`, of the lane's length, becomes the memory of another one. */
+ * lane continues behind n. `x`, of the lane's length, becomes the memory of another one. `view`: in
+ * which the participants have it. */
 void exchange_take_result(struct exchange *e, uint64_t n, struct vec *x,
-                          const struct exchange_meta *meta);
+                          const struct exchange_meta *meta, uint32_t view);
 
 /* Of the last exchange completed here; valid until the next one completes. */
 const struct vec *exchange_result(const struct exchange *e);

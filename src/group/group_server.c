@@ -227,6 +227,7 @@ static int take_lane_at(struct server *s, const struct message *m)
     event.lane = read_u32(&in);
     event.completed = read_u64(&in);
     uint8_t report = read_u8(&in);
+    event.made_in = read_u32(&in);
     event.joined = report >= LANE_JOINED;
     event.needs_sync = report >= LANE_UNKNOWN;
     event.was_leaf = report == LANE_WAS_LEAF;

@@ -66,9 +66,10 @@ struct roster_event {
         uint32_t from;
         uint64_t bytes, ns, span;
     } link;
-    bool joined;     /* LANE_AT: a joiner, which does not hold the result of `completed` */
-    bool needs_sync; /* LANE_AT: it does not know how far the lane is; LEAVE: it has no model */
-    bool was_leaf;   /* LANE_AT: others may have repeated the exchange that it completed */
+    bool joined;      /* LANE_AT: a joiner, which does not hold the result of `completed` */
+    bool needs_sync;  /* LANE_AT: it does not know how far the lane is; LEAVE: it has no model */
+    bool was_leaf;    /* LANE_AT: others may have repeated the exchange that it completed */
+    uint32_t made_in; /* LANE_AT: the view whose participants have that result */
 };
 
 /* A member's report on a lane: it holds the result of the exchange that it completed; it has joined
@@ -174,12 +175,13 @@ struct roster_lane {
     bool decided; /* in the current view */
     bool driver_in;
     uint64_t driver_at;
-    struct members in;             /* members that have reported in the current view */
-    struct members joined;         /* those of them that hold no result */
-    struct members needs_sync;     /* those that do not know how far the lane is */
-    struct members were_leaves;    /* those that were leaves when the others exchanged */
-    bool driver_needs_sync;        /* nor does the driver */
-    uint64_t at[VIEW_MEMBERS_MAX]; /* by rank in the current view */
+    struct members in;                  /* members that have reported in the current view */
+    struct members joined;              /* those of them that hold no result */
+    struct members needs_sync;          /* those that do not know how far the lane is */
+    struct members were_leaves;         /* those that were leaves when the others exchanged */
+    bool driver_needs_sync;             /* nor does the driver */
+    uint64_t at[VIEW_MEMBERS_MAX];      /* by rank in the current view, */
+    uint32_t made_in[VIEW_MEMBERS_MAX]; /* and the view whose participants have that result */
 };
 
 /* A check of the links under way. */

@@ -45,16 +45,21 @@ static bool fence_unknown_joiners(struct roster *roster, const struct roster_lan
 }
 
 /* A former leaf holds a result that counts only if it is ahead of all others: then none of them has
- * repeated that exchange. Or if no other has any. */
+ * repeated that exchange. Or if no other has any. Of two results of the last exchange the later
+ * view's counts: its participants have repeated the exchange without the other (F6). */
 static void seek_former_leaf(const struct roster_lane *lane, const struct view *view,
                              struct lane_go *go)
 {
-    for (size_t i = 0; i < view->count; i++)
-        if (members_has(&lane->were_leaves, view->node[i]) &&
-            (lane->at[i] > go->completed || go->holder == ROSTER_NO_NODE)) {
-            go->completed = lane->at[i];
-            go->holder = view->node[i];
-        }
+    uint32_t made_in = UINT32_MAX; /* of go->holder, if that is a former leaf */
+    for (size_t i = 0; i < view->count; i++) {
+        bool ahead = lane->at[i] > go->completed || go->holder == ROSTER_NO_NODE;
+        bool later = lane->at[i] == go->completed && lane->made_in[i] > made_in;
+        if (!members_has(&lane->were_leaves, view->node[i]) || !(ahead || later))
+            continue;
+        go->completed = lane->at[i];
+        go->holder = view->node[i];
+        made_in = lane->made_in[i];
+    }
 }
 
 /* All participants have reported. The highest completed exchange counts, because its result may
@@ -125,6 +130,7 @@ void roster_lane_at(struct roster *roster, const struct roster_event *event,
         if (event->was_leaf)
             members_add(&lane->were_leaves, event->node);
         lane->at[rank] = event->completed;
+        lane->made_in[rank] = event->made_in;
     } else if (event->node == ROSTER_DRIVER && roster->options.driver_takes_part) {
         lane->driver_in = true;
         lane->driver_at = event->completed;

@@ -216,6 +216,25 @@ static void test_roster_former_leaf_adopts_unless_it_is_ahead(void **state)
     }
 }
 
+/* 0 has completed exchange 7 in view 1, alone; 1 has repeated it in view 2. */
+static void test_roster_later_result_of_former_leaves_counts(void **state)
+{
+    struct story *s = *state;
+    for (uint32_t later = 0; later < 2; later++) {
+        begin_story(s, 2, false);
+        for (uint32_t node = 0; node < 2; node++)
+            step(s, (struct roster_event){.kind = ROSTER_LANE_AT,
+                                          .node = node,
+                                          .view = 1,
+                                          .completed = 7,
+                                          .joined = true,
+                                          .needs_sync = true,
+                                          .was_leaf = true,
+                                          .made_in = node == later ? 2 : 1});
+        assert_string_equal(s->text, later ? "go 0.1: 7 from 1 to 0" : "go 0.1: 7 from 0 to 1");
+    }
+}
+
 static void test_roster_last_members_participate(void **state)
 {
     struct story *s = *state;
@@ -315,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_roster_idle_slow_link_does_not_matter),
         cmocka_unit_test(test_roster_lanes_wait_for_participants_only),
         cmocka_unit_test(test_roster_former_leaf_adopts_unless_it_is_ahead),
+        cmocka_unit_test(test_roster_later_result_of_former_leaves_counts),
         cmocka_unit_test(test_roster_last_members_participate),
         cmocka_unit_test(test_roster_results_of_leaves_are_not_lost),
         cmocka_unit_test(test_roster_leaf_that_does_not_report_is_given_up),

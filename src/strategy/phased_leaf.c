@@ -131,7 +131,8 @@ static int take_result(struct phased_lane *lane, const struct transfer *in)
     int rc = phased_withhold(lane);
     if (rc != OK)
         return rc;
-    exchange_take_result(&lane->exchange, got.exchange, &lane->slot.x, &got.meta);
+    exchange_take_result(&lane->exchange, got.exchange, &lane->slot.x, &got.meta,
+                         lane->transfers.view);
     phased_settle(lane, lane->slot.tau, COUNTED);
     struct vec *heading = phased_heading(lane);
     vec_fill(heading, vec_all(heading), 0);

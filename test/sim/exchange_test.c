@@ -23,7 +23,7 @@ int planted_run(struct exchange *e, const struct exchange_meta *mine);
 int planted_sync(struct exchange *e);
 int planted_sync_in(struct exchange *e, const struct view *view);
 void planted_take_result(struct exchange *e, uint64_t n, struct vec *x,
-                         const struct exchange_meta *meta);
+                         const struct exchange_meta *meta, uint32_t view);
 const struct vec *planted_result(const struct exchange *e);
 const struct exchange_meta *planted_result_meta(const struct exchange *e);
 bool planted_ends_all(const struct exchange_meta *meta);
