@@ -270,6 +270,23 @@ static int open_ranges(const char *path, struct model_layout *layout,
     return rc;
 }
 
+int checkpoint_open_weights(const char *path, struct model_layout *layout,
+                            struct checkpoint_ranges **out, struct err *err)
+{
+    struct safetensors_file file;
+    int rc = safetensors_open(path, &file, err);
+    if (rc != OK)
+        return rc;
+    layout->has_state = layout->has_extra = layout->has_carried = false;
+    rc = weights_check(&file.st, path, "joint", layout->x, err);
+    if (rc == OK)
+        rc = weights_check(&file.st, path, "s", layout->s, err);
+    if (rc == OK)
+        return checkpoint_ranges_make(&file, layout, out, err);
+    safetensors_close(&file);
+    return rc;
+}
+
 /* *whole: the file is undamaged. */
 static int load_file(const char *path, struct model_layout *layout, const struct destination *to,
                      struct checkpoint_header *header, bool *whole, struct err *err)

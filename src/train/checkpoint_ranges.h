@@ -17,6 +17,12 @@ int checkpoint_open(const struct rundir *dir, const struct logger *log, struct m
 int checkpoint_open_model(const char *path, struct model_layout *layout,
                           struct checkpoint_ranges **out, struct checkpoint_header *header,
                           struct err *err);
+
+/* The same of a file of weights, which has all of x and s. layout->has_state becomes false, too.
+ * ERR_INPUT: it lacks some, or has another format; ERR_IO, ERR_NOT_FOUND, ERR_NOMEM */
+int checkpoint_open_weights(const char *path, struct model_layout *layout,
+                            struct checkpoint_ranges **out, struct err *err);
+
 void checkpoint_close(struct checkpoint_ranges *r); /* NULL allowed */
 
 /* Floats [from, from + n) of the layout; padding is 0. ERR_INPUT: the file cannot be read any more

@@ -105,7 +105,8 @@ struct run_start {
     struct global_model model; /* vectors in `floats`; x NULL: there are none */
     struct vec state[OPTIM_STATE_MAX], extra[STRATEGY_EXTRAS_MAX];
     struct checkpoint_ranges *ranges; /* of a model in slices, instead of `floats`; owned */
-    struct bootstrap_server server;   /* of either */
+    bool merges; /* files of weights are read whole, and completed by values of the seed */
+    struct bootstrap_server server; /* of either */
 };
 
 /* Requests of copies of the global model (driver_commits.c; checkpoints: driver.c). */
@@ -220,8 +221,9 @@ int driver_open(struct driver *d);
 int driver_find_start(struct driver *d);
 
 /* Does the driver have no model in memory, since it is in slices? It has one to begin with where
- * files of weights give values to some of its tensors. */
+ * files of weights give values to some of its tensors alone: driver_check_weights finds out. */
 bool driver_reads_ranges(const struct driver *d);
+void driver_check_weights(struct driver *d, const struct net *net);
 
 /* Encodes the welcome; then starts the group, and requests workers. */
 int driver_write_welcome(struct driver *d);

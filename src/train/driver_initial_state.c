@@ -13,8 +13,20 @@
 
 bool driver_reads_ranges(const struct driver *d)
 {
+    return d->job->slices > 1 && !d->start.merges;
+}
+
+/* Layers that a file of weights lacks keep the values of the seed, and some formats are read whole:
+ * then the initial state is put together in memory. */
+void driver_check_weights(struct driver *d, const struct net *net)
+{
+    struct model_layout layout = {.x = net_whole_segments(net), .s = net_state_segments(net)};
+    struct checkpoint_ranges *ranges = NULL;
+    struct err none;
     bool weights = d->job->weights && *d->job->weights;
-    return d->job->slices > 1 && !weights;
+    d->start.merges =
+        weights && checkpoint_open_weights(d->job->weights, &layout, &ranges, &none) != OK;
+    checkpoint_close(ranges);
 }
 
 /* The vectors of a checkpoint, where they lie in `start_model`. */
@@ -48,6 +60,14 @@ static int make_room(struct driver *d)
     return d->start.floats ? OK : err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
 }
 
+static int open_weights(struct driver *d)
+{
+    int rc = checkpoint_open_weights(d->job->weights, &d->layout, &d->start.ranges, d->err);
+    if (rc == OK)
+        point_at_start(d);
+    return rc;
+}
+
 /* Files of weights, and what a run of Caffe left: read here, given to all. */
 static int load_initial_state(struct driver *d)
 {
@@ -57,6 +77,10 @@ static int load_initial_state(struct driver *d)
     if (!weights && !state) {
         d->start.floats = NULL;
         return OK;
+    }
+    if (weights && driver_reads_ranges(d)) {
+        log_info(d->host->log, "weights from %s, to each slice its part", d->job->weights);
+        return open_weights(d);
     }
     int rc = make_room(d);
     if (rc != OK)

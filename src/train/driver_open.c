@@ -37,6 +37,27 @@ static bool watch_opening(void *user, const char *stage, uint64_t done, uint64_t
     return may_continue(d);
 }
 
+static int create_workspace(struct driver *d, size_t slice, const struct open_watch *watch)
+{
+    workspace_free(d->data.own_ws);
+    d->data.own_ws = NULL;
+    int rc = workspace_create_slice(slice, 0, d->job, d->data.corpus, d->host->log, d->host->tuner,
+                                    watch, &d->data.own_ws, d->err);
+    d->data.ws = d->data.own_ws;
+    return rc;
+}
+
+/* The driver of a model in slices has the net of one of them, unless it needs the whole. */
+static int open_workspace(struct driver *d, const struct open_watch *watch)
+{
+    bool sliced = d->job->slices > 1, own = !d->data.ws;
+    int rc = own ? create_workspace(d, sliced ? 0 : SLICE_ALL, watch) : OK;
+    if (rc != OK || !sliced)
+        return rc;
+    driver_check_weights(d, d->data.ws->train);
+    return own && d->start.merges ? create_workspace(d, SLICE_ALL, watch) : OK;
+}
+
 static int open_data(struct driver *d)
 {
     const struct open_watch watch = {d, watch_opening};
@@ -55,12 +76,8 @@ static int open_data(struct driver *d)
         if (rc == OK) /* workers, the run's directory and its hash have the job so */
             rc = corpus_settle(d->data.corpus, d->options->job, d->err);
     }
-    if (rc == OK && !d->data.ws) {
-        rc = workspace_create_slice(driver_reads_ranges(d) ? 0 : SLICE_ALL, 0, d->job,
-                                    d->data.corpus, d->host->log, d->host->tuner, &watch,
-                                    &d->data.own_ws, d->err);
-        d->data.ws = d->data.own_ws;
-    }
+    if (rc == OK)
+        rc = open_workspace(d, &watch);
     /* With local_data the driver's own records may be a small sample. */
     if (rc == OK)
         d->data.epoch_records = d->job->local_data && d->job->has_epoch_records

@@ -142,11 +142,11 @@ static void expect_refused(struct tiny *t, const char *slices, const char *phras
 /* 70 MB of weights and as much optimizer state, of processes that have 300 MB of addresses, the
  * driver too: with the gradients the whole model does not fit, with the memory that each process
  * needs anyway. It trains, is evaluated, written to checkpoints and read from them by another
- * number of slices. Fewer slices than fit are refused before the start. */
+ * number of slices, and its weights begin another run. Fewer slices than fit are refused before the start. */
 static void test_slices_have_room_for_their_part_alone(void **state)
 {
     struct tiny *t = *state;
-    char whole[128], dir[128];
+    char whole[128], dir[128], begun[128], weights[160];
     struct process p;
     if (LIMITED_MB == 0)
         skip();
@@ -164,6 +164,10 @@ static void test_slices_have_room_for_their_part_alone(void **state)
     assert_int_equal(run_count(dir, "checkpoint", NULL, NULL), 1);
     RUN(t, &p, "resume", dir, "--set", "slices=5", "--set", "workers=5", "--set", "stop.steps=6");
     process_release(&p);
+    snprintf(weights, sizeof weights, "weights=%s/final.safetensors", whole);
+    EXECUTE(t, "train", t->job, begun, "stop.steps=1", "slices=4", "workers=4",
+            "strategy.allreduce={}", "net.file=wide.prototxt", "kernels=dnnl",
+            "solver.momentum=0.9", weights);
     expect_refused(t, "1", "2 slices at least");
     limit_addresses((rlim_t)LIMITED_MB << 19);
     expect_refused(t, "1", "its parameters alone need 139");

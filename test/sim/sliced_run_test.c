@@ -340,7 +340,8 @@ static void test_slices_resume_as_others(void **state)
     resume_as(t, (const int[]){2, 2}, net, "slices_from=ip", whole);
 }
 
-/* Of files of weights the driver has the whole model, and cuts it for the slices. */
+/* A file with all layers stays where it is, and each slice gets its part. Of one that lacks some the
+ * driver has the whole model, and cuts it for the slices. */
 static void test_slices_begin_with_weights(void **state)
 {
     struct tiny *t = *state;
@@ -357,6 +358,14 @@ static void test_slices_begin_with_weights(void **state)
         print_message("    %s: %.2g\n", nets[i], apart);
         assert_true(apart <= SAME_MAX);
     }
+    tiny_write(t, "fewer.prototxt",
+               SLICED_DATA SLICED_INNER("one", "data", "one", 24)
+                   SLICED_INNER("last", "one", "ip", 5) SLICED_ENDS);
+    SLICES(t, 1, first, "stop.steps=5", other_net(t, "fewer.prototxt", net));
+    snprintf(weights, sizeof weights, "weights=%s/final.safetensors", first);
+    SLICES(t, 1, whole, "stop.steps=6", weights);
+    SLICES(t, 3, sliced, "stop.steps=6", weights);
+    assert_true(run_difference(sliced, whole) <= SAME_MAX);
 }
 
 /* A slice is lost at any moment: the run ends soon, names the slice, and resumes to the end that it
