@@ -75,13 +75,14 @@ static void on_event(void *user, const char *line)
     cJSON_Delete(event);
 }
 
-/* The job with the strategy `survey` and a fixed number of workers. Each takes steps of as many
- * records as a step of a cluster file has. Sets *workers where it is 0. */
+/* The job with the strategy `survey`, which ends it however few records there are, and a fixed
+ * number of workers. Each takes steps of as many records as a step of a cluster file has. Sets
+ * *workers where it is 0. */
 static int copy_job(pl_engine *engine, const pl_job *given, uint32_t *workers, pl_job **out)
 {
     static const char *const left_out[] = {"follow_batch", "workers_min", "workers_max", "stop"};
     struct err *err = &engine->error;
-    char taken[JOB_TAKEN_MAX], text[2][32];
+    char taken[JOB_TAKEN_MAX], text[3][48];
     Paceline__Job *finished;
     int rc = api_job_finish(given, 1, &finished);
     if (rc != OK)
@@ -89,6 +90,7 @@ static int copy_job(pl_engine *engine, const pl_job *given, uint32_t *workers, p
     *workers = *workers ? *workers : finished->workers;
     snprintf(text[0], sizeof text[0], "workers=%" PRIu32, *workers);
     snprintf(text[1], sizeof text[1], "batch=%" PRIu32, finished->batch);
+    snprintf(text[2], sizeof text[2], "stop.steps=%" PRIu64, UINT64_MAX);
     job_free(finished);
     rc = api_job_copy(given, out);
     if (rc != OK)
@@ -97,7 +99,7 @@ static int copy_job(pl_engine *engine, const pl_job *given, uint32_t *workers, p
         rc = job_unset((*out)->message, left_out[i], err);
     if (rc == OK)
         rc = job_set_strategy((*out)->message, "survey", err);
-    for (size_t i = 0; rc == OK && i < 2; i++)
+    for (size_t i = 0; rc == OK && i < sizeof text / sizeof *text; i++)
         rc = job_override((*out)->message, text[i], taken, err);
     if (rc != OK)
         pl_job_free(*out);

@@ -374,15 +374,17 @@ static void test_plan_names_failed_simulations(void **state)
     process_release(&p);
 }
 
-/* Two workers are started by hand; what was measured of them serves a later plan. */
+/* Two workers are started by hand; what was measured of them serves a later plan. Two of their steps
+ * take an epoch of the records, and a survey takes more. */
 static void test_plan_measures_machines(void **state)
 {
     struct tiny *t = *state;
     struct process p, worker[2];
     char address[PORT_TEXT];
     port_find(address);
-    const char *const argv[] = {"plan",   t->job,        "--listen", address, "--workers", "1..2",
-                                "--emit", "new.cluster", "--wait",   "60",    "--json",    NULL};
+    const char *const argv[] = {"plan",   t->job,   "--listen",    address,  "--workers",
+                                "1..2",   "--emit", "new.cluster", "--wait", "60",
+                                "--json", "--set",  "batch=256",   NULL};
     const char *const work[] = {"worker", "--join", address, "--threads", "1", NULL};
     process_start(&p, t->folder, argv);
     for (int i = 0; i < 2; i++)
@@ -400,8 +402,8 @@ static void test_plan_measures_machines(void **state)
     const cJSON *two = row_of(plan, "sync", 2);
     assert_true(two && row_of(plan, "single", 1) && number_of(two, "step_s") > 0);
     assert_string_equal(text_of(two, "step_from"), "surveyed");
-    cJSON *again = plan_of(
-        t, (const char *const[]){"plan", t->job, "--cluster", "new.cluster", "--json", NULL});
+    cJSON *again = plan_of(t, (const char *const[]){"plan", t->job, "--cluster", "new.cluster",
+                                                    "--json", "--set", "batch=256", NULL});
     const cJSON *same = row_of(again, "sync", 2);
     assert_true(fabs(number_of(same, "round_s") / number_of(two, "round_s") - 1) < 1e-3);
     assert_string_equal(text_of(same, "step_from"), "stated");
