@@ -374,8 +374,8 @@ static void test_plan_names_failed_simulations(void **state)
     process_release(&p);
 }
 
-/* Two workers are started by hand; what was measured of them serves a later plan. Two of their steps
- * take an epoch of the records, and a survey takes more. */
+/* Two workers are started by hand; what was measured of them serves a later plan. Two of their
+ * steps take an epoch of the records, and a survey takes more. */
 static void test_plan_measures_machines(void **state)
 {
     struct tiny *t = *state;
