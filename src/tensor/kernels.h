@@ -141,6 +141,7 @@ struct lrn_spec {
 struct inner_spec {
     struct shape x, y;
     bool bias;
+    size_t steps; /* rows of x that are one record's; 0: 1 */
 };
 
 struct relu_spec {

@@ -117,14 +117,14 @@ static int plan_lrn(const struct kernels *set, size_t n, struct arena *arena, st
 static int plan_ip1(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
                     struct err *err)
 {
-    const struct inner_spec spec = {{4, {n, 50, 4, 4}}, {2, {n, 500}}, true};
+    const struct inner_spec spec = {{4, {n, 50, 4, 4}}, {2, {n, 500}}, true, 1};
     return set->inner(&spec, set->image_layout, true, arena, op, err);
 }
 
 static int plan_ip2(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
                     struct err *err)
 {
-    const struct inner_spec spec = {{2, {n, 500}}, {2, {n, 10}}, true};
+    const struct inner_spec spec = {{2, {n, 500}}, {2, {n, 10}}, true, 1};
     return set->inner(&spec, LAYOUT_PLAIN, true, arena, op, err);
 }
 
@@ -133,7 +133,7 @@ static int plan_ip2(const struct kernels *set, size_t n, struct arena *arena, st
 static int plan_ip3(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
                     struct err *err)
 {
-    const struct inner_spec spec = {{2, {n, 600}}, {2, {n, 30}}, true};
+    const struct inner_spec spec = {{2, {n, 600}}, {2, {n, 30}}, true, 1};
     return set->inner(&spec, LAYOUT_PLAIN, true, arena, op, err);
 }
 

@@ -23,6 +23,7 @@ struct inner_op {
                        of x */
     float *packed;  /* on the way back: all columns of w, or some of them for each thread */
     size_t columns; /* of dx, at most, that a thread takes at a time */
+    size_t slice;   /* rows of x, of whole records, that dw adds up in one go */
     int threads;
     struct slices db;
 };
@@ -127,7 +128,7 @@ static void add_dw(const struct inner_op *inner, size_t o, const float *dy, floa
     const struct product_a turned = {dy + o, 1, inner->O};
     for (size_t i = 0; i < I; i += strip)
         inner->loops->add_slices(min_size(DW_ROWS, inner->O - o), min_size(strip, I - i), N,
-                                 &turned, inner->strips + i * N, dw + o * I + i, I);
+                                 inner->slice, &turned, inner->strips + i * N, dw + o * I + i, I);
 }
 
 /* Some columns of dx: dy·w. */
@@ -267,6 +268,7 @@ int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool tra
         .N = spec->x.dim[0],
         .I = shape_count_from(&spec->x, 1),
         .O = spec->y.dim[1],
+        .slice = SLICE_RECORDS * (spec->steps > 0 ? spec->steps : 1),
     };
     bool small = inner->N * inner->I * inner->O < 16 * PARALLEL_MIN;
     inner->threads = small ? 1 : omp_get_max_threads();

@@ -54,7 +54,7 @@ static inline struct shape matrix_array(size_t N, size_t C)
 static inline struct work inner_work(struct shape x, size_t O, bool bias)
 {
     struct shape y = matrix_array(x.dim[0], O);
-    struct inner_spec spec = {x, y, bias};
+    struct inner_spec spec = {x, y, bias, 1};
     return (struct work){INNER, {.inner = spec}, x, y, O * shape_count_from(&x, 1), bias ? O : 0};
 }
 

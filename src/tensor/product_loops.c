@@ -3,7 +3,6 @@
  */
 #include "tensor/product_loops.h"
 
-#include "tensor/slices.h"
 #include "tensor/turn.h"
 
 #include <string.h>
@@ -136,13 +135,13 @@ INLINE void tile_add(struct tile *to, const struct tile *t, size_t T, size_t V)
 /* Like a binary counter: after slice i, sums of as many slices each as i + 1 has bits set wait on
  * the stack; at the end they are added from the last, which is the shortest. A slice's own sum
  * meets those that it completes in registers. */
-INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, const struct product_a *a,
-                        const float *b)
+INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, size_t slice,
+                        const struct product_a *a, const float *b)
 {
     size_t depth = 0;
     struct product_a part = *a;
-    for (size_t k = 0, i = 1; k < K; k += SLICE_RECORDS, i++) {
-        size_t len = K - k < SLICE_RECORDS ? K - k : SLICE_RECORDS;
+    for (size_t k = 0, i = 1; k < K; k += slice, i++) {
+        size_t len = K - k < slice ? K - k : slice;
         struct tile sum;
         tile_sum(&sum, T, V, len, &part, b + k * V * LANES);
         part.at += len * a->step;
@@ -154,14 +153,14 @@ INLINE void tile_slices(struct tile *stack, size_t T, size_t V, size_t K, const 
         tile_add(&stack[depth - 2], &stack[depth - 1], T, V);
 }
 
-static void add_slices(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
-                       float *c, size_t row)
+static void add_slices(size_t M, size_t n, size_t K, size_t slice, const struct product_a *a,
+                       const float *b, float *c, size_t row)
 {
     struct tile stack[PRODUCT_LEVELS];
 #define RUN(m, T, V)                                      \
     do {                                                  \
         struct product_a part = rows_from(a, m);          \
-        tile_slices(stack, T, V, K, &part, b);            \
+        tile_slices(stack, T, V, K, slice, &part, b);     \
         tile_put(stack, T, V, n, true, c + (m)*row, row); \
     } while (0)
     EITHER_WIDTH(M, n, RUN);

@@ -36,10 +36,9 @@ struct product_loops {
     void (*multiply)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
                      bool add, float *c, size_t row);
 
-    /* c[m][n] += a·b, where K is summed in slices of SLICE_RECORDS, and these as slices.h has it.
-     */
-    void (*add_slices)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
-                       float *c, size_t row);
+    /* c[m][n] += a·b, where K is summed in slices of `slice`, and these as slices.h has it. */
+    void (*add_slices)(size_t M, size_t n, size_t K, size_t slice, const struct product_a *a,
+                       const float *b, float *c, size_t row);
 
     /* c[n][m] = bias[m] (0 where that is NULL) + a·b, or with `add` is added to. */
     void (*multiply_turned)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,

@@ -64,7 +64,7 @@ struct planning {
 static int plan_product(const struct planning *p, size_t rows, size_t from, size_t to, bool bias,
                         struct op **op)
 {
-    const struct inner_spec spec = {{2, {rows, from}}, {2, {rows, to}}, bias};
+    const struct inner_spec spec = {{2, {rows, from}}, {2, {rows, to}}, bias, rows / p->r->spec.N};
     int rc = p->kernels->inner(&spec, LAYOUT_PLAIN, p->training, p->arena, op, p->err);
     if (rc == OK)
         p->r->op.scratch_bytes += (*op)->scratch_bytes;
