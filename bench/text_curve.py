@@ -1,24 +1,29 @@
 #!/usr/bin/env python3
 """The validation loss of the examples over text, here and in PyTorch with the same settings.
 
-    bench/text_curve.py [--job lstm|rnn] [--text FILE] [--epochs N] [--every STEPS] [--paceline FILE] [--run DIR]
+    bench/text_curve.py [--job lstm|rnn] [--text FILE] [--epochs N] [--every STEPS] [--paceline FILE]
+                        [--run DIR] [--state FILE]
 
-Trains examples/shakespeare-lstm.job (or -rnn.job) with the command, unless DIR is a run of it, and the
-same net in PyTorch: the same windows in the same order, streams whose state is carried, RMSProp, rate,
-clipping, batch, and fillers (with another random generator). Both are evaluated after the same steps,
-on the windows held out, each from a state of 0. Prints both curves, and then what part of the words in
-3,000 characters that the trained model draws occurs in the text. Fails when the loss is more than
-0.02 above PyTorch's at its best evaluation, or fewer than 80 % of the words occur.
+Trains examples/shakespeare-lstm.job (or -rnn.job) with the command, and the same net in PyTorch: the same
+windows in the same order, streams whose state is carried, RMSProp, rate, clipping, batch, and fillers (with
+another random generator). Both are evaluated after the same steps, on the windows held out, each from a state
+of 0. Prints both curves, and then what part of the words in 3,000 characters that the trained model draws
+occurs in the text (bench/text_words.py). Fails when the loss is more than 0.02 above PyTorch's at its best
+evaluation, or fewer than 80 % of the words occur.
+
+With --run and --state a call that was interrupted continues: DIR is the run, which is resumed from its
+newest checkpoint, or taken as it is where it ended; FILE keeps PyTorch's net, optimizer, streams and losses
+as of its last evaluation.
 """
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 
 import torch
+from text_words import share_of_words
 from torch import nn
 
 WINDOW, BATCH, STREAMS, VALIDATION, EMBED = 50, 32, 32, 2230, 64
@@ -127,6 +132,34 @@ def evaluate(net, x, y):
     return total / y.numel()
 
 
+class Kept:
+    """A file with all that training continues from; no name: nothing is kept."""
+
+    def __init__(self, args, net, optimizer, streams):
+        self.file, self.net, self.optimizer, self.streams = args.state, net, optimizer, streams
+        self.settings = [args.job, args.seed]
+
+    def load(self):
+        """Steps taken, and the losses so far."""
+        if not self.file or not os.path.exists(self.file):
+            return 0, {}
+        kept = torch.load(self.file)
+        if kept["settings"] != self.settings:
+            sys.exit(f"{self.file}: kept by --job and --seed {kept['settings']}, not {self.settings}")
+        self.net.load_state_dict(kept["net"])
+        self.optimizer.load_state_dict(kept["optimizer"])
+        self.streams.at, self.streams.next = kept["at"], kept["next"]
+        return kept["step"], kept["losses"]
+
+    def save(self, step, losses):
+        if not self.file:
+            return
+        torch.save({"settings": self.settings, "net": self.net.state_dict(),
+                    "optimizer": self.optimizer.state_dict(), "at": self.streams.at,
+                    "next": self.streams.next, "step": step, "losses": losses}, self.file + ".new")
+        os.replace(self.file + ".new", self.file)
+
+
 def train_torch(args, characters, x, y, steps_of_evals):
     """Validation losses after these steps."""
     torch.manual_seed(args.seed)
@@ -134,8 +167,10 @@ def train_torch(args, characters, x, y, steps_of_evals):
     net = Net(args.job, characters)
     parameters = [p for p in net.parameters() if p.requires_grad]
     optimizer = torch.optim.RMSprop(parameters, lr=RATE, alpha=DECAY, eps=DELTA)
-    streams, losses = Streams(net, n), {}
-    for step in range(1, max(steps_of_evals) + 1):
+    streams = Streams(net, n)
+    kept = Kept(args, net, optimizer, streams)
+    taken, losses = kept.load()
+    for step in range(taken + 1, max(steps_of_evals) + 1):
         start = (step - 1) * BATCH
         records = [record_at(start + i, n) for i in range(BATCH)]
         for group in optimizer.param_groups:
@@ -149,15 +184,30 @@ def train_torch(args, characters, x, y, steps_of_evals):
         streams.end(start, ended)
         if step in steps_of_evals:
             losses[step] = evaluate(net, x[n:], y[n:])
+            kept.save(step, losses)
             print(f"  PyTorch, step {step}: {losses[step]:.4f}", file=sys.stderr, flush=True)
+    missing = sorted(set(steps_of_evals) - set(losses))
+    if missing:
+        sys.exit(f"{args.state}: it was kept behind step {missing[0]}, of which it has no loss")
     return losses
+
+
+def run_ended(run):
+    """Whether its last session came to a stop rule."""
+    with open(os.path.join(run, "events.jsonl"), encoding="utf-8") as f:
+        events = [json.loads(line) for line in f if line.endswith("\n")]
+    reasons = [e.get("reason") for e in events if e["kind"] in ("start", "end")]
+    return bool(reasons) and reasons[-1] not in (None, "interrupted", "failed")
 
 
 def run_here(args, folder):
     """The run's directory."""
-    if args.run and os.path.exists(os.path.join(args.run, "events.jsonl")):
-        return args.run
     out = args.run or os.path.join(folder, "run")
+    if args.run and os.path.exists(os.path.join(args.run, "events.jsonl")):
+        command = [args.paceline, "resume", args.run, "--quiet"]
+        if not run_ended(args.run) and subprocess.run(command, check=False).returncode != 0:
+            sys.exit(" ".join(command))
+        return args.run
     command = [args.paceline, "train", f"examples/shakespeare-{args.job}.job", "--out", out, "--quiet",
                "--seed", str(args.seed), "--threads", str(args.threads), "--set", f"train_data.text.path={args.text}",
                "--epochs", f"{args.epochs:g}"]
@@ -175,14 +225,6 @@ def read_curve(run):
             if e["kind"] == "eval" and e["set"] == "validation"}
 
 
-def share_of_words(args, run, text):
-    command = [args.paceline, "sample", run, "--length", str(LENGTH), "--seed", str(args.seed)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    known = set(re.findall(r"[A-Za-z']+", text))
-    words = re.findall(r"[A-Za-z']+", done.stdout.decode())[:-1]  # the last one may be cut
-    return sum(word in known for word in words) / len(words)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--job", choices=sorted(UNITS), default="lstm")
@@ -191,6 +233,7 @@ def main():
     parser.add_argument("--every", type=int, help="steps between two evaluations; else once an epoch")
     parser.add_argument("--paceline", default="build/paceline")
     parser.add_argument("--run", help="a directory for the run, or that of one")
+    parser.add_argument("--state", help="a file for PyTorch's half, or that of one")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
@@ -198,7 +241,8 @@ def main():
     text, characters, x, y = read_windows(args.text)
     with tempfile.TemporaryDirectory() as folder:
         run = run_here(args, folder)
-        here, share = read_curve(run), share_of_words(args, run, text)
+        here = read_curve(run)
+        share, _ = share_of_words(args.paceline, run, text, LENGTH, args.seed)
     there = train_torch(args, characters, x, y, set(here))
     print("  epoch    step  Paceline   PyTorch")
     for step in sorted(here):
