@@ -2,16 +2,20 @@
 """Training steps of the zoo's nets in PyTorch: the other half of bench/vs_torch.py, which starts it.
 
     bench/torch_step.py --net resnet-20 --batch 64 --threads 2 --layout nhwc --precision f32 --steps 40
+    bench/torch_step.py --net shakespeare-lstm --batch 32 --threads 2 --layout steps-first --no-onednn
 
 A step has new records (two batches that lie ready take turns, nothing is copied), forward, loss,
-backward, and an update by SGD with momentum and weight decay. Prints one JSON object: the
-milliseconds of each step, the number of parameters, GFLOP/s of a plain matrix product, the highest
-resident memory, and what it was after the import and the first step of a net of one convolution.
+backward, and an update by SGD with momentum and weight decay; of shakespeare-lstm the update of
+its job, and the state of a step is the next one's. Prints one JSON object: the
+milliseconds of each step, the CPU time of one, the number of parameters, GFLOP/s of a plain matrix
+product, the highest resident memory, and what it was after the import and the first step of a net of one convolution.
 """
 import argparse
 import json
+import resource
 import time
 
+import text_curve
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -153,6 +157,7 @@ NETS = {  # how to make it, a record, classes
     "vgg-a": (vgg_a, (3, 224, 224), 1000),
     "googlenet": (GoogLeNet, (3, 224, 224), 1000),
 }
+TEXT_NETS, CHARACTERS = ("shakespeare-lstm",), 65
 WEIGHTS = (1.0, 0.3, 0.3)  # of GoogLeNet's losses; others have one
 
 # ---- a step ----
@@ -190,51 +195,90 @@ class Steps:
         return loss.item()
 
 
+class TextSteps:
+    """Of examples/shakespeare-lstm.job; windows lie ready, records or steps first."""
+
+    def __init__(self, batch, layout):
+        self.first = layout == "steps-first"
+        self.net = text_curve.Net("lstm", CHARACTERS)
+        for layer in self.net.layers:
+            layer.units.batch_first = not self.first
+        self.parameters = [p for p in self.net.parameters() if p.requires_grad]
+        self.rms = torch.optim.RMSprop(self.parameters, lr=1e-6, alpha=text_curve.DECAY,
+                                       eps=text_curve.DELTA, foreach=True)
+        size = (text_curve.WINDOW, batch) if self.first else (batch, text_curve.WINDOW)
+        self.batches = [(torch.randint(CHARACTERS, size), torch.randint(CHARACTERS, size))
+                        for _ in range(2)]
+        self.state, self.taken = self.net.zero_state(batch), 0
+
+    def take(self):
+        x, labels = self.batches[self.taken % 2]
+        self.taken += 1
+        scores, self.state = self.net(x, self.state)
+        loss = F.cross_entropy(scores.flatten(0, 1), labels.flatten())
+        self.rms.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.parameters, text_curve.CLIP)
+        self.rms.step()
+        return loss.item()
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
 def peak_mb():
     with open("/proc/self/status") as f:
         kib = next(line.split()[1] for line in f if line.startswith("VmHWM"))
     return int(kib) * 1024 * 1e-6
 
 
-def product_gflops():
-    """The best of a few products of two matrices: is the BLAS an optimised one?"""
+def product_gflops(threads):
+    """The best of a few products of two matrices, by CPU time: is the BLAS an optimised one?"""
     a, best = torch.rand(768, 768), float("inf")
     for _ in range(5):
-        start = time.perf_counter()
+        start = cpu_seconds()
         a @ a
-        best = min(best, time.perf_counter() - start)
-    return 2 * 768 ** 3 / best * 1e-9
+        best = min(best, cpu_seconds() - start)
+    return 2 * 768 ** 3 / best * threads * 1e-9
 
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--net", choices=NETS, required=True)
+    p.add_argument("--net", choices=(*NETS, *TEXT_NETS), required=True)
     p.add_argument("--batch", type=int, required=True)
     p.add_argument("--threads", type=int, required=True)
-    p.add_argument("--layout", choices=("nchw", "nhwc"), default="nchw")
+    p.add_argument("--layout", choices=("nchw", "nhwc", "records-first", "steps-first"), default="nchw")
     p.add_argument("--precision", choices=("f32", "bf16"), default="f32")
+    p.add_argument("--no-onednn", action="store_true", help="PyTorch's own LSTM")
     p.add_argument("--steps", type=int, default=40)
     a = p.parse_args()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
     small = nn.Sequential(conv(3, 8, 3), relu(), nn.Flatten(), nn.Linear(8 * 36, 10))
     Steps(small, (3, 8, 8), 10, 4, a.layout, a.precision).take()
-    product = product_gflops()
+    product = product_gflops(a.threads)
     begin = peak_mb()
-    make, record, classes = NETS[a.net]
-    net = make()
-    steps = Steps(net, record, classes, a.batch, a.layout, a.precision)
+    if a.no_onednn:
+        torch._C._set_mkldnn_enabled(False)
+    if a.net in TEXT_NETS:
+        steps = TextSteps(a.batch, a.layout)
+    else:
+        make, record, classes = NETS[a.net]
+        steps = Steps(make(), record, classes, a.batch, a.layout, a.precision)
     for _ in range(a.steps // 10 + 2):
         steps.take()
-    ms = []
+    ms, cpu = [], cpu_seconds()
     for _ in range(a.steps):
         start = time.perf_counter()
         steps.take()
         ms.append((time.perf_counter() - start) * 1e3)
     print(json.dumps({
-        "version": torch.__version__, "ms": ms, "peak_mb": peak_mb(), "begin_mb": begin,
+        "version": torch.__version__, "ms": ms,
+        "cpu_ms": (cpu_seconds() - cpu) * 1e3 / a.steps, "peak_mb": peak_mb(), "begin_mb": begin,
         "product_gflops": product,
-        "parameters": sum(p.numel() for p in net.parameters())}))
+        "parameters": sum(p.numel() for p in steps.net.parameters() if p.requires_grad)}))
 
 
 main()

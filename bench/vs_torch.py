@@ -3,22 +3,23 @@
 
     bench/vs_torch.py [--nets NAME,...] [--threads 1,2] [--rounds 5] [--steps 40]
                       [--python FILE ...] [--blas FOLDER] [--precision f32|bf16]
-                      [--paceline FILE] [--library] [--within 30] [--json FILE]
+                      [--paceline FILE] [--library] [--within 30] [--text FILE] [--json FILE]
 
 Each round takes `--steps` timed steps of ours (`paceline bench step`, as the command comes) and of
 each PyTorch setting, a fresh process each time, so that what the machine does meanwhile meets all
-alike. Settings: NCHW and channels_last; the allocator as it is and made to keep its memory; with
+alike. Settings: NCHW and channels_last (of shakespeare-lstm: records or steps first, with oneDNN's LSTM or
+PyTorch's own); the allocator as it is and made to keep its memory; with
 several threads, OpenMP's waiting as it is and active; for each --python (default: /usr/bin/python3)
-that has torch. PyTorch runs eagerly: torch.compile is not tried. Ahead of the rounds each setting takes a quarter of a round's steps, and those are
-dropped whose fastest is more than --within (30) % behind the best's.
+that has torch. PyTorch runs eagerly: torch.compile is not tried. Ahead of the rounds each setting takes a
+quarter of a round's steps, and those are dropped whose fastest is more than --within (30) % behind the best's.
 
 With --library ours does without its own convolutions (PACELINE_WINOGRAD=off) and chooses among
 oneDNN's, anew, in a file of choices of its own.
 
 A step is whole on both sides: other records than the step before, forward, loss, backward, weight
 decay, momentum and update. Ours also loads its records, on a thread of its own; PyTorch's lie ready.
-Where a step takes more than half a second, a round has a fifth of the steps. Both sides must have
-as many parameters.
+shakespeare-lstm is the job of examples/, which reads --text. Where a step takes more than half a second, a
+round has a fifth of the steps. Both sides must have as many parameters.
 
 PyTorch gets a BLAS that is worth the comparison: Debian's takes whatever libblas.so.3 there is, and
 with the reference one (libblas3) its fully connected layers run at a fiftieth of the speed. Install
@@ -35,7 +36,8 @@ Prints a table for a record in bench/records:
 
 A round in which other processes (or the hypervisor) took more than 3 % of the machine is repeated,
 as is what goes ahead; when that was necessary more often than there are rounds, the measurement is
-VOID: exit 3.
+VOID: exit 3. With --noisy nothing is repeated, and a line gives the CPU time of a step on both sides, of
+which other processes take nothing.
 Fetch nothing, build nothing: ./run makes build/paceline, Debian's python3-torch is one PyTorch.
 """
 import argparse
@@ -58,6 +60,8 @@ NETS = {  # batch, a record
     "vgg-a": (16, "3x224x224"),
     "googlenet": (16, "3x224x224"),
 }
+TEXT_NETS = ("shakespeare-lstm",)
+TEXT_BATCH = 32
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
                "MALLOC_TOP_PAD_": str(64 << 20)}
 OTHERS_MAX = 0.03   # of the machine
@@ -113,21 +117,46 @@ class Ours:
     name = "paceline"
 
     def __init__(self, a, net, threads):
-        batch, record = NETS[net]
-        self.command = [a.paceline, "bench", "step", "--net", net, "--input", record, "--batch",
-                        str(batch), "--threads", str(threads), "--precision", a.precision,
-                        "--json", "--each", "--steps"]
+        if net in TEXT_NETS:
+            what = [os.path.join(HERE, "..", "examples", net + ".job"), "--set",
+                    f"train_data.text.path={a.text}"]
+        else:
+            what = ["--net", net, "--input", NETS[net][1], "--batch", str(NETS[net][0])]
+        self.command = [a.paceline, "bench", "step", *what, "--threads", str(threads),
+                        "--precision", a.precision, "--json", "--each", "--steps"]
         self.env = a.library_alone
 
     def take(self, steps):
-        return call(self.command + [str(steps)], self.env)
+        taken = call(self.command + [str(steps)], self.env)
+        taken["cpu_ms"] = sum(taken["census"]["busy"]) * statistics.mean(taken["ms"])
+        return taken
+
+
+def batch_of(net):
+    return TEXT_BATCH if net in TEXT_NETS else NETS[net][0]
+
+
+LAYOUTS = {  # the words of a setting, and its arguments
+    "NCHW": ("--layout", "nchw"),
+    "channels_last": ("--layout", "nhwc"),
+    "records first, oneDNN": ("--layout", "records-first"),
+    "records first": ("--layout", "records-first", "--no-onednn"),
+    "steps first, oneDNN": ("--layout", "steps-first"),
+    "steps first": ("--layout", "steps-first", "--no-onednn"),
+}
+IMAGE_LAYOUTS = 2
+
+
+def layouts_of(net):
+    every = list(LAYOUTS)
+    return every[IMAGE_LAYOUTS:] if net in TEXT_NETS else every[:IMAGE_LAYOUTS]
 
 
 class Torch:
     def __init__(self, a, net, threads, python, layout, env, name):
         self.name, self.env = name, env
         self.command = [python, os.path.join(HERE, "torch_step.py"), "--net", net, "--batch",
-                        str(NETS[net][0]), "--threads", str(threads), "--layout", layout,
+                        str(batch_of(net)), "--threads", str(threads), *LAYOUTS[layout],
                         "--precision", a.precision, "--steps"]
 
     def take(self, steps):
@@ -137,11 +166,11 @@ class Torch:
 def torch_settings(a, net, threads):
     out = []
     for python, version in a.pythons:
-        for layout in ("nchw", "nhwc"):
+        for layout in layouts_of(net):
             for memory in ({}, KEEP_MEMORY):
                 for wait in (None, "active") if threads > 1 else (None,):
                     env = {"OMP_NUM_THREADS": str(threads), **a.libraries, **memory}
-                    words = [version, "channels_last" if layout == "nhwc" else "NCHW"]
+                    words = [version, layout]
                     words += ["memory kept"] if memory else []
                     if wait:
                         env["OMP_WAIT_POLICY"] = wait
@@ -181,7 +210,9 @@ def summary(side, rounds):
             "p10_ms": quantile(every, 0.1), "p90_ms": quantile(every, 0.9),
             "round_ms": [median(r["ms"]) for r in rounds],
             "peak_mb": max(r["peak_mb"] for r in rounds),
-            "above_mb": max(r["peak_mb"] - r["begin_mb"] for r in rounds)}
+            "above_mb": max(r["peak_mb"] - r["begin_mb"] for r in rounds),
+            "round_cpu_ms": [r["cpu_ms"] for r in rounds],
+            "cpu_ms": median([r["cpu_ms"] for r in rounds])}
 
 
 def check(net, ours, side, taken):
@@ -220,7 +251,7 @@ def scout(a, net, first, settings, steps, patience):
             check(net, first, side, taken)
             if not patience.disturbed(watch):
                 break
-        ms[side] = min(taken["ms"])
+        ms[side] = taken["cpu_ms"] if a.noisy else min(taken["ms"])
     most = (1 + a.within / 100) * min(ms.values())
     return ([s for s in settings if ms[s] <= most],
             {s.name: ms[s] for s in settings if ms[s] > most})
@@ -252,7 +283,7 @@ def measure(a, net, threads):
     theirs = [summary(s, r) for s, r in results.items() if s is not ours]
     best = min(theirs, key=lambda t: t["median_ms"])
     ratios = [t / m for t, m in zip(best["round_ms"], mine["round_ms"])]
-    return {"net": net, "threads": threads, "batch": NETS[net][0], "precision": a.precision,
+    return {"net": net, "threads": threads, "batch": batch_of(net), "precision": a.precision,
             "parameters": first["parameters"], "steps": mine["steps"], "slow": slow,
             "repeated": patience.repeated, "ours": mine, "torch": theirs, "dropped": dropped, "best": best,
             "ratio": best["median_ms"] / mine["median_ms"], "ratios": ratios,
@@ -285,6 +316,14 @@ def row(m):
             f"{m['best']['name']} |")
 
 
+def cpu_line(m):
+    best = min(m["torch"], key=lambda t: t["cpu_ms"])
+    ratios = [t / o for t, o in zip(best["round_cpu_ms"], m["ours"]["round_cpu_ms"])]
+    return (f"{m['net']}, {m['threads']} threads: CPU time of a step, ms: ours {m['ours']['cpu_ms']:.1f}, "
+            f"PyTorch's best {best['cpu_ms']:.1f} ({best['name']}): ratio "
+            f"{best['cpu_ms'] / m['ours']['cpu_ms']:.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -300,11 +339,12 @@ def main():
     p.add_argument("--library", action="store_true", help="ours without own convolutions")
     p.add_argument("--within", type=float, default=30, metavar="PERCENT",
                    help="of the best, ahead of the rounds: other settings are dropped")
+    p.add_argument("--text", default="data/tinyshakespeare.txt", help="of shakespeare-lstm")
     p.add_argument("--json", metavar="FILE", help="everything, for who counts again")
     a = p.parse_args()
-    unknown = [n for n in a.nets.split(",") if n not in NETS]
+    unknown = [n for n in a.nets.split(",") if n not in NETS and n not in TEXT_NETS]
     if unknown:
-        sys.exit(f"--nets: expected some of {', '.join(NETS)}, not {', '.join(unknown)}")
+        sys.exit(f"--nets: expected some of {', '.join((*NETS, *TEXT_NETS))}, not {', '.join(unknown)}")
     a.libraries = {"LD_LIBRARY_PATH": a.blas} if a.blas else {}
     a.pythons = with_torch(a.python)
     if not a.pythons:
@@ -319,6 +359,8 @@ def main():
             for threads in map(int, a.threads.split(",")):
                 measured.append(measure(a, net, threads))
                 print(row(measured[-1]), flush=True)
+                if a.noisy:
+                    print(cpu_line(measured[-1]), flush=True)
     except Void as why:
         void = str(why)
         print(f"VOID: {void}")
