@@ -73,6 +73,8 @@ GROUPS = {
     # Two kinds of GPUs, with the ratio that DSSP's Table I implies (figures.py).
     "mixed": f"node {{ }}\nnode {{ speed: {1 / SLOW_STEPS:.6f} }}\n",
     "jittery": "node { count: 4 jitter: 0.1 }\n",
+    # Workers of almost the same speed, so that they do not visit a server all at the same time for ever.
+    "spread": "".join(f"node {{ speed: {1 + 0.02 * (i - (WORKERS - 1) / 2):.2f} }}\n" for i in range(WORKERS)),
     # Their waits for the slowest are those of Elastic's Table 6.3.
     **{f"waiting{b}": f"node {{ count: {WORKERS} jitter: {waiting_jitter(b):.4f} }}\n" for b in ELASTIC_S},
     **{f"k{k}": f"node {{ count: {k} }}\n" for k in range(1, WORKERS + 1)},

@@ -22,10 +22,10 @@ from cell import ROOT, STEP_S, Cell
 from figures import shown, table
 from run import Run
 
-RIVALS = {"sync": ("sync", [{"strategy.sync.tau": tau} for tau in (10, 25, 50, 100)]),
-          "sync by seconds": ("sync seconds", [{"strategy.sync.seconds": s * STEP_S} for s in (25, 50, 100)]),
+RIVALS = {"sync": ("sync", [{"strategy.sync.tau": tau} for tau in (10, 25, 50, 100, 200)]),
+          "sync by seconds": ("sync seconds", [{"strategy.sync.seconds": s * STEP_S} for s in (25, 50, 100, 200)]),
           "mpca": ("mpca", [{"strategy.mpca.alpha": alpha} for alpha in (0.05, 0.1)])}
-RATES = (2, 8)  # times the cell's
+RATES = (2, 4, 8)  # times the cell's
 EVALUATE = {"evaluate.every_steps": 25, "evaluate.test_records": 64, "validation": 3000}
 BAR = 2
 
