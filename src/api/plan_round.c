@@ -2,7 +2,6 @@
 
 #include "base/minmax.h"
 #include "coll/cost_timeline.h"
-#include "coll/fair_links.h"
 #include "tensor/vec.h"
 
 #include <math.h>
@@ -123,7 +122,7 @@ static const char *place_servers(const Paceline__Job *job, const struct bench_st
 {
     if (servers == 1 && !colocated)
         return NULL;
-    if (job->workers >= FAIR_LINKS_MAX)
+    if (job->workers >= COST_TIMELINE_RANKS_MAX)
         return "servers on more than 63 workers are not modelled";
     out->config.servers = colocated ? job->workers : servers;
     out->config.leaves = out->leaves;

@@ -4,8 +4,9 @@
 #define PL_COLL_FAIR_LINKS_H
 
 #include "coll/cost.h"
+#include "group/members.h"
 
-enum { FAIR_LINKS_MAX = 64 };
+enum { FAIR_LINKS_MAX = VIEW_MEMBERS_MAX + 1 };
 
 struct fair_flow {
     uint32_t from, to;

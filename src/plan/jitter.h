@@ -16,8 +16,10 @@ bool jitter_is_on(const struct round_cluster *cluster);
 double jitter_steps(const struct round_cluster *cluster, size_t node, uint64_t from,
                     uint64_t count);
 
-/* The expected time of the longest of all workers' next steps, of which none is waited for beyond
- * `limit` seconds. */
-double jitter_longest(const struct round_cluster *cluster, double limit);
+/* The expected time in which each of `lanes` has one turn, at least `tick` seconds after the lane
+ * before it. At its turn a lane waits, `limit` seconds at most, until each worker has ended a step
+ * since the lane's last turn. Workers wait for nothing, so most are in the middle of a step: the
+ * time is the expected maximum of what is left of their steps, and less than the longest step. */
+double jitter_cycle(const struct round_cluster *cluster, size_t lanes, double tick, double limit);
 
 #endif

@@ -11,28 +11,55 @@
 
 enum { NODES = 9 };
 
-/* The maximum of N numbers that are uniform in 1 ± j is 1 + j (N - 1)/(N + 1) in the mean. */
-static void test_jitter_longest_step(void **state)
+static double cycle_of(size_t workers, size_t lanes, double tick)
 {
-    (void)state;
     double step[NODES], jitter[NODES];
     for (size_t i = 0; i < NODES; i++) {
         step[i] = 2;
         jitter[i] = 0.4;
     }
-    for (size_t n = 1; n < NODES; n++) {
-        const struct round_cluster cluster = {.workers = n, .step = step, .jitter = jitter};
-        double want = 2 * (1 + 0.4 * ((double)n - 1) / ((double)n + 1));
-        assert_true(jitter_is_on(&cluster));
-        assert_true(fabs(jitter_longest(&cluster, INFINITY) / want - 1) < 0.04);
-    }
-    step[3] = 5; /* this one is always the longest */
-    const struct round_cluster slow = {.workers = NODES - 1, .step = step, .jitter = jitter};
-    assert_true(fabs(jitter_longest(&slow, INFINITY) / 5 - 1) < 0.04);
-    /* Of 3 to 7 s uniformly, 4 s at most: 3.5 s for a quarter, and 4 s for the rest. */
-    const double one_step[] = {0, 5};
-    const struct round_cluster one = {.workers = 1, .step = one_step, .jitter = jitter};
-    assert_true(fabs(jitter_longest(&one, 4) / 3.875 - 1) < 0.03);
+    const struct round_cluster cluster = {.workers = workers, .step = step, .jitter = jitter};
+    assert_true(jitter_is_on(&cluster));
+    return jitter_cycle(&cluster, lanes, tick, INFINITY);
+}
+
+static void expect_near(double a, double b)
+{
+    if (fabs(a / b - 1) > 0.03)
+        fail_msg("%.4f s, not %.4f", a, b);
+}
+
+/* Means of 60,000 cycles with other random numbers, played in Python: less than the longest of N
+ * steps, 2 (1 + 0.4 (N - 1)/(N + 1)), since at a turn most workers are in the middle of a step. */
+static void test_jitter_cycle_of_workers(void **state)
+{
+    (void)state;
+    expect_near(cycle_of(1, 1, 0), 2);
+    expect_near(cycle_of(2, 1, 0), 2.080);
+    expect_near(cycle_of(4, 1, 0), 2.170);
+    expect_near(cycle_of(8, 1, 0), 2.266);
+}
+
+/* Turns that take about a step themselves hide some of the waits, and longer ones all. */
+static void test_jitter_cycle_of_lanes(void **state)
+{
+    (void)state;
+    expect_near(cycle_of(3, 4, 0.4), 2.227);
+    expect_near(cycle_of(3, 4, 0.5), 2.294);
+    expect_near(cycle_of(3, 4, 0.8), 3.2);
+}
+
+/* Without jitter it is the slowest worker's step, or the turns; of 5 s, none waits beyond 4, and of
+ * 3 to 7 s the rest is waited for at the next turn. */
+static void test_jitter_cycle_of_steady_steps(void **state)
+{
+    (void)state;
+    const double step[] = {0, 2, 5}, none[] = {0, 0, 0}, varied[] = {0, 0, 0.4};
+    const struct round_cluster both = {.workers = 2, .step = step, .jitter = none};
+    const struct round_cluster slow = {.workers = 1, .step = step + 1, .jitter = varied + 1};
+    assert_true(fabs(jitter_cycle(&both, 1, 0, INFINITY) / 5 - 1) < 1e-9);
+    assert_true(fabs(jitter_cycle(&both, 3, 2, INFINITY) / 6 - 1) < 1e-9);
+    expect_near(jitter_cycle(&slow, 1, 0, 4), 2.857);
 }
 
 static void test_jitter_of_many_steps(void **state)
@@ -54,7 +81,9 @@ static void test_jitter_of_many_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jitter_longest_step),
+        cmocka_unit_test(test_jitter_cycle_of_workers),
+        cmocka_unit_test(test_jitter_cycle_of_lanes),
+        cmocka_unit_test(test_jitter_cycle_of_steady_steps),
         cmocka_unit_test(test_jitter_of_many_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

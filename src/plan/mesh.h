@@ -6,6 +6,7 @@
 #define PL_PLAN_MESH_H
 
 #include "coll/cost.h"
+#include "group/members.h"
 
 enum mesh_class { MESH_CONTROL, MESH_BULK, MESH_CLASSES };
 
@@ -16,6 +17,7 @@ struct mesh_message {
     /* The caller's: */
     uint32_t kind, worker, shard;
     uint64_t number;
+    struct members members;
 };
 
 struct mesh;

@@ -26,12 +26,13 @@ static size_t split_piece(const struct round_config *config, size_t n, size_t ra
 }
 
 /* Lanes wait for a contribution, for two typical steps at most; training waits for nothing. */
-static double wait_for_steps(const struct round_cluster *cluster)
+static double wait_for_steps(const struct round_cluster *cluster, size_t lanes, double cycle)
 {
     double rates = 0;
     for (size_t i = 1; i <= cluster->workers; i++)
         rates += 1 / cluster->step[i];
-    return jitter_longest(cluster, 2 * (double)cluster->workers / rates);
+    return jitter_cycle(cluster, lanes, cycle / (double)lanes,
+                        2 * (double)cluster->workers / rates);
 }
 
 /* Count the bytes that each node sends and receives for all shards. */
@@ -77,7 +78,10 @@ int phased_round_predict(const struct round_config *config, const struct round_c
         .at_root = !config->symmetric,
         .phases = config->phases,
     };
-    double cycle = max_double(cost_pipeline_cycle(&pipeline, &r.coded), wait_for_steps(cluster));
+    double cycle = cost_pipeline_cycle(&pipeline, &r.coded);
+    if (!isfinite(cycle))
+        return ERR_NOMEM;
+    cycle = wait_for_steps(cluster, config->fragments, cycle);
     size_t vectors = round_exchange_vectors(config);
     for (size_t rank = 0; rank < r.raw.ranks; rank++)
         node[r.first + rank].memory.exchange = vectors * (model->x + model->s) * sizeof(float);
@@ -89,5 +93,5 @@ int phased_round_predict(const struct round_config *config, const struct round_c
     cost->seconds = cycle;
     cost->steps = cycle * rates / (double)cluster->workers;
     cost->carried = min_double(1, CYCLE_STEPS / cost->steps);
-    return isfinite(cycle) ? count_shards(config, &r, n, model->s, node) : ERR_NOMEM;
+    return count_shards(config, &r, n, model->s, node);
 }

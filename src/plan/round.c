@@ -12,7 +12,6 @@
 #include "plan/round_internal.h"
 #include "plan/server_round.h"
 #include "plan/sliced_round.h"
-#include "plan/worker_servers.h"
 #include "tensor/segment.h"
 #include "tensor/vec.h"
 
@@ -443,8 +442,6 @@ static int predict_paces(const struct round_config *config, const struct round_c
     int rc = OK;
     if (config->strategy == ROUND_GOSSIP)
         predict_gossip(config, cluster, model, cost, node);
-    else if (config->servers > 0)
-        rc = worker_servers_predict(config, cluster, model, node);
     else
         rc = server_round_predict(config, cluster, model, node);
     for (size_t i = 1; rc == OK && i <= cluster->workers; i++) {

@@ -1,348 +1,522 @@
-/* A push or a copy is a transfer (coll/transfer.h): a header, a grant, the bytes, and their way. A
- * worker's round is a script (server_script.h).
- *
- * The driver sends a copy only after it has the worker's own pushes. Links that several transfers
- * share are divided fairly among them, as far as the worker's own link can take its part. */
+/* The protocol is that of strategy/ps_server.h. A worker sends a part of each push to each shard:
+ * header, grant, pieces. A shard that has it reports to the clock, on shard 0. The clock orders all
+ * shards to apply pushes that all have, and tells workers that may continue. These request copies,
+ * of the clock alone if they are to be states, which it orders likewise. */
 #include "plan/server_round.h"
 
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "coll/fair_links.h"
+#include "coll/transfer.h"
 #include "plan/jitter.h"
+#include "plan/mesh.h"
 #include "plan/server_script.h"
+#include "tensor/vec.h"
 
 #include <math.h>
 
-enum { MESSAGE_BYTES = 150, PIECE_BYTES = 40 };
-enum { FILLING = 20, ROUNDS = 40 };
+enum { NOTICE_BYTES = 72, ORDER_BYTES = 80, GRANT_BYTES = 4 };
+enum { ROUNDS_LEAST = 15, ROUNDS_MOST = 180, ROUNDS_OF_ALL = 480 };
 
-enum transfer_stage { IDLE, AGREEING, FLOWING, LANDING, WAITING };
-
-/* A transfer between a worker and the driver. */
-struct moving {
-    enum transfer_stage stage;
-    double until; /* AGREEING, LANDING: the end of the stage */
-    double left;  /* FLOWING: bytes, */
-    double rate;  /* and their rate now */
+enum message_kind {
+    PUSH_HEADER,
+    PUSH_GRANT,
+    PUSH_PIECE,
+    COPY_HEADER,
+    COPY_GRANT,
+    COPY_PIECE,
+    HAVE,
+    APPLY,
+    SHOW,
+    MAY_GO, /* `number`: the order */
+    FETCH,
 };
 
-struct server_worker {
+/* A transfer between a worker and a shard. */
+struct stream {
+    double bytes, each; /* of all; of a piece but the last */
+    uint32_t pieces, sent, arrived, granted;
+};
+
+enum part_use { USE_NONE, USE_ARRIVES, USE_WAITS, USE_COPY };
+
+/* A worker as a shard sees it. */
+struct part {
+    enum part_use use;
+    bool next;      /* the header of a push waits */
+    bool requested; /* and so does a request */
+    uint64_t done;  /* pushes that are applied */
+    struct stream push, copy;
+};
+
+struct shard_model {
+    size_t x, s;      /* floats */
+    double leaves;    /* share of a step after which its push may */
+    uint64_t version; /* orders that are carried out */
+};
+
+struct serving_worker {
     size_t action;
-    bool acts;                /* it is in that action, which needs time */
-    double until;             /* COMPUTE: its end */
-    struct moving push, copy; /* push WAITING: it has arrived, and is not decided yet */
-    double ok_at;             /* when the worker has the decision on its last push */
-    uint64_t pushes, copies, wholes;
+    bool acts;           /* it is in that action, which needs time */
+    double began, until; /* COMPUTE */
+    size_t open;         /* shards whose part of the push has not left */
+    bool begun;          /* that push */
+    bool undecided;      /* the last one */
+    uint64_t pushes, copies, steps;
     uint64_t uncontained; /* pushes since the last whole state */
-    uint64_t steps;
+    bool whole;           /* the copy that it requests */
+    uint64_t wanted;      /* the oldest order that it may be of */
+    size_t held;          /* parts of it that have arrived */
+    size_t have;          /* shards that have its push */
     struct pace_count pace;
+    double sent, received; /* bytes */
 };
 
-struct timeline {
+struct world_model {
     const struct round_config *config;
     const struct round_cluster *cluster;
-    const struct round_model *model;
+    size_t workers, shards;
     struct script script;
-    struct server_worker *worker;
+    struct serving_worker *worker;
+    struct shard_model *shard;
+    struct part *part; /* of each shard, of each worker */
+    struct mesh *mesh;
+    struct members ready; /* workers whose pushes wait for the clock */
+    struct members held;  /* in rounds: those that wait for others */
     double now;
 };
 
-/* ---- links ---- */
-
-static double vector_bytes(const struct timeline *l)
+static struct part *part_of(const struct world_model *w, size_t shard, size_t worker)
 {
-    return server_vector_bytes(l->config, l->model->x, l->model->s);
+    return &w->part[shard * w->workers + worker];
 }
 
-static double state_bytes(const struct timeline *l)
+/* ---- messages ---- */
+
+/* The node of a shard's server. */
+static uint32_t host_of(const struct world_model *w, size_t shard)
 {
-    return server_state_bytes(l->config, l->model->x, l->model->s, l->cluster->workers);
+    return w->config->servers > 0 ? (uint32_t)shard + 1 : 0;
 }
 
-/* With those of the pieces' frames. */
-static double framed_bytes(const struct timeline *l, double bytes)
+static struct mesh_message message_of(const struct world_model *w, enum message_kind kind,
+                                      size_t shard, size_t worker, uint64_t number, double bytes)
 {
-    double floats = (double)(l->model->x + l->model->s);
-    return bytes + ceil(floats / (double)l->config->chunk) * PIECE_BYTES;
+    bool to_worker =
+        kind == PUSH_GRANT || kind == COPY_HEADER || kind == COPY_PIECE || kind == MAY_GO;
+    bool notice = kind >= HAVE, of_clock = kind == APPLY || kind == SHOW || kind == MAY_GO;
+    uint32_t server = host_of(w, shard), client = (uint32_t)worker + 1;
+    return (struct mesh_message){
+        .from = of_clock                    ? host_of(w, 0)
+                : kind == HAVE || to_worker ? server
+                                            : client,
+        .to = kind == HAVE ? host_of(w, 0)
+              : to_worker  ? client
+                           : server,
+        .class = notice ? MESH_CONTROL : MESH_BULK,
+        .bytes = bytes,
+        .kind = kind,
+        .worker = (uint32_t)worker,
+        .shard = (uint32_t)shard,
+        .number = number,
+    };
 }
 
-static struct moving *moving_of(struct server_worker *w, bool pushes)
+static void send_message(struct world_model *w, enum message_kind kind, size_t shard, size_t worker,
+                         uint64_t number, double bytes)
 {
-    return pushes ? &w->push : &w->copy;
+    const struct mesh_message m = message_of(w, kind, shard, worker, number, bytes);
+    mesh_send(w->mesh, &m);
 }
 
-/* The most that the worker's own link can take. */
-static double rate_limit(const struct timeline *l, size_t i, bool pushes)
+static void open_stream(const struct world_model *w, struct stream *s, double bytes, size_t floats)
 {
-    const struct cost_links *links = &l->cluster->links;
-    return pushes ? links->send_rate[i + 1] : links->recv_rate[i + 1];
+    size_t chunk = w->config->chunk, pieces = (floats + chunk - 1) / chunk;
+    *s = (struct stream){.bytes = bytes, .pieces = pieces > 0 ? (uint32_t)pieces : 1};
+    s->each = s->pieces > 1 ? bytes * (double)chunk / (double)floats : bytes;
 }
 
-/* Max-min fair rates of the transfers that share one direction of the driver's link: those that
- * need less than an equal part leave the rest to the others. */
-static void share_link(struct timeline *l, bool pushes)
+/* A receiver grants the pieces that it can take in: so many at first, and more as some arrive. */
+static void grant_pieces(struct world_model *w, struct stream *s, enum message_kind grant,
+                         size_t shard, size_t worker)
 {
-    const struct cost_links *links = &l->cluster->links;
-    double rest = pushes ? links->recv_rate[0] : links->send_rate[0];
-    size_t n = l->cluster->workers, open = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct moving *m = moving_of(&l->worker[i], pushes);
-        m->rate = 0;
-        open += m->stage == FLOWING;
+    uint32_t most = s->arrived + TRANSFER_WINDOW, may = most < s->pieces ? most : s->pieces;
+    bool due = s->granted == 0 || may - s->granted >= TRANSFER_WINDOW / 2 || may == s->pieces;
+    if (may == s->granted || !due)
+        return;
+    s->granted = may;
+    send_message(w, grant, shard, worker, may, GRANT_BYTES);
+}
+
+/* At the worker, and at the one that serves the shard. */
+static void count_piece(struct world_model *w, size_t shard, size_t worker, bool pushed,
+                        double bytes)
+{
+    uint32_t host = host_of(w, shard);
+    struct serving_worker *client = &w->worker[worker];
+    if (host == worker + 1)
+        return;
+    *(pushed ? &client->sent : &client->received) += bytes;
+    if (host > 0)
+        *(pushed ? &w->worker[host - 1].received : &w->worker[host - 1].sent) += bytes;
+}
+
+static void send_pieces(struct world_model *w, struct stream *s, enum message_kind piece,
+                        size_t shard, size_t worker, uint64_t may)
+{
+    for (; s->sent < may; s->sent++) {
+        bool last = s->sent + 1 == s->pieces;
+        double bytes = last ? s->bytes - s->each * (s->pieces - 1) : s->each;
+        send_message(w, piece, shard, worker, 0, bytes);
+        count_piece(w, shard, worker, piece == PUSH_PIECE, bytes);
     }
-    for (bool settled = false; !settled && open > 0;) {
-        double part = rest / (double)open;
-        settled = true;
-        for (size_t i = 0; i < n; i++) {
-            struct moving *m = moving_of(&l->worker[i], pushes);
-            double most = rate_limit(l, i, pushes);
-            if (m->stage != FLOWING || m->rate > 0 || most > part)
-                continue;
-            m->rate = most;
-            rest -= most;
-            open--;
-            settled = false;
-        }
-        for (size_t i = 0; settled && i < n; i++) {
-            struct moving *m = moving_of(&l->worker[i], pushes);
-            if (m->stage == FLOWING && m->rate == 0)
-                m->rate = part;
-        }
+}
+
+/* ---- a shard ---- */
+
+static void send_copy(struct world_model *w, size_t shard, size_t worker)
+{
+    const struct shard_model *s = &w->shard[shard];
+    struct part *p = part_of(w, shard, worker);
+    bool whole = w->worker[worker].whole;
+    double bytes = whole ? server_state_bytes(w->config, s->x, s->s, w->workers)
+                         : server_vector_bytes(w->config, s->x, s->s);
+    size_t floats = whole ? (size_t)(bytes / sizeof(float)) : s->x + s->s;
+    p->use = USE_COPY;
+    open_stream(w, &p->copy, bytes, floats);
+    send_message(w, COPY_HEADER, shard, worker, 0, NOTICE_BYTES);
+}
+
+/* The clock orders states for a worker. */
+static void order_states(struct world_model *w, size_t worker)
+{
+    w->shard[0].version++;
+    for (size_t i = 1; i < w->shards; i++)
+        send_message(w, SHOW, i, worker, 0, ORDER_BYTES);
+    send_copy(w, 0, worker);
+}
+
+static void serve_next(struct world_model *w, size_t shard, size_t worker)
+{
+    struct part *p = part_of(w, shard, worker);
+    const struct serving_worker *client = &w->worker[worker];
+    if (p->use != USE_NONE)
+        return;
+    if (p->next) {
+        p->next = false;
+        p->use = USE_ARRIVES;
+        grant_pieces(w, &p->push, PUSH_GRANT, shard, worker);
+    } else if (p->requested && p->done >= client->pushes &&
+               w->shard[shard].version >= client->wanted) {
+        p->requested = false;
+        if (client->whole)
+            order_states(w, worker);
+        else
+            send_copy(w, shard, worker);
     }
 }
 
-/* ---- pushes and copies ---- */
-
-/* The time of a short message between the worker and the driver; a header and its grant are two. */
-static double message_time(const struct timeline *l, const struct server_worker *w)
+static void carry_out(struct world_model *w, size_t shard, const struct members *workers)
 {
-    const struct cost_links *links = &l->cluster->links;
-    size_t i = (size_t)(w - l->worker) + 1;
-    double worker = min_double(links->send_rate[i], links->recv_rate[i]);
-    double driver = min_double(links->send_rate[0], links->recv_rate[0]);
-    return links->latency + MESSAGE_BYTES / min_double(worker, driver);
+    w->shard[shard].version++;
+    MEMBERS_EACH (i, workers) {
+        struct part *p = part_of(w, shard, i);
+        p->use = USE_NONE;
+        p->done++;
+    }
+    for (size_t i = 0; i < w->workers; i++)
+        serve_next(w, shard, i);
 }
 
-static void let_continue(struct timeline *l, size_t i)
+/* ---- the clock ---- */
+
+static void count_have(struct world_model *w, size_t worker)
 {
-    l->worker[i].push.stage = IDLE;
-    l->worker[i].ok_at = l->now + message_time(l, &l->worker[i]);
+    if (++w->worker[worker].have < w->shards)
+        return;
+    w->worker[worker].have = 0;
+    members_add(&w->ready, (uint32_t)worker);
 }
 
-/* The push of worker i has arrived. */
-static void decide_push(struct timeline *l, size_t i)
+static void ask_gate(const struct world_model *w, size_t worker, struct members *ok)
+{
+    if (w->config->gate)
+        w->config->gate(w->config->gate_user, (uint32_t)worker, (int64_t)(w->now * 1e9), ok);
+    else
+        members_add(ok, (uint32_t)worker);
+}
+
+static void order_pushes(struct world_model *w, const struct members *workers)
+{
+    for (size_t i = 1; i < w->shards; i++) {
+        struct mesh_message m = message_of(w, APPLY, i, 0, 0, ORDER_BYTES);
+        m.members = *workers;
+        mesh_send(w->mesh, &m);
+    }
+    carry_out(w, 0, workers);
+}
+
+/* All pushes that have arrived by now are decided together. In rounds they wait for each other. */
+static void decide_pushes(struct world_model *w)
 {
     struct members ok = {0};
-    l->worker[i].push.stage = WAITING;
-    if (!l->config->gate) {
-        let_continue(l, i);
+    MEMBERS_EACH (i, &w->ready) {
+        struct members now = {0};
+        ask_gate(w, i, &now);
+        ok = members_union(&ok, &now);
+    }
+    w->held = members_union(&w->held, &w->ready);
+    w->ready = (struct members){0};
+    if (members_empty(&w->held) || (w->config->in_rounds && members_empty(&ok)))
+        return;
+    order_pushes(w, &w->held);
+    w->held = (struct members){0};
+    MEMBERS_EACH (i, &ok)
+        send_message(w, MAY_GO, 0, i, w->shard[0].version, NOTICE_BYTES);
+}
+
+/* ---- arrivals ---- */
+
+static void on_push_piece(struct world_model *w, size_t shard, size_t worker)
+{
+    struct part *p = part_of(w, shard, worker);
+    if (++p->push.arrived < p->push.pieces) {
+        grant_pieces(w, &p->push, PUSH_GRANT, shard, worker);
         return;
     }
-    l->config->gate(l->config->gate_user, (uint32_t)i, (int64_t)(l->now * 1e9), &ok);
-    MEMBERS_EACH (k, &ok)
-        if (l->worker[k].push.stage == WAITING)
-            let_continue(l, k);
-}
-
-static void begin_push(struct timeline *l, struct server_worker *w)
-{
-    w->push = (struct moving){.stage = AGREEING, .until = l->now + 2 * message_time(l, w)};
-    w->ok_at = INFINITY;
-    w->pushes++;
-    w->uncontained++;
-}
-
-static double copy_bytes(const struct timeline *l, struct server_worker *w)
-{
-    if (!server_copy_is_whole(l->config, w->copies, w->uncontained))
-        return vector_bytes(l);
-    w->uncontained = 0;
-    w->wholes++;
-    return state_bytes(l);
-}
-
-static void answer_request(const struct timeline *l, struct server_worker *w, double at)
-{
-    w->copy = (struct moving){.stage = AGREEING, .until = at + 2 * message_time(l, w)};
-    w->copies++;
-}
-
-/* The driver answers once it has this worker's pushes. */
-static void begin_copy(struct timeline *l, struct server_worker *w)
-{
-    if (w->push.stage == IDLE)
-        answer_request(l, w, l->now + message_time(l, w));
+    p->use = USE_WAITS;
+    if (shard == 0)
+        count_have(w, worker);
     else
-        w->copy = (struct moving){.stage = WAITING};
+        send_message(w, HAVE, shard, worker, 0, NOTICE_BYTES);
 }
 
-/* Begin to move bytes, or let them land. */
-static void advance_transfer(struct timeline *l, struct server_worker *w, struct moving *m)
+static void on_copy_piece(struct world_model *w, size_t shard, size_t worker)
 {
-    if (m->stage == AGREEING) {
-        double bytes = m == &w->push ? vector_bytes(l) : copy_bytes(l, w);
-        m->stage = FLOWING;
-        m->left = framed_bytes(l, bytes);
-    } else if (m->stage == FLOWING) {
-        m->stage = LANDING;
-        m->until = l->now + l->cluster->links.latency;
-    } else if (m == &w->push) {
-        decide_push(l, (size_t)(w - l->worker));
-        if (w->copy.stage == WAITING)
-            answer_request(l, w, l->now);
-    } else {
-        m->stage = IDLE;
+    struct part *p = part_of(w, shard, worker);
+    if (++p->copy.arrived < p->copy.pieces) {
+        grant_pieces(w, &p->copy, COPY_GRANT, shard, worker);
+        return;
+    }
+    w->worker[worker].held++;
+    p->use = USE_NONE;
+    serve_next(w, shard, worker);
+}
+
+static void on_message(struct world_model *w, const struct mesh_message *m)
+{
+    struct part *p = part_of(w, m->shard, m->worker);
+    switch ((enum message_kind)m->kind) {
+    case PUSH_HEADER:
+        p->next = true;
+        serve_next(w, m->shard, m->worker);
+        return;
+    case PUSH_GRANT: send_pieces(w, &p->push, PUSH_PIECE, m->shard, m->worker, m->number); return;
+    case PUSH_PIECE: on_push_piece(w, m->shard, m->worker); return;
+    case COPY_HEADER: grant_pieces(w, &p->copy, COPY_GRANT, m->shard, m->worker); return;
+    case COPY_GRANT: send_pieces(w, &p->copy, COPY_PIECE, m->shard, m->worker, m->number); return;
+    case COPY_PIECE: on_copy_piece(w, m->shard, m->worker); return;
+    case HAVE: count_have(w, m->worker); return;
+    case APPLY: carry_out(w, m->shard, &m->members); return;
+    case SHOW:
+        w->shard[m->shard].version++;
+        send_copy(w, m->shard, m->worker);
+        return;
+    case MAY_GO:
+        w->worker[m->worker].undecided = false;
+        w->worker[m->worker].wanted = m->number;
+        return;
+    case FETCH:
+        p->requested = true;
+        serve_next(w, m->shard, m->worker);
+        return;
     }
 }
 
 /* ---- a worker ---- */
 
-static double take_steps(const struct timeline *l, struct server_worker *w, uint64_t steps)
+/* Parts of the push from `from` on leave. */
+static void push_parts(struct world_model *w, size_t worker, size_t from)
 {
-    double seconds = jitter_steps(l->cluster, (size_t)(w - l->worker) + 1, w->steps, steps);
-    w->steps += steps;
-    return seconds;
+    struct serving_worker *me = &w->worker[worker];
+    if (!me->begun) {
+        me->begun = me->undecided = true;
+        me->pushes++;
+        me->uncontained++;
+    }
+    for (; me->open > from; me->open--) {
+        size_t shard = me->open - 1;
+        const struct shard_model *s = &w->shard[shard];
+        open_stream(w, &part_of(w, shard, worker)->push, server_vector_bytes(w->config, s->x, s->s),
+                    s->x + s->s);
+        send_message(w, PUSH_HEADER, shard, worker, 0, NOTICE_BYTES);
+    }
+    if (me->open > 0)
+        return;
+    me->open = w->shards;
+    me->begun = false;
 }
 
-static void begin_action(struct timeline *l, struct server_worker *w)
+/* The time at which the next part may leave, while the worker computes. Shard 0 leaves last. */
+static double next_leaving(const struct world_model *w, const struct serving_worker *me)
 {
-    const struct action *a = &l->script.at[w->action];
-    w->acts = true;
-    if (a->kind == COMPUTE)
-        w->until = l->now + take_steps(l, w, a->steps);
-    else if (a->kind == PUSH)
-        begin_push(l, w);
-    else if (a->kind == COPY)
-        begin_copy(l, w);
+    bool early = w->config->strategy == ROUND_PS && me->open > 1;
+    double share = early ? w->shard[me->open - 1].leaves : 1;
+    return share < 1 ? me->began + share * (me->until - me->began) : me->until;
 }
 
-static bool is_over(const struct timeline *l, const struct server_worker *w)
+static void request_copy(struct world_model *w, size_t worker)
 {
-    switch (l->script.at[w->action].kind) {
-    case COMPUTE: return l->now >= w->until;
+    struct serving_worker *me = &w->worker[worker];
+    me->held = 0;
+    me->whole = server_copy_is_whole(w->config, ++me->copies, me->uncontained);
+    me->uncontained = me->whole ? 0 : me->uncontained;
+    for (size_t i = 0; i < (me->whole ? 1 : w->shards); i++)
+        send_message(w, FETCH, i, worker, 0, NOTICE_BYTES);
+}
+
+static void begin_action(struct world_model *w, size_t worker)
+{
+    struct serving_worker *me = &w->worker[worker];
+    const struct action *a = &w->script.at[me->action];
+    me->acts = true;
+    if (a->kind == COMPUTE) {
+        me->began = w->now;
+        me->until = w->now + jitter_steps(w->cluster, worker + 1, me->steps, a->steps);
+        me->steps += a->steps;
+    } else if (a->kind == PUSH) {
+        push_parts(w, worker, 0);
+    } else if (a->kind == COPY) {
+        request_copy(w, worker);
+    }
+}
+
+static bool is_over(struct world_model *w, size_t worker)
+{
+    struct serving_worker *me = &w->worker[worker];
+    switch (w->script.at[me->action].kind) {
+    case COMPUTE:
+        while (next_leaving(w, me) < me->until && w->now >= next_leaving(w, me))
+            push_parts(w, worker, me->open - 1);
+        return w->now >= me->until;
     case PUSH: return true;
-    case COPY: return w->copy.stage == IDLE;
-    default: return l->now >= w->ok_at;
+    case COPY: return me->held == w->shards;
+    default: return !me->undecided;
     }
 }
 
 /* Take actions up to one that needs time. */
-static void advance_worker(struct timeline *l, struct server_worker *w)
+static void advance_worker(struct world_model *w, size_t worker, uint64_t filling)
 {
+    struct serving_worker *me = &w->worker[worker];
     for (;;) {
-        if (!w->acts)
-            begin_action(l, w);
-        if (!is_over(l, w))
+        if (!me->acts)
+            begin_action(w, worker);
+        if (!is_over(w, worker))
             return;
-        w->acts = false;
-        if (++w->action < l->script.count)
+        me->acts = false;
+        if (++me->action < w->script.count)
             continue;
-        w->action = 0;
-        pace_count_round(&w->pace, FILLING, l->now);
+        me->action = 0;
+        pace_count_round(&me->pace, filling, w->now);
     }
 }
 
 /* ---- time ---- */
 
-static double next_of(const struct timeline *l, const struct moving *m)
+static double next_event(struct world_model *w)
 {
-    return m->stage == AGREEING || m->stage == LANDING ? m->until
-           : m->stage == FLOWING                       ? l->now + m->left / m->rate
-                                                       : INFINITY;
-}
-
-/* When something happens at a worker next. */
-static double next_event(const struct timeline *l, const struct server_worker *w)
-{
-    enum action_kind kind = l->script.at[w->action].kind;
-    double next = min_double(next_of(l, &w->push), next_of(l, &w->copy));
-    if (kind == COMPUTE)
-        next = min_double(next, w->until);
-    else if (kind == AWAIT_OK || kind == AWAIT_PUSH)
-        next = min_double(next, w->ok_at);
+    double next = mesh_next(w->mesh);
+    for (size_t i = 0; i < w->workers; i++) {
+        const struct serving_worker *me = &w->worker[i];
+        if (w->script.at[me->action].kind == COMPUTE)
+            next = min_double(next, next_leaving(w, me));
+    }
     return next;
 }
 
-static void move_bytes(struct moving *m, double seconds)
+static uint64_t least_rounds(const struct world_model *w)
 {
-    if (m->stage == FLOWING)
-        m->left = max_double(0, m->left - m->rate * seconds);
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < w->workers; i++)
+        least = w->worker[i].pace.rounds < least ? w->worker[i].pace.rounds : least;
+    return least;
 }
 
-/* Has it come to the end of its stage? Bytes that take less than a nanosecond are none. */
-static bool has_come(const struct timeline *l, const struct moving *m)
+/* Until the slowest worker has done enough rounds: fewer where there are many workers, whose
+ * messages are many. A few unequal workers may need many rounds until they meet in the same way
+ * again. */
+static int run_rounds(struct world_model *w)
 {
-    return m->stage == FLOWING
-               ? m->left <= m->rate * 1e-9
-               : (m->stage == AGREEING || m->stage == LANDING) && l->now >= m->until;
-}
-
-/* Until the slowest worker has done enough rounds. */
-static void run_timeline(struct timeline *l)
-{
-    size_t n = l->cluster->workers;
-    uint64_t least = 0;
-    while (least < FILLING + ROUNDS) {
-        for (size_t i = 0; i < n; i++)
-            advance_worker(l, &l->worker[i]);
-        share_link(l, true);
-        share_link(l, false);
-        double next = INFINITY;
-        for (size_t i = 0; i < n; i++)
-            next = min_double(next, next_event(l, &l->worker[i]));
+    uint64_t rounds = ROUNDS_OF_ALL / w->workers;
+    rounds = rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
+    while (least_rounds(w) < rounds) {
+        struct mesh_message m;
+        for (size_t i = 0; i < w->workers; i++)
+            advance_worker(w, i, rounds / 3);
+        double next = next_event(w);
+        if (mesh_failed(w->mesh))
+            return ERR_NOMEM;
         PL_ASSERT(isfinite(next));
-        double passed = next - l->now;
-        least = UINT64_MAX;
-        l->now = next;
-        for (size_t i = 0; i < n; i++) {
-            struct server_worker *w = &l->worker[i];
-            move_bytes(&w->push, passed);
-            move_bytes(&w->copy, passed);
-        }
-        for (size_t i = 0; i < n; i++) {
-            struct server_worker *w = &l->worker[i];
-            if (has_come(l, &w->push))
-                advance_transfer(l, w, &w->push);
-            if (has_come(l, &w->copy))
-                advance_transfer(l, w, &w->copy);
-            least = w->pace.rounds < least ? w->pace.rounds : least;
-        }
+        mesh_advance(w->mesh, next);
+        w->now = next;
+        while (mesh_take(w->mesh, &m))
+            on_message(w, &m);
+        decide_pushes(w);
     }
+    return OK;
 }
 
-/* ---- the result ---- */
+/* ---- the model ---- */
 
-/* Bytes in a round: pushes that leave the worker, copies that reach it. */
-static void count_bytes(const struct timeline *l, size_t i, struct round_node *node)
+static int make_world(struct world_model *w, const struct round_model *model, struct arena *arena)
 {
-    const struct server_worker *w = &l->worker[i];
-    double rounds = (double)w->pace.rounds, copies = (double)(w->copies - w->wholes);
-    double pushed = (double)w->pushes / rounds * vector_bytes(l);
-    double copied = (copies * vector_bytes(l) + (double)w->wholes * state_bytes(l)) / rounds;
-    node[i + 1].sent = (uint64_t)pushed;
-    node[i + 1].received = (uint64_t)copied;
-    node[0].received += (uint64_t)pushed;
-    node[0].sent += (uint64_t)copied;
+    w->worker = arena_array(arena, w->workers, struct serving_worker);
+    w->shard = arena_array(arena, w->shards, struct shard_model);
+    w->part = arena_array(arena, w->workers * w->shards, struct part);
+    w->mesh = mesh_new(&w->cluster->links);
+    if (!w->worker || !w->shard || !w->part || !w->mesh)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < w->shards; i++) {
+        struct range r = range_shard(model->x + model->s, w->shards, i);
+        size_t end = r.from + r.len, x = r.from < model->x ? model->x - r.from : 0;
+        x = end <= model->x ? r.len : x;
+        w->shard[i] = (struct shard_model){
+            .x = x, .s = r.len - x, .leaves = w->config->leaves ? w->config->leaves[i] : 1};
+    }
+    for (size_t i = 0; i < w->workers; i++)
+        w->worker[i].open = w->shards;
+    server_script_write(&w->script, w->config);
+    return OK;
 }
 
 int server_round_predict(const struct round_config *config, const struct round_cluster *cluster,
                          const struct round_model *model, struct round_node *node)
 {
     struct arena arena;
-    struct timeline l = {.config = config, .cluster = cluster, .model = model};
+    struct world_model w = {.config = config,
+                            .cluster = cluster,
+                            .workers = cluster->workers,
+                            .shards = config->servers > 0 ? config->servers : 1};
+    PL_ASSERT(w.shards <= w.workers && w.workers < FAIR_LINKS_MAX);
     arena_init(&arena);
-    l.worker = arena_array(&arena, cluster->workers, struct server_worker);
-    if (!l.worker) {
-        arena_release(&arena);
-        return ERR_NOMEM;
+    int rc = make_world(&w, model, &arena);
+    if (rc == OK)
+        rc = run_rounds(&w);
+    for (size_t i = 0; rc == OK && i < w.workers; i++) {
+        const struct serving_worker *me = &w.worker[i];
+        double rounds = (double)me->pace.rounds;
+        node[i + 1].pace = pace_of(&me->pace);
+        node[i + 1].sent = (uint64_t)(me->sent / rounds);
+        node[i + 1].received = (uint64_t)(me->received / rounds);
+        if (config->servers > 0)
+            continue;
+        node[0].received += node[i + 1].sent;
+        node[0].sent += node[i + 1].received;
     }
-    server_script_write(&l.script, config);
-    run_timeline(&l);
-    for (size_t i = 0; i < cluster->workers; i++) {
-        node[i + 1].pace = pace_of(&l.worker[i].pace);
-        count_bytes(&l, i, node);
-    }
+    mesh_free(w.mesh);
     arena_release(&arena);
-    return OK;
+    return rc;
 }

@@ -1,6 +1,6 @@
-/* Workers that each exchange with the driver alone, at their own pace (ps, downpour, and easgd
- * with mode: async), as a timeline: pushes share the driver's link one way, copies the other
- * way. Part of plan/round. */
+/* Workers of parameter servers, each at its own pace (ps, downpour, and easgd with mode: async), as
+ * a timeline of all messages. The server is the driver, or several are on workers: then a copy
+ * waits behind the pushes that its node sends the same way. Part of plan/round. */
 #ifndef PL_PLAN_SERVER_ROUND_H
 #define PL_PLAN_SERVER_ROUND_H
 
