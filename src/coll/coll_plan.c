@@ -53,31 +53,33 @@ static bool span_passed(struct span range, size_t done, struct span span)
     return !spans_overlap(range, span) || end <= range.at + done;
 }
 
-/* Floats at the beginning of a step's range that it needs no longer. A lossy codec encodes a piece
- * into scratch memory when its sending begins. */
+/* Floats at the beginning of a step's range that it needs no longer. */
 static size_t done_with(const struct coll_plan *plan, size_t number)
 {
-    const struct step *s = &plan->schedule.step[number];
     const struct flow *f = &plan->flow[number];
-    bool coded = s->kind == STEP_SEND && plan_codec(plan, number) != CODEC_F32;
-    size_t pieces = coded ? f->begun : f->done;
-    return pieces < f->pieces ? pieces * plan->config.chunk : s->len;
+    size_t pieces = plan_passed(f);
+    return pieces < f->pieces ? pieces * plan->config.chunk : plan->schedule.step[number].len;
 }
 
-bool plan_clear(const struct coll_plan *plan, size_t number, size_t piece)
+bool plan_examine(struct coll_plan *plan, size_t number)
 {
     const struct step *step = &plan->schedule.step[number];
-    const struct flow *flow = &plan->flow[number];
+    struct flow *flow = &plan->flow[number];
     struct span in = read_span(step), out = written_span(plan, number);
-    in = in.len ? plan_piece(plan, in.at, in.len, piece) : in;
-    out = out.len ? plan_piece(plan, out.at, out.len, piece) : out;
+    in = in.len ? plan_piece(plan, in.at, in.len, flow->begun) : in;
+    out = out.len ? plan_piece(plan, out.at, out.len, flow->begun) : out;
+    flow->held = false;
     for (size_t i = 0; i < flow->needs; i++) {
         size_t before = plan->needs[flow->first_need + i], done = done_with(plan, before);
         struct span read = read_span(&plan->schedule.step[before]),
                     written = written_span(plan, before);
-        if (!span_passed(written, done, in) || !span_passed(written, done, out) ||
-            !span_passed(read, done, out))
-            return false;
+        if (span_passed(written, done, in) && span_passed(written, done, out) &&
+            span_passed(read, done, out))
+            continue;
+        flow->held = true;
+        flow->held_by = before;
+        flow->held_at = plan_passed(&plan->flow[before]);
+        return false;
     }
     return true;
 }
@@ -115,6 +117,14 @@ static int find_needs(struct coll_plan *plan, size_t number, struct need_list *l
     }
     flow->needs = list->count - flow->first_need;
     return OK;
+}
+
+/* A lossy codec encodes a piece into scratch memory when its sending begins. */
+static void find_passing(struct coll_plan *plan)
+{
+    for (size_t i = 0; i < plan->schedule.count; i++)
+        plan->flow[i].until_begun =
+            plan->schedule.step[i].kind == STEP_SEND && plan_codec(plan, i) != CODEC_F32;
 }
 
 /* The first sender of a result rounds it to the codec and keeps the rounding error; ranks that
@@ -193,8 +203,10 @@ int coll_plan_make(struct coll_plan *plan, struct schedule *schedule,
         bool fits = plan->config.chunk * sizeof(float) <= WORLD_MESSAGE_MAX;
         rc = fits ? OK : ERR_UNSUPPORTED;
     }
-    if (rc == OK)
+    if (rc == OK) {
+        find_passing(plan);
         find_first_codes(plan);
+    }
     struct need_list needs = {0};
     for (size_t i = 0; rc == OK && i < plan->schedule.count; i++)
         rc = find_needs(plan, i, &needs);

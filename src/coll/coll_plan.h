@@ -20,6 +20,10 @@ struct flow {
     uint32_t first_piece;     /* its number among the pieces between the two ranks */
     size_t first_need, needs; /* of plan->needs */
     bool codes_first; /* SEND: results that no step before has put into the plan's lossy code */
+    bool until_begun; /* steps that wait for a piece of it wait until it has begun, not ended */
+    bool held;        /* its next piece could not begin, */
+    size_t held_by;   /* because of this step, */
+    size_t held_at;   /* when so many pieces of that were done with */
 };
 
 struct span {
@@ -51,7 +55,22 @@ static inline struct span plan_piece(const struct coll_plan *plan, size_t at, si
                          len - from < plan->config.chunk ? len - from : plan->config.chunk};
 }
 
-/* May a piece begin? It may when no earlier step still uses the floats that it touches. */
-bool plan_clear(const struct coll_plan *plan, size_t step, size_t piece);
+/* Pieces of a step that no other step waits for any more. */
+static inline size_t plan_passed(const struct flow *flow)
+{
+    return flow->until_begun ? flow->begun : flow->done;
+}
+
+/* plan_clear, by all that the step needs. */
+bool plan_examine(struct coll_plan *plan, size_t step);
+
+/* May the next piece of a step begin? It may when no earlier step still uses the floats that it
+ * touches. Asked after every event, and mostly the step that held it has got no further. */
+static inline bool plan_clear(struct coll_plan *plan, size_t step)
+{
+    const struct flow *flow = &plan->flow[step];
+    return !(flow->held && plan_passed(&plan->flow[flow->held_by]) == flow->held_at) &&
+           plan_examine(plan, step);
+}
 
 #endif

@@ -16,6 +16,7 @@ struct runner {
     uint64_t busy;     /* a bit for each of the plan's ports */
     uint64_t posts;    /* handed to the world, which counts each when it has ended */
     size_t first;      /* step that is not finished */
+    size_t waiting;    /* step of which a piece has not begun; at least `first` */
     int64_t idle_from; /* since when nothing could be done */
     struct trace_sends sends;
 };
@@ -200,10 +201,12 @@ static int begin_all(struct runner *r, bool *progress)
     struct coll_plan *plan = r->plan;
     const struct schedule *s = &plan->schedule;
     size_t end = s->count - r->first < PLAN_ACTIVE ? s->count : r->first + PLAN_ACTIVE;
-    for (size_t i = r->first; i < end; i++) {
+    while (r->waiting < end && plan->flow[r->waiting].begun == plan->flow[r->waiting].pieces)
+        r->waiting++;
+    for (size_t i = r->waiting; i < end; i++) {
         struct flow *flow = &plan->flow[i];
         while (flow->begun < flow->pieces && flow->begun - flow->done < PLAN_WINDOW &&
-               plan_clear(plan, i, flow->begun)) {
+               plan_clear(plan, i)) {
             int rc = begin_piece(r, i, flow->begun);
             if (rc == ERR_FULL)
                 break;
@@ -291,10 +294,12 @@ static int wait_for_any(struct runner *r, uint64_t seen)
 
 static int run_steps(struct runner *r)
 {
+    bool progress = true;
     while (r->first < r->plan->schedule.count) {
         uint64_t seen = atomic_load(&r->ended.times);
-        bool progress = false;
-        int rc = begin_all(r, &progress);
+        bool begins = progress; /* after a wait nothing can, until a piece has ended */
+        progress = false;
+        int rc = begins ? begin_all(r, &progress) : OK;
         if (rc == OK)
             rc = finish_all(r, &progress);
         if (rc == OK && !progress)
@@ -335,8 +340,10 @@ int coll_run(struct coll *c, struct coll_plan *plan, float *x, struct coll_owed 
 {
     PL_ASSERT(plan->schedule.ranks == c->ranks->count && plan->schedule.me == c->ranks->me);
     struct runner r = {.c = c, .plan = plan, .x = x, .owed = owed};
-    for (size_t i = 0; i < plan->schedule.count; i++)
+    for (size_t i = 0; i < plan->schedule.count; i++) {
         plan->flow[i].begun = plan->flow[i].done = plan->flow[i].ahead = 0;
+        plan->flow[i].held = false;
+    }
     r.idle_from = world_now(c->group->world);
     plan->moved = 0;
     atomic_fetch_add(&c->group->collectives, 1);

@@ -141,7 +141,7 @@ static bool begin_all(struct timeline *t, size_t task, uint32_t me)
     for (size_t i = r->first; i < end; i++) {
         struct flow *flow = &r->plan.flow[i];
         while (flow->begun < flow->pieces && flow->begun - flow->done < PLAN_WINDOW &&
-               plan_clear(&r->plan, i, flow->begun) && begin_piece(t, task, me, i))
+               plan_clear(&r->plan, i) && begin_piece(t, task, me, i))
             progress = true;
     }
     return progress;
