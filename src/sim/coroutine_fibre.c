@@ -7,6 +7,7 @@
 #include "sim/coroutine.h"
 
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -22,10 +23,26 @@ enum { STACK_BYTES = 2 * 1024 * 1024 }; /* its red zones make frames larger */
 enum { STACK_BYTES = 512 * 1024 };
 #endif
 
+/* Stacks begin at different offsets in their pages: else the frames in use of all tasks share the
+ * same few sets of the cache. */
+enum { CACHE_LINE = 64, SHIFTS = 61 };
+
+/* A place in the code and its stack. The compiler stores what it keeps in other registers before,
+ * and loads it again behind. */
+#if defined(__x86_64__) && defined(__GNUC__)
+typedef void *saved_place[5];
+#define save_place(at)     __builtin_setjmp(at)
+#define continue_place(at) __builtin_longjmp(at, 1)
+#else
+typedef sigjmp_buf saved_place;
+#define save_place(at)     sigsetjmp(at, 0)
+#define continue_place(at) siglongjmp(at, 1)
+#endif
+
 /* Where a stack continues. */
 struct place {
     ucontext_t context; /* the first frame of a new stack */
-    sigjmp_buf env;     /* of a stack that was left, */
+    saved_place saved;  /* of a stack that was left, */
     bool left;
 };
 
@@ -34,8 +51,9 @@ struct coroutine {
     void (*fn)(void *arg);
     void *arg;
     struct fault_sink *sink; /* while it does not run */
-    char *map;               /* a guard page, then the stack */
-    size_t guard;
+    char *map;               /* a guard page, the stack, and then this */
+    size_t guard, bytes;
+    size_t shift;           /* unused at the upper end */
     struct coroutine *next; /* in the pool */
     /* For the address sanitizer: the fake stack of the coroutine that does not run, and the stack
      * of the caller. */
@@ -47,6 +65,11 @@ struct coroutine {
 struct coroutine_host {
     struct coroutine *pool;
 };
+
+/* Stacks of the host that was closed last, for the next one: the kernel clears no page of them
+ * again. */
+enum { KEPT_MAX = 64 };
+static _Atomic(struct coroutine *) kept;
 
 /* The address sanitizer must be told of every change of stack, on both sides of it. */
 static void before_switch(void **fake, const void *stack, size_t bytes)
@@ -72,58 +95,75 @@ static int fibre_open(struct coroutine_host **out)
     struct coroutine_host *host = calloc(1, sizeof *host);
     if (!host)
         return ERR_NOMEM;
+    host->pool = atomic_exchange(&kept, NULL);
     *out = host;
     return OK;
 }
 
+static void free_stacks(struct coroutine *first)
+{
+    while (first) {
+        struct coroutine *next = first->next;
+        munmap(first->map, first->bytes);
+        first = next;
+    }
+}
+
 static void fibre_close(struct coroutine_host *host)
 {
-    while (host->pool) {
-        struct coroutine *co = host->pool;
-        host->pool = co->next;
-        munmap(co->map, co->guard + STACK_BYTES);
-        free(co);
-    }
+    struct coroutine **end = &host->pool;
+    for (int i = 0; *end && i < KEPT_MAX; i++)
+        end = &(*end)->next;
+    free_stacks(*end);
+    *end = NULL;
+    free_stacks(atomic_exchange(&kept, host->pool));
     free(host);
 }
 
 static struct coroutine *stack_new(void)
 {
-    struct coroutine *co = calloc(1, sizeof *co);
-    if (!co)
-        return NULL;
-    co->guard = (size_t)sysconf(_SC_PAGESIZE);
-    void *map = mmap(NULL, co->guard + STACK_BYTES, PROT_READ | PROT_WRITE,
+    size_t guard = (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes = guard + STACK_BYTES + (sizeof(struct coroutine) + guard - 1) / guard * guard;
+    char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-    if (map == MAP_FAILED) {
-        free(co);
+    if (map == MAP_FAILED)
+        return NULL;
+    if (mprotect(map, guard, PROT_NONE) != 0) {
+        munmap(map, bytes);
         return NULL;
     }
+    struct coroutine *co = (struct coroutine *)(void *)(map + guard + STACK_BYTES);
     co->map = map;
-    if (mprotect(map, co->guard, PROT_NONE) != 0) {
-        munmap(map, co->guard + STACK_BYTES);
-        free(co);
-        return NULL;
-    }
+    co->guard = guard;
+    co->bytes = bytes;
+    co->shift = (uintptr_t)map / guard % SHIFTS * CACHE_LINE;
     return co;
 }
 
 /* Continue at `to`, until somebody continues at `from`. swapcontext makes a system call each time,
  * for the signal mask, which tasks do not change. With the address sanitizer siglongjmp would erase
  * its notes on the stack that is left. */
+#ifdef __SANITIZE_ADDRESS__
+static void switch_stack(struct place *from, struct place *to)
+{
+    swapcontext(&from->context, &to->context);
+}
+#else
+_Noreturn __attribute__((noinline)) static void continue_stack(struct place *to)
+{
+    if (to->left)
+        continue_place(to->saved);
+    setcontext(&to->context);
+    fault_raise(__FILE__, __LINE__, "the context can be entered");
+}
+
 __attribute__((noinline)) static void switch_stack(struct place *from, struct place *to)
 {
-#ifdef __SANITIZE_ADDRESS__
-    swapcontext(&from->context, &to->context);
-#else
     from->left = true;
-    if (sigsetjmp(from->env, 0) != 0)
-        return;
-    if (to->left)
-        siglongjmp(to->env, 1);
-    setcontext(&to->context);
-#endif
+    if (save_place(from->saved) == 0)
+        continue_stack(to);
 }
+#endif
 
 /* The first frame of a stack; makecontext passes only ints. */
 static void enter_stack(unsigned low, unsigned high)
@@ -142,7 +182,7 @@ __attribute__((noinline)) static void prepare_stack(struct coroutine *co)
     co->self.left = false;
     getcontext(start);
     start->uc_stack.ss_sp = co->map + co->guard;
-    start->uc_stack.ss_size = STACK_BYTES;
+    start->uc_stack.ss_size = STACK_BYTES - co->shift;
     start->uc_link = NULL;
     uintptr_t self = (uintptr_t)co;
     makecontext(start, (void (*)(void))enter_stack, 2, (unsigned)self, (unsigned)(self >> 32));

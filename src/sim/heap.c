@@ -1,16 +1,11 @@
 #include "sim/heap.h"
 
-static bool is_before(const struct event *a, const struct event *b)
-{
-    return a->at != b->at ? a->at < b->at : a->seq < b->seq;
-}
-
 /* One heap of two; the later root becomes the first child of the earlier. NULL: no heap. */
 static struct event *merge_heaps(struct event *a, struct event *b)
 {
     if (!a || !b)
         return a ? a : b;
-    if (is_before(b, a)) {
+    if (event_is_before(b, a)) {
         struct event *later = a;
         a = b;
         b = later;
@@ -47,11 +42,31 @@ static struct event *merge_row(struct event *first)
     return root;
 }
 
-void heap_remove(struct heap *heap, struct event *event)
+static void remove_due(struct heap *heap, struct event *event)
+{
+    *(event->prev ? &event->prev->next : &heap->due) = event->next;
+    *(event->next ? &event->next->prev : &heap->due_last) = event->prev;
+    event->next = event->prev = NULL;
+    event->queued = event->due = false;
+}
+
+static void add_due(struct heap *heap, struct event *event)
+{
+    event->due = true;
+    event->prev = heap->due_last;
+    *(heap->due_last ? &heap->due_last->next : &heap->due) = event;
+    heap->due_last = event;
+}
+
+static inline void remove_event(struct heap *heap, struct event *event)
 {
     if (!event->queued)
         return;
-    struct event *below = merge_row(event->child);
+    if (event->due) {
+        remove_due(heap, event);
+        return;
+    }
+    struct event *below = event->child ? merge_row(event->child) : NULL;
     if (event == heap->root) {
         heap->root = below;
     } else {
@@ -67,14 +82,28 @@ void heap_remove(struct heap *heap, struct event *event)
     event->queued = false;
 }
 
+void heap_remove(struct heap *heap, struct event *event)
+{
+    remove_event(heap, event);
+}
+
+void heap_take(struct heap *heap, struct event *top)
+{
+    heap->now = top->at;
+    remove_event(heap, top);
+}
+
 void heap_push(struct heap *heap, struct event *event, int64_t at)
 {
-    heap_remove(heap, event);
+    remove_event(heap, event);
     if (at == INT64_MAX)
         return;
     event->at = at;
     event->seq = ++heap->seq;
     event->queued = true;
     event->child = event->next = event->prev = NULL;
-    heap->root = merge_heaps(heap->root, event);
+    if (at == heap->now && (!heap->due_last || heap->due_last->at <= at))
+        add_due(heap, event);
+    else
+        heap->root = merge_heaps(heap->root, event);
 }

@@ -31,12 +31,13 @@ static void test_storm_of_pushes_and_removals(void **state)
     struct heap heap = {0};
     for (uint64_t i = 0; i < STEPS; i++) {
         struct event *e = &events[rng_below(1, 1, i, EVENTS)];
-        switch (rng_below(1, 2, i, 4)) {
+        switch (rng_below(1, 2, i, 5)) {
         case 0: heap_remove(&heap, e); break;
         case 1:
             if (heap_top(&heap))
-                heap_remove(&heap, heap_top(&heap));
+                heap_take(&heap, heap_top(&heap));
             break;
+        case 2: heap_push(&heap, e, heap.now); break;
         default: heap_push(&heap, e, (int64_t)rng_below(1, 3, i, 50)); break; /* many ties */
         }
         assert_ptr_equal(heap_top(&heap), first_of(events));

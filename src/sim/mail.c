@@ -5,7 +5,6 @@
 #include "sim/state.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define RETRANSMISSION_NS (WORLD_SECOND / 5)
@@ -37,7 +36,7 @@ bool mail_dies(const struct node *node)
 int mail_queue(struct lane *lane, struct message *m, struct pending_message **out)
 {
     struct node *from = lane->route->from;
-    struct pending_message *pending = calloc(1, sizeof *pending);
+    struct pending_message *pending = pending_message_new(from->sim);
     if (!pending)
         return ERR_NOMEM;
     pending->arrival.fire = mail_arrive;

@@ -151,6 +151,7 @@ void sim_free(struct sim *sim)
         mail_discard(&sim->nodes[i], NULL);
     for (uint32_t i = 0; i < made; i++)
         node_release(&sim->nodes[i]);
+    pending_messages_release(sim);
     if (sim->host)
         sim->carry->close(sim->host);
     arena_release(&sim->arena);
@@ -208,7 +209,7 @@ static int run_until_end(struct sim *sim, const struct node *driver, int64_t lim
             log_tasks(sim, "out of virtual time");
             return ERR_TIMEOUT;
         }
-        heap_remove(&sim->heap, next);
+        heap_take(&sim->heap, next);
         sim->now = next->at;
         sim->acted = NULL;
         next->fire(next);
@@ -225,7 +226,7 @@ static void unwind_nodes(struct sim *sim)
     for (uint32_t i = 0; i < sim->slots; i++)
         node_end(&sim->nodes[i], true);
     for (struct event *next; (next = heap_top(&sim->heap)) && next->at <= sim->now;) {
-        heap_remove(&sim->heap, next);
+        heap_take(&sim->heap, next);
         if (next->fire == task_fire)
             task_fire(next);
     }

@@ -34,6 +34,25 @@ struct pending_message *message_queue_unlink(struct message_queue *queue,
     return pending;
 }
 
+struct pending_message *pending_message_new(struct sim *sim)
+{
+    struct pending_message *pending = sim->spare;
+    if (!pending)
+        return calloc(1, sizeof *pending);
+    sim->spare = pending->next;
+    *pending = (struct pending_message){0};
+    return pending;
+}
+
+void pending_messages_release(struct sim *sim)
+{
+    while (sim->spare) {
+        struct pending_message *pending = sim->spare;
+        sim->spare = pending->next;
+        free(pending);
+    }
+}
+
 void pending_message_free(struct pending_message *pending)
 {
     struct lane *lane = pending->lane;
@@ -46,7 +65,8 @@ void pending_message_free(struct pending_message *pending)
         node_wake(from, WAIT_CREDIT, &lane->route->to->world.self);
     heap_remove(&from->sim->heap, &pending->arrival);
     message_unref(pending->m);
-    free(pending);
+    pending->next = from->sim->spare;
+    from->sim->spare = pending;
     if (begun)
         lane_start(lane); /* the next may have waited for this room */
 }
@@ -191,9 +211,14 @@ static struct lane *find_joined(struct link *links, struct link **last)
 static struct link *tightest_link(struct link *links)
 {
     struct link *best = NULL;
-    for (struct link *l = links; l; l = l->next)
-        if (l->waiting && (!best || l->left / l->waiting < best->left / best->waiting))
-            best = l;
+    double least = 0;
+    for (struct link *l = links; l; l = l->next) {
+        double share = l->waiting ? l->left / l->waiting : 0;
+        if (!l->waiting || (best && !(share < least)))
+            continue;
+        best = l;
+        least = share;
+    }
     return best;
 }
 

@@ -101,6 +101,9 @@ static void wait_enter(struct task *task, const struct wait_for *set, int n, int
     struct node *node = task->node;
     task->set = set;
     task->n = n;
+    task->kinds = 0;
+    for (int i = 0; i < n; i++)
+        task->kinds |= 1u << set[i].kind;
     task->deadline = deadline;
     task->waiting = true;
     task->wait_next = NULL;
@@ -169,6 +172,8 @@ void node_wake(struct node *node, enum wait_kind kind, const void *what)
     struct task *next;
     for (struct task *task = node->waits; task; task = next) {
         next = task->wait_next;
+        if (!(task->kinds >> kind & 1))
+            continue;
         for (int i = 0; i < task->n; i++)
             if (wait_concerns(&task->set[i], kind, what)) {
                 task_ready(task);

@@ -94,6 +94,7 @@ struct task {
     bool waiting;
     const struct wait_for *set;
     int n;
+    unsigned kinds; /* of its events, a bit each */
     int64_t deadline;
     struct task *wait_prev, *wait_next;
     /* Work, until the node has served each of its workers `work_end` nanoseconds. */
@@ -160,6 +161,7 @@ struct sim {
     struct heap heap;
     int64_t now;
     uint64_t trace;
+    struct pending_message *spare; /* their memory is used again */
     const struct coroutine_ops *carry;
     struct coroutine_host *host;
     struct node *nodes;     /* by slot */
@@ -250,7 +252,10 @@ struct pending_message *message_queue_take(struct message_queue *queue);
 /* Take `*at` out, which may be anywhere. */
 struct pending_message *message_queue_unlink(struct message_queue *queue,
                                              struct pending_message **at);
+/* All zero; NULL: out of memory. */
+struct pending_message *pending_message_new(struct sim *sim);
 void pending_message_free(struct pending_message *pending); /* and give its credit back */
+void pending_messages_release(struct sim *sim);             /* all have been freed */
 /* ERR_NOMEM */
 int route_get(struct node *from, struct node *to, struct route **out);
 bool route_empty(const struct route *route);
