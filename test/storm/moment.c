@@ -61,15 +61,23 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
     return lanes == MOMENT_TRAINS && !atomic_load(&group->work.busy) ? MOMENT_GATHERS : lanes;
 }
 
-enum moment moment_of(const struct storm *s, uint32_t node)
+enum moment moment_of_all(const struct storm *s)
 {
     const struct driver *d = s->driver;
-    if (!d || s->driver_dead || !moment_alive(s, node))
-        return MOMENTS;
     if (s->disk.writing)
         return MOMENT_SAVES;
     if (!d->group.world || !group_view(&d->group))
         return MOMENT_FORMS;
+    return MOMENTS;
+}
+
+enum moment moment_of(const struct storm *s, uint32_t node)
+{
+    if (!s->driver || s->driver_dead || !moment_alive(s, node))
+        return MOMENTS;
+    enum moment all = moment_of_all(s);
+    if (all != MOMENTS)
+        return all;
     if (node < NODES_MAX)
         return worker_moment(s, node);
     return moment_run_ends(s) ? MOMENT_HANDS_OVER : lanes_moment(&s->node[NODES_MAX]);

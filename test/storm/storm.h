@@ -270,6 +270,9 @@ void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend
 
 /* The activity of a worker, or of the driver (NODES_MAX). */
 enum moment moment_of(const struct storm *s, uint32_t node);
+/* The moment that all living nodes are in; MOMENTS: each is in its own, neither of these two. The
+ * driver is alive. */
+enum moment moment_of_all(const struct storm *s);
 bool moment_alive(const struct storm *s, uint32_t node);
 /* In the driver's roster; NULL: it has never said hello. The driver is alive. */
 const struct roster_member *moment_member(const struct storm *s, uint32_t node);

@@ -276,7 +276,11 @@ static uint32_t choose_target(const struct storm *s, const struct strike *k)
     bool any = strikes_disk(k->fault) || k->fault == FAULT_DRIVER || k->fault == FAULT_FLOOD ||
                k->fault == FAULT_OTHER || k->fault == FAULT_LEAP || k->fault == FAULT_SLOW ||
                k->fault == FAULT_CLOG || k->fault == FAULT_REORDER;
-    for (uint32_t i = 0; i <= NODES_MAX; i++)
+    enum moment all = moment_of_all(s); /* asked at each event: spare the search if it can */
+    bool never = all != MOMENTS ? all != k->aim
+                                : k->aim == MOMENT_SAVES || k->aim == MOMENT_FORMS ||
+                                      (k->aim == MOMENT_HANDS_OVER && !moment_run_ends(s));
+    for (uint32_t i = 0; !never && i <= NODES_MAX; i++)
         if ((i < NODES_MAX || any) && moment_alive(s, i) && moment_of(s, i) == k->aim &&
             (k->fault != FAULT_TWIN || imposter_has_original(s, i)))
             found[n++] = i;
