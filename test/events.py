@@ -10,7 +10,7 @@ import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ADDS = re.compile(r'(?:cJSON_Add\w+ToObject|events_add_measure)\(\s*(event|start|records|ends),\s*"(\w+)"')
+ADDS = re.compile(r'(?:cJSON_Add\w+ToObject|events_add_measure|events_add_whole)\(\s*(event|start|records|ends),\s*"(\w+)"')
 # Written as text, not by cJSON (train/event_log.c), and keys of the objects within a start event.
 EXTRA = {'dropped': {'lines'}}
 COMMON = {'t', 'kind', 'simulated'}

@@ -31,31 +31,37 @@ static bool buf_reserve(struct buf *buf, size_t more)
     return true;
 }
 
-void buf_put(struct buf *buf, const void *data, size_t len)
+/* Static, so that it is inlined for numbers, whose lengths are constants. */
+static inline void put_bytes(struct buf *buf, const void *data, size_t len)
 {
-    if (len == 0 || !buf_reserve(buf, len))
+    if (len == 0 || ((buf->failed || buf->cap - buf->len < len) && !buf_reserve(buf, len)))
         return;
     memcpy(buf->data + buf->len, data, len);
     buf->len += len;
 }
 
+void buf_put(struct buf *buf, const void *data, size_t len)
+{
+    put_bytes(buf, data, len);
+}
+
 void buf_put_u8(struct buf *buf, uint8_t v)
 {
-    buf_put(buf, &v, 1);
+    put_bytes(buf, &v, 1);
 }
 
 void buf_put_u32(struct buf *buf, uint32_t v)
 {
     uint8_t b[4];
     bytes_put_le32(b, v);
-    buf_put(buf, b, sizeof b);
+    put_bytes(buf, b, sizeof b);
 }
 
 void buf_put_u64(struct buf *buf, uint64_t v)
 {
     uint8_t b[8];
     bytes_put_le64(b, v);
-    buf_put(buf, b, sizeof b);
+    put_bytes(buf, b, sizeof b);
 }
 
 void buf_put_f64(struct buf *buf, double v)
@@ -72,18 +78,25 @@ void buf_put_text(struct buf *buf, const char *text)
     buf_put(buf, text, n);
 }
 
+/* Into the room there is; once more if that was too little. */
 void buf_printf(struct buf *buf, const char *format, ...)
 {
+    if (!buf_reserve(buf, 1))
+        return;
     va_list args;
     va_start(args, format);
     va_list again;
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
+    size_t room = buf->cap - buf->len;
+    int n = vsnprintf((char *)buf->data + buf->len, room, format, args);
     va_end(args);
-    if (n >= 0 && buf_reserve(buf, (size_t)n + 1)) {
-        vsnprintf((char *)buf->data + buf->len, (size_t)n + 1, format, again);
-        buf->len += (size_t)n;
+    if (n >= 0 && (size_t)n >= room) {
+        if (buf_reserve(buf, (size_t)n + 1))
+            vsnprintf((char *)buf->data + buf->len, (size_t)n + 1, format, again);
+        else
+            n = 0;
     }
+    buf->len += n > 0 ? (size_t)n : 0;
     va_end(again);
 }
 

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-void rng_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4])
+static inline void compute_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4])
 {
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32);
     uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
@@ -23,10 +23,15 @@ void rng_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4]
     out[3] = c3;
 }
 
+void rng_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4])
+{
+    compute_block(seed, stream, counter, out);
+}
+
 uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t counter)
 {
     uint32_t w[4];
-    rng_block(seed, stream, counter, w);
+    compute_block(seed, stream, counter, w);
     return (uint64_t)w[1] << 32 | w[0];
 }
 

@@ -29,14 +29,18 @@ struct members members_only(uint32_t node)
 
 bool members_empty(const struct members *set)
 {
-    return members_next(set, 0) == VIEW_MEMBERS_MAX;
+    uint64_t any = 0;
+    for (int i = 0; i < MEMBER_WORDS; i++)
+        any |= set->word[i];
+    return any == 0;
 }
 
 size_t members_count(const struct members *set)
 {
     size_t n = 0;
     for (int i = 0; i < MEMBER_WORDS; i++)
-        n += (size_t)__builtin_popcountll(set->word[i]);
+        if (set->word[i]) /* most are none, and the count may be a call */
+            n += (size_t)__builtin_popcountll(set->word[i]);
     return n;
 }
 
@@ -94,12 +98,16 @@ bool members_within(const struct members *a, const struct members *b)
 
 void members_encode(const struct members *set, struct buf *out)
 {
+    uint8_t bytes[8 * MEMBER_WORDS];
     for (int i = 0; i < MEMBER_WORDS; i++)
-        buf_put_u64(out, set->word[i]);
+        bytes_put_le64(bytes + 8 * i, set->word[i]);
+    buf_put(out, bytes, sizeof bytes);
 }
 
 void members_decode(struct byte_reader *in, struct members *out)
 {
-    for (int i = 0; i < MEMBER_WORDS; i++)
-        out->word[i] = read_u64(in);
+    const uint8_t *bytes = byte_reader_take(in, 8 * MEMBER_WORDS);
+    *out = (struct members){0};
+    for (int i = 0; bytes && i < MEMBER_WORDS; i++)
+        out->word[i] = bytes_le64(bytes + 8 * i);
 }

@@ -2,8 +2,8 @@
 
 #include "world/world.h"
 
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A cause must explain so much of a wait. */
@@ -51,18 +51,45 @@ bool blame_take(struct blame_history *history, uint32_t node, const struct blame
     return true;
 }
 
-static int compare_numbers(const void *left, const void *right)
+/* Bring the nth smallest to its place, and smaller ones before it (Hoare's selection). Medians are
+ * taken for every exchange, of too few numbers for a sort to be worth its calls. */
+static void select_nth(double *value, size_t count, size_t nth)
 {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
+    ptrdiff_t n = (ptrdiff_t)nth, low = 0, high = (ptrdiff_t)count - 1;
+    while (low < high) {
+        double pivot = value[low + (high - low) / 2];
+        ptrdiff_t i = low, j = high;
+        while (i <= j) {
+            while (value[i] < pivot)
+                i++;
+            while (value[j] > pivot)
+                j--;
+            if (i > j)
+                break;
+            double larger = value[i];
+            value[i++] = value[j];
+            value[j--] = larger;
+        }
+        if (n <= j)
+            high = j;
+        else if (n >= i)
+            low = i;
+        else
+            return;
+    }
 }
 
 static double find_median(double *value, size_t n)
 {
     if (n == 0)
         return 0;
-    qsort(value, n, sizeof *value, compare_numbers);
-    return n % 2 ? value[n / 2] : (value[n / 2 - 1] + value[n / 2]) / 2;
+    select_nth(value, n, n / 2);
+    if (n % 2)
+        return value[n / 2];
+    double below = value[0];
+    for (size_t i = 1; i < n / 2; i++)
+        below = value[i] > below ? value[i] : below;
+    return (below + value[n / 2]) / 2;
 }
 
 double blame_median(const struct blame_window *window)

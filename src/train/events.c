@@ -2,6 +2,8 @@
 
 #include "wire/catalogue.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +45,17 @@ double events_decimal(float value)
             return strtod(text, NULL);
     }
     return (double)value;
+}
+
+void events_add_whole(cJSON *event, const char *key, double value)
+{
+    char text[32];
+    if (fabs(value) >= 1e15 /* which cJSON writes with an exponent */ || value != floor(value)) {
+        cJSON_AddNumberToObject(event, key, value);
+        return;
+    }
+    snprintf(text, sizeof text, "%" PRId64, (int64_t)value);
+    cJSON_AddRawToObject(event, key, text);
 }
 
 void events_add_measure(cJSON *event, const char *key, double value)

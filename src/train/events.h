@@ -36,6 +36,10 @@ char *events_fault(double t, const char *what, uint32_t node, double factor);
 /* The shortest decimal that equals this float: 0.01, where the double is 0.00999999977648258. */
 double events_decimal(float value);
 
+/* Add a count or a node's number, with the text that cJSON would write. cJSON formats each number
+ * as a fraction and reads it back, which takes long for an event of every exchange. */
+void events_add_whole(cJSON *event, const char *key, double value);
+
 /* Add a measured or divided number (a loss, a share, an epoch) with the digits of a float:
  * 0.15833333, where the double 19/120 is 0.15833333333333333. */
 void events_add_measure(cJSON *event, const char *key, double value);

@@ -52,6 +52,26 @@ static void test_events_unsent_event_is_lost(void **state)
                                     "{\"t\":0,\"kind\":\"dreamt\",\"simulated\":true}\n");
 }
 
+/* Fractions and numbers beyond 15 digits are cJSON's own. */
+static void test_events_whole_number_is_as_cjson_writes_it(void **state)
+{
+    static const double numbers[] = {
+        0,   -1,   7, 1023, 4294967295.0, 999999999999999.0, 1e15, -1e15, 18446744073709551615.0,
+        0.5, 1e300};
+    (void)state;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        cJSON *ours = cJSON_CreateObject(), *theirs = cJSON_CreateObject();
+        events_add_whole(ours, "n", numbers[i]);
+        cJSON_AddNumberToObject(theirs, "n", numbers[i]);
+        char *line = cJSON_PrintUnformatted(ours), *want = cJSON_PrintUnformatted(theirs);
+        assert_string_equal(line, want);
+        cJSON_free(line);
+        cJSON_free(want);
+        cJSON_Delete(ours);
+        cJSON_Delete(theirs);
+    }
+}
+
 static void expect_fault(const char *what, uint32_t node, const char *want)
 {
     char *line = events_fault(1.5, what, node, 2.5);
@@ -101,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_events_line_begins_with_time_and_kind),
         cmocka_unit_test(test_events_unsent_event_is_lost),
+        cmocka_unit_test(test_events_whole_number_is_as_cjson_writes_it),
         cmocka_unit_test(test_events_fault_line),
         cmocka_unit_test(test_events_decimal_is_shortest),
         cmocka_unit_test(test_events_measure_has_float_digits),

@@ -147,17 +147,17 @@ static void report_exchange(struct ledger *ledger, const struct committed *c, ui
     cJSON *event = events_new(ledger->events, "exchange");
     cJSON_AddStringToObject(event, "strategy", ledger->strategy);
     if (c->asynchronous)
-        cJSON_AddNumberToObject(event, "node", events_node(node));
-    cJSON_AddNumberToObject(event, "lane", c->lane);
-    cJSON_AddNumberToObject(event, "n", (double)c->n);
-    cJSON_AddNumberToObject(event, "bytes", (double)c->cost.bytes);
+        events_add_whole(event, "node", events_node(node));
+    events_add_whole(event, "lane", c->lane);
+    events_add_whole(event, "n", (double)c->n);
+    events_add_whole(event, "bytes", (double)c->cost.bytes);
     cJSON_AddNumberToObject(event, "seconds", c->cost.seconds);
     cJSON_AddNumberToObject(event, "waited_s", c->cost.waited_s);
     if (c->cost.waited_s > 0)
-        cJSON_AddNumberToObject(event, "waited_for", events_node(c->cost.waited_for));
+        events_add_whole(event, "waited_for", events_node(c->cost.waited_for));
     if (verdict.cause != BLAME_NONE) {
         blame_print(&verdict, why);
-        cJSON_AddNumberToObject(event, "blamed", events_node(verdict.node));
+        events_add_whole(event, "blamed", events_node(verdict.node));
         cJSON_AddStringToObject(event, "cause", blame_word(verdict.cause));
         cJSON_AddStringToObject(event, "why", why);
     }
