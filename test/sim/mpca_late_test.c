@@ -394,6 +394,25 @@ static void test_a_leaf_that_is_alone_with_one_participant_takes_part_again(void
     assert_true(first < pace.ticks[1] && pace.tick[1][first] <= 1900 * MS);
 }
 
+/* A leaf participates again, and before its lanes are in line the messages of the only other
+ * participant, which has their results, begin to be late: that one becomes a leaf in each view.
+ * After the time in which it may report, exchanges continue without it. */
+static void test_a_late_member_with_the_newest_results_is_not_waited_for(void **state)
+{
+    for (int k = 0; k < 4; k++) {
+        char text[256];
+        pace.workers = 2;
+        snprintf(text, sizeof text,
+                 "node { count: 2 } link { mbit: 5 latency_us: 50 }"
+                 "fault { at: 0.3 pause: 1 for: 0.3 }"
+                 "fault { at: %.2f shuffle: 0 seconds: 0.3 for: 9 }",
+                 0.66 + 0.06 * k);
+        run_trial(state, "mpca { coordination: symmetric }", text, 2.4);
+        if (pace.ticks[1] - first_after(1, 2050 * MS) < 2)
+            fail_msg("%s: no exchange any more", text);
+    }
+}
+
 /* The last participants die, and their leaf continues from the newest x̃* that it has received,
  * with its number. */
 static void test_a_leaf_that_is_left_alone_continues_from_the_newest_model(void **state)
@@ -455,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_a_clogged_link_holds_up_no_other_with_long_steps),
         cmocka_unit_test(test_a_stopped_worker_holds_up_no_other),
         cmocka_unit_test(test_leaves_that_share_a_proxy_take_part_again),
+        cmocka_unit_test(test_a_late_member_with_the_newest_results_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, wide_setup, tiny_teardown);
 }
