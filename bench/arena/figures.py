@@ -261,7 +261,7 @@ def elastic_63(arena, args):
         paper = {"after": (compute + reduce + wait) / compute, "in the background": background / compute}
         for (way, some), duration in zip(runs.items(), durations):
             here = statistics.mean(1 / speed(r, 1) for r in some)
-            label = f"{way}, {batch}"
+            label = f"{way.split()[-1]}, {batch}"
             drawn["here"][label], drawn["the paper"][label] = here, paper[way]
             needed = [r.passed(ELASTIC_TARGET) / STEP_S * speed(r, 1) for r in some]
             rows.append([f"{batch}", way, f"{here:.3f}", f"{paper[way]:.3f}", shown([statistics.median(needed)]),

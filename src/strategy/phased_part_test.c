@@ -234,6 +234,43 @@ static void test_phased_part_new_owner_has_model_and_direction(void **state)
     scene_close(&k);
 }
 
+/* An exchange with Στ = `tau` of three workers is completed. */
+static void follow_exchange(struct scene *k, double tau)
+{
+    struct exchange *e = &k->lane->exchange;
+    struct exchange_meta *meta = &e->meta[++e->completed & 1];
+    *meta = (struct exchange_meta){.weight = tau};
+    for (uint32_t i = 0; i < 3; i++)
+        members_add(&meta->contributors, i);
+    assert_int_equal(phased_part_follow(k->lane), OK);
+}
+
+/* κγ = 2/3, for periods of 4 and 2 steps: the driver knows l and P by itself, a new owner and a
+ * recovered driver by the heading. An exchange without a contribution changes neither. */
+static void test_the_leap_travels_with_the_heading(void **state)
+{
+    (void)state;
+    struct scene k[3];
+    scene_open(&k[0], "pace { shards: 3 }", WORLD_DRIVER);
+    scene_open(&k[1], "pace { shards: 3 coordination: symmetric }", 0);
+    scene_open(&k[2], "pace { shards: 3 coordination: symmetric }", 1);
+    for (int i = 0; i < 2; i++) {
+        follow_exchange(&k[i], 12);
+        expect_near(k[i].lane->leap.steps, 8 / 3.0);
+        follow_exchange(&k[i], 6);
+        follow_exchange(&k[i], 0);
+    }
+    k[2].lane->exchange.completed = 3;
+    vec_copy(phased_heading(k[2].lane), phased_heading(k[1].lane),
+             vec_all(phased_heading(k[1].lane)));
+    phased_part_take_leap(k[2].lane);
+    for (int i = 0; i < 3; i++) {
+        expect_near(k[i].lane->leap.steps, 4 / 3.0);
+        expect_near(k[i].lane->leap.period, 2);
+        scene_close(&k[i]);
+    }
+}
+
 /* Shards follow each other; the state of layers is in the last alone. */
 static void test_state_travels_with_the_last_shard(void **state)
 {
@@ -261,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_without_weight_nothing_changes_and_the_broadcast_repeats),
         cmocka_unit_test(test_parts_move),
         cmocka_unit_test(test_phased_part_new_owner_has_model_and_direction),
+        cmocka_unit_test(test_the_leap_travels_with_the_heading),
         cmocka_unit_test(test_state_travels_with_the_last_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
