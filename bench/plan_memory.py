@@ -3,14 +3,17 @@
 
   bench/plan_memory.py [--build DIR] [--steps 200] [--only STRATEGY,...]
 
-Two workers train a net of 5.8 million parameters on Fashion-MNIST, in processes of their own. From the peak of each
-that of a worker with a net of 13 thousand parameters is taken away: the process without vectors. One of the workers
+Two workers train a net of 5.8 million parameters on Fashion-MNIST, in processes of their own, whose limit of rate is far
+beyond what they reach: so they use connections as hosts do, and no memory that they share. From the peak of each
+that of a worker with a net of 13 thousand parameters is taken away: the process without vectors. The algorithm of
+exchanges is given, since plan and run may choose on other links, and some algorithms have a vector more than others. One of the workers
 also copies the final model; the other one, whose peak is the smaller, is compared. Printed are bytes in vectors as long
 as the model, too.
 """
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,8 +27,9 @@ LAYER = """layer {{ name: '{name}' type: 'InnerProduct' bottom: '{below}' top: '
 JOB = """name: "memory" net {{ file: "{net}" }} batch: 8 threads: 1 workers: 2 validation: 0
 train_data {{ idx {{ images: "{data}/t10k-images-idx3-ubyte.gz" labels: "{data}/t10k-labels-idx1-ubyte.gz" }}
 scale: 0.00390625 }} solver {{ type: "SGD" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 }}
-strategy {{ allreduce {{}} }} checkpoint {{ every_seconds: 0 }} stop {{ steps: {steps} }}
+collective {{ algorithm: chunked_ring }} strategy {{ allreduce {{}} }} checkpoint {{ every_seconds: 0 }} stop {{ steps: {steps} }}
 """
+WORKERS, LIMIT_MBIT = 2, "100000"
 CLUSTER = "node { count: 2 } step_seconds: 0.1 link { mbit: 1000 latency_us: 100 }\n"
 SETTINGS = {"sync": ["strategy.sync.tau=5"], "easgd": ["strategy.easgd.tau=5"], "diloco": ["strategy.diloco.tau=5"]}
 
@@ -46,28 +50,35 @@ def peak_of(pid):
         return 0
 
 
-def children_of(pid):
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as f:
-            return f.read().split()
-    except OSError:
-        return []
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def peaks(paceline, folder, job, strategy):
     """Of the run's workers, the smallest first."""
-    words = [paceline, "train", f"{folder}/{job}.job", "--strategy", strategy, "--out", f"{folder}/{job}-{strategy}"]
+    at = f"127.0.0.1:{free_port()}"
+    driver = [paceline, "driver", f"{folder}/{job}.job", "--strategy", strategy, "--listen", at, "--max-mbit", LIMIT_MBIT,
+              "--out", f"{folder}/{job}-{strategy}"]
     for setting in SETTINGS.get(strategy, []):
-        words += ["--set", setting]
-    best = {}
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
-        while run.poll() is None:
-            for pid in children_of(run.pid):
-                best[pid] = max(best.get(pid, 0), peak_of(pid))
+        driver += ["--set", setting]
+    worker = [paceline, "worker", "--join", at, "--threads", "1", "--max-mbit", LIMIT_MBIT]
+    runs = [subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for words in (driver, worker, worker)]
+    best = [0] * WORKERS
+    try:
+        while any(run.poll() is None for run in runs):
+            for i, run in enumerate(runs[1:]):
+                best[i] = max(best[i], peak_of(run.pid))
             time.sleep(0.005)
+    finally:
+        for run in runs:
+            if run.poll() is None:
+                run.kill()
+    for run in runs:
         if run.returncode != 0:
-            sys.exit(f"{' '.join(words)}: exit {run.returncode}\n{run.stderr.read().decode()}")
-    return sorted(best.values())
+            sys.exit(f"{' '.join(run.args)}: exit {run.returncode}\n{run.stderr.read().decode()}")
+    return sorted(best)
 
 
 def main():

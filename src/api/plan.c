@@ -76,7 +76,8 @@ static uint64_t bytes_of(const struct round_node *node)
 
 static uint64_t memory_of(const struct round_memory *m)
 {
-    return m->model + m->gradient + m->optimizer + m->strategy + m->exchange + m->workspace;
+    return m->model + m->gradient + m->optimizer + m->strategy + m->exchange + m->messages +
+           m->workspace;
 }
 
 /* Samples of a worker's step: its mean share where the workers share a batch out, and of the first

@@ -9,7 +9,6 @@
 enum {
     PINGS = 8,
     PING_BYTES = 64,
-    BULK_BYTES = 1024 * 1024,
     BULKS = 2, /* a message alone, then some one after another */
     FEW_ROUNDS = 16,
     TRIAL_BYTES = 64 * 1024,
@@ -43,7 +42,7 @@ size_t probe_partner(size_t ranks, size_t rank, size_t round)
 struct pair {
     struct coll *c;
     size_t partner;
-    uint8_t *bytes; /* room for BULK_BYTES */
+    uint8_t *bytes; /* room for PROBE_BYTES */
 };
 
 static uint64_t probe_tag(const struct coll *c, uint32_t piece)
@@ -85,14 +84,14 @@ static int choose_size(const struct pair *p, bool begins, double limit_s, size_t
         double seconds;
         *size = (size_t)next;
         rc = there_and_back(p, begins, *size, 1, TRIAL_PIECE, &seconds);
-        if (begins && *size < BULK_BYTES && TRIAL_GROWTH * seconds < limit_s)
+        if (begins && *size < PROBE_BYTES && TRIAL_GROWTH * seconds < limit_s)
             next *= TRIAL_GROWTH;
         memcpy(p->bytes, &next, sizeof next);
         if (rc == OK)
             rc = begins ? send_probe(p, sizeof next, SIZE_PIECE)
                         : recv_probe(p, sizeof next, SIZE_PIECE);
         memcpy(&next, p->bytes, sizeof next);
-        if (rc == OK && next != *size && (next != *size * TRIAL_GROWTH || next > BULK_BYTES))
+        if (rc == OK && next != *size && (next != *size * TRIAL_GROWTH || next > PROBE_BYTES))
             rc = ERR_PROTOCOL;
     } while (rc == OK && next > *size);
     return rc;
@@ -113,7 +112,7 @@ static double seconds_per_byte(double alone_s, double all_s, size_t size, size_t
  * waits for a processor, more or less each time: the shortest counts. cell: latency, s/byte */
 static int probe_pair(const struct pair *p, size_t messages, double limit_s, float *cell)
 {
-    size_t size = BULK_BYTES;
+    size_t size = PROBE_BYTES;
     bool begins = p->c->ranks->me < p->partner;
     double seconds, latency = HUGE_VAL, bulk[BULKS] = {0};
     int rc = OK;
@@ -185,7 +184,7 @@ static void sum_up(size_t P, float *rows, struct probe *out)
 static int probe_all(struct coll *c, double limit_s, float *rows, uint8_t *bytes)
 {
     size_t P = c->ranks->count, me = c->ranks->me, rounds = probe_rounds(P);
-    size_t messages = rounds < FEW_ROUNDS ? 3 : 2;
+    size_t messages = rounds < FEW_ROUNDS ? PROBE_MESSAGES : PROBE_MESSAGES - 1;
     for (size_t round = 0; round < rounds; round++) {
         struct pair p = {c, probe_partner(P, me, round), bytes};
         if (p.partner == me)
@@ -202,7 +201,7 @@ int probe_links(struct coll *c, double limit_s, struct probe *out)
     struct group *group = c->group;
     size_t P = c->ranks->count;
     float *rows = calloc(2 * P * P, sizeof *rows);
-    uint8_t *bytes = calloc(1, BULK_BYTES);
+    uint8_t *bytes = calloc(1, PROBE_BYTES);
     struct coll own = *c;
     own.n = PROBE_NUMBERS | c->n;
     own.waits = NULL;

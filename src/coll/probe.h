@@ -6,6 +6,9 @@
 
 #include "coll/coll.h"
 
+/* Bytes of a long message, and how many at most follow each other. */
+enum { PROBE_BYTES = 1024 * 1024, PROBE_MESSAGES = 3 };
+
 struct probe {
     size_t ranks;
     double latency;                    /* s, one way: the median of all pairs */

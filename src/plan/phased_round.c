@@ -93,5 +93,9 @@ int phased_round_predict(const struct round_config *config, const struct round_c
     cost->seconds = cycle;
     cost->steps = cycle * rates / (double)cluster->workers;
     cost->carried = min_double(1, CYCLE_STEPS / cost->steps);
-    return count_shards(config, &r, n, model->s, node);
+    int rc = count_shards(config, &r, n, model->s, node);
+    for (size_t rank = 0; rank < r.raw.ranks; rank++)
+        node[r.first + rank].memory.messages =
+            round_message_bytes(node[r.first + rank].received, false);
+    return rc;
 }

@@ -390,6 +390,7 @@ static int time_exchanges(const struct round_config *config, const struct round_
     struct vector v[ROUND_VECTORS_MAX];
     struct choice c;
     size_t count = vector_count(config, model);
+    bool probed = false;
     int rc = OK;
     PL_ASSERT(count <= ROUND_VECTORS_MAX);
     round_gather(config, cluster, &r);
@@ -402,9 +403,13 @@ static int time_exchanges(const struct round_config *config, const struct round_
             rc = time_vector(&r, &c, &v[i]);
         if (rc == OK)
             rc = count_bytes(config, &r, &c, &v[i], node);
+        probed |= c.is_cut;
     }
     if (rc != OK)
         return rc;
+    for (size_t rank = 0; rank < r.raw.ranks; rank++)
+        node[r.first + rank].memory.messages =
+            round_message_bytes(node[r.first + rank].received, probed);
     cost->algorithm = v[count - 1].algorithm;
     cost->seconds = config->strategy == ROUND_ALLREDUCE
                         ? run_buckets(cluster, &r, v, count)

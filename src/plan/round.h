@@ -124,14 +124,14 @@ struct round_config {
 
 /* ---- what follows ---- */
 
-/* Bytes of a node by purpose, without pieces under way, and without copies of the model for
- * evaluations and checkpoints. */
+/* Bytes of a node by purpose, without copies of the model for evaluations and checkpoints. */
 struct round_memory {
     uint64_t model;     /* x and s */
     uint64_t gradient;  /* dx */
     uint64_t optimizer; /* its vectors */
     uint64_t strategy;  /* its vectors: config->kept */
     uint64_t exchange;  /* input and two results, rounding errors, scratch of the schedule */
+    uint64_t messages;  /* that wait to be taken in, and those that probe the links */
     uint64_t workspace;
 };
 
@@ -156,13 +156,13 @@ struct round_cost {
 };
 
 /* Predict a round. `node` has workers + 1 places. Makes a schedule for each rank; asynchronous
- * rounds cost 60 rounds of the slowest worker, times the square of the workers. ERR_NOMEM, with
+ * rounds cost up to 180 rounds of the slowest worker, times the messages under way. ERR_NOMEM, with
  * the outputs undefined.
  *
  * Simulated rounds on 2 to 32 workers, equal or one of them slower, and links of 10 Mbit/s to
- * 10 Gbit/s take what is said here within 7 %, half of them within 1 %; those of mpca and pace
- * and of models in slices within 10 %. halving_doubling on more than 64 ranks takes up to a quarter
- * longer, as cost_predict does not see it (coll/cost.h). Models in slices have at most
+ * 10 Gbit/s take what is said here within 7 %, half of them within 1 %; those of asynchronous
+ * workers and of models in slices within 10 %. halving_doubling on more than 64 ranks takes up to a
+ * quarter longer, as cost_predict does not see it (coll/cost.h). Models in slices have at most
  * COST_TIMELINE_RANKS_MAX workers (coll/cost_timeline.h). */
 int round_predict(const struct round_config *config, const struct round_cluster *cluster,
                   const struct round_model *model, struct round_cost *cost,

@@ -30,6 +30,10 @@ static inline bool round_has_driver(const struct round_config *config)
            (config->strategy == ROUND_PHASED && !config->symmetric);
 }
 
+/* Memory of messages, of a node that receives so many bytes in a round; `probed`: it measures the
+ * links first. */
+uint64_t round_message_bytes(uint64_t received, bool probed);
+
 /* Memory of a worker and of the driver, but for exchanges that all take part in. */
 struct round_memory round_worker_memory(const struct round_config *config,
                                         const struct round_model *model, size_t workers,

@@ -1,8 +1,18 @@
+#include "coll/probe.h"
 #include "plan/round_internal.h"
+#include "world/world.h"
 
 size_t round_exchange_vectors(const struct round_config *config)
 {
     return config->codec == CODEC_F32 || config->keeps_inputs ? 3 : 5;
+}
+
+/* A node keeps the memory of messages for later ones, up to the credit of a peer (real/pool.h). The
+ * probe's messages are there at the same time. */
+uint64_t round_message_bytes(uint64_t received, bool probed)
+{
+    uint64_t kept = received < WORLD_CREDIT ? received : WORLD_CREDIT;
+    return kept + (probed ? (uint64_t)PROBE_BYTES * (1 + PROBE_MESSAGES) : 0);
 }
 
 static uint64_t model_bytes(const struct round_model *model)

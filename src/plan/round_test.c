@@ -202,6 +202,31 @@ static void test_round_memory_by_purpose(void **state)
     assert_int_equal(driver->model + driver->exchange, 0);
 }
 
+/* Of what a node receives in a round it keeps the memory for the next messages, up to 8 MiB; and
+ * before an algorithm is chosen by the links these are measured, with a buffer and three messages
+ * of 1 MiB. */
+static void test_round_memory_of_messages(void **state)
+{
+    (void)state;
+    static const double step[NODES] = {0, 1, 1};
+    const struct round_model wide = {.x = 3 << 20};
+    const struct round_bucket all = {wide.x, 1};
+    const struct round_cluster cluster = {
+        .workers = NODES - 1, .step = step, .links = {NODES, rate, rate, 0, INFINITY, 0}};
+    struct round_config config = config_of(ROUND_ALLREDUCE);
+    struct round_node node[NODES];
+    struct round_cost cost;
+    predict_on(&config, step, node);
+    assert_int_equal(node[1].memory.messages, node[1].received);
+    assert_int_equal(node[0].memory.messages, 0);
+    config.bucket = &all;
+    assert_int_equal(round_predict(&config, &cluster, &wide, &cost, node), OK);
+    assert_int_equal(node[1].memory.messages, 8 << 20);
+    config.algorithm = COLL_AUTO;
+    assert_int_equal(round_predict(&config, &cluster, &wide, &cost, node), OK);
+    assert_int_equal(node[1].memory.messages, 12 << 20);
+}
+
 /* One worker exchanges nothing, unless a driver takes part. */
 static void test_round_of_one_worker(void **state)
 {
@@ -229,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_round_of_diloco_by_hand),
         cmocka_unit_test(test_round_of_a_long_vector),
         cmocka_unit_test(test_round_memory_by_purpose),
+        cmocka_unit_test(test_round_memory_of_messages),
         cmocka_unit_test(test_round_of_one_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
