@@ -142,7 +142,8 @@ static void expect_refused(struct tiny *t, const char *slices, const char *phras
 /* 70 MB of weights and as much optimizer state, of processes that have 300 MB of addresses, the
  * driver too: with the gradients the whole model does not fit, with the memory that each process
  * needs anyway. It trains, is evaluated, written to checkpoints and read from them by another
- * number of slices, and its weights begin another run. Fewer slices than fit are refused before the start. */
+ * number of slices, and its weights begin another run. Fewer slices than fit are refused before the
+ * start. */
 static void test_slices_have_room_for_their_part_alone(void **state)
 {
     struct tiny *t = *state;

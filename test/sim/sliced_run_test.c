@@ -340,8 +340,8 @@ static void test_slices_resume_as_others(void **state)
     resume_as(t, (const int[]){2, 2}, net, "slices_from=ip", whole);
 }
 
-/* A file with all layers stays where it is, and each slice gets its part. Of one that lacks some the
- * driver has the whole model, and cuts it for the slices. */
+/* A file with all layers stays where it is, and each slice gets its part. Of one that lacks some
+ * the driver has the whole model, and cuts it for the slices. */
 static void test_slices_begin_with_weights(void **state)
 {
     struct tiny *t = *state;
