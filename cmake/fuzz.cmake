@@ -42,6 +42,16 @@ function(fuzz_target source)
   add_executable(${target} ${source} ${support})
   target_include_directories(${target} PRIVATE ${fuzz_root})
   target_link_libraries(${target} PRIVATE paceline_core ZLIB::ZLIB m)
+  if(name STREQUAL "frame")
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/real/frame.c)
+  elseif(name STREQUAL "page") # of the command only what serves pages: the linker picks from a library
+    add_library(fuzz_command STATIC EXCLUDE_FROM_ALL
+      $<FILTER:$<TARGET_OBJECTS:paceline_command>,EXCLUDE,/main\\.c>)
+    set_target_properties(fuzz_command PROPERTIES LINKER_LANGUAGE C)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(${target} PRIVATE fuzz_command paceline PkgConfig::CJSON
+      PkgConfig::MICROHTTPD OpenSSL::Crypto)
+  endif()
   target_link_options(${target} PRIVATE ${wraps})
   add_dependencies(fuzzers ${target})
   if(PACELINE_FUZZ)

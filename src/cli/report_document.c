@@ -47,7 +47,8 @@ static size_t put_new_points(FILE *out, const struct run_summary *s, enum run_cu
     const struct run_series *series = &s->curve[curve];
     size_t to = s->end ? series->count : series->placed;
     from = from < to ? from : to;
-    put_points(out, run_curve_keys[curve], series->point + from, to - from);
+    const struct run_point *first = from < to ? series->point + from : NULL;
+    put_points(out, run_curve_keys[curve], first, to - from);
     return to;
 }
 

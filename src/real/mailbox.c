@@ -345,10 +345,13 @@ void mailbox_unpost(struct world *w, struct recv *recv)
 static int post_recv(struct node *node, struct recv *recv)
 {
     struct mailbox *box = &node->mailbox;
-    if (node->tasks.poisoned)
-        return recv->status = ERR_CANCELLED;
-    if (mailbox_aborted(node, recv->view))
-        return recv->status = ERR_VIEW;
+    int rc = node->tasks.poisoned                ? ERR_CANCELLED
+             : mailbox_aborted(node, recv->view) ? ERR_VIEW
+                                                 : OK;
+    if (rc != OK) {
+        recv->status = rc;
+        return rc;
+    }
     struct wait_for want = {
         .from = recv->from, .view = recv->view, .tag = recv->tag, .mask = UINT64_MAX};
     struct message *m = mailbox_take(node, &want);

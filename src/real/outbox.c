@@ -273,10 +273,12 @@ int outbox_post(struct world *w, struct send *send)
     struct task *hurried = role_help_begin(node);
     struct peer *peer = peer_find(node, send->to);
     send->status = POST_PENDING;
-    if (node->tasks.poisoned) {
-        rc = send->status = ERR_CANCELLED;
-    } else if (mailbox_aborted(node, send->view)) {
-        rc = send->status = ERR_VIEW;
+    if (node->tasks.poisoned)
+        rc = ERR_CANCELLED;
+    else if (mailbox_aborted(node, send->view))
+        rc = ERR_VIEW;
+    if (rc != OK) {
+        send->status = rc;
     } else if (!peer || peer->state == PEER_DOWN) {
         send_end(node, send, ERR_PEER);
     } else {

@@ -761,6 +761,117 @@ def kvs():
         + kv_piece("x", 1, 0, (1 << 18) + 1) + kv_piece("x", 1, 0, 0) + kv_said(3, 1, b"\3"))
 
 
+# ---- what a connection begins with, and its frames (src/real/frame.h) ----
+
+
+def frames():
+    def hello(version=5, refusal=0, port=4711, stripe=0, stripes=0, way=0, plain=0, rest=bytes(26)):
+        return (b"PACELINE" + struct.pack("<IIQIIHBBBB", version, refusal, 7, 1, 2, port, stripe, stripes, way, plain)
+                + rest)
+
+    def head(length, kind, of_class, view, tag):
+        return struct.pack("<IBBHIQI", length, kind, of_class, 0, view, tag, 0)
+
+    put("frame", "hello", b"\0" + hello())
+    put("frame", "stripe", b"\0" + hello(stripe=2, stripes=4, plain=1))
+    put("frame", "shm", b"\0" + hello(way=1, rest=bytes(2) + struct.pack("<II", 99, 3) + bytes(range(16))))
+    put("frame", "old", b"\0" + hello(version=4, refusal=1))
+    put("frame", "web", b"\0GET / HTTP/1.1\r\n" + b"x" * 48)
+    put("frame", "challenge", b"\1PACELINE" + struct.pack("<I", 5) + bytes(12) + bytes(range(40)))
+    put("frame", "data", b"\3" + head(4096, 1, 0, 3, 0x18 << 56 | 9 << 16))
+    put("frame", "credit", b"\3" + head(65536, 2, 1, 0, 0))
+    put("frame", "damaged", b"\2" + head(4096, 1, 0, 3, 7))
+
+
+# ---- requests to a live page ----
+
+
+def pages():
+    token = "let-me-in-0123456789abcdef"
+
+    def get(path, *fields, method="GET", host="127.0.0.1"):
+        return "\r\n".join((f"{method} {path} HTTP/1.1", f"Host: {host}", *fields, "", ""))
+
+    put("page", "page", "\0" + get("/"))
+    put("page", "metrics", "\0" + get("/metrics", "Connection: close"))
+    put("page", "events", "\0" + get("/events", "Accept: text/event-stream"))
+    put("page", "head", "\0" + get("/healthz", method="HEAD"))
+    put("page", "two", "\0" + get("/healthz") + get("/", "Connection: close"))
+    put("page", "other_site", "\0" + get("/", host="example.org"))
+    put("page", "up", "\0" + get("/../../etc/passwd"))
+    put("page", "body", "\0" + get("/", "Content-Length: 4", method="POST") + "body")
+    put("page", "chunked", "\0" + get("/", "Transfer-Encoding: chunked") + "4\r\nbody\r\n0\r\n\r\n")
+    put("page", "query", "\1" + get(f"/?token={token}"))
+    put("page", "bearer", "\1" + get("/events", f"Authorization: Bearer {token}"))
+    put("page", "wrong", "\1" + get("/", "Authorization: Bearer let-me-in"))
+    put("page", "none", "\1" + get("/metrics"))
+
+
+# ---- control messages, by their number in fuzz_control.c ----
+
+
+def controls():
+    text, words = kv_text, 16
+    members = struct.pack("<Q", 0b111) + bytes(8 * (words - 1))
+    progress = struct.pack("<4Q", 640, 10, 5, 630) + members
+    data = struct.pack("<QQ", 9, 600) + text("/data/train")
+    local = struct.pack("<QI", 5, 10) + text("1x28x28 of 10 classes") + struct.pack("<QI", 600, 1)
+    local += struct.pack("<QQB", 70, 500, 1)
+    records = struct.pack("<Q", 8) + data + data + local
+    place = text("host") + text("10.0.0.3:4711")
+    hello = struct.pack("<I", 12) + text("0.1.0") + struct.pack("<QQI", 1, 2, 4)
+    hello += text("avx512") + text("onednn") + place + records
+    welcome = struct.pack("<I", 12) + text("0.1.0") + bytes([0, 1, 0, 1, 0]) + struct.pack("<IQ", 1, 80)
+    welcome += records + text("name: 'x'") + text("jobs/")
+    view = struct.pack("<III", 3, 1, 2)
+    for node in (0, 2):
+        view += struct.pack("<I", node) + text("10.0.0.3:4711") + struct.pack("<IB", 0, node)
+    committed = struct.pack("<IQB", 0, 5, 0) + progress
+    committed += struct.pack("<ddIQdIQdd", .5, .1, 2, 4096, 38., 1, 64, 12.5, .2) + members + members
+    committed += struct.pack("<ddB4Q3QIB", 3., .5, 1, 600, 9000, 0, 0, 64, 0, 128, 3, 0) + struct.pack("<I", 0)
+    back = struct.pack("<II", 3, 1) + members + struct.pack("<4I", 1, 2, 0, len(hello)) + hello + bytes(8 * 64)
+    for k, (name, message) in enumerate((
+            ("hello", hello), ("welcome", welcome), ("view", view),
+            ("lane_go", struct.pack("<IIQI", 3, 0, 5, 1) + members + members + bytes(2)),
+            ("committed", committed),
+            ("opening", place + text("train_data") + struct.pack("<QQ", 120, 600)),
+            ("done", struct.pack("<iB", -5, 1) + place + text("train_data: cannot open")),
+            ("lease", struct.pack("<II4Q", 3, 2, 0, 64, 64, 128)),
+            ("share", struct.pack("<IQI4Q", 3, 600, 2, 0, 300, 300, 300)),
+            ("trace", struct.pack("<II4Q", 2 << 8, 1, 5, 4096, 10, 20)),
+            ("shared", text("sum") + struct.pack("<QIId", 100, 8, 0, 0.)),
+            ("progress", progress), ("return", back),
+            ("orders", struct.pack("<8Q", 1 << 32 | 16, 2 << 32, 3 << 32 | 1, 7, 8, 64, 0, 9) + members))):
+        put("control", name, bytes([k]) + message)
+
+
+# ---- checkpoints ----
+
+
+def checkpoints():
+    sizes = {"joint/ip.0": (2, 3), "joint/ip.1": (2,), "s/norm.0": (3,)}
+    more = {"first/ip.0": (2, 3), "first/ip.1": (2,), "second/ip.0": (2, 3), "second/ip.1": (2,)}
+    own = {"own/ip.0": (2, 3), "own/ip.1": (2,), "carried/state": (2, 3), "carried/record": (2, 2)}
+    meta = {"format": "paceline 1", "job_hash": "1f", "data_hash": "2e", "lane.0": "5", "place": "640",
+            "steps": "10", "used": "630", "missed": "10", "repeated": "0", "seed": "7", "incarnation": "1",
+            "best_error": "-0.25", "updates": "12", "leases": "640 8 0 600-624 628-640?", "holdings": "600"}
+
+    def file(tensors, texts):
+        table, at = {"__metadata__": texts}, 0
+        for name, dims in tensors.items():
+            size = 4 * numpy.prod(dims).item()
+            table[name] = {"dtype": "F32", "shape": dims, "data_offsets": [at, at + size]}
+            at += size
+        text = json.dumps(table, separators=(",", ":")).encode()
+        return struct.pack("<Q", len(text)) + text + floats(at // 4)
+
+    put("checkpoint", "model", file(sizes, meta))
+    put("checkpoint", "state", file({**sizes, **more}, meta))
+    put("checkpoint", "all", file({**sizes, **more, **own}, {**meta, "holdings": "600 000000000000001f:500:0:0=64,1=72,:/data/a"}))
+    put("checkpoint", "no_number", file(sizes, {**meta, "steps": "many"}))
+    put("checkpoint", "other_net", file({**sizes, "joint/ip.2": (1,)}, meta))
+
+
 def onnx():
     """Models of test/golden/onnx, which onnx_cases.py makes."""
     cases = HERE.parent / "golden" / "onnx"
@@ -772,7 +883,7 @@ def onnx():
 def main():
     for make in (caffemodel, onnx, solverstate, binaryproto, datums, prototxt, solver, job, safetensors,
                  idx, npys, npzs, csvs, texts, cifar, image_list, lmdb, pngs, jpegs, webdatasets, shards, gzips, kvs,
-                 codecs, words):
+                 codecs, frames, pages, controls, checkpoints, words):
         make()
 
 
