@@ -384,9 +384,12 @@ static void on_lost_link(struct roster *roster, const struct roster_event *event
     const struct roster_member *other = roster_find(roster, event->other);
     if (!m || !roster_is_in(m) || !other || !roster_is_in(other))
         return;
-    m->link_lost = true;
-    m->other = event->other;
-    m->lost_at = event->now;
+    if (members_empty(&m->lost)) {
+        m->lost_at = event->now;
+        members_add(&m->lost, event->other);
+    } else if (!members_has(&m->lost, event->other)) {
+        members_add(&m->lost_later, event->other);
+    }
 }
 
 /* ns for which a member may be busy without progress. */
@@ -400,7 +403,7 @@ static int64_t stall_limit(const struct roster *roster, const struct roster_memb
 
 static bool has_lost(const struct roster_member *m, uint32_t node)
 {
-    return roster_is_in(m) && m->link_lost && m->other == node;
+    return roster_is_in(m) && (members_has(&m->lost, node) || members_has(&m->lost_later, node));
 }
 
 /* Number of the member's links that it or the other end has reported as broken. */
@@ -414,19 +417,32 @@ static size_t broken_links(const struct roster *roster, const struct roster_memb
     return n;
 }
 
-/* A broken link that outlasts the time in which a death is noticed: the member with more broken
- * links leaves, or else the one with the higher number. */
-static void tick_link(struct roster *roster, struct roster_member *m, int64_t now,
-                      struct roster_orders *out)
+/* The member with more broken links leaves, or else the one with the higher number. */
+static void part_with_one(struct roster *roster, struct roster_member *m,
+                          struct roster_member *other, struct roster_orders *out)
 {
-    struct roster_member *other = roster_find(roster, m->other);
-    if (!m->link_lost || now - m->lost_at <= roster->options.silence_max)
-        return;
     size_t mine = broken_links(roster, m), others = broken_links(roster, other);
-    m->link_lost = false;
-    if (roster_is_in(other))
-        roster_lose(roster, others > mine || (others == mine && other->node > m->node) ? other : m,
-                    "cut", out);
+    bool leaves = others > mine || (others == mine && other->node > m->node);
+    roster_lose(roster, leaves ? other : m, "cut", out);
+}
+
+/* Decide on broken links that outlast the time in which a death is noticed. The links that broke
+ * meanwhile have as much time from then on. */
+static void tick_links(struct roster *roster, struct roster_member *m, int64_t now,
+                       struct roster_orders *out)
+{
+    if (members_empty(&m->lost) || now - m->lost_at <= roster->options.silence_max)
+        return;
+    const struct members due = m->lost;
+    MEMBERS_EACH (node, &due) {
+        struct roster_member *other = roster_find(roster, node);
+        if (roster_is_in(m) && other && roster_is_in(other))
+            part_with_one(roster, m, other, out);
+        members_remove(&m->lost, node);
+    }
+    m->lost = m->lost_later;
+    m->lost_later = (struct members){{0}};
+    m->lost_at = now;
 }
 
 static void on_tick(struct roster *roster, const struct roster_event *event,
@@ -446,7 +462,7 @@ static void on_tick(struct roster *roster, const struct roster_event *event,
         else if (event->now - m->last_progress > stall_limit(roster, m))
             roster_lose(roster, m, "hung", out);
         else
-            tick_link(roster, m, event->now, out);
+            tick_links(roster, m, event->now, out);
     }
 }
 

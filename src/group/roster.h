@@ -154,8 +154,9 @@ struct roster_member {
     int64_t last_beat, last_progress; /* last heartbeat; last progress */
     uint64_t progress;
     int64_t longest; /* ns between two progresses, while busy */
-    bool link_lost;  /* to `other`, at `lost_at` */
-    uint32_t other;
+    /* Links to others that it reports as broken: those that are decided on together, the first of
+     * them at `lost_at`, and those that have been reported since. */
+    struct members lost, lost_later;
     int64_t lost_at;
     uint32_t seat;  /* VIEW_NO_SEAT: none */
     uint32_t slice; /* where there are seats: of its last one, or the one that it expects */

@@ -220,6 +220,27 @@ static void test_roster_lost_link_drops_one(void **state)
                                                       lost */
 }
 
+/* A link that breaks later, and whose other end dies, does not make it forget the first one. */
+static void test_roster_remembers_each_lost_link(void **state)
+{
+    struct story *s = *state;
+    form(s, 4, false);
+    assert_string_equal(lose_link(s, 1, 0), "");
+    assert_string_equal(lose_link(s, 0, 1), "");
+    s->now += SILENCE / 2;
+    for (uint32_t node = 0; node < 4; node++)
+        beats(s, node, 1, false);
+    for (uint32_t node = 0; node < 3; node++)
+        assert_string_equal(lose_link(s, node, 3), "");
+    on_peer_down(s, 3);
+    s->now += SILENCE / 2;
+    for (uint32_t node = 0; node < 3; node++)
+        beats(s, node, 1, false);
+    assert_string_equal(ticks(s, s->now), "");
+    assert_string_equal(ticks(s, s->now + 1), "cut 1; drop 1; view 3: 0 2");
+    assert_string_equal(ticks(s, s->now + SILENCE / 2), "");
+}
+
 /* And the roster does not remove, one after another, those that could receive from all but it. */
 static void test_roster_drops_unreachable_member(void **state)
 {
@@ -554,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_roster_stall_limit_follows_steps),
         cmocka_unit_test(test_roster_driver_pause_drops_no_member),
         cmocka_unit_test(test_roster_lost_link_drops_one),
+        cmocka_unit_test(test_roster_remembers_each_lost_link),
         cmocka_unit_test(test_roster_drops_unreachable_member),
         cmocka_unit_test(test_lane_no_member_is_ahead),
         cmocka_unit_test(test_lane_one_member_is_ahead),
