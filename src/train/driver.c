@@ -188,9 +188,9 @@ static bool awaits_checkpoint(const struct driver *d, const struct view *view, d
 static bool checkpoint_is_due(const struct driver *d, double t, uint64_t exchanges)
 {
     double every = d->job->checkpoint->every_seconds;
-    uint64_t n = d->job->checkpoint->every_exchanges;
+    uint64_t n = d->job->checkpoint->every_exchanges, before = d->requests.checkpoint_exchanges;
     return (every > 0 && t >= d->requests.checkpoint_at + every) ||
-           (n > 0 && exchanges >= d->requests.checkpoint_exchanges + n);
+           (n > 0 && exchanges > before && exchanges - before >= n);
 }
 
 /* Request a checkpoint from the holder of the model when it is time for one. */

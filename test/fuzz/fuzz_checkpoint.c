@@ -54,7 +54,7 @@ static void read_books(const struct book_texts *books)
     }
 }
 
-static void load_twice(void)
+static void load_both_ways(void)
 {
     float model[ROOM];
     struct model_layout layout = make_layout();
@@ -98,13 +98,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     struct err err = {0};
     fuzz_files_clear();
     fuzz_file(NAME, bytes, n);
-    load_twice();
+    load_both_ways();
     if (safetensors_parse(NAME, bytes, n, false, &st, &err) != OK)
         return 0;
     if (write_again(&st, &mended)) {
         fuzz_files_clear();
         fuzz_file(NAME, mended.data, mended.len);
-        load_twice();
+        load_both_ways();
     }
     buf_release(&mended);
     safetensors_release(&st);

@@ -300,6 +300,12 @@ static void test_checkpoints_are_that_many_exchanges_apart(void **state)
         assert_true(apart >= 20 && apart <= 22);
     }
     assert_true(checkpoints >= exchanges / 22);
+    struct sim_run never = {0};
+    SIM_TRY(*state, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }", &never,
+            "strategy.sync.tau=2", "workers=4", "stop.epochs=6",
+            "checkpoint={every_seconds:0 every_exchanges:18446744073709551615}");
+    assert_int_equal(never.rc, PL_OK);
+    assert_true(run_count(never.dir, "checkpoint", NULL, NULL) <= 1);
 }
 
 int main(void)
