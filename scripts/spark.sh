@@ -68,7 +68,8 @@ in_background() {
 start_daemon() {
     local name=$1
     shift
-    in_background "$SPARK_HOME/bin/spark-class" "$@" >"$spark_dir/$name.log" 2>&1
+    in_background "$SPARK_HOME/bin/spark-class" "$@" --properties-file "$spark_settings" \
+        >"$spark_dir/$name.log" 2>&1
 }
 
 # wait_for SECONDS PATTERN COUNT FILE: until the file has that many lines with the pattern.
