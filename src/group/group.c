@@ -229,8 +229,10 @@ int group_keeps_pace(struct group *group)
 
 int group_joined(struct group *group, const struct view *view)
 {
+    uint8_t bytes[4];
     atomic_store(&group->driver.joined_in, view->number);
-    return send_driver(group, WIRE_JOIN_COMPLETE, NULL, 0);
+    bytes_put_le32(bytes, view->number);
+    return send_driver(group, WIRE_JOIN_COMPLETE, bytes, sizeof bytes);
 }
 
 /* The number of the driver's check, then the link. */

@@ -244,7 +244,10 @@ static int on_donor_ready(struct server *s, const struct message *m)
 
 static int on_join_complete(struct server *s, const struct message *m)
 {
-    return step_roster(s, &(struct roster_event){.kind = ROSTER_JOIN_COMPLETE, .node = m->from});
+    struct byte_reader in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_JOIN_COMPLETE, .node = m->from};
+    event.view = read_u32(&in);
+    return byte_reader_done(&in) ? step_roster(s, &event) : drop_broken(s, m);
 }
 
 static int take_leave(struct server *s, const struct message *m)

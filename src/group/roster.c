@@ -181,7 +181,7 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out)
     }
     for (size_t i = 0; i < view->count; i++) {
         const struct roster_member *may = roster_find(roster, view->node[i]);
-        if (may->state != MEMBER_IN || may->leaf)
+        if (may->state != MEMBER_IN || may->leaf || may->leaves)
             continue;
         m->donor = view->node[i];
         roster_order_pair(out, ORDER_ADMIT_JOINER, m->donor, m->node);
@@ -258,6 +258,7 @@ static void on_donor_ready(struct roster *roster, const struct roster_event *eve
         return;
     }
     roster_set_state(m, by_driver ? MEMBER_IN : MEMBER_JOINING);
+    m->joins_in = roster->view.number + 1;
     m->last_progress = event->now;
     if (by_driver)
         admit_all(roster, event->now, out);
@@ -351,12 +352,64 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
     roster_seek_donor(roster, out);
 }
 
-/* Is this the last member that has the model? Its leave would lose the run's state. */
-static bool is_needed(const struct roster *roster, const struct roster_member *m,
-                      const struct roster_event *leave)
+/* Is this the only member that has the model for sure? Its leave would lose the run's state. */
+static bool is_needed(const struct roster *roster, const struct roster_member *leaving)
 {
-    return roster_is_in(m) && !leave->needs_sync && roster->view.number > 0 &&
-           roster_count_in(roster) == 1;
+    for (size_t i = 0; i < roster->count; i++) {
+        const struct roster_member *m = &roster->member[i];
+        if (m != leaving && roster_is_in(m) && m->state != MEMBER_JOINING)
+            return false;
+    }
+    return roster_is_in(leaving) && roster->view.number > 0;
+}
+
+/* A needed member stays until a joiner has reported that it has all of its state, which may be on
+ * its way. Without a joiner the driver requests the model, and the run ends. */
+static void on_leave(struct roster *roster, struct roster_member *m,
+                     const struct roster_event *event, struct roster_orders *out)
+{
+    if (!m || m->state == MEMBER_OUT)
+        return;
+    if (event->needs_sync || !is_needed(roster, m)) {
+        roster_lose(roster, m, "leave", out);
+    } else if (!m->leaves) {
+        m->leaves = true;
+        m->leaves_at = event->now;
+    }
+}
+
+/* Of a needed member. They join again. */
+static void give_up_joiners(struct roster *roster, struct roster_orders *out)
+{
+    for (size_t i = 0; i < roster->count; i++)
+        if (roster->member[i].state == MEMBER_JOINING)
+            roster_lose(roster, &roster->member[i], "fenced", out);
+}
+
+/* Members that waited for a joiner's report leave when it is there, or wait no longer. */
+static void let_leave(struct roster *roster, int64_t now, struct roster_orders *out)
+{
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        if (!m->leaves || !roster_is_in(m))
+            continue;
+        if (!is_needed(roster, m))
+            roster_lose(roster, m, "leave", out);
+        else if (now - m->leaves_at > roster->options.stall_max)
+            give_up_joiners(roster, out);
+    }
+}
+
+/* The state of an earlier seat is not that of this one. */
+static void on_join_complete(struct roster *roster, struct roster_member *m,
+                             const struct roster_event *event, struct roster_orders *out)
+{
+    if (!m || m->state != MEMBER_JOINING || event->view < m->joins_in)
+        return;
+    roster_set_state(m, MEMBER_IN);
+    let_leave(roster, event->now, out);
+    release_surplus(roster, out);
+    roster_seek_donor(roster, out); /* it may be one */
 }
 
 /* A heartbeat proves that the process lives. Progress is separate: a busy member must also advance,
@@ -376,22 +429,6 @@ static void on_heartbeat(struct roster *roster, const struct roster_event *event
     m->progress = event->progress;
 }
 
-/* Two members have lost their connection, while the driver reaches both. They cannot exchange, so
- * tick_link drops one of them unless they reconnect. */
-static void on_lost_link(struct roster *roster, const struct roster_event *event)
-{
-    struct roster_member *m = roster_find(roster, event->node);
-    const struct roster_member *other = roster_find(roster, event->other);
-    if (!m || !roster_is_in(m) || !other || !roster_is_in(other))
-        return;
-    if (members_empty(&m->lost)) {
-        m->lost_at = event->now;
-        members_add(&m->lost, event->other);
-    } else if (!members_has(&m->lost, event->other)) {
-        members_add(&m->lost_later, event->other);
-    }
-}
-
 /* ns for which a member may be busy without progress. */
 static int64_t stall_limit(const struct roster *roster, const struct roster_member *m)
 {
@@ -399,50 +436,6 @@ static int64_t stall_limit(const struct roster *roster, const struct roster_memb
     if (m->progress <= 1)
         return 20 * limit;
     return 8 * m->longest > limit ? 8 * m->longest : limit;
-}
-
-static bool has_lost(const struct roster_member *m, uint32_t node)
-{
-    return roster_is_in(m) && (members_has(&m->lost, node) || members_has(&m->lost_later, node));
-}
-
-/* Number of the member's links that it or the other end has reported as broken. */
-static size_t broken_links(const struct roster *roster, const struct roster_member *m)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < roster->count; i++) {
-        const struct roster_member *other = &roster->member[i];
-        n += has_lost(other, m->node) || (roster_is_in(other) && has_lost(m, other->node));
-    }
-    return n;
-}
-
-/* The member with more broken links leaves, or else the one with the higher number. */
-static void part_with_one(struct roster *roster, struct roster_member *m,
-                          struct roster_member *other, struct roster_orders *out)
-{
-    size_t mine = broken_links(roster, m), others = broken_links(roster, other);
-    bool leaves = others > mine || (others == mine && other->node > m->node);
-    roster_lose(roster, leaves ? other : m, "cut", out);
-}
-
-/* Decide on broken links that outlast the time in which a death is noticed. The links that broke
- * meanwhile have as much time from then on. */
-static void tick_links(struct roster *roster, struct roster_member *m, int64_t now,
-                       struct roster_orders *out)
-{
-    if (members_empty(&m->lost) || now - m->lost_at <= roster->options.silence_max)
-        return;
-    const struct members due = m->lost;
-    MEMBERS_EACH (node, &due) {
-        struct roster_member *other = roster_find(roster, node);
-        if (roster_is_in(m) && other && roster_is_in(other))
-            part_with_one(roster, m, other, out);
-        members_remove(&m->lost, node);
-    }
-    m->lost = m->lost_later;
-    m->lost_later = (struct members){{0}};
-    m->lost_at = now;
 }
 
 static void on_tick(struct roster *roster, const struct roster_event *event,
@@ -462,8 +455,9 @@ static void on_tick(struct roster *roster, const struct roster_event *event,
         else if (event->now - m->last_progress > stall_limit(roster, m))
             roster_lose(roster, m, "hung", out);
         else
-            tick_links(roster, m, event->now, out);
+            roster_tick_links(roster, m, event->now, out);
     }
+    let_leave(roster, event->now, out);
 }
 
 void roster_step(struct roster *roster, const struct roster_event *event, struct roster_orders *out)
@@ -473,24 +467,16 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     switch (event->kind) {
     case ROSTER_JOIN: on_join(roster, event, out); break;
     case ROSTER_RECONNECT: roster_reconnect(roster, event, out); break;
-    case ROSTER_LEAVE:
-        if (m && m->state != MEMBER_OUT && !is_needed(roster, m, event))
-            roster_lose(roster, m, "leave", out);
-        break;
+    case ROSTER_LEAVE: on_leave(roster, m, event, out); break;
     case ROSTER_PEER_DOWN:
         if (m && m->state != MEMBER_OUT)
             roster_lose(roster, m, "dead", out);
         break;
     case ROSTER_HEARTBEAT: on_heartbeat(roster, event); break;
     case ROSTER_LANE_AT: roster_lane_at(roster, event, out); break;
-    case ROSTER_LOST: on_lost_link(roster, event); break;
+    case ROSTER_LOST: roster_lost_link(roster, event); break;
     case ROSTER_DONOR_READY: on_donor_ready(roster, event, out); break;
-    case ROSTER_JOIN_COMPLETE:
-        if (m && m->state == MEMBER_JOINING)
-            roster_set_state(m, MEMBER_IN);
-        release_surplus(roster, out);
-        roster_seek_donor(roster, out); /* it may be one */
-        break;
+    case ROSTER_JOIN_COMPLETE: on_join_complete(roster, m, event, out); break;
     case ROSTER_WANT: on_want(roster, event->other, out); break;
     case ROSTER_LINK_CHECK: roster_check_links(roster, event, out); break;
     case ROSTER_LINK_REPORT: roster_on_link(roster, event, out); break;

@@ -57,7 +57,7 @@ struct roster_event {
     bool busy;              /* HEARTBEAT: it computes, so progress is expected */
     uint32_t other;         /* LOST, DONOR_READY: the other node; WANT: how many */
     int64_t pause;          /* TICK: ns for which the driver itself did not run */
-    uint32_t view;          /* LANE_AT, RECONNECT */
+    uint32_t view;          /* LANE_AT, RECONNECT, JOIN_COMPLETE: in which it got its state */
     uint32_t lane;          /* LANE_AT */
     uint64_t completed;     /* LANE_AT */
     int64_t grace;          /* LINK_CHECK: ns */
@@ -149,7 +149,8 @@ enum member_state {
 struct roster_member {
     uint32_t node;
     enum member_state state;
-    uint32_t donor; /* of a joiner: a member or the driver; ROSTER_NO_NODE: not chosen yet */
+    uint32_t donor;    /* of a joiner: a member or the driver; ROSTER_NO_NODE: not chosen yet */
+    uint32_t joins_in; /* JOINING: the view in which it became a joiner of its seat */
     char address[NODE_ADDRESS_MAX];
     int64_t last_beat, last_progress; /* last heartbeat; last progress */
     uint64_t progress;
@@ -160,6 +161,8 @@ struct roster_member {
     int64_t lost_at;
     uint32_t seat;  /* VIEW_NO_SEAT: none */
     uint32_t slice; /* where there are seats: of its last one, or the one that it expects */
+    bool leaves;    /* it has been about to leave since then, and is still needed */
+    int64_t leaves_at;
     bool leaf;
     uint32_t leaf_times;     /* how often it became a leaf; */
     uint64_t leaf_rounds;    /* rounds that it has kept pace since, */

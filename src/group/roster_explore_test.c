@@ -571,7 +571,8 @@ static bool complete_join(struct state *s, uint32_t node)
     memcpy(p->of, s->peer[p->donor].of, sizeof p->of);
     for (uint8_t n = (uint8_t)(p->begins + 1); n <= N; n++)
         p->value[n] = p->of[n] = 0;
-    put_message(&s->from[node], (struct pending_message){.kind = MSG_JOIN_COMPLETE});
+    put_message(&s->from[node],
+                (struct pending_message){.kind = MSG_JOIN_COMPLETE, .view = p->view});
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* Functions that the roster's files share. roster.c keeps the membership, roster_recovery.c handles
  * members that reconnect to a recovered driver, roster_lane.c decides which result of a lane counts
- * in a new view, roster_leaf.c which members are leaves, and roster_seats.c their slices. */
+ * in a new view, roster_leaf.c which members are leaves, roster_links.c which broken connections
+ * lose one, and roster_seats.c has the slices of members. */
 #ifndef PL_GROUP_ROSTER_INTERNAL_H
 #define PL_GROUP_ROSTER_INTERNAL_H
 
@@ -12,10 +13,10 @@ void roster_order_pair(struct roster_orders *out, enum roster_order_kind kind, u
                        uint32_t other);
 void roster_report_member(struct roster_orders *out, uint32_t node, const char *what);
 
-/* NULL: the roster does not have the node. */
 /* Asserts that the transition is one of the table. */
 void roster_set_state(struct roster_member *m, enum member_state state);
 
+/* NULL: the roster does not have the node. */
 struct roster_member *roster_find(struct roster *roster, uint32_t node);
 struct roster_member *roster_add(struct roster *roster, const struct roster_event *event);
 size_t roster_count_in(const struct roster *roster);
@@ -30,6 +31,12 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out);
 /* Remove a member, or a waiting joiner: `what` names the cause. */
 void roster_lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out);
+
+/* Two members have lost their connection. And: decide on a member's broken connections that have
+ * lasted too long. */
+void roster_lost_link(struct roster *roster, const struct roster_event *event);
+void roster_tick_links(struct roster *roster, struct roster_member *m, int64_t now,
+                       struct roster_orders *out);
 
 /* Where a model is in slices. The seat of a worker of the first view: that of its number, or the
  * lowest free one. */

@@ -16,7 +16,8 @@ static const char *donor_ready(struct story *s, uint32_t node, uint32_t other)
 
 static const char *join_complete(struct story *s, uint32_t node)
 {
-    return step(s, (struct roster_event){.kind = ROSTER_JOIN_COMPLETE, .node = node});
+    return step(s, (struct roster_event){
+                       .kind = ROSTER_JOIN_COMPLETE, .node = node, .view = s->roster.view.number});
 }
 
 static const char *lane_joined(struct story *s, uint32_t node, uint32_t view, uint64_t completed)
@@ -161,6 +162,50 @@ static void test_roster_joining_member_is_no_donor(void **state)
     assert_string_equal(leaves(s, 2), "leave 2; drop 2; view 4: 0");
 }
 
+/* 0 donors 2 and is the last member that has the model for sure. */
+static void leave_to_a_joiner(struct story *s)
+{
+    begin_elastic(s, 4);
+    joins(s, 2);
+    donor_ready(s, 0, 2);
+    assert_string_equal(leaves(s, 1), "leave 1; drop 1; view 3: 0 2");
+    assert_string_equal(leaves(s, 0), "");
+}
+
+static void test_roster_leave_waits_for_the_joiners_report(void **state)
+{
+    struct story *s = *state;
+    leave_to_a_joiner(s);
+    assert_string_equal(joins(s, 3), ""); /* its donor would leave */
+    assert_string_equal(ticks(s, s->now), "");
+    assert_string_equal(join_complete(s, 2), "leave 0; drop 0; view 4: 2; ask 2 for 3");
+}
+
+static void test_roster_needed_member_outlives_the_joiner(void **state)
+{
+    struct story *s = *state;
+    leave_to_a_joiner(s);
+    assert_string_equal(on_peer_down(s, 2), "dead 2; drop 2; view 4: 0");
+    assert_string_equal(joins(s, 3), "");
+    assert_string_equal(leaves(s, 0), "");
+    assert_string_equal(ticks(s, s->now), "");
+}
+
+static void test_roster_leave_gives_a_silent_joiner_up(void **state)
+{
+    struct story *s = *state;
+    leave_to_a_joiner(s);
+    for (int64_t end = s->now + STALL; s->now <= end; s->now += SILENCE / 2) {
+        beats(s, 0, 1, false);
+        beats(s, 2, 1, false);
+        assert_string_equal(ticks(s, s->now), "");
+    }
+    beats(s, 0, 1, false);
+    beats(s, 2, 1, false);
+    assert_string_equal(ticks(s, s->now), "fenced 2; drop 2; view 4: 0");
+    assert_string_equal(ticks(s, s->now), "");
+}
+
 static const char *want_members(struct story *s, uint32_t n)
 {
     return step(s, (struct roster_event){.kind = ROSTER_WANT, .node = ROSTER_NO_NODE, .other = n});
@@ -228,6 +273,9 @@ int main(void)
         cmocka_unit_test(test_roster_joiner_outlives_its_donor),
         cmocka_unit_test(test_roster_joiner_of_lost_exchange_is_fenced),
         cmocka_unit_test(test_roster_joining_member_is_no_donor),
+        cmocka_unit_test(test_roster_leave_waits_for_the_joiners_report),
+        cmocka_unit_test(test_roster_needed_member_outlives_the_joiner),
+        cmocka_unit_test(test_roster_leave_gives_a_silent_joiner_up),
         cmocka_unit_test(test_roster_shrinks_and_grows),
         cmocka_unit_test(test_roster_donor_is_not_released),
         cmocka_unit_test(test_roster_fixed_group),

@@ -144,11 +144,12 @@ static struct roster_member *next_to_sit(struct roster *roster, uint32_t slice, 
     return NULL;
 }
 
-static void sit_down(struct roster_member *m, uint32_t seat, uint32_t slice,
-                     struct roster_orders *out)
+static void sit_down(const struct roster *roster, struct roster_member *m, uint32_t seat,
+                     uint32_t slice, struct roster_orders *out)
 {
     roster_report_member(out, m->node, m->state == MEMBER_WAITS ? "join" : "seated");
     roster_set_state(m, MEMBER_JOINING);
+    m->joins_in = roster->view.number + 1;
     m->seat = seat;
     m->slice = slice;
     m->leaf = false;
@@ -163,7 +164,7 @@ static void seat_replica(struct roster *roster, uint32_t replica, struct roster_
             struct roster_member *m =
                 in_seat(roster, seat) ? NULL : next_to_sit(roster, f, any == 1);
             if (m)
-                sit_down(m, seat, f, out);
+                sit_down(roster, m, seat, f, out);
         }
     PL_ASSERT(seated_in(roster, replica, MEMBER_JOINING) == slices);
 }

@@ -26,9 +26,14 @@ static void expect_seats(const struct story *s, const char *expected)
     assert_string_equal(text, expected);
 }
 
+static const char *has_state_of(struct story *s, uint32_t node, uint32_t view)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_JOIN_COMPLETE, .node = node, .view = view});
+}
+
 static const char *has_state(struct story *s, uint32_t node)
 {
-    return step(s, (struct roster_event){.kind = ROSTER_JOIN_COMPLETE, .node = node});
+    return has_state_of(s, node, s->roster.view.number);
 }
 
 static void test_workers_of_the_first_view_have_seats(void **state)
@@ -116,6 +121,24 @@ static void test_a_joiner_without_its_state_gives_none(void **state)
     has_state(s, 2); /* 4 has not said so */
     on_peer_down(s, 1);
     expect_seats(s, "0:0 2:2 3:4*");
+}
+
+/* It was sent before its replica was lost, and seated again. */
+static void test_the_state_of_an_earlier_seat_counts_for_nothing(void **state)
+{
+    struct story *s = *state;
+    form_replicas(s, 2, 2);
+    joins(s, 4);
+    on_peer_down(s, 3);
+    expect_seats(s, "0:0 1:1 2:2* 3:4*");
+    uint32_t view = s->roster.view.number;
+    on_peer_down(s, 2);
+    joins(s, 5);
+    expect_seats(s, "0:0 1:1 2:5* 3:4*");
+    assert_string_equal(has_state_of(s, 4, view), "");
+    assert_string_equal(has_state(s, 5), "");
+    on_peer_down(s, 1);
+    expect_seats(s, "0:0 2:5 3:4*"); /* that replica is not whole */
 }
 
 static void test_a_joiner_is_lost(void **state)
@@ -272,6 +295,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_joiner_completes_a_replica, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_standby_is_seated_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_joiner_without_its_state_gives_none, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_the_state_of_an_earlier_seat_counts_for_nothing, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_joiner_is_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(test_members_without_a_seat_make_a_replica, setup,

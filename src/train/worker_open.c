@@ -434,6 +434,15 @@ bool worker_lacks_model(const struct worker *w)
     return w->join.joined && w->traits.is_async && w->traits.join_needs_no_model;
 }
 
+static int report_joined(struct worker *w)
+{
+    struct buf view = {0};
+    buf_put_u32(&view, group_first_view(&w->group)->number);
+    int rc = worker_report(w, WIRE_JOIN_COMPLETE, &view);
+    buf_release(&view);
+    return rc;
+}
+
 /* Join a run under way: receive the join state from the donor. Where the next exchange brings the
  * model, it comes without vectors. */
 static int join_run(struct worker *w)
@@ -460,10 +469,7 @@ static int join_run(struct worker *w)
             rc = ERR_PROTOCOL;
         rc = take_start(w, rc, &header);
     }
-    struct buf nothing = {0};
-    if (rc != OK || worker_lacks_model(w))
-        return rc;
-    return worker_report(w, WIRE_JOIN_COMPLETE, &nothing);
+    return rc != OK || worker_lacks_model(w) ? rc : report_joined(w);
 }
 
 static int begin_slice(struct worker *w, int rc, const struct model_header *header)

@@ -45,7 +45,7 @@ static void send_as_member(struct world *world)
     static const struct {
         enum wire_kind kind;
         size_t len;
-    } sent[] = {{WIRE_JOIN_COMPLETE, 0}, {WIRE_LANE_AT, 21}, {WIRE_LEAVE, 1}};
+    } sent[] = {{WIRE_JOIN_COMPLETE, 4}, {WIRE_LANE_AT, 21}, {WIRE_LEAVE, 1}};
     uint8_t bytes[21] = {0};
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
         (void)wire_send(world, WORLD_DRIVER, wire_tag(sent[i].kind, 0, 0, 0), bytes, sent[i].len);
