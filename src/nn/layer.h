@@ -40,8 +40,12 @@ struct blob {
     bool needs, leads;  /* depends on parameters; a loss depends on it: both: has a gradient */
     size_t parts;       /* of the gradient, as many as links write it */
     struct link
-        *second_grad;   /* its dx is the rest of the gradient, which the maker adds when it reads */
-    bool inserted;      /* made by an inserted layer: no version of its name (insert.h) */
+        *second_grad; /* its dx is the rest of the gradient, which the maker adds when it reads */
+    bool inserted;    /* made by an inserted layer: no version of its name (insert.h) */
+    const struct blob *numbers; /* rows along the last axis repeat: those of one number of this blob
+                                   below `kinds` are equal, others are NaN, and gradients are
+                                   added up by number; NULL: they need not */
+    size_t kinds;
     bool data_parallel; /* has this slice's part of the records alone (partition.h) */
     size_t units; /* of axis `unit_axis` that slices share out, all of them; 0: it is whole; */
     size_t unit_axis;

@@ -28,7 +28,7 @@ static int check_sizes(const Caffe__EmbedParameter *p, struct err *err)
     return OK;
 }
 
-static int set_top(struct layer *layer, size_t O, struct err *err)
+static int set_top(struct layer *layer, size_t K, size_t O, struct err *err)
 {
     const struct blob *x = layer->bottom[0].blob;
     struct shape y = x->shape;
@@ -39,7 +39,10 @@ static int set_top(struct layer *layer, size_t O, struct err *err)
                        "supported",
                        x->name, shape_text(&x->shape, text, sizeof text));
     y.dim[y.n++] = O;
-    return layer_top(layer, 0, &y, LAYOUT_PLAIN, err);
+    int rc = layer_top(layer, 0, &y, LAYOUT_PLAIN, err);
+    layer->top[0]->numbers = x;
+    layer->top[0]->kinds = K;
+    return rc;
 }
 
 static int setup(struct layer *layer, const struct setup *setup, struct err *err)
@@ -56,7 +59,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     self->bias = p->bias_term;
     layer->bottom[0].no_gradient = true;
     const struct shape w = {2, {self->K, self->O}}, b = {1, {self->O}};
-    rc = set_top(layer, self->O, err);
+    rc = set_top(layer, self->K, self->O, err);
     if (rc == OK)
         rc = layer_param(layer, setup, &w, "embed_param.weight_filler", p->weight_filler, err);
     if (rc == OK && self->bias)

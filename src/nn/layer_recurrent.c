@@ -215,6 +215,8 @@ static int setup_units(struct layer *layer, const struct setup *setup, enum recu
         .S = self->fixed ? layer->bottom[self->fixed].blob->count / x->shape.dim[0] : 0,
         .H = f->num_output,
     };
+    bool by_step = x->numbers && x->numbers->count == self->spec.N * self->spec.T;
+    self->spec.kinds = by_step && setup->slice.count == 1 ? x->kinds : 0;
     mark_bottoms(self);
     rc = take_part(self, setup, f, err);
     if (rc == OK)
@@ -261,6 +263,7 @@ static struct recurrence_args args_of(const struct layer_recurrent *self, const 
     const struct layer *layer = &self->layer;
     struct recurrence_args args = {
         .x = layer->bottom[0].blob->at,
+        .numbers = self->spec.kinds > 0 ? layer->bottom[0].blob->numbers->at : NULL,
         .fixed = self->fixed ? layer->bottom[self->fixed].blob->at : NULL,
         .cont = self->cont ? layer->bottom[self->cont].blob->at : NULL,
         .y = layer->top[0]->at,

@@ -50,6 +50,8 @@ static void find_values(struct net *net)
         for (size_t k = 0; k < layer->n_bottom; k++) {
             const struct link *link = &layer->bottom[k];
             live_at(net, layer, link->blob, link_is_read_back(layer, link));
+            if (link->blob->numbers)
+                live_at(net, layer, link->blob->numbers, link_is_read_back(layer, link));
         }
     }
 }

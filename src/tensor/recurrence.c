@@ -233,7 +233,10 @@ void recurrence_begin_forward(struct recurrence *r, const struct recurrence_args
     const float *const *w = args->w;
     const struct op_args x = {
         .x = args->x, .w = w[RECURRENCE_WX], .b = w[RECURRENCE_BX], .y = r->gates};
-    r->x_op->ops->forward(r->x_op, &x);
+    if (r->rows.op)
+        recurrence_rows_forward(r, args);
+    else
+        r->x_op->ops->forward(r->x_op, &x);
     if (r->fixed_op) {
         const struct op_args fixed = {.x = args->fixed, .w = w[RECURRENCE_WS], .y = r->extra};
         r->fixed_op->ops->forward(r->fixed_op, &fixed);
@@ -424,7 +427,10 @@ static void add_weights(struct recurrence *r, const struct recurrence_args *args
         .dw = dw[RECURRENCE_WX],
         .db = dw[RECURRENCE_BX],
     };
-    r->x_op->ops->backward(r->x_op, &x);
+    if (r->rows.op)
+        recurrence_rows_backward(r, args);
+    else
+        r->x_op->ops->backward(r->x_op, &x);
 }
 
 static void begin_slope(const struct recurrence *r, const float *given, float *to)

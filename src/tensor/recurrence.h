@@ -27,6 +27,8 @@ struct recurrence_spec {
     enum recurrence_kind kind;
     size_t N, T, D, S, H; /* S: values of a record's static input; 0: there is none */
     struct range own;     /* of the H units those that are computed: all, or a slice's (len U) */
+    size_t kinds;         /* of rows of x: those of one number below this are equal, and those of
+                             other numbers NaN; 0: rows need not repeat */
 };
 
 /* Vectors of H that a step hands to the next: h, and of an LSTM c. */
@@ -55,6 +57,7 @@ double recurrence_products(const struct recurrence_spec *spec);
 struct recurrence_args {
     const float *w[RECURRENCE_PARAMS];
     const float *x, *fixed, *cont;         /* `fixed`: s, (N, S); cont NULL: all 1 */
+    const float *numbers;                  /* of the rows of x, (N, T), where these have kinds */
     const float *first[RECURRENCE_STATES]; /* the state before the first step, of the first
                                               `first_records`; of others, and NULL: 0 */
     size_t first_row, first_records;       /* floats from one record to the next */
@@ -62,10 +65,19 @@ struct recurrence_args {
     float *last[RECURRENCE_STATES]; /* the state behind the last step, of the first `last_records`;
                                        NULL: not wanted; may be `first` */
     size_t last_row, last_records;
-    /* backward alone; `w` to `y` are those of forward. NULL: zero, or not wanted */
+    /* backward alone; `w` to `y` are those of forward. NULL: zero, or not wanted. Where rows of x
+     * have kinds, dx may have the sum over the rows of one number in one of them, and 0 in the
+     * others: the layer that made the rows from the numbers adds them up. */
     const float *dy, *dlast[RECURRENCE_STATES]; /* dlast: rows without gaps */
     float *dx, *dfixed, *dfirst[RECURRENCE_STATES];
     float *dw[RECURRENCE_PARAMS]; /* added to */
+};
+
+/* Of each kind of rows, and last of those that have none (recurrence_rows.c). */
+struct recurrence_rows {
+    struct op *op;         /* x_op of these rows; NULL: rows have no kinds, or too many */
+    float *x, *dx, *gates; /* rows of D, D and GU: of dx their sums; gates: products or gradients */
+    size_t *first;         /* where the first one is; N·T: nowhere */
 };
 
 struct recurrence {
@@ -74,6 +86,7 @@ struct recurrence {
     const struct gate_loops *loops;
     size_t G;
     struct op *x_op, *fixed_op, *step_op, *state_op, *out_op;
+    struct recurrence_rows rows;
     const struct product_loops *products; /* NULL: products of the state are step_op's */
     float *there, *back; /* W_h packed, for forward and backward; one room for both */
     size_t parts;        /* of the records, which have a thread each */
@@ -103,6 +116,11 @@ void recurrence_forward(struct recurrence *r, const struct recurrence_args *args
 
 /* After the forward of the same batch: x, s, cont and weights unchanged since; of tanh units y. */
 void recurrence_backward(struct recurrence *r, const struct recurrence_args *args);
+
+/* The products of all steps with the input: r->gates of x, and back, by kinds of rows. For
+ * recurrence.c. */
+void recurrence_rows_forward(const struct recurrence *r, const struct recurrence_args *args);
+void recurrence_rows_backward(const struct recurrence *r, const struct recurrence_args *args);
 
 static inline bool recurrence_is_slice(const struct recurrence *r)
 {

@@ -45,7 +45,7 @@ double recurrence_products(const struct recurrence_spec *s)
 static void release_ops(struct op *op)
 {
     struct recurrence *r = (struct recurrence *)op;
-    struct op *const ops[] = {r->x_op, r->fixed_op, r->step_op, r->state_op, r->out_op};
+    struct op *const ops[] = {r->x_op, r->fixed_op, r->step_op, r->state_op, r->out_op, r->rows.op};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
         op_release(ops[i]);
 }
@@ -60,15 +60,24 @@ struct planning {
     struct err *err;
 };
 
-/* Rows of `from` values by `to` units. */
-static int plan_product(const struct planning *p, size_t rows, size_t from, size_t to, bool bias,
-                        struct op **op)
+/* Rows of `from` values, `steps` of each record, by `to` units. */
+static int plan_product(const struct planning *p, size_t rows, size_t steps, size_t from, size_t to,
+                        bool bias, struct op **op)
 {
-    const struct inner_spec spec = {{2, {rows, from}}, {2, {rows, to}}, bias, rows / p->r->spec.N};
+    const struct inner_spec spec = {{2, {rows, from}}, {2, {rows, to}}, bias, steps};
     int rc = p->kernels->inner(&spec, LAYOUT_PLAIN, p->training, p->arena, op, p->err);
     if (rc == OK)
         p->r->op.scratch_bytes += (*op)->scratch_bytes;
     return rc;
+}
+
+/* A window must have enough rows of the few kinds. The choice may not depend on N, as below. The
+ * reference set computes each row. */
+static bool rows_have_kinds(const struct recurrence *r)
+{
+    enum { KINDS_MAX = 8 }; /* a step: from sixteen records on there are two rows of each kind */
+    const struct recurrence_spec *s = &r->spec;
+    return r->products && s->kinds > 0 && s->kinds <= KINDS_MAX * s->T;
 }
 
 static int plan_products(const struct planning *p)
@@ -76,16 +85,17 @@ static int plan_products(const struct planning *p)
     struct recurrence *r = p->r;
     const struct recurrence_spec *s = &r->spec;
     size_t places = s->N * s->T, width = r->G * s->own.len;
-    bool gru = s->kind == RECURRENCE_GRU;
-    int rc = plan_product(p, places, s->D, width, true, &r->x_op);
+    bool gru = s->kind == RECURRENCE_GRU, by_kind = rows_have_kinds(r);
+    int rc = by_kind ? plan_product(p, s->kinds + 1, 1, s->D, width, true, &r->rows.op)
+                     : plan_product(p, places, s->T, s->D, width, true, &r->x_op);
     if (rc == OK && s->S > 0)
-        rc = plan_product(p, s->N, s->S, width, false, &r->fixed_op);
+        rc = plan_product(p, s->N, 1, s->S, width, false, &r->fixed_op);
     if (rc == OK && !r->products)
-        rc = plan_product(p, s->N, s->H, width, gru, &r->step_op);
+        rc = plan_product(p, s->N, 1, s->H, width, gru, &r->step_op);
     if (rc == OK && p->training)
-        rc = plan_product(p, places, s->H, width, gru, &r->state_op);
+        rc = plan_product(p, places, s->T, s->H, width, gru, &r->state_op);
     if (rc == OK && s->kind == RECURRENCE_TANH)
-        rc = plan_product(p, places, s->H, s->own.len, true, &r->out_op);
+        rc = plan_product(p, places, s->T, s->H, s->own.len, true, &r->out_op);
     return rc;
 }
 
@@ -123,6 +133,19 @@ static void reserve_weights(struct recurrence *r, struct arena *arena, bool trai
     r->there = r->back = take_room(r, arena, there > back ? there : back, full);
 }
 
+static void reserve_kinds(struct recurrence *r, struct arena *arena, bool training, bool *full)
+{
+    size_t count = r->spec.kinds + 1, width = r->G * r->spec.own.len;
+    struct recurrence_rows *rows = &r->rows;
+    rows->x = take_room(r, arena, count * r->spec.D, full);
+    rows->gates = take_room(r, arena, count * width, full);
+    if (training)
+        rows->dx = take_room(r, arena, count * r->spec.D, full);
+    rows->first = arena_array(arena, count, size_t);
+    r->op.scratch_bytes += count * sizeof *rows->first;
+    *full = *full || !rows->first;
+}
+
 static int reserve_room(const struct planning *p)
 {
     struct recurrence *r = p->r;
@@ -136,6 +159,8 @@ static int reserve_room(const struct planning *p)
     r->state = take_room(r, p->arena, all_rows, &full);
     if (r->products)
         reserve_weights(r, p->arena, training, &full);
+    if (r->rows.op)
+        reserve_kinds(r, p->arena, training, &full);
     if (s->S > 0)
         r->extra = take_room(r, p->arena, r->G * rows, &full);
     if (has_out)

@@ -16,7 +16,7 @@
 
 /* No multiple of a vector, and enough work for several threads; the units are more than two strips
  * of the widest vectors. */
-enum { N = 13, T = 9, D = 21, S = 3, H = 71, GATES = 4 };
+enum { N = 13, T = 9, D = 21, S = 3, H = 71, GATES = 4, KINDS = 11 };
 
 static const struct {
     const char *name;
@@ -53,6 +53,26 @@ static const float *make_marks(struct arena *arena)
     return cont;
 }
 
+/* Of a kind that is there, but for kind 3. */
+static float number_at(size_t i)
+{
+    return (float)(i * 5 % KINDS == 3 ? 4 : i * 5 % KINDS);
+}
+
+/* Rows of the same table of kinds, and their numbers. */
+static void repeat_rows(struct arena *arena, const float **x, const float **numbers)
+{
+    const float *table = made_up(arena, KINDS * D, 1, 1);
+    float *rows = arena_array(arena, N * T * D, float), *of = arena_array(arena, N * T, float);
+    assert_true(rows && of);
+    for (size_t i = 0; i < N * T; i++) {
+        of[i] = number_at(i);
+        memcpy(rows + i * D, table + (size_t)of[i] * D, D * sizeof *rows);
+    }
+    *x = rows;
+    *numbers = of;
+}
+
 /* Records `from` to `from` + n of the same N. */
 static void fill_args(const struct recurrence_spec *spec, size_t from, struct arena *arena,
                       struct result *r, struct recurrence_args *args)
@@ -70,6 +90,11 @@ static void fill_args(const struct recurrence_spec *spec, size_t from, struct ar
         .dx = r->dx + from * T * D,
         .dfixed = r->dfixed + from * S,
     };
+    if (spec->kinds > 0) {
+        repeat_rows(arena, &args->x, &args->numbers);
+        args->x += from * T * D;
+        args->numbers += from * T;
+    }
     for (size_t k = 0; k < recurrence_states(spec->kind); k++) {
         args->first[k] = made_up(arena, N * H, 4 + k, 0.5f) + from * H;
         args->dlast[k] = made_up(arena, N * H, 6 + k, 1) + from * H;
@@ -85,10 +110,10 @@ static void fill_args(const struct recurrence_spec *spec, size_t from, struct ar
     }
 }
 
-static void run_records(const struct kernels *set, enum recurrence_kind kind, size_t from, size_t n,
-                        struct result *r)
+static void run_rows(const struct kernels *set, enum recurrence_kind kind, size_t row_kinds,
+                     size_t from, size_t n, struct result *r)
 {
-    const struct recurrence_spec spec = {kind, n, T, D, S, H, {0, H}};
+    const struct recurrence_spec spec = {kind, n, T, D, S, H, {0, H}, row_kinds};
     struct recurrence_args args;
     struct recurrence *op;
     struct arena arena;
@@ -103,6 +128,12 @@ static void run_records(const struct kernels *set, enum recurrence_kind kind, si
     arena_release(&arena);
 }
 
+static void run_records(const struct kernels *set, enum recurrence_kind kind, size_t from, size_t n,
+                        struct result *r)
+{
+    run_rows(set, kind, 0, from, n, r);
+}
+
 static void assert_near(const char *kind, const char *what, const float *a, const float *b,
                         size_t n)
 {
@@ -115,6 +146,20 @@ static void assert_near(const char *kind, const char *what, const float *a, cons
         fail_msg("%s: %s differs by %g of %g", kind, what, most, scale);
 }
 
+static void assert_all_near(size_t i, const struct result *fast, const struct result *ref)
+{
+    const char *name = kinds[i].name;
+    assert_near(name, "y", fast->y, ref->y, N * T * H);
+    assert_near(name, "dx", fast->dx, ref->dx, N * T * D);
+    assert_near(name, "dfixed", fast->dfixed, ref->dfixed, N * S);
+    for (size_t k = 0; k < recurrence_states(kinds[i].kind); k++) {
+        assert_near(name, "last", fast->last[k], ref->last[k], N * H);
+        assert_near(name, "dfirst", fast->dfirst[k], ref->dfirst[k], N * H);
+    }
+    for (size_t k = 0; k < RECURRENCE_PARAMS; k++)
+        assert_near(name, "dw", fast->dw[k], ref->dw[k], GATES * H * H);
+}
+
 static void test_near_the_reference(void **state)
 {
     static struct result fast, ref;
@@ -124,15 +169,68 @@ static void test_near_the_reference(void **state)
         fast = ref = (struct result){0};
         run_records(&kernels_dnnl, kinds[i].kind, 0, N, &fast);
         run_records(&kernels_ref, kinds[i].kind, 0, N, &ref);
-        assert_near(kinds[i].name, "y", fast.y, ref.y, N * T * H);
-        assert_near(kinds[i].name, "dx", fast.dx, ref.dx, N * T * D);
-        assert_near(kinds[i].name, "dfixed", fast.dfixed, ref.dfixed, N * S);
-        for (size_t k = 0; k < recurrence_states(kinds[i].kind); k++) {
-            assert_near(kinds[i].name, "last", fast.last[k], ref.last[k], N * H);
-            assert_near(kinds[i].name, "dfirst", fast.dfirst[k], ref.dfirst[k], N * H);
+        assert_all_near(i, &fast, &ref);
+    }
+}
+
+/* Of a dx of rows: the sum by number, in the rows at the beginning. */
+static void add_up(float *dx)
+{
+    static float sums[N * T * D];
+    memset(sums, 0, sizeof sums);
+    for (size_t i = 0; i < N * T; i++)
+        for (size_t j = 0; j < D; j++)
+            sums[(size_t)number_at(i) * D + j] += dx[i * D + j];
+    memcpy(dx, sums, sizeof sums);
+}
+
+static void test_rows_that_repeat(void **state)
+{
+    static struct result fast, ref;
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++)
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+            kernels_set_threads(threads);
+            fast = ref = (struct result){0};
+            run_rows(&kernels_dnnl, kinds[i].kind, KINDS, 0, N, &fast);
+            run_rows(&kernels_ref, kinds[i].kind, KINDS, 0, N, &ref);
+            add_up(fast.dx);
+            add_up(ref.dx);
+            assert_all_near(i, &fast, &ref);
         }
-        for (size_t k = 0; k < RECURRENCE_PARAMS; k++)
-            assert_near(kinds[i].name, "dw", fast.dw[k], ref.dw[k], GATES * H * H);
+}
+
+/* A number that has no row makes the rest of its record NaN, and no other. */
+static void test_a_number_without_a_row(void **state)
+{
+    enum { RECORD = 4, STEP = 3 };
+    static struct result r;
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const struct recurrence_spec spec = {kinds[i].kind, N, T, D, S, H, {0, H}, KINDS};
+        struct recurrence_args args;
+        struct recurrence *op;
+        struct arena arena;
+        struct err err = {0};
+        arena_init(&arena);
+        assert_int_equal(kernels_dnnl.recurrence(&spec, true, &arena, &op, &err), OK);
+        fill_args(&spec, 0, &arena, &r, &args);
+        args.cont = NULL;
+        float *x = arena_array(&arena, N * T * D, float), *of = arena_array(&arena, N * T, float);
+        assert_true(x && of);
+        memcpy(x, args.x, N * T * D * sizeof *x);
+        memcpy(of, args.numbers, N * T * sizeof *of);
+        of[RECORD * T + STEP] = KINDS;
+        for (size_t j = 0; j < D; j++)
+            x[(RECORD * T + STEP) * D + j] = NAN;
+        args.x = x;
+        args.numbers = of;
+        recurrence_forward(op, &args);
+        for (size_t at = 0; at < N * T; at++)
+            for (size_t h = 0; h < H; h++)
+                assert_int_equal(isnan(r.y[at * H + h]) != 0, at / T == RECORD && at % T >= STEP);
+        op_release(&op->op);
+        arena_release(&arena);
     }
 }
 
@@ -166,6 +264,12 @@ static void test_records_leave_the_bits(void **state)
         run_records(&kernels_dnnl, kinds[i].kind, 4, 9, &cut);
         if (memcmp(&whole, &cut, offsetof(struct result, dw)) != 0)
             fail_msg("%s: records have other bits in another batch", kinds[i].name);
+        whole = cut = (struct result){0};
+        run_rows(&kernels_dnnl, kinds[i].kind, KINDS, 0, N, &whole);
+        run_rows(&kernels_dnnl, kinds[i].kind, KINDS, 0, 2, &cut);
+        run_rows(&kernels_dnnl, kinds[i].kind, KINDS, 2, N - 2, &cut);
+        if (memcmp(&whole, &cut, offsetof(struct result, dx)) != 0)
+            fail_msg("%s: rows that repeat have other bits in another batch", kinds[i].name);
     }
 }
 
@@ -173,6 +277,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_near_the_reference),
+        cmocka_unit_test(test_rows_that_repeat),
+        cmocka_unit_test(test_a_number_without_a_row),
         cmocka_unit_test(test_threads_leave_the_bits),
         cmocka_unit_test(test_records_leave_the_bits),
     };
