@@ -11,8 +11,8 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-NAMES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP",
-         "SPARK_SCALA_VERSION", "PYSPARK_PYTHON", "spark_master", "spark_dir", "spark_settings", "spark_log")
+NAMES = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP", "SPARK_SCALA_VERSION",
+         "PYSPARK_PYTHON", "MALLOC_ARENA_MAX", "spark_master", "spark_dir", "spark_settings", "spark_log")
 START = """set -euo pipefail
 . scripts/spark.sh
 find_spark || { echo "needs a Spark: ./run spark installs one" >&2 && exit 2; }

@@ -7,7 +7,9 @@ descriptors and resident memory stay level?
 Spark's driver and the executors are looked at after each --every fits. Their heaps are resident from the
 start and keep their size, so that what comes on top is not the heap. Printed are the sums over
 processes, and how the last one compares with the first. Spark's own pools of threads fill up to a
-hundred each in the first fits, so fewer than ten before the first look say nothing of threads.
+hundred each in the first fits, so fewer than ten before the first look say nothing of threads. Its
+pool for the results of queries has a thread for each query of the last minute; a look comes when these
+have ended.
 """
 import argparse
 import os
@@ -17,8 +19,8 @@ import time
 from spark_cluster import Cluster
 
 WORKERS = 3
-PAUSE_S = 6  # executors free the rows of a fit within two seconds; then the counts are taken
-WAIT_S = 4
+PAUSE_S = 70  # Spark's pools keep idle threads for 60 s; the counts are taken then
+WAIT_S = 65
 LEVEL = 0.05
 DRIVER_MIB, EXECUTOR_MIB = 512, 512
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+AlwaysPreTouch"

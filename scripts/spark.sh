@@ -93,6 +93,7 @@ start_cluster() {
     PYSPARK_PYTHON=$SPARK_HOME/../../../../bin/python3
     [ -x "$PYSPARK_PYTHON" ] || PYSPARK_PYTHON=python3
     export SPARK_HOME=$spark_home SPARK_CONF_DIR=$spark_home/conf PYSPARK_PYTHON
+    export MALLOC_ARENA_MAX=2 # of the driver: paceline-spark.conf has that of executors
     export SPARK_LOCAL_DIRS=$spark_dir/local SPARK_LOCAL_IP=127.0.0.1 SPARK_SCALA_VERSION=2.13 \
         SPARK_DAEMON_MEMORY=256m "SPARK_DAEMON_JAVA_OPTS=$spark_java $spark_log"
     start_daemon master $deploy.master.Master --host 127.0.0.1 --port 0 --webui-port 0

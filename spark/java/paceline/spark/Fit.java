@@ -198,8 +198,8 @@ final class Fit implements AutoCloseable {
             if (found == null && source == RecordSchema.Source.STRING) {
                 found = new int[] {1, 1, textLength};
             } else if (found == null) {
-                List<Row> first = rows.filter(rows.col(rows.columns()[Ingest.FEATURES]).isNotNull())
-                        .takeAsList(1);
+                // By the RDD that is read afterwards: a query of its own would shuffle for the same rows once more.
+                List<Row> first = rows.javaRDD().filter(row -> !row.isNullAt(Ingest.FEATURES)).take(1);
                 if (first.isEmpty()) {
                     throw new PacelineException("there is no row to train on");
                 }
