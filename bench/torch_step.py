@@ -281,4 +281,5 @@ def main():
         "parameters": sum(p.numel() for p in steps.net.parameters() if p.requires_grad)}))
 
 
-main()
+if __name__ == "__main__":
+    main()

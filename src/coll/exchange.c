@@ -104,6 +104,11 @@ bool exchange_meta_ends_run(const struct exchange_meta *meta)
     return meta->stop_votes > 0 || members_empty(&stay);
 }
 
+bool exchange_was_last(const struct exchange *e)
+{
+    return e->completed > 0 && exchange_meta_ends_run(exchange_result_meta(e));
+}
+
 /* The sums of all members, */
 static void merge_meta(void *header, const void *other)
 {

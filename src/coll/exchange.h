@@ -225,4 +225,8 @@ bool exchange_counted(const struct exchange *e);
  * if all of them leave. */
 bool exchange_meta_ends_run(const struct exchange_meta *meta);
 
+/* Did the exchange whose result this node has end the run? A recovered driver asks before it waits
+ * for another one. */
+bool exchange_was_last(const struct exchange *e);
+
 #endif

@@ -328,7 +328,7 @@ static int sync_takes_up(struct driver_part *l, struct ring *r)
     if (rc == OK && r->lane->completed > l->progress.exchanges)
         return sync_commits(l, r);
     vec_copy(&l->both, &r->both, vec_all(&r->both));
-    return rc;
+    return rc == OK && exchange_was_last(r->lane) ? ERR_STOP : rc;
 }
 
 static int sync_driver(struct driver_part *l)

@@ -369,7 +369,7 @@ static int take_up(struct driver_part *l, struct rounds *r)
         return driver_commits(l, r);
     if (exchange_result_meta(r->lane)->weight > 0)
         take_model(r, &l->both);
-    return OK;
+    return exchange_was_last(r->lane) ? ERR_STOP : OK;
 }
 
 static int sync_driver(struct driver_part *l)

@@ -268,6 +268,39 @@ static void test_it_dies_when_all_have_ended(void **state)
     }
 }
 
+/* The same where the time of the run ends it: the recovered driver learns from the last exchange that
+ * nobody trains any more. The driver dies when its time is over, and later. */
+static void test_it_dies_after_a_stop(void **state)
+{
+    enum { MOMENTS = 12 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w += WAY_STEP) {
+        struct sim_run whole = {0}, stopped = {.traced = true};
+        struct way way = ways[w];
+        char seconds[64];
+        if (!way.waits || way.set[2])
+            continue;
+        play_way(t, &way, "", &whole);
+        double at = 0.4 * whole.report.wall_s;
+        snprintf(seconds, sizeof seconds, "stop.seconds=%.6f", at);
+        way.set[way.set[1] ? 2 : 1] = seconds;
+        play_way(t, &way, "", &stopped);
+        double from = last_step(&stopped), left = stopped.report.wall_s - from;
+        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
+            struct sim_run r = {0};
+            if (!sweep_takes(STRIDE, w, (size_t)i))
+                continue;
+            char faults[160];
+            snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.02 }",
+                     from + left * i / MOMENTS);
+            play_way(t, &way, faults, &r);
+            assert_string_equal(r.report.reason, "seconds");
+            if (run_difference(r.dir, stopped.dir) > SIM_SAME)
+                fail_msg("%s, %s: another model (%s)", way.set[0], faults, r.dir);
+        }
+    }
+}
+
 /* A worker dies while there is no driver, or at about the moment when it returns: the others are
  * waited for, it is not, and they continue without it. */
 static void test_a_worker_dies_meanwhile(void **state)
@@ -304,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_what_was_given_is_in_once),
         cmocka_unit_test(test_it_is_taken_for_the_one_before),
         cmocka_unit_test(test_it_dies_when_all_have_ended),
+        cmocka_unit_test(test_it_dies_after_a_stop),
         cmocka_unit_test(test_a_worker_dies_meanwhile),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

@@ -28,6 +28,7 @@ const struct vec *planted_result(const struct exchange *e);
 const struct exchange_meta *planted_result_meta(const struct exchange *e);
 bool planted_ends_all(const struct exchange_meta *meta);
 bool planted_counted(const struct exchange *e);
+bool planted_was_last(const struct exchange *e);
 
 #define PLANT_SKIP_COMMIT_RULE
 #define exchange_join          planted_join
@@ -43,6 +44,7 @@ bool planted_counted(const struct exchange *e);
 #define exchange_result        planted_result
 #define exchange_result_meta   planted_result_meta
 #define exchange_meta_ends_run planted_ends_all
+#define exchange_was_last      planted_was_last
 
 #include "coll/exchange.c"
 
@@ -59,6 +61,7 @@ bool planted_counted(const struct exchange *e);
 #undef exchange_result
 #undef exchange_result_meta
 #undef exchange_meta_ends_run
+#undef exchange_was_last
 
 static const struct subject planted = {planted_run, planted_sync};
 
