@@ -125,6 +125,7 @@ def main():
         parser.add_argument(f"--{name}", required=True)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "eth0")  # of a host; gloo may take loopback
     dist.init_process_group("gloo", init_method=f"tcp://{args.master}", rank=args.rank, world_size=args.world)
     training = Training(args)
     curve, seconds, warm_s = [], 0.0, 0.0

@@ -101,6 +101,22 @@ static void put_waited(FILE *out, const struct run_summary *s)
     fputc(']', out);
 }
 
+/* [seconds of the run, exchange, sentence], the longest wait first. */
+static void put_waits(FILE *out, const struct run_summary *s)
+{
+    struct json_list list = {out, true};
+    fputs("\"waits\":[", out);
+    for (size_t i = 0; i < s->waits; i++) {
+        json_next(&list);
+        fputc('[', out);
+        json_put_number(out, s->wait[i].t);
+        fprintf(out, ",%" PRIu64 ",", s->wait[i].exchange);
+        json_put_text(out, s->wait[i].text);
+        fputc(']', out);
+    }
+    fputc(']', out);
+}
+
 /* ---- the trace ---- */
 
 static const char *label_of(int purpose)
@@ -228,6 +244,8 @@ static void put_small(FILE *out, const struct report_run *run)
     put_marks(out, s);
     fputc(',', out);
     put_waited(out, s);
+    fputc(',', out);
+    put_waits(out, s);
     fputs(",\"texts\":[", out);
     for (int i = 0; i < RUN_SAMPLES_MAX && s->sample[i]; i++) {
         fputs(i > 0 ? "," : "", out);

@@ -198,6 +198,27 @@ static void on_start(struct run_summary *s, const cJSON *event, double t)
 
 static const char *const causes[CAUSES] = {"step", "data", "link", "stop", "evaluation"};
 
+/* As "waited 0.31 s for worker 3: its link sent at 38 Mbit/s". */
+static void keep_wait(struct run_summary *s, const cJSON *event, double t, double waited, int node)
+{
+    const char *why = json_text(event, "why");
+    size_t at = s->waits;
+    if (!why[0] || !(waited > 0))
+        return;
+    while (at > 0 && waited > s->wait[at - 1].seconds)
+        at--;
+    if (at == RUN_WAITS_MAX)
+        return;
+    s->waits += s->waits < RUN_WAITS_MAX;
+    memmove(&s->wait[at + 1], &s->wait[at], (s->waits - 1 - at) * sizeof *s->wait);
+    struct run_wait *w = &s->wait[at];
+    *w = (struct run_wait){t, waited, (uint64_t)json_number(event, "n"), ""};
+    char name[32] = "the driver";
+    if (node >= 0)
+        snprintf(name, sizeof name, "worker %d", node);
+    snprintf(w->text, sizeof w->text, "waited %.2g s for %s: %s", waited, name, why);
+}
+
 static void on_exchange(struct run_summary *s, const cJSON *event, double t)
 {
     double seconds = json_number(event, "seconds"), waited = json_number(event, "waited_s");
@@ -214,6 +235,7 @@ static void on_exchange(struct run_summary *s, const cJSON *event, double t)
         of->seconds += waited;
         for (int i = 0; i < CAUSES; i++)
             of->by[i] += strcmp(json_text(event, "cause"), causes[i]) == 0;
+        keep_wait(s, event, t, waited, node);
     }
     add_point(s, CURVE_EXCHANGE, t, seconds, false);
     add_point(s, CURVE_WAITED, t, waited, false);

@@ -59,6 +59,15 @@ struct run_waited {
     uint64_t by[CAUSES]; /* exchanges in which it was waited for by this cause */
 };
 
+/* One exchange's longest wait, of those whose cause is known. */
+struct run_wait {
+    double t, seconds;
+    uint64_t exchange;
+    char text[160]; /* a sentence */
+};
+
+enum { RUN_WAITS_MAX = 8 };
+
 struct run_summary {
     bool bounded;                  /* curves are reduced where they become long */
     cJSON *start, *end;            /* the newest; NULL: none yet */
@@ -73,6 +82,8 @@ struct run_summary {
     bool in_view[RUN_NODES_MAX];
     uint32_t workers, nodes; /* in the view; one more than the highest number that was seen */
     struct run_waited waited[RUN_NODES_MAX + 1];
+    struct run_wait wait[RUN_WAITS_MAX]; /* the longest ones, the longest first */
+    size_t waits;
     uint64_t exchanges, rejected, bad_records, faults, recoveries, checkpoints, sessions;
     double exchange_s, exchange_bytes, waited_s;
     uint64_t lines, unreadable; /* lines that were no event */

@@ -118,7 +118,29 @@ static void test_summary_adds_up_waits_by_node(void **state)
     assert_true(s->waited[4].by[CAUSE_LINK] == 1 && s->waited[4].by[CAUSE_STEP] == 0);
     assert_true(s->waited[0].count == 1 && s->waited[0].seconds == 1); /* the driver */
     assert_int_equal(s->waited[0].by[CAUSE_EVALUATION], 1);
+    assert_int_equal(s->waits, 0); /* none of them has a sentence */
     assert_int_equal(s->nodes, 4);
+}
+
+/* The longest of those that have a cause, the longest first. */
+static void test_summary_explains_the_longest_waits(void **state)
+{
+    struct run_summary *s = *state;
+    char line[256];
+    for (int n = 1; n <= RUN_WAITS_MAX + 4; n++) {
+        snprintf(line, sizeof line,
+                 "{\"t\":%d,\"kind\":\"exchange\",\"n\":%d,\"seconds\":9,\"waited_s\":%g,"
+                 "\"waited_for\":2,\"blamed\":%d,\"cause\":\"link\",\"why\":\"its link sent at %d "
+                 "Mbit/s\"}",
+                 n, n, 0.1 * (n * 5 % 13), n % 2 ? 3 : -1, n);
+        take_line(s, line);
+    }
+    assert_int_equal(s->waits, RUN_WAITS_MAX);
+    for (size_t i = 1; i < s->waits; i++)
+        assert_true(s->wait[i].seconds <= s->wait[i - 1].seconds);
+    assert_true(s->wait[0].exchange == 5 && s->wait[0].t == 5);
+    assert_string_equal(s->wait[0].text, "waited 1.2 s for worker 3: its link sent at 5 Mbit/s");
+    assert_string_equal(s->wait[1].text, "waited 1.1 s for the driver: its link sent at 10 Mbit/s");
 }
 
 /* Anybody may have written the file. */
@@ -262,6 +284,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_summary_counts_workers_and_names_recoveries, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_summary_adds_up_waits_by_node, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_summary_explains_the_longest_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_summary_survives_wrong_lines, setup, teardown),
         cmocka_unit_test_setup_teardown(test_summary_of_a_resumed_run_counts_sessions, setup,
                                         teardown),

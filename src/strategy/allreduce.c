@@ -15,6 +15,7 @@
  * Where the model is in slices, sliced_worker.c has the loop. */
 #include "strategy/async_exchange.h"
 #include "strategy/slice_group.h"
+#include "world/trace.h"
 
 enum { HASH_EVERY = 100, BUCKETS_MAX = ALLREDUCE_BUCKETS_MAX };
 
@@ -67,7 +68,10 @@ static int on_finished(void *user, size_t from)
     struct reducer *r = user;
     for (; r->sent + 1 < r->count && r->bucket[r->sent].range.from >= from; r->sent++) {
         struct bucket *b = &r->bucket[r->sent];
+        int64_t begun = trace_now(r->m->world);
         vec_export(&r->m->learner->dx, b->range, b->lane->input.at);
+        trace_copied(r->m->world, begun, TRACE_STEPS, b->lane->completed + 1,
+                     b->range.len * sizeof(float));
         async_exchange_submit(&b->sender, &r->mine);
     }
     return OK;
@@ -106,8 +110,11 @@ static int exchange_gradient(struct reducer *r)
 {
     const struct learner *l = r->m->learner;
     struct bucket *last = last_bucket(r);
+    int64_t begun = trace_now(r->m->world);
     vec_export(&l->dx, last->range, last->lane->input.at);
     vec_export(&l->s, vec_all(&l->s), last->lane->input.at + last->range.len);
+    trace_copied(r->m->world, begun, TRACE_STEPS, last->lane->completed + 1,
+                 (last->range.len + l->s.n) * sizeof(float));
     int rc = exchange_run(last->lane, &r->mine);
     for (size_t i = 0; rc == OK && i + 1 < r->count; i++) {
         rc = async_exchange_wait(&r->bucket[i].sender, WORLD_FOREVER);
@@ -119,6 +126,7 @@ static int exchange_gradient(struct reducer *r)
 static int apply_gradient(struct reducer *r, uint64_t offset)
 {
     struct learner *l = r->m->learner;
+    int64_t begun = trace_now(r->m->world);
     for (size_t i = 0; i < r->count; i++) {
         const struct bucket *b = &r->bucket[i];
         const struct exchange_meta *meta = exchange_result_meta(b->lane);
@@ -131,6 +139,8 @@ static int apply_gradient(struct reducer *r, uint64_t offset)
         if (b == last_bucket(r))
             vec_import(&l->s, vec_all(&l->s), mean + b->range.len);
     }
+    trace_copied(r->m->world, begun, TRACE_STEPS, last_bucket(r)->lane->completed,
+                 l->both.n * sizeof(float));
     learner_update(l, offset);
     return OK;
 }

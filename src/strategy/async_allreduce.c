@@ -28,6 +28,7 @@
  * step is committed with its exchange. */
 #include "strategy/async_exchange.h"
 #include "strategy/strategy.h"
+#include "world/trace.h"
 
 #include <math.h>
 
@@ -291,12 +292,15 @@ static int take_step(struct pipe *p)
         rc = get_mean(p);
     if (rc != OK)
         return rc;
+    int64_t begun = trace_now(p->m->world); /* the update among the copies is within this span */
     if (p->config->method == 1)
         update_1(p, &mine, late);
     else
         update_2(p, &mine);
     if (p->config->method == 2)
         set_base(p, &p->x);
+    trace_copied(p->m->world, begun, TRACE_STEPS, p->lane->completed + 1,
+                 3 * l->x.n * sizeof(float));
     submit_gradient(p, &mine, p->config->method == 1);
     return sync_is_due(p) ? drain_pipe(p) : OK;
 }

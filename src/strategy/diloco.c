@@ -31,6 +31,7 @@
  * that is submitted after them. */
 #include "strategy/async_exchange.h"
 #include "strategy/strategy.h"
+#include "world/trace.h"
 
 enum { FRAGMENTS_MAX = 16, HASH_EVERY = 100 /* exchanges of a fragment */ };
 
@@ -146,6 +147,7 @@ static int diloco_open(struct diloco *d, struct member *m)
 static void put_fragment(const struct diloco *d, const struct fragment *f)
 {
     const struct learner *l = d->m->learner;
+    int64_t begun = trace_now(d->m->world);
     float *at = f->lane->input.at;
     vec_export(&l->x, f->r, at);
     at += f->r.len;
@@ -153,6 +155,8 @@ static void put_fragment(const struct diloco *d, const struct fragment *f)
         vec_export(&l->optim.state[i], f->r, at);
     if (f->last)
         vec_export(&l->s, vec_all(&l->s), at);
+    trace_copied(d->m->world, begun, TRACE_STEPS, f->lane->completed + 1,
+                 f->r.len * (1 + d->states) * sizeof *at);
 }
 
 /* Has this worker taken part in the exchanges of all fragments, but perhaps this one? */
@@ -240,6 +244,7 @@ static int receive_fragment(struct diloco *d, struct fragment *f)
         return ERR_DIVERGED;
     f->in_flight = false;
     f->joined = true;
+    int64_t begun = trace_now(m->world);
     outer_step(d, f);
     if (f->last)
         vec_import(&d->s, vec_all(&d->s),
@@ -247,6 +252,8 @@ static int receive_fragment(struct diloco *d, struct fragment *f)
     replace_fragment(d, f);
     if (!exchange_counted(f->lane))
         reset_fragments(d);
+    trace_copied(m->world, begun, TRACE_STEPS, f->lane->completed,
+                 f->r.len * (3 + d->states) * sizeof(float));
     bool shared = strategy_shares(m, &d->here);
     d->here.sharers = strategy_sharers(meta);
     if (!shared && strategy_shares(m, &d->here))

@@ -25,6 +25,7 @@
  * with η applied again, since the η in a cancels. With several shards, each has its own state;
  * these rules are element-wise, so the result is the same. */
 #include "strategy/ps_client.h"
+#include "world/trace.h"
 
 #include <string.h>
 
@@ -147,10 +148,12 @@ static int push_update(struct replica *r, struct member *m)
         .waited_for = m->world->self,
         .bytes = ps_client_push_bytes(c),
     };
+    begun = trace_now(m->world);
     vec_export(&r->a, vec_all(&r->a), c->out.at);
     vec_export(&l->s, vec_all(&l->s), c->out.at + r->a.n);
     vec_fill(&r->a, vec_all(&r->a), 0.0f);
     rc = world_copied(m->world, c->out.n * sizeof(float));
+    trace_copied(m->world, begun, TRACE_STEPS, m->progress.exchanges + 1, c->out.n * sizeof(float));
     if (rc == OK)
         rc = ps_client_push(c, r->samples, r->lost);
     r->samples = 0;

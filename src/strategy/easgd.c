@@ -140,12 +140,15 @@ static int visit_centre(struct elastic *e, struct member *m, bool diverged)
 {
     struct exchange_cost cost = {0};
     int rc = await_centre(e, m, &cost);
+    int64_t begun = trace_now(m->world);
     if (rc == OK)
         rc = world_copied(m->world, e->c.out.n * sizeof(float));
     if (rc == OK && diverged) {
         rc = start_over(e, m);
     } else if (rc == OK) {
         pull_to_centre(e, m->learner, alpha_of(m->job, group_view(m->group)->count));
+        trace_copied(m->world, begun, TRACE_STEPS, m->progress.exchanges + 1,
+                     e->c.out.n * sizeof(float));
         rc = ps_client_push(&e->c, e->samples, false);
     }
     e->samples = 0;
@@ -274,13 +277,19 @@ static int sync_round(struct ring *r, struct member *m, uint64_t tau)
     int rc = strategy_local_steps(m, tau, &mine);
     if (rc != OK)
         return rc;
+    int64_t begun = trace_now(m->world);
     vec_copy(&r->lane->input, &l->both, vec_all(&l->both));
+    trace_copied(m->world, begun, TRACE_STEPS, r->lane->completed + 1, l->both.n * sizeof(float));
     rc = exchange_run(r->lane, &mine);
+    begun = trace_now(m->world);
     if (rc == OK && exchange_counted(r->lane))
         vec_penalise(&l->x, committed_alpha(r, m->job), &r->x, vec_all(&l->x));
     else if (rc == OK)
         rc = reset_worker(m, &r->both);
-    return rc == OK ? move_centre(r, m->job) : rc;
+    if (rc == OK)
+        rc = move_centre(r, m->job);
+    trace_copied(m->world, begun, TRACE_STEPS, r->lane->completed, 2 * l->both.n * sizeof(float));
+    return rc;
 }
 
 static int sync_worker(struct member *m)

@@ -22,6 +22,7 @@
 
 #include "base/rng.h"
 #include "strategy/strategy.h"
+#include "world/trace.h"
 
 #include <inttypes.h>
 
@@ -66,9 +67,13 @@ static int give_share(struct gossip *g, struct member *m)
     const struct learner *l = m->learner;
     uint32_t requested = gossip_requested(&g->sender);
     uint32_t to = requested != WORLD_ANY ? requested : draw_peer(m);
+    int64_t begun = trace_now(m->world);
     if (to == WORLD_ANY || !gossip_share(&g->sender, to, &l->both))
         return OK;
-    return world_copied(m->world, l->both.n * sizeof(float));
+    int rc = world_copied(m->world, l->both.n * sizeof(float));
+    trace_copied(m->world, begun, TRACE_STEPS, m->progress.exchanges + 1,
+                 l->both.n * sizeof(float));
+    return rc;
 }
 
 /* Mix in an arrived model; this counts as an exchange, for which no member waited. */
@@ -78,6 +83,7 @@ static int take_share(struct gossip *g, struct member *m)
     bool lost = atomic_load(&g->sender.lost);
     struct gossip_taken taken;
     int rc = OK;
+    int64_t begun = trace_now(m->world);
     while (rc == OK && gossip_take(&g->sender, &l->both, &taken)) {
         int64_t age = world_now(m->world) - taken.announced;
         const struct exchange_cost cost = {.seconds = world_seconds(age), .bytes = taken.bytes};
@@ -85,8 +91,10 @@ static int take_share(struct gossip *g, struct member *m)
             optim_reset(&l->optim);
         lost = false;
         rc = world_work(m->world, &(struct cost){m->world->costs.reduce * (double)taken.bytes});
+        trace_copied(m->world, begun, TRACE_STEPS, m->progress.exchanges + 1, taken.bytes);
         if (rc == OK)
             rc = m->on_exchange(m, 0, &cost);
+        begun = trace_now(m->world);
     }
     return rc;
 }

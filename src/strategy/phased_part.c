@@ -4,6 +4,7 @@
 #include "strategy/phased.h"
 
 #include "base/minmax.h"
+#include "world/trace.h"
 
 /* Passes over the range, as a copy makes one: next from now 3, R 2, Eq. 8 1, Eq. 4 and 5 2, out 1.
  */
@@ -79,6 +80,8 @@ int phased_lane_prepare(void *user, struct range range, float *x, const struct e
     struct phased_lane *lane = user;
     struct phased_part *p = &lane->part;
     struct range xs = of_x(lane, range), ss = of_s(lane, range), owned = p->owned;
+    struct world *world = lane->node->world;
+    int64_t begun = trace_now(world);
     if (owned.len == 0)
         owned.from = end_of(range);
     take_over(lane, range_between(range.from, min_size(end_of(range), owned.from)));
@@ -92,7 +95,10 @@ int phased_lane_prepare(void *user, struct range range, float *x, const struct e
     mpca_mean(&p->s_next, ss, &sum);
     vec_export(&p->s_next, ss, sum.x);
     p->prepared = range;
-    return world_copied(lane->node->world, PREPARE_PASSES * range.len * sizeof *x);
+    int rc = world_copied(world, PREPARE_PASSES * range.len * sizeof *x);
+    trace_copied(world, begun, (uint8_t)lane->exchange.lane, lane->exchange.completed + 1,
+                 PREPARE_PASSES * range.len * sizeof *x);
+    return rc;
 }
 
 void phased_part_commit(struct phased_lane *lane)
@@ -128,6 +134,8 @@ static int follow_heading(struct phased_lane *lane)
     struct vec *heading = phased_heading(lane), *last = &lane->heading[~e->completed & 1];
     const struct vec *star = exchange_result(e), *before = &e->result[~e->completed & 1];
     struct range xs = {0, lane->r.len};
+    struct world *world = lane->node->world;
+    int64_t begun = trace_now(world);
     if (heading->at != last->at)
         vec_copy(heading, last, vec_all(heading));
     e->config.kept = *heading;
@@ -139,7 +147,10 @@ static int follow_heading(struct phased_lane *lane)
     float gamma = mpca_gamma(&config, e->completed - 1);
     mpca_follow(heading, &config, before, extra[HEADING_GAMMA], star, gamma, xs);
     extra[HEADING_GAMMA] = gamma;
-    return world_copied(lane->node->world, FOLLOW_PASSES * xs.len * sizeof(float));
+    int rc = world_copied(world, FOLLOW_PASSES * xs.len * sizeof(float));
+    trace_copied(world, begun, (uint8_t)e->lane, e->completed,
+                 FOLLOW_PASSES * xs.len * sizeof(float));
+    return rc;
 }
 
 int phased_part_follow(struct phased_lane *lane)

@@ -22,16 +22,14 @@ static bool is_due(const struct phased_worker *w, const struct phased_lane *lane
     return turn < world_now(node->world) + step + step / 2 + tick / 8;
 }
 
-/* Training stands still while a shard is copied out or in. */
-static int charge_copy(const struct phased_lane *lane, uint64_t exchange, uint32_t passes)
+/* Training has stood still since `begun`, while a shard was copied out or in. */
+static int charge_copy(const struct phased_lane *lane, int64_t begun, uint64_t exchange,
+                       uint32_t passes)
 {
     struct world *world = lane->node->world;
     size_t bytes = passes * lane->exchange.n_floats * sizeof(float);
-    int64_t begun = trace_now(world);
     int rc = world_copied(world, bytes);
-    trace_end(
-        world, begun,
-        (struct trace_span){.kind = SPAN_COPY, .row = TRACE_STEPS, .n = exchange, .amount = bytes});
+    trace_copied(world, begun, TRACE_STEPS, exchange, bytes);
     return rc;
 }
 
@@ -39,9 +37,10 @@ static int add_contribution(struct phased_worker *w, struct phased_lane *lane)
 {
     const struct learner *l = w->m->learner;
     struct phased_slot *slot = &lane->slot;
-    int rc = charge_copy(lane, atomic_load(&slot->turn) / lane->node->lanes + 1,
-                         w->node.settings.give_passes);
+    int64_t begun = trace_now(lane->node->world);
     vec_export(&l->both, phased_range(lane), slot->x.at);
+    int rc = charge_copy(lane, begun, atomic_load(&slot->turn) / lane->node->lanes + 1,
+                         w->node.settings.give_passes);
     slot->tau = lane->tau;
     slot->base = lane->c;
     slot->progress = false;
@@ -98,6 +97,7 @@ static int adopt_result(struct phased_worker *w, struct phased_lane *lane)
     struct world *world = w->node.world;
     if (!is_new(lane, atomic_load(&lane->arrived)))
         return OK;
+    int64_t begun = trace_now(world);
     uint64_t n = begin_reading(lane);
     bool adopts = is_new(lane, n); /* the lane may have withheld it meanwhile */
     int rc = OK;
@@ -112,7 +112,7 @@ static int adopt_result(struct phased_worker *w, struct phased_lane *lane)
     if (!adopts)
         return OK;
     lane->c = n;
-    return rc == OK ? charge_copy(lane, n, w->node.settings.adopt_passes) : rc;
+    return rc == OK ? charge_copy(lane, begun, n, w->node.settings.adopt_passes) : rc;
 }
 
 static int adopt_all(struct phased_worker *w)

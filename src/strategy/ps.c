@@ -18,6 +18,7 @@
  * fast as with K synchronous workers. With several shards, those of which backward has finished the
  * gradient are pushed while it computes the rest, as MXNet pushes layers. */
 #include "strategy/ps_client.h"
+#include "world/trace.h"
 
 static const Paceline__Ps *settings_of(const Paceline__Job *job)
 {
@@ -90,11 +91,14 @@ static int push_gradient(struct ps_client *c, bool lost)
     int rc = ps_client_is_early(c) ? OK : ps_client_flush(c);
     if (rc != OK)
         return rc;
+    int64_t begun = trace_now(c->m->world);
     if (!ps_client_is_early(c)) {
         vec_export(&l->dx, vec_all(&l->dx), c->out.at);
         vec_export(&l->s, vec_all(&l->s), c->out.at + l->dx.n);
     }
     rc = world_copied(c->m->world, c->out.n * sizeof(float));
+    trace_copied(c->m->world, begun, TRACE_STEPS, c->m->progress.exchanges + 1,
+                 c->out.n * sizeof(float));
     return rc == OK ? ps_client_push(c, c->m->share, lost) : rc;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 #include "base/minmax.h"
+#include "world/trace.h"
 
 #include <string.h>
 
@@ -314,14 +315,25 @@ int ps_client_fetch(struct ps_client *c)
     return rc == OK ? wait_while(c, is_lacking, c->m->group->timing.piece) : rc;
 }
 
+/* The model was copied since then. */
+static int charge_copy(const struct ps_client *c, int64_t begun)
+{
+    struct world *world = c->m->world;
+    size_t bytes = c->m->learner->x.n * sizeof(float);
+    int rc = world_copied(world, bytes);
+    trace_copied(world, begun, TRACE_STEPS, c->m->progress.exchanges + 1, bytes);
+    return rc;
+}
+
 int ps_client_take(struct ps_client *c)
 {
     struct learner *l = c->m->learner;
     const struct vec s = vec_part(&c->global, l->x.n, l->s.n);
+    int64_t begun = trace_now(c->m->world);
     vec_copy(&l->x, &c->global, vec_all(&l->x));
     if (!vec_finite(&l->s, vec_all(&l->s)))
         vec_copy(&l->s, &s, vec_all(&s));
-    return world_copied(c->m->world, l->x.n * sizeof(float));
+    return charge_copy(c, begun);
 }
 
 /* ---- joining and leaving ---- */
@@ -332,8 +344,9 @@ int ps_client_join(struct ps_client *c)
     int rc = ps_client_fetch(c);
     if (rc != OK)
         return rc;
+    int64_t begun = trace_now(c->m->world);
     vec_copy(&l->both, &c->global, vec_all(&l->both));
-    return world_copied(c->m->world, l->x.n * sizeof(float));
+    return charge_copy(c, begun);
 }
 
 static bool is_reporting(const struct ps_client *c)

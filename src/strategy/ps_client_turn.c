@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "strategy/ps_client.h"
 #include "tensor/kernels.h"
+#include "world/trace.h"
 
 #include <string.h>
 
@@ -364,6 +365,7 @@ static int give_state(struct ps_client *c, size_t shard)
     const struct shard_state part = state_of(c, link, message.node);
     size_t n = shard_state_length(&link->layout, message.node);
     transfer_cancel(&link->given);
+    int64_t begun = trace_now(c->m->world);
     shard_export_state(&link->layout, &part, link->landing.at);
     message.op = PS_GIVEN;
     message.flags = PS_WHOLE;
@@ -372,7 +374,9 @@ static int give_state(struct ps_client *c, size_t shard)
                                          .lane = PS_LANE_SERVER + (uint32_t)shard,
                                          .x = link->landing.at,
                                          .n = n});
-    return world_copied(c->m->world, n * sizeof(float));
+    int rc = world_copied(c->m->world, n * sizeof(float));
+    trace_copied(c->m->world, begun, TRACE_STEPS, c->m->progress.exchanges, n * sizeof(float));
+    return rc;
 }
 
 /* The shards continue: they need the pushes that the state lacks, and this worker the copies that

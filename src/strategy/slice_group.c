@@ -1,4 +1,5 @@
 #include "strategy/slice_group.h"
+#include "world/trace.h"
 
 #include <string.h>
 
@@ -311,8 +312,10 @@ static int gather_columns(struct slice_group *g, const struct net_point *p, stru
         rc = plan_gather(g, plan, n);
     if (rc != OK)
         return rc;
+    int64_t begun = trace_now(g->m->world);
     copy_columns(g, p, g->slice.index, false);
     rc = world_copied(g->m->world, n * sizeof(float));
+    trace_copied(g->m->world, begun, TRACE_STEPS, g->m->progress.exchanges + 1, n * sizeof(float));
     if (rc == OK)
         rc = meet_mates(g, plan, g->parts);
     for (size_t f = 0; rc == OK && f < count; f++)

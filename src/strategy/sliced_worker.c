@@ -22,6 +22,7 @@
  * point, and has no share of the round under way. */
 #include "base/fault.h"
 #include "strategy/slice_group.h"
+#include "world/trace.h"
 
 enum { HASH_EVERY = 100, HASH_PIECES = 4 };
 
@@ -75,13 +76,18 @@ static int keep_before(struct sliced *s)
         l->steps = s->before_steps;
         return OK;
     }
+    struct world *world = s->group.m->world;
+    int64_t begun = trace_now(world);
     vec_copy(&s->before, own, vec_all(own));
     for (size_t i = 0; s->models && i < l->optim.ops->states; i++)
         vec_copy(&s->before_state[i], &l->optim.state[i], vec_all(&l->optim.state[i]));
     s->before_updates = l->optim.updates;
     s->before_steps = l->steps;
     s->kept = true;
-    return world_copied(s->group.m->world, own->n * sizeof(float));
+    int rc = world_copied(world, own->n * sizeof(float));
+    trace_copied(world, begun, TRACE_STEPS, s->group.m->progress.exchanges + 1,
+                 own->n * sizeof(float));
+    return rc;
 }
 
 static int open_before(struct sliced *s)
@@ -203,6 +209,8 @@ static int sum_peers(struct sliced *s)
     const struct learner *l = learner_of(s);
     size_t n = sum_floats(s), n_own = summand_of(s)->n;
     struct vec all = {s->sum, n};
+    struct world *world = s->group.m->world;
+    int64_t begun = trace_now(world);
     vec_fill(&all, vec_all(&all), 0);
     if (s->mine.weight > 0) {
         vec_export(summand_of(s), vec_all(summand_of(s)), s->sum);
@@ -211,7 +219,8 @@ static int sum_peers(struct sliced *s)
         if (s->mine.weight != 1)
             vec_scale(&all, (float)s->mine.weight, vec_all(&all));
     }
-    int rc = world_copied(s->group.m->world, n * sizeof(float));
+    int rc = world_copied(world, n * sizeof(float));
+    trace_copied(world, begun, TRACE_STEPS, s->group.m->progress.exchanges + 1, n * sizeof(float));
     return rc == OK ? slice_group_sum(&s->group, s->sum, n) : rc;
 }
 

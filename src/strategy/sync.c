@@ -26,6 +26,7 @@
  * on_replace decides what happens to the optimizer's state when x is replaced: it is kept (`keep`),
  * reset (`reset`), or averaged and replaced with x (`average`). */
 #include "strategy/slice_group.h"
+#include "world/trace.h"
 
 #include <math.h>
 
@@ -150,16 +151,23 @@ static int advance_first(struct rounds *r, struct progress *progress)
 /* Fill the exchanged vector: x, then s, then the optimizer's state. */
 static void put_model(const struct rounds *r, const struct learner *l)
 {
+    struct world *world = r->lane->group->world;
+    int64_t begun = trace_now(world);
     float *at = r->lane->input.at;
     vec_export(&l->both, vec_all(&l->both), at);
     at += l->both.n;
     for (size_t i = 0; i < r->states; i++, at += l->x.n)
         vec_export(&l->optim.state[i], vec_all(&l->optim.state[i]), at);
+    trace_copied(world, begun, TRACE_STEPS, r->lane->completed + 1,
+                 (uint64_t)(at - r->lane->input.at) * sizeof *at);
 }
 
 static void take_model(const struct rounds *r, struct vec *both)
 {
+    struct world *world = r->lane->group->world;
+    int64_t begun = trace_now(world);
     vec_import(both, vec_all(both), exchange_result(r->lane)->at);
+    trace_copied(world, begun, TRACE_STEPS, r->lane->completed, both->n * sizeof(float));
 }
 
 /* ---- a worker ---- */

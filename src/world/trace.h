@@ -113,6 +113,15 @@ static inline void trace_end(struct world *w, int64_t start, struct trace_span s
         trace_between(w, start, world_now(w), span);
 }
 
+/* Since `start` a task has copied or combined so many bytes of a strategy's vectors, for exchange
+ * n. */
+static inline void trace_copied(struct world *w, int64_t start, uint8_t row, uint64_t n,
+                                uint64_t bytes)
+{
+    trace_end(w, start,
+              (struct trace_span){.kind = SPAN_COPY, .row = row, .n = n, .amount = bytes});
+}
+
 /* A send of `bytes` to the peer begins; one of the sends to the peer has ended. `span` describes
  * them. */
 static inline void trace_sending(struct world *w, struct trace_sends *sends, uint32_t peer,

@@ -65,6 +65,8 @@ def long_run(exchanges, losses, workers=8):
         events.append({'t': round(losses * (i + 0.5) / exchanges, 6), 'kind': 'exchange', 'strategy': 'allreduce',
                        'lane': 0, 'n': i + 1, 'bytes': 12480, 'seconds': round(slow * (0.004 + draw.random() / 500), 6),
                        'waited_s': round(slow * draw.random() / 500, 6), 'waited_for': draw.choice([3, 3, 3, draw.randrange(8)])})
+        if i % 97 == 77:
+            events[-1].update({'blamed': 3, 'cause': 'link', 'why': 'its link sent at 38 Mbit/s'})
     events += [{'t': 0.4 * losses, 'kind': 'member', 'node': 3, 'what': 'dead', 'view': 2},
                {'t': 0.42 * losses, 'kind': 'member', 'node': 8, 'what': 'join', 'view': 3},
                {'t': 0.5 * losses, 'kind': 'checkpoint', 'n': exchanges // 2, 'bytes': 1000, 'seconds': 0.1}]

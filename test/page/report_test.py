@@ -166,6 +166,16 @@ def test_tensorboard_has_all_points(build, folder, events, run):
     same_points(got, wanted_points(events))
 
 
+def test_longest_waits_are_explained(build, folder, events, run):
+    """Those whose cause is known, the longest first."""
+    path = os.path.join(folder, 'waits.html')
+    report(build, run, '-o', path)
+    waits = data_of(path)[1]['runs'][0]['waits']
+    known = sorted((e for e in events if 'why' in e), key=lambda e: -e['waited_s'])[:8]
+    assert len(known) == 8 and [w[:2] for w in waits] == [[e['t'], e['n']] for e in known], waits
+    assert waits[0][2] == 'waited %.2g s for worker 3: its link sent at 38 Mbit/s' % known[0]['waited_s'], waits[0]
+
+
 def test_runs_are_compared(build, folder, run):
     other, page = os.path.join(folder, 'b', 'run, "1"'), os.path.join(folder, 'two.html')
     kit.write_run(other, kit.long_run(50, 20, workers=4))
@@ -235,6 +245,7 @@ def main():
         test_page_loads_nothing(build, folder)
         test_csv_has_all_points(build, folder, events, run)
         test_tensorboard_has_all_points(build, folder, events, run)
+        test_longest_waits_are_explained(build, folder, events, run)
         test_runs_are_compared(build, folder, run)
         test_trace_adds_up(build, folder)
         test_wrong_input_is_refused(build, folder, run)

@@ -4,6 +4,8 @@
 #include "trace_events.h"
 #include "world/trace.h"
 
+#include <sys/stat.h>
+
 struct traced {
     struct real_run run;
     char path[160];
@@ -63,6 +65,61 @@ static void test_driver_and_workers_have_rows(void **state)
         assert_true(trace_count(&trace, 0, "copy", NULL) > 0);
         assert_true(trace_count(&trace, TRACE_DRIVER, "evaluate", NULL) >= 2);
         assert_null(strstr(r.run.p.err, "trace"));
+        trace_release(&trace);
+        process_release(&r.run.p);
+    }
+}
+
+/* Bytes of the copies that the first worker's training stood still for. */
+static double copied_bytes(const struct trace_events *trace)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct trace_event *e = &trace->at[i];
+        if (e->pid == TRACE_WORKER && strcmp(e->name, "copy") == 0 && strcmp(e->row, "steps") == 0)
+            bytes += cJSON_GetObjectItem(e->args, "bytes")->valuedouble;
+    }
+    return bytes;
+}
+
+/* Each strategy's own copies have spans, with the bytes of several models. */
+static void test_copies_of_strategies_have_spans(void **state)
+{
+    static const char *const jobs[] = {
+        "sync={tau:4}",
+        "allreduce={}",
+        "async_allreduce={}",
+        "diloco={tau:4}",
+        "diloco={tau:6 fragments:3}",
+        "easgd={mode:sync tau:4}",
+        "easgd={tau:4}",
+        "ps={}",
+        "ps={servers:2}",
+        "downpour={n_push:2 n_fetch:2}",
+        "gossip={p:0.5}",
+        "mpca={}",
+        "pace={}",
+    };
+    enum { MODELS = 5 };
+    struct tiny *t = *state;
+    for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
+        struct traced r;
+        struct trace_events trace;
+        char set[96], model[256];
+        struct stat file;
+        traced_new(t, &r);
+        snprintf(set, sizeof set, "strategy.%s", jobs[j]);
+        START(t, &r.run, "--workers", "2", "--set", set, "--set", "solver.momentum=0", "--set",
+              "stop.steps=60", "--set", "stop.epochs=1000", "--set", "pace=0.001", "--trace",
+              r.path);
+        real_end(&r.run, 0, "steps");
+        trace_read(r.path, &trace);
+        trace_nests(&trace);
+        snprintf(model, sizeof model, "%s/final.safetensors", r.run.dir);
+        assert_int_equal(stat(model, &file), 0);
+        if (copied_bytes(&trace) < MODELS * (double)file.st_size)
+            fail_msg("%s: copies of %.0f bytes, and the file of the model has %.0f", jobs[j],
+                     copied_bytes(&trace), (double)file.st_size);
         trace_release(&trace);
         process_release(&r.run.p);
     }
@@ -171,6 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_driver_and_workers_have_rows),
+        cmocka_unit_test(test_copies_of_strategies_have_spans),
         cmocka_unit_test(test_a_long_run_is_sent_in_parts),
         cmocka_unit_test(test_it_may_lie_in_the_run_directory),
         cmocka_unit_test(test_a_worker_that_is_killed),

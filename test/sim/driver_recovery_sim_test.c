@@ -268,8 +268,8 @@ static void test_it_dies_when_all_have_ended(void **state)
     }
 }
 
-/* The same where the time of the run ends it: the recovered driver learns from the last exchange that
- * nobody trains any more. The driver dies when its time is over, and later. */
+/* The same where the time of the run ends it: the recovered driver learns from the last exchange
+ * that nobody trains any more. The driver dies when its time is over, and later. */
 static void test_it_dies_after_a_stop(void **state)
 {
     enum { MOMENTS = 12 };

@@ -454,7 +454,14 @@
                 cell.style.background = `color-mix(in srgb, var(--s2) ${(seconds / most * 70).toFixed(0)}%, transparent)`;
                 return html('tr', {}, html('th', { scope: 'row' }, nodeName(node)), html('td', {}, grouped(count)), cell,
                     ...known.map((i) => html('td', {}, grouped(by[i]))));
-            }))));
+            }))), drawWaits(run));
+    }
+
+    function drawWaits(run) {
+        if (run.waits.length === 0) return null;
+        return html('table', { class: 'waits' }, html('caption', {}, 'The longest waits whose cause is known.'),
+            html('thead', {}, html('tr', {}, ...['time', 'exchange', 'what happened'].map((x) => html('th', { scope: 'col' }, x)))),
+            html('tbody', {}, ...run.waits.map(([t, n, text]) => html('tr', {}, html('td', {}, duration(t)), html('td', {}, grouped(n)), html('td', {}, text)))));
     }
 
     // A stretch of the run, a row for each thing that a node does at the same time (MPCA, Fig. 9).
