@@ -164,7 +164,7 @@ public final class LeaseTest {
             check(store.append(0, 4, pairs(3)) && store.append(2, 4, pairs(5)), "the store takes rows");
             KeptRows.Kept file = only(keeper);
             check(file.fit.equals("fit") && file.executor.equals("1"), "the file's name: " + file.path);
-            expect(Files.getPosixFilePermissions(file.path).toString(), "[OWNER_WRITE, OWNER_READ]", "its mode");
+            expect(PosixFilePermissions.toString(Files.getPosixFilePermissions(file.path)), "rw-------", "its mode");
             check(new KeptRows(List.of(folder), "other", "2").list().isEmpty(), "another application finds it");
             check(store.restore() && store.append(3, 4, pairs(2)) && store.restore(), "another engine gets the rows");
             expect(keeper.list().size(), 3, "files");
