@@ -87,8 +87,9 @@ final class DriverEnd implements DriverPlugin {
         return Collections.emptyMap();
     }
 
-    /** The plugin of this application; an error that says how to load it where there is none. */
+    /** The plugin of this application; an error that says what is needed where there is none, or another Spark. */
     static DriverEnd get() {
+        SparkVersion.check();
         DriverEnd end = current;
         if (end == null) {
             throw new PacelineException("the application has no Paceline plugin: set"
@@ -157,6 +158,11 @@ final class DriverEnd implements DriverPlugin {
     /** Spark has no event for a decommission, so its scheduler is asked; the call is public in Spark's jars. */
     boolean isDecommissioned(String executor) {
         return context.taskScheduler().getExecutorDecommissionState(executor).isDefined();
+    }
+
+    /** Also one that has not loaded the library. */
+    boolean hasExecutor() {
+        return !hosts.isEmpty();
     }
 
     boolean isReady(String executor) {

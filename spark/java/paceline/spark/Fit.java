@@ -19,9 +19,6 @@ import org.apache.spark.SparkConf;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.rdd.RDD;
-import org.apache.spark.scheduler.SparkListener;
-import org.apache.spark.scheduler.SparkListenerJobStart;
-import org.apache.spark.scheduler.SparkListenerTaskStart;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.functions;
@@ -65,29 +62,11 @@ final class Fit implements AutoCloseable {
     private final Queue<String> lostExecutors = new ConcurrentLinkedQueue<>();
     private final Map<String, Double> seconds = new LinkedHashMap<>();
     private final List<JsonNode> sets = new ArrayList<>();
-    private final SparkListener listener = new SparkListener() {
-        private final Set<Integer> stages = new HashSet<>(); // of the job of ingest
-
-        @Override
-        public void onJobStart(SparkListenerJobStart job) {
-            if (job.properties() != null && group().equals(job.properties().getProperty("spark.jobGroup.id"))) {
-                job.stageInfos().foreach(stage -> stages.add(stage.stageId()));
-                waitsSinceNs = System.nanoTime();
-            }
-        }
-
-        @Override
-        public void onTaskStart(SparkListenerTaskStart task) {
-            if (stages.contains(task.stageId())) {
-                waitsSinceNs = 0;
-            }
-        }
-    };
+    private final JobWatch watch; // of the jobs that read rows, until the fit trains
 
     private volatile String address; // of the run's driver
     private volatile String stopped; // the reason
     private volatile boolean ends; // at its next commit point
-    private volatile long waitsSinceNs; // a job of ingest, for its first core; 0: none does
     private volatile int workers; // that there may be
     private int followed; // workers for the batch; without follow_batch all that there may be
     private volatile String folder = ""; // of this fit's shards
@@ -104,7 +83,8 @@ final class Fit implements AutoCloseable {
         leases = session.leases();
         plugin = DriverEnd.get();
         id = session.begin();
-        context.sc().addSparkListener(listener);
+        watch = new JobWatch(group(), plan.patienceS, plugin::hasExecutor, this::stopWithoutExecutor);
+        context.sc().addSparkListener(watch);
         session.attach(this);
     }
 
@@ -156,11 +136,15 @@ final class Fit implements AutoCloseable {
 
     /** The session's leases wait. A job that reads rows may get no core, because they have all. */
     void checkCores() {
-        long since = waitsSinceNs;
-        if (stopped == null && address == null && since != 0 && System.nanoTime() - since > TimeUnit.SECONDS.toNanos(plan.patienceS)) {
+        if (stopped == null && address == null && watch.waits(plan.patienceS)) {
             stop("no core was free to read the rows for " + plan.patienceS + " s: give executors more cores than the"
                     + " session's leases have (spark.executor.cores, spark.task.cpus)");
         }
+    }
+
+    private void stopWithoutExecutor() {
+        stop("no executor was there to read the rows for " + plan.patienceS + " s: ask Spark for some"
+                + " (spark.dynamicAllocation.maxExecutors, spark.cores.max), or look at the log of its workers");
     }
 
     void executorLost(String executor) {
@@ -236,13 +220,17 @@ final class Fit implements AutoCloseable {
         lostRows.take(executor, RowsOffer.split(partitions));
     }
 
-    /** Train on rows with the columns that Ingest names. */
-    PacelineSummary train(Dataset<Row> rows) throws IOException {
+    /** Wait for executors, so that no job does, and find out how many workers there may be. */
+    void begin() {
         if (plan.job.followsBatch() && plan.shardDir.isEmpty()) {
             throw new PacelineException("job: with follow_batch a fit begins with minWorkers, and rows that lie in"
                     + " executors without a worker would not be trained on: set shardDir");
         }
         workers = awaitExecutors();
+    }
+
+    /** Train on rows with the columns that Ingest names. */
+    PacelineSummary train(Dataset<Row> rows) throws IOException {
         places = placesWithLeases();
         endStep("executors");
         if (!plan.shardDir.isEmpty()) {
@@ -262,6 +250,7 @@ final class Fit implements AutoCloseable {
             throw new PacelineException("validation: no row could be held out, because equal rows stay together");
         }
         endStep("ingest");
+        endWatch();
         places.beginTraining();
         followed = plan.job.followsBatch() ? Math.max(1, plan.minWorkers) : workers;
         leases.begin(wantedWorkers(), places::executors, lostExecutors::add);
@@ -276,6 +265,11 @@ final class Fit implements AutoCloseable {
         endStep("training");
         return new PacelineSummary(run.report(), run.end(), sets, seconds, ingest.records(),
                 ingest.bad(), leases.resubmitted());
+    }
+
+    private void endWatch() {
+        watch.close();
+        context.sc().removeSparkListener(watch);
     }
 
     private Dataset<Row> holdOut(Dataset<Row> rows) throws IOException {
@@ -465,7 +459,7 @@ final class Fit implements AutoCloseable {
             }
         } finally {
             session.end();
-            context.sc().removeSparkListener(listener);
+            endWatch();
             if (!folder.isEmpty()) {
                 Shards.delete(Path.of(folder));
             }

@@ -72,6 +72,7 @@ public final class PacelineEstimator extends EstimatorParams implements DefaultP
 
     @Override
     public PacelineModel fit(Dataset<?> data) {
+        DriverEnd.get(); // first, because with another version of Spark any call may fail to link
         transformSchema(data.schema());
         if (getJob().isEmpty() && (getNet().isEmpty() || getEpochs() == 0)) {
             throw new PacelineException("there is no job: set net and epochs, or job");
@@ -127,6 +128,7 @@ public final class PacelineEstimator extends EstimatorParams implements DefaultP
 
     private PacelineModel train(Fit fit, Fit.Plan plan, Dataset<Row> data) throws IOException {
         Dataset<Row> rows = data.select(columns());
+        fit.begin();
         plan.schema = fit.inspect(rows, RecordSchema.sourceOf(data.schema(), getFeaturesCol()),
                 parseShape(), getTextLength(), getClasses());
         PacelineSummary summary = fit.train(rows);

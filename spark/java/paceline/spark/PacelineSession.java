@@ -100,8 +100,8 @@ public final class PacelineSession implements AutoCloseable {
 
     /** Workers leave so long after a fit if there is no other one. */
     public PacelineSession(SparkSession spark, long idleSeconds) {
-        context = JavaSparkContext.fromSparkContext(spark.sparkContext());
         plugin = DriverEnd.get();
+        context = JavaSparkContext.fromSparkContext(spark.sparkContext());
         Fit.checkSecurity(context.getConf());
         idleNs = TimeUnit.SECONDS.toNanos(idleSeconds);
         leases = new LeaseManager(context, id, plugin::isDecommissioned, LOG::warn);

@@ -34,6 +34,8 @@ public final class ElasticTest {
         } finally {
             spark.stop();
         }
+        run("test_fit_without_executors_is_refused", () -> RefusedFits.withoutExecutors(Path.of(arguments[0])));
+        run("test_fit_without_plugin_is_refused", () -> RefusedFits.withoutPlugin(Path.of(arguments[0])));
     }
 
     /**

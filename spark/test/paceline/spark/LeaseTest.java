@@ -35,6 +35,7 @@ public final class LeaseTest {
         run("test_broken_store_is_made_anew", LeaseTest::brokenStoreIsMadeAnew);
         run("test_rows_outlive_their_executor", LeaseTest::rowsOutliveTheirExecutor);
         run("test_limit_of_rows", LeaseTest::limitIsTakenFromTheOverhead);
+        run("test_other_versions_of_spark_are_refused", LeaseTest::otherVersionsAreRefused);
     }
 
     private static void expect(Object value, Object expected, String what) {
@@ -248,5 +249,30 @@ public final class LeaseTest {
         expect(RowsLimit.bytes(conf) >> 20, 500L, "half of 1000 MiB");
         conf.set(RowsLimit.SETTING, "3g");
         expect(RowsLimit.bytes(conf) >> 20, 3072L, "the setting");
+    }
+
+    private static void otherVersionsAreRefused() {
+        for (String spark : List.of("3.5.0", "3.5.6-vendor.1", "4.0.0", "4.1.2", "4.10.1-SNAPSHOT")) {
+            SparkVersion.check(spark, "2.13.17");
+        }
+        SparkVersion.check();
+        for (String spark : List.of("3.4.4", "3.50.0", "2.4.8", "5.0.0", "14.1.2", "35", "", "unknown")) {
+            expectRefused(spark, "2.13.17");
+        }
+        for (String scala : List.of("2.12.18", "2.1.3", "3.3.1", "2.130.0", "")) {
+            expectRefused("3.5.6", scala);
+        }
+    }
+
+    private static void expectRefused(String spark, String scala) {
+        try {
+            SparkVersion.check(spark, scala);
+        } catch (PacelineException refused) {
+            for (String words : List.of("Spark " + spark + " with Scala " + scala, "needs Spark 3.5 or 4 with Scala 2.13")) {
+                check(refused.getMessage().contains(words), "'" + words + "' in: " + refused.getMessage());
+            }
+            return;
+        }
+        throw new AssertionError("Spark " + spark + " with Scala " + scala + " was accepted");
     }
 }
