@@ -1,12 +1,19 @@
-"""The Python module in the application of spark/test/local_cluster.sh: fit, transform, save, load."""
+"""The Python module in the application of spark/test/local_cluster.sh: fit, transform, save, load.
 
+With the argument --without-jar it is a process of its own, whose JVM lacks the jar.
+"""
+
+import os
 import random
+import subprocess
 import sys
 
+from pyspark import SparkContext
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.sql import SparkSession
 
+from paceline import MissingError
 from paceline.spark import PacelineControl, PacelineEstimator, PacelineModel, PacelineSession
 
 NET = """layer { name: 'data' type: 'Data' top: 'data' top: 'label' }
@@ -25,6 +32,25 @@ def make_rows(spark):
         values[0] += 2 * label
         rows.append((values, label, i >= 500))
     return spark.createDataFrame(rows, "values array<double>, label int, held boolean")
+
+
+def expect_jar_is_missed():
+    """A JVM is enough: the jar is missed before there is an application."""
+    SparkContext._ensure_initialized()
+    for use in (PacelineEstimator, lambda: PacelineSession(None), lambda: PacelineModel.load("model"),
+                lambda: PacelineEstimator.load("estimator"), PacelineControl.stop):
+        try:
+            use()
+        except MissingError as refused:
+            assert "spark.jars=paceline-spark.jar" in str(refused), refused
+        else:
+            raise AssertionError("a JVM without the jar was used")
+    print("[       OK ] test_python_misses_jar")
+
+
+def run_without_jar():
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY_")}
+    subprocess.run([sys.executable, __file__, "--without-jar"], env=own, check=True, timeout=120)
 
 
 def main(folder):
@@ -71,6 +97,10 @@ def main(folder):
     finally:
         spark.stop()
     print("[       OK ] test_python")
+    run_without_jar()
 
 
-main(sys.argv[1])
+if sys.argv[1] == "--without-jar":
+    expect_jar_is_missed()
+else:
+    main(sys.argv[1])

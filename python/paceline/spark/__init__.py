@@ -6,6 +6,7 @@ The application needs spark.jars=paceline-spark.jar and spark.plugins=paceline.s
 
 import json
 
+from py4j.java_gateway import JavaPackage
 from pyspark import SparkContext
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.util import JavaMLReadable, JavaMLWritable
@@ -64,10 +65,29 @@ def _with_params(params):
     return decorate
 
 
+def _java_package():
+    """The Java package of the module's classes. Py4J takes a class that does not exist for one more package."""
+    package = SparkContext._jvm.paceline.spark
+    if isinstance(package.PacelineEstimator, JavaPackage):
+        from .._errors import MissingError
+        raise MissingError("the application has no Paceline classes: set spark.jars=paceline-spark.jar and"
+                           " spark.plugins=paceline.spark.PacelinePlugin before the session is created")
+    return package
+
+
+class _Readable(JavaMLReadable):
+    @classmethod
+    def read(cls):
+        """A reader of saved ones."""
+        _java_package()
+        return super().read()
+
+
 class PacelineSession(JavaWrapper):
     """Workers that stay for several fits, until they are idle for so long, or until close."""
 
     def __init__(self, spark, idleSeconds=60):
+        _java_package()
         super().__init__(self._new_java_obj("paceline.spark.PacelineSession", spark._jsparkSession, idleSeconds))
 
     def close(self):
@@ -82,7 +102,7 @@ class PacelineSession(JavaWrapper):
 
 
 @_with_params(_MODEL_PARAMS)
-class PacelineModel(JavaModel, JavaMLWritable, JavaMLReadable):
+class PacelineModel(JavaModel, JavaMLWritable, _Readable):
     """A trained net: it adds a class and the scores of all classes to each row."""
 
     @property
@@ -101,11 +121,12 @@ class PacelineModel(JavaModel, JavaMLWritable, JavaMLReadable):
 
 
 @_with_params(_PARAMS)
-class PacelineEstimator(JavaEstimator, JavaMLWritable, JavaMLReadable):
+class PacelineEstimator(JavaEstimator, JavaMLWritable, _Readable):
     """Trains a net on the rows of a DataFrame, with a worker in each of Spark's executors."""
 
     def __init__(self, **params):
         super().__init__()
+        _java_package()
         self._java_obj = self._new_java_obj("paceline.spark.PacelineEstimator", self.uid)
         self._transfer_params_from_java()
         self._set(**params)
@@ -125,9 +146,9 @@ class PacelineControl:
     @staticmethod
     def setWorkers(count):
         """So many workers from now on, within a fit's minWorkers and maxWorkers; 0: the most."""
-        SparkContext._active_spark_context._jvm.paceline.spark.PacelineControl.setWorkers(count)
+        _java_package().PacelineControl.setWorkers(count)
 
     @staticmethod
     def stop():
         """Fits end after their next exchange, with the model that they have by then."""
-        SparkContext._active_spark_context._jvm.paceline.spark.PacelineControl.stop()
+        _java_package().PacelineControl.stop()
