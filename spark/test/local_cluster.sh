@@ -5,8 +5,8 @@
 #   spark/test/local_cluster.sh MODULE_JAR PYTHON PROGRAM
 #
 # SPARK_HOME names the home that scripts/spark_archive.sh makes, below which executors write, and
-# SPARK_TEST_CONF a file of further settings. The settings are in the file SPARK_TEST_SETTINGS for the
-# test's own applications.
+# SPARK_TEST_CONF files of further settings, with colons between them. The settings are in the file
+# SPARK_TEST_SETTINGS for the test's own applications.
 set -euo pipefail
 module=$1
 home=$(mktemp -d)
@@ -17,7 +17,8 @@ cleanup() {
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
-mkdir "$home/files"
+mkdir "$home/files" "$home/events"
+IFS=: read -ra settings <<<"${SPARK_TEST_CONF:-}"
 if [ -d "$2" ]; then
     (cd "$2" && jar cf "$home/test.jar" .)
     program=(--class "$3" "$home/test.jar")
@@ -36,9 +37,10 @@ java+=" -Dlog4j2.configurationFile=$home/log4j2.properties"
         "spark.ui.enabled false" "spark.master.rest.enabled false" \
         "spark.executor.cores 1" "spark.executor.memory 512m" "spark.driver.memory 1g" \
         "spark.local.dir $home/local" "spark.sql.warehouse.dir $home/warehouse" \
+        "spark.eventLog.dir $home/events" \
         "spark.sql.shuffle.partitions 6" \
         "spark.driver.extraJavaOptions $java" "spark.executor.extraJavaOptions $java"
-    [ -z "${SPARK_TEST_CONF:-}" ] || cat "$SPARK_TEST_CONF"
+    [ ${#settings[@]} = 0 ] || cat "${settings[@]}"
 } >"$home/spark.conf"
 printf '%s\n' 'rootLogger.level = warn' 'rootLogger.appenderRef.stderr.ref = stderr' \
     'appender.stderr.type = Console' 'appender.stderr.name = stderr' \

@@ -45,8 +45,9 @@ final class EngineProcess implements Engine {
 
     private long answerMs = ANSWER_MS;
 
-    EngineProcess() {
-        this(List.of(), ANSWER_MS);
+    /** Its temporary files are in that folder. */
+    EngineProcess(Path folder) {
+        this(List.of("-Djava.io.tmpdir=" + folder), ANSWER_MS);
     }
 
     /** `javaOptions` are further options of its JVM. It is given `answerMs` once it has started. */

@@ -1,9 +1,11 @@
 package paceline.spark;
 
+import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.slf4j.Logger;
@@ -29,7 +31,7 @@ final class ExecutorEnd implements ExecutorPlugin {
         plugin = context;
         current = this;
         try {
-            NativeLibrary.load();
+            NativeLibrary.load(localFolder());
             keeper = KeptRows.ofExecutor(plugin.conf(), plugin.executorID());
         } catch (Throwable thrown) {
             failure = thrown;
@@ -43,6 +45,11 @@ final class ExecutorEnd implements ExecutorPlugin {
         } catch (Throwable thrown) {
             failure = thrown;
         }
+    }
+
+    /** Spark deletes it with the executor. */
+    private static Path localFolder() {
+        return SparkEnv.get().blockManager().diskBlockManager().localDirs()[0].toPath();
     }
 
     /** The plugin of this executor, with the library loaded, or an error that says why not. */
@@ -61,7 +68,7 @@ final class ExecutorEnd implements ExecutorPlugin {
 
     /** For records and a worker, where the application wants them. */
     Engine openEngine() {
-        return plugin.conf().getBoolean("spark.paceline.process", false) ? new EngineProcess() : new LocalEngine();
+        return plugin.conf().getBoolean("spark.paceline.process", false) ? new EngineProcess(localFolder()) : new LocalEngine();
     }
 
     /** The store of a fit's rows. Those of fits that are over go first, and leave their memory to it. */

@@ -14,7 +14,8 @@ import java.util.Locale;
 
 /** The native library of the jar, loaded once by a process. */
 final class NativeLibrary {
-    private static final String FILE = "libpaceline-jni.so";
+    private static final String NAME = "libpaceline-jni";
+    private static final String RESOURCE = NAME + ".so";
     private static final long END_MS = 4_000;
 
     private static boolean loaded;
@@ -22,18 +23,24 @@ final class NativeLibrary {
 
     private NativeLibrary() {}
 
+    /** Load the library from a file in the JVM's folder of temporary files. */
+    static void load() {
+        load(Path.of(System.getProperty("java.io.tmpdir")));
+    }
+
     /**
-     * Load the library, or do nothing if it is loaded. Failure is for good: later calls fail with the same message.
+     * Load the library from a file in that folder, or do nothing if it is loaded. Failure is for good: later calls fail
+     * with the same message.
      *
      * @throws IllegalStateException naming the cause
      */
-    static synchronized void load() {
+    static synchronized void load(Path folder) {
         if (loaded) {
             return;
         }
         if (failure == null) {
             try {
-                loadResource("native/" + platform() + "/");
+                loadResource("native/" + platform() + "/", folder);
                 Runtime.getRuntime().addShutdownHook(new Thread(NativeLibrary::endCalls, "paceline-end"));
                 loaded = true;
                 return;
@@ -65,13 +72,16 @@ final class NativeLibrary {
                 + (machine.equals("amd64") ? "x86_64" : machine);
     }
 
-    /** Through a file in a folder of its own, which only this user can read or write, and which is removed at once. */
-    private static void loadResource(String folder) throws IOException {
-        String expected = new String(read(folder + FILE + ".sha256"), StandardCharsets.US_ASCII).split(" ")[0];
-        byte[] library = read(folder + FILE);
-        Path directory = Files.createTempDirectory("paceline-",
+    /**
+     * Through a file in a folder of its own, which only this user can read or write, and which is removed at once. The
+     * file's name has the hash: maps of the process and reports of crashes say which build the library is.
+     */
+    private static void loadResource(String resources, Path folder) throws IOException {
+        String expected = new String(read(resources + RESOURCE + ".sha256"), StandardCharsets.US_ASCII).split(" ")[0];
+        byte[] library = read(resources + RESOURCE);
+        Path directory = Files.createTempDirectory(folder, "paceline-",
                 PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
-        Path file = directory.resolve(FILE);
+        Path file = directory.resolve(NAME + "-" + expected + ".so");
         try {
             try (var out = Files.newByteChannel(file,
                     EnumSet.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE),

@@ -23,6 +23,7 @@ public final class EngineProcessTest {
             new RecordSchema(RecordSchema.Source.BINARY, new int[] {1, SIDE, SIDE}, 2);
     private static final int PARTS = 3;
     private static final int BLOCK_BYTES = 64 << 10; // which a stream in parts keeps in memory
+    private static final long ANSWER_MS = 60_000;
     private static final List<String> OPTIONS = List.of("key=" + KEY, "threads=1", "retry=0");
 
     private final Path folder;
@@ -64,7 +65,7 @@ public final class EngineProcessTest {
     }
 
     private static EngineProcess opened(int seed) {
-        EngineProcess engine = new EngineProcess();
+        EngineProcess engine = new EngineProcess(List.of(), ANSWER_MS);
         engine.open(SCHEMA, RowsLimit.NONE);
         engine.append(rows(seed), seed);
         return engine;
@@ -158,7 +159,7 @@ public final class EngineProcessTest {
     }
 
     private void missingFolderIsNamed() {
-        EngineProcess engine = new EngineProcess();
+        EngineProcess engine = new EngineProcess(List.of(), ANSWER_MS);
         engine.open(SCHEMA, new RowsLimit(0, folder + "/gone"));
         expectFailure(() -> fill(engine), "/gone/paceline-rows-");
         for (int i = 0; i < 2; i++) { // once it has failed it fails for ever
@@ -248,6 +249,6 @@ public final class EngineProcessTest {
     }
 
     private static void libraryCannotBeLoaded() {
-        expectFailure(() -> new EngineProcess(List.of("-Dos.name=Plan9"), 60_000), "the jar has no native/plan9-");
+        expectFailure(() -> new EngineProcess(List.of("-Dos.name=Plan9"), ANSWER_MS), "the jar has no native/plan9-");
     }
 }

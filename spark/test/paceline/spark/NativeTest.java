@@ -44,6 +44,7 @@ final class NativeTest {
         var before = new ProcessState();
         Path folder = Files.createTempDirectory("native-test-");
         var test = new NativeTest(folder);
+        run("test_library_has_its_hash_in_its_name", test::libraryHasItsHash);
         run("test_library_loads_once", test::libraryLoadsOnce);
         run("test_wrong_handles_are_refused", test::wrongHandlesAreRefused);
         run("test_messages_are_unicode", test::messagesAreUnicode);
@@ -65,6 +66,27 @@ final class NativeTest {
     }
 
     // ---- loading
+
+    /** The system says from which file its code comes. The JVM loads it from the folder that it is given first. */
+    private void libraryHasItsHash() throws Exception {
+        NativeLibrary.load(folder);
+        String file = null;
+        for (String line : Files.readAllLines(Path.of("/proc/self/maps"))) {
+            file = line.contains("libpaceline-jni") ? line.substring(line.indexOf('/')) : file;
+        }
+        String platform = System.getProperty("os.arch").equals("amd64") ? "x86_64" : System.getProperty("os.arch");
+        byte[] library;
+        try (var in = NativeLibrary.class.getResourceAsStream("/native/linux-" + platform + "/libpaceline-jni.so")) {
+            library = in.readAllBytes();
+        }
+        String hash = java.util.HexFormat.of()
+                .formatHex(java.security.MessageDigest.getInstance("SHA-256").digest(library));
+        check(file.startsWith(folder + "/paceline-"), "it is not in " + folder + ": " + file);
+        check(file.endsWith("/libpaceline-jni-" + hash + ".so (deleted)"), "its file is " + file + ", not of " + hash);
+        try (var left = Files.list(folder)) {
+            check(left.findAny().isEmpty(), "its folder is left");
+        }
+    }
 
     private void libraryLoadsOnce() throws Exception {
         NativeLibrary.load();

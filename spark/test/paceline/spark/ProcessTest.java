@@ -13,9 +13,11 @@ import org.apache.spark.sql.SparkSession;
 
 /** The library in processes of its own, in one application of three executors (process.conf). */
 public final class ProcessTest {
+    private final SparkSession spark;
     private final SparkTest base;
 
     private ProcessTest(SparkSession spark, Path folder) {
+        this.spark = spark;
         base = new SparkTest(spark, folder);
     }
 
@@ -64,6 +66,9 @@ public final class ProcessTest {
         Set<Long> executors = pids(base.executors());
         Set<Long> before = pids(engines());
         check(before.size() == EXECUTORS, "processes: " + before);
+        for (long engine : before) {
+            EstimatorTest.expectLibraryInLocalFolder(spark, engine);
+        }
         long victim = before.iterator().next();
         base.jobs.readings.clear();
         check(new ProcessBuilder("kill", "-" + signal, Long.toString(victim)).start().waitFor() == 0, "kill");

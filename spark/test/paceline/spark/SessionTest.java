@@ -9,11 +9,16 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.api.java.function.VoidFunction2;
+import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator;
+import org.apache.spark.ml.tuning.CrossValidator;
+import org.apache.spark.ml.tuning.CrossValidatorModel;
+import org.apache.spark.ml.tuning.ParamGridBuilder;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
@@ -49,6 +54,8 @@ public final class SessionTest {
             run("test_numbers_of_workers_differ", test::numbersOfWorkersDiffer);
             run("test_failed_fit_keeps_leases", test::failedFitKeepsLeases);
             run("test_stream_trains_on", test::streamTrainsOn);
+            run("test_folds_are_fitted_one_after_the_other", test::foldsAreFitted);
+            run("test_key_is_hidden", () -> KeyTest.keyIsHidden(spark, test.base));
             run("test_idle_workers_leave", test::idleWorkersLeave);
             run("test_close_ends_a_fit", test::closeEndsAFit);
             run("test_fit_without_a_core_is_refused", test::fitWithoutCoreIsRefused);
@@ -208,6 +215,32 @@ public final class SessionTest {
             query.awaitTermination();
             check(fits.size() == BATCHES, "batches: " + fits.size());
             check(fits.get(BATCHES - 1).testError() < 0.1, "test error: " + fits.get(BATCHES - 1).json());
+            check(leaseJobs() == EXECUTORS, "lease jobs: " + base.jobs.started);
+        } finally {
+            close(session);
+        }
+    }
+
+    // ---- several learning rates
+
+    /** Threads of Spark's wait for one another; the rate with which a net learns something wins. */
+    private void foldsAreFitted() throws Exception {
+        double[] rates = {1e-6, 0.1};
+        PacelineSession session = new PacelineSession(spark);
+        try {
+            base.jobs.started.clear();
+            PacelineEstimator estimator = EstimatorTest.estimator().setSession(session);
+            CrossValidatorModel best = new CrossValidator().setEstimator(estimator).setNumFolds(2).setParallelism(2)
+                    .setEstimatorParamMaps(
+                            new ParamGridBuilder().addGrid(estimator.learningRate(), rates).build())
+                    .setEvaluator(new MulticlassClassificationEvaluator().setMetricName("accuracy"))
+                    .fit(EstimatorTest.vectors(spark));
+            double[] accuracy = best.avgMetrics();
+            System.out.println("accuracy by learning rate: " + Arrays.toString(accuracy));
+            check(accuracy[0] < 0.8 && accuracy[1] > 0.9, "accuracy by learning rate: " + Arrays.toString(accuracy));
+            PacelineModel model = (PacelineModel) best.bestModel();
+            check(model.job().contains("base_lr: 0.1"), "the best model's job: " + model.job());
+            check(model.summary().workers() == EXECUTORS, "workers: " + model.summary().json());
             check(leaseJobs() == EXECUTORS, "lease jobs: " + base.jobs.started);
         } finally {
             close(session);

@@ -74,6 +74,7 @@ public final class SparkTest {
     static final class Jobs extends SparkListener {
         final ConcurrentLinkedQueue<String> started = new ConcurrentLinkedQueue<>();
         final ConcurrentLinkedQueue<String> readings = new ConcurrentLinkedQueue<>(); // descriptions of ingest jobs
+        final ConcurrentLinkedQueue<Properties> properties = new ConcurrentLinkedQueue<>();
         final Set<Integer> running = ConcurrentHashMap.newKeySet();
 
         @Override
@@ -81,6 +82,9 @@ public final class SparkTest {
             Properties properties = job.properties();
             String group = properties == null ? null : properties.getProperty("spark.jobGroup.id");
             started.add(String.valueOf(group));
+            if (properties != null) {
+                this.properties.add(properties);
+            }
             if (group != null && group.endsWith("-ingest")) {
                 readings.add(properties.getProperty("spark.job.description"));
             }
@@ -112,6 +116,9 @@ public final class SparkTest {
             run("test_nets_average_through_spark", () -> SparkNetTest.netsAverageThroughSpark(spark));
             run("test_wrong_columns_are_refused", test::wrongColumnsAreRefused);
             run("test_bad_rows_stop_or_are_left_out", test::badRowsStopOrAreLeftOut);
+            run("test_nets_that_do_not_fit_are_refused", () -> EstimatorTest.netsThatDoNotFitAreRefused(test));
+            run("test_vectors_are_classified", () -> EstimatorTest.vectorsAreClassified(spark));
+            run("test_library_is_in_the_local_folder", test::libraryIsInLocalFolder);
             run("test_fit_needs_no_job_but_leases_and_ingest", test::fitNeedsNoOtherJob);
             run("test_pipeline_is_saved_and_loaded", test::pipelineIsSavedAndLoaded);
             run("test_rows_go_through_shared_files", test::rowsGoThroughSharedFiles);
@@ -203,6 +210,12 @@ public final class SparkTest {
         PacelineSummary summary = estimator.setOnBadRecord("skip").fit(bad).summary();
         check(summary.badRows() == 3, "bad rows: " + summary.json());
         check(summary.rows() == TRAIN, "rows: " + summary.json());
+    }
+
+    private void libraryIsInLocalFolder() throws Exception {
+        for (ProcessHandle executor : executors()) {
+            EstimatorTest.expectLibraryInLocalFolder(spark, executor.pid());
+        }
     }
 
     // ---- fits
