@@ -23,8 +23,8 @@ final class DriverEnd implements DriverPlugin {
         /** The reply to an executor, which runs that lease if it names one: JOIN with an address, or another word. */
         String join(String lease, String executor, String host);
 
-        /** Is that lease to end before the run does? */
-        default boolean isToLeave(String lease) {
+        /** Is that lease to end before the run does? `worker` is the number of its worker. */
+        default boolean isToLeave(String lease, int worker) {
             return false;
         }
 
@@ -129,7 +129,7 @@ final class DriverEnd implements DriverPlugin {
                 return session == null ? OVER : TAKEN;
             default:
                 return session == null ? OVER
-                        : part.length > 2 && session.isToLeave(part[2]) ? LEAVE : ALIVE;
+                        : part.length > 2 && session.isToLeave(part[2], Integer.parseInt(part[3])) ? LEAVE : ALIVE;
         }
     }
 

@@ -58,11 +58,16 @@ interface Engine extends AutoCloseable {
 
     /** A worker that trains on a thread of its own. */
     interface Worker {
+        int NO_NUMBER = -1;
+
         /** Wait so long for its end. An interrupt of the caller ends the wait, and is kept. */
         boolean ended(long millis);
 
         /** Let it leave the run in good order. */
         void leave();
+
+        /** By which the run knows it since it joined, perhaps again; NO_NUMBER: it has not joined yet. */
+        int number();
 
         /** Once it has ended: 0, or a status of the library. */
         int status();

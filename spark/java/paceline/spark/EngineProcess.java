@@ -198,6 +198,11 @@ final class EngineProcess implements Engine {
         }
 
         @Override
+        public int number() {
+            return (Integer) ask(child -> child.worker.number());
+        }
+
+        @Override
         public int status() {
             return status;
         }

@@ -37,6 +37,8 @@ final class Fit implements AutoCloseable {
     private static final int KEY_BYTES = 32;
     /** An executor has room for four times as many: for those of lost ones, and where they are spread unevenly. */
     private static final int PARTITIONS_MAX = ExecutorStore.PARTITIONS_MAX / 4;
+    /** Members whose connection has not ended: their leases run. */
+    private static final Set<String> DROPPED = Set.of("hung", "cut", "fenced");
     private static final int REPLACED_WORKERS = 2; // the only worker, which is to leave, and the one in its place
 
     /** What the estimator wants. */
@@ -407,8 +409,11 @@ final class Fit implements AutoCloseable {
         switch (event.path("kind").asText()) {
             case "member":
                 LOG.info("{}", event);
-                if (event.path("what").asText().equals("join")) {
+                String what = event.path("what").asText();
+                if (what.equals("join")) {
                     leases.workerJoined();
+                } else if (DROPPED.contains(what)) {
+                    leases.workerDropped(event.path("node").asInt());
                 }
                 break;
             case "progress":

@@ -152,7 +152,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
         for (int polls = 1; !worker.ended(POLL_MS); polls++) {
             Thread.interrupted(); // Spark interrupts a task that it ends, and each wait would end at once
             boolean ends = context.isInterrupted();
-            if (!leaves && (ends || (polls % ASK_POLLS == 0 && driverEndsIt()))) {
+            if (!leaves && (ends || (polls % ASK_POLLS == 0 && driverEndsIt(worker.number())))) {
                 worker.leave();
                 leaves = true;
             }
@@ -165,9 +165,10 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
         return new Result(outcome(worker.status(), leaves), executor, host, worker.message());
     }
 
-    private boolean driverEndsIt() {
+    private boolean driverEndsIt(int worker) {
         try {
-            return ExecutorEnd.get().ask(DriverEnd.ALIVE, session, name).equals(DriverEnd.LEAVE);
+            return ExecutorEnd.get().ask(DriverEnd.ALIVE, session, name, Integer.toString(worker))
+                    .equals(DriverEnd.LEAVE);
         } catch (Exception ignored) {
             return false; // Spark ends this task, or its driver is gone and the executor ends
         }

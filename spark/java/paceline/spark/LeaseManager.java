@@ -40,6 +40,9 @@ final class LeaseManager {
         long dueMs;
         String place = ""; // the executor in which it is to run; empty: any
         String executor = ""; // where it runs; empty: it does not run yet
+        String host = "";
+        int worker = Engine.Worker.NO_NUMBER; // as it last said
+        long heardMs;
         boolean trains; // as far as it has said
         boolean told; // that it is to leave
         JavaFutureAction<List<Lease.Result>> job;
@@ -58,6 +61,10 @@ final class LeaseManager {
         }
     }
 
+    /** A worker that its run has dropped, and that lives, joins again within this time, unless it is stuck. */
+    private static final String REJOIN = "spark.paceline.rejoinWait";
+    private static final String REJOIN_DEFAULT = "20s";
+
     private final JavaSparkContext context;
     private final String session;
     private final List<Slot> slots = new ArrayList<>(); // the newest last
@@ -66,6 +73,7 @@ final class LeaseManager {
     private final Consumer<String> log;
     private Consumer<String> rowsLost;
     private Supplier<Set<String>> places; // executors in which leases are to be, as far as it matters
+    private long rejoinMs;
     private int target;
     private int members; // of the run, as it last said
     private int named;
@@ -92,6 +100,8 @@ final class LeaseManager {
         needsRows = false;
         submitted = 0;
         members = 0;
+        rejoinMs = context.getConf().getTimeAsMs(REJOIN, REJOIN_DEFAULT);
+        policy.beginRun();
         workerJoined();
         target = count(slot -> slot.state != State.LEAVING);
         raised = 0;
@@ -128,6 +138,7 @@ final class LeaseManager {
             }
         }
         leaveDecommissioned();
+        cancelDropped(now);
         release(count(slot -> slot.state != State.LEAVING && !slot.isIdle()) - target);
         for (int count = count(slot -> slot.state != State.LEAVING); count < target; count++) {
             slots.add(new Slot(session + "-lease-" + named++));
@@ -241,6 +252,37 @@ final class LeaseManager {
         log.accept("a lease on executor " + result.executor + " failed: " + result.message);
     }
 
+    /** The run trains on without that worker, whose lease runs. */
+    synchronized void workerDropped(int worker) {
+        policy.workerDropped(worker, now());
+    }
+
+    private void cancelDropped(long now) {
+        for (Slot slot : slots) {
+            long since = policy.overdue(slot.worker, now, rejoinMs);
+            boolean runs = slot.state != State.WAITING && slot.trains && DriverEnd.get().location(slot.executor) != null;
+            if (runs && since != Long.MAX_VALUE) {
+                cancel(slot, slot.heardMs < since, now);
+            }
+        }
+    }
+
+    /** A stopped JVM cannot end a task, nor itself; Spark would wait for its heartbeats until spark.network.timeout. */
+    private void cancel(Slot slot, boolean isSilent, long now) {
+        context.cancelJobGroup(slot.lease);
+        slot.trains = false;
+        if (slot.state == State.SUBMITTED) {
+            failed(slot, new Lease.Result(Lease.Outcome.FAILED, slot.executor, slot.host, "worker " + slot.worker
+                    + " was lost, and has not joined again within " + rejoinMs + " ms"), now);
+            slot.state = State.WAITING;
+        }
+        if (isSilent) {
+            log.accept("executor " + slot.executor + " is silent: Spark is to replace it");
+            rowsLost.accept(slot.executor);
+            context.sc().killAndReplaceExecutor(slot.executor);
+        }
+    }
+
     private void leaveDecommissioned() {
         for (Slot slot : slots) {
             if (slot.state == State.SUBMITTED && !slot.executor.isEmpty() && decommissioned.test(slot.executor)) {
@@ -289,6 +331,8 @@ final class LeaseManager {
             return Reply.OVER;
         }
         slot.executor = executor;
+        slot.host = host;
+        slot.worker = Engine.Worker.NO_NUMBER;
         slot.trains = false;
         if (slot.state != State.SUBMITTED || decommissioned.test(executor)) {
             return Reply.OVER;
@@ -326,9 +370,13 @@ final class LeaseManager {
                 .collect(Collectors.toSet());
     }
 
-    /** Is that lease to end? The last member of a run stays: its run would end with it. */
-    synchronized boolean isToLeave(String lease) {
+    /** Is that lease, which has that worker, to end? The last member of a run stays: its run would end with it. */
+    synchronized boolean isToLeave(String lease, int worker) {
         Slot slot = find(lease);
+        if (slot != null) {
+            slot.worker = worker;
+            slot.heardMs = now();
+        }
         if (slot == null || slot.state != State.LEAVING) {
             return false;
         }

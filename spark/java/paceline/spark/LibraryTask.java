@@ -3,14 +3,19 @@ package paceline.spark;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.function.Consumer;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** A run or a worker of the library, on a daemon thread of its own. One thread uses it. */
 final class LibraryTask implements Engine.Worker {
     private static final int STACK_BYTES = 8 << 20;
 
+    private static final Pattern JOINED = Pattern.compile("^\\{\"kind\":\"work\",\"stage\":\"joined\",.*\"worker\":(\\d+),");
+
     private final long handle;
     private final Thread thread;
     private final ByteBuffer buffer = ByteBuffer.allocateDirect(Native.LINES_BYTES);
+    private int number = NO_NUMBER;
     private volatile int status;
     private volatile String message = "";
 
@@ -62,6 +67,16 @@ final class LibraryTask implements Engine.Worker {
     @Override
     public void leave() {
         signal(Native.LEAVE, 1);
+    }
+
+    /** Each line of a membership that begins names it. */
+    @Override
+    public int number() {
+        poll(line -> {
+            Matcher joined = JOINED.matcher(line);
+            number = joined.find() ? Integer.parseInt(joined.group(1)) : number;
+        });
+        return number;
     }
 
     void signal(int what, int value) {

@@ -37,8 +37,8 @@ public final class PacelineSession implements AutoCloseable {
         }
 
         @Override
-        public boolean isToLeave(String lease) {
-            return leases.isToLeave(lease);
+        public boolean isToLeave(String lease, int worker) {
+            return leases.isToLeave(lease, worker);
         }
 
         @Override

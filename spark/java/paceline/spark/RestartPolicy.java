@@ -36,6 +36,7 @@ final class RestartPolicy {
     }
 
     private final Map<String, Host> hosts = new HashMap<>();
+    private final Map<Integer, Long> dropped = new HashMap<>(); // workers of the run, and since when
     private int failures; // of any lease, since one was known to train
 
     /** A lease has failed, on a host or, if that is empty, before it had one. Returns when it is due again. */
@@ -71,6 +72,22 @@ final class RestartPolicy {
     /** The run has a new member: whatever failed before does not count any more. */
     void workerJoined() {
         failures = 0;
+    }
+
+    /** Another run begins, with other workers. */
+    void beginRun() {
+        dropped.clear();
+    }
+
+    /** The run counts that worker as lost, while its lease runs. It may join again, with another number. */
+    void workerDropped(int worker, long now) {
+        dropped.putIfAbsent(worker, now);
+    }
+
+    /** Since when is that worker lost, if it was to have joined again within so long? Else Long.MAX_VALUE. */
+    long overdue(int worker, long now, long rejoinMs) {
+        long since = dropped.getOrDefault(worker, now);
+        return now - since > rejoinMs ? since : Long.MAX_VALUE;
     }
 
     /** May a lease train on that host? */

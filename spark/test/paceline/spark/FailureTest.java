@@ -12,6 +12,7 @@ import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
@@ -21,6 +22,8 @@ public final class FailureTest {
     private static final double DRAIN_S = 3;
     private static final double CANCEL_S = 0.5;
     private static final double GAP_S = 10;
+    private static final double SILENT_S = 60; // Spark waits for an executor's heartbeat for 120 s
+    private static final long REJOIN_MS = 4500;
     private static final int DAMAGED_BYTE = 100;
     private static final String ONE_READ = "Paceline reads 1 partitions";
 
@@ -43,6 +46,7 @@ public final class FailureTest {
             run("test_killed_executor_sync", () -> test.fitOutlivesExecutor(SYNC, "KILL", false));
             run("test_killed_executor_mpca", () -> test.fitOutlivesExecutor("mpca { }", "KILL", true));
             run("test_native_crash_allreduce", () -> test.fitOutlivesExecutor("allreduce { }", "SEGV", false));
+            run("test_stopped_executor_returns_or_is_replaced", test::stoppedExecutorReturnsOrIsReplaced);
             run("test_rows_are_adopted_that_were_to_be_read", test::rowsAreAdoptedInsteadOfRead);
         } finally {
             spark.stop();
@@ -157,6 +161,39 @@ public final class FailureTest {
                 "Spark read rows again: " + readings);
         base.expectNoRowsAreLeft();
         check(signal.equals("SEGV") == crashed(victim.pid()), "a report of a crash, after " + signal);
+    }
+
+    /** A worker that joins again in time keeps its lease. Else Spark ends its executor, and another one trains. */
+    private void stoppedExecutorReturnsOrIsReplaced() throws Exception {
+        context.conf().set("spark.paceline.rejoinWait", "4s");
+        RunningFit run = fit("stopped", SYNC, EXECUTORS);
+        Map<String, Long> before = Map.copyOf(leases.task);
+        ProcessHandle victim = base.executors().get(0);
+        try {
+            signal(victim, "STOP");
+            run.reach("its loss", () -> run.count("cut") == 1);
+            signal(victim, "CONT");
+            double returned = run.reach("its return", () -> run.count("join") == EXECUTORS + 1);
+            int exchanged = exchanges(run.events).size();
+            Thread.sleep(REJOIN_MS);
+            check(leases.task.equals(before), "leases " + before + " and then " + leases.task);
+
+            leases.executorAddedNs.clear();
+            signal(victim, "STOP");
+            double lost = run.reach("its second loss", () -> run.count("cut") == 2);
+            double ended = run.reach("its end", () -> !victim.isAlive());
+            double joined = run.reach("its replacement", () -> run.count("join") == EXECUTORS + 2);
+            System.out.printf("stopped: lost after %.1f s, with SIGCONT back %.1f s later; without, it ends after %.1f s,"
+                    + " and its replacement joins %.1f s later; longest gap of exchanges %.1f s, %d of them%n", lost,
+                    returned, ended, joined, run.longestGap(), exchanges(run.events).size() - exchanged);
+            check(ended < SILENT_S, "ended after " + ended);
+        } finally {
+            victim.destroyForcibly();
+        }
+        PacelineSummary summary = run.end(EXECUTORS);
+        SparkTest.expectEvenCounts(summary);
+        check(summary.leasesResubmitted() == 1, "leases: " + summary.json());
+        base.expectNoRowsAreLeft();
     }
 
     /** A job that reads the rows waits for a core when the executor comes in which they are. */

@@ -30,6 +30,7 @@ public final class LeaseTest {
         run("test_failures_without_a_new_worker_are_bounded", LeaseTest::failuresAreBounded);
         run("test_host_is_in_quarantine_after_four_failures_a_minute", LeaseTest::hostIsInQuarantine);
         run("test_quarantine_doubles_to_an_hour", LeaseTest::quarantineDoubles);
+        run("test_dropped_worker_has_time_to_join_again", LeaseTest::droppedWorkerHasTime);
         run("test_rpc_without_authentication_is_refused", LeaseTest::openRpcIsRefused);
         run("test_end_of_worker_decides_outcome", LeaseTest::statusDecidesOutcome);
         run("test_broken_store_is_made_anew", LeaseTest::brokenStoreIsMadeAnew);
@@ -107,6 +108,18 @@ public final class LeaseTest {
             now += minutes * MINUTE;
             expect(policy.admits(HOST, now), true, "admitted after " + minutes + " minutes");
         }
+    }
+
+    private static void droppedWorkerHasTime() {
+        RestartPolicy policy = new RestartPolicy();
+        policy.beginRun();
+        policy.workerDropped(3, SECOND);
+        policy.workerDropped(3, 5 * SECOND); // the same one
+        expect(policy.overdue(3, 3 * SECOND, 2 * SECOND), Long.MAX_VALUE, "in time");
+        expect(policy.overdue(3, 3 * SECOND + 1, 2 * SECOND), SECOND, "lost since");
+        expect(policy.overdue(4, MINUTE, 2 * SECOND), Long.MAX_VALUE, "a worker that was not dropped");
+        policy.beginRun();
+        expect(policy.overdue(3, MINUTE, 2 * SECOND), Long.MAX_VALUE, "a worker of the next run");
     }
 
     private static void openRpcIsRefused() {
