@@ -14,6 +14,7 @@ import java.util.stream.Collectors;
 import org.apache.spark.api.java.JavaFutureAction;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.resource.ResourceProfile;
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -164,8 +165,10 @@ final class LeaseManager {
         slot.place = place();
         JobGroup group = new JobGroup(context, slot.lease, "Paceline worker");
         try {
-            slot.job = partition(DriverEnd.get().location(slot.place))
-                    .mapPartitions(new Lease(session, slot.lease)).collectAsync();
+            JavaRDD<Lease.Result> task = partition(DriverEnd.get().location(slot.place))
+                    .mapPartitions(new Lease(session, slot.lease));
+            ResourceProfile profile = LeaseProfile.of(context.getConf());
+            slot.job = (profile == null ? task : task.withResources(profile)).collectAsync();
         } finally {
             group.leave();
         }

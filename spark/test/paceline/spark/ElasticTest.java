@@ -51,9 +51,11 @@ public final class ElasticTest {
         run.reach("the workers for the batch", () -> run.count("join") == FEW);
         JsonNode wanted = SparkTest.events(run.events, "want_workers").get(0);
         check(wanted.path("of").asInt() == 1 && wanted.path("workers").asInt() == FEW, "wanted: " + wanted);
-        int read = base.executors().size();
+        double freed = run.reach("the end of executors that read rows", () -> base.executors().size() == FEW);
+        check(leases.executors(true) == FEW && leases.executors(false) == 0, "profiles: " + leases.profile);
+        base.jobs.started.clear();
         PacelineControl.setWorkers(1);
-        double freed = run.reach("the end of executors that read rows", () -> base.executors().size() == 1);
+        run.reach("the end of its executor", () -> base.executors().size() == 1);
         check(run.count("join") == FEW && run.count("leave") == 1, "workers: " + run.count("join"));
 
         leases.executorAddedNs.clear();
@@ -68,10 +70,12 @@ public final class ElasticTest {
         PacelineControl.setWorkers(0);
         double left = run.reach("two leaves", () -> run.count("leave") == 1 + MOST - FEW);
         double gone = left + run.reach("their executors' end", () -> base.executors().size() == FEW);
-        System.out.printf("1 worker: %d executors are 1 after %.1f s; %d workers: each joined at most %.1f s after its"
-                + " executor came; %d workers: two left after %.1f s, their executors after %.1f s%n", read, freed,
+        System.out.printf("executors that read rows have ended %.1f s after the second worker joined; %d workers: each joined at most %.1f s after its"
+                + " executor came; %d workers: two left after %.1f s, their executors after %.1f s%n", freed,
                 MOST, slowest, FEW, left, gone);
 
+        check(base.jobs.started.stream().allMatch(job -> job.contains("-lease-")), "jobs: " + base.jobs.started);
+        check(leases.executors(false) == 0, "profiles: " + leases.profile);
         PacelineSummary summary = run.end(FEW);
         run.expectNoLoss();
         check(summary.repeated() + summary.missed() == 0, "counts: " + summary.json());

@@ -14,6 +14,8 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.spark.SparkConf;
+import org.apache.spark.resource.ExecutorResourceRequest;
+import org.apache.spark.resource.ResourceProfile;
 import org.apache.spark.sql.RowFactory;
 import paceline.spark.RestartPolicy.Record;
 
@@ -35,6 +37,7 @@ public final class LeaseTest {
         run("test_end_of_worker_decides_outcome", LeaseTest::statusDecidesOutcome);
         run("test_broken_store_is_made_anew", LeaseTest::brokenStoreIsMadeAnew);
         run("test_rows_outlive_their_executor", LeaseTest::rowsOutliveTheirExecutor);
+        run("test_leases_have_executors_of_their_own", LeaseTest::leasesHaveExecutorsOfTheirOwn);
         run("test_limit_of_rows", LeaseTest::limitIsTakenFromTheOverhead);
         run("test_other_versions_of_spark_are_refused", LeaseTest::otherVersionsAreRefused);
     }
@@ -122,6 +125,30 @@ public final class LeaseTest {
         expect(policy.overdue(3, MINUTE, 2 * SECOND), Long.MAX_VALUE, "a worker of the next run");
     }
 
+    private static void expectProfile(ResourceProfile profile, long cores, long memory, long overhead, long cpus) {
+        String[] names = {"cores", "memory", "memoryOverhead"};
+        long[] amounts = {cores, memory, overhead};
+        for (int i = 0; i < names.length; i++) {
+            ExecutorResourceRequest has = profile.executorResourcesJMap().get(names[i]);
+            expect(has == null ? 0 : has.amount(), amounts[i], names[i]);
+        }
+        expect((long) profile.taskResourcesJMap().get("cpus").amount(), cpus, "cpus");
+    }
+
+    private static void leasesHaveExecutorsOfTheirOwn() {
+        check(LeaseProfile.of(conf()) == null, "a profile without dynamic allocation");
+        String dynamic = "spark.dynamicAllocation.enabled";
+        expectProfile(LeaseProfile.of(conf(dynamic, "true")), 0, 1024, 0, 1);
+        ResourceProfile same = LeaseProfile.of(conf(dynamic, "true", "spark.executor.cores", "4",
+                "spark.executor.memory", "2g", "spark.executor.memoryOverhead", "600m", "spark.task.cpus", "2"));
+        expectProfile(same, 4, 2048, 600, 2);
+        ResourceProfile own = LeaseProfile.of(conf(dynamic, "true", "spark.executor.cores", "4",
+                "spark.task.cpus", "2", LeaseProfile.CORES, "2", LeaseProfile.MEMORY, "3g", LeaseProfile.OVERHEAD, "1g"));
+        expectProfile(own, 2, 3072, 1024, 2);
+        check(own != same, "one profile for two settings");
+        check(LeaseProfile.of(conf(dynamic, "true")) == LeaseProfile.of(conf(dynamic, "true")), "two equal profiles");
+    }
+
     private static void openRpcIsRefused() {
         String[][] settings = {{}, {"spark.authenticate", "false"}, {"spark.paceline.insecure", "false"}};
         for (String[] open : settings) {
@@ -141,7 +168,10 @@ public final class LeaseTest {
 
     private static SparkConf conf(String... setting) {
         SparkConf conf = new SparkConf(false);
-        return setting.length == 0 ? conf : conf.set(setting[0], setting[1]);
+        for (int i = 0; i < setting.length; i += 2) {
+            conf.set(setting[i], setting[i + 1]);
+        }
+        return conf;
     }
 
     private static void statusDecidesOutcome() {

@@ -15,6 +15,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.FutureTask;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerExecutorAdded;
+import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 import org.apache.spark.scheduler.SparkListenerStageSubmitted;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.SparkListenerTaskStart;
@@ -30,6 +31,7 @@ final class RunningFit {
         final Map<Integer, String> ofStage = new ConcurrentHashMap<>();
         final Map<String, Long> task = new ConcurrentHashMap<>();
         final Map<String, String> executor = new ConcurrentHashMap<>();
+        final Map<String, Integer> profile = new ConcurrentHashMap<>(); // of executors; 0: the application's
         final List<Long> executorAddedNs = new CopyOnWriteArrayList<>();
 
         @Override
@@ -60,6 +62,17 @@ final class RunningFit {
         @Override
         public void onExecutorAdded(SparkListenerExecutorAdded added) {
             executorAddedNs.add(System.nanoTime());
+            profile.put(added.executorId(), added.executorInfo().resourceProfileId());
+        }
+
+        @Override
+        public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
+            profile.remove(removed.executorId());
+        }
+
+        /** Executors for leases alone, or for all else. */
+        long executors(boolean forLeases) {
+            return profile.values().stream().filter(id -> id > 0 == forLeases).count();
         }
     }
 
