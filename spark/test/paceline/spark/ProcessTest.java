@@ -34,18 +34,11 @@ public final class ProcessTest {
         }
     }
 
-    private static List<ProcessHandle> engines() {
-        return ProcessHandle.current().descendants()
-                .filter(process -> SparkTest.commandLine(process.pid()).contains(EngineChild.class.getName()))
-                .collect(Collectors.toList());
-    }
-
     private static Set<Long> pids(List<ProcessHandle> processes) {
         return processes.stream().map(ProcessHandle::pid).collect(Collectors.toSet());
     }
 
     private void expectNoProcess() throws Exception {
-        SparkTest.await(() -> engines().isEmpty());
         base.expectNothingRuns();
     }
 
@@ -64,7 +57,7 @@ public final class ProcessTest {
         RunningFit fit = new RunningFit(base,
                 base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS), "crash-" + signal, SYNC);
         Set<Long> executors = pids(base.executors());
-        Set<Long> before = pids(engines());
+        Set<Long> before = pids(SparkTest.engines());
         check(before.size() == EXECUTORS, "processes: " + before);
         for (long engine : before) {
             EstimatorTest.expectLibraryInLocalFolder(spark, engine);
@@ -73,7 +66,7 @@ public final class ProcessTest {
         base.jobs.readings.clear();
         check(new ProcessBuilder("kill", "-" + signal, Long.toString(victim)).start().waitFor() == 0, "kill");
         fit.reach("a replacement", () -> fit.count("join") > EXECUTORS);
-        Set<Long> after = pids(engines());
+        Set<Long> after = pids(SparkTest.engines());
         check(pids(base.executors()).equals(executors), "an executor has ended");
         check(after.size() == EXECUTORS && !after.contains(victim), "processes: " + before + ", then " + after);
         after.retainAll(before);

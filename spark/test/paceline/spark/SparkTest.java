@@ -8,6 +8,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -47,6 +48,8 @@ public final class SparkTest {
     private static final long DEADLINE_MS = 180_000;
     static final long SWEEP_MS = 3000;
     private static final int SWEEPS = 8;
+    /** The one that frees rows of fits that are over, and the one that watches processes of engines. */
+    private static final Set<String> EXECUTOR_THREADS = Set.of("paceline-sweepe", "paceline-watch");
     private static final String NET = "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
             + "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'\n"
             + "  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
@@ -158,14 +161,43 @@ public final class SparkTest {
                 .setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS);
     }
 
-    void expectNothingRuns() throws InterruptedException {
+    void expectNothingRuns() throws Exception {
         long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-        while (!jobs.running.isEmpty() && System.nanoTime() < until) {
+        List<String> running = running();
+        while (!running.isEmpty() && System.nanoTime() < until) {
             Thread.sleep(50);
+            running = running();
         }
-        check(jobs.running.isEmpty(), "jobs that still run: " + jobs.running);
-        for (Thread thread : Thread.getAllStackTraces().keySet()) {
-            check(!thread.getName().equals("paceline-driver"), "the run's driver still runs");
+        check(running.isEmpty(), "still running: " + running);
+    }
+
+    /** Jobs, leases among them; processes of engines; threads of the library but those that an executor always has. */
+    private List<String> running() throws IOException {
+        List<String> found = jobs.running.stream().map(job -> "job " + job).collect(Collectors.toList());
+        engines().forEach(engine -> found.add("engine " + engine.pid()));
+        List<ProcessHandle> processes = executors();
+        processes.add(ProcessHandle.current());
+        for (ProcessHandle process : processes) {
+            threads(process).filter(name -> !EXECUTOR_THREADS.contains(name))
+                    .forEach(name -> found.add(name + " in " + process.pid()));
+        }
+        return found;
+    }
+
+    /** The processes of engines, of all executors. */
+    static List<ProcessHandle> engines() {
+        return ProcessHandle.current().descendants()
+                .filter(process -> commandLine(process.pid()).contains(EngineChild.class.getName()))
+                .collect(Collectors.toList());
+    }
+
+    /** The library's threads. One has the name of the thread that started it. */
+    private static Stream<String> threads(ProcessHandle process) throws IOException {
+        try (Stream<Path> tasks = Files.list(Path.of("/proc/" + process.pid() + "/task"))) {
+            return tasks.map(task -> read(task.resolve("comm")).strip()).filter(name -> name.startsWith("paceline"))
+                    .collect(Collectors.toList()).stream();
+        } catch (NoSuchFileException ended) {
+            return Stream.empty();
         }
     }
 
@@ -390,19 +422,15 @@ public final class SparkTest {
         check(!more, "more than before");
     }
 
-    /**
-     * Threads, open files and resident MB of each process. A thread has the name of the one that started it; Spark's
-     * own pools of threads fill up.
-     */
+    /** Threads of the library, open files and resident MB of each process. Spark's own pools of threads fill up. */
     List<Long> held() throws IOException {
         List<Long> counts = new ArrayList<>();
         List<ProcessHandle> processes = executors();
         processes.add(ProcessHandle.current());
         for (ProcessHandle process : processes) {
             Path files = Path.of("/proc/" + process.pid());
-            try (Stream<Path> tasks = Files.list(files.resolve("task"));
-                    Stream<Path> open = Files.list(files.resolve("fd"))) {
-                counts.add(tasks.filter(task -> read(task.resolve("comm")).startsWith("paceline")).count());
+            try (Stream<Path> open = Files.list(files.resolve("fd"))) {
+                counts.add(threads(process).count());
                 counts.add(open.count());
             }
             counts.add(Long.parseLong(read(files.resolve("statm")).split(" ")[1]) * 4 / 1024);
