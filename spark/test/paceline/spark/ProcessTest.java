@@ -13,11 +13,12 @@ import org.apache.spark.sql.SparkSession;
 
 /** The library in processes of its own, in one application of three executors (process.conf). */
 public final class ProcessTest {
-    private final SparkSession spark;
+    private static final int FAILURES = 4;
+    private static final int DECLINED = 3;
+
     private final SparkTest base;
 
     private ProcessTest(SparkSession spark, Path folder) {
-        this.spark = spark;
         base = new SparkTest(spark, folder);
     }
 
@@ -29,6 +30,7 @@ public final class ProcessTest {
             run("test_crashed_process_is_replaced", () -> test.processIsReplaced("SEGV"));
             run("test_killed_process_is_replaced", () -> test.processIsReplaced("KILL"));
             run("test_killed_executor_is_replaced", test::executorIsReplaced);
+            run("test_host_with_failures_is_in_quarantine", test::hostIsInQuarantine);
         } finally {
             spark.stop();
         }
@@ -83,6 +85,29 @@ public final class ProcessTest {
         check(victim.destroyForcibly(), "kill");
         fit.reach("a replacement", () -> fit.count("join") > EXECUTORS);
         endWithRows(fit);
+    }
+
+    /** The fourth process that ends within a minute puts its host in quarantine: leases there end, and none trains. */
+    private void hostIsInQuarantine() throws Exception {
+        RunningFit fit = new RunningFit(base,
+                base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS), "quarantine", SYNC);
+        for (int failures = 1; failures <= FAILURES; failures++) {
+            int joined = EXECUTORS + failures;
+            base.jobs.started.clear();
+            check(engines().get(0).destroyForcibly(), "kill");
+            if (failures < FAILURES) {
+                fit.reach("replacement " + failures, () -> fit.count("join") == joined);
+            }
+        }
+        double declined = fit.reach("leases that are declined", () -> {
+            check(fit.count("join") < EXECUTORS + FAILURES, "a worker joins");
+            return base.jobs.started.size() > DECLINED;
+        });
+        System.out.printf("quarantine: %d leases were submitted again in %.1f s, and no worker joined%n",
+                base.jobs.started.size(), declined);
+        check(base.jobs.started.stream().allMatch(job -> job.contains("-lease-")), "jobs: " + base.jobs.started);
+        SparkTest.expectEvenCounts(fit.end(EXECUTORS - 1));
+        expectNoProcess();
     }
 
     /** Spark has read no row again. */
