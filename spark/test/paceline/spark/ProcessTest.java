@@ -62,7 +62,7 @@ public final class ProcessTest {
         Set<Long> before = pids(SparkTest.engines());
         check(before.size() == EXECUTORS, "processes: " + before);
         for (long engine : before) {
-            EstimatorTest.expectLibraryInLocalFolder(spark, engine);
+            EstimatorTest.expectLibraryInLocalFolder(base.spark, engine);
         }
         long victim = before.iterator().next();
         base.jobs.readings.clear();
@@ -94,7 +94,7 @@ public final class ProcessTest {
         for (int failures = 1; failures <= FAILURES; failures++) {
             int joined = EXECUTORS + failures;
             base.jobs.started.clear();
-            check(engines().get(0).destroyForcibly(), "kill");
+            check(SparkTest.engines().get(0).destroyForcibly(), "kill");
             if (failures < FAILURES) {
                 fit.reach("replacement " + failures, () -> fit.count("join") == joined);
             }
