@@ -100,7 +100,7 @@ public final class SparkTest {
         }
     }
 
-    private final SparkSession spark;
+    final SparkSession spark;
     final Path folder;
     final Jobs jobs = new Jobs();
     final Dataset<Row> rows;
