@@ -5,6 +5,7 @@ import java.util.Collections;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
+import java.util.ListIterator;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.function.Consumer;
@@ -50,6 +51,14 @@ final class LeaseManager {
 
         Slot(String lease) {
             this.lease = lease;
+        }
+
+        /** In the place of one that is cancelled, whose task may still run, and is not to be taken for this one's. */
+        Slot successor(String name) {
+            Slot next = new Slot(name);
+            next.record = record;
+            next.dueMs = dueMs;
+            return next;
         }
 
         boolean isOpen() {
@@ -142,7 +151,7 @@ final class LeaseManager {
         cancelDropped(now);
         release(count(slot -> slot.state != State.LEAVING && !slot.isIdle()) - target);
         for (int count = count(slot -> slot.state != State.LEAVING); count < target; count++) {
-            slots.add(new Slot(session + "-lease-" + named++));
+            slots.add(new Slot(nextName()));
         }
         for (Slot slot : slots) {
             if (slot.state == State.WAITING && now >= slot.dueMs && hasPlace()) {
@@ -153,6 +162,10 @@ final class LeaseManager {
             throw new PacelineException(policy.exhausted() + " leases have failed one after another; the last one: "
                     + lastFailure);
         }
+    }
+
+    private String nextName() {
+        return session + "-lease-" + named++;
     }
 
     private static long now() {
@@ -261,25 +274,33 @@ final class LeaseManager {
     }
 
     private void cancelDropped(long now) {
-        for (Slot slot : slots) {
+        for (ListIterator<Slot> each = slots.listIterator(); each.hasNext();) {
+            Slot slot = each.next();
             long since = policy.overdue(slot.worker, now, rejoinMs);
             boolean runs = slot.state != State.WAITING && slot.trains && DriverEnd.get().location(slot.executor) != null;
             if (runs && since != Long.MAX_VALUE) {
-                cancel(slot, slot.heardMs < since, now);
+                cancel(slot, now);
+                replaceSilent(slot, since);
+                if (slot.state == State.SUBMITTED) {
+                    each.set(slot.successor(nextName()));
+                }
             }
         }
     }
 
-    /** A stopped JVM cannot end a task, nor itself; Spark would wait for its heartbeats until spark.network.timeout. */
-    private void cancel(Slot slot, boolean isSilent, long now) {
+    private void cancel(Slot slot, long now) {
         context.cancelJobGroup(slot.lease);
         slot.trains = false;
-        if (slot.state == State.SUBMITTED) {
-            failed(slot, new Lease.Result(Lease.Outcome.FAILED, slot.executor, slot.host, "worker " + slot.worker
-                    + " was lost, and has not joined again within " + rejoinMs + " ms"), now);
-            slot.state = State.WAITING;
-        }
-        if (isSilent) {
+        failed(slot, new Lease.Result(Lease.Outcome.FAILED, slot.executor, slot.host, "worker " + slot.worker
+                + " was lost, and has not joined again within " + rejoinMs + " ms"), now);
+    }
+
+    /**
+     * A stopped JVM cannot end a task, nor itself; Spark would wait for its heartbeats until spark.network.timeout. A
+     * lease that waits for the process of its engine is silent, too.
+     */
+    private void replaceSilent(Slot slot, long since) {
+        if (slot.heardMs < since && !context.getConf().getBoolean("spark.paceline.process", false)) {
             log.accept("executor " + slot.executor + " is silent: Spark is to replace it");
             rowsLost.accept(slot.executor);
             context.sc().killAndReplaceExecutor(slot.executor);
