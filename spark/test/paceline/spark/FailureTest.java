@@ -13,11 +13,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 
-/** Executors and leases that end during a fit, in one application of three executors. */
+/** Executors and leases that end during a fit, in one application of three executors; also with process.conf. */
 public final class FailureTest {
     private static final double DRAIN_S = 3;
     private static final double CANCEL_S = 0.5;
@@ -42,12 +43,14 @@ public final class FailureTest {
         try {
             FailureTest test = new FailureTest(spark, Path.of(arguments[0]));
             run("test_workers_leave_when_asked", test::workersLeaveWhenAsked);
-            run("test_only_worker_leaves_after_its_replacement_joined", test::onlyWorkerIsReplaced);
-            run("test_killed_executor_sync", () -> test.fitOutlivesExecutor(SYNC, "KILL", false));
             run("test_killed_executor_mpca", () -> test.fitOutlivesExecutor("mpca { }", "KILL", true));
-            run("test_native_crash_allreduce", () -> test.fitOutlivesExecutor("allreduce { }", "SEGV", false));
-            run("test_stopped_executor_returns_or_is_replaced", test::stoppedExecutorReturnsOrIsReplaced);
-            run("test_rows_are_adopted_that_were_to_be_read", test::rowsAreAdoptedInsteadOfRead);
+            if (!SparkTest.usesProcesses(spark)) { // ProcessTest has the others, or they are the driver's work
+                run("test_native_crash_allreduce", () -> test.fitOutlivesExecutor("allreduce { }", "SEGV", false));
+                run("test_stopped_executor_returns_or_is_replaced", test::stoppedExecutorReturnsOrIsReplaced);
+                run("test_only_worker_leaves_after_its_replacement_joined", test::onlyWorkerIsReplaced);
+                run("test_killed_executor_sync", () -> test.fitOutlivesExecutor(SYNC, "KILL", false));
+                run("test_rows_are_adopted_that_were_to_be_read", test::rowsAreAdoptedInsteadOfRead);
+            }
         } finally {
             spark.stop();
         }
@@ -105,11 +108,17 @@ public final class FailureTest {
         run.expectNoLoss();
     }
 
-    /** The file in which an executor keeps its rows for another one. */
-    private static Path keptFile(ProcessHandle executor) throws IOException {
-        try (Stream<Path> open = Files.list(Path.of("/proc/" + executor.pid() + "/fd"))) {
-            return open.map(FailureTest::target).filter(name -> name.contains("/paceline-rows.")).map(Path::of)
-                    .findAny().orElseThrow();
+    /** The file in which an executor, or a process of its own, keeps rows for another one. */
+    private static Path keptFile(ProcessHandle executor) {
+        return Stream.concat(Stream.of(executor), executor.descendants()).flatMap(FailureTest::openFiles)
+                .filter(name -> name.contains("/paceline-rows.")).map(Path::of).findAny().orElseThrow();
+    }
+
+    private static Stream<String> openFiles(ProcessHandle process) {
+        try (Stream<Path> open = Files.list(Path.of("/proc/" + process.pid() + "/fd"))) {
+            return open.map(FailureTest::target).collect(Collectors.toList()).stream();
+        } catch (IOException ended) {
+            return Stream.empty();
         }
     }
 

@@ -448,6 +448,10 @@ public final class SparkTest {
 
     // ---- what FailureTest, too, uses
 
+    static boolean usesProcesses(SparkSession spark) {
+        return spark.sparkContext().getConf().getBoolean("spark.paceline.process", false);
+    }
+
     static <T> FutureTask<T> inBackground(Callable<T> body) {
         FutureTask<T> task = new FutureTask<>(body);
         Thread thread = new Thread(task, "fit");
