@@ -1,4 +1,4 @@
-"""The Python module in the application of spark/test/local_cluster.sh: fit, transform, save, load.
+"""The Python module in the application of spark/test/local_cluster.sh: fit, transform, save, load, a stream.
 
 With the argument --without-jar it is a process of its own, whose JVM lacks the jar.
 """
@@ -53,6 +53,29 @@ def run_without_jar():
     subprocess.run([sys.executable, __file__, "--without-jar"], env=own, check=True, timeout=120)
 
 
+def train_on_stream(spark, rows, folder):
+    """Micro-batches train one after the other; a later one learns next to nothing, and has the weights."""
+    rows.repartition(2).write.parquet(folder + "/input")
+    weights = folder + "/stream.safetensors"
+    summaries = []
+
+    def train(batch, _):
+        estimator = PacelineEstimator(
+            net=NET, featuresCol="values", validationIndicatorCol="held", classes=2, minWorkers=3,
+            maxWorkers=3, epochs=8.0, batchSize=8, learningRate=0.1)
+        if os.path.exists(weights):
+            estimator.setInitialModel(weights).setEpochs(0.5).setLearningRate(1e-6)
+        model = estimator.fit(batch)
+        model.saveWeights(weights)
+        summaries.append(model.summary)
+
+    stream = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1).parquet(folder + "/input")
+    stream.writeStream.trigger(availableNow=True).option("checkpointLocation", folder + "/query").foreachBatch(
+        train).start().awaitTermination()
+    assert len(summaries) == 2, summaries
+    assert all(summary["test_error"] < 0.1 for summary in summaries), summaries
+
+
 def main(folder):
     spark = SparkSession.builder.appName("spark-test-python").getOrCreate()
     try:
@@ -76,6 +99,8 @@ def main(folder):
         assert loaded.stages[0].summary == summary
         again = loaded.transform(rows.filter("held"))
         assert again.select("prediction").collect() == predicted.select("prediction").collect()
+
+        train_on_stream(spark, rows, folder)
 
         estimator.setSeed(7).write().overwrite().save(folder + "/estimator")
         assert PacelineEstimator.load(folder + "/estimator").getSeed() == 7
