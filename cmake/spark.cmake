@@ -57,7 +57,8 @@ endif()
 if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
   set(spark_clusters local_cluster_test SparkTest failure_test FailureTest resume_test ResumeTest
     dynamic_allocation_test ElasticTest shared_variable_test SharedVariableTest session_test SessionTest
-    process_test ProcessTest rows_test RowsTest failure_process_test FailureTest)
+    process_test ProcessTest rows_test RowsTest failure_process_test FailureTest
+    session_process_test SessionTest)
   set(spark_processes lease_test LeaseTest engine_process_test EngineProcessTest)
   if(NOT spark_missing)
     set(spark_test_classes ${CMAKE_BINARY_DIR}/spark/cluster_test)
@@ -103,7 +104,7 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
   set_tests_properties(spark/local_cluster_test spark/failure_test spark/dynamic_allocation_test
     spark/resume_test spark/lease_test spark/python_test spark/shared_variable_test
     spark/engine_process_test spark/session_test spark/process_test spark/rows_test
-    spark/failure_process_test
+    spark/failure_process_test spark/session_process_test
     PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
     RESOURCE_LOCK spark_home ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_links}")
   set_property(TEST spark/failure_test APPEND PROPERTY
@@ -114,6 +115,8 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
     ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/shared_variable.conf)
   set_property(TEST spark/session_test APPEND PROPERTY
     ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/session.conf)
+  set_property(TEST spark/session_process_test APPEND PROPERTY ENVIRONMENT
+    SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/session.conf:${PROJECT_SOURCE_DIR}/spark/test/process.conf)
   set_property(TEST spark/process_test spark/failure_process_test APPEND PROPERTY
     ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/process.conf)
   set_property(TEST spark/rows_test APPEND PROPERTY

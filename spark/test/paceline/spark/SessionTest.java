@@ -25,7 +25,10 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.Trigger;
 
-/** Several fits with the same workers, in an application whose executors have a core beside that of a lease. */
+/**
+ * Several fits with the same workers, in an application whose executors have a core beside that of a lease; also with
+ * process.conf.
+ */
 public final class SessionTest {
     private static final long CLOSE_NS = TimeUnit.SECONDS.toNanos(5);
     private static final int BATCHES = 3;
@@ -50,16 +53,18 @@ public final class SessionTest {
         try {
             SessionTest test = new SessionTest(spark, Path.of(arguments[0]));
             run("test_fits_use_the_same_leases", test::fitsUseTheSameLeases);
-            run("test_fit_in_a_session_is_as_one_without", test::fitIsAsOneWithout);
-            run("test_numbers_of_workers_differ", test::numbersOfWorkersDiffer);
-            run("test_failed_fit_keeps_leases", test::failedFitKeepsLeases);
-            run("test_stream_trains_on", test::streamTrainsOn);
-            run("test_folds_are_fitted_one_after_the_other", test::foldsAreFitted);
             run("test_key_is_hidden", () -> KeyTest.keyIsHidden(spark, test.base));
-            run("test_idle_workers_leave", test::idleWorkersLeave);
             run("test_close_ends_a_fit", test::closeEndsAFit);
-            run("test_fit_without_a_core_is_refused", test::fitWithoutCoreIsRefused);
-            run("test_sessions_leave_nothing", test::sessionsLeaveNothing);
+            if (!SparkTest.usesProcesses(spark)) { // what the driver alone does is the same
+                run("test_numbers_of_workers_differ", test::numbersOfWorkersDiffer);
+                run("test_fit_in_a_session_is_as_one_without", test::fitIsAsOneWithout);
+                run("test_failed_fit_keeps_leases", test::failedFitKeepsLeases);
+                run("test_stream_trains_on", test::streamTrainsOn);
+                run("test_folds_are_fitted_one_after_the_other", test::foldsAreFitted);
+                run("test_idle_workers_leave", test::idleWorkersLeave);
+                run("test_fit_without_a_core_is_refused", test::fitWithoutCoreIsRefused);
+                run("test_sessions_leave_nothing", test::sessionsLeaveNothing);
+            }
             run("test_executor_lost_between_fits", test::executorLostBetweenFits);
         } finally {
             spark.stop();
