@@ -201,7 +201,8 @@ public final class FailureTest {
         }
         PacelineSummary summary = run.end(EXECUTORS);
         SparkTest.expectEvenCounts(summary);
-        check(summary.leasesResubmitted() == 1, "leases: " + summary.json());
+        // More than once where the next executor has declined it until the rows were there.
+        check(summary.leasesResubmitted() >= 1, "leases: " + summary.json());
         base.expectNoRowsAreLeft();
     }
 
