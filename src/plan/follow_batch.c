@@ -49,6 +49,6 @@ size_t follow_batch_workers(const struct follow_batch *f, double B, double left,
     double is = weight_now * follow_batch_step(f, B, now);
     double saved = is - weight_best * follow_batch_step(f, B, best);
     double cost = weight_now * f->change_s * (double)count_between(best, now);
-    bool pays = saved > 0 && saved >= f->gain * is && saved * (left / B) >= cost;
+    bool pays = left > 0 && saved > 0 && saved >= f->gain * is && saved * (left / B) >= cost;
     return pays ? best : now;
 }

@@ -75,6 +75,9 @@ static void test_follow_batch_change_pays_for_itself(void **state)
     assert_int_equal(follow_batch_workers(&f, 72, 36001, 4), 6);
     assert_int_equal(follow_batch_workers(&f, 72, 35999, 4), 4);
     assert_int_equal(follow_batch_workers(&f, 72, 0, 4), 4);
+    f.change_s = 0; /* nor does one that costs nothing, where nothing is left */
+    assert_int_equal(follow_batch_workers(&f, 72, 1, 4), 6);
+    assert_int_equal(follow_batch_workers(&f, 72, 0, 4), 4);
 }
 
 /* Eq. 6.11: 2N² + 8N = B/r. For 100 samples and r = 1 its root is 5.3 and its last form 7.07; 7 are
