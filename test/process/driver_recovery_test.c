@@ -102,13 +102,13 @@ static bool has_leases(const char *strategy)
     return false;
 }
 
-/* A worker that is a leaf when the driver dies, as on a busy machine, joins the next one anew. */
+/* A worker that is a leaf when the driver dies, as on a busy machine, joins the next one as a new worker. */
 static bool has_leaves(const char *strategy)
 {
     return strstr(strategy, "mpca=") || strstr(strategy, "pace=");
 }
 
-static int returned(const struct real_run *run)
+static int count_returned(const struct real_run *run)
 {
     return real_members(run, "back") + real_members(run, "join") - WORKERS;
 }
@@ -130,8 +130,8 @@ static void dies_and_recovers(struct tiny *t, const char *strategy)
         double took = process_now() - started;
         longest = took > longest ? took : longest;
         /* Asynchronous workers exchange before all are back. */
-        UNTIL(REAL_LIMIT_S, returned(&c.m.run) >= WORKERS * (i + 1));
-        assert_int_equal(returned(&c.m.run), WORKERS * (i + 1));
+        UNTIL(REAL_LIMIT_S, count_returned(&c.m.run) >= WORKERS * (i + 1));
+        assert_int_equal(count_returned(&c.m.run), WORKERS * (i + 1));
     }
     print_message("    %s: trains again after %.3f s at most\n", strategy, longest);
     assert_true(longest < RECOVERY_MAX_S);
