@@ -102,7 +102,8 @@ static bool has_leases(const char *strategy)
     return false;
 }
 
-/* A worker that is a leaf when the driver dies, as on a busy machine, joins the next one as a new worker. */
+/* A worker that is a leaf when the driver dies, as on a busy machine, joins the next one as a new
+ * worker. */
 static bool has_leaves(const char *strategy)
 {
     return strstr(strategy, "mpca=") || strstr(strategy, "pace=");
