@@ -216,7 +216,7 @@ static void keep_wait(struct run_summary *s, const cJSON *event, double t, doubl
     char name[32] = "the driver";
     if (node >= 0)
         snprintf(name, sizeof name, "worker %d", node);
-    snprintf(w->text, sizeof w->text, "waited %.2g s for %s: %s", waited, name, why);
+    snprintf(w->text, sizeof w->text, "waited %.3g s for %s: %s", waited, name, why);
 }
 
 static void on_exchange(struct run_summary *s, const cJSON *event, double t)

@@ -181,7 +181,7 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out)
     }
     for (size_t i = 0; i < view->count; i++) {
         const struct roster_member *may = roster_find(roster, view->node[i]);
-        if (may->state != MEMBER_IN || may->leaf || may->leaves)
+        if (may->state != MEMBER_IN || may->leaf || may->wants_leave)
             continue;
         m->donor = view->node[i];
         roster_order_pair(out, ORDER_ADMIT_JOINER, m->donor, m->node);
@@ -372,9 +372,9 @@ static void on_leave(struct roster *roster, struct roster_member *m,
         return;
     if (event->needs_sync || !is_needed(roster, m)) {
         roster_lose(roster, m, "leave", out);
-    } else if (!m->leaves) {
-        m->leaves = true;
-        m->leaves_at = event->now;
+    } else if (!m->wants_leave) {
+        m->wants_leave = true;
+        m->wants_leave_at = event->now;
     }
 }
 
@@ -391,11 +391,11 @@ static void let_leave(struct roster *roster, int64_t now, struct roster_orders *
 {
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
-        if (!m->leaves || !roster_is_in(m))
+        if (!m->wants_leave || !roster_is_in(m))
             continue;
         if (!is_needed(roster, m))
             roster_lose(roster, m, "leave", out);
-        else if (now - m->leaves_at > roster->options.stall_max)
+        else if (now - m->wants_leave_at > roster->options.stall_max)
             give_up_joiners(roster, out);
     }
 }

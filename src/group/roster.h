@@ -159,10 +159,10 @@ struct roster_member {
      * them at `lost_at`, and those that have been reported since. */
     struct members lost, lost_later;
     int64_t lost_at;
-    uint32_t seat;  /* VIEW_NO_SEAT: none */
-    uint32_t slice; /* where there are seats: of its last one, or the one that it expects */
-    bool leaves;    /* it has been about to leave since then, and is still needed */
-    int64_t leaves_at;
+    uint32_t seat;    /* VIEW_NO_SEAT: none */
+    uint32_t slice;   /* where there are seats: of its last one, or the one that it expects */
+    bool wants_leave; /* it has asked to leave, and is still needed */
+    int64_t wants_leave_at;
     bool leaf;
     uint32_t leaf_times;     /* how often it became a leaf; */
     uint64_t leaf_rounds;    /* rounds that it has kept pace since, */

@@ -219,8 +219,17 @@ static void reset_pipe(struct pipe *p, struct exchange_meta *mine)
     mine->weight = 0;
 }
 
+/* The step's copies, since *begun, and those behind it have spans apart from the update's. */
+static void update_between(struct pipe *p, int64_t *begun)
+{
+    struct learner *l = p->m->learner;
+    trace_copied(p->m->world, *begun, TRACE_STEPS, p->lane->completed + 1, l->x.n * sizeof(float));
+    learner_update(l, p->sample_offset);
+    *begun = trace_now(p->m->world);
+}
+
 /* Algorithm 6, lines 5 and 8: the input becomes Δw(j), x becomes w(j+1). */
-static void update_1(struct pipe *p, struct exchange_meta *mine, bool taken)
+static void update_1(struct pipe *p, struct exchange_meta *mine, bool taken, int64_t *begun)
 {
     struct learner *l = p->m->learner;
     struct range all = vec_all(&l->x);
@@ -232,14 +241,14 @@ static void update_1(struct pipe *p, struct exchange_meta *mine, bool taken)
     } else {
         vec_copy(&delta, &l->x, all);
         vec_scale(&delta, -1.0f, all);
-        learner_update(l, p->sample_offset);
+        update_between(p, begun);
         vec_axpy(&delta, 1.0f, &l->x, all);
     }
     vec_copy(&l->x, &p->w, all);
 }
 
 /* Algorithm 7, lines 5 and 7: x and the input become w_i(j+1). */
-static void update_2(struct pipe *p, struct exchange_meta *mine)
+static void update_2(struct pipe *p, struct exchange_meta *mine, int64_t *begun)
 {
     struct learner *l = p->m->learner;
     struct range all = vec_all(&l->x);
@@ -250,7 +259,7 @@ static void update_2(struct pipe *p, struct exchange_meta *mine)
     } else {
         vec_scale(&drift, -1.0f, all);
         vec_axpy(&drift, 1.0f, &p->x, all); /* w(j) − w_i(j) */
-        learner_update(l, p->sample_offset);
+        update_between(p, begun);
         vec_axpy(&l->x, 1.0f, &drift, all);
     }
     vec_export(&l->x, all, drift.at);
@@ -292,15 +301,15 @@ static int take_step(struct pipe *p)
         rc = get_mean(p);
     if (rc != OK)
         return rc;
-    int64_t begun = trace_now(p->m->world); /* the update among the copies is within this span */
+    int64_t begun = trace_now(p->m->world);
     if (p->config->method == 1)
-        update_1(p, &mine, late);
+        update_1(p, &mine, late, &begun);
     else
-        update_2(p, &mine);
+        update_2(p, &mine, &begun);
     if (p->config->method == 2)
         set_base(p, &p->x);
     trace_copied(p->m->world, begun, TRACE_STEPS, p->lane->completed + 1,
-                 3 * l->x.n * sizeof(float));
+                 2 * l->x.n * sizeof(float));
     submit_gradient(p, &mine, p->config->method == 1);
     return sync_is_due(p) ? drain_pipe(p) : OK;
 }

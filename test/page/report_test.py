@@ -173,7 +173,7 @@ def test_longest_waits_are_explained(build, folder, events, run):
     waits = data_of(path)[1]['runs'][0]['waits']
     known = sorted((e for e in events if 'why' in e), key=lambda e: -e['waited_s'])[:8]
     assert len(known) == 8 and [w[:2] for w in waits] == [[e['t'], e['n']] for e in known], waits
-    assert waits[0][2] == 'waited %.2g s for worker 3: its link sent at 38 Mbit/s' % known[0]['waited_s'], waits[0]
+    assert waits[0][2] == 'waited %.3g s for worker 3: its link sent at 38 Mbit/s' % known[0]['waited_s'], waits[0]
 
 
 def test_runs_are_compared(build, folder, run):

@@ -241,63 +241,50 @@ static void test_it_is_taken_for_the_one_before(void **state)
     }
 }
 
-/* All loops have ended, and the driver dies before the final model is written. No worker trains any
+/* The driver dies behind the last step, before the final model is written. No worker trains any
  * more, and the recovered driver has the model that the previous one would have written: it
  * contains every worker's updates, perhaps in another order, and nothing of the checkpoint. */
-static void test_it_dies_when_all_have_ended(void **state)
+static void dies_at_the_end(struct tiny *t, size_t w, const struct way *way, const char *reason)
 {
-    enum { MOMENTS = 8 };
-    struct tiny *t = *state;
-    for (size_t w = 0; w < WAYS; w += WAY_STEP) {
-        struct sim_run whole = {.traced = true};
-        if (!ways[w].waits && !ways[w].ends_alike)
+    enum { MOMENTS = 10 };
+    struct sim_run whole = {.traced = true};
+    play_way(t, way, "", &whole);
+    double from = last_step(&whole), left = whole.report.wall_s - from;
+    for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
+        struct sim_run r = {0};
+        if (!sweep_takes(STRIDE, w, (size_t)i))
             continue;
-        play_way(t, &ways[w], "", &whole);
-        double from = last_step(&whole), left = whole.report.wall_s - from;
-        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
-            struct sim_run r = {0};
-            if (!sweep_takes(STRIDE, w, (size_t)i))
-                continue;
-            char faults[160];
-            double at = from + left * i * i / (MOMENTS * MOMENTS); /* most soon */
-            snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.02 }", at);
-            play_way(t, &ways[w], faults, &r);
-            if (run_difference(r.dir, whole.dir) > SIM_SAME)
-                fail_msg("%s, %s: another model (%s)", ways[w].set[0], faults, r.dir);
-        }
+        char faults[160];
+        double at = from + left * i * i / (MOMENTS * MOMENTS); /* most soon */
+        snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.02 }", at);
+        play_way(t, way, faults, &r);
+        assert_string_equal(r.report.reason, reason);
+        if (run_difference(r.dir, whole.dir) > SIM_SAME)
+            fail_msg("%s, %s: another model (%s)", way->set[0], faults, r.dir);
     }
 }
 
-/* The same where the time of the run ends it: the recovered driver learns from the last exchange
- * that nobody trains any more. The driver dies when its time is over, and later. */
+static void test_it_dies_when_all_have_ended(void **state)
+{
+    for (size_t w = 0; w < WAYS; w += WAY_STEP)
+        if (ways[w].waits || ways[w].ends_alike)
+            dies_at_the_end(*state, w, &ways[w], "epochs");
+}
+
+/* The time of the run ends it: the recovered driver learns from the last exchange that nobody
+ * trains any more. */
 static void test_it_dies_after_a_stop(void **state)
 {
-    enum { MOMENTS = 12 };
-    struct tiny *t = *state;
     for (size_t w = 0; w < WAYS; w += WAY_STEP) {
-        struct sim_run whole = {0}, stopped = {.traced = true};
+        struct sim_run whole = {0};
         struct way way = ways[w];
         char seconds[64];
         if (!way.waits || way.set[2])
             continue;
-        play_way(t, &way, "", &whole);
-        double at = 0.4 * whole.report.wall_s;
-        snprintf(seconds, sizeof seconds, "stop.seconds=%.6f", at);
+        play_way(*state, &way, "", &whole);
+        snprintf(seconds, sizeof seconds, "stop.seconds=%.6f", 0.4 * whole.report.wall_s);
         way.set[way.set[1] ? 2 : 1] = seconds;
-        play_way(t, &way, "", &stopped);
-        double from = last_step(&stopped), left = stopped.report.wall_s - from;
-        for (int i = (int)sweep_first(w, STRIDE, MOMENTS); i < MOMENTS; i += STRIDE) {
-            struct sim_run r = {0};
-            if (!sweep_takes(STRIDE, w, (size_t)i))
-                continue;
-            char faults[160];
-            snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.02 }",
-                     from + left * i / MOMENTS);
-            play_way(t, &way, faults, &r);
-            assert_string_equal(r.report.reason, "seconds");
-            if (run_difference(r.dir, stopped.dir) > SIM_SAME)
-                fail_msg("%s, %s: another model (%s)", way.set[0], faults, r.dir);
-        }
+        dies_at_the_end(*state, w, &way, "seconds");
     }
 }
 

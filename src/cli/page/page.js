@@ -459,7 +459,7 @@
 
     function drawWaits(run) {
         if (run.waits.length === 0) return null;
-        return html('table', { class: 'waits' }, html('caption', {}, 'The longest waits whose cause is known.'),
+        return html('table', {}, html('caption', {}, 'The longest waits whose cause is known.'),
             html('thead', {}, html('tr', {}, ...['time', 'exchange', 'what happened'].map((x) => html('th', { scope: 'col' }, x)))),
             html('tbody', {}, ...run.waits.map(([t, n, text]) => html('tr', {}, html('td', {}, duration(t)), html('td', {}, grouped(n)), html('td', {}, text)))));
     }

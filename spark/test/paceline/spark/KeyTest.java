@@ -13,7 +13,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.spark.sql.SparkSession;
 
-/** Who may read a process's arguments, Spark's settings or its files does not learn the key of a run. */
+/** The key of a run is in no place that others may read: arguments of processes, settings of Spark, its files. */
 final class KeyTest {
     private static final int EXCHANGES = 5;
 
