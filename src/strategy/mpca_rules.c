@@ -128,13 +128,14 @@ void mpca_commit(struct mpca_joint *joint, struct range r)
 /* With d the change of x̃ and f the part that ṽ takes of it,
  *     x̃* − x̃*_before = d + γ·ṽ − γ_before·ṽ_before  and  ṽ = δ·ṽ_before + f·d, so that
  *     d = (x̃* − x̃*_before + (γ_before − γδ)·ṽ_before) / (1 + γf). */
-void mpca_follow(struct vec *v, const struct mpca_config *config, const struct vec *star_before,
-                 float gamma_before, const struct vec *star, float gamma, struct range r)
+void mpca_follow(struct vec *v, const struct mpca_config *config, const struct vec *v_before,
+                 const struct mpca_star *before, const struct mpca_star *now, struct range r)
 {
-    double delta = config->delta, fresh = mpca_fresh(config), k = fresh / (1 + gamma * fresh);
-    vec_scale(v, (float)(delta + k * (gamma_before - gamma * delta)), r);
-    vec_axpy(v, (float)k, star, r);
-    vec_axpy(v, (float)-k, star_before, r);
+    double delta = config->delta, fresh = mpca_fresh(config), k = fresh / (1 + now->gamma * fresh);
+    const struct vec *const from[] = {v_before, now->star, before->star};
+    const float weight[] = {(float)(delta + k * (before->gamma - now->gamma * delta)), (float)k,
+                            (float)-k};
+    vec_weighted_sum(v, weight, from, 3, r);
 }
 
 void mpca_times_record(struct mpca_times *pace, int64_t took)

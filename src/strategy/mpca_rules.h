@@ -93,11 +93,17 @@ void mpca_commit(struct mpca_joint *joint, struct range r);
 
 /* ---- who only hears x̃* ---- */
 
-/* ṽ ← ṽ after the cycle that made x̃*, from ṽ before it and the x̃* before it: Eq. 4 and 5, solved
- * for ṽ, which is not broadcast. γ_before and γ are those of the two x̃*; the initial model has 0.
- * Call it only for cycles with a contribution. Three passes. */
-void mpca_follow(struct vec *v, const struct mpca_config *config, const struct vec *star_before,
-                 float gamma_before, const struct vec *star, float gamma, struct range r);
+/* x̃*, and the γ with which it was made; the initial model has γ 0. */
+struct mpca_star {
+    const struct vec *star;
+    float gamma;
+};
+
+/* v ← ṽ after the cycle that made x̃* `now`, from ṽ before it, which may be v, and the x̃* before
+ * it: Eq. 4 and 5, solved for ṽ, which is not broadcast. Call it only for cycles with a
+ * contribution. Reads three vectors and writes one. */
+void mpca_follow(struct vec *v, const struct mpca_config *config, const struct vec *v_before,
+                 const struct mpca_star *before, const struct mpca_star *now, struct range r);
 
 /* ---- limits (ours; §1 asks for some) ---- */
 

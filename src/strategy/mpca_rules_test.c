@@ -402,10 +402,10 @@ static void test_mpca_direction_follows_from_broadcasts(void **state)
         one_cycle(k, c, all, (const uint64_t[]){3 * gives, 2 * gives, gives});
         if (gives) {
             float next = mpca_gamma(&mpca_config_default, c);
-            mpca_follow(&v, &mpca_config_default, &before, gamma, &k->joint.now.star, next, all);
+            const struct mpca_star last = {&before, gamma}, now = {&k->joint.now.star, next};
+            mpca_follow(&v, &mpca_config_default, &v, &last, &now, all);
             if (c > 5)
-                mpca_follow(&late, &mpca_config_default, &before, gamma, &k->joint.now.star, next,
-                            all);
+                mpca_follow(&late, &mpca_config_default, &late, &last, &now, all);
             gamma = next;
         }
         vec_copy(&before, &k->joint.now.star, all);

@@ -126,27 +126,28 @@ void phased_part_take_leap(struct phased_lane *lane)
     lane->leap = (struct pace_leap){extra[HEADING_LEAP_STEPS], extra[HEADING_LEAP_PERIOD]};
 }
 
-enum { FOLLOW_PASSES = 3 };
+/* It reads three vectors and writes one; a copy reads one and writes one. */
+enum { FOLLOW_PASSES = 2 };
 
 static int follow_heading(struct phased_lane *lane)
 {
     struct exchange *e = &lane->exchange;
     struct vec *heading = phased_heading(lane), *last = &lane->heading[~e->completed & 1];
-    const struct vec *star = exchange_result(e), *before = &e->result[~e->completed & 1];
-    struct range xs = {0, lane->r.len};
+    struct range xs = {0, lane->r.len}, extras = {xs.len, HEADING_EXTRAS};
     struct world *world = lane->node->world;
     int64_t begun = trace_now(world);
-    if (heading->at != last->at)
-        vec_copy(heading, last, vec_all(heading));
-    e->config.kept = *heading;
     const struct exchange_meta *meta = exchange_result_meta(e);
+    if (heading->at != last->at)
+        vec_copy(heading, last, meta->weight == 0 ? vec_all(heading) : extras);
+    e->config.kept = *heading;
     if (meta->weight == 0)
         return OK;
     float *extra = &heading->at[xs.len];
     const struct mpca_config config = phased_steer(lane, meta);
-    float gamma = mpca_gamma(&config, e->completed - 1);
-    mpca_follow(heading, &config, before, extra[HEADING_GAMMA], star, gamma, xs);
-    extra[HEADING_GAMMA] = gamma;
+    const struct mpca_star before = {&e->result[~e->completed & 1], extra[HEADING_GAMMA]},
+                           now = {exchange_result(e), mpca_gamma(&config, e->completed - 1)};
+    mpca_follow(heading, &config, last, &before, &now, xs);
+    extra[HEADING_GAMMA] = now.gamma;
     int rc = world_copied(world, FOLLOW_PASSES * xs.len * sizeof(float));
     trace_copied(world, begun, (uint8_t)e->lane, e->completed,
                  FOLLOW_PASSES * xs.len * sizeof(float));

@@ -78,7 +78,7 @@ void vec_penalise(struct vec *x, float alpha, const struct vec *joint, struct ra
 /* MPCA Eq. 4, 5: v ← δ·v + fresh·(x − x_prev); out ← x + γ·v. The paper has fresh = 1−δ. */
 void vec_extrapolate(struct vec *out, struct vec *v, const struct vec *x, const struct vec *x_prev,
                      float delta, float fresh, float gamma, struct range r);
-/* y ← Σ_i w[i]·x[i], summed in order of i; zeros for no x. */
+/* y ← Σ_i w[i]·x[i], summed in order of i; zeros for no x. x[0] may be y. */
 void vec_weighted_sum(struct vec *y, const float *w, const struct vec *const *x, size_t count,
                       struct range r);
 

@@ -414,7 +414,7 @@ static bool may_end(const struct storm *s, int rc)
     if (rc == ERR_PEER && strstr(s->err.text, "all workers are lost"))
         return s->lost_all;
     if (rc == ERR_STOP && strstr(s->err.text, "interrupted before training continued"))
-        return atomic_load(&s->stop) && s->drivers > 1;
+        return atomic_load(&s->stop) && (s->drivers > 1 || s->resumes);
     if (rc == ERR_PEER && s->plan->slices > 0 && strstr(s->err.text, "of the model is lost"))
         return s->incomplete;
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "no progress for"))
