@@ -2,8 +2,8 @@
 
 #include "model/load.h"
 #include "model/onnx_layers.h"
+#include "nn/net.h"
 #include "nn/rules.h"
-#include "nn/summary.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -147,31 +147,22 @@ static void set_blob(struct walk *walk, const char *blob, const char *value,
     *now = (struct now){blob, value, *shape};
 }
 
-/* The shape of layer `name`'s first top. */
-static int find_shape(const struct walk *walk, const char *name, struct shape *out, struct err *err)
+/* The shape of the blob; of those that layers overwrite in place, too, since they keep it. */
+static struct shape shape_of(const struct walk *walk, const char *blob)
 {
-    for (size_t i = 0; i < net_layer_count(walk->planned); i++) {
-        struct layer_summary layer = net_layer_at(walk->planned, i);
-        if (strcmp(layer.name, name) == 0) {
-            *out = layer.top;
-            return OK;
-        }
-    }
-    return err_set(err, ERR_INPUT, "%.200s: a layer without a name", walk->e.path);
+    struct shape shape = {0};
+    net_blob(walk->planned, blob, NULL, 0, &shape);
+    return shape;
 }
 
-static int put_inputs(struct walk *walk, size_t i, struct err *err)
+static void put_inputs(struct walk *walk, size_t i)
 {
     const Caffe__LayerParameter *layer = walk->e.net->layer[i];
-    struct shape shape;
-    int rc = find_shape(walk, layer->name ? layer->name : "", &shape, err);
-    for (size_t k = 0; k < layer->n_top && rc == OK; k++) {
-        if (!is_read(walk->e.net, i, layer->top[k]) || k > 0)
-            continue;
-        set_blob(walk, layer->top[k], layer->top[k], &shape);
-        onnx_put_input(&walk->e.w, layer->top[k], &shape);
-    }
-    return rc;
+    if (layer->n_top == 0 || !is_read(walk->e.net, i, layer->top[0]))
+        return;
+    const struct shape shape = shape_of(walk, layer->top[0]);
+    set_blob(walk, layer->top[0], layer->top[0], &shape);
+    onnx_put_input(&walk->e.w, layer->top[0], &shape);
 }
 
 /* ---- layers ---- */
@@ -203,39 +194,70 @@ static void find_scale(const struct walk *walk, struct onnx_step *s)
     s->scale_i = i;
 }
 
+static int read_bottoms(struct walk *walk, struct onnx_step *s, struct err *err)
+{
+    size_t n = s->layer->n_bottom;
+    struct shape *x = arena_array(&walk->e.w.arena, n, struct shape);
+    const char **in = arena_array(&walk->e.w.arena, n, const char *);
+    if (!x || !in)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    for (size_t k = 0; k < n; k++) {
+        const struct now *now = find_blob(walk, s->layer->bottom[k]);
+        if (!now)
+            return onnx_no_operator(&walk->e, s, err, "reads more than a record's values");
+        in[k] = now->value;
+        x[k] = now->shape;
+    }
+    s->in = in;
+    s->x = x;
+    return OK;
+}
+
+/* The blob of top k; of a BatchNorm with a Scale, that of the Scale. */
+static const char *top_of(const struct onnx_step *s, size_t k)
+{
+    return s->scale ? s->scale->top[0] : s->layer->top[k];
+}
+
+static int name_tops(struct walk *walk, struct onnx_step *s, struct err *err)
+{
+    size_t n = s->layer->n_top;
+    struct shape *y = arena_array(&walk->e.w.arena, n, struct shape);
+    const char **tops = arena_array(&walk->e.w.arena, n, const char *);
+    if (!y || !tops)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    for (size_t k = 0; k < n; k++) {
+        y[k] = shape_of(walk, s->layer->top[k]);
+        tops[k] =
+            name_value(walk, top_of(s, k), s->scale && s->scale->name ? s->scale->name : s->name);
+    }
+    s->y = y;
+    s->tops = tops;
+    s->out = tops[0];
+    return OK;
+}
+
 static int put_layer(struct walk *walk, size_t i, bool *merged, struct err *err)
 {
     const Caffe__LayerParameter *layer = walk->e.net->layer[i];
     struct onnx_step s = {.layer = layer, .i = i, .name = layer->name ? layer->name : ""};
-    struct shape *x = arena_array(&walk->e.w.arena, layer->n_bottom, struct shape), y;
-    const char **in = arena_array(&walk->e.w.arena, layer->n_bottom, const char *);
-    if (!x || !in)
-        return err_set(err, ERR_NOMEM, "net: out of memory");
-    for (size_t k = 0; k < layer->n_bottom; k++) {
-        const struct now *now = find_blob(walk, layer->bottom[k]);
-        if (!now)
-            return onnx_no_operator(&walk->e, &s, err, "reads more than a record's values");
-        in[k] = now->value;
-        x[k] = now->shape;
-    }
-    s.in = in;
-    s.x = x;
-    find_scale(walk, &s);
-    int rc = find_shape(walk, s.name, &y, err);
+    bool several = false;
+    int rc = read_bottoms(walk, &s, err);
     if (rc != OK)
         return rc;
-    s.y = &y;
-    const char *top = s.scale ? s.scale->top[0] : layer->top[0];
-    s.out = name_value(walk, top, s.scale && s.scale->name ? s.scale->name : s.name);
-    onnx_layer_writer *put = onnx_writer_of(layer->type ? layer->type : "");
+    onnx_layer_writer *put = onnx_writer_of(layer->type ? layer->type : "", &several);
     if (!put)
         return onnx_no_operator(&walk->e, &s, err, "ONNX has no operator for this layer");
-    if (layer->n_top != 1)
+    if (layer->n_top != 1 && !several)
         return onnx_no_operator(&walk->e, &s, err, "several tops are not supported");
-    rc = put(&walk->e, &s, err);
+    find_scale(walk, &s);
+    rc = name_tops(walk, &s, err);
+    if (rc == OK)
+        rc = put(&walk->e, &s, err);
     if (rc != OK)
         return rc;
-    set_blob(walk, top, s.out, &y);
+    for (size_t k = 0; k < layer->n_top; k++)
+        set_blob(walk, top_of(&s, k), s.tops[k], &s.y[k]);
     if (s.scale)
         merged[s.scale_i] = true;
     return OK;
@@ -289,7 +311,7 @@ static int walk_layers(struct walk *walk, struct err *err)
         if (!walk->needed[i] || merged[i])
             continue;
         if (net->layer[i]->n_bottom == 0)
-            rc = put_inputs(walk, i, err);
+            put_inputs(walk, i);
         else
             rc = put_layer(walk, i, merged, err);
         if (rc != OK)
@@ -326,6 +348,8 @@ int onnx_export(const Caffe__NetParameter *net, const struct caffe_blobs *blobs,
 {
     struct walk walk = {.e = {.path = path, .net = net, .blobs = blobs}};
     size_t room = NODES_A_LAYER * (net->n_layer + 1);
+    for (size_t i = 0; i < net->n_layer; i++)
+        room += net->layer[i]->n_bottom + net->layer[i]->n_top;
     onnx_begin(&walk.e.w, net->name && net->name[0] ? net->name : "net", room, room);
     int rc = plan_shapes(&walk, record, err);
     if (rc == OK)

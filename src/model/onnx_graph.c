@@ -213,6 +213,22 @@ unsigned onnx_readers(const struct onnx_graph *g, const char *name)
     return n < 2 ? n : 2;
 }
 
+bool onnx_are_rows(const struct onnx_graph *g, const char *name)
+{
+    const Onnx__GraphProto *graph = g->model->graph;
+    for (size_t i = 0; i < graph->n_output; i++)
+        if (graph->output[i]->name && strcmp(graph->output[i]->name, name) == 0)
+            return false;
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const Onnx__NodeProto *node = graph->node[i];
+        bool gathers = node->op_type && strcmp(node->op_type, "Gather") == 0;
+        for (size_t k = 0; k < node->n_input; k++)
+            if (strcmp(node->input[k], name) == 0 && !(gathers && k == 1))
+                return false;
+    }
+    return true;
+}
+
 /* ---- results ---- */
 
 int onnx_result(struct onnx_graph *g, const struct onnx_node *node, size_t k,

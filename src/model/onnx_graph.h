@@ -121,6 +121,8 @@ int onnx_tensor_shape(const struct onnx_graph *g, const Onnx__TensorProto *tenso
 /* How often is the value of that name read, by nodes and as an output of the graph? 2: twice or
  * more often */
 unsigned onnx_readers(const struct onnx_graph *g, const char *name);
+/* Is the value read as numbers of rows only, by nodes Gather? */
+bool onnx_are_rows(const struct onnx_graph *g, const char *name);
 
 /* ---- results ---- */
 

@@ -61,7 +61,6 @@ static const char *put_number(struct onnx_export *e, const struct onnx_step *s, 
 PLAIN(sigmoid, "Sigmoid")
 PLAIN(tanh, "Tanh")
 PLAIN(absolute, "Abs")
-PLAIN(copy, "Identity")
 
 static int put_relu(struct onnx_export *e, const struct onnx_step *s, struct err *err)
 {
@@ -249,46 +248,84 @@ static int put_reshape(struct onnx_export *e, const struct onnx_step *s, struct 
     return OK;
 }
 
+/* ---- one value to several ---- */
+
+static int put_copies(struct onnx_export *e, const struct onnx_step *s, struct err *err)
+{
+    (void)err;
+    for (size_t k = 0; k < s->layer->n_top; k++)
+        onnx_put_node(&e->w, "Identity", k == 0 ? s->name : s->tops[k], s->in, 1, s->tops[k]);
+    return OK;
+}
+
+/* The sizes of the parts along the axis that they are cut at. ONNX has no parts without one. */
+static int put_slice(struct onnx_export *e, const struct onnx_step *s, struct err *err)
+{
+    const Caffe__SliceParameter *p = s->layer->slice_param;
+    int64_t axis = !p ? 1 : p->has_slice_dim ? (int64_t)p->slice_dim : p->axis;
+    size_t n = s->layer->n_top;
+    if (n == 1)
+        return put_copies(e, s, err);
+    axis += axis < 0 ? (int64_t)s->x[0].n : 0;
+    int64_t *size = arena_array(&e->w.arena, n, int64_t);
+    if (!size)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    for (size_t k = 0; k < n; k++)
+        size[k] = (int64_t)s->y[k].dim[axis];
+    const char *const in[] = {s->in[0],
+                              onnx_put_list(&e->w, onnx_join(&e->w, s->name, "sizes"), size, n)};
+    Onnx__NodeProto *node = onnx_put_node(&e->w, "Split", s->name, in, 2, s->out);
+    onnx_put_int(&e->w, node, "axis", axis);
+    for (size_t k = 1; k < n; k++)
+        onnx_put_result(&e->w, node, s->tops[k]);
+    return OK;
+}
+
 /* ---- the table ---- */
 
 static const struct {
     const char *type;
     onnx_layer_writer *put;
+    bool several; /* tops */
 } writers[] = {
-    {"AbsVal", put_absolute},
-    {"BatchNorm", onnx_put_batch_norm},
-    {"Bias", onnx_put_bias},
-    {"Clip", put_clip},
-    {"Concat", put_concat},
-    {"Convolution", onnx_put_convolution},
-    {"Deconvolution", onnx_put_convolution},
-    {"Dropout", put_dropout},
-    {"ELU", put_elu},
-    {"Eltwise", put_eltwise},
-    {"Exp", put_exp},
-    {"Flatten", put_reshape},
-    {"GRU", onnx_put_recurrent},
-    {"InnerProduct", onnx_put_inner_product},
-    {"LRN", onnx_put_lrn},
-    {"LSTM", onnx_put_recurrent},
-    {"Log", put_log},
-    {"PReLU", put_prelu},
-    {"Pooling", onnx_put_pooling},
-    {"Power", put_power},
-    {"RNN", onnx_put_recurrent},
-    {"ReLU", put_relu},
-    {"Reshape", put_reshape},
-    {"Scale", onnx_put_scale},
-    {"Sigmoid", put_sigmoid},
-    {"Softmax", put_softmax},
-    {"Split", put_copy},
-    {"TanH", put_tanh},
+    {"AbsVal", put_absolute, false},
+    {"BatchNorm", onnx_put_batch_norm, false},
+    {"Bias", onnx_put_bias, false},
+    {"Clip", put_clip, false},
+    {"Concat", put_concat, false},
+    {"Convolution", onnx_put_convolution, false},
+    {"Deconvolution", onnx_put_convolution, false},
+    {"Dropout", put_dropout, false},
+    {"ELU", put_elu, false},
+    {"Eltwise", put_eltwise, false},
+    {"Embed", onnx_put_embed, false},
+    {"Exp", put_exp, false},
+    {"Flatten", put_reshape, false},
+    {"GRU", onnx_put_recurrent, false},
+    {"InnerProduct", onnx_put_inner_product, false},
+    {"LRN", onnx_put_lrn, false},
+    {"LSTM", onnx_put_recurrent, false},
+    {"Log", put_log, false},
+    {"PReLU", put_prelu, false},
+    {"Pooling", onnx_put_pooling, false},
+    {"Power", put_power, false},
+    {"RNN", onnx_put_recurrent, false},
+    {"ReLU", put_relu, false},
+    {"Reshape", put_reshape, false},
+    {"Scale", onnx_put_scale, false},
+    {"Sigmoid", put_sigmoid, false},
+    {"Slice", put_slice, true},
+    {"Softmax", put_softmax, false},
+    {"Split", put_copies, true},
+    {"TanH", put_tanh, false},
 };
 
-onnx_layer_writer *onnx_writer_of(const char *type)
+onnx_layer_writer *onnx_writer_of(const char *type, bool *several)
 {
     for (size_t i = 0; i < sizeof writers / sizeof *writers; i++)
-        if (strcmp(writers[i].type, type) == 0)
+        if (strcmp(writers[i].type, type) == 0) {
+            *several = writers[i].several;
             return writers[i].put;
+        }
     return NULL;
 }

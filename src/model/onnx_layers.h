@@ -19,20 +19,22 @@ struct onnx_step {
     const char *name;                   /* the layer's */
     const char *const *in;              /* values of its bottoms */
     const struct shape *x;              /* and their shapes */
-    const char *out;                    /* the value of its first top, */
-    const struct shape *y;              /* and its shape */
+    const char *out;                    /* the value of its first top */
+    const char *const *tops;            /* of all tops: out, and those of a layer with several */
+    const struct shape *y;              /* their shapes */
     const Caffe__LayerParameter *scale; /* of a BatchNorm: the Scale that follows, or NULL */
     size_t scale_i;
 };
 
 typedef int onnx_layer_writer(struct onnx_export *e, const struct onnx_step *s, struct err *err);
 
-/* NULL: ONNX has no operator for it. */
-onnx_layer_writer *onnx_writer_of(const char *type);
+/* Returns the writer, or NULL: ONNX has no operator for the layer. `several`: it may have several
+ * tops. */
+onnx_layer_writer *onnx_writer_of(const char *type, bool *several);
 
 onnx_layer_writer onnx_put_convolution, onnx_put_pooling, onnx_put_lrn;
 onnx_layer_writer onnx_put_inner_product, onnx_put_batch_norm, onnx_put_scale, onnx_put_bias;
-onnx_layer_writer onnx_put_recurrent;
+onnx_layer_writer onnx_put_recurrent, onnx_put_embed;
 
 /* Blob k of the step's layer; ERR_INPUT: there is none, or another shape than `want`, unless that
  * has n = 0. */

@@ -1,11 +1,13 @@
-/* Recurrent layers as operators of ONNX, which have the steps first: a Transpose before, and one
- * behind. Gates are in another order there, and biases come twice. The state before the first step
- * is 0, as it is for the first window of a sequence. */
+/* Recurrent layers and embeddings as operators of ONNX.
+ *
+ * Its recurrent operators have the steps first: a Transpose before, and one behind. Gates are in
+ * another order there, and biases come twice. The state before the first step is 0, as it is for
+ * the first window of a sequence. */
 #include "model/onnx_layers.h"
 
 #include <string.h>
 
-enum { GATES_MAX = 4 };
+enum { GATES_MAX = 4, TYPE_INT64 = 7 };
 
 /* An operator, and which of the layer's gates each of its gates is. */
 static const struct unit_kind {
@@ -143,4 +145,27 @@ int onnx_put_recurrent(struct onnx_export *e, const struct onnx_step *s, struct 
     const char *states = onnx_put_inner(e, s, "Squeeze", "states", units, axes, false);
     const char *records = put_transpose(&u, "records", states, !outer);
     return outer ? put_outer(&u, records, err) : OK;
+}
+
+/* The numbers are floats in a record. Cast truncates them to integers, as the layer does; Gather
+ * takes their rows. */
+int onnx_put_embed(struct onnx_export *e, const struct onnx_step *s, struct err *err)
+{
+    const Caffe__EmbedParameter *p = s->layer->embed_param;
+    const struct shape matrix = {2, {p->input_dim, p->num_output}}, vector = {1, {p->num_output}};
+    struct caffe_tensor weights, bias = {.data = NULL};
+    int rc = onnx_blob_of(e, s, 0, &matrix, &weights, err);
+    if (rc == OK && p->bias_term)
+        rc = onnx_blob_of(e, s, 1, &vector, &bias, err);
+    if (rc != OK)
+        return rc;
+    const char *numbers = onnx_join(&e->w, s->name, "numbers");
+    onnx_put_int(&e->w, onnx_put_node(&e->w, "Cast", numbers, s->in, 1, numbers), "to", TYPE_INT64);
+    const char *rows =
+        onnx_put_inner(e, s, "Gather", "rows", onnx_put_blob(e, s->name, 0, &matrix, weights.data),
+                       numbers, !bias.data);
+    if (bias.data)
+        onnx_put_inner(e, s, "Add", "", rows, onnx_put_blob(e, s->name, 1, &vector, bias.data),
+                       true);
+    return OK;
 }

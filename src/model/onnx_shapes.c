@@ -30,16 +30,18 @@ int onnx_identity(struct onnx_graph *g, const struct onnx_node *node, struct err
     return rc == OK ? onnx_result_like(g, node, value, &value->shape, err) : rc;
 }
 
-/* Between types of floats, of integers, or from integers to floats; blobs are floats. */
+/* Between types of floats, of integers, or from integers to floats; blobs are floats, which Embed
+ * truncates to integers itself. */
 int onnx_cast(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
     struct onnx_value *value;
     int64_t to = onnx_int(node, "to", 0);
-    bool floats = to == 1 || to == 10 || to == 11 || to == 16;
+    bool floats = to == 1 || to == 10 || to == 11 || to == 16, wide = to == 6 || to == 7;
     int rc = onnx_input(g, node, 0, &value, err);
     if (rc != OK)
         return rc;
-    if (value->is_blob && !floats)
+    bool rows = wide && onnx_has_output(node, 0) && onnx_are_rows(g, node->proto->output[0]);
+    if (value->is_blob && !floats && !rows)
         return onnx_refuse(g, node, err, "to type %lld: values of layers are floats",
                            (long long)to);
     if (!value->is_blob)

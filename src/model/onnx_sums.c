@@ -79,6 +79,8 @@ static bool can_be_bias(struct onnx_graph *g, const struct onnx_value *x, size_t
     const Caffe__InnerProductParameter *inner = layer->inner_product_param;
     if (strcmp(layer->type, "InnerProduct") == 0)
         return !inner->bias_term && axis == (size_t)inner->axis && axis == x->shape.n - 1;
+    if (strcmp(layer->type, "Embed") == 0)
+        return !layer->embed_param->bias_term && axis == x->shape.n - 1;
     if (strcmp(layer->type, "Convolution") == 0 || strcmp(layer->type, "Deconvolution") == 0)
         return !layer->convolution_param->bias_term && axis == 1;
     return false;
@@ -89,6 +91,8 @@ static void put_bias(struct onnx_graph *g, Caffe__LayerParameter *layer, const s
 {
     if (layer->inner_product_param)
         BUILD_SET(layer->inner_product_param, bias_term, true);
+    else if (layer->embed_param)
+        BUILD_SET(layer->embed_param, bias_term, true);
     else
         BUILD_SET(layer->convolution_param, bias_term, true);
     onnx_weights_of(g, layer, shape, at);

@@ -85,15 +85,27 @@ Onnx__NodeProto *onnx_put_node(struct onnx_writer *w, const char *type, const ch
     node->op_type = copy_text(w, type);
     node->name = copy_text(w, name);
     node->input = make_list(w, n, sizeof *node->input);
-    node->output = make_list(w, 1, sizeof *node->output);
     node->attribute = make_list(w, ATTRIBUTES_MAX, sizeof *node->attribute);
     for (size_t k = 0; k < n && !w->failed; k++)
         node->input[node->n_input++] = copy_text(w, in[k]);
+    onnx_put_result(w, node, out);
     if (w->failed)
         return NULL;
-    node->output[node->n_output++] = copy_text(w, out);
     w->graph.node[w->graph.n_node++] = node;
-    return w->failed ? NULL : node;
+    return node;
+}
+
+void onnx_put_result(struct onnx_writer *w, Onnx__NodeProto *node, const char *out)
+{
+    size_t n = node ? node->n_output : 0;
+    char **more = node ? make_list(w, n + 1, sizeof *more) : NULL;
+    if (!more)
+        return;
+    if (n > 0)
+        memcpy(more, node->output, n * sizeof *more);
+    more[n] = copy_text(w, out);
+    node->output = more;
+    node->n_output = n + 1;
 }
 
 /* ---- attributes ---- */

@@ -31,6 +31,9 @@ void onnx_end(struct onnx_writer *w);
 Onnx__NodeProto *onnx_put_node(struct onnx_writer *w, const char *type, const char *name,
                                const char *const *in, size_t n, const char *out);
 
+/* One more output of the node, which may be NULL. */
+void onnx_put_result(struct onnx_writer *w, Onnx__NodeProto *node, const char *out);
+
 /* Attributes of the node, which may be NULL. */
 void onnx_put_int(struct onnx_writer *w, Onnx__NodeProto *node, const char *name, int64_t value);
 void onnx_put_ints(struct onnx_writer *w, Onnx__NodeProto *node, const char *name,

@@ -187,9 +187,10 @@ static void compare_read(const char *net, const char *path, const struct shape *
     caffe__net_parameter__free_unpacked(param, NULL);
 }
 
-/* Write the net, and keep its records and outputs for onnxruntime; `is_read`: read it as well. */
+/* Write the net, and keep its records and outputs for onnxruntime; `is_read`: read it as well.
+ * `rows`: records are numbers from 0 up to it, with fractions; 0: from -1 to 1. */
 static void check_param(const char *name, const Caffe__NetParameter *param,
-                        const struct shape *record, bool is_read)
+                        const struct shape *record, float rows, bool is_read)
 {
     struct err err = {0};
     struct made m;
@@ -198,7 +199,7 @@ static void check_param(const char *name, const Caffe__NetParameter *param,
     size_t each, n = RECORDS * shape_count(record);
     float *records = make_floats(n);
     for (size_t i = 0; i < n; i++)
-        records[i] = next_number(&state);
+        records[i] = rows > 0 ? 0.4999f * rows * (1 + next_number(&state)) : next_number(&state);
     make_net(&m, param, record, scores_of(param));
     fill_numbers(&m);
     float *want = compute_blob(&m, records, scores_of(param), &each);
@@ -223,25 +224,21 @@ static void check_net(const char *name)
     struct err err = {0};
     assert_int_equal(zoo_net(name, &param, &err), OK);
     const struct shape record = zoo_record(name);
-    check_param(name, param, &record, true);
+    check_param(name, param, &record, 0, true);
     caffe__net_parameter__free_unpacked(param, NULL);
 }
 
-/* Sequences of vectors, and of numbers, through units; ONNX's RNN is written, but has no layer. */
-static void test_recurrent_nets_come_back(void **state)
+/* A layer, or several, between the records and the scores. */
+struct small_case {
+    const char *name, *units;
+    struct shape record;
+    float rows;
+    bool is_read;
+};
+
+static void check_cases(const struct small_case *cases, size_t n)
 {
-    static const struct {
-        const char *name, *units;
-        struct shape record;
-        bool is_read;
-    } cases[] = {
-        {"lstm", "type: 'LSTM' recurrent_param { num_output: 6 }", {2, {4, 5}}, true},
-        {"gru", "type: 'GRU' gru_param { num_output: 6 }", {2, {4, 5}}, true},
-        {"lstm-of-numbers", "type: 'LSTM' recurrent_param { num_output: 6 }", {1, {4}}, true},
-        {"rnn", "type: 'RNN' recurrent_param { num_output: 6 }", {2, {4, 5}}, false},
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < n; i++) {
         ProtobufCMessage *net;
         struct err err = {0};
         char text[1024];
@@ -256,9 +253,71 @@ static void test_recurrent_nets_come_back(void **state)
         if (text_parse(&caffe__net_parameter__descriptor, "net", text, strlen(text), &net, &err) !=
             OK)
             fail_msg("%s", err.text);
-        check_param(cases[i].name, (Caffe__NetParameter *)net, &cases[i].record, cases[i].is_read);
+        check_param(cases[i].name, (Caffe__NetParameter *)net, &cases[i].record, cases[i].rows,
+                    cases[i].is_read);
         protobuf_c_message_free_unpacked(net, NULL);
     }
+}
+
+/* Sequences of vectors, and of numbers, through units; ONNX's RNN is written, but has no layer. */
+static void test_recurrent_nets_come_back(void **state)
+{
+    static const struct small_case cases[] = {
+        {"lstm", "type: 'LSTM' recurrent_param { num_output: 6 }", {2, {4, 5}}, 0, true},
+        {"gru", "type: 'GRU' gru_param { num_output: 6 }", {2, {4, 5}}, 0, true},
+        {"lstm-of-numbers", "type: 'LSTM' recurrent_param { num_output: 6 }", {1, {4}}, 0, true},
+        {"rnn", "type: 'RNN' recurrent_param { num_output: 6 }", {2, {4, 5}}, 0, false},
+    };
+    (void)state;
+    check_cases(cases, sizeof cases / sizeof *cases);
+}
+
+static void test_embeddings_come_back(void **state)
+{
+    static const struct small_case cases[] = {
+        {"embed", "type: 'Embed' embed_param { input_dim: 7 num_output: 5 }", {1, {4}}, 7, true},
+        {"embed-no-bias",
+         "type: 'Embed' embed_param { input_dim: 9 num_output: 3 bias_term: false }",
+         {1, {4}},
+         9,
+         true},
+    };
+    (void)state;
+    check_cases(cases, sizeof cases / sizeof *cases);
+}
+
+/* The parts are joined in another order. */
+static void test_parts_come_back(void **state)
+{
+    static const struct small_case cases[] = {
+        {"slice",
+         "type: 'Slice' bottom: 'data' top: 'a' top: 'b' top: 'c'"
+         "  slice_param { slice_point: 1 slice_point: 3 } }"
+         "layer { name: 'join' type: 'Concat' bottom: 'c' bottom: 'a' bottom: 'b'",
+         {1, {7}},
+         0,
+         true},
+        {"slice-columns",
+         "type: 'Slice' bottom: 'data' top: 'a' top: 'b' slice_param { axis: -1 } }"
+         "layer { name: 'join' type: 'Concat' concat_param { axis: -1 } bottom: 'b' bottom: 'a'",
+         {3, {2, 3, 4}},
+         0,
+         true},
+        {"slice-whole",
+         "type: 'Slice' bottom: 'data' top: 'a' }"
+         "layer { name: 'join' type: 'Concat' bottom: 'a'",
+         {1, {7}},
+         0,
+         true},
+        {"split",
+         "type: 'Split' bottom: 'data' top: 'a' top: 'b' }"
+         "layer { name: 'join' type: 'Concat' bottom: 'b' bottom: 'a'",
+         {1, {7}},
+         0,
+         true},
+    };
+    (void)state;
+    check_cases(cases, sizeof cases / sizeof *cases);
 }
 
 static void test_zoo_nets_come_back(void **state)
@@ -286,6 +345,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_zoo_nets_come_back),
         cmocka_unit_test(test_recurrent_nets_come_back),
+        cmocka_unit_test(test_embeddings_come_back),
+        cmocka_unit_test(test_parts_come_back),
         cmocka_unit_test(test_zoo_nets_in_onnxruntime),
     };
     const char *const *from = (const char *const *)small_nets;
