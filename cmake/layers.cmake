@@ -261,7 +261,8 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
     src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c)
 
   target_sources(cli_run_summary_test PRIVATE src/cli/run_summary.c src/cli/run_series.c)
-  target_sources(cli_trace_summary_test PRIVATE src/cli/trace_summary.c src/cli/job_fields.c)
+  target_sources(cli_trace_summary_test PRIVATE src/cli/trace_summary.c src/cli/trace_window.c
+                 src/cli/job_fields.c)
 
   # Pages, in a browser where there is one, and their server.
   find_package(Python3 COMPONENTS Interpreter)

@@ -19,6 +19,9 @@ static const struct look {
     [SPAN_EXCHANGE] = {"exchange", "bytes", "thread_state_running", false},
     [SPAN_EVALUATE] = {"step", "records", "detailed_memory_dump", false},
     [SPAN_DATA] = {"step", "records", "terrible", false},
+    [SPAN_REDUCE] = {"exchange", NULL, "good", false},
+    [SPAN_PREPARE] = {"exchange", NULL, "bad", false},
+    [SPAN_BROADCAST] = {"exchange", NULL, "vsync_highlight_color", false},
 };
 
 int trace_file_open(struct trace_file *f, struct disk *disk, const char *path, struct err *err)

@@ -1,6 +1,6 @@
 /* `paceline report`: a page, and a table, of what runs have been. */
 #include "cli/report_page.h"
-#include "cli/report_png.h"
+#include "cli/report_pictures.h"
 #include "cli/report_tensorboard.h"
 
 #include "cli/cli.h"
@@ -17,7 +17,7 @@
 enum { RUNS_MAX = 16, PATH_BYTES = 4096, NAME_BYTES = 256 };
 
 struct report_arguments {
-    const char *out, *csv, *tensorboard, *png, *dpi, *axis;
+    const char *out, *csv, *tensorboard, *png, *svg, *dpi, *axis;
     struct option_list trace;
     enum report_axis drawn_over; /* by axis, */
     double pixels;               /* and by dpi */
@@ -35,7 +35,9 @@ static const struct option report_options[] = {
      offsetof(struct report_arguments, tensorboard)},
     {"png", OPTION_TEXT, "DIR", "write the curves as pictures for papers: DIR/error.png and others",
      offsetof(struct report_arguments, png)},
-    {"dpi", OPTION_TEXT, "N", "pixels an inch of these pictures, 72 to 1200 (300)",
+    {"svg", OPTION_TEXT, "DIR", "write the same pictures as drawings: DIR/error.svg and others",
+     offsetof(struct report_arguments, svg)},
+    {"dpi", OPTION_TEXT, "N", "pixels an inch of --png, 72 to 1200 (300)",
      offsetof(struct report_arguments, dpi)},
     {"axis", OPTION_TEXT, "NAME", "draw them over time, epochs or samples (epochs)",
      offsetof(struct report_arguments, axis)},
@@ -146,7 +148,9 @@ static int write_report(const struct report_arguments *a, const struct source *s
     if (good && a->tensorboard)
         good = report_tensorboard_write(a->tensorboard, run, count);
     if (good && a->png)
-        good = report_png_write(a->png, run, count, a->drawn_over, a->pixels);
+        good = report_pictures_write(a->png, run, count, a->drawn_over, a->pixels);
+    if (good && a->svg)
+        good = report_pictures_write(a->svg, run, count, a->drawn_over, 0);
     if (good)
         printf("%s\n", a->out);
     return good ? EXIT_DONE : EXIT_FAILED;
@@ -186,7 +190,10 @@ static int read_picture_options(const struct command *command, struct report_arg
     }
     if (a->axis)
         a->drawn_over = (enum report_axis)axis;
-    return end < 0 && a->png && !report_png_may_write(a->png) ? EXIT_BAD_INPUT : end;
+    if (end < 0 && ((a->png && !report_pictures_may_write(a->png, a->pixels)) ||
+                    (a->svg && !report_pictures_may_write(a->svg, 0))))
+        return EXIT_BAD_INPUT;
+    return end;
 }
 
 static int run_report(const struct command *command, int argc, char **argv)

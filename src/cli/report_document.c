@@ -3,6 +3,7 @@
 #include "cli/json_value.h"
 #include "cli/json_write.h"
 #include "cli/report_facts.h"
+#include "cli/trace_window.h"
 #include "paceline/engine.h"
 
 #include <inttypes.h>
@@ -186,41 +187,49 @@ static void put_matrix(FILE *out, const char *key, const struct trace_summary *t
 }
 
 /* [node, row, label, start, end] */
-static void put_window(FILE *out, const struct trace_summary *trace)
+static bool put_window(FILE *out, const struct trace_summary *trace)
 {
     struct json_list list = {out, true};
+    struct trace_window window;
+    if (!trace_window_choose(trace, &window))
+        return false;
     fputs("\"window\":[", out);
-    json_put_number(out, trace->window_begin);
+    json_put_number(out, window.begin);
     fputc(',', out);
-    json_put_number(out, trace->window_end);
+    json_put_number(out, window.end);
     fputs("],\"spans\":[", out);
-    for (const struct trace_piece *p = trace->piece; p < trace->piece + trace->pieces; p++) {
-        if (p->start >= trace->window_end || p->end <= trace->window_begin)
-            continue;
+    for (const struct trace_bar *b = window.bar; b < window.bar + window.bars; b++) {
         json_next(&list);
-        fprintf(out, "[%d,%u,\"%s\",", (int)p->node - 1, p->row, label_of(p->purpose));
-        json_put_number(out, p->start);
+        fprintf(out, "[%d,%u,\"%s\",", (int)b->node - 1, b->row, trace_purpose_drawn[b->purpose]);
+        json_put_number(out, b->start);
         fputc(',', out);
-        json_put_number(out, p->end);
+        json_put_number(out, b->end);
         fputc(']', out);
     }
     fputs("],\"rows\":[", out);
     list.first = true;
-    for (size_t i = 0; i < trace->names; i++) {
+    for (size_t i = 0; i < window.bars; i++) {
+        char name[TRACE_ROW_BYTES];
+        if (!trace_window_begins_row(&window, i))
+            continue;
+        trace_window_row(trace, &window.bar[i], name);
         json_next(&list);
-        fprintf(out, "[%d,%u,", (int)trace->name[i].node - 1, trace->name[i].row);
-        json_put_text(out, trace->name[i].name);
+        fprintf(out, "[%d,%u,", (int)window.bar[i].node - 1, window.bar[i].row);
+        json_put_text(out, name);
         fputc(']', out);
     }
     fputc(']', out);
+    trace_window_release(&window);
+    return true;
 }
 
-static void put_trace(FILE *out, const struct trace_summary *trace)
+/* false: out of memory. */
+static bool put_trace(FILE *out, const struct trace_summary *trace)
 {
     fputs("\"trace\":", out);
     if (!trace) {
         fputs("null", out);
-        return;
+        return true;
     }
     fputc('{', out);
     put_purposes(out, trace);
@@ -229,8 +238,9 @@ static void put_trace(FILE *out, const struct trace_summary *trace)
     fputc(',', out);
     put_matrix(out, "stood", trace, trace->stood);
     fputc(',', out);
-    put_window(out, trace);
+    bool good = put_window(out, trace);
     fputc('}', out);
+    return good;
 }
 
 /* ---- runs ---- */
@@ -280,7 +290,7 @@ static bool put_run(FILE *out, const struct report_run *run, struct report_curso
     fputs(",\"sets\":", out);
     json_put_item(out, s->sets);
     fputc(',', out);
-    put_trace(out, run->trace);
+    good = put_trace(out, run->trace) && good;
     fputs(",\"job\":", out);
     if (run->job)
         json_put_text(out, run->job->text);

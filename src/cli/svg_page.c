@@ -129,6 +129,13 @@ bool svg_begin_png(struct svg_page *page, const char *path, double width, double
     return true;
 }
 
+bool svg_begin_as(struct svg_page *page, const char *path, double width, double height,
+                  const char *title, double dpi)
+{
+    return dpi > 0 ? svg_begin_png(page, path, width, height, title, dpi)
+                   : svg_begin(page, path, width, height, title);
+}
+
 bool svg_end(struct svg_page *page)
 {
     if (!page->out) {

@@ -42,6 +42,10 @@ bool svg_begin(struct svg_page *page, const char *path, double width, double hei
 bool svg_begin_png(struct svg_page *page, const char *path, double width, double height,
                    const char *title, double dpi);
 
+/* A PNG file of `dpi` pixels an inch; 0: an SVG file. */
+bool svg_begin_as(struct svg_page *page, const char *path, double width, double height,
+                  const char *title, double dpi);
+
 /* Text at x, y, its baseline; `anchor` is start, middle or end. It is quoted. */
 __attribute__((format(printf, 6, 7))) void svg_text(struct svg_page *page, const char *class,
                                                     double x, double y, const char *anchor,

@@ -11,11 +11,14 @@
 
 enum { LINE_BYTES_MAX = 4096, NAMES_MAX = 1 << 16 };
 
-#define TRACE_PURPOSE(name, span, label) span,
+#define TRACE_PURPOSE(name, span, label, drawn) span,
 static const char *const span_names[PURPOSES] = {TRACE_PURPOSES(TRACE_PURPOSE)};
 #undef TRACE_PURPOSE
-#define TRACE_PURPOSE(name, span, label) label,
+#define TRACE_PURPOSE(name, span, label, drawn) label,
 const char *const trace_purpose_labels[PURPOSES] = {TRACE_PURPOSES(TRACE_PURPOSE)};
+#undef TRACE_PURPOSE
+#define TRACE_PURPOSE(name, span, label, drawn) drawn,
+const char *const trace_purpose_drawn[PURPOSES] = {TRACE_PURPOSES(TRACE_PURPOSE)};
 #undef TRACE_PURPOSE
 
 /* ---- reading ---- */
@@ -202,21 +205,6 @@ static void sum_node(struct trace_summary *trace, const struct trace_piece *piec
     trace->there[node] = true;
 }
 
-/* Around the middle of the run, as long as spans are dense. */
-static void choose_window(struct trace_summary *trace)
-{
-    double middle = (trace->begin + trace->end) / 2, length = trace->end - trace->begin;
-    for (size_t n = SIZE_MAX; n > TRACE_WINDOW_SPANS; length /= 2) {
-        trace->window_begin = middle - length / 2;
-        trace->window_end = middle + length / 2;
-        n = 0;
-        for (const struct trace_piece *p = trace->piece; p < trace->piece + trace->pieces; p++)
-            n += p->start < trace->window_end && p->end > trace->window_begin;
-        if (length < 1e-6)
-            break;
-    }
-}
-
 static bool sum_up(struct trace_summary *trace)
 {
     trace->begin = INFINITY;
@@ -238,8 +226,6 @@ static bool sum_up(struct trace_summary *trace)
         sum_node(trace, &trace->piece[from], to - from, edge);
     }
     free(edge);
-    if (good)
-        choose_window(trace);
     return good;
 }
 

@@ -9,29 +9,32 @@
 
 /* In each moment a node does one of these: the first that a span covers. So an exchange in the
  * background of a step counts as computing, and `wait` is the time in which nothing else was
- * done. */
-#define TRACE_PURPOSES(X)               \
-    X(DATA, "data", "data")             \
-    X(COPY, "copy", "copy")             \
-    X(UPDATE, "update", "compute")      \
-    X(EVALUATE, "evaluate", "evaluate") \
-    X(COMPUTE, "compute", "compute")    \
-    X(WAIT, "wait", "wait")             \
-    X(EXCHANGE, "exchange", "exchange") \
-    X(SEND, "send", "exchange")         \
-    X(OTHER, "", "other")
+ * done. Each has its name in the file, its label in sums, and the one in timelines. */
+#define TRACE_PURPOSES(X)                              \
+    X(DATA, "data", "data", "data")                    \
+    X(COPY, "copy", "copy", "copy")                    \
+    X(UPDATE, "update", "compute", "compute")          \
+    X(EVALUATE, "evaluate", "evaluate", "evaluate")    \
+    X(COMPUTE, "compute", "compute", "compute")        \
+    X(WAIT, "wait", "wait", "wait")                    \
+    X(EXCHANGE, "exchange", "exchange", "exchange")    \
+    X(SEND, "send", "exchange", "send")                \
+    X(REDUCE, "reduce", "exchange", "reduce")          \
+    X(PREPARE, "prepare", "exchange", "prepare")       \
+    X(BROADCAST, "broadcast", "exchange", "broadcast") \
+    X(OTHER, "", "other", "other")
 
 enum trace_purpose {
-#define TRACE_PURPOSE(name, span, label) PURPOSE_##name,
+#define TRACE_PURPOSE(name, span, label, drawn) PURPOSE_##name,
     TRACE_PURPOSES(TRACE_PURPOSE)
 #undef TRACE_PURPOSE
         PURPOSES
 };
 
 /* Labels of several purposes may be equal: they are then shown as one. */
-extern const char *const trace_purpose_labels[PURPOSES];
+extern const char *const trace_purpose_labels[PURPOSES], *const trace_purpose_drawn[PURPOSES];
 
-enum { TRACE_NODES_MAX = 512, TRACE_SPANS_MAX = 8 << 20, TRACE_WINDOW_SPANS = 2400 };
+enum { TRACE_NODES_MAX = 512, TRACE_SPANS_MAX = 8 << 20 };
 
 /* A span: process and thread of the file; the peer that a wait is for. Nodes are the driver, 0, and
  * worker n, n + 1. */
@@ -59,7 +62,6 @@ struct trace_summary {
     double seconds[TRACE_NODES_MAX][PURPOSES];
     /* [waits][for], nodes * nodes: of all waits; of the time in which nothing else was done. */
     double *waited, *stood;
-    double window_begin, window_end; /* a part of the run with at most TRACE_WINDOW_SPANS spans */
 };
 
 /* NULL after a message on stderr that names the file: it cannot be read, or is no trace. */

@@ -1,5 +1,5 @@
 /* Where time went, from traces that are written here, and the fields of jobs. */
-#include "cli/trace_summary.h"
+#include "cli/trace_window.h"
 
 #include "cli/job_fields.h"
 
@@ -118,10 +118,44 @@ static void test_window_of_a_long_trace_is_bounded(void **state)
     struct trace_summary *t = read_trace(text);
     free(text);
     assert_non_null(t);
-    size_t in = 0;
-    for (size_t i = 0; i < t->pieces; i++)
-        in += t->piece[i].start < t->window_end && t->piece[i].end > t->window_begin;
-    assert_true(t->pieces == SPANS && in > TRACE_WINDOW_SPANS / 4 && in <= TRACE_WINDOW_SPANS);
+    struct trace_window w;
+    assert_true(trace_window_choose(t, &w));
+    assert_true(t->pieces == SPANS && w.bars > TRACE_WINDOW_BARS / 4);
+    assert_true(w.bars <= TRACE_WINDOW_BARS && w.begin < w.end);
+    trace_window_release(&w);
+    trace_summary_free(t);
+}
+
+/* Bytes for two peers, 0.1 ms apart in 8 s, are one bar in the lane's row; phases are over the
+ * exchange, strips over both; the wait that begins a second later is a bar of its own. */
+static void test_window_folds_and_merges(void **state)
+{
+    static const uint8_t purposes[] = {PURPOSE_EXCHANGE, PURPOSE_REDUCE, PURPOSE_BROADCAST,
+                                       PURPOSE_WAIT,     PURPOSE_WAIT,   PURPOSE_SEND};
+    struct trace_summary *t =
+        read_trace("[\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":2,\"tid\":520,\"args\":{"
+                   "\"name\":\"lane 0 to "
+                   "driver\"}},\n" SPAN("send", "1000000", "1000000", "2", "520", "")
+                       SPAN("send", "2000100", "1000000", "2", "1032", "")
+                           SPAN("wait", "1000000", "1000000", "2", "8", "")
+                               SPAN("wait", "3000000", "1000000", "2", "8", "")
+                                   SPAN("reduce", "0", "4000000", "2", "8", "")
+                                       SPAN("broadcast", "4000000", "1000000", "2", "8", "")
+                                           SPAN("exchange", "0", "8000000", "2", "8", "") "]\n");
+    struct trace_window w;
+    char name[TRACE_ROW_BYTES];
+    (void)state;
+    assert_non_null(t);
+    assert_true(trace_window_choose(t, &w));
+    assert_int_equal(w.bars, sizeof purposes);
+    for (size_t i = 0; i < w.bars; i++) {
+        assert_int_equal(w.bar[i].purpose, purposes[i]);
+        assert_true(w.bar[i].row == 8 && trace_window_begins_row(&w, i) == (i == 0));
+    }
+    assert_true(w.bar[5].start == 1 && fabs(w.bar[5].end - 3.0001) < 1e-9);
+    trace_window_row(t, &w.bar[0], name);
+    assert_string_equal(name, "lane 0");
+    trace_window_release(&w);
     trace_summary_free(t);
 }
 
@@ -178,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_trace_attributes_waits_to_the_newest),
         cmocka_unit_test(test_trace_refuses_other_files),
         cmocka_unit_test(test_window_of_a_long_trace_is_bounded),
+        cmocka_unit_test(test_window_folds_and_merges),
         cmocka_unit_test(test_job_fields_have_paths),
         cmocka_unit_test(test_job_fields_of_a_hostile_file_are_bounded),
     };

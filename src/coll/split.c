@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "coll/coll_meta.h"
 #include "coll/lossy.h"
+#include "world/trace.h"
 
 enum {
     LINK_PIECES = 16, /* of a part: links of a chain are all busy but for the first few */
@@ -82,6 +83,14 @@ static void pass_stage(const struct exchange *e, enum stage stage)
         stages_set(e->config.stages, e->lane, e->completed, stage + 1);
 }
 
+/* The time of a stage in which this node has had its turn. */
+static void trace_stage(const struct exchange *e, const struct coll *c, enum span_kind kind,
+                        int64_t begun)
+{
+    trace_end(e->group->world, begun,
+              (struct trace_span){.kind = (uint8_t)kind, .row = (uint8_t)e->lane, .n = c->n});
+}
+
 /* ---- the stages ---- */
 
 /* Owners need the sum of the weights; the root sends it with the prepared result. */
@@ -91,6 +100,7 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct
 {
     struct exchange_meta other;
     int rc = enter_stage(e, c, STAGE_REDUCE);
+    int64_t begun = trace_now(e->group->world);
     *meta = e->mine;
     exchange_enter(e, EXCHANGE_COLLECTING);
     if (rc == OK)
@@ -100,6 +110,7 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct
     exchange_enter(e, EXCHANGE_REDUCING);
     if (rc == OK)
         rc = coll_run(c, &e->plan, x->at, owed);
+    trace_stage(e, c, SPAN_REDUCE, begun);
     if (rc == OK)
         pass_stage(e, STAGE_REDUCE);
     return rc;
@@ -114,10 +125,12 @@ static int prepare_range(struct exchange *e, struct coll *c, struct vec *x,
     int rc = enter_stage(e, c, STAGE_PREPARE);
     if (rc == OK && me < parts) {
         size_t from = schedule_cut(x->n, parts, me);
+        int64_t begun = trace_now(e->group->world);
         struct range own = {from, schedule_cut(x->n, parts, me + 1) - from};
         exchange_add_base(e, x, (float)meta->weight, own);
         rc = e->config.prepare(e->config.user, own, x->at + from, meta);
         exchange_add_base(e, x, -1.0f, own);
+        trace_stage(e, c, SPAN_PREPARE, begun);
     }
     if (rc == OK && at_root(e))
         rc = coll_meta_broadcast(c, meta, sizeof *meta);
@@ -132,8 +145,10 @@ static int broadcast_result(struct exchange *e, struct coll *c, struct vec *x,
                             struct coll_owed owed)
 {
     int rc = enter_stage(e, c, STAGE_BROADCAST);
+    int64_t begun = trace_now(e->group->world);
     if (rc == OK)
         rc = coll_run(c, &e->result_plan, x->at, owed);
+    trace_stage(e, c, SPAN_BROADCAST, begun);
     if (rc == OK)
         exchange_add_base(e, x, 1.0f, vec_all(x));
     return rc;

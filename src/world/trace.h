@@ -13,15 +13,18 @@
 #include "world/world.h"
 
 /*        name              n is a    amount is   what */
-#define TRACE_KINDS(X)                                                                          \
-    X(COMPUTE, "compute")   /* step      records     a step, or its gradient */                 \
-    X(UPDATE, "update")     /* step      -           a step's update, where it is apart */      \
-    X(COPY, "copy")         /* exchange  bytes       of a vector, out of a model or into one */ \
-    X(SEND, "send")         /* exchange  bytes       bytes on their way out to a peer */        \
-    X(WAIT, "wait")         /* exchange  -           a task stands still for others */          \
-    X(EXCHANGE, "exchange") /* exchange  bytes       from entry to exit */                      \
-    X(EVALUATE, "evaluate") /* step      records     a set */                                   \
-    X(DATA, "data")         /* step      records     a batch came late */
+#define TRACE_KINDS(X)                                                                            \
+    X(COMPUTE, "compute")     /* step      records     a step, or its gradient */                 \
+    X(UPDATE, "update")       /* step      -           a step's update, where it is apart */      \
+    X(COPY, "copy")           /* exchange  bytes       of a vector, out of a model or into one */ \
+    X(SEND, "send")           /* exchange  bytes       bytes on their way out to a peer */        \
+    X(WAIT, "wait")           /* exchange  -           a task stands still for others */          \
+    X(EXCHANGE, "exchange")   /* exchange  bytes       from entry to exit */                      \
+    X(EVALUATE, "evaluate")   /* step      records     a set */                                   \
+    X(DATA, "data")           /* step      records     a batch came late */                       \
+    X(REDUCE, "reduce")       /* exchange  -           sums move to their owners */               \
+    X(PREPARE, "prepare")     /* exchange  -           an owner makes the result of its sums */   \
+    X(BROADCAST, "broadcast") /* exchange  -         results move to all */
 
 enum span_kind {
 #define TRACE_ENUM(name, text) SPAN_##name,

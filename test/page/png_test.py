@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""`paceline report --png`: the pictures are decoded here, and their curves are those of the events; files
+"""`paceline report --png` and `--svg`: the pictures are decoded here, and their curves are those of the events; files
 of others are not replaced.
 
   test/page/png_test.py BUILD
 """
 import math
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -129,12 +130,34 @@ def test_runs_have_colours_and_names(build, folder, run):
     assert dark > 100  # the names
 
 
+def test_timeline_has_phases(build, folder, run):
+    """Worker 0 computes from 0 to 8 s, and reduces from 1 to 4 s, in the colours of the page."""
+    trace, out = os.path.join(folder, 'trace.json'), os.path.join(folder, 'timeline')
+    span = '{"name":"%s","ph":"X","ts":%d,"dur":%d,"pid":2,"tid":%d,"args":{}},\n'
+    with open(trace, 'w', encoding='utf-8') as f:
+        f.write('[\n' + span % ('compute', 0, 8e6, 1) + span % ('exchange', 1e6, 6e6, 8) + span % ('reduce', 1e6, 3e6, 8) +
+                '{"name":"thread_name","ph":"M","pid":2,"tid":8,"args":{"name":"lane 0"}}\n]\n')
+    done = call(build, run, '--trace', trace, '-o', os.path.join(folder, 'd.html'), '--png', out, '--svg', out, '--dpi', '96')
+    assert done.returncode == 0, done.stderr
+    with open(os.path.join(out, 'timeline.svg'), encoding='utf-8') as f:
+        text = f.read()
+    boxes = {color: (float(x), float(width)) for color, x, width in
+             re.findall(r'<rect fill="(#\w+)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="12.0"/>', text)}
+    (left, all_s), (at, lasted) = boxes['#0072b2'], boxes['#009e73']
+    assert abs(lasted / all_s - 3 / 8) < 1e-3 and abs((at - left) / all_s - 1 / 8) < 1e-3, boxes
+    assert '>worker 0: lane 0<' in text and '#a6dccc' in boxes
+    picture = Picture(os.path.join(out, 'timeline.png'))
+    greens = max(sum(picture.near(x, y, GREEN, 30) for x in range(picture.width)) for y in range(picture.height))
+    assert abs(greens - lasted) <= 2, (greens, lasted)
+    assert os.path.exists(os.path.join(out, 'error.svg'))
+
+
 def test_files_of_others_stay(build, folder, run):
     out, page = os.path.join(folder, 'mine'), os.path.join(folder, 'c.html')
     os.mkdir(out)
     with open(os.path.join(out, 'loss.png'), 'wb') as f:
         f.write(b'\x89PNG\r\n\x1a\nmine')
-    for arguments, text in ((('--png', out), 'is no file of this command'), (('--png', '/proc/no/x'), 'No such file'),
+    for arguments, text in ((('--png', out), 'is no file of this command'), (('--svg', '/proc/no/x'), 'No such file'), (('--png', '/proc/no/x'), 'No such file'),
                             (('--png', out, '--axis', 'hours'), 'expected time, epochs or samples'),
                             (('--png', os.path.join(folder, 'n'), '--dpi', '10'), '--dpi')):
         done = call(build, run, '-o', page, *arguments)
@@ -153,6 +176,7 @@ def main():
         kit.write_run(run, events)
         test_curves_are_those_of_the_events(build, folder, run, events)
         test_runs_have_colours_and_names(build, folder, run)
+        test_timeline_has_phases(build, folder, run)
         test_files_of_others_stay(build, folder, run)
 
 

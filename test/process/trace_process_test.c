@@ -82,6 +82,23 @@ static double copied_bytes(const struct trace_events *trace)
     return bytes;
 }
 
+/* Phases of exchanges that pass through the driver: it prepares each result, and all nodes reduce
+ * and broadcast. The last exchange of a lane may be cancelled. */
+static void check_phases(const struct trace_events *trace)
+{
+    enum { LANES = 12 };
+    for (int node = 0; node < 3; node++) {
+        int pid = node == 2 ? TRACE_DRIVER : TRACE_WORKER + node;
+        size_t exchanges = trace_count(trace, pid, "exchange", NULL);
+        size_t reduced = trace_count(trace, pid, "reduce", NULL);
+        size_t spread = trace_count(trace, pid, "broadcast", NULL);
+        size_t prepared = trace_count(trace, pid, "prepare", NULL);
+        assert_true(exchanges > 0 && reduced + LANES >= exchanges && reduced <= exchanges + LANES);
+        assert_true(spread + LANES >= reduced && spread <= reduced);
+        assert_true(node == 2 ? prepared >= spread && prepared <= reduced : prepared == 0);
+    }
+}
+
 /* Each strategy's own copies have spans, with the bytes of several models. */
 static void test_copies_of_strategies_have_spans(void **state)
 {
@@ -115,6 +132,8 @@ static void test_copies_of_strategies_have_spans(void **state)
         real_end(&r.run, 0, "steps");
         trace_read(r.path, &trace);
         trace_nests(&trace);
+        if (strncmp(jobs[j], "mpca", 4) == 0 || strncmp(jobs[j], "pace", 4) == 0)
+            check_phases(&trace);
         snprintf(model, sizeof model, "%s/final.safetensors", r.run.dir);
         assert_int_equal(stat(model, &file), 0);
         if (copied_bytes(&trace) < MODELS * (double)file.st_size)

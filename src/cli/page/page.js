@@ -17,6 +17,12 @@
         compute: 'var(--s0)', exchange: 'var(--s1)', wait: 'var(--edge)', data: 'var(--s5)', copy: 'var(--s3)',
         evaluate: 'var(--s7)', other: 'var(--rest)',
     };
+    // In a timeline an exchange is behind its phases; waits and sent bytes are strips in front of what the node does meanwhile.
+    const barColors = {
+        ...purposeColors, exchange: 'color-mix(in srgb, var(--s1) 35%, var(--paper))', reduce: 'var(--s1)', prepare: 'var(--s2)',
+        broadcast: 'var(--s6)', send: 'var(--ink)',
+    };
+    const strips = { wait: [0, 3], send: [9, 3] };
     const live = document.documentElement.dataset.live === 'yes';
     const view = { axis: 't', logarithmic: new Set(['loss']), hidden: new Set() };
     let data = null, status = null;
@@ -465,7 +471,7 @@
     }
 
     // A stretch of the run, a row for each thing that a node does at the same time (MPCA, Fig. 9).
-    function drawWindow({ window: [from, to], spans, rows, purposes }) {
+    function drawWindow({ window: [from, to], spans, rows }) {
         if (spans.length === 0) return null;
         const names = new Map(rows.map(([node, row, name]) => [node + ':' + row, name]));
         const lines = [...new Set(spans.map(([node, row]) => node * 100000 + row))].sort((a, b) => a - b).slice(0, 64);
@@ -477,20 +483,20 @@
             const node = Math.floor(line / 100000), row = line - node * 100000;
             drawing.append(svg('text', { class: 'name', x: left - 8, y: i * 17 + 12, 'text-anchor': 'end' }, `${nodeName(node)}: ${names.get(node + ':' + row) || row}`));
         });
-        for (const [node, row, purpose, start, end] of spans.sort((a, b) => (b[4] - b[3]) - (a[4] - a[3]))) {
-            const i = at.get(node * 100000 + row);
+        for (const [node, row, purpose, start, end] of spans) {
+            const i = at.get(node * 100000 + row), [top, tall] = strips[purpose] || [0, 12];
             if (i === undefined) continue;
             drawing.append(svg('rect', {
-                x: x(start).toFixed(2), y: i * 17 + 2, width: Math.max(0.6, x(end) - x(start)).toFixed(2), height: 12, style: `fill:${purposeColors[purpose]}`,
+                x: x(start).toFixed(2), y: i * 17 + 2 + top, width: Math.max(1, x(end) - x(start)).toFixed(2), height: tall, style: `fill:${barColors[purpose]}`,
             }, svg('title', {}, `${purpose}: ${duration(end - start)} from ${duration(start)}`)));
         }
         const unit = to - from < 0.5 ? [1e-3, 'ms'] : [1, 's'];
         for (const tick of ticks(from / unit[0], to / unit[0], 8))
             drawing.append(svg('text', { x: x(tick * unit[0]), y: height - 20, 'text-anchor': 'middle' }, tickText(tick)));
         drawing.append(svg('text', { class: 'name', x: (left + width) / 2, y: height - 4, 'text-anchor': 'middle' }, `time, ${unit[1]}`));
-        const legend = purposes.filter((p) => spans.some((s) => s[2] === p)).map((p) => {
+        const legend = Object.keys(barColors).filter((p) => spans.some((s) => s[2] === p)).map((p) => {
             const block = html('span', { class: 'block' });
-            block.style.background = purposeColors[p];
+            block.style.background = barColors[p];
             return html('span', { class: 'key' }, block, p);
         });
         return html('figure', {}, html('figcaption', {}, html('h3', {}, 'timeline, from the middle of the run'), ...legend), drawing);

@@ -1,5 +1,6 @@
-#include "cli/report_png.h"
+#include "cli/report_pictures.h"
 
+#include "cli/report_timeline.h"
 #include "cli/svg_page.h"
 
 #include <errno.h>
@@ -35,25 +36,31 @@ static const struct picture {
 
 enum { PICTURES = sizeof pictures / sizeof *pictures };
 
-static void path_of(const char *folder, const struct picture *picture, char path[PATH_BYTES])
+static void path_of(const char *folder, const char *file, double dpi, char path[PATH_BYTES])
 {
-    snprintf(path, PATH_BYTES, "%s/%s.png", folder, picture->file);
+    snprintf(path, PATH_BYTES, "%s/%s.%s", folder, file, dpi > 0 ? "png" : "svg");
 }
 
-bool report_png_may_write(const char *folder)
+static bool may_write(const char *folder, const char *file, double dpi)
 {
     char path[PATH_BYTES];
-    bool may = true;
-    if (strlen(folder) + 32 > sizeof path || (mkdir(folder, 0777) != 0 && errno != EEXIST)) {
-        fprintf(
-            stderr, "paceline report: --png: %s: %s; give a folder that can be made or written\n",
-            folder, strlen(folder) + 32 > sizeof path ? "the path is too long" : strerror(errno));
+    path_of(folder, file, dpi, path);
+    return dpi > 0 ? raster_may_write("report", path)
+                   : svg_may_write("report", "svg", path, svg_first_bytes);
+}
+
+bool report_pictures_may_write(const char *folder, double dpi)
+{
+    bool fits = strlen(folder) + 32 <= PATH_BYTES;
+    if (!fits || (mkdir(folder, 0777) != 0 && errno != EEXIST)) {
+        fprintf(stderr,
+                "paceline report: --%s: %s: %s; give a folder that can be made or written\n",
+                dpi > 0 ? "png" : "svg", folder, fits ? strerror(errno) : "the path is too long");
         return false;
     }
-    for (int i = 0; i < PICTURES && may; i++) {
-        path_of(folder, &pictures[i], path);
-        may = raster_may_write("report", path);
-    }
+    bool may = may_write(folder, "timeline", dpi);
+    for (int i = 0; i < PICTURES && may; i++)
+        may = may_write(folder, pictures[i].file, dpi);
     return may;
 }
 
@@ -196,7 +203,7 @@ static bool draw_picture(struct drawing *d, const char *path, double dpi, const 
     static const char *const names[] = {"time, s", "epochs", "samples"};
     bool legend = d->runs > 1 || d->picture->curves > 1;
     double top = TOP + (legend ? draw_legend(d, TOP, false) : 0);
-    if (!svg_begin_png(&d->page, path, WIDTH, top + PLOT_HEIGHT + BOTTOM, d->picture->title, dpi))
+    if (!svg_begin_as(&d->page, path, WIDTH, top + PLOT_HEIGHT + BOTTOM, d->picture->title, dpi))
         return false;
     set_axes(d, top, over, up);
     svg_frame(&d->page, &d->over, &d->up, names[d->axis]);
@@ -211,17 +218,21 @@ static bool draw_picture(struct drawing *d, const char *path, double dpi, const 
     return svg_end(&d->page) && good;
 }
 
-bool report_png_write(const char *folder, const struct report_run *run, size_t count,
-                      enum report_axis axis, double dpi)
+bool report_pictures_write(const char *folder, const struct report_run *run, size_t count,
+                           enum report_axis axis, double dpi)
 {
     bool good = true;
+    char path[PATH_BYTES];
     for (int i = 0; i < PICTURES && good; i++) {
         struct drawing d = {.picture = &pictures[i], .run = run, .runs = count, .axis = axis};
         double over[2], up[2];
-        char path[PATH_BYTES];
-        path_of(folder, &pictures[i], path);
+        path_of(folder, pictures[i].file, dpi, path);
         if (find_ranges(&d, over, up))
             good = draw_picture(&d, path, dpi, over, up);
     }
-    return good;
+    size_t traced = 0;
+    while (traced < count && !run[traced].trace)
+        traced++;
+    path_of(folder, "timeline", dpi, path);
+    return good && (traced == count || report_timeline_write(path, run[traced].trace, dpi));
 }
