@@ -351,12 +351,13 @@ void page_server_tick(struct page_server *server)
     double now = seconds_now();
     if (now - server->updated < UPDATE_EVERY_S)
         return;
-    server->updated = now;
-    bool news = live_page_has_news(server->page) || now - server->spoken >= SILENCE_S;
-    if (!news || pthread_mutex_trylock(&server->lock) != 0)
+    if (pthread_mutex_trylock(&server->lock) != 0)
         return;
-    server->spoken = now;
-    wake_viewers(server);
+    server->updated = now;
+    if (live_page_has_news(server->page) || now - server->spoken >= SILENCE_S) {
+        server->spoken = now;
+        wake_viewers(server);
+    }
     pthread_mutex_unlock(&server->lock);
 }
 

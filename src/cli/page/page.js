@@ -467,7 +467,7 @@
         if (run.waits.length === 0) return null;
         return html('table', {}, html('caption', {}, 'The longest waits whose cause is known.'),
             html('thead', {}, html('tr', {}, ...['time', 'exchange', 'what happened'].map((x) => html('th', { scope: 'col' }, x)))),
-            html('tbody', {}, ...run.waits.map(([t, n, text]) => html('tr', {}, html('td', {}, duration(t)), html('td', {}, grouped(n)), html('td', {}, text)))));
+            html('tbody', {}, ...run.waits.map(([t, n, text]) => html('tr', {}, html('td', { class: 'kind' }, duration(t)), html('td', {}, grouped(n)), html('td', {}, text)))));
     }
 
     // A stretch of the run, a row for each thing that a node does at the same time (MPCA, Fig. 9).
