@@ -266,7 +266,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
 
   # Pages, in a browser where there is one, and their server.
   find_package(Python3 COMPONENTS Interpreter)
-  foreach(test report png browser live follow)
+  foreach(test report png browser live follow strangers)
     add_test(NAME page/${test}_test COMMAND ${Python3_EXECUTABLE}
       ${PROJECT_SOURCE_DIR}/test/page/${test}_test.py ${CMAKE_BINARY_DIR})
     set_tests_properties(page/${test}_test PROPERTIES TIMEOUT 300 LABELS page PROCESSORS 2

@@ -70,7 +70,8 @@ def find_lags(events, kind, seen, since):
             continue
         while k < len(seen) and seen[k][1] < event['t'] - seen[k][2]:
             k += 1
-        assert k < len(seen), ('never drawn', event)
+        if k == len(seen):
+            raise Late()
         lags.append(max(0.0, seen[k][0] - written))
     return lags
 
