@@ -53,12 +53,15 @@ else()
   add_custom_target(paceline_spark ALL DEPENDS ${spark_jar} ${spark_examples_jar} ${spark_archived})
 endif()
 
-# The module in an application with three executors.
+# The module in an application with three executors. A test reads the settings of spark/test that have its name, and
+# NAME_process_test is NAME_test with the library in processes of its own.
 if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
   set(spark_clusters local_cluster_test SparkTest failure_test FailureTest resume_test ResumeTest
     dynamic_allocation_test ElasticTest shared_variable_test SharedVariableTest session_test SessionTest
-    process_test ProcessTest rows_test RowsTest failure_process_test FailureTest
-    session_process_test SessionTest)
+    process_test ProcessTest rows_test RowsTest local_cluster_process_test SparkTest
+    failure_process_test FailureTest resume_process_test ResumeTest
+    dynamic_allocation_process_test ElasticTest session_process_test SessionTest
+    rows_process_test RowsTest)
   set(spark_processes lease_test LeaseTest engine_process_test EngineProcessTest)
   if(NOT spark_missing)
     set(spark_test_classes ${CMAKE_BINARY_DIR}/spark/cluster_test)
@@ -101,24 +104,20 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
               ${PROJECT_SOURCE_DIR}/spark/test/spark_test.py)
   endif()
   # Their executors compute on all cores.
-  set_tests_properties(spark/local_cluster_test spark/failure_test spark/dynamic_allocation_test
-    spark/resume_test spark/lease_test spark/python_test spark/shared_variable_test
-    spark/engine_process_test spark/session_test spark/process_test spark/rows_test
-    spark/failure_process_test spark/session_process_test
-    PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
-    RESOURCE_LOCK spark_home ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_links}")
-  set_property(TEST spark/failure_test APPEND PROPERTY
-    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/failure.conf)
-  set_property(TEST spark/dynamic_allocation_test APPEND PROPERTY
-    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/dynamic_allocation.conf)
-  set_property(TEST spark/shared_variable_test APPEND PROPERTY
-    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/shared_variable.conf)
-  set_property(TEST spark/session_test APPEND PROPERTY
-    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/session.conf)
-  set_property(TEST spark/session_process_test APPEND PROPERTY ENVIRONMENT
-    SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/session.conf:${PROJECT_SOURCE_DIR}/spark/test/process.conf)
-  set_property(TEST spark/process_test spark/failure_process_test APPEND PROPERTY
-    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/process.conf)
-  set_property(TEST spark/rows_test APPEND PROPERTY
-    ENVIRONMENT SPARK_TEST_CONF=${PROJECT_SOURCE_DIR}/spark/test/rows.conf)
+  foreach(name python_test ${spark_clusters} ${spark_processes})
+    if(name MATCHES "_test$")
+      string(REGEX REPLACE "(_process)?_test$" "" settings ${name})
+      set(spark_conf ${PROJECT_SOURCE_DIR}/spark/test/${settings}.conf)
+      if(NOT EXISTS ${spark_conf})
+        set(spark_conf)
+      endif()
+      if(name MATCHES "_process_test$")
+        list(PREPEND spark_conf ${PROJECT_SOURCE_DIR}/spark/test/process.conf) # its own settings count
+      endif()
+      list(JOIN spark_conf ":" spark_conf)
+      set_tests_properties(spark/${name} PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
+        RESOURCE_LOCK spark_home
+        ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_links};SPARK_TEST_CONF=${spark_conf}")
+    endif()
+  endforeach()
 endif()

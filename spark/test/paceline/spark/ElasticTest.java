@@ -9,7 +9,10 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.file.Path;
 import org.apache.spark.sql.SparkSession;
 
-/** A number of workers that changes, in an application whose executors Spark starts and ends as they are needed. */
+/**
+ * A number of workers that changes, in an application whose executors Spark starts and ends as they are needed; also with
+ * process.conf.
+ */
 public final class ElasticTest {
     private static final double EVENT_S = 3;
     private static final int FEW = 2;
@@ -28,14 +31,17 @@ public final class ElasticTest {
 
     public static void main(String[] arguments) throws Exception {
         SparkSession spark = SparkSession.builder().appName("elastic-test").getOrCreate();
+        boolean byProcess = SparkTest.usesProcesses(spark);
         try {
             ElasticTest test = new ElasticTest(spark, Path.of(arguments[0]));
             run("test_workers_follow_target", test::workersFollowTarget);
         } finally {
             spark.stop();
         }
-        run("test_fit_without_executors_is_refused", () -> RefusedFits.withoutExecutors(Path.of(arguments[0])));
-        run("test_fit_without_plugin_is_refused", () -> RefusedFits.withoutPlugin(Path.of(arguments[0])));
+        if (!byProcess) { // there is no executor that could start one
+            run("test_fit_without_executors_is_refused", () -> RefusedFits.withoutExecutors(Path.of(arguments[0])));
+            run("test_fit_without_plugin_is_refused", () -> RefusedFits.withoutPlugin(Path.of(arguments[0])));
+        }
     }
 
     /**

@@ -11,7 +11,7 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.SparkSession;
 
-/** The library in processes of its own, in one application of three executors (process.conf). */
+/** Processes of engines that end, in one application of three executors (process.conf). */
 public final class ProcessTest {
     private static final int FAILURES = 4;
     private static final int DECLINED = 3;
@@ -26,10 +26,8 @@ public final class ProcessTest {
         SparkSession spark = SparkSession.builder().appName("process-test").getOrCreate();
         try {
             ProcessTest test = new ProcessTest(spark, Path.of(arguments[0]));
-            run("test_rows_and_files_train_in_processes", test::rowsAndFilesTrain);
             run("test_crashed_process_is_replaced", () -> test.processIsReplaced("SEGV"));
             run("test_killed_process_is_replaced", () -> test.processIsReplaced("KILL"));
-            run("test_killed_executor_is_replaced", test::executorIsReplaced);
             run("test_host_with_failures_is_in_quarantine", test::hostIsInQuarantine);
         } finally {
             spark.stop();
@@ -42,16 +40,6 @@ public final class ProcessTest {
 
     private void expectNoProcess() throws Exception {
         base.expectNothingRuns();
-    }
-
-    private void rowsAndFilesTrain() throws Exception {
-        PacelineSummary rows = base.estimator().fit(base.rows).summary();
-        check(rows.testError() < 0.1 && rows.workers() == EXECUTORS, "by rows: " + rows.json());
-        expectNoProcess();
-        PacelineSummary files = base.estimator().setShardDir(base.folder.resolve("shards").toString()).fit(base.rows)
-                .summary();
-        check(files.testError() < 0.1 && files.workers() == EXECUTORS, "by files: " + files.json());
-        expectNoProcess();
     }
 
     /** Its executor stays, and so do the other processes. */
@@ -73,17 +61,6 @@ public final class ProcessTest {
         check(after.size() == EXECUTORS && !after.contains(victim), "processes: " + before + ", then " + after);
         after.retainAll(before);
         check(after.size() == EXECUTORS - 1, "another process has ended");
-        endWithRows(fit);
-    }
-
-    /** Its process ends with it, and the one of the next executor has its rows. */
-    private void executorIsReplaced() throws Exception {
-        RunningFit fit = new RunningFit(base,
-                base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS), "executor", SYNC);
-        ProcessHandle victim = base.executors().get(0);
-        base.jobs.readings.clear();
-        check(victim.destroyForcibly(), "kill");
-        fit.reach("a replacement", () -> fit.count("join") > EXECUTORS);
         endWithRows(fit);
     }
 

@@ -18,7 +18,7 @@ import org.apache.spark.sql.SparkSession;
 
 /**
  * A driver that is killed, and another application that continues its run with fewer executors. This program starts
- * both as processes: itself, with another argument.
+ * both as processes: itself, with another argument. Also with process.conf.
  */
 public final class ResumeTest {
     private static final double EXECUTORS_GONE_S = 5;

@@ -37,7 +37,10 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** The module in one application of three executors (local-cluster), which spark/test/local_cluster.sh submits. */
+/**
+ * The module in one application of three executors (local-cluster), which spark/test/local_cluster.sh submits; also
+ * with process.conf.
+ */
 public final class SparkTest {
     private static final int SIDE = 12;
     static final int CLASSES = 3;
@@ -116,16 +119,18 @@ public final class SparkTest {
         SparkSession spark = SparkSession.builder().appName("spark-test").getOrCreate();
         try {
             SparkTest test = new SparkTest(spark, Path.of(arguments[0]));
-            run("test_nets_average_through_spark", () -> SparkNetTest.netsAverageThroughSpark(spark));
-            run("test_wrong_columns_are_refused", test::wrongColumnsAreRefused);
-            run("test_bad_rows_stop_or_are_left_out", test::badRowsStopOrAreLeftOut);
-            run("test_nets_that_do_not_fit_are_refused", () -> EstimatorTest.netsThatDoNotFitAreRefused(test));
+            if (!usesProcesses(spark)) { // what the driver and ordinary tasks do is the same
+                run("test_nets_average_through_spark", () -> SparkNetTest.netsAverageThroughSpark(spark));
+                run("test_wrong_columns_are_refused", test::wrongColumnsAreRefused);
+                run("test_bad_rows_stop_or_are_left_out", test::badRowsStopOrAreLeftOut);
+                run("test_nets_that_do_not_fit_are_refused", () -> EstimatorTest.netsThatDoNotFitAreRefused(test));
+                run("test_library_is_in_the_local_folder", test::libraryIsInLocalFolder);
+                run("test_pipeline_is_saved_and_loaded", test::pipelineIsSavedAndLoaded);
+                run("test_strings_are_classified", test::stringsAreClassified);
+            }
             run("test_vectors_are_classified", () -> EstimatorTest.vectorsAreClassified(spark));
-            run("test_library_is_in_the_local_folder", test::libraryIsInLocalFolder);
             run("test_fit_needs_no_job_but_leases_and_ingest", test::fitNeedsNoOtherJob);
-            run("test_pipeline_is_saved_and_loaded", test::pipelineIsSavedAndLoaded);
             run("test_rows_go_through_shared_files", test::rowsGoThroughSharedFiles);
-            run("test_strings_are_classified", test::stringsAreClassified);
             run("test_run_is_continued", test::runIsContinued);
             run("test_interrupted_fit_ends", test::interruptedFitEnds);
             run("test_fits_leave_nothing", test::fitsLeaveNothing);
@@ -186,7 +191,11 @@ public final class SparkTest {
 
     /** The processes of engines, of all executors. */
     static List<ProcessHandle> engines() {
-        return ProcessHandle.current().descendants()
+        return engines(ProcessHandle.current().descendants());
+    }
+
+    static List<ProcessHandle> engines(Stream<ProcessHandle> processes) {
+        return processes
                 .filter(process -> commandLine(process.pid()).contains(EngineChild.class.getName()))
                 .collect(Collectors.toList());
     }
