@@ -66,7 +66,7 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
   if(NOT spark_missing)
     set(spark_test_classes ${CMAKE_BINARY_DIR}/spark/cluster_test)
     set(spark_test SparkTest SparkNetTest SharedVariableTest FailureTest ElasticTest ResumeTest
-      RowsTest RunningFit RefusedFits LeaseTest EngineProcessTest ProcessTest SessionTest EstimatorTest
+      RowsTest RunningFit RefusedFits ShardServerTest LeaseTest EngineProcessTest ProcessTest SessionTest EstimatorTest
       KeyTest TestCases)
     list(TRANSFORM spark_test PREPEND ${PROJECT_SOURCE_DIR}/spark/test/paceline/spark/)
     list(TRANSFORM spark_test APPEND .java)

@@ -36,7 +36,7 @@ _PARAMS = {
     "learningRate": (TypeConverters.toFloat, "the solver's base_lr"),
     "seed": (TypeConverters.toInt, "seed of initial weights, order and dropout"),
     "checkpointDir": (TypeConverters.toString, "the run's directory"),
-    "shardDir": (TypeConverters.toString, "a folder shared by all executors, for packed rows"),
+    "shardDir": (TypeConverters.toString, "a folder shared by all executors, for packed rows; or local:, their own disks"),
     "initialModel": (TypeConverters.toString, "file of the initial weights, at the driver"),
     "onBadRecord": (TypeConverters.toString, "a bad row: stop or skip"),
     "patience": (TypeConverters.toInt, "seconds to wait for executors and workers"),

@@ -97,8 +97,9 @@ public abstract class EstimatorParams extends Estimator<PacelineModel> {
                 "the run's directory, in which a later fit continues; empty: a temporary one");
         setDefault(checkpointDir, "");
         shardDir = new Param<>(this, "shardDir",
-                "folder that the driver and all executors share, into which rows are packed; empty: they stay in the "
-                + "executors that read them");
+                "folder that the driver and all executors share, into which rows are packed; or local:, where files "
+                + "stay in the executors, and workers read them by HTTP; empty: rows stay in the executors that read "
+                + "them");
         setDefault(shardDir, "");
         initialModel = new Param<>(this, "initialModel",
                 "file of the initial weights, at the driver; empty: random ones");

@@ -38,7 +38,10 @@ final class ExecutorEnd implements ExecutorPlugin {
         }
         try {
             findOffers();
-            Runtime.getRuntime().addShutdownHook(new Thread(ExecutorStore::deleteFiles, "paceline-files"));
+            Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+                ExecutorStore.deleteFiles();
+                HostedShards.deleteFiles();
+            }, "paceline-files"));
             Thread sweeper = new Thread(this::serve, "paceline-sweeper");
             sweeper.setDaemon(true);
             sweeper.start();
@@ -87,6 +90,11 @@ final class ExecutorEnd implements ExecutorPlugin {
         for (String session : own) {
             if (isOver(session)) {
                 ExecutorStore.release(session);
+            }
+        }
+        for (String fit : HostedShards.fits()) {
+            if (isOver(fit)) {
+                HostedShards.release(fit);
             }
         }
         for (KeptRows.Kept file : keeper.list()) { // of executors that were killed

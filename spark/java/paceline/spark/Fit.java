@@ -51,7 +51,11 @@ final class Fit implements AutoCloseable {
         RecordSchema schema;
         JobFields job;
         Path directory; // the run's; it need not exist
-        String shardDir; // empty: rows stay in the executors
+        String shardDir; // empty: rows stay in the executors; LOCAL: shards do
+
+        boolean hostsShards() {
+            return shardDir.equals(Shards.LOCAL);
+        }
     }
 
     private final JavaSparkContext context;
@@ -71,7 +75,8 @@ final class Fit implements AutoCloseable {
     private volatile boolean ends; // at its next commit point
     private volatile int workers; // that there may be
     private int followed; // workers for the batch; without follow_batch all that there may be
-    private volatile String folder = ""; // of this fit's shards
+    private volatile String folder = ""; // of this fit's shards; where executors have them, of the driver's own
+    private volatile ShardRouter router; // to shards in executors
     private volatile RowPlaces places;
     private volatile LostRows lostRows;
     private Ingest ingest;
@@ -129,7 +134,7 @@ final class Fit implements AutoCloseable {
         if (!hasRows && !lostRows.areMissing() && leases.executors().containsAll(holders)) {
             return null; // where rows have no lease, or some are lost, it is to find nothing, and to give its core
         }
-        return String.join("\n", DriverEnd.JOIN, id, address, key, folder);
+        return String.join("\n", DriverEnd.JOIN, id, address, key, router == null ? folder : router.root());
     }
 
     boolean keepsRowsInExecutors() {
@@ -151,7 +156,7 @@ final class Fit implements AutoCloseable {
 
     void executorLost(String executor) {
         lostExecutors.add(executor);
-        if (keepsRowsInExecutors()) {
+        if (keepsRowsInExecutors() || plan.hostsShards()) {
             leases.executorLost(executor);
         }
     }
@@ -235,13 +240,16 @@ final class Fit implements AutoCloseable {
     PacelineSummary train(Dataset<Row> rows) throws IOException {
         places = placesWithLeases();
         endStep("executors");
-        if (!plan.shardDir.isEmpty()) {
+        if (plan.hostsShards()) {
+            folder = Files.createTempDirectory("paceline-shards-").toString();
+            router = new ShardRouter(context.getConf().get("spark.driver.host"));
+        } else if (!plan.shardDir.isEmpty()) {
             folder = Files.createDirectories(Path.of(plan.shardDir, id)).toAbsolutePath().toString();
         }
         boolean holdsOut = plan.job.heldOut() > 0 && keepsRowsInExecutors(); // of files each node holds the same out
         ingest = new Ingest(context, id, group(), spread(holdsOut ? holdOut(rows) : rows), plan.schema, plan.skipsBad,
-                folder, places::setUnable);
-        lostRows = new LostRows(context.getConf(), ingest, places, lostExecutors);
+                plan.hostsShards() ? Shards.LOCAL : folder, places::setUnable);
+        lostRows = new LostRows(context.getConf(), ingest, places, lostExecutors, plan.hostsShards());
         places.beginIngest(ingest.partitions());
         ingest.readAll(TimeUnit.SECONDS.toMillis(plan.patienceS), lostRows::forget);
         if (ingest.records() == 0) {
@@ -255,7 +263,8 @@ final class Fit implements AutoCloseable {
         endWatch();
         places.beginTraining();
         followed = plan.job.followsBatch() ? Math.max(1, plan.minWorkers) : workers;
-        leases.begin(wantedWorkers(), places::executors, lostExecutors::add);
+        leases.begin(wantedWorkers(), places::executors, this::hasShards,
+                plan.hostsShards() ? executor -> { } : lostExecutors::add);
         startRun();
         while (!run.poll(TICK_MS)) {
             lookAfterWorkers();
@@ -281,6 +290,11 @@ final class Fit implements AutoCloseable {
         } finally {
             jobs.leave();
         }
+    }
+
+    /** Where executors have shards, a worker needs all in order to begin, and its core to read those that are lost. */
+    private boolean hasShards() {
+        return !plan.hostsShards() || !lostRows.areMissing();
     }
 
     private int wantedWorkers() {
@@ -379,7 +393,7 @@ final class Fit implements AutoCloseable {
             plan.job.add("driver_validates", Boolean.toString(holdsOut));
             plan.job.add("epoch_records", Long.toString(ingest.records()));
         } else {
-            String files = Shards.number(folder, ingest.shards());
+            String files = router == null ? Shards.number(folder, ingest.shards()) : router.begin(ingest);
             plan.job.setRecords("train_data", "shards", "{shards: " + JobFields.quoted(files) + "}", plan.schema);
         }
         List<PackedRows> test = ingest.test();
@@ -388,7 +402,8 @@ final class Fit implements AutoCloseable {
             plan.job.setRecords("test_data", "memory", JobFields.memory(TrainingRun.TEST), plan.schema);
         } else if (!test.isEmpty()) { // workers compare their test data with the driver's
             String file = Shards.write(folder + "/" + TrainingRun.TEST, plan.schema, test);
-            plan.job.setRecords("test_data", "shards", "{shards: " + JobFields.quoted(file) + "}", plan.schema);
+            plan.job.setRecords("test_data", "shards", "{shards: " + JobFields.quoted(router == null ? file
+                    : router.serve(Path.of(file))) + "}", plan.schema);
         }
         plan.job.add("workers_min", Integer.toString(Math.max(1, plan.minWorkers)));
         plan.job.add("workers_max", Integer.toString(Math.max(workers, REPLACED_WORKERS)));
@@ -446,6 +461,10 @@ final class Fit implements AutoCloseable {
         if (lostRows.tick(plugin.readyExecutors(), leases.takeNeed())) {
             leases.rowsArrived();
         }
+        if (router != null) {
+            ingest.checkUnchanged();
+            router.update();
+        }
         leases.setTarget(wantedWorkers());
         leases.tick();
     }
@@ -465,6 +484,12 @@ final class Fit implements AutoCloseable {
         } finally {
             session.end();
             endWatch();
+            if (ingest != null) {
+                ingest.close();
+            }
+            if (router != null) {
+                router.close();
+            }
             if (!folder.isEmpty()) {
                 Shards.delete(Path.of(folder));
             }

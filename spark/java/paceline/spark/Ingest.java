@@ -1,6 +1,8 @@
 package paceline.spark;
 
+import java.io.IOException;
 import java.io.Serializable;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.Iterator;
@@ -10,6 +12,7 @@ import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.Predicate;
@@ -19,6 +22,7 @@ import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.sql.Row;
+import org.apache.spark.storage.StorageLevel;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -54,7 +58,8 @@ final class Ingest {
         String reason; // of the first bad row
         PackedRows test;
         PackedRows held;
-        String shard; // the file of its rows, where they go to files
+        String shard; // the file of its rows, where they go to files, or its URL
+        String identity; // of a shard that has a URL
         PackedRows sample; // a few rows, by which the driver knows the records
 
         /** The same in another executor. */
@@ -77,7 +82,7 @@ final class Ingest {
         private static final long serialVersionUID = 1;
         private final String session;
         private final RecordSchema schema;
-        private final String folder; // of shards; empty: rows stay in this executor
+        private final String folder; // of shards; empty: rows stay in this executor; LOCAL: shards do
         private final int partitions;
 
         Take(String session, RecordSchema schema, String folder, int partitions) {
@@ -115,7 +120,9 @@ final class Ingest {
             taken.test = test.trim();
             taken.held = held.trim();
             taken.sample = sample.trim();
-            if (!folder.isEmpty() && train.count() > 0) {
+            if (folder.equals(Shards.LOCAL) && train.count() > 0) {
+                host(end, train, taken);
+            } else if (!folder.isEmpty() && train.count() > 0) {
                 taken.shard = Shards.write(folder, partition, schema, train);
             }
             if (train.count() == 0 || !folder.isEmpty() || keep(end, train, taken)) {
@@ -123,6 +130,15 @@ final class Ingest {
             }
             train.release();
             return Collections.singletonList(taken).iterator();
+        }
+
+        /** Another executor that packs the same rows makes the same file. */
+        private void host(ExecutorEnd end, PackedRows rows, Taken taken) throws IOException {
+            HostedShards shards = HostedShards.of(session, end.id());
+            rows.sort();
+            Path file = shards.write(taken.partition, schema, rows);
+            taken.identity = ShardServer.identity(file);
+            taken.shard = shards.serve(file);
         }
 
         private static boolean is(Row row, int column) {
@@ -146,12 +162,17 @@ final class Ingest {
     private final JavaSparkContext context;
     private final String group;
     private final boolean skipsBad;
-    private final JavaRDD<Taken> work;
+    private final JavaRDD<Row> rows;
+    private final Take task;
+    private final boolean hosts; // shards stay in the executors
+    private final JavaRDD<Taken> work; // where they do not
+    private final List<JavaRDD<Taken>> held = new CopyOnWriteArrayList<>();
     private final int partitions;
     private final Map<Integer, Taken> taken = new ConcurrentHashMap<>();
     private final Map<Integer, Taken> lost = new ConcurrentHashMap<>(); // what was known of those that are missing
     private final Consumer<String> unable;
     private final Set<Integer> adopted = ConcurrentHashMap.newKeySet(); // partitions that came to executors which train
+    private volatile String changed; // why what was read again is of no use
 
     /** `rows` has the columns above. `unable` gets executors that cannot keep rows of lost ones. */
     Ingest(JavaSparkContext context, String session, String group, JavaRDD<Row> rows,
@@ -161,7 +182,35 @@ final class Ingest {
         this.group = group;
         this.skipsBad = skipsBad;
         partitions = rows.getNumPartitions();
-        work = rows.mapPartitionsWithIndex(new Take(session, schema, folder, partitions), false);
+        this.rows = rows;
+        hosts = folder.equals(Shards.LOCAL);
+        task = new Take(session, schema, folder, partitions);
+        work = rows.mapPartitionsWithIndex(task, false);
+    }
+
+    /**
+     * What a job computes. Executors with shards of the fit must not become idle, at which Spark would end them under
+     * dynamic allocation. They do not as long as they have a cached partition, which the result is. It is read once.
+     */
+    private JavaRDD<Taken> work() {
+        if (!hosts) {
+            return work;
+        }
+        JavaRDD<Taken> cached = rows.mapPartitionsWithIndex(task, false).persist(StorageLevel.MEMORY_AND_DISK());
+        held.add(cached);
+        return cached;
+    }
+
+    /** Nobody needs the shards in the executors any more. */
+    void close() {
+        held.forEach(cached -> cached.unpersist(false));
+    }
+
+    /** Throw if rows were others when they were read again. */
+    void checkUnchanged() {
+        if (changed != null) {
+            throw new PacelineException(changed);
+        }
     }
 
     /** End the job that reads; the call that waits for it throws. */
@@ -223,7 +272,7 @@ final class Ingest {
         int read = 0;
         JobGroup jobs = new JobGroup(context, group, "Paceline reads " + missing.length + " partitions");
         try {
-            for (List<Taken> list : work.collectPartitions(missing)) {
+            for (List<Taken> list : work().collectPartitions(missing)) {
                 for (Taken one : list) {
                     if (one.bad > 0 && !skipsBad) {
                         throw new PacelineException(one.bad + " bad rows in partition " + one.partition
@@ -238,6 +287,7 @@ final class Ingest {
                         LOG.warn("{}", one.failure);
                     }
                     if (one.executor != null) {
+                        compareWithLost(one);
                         taken.put(one.partition, one);
                         lost.remove(one.partition);
                         read++;
@@ -248,6 +298,15 @@ final class Ingest {
             jobs.leave();
         }
         return read;
+    }
+
+    private void compareWithLost(Taken one) {
+        Taken before = lost.get(one.partition);
+        if (before != null && !Objects.equals(before.identity, one.identity)) {
+            changed = "partition " + one.partition + " of the rows has other rows than when it was first read, which"
+                    + " went with executor " + before.executor + ": cache the rows, or set shardDir to a folder";
+            throw new PacelineException(changed);
+        }
     }
 
     private static void pause() {
@@ -268,9 +327,9 @@ final class Ingest {
         return taken.size() == partitions;
     }
 
-    /** The partitions of a lost executor have to be read again, unless they are in files. */
+    /** The partitions of a lost executor have to be read again, unless they are in files of a shared folder. */
     void executorLost(String executor) {
-        lose(one -> one.executor.equals(executor) && one.records > 0 && one.shard == null);
+        lose(one -> one.executor.equals(executor) && one.records > 0 && (one.shard == null || hosts));
     }
 
     private void lose(Predicate<Taken> kind) {
@@ -324,6 +383,17 @@ final class Ingest {
 
     long bad() {
         return taken.values().stream().mapToLong(one -> one.bad).sum();
+    }
+
+    /** The partitions that have rows. */
+    int[] partitionsWithRows() {
+        return IntStream.range(0, partitions).filter(p -> taken.get(p).records > 0).toArray();
+    }
+
+    /** The URL of that partition's shard; empty: it is lost. */
+    String shard(int partition) {
+        Taken one = taken.get(partition);
+        return one == null ? "" : one.shard;
     }
 
     /** The files of the rows, by partition. */

@@ -106,7 +106,8 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
     }
 
     /**
-     * `reply`: JOIN, the fit, the address of the run's driver, its key, and the folder of shards or nothing.
+     * `reply`: JOIN, the fit, the address of the run's driver, its key, and the folder of shards, the
+     * begin of their URLs, or nothing.
      */
     private Result train(String[] reply, String executor, String host) throws InterruptedException {
         if (!reply[4].isEmpty()) {
@@ -139,7 +140,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
         List<String> options = new ArrayList<>(List.of("key=" + reply[3], "retry=" + RETRY_S,
                 "threads=" + TaskContext.get().cpus(), "listen=" + host + ":0"));
         if (!reply[4].isEmpty()) {
-            options.add("data_root=" + reply[4]);
+            options.add((reply[4].startsWith("http:") ? "data_urls=" : "data_root=") + reply[4]);
         }
         return engine.work(reply[2], options);
     }

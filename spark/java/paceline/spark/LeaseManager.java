@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.ListIterator;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
@@ -82,6 +83,7 @@ final class LeaseManager {
     private final Predicate<String> decommissioned;
     private final Consumer<String> log;
     private Consumer<String> rowsLost;
+    private BooleanSupplier open; // leases may be submitted
     private Supplier<Set<String>> places; // executors in which leases are to be, as far as it matters
     private long rejoinMs;
     private int target;
@@ -101,9 +103,11 @@ final class LeaseManager {
 
     /**
      * A fit begins that wants so many workers, one in each of the executors `where` or, if there are none, anywhere;
-     * open leases of earlier fits take part. `lost` gets each executor whose rows no worker can train on any more.
+     * open leases of earlier fits take part. None is submitted while `mayBegin` is false. `lost` gets each executor
+     * whose rows no worker can train on any more.
      */
-    synchronized void begin(int count, Supplier<Set<String>> where, Consumer<String> lost) {
+    synchronized void begin(int count, Supplier<Set<String>> where, BooleanSupplier mayBegin, Consumer<String> lost) {
+        open = mayBegin;
         places = where;
         rowsLost = lost;
         slots.removeIf(slot -> !slot.isOpen());
@@ -191,7 +195,7 @@ final class LeaseManager {
 
     /** Where rows lie in executors, a lease elsewhere would only take the core that is to read lost ones. */
     private boolean hasPlace() {
-        return places.get().isEmpty() || !place().isEmpty();
+        return open.getAsBoolean() && (places.get().isEmpty() || !place().isEmpty());
     }
 
     /** An executor that still lacks a lease; empty: any. */

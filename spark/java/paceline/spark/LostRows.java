@@ -31,6 +31,7 @@ final class LostRows {
     private final Ingest ingest;
     private final RowPlaces places;
     private final Queue<String> lost; // executors
+    private final boolean anywhere; // any executor may take them
     private final long waitNs;
     private final Set<String> offered = new HashSet<>(); // executors that came later, to share adopted rows
     private int adopted; // partitions, since the last tick
@@ -42,8 +43,9 @@ final class LostRows {
     private long againNs = Long.MIN_VALUE; // not before
     private volatile boolean areMissing;
 
-    /** `lost` has executors whose rows are gone, as others tell it. */
-    LostRows(SparkConf conf, Ingest ingest, RowPlaces places, Queue<String> lost) {
+    /** `lost` has executors whose rows are gone, as others tell it. `anywhere`: any executor may take them, at once. */
+    LostRows(SparkConf conf, Ingest ingest, RowPlaces places, Queue<String> lost, boolean anywhere) {
+        this.anywhere = anywhere;
         this.ingest = ingest;
         this.places = places;
         this.lost = lost;
@@ -126,7 +128,7 @@ final class LostRows {
         }
         noteLoss();
         boolean adopt = now - sinceNs > (spare.isEmpty() ? waitNs : SPARE_WAITS * waitNs);
-        if (needed || ((adopt || lacksSome || !spare.isEmpty()) && now > againNs)) {
+        if (needed || ((anywhere || adopt || lacksSome || !spare.isEmpty()) && now > againNs)) {
             read(adopt);
         }
         return arrived;

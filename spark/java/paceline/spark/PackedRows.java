@@ -31,6 +31,7 @@ final class PackedRows implements Serializable {
     private final List<byte[]> chunks = new ArrayList<>();
     private int[] labels = new int[64];
     private int count;
+    private transient Integer[] order; // null: as they were added
     private transient ByteBuffer open; // the last chunk
 
     PackedRows(RecordSchema schema) {
@@ -69,6 +70,7 @@ final class PackedRows implements Serializable {
         }
         chunks.clear();
         open = null;
+        order = null;
         count = 0;
     }
 
@@ -108,6 +110,24 @@ final class PackedRows implements Serializable {
         return this;
     }
 
+    /** Put them in an order that depends on the records alone: Spark may deliver equal rows in another one. */
+    void sort() {
+        order = new Integer[count];
+        Arrays.setAll(order, i -> i);
+        int bytes = schema.bytes();
+        Arrays.sort(order, (a, b) -> {
+            int from = a % each * bytes;
+            int other = b % each * bytes;
+            int compared = Arrays.compareUnsigned(chunks.get(a / each), from, from + bytes, chunks.get(b / each), other,
+                    other + bytes);
+            return compared != 0 ? compared : Integer.compare(labels[a], labels[b]);
+        });
+    }
+
+    private int at(int i) {
+        return order == null ? i : order[i];
+    }
+
     /** Append all records to a stream of the engine, or throw with the library's message. */
     void appendTo(long stream) {
         for (int at = 0; at < count;) {
@@ -118,11 +138,16 @@ final class PackedRows implements Serializable {
             }
             numbers.order(ByteOrder.nativeOrder());
             int room = Math.min(values.capacity() / schema.bytes(), count - at);
-            int in = at % each;
-            room = Math.min(room, each - in);
-            values.put(chunks.get(at / each), in * schema.bytes(), room * schema.bytes());
-            for (int i = 0; i < room; i++) {
-                numbers.putInt(labels[at + i]);
+            if (order == null) {
+                int in = at % each;
+                room = Math.min(room, each - in);
+                values.put(chunks.get(at / each), in * schema.bytes(), room * schema.bytes());
+            }
+            for (int i = at; i < at + room; i++) {
+                if (order != null) {
+                    values.put(chunks.get(at(i) / each), at(i) % each * schema.bytes(), schema.bytes());
+                }
+                numbers.putInt(labels[at(i)]);
             }
             if (Native.streamCommit(stream, room) != 0) {
                 throw new PacelineException("records: " + Native.message());

@@ -44,7 +44,7 @@ final class RowsLimit implements Serializable {
 
     /** Of this executor: the setting, or half of the memory that Spark leaves it besides its heap. */
     static RowsLimit ofExecutor(SparkConf conf) {
-        return new RowsLimit(bytes(conf), roomiest(SparkEnv.get().blockManager().diskBlockManager().localDirs()));
+        return new RowsLimit(bytes(conf), roomiest());
     }
 
     static long bytes(SparkConf conf) {
@@ -60,8 +60,9 @@ final class RowsLimit implements Serializable {
         return Math.max((long) share, conf.getSizeAsMb("spark.executor.minMemoryOverhead", OVERHEAD_LEAST));
     }
 
-    /** A folder that is gone has no room. */
-    private static String roomiest(File[] folders) {
-        return Arrays.stream(folders).max(Comparator.comparingLong(File::getUsableSpace)).orElseThrow().getPath();
+    /** Of the local folders that Spark has given this executor. One that is gone has no room. */
+    static String roomiest() {
+        return Arrays.stream(SparkEnv.get().blockManager().diskBlockManager().localDirs())
+                .max(Comparator.comparingLong(File::getUsableSpace)).orElseThrow().getPath();
     }
 }

@@ -9,6 +9,9 @@ import org.apache.spark.TaskContext;
 
 /** Rows in files of a folder that all executors share, so that any worker trains on any of them. */
 final class Shards {
+    /** As a folder: shards stay in the executors that write them. */
+    static final String LOCAL = "local:";
+
     private static final String FILE_OF_PREFIX = "-00000.shard";
 
     private Shards() {}

@@ -60,12 +60,6 @@ public final class FailureTest {
         return new RunningFit(base, base.estimator().setMinWorkers(workers).setMaxWorkers(workers), name, strategy);
     }
 
-    private ProcessHandle executor(String id) {
-        return base.executors().stream()
-                .filter(process -> SparkTest.commandLine(process.pid()).contains("--executor-id " + id + " "))
-                .findAny().orElseThrow();
-    }
-
     private static void signal(ProcessHandle process, String name) throws Exception {
         int status = new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).inheritIO().start().waitFor();
         check(status == 0, "kill -" + name);
@@ -75,7 +69,7 @@ public final class FailureTest {
     private void workersLeaveWhenAsked() throws Exception {
         RunningFit run = fit("asked", SYNC, EXECUTORS);
         String lease = leases.task.keySet().iterator().next();
-        ProcessHandle drained = executor(leases.executor.get(lease));
+        ProcessHandle drained = base.executor(leases.executor.get(lease));
         signal(drained, "PWR");
         double left = run.reach("the drain", () -> run.count("leave") == 1);
         double gone = left + run.reach("the executor's end", () -> !drained.isAlive());
@@ -101,7 +95,7 @@ public final class FailureTest {
 
     private void onlyWorkerIsReplaced() throws Exception {
         RunningFit run = fit("only", SYNC, 1);
-        signal(executor(leases.executor.get(leases.task.keySet().iterator().next())), "PWR");
+        signal(base.executor(leases.executor.get(leases.task.keySet().iterator().next())), "PWR");
         run.reach("the drain", () -> run.count("leave") == 1);
         check(run.count("join") == 2, "workers that have joined: " + run.count("join"));
         SparkTest.expectEvenCounts(run.end(1));

@@ -39,6 +39,9 @@ public final class LeaseTest {
         run("test_rows_outlive_their_executor", LeaseTest::rowsOutliveTheirExecutor);
         run("test_leases_have_executors_of_their_own", LeaseTest::leasesHaveExecutorsOfTheirOwn);
         run("test_limit_of_rows", LeaseTest::limitIsTakenFromTheOverhead);
+        run("test_parts_of_shards_are_served", ShardServerTest::partsAreServed);
+        run("test_request_for_a_shard_is_redirected", ShardServerTest::requestIsRedirected);
+        run("test_equal_rows_make_equal_shards", ShardServerTest::equalRowsMakeEqualShards);
         run("test_other_versions_of_spark_are_refused", LeaseTest::otherVersionsAreRefused);
     }
 

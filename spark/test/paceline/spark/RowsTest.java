@@ -69,6 +69,7 @@ public final class RowsTest {
                 run("test_records_are_held_out", test::recordsAreHeldOut);
             }
             run("test_disk_that_is_full_is_named", test::fullDiskIsNamed);
+            run("test_shards_of_a_lost_executor_are_packed_again", test::shardsArePackedAgain);
             run("test_rows_of_a_lost_executor_are_adopted", test::rowsAreAdopted);
         } finally {
             spark.stop();
@@ -252,6 +253,30 @@ public final class RowsTest {
     private static void runOn(RunningFit run, int more) throws Exception {
         int now = exchanges(run.events).size();
         run.reach("further exchanges", () -> exchanges(run.events).size() > now + more);
+    }
+
+    /** Others pack them with their free cores, and the worker that comes reads all shards, also these. */
+    private void shardsArePackedAgain() throws Exception {
+        PacelineEstimator estimator = base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS)
+                .setShardDir(Shards.LOCAL);
+        RunningFit.Leases leases = new RunningFit.Leases();
+        spark.sparkContext().addSparkListener(leases);
+        RunningFit run = new RunningFit(base, estimator, "shards", SYNC);
+        base.jobs.readings.clear();
+        String victim = leases.executor.values().iterator().next(); // another one may have two leases
+        check(base.executor(victim).destroyForcibly(), "kill");
+        double read = run.reach("a job that packs them", () -> !base.jobs.readings.isEmpty());
+        double joined = read + run.reach("a worker", () -> run.count("join") > EXECUTORS);
+        runOn(run, FEW);
+        System.out.printf("shards of a lost executor: packed again from %.1f s on, and read by another worker after"
+                + " %.1f s; longest gap of exchanges %.2f s%n", read, joined, run.longestGap());
+        check(base.jobs.readings.stream().allMatch("Paceline reads 2 partitions"::equals),
+                "read: " + base.jobs.readings);
+        PacelineSummary summary = run.end(EXECUTORS);
+        check(run.count("dead") + run.count("leave") > 0, "no worker was lost"); // a process leaves at its parent's end
+        check(summary.missed() + summary.repeated() < FEW * EXECUTORS, "counts: " + summary.json()); // open steps
+        base.expectNoneIsLeft("paceline-shards");
+        spark.sparkContext().removeSparkListener(leases);
     }
 
     /** No executor comes in the place of a lost one: its rows go to the others. A later one shares them. */

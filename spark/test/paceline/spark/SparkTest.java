@@ -131,6 +131,7 @@ public final class SparkTest {
             run("test_vectors_are_classified", () -> EstimatorTest.vectorsAreClassified(spark));
             run("test_fit_needs_no_job_but_leases_and_ingest", test::fitNeedsNoOtherJob);
             run("test_rows_go_through_shared_files", test::rowsGoThroughSharedFiles);
+            run("test_rows_go_through_shards_of_executors", test::rowsGoThroughShardsOfExecutors);
             run("test_run_is_continued", test::runIsContinued);
             run("test_interrupted_fit_ends", test::interruptedFitEnds);
             run("test_fits_leave_nothing", test::fitsLeaveNothing);
@@ -330,6 +331,16 @@ public final class SparkTest {
                 "predictions without the shards");
     }
 
+    /** All workers read them there. */
+    private void rowsGoThroughShardsOfExecutors() throws Exception {
+        PacelineSummary summary = estimator().setShardDir(Shards.LOCAL).fit(rows).summary();
+        check(summary.testError() < 0.1 && summary.workers() == EXECUTORS, "test error: " + summary.json());
+        check(summary.rows() == TRAIN, "rows: " + summary.json());
+        check(summary.used() >= 3 * TRAIN && summary.repeated() + summary.missed() == 0, "counts: " + summary.json());
+        expectNothingRuns();
+        expectNoneIsLeft("paceline-shards");
+    }
+
     /** Class 1 are numbers; texts of any length, also of none but spaces, are cut or filled to the same one. */
     private void stringsAreClassified() throws Exception {
         Random random = new Random(2);
@@ -390,10 +401,14 @@ public final class SparkTest {
 
     /** Files of rows that outlive their executor go with their fit. */
     void expectNoRowsAreLeft() throws Exception {
+        expectNoneIsLeft("paceline-rows");
+    }
+
+    void expectNoneIsLeft(String prefix) throws Exception {
         Path local = Path.of(spark.sparkContext().getConf().get("spark.local.dir"));
         await(() -> {
             try (Stream<Path> files = Files.walk(local)) {
-                return files.noneMatch(file -> file.getFileName().toString().startsWith("paceline-rows"));
+                return files.noneMatch(file -> file.getFileName().toString().startsWith(prefix));
             } catch (UncheckedIOException gone) { // a folder, meanwhile
                 return false;
             }
@@ -503,6 +518,11 @@ public final class SparkTest {
         String application = spark.sparkContext().applicationId();
         return executorsAmong(ProcessHandle.current().descendants()).stream()
                 .filter(process -> commandLine(process.pid()).contains(application)).collect(Collectors.toList());
+    }
+
+    ProcessHandle executor(String id) {
+        return executors().stream().filter(process -> commandLine(process.pid()).contains("--executor-id " + id + " "))
+                .findAny().orElseThrow();
     }
 
     /** Without what executors and Hadoop start themselves, and what has ended meanwhile. */
