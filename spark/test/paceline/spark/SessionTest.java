@@ -53,6 +53,7 @@ public final class SessionTest {
         try {
             SessionTest test = new SessionTest(spark, Path.of(arguments[0]));
             run("test_fits_use_the_same_leases", test::fitsUseTheSameLeases);
+            run("test_lease_that_waits_has_no_worker", test::waitingLeaseHasNoWorker);
             run("test_key_is_hidden", () -> KeyTest.keyIsHidden(spark, test.base));
             run("test_close_ends_a_fit", test::closeEndsAFit);
             if (!SparkTest.usesProcesses(spark)) { // what the driver alone does is the same
@@ -125,6 +126,26 @@ public final class SessionTest {
         }
         expectError(estimator(session), "the session is closed");
         fitAndSay(null, "fit without a session");
+    }
+
+    /** A worker is made with the run that needs it, and goes with it; the leases of others wait meanwhile. */
+    private void waitingLeaseHasNoWorker() throws Exception {
+        PacelineSession session = new PacelineSession(spark);
+        try {
+            estimator(session).fit(rows);
+            await(() -> base.executorsWithWorkers() == 0);
+            check(base.jobs.running.size() == EXECUTORS, "leases that wait: " + base.jobs.running);
+            Path directory = folder.resolve("one");
+            FutureTask<PacelineModel> fit = SparkTest.inBackground(() -> estimator(session).setMinWorkers(1)
+                    .setMaxWorkers(1).setCheckpointDir(directory.toString()).setEpochs(10_000).fit(rows));
+            Path events = directory.resolve("run").resolve("events.jsonl");
+            await(() -> fit.isDone() || SparkTest.exchanges(events).size() > 5);
+            check(!fit.isDone(), "the fit ended early");
+            check(base.executorsWithWorkers() == 1, "executors with a worker: " + base.executorsWithWorkers());
+            check(base.jobs.running.size() == EXECUTORS, "leases: " + base.jobs.running);
+        } finally {
+            close(session);
+        }
     }
 
     private void fitAndSay(PacelineSession session, String name) throws Exception {

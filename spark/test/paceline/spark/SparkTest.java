@@ -201,6 +201,16 @@ public final class SparkTest {
                 .collect(Collectors.toList());
     }
 
+    /** The executors in which the library has a worker, or a process. */
+    long executorsWithWorkers() throws IOException {
+        long count = 0;
+        for (ProcessHandle executor : executors()) {
+            boolean has = threads(executor).anyMatch(name -> !EXECUTOR_THREADS.contains(name));
+            count += has || !engines(executor.descendants()).isEmpty() ? 1 : 0;
+        }
+        return count;
+    }
+
     /** The library's threads. One has the name of the thread that started it. */
     private static Stream<String> threads(ProcessHandle process) throws IOException {
         try (Stream<Path> tasks = Files.list(Path.of("/proc/" + process.pid() + "/task"))) {
