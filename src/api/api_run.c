@@ -31,6 +31,7 @@ struct driving {
     struct api_sink sink;
     struct world *world;
     char address[128];
+    char cpu[128];
     char name[HOST_NAME_SIZE]; /* of this machine */
     bool reported;             /* where it listens */
     struct err *err;
@@ -181,6 +182,9 @@ int api_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
     };
     real_host_name(d.name, sizeof d.name);
     d.host.name = d.name;
+    real_cpu_name(d.cpu, sizeof d.cpu);
+    d.host.cpu = d.cpu;
+    d.host.memory = real_memory_bytes();
     d.train.stop = api_flag(d.options->stop);
     d.train.workers = api_flag(d.options->workers);
     d.train.elsewhere = !d.options->start_workers;

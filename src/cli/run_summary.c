@@ -166,8 +166,9 @@ static void on_member(struct run_summary *s, const cJSON *event, double t)
         bool replaces = c->in == 1 && s->trained && s->faults > s->recoveries;
         if (c->in >= 0)
             set_member(s, node, c->in == 1);
-        add_mark(s, replaces ? MARK_RECOVERY : c->kind, t, node, "worker %d %s%s%s", node, c->text,
-                 why[0] ? ": " : "", why);
+        const char *host = i == 0 ? json_text(event, "host") : "";
+        add_mark(s, replaces ? MARK_RECOVERY : c->kind, t, node, "worker %d %s%s%s%s%s", node,
+                 c->text, host[0] ? " on " : "", host, why[0] ? ": " : "", why);
         add_point(s, CURVE_WORKERS, t, s->workers, false);
     }
 }

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,6 +62,27 @@ void real_host_name(char *out, size_t size)
     if (gethostname(out, size) != 0)
         out[0] = '\0';
     out[size - 1] = '\0';
+}
+
+/* "model name : AMD EPYC 9004", of the first processor. */
+void real_cpu_name(char *out, size_t size)
+{
+    char line[256];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    out[0] = '\0';
+    while (f && !out[0] && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon)
+            snprintf(out, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+    }
+    if (f)
+        fclose(f);
+}
+
+uint64_t real_memory_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
 void real_sleep(int64_t ns)

@@ -97,6 +97,10 @@ int64_t real_now(void);
 /* The name of this machine; "" when it has none. */
 void real_host_name(char *out, size_t size);
 
+/* The model of its processor, "" where the system does not say; its memory in bytes. */
+void real_cpu_name(char *out, size_t size);
+uint64_t real_memory_bytes(void);
+
 /* Sleep, outside of any world. */
 void real_sleep(int64_t ns);
 

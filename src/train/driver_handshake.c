@@ -286,6 +286,8 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
     cJSON_AddNumberToObject(event, "node", node);
     cJSON_AddStringToObject(event, "what", what);
     cJSON_AddNumberToObject(event, "view", view);
+    if (joins && node < VIEW_MEMBERS_MAX && d->membership.location[node].host[0])
+        cJSON_AddStringToObject(event, "host", d->membership.location[node].host);
     events_emit(&d->events, event);
 }
 

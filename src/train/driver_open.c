@@ -143,6 +143,20 @@ static int open_model(struct driver *d)
     return job_hash(d->job, &d->membership.own.job_hash, d->err);
 }
 
+/* The driver's machine; nothing of a simulated one. */
+static void describe_machine(const struct driver *d, cJSON *start)
+{
+    const struct train_host *host = d->host;
+    if (host->name && host->name[0])
+        cJSON_AddStringToObject(start, "host", host->name);
+    if (host->cpu && host->cpu[0])
+        cJSON_AddStringToObject(start, "cpu", host->cpu);
+    if (host->memory > 0) {
+        cJSON_AddNumberToObject(start, "cores", host->cores);
+        cJSON_AddNumberToObject(start, "memory", (double)host->memory);
+    }
+}
+
 static void emit_start(struct driver *d)
 {
     char job[20], data[20];
@@ -156,6 +170,7 @@ static void emit_start(struct driver *d)
     cJSON_AddStringToObject(event, "strategy", d->strategy->name);
     cJSON_AddStringToObject(event, "kernels", d->data.ws->kernels->name);
     cJSON_AddStringToObject(event, "isa", kernels_isa());
+    describe_machine(d, event);
     cJSON_AddNumberToObject(event, "nodes", d->job->workers);
     describe_run(d, event);
     if (d->options->resume)

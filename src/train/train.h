@@ -31,6 +31,8 @@ struct train_host {
     struct tuner *tuner; /* chooses kernels (tensor/tuner.h); NULL: they go by rule */
     struct group_timing timing;
     const char *name; /* of this machine, for messages; NULL: it has none */
+    const char *cpu;  /* the driver: its processor, and its memory in bytes; NULL, 0: unknown */
+    uint64_t memory;
     double
         step_seconds; /* seconds of a step at the job's batch on a node of speed 1; 0 when real */
     double open_seconds; /* seconds of opening its data; 0 when real */

@@ -89,6 +89,17 @@ def follow(run):
     return document, arrivals, statuses
 
 
+def is_of_this_machine(events, facts):
+    start, host = next(e for e in events if e['kind'] == 'start'), socket.gethostname()
+    assert facts["driver's machine"] == start['host'] == host, start
+    assert facts['its memory'] == start['memory'] == os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGESIZE'), start
+    assert 1 <= facts['its cores'] == start['cores'] <= os.cpu_count(), start
+    with open('/proc/cpuinfo', encoding='utf-8') as f:
+        models = [line.split(':', 1)[1].strip() for line in f if line.startswith('model name')]
+    assert models[:1] == [start['cpu']] and facts['its processor'] == start['cpu'], start
+    assert [e['host'] for e in events if e['kind'] == 'member' and e['what'] == 'join'] == [host] * 2
+
+
 def test_page_equals_the_events(run, document, arrivals, statuses, events):
     for curve, kind, key in (('train_loss', 'loss', 'loss'), ('rate', 'loss rate', 'rate'), ('exchange_s', 'exchange', 'seconds'),
                              ('waited_s', 'exchange', 'waited_s')):
@@ -98,6 +109,7 @@ def test_page_equals_the_events(run, document, arrivals, statuses, events):
     errors = [e for e in events if e['kind'] == 'eval' and e['set'] == 'validation']
     assert document['curves']['validation_error']['value'] == [e['error'] for e in errors]
     facts = {label: value for _, label, _, value in document['facts']}
+    is_of_this_machine(events, facts)
     assert facts['ended by'] == 'epochs' and document['ended'] is True
     assert statuses >= 4, statuses
     early = min(at - t for at, t in arrivals if at)
