@@ -522,40 +522,61 @@ static void test_mnist_of_onnx(void **state)
     }
 }
 
-/* Real graphs whose weights are all the same, so that each of 1,000 classes has the same
+/* A real graph whose weights are all the same, so that each of 1,000 classes has the same
  * probability. A record's ith number of n is i/n. */
+static void check_light_model(const char *path)
+{
+    struct onnx_case c = {.model = read_model(path)};
+    if (onnx_import_model(path, c.model, NUMBERS_MAX, &c.net, &c.err) != OK)
+        fail_msg("%s", c.err.text);
+    const Caffe__BlobShape *shape = c.net->layer[0]->input_param->shape[0];
+    size_t n = (size_t)(shape->dim[1] * shape->dim[2] * shape->dim[3]);
+    float *record = calloc(n, sizeof *record);
+    assert_non_null(record);
+    for (size_t i = 0; i < n; i++)
+        record[i] = (float)i / (float)n;
+    struct ready ready;
+    make_ready(&ready, c.net, path, 1, &(struct shape){1, {n}}, NULL, &kernels_dnnl);
+    float got[1000];
+    struct shape of_blob;
+    run_ready(&ready, record, 1);
+    assert_int_equal(net_blob(ready.net, c.model->graph->output[0]->name, got, 1000, &of_blob),
+                     1000);
+    for (size_t i = 0; i < 1000; i++)
+        if (!is_near(got[i], 0.001f))
+            fail_msg("%s: class %zu has probability %g", path, i, (double)got[i]);
+    release_ready(&ready);
+    free(record);
+    release_case(&c);
+}
+
+/* Each model of the folder, all of which pass. */
 static void test_light_models_of_onnx(void **state)
 {
     (void)state;
-    static const char *const names[] = {"bvlc_alexnet", "inception_v1", "resnet50", "squeezenet",
-                                        "zfnet512"};
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        char path[PATH_BYTES];
-        struct onnx_case c = {0};
-        snprintf(path, sizeof path, "%s/onnx/light/light_%s.onnx", data_folder(), names[k]);
-        c.model = read_model(path);
-        if (onnx_import_model(path, c.model, NUMBERS_MAX, &c.net, &c.err) != OK)
-            fail_msg("%s", c.err.text);
-        const Caffe__BlobShape *shape = c.net->layer[0]->input_param->shape[0];
-        size_t n = (size_t)(shape->dim[1] * shape->dim[2] * shape->dim[3]);
-        float *record = calloc(n, sizeof *record);
-        assert_non_null(record);
-        for (size_t i = 0; i < n; i++)
-            record[i] = (float)i / (float)n;
-        struct ready ready;
-        make_ready(&ready, c.net, path, 1, &(struct shape){1, {n}}, NULL, &kernels_dnnl);
-        float got[1000];
-        struct shape of_blob;
-        run_ready(&ready, record, 1);
-        assert_int_equal(net_blob(ready.net, c.model->graph->output[0]->name, got, 1000, &of_blob),
-                         1000);
-        for (size_t i = 0; i < 1000; i++)
-            if (!is_near(got[i], 0.001f))
-                fail_msg("%s: class %zu has probability %g", path, i, (double)got[i]);
-        release_ready(&ready);
-        free(record);
-        release_case(&c);
+    struct file_bytes table;
+    struct err err = {0};
+    char folder[PATH_BYTES], want[256];
+    size_t models = 0;
+    snprintf(folder, sizeof folder, "%s/onnx/light", data_folder());
+    if (file_read(TEST_ROOT "/test/golden/onnx/cases.txt", 1 << 20, &table, &err) != OK)
+        fail_msg("%s", err.text);
+    char **list = list_folder(folder, "light_");
+    for (size_t i = 0; list[i]; i++) {
+        char path[2 * PATH_BYTES], name[PATH_BYTES];
+        const char *end = strstr(list[i], ".onnx");
+        if (!end)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, list[i]);
+        snprintf(name, sizeof name, "light/%.*s", (int)(end - list[i]), list[i]);
+        if (!expected_result((char *)table.data, name, want) || strcmp(want, "pass") != 0)
+            fail_msg("%s has no line \"pass\" in test/golden/onnx/cases.txt", name);
+        check_light_model(path);
+        models++;
     }
+    assert_true(models >= 6);
+    free_list(list);
+    file_release(&table);
 }
 
 int main(void)
