@@ -36,6 +36,8 @@ final class EngineProcess implements Engine {
 
     /** A process that has not answered for so long is killed. */
     private static final long ANSWER_MS = 60_000;
+    /** The same for calls about its worker, which wait for nothing in the library. */
+    static final long WORKER_ANSWER_MS = 10_000;
     private static final long END_S = 10;
     private static final Timer WATCH = new Timer("paceline-watch", true);
 
@@ -56,7 +58,7 @@ final class EngineProcess implements Engine {
             process = start(javaOptions);
             calls = new ObjectOutputStream(process.getOutputStream());
             calls.flush();
-            results = within(() -> new ObjectInputStream(process.getInputStream()));
+            results = within(answerMs, () -> new ObjectInputStream(process.getInputStream()));
         } catch (IOException failed) {
             throw new PacelineException("the process of an engine cannot be started: " + failed.getMessage(), failed);
         }
@@ -88,14 +90,14 @@ final class EngineProcess implements Engine {
     }
 
     /** Read from the process, which is killed if it takes longer. */
-    private <T> T within(Answer<T> answer) throws IOException {
+    private <T> T within(long millis, Answer<T> answer) throws IOException {
         TimerTask kill = new TimerTask() {
             @Override
             public void run() {
                 process.destroyForcibly();
             }
         };
-        WATCH.schedule(kill, answerMs);
+        WATCH.schedule(kill, millis);
         try {
             return answer.read();
         } finally {
@@ -103,13 +105,17 @@ final class EngineProcess implements Engine {
         }
     }
 
-    private synchronized Serializable ask(Call call) {
+    private Serializable ask(Call call) {
+        return ask(answerMs, call);
+    }
+
+    private synchronized Serializable ask(long millis, Call call) {
         Object result;
         try {
             calls.writeObject(call);
             calls.reset(); // or it would keep all records
             calls.flush();
-            result = within(() -> {
+            result = within(millis, () -> {
                 try {
                     return results.readObject();
                 } catch (ClassNotFoundException strange) {
@@ -179,8 +185,8 @@ final class EngineProcess implements Engine {
 
         @Override
         public boolean ended(long millis) {
-            Serializable[] end = (Serializable[]) ask(child -> !child.worker.ended(millis) ? null
-                    : new Serializable[] {child.worker.status(), child.worker.message()});
+            Serializable[] end = (Serializable[]) ask(millis + WORKER_ANSWER_MS, child -> !child.worker.ended(millis)
+                    ? null : new Serializable[] {child.worker.status(), child.worker.message()});
             if (end == null) {
                 return false;
             }
@@ -191,7 +197,7 @@ final class EngineProcess implements Engine {
 
         @Override
         public void leave() {
-            ask(child -> {
+            ask(WORKER_ANSWER_MS, child -> {
                 child.worker.leave();
                 return null;
             });
@@ -199,7 +205,7 @@ final class EngineProcess implements Engine {
 
         @Override
         public int number() {
-            return (Integer) ask(child -> child.worker.number());
+            return (Integer) ask(WORKER_ANSWER_MS, child -> child.worker.number());
         }
 
         @Override

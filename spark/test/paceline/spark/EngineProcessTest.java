@@ -24,6 +24,7 @@ public final class EngineProcessTest {
     private static final int PARTS = 3;
     private static final int BLOCK_BYTES = 64 << 10; // which a stream in parts keeps in memory
     private static final long ANSWER_MS = 60_000;
+    private static final long SILENT_MS = 30_000;
     private static final List<String> OPTIONS = List.of("key=" + KEY, "threads=1", "retry=0");
 
     private final Path folder;
@@ -41,6 +42,7 @@ public final class EngineProcessTest {
         TestCases.run("test_messages_arrive", EngineProcessTest::messagesArrive);
         TestCases.run("test_a_crash_ends_the_process_alone", test::crashEndsTheProcess);
         TestCases.run("test_a_silent_process_is_killed", EngineProcessTest::silentProcessIsKilled);
+        TestCases.run("test_a_silent_worker_is_killed_sooner", EngineProcessTest::silentWorkerIsKilledSooner);
         TestCases.run("test_a_library_that_cannot_be_loaded", EngineProcessTest::libraryCannotBeLoaded);
     }
 
@@ -239,6 +241,19 @@ public final class EngineProcessTest {
             stays.close();
             other.close();
         }
+    }
+
+    /** Long before a call that opens or fills an engine would be given up. */
+    private static void silentWorkerIsKilledSooner() throws Exception {
+        EngineProcess engine = opened(7);
+        Engine.Worker worker = engine.work("127.0.0.1:9", List.of("key=" + KEY, "threads=1", "retry=100"));
+        check(!worker.ended(1), "the worker has ended: " + worker.message());
+        new ProcessBuilder("kill", "-STOP", Long.toString(engine.pid())).start().waitFor();
+        long from = System.nanoTime();
+        expectFailure(() -> worker.ended(100), "has ended with code 137");
+        check(System.nanoTime() - from < SILENT_MS * 1_000_000, "it was killed after more than " + SILENT_MS + " ms");
+        check(worker.close() && !engine.usable(), "the process is there");
+        engine.close();
     }
 
     private static void silentProcessIsKilled() throws Exception {
