@@ -1,13 +1,14 @@
 #include "job/job_diff.h"
 
 #include "base/bytes.h"
+#include "base/remote.h"
 #include "job/text.h"
 #include "job/text_field.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { FIELD_TEXT_MAX = 256 };
+enum { FIELD_TEXT_MAX = 256, VALUE_TEXT_MAX = 1024 };
 
 /* Fields whose change makes it another run. The longest matching path applies; a field without a
  * match may change, such as the rate and its schedule, the stop, the number of workers and the
@@ -27,6 +28,11 @@ static const struct rule {
     {"data.images.list", false},
     {"data.images.root", false},
     {"data.lmdb.path", false},
+    {"data.npy.values", false},
+    {"data.npy.labels", false},
+    {"data.shards.shards", false},
+    {"data.csv.path", false},
+    {"data.text.path", false},
     {"validation", true},
     {"driver_validates", true},
     {"batch", true},
@@ -96,13 +102,16 @@ static bool breaks_run(const char *field)
 
 static void add_difference(struct differing *d, const char *field, struct buf *from, struct buf *to)
 {
+    char before[VALUE_TEXT_MAX], after[VALUE_TEXT_MAX];
     buf_put_u8(from, 0);
     buf_put_u8(to, 0);
     if (from->failed || to->failed)
         d->failed = true;
     else
-        d->each(d->user, &(struct job_change){field, (const char *)from->data,
-                                              (const char *)to->data, breaks_run(field)});
+        d->each(d->user,
+                &(struct job_change){
+                    field, remote_shown((const char *)from->data, before, sizeof before),
+                    remote_shown((const char *)to->data, after, sizeof after), breaks_run(field)});
     buf_release(from);
     buf_release(to);
 }

@@ -94,6 +94,15 @@ static void test_job_diff_reads_paths_as_paths(void **state)
     CHANGES("train_data.cifar10.path: \"/d/c\" > \"/d\"\n", "train_data.cifar10.path=/d");
 }
 
+static void test_job_diff_shows_no_secret_of_a_url(void **state)
+{
+    (void)state;
+#define SHARDS(path) \
+    "net { zoo: 'lenet' } train_data { shards { shards: '" path "' } } solver { base_lr: 1 }"
+    expect_changes("train_data.shards.shards: \"/d\" > \"http://***@h/d?***\n", SHARDS("/d"),
+                   SHARDS("http://me:word@h/d?token"), NULL);
+}
+
 static void test_job_diff_of_nets_that_are_given_whole(void **state)
 {
     (void)state;
@@ -114,6 +123,7 @@ int main(void)
         cmocka_unit_test(test_job_diff_names_free_changes),
         cmocka_unit_test(test_job_diff_marks_what_makes_another_run),
         cmocka_unit_test(test_job_diff_reads_paths_as_paths),
+        cmocka_unit_test(test_job_diff_shows_no_secret_of_a_url),
         cmocka_unit_test(test_job_diff_of_nets_that_are_given_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
