@@ -53,6 +53,7 @@ class Workers:
                                    stderr=self._stderr, env=environment, pass_fds=files,
                                    start_new_session=True)
         self._alive.append(process)
+        assert process.stdin is not None  # it is a pipe
         process.stdin.write(json.dumps(order).encode())
         process.stdin.close()
 
