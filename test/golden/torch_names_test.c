@@ -2,7 +2,7 @@
  * by torch_names.py, whose weights are a function of their names, as here), and the weights come
  * back as they were.
  *
- *   golden_torch_names_test [NET…|all]   by default those that take little time */
+ *   golden_torch_names_test [NET…]   by default all */
 #include "base/file.h"
 #include "model/caffe_convert.h"
 #include "model/load.h"
@@ -298,7 +298,7 @@ static void compare_names(const Caffe__NetParameter *param, const char *path)
 }
 
 static const char *const nets[] = {"resnet-20", "resnet-18-b", "resnet-50-b", "vgg-a", "vgg-16"};
-enum { NETS = sizeof nets / sizeof *nets, SMALL_NETS = 2 };
+enum { NETS = sizeof nets / sizeof *nets };
 
 static void test_scores_are_those_of_pytorch(void **state)
 {
@@ -348,9 +348,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_scores_are_those_of_pytorch),
         cmocka_unit_test(test_other_nets_are_refused),
     };
-    bool all = argc == 2 && strcmp(argv[1], "all") == 0;
     for (size_t i = 0; i < NETS; i++) {
-        choice[i] = all || (argc == 1 && i < SMALL_NETS);
+        choice[i] = argc == 1;
         for (int k = 1; k < argc; k++)
             choice[i] |= strcmp(argv[k], nets[i]) == 0;
     }
