@@ -1,7 +1,8 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-/* storm [--seeds N] [--from N] [--seed N] [--only TEXT] [--timing N] [--verbose] [--least N]
- * [--twice N]: plays seeds, on two processes; the first that breaks something is named, with the
- * command that replays it. `--only` leaves out plans whose settings do not contain the text.
+/* storm [--seeds N] [--seconds N] [--from N] [--seed N] [--only TEXT] [--timing N] [--verbose]
+ * [--least N] [--twice N]: plays seeds, on two processes; the first that breaks something is named,
+ * with the command that replays it. `--seconds` begins no seed after that time, and the last line
+ * has the seed to continue from. `--only` leaves out plans whose settings do not contain the text.
  * `--timing` plays the same plans with other links and jitter, and so with other orders of
  * messages. */
 #include "base/fault.h"
@@ -12,12 +13,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { CREWS = 2, GAP_LEAST = 20, BACKENDS = 8 };
 
 struct wish {
-    uint64_t from, seeds, twice, least, timing;
+    uint64_t from, seeds, twice, least, timing, seconds;
+    time_t until; /* with seconds */
     const char *only;
     bool one, verbose, loud, threads;
 };
@@ -25,7 +28,7 @@ struct wish {
 /* State that the processes share. */
 struct share {
     struct table table[CREWS];
-    uint64_t seed[CREWS]; /* under way */
+    uint64_t seed[CREWS]; /* under way; in the end the first that is not played */
     bool broken[CREWS], done[CREWS];
 };
 
@@ -102,8 +105,10 @@ static int run_crew(const struct wish *wish, struct share *share, int me)
     fault_bind(&sink);
     ground_open(&ground, wish->loud);
     warm_up(&ground);
-    for (uint64_t i = (uint64_t)me; i < wish->seeds; i += CREWS) {
+    for (uint64_t i = (uint64_t)me;; i += CREWS) {
         *under_way = wish->from + i;
+        if (i >= wish->seeds || (wish->seconds > 0 && time(NULL) >= wish->until))
+            break;
         bool others = false;
         for (int k = 0; k < CREWS; k++)
             others |= share->broken[k];
@@ -149,11 +154,16 @@ static int print_verdict(const struct wish *wish, const struct share *share)
         table_add(&sum, &share->table[i]);
     int few = table_print(&sum, wish->least);
     double gap = (double)sum.exchanges / (double)(sum.faults ? sum.faults : 1);
+    uint64_t next = share->seed[0];
+    for (int i = 1; i < CREWS; i++)
+        next = share->seed[i] < next ? share->seed[i] : next;
     printf("%" PRIu64 " seeds, %" PRIu64 " faults, %.1f exchanges committed between two, %" PRIu64
            " events; %" PRIu64 " drivers returned, %" PRIu64 " runs resumed, %" PRIu64
            " ended by name, %" PRIu64 " without a worker left, %" PRIu64 " views with leaves\n",
            sum.seeds, sum.faults, gap, sum.events, sum.returned, sum.resumed, sum.ended_by_name,
            sum.lost, sum.leaves);
+    if (wish->seconds > 0)
+        printf("continue from seed %" PRIu64 "\n", next);
     if (few > 0)
         printf("VOID: %d pairs have fewer than %" PRIu64 " hits\n", few, wish->least);
     if (gap < GAP_LEAST)
@@ -184,6 +194,8 @@ static void read_wish(struct wish *wish, int argc, char **argv)
             wish->loud = true;
         else if (strcmp(name, "--seeds") == 0)
             wish->seeds = read_number(name, argv[++i]);
+        else if (strcmp(name, "--seconds") == 0)
+            wish->seconds = read_number(name, argv[++i]);
         else if (strcmp(name, "--from") == 0)
             wish->from = read_number(name, argv[++i]);
         else if (strcmp(name, "--timing") == 0)
@@ -205,6 +217,7 @@ int main(int argc, char **argv)
 {
     struct wish wish = {.from = 1, .seeds = 200, .twice = 50};
     read_wish(&wish, argc, argv);
+    wish.until = time(NULL) + (time_t)wish.seconds;
     struct share *share =
         mmap(NULL, sizeof *share, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (share == MAP_FAILED)
