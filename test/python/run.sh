@@ -1,11 +1,14 @@
 #!/bin/sh
 # Runs a test of the Python package, with the library of a build and a Python that has numpy:
-# PACELINE_PYTHON, or python3.
+# PACELINE_PYTHON, or python3, or the one of Debian's packages.
 #
 #   test/python/run.sh BUILD TEST
 set -eu
-python=${PACELINE_PYTHON:-python3}
-if ! "$python" -c 'import numpy' 2>/dev/null; then
+python=
+for each in ${PACELINE_PYTHON:-python3 /usr/bin/python3}; do
+    ! "$each" -c 'import numpy' 2>/dev/null || { python=$each && break; }
+done
+if [ -z "$python" ]; then
     echo "[  SKIPPED ] test_python"
     exit 0
 fi
