@@ -107,7 +107,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
 
     /**
      * `reply`: JOIN, the fit, the address of the run's driver, its key, and the folder of shards, the
-     * begin of their URLs, or nothing.
+     * beginning of their URLs, or nothing.
      */
     private Result train(String[] reply, String executor, String host) throws InterruptedException {
         if (!reply[4].isEmpty()) {
