@@ -231,7 +231,8 @@ typedef struct pl_work_options {
      * considers lost joins again as a new one, without the training since its last exchange. */
     double retry_s;
     /* Set it, from any thread or a signal handler, to leave the run in good order: within two
-     * exchanges, with nothing lost. The only worker of a run stays. May be NULL. */
+     * exchanges, with nothing lost. The only worker of a run stays. 2: the same, but a driver that
+     * is lost is not waited for. May be NULL. */
     const pl_flag *leave;
     /* While it is set, this worker pauses: it leaves the run in good order, returns its leases and
      * waits. When it is cleared, the worker joins the run again as a new one. May be NULL. */
@@ -248,6 +249,12 @@ typedef struct pl_work_options {
     /* All workers of the run are on this machine: a memory_budget that is a share, as "50%", counts
      * for all of them together, and each takes the same part of it. */
     bool one_machine;
+    /* The run's directory, where this machine has it, too: on shared storage, for instance. If the
+     * driver is lost and does not return within retry_s, or before this worker leaves (`leave` 2),
+     * the first of its workers writes a checkpoint there, from which the next driver resumes.
+     * Strategies whose workers train in step (allreduce, sync, diloco) have it; others resume from
+     * the driver's last checkpoint. NULL: no. */
+    const char *run_directory;
 } pl_work_options;
 
 /* Work for a driver. Returns when the run is over, or this worker has left it. PL_ERR_PEER (the

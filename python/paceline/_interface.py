@@ -763,6 +763,7 @@ class pl_work_options(Structure):
         ("tick", CFUNCTYPE(None, c_void_p)),
         ("cache_directory", c_char_p),
         ("one_machine", c_bool),
+        ("run_directory", c_char_p),
     ]
 
 

@@ -356,6 +356,8 @@ static struct train_host worker_host(pl_engine *engine, const pl_work_options *o
         .bindings = &engine->bindings,
         .cache_disk = real_disk(),
         .cache_folder = cache,
+        .run_disk = real_disk(),
+        .run_folder = options->run_directory,
         .one_machine = options->one_machine,
         .check_address = real_reach,
         .delay = census_delay,

@@ -12,7 +12,7 @@
 
 struct worker_arguments {
     const char *join, *listen, *advertise, *retry, *data_root, *data_urls, *threads, *max_mbit,
-        *nice, *key_file, *cache;
+        *nice, *key_file, *cache, *run_directory;
     bool insecure, one_machine;
     struct output_arguments output;
 };
@@ -28,6 +28,9 @@ static const struct option worker_options[] = {
      offsetof(struct worker_arguments, data_root)},
     {"cache", OPTION_TEXT, "DIR", "where a job with `cache: disk` keeps records (/var/tmp)",
      offsetof(struct worker_arguments, cache)},
+    {"run-directory", OPTION_TEXT, "DIR",
+     "the run's directory, if this machine has it: a checkpoint goes there when the driver is lost",
+     offsetof(struct worker_arguments, run_directory)},
     {"one-machine", OPTION_FLAG, NULL,
      "all workers are on this machine: a memory_budget of 50% is for all together",
      offsetof(struct worker_arguments, one_machine)},
@@ -90,6 +93,7 @@ static int work_once(const struct worker_arguments *arguments, const struct work
         .advertise = arguments->advertise,
         .data_root = arguments->data_root,
         .cache_directory = arguments->cache,
+        .run_directory = arguments->run_directory,
         .one_machine = arguments->one_machine,
         .data_urls = arguments->data_urls,
         .threads = (unsigned)numbers->threads,

@@ -69,6 +69,9 @@ struct group_work {
     atomic_bool busy;          /* it computes, so progress is expected */
 };
 
+/* Values of the host's flag. LEAVE_FOR_GOOD: a driver that is lost does not return. */
+enum { LEAVE_RUN = 1, LEAVE_FOR_GOOD = 2 };
+
 /* This member's leave. */
 struct group_leave {
     const atomic_int *flag, *pause; /* the host sets one of them; or NULL */

@@ -11,6 +11,9 @@
     (WORLD_SECOND / 50) /* ns until the first call to a lost driver; then twice as long each time */
 #define CALL_MAX (WORLD_SECOND / 2)
 
+/* How long a member that leaves for good calls a driver that is lost. */
+#define LEAVE_MAX (WORLD_SECOND / 2)
+
 /* A member takes its driver for dead after four times the silence that a member is allowed. A
  * driver that only did not run for a while drops members that reconnect elsewhere, so members wait
  * longer. */
@@ -106,14 +109,21 @@ static const char *next_address(struct listener *l)
     return n > 0 ? at[l->calls++ % n] : NULL;
 }
 
-/* Call once more, with longer and longer pauses. ERR_DRIVER: `retry` has passed. */
+/* How long this member waits for a driver. */
+static int64_t find_patience(const struct group *group)
+{
+    const atomic_int *leave = group->leave.flag;
+    bool for_good = leave && atomic_load(leave) >= LEAVE_FOR_GOOD;
+    return for_good && group->driver.retry > LEAVE_MAX ? LEAVE_MAX : group->driver.retry;
+}
+
+/* Call once more, with longer and longer pauses. ERR_DRIVER: its time has passed. */
 static int call_driver(struct listener *l)
 {
     struct group *group = l->group;
     int64_t now = world_now(group->world);
-    if (now - l->lost_at >= group->driver.retry) {
-        log_error(group->log, "no driver has returned in %.0f s",
-                  world_seconds(group->driver.retry));
+    if (now - l->lost_at >= find_patience(group)) {
+        log_error(group->log, "no driver has returned in %.1f s", world_seconds(now - l->lost_at));
         atomic_store(&group->end.given_up, true);
         return ERR_DRIVER;
     }

@@ -51,6 +51,7 @@ static const struct option work_options[] = {
     {"nice", OPTION_INT, offsetof(pl_work_options, nice)},
     {"cache", OPTION_TEXT, offsetof(pl_work_options, cache_directory)},
     {"one_machine", OPTION_FLAG, offsetof(pl_work_options, one_machine)},
+    {"run_directory", OPTION_TEXT, offsetof(pl_work_options, run_directory)},
     {0},
 };
 
@@ -386,7 +387,7 @@ static void end_task(struct object *object)
 {
     struct task *task = (struct task *)object;
     pl_flag_set(&task->flag[paceline_spark_Native_STOP], 2);
-    pl_flag_set(&task->flag[paceline_spark_Native_LEAVE], 1);
+    pl_flag_set(&task->flag[paceline_spark_Native_LEAVE], 2);
 }
 
 jint NATIVE(endCalls)(JNIEnv *env, jclass class)

@@ -50,6 +50,7 @@ struct rounds {
     uint64_t first;        /* exchange behind which the run began, or resumed */
     uint64_t tau;          /* the agreed τ; tau_auto: 0 until it is agreed */
     uint64_t updates;      /* updates behind the optimizer's state when the round began */
+    struct vec x, s;       /* a worker's: x̃ and its s, in the lane's newest result */
 };
 
 enum { JOIN_FIRST, JOIN_TAU, JOIN_UPDATES, JOIN_WORDS }; /* words of the join state */
@@ -162,6 +163,19 @@ static void put_model(const struct rounds *r, const struct learner *l)
                  (uint64_t)(at - r->lane->input.at) * sizeof *at);
 }
 
+/* Between two exchanges, too, the global model is the newest result. A lone worker's model is its
+ * own. */
+static void show_model(struct rounds *r, struct member *m)
+{
+    const struct vec *result = exchange_result(r->lane);
+    if (job_is_alone(r->job))
+        return;
+    r->x = vec_part(result, 0, r->n_x);
+    r->s = vec_part(result, r->n_x, m->learner->s.n);
+    m->model.x = &r->x;
+    m->model.s = &r->s;
+}
+
 static void take_model(const struct rounds *r, struct vec *both)
 {
     struct world *world = r->lane->group->world;
@@ -267,6 +281,7 @@ static int first_round(struct member *m, struct rounds *r)
     if (exchange_result_meta(r->lane)->weight > 0)
         take_model(r, &l->both);
     reset_rounds(l, &m->progress); /* all members alike */
+    show_model(r, m);
     return m->on_commit(m, r->lane);
 }
 
@@ -288,6 +303,7 @@ static int one_round(struct member *m, struct rounds *r, struct stripe *own)
         return rc;
     replace_model(r, l, &m->progress, m->progress.steps - steps);
     r->updates = l->optim.updates;
+    show_model(r, m);
     return m->on_commit(m, r->lane);
 }
 
@@ -297,22 +313,22 @@ static int sync_worker(struct member *m)
         return sliced_worker(m);
     struct learner *l = m->learner;
     size_t records = l->epoch_records;
-    struct rounds r;
-    m->own = &r;
-    int rc = rounds_open(&r, &m->lanes, m->group, m->job, &l->both, l->x.n, &l->optim, &m->progress,
-                         records, m->arena);
-    if (m->join_state && m->join_state->words == JOIN_WORDS) {
-        r.first = m->join_state->word[JOIN_FIRST];
-        r.tau = m->join_state->word[JOIN_TAU];
+    struct rounds *r = m->own = arena_new(m->arena, struct rounds);
+    int rc = r ? rounds_open(r, &m->lanes, m->group, m->job, &l->both, l->x.n, &l->optim,
+                             &m->progress, records, m->arena)
+               : ERR_NOMEM;
+    if (rc == OK && m->join_state && m->join_state->words == JOIN_WORDS) {
+        r->first = m->join_state->word[JOIN_FIRST];
+        r->tau = m->join_state->word[JOIN_TAU];
         l->optim.updates = m->join_state->word[JOIN_UPDATES];
     }
-    while (rc == OK && begins_round(&r, &m->progress))
-        rc = first_round(m, &r);
+    while (rc == OK && begins_round(r, &m->progress))
+        rc = first_round(m, r);
     struct stripe own = {.from = m->progress};
     if (m->join_state) /* a joiner's own stripe, as if all began theirs here (our choice) */
         members_add(&own.from.sharers, m->world->self);
     while (rc == OK && !strategy_done(m->job, &m->progress, records))
-        rc = one_round(m, &r, &own);
+        rc = one_round(m, r, &own);
     return rc == ERR_STOP ? OK : rc;
 }
 

@@ -113,9 +113,12 @@ bool checkpoint_remove_oldest(const struct rundir *dir, uint32_t incarnation);
  * checkpoint or model of a run; ERR_NOMEM */
 int checkpoint_read_header(const char *path, struct checkpoint_header *header, struct err *err);
 
-/* The progress of the newest checkpoint with a readable header, or of the beginning if none is
- * readable. false: there is no checkpoint. */
-bool checkpoint_find_newest(const struct rundir *dir, struct progress *progress);
+/* The books of a checkpoint alone, to be released. ERR_INPUT, ERR_NOMEM */
+int checkpoint_read_books(const char *path, struct book_texts *books, struct err *err);
+
+/* The header of the newest checkpoint that has a readable one, without the lease table; zeroed if
+ * none has. false: there is no checkpoint. */
+bool checkpoint_find_newest(const struct rundir *dir, struct checkpoint_header *header);
 
 /* Is the model `name` of the run directory that of this commit point? Reads its header. */
 bool checkpoint_model_is_of(const struct rundir *dir, const char *name,

@@ -91,20 +91,56 @@ int checkpoint_read_header(const char *path, struct checkpoint_header *header, s
     return rc;
 }
 
-bool checkpoint_find_newest(const struct rundir *dir, struct progress *progress)
+void book_texts_release(struct book_texts *books)
+{
+    free(books->leases);
+    free(books->holdings);
+    *books = (struct book_texts){.leases = NULL};
+}
+
+/* A copy of a text of the file, if it has that one. false: out of memory */
+static bool copy_meta(const struct safetensors *st, const char *name, char **out)
+{
+    const char *text = safetensors_meta_get(st, name);
+    *out = text ? strdup(text) : NULL;
+    return !text || *out;
+}
+
+static int take_books(const struct safetensors *st, const char *path, struct book_texts *books,
+                      struct err *err)
+{
+    *books = (struct book_texts){.leases = NULL};
+    return copy_meta(st, "leases", &books->leases) && copy_meta(st, "holdings", &books->holdings)
+               ? OK
+               : err_set(err, ERR_NOMEM, "%s: out of memory", path);
+}
+
+int checkpoint_read_books(const char *path, struct book_texts *books, struct err *err)
+{
+    struct safetensors st;
+    *books = (struct book_texts){.leases = NULL};
+    int rc = safetensors_read_meta(path, &st, err);
+    if (rc != OK)
+        return rc;
+    rc = take_books(&st, path, books, err);
+    safetensors_release(&st);
+    return rc;
+}
+
+bool checkpoint_find_newest(const struct rundir *dir, struct checkpoint_header *header)
 {
     struct checkpoint_numbers numbers;
-    struct checkpoint_header header = {.records = 0};
     char path[RUNDIR_PATH_MAX + 64];
     bool listed = checkpoint_files_list(dir, &numbers, NULL) == OK;
     size_t left = listed ? numbers.count : 0;
     bool is_there = left > 0, read = false;
     while (left-- > 0 && !read) {
         checkpoint_path_of(dir, numbers.at[left], path, sizeof path);
-        read = checkpoint_read_header(path, &header, NULL) == OK;
+        read = checkpoint_read_header(path, header, NULL) == OK;
     }
+    if (!read)
+        *header = (struct checkpoint_header){.best_score = INFINITY};
     free(numbers.at);
-    *progress = header.progress;
     return is_there;
 }
 
@@ -217,21 +253,6 @@ static int take_updates(const struct safetensors *st, const char *path,
     return take_number(st, path, "updates", 10, &header->updates, err);
 }
 
-void book_texts_release(struct book_texts *books)
-{
-    free(books->leases);
-    free(books->holdings);
-    *books = (struct book_texts){.leases = NULL};
-}
-
-/* A copy of a text of the file, if it has that one. false: out of memory */
-static bool copy_meta(const struct safetensors *st, const char *name, char **out)
-{
-    const char *text = safetensors_meta_get(st, name);
-    *out = text ? strdup(text) : NULL;
-    return !text || *out;
-}
-
 /* Where a file's vectors go: into memory, or nowhere, and the file stays open. */
 struct destination {
     float *model;
@@ -248,10 +269,7 @@ static int take_all(const struct safetensors *st, const char *path, struct model
     if (rc == OK)
         rc = take_updates(st, path, layout, header, err);
     header->books = (struct book_texts){.leases = NULL};
-    if (rc == OK && !(copy_meta(st, "leases", &header->books.leases) &&
-                      copy_meta(st, "holdings", &header->books.holdings)))
-        rc = err_set(err, ERR_NOMEM, "%s: out of memory", path);
-    return rc;
+    return rc == OK ? take_books(st, path, &header->books, err) : rc;
 }
 
 static int open_ranges(const char *path, struct model_layout *layout,

@@ -255,9 +255,9 @@ static int load_final(struct driver *d, const struct progress *newest)
 static int load_newest(struct driver *d, bool *is_final)
 {
     const struct rundir *dir = d->options->dir;
-    struct progress newest;
+    struct checkpoint_header newest;
     bool kept = checkpoint_find_newest(dir, &newest);
-    int rc = load_final(d, kept ? &newest : NULL);
+    int rc = load_final(d, kept ? &newest.progress : NULL);
     *is_final = rc == OK;
     if (rc == OK || rc == ERR_NOMEM)
         return rc;

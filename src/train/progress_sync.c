@@ -80,6 +80,7 @@ static int on_commit(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
     m->progress.samples_used += e ? exchange_result_meta(e)->samples : m->learner->taken;
+    w->counts.committed_steps = w->learner.steps;
     worker_record_recovery_report(w);
     bool last = strategy_done(m->job, &m->progress, w->learner.epoch_records);
     bool stop = e ? exchange_result_meta(e)->stop_votes > 0 : atomic_load(&m->group->stop);

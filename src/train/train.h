@@ -41,6 +41,10 @@ struct train_host {
     /* Where a worker's cache of records may have a file; NULL: nowhere. */
     struct disk *cache_disk;
     const char *cache_folder;
+    /* The run's directory, where a worker has it, too, for a checkpoint in place of its driver; NULL:
+     * it has not (worker_checkpoint.h). */
+    struct disk *run_disk;
+    const char *run_folder;
     bool one_machine; /* all workers of the run are on this machine, and share its memory */
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */

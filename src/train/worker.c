@@ -6,6 +6,7 @@
 #include "train/objectives.h"
 #include "train/recovery_report.h"
 #include "train/triggers.h"
+#include "train/worker_checkpoint.h"
 #include "train/worker_slice.h"
 #include "wire/wire_send.h"
 
@@ -38,8 +39,8 @@ static struct global_model own_model(const struct worker *w)
     return model;
 }
 
-/* The model as of now, with the learner's count of updates. */
-static struct global_model current_model(struct worker *w)
+/* With the learner's count of updates. */
+struct global_model worker_model(struct worker *w)
 {
     struct global_model model = *member_model(&w->member);
     if (model.state == w->learner.optim.state)
@@ -50,7 +51,7 @@ static struct global_model current_model(struct worker *w)
 /* Start to send a copy of the model. */
 static bool publish_model(struct worker *w, const struct progress *progress, uint32_t use)
 {
-    struct global_model model = current_model(w);
+    struct global_model model = worker_model(w);
     return publisher_start(&w->publisher, progress, use, &model);
 }
 
@@ -137,7 +138,7 @@ void worker_record_recovery_report(struct worker *w)
 int worker_admit_joiner(struct worker *w)
 {
     struct member *m = &w->member;
-    struct global_model model = current_model(w);
+    struct global_model model = worker_model(w);
     struct progress progress = w->progress->for_joiner(w);
     if (model.state != w->learner.optim.state) /* it is the servers': the joiner fetches theirs */
         model.states = 0;
@@ -419,6 +420,8 @@ static int run_strategy(struct worker *w)
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_DRIVER && atomic_load(&w->group.end.refused))
         return report_reason(w, rc);
+    if (rc == ERR_DRIVER)
+        worker_save_checkpoint(w);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
         return atomic_load(&w->group.end.run_ended) ? OK : rc;
     if (rc == OK && (w->leave.left || w->leave.all))

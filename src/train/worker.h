@@ -55,6 +55,7 @@ struct worker_extras {
 struct worker_counts {
     uint64_t evaluate_every;
     struct progress seen;                /* the previous commit point */
+    uint64_t committed_steps;            /* synchronous: the learner's at the newest commit point */
     uint64_t own_exchanges;              /* asynchronous: exchanges in all lanes */
     uint64_t unreported, report_samples; /* asynchronous: samples not reported yet; how many make a
                                             report */
@@ -141,6 +142,9 @@ bool worker_lacks_model(const struct worker *w);
 
 /* Store the recovery report as of this moment: a recovered driver continues from it. */
 void worker_record_recovery_report(struct worker *w);
+
+/* The global model as of now, as this worker has it. */
+struct global_model worker_model(struct worker *w);
 
 /* If the driver has named a joiner for this donor, send it the state, and wait until it is in. */
 int worker_admit_joiner(struct worker *w);

@@ -17,6 +17,7 @@ struct cast {
     struct tiny *t;
     char at[32];
     struct machines m;
+    bool saves; /* workers have the run's directory */
     int silent; /* workers that reported a lost driver */
 };
 
@@ -61,7 +62,9 @@ static void begin_at(struct cast *c, const char *strategy, const char *epochs, c
 {
     start_driver(c, strategy, epochs, FIRST);
     snprintf(c->m.join, sizeof c->m.join, "%s", places);
-    for (int i = 0; i < WORKERS; i++)
+    for (int i = 0; i < WORKERS && c->saves; i++)
+        WORKER(&c->m, c->t->folder, "--retry", retry, "--run-directory", c->m.run.dir);
+    for (int i = 0; i < WORKERS && !c->saves; i++)
         WORKER(&c->m, c->t->folder, "--retry", retry);
     UNTIL(REAL_LIMIT_S, process_poll(&c->m.run.p) || real_exchanges(&c->m.run) >= 5);
 }
@@ -273,6 +276,47 @@ static void test_it_does_not_come_back(void **state)
     assert_true(took > 0.9 && took < 6);
 }
 
+/* Workers whose driver does not return leave a checkpoint of what they have trained without it. */
+static void test_workers_save_a_checkpoint(void **state)
+{
+    static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:4}",
+                                             "strategy.diloco={tau:4}"};
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        struct cast c = {.t = *state, .m.run = real_new(*state)};
+        port_find(c.at);
+        c.saves = true;
+        begin_at(&c, strategies[i], "stop.epochs=30", "1", c.at);
+        kill_driver(&c);
+        int reported = real_exchanges(&c.m.run);
+        double before = run_number(c.m.run.dir, "exchange", reported - 1, "n");
+        machines_wait(&c.m);
+        int saved = 0;
+        for (int k = 0; k < WORKERS; k++)
+            saved += machines_log(&c.m.worker[k], "the driver is lost: checkpoint of exchange");
+        if (saved != 1)
+            fail_msg("%s: %d checkpoints; %s", strategies[i], saved, c.m.worker[0].err);
+        machines_release(&c.m);
+        c.m.workers = 0;
+        start_driver(&c, strategies[i], "stop.epochs=30", SECOND_RUN);
+        for (int k = 0; k < WORKERS; k++)
+            WORKER(&c.m, c.t->folder, "--retry", "10");
+        real_end(&c.m.run, 0, "epochs");
+        double from = run_number(c.m.run.dir, "start", 1, "resumed_after");
+        print_message("    %s: exchange %g reported, resumed after %g\n", strategies[i], before,
+                      from);
+        bool needs_driver = strstr(strategies[i], "sync"); /* to exchange */
+        assert_true(needs_driver ? from >= before : from > before + 5);
+        assert_true(run_number(c.m.run.dir, "end", 0, "missed") == 0);
+        assert_true(run_number(c.m.run.dir, "end", 0, "used") ==
+                    run_number(c.m.run.dir, "end", 0, "epochs") * (TINY_TRAIN - 60));
+        double error = run_number(c.m.run.dir, "end", 0, "test_error");
+        if (error >= 0.3)
+            fail_msg("%s: ends with an error of %g in %s", strategies[i], error, c.m.run.dir);
+        machines_end(&c.m, 0);
+        machines_release(&c.m);
+    }
+}
+
 /* Two drivers on one run directory: the later one is the run's, and the other finds it out before
  * it writes again. */
 static void test_a_driver_that_was_replaced_ends(void **state)
@@ -357,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_driver_returns_elsewhere),
         cmocka_unit_test(test_it_stands_still),
         cmocka_unit_test(test_it_does_not_come_back),
+        cmocka_unit_test(test_workers_save_a_checkpoint),
         cmocka_unit_test(test_a_driver_that_was_replaced_ends),
         cmocka_unit_test(test_it_is_interrupted_before_all_are_back),
         cmocka_unit_test(test_two_take_it_up),

@@ -134,7 +134,8 @@ final class Fit implements AutoCloseable {
         if (!hasRows && !lostRows.areMissing() && leases.executors().containsAll(holders)) {
             return null; // where rows have no lease, or some are lost, it is to find nothing, and to give its core
         }
-        return String.join("\n", DriverEnd.JOIN, id, address, key, router == null ? folder : router.root());
+        return String.join("\n", DriverEnd.JOIN, id, address, key, router == null ? folder : router.root(),
+                plan.directory.toAbsolutePath().toString());
     }
 
     boolean keepsRowsInExecutors() {

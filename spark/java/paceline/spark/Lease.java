@@ -106,8 +106,8 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
     }
 
     /**
-     * `reply`: JOIN, the fit, the address of the run's driver, its key, and the folder of shards, the
-     * beginning of their URLs, or nothing.
+     * `reply`: JOIN, the fit, the address of the run's driver, its key; the folder of shards, the beginning of their
+     * URLs, or nothing; and the run's directory, which this executor may see, too.
      */
     private Result train(String[] reply, String executor, String host) throws InterruptedException {
         if (!reply[4].isEmpty()) {
@@ -138,7 +138,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
 
     private static Engine.Worker work(Engine engine, String[] reply, String host) {
         List<String> options = new ArrayList<>(List.of("key=" + reply[3], "retry=" + RETRY_S,
-                "threads=" + TaskContext.get().cpus(), "listen=" + host + ":0"));
+                "threads=" + TaskContext.get().cpus(), "listen=" + host + ":0", "run_directory=" + reply[5]));
         if (!reply[4].isEmpty()) {
             options.add((reply[4].startsWith("http:") ? "data_urls=" : "data_root=") + reply[4]);
         }

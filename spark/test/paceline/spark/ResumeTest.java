@@ -26,7 +26,8 @@ public final class ResumeTest {
     private static final double TRAINING_S = 90;
     private static final int FEWER = 2;
     private static final int ENOUGH = 10; // exchanges
-    /** An exchange takes longer than to write a checkpoint, as it does with nets that train for hours. */
+    /** Of the driver. Its workers write the last one, when it is lost. */
+    private static final int CHECKPOINT_S = 5;
     private static final String STRATEGY = "sync { tau: 100 }";
     private static final String NAME = "resumed";
 
@@ -58,7 +59,7 @@ public final class ResumeTest {
             SparkTest base = new SparkTest(spark, folder);
             int workers = resumes ? FEWER : SparkTest.EXECUTORS;
             PacelineEstimator estimator = base.estimator().setMinWorkers(workers).setMaxWorkers(workers);
-            estimator.setJob(estimator.getJob() + " checkpoint { every_seconds: 0 every_exchanges: 1 }");
+            estimator.setJob(estimator.getJob() + " checkpoint { every_seconds: " + CHECKPOINT_S + " }");
             int before = exchanges(events).size();
             RunningFit fit = new RunningFit(base, estimator, NAME, STRATEGY);
             fit.reach("exchanges", () -> resumes && exchanges(events).size() > before + ENOUGH);
@@ -93,7 +94,7 @@ public final class ResumeTest {
         await(() -> !first.isAlive() || (exchanges(events).size() > ENOUGH && Files.isDirectory(checkpoints)
                 && checkpoints.toFile().list().length > 1));
         check(first.isAlive(), "the first application ended");
-        Thread.sleep(1500); // anywhere between two exchanges
+        Thread.sleep(3000); // anywhere between two exchanges, and between two checkpoints of the driver
         List<ProcessHandle> executors = SparkTest.executorsAmong(first.descendants());
         check(executors.size() == SparkTest.EXECUTORS, "executors: " + executors.size());
         first.destroyForcibly().waitFor();

@@ -1,0 +1,139 @@
+#include "train/worker_checkpoint.h"
+
+#include "base/fault.h"
+#include "train/checkpoint.h"
+#include "train/driver_term_file.h"
+#include "train/worker_share.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Has this worker the global model of the newest commit point? Where it is the learner's own, a
+ * step may have changed it since; where the driver holds it, the learner's is another. */
+static bool has_model(const struct worker *w)
+{
+    bool own = w->member.model.x == &w->learner.x;
+    return !own || (w->traits.workers_hold_model && !job_takes_all(w->job) &&
+                    w->learner.steps == w->counts.committed_steps);
+}
+
+static bool may_save(const struct worker *w)
+{
+    bool is_first = group_view(&w->group)->node[0] == w->world->self;
+    return w->host->run_folder && atomic_load(&w->group.driver.missing) &&
+           !atomic_load(&w->group.end.run_ended) && !w->traits.is_async && w->job->slices == 1 &&
+           is_first && w->member.progress.steps > w->start.steps && has_model(w);
+}
+
+/* The directory could be another one of that name on this machine. */
+static int check_directory(const struct worker *w, const struct rundir *dir, struct err *err)
+{
+    struct driver_term term;
+    uint32_t own = group_view(&w->group)->incarnation;
+    int rc = driver_term_read(dir, &term, err);
+    if (rc == OK && term.incarnation != own)
+        rc = err_set(err, ERR_FENCED,
+                     "%s: its newest driver is number %" PRIu32 ", this worker's was %" PRIu32,
+                     dir->path, term.incarnation, own);
+    return rc;
+}
+
+/* The newest checkpoint has the values that only the driver knew. *further: it is not as far. */
+static int complete_header(const struct worker *w, const struct rundir *dir,
+                           struct checkpoint_header *header, bool *further, struct err *err)
+{
+    struct checkpoint_header newest;
+    char path[RUNDIR_PATH_MAX + 64];
+    bool found = checkpoint_find_newest(dir, &newest);
+    *further = !found || progress_is_further(&w->member.progress, &newest.progress);
+    if (!found || !*further)
+        return OK;
+    header->best_score = newest.best_score;
+    header->repeated = newest.repeated;
+    checkpoint_path_of(dir, newest.progress.exchanges, path, sizeof path);
+    return w->job->local_data ? checkpoint_read_books(path, &header->books, err) : OK;
+}
+
+static int make_header(const struct worker *w, struct checkpoint_header *header, struct err *err)
+{
+    const struct progress *progress = &w->member.progress;
+    struct hello_records records = {.hash = 0};
+    worker_copy_records(w, &records);
+    *header = (struct checkpoint_header){
+        .progress = *progress,
+        .used = progress->samples_used,
+        .missed = progress->sample_offset > progress->samples_used
+                      ? progress->sample_offset - progress->samples_used
+                      : 0,
+        .seed = w->job->seed,
+        .data_hash = records.hash,
+        .records = w->learner.epoch_records,
+        .best_score = INFINITY,
+        .incarnation = group_view(&w->group)->incarnation,
+    };
+    return job_hash(w->job, &header->job_hash, err);
+}
+
+/* The vectors of the model in the order of a checkpoint. */
+static struct model_layout layout_of(const struct worker *w, const struct model_header *vectors)
+{
+    return (struct model_layout){
+        .x = net_whole_segments(w->data.ws->train),
+        .s = net_state_segments(w->data.ws->train),
+        .optim = w->learner.optim.ops,
+        .extra_name = w->strategy->extra_name,
+        .extras = w->strategy->extras,
+        .streams = w->learner.carried.streams,
+        .row = w->learner.carried.row,
+        .has_state = vectors->has_state,
+        .has_extra = vectors->has_extra,
+        .has_carried = vectors->has_carried,
+    };
+}
+
+static int save_model(struct worker *w, const struct rundir *dir, struct err *err)
+{
+    struct global_model model = worker_model(w);
+    struct model_header vectors = model_header_of(&model, w->strategy->extras);
+    struct model_layout layout = layout_of(w, &vectors);
+    struct checkpoint_header header;
+    uint64_t bytes;
+    bool further;
+    int rc = make_header(w, &header, err);
+    if (rc == OK)
+        rc = complete_header(w, dir, &header, &further, err);
+    if (rc != OK || !further)
+        return rc;
+    header.updates = model.updates;
+    PL_ASSERT(vectors.floats <= w->publisher.room);
+    model_copy(w->publisher.copy, &model, w->strategy->extras);
+    rc = checkpoint_save(dir, &header, &layout, w->publisher.copy, w->job->checkpoint->keep, &bytes,
+                         err);
+    book_texts_release(&header.books);
+    if (rc == OK)
+        log_info(w->host->log,
+                 "the driver is lost: checkpoint of exchange %" PRIu64 " (epoch %.2f) written to "
+                 "%s, %" PRIu64 " bytes",
+                 header.progress.exchanges,
+                 (double)header.progress.sample_offset / (double)header.records, dir->path, bytes);
+    return rc;
+}
+
+void worker_save_checkpoint(struct worker *w)
+{
+    struct rundir dir = {.disk = w->host->run_disk};
+    struct err err;
+    if (!may_save(w))
+        return;
+    int rc = publisher_finish(&w->publisher, world_now(w->world) + WORLD_SECOND);
+    if (rc == ERR_TIMEOUT || rc == ERR_CANCELLED) /* its copy is still being read */
+        return;
+    rc = rundir_set_path(&dir, w->host->run_folder, &err);
+    if (rc == OK)
+        rc = check_directory(w, &dir, &err);
+    if (rc == OK)
+        rc = save_model(w, &dir, &err);
+    if (rc != OK)
+        log_warn(w->host->log, "the driver is lost, and this worker writes no checkpoint: %s",
+                 err.text);
+}
