@@ -41,7 +41,7 @@ struct train_host {
     /* Where a worker's cache of records may have a file; NULL: nowhere. */
     struct disk *cache_disk;
     const char *cache_folder;
-    /* The run's directory, where a worker has it, too, for a checkpoint in place of its driver; NULL:
+    /* The run's directory, if a worker has it, too, for a checkpoint in place of its driver; NULL:
      * it has not (worker_checkpoint.h). */
     struct disk *run_disk;
     const char *run_folder;

@@ -307,8 +307,8 @@ static void test_workers_save_a_checkpoint(void **state)
         bool needs_driver = strstr(strategies[i], "sync"); /* to exchange */
         assert_true(needs_driver ? from >= before : from > before + 5);
         assert_true(run_number(c.m.run.dir, "end", 0, "missed") == 0);
-        assert_true(run_number(c.m.run.dir, "end", 0, "used") ==
-                    run_number(c.m.run.dir, "end", 0, "epochs") * (TINY_TRAIN - 60));
+        double place = run_number(c.m.run.dir, "end", 0, "epochs") * (TINY_TRAIN - 60);
+        assert_true(fabs(run_number(c.m.run.dir, "end", 0, "used") - place) < 0.5);
         double error = run_number(c.m.run.dir, "end", 0, "test_error");
         if (error >= 0.3)
             fail_msg("%s: ends with an error of %g in %s", strategies[i], error, c.m.run.dir);
