@@ -226,6 +226,7 @@ struct storm {
     uint32_t struck;
     bool staged;
     uint64_t exchanges, struck_at; /* committed; when the last fault struck */
+    int64_t advanced;              /* when the newest of them was committed */
     int64_t calm;                  /* when the last fault ends */
     int64_t joining[NODES_MAX];    /* when a new incarnation connects; 0: never */
     uint64_t records;              /* of a step, */

@@ -10,6 +10,7 @@
  * workers are alone, a minute of patience (FORM_TIMEOUT, WELCOME_TIMEOUT). */
 #define RESUME_PATIENCE (30 * WORLD_SECOND)
 #define PATIENCE        (60 * WORLD_SECOND + RESUME_PATIENCE)
+#define LONGEST         (10 * PATIENCE) /* of a run that advances: short steps, a lossy link */
 
 /* The members could not be written: until the driver tries again. */
 #define WRITTEN_TWICE (6 * WORLD_SECOND / 5)
@@ -168,15 +169,20 @@ static void count_exchanges(struct storm *s)
                           *begin = &s->driver->start.resumed.progress;
     /* Where there are none, a step of all together counts as one. */
     bool none = s->driver->strategy && strcmp(s->driver->strategy->name, "gossip") == 0;
+    uint64_t before = s->exchanges;
     s->exchanges = s->exchanges_before +
                    (none ? now->steps - begin->steps : now->exchanges - begin->exchanges);
+    s->advanced = s->exchanges > before ? sim_now(s->sim) : s->advanced;
 }
 
 static void check_progress(struct storm *s)
 {
     bool continues = s->driver && !s->driver_dead;
-    int64_t late = sim_now(s->sim) - s->calm;
-    if (late > (continues && s->formed && !s->forms_again ? RESUME_PATIENCE : PATIENCE))
+    int64_t now = sim_now(s->sim), since = s->advanced > s->calm ? s->advanced : s->calm;
+    if (now - since > (continues && s->formed && !s->forms_again ? RESUME_PATIENCE : PATIENCE))
+        storm_break(s, "the faults were over at %.3f s, and the run has not advanced since %.3f s",
+                    world_seconds(s->calm), world_seconds(since));
+    if (now - s->calm > LONGEST)
         storm_break(s, "the faults were over at %.3f s, and the run is not",
                     world_seconds(s->calm));
 }
