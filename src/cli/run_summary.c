@@ -354,6 +354,12 @@ static void on_other(struct run_summary *s, const char *kind, const cJSON *event
     } else if (strcmp(kind, "want_workers") == 0) {
         add_mark(s, MARK_MEMBER, t, -1, "the run is to have %.0f workers, and has %.0f",
                  json_number(event, "workers"), json_number(event, "of"));
+    } else if (strcmp(kind, "paused") == 0) {
+        add_mark(s, MARK_MEMBER, t, -1, "the run pauses: it has %.0f workers, and needs %.0f",
+                 json_number(event, "workers"), json_number(event, "needed"));
+    } else if (strcmp(kind, "resumed") == 0) {
+        add_mark(s, MARK_MEMBER, t, -1, "the run continues with %.0f workers after %.1f s",
+                 json_number(event, "workers"), json_number(event, "paused_s"));
     } else if (strcmp(kind, "dropped") == 0) {
         add_mark(s, MARK_FAULT, t, -1, "%.0f lines of events were lost",
                  json_number(event, "lines"));

@@ -342,7 +342,8 @@ static int beat_task(void *arg)
         double loss = atomic_load(&group->work.loss);
         (void)group_is_leaving(group);
         bytes_put_le64(beat, atomic_load(&group->work.progress));
-        beat[8] = atomic_load(&group->work.busy);
+        beat[8] = (atomic_load(&group->work.busy) ? BEAT_BUSY : 0) |
+                  (atomic_load(&group->work.paused) ? BEAT_PAUSED : 0);
         memcpy(&bits, &loss, sizeof bits);
         bytes_put_le64(beat + 9, bits);
         /* A heartbeat that cannot be sent is missing, which is what the driver must notice. */

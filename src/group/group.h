@@ -62,11 +62,14 @@ struct driver_liveness {
  * */
 bool driver_liveness_expired(struct driver_liveness *liveness, int64_t now, int64_t period,
                              int64_t silence_max);
-/* This member's work, which its heartbeats carry. */
+/* This member's work, which its heartbeats carry; two fields of it as these bits. */
+enum { BEAT_BUSY = 1, BEAT_PAUSED = 2 };
+
 struct group_work {
     _Atomic uint64_t progress; /* steps taken */
     _Atomic double loss;       /* mean since the last commit point */
     atomic_bool busy;          /* it computes, so progress is expected */
+    atomic_bool paused;        /* it waits between two steps, where it can be a donor at any time */
 };
 
 /* Values of the host's flag. LEAVE_FOR_GOOD: a driver that is lost does not return. */

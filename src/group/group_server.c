@@ -209,7 +209,9 @@ static int take_heartbeat(struct server *s, const struct message *m)
     struct byte_reader in = {m->data, m->len, false};
     struct roster_event event = {.kind = ROSTER_HEARTBEAT, .node = m->from};
     event.progress = read_u64(&in);
-    event.busy = read_u8(&in) != 0;
+    uint8_t flags = read_u8(&in);
+    event.busy = flags & BEAT_BUSY;
+    event.paused = flags & BEAT_PAUSED;
     double loss = read_f64(&in);
     if (!byte_reader_done(&in))
         return drop_broken(s, m);

@@ -163,6 +163,11 @@ static bool has_room(struct roster *roster)
            in - count_leaving(roster) < members_wanted_max(roster);
 }
 
+static bool may_be_donor(const struct roster_member *m)
+{
+    return m->state == MEMBER_IN && !m->leaf && !m->wants_leave;
+}
+
 void roster_seek_donor(struct roster *roster, struct roster_orders *out)
 {
     bool admitted;
@@ -180,8 +185,7 @@ void roster_seek_donor(struct roster *roster, struct roster_orders *out)
         return;
     }
     for (size_t i = 0; i < view->count; i++) {
-        const struct roster_member *may = roster_find(roster, view->node[i]);
-        if (may->state != MEMBER_IN || may->leaf || may->wants_leave)
+        if (!may_be_donor(roster_find(roster, view->node[i])))
             continue;
         m->donor = view->node[i];
         roster_order_pair(out, ORDER_ADMIT_JOINER, m->donor, m->node);
@@ -412,14 +416,36 @@ static void on_join_complete(struct roster *roster, struct roster_member *m,
     roster_seek_donor(roster, out); /* it may be one */
 }
 
+/* In a pause the donor may wait in an exchange that the paused members do not enter, and reach no
+ * commit point. A paused member takes its place. */
+static void replace_donor(struct roster *roster, const struct roster_member *paused,
+                          struct roster_orders *out)
+{
+    bool admitted;
+    struct roster_member *joiner = first_waiting(roster, &admitted);
+    for (size_t i = 0; i < roster->count; i++)
+        if (roster->member[i].state == MEMBER_WAITS && roster->member[i].donor != ROSTER_NO_NODE)
+            joiner = &roster->member[i];
+    if (!admitted || joiner->donor == paused->node || joiner->donor == ROSTER_DRIVER ||
+        roster_find(roster, joiner->donor)->paused || !may_be_donor(paused))
+        return;
+    roster_order_pair(out, ORDER_CANCEL_JOIN, joiner->donor, joiner->node);
+    joiner->donor = paused->node;
+    roster_order_pair(out, ORDER_ADMIT_JOINER, joiner->donor, joiner->node);
+}
+
 /* A heartbeat proves that the process lives. Progress is separate: a busy member must also advance,
  * within a time that follows its own longest step, or it counts as hung. */
-static void on_heartbeat(struct roster *roster, const struct roster_event *event)
+static void on_heartbeat(struct roster *roster, const struct roster_event *event,
+                         struct roster_orders *out)
 {
     struct roster_member *m = roster_find(roster, event->node);
     if (!m || m->state == MEMBER_OUT)
         return;
     m->last_beat = event->now;
+    m->paused = event->paused;
+    if (m->paused)
+        replace_donor(roster, m, out);
     if (event->busy && event->progress == m->progress)
         return;
     int64_t gap = event->now - m->last_progress;
@@ -472,7 +498,7 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
         if (m && m->state != MEMBER_OUT)
             roster_lose(roster, m, "dead", out);
         break;
-    case ROSTER_HEARTBEAT: on_heartbeat(roster, event); break;
+    case ROSTER_HEARTBEAT: on_heartbeat(roster, event, out); break;
     case ROSTER_LANE_AT: roster_lane_at(roster, event, out); break;
     case ROSTER_LOST: roster_lost_link(roster, event); break;
     case ROSTER_DONOR_READY: on_donor_ready(roster, event, out); break;

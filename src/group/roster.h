@@ -55,6 +55,7 @@ struct roster_event {
     const uint32_t *seated; /* RECONNECT: as in group_return; borrowed. NULL: nobody has a seat */
     uint64_t progress;      /* HEARTBEAT: steps taken */
     bool busy;              /* HEARTBEAT: it computes, so progress is expected */
+    bool paused;            /* HEARTBEAT: it waits where it can be a donor at any time */
     uint32_t other;         /* LOST, DONOR_READY: the other node; WANT: how many */
     int64_t pause;          /* TICK: ns for which the driver itself did not run */
     uint32_t view;          /* LANE_AT, RECONNECT, JOIN_COMPLETE: in which it got its state */
@@ -164,6 +165,7 @@ struct roster_member {
     bool wants_leave; /* it has asked to leave, and is still needed */
     int64_t wants_leave_at;
     bool leaf;
+    bool paused;             /* by its last heartbeat */
     uint32_t leaf_times;     /* how often it became a leaf; */
     uint64_t leaf_rounds;    /* rounds that it has kept pace since, */
     uint32_t blamed;         /* slow links that it is an end of, in checks one after another */

@@ -53,6 +53,27 @@ static void test_roster_joins_one_at_a_time(void **state)
     assert_string_equal(donor_ready(s, 0, 3), "join 3; view 5: 0 2 3 4");
 }
 
+/* In a pause the donor may wait in an exchange: a paused member takes its place, and the donor's
+ * late offer is declined. */
+static void test_roster_paused_member_replaces_the_donor(void **state)
+{
+    struct story *s = *state;
+    struct roster_event beat = {.kind = ROSTER_HEARTBEAT, .node = 1, .paused = true};
+    begin_elastic(s, 4);
+    assert_string_equal(step(s, beat), "");
+    assert_string_equal(joins(s, 2), "ask 0 for 2");
+    assert_string_equal(step(s, beat), "release 0 of 2; ask 1 for 2");
+    assert_string_equal(donor_ready(s, 0, 2), "release 0 of 2");
+    assert_string_equal(step(s, beat), "");
+    beat.node = 0;
+    assert_string_equal(step(s, beat), ""); /* the donor is paused, too */
+    assert_string_equal(donor_ready(s, 1, 2), "join 2; view 2: 0 1 2");
+    beat.node = 2;
+    assert_string_equal(joins(s, 3), "ask 0 for 3");
+    beats(s, 0, 5, true);
+    assert_string_equal(step(s, beat), ""); /* a joiner is no donor */
+}
+
 /* A team: the driver is every joiner's donor. */
 static void test_roster_driver_admits_all_that_wait(void **state)
 {
@@ -266,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_roster_late_joiner_gets_a_donor),
         cmocka_unit_test(test_roster_joins_one_at_a_time),
+        cmocka_unit_test(test_roster_paused_member_replaces_the_donor),
         cmocka_unit_test(test_roster_driver_admits_all_that_wait),
         cmocka_unit_test(test_roster_waiting_joiner_leaves_silently),
         cmocka_unit_test(test_roster_donor_dies_before_it_is_ready),

@@ -359,6 +359,29 @@ static int finish_workers(Paceline__Job *job, struct err *err)
     return rc == OK ? check_range("standby", job->standby, 0, WORKERS_MAX, err) : rc;
 }
 
+/* A pause ends when joiners have come, so there must be room for them. */
+static int check_pause(const Paceline__Job *job, struct err *err)
+{
+    if (!(job->pause_patience_seconds > 0 && job->pause_patience_seconds <= 1e9))
+        return err_set(err, ERR_INPUT,
+                       "pause_patience_seconds: expected more than 0, 1e9 at most, is %g; write "
+                       "pause_patience_seconds: 600",
+                       job->pause_patience_seconds);
+    if (!job->has_pause_below)
+        return OK;
+    if (job->slices > 1)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "pause_below: not with slices, whose rounds need all slices of a replica; "
+                       "leave it out");
+    if (!job->has_workers_max)
+        return err_set(err, ERR_INPUT,
+                       "pause_below: needs workers_max, since no lost worker is replaced without "
+                       "it; write workers_min: %" PRIu32 " workers_max: %" PRIu32
+                       " in place of `workers`",
+                       job->workers, job->workers);
+    return check_range("pause_below", job->pause_below, 1, job->workers, err);
+}
+
 static int check_cache(const Paceline__Job *job, struct err *err)
 {
     uint64_t bytes;
@@ -395,6 +418,8 @@ int job_finish(Paceline__Job *job, struct err *err)
         rc = job_settle_slices(job, err);
     if (rc == OK)
         rc = finish_workers(job, err);
+    if (rc == OK)
+        rc = check_pause(job, err);
     if (rc == OK && job->has_threads)
         rc = check_range("threads", job->threads, 1, THREADS_MAX, err);
     if (rc == OK)

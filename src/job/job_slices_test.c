@@ -71,6 +71,7 @@ static void test_slices_refuse_what_does_not_go_with_them(void **state)
         {"slices: 2 precision: bf16", "precision: not with slices"},
         {"slices: 2 local: 2", "local: not with slices"},
         {"slices: 2 standby: 1", "standby: not with slices"},
+        {"slices: 2 workers_min: 4 workers_max: 4 pause_below: 2", "pause_below: not with slices"},
         {"slices: 2 global_batch: 64", "global_batch: not with slices"},
         {"slices: 2 batch_growth { first: 8 last: 16 }", "batch_growth: not with slices"},
         {"slices: 2 local_data: true", "local_data: not with slices"},

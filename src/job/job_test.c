@@ -407,6 +407,23 @@ static void test_override_takes_rivals_back(void **state)
                    "--unset workers lets it change");
 }
 
+static void test_pause_below(void **state)
+{
+    (void)state;
+    Paceline__Job *job = finish_job(LEAST "workers_min: 3 workers_max: 4 pause_below: 3");
+    assert_true(job->pause_patience_seconds == 600);
+    finish_again(job);
+    job_free(job);
+    expect_refusal(LEAST "workers_min: 2 workers_max: 4 pause_below: 3",
+                   "pause_below: must be from 1 to 2, is 3");
+    expect_refusal(LEAST "workers: 3 pause_below: 2",
+                   "pause_below: needs workers_max, since no lost worker is replaced without it; "
+                   "write workers_min: 3 workers_max: 3 in place of `workers`");
+    expect_refusal(LEAST "workers_min: 2 workers_max: 2 pause_below: 2 pause_patience_seconds: 0",
+                   "pause_patience_seconds: expected more than 0, 1e9 at most, is 0; write "
+                   "pause_patience_seconds: 600");
+}
+
 static void test_memory_budget(void **state)
 {
     (void)state;
@@ -685,6 +702,7 @@ int main(void)
         cmocka_unit_test(test_follow_batch),
         cmocka_unit_test(test_single_is_for_one_worker),
         cmocka_unit_test(test_override_takes_rivals_back),
+        cmocka_unit_test(test_pause_below),
         cmocka_unit_test(test_memory_budget),
         cmocka_unit_test(test_strategy_by_name),
         cmocka_unit_test(test_set_from_the_command_line),

@@ -216,6 +216,8 @@ static int downpour_worker(struct member *m)
     int rc = r ? replica_open(r, m) : ERR_NOMEM;
     if (rc == OK && m->join_state)
         rc = ps_client_join(&r->c);
+    if (rc == OK)
+        rc = m->on_begin(m);
     while (rc == OK)
         rc = run_iteration(r, m);
     return rc == ERR_STOP ? leave_run(r, m) : rc;

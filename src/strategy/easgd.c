@@ -201,6 +201,8 @@ static int async_worker(struct member *m)
     m->model = own;
     if (rc == OK)
         e->tau = settings_of(m->job)->tau;
+    if (rc == OK)
+        rc = m->on_begin(m);
     while (rc == OK) {
         bool diverged;
         rc = local_steps(e, m, &diverged);

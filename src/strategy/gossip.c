@@ -166,6 +166,8 @@ static int gossip_worker(struct member *m)
     if (rc == OK && !alone)
         rc = gossip_sender_open(&g->sender, m->world, m->group, l->both.n, strategy_chunk(m->job),
                                 m->arena);
+    if (rc == OK)
+        rc = m->on_begin(m);
     while (rc == OK) {
         follow_view(g, m);
         rc = strategy_async_step(m);

@@ -310,7 +310,9 @@ static int worker_init(struct phased_worker *w, struct member *m)
     if (m->resumed)
         vec_copy(&w->v, m->resumed, vec_all(&w->v));
     rc = phased_node_start(&w->node);
-    return rc == OK && w->node.joins ? join_lanes(w, m) : rc;
+    if (rc == OK && w->node.joins)
+        rc = join_lanes(w, m);
+    return rc == OK ? m->on_begin(m) : rc;
 }
 
 int phased_worker(struct member *m)

@@ -148,6 +148,8 @@ static int ps_worker(struct member *m)
         m->learner->finished = on_finished;
         m->learner->user = c;
     }
+    if (rc == OK)
+        rc = m->on_begin(m);
     while (rc == OK)
         rc = run_iteration(c);
     return rc == ERR_STOP ? ps_client_leave(c) : rc;

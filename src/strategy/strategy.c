@@ -53,6 +53,18 @@ static int check_batch(const Paceline__Job *job, const struct strategy_traits *t
                    name, job->global_batch, job->workers, job_workers_max(job));
 }
 
+/* A run in which no worker can join would never end its pause. */
+static int check_pause(const Paceline__Job *job, const struct strategy_traits *traits,
+                       struct err *err)
+{
+    if (!job->has_pause_below || traits->joinable)
+        return OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "pause_below: strategy %s admits no workers during a run, so a pause would not "
+                   "end; leave it out",
+                   job_strategy_name(job));
+}
+
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,
                   struct strategy_traits *traits, struct err *err)
 {
@@ -67,7 +79,8 @@ int strategy_find(const Paceline__Job *job, const struct strategy_ops **out,
         PL_ASSERT(rc != OK || !traits->driver_part || (*out)->driver);
         traits->workers_hold_model =
             !traits->driver_part || (job_is_alone(job) && !traits->is_async);
-        return rc == OK ? check_batch(job, traits, err) : rc;
+        rc = rc == OK ? check_batch(job, traits, err) : rc;
+        return rc == OK ? check_pause(job, traits, err) : rc;
     }
     if (job_is_auto(job))
         return err_set(err, ERR_USAGE,

@@ -131,9 +131,11 @@ struct member {
      * as at the last commit point. In asynchronous strategies it is called while a strategy waits
      * for another node. */
     int (*on_step_boundary)(struct member *m);
-    /* The hooks of an asynchronous worker: on_step after each step (strategy_async_step calls it),
+    /* The hooks of an asynchronous worker: on_begin before its first step, with all of its state;
+     * on_step after each step (strategy_async_step calls it),
      * on_exchange after each of this worker's own exchanges, which it numbers from 1. ERR_STOP: the
      * run ends for this worker now, and for others when they receive `stop`. */
+    int (*on_begin)(struct member *m);
     int (*on_step)(struct member *m);
     int (*on_exchange)(struct member *m, uint32_t lane, const struct exchange_cost *cost);
     /* m->lease_cursor is used up: take leases that have arrived. Waits for none. */

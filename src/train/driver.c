@@ -285,6 +285,9 @@ static int run_driver(struct driver *d)
         check_workers(d);
         check_worker_count(d, view);
         check_checkpoint(d, view);
+        rc = driver_check_pause(d, view);
+        if (rc != OK)
+            return rc;
         driver_check_joiners(d, driver_patience(d));
         request_model(d, view);
         d->progress->check_end(d, view);

@@ -151,6 +151,13 @@ struct run_reports {
     _Atomic int64_t joined_at[VIEW_MEMBERS_MAX]; /* the tracer's: when a joiner was admitted */
 };
 
+/* The run has fewer workers than pause_below (driver_pause.c). */
+struct run_pause {
+    bool on;
+    double since; /* seconds */
+    double asked; /* when a member was last asked for the checkpoint */
+};
+
 /* The end of the run (driver_stop.c, driver_end.c). */
 struct run_ending {
     _Atomic(const char *) reason; /* reason for an early end; NULL: none */
@@ -209,6 +216,7 @@ struct driver {
     struct model_writer model_writer;
     struct run_part part;
     struct run_reports reports;
+    struct run_pause pause;
     struct run_ending ending;
     struct err *err;
 };
@@ -283,6 +291,10 @@ uint32_t driver_follow_batch(struct driver *d, const struct view *view);
 
 /* Do the strategy's exchanges happen during its steps? */
 bool driver_overlaps(const struct driver *d);
+
+/* With pause_below: report when the run pauses and when it continues, and have a checkpoint written
+ * in between. ERR_PEER: it has paused too long */
+int driver_check_pause(struct driver *d, const struct view *view);
 
 /* Request `n` more workers from the host. Errors as world_want_nodes. */
 int driver_request_workers(struct driver *d, uint32_t n);

@@ -100,8 +100,7 @@ bool driver_stops_now(const struct driver *d)
     return read_stop(d) > 1 && !atomic_load(&d->model_writer.here);
 }
 
-/* Request a worker's model, and wait MODEL_WAIT for it. */
-static int fetch_model(struct driver *d)
+int driver_fetch_model(struct driver *d)
 {
     int64_t until = world_now(d->world) + MODEL_WAIT;
     uint64_t taken = atomic_load(&d->model_writer.taken);
@@ -144,7 +143,7 @@ int driver_stop_now(struct driver *d)
     struct train_stopping news = {.stage = STOPPING_NOW};
     find_state(d, &news);
     report_stopping(d, &news);
-    if (news.requests && fetch_model(d) == ERR_CANCELLED)
+    if (news.requests && driver_fetch_model(d) == ERR_CANCELLED)
         return ERR_CANCELLED;
     find_state(d, &news);
     const char *path = save_state(d);

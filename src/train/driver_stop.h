@@ -19,6 +19,9 @@ int driver_stop_now(struct driver *d);
 /* The same before training begins. ERR_STOP with its message: a stop was requested. */
 int driver_check_early_stop(struct driver *d);
 
+/* Request a worker's model, and wait two seconds for it. The errors of driver_turn */
+int driver_fetch_model(struct driver *d);
+
 /* A run that fails with `rc` keeps the driver's newest model, unless that model or this driver is
  * at fault. */
 void driver_keep_state(struct driver *d, int rc);

@@ -26,6 +26,8 @@ struct progress_ops {
     struct progress (*for_joiner)(struct worker *w);
     /* May a joiner be admitted at this step boundary within a round? */
     bool (*admits_in_round)(const struct worker *w);
+    /* May this worker pause there (worker_pause.h)? */
+    bool (*pauses_in_round)(const struct worker *w);
     /* The loop has ended well: the last report. */
     int (*end)(struct worker *w);
 

@@ -6,6 +6,7 @@
 #include "train/driver_stop.h"
 #include "train/objectives.h"
 #include "train/worker.h"
+#include "train/worker_pause.h"
 
 #include <math.h>
 
@@ -67,9 +68,19 @@ static int on_step(struct member *m)
         rc = worker_admit_joiner(w);
     if (rc == OK)
         worker_publish_if_requested(w, &m->progress, NULL);
+    if (rc == OK && !leaving)
+        rc = worker_pause(w, true);
+    if (rc == OK)
+        rc = check_stop(w);
     tracer_ship(w->world, w->host->trace);
     w->leave.left |= rc == OK && leaving; /* at once, since no exchange needs it */
     return rc == OK && leaving ? ERR_STOP : rc;
+}
+
+/* A joiner may be admitted in a pause. */
+static int on_begin(struct member *m)
+{
+    return worker_pause(m->train, true);
 }
 
 static void on_leases_exhausted(struct member *m)
@@ -112,6 +123,7 @@ static uint64_t report_every(const struct worker *w, size_t workers)
 static void begin_async(struct worker *w)
 {
     struct member *m = &w->member;
+    m->on_begin = on_begin;
     m->on_step = on_step;
     m->on_exchange = on_exchange;
     m->on_leases_exhausted = on_leases_exhausted;
@@ -153,6 +165,13 @@ static bool admits_always(const struct worker *w)
 {
     (void)w;
     return true;
+}
+
+/* At these boundaries it waits for another node already. It pauses after its steps. */
+static bool never_pauses(const struct worker *w)
+{
+    (void)w;
+    return false;
 }
 
 /* The last report: the driver grants the unused rest of this worker's leases to others. */
@@ -307,6 +326,7 @@ const struct progress_ops progress_async = {
     .uses_due = no_uses_due,
     .for_joiner = joiner_progress,
     .admits_in_round = admits_always,
+    .pauses_in_round = never_pauses,
     .end = end_async,
     .together = one_alone,
     .recover = recover_sum,

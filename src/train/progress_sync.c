@@ -6,6 +6,7 @@
 #include "train/driver_stop.h"
 #include "train/objectives.h"
 #include "train/worker.h"
+#include "train/worker_pause.h"
 
 #include <string.h>
 
@@ -110,6 +111,8 @@ static int on_commit(struct member *m, const struct exchange *e)
         rc = worker_admit_joiner(w);
     if (rc == OK && !last && !m->publishes_itself)
         worker_publish_if_requested(w, &m->progress, e);
+    if (rc == OK && on && !leaving)
+        rc = worker_pause(w, true);
     w->leave.left |= leaving;
     if (rc != OK || stop || leaving)
         return rc != OK ? rc : ERR_STOP;
@@ -257,6 +260,7 @@ const struct progress_ops progress_sync = {
     .uses_due = uses_due,
     .for_joiner = joiner_progress,
     .admits_in_round = admits_in_round,
+    .pauses_in_round = admits_in_round, /* so that it can be a donor */
     .end = end_sync,
     .together = all_together,
     .recover = furthest_progress,

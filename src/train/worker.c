@@ -7,6 +7,7 @@
 #include "train/recovery_report.h"
 #include "train/triggers.h"
 #include "train/worker_checkpoint.h"
+#include "train/worker_pause.h"
 #include "train/worker_slice.h"
 #include "wire/wire_send.h"
 
@@ -55,10 +56,7 @@ static bool publish_model(struct worker *w, const struct progress *progress, uin
     return publisher_start(&w->publisher, progress, use, &model);
 }
 
-/* Publish the model for these uses. While the previous copy is still being sent, a copy for an
- * evaluation is skipped and any other is sent later. While a joiner's state is being sent, nothing
- * is skipped. */
-static void publish_for(struct worker *w, const struct progress *progress, uint32_t use)
+void worker_publish(struct worker *w, const struct progress *progress, uint32_t use)
 {
     struct group *group = &w->group;
     uint32_t late = MODEL_SNAPSHOT | (publisher_admits(&w->publisher) ? MODEL_EVALUATE : 0u);
@@ -81,7 +79,7 @@ void worker_publish_if_requested(struct worker *w, const struct progress *progre
         use &= ~trigger_awaits_flush(e, use);
     w->counts.seen = *progress;
     if (use && speaks_for_all(w, progress))
-        publish_for(w, progress, use);
+        worker_publish(w, progress, use);
 }
 
 /* The same by the strategy's hooks. */
@@ -147,7 +145,7 @@ int worker_admit_joiner(struct worker *w)
 
 /* A stop at once: where the global model does not change between commit points, it can be sent
  * before the next one. */
-static void publish_urgent(struct worker *w)
+void worker_publish_urgent(struct worker *w)
 {
     uint32_t requests = atomic_load(&w->group.model_requests);
     bool steady = w->member.model.x != &w->learner.x && !w->member.publishes_itself;
@@ -171,9 +169,10 @@ static int on_step_boundary(struct member *m)
     w->counts.round_loss += w->learner.loss;
     atomic_store(&w->group.work.loss, w->counts.round_loss / (double)w->counts.round_steps);
     int rc = worker_end_step(w);
-    publish_urgent(w);
-    bool admits = w->progress->admits_in_round(w) && !group_is_leaving(m->group);
-    return rc == OK && admits ? worker_admit_joiner(w) : rc;
+    worker_publish_urgent(w);
+    if (rc == OK && w->progress->admits_in_round(w) && !group_is_leaving(m->group))
+        rc = worker_admit_joiner(w);
+    return rc == OK && w->progress->pauses_in_round(w) ? worker_pause(w, false) : rc;
 }
 
 static int report_done(struct worker *w, int status)
@@ -189,8 +188,7 @@ static int report_done(struct worker *w, int status)
     return rc;
 }
 
-/* Keep the lanes in line with new views. A lane with a task of its own is drained by that task. */
-static int drain_lanes(struct worker *w)
+int worker_drain_lanes(struct worker *w)
 {
     const struct lanes *lanes = &w->member.lanes;
     int rc = OK;
@@ -233,7 +231,7 @@ static int await_release(struct worker *w, int status, uint32_t reported)
         int rc = reconnects != reported ? report_done(w, status) : OK;
         reported = reconnects;
         if (rc == OK)
-            rc = drain_lanes(w);
+            rc = worker_drain_lanes(w);
         uint32_t requests = atomic_exchange(&w->group.model_requests, 0);
         if (rc == OK && requests & (MODEL_FINAL | MODEL_URGENT))
             rc = hand_over(w, requests);

@@ -158,6 +158,17 @@ int worker_end_step(struct worker *w);
 void worker_publish_if_requested(struct worker *w, const struct progress *progress,
                                  const struct exchange *e);
 
+/* Publish the model for these uses. While the previous copy is still being sent, a copy for an
+ * evaluation is skipped and any other is sent later. While a joiner's state is being sent, nothing
+ * is skipped. */
+void worker_publish(struct worker *w, const struct progress *progress, uint32_t use);
+
+/* Within a round: send the model for a stop at once, if it is that of the last commit point. */
+void worker_publish_urgent(struct worker *w);
+
+/* Keep the lanes in line with new views. A lane with a task of its own is drained by that task. */
+int worker_drain_lanes(struct worker *w);
+
 /* Send a report that a recovered driver gets in another way, too: OK while there is no driver. */
 int worker_report_if_connected(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 

@@ -130,6 +130,12 @@ static bool ends(const struct trial *t, const struct member *m)
     return m->progress.steps >= t->steps || (t->seconds > 0 && world_seconds(ran) >= t->seconds);
 }
 
+static int on_begun(struct member *m)
+{
+    (void)m;
+    return OK;
+}
+
 static int on_stepped(struct member *m)
 {
     struct trial *t = m->train;
@@ -213,6 +219,7 @@ static int train_on(struct trial *t, struct group *group, struct arena *arena)
         .job = t->job,
         .arena = arena,
         .model = {.x = &l.x, .s = &l.s},
+        .on_begin = on_begun,
         .on_step = on_stepped,
         .on_exchange = on_exchanged,
         .train = t,
