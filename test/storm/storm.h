@@ -95,6 +95,7 @@ struct plan {
     uint64_t seed;
     const char *set[4]; /* the strategy and its settings; without a value: unset */
     bool joinable, frees, local_data;
+    bool pauses;   /* with fewer workers than at the start */
     bool stops;    /* the user stops it once these faults are over; else it ends by its steps */
     uint32_t last; /* the first strike that comes after the last step; `strikes`: none does */
     uint32_t workers, workers_max, standby, nodes;

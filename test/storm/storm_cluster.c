@@ -290,6 +290,11 @@ static Paceline__Job *job_of(const struct ground *ground, const struct plan *pla
         snprintf(field, sizeof field, "workers_min=%u", plan->workers);
         expect_ok(job_set(job, field, &err), &err);
         snprintf(field, sizeof field, "workers_max=%u", plan->workers_max);
+        if (plan->pauses) {
+            expect_ok(job_set(job, field, &err), &err);
+            expect_ok(job_set(job, "pause_patience_seconds=8", &err), &err);
+            snprintf(field, sizeof field, "pause_below=%u", plan->workers);
+        }
     } else {
         snprintf(field, sizeof field, "workers=%u", plan->workers);
     }

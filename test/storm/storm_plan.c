@@ -217,14 +217,15 @@ void plan_draw(struct plan *plan, uint64_t seed, uint64_t timing)
     memcpy(plan->set, way->set, sizeof plan->set);
     plan->joinable = way->is & JOINED;
     plan->frees = way->is & FREE;
-    plan->local_data = rng_below(seed, 0, 77, 3) == 0; /* apart from the dice */
+    plan->local_data = rng_below(seed, 0, 77, 3) == 0;               /* apart from the dice */
+    plan->pauses = plan->joinable && rng_below(seed, 0, 78, 6) == 0; /* likewise */
     plan->workers = 3 + dice_roll(&dice, 3);
     if (!(way->is & JOINED))
         plan->workers = 5 + dice_roll(&dice, 2);
     if (way->is & SEATS) {
         plan->slices = (uint32_t)(strchr(way->set[1], '=')[1] - '0');
         plan->workers = plan->slices * (plan->workers < 5 ? 2 : 3) > 6 ? 6 : plan->slices * 2;
-        plan->local_data = false;
+        plan->local_data = plan->pauses = false;
     }
     plan->workers_max = plan->workers + ((way->is & JOINED) ? 2 + dice_roll(&dice, 3) : 0);
     plan->nodes = (way->is & JOINED) ? NODES_MAX : plan->workers;
@@ -251,10 +252,10 @@ bool plan_has(const struct plan *plan, const char *text)
 
 void plan_print(const struct plan *plan, FILE *out)
 {
-    fprintf(out, "  %s%s%s%s, %u to %u workers, %" PRIu64 " steps\n  %s\n", plan->set[0],
+    fprintf(out, "  %s%s%s%s%s, %u to %u workers, %" PRIu64 " steps\n  %s\n", plan->set[0],
             plan->set[1] ? " " : "", plan->set[1] ? plan->set[1] : "",
-            plan->local_data ? " local_data" : "", plan->workers, plan->workers_max, plan->steps,
-            plan->cluster);
+            plan->local_data ? " local_data" : "", plan->pauses ? " pauses" : "", plan->workers,
+            plan->workers_max, plan->steps, plan->cluster);
     for (uint32_t i = 0; i < plan->strikes; i++) {
         const struct strike *s = &plan->strike[i];
         fprintf(out, "  %s at one that %s, %" PRIu64 " exchanges on, for %.3f s, back after %.3f\n",

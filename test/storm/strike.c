@@ -359,11 +359,24 @@ static void stop_run(struct storm *s)
     atomic_store(&s->stop, 1);
 }
 
+/* A run that pauses gets one worker after another, as long as there are any. */
+static void relieve_pause(struct storm *s)
+{
+    const struct view *view = s->driver->group.world ? group_view(&s->driver->group) : NULL;
+    if (!s->plan->pauses || !view || view->count == 0 || view->count >= s->plan->workers)
+        return;
+    for (uint32_t i = 0; i < NODES_MAX; i++)
+        if (s->joining[i] > 0 && s->joining[i] < INT64_MAX)
+            return;
+    start_worker_later(s, 1);
+}
+
 void strike_if_scheduled(struct storm *s)
 {
     if (!s->driver || s->driver_dead)
         return;
     join_worker(s);
+    relieve_pause(s);
     if (sim_now(s->sim) >= s->calm)
         s->disk.full = s->disk.unsynced = false;
     if (s->struck >= s->plan->last)

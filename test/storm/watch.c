@@ -421,6 +421,8 @@ static bool may_end(const struct storm *s, int rc)
         return s->lost_all;
     if (rc == ERR_STOP && strstr(s->err.text, "interrupted before training continued"))
         return atomic_load(&s->stop) && (s->drivers > 1 || s->resumes);
+    if (rc == ERR_PEER && strstr(s->err.text, "the run has paused for"))
+        return s->plan->pauses; /* no worker is left to replace one that is lost */
     if (rc == ERR_PEER && s->plan->slices > 0 && strstr(s->err.text, "of the model is lost"))
         return s->incomplete;
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "no progress for"))
