@@ -19,7 +19,8 @@ static int exchanges_since_pause(const struct real_run *r)
     return n;
 }
 
-static void begin(struct tiny *t, struct machines *m, const char *strategy, const char *patience)
+static void begin_pause(struct tiny *t, struct machines *m, const char *strategy,
+                        const char *patience)
 {
     DRIVE(t, m, "--set", "workers_min=2", "--set", "workers_max=2", "--set", "pause_below=2",
           "--set", patience, "--set", "pace=0.01", "--set", "stop.epochs=100000", "--set",
@@ -36,7 +37,7 @@ static void test_a_pause_ends_with_another_worker(void **state)
     struct tiny *t = *state;
     for (int i = 0; i < WAYS; i++) {
         struct machines m;
-        begin(t, &m, ways[i], "pause_patience_seconds=100");
+        begin_pause(t, &m, ways[i], "pause_patience_seconds=100");
         process_nap(PAUSE_S);
         assert_int_equal(exchanges_since_pause(&m.run), 0);
         WORKER(&m, t->folder, "--threads", "1");
@@ -56,7 +57,7 @@ static void test_a_stop_in_a_pause(void **state)
     struct tiny *t = *state;
     for (int i = 0; i < WAYS; i += 2) {
         struct machines m;
-        begin(t, &m, ways[i], "pause_patience_seconds=100");
+        begin_pause(t, &m, ways[i], "pause_patience_seconds=100");
         process_nap(PAUSE_S / 2);
         double from = process_now();
         kill(m.run.p.pid, SIGINT);
@@ -72,7 +73,7 @@ static void test_patience_ends_a_pause(void **state)
     struct tiny *t = *state;
     for (int i = 0; i < WAYS; i += 3) {
         struct machines m;
-        begin(t, &m, ways[i], "pause_patience_seconds=1");
+        begin_pause(t, &m, ways[i], "pause_patience_seconds=1");
         process_wait(&m.run.p, REAL_LIMIT_S);
         assert_int_not_equal(m.run.p.code, 0);
         if (!strstr(m.run.p.err, "it has 1 worker, and pause_below is 2"))

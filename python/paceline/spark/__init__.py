@@ -31,6 +31,7 @@ _PARAMS = {
     "strategy": (TypeConverters.toString, "the training strategy"),
     "minWorkers": (TypeConverters.toInt, "workers with which the run begins"),
     "maxWorkers": (TypeConverters.toInt, "workers that there may be; 0: one on each executor"),
+    "belowMinWorkers": (TypeConverters.toString, "with fewer workers than minWorkers: pause or continue"),
     "epochs": (TypeConverters.toFloat, "epochs after which the run ends"),
     "batchSize": (TypeConverters.toInt, "records of a worker's step"),
     "learningRate": (TypeConverters.toFloat, "the solver's base_lr"),

@@ -26,6 +26,7 @@ public abstract class EstimatorParams extends Estimator<PacelineModel> {
     private final Param<String> strategy;
     private final IntParam minWorkers;
     private final IntParam maxWorkers;
+    private final Param<String> belowMinWorkers;
     private final DoubleParam epochs;
     private final IntParam batchSize;
     private final DoubleParam learningRate;
@@ -81,6 +82,11 @@ public abstract class EstimatorParams extends Estimator<PacelineModel> {
         maxWorkers = new IntParam(this, "maxWorkers",
                 "workers that there may be; 0: one on each executor", ParamValidators.gtEq(0));
         setDefault(maxWorkers, 0);
+        belowMinWorkers = new Param<>(this, "belowMinWorkers",
+                "with fewer workers than minWorkers: pause until there are enough, or continue with those that are "
+                + "left",
+                ParamValidators.inArray(List.of("pause", "continue")));
+        setDefault(belowMinWorkers, "pause");
         epochs = new DoubleParam(this, "epochs",
                 "epochs after which the run ends; 0: the job's stop", ParamValidators.gtEq(0));
         setDefault(epochs, 0.0);
@@ -287,6 +293,19 @@ public abstract class EstimatorParams extends Estimator<PacelineModel> {
 
     public int getMaxWorkers() {
         return (Integer) getOrDefault(maxWorkers);
+    }
+
+    public Param<String> belowMinWorkers() {
+        return belowMinWorkers;
+    }
+
+    public PacelineEstimator setBelowMinWorkers(String value) {
+        set(belowMinWorkers, value);
+        return self();
+    }
+
+    public String getBelowMinWorkers() {
+        return getOrDefault(belowMinWorkers);
     }
 
     public DoubleParam epochs() {

@@ -44,6 +44,7 @@ final class Fit implements AutoCloseable {
     /** What the estimator wants. */
     static final class Plan {
         int minWorkers;
+        boolean pauses; // while it has fewer
         int maxWorkers; // 0: one on each executor
         int patienceS;
         boolean skipsBad;
@@ -408,6 +409,10 @@ final class Fit implements AutoCloseable {
         }
         plan.job.add("workers_min", Integer.toString(Math.max(1, plan.minWorkers)));
         plan.job.add("workers_max", Integer.toString(Math.max(workers, REPLACED_WORKERS)));
+        if (plan.pauses) {
+            plan.job.add("pause_below", Integer.toString(plan.minWorkers));
+            plan.job.add("pause_patience_seconds", Integer.toString(plan.patienceS));
+        }
         List<String> options = new ArrayList<>(List.of("out=" + plan.directory, "key=" + key,
                 "listen=" + context.getConf().get("spark.driver.host") + ":0",
                 "patience=" + plan.patienceS));
@@ -434,6 +439,10 @@ final class Fit implements AutoCloseable {
                 break;
             case "progress":
                 leases.setMembers(event.path("workers").asInt());
+                break;
+            case "paused":
+            case "resumed":
+                LOG.info("{}", event);
                 break;
             case "want_workers":
                 LOG.info("{}", event);

@@ -87,11 +87,26 @@ final class JobFields {
      * continue; or null.
      */
     void check(Path old) {
+        text = resolve(old, List.of());
+    }
+
+    /** May a run of it wait for workers? Not where the model is in slices, which need all of theirs. */
+    boolean mayPause(Path old) {
+        try {
+            resolve(old, List.of("pause_below=1"));
+            return true;
+        } catch (PacelineException refused) {
+            return false;
+        }
+    }
+
+    private String resolve(Path old, List<String> more) {
         List<String> fields = new ArrayList<>(overrides);
         fields.add("train_data.memory=" + memory(Engine.ROWS));
         fields.add("test_data.memory=" + memory(TrainingRun.TEST));
         fields.add("workers_min=1");
         fields.add("workers_max=2"); // or more
+        fields.addAll(more);
         String[] options = old == null ? new String[0] : new String[] {"out=" + old, "resume=1"};
         LocalEngine engine = new LocalEngine();
         try {
@@ -105,7 +120,7 @@ final class JobFields {
             if (bytes == null) {
                 throw new PacelineException("job: " + wrong);
             }
-            text = new String(bytes, StandardCharsets.UTF_8);
+            return new String(bytes, StandardCharsets.UTF_8);
         } finally {
             engine.close();
         }

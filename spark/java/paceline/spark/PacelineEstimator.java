@@ -116,6 +116,8 @@ public final class PacelineEstimator extends EstimatorParams implements DefaultP
         plan.skipsBad = getOnBadRecord().equals("skip");
         plan.resumes = Files.exists(plan.directory.resolve(RUN_JOB));
         plan.job = describeJob(directory, plan.directory, plan.resumes);
+        plan.pauses = getMinWorkers() > 1 && getBelowMinWorkers().equals("pause")
+                && (isSet(belowMinWorkers()) || plan.job.mayPause(plan.resumes ? plan.directory : null));
         try (Fit fit = new Fit(within, plan)) {
             try {
                 return train(fit, plan, data);

@@ -3,10 +3,12 @@ package paceline.spark;
 import static paceline.spark.RunningFit.LOADED;
 import static paceline.spark.RunningFit.SYNC;
 import static paceline.spark.SparkTest.EXECUTORS;
+import static paceline.spark.SparkTest.events;
 import static paceline.spark.SparkTest.exchanges;
 import static paceline.spark.TestCases.check;
 import static paceline.spark.TestCases.run;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
@@ -23,6 +25,7 @@ public final class FailureTest {
     private static final double DRAIN_S = 3;
     private static final double CANCEL_S = 0.5;
     private static final double GAP_S = 10;
+    private static final double FINISH_S = 0.5; // an exchange under way when the pause begins
     private static final double SILENT_S = 60; // Spark waits for an executor's heartbeat for 120 s
     private static final long REJOIN_MS = 4500;
     private static final int DAMAGED_BYTE = 100;
@@ -43,6 +46,7 @@ public final class FailureTest {
         try {
             FailureTest test = new FailureTest(spark, Path.of(arguments[0]));
             run("test_workers_leave_when_asked", test::workersLeaveWhenAsked);
+            run("test_fit_pauses_below_min_workers", test::fitPauses);
             run("test_killed_executor_mpca", () -> test.fitOutlivesExecutor("mpca { }", "KILL", true));
             if (!SparkTest.usesProcesses(spark)) { // ProcessTest has the others, or they are the driver's work
                 run("test_native_crash_allreduce", () -> test.fitOutlivesExecutor("allreduce { }", "SEGV", false));
@@ -100,6 +104,27 @@ public final class FailureTest {
         check(run.count("join") == 2, "workers that have joined: " + run.count("join"));
         SparkTest.expectEvenCounts(run.end(1));
         run.expectNoLoss();
+    }
+
+    /** By default a fit with fewer workers than minWorkers takes no steps until the lost one is replaced. */
+    private void fitPauses() throws Exception {
+        PacelineEstimator estimator = base.estimator();
+        estimator.clear(estimator.belowMinWorkers());
+        RunningFit run = new RunningFit(base, estimator, "pauses", SYNC);
+        signal(base.executors().get(0), "KILL");
+        run.reach("the pause", () -> events(run.events, "paused").size() == 1);
+        run.reach("its end", () -> events(run.events, "resumed").size() == 1);
+        long before = exchanges(run.events).size();
+        run.reach("more exchanges", () -> exchanges(run.events).size() > before + 5);
+        SparkTest.expectEvenCounts(run.end(EXECUTORS));
+        JsonNode paused = events(run.events, "paused").get(0);
+        check(paused.path("workers").asInt() == EXECUTORS - 1 && paused.path("needed").asInt() == EXECUTORS,
+                "it paused with other numbers: " + paused);
+        double from = paused.path("t").asDouble();
+        double to = events(run.events, "resumed").get(0).path("t").asDouble();
+        long within = exchanges(run.events).stream().filter(t -> t > from + FINISH_S && t < to).count();
+        System.out.printf("pause of %.2f s with %d workers%n", to - from, EXECUTORS - 1);
+        check(within == 0, within + " exchanges in the pause");
     }
 
     /** The file in which an executor, or a process of its own, keeps rows for another one. */

@@ -164,7 +164,7 @@ public final class SparkTest {
                 + "train_data { scale: 0.00390625 } test_data { scale: 0.00390625 }\n"
                 + "solver { base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' } strategy { sync { tau: 4 } } stop { epochs: 3 }")
                 .setNet(NET).setFeaturesCol("image").setValidationIndicatorCol("held")
-                .setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS);
+                .setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS).setBelowMinWorkers("continue");
     }
 
     void expectNothingRuns() throws Exception {
