@@ -93,6 +93,7 @@ def besiege(address, silent, drips, version):
 
 class Siege(stage.Run):
     """The driver is `paceline driver`: it requires this user's key."""
+    strategy = "sync={tau: 4}"
 
     def __init__(self, args, folder):
         self.out, self.args, self.folder = os.path.join(folder, "run"), args, folder
@@ -100,7 +101,8 @@ class Siege(stage.Run):
         self.read_to, self.rest, self.events, self.worker, self.proxy = 0, "", [], [], {}
         self.at = stage.free_port()
         self.err = open(self.out + ".log", "wb")
-        settings = ["workers_min=1", "workers_max=4", "heartbeat=lan", "pace=0.01"]
+        settings = ["workers_min=1", "workers_max=4", "heartbeat=lan", "pace=0.01",
+                    f"strategy.{self.strategy}"]
         self.driver = subprocess.Popen(
             [self.program_path, "driver", "tiny.job", "--out", self.out, "--listen", self.at] +
             [word for s in settings for word in ("--set", s)],
