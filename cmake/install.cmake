@@ -2,7 +2,7 @@
 # by which pkg-config and CMake find them, the command, its pages and completions. A build with
 # sanitizers installs nothing: their runtime cannot be loaded into other programs.
 set(install_tests install_files install_pkg_config install_cmake packages hardening python_run
-  python_net python_wheel)
+  python_net python_interrupt python_torch python_wheel)
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()

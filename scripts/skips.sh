@@ -31,6 +31,7 @@ holds() { # CONDITION DIR
     mount) ! can_mount ;;
     network) ! can_unshare ;;
     numpy) ! "${PACELINE_PYTHON:-python3}" -c 'import numpy' 2>/dev/null ;;
+    torch) ! "${PACELINE_PYTHON:-python3}" -c 'import torch' 2>/dev/null ;;
     onnxruntime) ! python3 -c 'import onnxruntime' 2>/dev/null ;;
     opencv) ! python3 -c 'import cv2' 2>/dev/null ;;
     users) ! setpriv --reuid 64002 --regid 64002 --clear-groups test -x "$2/paceline" 2>/dev/null ;;

@@ -80,6 +80,8 @@ class Records:
     """
 
     def __init__(self, data: Any, classes: Optional[int] = None, spool: Optional[str] = None):
+        self.values: np.ndarray
+        self.labels: Optional[np.ndarray]
         self._files: Optional[Tuple[Any, Any]] = None
         self._shared_by: Optional["Records"] = None  # which has the files
         if isinstance(data, Records):
@@ -119,14 +121,13 @@ class Records:
         self.labels = None if y is None else _labels_of(y, len(values))
 
     def _take_items(self, items: Any, spool: Optional[str]) -> None:
-        if not hasattr(items, "__iter__") or (hasattr(items, "__len__") and
-                                              hasattr(items, "__getitem__")):
-            # of a Dataset, which may not know its end by itself
+        if not hasattr(items, "__iter__"):  # a Dataset, which may not know its end by itself
             items = map(items.__getitem__, range(len(items)))
         file = _open_file(spool)
         self._files = (file, None)
         labels = []
-        shape = kind = None
+        shape: Optional[Tuple[int, ...]] = None
+        kind = np.dtype(np.float32)
         for number, item in enumerate(items):
             x, y = item if isinstance(item, (tuple, list)) and len(item) == 2 else (item, None)
             x = to_array(x)

@@ -121,7 +121,7 @@ class Job(Owned):
         out = ctypes.c_void_p()
         self.engine.check(lib.pl_job_text(self, ctypes.byref(out)))
         try:
-            return ctypes.string_at(out.value).decode()
+            return ctypes.string_at(out).decode()
         finally:
             libc.free(out)
 

@@ -3,6 +3,7 @@ import ctypes
 import logging
 import os
 import threading
+from typing import Any, Dict
 
 from . import _interface as c
 from ._errors import error_of
@@ -49,6 +50,11 @@ def library_version() -> str:
     return lib.pl_version().decode()
 
 
+def field_types(kind) -> Dict[str, Any]:
+    """The type of each field of a struct."""
+    return dict(kind._fields_)
+
+
 def options(kind, **fields):
     """A struct of options with its size; texts become bytes, and None leaves a field zero."""
     made = kind(size=ctypes.sizeof(kind))
@@ -69,8 +75,8 @@ class Engine:
 
     def __init__(self, level: int = c.PL_LOG_INFO):
         self.lock = threading.RLock()
-        self.bound = {}  # what bound names point to
-        self._callback = dict(c.pl_engine_options._fields_)["log"](_on_log)
+        self.bound: Dict[str, Any] = {}  # what bound names point to
+        self._callback = field_types(c.pl_engine_options)["log"](_on_log)
         self.handle = ctypes.c_void_p()
         status = lib.pl_engine_create(
             ctypes.byref(options(c.pl_engine_options, log=self._callback, log_level=level)),

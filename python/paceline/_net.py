@@ -23,7 +23,7 @@ class TestResult(NamedTuple):
 
     error: Optional[float]
     loss: float
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple has a method of this name
 
 
 class _View:
@@ -252,7 +252,7 @@ class Net(Owned):
         at, n = ctypes.c_void_p(), ctypes.c_size_t()
         with self.engine.lock:
             self.engine.check(call(self, ctypes.byref(at), ctypes.byref(n)))
-        return self._view(at.value, (n.value,)) if n.value else np.empty(0, np.float32)
+        return self._view(at.value, (n.value,)) if at.value and n.value else np.empty(0, np.float32)
 
     @property
     def weights(self) -> Weights:

@@ -2,7 +2,7 @@
 import ctypes
 import dataclasses
 import threading
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from . import _interface as c
 from ._job import job_of
@@ -47,7 +47,7 @@ class Plan:
 
 
 def _row_of(made: c.pl_plan_row) -> PlanRow:
-    fields = {}
+    fields: Dict[str, Any] = {}
     for field in dataclasses.fields(PlanRow):
         if not field.name.startswith("simulated_"):
             value = getattr(made, field.name)

@@ -15,10 +15,10 @@ from . import _interface as c
 from ._data import Records, maps_text
 from ._errors import Error
 from ._job import job_of
-from ._library import Engine, Owned, encoded, lib, options
+from ._library import Engine, Owned, encoded, field_types, lib, options
 from ._processes import Workers
 
-_FIELDS = dict(c.pl_run_options._fields_)
+_FIELDS = field_types(c.pl_run_options)
 _live: "weakref.WeakSet[Run]" = weakref.WeakSet()
 
 
@@ -219,7 +219,7 @@ class Run:
 
     def _on_progress(self, _user, at: int) -> None:
         made = c.pl_progress.from_address(at)
-        self._progress = {name: getattr(made, name) for name, _ in made._fields_}
+        self._progress = {name: getattr(made, name) for name in field_types(made)}
 
     def _begin(self, engine: Engine, call: Callable[[Any, Any], int], given: c.pl_run_options,
                callbacks: Dict[str, Callable], workers: Optional[Workers]) -> None:

@@ -13,7 +13,7 @@ _FILLERS = ("filler", "std", "value", "bias", "bias_value", "rate", "decay", "bi
 def zoo() -> List[str]:
     """The names of the nets that the library knows, such as "resnet-50"."""
     at = ctypes.cast(lib.pl_zoo_names(), ctypes.POINTER(ctypes.c_char_p))
-    names = []
+    names: List[str] = []
     while at[len(names)]:
         names.append(at[len(names)].decode())
     return names

@@ -1,8 +1,5 @@
 """Runs from Python: training by worker processes, simulation, plans, and how they end."""
 import os
-import signal
-import subprocess
-import sys
 import time
 import unittest
 
@@ -85,41 +82,6 @@ class TrainTest(FolderTest):
             paceline.train(net=make_net(), data=(x, y), epochs=1e6, out=self.out,
                            on_event=complain, **TRAINS)
         self.assertEqual(paceline.Run.open(self.out).events[-1]["reason"], "interrupted")
-
-
-PROGRAM = """
-import sys
-sys.path[:0] = %r
-from scene import TRAINS, draw_points, make_net, paceline
-x, y = draw_points(320)
-try:
-    paceline.train(net=make_net(), data=(x, y), epochs=1e6, out=%r, workers=2,
-                   strategy={"sync": {"tau": 2}},
-                   on_event=lambda event: print(event["kind"], flush=True), **TRAINS)
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-
-
-class CtrlCTest(FolderTest):
-    def test_ctrl_c_ends_the_run_in_good_order(self):
-        program = PROGRAM % ([os.path.dirname(os.path.abspath(__file__))], self.out)
-        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
-                                   text=True, start_new_session=True)
-        self.addCleanup(process.stdout.close)
-        try:
-            for line in process.stdout:
-                if line.strip() == "exchange":
-                    break
-            os.killpg(process.pid, signal.SIGINT)
-            rest = process.communicate(timeout=30)[0].split()
-        finally:
-            if process.poll() is None:
-                process.kill()
-        self.assertEqual(rest[-1], "interrupted")
-        end = paceline.Run.open(self.out).events[-1]
-        self.assertEqual((end["kind"], end["reason"]), ("end", "interrupted"))
-        self.assertTrue(os.path.exists(os.path.join(self.out, "final.safetensors")))
 
 
 class ErrorTest(FolderTest):

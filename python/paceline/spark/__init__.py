@@ -4,6 +4,8 @@ The classes wrap those of the Java package of the same name: a saved model is fo
 The application needs spark.jars=paceline-spark.jar and spark.plugins=paceline.spark.PacelinePlugin.
 """
 
+# Spark has no hints of types, and may not be installed where they are checked.
+# mypy: disable-error-code="import-not-found,import-untyped"
 import json
 
 from py4j.java_gateway import JavaPackage
