@@ -260,7 +260,9 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_sources(cli_workers_test PRIVATE src/cli/workers.c src/cli/worker_relay.c
     src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c)
 
-  target_sources(cli_run_summary_test PRIVATE src/cli/run_summary.c src/cli/run_series.c)
+  target_sources(cli_run_summary_test PRIVATE src/cli/run_summary.c src/cli/run_series.c src/cli/run_hosts.c
+    src/cli/json_write.c)
+  target_sources(cli_run_hosts_test PRIVATE src/cli/run_hosts.c src/cli/json_write.c)
   target_sources(cli_trace_summary_test PRIVATE src/cli/trace_summary.c src/cli/trace_window.c
                  src/cli/job_fields.c)
 

@@ -18,7 +18,7 @@ _Static_assert((int)PL_WORK_JOINED == (int)WORK_JOINED && (int)PL_WORK_OVER == (
 #include <math.h>
 #include <string.h>
 
-enum { PATH_TEXT_MAX = 4096, HOST_NAME_SIZE = 64 };
+enum { PATH_TEXT_MAX = 4096, HOST_NAME_SIZE = 64, HOST_CPU_SIZE = 128 };
 
 #define ALONE_SILENCE (60 * WORLD_SECOND)
 
@@ -31,7 +31,7 @@ struct driving {
     struct api_sink sink;
     struct world *world;
     char address[128];
-    char cpu[128];
+    char cpu[HOST_CPU_SIZE];
     char name[HOST_NAME_SIZE]; /* of this machine */
     bool reported;             /* where it listens */
     struct err *err;
@@ -377,12 +377,15 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
 {
     atomic_bool alone = false;
     const char *addresses[DRIVERS_MAX + 1];
-    char name[HOST_NAME_SIZE];
+    char name[HOST_NAME_SIZE], cpu[HOST_CPU_SIZE];
     struct err why = {.status = OK};
     in_turn(drivers, addresses);
     real_host_name(name, sizeof name);
+    real_cpu_name(cpu, sizeof cpu);
     struct working w = {.host = worker_host(engine, options, root)};
     w.host.name = name;
+    w.host.cpu = cpu;
+    w.host.memory = real_memory_bytes();
     w.host.drivers = addresses;
     w.host.given_up = &alone;
     w.host.left = &stay->left;

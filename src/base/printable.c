@@ -14,3 +14,10 @@ void printable(char *text)
             *at = '?';
     }
 }
+
+void printable_ascii(char *text)
+{
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}

@@ -7,4 +7,7 @@
  * UTF-8 is kept. */
 void printable(char *text);
 
+/* Likewise each byte that is not of printable ASCII, for texts in files that must be UTF-8. */
+void printable_ascii(char *text);
+
 #endif

@@ -47,6 +47,14 @@ static void test_other_text_stays(void **state)
     expect_printable("cut \xc2", "cut \xc2");
 }
 
+static void test_ascii_alone_stays(void **state)
+{
+    char text[] = " ~a\033\x7f\xc3\xa9\xff\x01";
+    (void)state;
+    printable_ascii(text);
+    assert_string_equal(text, " ~a??????");
+}
+
 static void test_messages_are_printable(void **state)
 {
     (void)state;
@@ -77,6 +85,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_a_terminal_would_obey),
         cmocka_unit_test(test_other_text_stays),
+        cmocka_unit_test(test_ascii_alone_stays),
         cmocka_unit_test(test_messages_are_printable),
         cmocka_unit_test(test_lines_of_the_log_are_printable),
     };

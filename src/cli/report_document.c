@@ -251,6 +251,8 @@ static void put_small(FILE *out, const struct report_run *run)
     const struct run_summary *s = run->summary;
     report_facts_put(out, s);
     fputc(',', out);
+    run_hosts_put(out, &s->hosts);
+    fputc(',', out);
     put_marks(out, s);
     fputc(',', out);
     put_waited(out, s);

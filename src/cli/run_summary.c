@@ -167,6 +167,8 @@ static void on_member(struct run_summary *s, const cJSON *event, double t)
         if (c->in >= 0)
             set_member(s, node, c->in == 1);
         const char *host = i == 0 ? json_text(event, "host") : "";
+        if (host[0] && node >= 0)
+            run_hosts_take(&s->hosts, node, event);
         add_mark(s, replaces ? MARK_RECOVERY : c->kind, t, node, "worker %d %s%s%s%s%s", node,
                  c->text, host[0] ? " on " : "", host, why[0] ? ": " : "", why);
         add_point(s, CURVE_WORKERS, t, s->workers, false);
@@ -182,6 +184,7 @@ static void on_start(struct run_summary *s, const cJSON *event, double t)
     cJSON_Delete(s->start);
     s->start = cJSON_Duplicate(event, true);
     s->records = json_number(records, "train");
+    run_hosts_take(&s->hosts, -1, event);
     s->sessions++;
     s->trained = false;
     for (uint32_t node = 0; node < s->nodes; node++)

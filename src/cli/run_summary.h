@@ -5,6 +5,7 @@
 #ifndef PL_CLI_RUN_SUMMARY_H
 #define PL_CLI_RUN_SUMMARY_H
 
+#include "cli/run_hosts.h"
 #include "cli/run_series.h"
 
 #include <cjson/cJSON.h>
@@ -46,7 +47,7 @@ struct run_mark {
     char text[160];
 };
 
-enum { RUN_MARKS_MAX = 2000, RUN_NODES_MAX = 4096, RUN_SAMPLES_MAX = 3 };
+enum { RUN_MARKS_MAX = 2000, RUN_SAMPLES_MAX = 3 };
 
 /* Of an exchange's wait, by its event: the node's step took long, its data came late, its link was
  * slow, it stood still, it evaluated a model. */
@@ -69,9 +70,10 @@ struct run_wait {
 enum { RUN_WAITS_MAX = 8 };
 
 struct run_summary {
-    bool bounded;                  /* curves are reduced where they become long */
-    cJSON *start, *end;            /* the newest; NULL: none yet */
-    cJSON *machines, *sets;        /* arrays of the events `machine` and `records` */
+    bool bounded;           /* curves are reduced where they become long */
+    cJSON *start, *end;     /* the newest; NULL: none yet */
+    cJSON *machines, *sets; /* arrays of the events `machine` and `records` */
+    struct run_hosts hosts;
     char *sample[RUN_SAMPLES_MAX]; /* the newest texts that the model has drawn, newest first */
     struct run_series curve[CURVES];
     uint64_t reductions;  /* how often curves were */

@@ -65,6 +65,7 @@ struct membership {
     size_t joiners;                                    /* connected joiners */
     struct worker_location location[VIEW_MEMBERS_MAX]; /* the server task's: machines of workers
                                                           that sent a hello */
+    struct hello_machine machine[VIEW_MEMBERS_MAX];    /* likewise */
     struct hello_records *records[VIEW_MEMBERS_MAX];   /* likewise, with local_data: of such a
                                                           worker's hello; NULL: out of memory */
     _Atomic int64_t stirred;   /* before the first view: when a worker last arrived */

@@ -115,15 +115,14 @@ static void on_refused(void *user, uint32_t node, const struct err *why)
 }
 
 /* Keeps the machine of a worker that sends its hello. */
-static void keep_worker_location(struct driver *d, uint32_t node, struct hello *hello)
+static void keep_worker_location(struct driver *d, uint32_t node, const struct hello *hello)
 {
-    printable(hello->host);
-    printable(hello->address);
     if (node >= VIEW_MEMBERS_MAX)
         return;
     struct worker_location *location = &d->membership.location[node];
     memcpy(location->host, hello->host, sizeof location->host);
     memcpy(location->address, hello->address, sizeof location->address);
+    d->membership.machine[node] = hello->machine;
 }
 
 /* Keeps the records that it has, which the main task reads once a view has this worker. */
@@ -252,6 +251,28 @@ static void report_lost_worker(struct driver *d, uint32_t node, const char *what
     driver_report_joiner(d, node, JOINER_LOST, line);
 }
 
+static void emit_member(struct driver *d, uint32_t node, const char *what, uint32_t view)
+{
+    bool known = strcmp(what, "join") == 0 && node < VIEW_MEMBERS_MAX;
+    const char *host = known ? d->membership.location[node].host : "";
+    struct hello_machine machine = {.cpu = ""};
+    cJSON *event = events_new(&d->events, "member");
+    cJSON_AddNumberToObject(event, "node", node);
+    cJSON_AddStringToObject(event, "what", what);
+    cJSON_AddNumberToObject(event, "view", view);
+    if (known)
+        machine = d->membership.machine[node];
+    if (host[0])
+        cJSON_AddStringToObject(event, "host", host);
+    if (machine.cpu[0])
+        cJSON_AddStringToObject(event, "cpu", machine.cpu);
+    if (machine.cores > 0)
+        cJSON_AddNumberToObject(event, "cores", machine.cores);
+    if (machine.memory > 0)
+        cJSON_AddNumberToObject(event, "memory", (double)machine.memory);
+    events_emit(&d->events, event);
+}
+
 static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
 {
     struct driver *d = user;
@@ -282,13 +303,7 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
         log_info(d->host->log, "worker %u has a slice of the model again", node);
     else if (participates)
         log_info(d->host->log, "worker %u takes part in exchanges again", node);
-    cJSON *event = events_new(&d->events, "member");
-    cJSON_AddNumberToObject(event, "node", node);
-    cJSON_AddStringToObject(event, "what", what);
-    cJSON_AddNumberToObject(event, "view", view);
-    if (joins && node < VIEW_MEMBERS_MAX && d->membership.location[node].host[0])
-        cJSON_AddStringToObject(event, "host", d->membership.location[node].host);
-    events_emit(&d->events, event);
+    emit_member(d, node, what, view);
 }
 
 /* ---- the group ---- */

@@ -221,6 +221,22 @@ void hello_take_records(struct hello_records *own, const Paceline__Job *job,
     }
 }
 
+static void put_machine(const struct hello_machine *machine, struct buf *out)
+{
+    buf_put_text(out, machine->cpu);
+    buf_put_u32(out, machine->cores);
+    buf_put_u64(out, machine->memory);
+}
+
+static void read_machine(struct byte_reader *in, struct hello_machine *out)
+{
+    read_text(in, out->cpu, sizeof out->cpu);
+    printable_ascii(out->cpu);
+    out->cores = read_u32(in);
+    out->memory = read_u64(in);
+    in->failed |= out->cores > HELLO_CORES_MAX || out->memory >= HELLO_MEMORY_MAX;
+}
+
 void hello_write(const struct hello *hello, struct buf *out)
 {
     buf_put_u32(out, hello->version);
@@ -232,6 +248,7 @@ void hello_write(const struct hello *hello, struct buf *out)
     buf_put_text(out, hello->kernels);
     buf_put_text(out, hello->host);
     buf_put_text(out, hello->address);
+    put_machine(&hello->machine, out);
     put_records(&hello->records, out);
 }
 
@@ -246,7 +263,10 @@ int hello_read(struct byte_reader *in, struct hello *out)
     read_text(in, out->isa, sizeof out->isa);
     read_text(in, out->kernels, sizeof out->kernels);
     read_text(in, out->host, sizeof out->host);
+    printable_ascii(out->host);
     read_text(in, out->address, sizeof out->address);
+    printable(out->address);
+    read_machine(in, &out->machine);
     read_records(in, &out->records);
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }

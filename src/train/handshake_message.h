@@ -61,6 +61,15 @@ struct welcome {
     struct hello_records records; /* the driver's: a worker with other data need not plan a net */
 };
 
+/* A node's machine, for people. "" and 0: unknown, or simulated. */
+struct hello_machine {
+    char cpu[HELLO_CPU_MAX]; /* cut short where it does not fit */
+    uint32_t cores;          /* that the node may use */
+    uint64_t memory;         /* bytes; below HELLO_MEMORY_MAX, so that a double has it */
+};
+
+#define HELLO_MEMORY_MAX (UINT64_C(1) << 53)
+
 struct hello {
     uint32_t version; /* WIRE_VERSION */
     char release[RELEASE_MAX];
@@ -68,6 +77,7 @@ struct hello {
     uint32_t threads;
     char isa[HELLO_TEXT_MAX], kernels[HELLO_TEXT_MAX];
     char host[WORKER_HOST_MAX], address[NODE_ADDRESS_MAX];
+    struct hello_machine machine;
     struct hello_records records;
 };
 
@@ -98,7 +108,7 @@ int release_differs(uint32_t version, const char *release, uint32_t driver_versi
                     const char *driver, struct err *err);
 
 void hello_write(const struct hello *hello, struct buf *out);
-/* ERR_PROTOCOL */
+/* ERR_PROTOCOL. Names of the machine are fit for events. */
 int hello_read(struct byte_reader *in, struct hello *out);
 
 /* Does a worker's hello agree with the driver's `own` (H1)? ERR_INPUT naming the difference. */

@@ -22,6 +22,7 @@ static const struct hello sample = {
     .isa = "avx512_core",
     .kernels = "dnnl",
     .address = "127.0.0.1:65535",
+    .machine = {"AMD EPYC 9004", 32, HELLO_MEMORY_MAX - 1},
     .records = {UINT64_MAX, {7, 600, "/data/train"}, {8, 100, "/data/test"}, {.schema = 0}},
 };
 
@@ -61,6 +62,8 @@ static void test_hello_is_decoded_whole(void **state)
     assert_string_equal(out.isa, sample.isa);
     assert_string_equal(out.kernels, sample.kernels);
     assert_string_equal(out.address, sample.address);
+    assert_string_equal(out.machine.cpu, sample.machine.cpu);
+    assert_true(out.machine.cores == 32 && out.machine.memory == HELLO_MEMORY_MAX - 1);
     assert_true(out.records.train.hash == sample.records.train.hash &&
                 out.records.test.count == sample.records.test.count);
     assert_string_equal(out.records.train.path, sample.records.train.path);
@@ -76,11 +79,11 @@ static void test_hello_refuses_long_texts(void **state)
 {
     struct hello out;
     (void)state;
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 5; which++) {
         struct buf bytes = {0};
         char text[NODE_ADDRESS_MAX + 1];
         memset(text, 'w', sizeof text - 1);
-        text[which == 2 ? NODE_ADDRESS_MAX : HELLO_TEXT_MAX] = '\0';
+        text[which < 2 ? HELLO_TEXT_MAX : which == 2 ? NODE_ADDRESS_MAX : HELLO_CPU_MAX] = '\0';
         buf_put_u32(&bytes, WIRE_VERSION);
         buf_put_text(&bytes, "1");
         for (int i = 0; i < 2; i++)
@@ -90,11 +93,44 @@ static void test_hello_refuses_long_texts(void **state)
         buf_put_text(&bytes, which == 1 ? text : "ref");
         buf_put_text(&bytes, "attic");
         buf_put_text(&bytes, which == 2 ? text : "127.0.0.1:1");
-        for (int i = 0; i < 12; i++)
+        buf_put_text(&bytes, which == 3 ? text : "EPYC");
+        buf_put_u32(&bytes, 1);
+        buf_put_u64(&bytes, 1);
+        for (int i = 0; i < 19; i++) /* its records */
             buf_put_u32(&bytes, 0);
-        assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
+        assert_int_equal(read_hello(bytes.data, bytes.len, &out), which < 4 ? ERR_PROTOCOL : OK);
         bytes_put_le32(bytes.data + 29, UINT32_MAX); /* the length of the first */
         assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
+        buf_release(&bytes);
+    }
+}
+
+/* Anybody may describe the machine that people read of. */
+static void test_hello_bounds_the_machine(void **state)
+{
+    static const struct {
+        uint32_t cores;
+        uint64_t memory;
+        int rc;
+    } cases[] = {
+        {0, 0, OK},
+        {HELLO_CORES_MAX, 1, OK},
+        {HELLO_CORES_MAX + 1, 1, ERR_PROTOCOL},
+        {1, HELLO_MEMORY_MAX, ERR_PROTOCOL},
+        {UINT32_MAX, UINT64_MAX, ERR_PROTOCOL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hello out, in = sample;
+        struct buf bytes = {0};
+        strcpy(in.host, "a\033[31m\n\xff");
+        strcpy(in.machine.cpu, "<b>\a\xc3\xa9\xc2\x9b");
+        in.machine.cores = cases[i].cores;
+        in.machine.memory = cases[i].memory;
+        hello_write(&in, &bytes);
+        assert_int_equal(read_hello(bytes.data, bytes.len, &out), cases[i].rc);
+        assert_string_equal(out.host, "a?[31m??");
+        assert_string_equal(out.machine.cpu, "<b>?????"); /* pages escape it */
         buf_release(&bytes);
     }
 }
@@ -188,11 +224,11 @@ static void test_hello_check_names_difference(void **state)
     hello.job_hash++;
     expect_refused(&hello, "job is 0123456789abcdf0");
     hello.version++;
-    expect_refused(&hello, "(protocol 15), the driver release 0.1.0 (protocol 14)");
+    expect_refused(&hello, "(protocol 16), the driver release 0.1.0 (protocol 15)");
     hello.version--;
     strcpy(hello.release, "0.0.9");
-    expect_refused(&hello, "the worker is release 0.0.9 (protocol 14), the driver release 0.1.0 "
-                           "(protocol 14); install the same release on both");
+    expect_refused(&hello, "the worker is release 0.0.9 (protocol 15), the driver release 0.1.0 "
+                           "(protocol 15); install the same release on both");
 }
 
 /* With local_data the records may be others, of one kind. */
@@ -244,6 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hello_is_decoded_whole),
         cmocka_unit_test(test_hello_refuses_long_texts),
+        cmocka_unit_test(test_hello_bounds_the_machine),
         cmocka_unit_test(test_welcome_is_decoded_whole),
         cmocka_unit_test(test_handshake_survives_random_bytes),
         cmocka_unit_test(test_hello_check_names_difference),

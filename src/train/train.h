@@ -31,7 +31,7 @@ struct train_host {
     struct tuner *tuner; /* chooses kernels (tensor/tuner.h); NULL: they go by rule */
     struct group_timing timing;
     const char *name; /* of this machine, for messages; NULL: it has none */
-    const char *cpu;  /* the driver: its processor, and its memory in bytes; NULL, 0: unknown */
+    const char *cpu;  /* its processor, and its memory in bytes; NULL, 0: unknown */
     uint64_t memory;
     double
         step_seconds; /* seconds of a step at the job's batch on a node of speed 1; 0 when real */
@@ -73,7 +73,7 @@ struct train_host {
      * number of threads stays as it is. */
     int64_t (*delay)(void);
     uint32_t threads; /* threads of a worker; 0: as the job sets them */
-    uint32_t cores;   /* threads if the job sets none */
+    uint32_t cores;   /* that this process may use; threads if the job sets none */
     /* Where a worker's spans go, where it lives in one process and on one clock with its driver;
      * NULL: to the driver. */
     const struct trace_sink *trace;

@@ -505,6 +505,15 @@ static int begin_run(struct worker *w)
     return take_start(w, rc, &header);
 }
 
+static void describe_machine(const struct train_host *host, struct hello_machine *out)
+{
+    snprintf(out->cpu, sizeof out->cpu, "%s", host->cpu ? host->cpu : "");
+    if (host->memory > 0 && host->memory < HELLO_MEMORY_MAX) {
+        out->memory = host->memory;
+        out->cores = host->cores < HELLO_CORES_MAX ? host->cores : HELLO_CORES_MAX;
+    }
+}
+
 static int write_hello(const struct worker *w, struct buf *out, struct err *err)
 {
     struct hello hello = {
@@ -522,6 +531,7 @@ static int write_hello(const struct worker *w, struct buf *out, struct err *err)
     if (w->host->name)
         snprintf(hello.host, sizeof hello.host, "%s", w->host->name);
     world_address(w->world, hello.address, sizeof hello.address);
+    describe_machine(w->host, &hello.machine);
     hello_write(&hello, out);
     return OK;
 }

@@ -22,12 +22,14 @@ enum {
     WORKER_HOST_MAX = 64,
     WORKER_STAGE_MAX = 32,
     HELLO_TEXT_MAX = 32,
+    HELLO_CPU_MAX = 64,
     HELLO_PATH_MAX = 200,
     HELLO_KIND_MAX = 80,
     TASKS_KEY_MAX = 64,
     KV_KEY_MAX = 63, /* without the zero; printable ASCII without blanks */
 
     /* Counts in a message. */
+    HELLO_CORES_MAX = 1 << 20,
     HOLDINGS_MAX = 256,    /* of a worker's records */
     JOIN_STATE_WORDS = 24, /* of a strategy's state, to a joiner */
     GROUP_REPORT = 64,     /* words of a recovery report, */

@@ -117,6 +117,11 @@ def test_long_run(build, browser, folder):
     events = kit.long_run(100000, 1000)
     events.insert(2, {'t': 0.1, 'kind': 'warning', 'what': 'size', 'text': EVIL})
     events[0]['job'] = events[0]['settings'] = events[0]['net'] = EVIL
+    attic, evil = {'host': 'attic', 'cpu': 'EPYC', 'cores': 16, 'memory': 64e9}, {'host': EVIL[:63], 'cpu': EVIL, 'cores': -1}
+    events[0].update(attic)
+    for event in events:
+        if event.get('what') == 'join':
+            event.update(evil if event['node'] in (2, 4, 5) else attic)
     kit.write_run(name, events)
     second = os.path.join(folder, 'second')
     kit.write_run(second, kit.long_run(500, 200))
@@ -135,6 +140,9 @@ def test_long_run(build, browser, folder):
     covered_curve(page, 'exchange', 'waited_s', curve_of(events, 'exchange', 'waited_s'))
     other = kit.read_events(second)
     same_curve(page, 'loss', 'train_loss', curve_of(other, 'loss', 'loss'), '1')
+    assert page.tables['machines'] == [['machine', 'processor', 'cores', 'memory', 'nodes'],
+                                       ['attic', 'EPYC', '16', '64 GB', 'driver, workers 0, 1, 3, 6–8'],
+                                       [EVIL[:63], EVIL[:63], '–', '–', 'workers 2, 4, 5']], page.tables['machines']
     rows = [r for r in page.tables['error, %'] if r[0].endswith('validation error')]
     wanted = [[str(float(e['t'])), str(e['error'])] for e in events + other if e['kind'] == 'eval']
     assert [[str(float(r[1])), r[4]] for r in rows] == wanted, rows[:3]

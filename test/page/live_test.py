@@ -89,15 +89,18 @@ def follow(run):
     return document, arrivals, statuses
 
 
-def is_of_this_machine(events, facts):
-    start, host = next(e for e in events if e['kind'] == 'start'), socket.gethostname()
-    assert facts["driver's machine"] == start['host'] == host, start
-    assert facts['its memory'] == start['memory'] == os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGESIZE'), start
-    assert 1 <= facts['its cores'] == start['cores'] <= os.cpu_count(), start
+def is_of_this_machine(events, hosts):
+    """Driver and workers are on one machine, which the page has in one row."""
+    start = next(e for e in events if e['kind'] == 'start')
+    joins = [e for e in events if e['kind'] == 'member' and e['what'] == 'join']
     with open('/proc/cpuinfo', encoding='utf-8') as f:
         models = [line.split(':', 1)[1].strip() for line in f if line.startswith('model name')]
-    assert models[:1] == [start['cpu']] and facts['its processor'] == start['cpu'], start
-    assert [e['host'] for e in events if e['kind'] == 'member' and e['what'] == 'join'] == [host] * 2
+    memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGESIZE')
+    assert len(joins) == 2, joins
+    for event in [start] + joins:
+        assert (event['host'], event['memory'], [event['cpu']]) == (socket.gethostname(), memory, models[:1]), event
+        assert 1 <= event['cores'] == start['cores'] <= os.cpu_count(), event
+    assert hosts == [[start['host'], start['cpu'], start['cores'], memory, [-1, 0, 1]]], hosts
 
 
 def test_page_equals_the_events(run, document, arrivals, statuses, events):
@@ -109,7 +112,7 @@ def test_page_equals_the_events(run, document, arrivals, statuses, events):
     errors = [e for e in events if e['kind'] == 'eval' and e['set'] == 'validation']
     assert document['curves']['validation_error']['value'] == [e['error'] for e in errors]
     facts = {label: value for _, label, _, value in document['facts']}
-    is_of_this_machine(events, facts)
+    is_of_this_machine(events, document['hosts'])
     assert facts['ended by'] == 'epochs' and document['ended'] is True
     assert statuses >= 4, statuses
     early = min(at - t for at, t in arrivals if at)

@@ -390,6 +390,26 @@
         return html('div', { class: 'scroll', tabindex: 0 }, table);
     }
 
+    // "driver, workers 0–3, 7"
+    function nodeList(nodes) {
+        const runs = [];
+        for (const node of nodes.filter((n) => n >= 0)) {
+            const last = runs[runs.length - 1];
+            if (last && last[1] === node - 1) last[1] = node;
+            else runs.push([node, node]);
+        }
+        const workers = runs.map(([from, to]) => (from === to ? `${from}` : to === from + 1 ? `${from}, ${to}` : `${from}–${to}`)).join(', ');
+        const several = nodes.filter((n) => n >= 0).length > 1;
+        return [nodes.includes(-1) ? 'driver' : '', workers && `worker${several ? 's' : ''} ${workers}`].filter(Boolean).join(', ');
+    }
+    function hostsTable(hosts) {
+        if (!hosts || hosts.length === 0) return null;
+        const cell = (value, unit) => html('td', {}, value === null ? '–' : show(value, unit));
+        return html('table', { 'aria-label': 'machines' }, html('thead', {}, html('tr', {}, ...['machine', 'processor', 'cores', 'memory', 'nodes'].map((n) => html('th', { scope: 'col' }, n)))),
+            html('tbody', {}, ...hosts.map(([name, cpu, cores, memory, nodes]) => html('tr', {}, html('th', { scope: 'row' }, name),
+                cell(cpu, ''), cell(cores, ''), cell(memory, 'bytes'), html('td', {}, nodeList(nodes))))));
+    }
+
     function objectsTable(list) {
         if (!list || list.length === 0) return null;
         const keys = [...new Set(list.flatMap((o) => Object.keys(o)))].filter((k) => !['t', 'kind', 'simulated'].includes(k));
@@ -511,9 +531,10 @@
         if (!run.trace) sides.append(html('p', { class: 'note' }, live ? 'A report with --trace shows the time of each node by purpose, after the run.' :
             'No trace: a run with --trace FILE, and a report with it, show the time of each node by purpose.'));
         parts.push(sides, run.trace ? drawWindow(run.trace) : null);
-        const marks = drawMarksTable(run), machines = objectsTable(run.machines), sets = objectsTable(run.sets);
+        const marks = drawMarksTable(run), hosts = hostsTable(run.hosts), machines = objectsTable(run.machines), sets = objectsTable(run.sets);
         if (marks) parts.push(html(several ? 'h3' : 'h2', {}, 'Faults, recoveries and other events'), marks);
-        if (machines) parts.push(html(several ? 'h3' : 'h2', {}, 'Machines'), machines);
+        if (hosts) parts.push(html(several ? 'h3' : 'h2', {}, 'Machines'), hosts);
+        if (machines) parts.push(html(several ? 'h3' : 'h2', {}, 'Measured steps and links'), machines);
         if (sets) parts.push(html(several ? 'h3' : 'h2', {}, 'Sets of records'), sets);
         if (run.texts && run.texts.length > 0)
             parts.push(html(several ? 'h3' : 'h2', {}, 'Texts of the model, the newest first'), html('div', { class: 'wrap' }, ...run.texts.map((t) => html('pre', {}, t))));
