@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Terminals of 80 and 40 columns, all ten strategies, short real runs: one progress line, updated in
-# place, and nothing wraps. Needs tmux, and python3 for a small set of pictures.
+# place, and nothing wraps. Colours where they are wanted. Needs tmux, and python3 for a small set of pictures.
 #
 #   test/terminal.sh PACELINE
 set -euo pipefail
@@ -74,6 +74,37 @@ watch() { # STRATEGY COLUMNS
     [ -z "$history" ] || complain "$name: wrapped:" "$history"
     [ "$wrong" = 0 ] || touch wrong
 }
+
+# A warning, a result and an error, as a terminal with these variables shows them: lines with orders.
+paint() { # NAME VARIABLE=VALUE...
+    local name=$1 esc=$'\033' shot
+    shift
+    tmux -L "$socket" -f /dev/null new-session -d -s "$name" -x 100 -y 50 \
+        "export PACELINE_TUNER=off OMP_WAIT_POLICY=passive; unset NO_COLOR; export $*; \
+         '$paceline' train painted.job --out $name; '$paceline' train none.job; \
+         touch $name.code; sleep 20"
+    for _ in $(seq 400); do [ -e "$name.code" ] && break || sleep 0.05; done
+    sleep 0.2
+    shot=$(tmux -L "$socket" capture-pane -p -e -t "$name")
+    tmux -L "$socket" kill-session -t "$name"
+    sed "s/$esc\[\([0-9;]*\)m/<\1>/g" <<<"$shot"
+}
+{ grep -v '^stop\|^batch\|^pace' tiny.job && cat <<'JOB'; } >painted.job
+test_data { idx { images: 'test-images' labels: 'test-labels' } scale: 0.00390625 }
+batch: 601
+stop { epochs: 2 }
+JOB
+shot=$(paint colors TERM=screen)
+for line in '<33>suspicious: ' '<1>test  *error ' '<31>paceline: .*none.job'; do
+    grep -q "^\(<0*>\)*$line" <<<"$shot" || complain "no line is $line" "$shot"
+done
+for variable in NO_COLOR=1 TERM=dumb; do
+    shot=$(paint "${variable%=*}" "$variable")
+    grep -q '^suspicious: ' <<<"$shot" && grep -q '^paceline: ' <<<"$shot" ||
+        complain "$variable: lines are missing" "$shot"
+    ! grep -q '<[0-9;]*[1-9][0-9;]*>' <<<"$shot" || complain "$variable: there are colours" "$shot"
+done
+[ "$wrong" = 0 ] || touch wrong
 
 for columns in 80 40; do
     for strategy in single sync allreduce async_allreduce diloco easgd mpca pace gossip ps downpour; do

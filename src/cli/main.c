@@ -55,7 +55,7 @@ int cli_net_spec(pl_engine *engine, const char *text, pl_net_spec **out)
 int cli_fail(const pl_engine *engine, int status)
 {
     output_finish();
-    fprintf(stderr, "paceline: %s\n", pl_engine_error(engine));
+    output_error("paceline: %s", pl_engine_error(engine));
     switch (status) {
     case PL_ERR_INPUT:
     case PL_ERR_USAGE:

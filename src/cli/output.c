@@ -18,6 +18,11 @@
 
 enum { KINDS_MAX = 32, KEY_MAX = 128, LINE_MAX_BYTES = 2048, COLUMNS_DEFAULT = 80 };
 
+/* The tone of a line, and the order to a terminal for it: yellow, red, bold. */
+enum tone { TONE_PLAIN, TONE_WARNING, TONE_ERROR, TONE_RESULT };
+static const char *const tone_orders[] = {"", "\033[33m", "\033[31m", "\033[1m"};
+static const char tone_end[] = "\033[0m";
+
 /* Warnings that differ in numbers alone. */
 struct kind {
     char key[KEY_MAX];
@@ -29,7 +34,7 @@ struct kind {
 static struct output {
     pthread_mutex_t lock;
     struct output_options options;
-    bool looked, terminal;
+    bool looked, terminal, colors;
     bool drawn; /* the progress line is on the terminal, with the cursor behind it */
     struct progress_field field[PROGRESS_FIELDS_MAX];
     size_t fields;
@@ -52,11 +57,24 @@ static void put_text(const char *text)
     fputs(text, stderr);
 }
 
-static bool is_terminal(struct output *o)
+static bool shows_orders(int fd)
 {
     const char *term = getenv("TERM");
-    if (!o->looked)
-        o->terminal = isatty(STDERR_FILENO) == 1 && !(term && strcmp(term, "dumb") == 0);
+    return isatty(fd) == 1 && !(term && strcmp(term, "dumb") == 0);
+}
+
+static bool wants_color(void)
+{
+    const char *none = getenv("NO_COLOR");
+    return !none || !none[0];
+}
+
+static bool is_terminal(struct output *o)
+{
+    if (!o->looked) {
+        o->terminal = shows_orders(STDERR_FILENO);
+        o->colors = o->terminal && wants_color();
+    }
     o->looked = true;
     return o->terminal;
 }
@@ -81,16 +99,24 @@ static void draw_progress(struct output *o)
 }
 
 /* Above the progress line, which moves down. */
-static void put_line(struct output *o, const char *line)
+static void put_line(struct output *o, enum tone tone, const char *line)
 {
     char text[LINE_MAX_BYTES + 256], wrapped[LINE_MAX_BYTES + 128];
     if (is_terminal(o))
         wrap_line(line, count_columns(), wrapped, sizeof wrapped);
-    snprintf(text, sizeof text, "%s%s\n", o->drawn ? "\r\033[K" : "",
-             is_terminal(o) ? wrapped : line);
+    bool colored = o->colors && tone != TONE_PLAIN;
+    snprintf(text, sizeof text, "%s%s%s%s\n", o->drawn ? "\r\033[K" : "",
+             colored ? tone_orders[tone] : "", is_terminal(o) ? wrapped : line,
+             colored ? tone_end : "");
     put_text(text);
     if (o->drawn)
         draw_progress(o);
+}
+
+/* A worker's own errors come as warnings: the run may survive them. */
+static enum tone tone_of_warning(const char *line)
+{
+    return strncmp(line, "paceline: ", 10) == 0 ? TONE_ERROR : TONE_WARNING;
 }
 
 static void put_held(struct output *o, struct kind *k, double now)
@@ -101,7 +127,7 @@ static void put_held(struct output *o, struct kind *k, double now)
                  now - k->printed);
     else
         snprintf(line, sizeof line, "%s", k->last);
-    put_line(o, line);
+    put_line(o, tone_of_warning(line), line);
     k->held = 0;
     k->printed = now;
 }
@@ -187,7 +213,7 @@ static void put_warning(struct output *o, const char *line)
     write_key(line, key);
     struct kind *k = find_kind(o, key, now, &made);
     if (!k) {
-        put_line(o, line);
+        put_line(o, tone_of_warning(line), line);
         return;
     }
     k->held++;
@@ -201,18 +227,45 @@ void output_configure(const struct output_options *options)
     output.options = *options;
 }
 
-void output_line(const char *format, ...)
+static void put_formatted(enum tone tone, const char *format, va_list arguments)
 {
     char line[LINE_MAX_BYTES];
-    va_list arguments;
-    if (output.options.quiet)
-        return;
-    va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
     pthread_mutex_lock(&output.lock);
-    put_line(&output, line);
+    put_line(&output, tone, line);
     pthread_mutex_unlock(&output.lock);
+}
+
+void output_line(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (!output.options.quiet)
+        put_formatted(TONE_PLAIN, format, arguments);
+    va_end(arguments);
+}
+
+void output_best(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (!output.options.quiet)
+        put_formatted(TONE_RESULT, format, arguments);
+    va_end(arguments);
+}
+
+void output_error(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    put_formatted(TONE_ERROR, format, arguments);
+    va_end(arguments);
+}
+
+void output_result(const char *line)
+{
+    bool bold = shows_orders(STDOUT_FILENO) && wants_color();
+    printf("%s%s%s\n", bold ? tone_orders[TONE_RESULT] : "", line, bold ? tone_end : "");
 }
 
 void output_warning(const char *line)
@@ -233,7 +286,7 @@ static void put_plain(struct output *o, double now)
     if (first)
         return; /* a short run needs none */
     progress_line_fit(o->field, o->fields, PROGRESS_LINE_MAX - 1, line);
-    put_line(o, line);
+    put_line(o, TONE_PLAIN, line);
 }
 
 void output_progress(const struct progress_field *field, size_t count)

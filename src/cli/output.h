@@ -1,7 +1,10 @@
 /* All output of a command on stderr goes through here: lines, and on a terminal one progress line
  * below them, which is cut to the terminal's width and updated in place. Log lines come from
  * several threads: every function here may be called from any thread, and each takes a lock. The
- * object is the process's own, as stderr is. */
+ * object is the process's own, as stderr is.
+ *
+ * On a terminal warnings are yellow, errors red and results bold, unless NO_COLOR is set and not
+ * empty or TERM is dumb. No other file of the command has colours of text. */
 #ifndef PL_CLI_OUTPUT_H
 #define PL_CLI_OUTPUT_H
 
@@ -21,10 +24,19 @@ void output_configure(const struct output_options *options);
 /* A line of its own, without its newline. When quiet nothing is printed. */
 __attribute__((format(printf, 1, 2))) void output_line(const char *format, ...);
 
-/* The same for warnings, which `quiet` does not suppress; no prefix is added. Lines that differ in
- * numbers alone are of one kind. At most one of a kind is printed a second, and the next one states
- * how many there were. The number after the word "worker" and those in a machine's name or address
- * distinguish kinds, so that each worker and machine is always named. */
+/* The same for a measurement that is the best so far. */
+__attribute__((format(printf, 1, 2))) void output_best(const char *format, ...);
+
+/* The same for an error that ends the command, also when quiet. */
+__attribute__((format(printf, 1, 2))) void output_error(const char *format, ...);
+
+/* The line on stdout that matters most of a result; bold where stdout is a terminal. */
+void output_result(const char *line);
+
+/* As output_line for warnings, which `quiet` does not suppress; no prefix is added. Lines that
+ * differ in numbers alone are of one kind. At most one of a kind is printed a second, and the next
+ * one states how many there were. The number after the word "worker" and those in a machine's name
+ * or address distinguish kinds, so that each worker and machine is always named. */
 void output_warning(const char *line);
 
 /* How far the work is: drawn at most four times a second on a terminal, or a line every

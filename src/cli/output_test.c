@@ -89,13 +89,22 @@ static size_t count_of(const char *text, const char *word)
     return n;
 }
 
-/* Of the rows between `\r` and `\n`, the longest, without the order that clears to the end. */
+/* The bytes of an order to the terminal that clears to the end of a row or gives a colour; 0: none
+ * is here. */
+static size_t measure_order(const char *text)
+{
+    size_t n = strncmp(text, "\033[", 2) == 0 ? 2 + strspn(text + 2, "0123456789") : 0;
+    return n > 0 && (text[n] == 'K' || text[n] == 'm') ? n + 1 : 0;
+}
+
+/* Of the rows between `\r` and `\n`, the longest, without orders. */
 static size_t widest_row(const char *text)
 {
     size_t widest = 0, row = 0;
     for (; *text; text++) {
-        if (strncmp(text, "\033[K", 3) == 0)
-            text += 2;
+        size_t order = measure_order(text);
+        if (order > 0)
+            text += order - 1;
         else
             row = *text == '\r' || *text == '\n' ? 0 : row + 1;
         widest = row > widest ? row : widest;
@@ -144,7 +153,7 @@ static void test_warning_stands_on_a_line_of_its_own(void **state)
 {
     (void)state;
     assert_non_null(strstr(print_story(40, warn_during_progress),
-                           "\r\033[Kwarning: the disk is slow\r\n\repoch"));
+                           "\r\033[K\033[33mwarning: the disk is slow\033[0m\r\n\repoch"));
 }
 
 static void story_flood(void)
@@ -208,8 +217,10 @@ static void be_quiet(void)
     output_line("news");
     output_log(NULL, PL_LOG_INFO, "more news");
     output_log(NULL, PL_LOG_WARN, "trouble");
+    output_best("better");
     output_relay("worker 1 is at work");
     output_relay("warning: trouble of another process");
+    output_error("the end");
     output_finish();
 }
 
@@ -217,7 +228,7 @@ static void test_quiet_leaves_warnings_alone(void **state)
 {
     (void)state;
     const char *text = print_story(0, be_quiet);
-    assert_string_equal(text, "warning: trouble\nwarning: trouble of another process\n");
+    assert_string_equal(text, "warning: trouble\nwarning: trouble of another process\nthe end\n");
 }
 
 static void story_plain(void)
@@ -262,6 +273,51 @@ static void test_long_lines_are_broken_at_words_on_a_terminal_alone(void **state
     assert_int_equal(count_of(print_story(0, speak_long), "\n"), 2);
 }
 
+static void speak_in_colors(void)
+{
+    output_line("news");
+    output_best("the best error");
+    output_log(NULL, PL_LOG_WARN, "trouble");
+    output_relay("paceline: no data");
+    output_error("paceline: %s", "the end");
+}
+
+static void speak_without_colors(void)
+{
+    setenv("NO_COLOR", "1", 1);
+    speak_in_colors();
+}
+
+static void speak_with_empty_no_color(void)
+{
+    setenv("NO_COLOR", "", 1);
+    speak_in_colors();
+}
+
+static void speak_on_a_dumb_terminal(void)
+{
+    setenv("TERM", "dumb", 1);
+    speak_in_colors();
+}
+
+static void test_colors_are_for_terminals_that_want_them(void **state)
+{
+    static const char colored[] = "news\r\n\033[1mthe best error\033[0m\r\n"
+                                  "\033[33mwarning: trouble\033[0m\r\n"
+                                  "\033[31mpaceline: no data\033[0m\r\n"
+                                  "\033[31mpaceline: the end\033[0m\r\n",
+                      plain[] = "news\r\nthe best error\r\nwarning: trouble\r\n"
+                                "paceline: no data\r\npaceline: the end\r\n",
+                      piped[] = "news\nthe best error\nwarning: trouble\n"
+                                "paceline: no data\npaceline: the end\n";
+    (void)state;
+    assert_string_equal(print_story(80, speak_in_colors), colored);
+    assert_string_equal(print_story(80, speak_with_empty_no_color), colored);
+    assert_string_equal(print_story(80, speak_without_colors), plain);
+    assert_string_equal(print_story(80, speak_on_a_dumb_terminal), plain);
+    assert_string_equal(print_story(0, speak_in_colors), piped);
+}
+
 static void from_threads(void)
 {
     pthread_t thread[4];
@@ -284,6 +340,7 @@ static void test_lines_of_threads_do_not_mix(void **state)
 
 int main(void)
 {
+    unsetenv("NO_COLOR");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_progress_is_drawn_four_times_a_second_and_never_wraps),
         cmocka_unit_test(test_warning_stands_on_a_line_of_its_own),
@@ -292,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_quiet_leaves_warnings_alone),
         cmocka_unit_test(test_lines_off_a_terminal_come_as_often_as_asked),
         cmocka_unit_test(test_long_lines_are_broken_at_words_on_a_terminal_alone),
+        cmocka_unit_test(test_colors_are_for_terminals_that_want_them),
         cmocka_unit_test(test_lines_of_threads_do_not_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ int run_output_configure(const struct command *command, const struct output_argu
 
 void run_output_init(struct run_output *output, bool json)
 {
-    *output = (struct run_output){.json = json};
+    *output = (struct run_output){.json = json, .best = {INFINITY, INFINITY}};
 }
 
 /* When it was: "    12.5 s", of a simulation's time by name. */
@@ -45,14 +45,27 @@ static const char *loss_text(double loss, char out[LOSS_TEXT])
     return out;
 }
 
+/* Is it lower than all earlier ones of its set? The first has none to be compared with. */
+static bool is_best(struct run_output *output, const cJSON *event)
+{
+    double *best = &output->best[strcmp(json_text(event, "set"), "test") == 0], value = NAN;
+    if (!json_has_number(event, "error", &value))
+        json_has_number(event, "loss", &value);
+    bool lower = value < *best, first = isinf(*best);
+    if (lower)
+        *best = value;
+    return lower && !first;
+}
+
 /* A net may have no error rate. */
-static void print_evaluation(const cJSON *event)
+static void print_evaluation(struct run_output *output, const cJSON *event)
 {
     char error[32] = "", t[48], loss[LOSS_TEXT];
     if (cJSON_HasObjectItem(event, "error"))
         snprintf(error, sizeof error, "error %.2f %%, ", 100 * json_number(event, "error"));
-    output_line("%s  epoch %.2f: %s %sloss %s", time_of(event, t), json_number(event, "epoch"),
-                json_text(event, "set"), error, loss_text(json_number(event, "loss"), loss));
+    (is_best(output, event) ? output_best : output_line)(
+        "%s  epoch %.2f: %s %sloss %s", time_of(event, t), json_number(event, "epoch"),
+        json_text(event, "set"), error, loss_text(json_number(event, "loss"), loss));
 }
 
 /* Is byte i of the text part of a control character, in ASCII or U+0080 to U+009F? */
@@ -96,7 +109,7 @@ static void print_event(struct run_output *output, const cJSON *event)
     if (strcmp(kind, "checkpoint") == 0 || cJSON_HasObjectItem(event, "resumed_after"))
         output->resumable = true;
     else if (strcmp(kind, "eval") == 0)
-        print_evaluation(event);
+        print_evaluation(output, event);
     else if (strcmp(kind, "sample") == 0)
         print_sample(event);
     else if (strcmp(kind, "fault") == 0)
@@ -285,13 +298,17 @@ void run_output_progress(void *user, const pl_progress *p)
     output_progress(f.at, f.count);
 }
 
-static void print_set(const char *name, double error, double loss)
+/* `matters`: nothing else of the result matters as much. */
+static void print_set(const char *name, double error, double loss, bool matters)
 {
-    char text[LOSS_TEXT];
-    printf("%-12s", name);
+    char text[LOSS_TEXT], rate[32] = "", line[96];
     if (error >= 0)
-        printf("error %.2f %%, ", 100 * error);
-    printf("loss %s\n", loss_text(loss, text));
+        snprintf(rate, sizeof rate, "error %.2f %%, ", 100 * error);
+    snprintf(line, sizeof line, "%-12s%sloss %s", name, rate, loss_text(loss, text));
+    if (matters)
+        output_result(line);
+    else
+        puts(line);
 }
 
 /* Print the run's end, with the fields that its event lacks. */
@@ -319,11 +336,12 @@ static void print_result(const pl_run_report *report)
     printf("ended       %s, after %.2f epochs and %.1f %ss\n", report->reason, report->epochs,
            report->wall_s, report->simulated ? "simulated " : "");
     if (report->has_train)
-        print_set("training", -1, report->train_loss);
+        print_set("training", -1, report->train_loss, false);
     if (report->has_validation)
-        print_set("validation", report->validation_error, report->validation_loss);
+        print_set("validation", report->validation_error, report->validation_loss,
+                  !report->has_test);
     if (report->has_test)
-        print_set("test", report->test_error, report->test_loss);
+        print_set("test", report->test_error, report->test_loss, true);
     if (report->session_s > 0 && report->samples > 0)
         printf("speed       %.0f samples/s%s\n", (double)report->samples / report->session_s,
                report->simulated ? ", simulated" : "");

@@ -27,6 +27,7 @@ struct run_output {
     bool has_ended;    /* this driver has written the run's end */
     bool resumable;    /* there is a checkpoint to resume from */
     cJSON *end;        /* with json: the event of the run's end, until it is printed */
+    double best[2];    /* lowest error, or loss, on the validation and the test set so far */
     char directory[2048];
     struct workers_file workers;
 };
