@@ -353,9 +353,8 @@ void page_server_tick(struct page_server *server)
         return;
     if (pthread_mutex_trylock(&server->lock) != 0)
         return;
-    server->updated = now;
     if (live_page_has_news(server->page) || now - server->spoken >= SILENCE_S) {
-        server->spoken = now;
+        server->updated = server->spoken = now;
         wake_viewers(server);
     }
     pthread_mutex_unlock(&server->lock);
