@@ -28,7 +28,9 @@ holds() { # CONDITION DIR
     spark) [ -z "${SPARK_HOME:-}" ] && ! ls -d "$here"/.spark/lib/python3*/site-packages/pyspark >/dev/null 2>&1 ;;
     jdk) ! command -v javac >/dev/null ;;
     locale) ! command -v localedef >/dev/null || [ ! -e /usr/share/i18n/locales/de_DE ] ;;
+    history) ! git -C "$here" log -1 >/dev/null 2>&1 ;;
     mount) ! can_mount ;;
+    mypy) ! command -v "${PACELINE_MYPY:-mypy}" >/dev/null ;;
     network) ! can_unshare ;;
     numpy) ! "${PACELINE_PYTHON:-python3}" -c 'import numpy' 2>/dev/null ;;
     torch) ! "${PACELINE_PYTHON:-python3}" -c 'import torch' 2>/dev/null ;;

@@ -4,7 +4,8 @@
  * variable these tests are skipped.
  *
  * test/golden/onnx/cases.txt says of each case of ONNX's whether it passes, or why it is refused:
- * a case that does better than its line fails the test, too, so that the table can only grow. */
+ * a case that does better than its line fails the test, too. test/onnx_table.py lets the table only
+ * grow. */
 #include "base/file.h"
 #include "model/onnx_import.h"
 #include "nn/net.h"
