@@ -180,7 +180,7 @@ onnx_operator onnx_concat, onnx_concat_blobs, onnx_split, onnx_gather_blob;
 onnx_operator onnx_flatten, onnx_reshape, onnx_squeeze, onnx_unsqueeze;
 onnx_operator onnx_identity, onnx_cast, onnx_transpose;
 onnx_operator onnx_constant, onnx_constant_of_shape, onnx_shape, onnx_gather, onnx_slice;
-onnx_operator onnx_lstm, onnx_gru, onnx_embed, onnx_expand;
+onnx_operator onnx_lstm, onnx_gru, onnx_rnn, onnx_embed, onnx_expand;
 
 /* The axes that Squeeze and Unsqueeze name, sorted out into is[k] for `n` axes: an attribute, and
  * from opset 13 on an input. ERR_INPUT: none are named, or one is no axis */

@@ -103,6 +103,11 @@ static int add_initializers(struct onnx_graph *g, struct err *err)
     return OK;
 }
 
+static bool is_recurrent(const char *type)
+{
+    return strcmp(type, "LSTM") == 0 || strcmp(type, "GRU") == 0 || strcmp(type, "RNN") == 0;
+}
+
 /* Do only recurrent operators read it, as their sequences? */
 static bool is_by_step(const struct onnx_graph *g, const char *name)
 {
@@ -113,7 +118,7 @@ static bool is_by_step(const struct onnx_graph *g, const char *name)
             const char *type = graph->node[i]->op_type ? graph->node[i]->op_type : "";
             if (strcmp(graph->node[i]->input[k], name) != 0)
                 continue;
-            if (k > 0 || (strcmp(type, "LSTM") != 0 && strcmp(type, "GRU") != 0))
+            if (k > 0 || !is_recurrent(type))
                 return false;
             is = true;
         }
@@ -251,7 +256,7 @@ static int add_nodes(struct onnx_graph *g, struct err *err)
     for (size_t i = 0; i < g->model->graph->n_node; i++) {
         const struct onnx_node node = node_at(g, i, number);
         onnx_operator *make = onnx_operator_of(g, &node, err);
-        bool sequences = make == onnx_lstm || make == onnx_gru; /* may have the second alone */
+        bool sequences = is_recurrent(node.proto->op_type); /* may have the second alone */
         int rc = sequences || onnx_has_output(&node, 0)
                      ? make(g, &node, err)
                      : onnx_broken(g, &node, err, "output 0 is missing");

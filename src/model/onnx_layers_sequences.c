@@ -123,7 +123,8 @@ int onnx_put_recurrent(struct onnx_export *e, const struct onnx_step *s, struct 
 {
     struct unit_export u = {.e = e, .s = s, .kind = find_kind(s->layer->type)};
     static const int64_t direction = 1; /* the axis of ONNX's directions */
-    bool gru = u.kind->G == 3, outer = u.kind->G == 1;
+    const Caffe__RecurrentParameter *p = s->layer->recurrent_param;
+    bool gru = u.kind->G == 3, outer = u.kind->G == 1 && (!p || p->output_product);
     const char *in[4];
     if (s->layer->n_bottom != 1)
         return onnx_no_operator(e, s, err,

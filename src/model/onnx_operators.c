@@ -49,6 +49,7 @@ static const struct known_operator {
     {"Pad", 2, onnx_pad, "mode pads value "},
     {"Pow", 7, onnx_pow, ""},
     {"Reciprocal", 6, onnx_reciprocal, ""},
+    {"RNN", 7, onnx_rnn, "activations clip direction hidden_size layout "},
     {"ReduceMean", 1, onnx_reduce_mean, "axes keepdims noop_with_empty_axes "},
     {"Relu", 6, onnx_relu, ""},
     {"Reshape", 5, onnx_reshape, "allowzero "},

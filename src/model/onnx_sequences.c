@@ -1,8 +1,7 @@
 /* ONNX's recurrent operators and embeddings.
  *
  * ONNX has the steps first, (T, N, D), and layers the records; a value knows its order, so that the
- * two Transposes around an operator vanish. Gates are in another order, and biases come twice. Its
- * RNN hands its state out, while Caffe's has a product behind it: it has no layer. */
+ * two Transposes around an operator vanish. Gates are in another order, and biases come twice. */
 #include "model/build_message.h"
 #include "model/onnx_graph.h"
 
@@ -10,9 +9,23 @@
 
 enum { GATES_MAX = 4 };
 
+/* An operator, and the layer that it becomes. */
+struct unit_kind {
+    const char *type;
+    size_t G;
+    size_t order[GATES_MAX];    /* of the layer's gate: ONNX's */
+    const char *activations[4]; /* the only ones, up to NULL */
+};
+
+static const struct unit_kind lstm_kind = {
+    "LSTM", 4, {0, 2, 1, 3}, {"Sigmoid", "Tanh", "Tanh"}}; /* i, f, o, g out of i, o, f, c */
+static const struct unit_kind gru_kind = {
+    "GRU", 3, {1, 0, 2}, {"Sigmoid", "Tanh"}}; /* r, z, n out of z, r, h */
+static const struct unit_kind rnn_kind = {"RNN", 1, {0}, {"Tanh"}};
+
 struct units {
+    const struct unit_kind *kind;
     size_t G, H, D;
-    const size_t *order;                /* of the layer's gate: ONNX's */
     const struct onnx_value *w, *r, *b; /* b may be NULL */
 };
 
@@ -23,7 +36,7 @@ static float *order_gates(struct onnx_graph *g, const struct units *u, const flo
     size_t n = u->H * row;
     float *to = arena_array(&g->arena, u->G * n, float);
     for (size_t k = 0; to && k < u->G; k++)
-        memcpy(to + k * n, from + u->order[k] * n, n * sizeof *to);
+        memcpy(to + k * n, from + u->kind->order[k] * n, n * sizeof *to);
     return to;
 }
 
@@ -41,7 +54,7 @@ static int put_weights(struct onnx_graph *g, const struct units *u, struct err *
     float *bx = order_biases(g, u, 0), *bh = order_biases(g, u, 1);
     if (!wx || !wh || !bx || !bh)
         return onnx_no_memory(g, err);
-    for (size_t k = 0; u->G == 4 && k < GH; k++) /* an LSTM's are added alike */
+    for (size_t k = 0; u->G != 3 && k < GH; k++) /* all but a GRU's are added alike */
         bx[k] += bh[k];
     onnx_weights(g, &(struct shape){2, {GH, u->D}}, wx);
     onnx_weights(g, &(struct shape){1, {GH}}, bx);
@@ -71,14 +84,33 @@ static int check_zero(struct onnx_graph *g, const struct onnx_node *node, size_t
     return rc;
 }
 
+/* The activations that the layer has; exporters name them, too. */
+static bool are_activations(const struct onnx_node *node, const struct unit_kind *kind)
+{
+    const Onnx__AttributeProto *a = onnx_attribute(node, "activations");
+    size_t n = 0;
+    while (kind->activations[n])
+        n++;
+    for (size_t k = 0; a && k < a->n_strings; k++) {
+        const char *want = kind->activations[k % n];
+        if (a->strings[k].len != strlen(want) ||
+            memcmp(a->strings[k].data, want, strlen(want)) != 0)
+            return false;
+    }
+    return !a || a->n_strings == n;
+}
+
 /* Refuse the options that no layer has. */
-static int check_rest(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
+static int check_rest(struct onnx_graph *g, const struct onnx_node *node,
+                      const struct unit_kind *kind, struct err *err)
 {
     if (!onnx_text_is(node, "direction", "forward", "forward"))
         return onnx_refuse(g, node, err, "direction: only forward");
-    if (onnx_attribute(node, "activations") || onnx_attribute(node, "clip") ||
-        onnx_int(node, "input_forget", 0) != 0 || onnx_int(node, "layout", 0) != 0)
-        return onnx_refuse(g, node, err, "activations, clip, input_forget or layout");
+    if (!are_activations(node, kind))
+        return onnx_refuse(g, node, err, "activations: only the default ones");
+    if (onnx_attribute(node, "clip") || onnx_int(node, "input_forget", 0) != 0 ||
+        onnx_int(node, "layout", 0) != 0)
+        return onnx_refuse(g, node, err, "clip, input_forget or layout");
     if (onnx_has(node, 4))
         return onnx_refuse(g, node, err, "lengths of sequences (input 4)");
     int rc = check_zero(g, node, 5, "an initial state", err);
@@ -87,10 +119,12 @@ static int check_rest(struct onnx_graph *g, const struct onnx_node *node, struct
     return rc == OK ? check_zero(g, node, 7, "weights of peepholes", err) : rc;
 }
 
-static int read_units(struct onnx_graph *g, const struct onnx_node *node, size_t G,
-                      struct onnx_value **x, struct units *u, struct err *err)
+static int read_units(struct onnx_graph *g, const struct onnx_node *node,
+                      const struct unit_kind *kind, struct onnx_value **x, struct units *u,
+                      struct err *err)
 {
     struct onnx_value *w, *r, *b = NULL;
+    size_t G = kind->G;
     int rc = onnx_input(g, node, 0, x, err);
     if (rc == OK)
         rc = onnx_floats(g, node, 1, &w, err);
@@ -99,7 +133,7 @@ static int read_units(struct onnx_graph *g, const struct onnx_node *node, size_t
     if (rc == OK && onnx_has(node, 3))
         rc = onnx_floats(g, node, 3, &b, err);
     if (rc == OK)
-        rc = check_rest(g, node, err);
+        rc = check_rest(g, node, kind, err);
     if (rc != OK)
         return rc;
     if (!(*x)->is_blob || !(*x)->by_step || (*x)->shape.n != 3)
@@ -132,6 +166,8 @@ static int set_outputs(struct onnx_graph *g, Caffe__LayerParameter *layer, uint3
         layer->recurrent_param = build_message(b, &caffe__recurrent_parameter__descriptor);
         if (layer->recurrent_param)
             BUILD_SET(layer->recurrent_param, num_output, outputs);
+        if (layer->recurrent_param && strcmp(layer->type, "RNN") == 0)
+            BUILD_SET(layer->recurrent_param, output_product, false);
     }
     return b->failed ? onnx_no_memory(g, err) : OK;
 }
@@ -174,19 +210,19 @@ static int name_results(struct onnx_graph *g, const struct onnx_node *node,
     return OK;
 }
 
-static int add_units(struct onnx_graph *g, const struct onnx_node *node, const char *type, size_t G,
-                     const size_t *order, struct err *err)
+static int add_units(struct onnx_graph *g, const struct onnx_node *node,
+                     const struct unit_kind *kind, struct err *err)
 {
     struct onnx_value *x;
-    struct units u = {.order = order};
-    int rc = read_units(g, node, G, &x, &u, err);
+    struct units u = {.kind = kind};
+    int rc = read_units(g, node, kind, &x, &u, err);
     if (rc != OK)
         return rc;
     if (onnx_has_output(node, 2) && onnx_readers(g, node->proto->output[2]) > 0)
         return onnx_refuse(g, node, err, "output 2, the last state of the cells");
     const char *top =
         onnx_has_output(node, 0) ? node->proto->output[0] : onnx_name(g, node, "steps");
-    Caffe__LayerParameter *layer = onnx_inner_layer(g, type, node->name, x->blob, top);
+    Caffe__LayerParameter *layer = onnx_inner_layer(g, kind->type, node->name, x->blob, top);
     if (!layer)
         return onnx_no_memory(g, err);
     rc = set_outputs(g, layer, (uint32_t)u.H, err);
@@ -197,16 +233,19 @@ static int add_units(struct onnx_graph *g, const struct onnx_node *node, const c
 
 int onnx_lstm(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
-    static const size_t order[GATES_MAX] = {0, 2, 1, 3}; /* i, f, o, g out of i, o, f, c */
-    return add_units(g, node, "LSTM", 4, order, err);
+    return add_units(g, node, &lstm_kind, err);
 }
 
 int onnx_gru(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
-    static const size_t order[GATES_MAX] = {1, 0, 2}; /* r, z, n out of z, r, h */
     if (onnx_int(node, "linear_before_reset", 0) != 1)
         return onnx_refuse(g, node, err, "linear_before_reset: only 1");
-    return add_units(g, node, "GRU", 3, order, err);
+    return add_units(g, node, &gru_kind, err);
+}
+
+int onnx_rnn(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
+{
+    return add_units(g, node, &rnn_kind, err);
 }
 
 /* Rows of a constant matrix, by numbers that are data. */

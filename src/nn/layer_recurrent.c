@@ -1,7 +1,8 @@
 /* LSTM, RNN and GRU: layers of units over sequences, which read their own outputs of the step
  * before (tensor/recurrence.h has the equations; LSTM and RNN are Caffe's, with the order of its
- * gates and blobs, GRU is PyTorch's). Axis 0 has the records here as everywhere, and axis 1 the
- * steps: where Caffe has T x N x .., a net here has N x T x ..
+ * gates and blobs; GRU, and RNN without output_product, are PyTorch's). Axis 0 has the
+ * records here as everywhere, and axis 1 the steps: where Caffe has T x N x .., a net here has
+ * N x T x ..
  *
  * Bottoms are the sequences, N x T x .., the rest of which is one vector a step; `cont`, N x T, 0
  * where a sequence begins and 1 where it continues; and, if wanted, a static input, N x .. Without
@@ -39,7 +40,7 @@ struct recurrent_fields {
     const char *message;
     uint32_t num_output;
     const Caffe__FillerParameter *weight_filler, *bias_filler;
-    bool expose_hidden, debug_info;
+    bool expose_hidden, debug_info, no_product;
 };
 
 static struct recurrent_fields read_gru(const Caffe__GRUParameter *p)
@@ -62,6 +63,7 @@ static struct recurrent_fields read_recurrent(const Caffe__RecurrentParameter *p
         .bias_filler = p ? p->bias_filler : NULL,
         .expose_hidden = p && p->expose_hidden,
         .debug_info = p && p->debug_info,
+        .no_product = p && !p->output_product,
     };
 }
 
@@ -241,13 +243,16 @@ static int setup_units(struct layer *layer, const struct setup *setup, enum recu
 static int setup_lstm(struct layer *layer, const struct setup *setup, struct err *err)
 {
     const struct recurrent_fields f = read_recurrent(layer->param->recurrent_param);
+    if (f.no_product)
+        return err_set(err, ERR_INPUT,
+                       "recurrent_param.output_product: an LSTM has no product for its output");
     return setup_units(layer, setup, RECURRENCE_LSTM, &f, err);
 }
 
 static int setup_rnn(struct layer *layer, const struct setup *setup, struct err *err)
 {
     const struct recurrent_fields f = read_recurrent(layer->param->recurrent_param);
-    return setup_units(layer, setup, RECURRENCE_TANH, &f, err);
+    return setup_units(layer, setup, f.no_product ? RECURRENCE_STATE : RECURRENCE_TANH, &f, err);
 }
 
 static int setup_gru(struct layer *layer, const struct setup *setup, struct err *err)

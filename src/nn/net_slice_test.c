@@ -65,6 +65,9 @@ static const char sequence[] = STEPS INNER(
            UNITS("v", "GRU", "gru_param", "bottom: 'u' bottom: 'q'", 6)
                UNITS("w", "RNN", "recurrent_param", "bottom: 'v' bottom: 'q' bottom: 'f'", 9)
                    INNER("c", "w", "ip", 5) LOSS;
+static const char units_alone[] = STEPS
+    "layer { name: 'u' type: 'RNN' bottom: 'x' top: 'u' recurrent_param { num_output: 7\n"
+    " output_product: false weight_filler { type: 'xavier' } } }\n" INNER("c", "u", "ip", 5) LOSS;
 
 /* Layers that are not in the range of those that slices share out: before it data-parallel ones of
  * every kind, and data that the range reads, too; behind it one of few outputs. */
@@ -199,6 +202,7 @@ static void test_slices_share_recurrent_units_out(void **state)
     enum { T = 4 };
     (void)state;
     compare_slices(&(struct sliced_net){lstm, NULL, NULL}, T + 1, T - 1 + 1, false);
+    compare_slices(&(struct sliced_net){units_alone, NULL, NULL}, T + 1, T - 1 + 1, false);
     compare_slices(&(struct sliced_net){scores, NULL, NULL}, T + 2, T - 1 + 2, false);
     compare_slices(&(struct sliced_net){sequence, NULL, NULL}, 1 + 3 * T + 1 + 1,
                    3 * (T - 1) + 1 + 2 + 2 + 1, false);

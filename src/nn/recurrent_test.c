@@ -54,6 +54,10 @@ static const struct {
               "expose_hidden: true") "layer { name: 'all' type: 'Concat' bottom: 'a' bottom: 'hl' "
                                      "bottom: 'cl' top: 'all' }\n" LOSS("all")},
     {"rnn", DATA RNN("a", "bottom: 'data'", "top: 'a'", "") LOSS("a")},
+    {"rnn without the output's product",
+     DATA RNN("a", "bottom: 'data'", "top: 'a'", "output_product: false") LOSS("a")},
+    {"rnn with cont, without the output's product",
+     PARTS RNN("a", CONT, "top: 'a'", "output_product: false") LOSS("a")},
     {"rnn with cont", PARTS RNN("a", CONT, "top: 'a'", "") LOSS("a")},
     {"rnn from a learnt state to its last",
      PARTS VECTOR("s") VECTOR("h")
@@ -218,6 +222,8 @@ static void test_refusals(void **state)
         {DATA "layer { name: 'a' type: 'LSTM' bottom: 'data' top: 'a' recurrent_param { "
               "num_output: 2 debug_info: true } }" LOSS("a"),
          ERR_UNSUPPORTED, "recurrent_param.debug_info: true is not supported"},
+        {DATA LSTM("a", "bottom: 'data'", "top: 'a'", "output_product: false") LOSS("a"), ERR_INPUT,
+         "recurrent_param.output_product: an LSTM has no product for its output"},
         {DATA LSTM("a", "bottom: 'data'", "top: 'a'", "expose_hidden: true") LOSS("a"), ERR_INPUT,
          "bottoms"},
         {PARTS LSTM("a", CONT " bottom: 'x' bottom: 'x'", "top: 'a' top: 'b' top: 'c'",

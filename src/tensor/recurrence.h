@@ -6,6 +6,7 @@
  *     LSTM   (i, f, o) = σ(a + W_h h'), g = tanh(a + W_h h'), gates in the order i, f, o, g;
  *            c_t = cont_t f c_{t-1} + i g; h_t = o tanh(c_t)        (Caffe's LSTM, no peepholes)
  *     tanh   h_t = tanh(a + W_h h'); output tanh(W_o h_t + b_o)     (Caffe's RNN)
+ *     state  h_t = tanh(a + W_h h'), which is the output             (PyTorch's RNN)
  *     GRU    (r, z) = σ(a + W_h h' + b_h); n = tanh(a + r (W_h h' + b_h)), gates r, z, n;
  *            h_t = (1 - z) n + z h'                                 (PyTorch's GRU)
  *
@@ -21,7 +22,7 @@
 #include "tensor/product_loops.h"
 #include "tensor/vec.h"
 
-enum recurrence_kind { RECURRENCE_TANH, RECURRENCE_LSTM, RECURRENCE_GRU };
+enum recurrence_kind { RECURRENCE_TANH, RECURRENCE_STATE, RECURRENCE_LSTM, RECURRENCE_GRU };
 
 struct recurrence_spec {
     enum recurrence_kind kind;

@@ -21,7 +21,10 @@ enum { N = 13, T = 9, D = 21, S = 3, H = 71, GATES = 4, KINDS = 11 };
 static const struct {
     const char *name;
     enum recurrence_kind kind;
-} kinds[] = {{"tanh", RECURRENCE_TANH}, {"lstm", RECURRENCE_LSTM}, {"gru", RECURRENCE_GRU}};
+} kinds[] = {{"tanh", RECURRENCE_TANH},
+             {"state", RECURRENCE_STATE},
+             {"lstm", RECURRENCE_LSTM},
+             {"gru", RECURRENCE_GRU}};
 
 struct result {
     float y[N * T * H], last[RECURRENCE_STATES][N * H], dx[N * T * D], dfixed[N * S];

@@ -198,6 +198,29 @@ def sequences():
          {"last": np.array(-1, np.int64), "v": floats(5, 2)}, x)
 
 
+def units_of(kind, gates, H, directions=1, **attributes):
+    """x is (N, T, 5); exporters name the activations of an RNN."""
+    nodes = [node("Transpose", "x", "t", perm=[1, 0, 2]),
+             helper.make_node(kind, ["t", "w", "r", "b"], ["h", "last"], hidden_size=H,
+                              **attributes)]
+    return nodes, {"w": floats(directions, gates * H, 5), "r": floats(directions, gates * H, H),
+                   "b": floats(directions, 2 * gates * H)}
+
+
+def state_units():
+    """ONNX's RNN, whose output is its state."""
+    x = floats(3, 4, 5)
+    nodes, constants = units_of("RNN", 1, 6, activations=["Tanh"])
+    case("rnn_all", 14, nodes + [node("Squeeze", "h one", "s"),
+                                 node("Transpose", "s", "u", perm=[1, 0, 2]),
+                                 node("MatMul", "u v", "y")],
+         {**constants, "one": ints(1), "v": floats(6, 2)}, x)
+    nodes, constants = units_of("RNN", 1, 6)
+    case("rnn_last", 9, nodes + [node("Squeeze", "last", "s", axes=[0]),
+                                 node("MatMul", "s v", "y")],
+         {**constants, "v": floats(6, 2)}, x)
+
+
 def main():
     for name in os.listdir(HERE):
         if name.startswith("case_"):
@@ -208,6 +231,7 @@ def main():
     sequences()
     elsewhere()
     pads()
+    state_units()
 
 
 if __name__ == "__main__":

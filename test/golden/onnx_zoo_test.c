@@ -259,14 +259,19 @@ static void check_cases(const struct small_case *cases, size_t n)
     }
 }
 
-/* Sequences of vectors, and of numbers, through units; ONNX's RNN is written, but has no layer. */
+/* Sequences of vectors, and of numbers, through units. */
 static void test_recurrent_nets_come_back(void **state)
 {
     static const struct small_case cases[] = {
         {"lstm", "type: 'LSTM' recurrent_param { num_output: 6 }", {2, {4, 5}}, 0, true},
         {"gru", "type: 'GRU' gru_param { num_output: 6 }", {2, {4, 5}}, 0, true},
         {"lstm-of-numbers", "type: 'LSTM' recurrent_param { num_output: 6 }", {1, {4}}, 0, true},
-        {"rnn", "type: 'RNN' recurrent_param { num_output: 6 }", {2, {4, 5}}, 0, false},
+        {"rnn", "type: 'RNN' recurrent_param { num_output: 6 }", {2, {4, 5}}, 0, true},
+        {"rnn-state",
+         "type: 'RNN' recurrent_param { num_output: 6 output_product: false }",
+         {2, {4, 5}},
+         0,
+         true},
     };
     (void)state;
     check_cases(cases, sizeof cases / sizeof *cases);
