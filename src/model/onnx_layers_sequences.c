@@ -141,7 +141,7 @@ int onnx_put_recurrent(struct onnx_export *e, const struct onnx_step *s, struct 
     Onnx__NodeProto *node = onnx_put_node(&e->w, u.kind->type, units, in, 4, units);
     onnx_put_int(&e->w, node, "hidden_size", (int64_t)u.H);
     if (gru)
-        onnx_put_int(&e->w, node, "linear_before_reset", 1);
+        onnx_put_int(&e->w, node, "linear_before_reset", !s->layer->gru_param->reset_first);
     const char *axes = onnx_put_list(&e->w, onnx_join(&e->w, s->name, "axes"), &direction, 1);
     const char *states = onnx_put_inner(e, s, "Squeeze", "states", units, axes, false);
     const char *records = put_transpose(&u, "records", states, !outer);

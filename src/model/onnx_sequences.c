@@ -154,14 +154,16 @@ static int read_units(struct onnx_graph *g, const struct onnx_node *node,
     return OK;
 }
 
-static int set_outputs(struct onnx_graph *g, Caffe__LayerParameter *layer, uint32_t outputs,
-                       struct err *err)
+static int set_outputs(struct onnx_graph *g, const struct onnx_node *node,
+                       Caffe__LayerParameter *layer, uint32_t outputs, struct err *err)
 {
     struct build *b = &g->build;
     if (strcmp(layer->type, "GRU") == 0) {
         layer->gru_param = build_message(b, &caffe__gruparameter__descriptor);
         if (layer->gru_param)
             BUILD_SET(layer->gru_param, num_output, outputs);
+        if (layer->gru_param && onnx_int(node, "linear_before_reset", 0) == 0)
+            BUILD_SET(layer->gru_param, reset_first, true);
     } else {
         layer->recurrent_param = build_message(b, &caffe__recurrent_parameter__descriptor);
         if (layer->recurrent_param)
@@ -225,7 +227,7 @@ static int add_units(struct onnx_graph *g, const struct onnx_node *node,
     Caffe__LayerParameter *layer = onnx_inner_layer(g, kind->type, node->name, x->blob, top);
     if (!layer)
         return onnx_no_memory(g, err);
-    rc = set_outputs(g, layer, (uint32_t)u.H, err);
+    rc = set_outputs(g, node, layer, (uint32_t)u.H, err);
     if (rc == OK)
         rc = put_weights(g, &u, err);
     return rc == OK ? name_results(g, node, x, u.H, top, err) : rc;
@@ -238,8 +240,6 @@ int onnx_lstm(struct onnx_graph *g, const struct onnx_node *node, struct err *er
 
 int onnx_gru(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
-    if (onnx_int(node, "linear_before_reset", 0) != 1)
-        return onnx_refuse(g, node, err, "linear_before_reset: only 1");
     return add_units(g, node, &gru_kind, err);
 }
 

@@ -40,7 +40,7 @@ struct recurrent_fields {
     const char *message;
     uint32_t num_output;
     const Caffe__FillerParameter *weight_filler, *bias_filler;
-    bool expose_hidden, debug_info, no_product;
+    bool expose_hidden, debug_info, no_product, reset_first;
 };
 
 static struct recurrent_fields read_gru(const Caffe__GRUParameter *p)
@@ -51,6 +51,7 @@ static struct recurrent_fields read_gru(const Caffe__GRUParameter *p)
         .weight_filler = p ? p->weight_filler : NULL,
         .bias_filler = p ? p->bias_filler : NULL,
         .expose_hidden = p && p->expose_hidden,
+        .reset_first = p && p->reset_first,
     };
 }
 
@@ -189,6 +190,9 @@ static int take_part(struct layer_recurrent *self, const struct setup *setup,
     if (setup->slice.count > 1 && f->expose_hidden)
         return err_set(err, ERR_UNSUPPORTED, "slices: %s.expose_hidden: true is not supported",
                        f->message);
+    if (setup->slice.count > 1 && f->reset_first)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "slices: gru_param.reset_first: true is not supported");
     int rc = layer_share_units(layer, setup, self->spec.H, "units", err);
     layer->by_gate = true;
     self->spec.own = layer_is_cut(layer) ? layer->own : (struct range){0, self->spec.H};
@@ -258,7 +262,7 @@ static int setup_rnn(struct layer *layer, const struct setup *setup, struct err 
 static int setup_gru(struct layer *layer, const struct setup *setup, struct err *err)
 {
     const struct recurrent_fields f = read_gru(layer->param->gru_param);
-    return setup_units(layer, setup, RECURRENCE_GRU, &f, err);
+    return setup_units(layer, setup, f.reset_first ? RECURRENCE_RESET : RECURRENCE_GRU, &f, err);
 }
 
 /* ---- running ---- */

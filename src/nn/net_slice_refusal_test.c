@@ -31,6 +31,11 @@ static void test_layers_that_slices_cannot_share_out(void **state)
                "layer { name: 'u' type: 'RNN' bottom: 'x' bottom: 'o' bottom: 'q' top: 'u'\n"
                " top: 'v' recurrent_param { num_output: 40 expose_hidden: true } }\n" LOSS,
          ERR_UNSUPPORTED, "layer \"u\": slices: recurrent_param.expose_hidden"},
+        {DATA "layer { name: 'x' type: 'Reshape' bottom: 'data' top: 'x' reshape_param {\n"
+              " shape { dim: 0 dim: 4 dim: 10 } } }\n"
+              "layer { name: 'u' type: 'GRU' bottom: 'x' top: 'u' gru_param { num_output: 40\n"
+              " reset_first: true } }\n" LOSS,
+         ERR_UNSUPPORTED, "layer \"u\": slices: gru_param.reset_first"},
         {DATA "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'ip' "
               "inner_product_param { num_output: 8 transpose: true } }" LOSS,
          ERR_UNSUPPORTED, "layer \"a\": slices: inner_product_param.transpose"},

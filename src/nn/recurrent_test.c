@@ -66,6 +66,15 @@ static const struct {
                                     "top: 'all' }\n" LOSS("all")},
     {"gru", DATA GRU("a", "bottom: 'data'", "top: 'a'", "") LOSS("a")},
     {"gru with cont", PARTS GRU("a", CONT, "top: 'a'", "") LOSS("a")},
+    {"gru, its reset gate first",
+     DATA GRU("a", "bottom: 'data'", "top: 'a'", "reset_first: true") LOSS("a")},
+    {"gru with cont, its reset gate first",
+     PARTS GRU("a", CONT, "top: 'a'", "reset_first: true") LOSS("a")},
+    {"gru from a learnt state to its last, its reset gate first",
+     PARTS VECTOR("s") VECTOR("h") GRU(
+         "a", CONT " bottom: 's' bottom: 'h'", "top: 'a' top: 'hl'",
+         "reset_first: true expose_hidden: true") "layer { name: 'all' type: 'Concat' bottom: 'a' "
+                                                  "bottom: 'hl' top: 'all' }\n" LOSS("all")},
     {"gru from a learnt state to its last",
      PARTS VECTOR("s") VECTOR("h")
          GRU("a", CONT " bottom: 's' bottom: 'h'", "top: 'a' top: 'hl'",

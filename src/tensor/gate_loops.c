@@ -194,11 +194,59 @@ INLINE void gru_backward_part(const struct gate_row *r, size_t i, size_t len)
     store(r->dh + i, dh * update, len);
 }
 
-static void gru_backward(const struct gate_row *r)
+static void gru_backward(const struct gate_row *r){WALK(gru_backward_part)}
+
+INLINE void reset_gates_part(const struct gate_row *r, size_t i, size_t len)
 {
-    WALK(gru_backward_part)
+    floats reset = sigmoid(sum_at(r, GRU_R, i, len) + load_gate(r, r->z, GRU_R, i, len));
+    floats update = sigmoid(sum_at(r, GRU_Z, i, len) + load_gate(r, r->z, GRU_Z, i, len));
+    store_gate(r, r->gates, GRU_R, i, reset, len);
+    store_gate(r, r->gates, GRU_Z, i, update, len);
+    store(r->reset + i, reset * load(r->before + i, len), len);
+}
+
+static void reset_gates(const struct gate_row *r){WALK(reset_gates_part)}
+
+INLINE void reset_forward_part(const struct gate_row *r, size_t i, size_t len)
+{
+    floats n = hyperbolic_tangent(sum_at(r, GRU_N, i, len) + load(r->inner + i, len));
+    floats update = load_gate(r, r->gates, GRU_Z, i, len), before = load(r->before + i, len);
+    store_gate(r, r->gates, GRU_N, i, n, len);
+    store(r->h + i, n + update * (before - n), len);
+}
+
+static void reset_forward(const struct gate_row *r){WALK(reset_forward_part)}
+
+INLINE void reset_backward_part(const struct gate_row *r, size_t i, size_t len)
+{
+    floats update = load_gate(r, r->gates, GRU_Z, i, len),
+           n = load_gate(r, r->gates, GRU_N, i, len);
+    floats dh = load(r->dh + i, len), dn = dh * (1.0f - update) * (1.0f - n * n);
+    floats dz = dh * (load(r->before + i, len) - n) * update * (1.0f - update);
+    store_gate(r, r->gates, GRU_Z, i, dz, len);
+    store_gate(r, r->z, GRU_Z, i, dz, len);
+    store_gate(r, r->gates, GRU_N, i, dn, len);
+    store(r->inner + i, dn, len);
+    store(r->dh + i, dh * update, len);
+}
+
+static void reset_backward(const struct gate_row *r){WALK(reset_backward_part)}
+
+INLINE void reset_finish_part(const struct gate_row *r, size_t i, size_t len)
+{
+    floats reset = load_gate(r, r->gates, GRU_R, i, len), d = load(r->reset + i, len);
+    floats dr = d * load(r->before + i, len) * reset * (1.0f - reset);
+    store_gate(r, r->gates, GRU_R, i, dr, len);
+    store_gate(r, r->z, GRU_R, i, dr, len);
+    store(r->dh + i, load(r->dh + i, len) + d * reset, len);
+}
+
+static void reset_finish(const struct gate_row *r)
+{
+    WALK(reset_finish_part)
 }
 
 const struct gate_loops ISA_NAME(gate_loops) = {
-    tanh_forward, tanh_backward, lstm_forward, lstm_backward, gru_forward, gru_backward,
+    tanh_forward, tanh_backward, lstm_forward,  lstm_backward,  gru_forward,
+    gru_backward, reset_gates,   reset_forward, reset_backward, reset_finish,
 };

@@ -17,7 +17,9 @@ struct gate_row {
     float *z;     /* forward: the state's products; backward: the gradient by them */
     const float *extra;  /* forward: added to `gates`; NULL: 0 */
     const float *before; /* LSTM: the cells before; GRU: cont · the outputs before */
-    float *inner;        /* GRU: the state's products at gate n, which backward reads */
+    float *inner;        /* GRU: the state's products at gate n, which backward reads; of a GRU
+                            whose reset gate is first, backward: the gradient by them */
+    float *reset;        /* of that GRU: r h'; finish: the gradient by it */
     float *c;            /* LSTM: the cells */
     float *h;            /* forward: the outputs; backward of tanh units reads them */
     float *dh; /* backward: the gradient by h; then, of the outputs before, the part that does not
@@ -31,6 +33,9 @@ typedef void gate_fn(const struct gate_row *row);
 struct gate_loops {
     gate_fn *tanh_forward, *tanh_backward, *lstm_forward, *lstm_backward, *gru_forward,
         *gru_backward;
+    /* Of a GRU whose reset gate is first: gates r and z, then n and h; back from h to n and z, then
+     * to r. */
+    gate_fn *reset_gates, *reset_forward, *reset_backward, *reset_finish;
 };
 
 ISA_DECLARE(struct gate_loops, gate_loops);

@@ -101,11 +101,53 @@ static void gru_backward(const struct gate_row *r)
     }
 }
 
+static void reset_gates(const struct gate_row *r)
+{
+    size_t H = r->H;
+    for (size_t i = 0; i < H; i++) {
+        double reset = sigmoid_of(whole_sum(r, 0, i));
+        r->gates[i] = (float)reset;
+        r->gates[H + i] = (float)sigmoid_of(whole_sum(r, 1, i));
+        r->reset[i] = (float)(reset * (double)r->before[i]);
+    }
+}
+
+static void reset_forward(const struct gate_row *r)
+{
+    size_t H = r->H;
+    for (size_t i = 0; i < H; i++) {
+        double n = tanh(input_sum(r, 2, i) + (double)r->inner[i]), update = (double)r->gates[H + i];
+        r->gates[2 * H + i] = (float)n;
+        r->h[i] = (float)(n + update * ((double)r->before[i] - n));
+    }
+}
+
+static void reset_backward(const struct gate_row *r)
+{
+    size_t H = r->H;
+    for (size_t i = 0; i < H; i++) {
+        float update = r->gates[H + i], n = r->gates[2 * H + i], dh = r->dh[i];
+        r->gates[2 * H + i] = r->inner[i] = dh * (1.0f - update) * (1.0f - n * n);
+        r->gates[H + i] = r->z[H + i] = dh * (r->before[i] - n) * update * (1.0f - update);
+        r->dh[i] = dh * update;
+    }
+}
+
+static void reset_finish(const struct gate_row *r)
+{
+    for (size_t i = 0; i < r->H; i++) {
+        float reset = r->gates[i], d = r->reset[i];
+        r->gates[i] = r->z[i] = d * r->before[i] * reset * (1.0f - reset);
+        r->dh[i] += d * reset;
+    }
+}
+
 int ref_plan_recurrence(const struct recurrence_spec *spec, bool training, struct arena *arena,
                         struct recurrence **out, struct err *err)
 {
     static const struct gate_loops gates = {
-        tanh_forward, tanh_backward, lstm_forward, lstm_backward, gru_forward, gru_backward,
+        tanh_forward, tanh_backward, lstm_forward,  lstm_backward,  gru_forward,
+        gru_backward, reset_gates,   reset_forward, reset_backward, reset_finish,
     };
     const struct recurrence_loops loops = {&gates, NULL};
     return recurrence_plan(spec, &kernels_ref, &loops, training, arena, out, err);

@@ -57,22 +57,30 @@ static const float *cells_before(const struct recurrence *r, size_t n, size_t t)
     return t > 0 ? cells_of(r, n, t - 1) : r->c_first + n * r->spec.own.len;
 }
 
-static struct gate_row row_of(const struct recurrence *r, const struct recurrence_args *args,
-                              size_t n, size_t t)
+static bool is_reset(const struct recurrence *r)
+{
+    return r->spec.kind == RECURRENCE_RESET;
+}
+
+struct gate_row recurrence_row(const struct recurrence *r, const struct recurrence_args *args,
+                               size_t n, size_t t)
 {
     const struct range own = r->spec.own;
     size_t H = r->spec.H, U = own.len, G = r->G, at = place_of(r, n, t);
-    bool lstm = r->spec.kind == RECURRENCE_LSTM, gru = r->spec.kind == RECURRENCE_GRU;
+    bool lstm = r->spec.kind == RECURRENCE_LSTM, gru = r->Z > 1 && !lstm;
     return (struct gate_row){
         .H = U,
         .cont = cont_at(r, args, n, t),
         .gates = r->gates + at * G * U,
-        .z = r->z + n * G * U,
+        .z = r->z + n * r->Z * U,
         .extra = r->extra ? r->extra + n * G * U : NULL,
         .before = lstm  ? cells_before(r, n, t)
                   : gru ? r->state + n * H + own.from
                         : NULL,
-        .inner = r->hidden ? r->hidden + at * G * U + (G - 1) * U : NULL,
+        .inner = is_reset(r) ? r->reset.inner + n * U
+                 : r->hidden ? r->hidden + at * G * U + (G - 1) * U
+                             : NULL,
+        .reset = is_reset(r) ? r->reset.reset + n * H : NULL,
         .c = lstm ? cells_of(r, n, t) : NULL,
         .h = outputs_of(r, args) + at * H + own.from,
     };
@@ -83,6 +91,7 @@ static gate_fn *forward_of(const struct recurrence *r)
     const struct gate_loops *l = r->loops;
     return r->spec.kind == RECURRENCE_LSTM  ? l->lstm_forward
            : r->spec.kind == RECURRENCE_GRU ? l->gru_forward
+           : is_reset(r)                    ? l->reset_gates
                                             : l->tanh_forward;
 }
 
@@ -150,7 +159,7 @@ static void rows_forward(const struct recurrence *r, const struct recurrence_arg
     multiply_rows(r, rows, r->state, r->spec.H, r->there, r->G * r->spec.own.len,
                   args->w[RECURRENCE_BH], r->z);
     for (size_t n = rows.from; n < rows.from + rows.len; n++) {
-        const struct gate_row row = row_of(r, args, n, t);
+        const struct gate_row row = recurrence_row(r, args, n, t);
         units(&row);
     }
 }
@@ -167,9 +176,11 @@ static void whole_forward(const struct recurrence *r, const struct recurrence_ar
     r->step_op->ops->forward(r->step_op, &product);
 #pragma omp parallel for schedule(static) if (N * r->G * r->spec.own.len >= PARALLEL_MIN)
     for (size_t n = 0; n < N; n++) {
-        const struct gate_row row = row_of(r, args, n, t);
+        const struct gate_row row = recurrence_row(r, args, n, t);
         units(&row);
     }
+    if (is_reset(r))
+        recurrence_reset_forward(r, args, t);
 }
 
 /* Steps `from` to `end`; records are independent of one another. */
@@ -277,6 +288,7 @@ static gate_fn *backward_of(const struct recurrence *r)
     const struct gate_loops *l = r->loops;
     return r->spec.kind == RECURRENCE_LSTM  ? l->lstm_backward
            : r->spec.kind == RECURRENCE_GRU ? l->gru_backward
+           : is_reset(r)                    ? l->reset_backward
                                             : l->tanh_backward;
 }
 
@@ -286,7 +298,7 @@ static void row_backward(const struct recurrence *r, const struct recurrence_arg
 {
     const struct range own = r->spec.own;
     size_t H = r->spec.H, U = own.len, at = place_of(r, n, t);
-    struct gate_row row = row_of(r, args, n, t);
+    struct gate_row row = recurrence_row(r, args, n, t);
     row.dh = r->dh + n * U;
     row.dc = r->dc ? r->dc + n * U : NULL;
     if (r->hidden)
@@ -294,7 +306,7 @@ static void row_backward(const struct recurrence *r, const struct recurrence_arg
     for (size_t i = 0; dy && i < U; i++)
         row.dh[i] += dy[at * H + own.from + i];
     backward_of(r)(&row);
-    if (r->hidden)
+    if (r->hidden && !is_reset(r))
         memcpy(r->hidden + at * r->G * U, row.z, r->G * U * sizeof(float));
 }
 
@@ -306,6 +318,8 @@ static void whole_backward(const struct recurrence *r, const struct recurrence_a
 #pragma omp parallel for schedule(static) if (N * r->G * r->spec.own.len >= PARALLEL_MIN)
     for (size_t n = 0; n < N; n++)
         row_backward(r, args, dy, n, t);
+    if (is_reset(r))
+        recurrence_reset_backward(r, args, t);
     const struct op_args product = {
         .x = r->state, .w = args->w[RECURRENCE_WH], .dy = r->z, .dx = r->state};
     r->step_op->ops->backward(r->step_op, &product);
@@ -408,6 +422,8 @@ static void add_weights(struct recurrence *r, const struct recurrence_args *args
         .db = dw[RECURRENCE_BH],
     };
     r->state_op->ops->backward(r->state_op, &state);
+    if (is_reset(r))
+        recurrence_reset_weights(r, args);
     if (r->fixed_op) {
         sum_steps(r);
         const struct op_args fixed = {

@@ -9,6 +9,7 @@
  *     state  h_t = tanh(a + W_h h'), which is the output             (PyTorch's RNN)
  *     GRU    (r, z) = σ(a + W_h h' + b_h); n = tanh(a + r (W_h h' + b_h)), gates r, z, n;
  *            h_t = (1 - z) n + z h'                                 (PyTorch's GRU)
+ *     reset  the same, but n = tanh(a + W_h (r h') + b_h)    (Cho's GRU, which ONNX has by default)
  *
  * The products of all steps with the inputs, and all gradients of weights, are one matrix product
  * each, by the kernel set's inner product; a step has that of its state alone. Where a set has
@@ -22,7 +23,13 @@
 #include "tensor/product_loops.h"
 #include "tensor/vec.h"
 
-enum recurrence_kind { RECURRENCE_TANH, RECURRENCE_STATE, RECURRENCE_LSTM, RECURRENCE_GRU };
+enum recurrence_kind {
+    RECURRENCE_TANH,
+    RECURRENCE_STATE,
+    RECURRENCE_LSTM,
+    RECURRENCE_GRU,
+    RECURRENCE_RESET
+};
 
 struct recurrence_spec {
     enum recurrence_kind kind;
@@ -74,6 +81,13 @@ struct recurrence_args {
     float *dw[RECURRENCE_PARAMS]; /* added to */
 };
 
+/* Of GRUs whose reset gate is first: the product at gate n, of r h' (recurrence_reset.c). */
+struct recurrence_reset {
+    struct op *step_op, *state_op;
+    float *reset, *inner;   /* r h', (N, H), and its products, (N, U); backward: the gradients */
+    float *resets, *inners; /* training: r h' of all steps, and the gradients by the products */
+};
+
 /* Of each kind of rows, and last of those that have none (recurrence_rows.c). */
 struct recurrence_rows {
     struct op *op;         /* x_op of these rows; NULL: rows have no kinds, or too many */
@@ -85,14 +99,15 @@ struct recurrence {
     struct op op; /* has no forward and backward of its own */
     struct recurrence_spec spec;
     const struct gate_loops *loops;
-    size_t G;
+    size_t G, Z; /* gates, and those of them that are products of h' */
     struct op *x_op, *fixed_op, *step_op, *state_op, *out_op;
     struct recurrence_rows rows;
+    struct recurrence_reset reset;
     const struct product_loops *products; /* NULL: products of the state are step_op's */
     float *there, *back; /* W_h packed, for forward and backward; one room for both */
     size_t parts;        /* of the records, which have a thread each */
     float *gates;        /* (N, T, GU): as in struct gate_row */
-    float *hidden;       /* GRU, training: as `gates`, of the state's products */
+    float *hidden;       /* GRU, training: (N, T, ZU), as `gates`, of the state's products */
     float *dout;         /* of tanh units, (N, T, U): the gradient by the output's products, */
     float *dh_all;       /* and (N, T, H): that by their h; the room of the gates where U is H */
     float *before;       /* training: h', (N, T, H) */
@@ -100,7 +115,7 @@ struct recurrence {
     float *y;            /* and (N, T, U): their outputs; NULL: y itself */
     float *c;            /* LSTM: (N, T, U) in training, else (N, U) */
     float *state;        /* (N, H) */
-    float *c_first, *extra, *z, *dh, *dc; /* (N, U); extra, z: (N, GU) */
+    float *c_first, *extra, *z, *dh, *dc; /* (N, U); extra: (N, GU); z: (N, ZU) */
 };
 
 struct recurrence_loops {
@@ -122,6 +137,20 @@ void recurrence_backward(struct recurrence *r, const struct recurrence_args *arg
  * recurrence.c. */
 void recurrence_rows_forward(const struct recurrence *r, const struct recurrence_args *args);
 void recurrence_rows_backward(const struct recurrence *r, const struct recurrence_args *args);
+
+/* The values that the units of a record read and write at a step. For recurrence.c and
+ * recurrence_reset.c. */
+struct gate_row recurrence_row(const struct recurrence *r, const struct recurrence_args *args,
+                               size_t n, size_t t);
+
+/* Of a step, behind the gates r and z: gate n and the outputs; and back to the gradients by gates r
+ * and h'. For recurrence.c. */
+void recurrence_reset_forward(const struct recurrence *r, const struct recurrence_args *args,
+                              size_t t);
+void recurrence_reset_backward(const struct recurrence *r, const struct recurrence_args *args,
+                               size_t t);
+/* The gradient of gate n's weights. */
+void recurrence_reset_weights(const struct recurrence *r, const struct recurrence_args *args);
 
 static inline bool recurrence_is_slice(const struct recurrence *r)
 {

@@ -6,9 +6,14 @@
 
 #include <omp.h>
 
+static bool is_gru(enum recurrence_kind kind)
+{
+    return kind == RECURRENCE_GRU || kind == RECURRENCE_RESET;
+}
+
 static size_t gates_of(enum recurrence_kind kind)
 {
-    return kind == RECURRENCE_LSTM ? 4 : kind == RECURRENCE_GRU ? 3 : 1;
+    return kind == RECURRENCE_LSTM ? 4 : is_gru(kind) ? 3 : 1;
 }
 
 size_t recurrence_states(enum recurrence_kind kind)
@@ -19,7 +24,7 @@ size_t recurrence_states(enum recurrence_kind kind)
 struct shape recurrence_param_shape(const struct recurrence_spec *s, enum recurrence_param k)
 {
     size_t gates = gates_of(s->kind) * s->H;
-    bool gru = s->kind == RECURRENCE_GRU, has_out = s->kind == RECURRENCE_TANH;
+    bool gru = is_gru(s->kind), has_out = s->kind == RECURRENCE_TANH;
     const struct shape none = {0};
     switch (k) {
     case RECURRENCE_WX: return (struct shape){2, {gates, s->D}};
@@ -45,7 +50,8 @@ double recurrence_products(const struct recurrence_spec *s)
 static void release_ops(struct op *op)
 {
     struct recurrence *r = (struct recurrence *)op;
-    struct op *const ops[] = {r->x_op, r->fixed_op, r->step_op, r->state_op, r->out_op, r->rows.op};
+    struct op *const ops[] = {r->x_op,   r->fixed_op, r->step_op,       r->state_op,
+                              r->out_op, r->rows.op,  r->reset.step_op, r->reset.state_op};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
         op_release(ops[i]);
 }
@@ -85,15 +91,20 @@ static int plan_products(const struct planning *p)
     struct recurrence *r = p->r;
     const struct recurrence_spec *s = &r->spec;
     size_t places = s->N * s->T, width = r->G * s->own.len;
-    bool gru = s->kind == RECURRENCE_GRU, by_kind = rows_have_kinds(r);
+    size_t by_state = r->Z * s->own.len;
+    bool gru = is_gru(s->kind), by_kind = rows_have_kinds(r);
     int rc = by_kind ? plan_product(p, s->kinds + 1, 1, s->D, width, true, &r->rows.op)
                      : plan_product(p, places, s->T, s->D, width, true, &r->x_op);
     if (rc == OK && s->S > 0)
         rc = plan_product(p, s->N, 1, s->S, width, false, &r->fixed_op);
     if (rc == OK && !r->products)
-        rc = plan_product(p, s->N, 1, s->H, width, gru, &r->step_op);
+        rc = plan_product(p, s->N, 1, s->H, by_state, gru, &r->step_op);
     if (rc == OK && p->training)
-        rc = plan_product(p, places, s->T, s->H, width, gru, &r->state_op);
+        rc = plan_product(p, places, s->T, s->H, by_state, gru, &r->state_op);
+    if (rc == OK && r->Z < r->G)
+        rc = plan_product(p, s->N, 1, s->H, s->H, true, &r->reset.step_op);
+    if (rc == OK && r->Z < r->G && p->training)
+        rc = plan_product(p, places, s->T, s->H, s->H, true, &r->reset.state_op);
     if (rc == OK && s->kind == RECURRENCE_TANH)
         rc = plan_product(p, places, s->T, s->H, s->own.len, true, &r->out_op);
     return rc;
@@ -114,14 +125,15 @@ static size_t whole_strips(const struct recurrence *r, size_t columns)
     return (columns + strip - 1) / strip * strip;
 }
 
-/* A window of one step does not pay for packing, as where a text is drawn. The choice may not
- * depend on N: records that workers share out have the bits of all together. */
+/* Two products a step are those of the kernel set. A window of one step does not pay for packing,
+ * as where a text is drawn. The choice may not depend on N: records that workers share out have the
+ * bits of all together. */
 static void choose_products(struct recurrence *r, const struct product_loops *products)
 {
     enum { RECORDS_MIN = 4 };
     const struct recurrence_spec *s = &r->spec;
     double work = recurrence_products(s);
-    r->products = s->T > 1 ? products : NULL;
+    r->products = s->T > 1 && r->Z == r->G ? products : NULL;
     r->parts = work < 16.0 * PARALLEL_MIN ? 1 : (size_t)omp_get_max_threads();
     r->parts = min_size(r->parts, (s->N + RECORDS_MIN - 1) / RECORDS_MIN);
 }
@@ -146,6 +158,18 @@ static void reserve_kinds(struct recurrence *r, struct arena *arena, bool traini
     *full = *full || !rows->first;
 }
 
+static void reserve_reset(struct recurrence *r, struct arena *arena, bool training, bool *full)
+{
+    size_t rows = r->spec.N * r->spec.H;
+    struct recurrence_reset *reset = &r->reset;
+    reset->reset = take_room(r, arena, rows, full);
+    reset->inner = take_room(r, arena, rows, full);
+    if (training) {
+        reset->resets = take_room(r, arena, rows * r->spec.T, full);
+        reset->inners = take_room(r, arena, rows * r->spec.T, full);
+    }
+}
+
 static int reserve_room(const struct planning *p)
 {
     struct recurrence *r = p->r;
@@ -155,12 +179,14 @@ static int reserve_room(const struct planning *p)
     bool full = false, lstm = s->kind == RECURRENCE_LSTM, training = p->training;
     bool has_out = s->kind == RECURRENCE_TANH;
     r->gates = take_room(r, p->arena, r->G * places, &full);
-    r->z = take_room(r, p->arena, r->G * rows, &full);
+    r->z = take_room(r, p->arena, r->Z * rows, &full);
     r->state = take_room(r, p->arena, all_rows, &full);
     if (r->products)
         reserve_weights(r, p->arena, training, &full);
     if (r->rows.op)
         reserve_kinds(r, p->arena, training, &full);
+    if (r->Z < r->G)
+        reserve_reset(r, p->arena, training, &full);
     if (s->S > 0)
         r->extra = take_room(r, p->arena, r->G * rows, &full);
     if (has_out)
@@ -176,8 +202,8 @@ static int reserve_room(const struct planning *p)
         r->dh = take_room(r, p->arena, rows, &full);
         if (lstm)
             r->dc = take_room(r, p->arena, rows, &full);
-        if (s->kind == RECURRENCE_GRU)
-            r->hidden = take_room(r, p->arena, r->G * places, &full);
+        if (is_gru(s->kind))
+            r->hidden = take_room(r, p->arena, r->Z * places, &full);
         if (has_out) {
             r->dout = take_room(r, p->arena, places, &full);
             r->dh_all =
@@ -199,6 +225,7 @@ int recurrence_plan(const struct recurrence_spec *spec, const struct kernels *ke
         .spec = *spec,
         .loops = loops->gates,
         .G = gates_of(spec->kind),
+        .Z = spec->kind == RECURRENCE_RESET ? 2 : gates_of(spec->kind),
     };
     choose_products(r, loops->products);
     const struct planning p = {r, kernels, training, arena, err};

@@ -24,7 +24,8 @@ static const struct {
 } kinds[] = {{"tanh", RECURRENCE_TANH},
              {"state", RECURRENCE_STATE},
              {"lstm", RECURRENCE_LSTM},
-             {"gru", RECURRENCE_GRU}};
+             {"gru", RECURRENCE_GRU},
+             {"reset", RECURRENCE_RESET}};
 
 struct result {
     float y[N * T * H], last[RECURRENCE_STATES][N * H], dx[N * T * D], dfixed[N * S];

@@ -221,6 +221,20 @@ def state_units():
          {**constants, "v": floats(6, 2)}, x)
 
 
+def reset_units():
+    """ONNX's GRU by default: the reset gate multiplies the state, not its product."""
+    x = floats(3, 4, 5)
+    nodes, constants = units_of("GRU", 3, 6)
+    case("gru_reset_all", 14, nodes + [node("Squeeze", "h one", "s"),
+                                       node("Transpose", "s", "u", perm=[1, 0, 2]),
+                                       node("MatMul", "u v", "y")],
+         {**constants, "one": ints(1), "v": floats(6, 2)}, x)
+    nodes, constants = units_of("GRU", 3, 6, activations=["Sigmoid", "Tanh"])
+    case("gru_reset_last", 9, nodes + [node("Squeeze", "last", "s", axes=[0]),
+                                       node("MatMul", "s v", "y")],
+         {**constants, "v": floats(6, 2)}, x)
+
+
 def main():
     for name in os.listdir(HERE):
         if name.startswith("case_"):
@@ -232,6 +246,7 @@ def main():
     elsewhere()
     pads()
     state_units()
+    reset_units()
 
 
 if __name__ == "__main__":

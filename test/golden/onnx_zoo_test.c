@@ -265,6 +265,11 @@ static void test_recurrent_nets_come_back(void **state)
     static const struct small_case cases[] = {
         {"lstm", "type: 'LSTM' recurrent_param { num_output: 6 }", {2, {4, 5}}, 0, true},
         {"gru", "type: 'GRU' gru_param { num_output: 6 }", {2, {4, 5}}, 0, true},
+        {"gru-reset",
+         "type: 'GRU' gru_param { num_output: 6 reset_first: true }",
+         {2, {4, 5}},
+         0,
+         true},
         {"lstm-of-numbers", "type: 'LSTM' recurrent_param { num_output: 6 }", {1, {4}}, 0, true},
         {"rnn", "type: 'RNN' recurrent_param { num_output: 6 }", {2, {4, 5}}, 0, true},
         {"rnn-state",

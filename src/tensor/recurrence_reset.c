@@ -1,0 +1,73 @@
+/* GRUs whose reset gate multiplies the state before the product with the weights of gate n: a step
+ * has two products, of h' and of r h'. */
+#include "tensor/recurrence.h"
+
+#include "tensor/kernels_common.h"
+
+#include <string.h>
+
+/* Rows of gate n, and its biases, in the parameters of all gates. */
+static size_t rows_before(const struct recurrence *r)
+{
+    return r->Z * r->spec.H;
+}
+
+static struct op_args product_of(const struct recurrence *r, const struct recurrence_args *args)
+{
+    size_t from = rows_before(r);
+    return (struct op_args){
+        .w = args->w[RECURRENCE_WH] + from * r->spec.H,
+        .b = args->w[RECURRENCE_BH] + from,
+    };
+}
+
+void recurrence_reset_forward(const struct recurrence *r, const struct recurrence_args *args,
+                              size_t t)
+{
+    const struct recurrence_reset *reset = &r->reset;
+    size_t N = r->spec.N, T = r->spec.T, H = r->spec.H;
+    struct op_args product = product_of(r, args);
+    product.x = reset->reset;
+    product.y = reset->inner;
+    reset->step_op->ops->forward(reset->step_op, &product);
+#pragma omp parallel for schedule(static) if (N * r->G * H >= PARALLEL_MIN)
+    for (size_t n = 0; n < N; n++) {
+        const struct gate_row row = recurrence_row(r, args, n, t);
+        r->loops->reset_forward(&row);
+        if (reset->resets)
+            memcpy(reset->resets + (n * T + t) * H, row.reset, H * sizeof(float));
+    }
+}
+
+void recurrence_reset_backward(const struct recurrence *r, const struct recurrence_args *args,
+                               size_t t)
+{
+    const struct recurrence_reset *reset = &r->reset;
+    size_t N = r->spec.N, T = r->spec.T, H = r->spec.H;
+    struct op_args product = product_of(r, args);
+    product.x = product.dx = reset->reset;
+    product.dy = reset->inner;
+    reset->step_op->ops->backward(reset->step_op, &product);
+#pragma omp parallel for schedule(static) if (N * r->G * H >= PARALLEL_MIN)
+    for (size_t n = 0; n < N; n++) {
+        size_t at = n * T + t;
+        struct gate_row row = recurrence_row(r, args, n, t);
+        row.before = r->before + at * H;
+        row.dh = r->dh + n * H;
+        r->loops->reset_finish(&row);
+        memcpy(r->hidden + at * r->Z * H, row.z, r->Z * H * sizeof(float));
+        memcpy(reset->inners + at * H, row.inner, H * sizeof(float));
+    }
+}
+
+void recurrence_reset_weights(const struct recurrence *r, const struct recurrence_args *args)
+{
+    const struct recurrence_reset *reset = &r->reset;
+    size_t from = rows_before(r);
+    struct op_args state = product_of(r, args);
+    state.x = reset->resets;
+    state.dy = reset->inners;
+    state.dw = args->dw[RECURRENCE_WH] + from * r->spec.H;
+    state.db = args->dw[RECURRENCE_BH] + from;
+    reset->state_op->ops->backward(reset->state_op, &state);
+}
