@@ -28,6 +28,7 @@ struct onnx_value {
     const char *blob;        /* its name, */
     struct shape blob_shape; /* and its shape: another than `shape` where a Reshape is due */
     bool by_step;            /* axes 0 and 1 are the net's 1 and 0: a sequence of steps */
+    bool directed;           /* and axes 1 and 2 are that of directions, and the net's 0 */
     size_t layer;            /* 1 + the number of the layer that makes it; 0: none */
 };
 

@@ -118,7 +118,8 @@ static bool is_by_step(const struct onnx_graph *g, const char *name)
             const char *type = graph->node[i]->op_type ? graph->node[i]->op_type : "";
             if (strcmp(graph->node[i]->input[k], name) != 0)
                 continue;
-            if (k > 0 || !is_recurrent(type))
+            const struct onnx_node node = {.proto = graph->node[i], .name = ""};
+            if (k > 0 || !is_recurrent(type) || onnx_int(&node, "layout", 0) != 0)
                 return false;
             is = true;
         }

@@ -140,6 +140,8 @@ int onnx_put_recurrent(struct onnx_export *e, const struct onnx_step *s, struct 
         onnx_join(&e->w, s->name, "units"); /* the name of the last node is its own */
     Onnx__NodeProto *node = onnx_put_node(&e->w, u.kind->type, units, in, 4, units);
     onnx_put_int(&e->w, node, "hidden_size", (int64_t)u.H);
+    if (gru ? s->layer->gru_param->reverse : p && p->reverse)
+        onnx_put_text(&e->w, node, "direction", "reverse");
     if (gru)
         onnx_put_int(&e->w, node, "linear_before_reset", !s->layer->gru_param->reset_first);
     const char *axes = onnx_put_list(&e->w, onnx_join(&e->w, s->name, "axes"), &direction, 1);

@@ -78,6 +78,26 @@ static int read_dims(struct onnx_graph *g, const struct onnx_node *node, const s
     return OK;
 }
 
+/* A sequence with the steps first: its two first axes stay. */
+static int reshape_steps(struct onnx_graph *g, const struct onnx_node *node,
+                         const struct onnx_value *x, const struct onnx_value *to, struct err *err)
+{
+    struct shape y = x->shape;
+    size_t own = shape_count_from(&x->shape, 2);
+    bool stay = to->shape.n == 1 && shape_count(&to->shape) == 3 && !x->directed &&
+                onnx_int(node, "allowzero", 0) == 0;
+    for (size_t k = 0; k < 2 && stay; k++)
+        stay = to->i[k] == 0 || to->i[k] == (int64_t)x->shape.dim[k] ||
+               (k == 1 && (to->i[k] == ONNX_RECORDS || (to->i[k] == -1 && to->i[2] != -1)));
+    if (!stay || (to->i[2] != -1 && to->i[2] != (int64_t)own))
+        return onnx_refuse(g, node, err,
+                           "a sequence with the steps first, but to three axes, of which the first "
+                           "two stay");
+    y.n = 3;
+    y.dim[2] = own;
+    return onnx_result_like(g, node, x, &y, err);
+}
+
 static int reshape_blob(struct onnx_graph *g, const struct onnx_node *node,
                         const struct onnx_value *x, const struct onnx_value *to, struct err *err)
 {
@@ -85,7 +105,7 @@ static int reshape_blob(struct onnx_graph *g, const struct onnx_node *node,
     size_t rest = SHAPE_DIMS_MAX;
     char text[128];
     if (x->by_step)
-        return onnx_refuse(g, node, err, "a sequence with the steps first");
+        return reshape_steps(g, node, x, to, err);
     if (y.n < 1 || y.n > SHAPE_DIMS_MAX || to->shape.n != 1)
         return onnx_refuse(g, node, err, "to %zu dimensions, 1 to %d", y.n, SHAPE_DIMS_MAX);
     int rc = read_dims(g, node, x, to, &y, &rest, err);
@@ -198,9 +218,10 @@ static int squeeze_steps(struct onnx_graph *g, const struct onnx_node *node,
     struct onnx_value *out = rc == OK ? onnx_find(g, node->proto->output[0]) : NULL;
     if (!out)
         return rc;
+    out->directed = false;
     if (x->shape.n == 3 && is[0] && !is[1]) /* (1, N, H): (N, H) */
         out->by_step = false;
-    else if (x->shape.n != 4 || is[0] || is[2] || is[3])
+    else if (!x->directed || is[0] || is[2] || is[3])
         return onnx_refuse(g, node, err, "other axes than that of the directions");
     return OK;
 }
@@ -256,85 +277,6 @@ int onnx_unsqueeze(struct onnx_graph *g, const struct onnx_node *node, struct er
     if (is[0] || x->by_step)
         return onnx_refuse(g, node, err, "axis 0, which has the records");
     return onnx_result_like(g, node, x, &y, err);
-}
-
-/* ---- Transpose ---- */
-
-static int read_order(struct onnx_graph *g, const struct onnx_node *node, size_t n,
-                      int64_t perm[SHAPE_DIMS_MAX], struct err *err)
-{
-    bool seen[SHAPE_DIMS_MAX] = {false};
-    for (size_t k = 0; k < n; k++)
-        perm[k] = (int64_t)(n - 1 - k);
-    if (!onnx_ints(node, "perm", n, perm))
-        return onnx_broken(g, node, err, "perm is not of %zu axes", n);
-    for (size_t k = 0; k < n; k++) {
-        if (perm[k] < 0 || perm[k] >= (int64_t)n || seen[perm[k]])
-            return onnx_broken(g, node, err, "perm is no order of %zu axes", n);
-        seen[perm[k]] = true;
-    }
-    return OK;
-}
-
-static int transpose_constant(struct onnx_graph *g, const struct onnx_node *node,
-                              struct onnx_value *x, const int64_t *perm, struct err *err)
-{
-    struct shape y = {.n = x->shape.n};
-    size_t step[SHAPE_DIMS_MAX] = {0}, at[SHAPE_DIMS_MAX] = {0};
-    float *to;
-    int rc = onnx_floats(g, node, 0, &x, err);
-    for (size_t k = 0; k < y.n; k++) {
-        y.dim[k] = x->shape.dim[perm[k]];
-        step[k] = shape_count_from(&x->shape, (size_t)perm[k] + 1);
-    }
-    if (rc == OK)
-        rc = onnx_result_floats(g, node, &y, &to, err);
-    if (rc != OK)
-        return rc;
-    size_t count = shape_count(&y), from = 0;
-    for (size_t j = 0; j < count; j++) {
-        to[j] = x->f[from];
-        for (size_t k = y.n; k-- > 0;) {
-            from += step[k];
-            if (++at[k] < y.dim[k])
-                break;
-            from -= step[k] * y.dim[k];
-            at[k] = 0;
-        }
-    }
-    return OK;
-}
-
-int onnx_transpose(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
-{
-    struct onnx_value *x;
-    int64_t perm[SHAPE_DIMS_MAX];
-    int rc = onnx_input(g, node, 0, &x, err);
-    size_t n = rc == OK ? x->shape.n : 0;
-    if (rc == OK)
-        rc = read_order(g, node, n, perm, err);
-    if (rc != OK)
-        return rc;
-    if (!x->is_blob)
-        return transpose_constant(g, node, x, perm, err);
-    bool same = true, swap = n == 3 && perm[0] == 1 && perm[1] == 0;
-    for (size_t k = 0; k < n; k++)
-        same = same && perm[k] == (int64_t)k;
-    if (!same && !swap)
-        return onnx_refuse(g, node, err, "of values of layers; only perm 1, 0, 2 of a sequence");
-    struct shape y = x->shape;
-    if (swap) {
-        y.dim[0] = x->shape.dim[1];
-        y.dim[1] = x->shape.dim[0];
-        if (!x->by_step && (rc = onnx_settle(g, x, err)) != OK)
-            return rc;
-    }
-    rc = onnx_result_like(g, node, x, &y, err);
-    if (rc == OK && swap) {
-        struct onnx_value *out = onnx_find(g, node->proto->output[0]);
-        out->by_step = !x->by_step;
-    }
-    return rc;
 }
 
 /* ---- parts ---- */
@@ -465,21 +407,25 @@ int onnx_take_step(struct onnx_graph *g, const char *name, const char *top,
 int onnx_gather_blob(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
     struct onnx_value *x, *index;
-    int rc = onnx_blob(g, node, 0, &x, err);
+    int rc = onnx_input(g, node, 0, &x, err);
+    if (rc == OK && !x->by_step)
+        rc = onnx_blob(g, node, 0, &x, err);
     if (rc == OK)
         rc = onnx_integers(g, node, 1, &index, err);
     if (rc != OK)
         return rc;
-    int64_t axis = onnx_int(node, "axis", 0), T = x->shape.n == 3 ? (int64_t)x->shape.dim[1] : 0;
+    int64_t axis = onnx_int(node, "axis", 0), steps = x->by_step ? 0 : 1;
+    int64_t T = x->shape.n == 3 ? (int64_t)x->shape.dim[steps] : 0;
     axis += axis < 0 ? (int64_t)x->shape.n : 0;
-    if (axis != 1 || T < 2 || index->shape.n != 0)
-        return onnx_refuse(g, node, err, "only one step, axis 1, of a sequence of two or more");
+    if (axis != steps || T < 2 || index->shape.n != 0)
+        return onnx_refuse(g, node, err, "only one step, axis %lld, of a sequence of two or more",
+                           (long long)steps);
     if (!onnx_has_output(node, 0))
         return onnx_broken(g, node, err, "output 0 is missing");
     int64_t step = index->i[0] < 0 ? index->i[0] + T : index->i[0];
     if (step < 0 || step >= T)
         return onnx_broken(g, node, err, "step %lld of %lld", (long long)index->i[0], (long long)T);
-    const struct shape y = {3, {x->shape.dim[0], 1, x->shape.dim[2]}};
+    const struct shape y = {3, {x->shape.dim[1 - steps], 1, x->shape.dim[2]}};
     rc = onnx_take_step(g, node->name, node->proto->output[0], x, (size_t)step, err);
     if (rc == OK)
         rc = onnx_result(g, node, 0, &y, err);

@@ -9,7 +9,13 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they lie");
 
 enum { TYPE_FLOAT = 1, TYPE_INT64 = 7 };
-enum { ATTRIBUTE_FLOAT = 1, ATTRIBUTE_INT = 2, ATTRIBUTE_INTS = 7, ATTRIBUTES_MAX = 8 };
+enum {
+    ATTRIBUTE_FLOAT = 1,
+    ATTRIBUTE_INT = 2,
+    ATTRIBUTE_STRING = 3,
+    ATTRIBUTE_INTS = 7,
+    ATTRIBUTES_MAX = 8
+};
 
 static void *make_message(struct onnx_writer *w, const ProtobufCMessageDescriptor *type)
 {
@@ -132,6 +138,16 @@ void onnx_put_int(struct onnx_writer *w, Onnx__NodeProto *node, const char *name
         return;
     a->has_i = true;
     a->i = value;
+}
+
+void onnx_put_text(struct onnx_writer *w, Onnx__NodeProto *node, const char *name, const char *text)
+{
+    Onnx__AttributeProto *a = add_attribute(w, node, name, ATTRIBUTE_STRING);
+    char *copy = a ? copy_text(w, text) : NULL;
+    if (!copy)
+        return;
+    a->has_s = true;
+    a->s = (ProtobufCBinaryData){strlen(copy), (uint8_t *)copy};
 }
 
 void onnx_put_float(struct onnx_writer *w, Onnx__NodeProto *node, const char *name, float value)

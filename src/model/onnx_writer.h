@@ -38,6 +38,8 @@ void onnx_put_result(struct onnx_writer *w, Onnx__NodeProto *node, const char *o
 void onnx_put_int(struct onnx_writer *w, Onnx__NodeProto *node, const char *name, int64_t value);
 void onnx_put_ints(struct onnx_writer *w, Onnx__NodeProto *node, const char *name,
                    const int64_t *value, size_t n);
+void onnx_put_text(struct onnx_writer *w, Onnx__NodeProto *node, const char *name,
+                   const char *text);
 void onnx_put_float(struct onnx_writer *w, Onnx__NodeProto *node, const char *name, float value);
 
 /* A constant of that name, which is returned; numbers are borrowed until the file is written. */

@@ -8,7 +8,8 @@
  * where a sequence begins and 1 where it continues; and, if wanted, a static input, N x .. Without
  * cont all sequences continue. The state before the first step is the one that the batch carries
  * (net_batch.carried), unless expose_hidden makes it more bottoms, N x 1 x num_output, and the
- * state behind the last step more tops. */
+ * state behind the last step more tops. A layer that reads its sequences from the last step to the
+ * first begins with 0. */
 #include "nn/layers.h"
 #include "nn/partition.h"
 #include "tensor/recurrence.h"
@@ -40,7 +41,7 @@ struct recurrent_fields {
     const char *message;
     uint32_t num_output;
     const Caffe__FillerParameter *weight_filler, *bias_filler;
-    bool expose_hidden, debug_info, no_product, reset_first;
+    bool expose_hidden, debug_info, no_product, reset_first, reverse;
 };
 
 static struct recurrent_fields read_gru(const Caffe__GRUParameter *p)
@@ -52,6 +53,7 @@ static struct recurrent_fields read_gru(const Caffe__GRUParameter *p)
         .bias_filler = p ? p->bias_filler : NULL,
         .expose_hidden = p && p->expose_hidden,
         .reset_first = p && p->reset_first,
+        .reverse = p && p->reverse,
     };
 }
 
@@ -65,6 +67,7 @@ static struct recurrent_fields read_recurrent(const Caffe__RecurrentParameter *p
         .expose_hidden = p && p->expose_hidden,
         .debug_info = p && p->debug_info,
         .no_product = p && !p->output_product,
+        .reverse = p && p->reverse,
     };
 }
 
@@ -91,6 +94,9 @@ static int name_bottoms(struct layer_recurrent *self, const struct recurrent_fie
     int rc = layer_links_between(layer, least, 3 + exposed, 1 + exposed, 1 + exposed, err);
     if (rc != OK)
         return rc;
+    if (f->reverse && layer->n_bottom > 1)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s.reverse: true is supported for one bottom, the sequences", f->message);
     self->cont = layer->n_bottom > 1 ? 1 : 0;
     self->fixed = layer->n_bottom == 3 + exposed ? 2 : 0;
     self->hidden = f->expose_hidden ? layer->n_bottom - exposed : 0;
@@ -220,6 +226,7 @@ static int setup_units(struct layer *layer, const struct setup *setup, enum recu
         .D = shape_count_from(&x->shape, 2),
         .S = self->fixed ? layer->bottom[self->fixed].blob->count / x->shape.dim[0] : 0,
         .H = f->num_output,
+        .reverse = f->reverse,
     };
     bool by_step = x->numbers && x->numbers->count == self->spec.N * self->spec.T;
     self->spec.kinds = by_step && setup->slice.count == 1 ? x->kinds : 0;
@@ -234,7 +241,7 @@ static int setup_units(struct layer *layer, const struct setup *setup, enum recu
     if (rc != OK)
         return rc;
     layer->products = recurrence_products(&self->spec);
-    if (!f->expose_hidden) {
+    if (!f->expose_hidden && !f->reverse) {
         self->carried = *setup->carried;
         self->carried_row = setup->carried;
         *setup->carried += self->states * self->spec.H;
@@ -309,7 +316,7 @@ static struct recurrence_args forward_args(const struct layer_recurrent *self,
     struct recurrence_args args = args_of(self, pass);
     if (self->hidden)
         take_exposed(self, &args);
-    else if (pass->batch->carried)
+    else if (pass->batch->carried && !self->spec.reverse)
         take_carried(self, pass->batch, &args);
     return args;
 }

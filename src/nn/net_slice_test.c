@@ -65,9 +65,10 @@ static const char sequence[] = STEPS INNER(
            UNITS("v", "GRU", "gru_param", "bottom: 'u' bottom: 'q'", 6)
                UNITS("w", "RNN", "recurrent_param", "bottom: 'v' bottom: 'q' bottom: 'f'", 9)
                    INNER("c", "w", "ip", 5) LOSS;
-static const char units_alone[] = STEPS
-    "layer { name: 'u' type: 'RNN' bottom: 'x' top: 'u' recurrent_param { num_output: 7\n"
-    " output_product: false weight_filler { type: 'xavier' } } }\n" INNER("c", "u", "ip", 5) LOSS;
+static const char units_alone[] =
+    STEPS "layer { name: 'u' type: 'RNN' bottom: 'x' top: 'u' recurrent_param { num_output: 7\n"
+          " output_product: false reverse: true weight_filler { type: 'xavier' } } }\n" INNER(
+              "c", "u", "ip", 5) LOSS;
 
 /* Layers that are not in the range of those that slices share out: before it data-parallel ones of
  * every kind, and data that the range reads, too; behind it one of few outputs. */

@@ -80,6 +80,12 @@ static const struct {
          GRU("a", CONT " bottom: 's' bottom: 'h'", "top: 'a' top: 'hl'",
              "expose_hidden: true") "layer { name: 'all' type: 'Concat' bottom: 'a' bottom: 'hl' "
                                     "top: 'all' }\n" LOSS("all")},
+    {"lstm, reverse", DATA LSTM("a", "bottom: 'data'", "top: 'a'", "reverse: true") LOSS("a")},
+    {"rnn, reverse",
+     DATA RNN("a", "bottom: 'data'", "top: 'a'", "output_product: false reverse: true") LOSS("a")},
+    {"gru, reverse", DATA GRU("a", "bottom: 'data'", "top: 'a'", "reverse: true") LOSS("a")},
+    {"gru, reverse, its reset gate first",
+     DATA GRU("a", "bottom: 'data'", "top: 'a'", "reverse: true reset_first: true") LOSS("a")},
     {"embed",
      DATA "layer { name: 'n' type: 'Power' bottom: 'data' top: 'n' power_param { scale: 2.5 shift: "
           "2.5 } }\n"
@@ -162,6 +168,22 @@ static void test_carried_over_a_border(void **state)
     fixture_close(&rest);
 }
 
+/* A layer that reads backwards has nothing to hand to the next window, and takes nothing. */
+static void test_carried_by_no_reverse(void **state)
+{
+    struct fixture f;
+    float none[1] = {3.0f}, with[RECORDS * STEPS * UNITS_OF_A], alone[RECORDS * STEPS * UNITS_OF_A];
+    fixture_open(&f, DATA LSTM("a", "bottom: 'data'", "top: 'a'", "reverse: true") LOSS("a"),
+                 PHASE_TRAIN, RECORDS, steps_of(STEPS), *state);
+    assert_int_equal(net_carried(f.net), 0);
+    read_tops(&f, "a", alone, sizeof alone / sizeof *alone);
+    f.batch.carried = none;
+    read_tops(&f, "a", with, sizeof with / sizeof *with);
+    assert_memory_equal(with, alone, sizeof with);
+    assert_true(none[0] == 3.0f);
+    fixture_close(&f);
+}
+
 /* A batch of fewer records than the net is planned for reads and writes the state of these alone.
  */
 static void test_carried_of_a_part(void **state)
@@ -233,6 +255,8 @@ static void test_refusals(void **state)
          ERR_UNSUPPORTED, "recurrent_param.debug_info: true is not supported"},
         {DATA LSTM("a", "bottom: 'data'", "top: 'a'", "output_product: false") LOSS("a"), ERR_INPUT,
          "recurrent_param.output_product: an LSTM has no product for its output"},
+        {PARTS LSTM("a", CONT, "top: 'a'", "reverse: true") LOSS("a"), ERR_UNSUPPORTED,
+         "recurrent_param.reverse: true is supported for one bottom, the sequences"},
         {DATA LSTM("a", "bottom: 'data'", "top: 'a'", "expose_hidden: true") LOSS("a"), ERR_INPUT,
          "bottoms"},
         {PARTS LSTM("a", CONT " bottom: 'x' bottom: 'x'", "top: 'a' top: 'b' top: 'c'",
@@ -291,6 +315,8 @@ int main(void)
         {"carried_over_a_border_dnnl", test_carried_over_a_border, NULL, NULL, NULL},
         {"carried_of_a_part_ref", test_carried_of_a_part, NULL, NULL, NULL},
         {"carried_of_a_part_dnnl", test_carried_of_a_part, NULL, NULL, NULL},
+        {"carried_by_no_reverse_ref", test_carried_by_no_reverse, NULL, NULL, NULL},
+        {"carried_by_no_reverse_dnnl", test_carried_by_no_reverse, NULL, NULL, NULL},
         {"gradient_stops_at_the_border_ref", test_gradient_stops_at_the_border, NULL, NULL, NULL},
         {"gradient_stops_at_the_border_dnnl", test_gradient_stops_at_the_border, NULL, NULL, NULL},
         {"embed_out_of_range_ref", test_embed_out_of_range, NULL, NULL, NULL},

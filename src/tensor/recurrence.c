@@ -10,15 +10,10 @@
 
 /* ---- forward ---- */
 
-static size_t place_of(const struct recurrence *r, size_t n, size_t t)
-{
-    return n * r->spec.T + t;
-}
-
 static float cont_at(const struct recurrence *r, const struct recurrence_args *args, size_t n,
                      size_t t)
 {
-    return args->cont ? args->cont[place_of(r, n, t)] : 1.0f;
+    return args->cont ? args->cont[recurrence_place(r, n, t)] : 1.0f;
 }
 
 /* The outputs of the units, (N, T, H). */
@@ -37,9 +32,10 @@ static const float *first_of(const struct recurrence_args *args, size_t k, size_
 static void continue_state(const struct recurrence *r, const struct recurrence_args *args, size_t n,
                            size_t t)
 {
-    size_t H = r->spec.H, at = place_of(r, n, t);
+    size_t H = r->spec.H, at = recurrence_place(r, n, t);
     float cont = cont_at(r, args, n, t), *to = r->state + n * H;
-    const float *from = t > 0 ? outputs_of(r, args) + (at - 1) * H : first_of(args, 0, n);
+    const float *from =
+        t > 0 ? outputs_of(r, args) + recurrence_place(r, n, t - 1) * H : first_of(args, 0, n);
     for (size_t i = 0; i < H; i++)
         to[i] = from ? cont * from[i] : 0.0f;
     if (r->before)
@@ -49,7 +45,7 @@ static void continue_state(const struct recurrence *r, const struct recurrence_a
 /* The cells of a step: in training each step's have a place of their own. */
 static float *cells_of(const struct recurrence *r, size_t n, size_t t)
 {
-    return r->c + (r->before ? place_of(r, n, t) : n) * r->spec.own.len;
+    return r->c + (r->before ? recurrence_place(r, n, t) : n) * r->spec.own.len;
 }
 
 static const float *cells_before(const struct recurrence *r, size_t n, size_t t)
@@ -66,7 +62,7 @@ struct gate_row recurrence_row(const struct recurrence *r, const struct recurren
                                size_t n, size_t t)
 {
     const struct range own = r->spec.own;
-    size_t H = r->spec.H, U = own.len, G = r->G, at = place_of(r, n, t);
+    size_t H = r->spec.H, U = own.len, G = r->G, at = recurrence_place(r, n, t);
     bool lstm = r->spec.kind == RECURRENCE_LSTM, gru = r->Z > 1 && !lstm;
     return (struct gate_row){
         .H = U,
@@ -101,7 +97,7 @@ static void copy_step(const struct recurrence *r, const struct recurrence_args *
 {
     size_t H = r->spec.H;
     for (size_t n = 0; n < r->spec.N; n++) {
-        float *row = r->state + n * H, *out = outputs_of(r, args) + place_of(r, n, t) * H;
+        float *row = r->state + n * H, *out = outputs_of(r, args) + recurrence_place(r, n, t) * H;
         memcpy(to_state ? row : out, to_state ? out : row, H * sizeof *row);
     }
 }
@@ -221,7 +217,7 @@ static void give_last(const struct recurrence *r, const struct recurrence_args *
     for (size_t n = 0; n < args->last_records; n++) {
         if (args->last[0])
             memcpy(args->last[0] + n * args->last_row,
-                   outputs_of(r, args) + place_of(r, n, T - 1) * H, H * sizeof(float));
+                   outputs_of(r, args) + recurrence_place(r, n, T - 1) * H, H * sizeof(float));
         if (args->last[1])
             memcpy(args->last[1] + n * args->last_row + own.from, cells_of(r, n, T - 1),
                    own.len * sizeof(float));
@@ -297,7 +293,7 @@ static void row_backward(const struct recurrence *r, const struct recurrence_arg
                          const float *dy, size_t n, size_t t)
 {
     const struct range own = r->spec.own;
-    size_t H = r->spec.H, U = own.len, at = place_of(r, n, t);
+    size_t H = r->spec.H, U = own.len, at = recurrence_place(r, n, t);
     struct gate_row row = recurrence_row(r, args, n, t);
     row.dh = r->dh + n * U;
     row.dc = r->dc ? r->dc + n * U : NULL;

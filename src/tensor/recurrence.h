@@ -37,6 +37,7 @@ struct recurrence_spec {
     struct range own;     /* of the H units those that are computed: all, or a slice's (len U) */
     size_t kinds;         /* of rows of x: those of one number below this are equal, and those of
                              other numbers NaN; 0: rows need not repeat */
+    bool reverse;         /* step t is at T - 1 - t of x, cont and y */
 };
 
 /* Vectors of H that a step hands to the next: h, and of an LSTM c. */
@@ -151,6 +152,12 @@ void recurrence_reset_backward(const struct recurrence *r, const struct recurren
                                size_t t);
 /* The gradient of gate n's weights. */
 void recurrence_reset_weights(const struct recurrence *r, const struct recurrence_args *args);
+
+/* The place of step t of a record. */
+static inline size_t recurrence_place(const struct recurrence *r, size_t n, size_t t)
+{
+    return n * r->spec.T + (r->spec.reverse ? r->spec.T - 1 - t : t);
+}
 
 static inline bool recurrence_is_slice(const struct recurrence *r)
 {

@@ -25,7 +25,7 @@ void recurrence_reset_forward(const struct recurrence *r, const struct recurrenc
                               size_t t)
 {
     const struct recurrence_reset *reset = &r->reset;
-    size_t N = r->spec.N, T = r->spec.T, H = r->spec.H;
+    size_t N = r->spec.N, H = r->spec.H;
     struct op_args product = product_of(r, args);
     product.x = reset->reset;
     product.y = reset->inner;
@@ -35,7 +35,7 @@ void recurrence_reset_forward(const struct recurrence *r, const struct recurrenc
         const struct gate_row row = recurrence_row(r, args, n, t);
         r->loops->reset_forward(&row);
         if (reset->resets)
-            memcpy(reset->resets + (n * T + t) * H, row.reset, H * sizeof(float));
+            memcpy(reset->resets + recurrence_place(r, n, t) * H, row.reset, H * sizeof(float));
     }
 }
 
@@ -43,14 +43,14 @@ void recurrence_reset_backward(const struct recurrence *r, const struct recurren
                                size_t t)
 {
     const struct recurrence_reset *reset = &r->reset;
-    size_t N = r->spec.N, T = r->spec.T, H = r->spec.H;
+    size_t N = r->spec.N, H = r->spec.H;
     struct op_args product = product_of(r, args);
     product.x = product.dx = reset->reset;
     product.dy = reset->inner;
     reset->step_op->ops->backward(reset->step_op, &product);
 #pragma omp parallel for schedule(static) if (N * r->G * H >= PARALLEL_MIN)
     for (size_t n = 0; n < N; n++) {
-        size_t at = n * T + t;
+        size_t at = recurrence_place(r, n, t);
         struct gate_row row = recurrence_row(r, args, n, t);
         row.before = r->before + at * H;
         row.dh = r->dh + n * H;

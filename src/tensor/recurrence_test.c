@@ -21,11 +21,14 @@ enum { N = 13, T = 9, D = 21, S = 3, H = 71, GATES = 4, KINDS = 11 };
 static const struct {
     const char *name;
     enum recurrence_kind kind;
-} kinds[] = {{"tanh", RECURRENCE_TANH},
-             {"state", RECURRENCE_STATE},
-             {"lstm", RECURRENCE_LSTM},
-             {"gru", RECURRENCE_GRU},
-             {"reset", RECURRENCE_RESET}};
+    bool reverse;
+} kinds[] = {
+    {"tanh", RECURRENCE_TANH, false},           {"state", RECURRENCE_STATE, false},
+    {"lstm", RECURRENCE_LSTM, false},           {"gru", RECURRENCE_GRU, false},
+    {"reset", RECURRENCE_RESET, false},         {"tanh, reverse", RECURRENCE_TANH, true},
+    {"state, reverse", RECURRENCE_STATE, true}, {"lstm, reverse", RECURRENCE_LSTM, true},
+    {"gru, reverse", RECURRENCE_GRU, true},     {"reset, reverse", RECURRENCE_RESET, true},
+};
 
 struct result {
     float y[N * T * H], last[RECURRENCE_STATES][N * H], dx[N * T * D], dfixed[N * S];
@@ -114,10 +117,11 @@ static void fill_args(const struct recurrence_spec *spec, size_t from, struct ar
     }
 }
 
-static void run_rows(const struct kernels *set, enum recurrence_kind kind, size_t row_kinds,
-                     size_t from, size_t n, struct result *r)
+static void run_rows(const struct kernels *set, size_t kind, size_t row_kinds, size_t from,
+                     size_t n, struct result *r)
 {
-    const struct recurrence_spec spec = {kind, n, T, D, S, H, {0, H}, row_kinds};
+    const struct recurrence_spec spec = {kinds[kind].kind,   n, T, D, S, H, {0, H}, row_kinds,
+                                         kinds[kind].reverse};
     struct recurrence_args args;
     struct recurrence *op;
     struct arena arena;
@@ -132,7 +136,7 @@ static void run_rows(const struct kernels *set, enum recurrence_kind kind, size_
     arena_release(&arena);
 }
 
-static void run_records(const struct kernels *set, enum recurrence_kind kind, size_t from, size_t n,
+static void run_records(const struct kernels *set, size_t kind, size_t from, size_t n,
                         struct result *r)
 {
     run_rows(set, kind, 0, from, n, r);
@@ -171,8 +175,8 @@ static void test_near_the_reference(void **state)
     kernels_set_threads(2);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         fast = ref = (struct result){0};
-        run_records(&kernels_dnnl, kinds[i].kind, 0, N, &fast);
-        run_records(&kernels_ref, kinds[i].kind, 0, N, &ref);
+        run_records(&kernels_dnnl, i, 0, N, &fast);
+        run_records(&kernels_ref, i, 0, N, &ref);
         assert_all_near(i, &fast, &ref);
     }
 }
@@ -196,8 +200,8 @@ static void test_rows_that_repeat(void **state)
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
             kernels_set_threads(threads);
             fast = ref = (struct result){0};
-            run_rows(&kernels_dnnl, kinds[i].kind, KINDS, 0, N, &fast);
-            run_rows(&kernels_ref, kinds[i].kind, KINDS, 0, N, &ref);
+            run_rows(&kernels_dnnl, i, KINDS, 0, N, &fast);
+            run_rows(&kernels_ref, i, KINDS, 0, N, &ref);
             add_up(fast.dx);
             add_up(ref.dx);
             assert_all_near(i, &fast, &ref);
@@ -211,7 +215,8 @@ static void test_a_number_without_a_row(void **state)
     static struct result r;
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const struct recurrence_spec spec = {kinds[i].kind, N, T, D, S, H, {0, H}, KINDS};
+        const struct recurrence_spec spec = {kinds[i].kind,   N, T, D, S, H, {0, H}, KINDS,
+                                             kinds[i].reverse};
         struct recurrence_args args;
         struct recurrence *op;
         struct arena arena;
@@ -232,7 +237,9 @@ static void test_a_number_without_a_row(void **state)
         recurrence_forward(op, &args);
         for (size_t at = 0; at < N * T; at++)
             for (size_t h = 0; h < H; h++)
-                assert_int_equal(isnan(r.y[at * H + h]) != 0, at / T == RECORD && at % T >= STEP);
+                assert_int_equal(isnan(r.y[at * H + h]) != 0,
+                                 at / T == RECORD &&
+                                     (kinds[i].reverse ? at % T <= STEP : at % T >= STEP));
         op_release(&op->op);
         arena_release(&arena);
     }
@@ -246,9 +253,9 @@ static void test_threads_leave_the_bits(void **state)
         for (int threads = 2; threads <= 4; threads++) {
             one = several = (struct result){0};
             kernels_set_threads(1);
-            run_records(&kernels_dnnl, kinds[i].kind, 0, N, &one);
+            run_records(&kernels_dnnl, i, 0, N, &one);
             kernels_set_threads(threads);
-            run_records(&kernels_dnnl, kinds[i].kind, 0, N, &several);
+            run_records(&kernels_dnnl, i, 0, N, &several);
             if (memcmp(&one, &several, sizeof one) != 0)
                 fail_msg("%s: %d threads have other bits", kinds[i].name, threads);
         }
@@ -262,16 +269,16 @@ static void test_records_leave_the_bits(void **state)
     kernels_set_threads(2);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         whole = cut = (struct result){0};
-        run_records(&kernels_dnnl, kinds[i].kind, 0, N, &whole);
-        run_records(&kernels_dnnl, kinds[i].kind, 0, 1, &cut);
-        run_records(&kernels_dnnl, kinds[i].kind, 1, 3, &cut);
-        run_records(&kernels_dnnl, kinds[i].kind, 4, 9, &cut);
+        run_records(&kernels_dnnl, i, 0, N, &whole);
+        run_records(&kernels_dnnl, i, 0, 1, &cut);
+        run_records(&kernels_dnnl, i, 1, 3, &cut);
+        run_records(&kernels_dnnl, i, 4, 9, &cut);
         if (memcmp(&whole, &cut, offsetof(struct result, dw)) != 0)
             fail_msg("%s: records have other bits in another batch", kinds[i].name);
         whole = cut = (struct result){0};
-        run_rows(&kernels_dnnl, kinds[i].kind, KINDS, 0, N, &whole);
-        run_rows(&kernels_dnnl, kinds[i].kind, KINDS, 0, 2, &cut);
-        run_rows(&kernels_dnnl, kinds[i].kind, KINDS, 2, N - 2, &cut);
+        run_rows(&kernels_dnnl, i, KINDS, 0, N, &whole);
+        run_rows(&kernels_dnnl, i, KINDS, 0, 2, &cut);
+        run_rows(&kernels_dnnl, i, KINDS, 2, N - 2, &cut);
         if (memcmp(&whole, &cut, offsetof(struct result, dx)) != 0)
             fail_msg("%s: rows that repeat have other bits in another batch", kinds[i].name);
     }

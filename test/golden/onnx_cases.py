@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "onnx")
 rng = np.random.default_rng(7)
@@ -29,8 +30,9 @@ def node(kind, inputs, output, **attributes):
     return helper.make_node(kind, inputs.split(), outputs, name="node_" + outputs[-1], **attributes)
 
 
-def case(name, opset, nodes, constants, data, batch="N", output="y"):
-    """`data`: the input x as an array, whose first dimension counts records."""
+def case(name, opset, nodes, constants, data, batch="N", output="y", reference=False):
+    """`data`: the input x as an array, whose first dimension counts records. `reference`: onnxruntime
+    lacks the operator; ONNX's reference implementation has it."""
     shape = [batch] + list(data.shape[1:])
     graph = helper.make_graph(
         nodes, name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
@@ -42,8 +44,8 @@ def case(name, opset, nodes, constants, data, batch="N", output="y"):
         for key, value in constants.items():
             kind = helper.np_dtype_to_tensor_dtype(value.dtype)
             model.graph.input.append(helper.make_tensor_value_info(key, kind, value.shape))
-    session = onnxruntime.InferenceSession(model.SerializeToString(),
-                                           providers=["CPUExecutionProvider"])
+    session = (ReferenceEvaluator(model) if reference else onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]))
     result, = session.run(None, {"x": data})
     folder = os.path.join(HERE, "case_" + name)
     os.makedirs(folder)
@@ -235,6 +237,39 @@ def reset_units():
          {**constants, "v": floats(6, 2)}, x)
 
 
+def directions():
+    """Sequences that are read backwards, and both ways, as PyTorch exports two layers of them."""
+    x = floats(3, 4, 5)
+    for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        nodes, constants = units_of(kind, gates, 3, directions=2, direction="bidirectional")
+        more = {"w2": floats(2, gates * 2, 6), "r2": floats(2, gates * 2, 2),
+                "b2": floats(2, 2 * gates * 2)}
+        second = helper.make_node(kind, ["j", "w2", "r2", "b2"], ["h2"], hidden_size=2,
+                                  direction="bidirectional")
+        case(kind.lower() + "_both", 14, nodes + [
+            node("Transpose", "h", "d", perm=[0, 2, 1, 3]), node("Reshape", "d dims", "j"), second,
+            node("Transpose", "h2", "d2", perm=[0, 2, 1, 3]), node("Reshape", "d2 dims", "j2"),
+            node("Transpose", "j2", "u", perm=[1, 0, 2]), node("MatMul", "u v", "y")],
+             {**constants, **more, "dims": ints(0, 0, -1), "v": floats(4, 2)}, x)
+        nodes, constants = units_of(kind, gates, 3, directions=2, direction="bidirectional")
+        case(kind.lower() + "_both_last", 14, nodes + [
+            node("Gather", "last zero", "a", axis=0), node("Gather", "last one", "b1", axis=0),
+            node("Concat", "a b1", "j", axis=1), node("MatMul", "j v", "y")],
+             {**constants, "zero": np.array(0, np.int64), "one": np.array(1, np.int64),
+              "v": floats(6, 2)}, x)
+        nodes, constants = units_of(kind, gates, 3, direction="reverse")
+        case(kind.lower() + "_reverse", 9, nodes + [
+            node("Squeeze", "h", "s", axes=[1]), node("Transpose", "s", "u", perm=[1, 0, 2]),
+            node("Squeeze", "last", "l", axes=[0]), node("MatMul", "l v", "m"),
+            node("Flatten", "u", "f"), node("MatMul", "f v2", "m2"), node("Add", "m m2", "y")],
+             {**constants, "v": floats(3, 2), "v2": floats(12, 2)}, x)
+        constants = {"w": floats(1, gates * 3, 5), "r": floats(1, gates * 3, 3)}
+        units = helper.make_node(kind, ["x", "w", "r"], ["h", "last"], hidden_size=3, layout=1)
+        case(kind.lower() + "_records_first", 14, [
+            units, node("Flatten", "h", "f"), node("Flatten", "last", "g"),
+            node("Concat", "f g", "y", axis=1)], constants, x, reference=True)
+
+
 def main():
     for name in os.listdir(HERE):
         if name.startswith("case_"):
@@ -247,6 +282,7 @@ def main():
     pads()
     state_units()
     reset_units()
+    directions()
 
 
 if __name__ == "__main__":
