@@ -10,6 +10,7 @@
 #include "job/onnx.pb-c.h"
 #include "model/build.h"
 #include "tensor/shape.h"
+#include "tensor/vec.h"
 
 /* Stands for the number of records in the integers that describe a shape. */
 #define ONNX_RECORDS INT64_MIN
@@ -162,9 +163,10 @@ void onnx_weights_of(struct onnx_graph *g, Caffe__LayerParameter *layer, const s
 /* The same without a rate: state. */
 void onnx_state(struct onnx_graph *g, const struct shape *shape, const float *at);
 
-/* Step `step` of the sequences x, (N, T, H), as a blob `top` of (N, 1, H), by a layer `name`. */
-int onnx_take_step(struct onnx_graph *g, const char *name, const char *top,
-                   const struct onnx_value *x, size_t step, struct err *err);
+/* The values `part` of an axis of the blob x, some but not all, as a blob `top`, by a layer `name`.
+ */
+int onnx_take_part(struct onnx_graph *g, const char *name, const char *top,
+                   const struct onnx_value *x, size_t axis, struct range part, struct err *err);
 
 /* ---- operators, a file each kind (onnx_operators.c has the table) ---- */
 
@@ -182,6 +184,7 @@ onnx_operator onnx_flatten, onnx_reshape, onnx_squeeze, onnx_unsqueeze;
 onnx_operator onnx_identity, onnx_cast, onnx_transpose;
 onnx_operator onnx_constant, onnx_constant_of_shape, onnx_shape, onnx_gather, onnx_slice;
 onnx_operator onnx_lstm, onnx_gru, onnx_rnn, onnx_embed, onnx_expand;
+onnx_operator onnx_softmax_loss, onnx_likelihood_loss;
 
 /* The axes that Squeeze and Unsqueeze name, sorted out into is[k] for `n` axes: an attribute, and
  * from opset 13 on an input. ERR_INPUT: none are named, or one is no axis */

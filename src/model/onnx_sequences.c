@@ -265,7 +265,8 @@ static int name_states(struct onnx_graph *g, const struct onnx_node *node,
         const char *name = onnx_name(g, node, d->n == 2 ? names[k] : "last");
         from[k] = d->T == 1 ? d->top[k] : d->n == 2 ? name : last;
         if (d->T > 1)
-            rc = onnx_take_step(g, name, from[k], &steps, d->reverse[k] ? 0 : d->T - 1, err);
+            rc = onnx_take_part(g, name, from[k], &steps, 1,
+                                (struct range){d->reverse[k] ? 0 : d->T - 1, 1}, err);
     }
     if (rc == OK && d->n == 2)
         rc = join_directions(g, onnx_name(g, node, "last"), from, 1, last, err);

@@ -374,24 +374,24 @@ static const char *rest_name(struct onnx_graph *g, const char *top, const char *
     return name;
 }
 
-/* The other steps go to a Silence, since no layer reads them. */
-int onnx_take_step(struct onnx_graph *g, const char *name, const char *top,
-                   const struct onnx_value *x, size_t step, struct err *err)
+/* The other values go to a Silence, since no layer reads them. */
+int onnx_take_part(struct onnx_graph *g, const char *name, const char *top,
+                   const struct onnx_value *x, size_t axis, struct range range, struct err *err)
 {
     struct build *b = &g->build;
-    size_t T = x->blob_shape.dim[1], n = 0, points = 0;
+    size_t end = range.from + range.len, n = 0, points = 0;
     uint32_t point[2];
     const char *part[3];
-    if (step > 0) {
-        point[points++] = (uint32_t)step;
+    if (range.from > 0) {
+        point[points++] = (uint32_t)range.from;
         part[n++] = rest_name(g, top, "before");
     }
     part[n++] = top;
-    if (step + 1 < T) {
-        point[points++] = (uint32_t)step + 1;
+    if (end < x->blob_shape.dim[axis]) {
+        point[points++] = (uint32_t)end;
         part[n++] = rest_name(g, top, "after");
     }
-    Caffe__LayerParameter *layer = add_slice(g, name, x, 1, point, points, part[0]);
+    Caffe__LayerParameter *layer = add_slice(g, name, x, axis, point, points, part[0]);
     for (size_t k = 1; k < n && layer; k++)
         build_add_string(b, &layer->top, &layer->n_top, part[k]);
     for (size_t k = 0; k < n && layer && !b->failed; k++) {
@@ -426,7 +426,8 @@ int onnx_gather_blob(struct onnx_graph *g, const struct onnx_node *node, struct 
     if (step < 0 || step >= T)
         return onnx_broken(g, node, err, "step %lld of %lld", (long long)index->i[0], (long long)T);
     const struct shape y = {3, {x->shape.dim[1 - steps], 1, x->shape.dim[2]}};
-    rc = onnx_take_step(g, node->name, node->proto->output[0], x, (size_t)step, err);
+    rc = onnx_take_part(g, node->name, node->proto->output[0], x, 1,
+                        (struct range){(size_t)step, 1}, err);
     if (rc == OK)
         rc = onnx_result(g, node, 0, &y, err);
     if (rc == OK)

@@ -258,8 +258,16 @@ int onnx_conv(struct onnx_graph *g, const struct onnx_node *node, struct err *er
     return onnx_result(g, node, 0, &y, err);
 }
 
-static int transposed_size(struct onnx_graph *g, const struct onnx_node *node, struct window *w,
-                           struct shape *y, struct err *err)
+/* A layer pads an image by less, on both sides alike, and of its output a part is cut out: `part` of
+ * `whole` pixels. A larger window, whose new weights are 0, reaches the output padding. */
+struct transposed {
+    struct range part[SIDES];
+    size_t whole[SIDES];
+    bool larger;
+};
+
+static int plan_transposed(struct onnx_graph *g, const struct onnx_node *node, struct window *w,
+                           struct transposed *t, struct err *err)
 {
     int64_t more[SIDES] = {0};
     if (!onnx_ints(node, "output_padding", SIDES, more))
@@ -267,20 +275,78 @@ static int transposed_size(struct onnx_graph *g, const struct onnx_node *node, s
     if (!onnx_text_is(node, "auto_pad", "NOTSET", "NOTSET") || onnx_attribute(node, "output_shape"))
         return onnx_refuse(g, node, err, "auto_pad and output_shape: give pads");
     for (size_t k = 0; k < SIDES; k++) {
-        if (more[k] != 0 || w->before[k] != w->after[k])
-            return onnx_refuse(g, node, err,
-                               "output_padding, or pads that are not alike on both sides");
-        int64_t n = (w->size[k] - 1) * w->stride[k] + extent_of(w, k) - 2 * w->before[k];
+        if (more[k] < 0 || more[k] > WINDOW_LIMIT)
+            return onnx_broken(g, node, err, "output_padding: %lld", (long long)more[k]);
+        int64_t whole = (w->size[k] - 1) * w->stride[k] + extent_of(w, k);
+        int64_t end = whole + more[k] - w->after[k], n = end - w->before[k];
         if (n < 1 || n > INT32_MAX)
             return onnx_broken(g, node, err, "an image of %lld pixels", (long long)n);
-        y->dim[2 + k] = (size_t)n;
+        int64_t taps = end > whole ? (end - whole + w->dilation[k] - 1) / w->dilation[k] : 0;
+        t->larger = t->larger || taps > 0;
+        w->kernel[k] += taps;
+        whole += taps * w->dilation[k];
+        int64_t pad = w->before[k] < whole - end ? w->before[k] : whole - end;
+        t->part[k] = (struct range){(size_t)(w->before[k] - pad), (size_t)n};
+        t->whole[k] = (size_t)(whole - 2 * pad);
+        w->before[k] = w->after[k] = pad;
     }
     return OK;
 }
 
+/* The parts of the layer's output `from`, side by side, to output 0. */
+static int cut_transposed(struct onnx_graph *g, const struct onnx_node *node, const char *from,
+                          const struct shape *y, const struct transposed *t, struct err *err)
+{
+    static const char *const names[SIDES] = {"rows", "columns"};
+    struct onnx_value at = {
+        .blob = from,
+        .blob_shape = {4, {y->dim[0], y->dim[1], t->whole[0], t->whole[1]}},
+    };
+    int rc = OK;
+    for (size_t k = 0; k < SIDES && rc == OK; k++) {
+        bool last = k == SIDES - 1 || t->part[1].len == t->whole[1];
+        const char *name = onnx_name(g, node, names[k]);
+        const char *top = last ? node->proto->output[0] : name;
+        if (t->part[k].len == t->whole[k])
+            continue;
+        rc = onnx_take_part(g, name, top, &at, 2 + k, t->part[k], err);
+        at.blob = top;
+        at.blob_shape.dim[2 + k] = t->part[k].len;
+    }
+    return rc;
+}
+
+static int add_transposed(struct onnx_graph *g, const struct onnx_node *node,
+                          const struct onnx_value *x, const struct onnx_value *weights,
+                          struct window *w, struct shape *y, struct err *err)
+{
+    struct transposed t = {.larger = false};
+    struct onnx_value *bias;
+    struct shape shape = weights->shape;
+    const float *at = weights->f;
+    size_t group = weights->shape.dim[1] ? y->dim[1] / weights->shape.dim[1] : 0;
+    int rc = plan_transposed(g, node, w, &t, err);
+    if (rc == OK)
+        rc = read_bias(g, node, y->dim[1], &bias, err);
+    if (rc == OK && t.larger)
+        rc = enlarge_weights(g, weights, (const size_t[SIDES]){0}, w->kernel, &shape, &at, err);
+    if (rc != OK)
+        return rc;
+    bool cut = t.part[0].len != t.whole[0] || t.part[1].len != t.whole[1];
+    const char *top = cut ? onnx_name(g, node, "whole") : node->proto->output[0];
+    fill_convolution(g, onnx_inner_layer(g, "Deconvolution", node->name, x->blob, top), w,
+                     y->dim[1], group, bias);
+    onnx_weights(g, &shape, at);
+    if (bias)
+        onnx_weights(g, &(struct shape){1, {y->dim[1]}}, bias->f);
+    for (size_t k = 0; k < SIDES; k++)
+        y->dim[2 + k] = t.part[k].len;
+    return cut ? cut_transposed(g, node, top, y, &t, err) : OK;
+}
+
 int onnx_conv_transpose(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
-    struct onnx_value *x, *weights, *bias;
+    struct onnx_value *x, *weights;
     struct window w;
     struct shape y = {4, {0}};
     int64_t group = onnx_int(node, "group", 1);
@@ -291,20 +357,12 @@ int onnx_conv_transpose(struct onnx_graph *g, const struct onnx_node *node, stru
         rc = check_channels(g, node, x, weights, group, true, err);
     if (rc == OK)
         rc = read_window(g, node, x, weights->shape.dim + 2, &w, err);
-    if (rc == OK)
-        rc = transposed_size(g, node, &w, &y, err);
     if (rc != OK)
         return rc;
     y.dim[0] = x->shape.dim[0];
     y.dim[1] = weights->shape.dim[1] * (size_t)group;
-    rc = read_bias(g, node, y.dim[1], &bias, err);
-    if (rc != OK)
-        return rc;
-    fill_convolution(g, onnx_layer(g, node, "Deconvolution", x), &w, y.dim[1], (size_t)group, bias);
-    onnx_weights(g, &weights->shape, weights->f);
-    if (bias)
-        onnx_weights(g, &(struct shape){1, {y.dim[1]}}, bias->f);
-    return onnx_result(g, node, 0, &y, err);
+    rc = add_transposed(g, node, x, weights, &w, &y, err);
+    return rc == OK ? onnx_result(g, node, 0, &y, err) : rc;
 }
 
 /* ---- poolings ---- */

@@ -30,12 +30,15 @@ def node(kind, inputs, output, **attributes):
     return helper.make_node(kind, inputs.split(), outputs, name="node_" + outputs[-1], **attributes)
 
 
-def case(name, opset, nodes, constants, data, batch="N", output="y", reference=False):
-    """`data`: the input x as an array, whose first dimension counts records. `reference`: onnxruntime
-    lacks the operator; ONNX's reference implementation has it."""
-    shape = [batch] + list(data.shape[1:])
+def case(name, opset, nodes, constants, data, batch="N", output="y", reference=False, labels=None):
+    """`data`: the input x as an array, whose first dimension counts records. `labels`: a second input.
+    `reference`: onnxruntime lacks the operator; ONNX's reference implementation has it."""
+    inputs = {"x": data} if labels is None else {"x": data, "labels": labels}
     graph = helper.make_graph(
-        nodes, name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        nodes, name,
+        [helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype),
+                                       [batch] + list(value.shape[1:]))
+         for key, value in inputs.items()],
         [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
         [numpy_helper.from_array(value, key) for key, value in constants.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)],
@@ -46,12 +49,13 @@ def case(name, opset, nodes, constants, data, batch="N", output="y", reference=F
             model.graph.input.append(helper.make_tensor_value_info(key, kind, value.shape))
     session = (ReferenceEvaluator(model) if reference else onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]))
-    result, = session.run(None, {"x": data})
+    result, = session.run(None, inputs)
     folder = os.path.join(HERE, "case_" + name)
     os.makedirs(folder)
     with open(os.path.join(folder, "model.onnx"), "wb") as file:
         file.write(model.SerializeToString())
-    for what, value in (("input_0", data), ("output_0", result)):
+    files = {"input_%d" % k: value for k, value in enumerate(inputs.values())}
+    for what, value in {**files, "output_0": np.asarray(result)}.items():
         with open(os.path.join(folder, what + ".pb"), "wb") as file:
             file.write(numpy_helper.from_array(value.astype(np.float32)).SerializeToString())
 
@@ -270,6 +274,44 @@ def directions():
             node("Concat", "f g", "y", axis=1)], constants, x, reference=True)
 
 
+def losses():
+    """At the end of a graph; a label that counts for nothing."""
+    x, labels = floats(4, 6), ints(2, 0, 4, 3)
+    weights = {"w": floats(6, 5)}
+    for name, attributes in (("mean", {}), ("sum", {"reduction": "sum"}),
+                             ("ignored", {"ignore_index": 4}),
+                             ("sum_ignored", {"ignore_index": 3, "reduction": "sum"})):
+        case("loss_" + name, 13, [node("MatMul", "x w", "s"),
+                                  node("SoftmaxCrossEntropyLoss", "s labels", "y", **attributes)],
+             weights, x, labels=labels)
+    case("loss_likelihood", 12, [node("MatMul", "x w", "s"), node("LogSoftmax", "s", "l", axis=1),
+                                 node("NegativeLogLikelihoodLoss", "l labels", "y",
+                                      ignore_index=0)], weights, x, labels=labels)
+    pixels = np.array([[[0, 2, 1], [3, 3, 0]], [[1, 2, 2], [0, 3, 1]]], np.int64)
+    case("loss_pixels", 17, [node("Conv", "x w", "s"), node("LogSoftmax", "s", "l", axis=1),
+                             node("NegativeLogLikelihoodLoss", "l labels", "y")],
+         {"w": floats(4, 3, 1, 1)}, floats(2, 3, 2, 3), labels=pixels)
+    case("loss_pixels_softmax", 13, [
+        node("Conv", "x w", "s"),
+        node("SoftmaxCrossEntropyLoss", "s labels", "y", ignore_index=3)],
+         {"w": floats(4, 3, 1, 1)}, floats(2, 3, 2, 3), labels=pixels)
+
+
+def transposed_windows():
+    """Pads that differ before and behind, and output padding, which may be more than these."""
+    x = floats(2, 3, 4, 3)
+    for name, attributes in (
+            ("pads", {"pads": [1, 0, 0, 2]}),
+            ("pads_stride", {"pads": [0, 2, 1, 1], "strides": [2, 3]}),
+            ("twice", {"pads": [1, 1, 1, 1], "strides": [2, 2], "output_padding": [1, 1]}),
+            ("beyond", {"strides": [3, 2], "output_padding": [2, 1]}),
+            ("dilated", {"pads": [1, 0, 1, 0], "strides": [3, 2], "dilations": [2, 2],
+                         "output_padding": [2, 1]})):
+        case("conv_transpose_" + name, 11, [node("ConvTranspose", "x w b", "y", group=3,
+                                                 **attributes)],
+             {"w": floats(3, 2, 3, 3), "b": floats(6)}, x)
+
+
 def main():
     for name in os.listdir(HERE):
         if name.startswith("case_"):
@@ -283,6 +325,8 @@ def main():
     state_units()
     reset_units()
     directions()
+    losses()
+    transposed_windows()
 
 
 if __name__ == "__main__":
