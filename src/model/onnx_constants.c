@@ -201,11 +201,11 @@ int onnx_concat(struct onnx_graph *g, const struct onnx_node *node, struct err *
     return rc;
 }
 
-/* Numbers from..to of a list; inputs from opset 10 on, attributes before. */
+/* Numbers from..to of a list, or one in so many; inputs from opset 10 on, attributes before. */
 int onnx_slice(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
     struct onnx_value *list, *bound;
-    int64_t range[2] = {0, 0}, *out;
+    int64_t range[2] = {0, 0}, step = 1, *out;
     bool ok = onnx_ints(node, "starts", 1, &range[0]) && onnx_ints(node, "ends", 1, &range[1]);
     int rc = onnx_integers(g, node, 0, &list, err);
     for (size_t k = 0; k < 2 && rc == OK && !onnx_attribute(node, "starts"); k++) {
@@ -217,7 +217,8 @@ int onnx_slice(struct onnx_graph *g, const struct onnx_node *node, struct err *e
     }
     if (rc == OK && onnx_has(node, 4)) {
         rc = onnx_integers(g, node, 4, &bound, err);
-        ok = ok && rc == OK && shape_count(&bound->shape) == 1 && bound->i[0] == 1;
+        ok = ok && rc == OK && shape_count(&bound->shape) == 1 && bound->i[0] > 0;
+        step = ok ? bound->i[0] : 1;
     }
     if (rc != OK)
         return rc;
@@ -228,9 +229,9 @@ int onnx_slice(struct onnx_graph *g, const struct onnx_node *node, struct err *e
         range[k] = range[k] < -n ? -n : range[k] > n ? n : range[k];
         range[k] += range[k] < 0 ? n : 0;
     }
-    size_t count = range[1] > range[0] ? (size_t)(range[1] - range[0]) : 0;
+    size_t count = range[1] > range[0] ? (size_t)((range[1] - range[0] - 1) / step) + 1 : 0;
     rc = onnx_result_integers(g, node, &(struct shape){1, {count}}, &out, err);
-    if (rc == OK)
-        memcpy(out, list->i + range[0], count * sizeof *out);
+    for (size_t k = 0; k < count && rc == OK; k++)
+        out[k] = list->i[range[0] + (int64_t)k * step];
     return rc;
 }

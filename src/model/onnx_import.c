@@ -279,18 +279,11 @@ static bool replace_name(struct onnx_graph *g, char **name, const char *from, co
     return true;
 }
 
-/* The blob gets the output's name. False: it is the graph's input, or another output. */
-static bool rename_blob(struct onnx_graph *g, const char *from, const char *to)
+/* A blob of the layers gets another name. False: there is none */
+static bool replace_blob(struct onnx_graph *g, const char *from, const char *to)
 {
     Caffe__NetParameter *net = g->build.net;
-    const Onnx__GraphProto *graph = g->model->graph;
     bool renamed = false;
-    for (size_t i = 0; i < graph->n_output; i++)
-        if (graph->output[i]->name && strcmp(graph->output[i]->name, from) == 0)
-            return false;
-    for (size_t k = 0; k < net->layer[0]->n_top; k++)
-        if (strcmp(net->layer[0]->top[k], from) == 0)
-            return false;
     for (size_t i = 1; i < net->n_layer; i++) {
         for (size_t k = 0; k < net->layer[i]->n_bottom && !g->build.failed; k++)
             replace_name(g, &net->layer[i]->bottom[k], from, to);
@@ -303,10 +296,39 @@ static bool rename_blob(struct onnx_graph *g, const char *from, const char *to)
     return renamed;
 }
 
+/* The blob gets the output's name. False: it is the graph's input, or another output. */
+static bool rename_blob(struct onnx_graph *g, const char *from, const char *to)
+{
+    Caffe__NetParameter *net = g->build.net;
+    const Onnx__GraphProto *graph = g->model->graph;
+    for (size_t i = 0; i < graph->n_output; i++)
+        if (graph->output[i]->name && strcmp(graph->output[i]->name, from) == 0)
+            return false;
+    for (size_t k = 0; k < net->layer[0]->n_top; k++)
+        if (strcmp(net->layer[0]->top[k], from) == 0)
+            return false;
+    return replace_blob(g, from, to);
+}
+
+/* The blob that the value's last Reshape reads may have the value's name. */
+static void free_name(struct onnx_graph *g, const struct onnx_value *value)
+{
+    size_t size = strlen(value->name) + sizeof "/blob";
+    char *other = arena_array(&g->arena, size, char);
+    if (!other) {
+        g->build.failed = true;
+        return;
+    }
+    snprintf(other, size, "%s/blob", value->name);
+    replace_blob(g, value->name, other);
+}
+
 /* A blob of the output's own name. */
 static int name_output(struct onnx_graph *g, struct onnx_value *value, struct err *err)
 {
     const char *from = value->blob;
+    if (strcmp(from, value->name) != 0)
+        free_name(g, value);
     if (strcmp(from, value->name) == 0 || rename_blob(g, from, value->name))
         return g->build.failed ? onnx_no_memory(g, err) : OK;
     value->blob = value->name;
@@ -372,8 +394,8 @@ static int part_names(struct onnx_graph *g, struct err *err)
 static int read_graph(struct onnx_graph *g, struct err *err)
 {
     if (g->opset > ONNX_OPSET_MAX)
-        return err_set(err, ERR_UNSUPPORTED, "%.200s: opset %lld: at most %d is supported", g->path,
-                       (long long)g->opset, ONNX_OPSET_MAX);
+        return err_set(err, ERR_UNSUPPORTED, "%.200s: opset %lld is not read: opsets %d to %d are",
+                       g->path, (long long)g->opset, ONNX_OPSET_MIN, ONNX_OPSET_MAX);
     int rc = make_table(g, err);
     if (rc == OK)
         rc = check_operators(g, err);

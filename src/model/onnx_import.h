@@ -10,7 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ONNX_NODES_MAX = 1 << 14, ONNX_VALUES_MAX = 1 << 16, ONNX_OPSET_MAX = 21 };
+/* Of older opsets than the least, operators that have not changed since are read. */
+enum {
+    ONNX_NODES_MAX = 1 << 14,
+    ONNX_VALUES_MAX = 1 << 16,
+    ONNX_OPSET_MIN = 8,
+    ONNX_OPSET_MAX = 21
+};
 
 /* Is the file `path`, which begins with these bytes, a model in ONNX? */
 bool onnx_is_model(const char *path, const uint8_t *bytes, size_t len);

@@ -1,5 +1,6 @@
 /* The table of ONNX's operators: which opset each is known from, and its attributes. */
 #include "model/onnx_graph.h"
+#include "model/onnx_import.h"
 
 #include <string.h>
 
@@ -103,8 +104,8 @@ onnx_operator *onnx_operator_of(const struct onnx_graph *g, const struct onnx_no
         return NULL;
     }
     if (g->opset < op->least) {
-        onnx_refuse(g, node, err, "the operator is supported from opset %lld on",
-                    (long long)op->least);
+        onnx_refuse(g, node, err, "the operator is read from opset %lld to %d",
+                    (long long)op->least, ONNX_OPSET_MAX);
         return NULL;
     }
     for (size_t i = 0; i < proto->n_attribute; i++) {

@@ -15,6 +15,27 @@ static size_t larger_of(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* The axes that have pads, from opset 18 on an input; the others have none. */
+static int read_some(struct onnx_graph *g, const struct onnx_node *node, size_t axes,
+                     const struct onnx_value *pads, int64_t *out, struct err *err)
+{
+    struct onnx_value *list;
+    int rc = onnx_integers(g, node, 3, &list, err);
+    if (rc != OK)
+        return rc;
+    size_t n = shape_count(&list->shape);
+    if (2 * n != shape_count(&pads->shape))
+        return onnx_broken(g, node, err, "%zu axes for %zu pads", n, shape_count(&pads->shape));
+    for (size_t k = 0; k < n; k++) {
+        int64_t axis = list->i[k] < 0 ? list->i[k] + (int64_t)axes : list->i[k];
+        if (axis < 0 || axis >= (int64_t)axes)
+            return onnx_broken(g, node, err, "axis %lld of %zu", (long long)list->i[k], axes);
+        out[axis] = pads->i[k];
+        out[axis + (int64_t)axes] = pads->i[n + k];
+    }
+    return OK;
+}
+
 /* The numbers of pads: an attribute, and from opset 11 on an input. */
 static int read_numbers(struct onnx_graph *g, const struct onnx_node *node, size_t axes,
                         int64_t *out, struct err *err)
@@ -25,6 +46,8 @@ static int read_numbers(struct onnx_graph *g, const struct onnx_node *node, size
                    ? OK
                    : onnx_broken(g, node, err, "pads needs %zu numbers", 2 * axes);
     int rc = onnx_integers(g, node, 1, &value, err);
+    if (rc == OK && onnx_has(node, 3))
+        return read_some(g, node, axes, value, out, err);
     if (rc == OK && shape_count(&value->shape) != 2 * axes)
         rc = onnx_broken(g, node, err, "pads needs %zu numbers", 2 * axes);
     for (size_t k = 0; rc == OK && k < 2 * axes; k++)
@@ -45,7 +68,7 @@ static int check_zeros(struct onnx_graph *g, const struct onnx_node *node, struc
                                                             : 0;
     if (rc == OK && with != 0.0f)
         rc = onnx_refuse(g, node, err, "pads that are not 0");
-    return rc == OK && onnx_has(node, 3) ? onnx_refuse(g, node, err, "axes (input 3)") : rc;
+    return rc;
 }
 
 static int read_margins(struct onnx_graph *g, const struct onnx_node *node,

@@ -303,7 +303,8 @@ static Caffe__LayerParameter *add_slice(struct onnx_graph *g, const char *name,
     return layer;
 }
 
-/* The sizes of the parts: an attribute, from opset 13 on an input; equal ones without. */
+/* The sizes of the parts: an attribute, from opset 13 on an input; equal ones without, but the
+ * last, from opset 18 on, which may be smaller. */
 static int read_sizes(struct onnx_graph *g, const struct onnx_node *node, size_t whole, size_t n,
                       uint32_t *point, struct err *err)
 {
@@ -318,10 +319,11 @@ static int read_sizes(struct onnx_graph *g, const struct onnx_node *node, size_t
         size = input->i;
         count = shape_count(&input->shape);
     }
-    if (count != n || (!size && whole % n != 0))
+    if (count != n || (!size && whole % n != 0 && !onnx_attribute(node, "num_outputs")))
         return onnx_refuse(g, node, err, "%zu outputs of %zu values", n, whole);
     for (size_t k = 0; k < n; k++) {
-        int64_t part = size ? size[k] : (int64_t)(whole / n);
+        size_t equal = (whole + n - 1) / n;
+        int64_t part = size ? size[k] : (int64_t)(equal < whole - at ? equal : whole - at);
         if (part < 1 || part > (int64_t)(whole - at))
             return onnx_broken(g, node, err, "part %zu of %lld values", k, (long long)part);
         point[k] = (uint32_t)(at += (size_t)part);

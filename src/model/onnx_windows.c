@@ -258,8 +258,8 @@ int onnx_conv(struct onnx_graph *g, const struct onnx_node *node, struct err *er
     return onnx_result(g, node, 0, &y, err);
 }
 
-/* A layer pads an image by less, on both sides alike, and of its output a part is cut out: `part` of
- * `whole` pixels. A larger window, whose new weights are 0, reaches the output padding. */
+/* A layer pads an image by less, on both sides alike, and of its output a part is cut out: `part`
+ * of `whole` pixels. A larger window, whose new weights are 0, reaches the output padding. */
 struct transposed {
     struct range part[SIDES];
     size_t whole[SIDES];

@@ -876,7 +876,9 @@ def onnx():
     """Models of test/golden/onnx, which onnx_cases.py makes."""
     cases = HERE.parent / "golden" / "onnx"
     for name in ("conv_pads", "pool_average_pads", "view", "view_slice", "linear", "arithmetic",
-                 "two_blobs", "squeeze_excite", "norms", "split", "lstm_last", "gru_all", "step"):
+                 "two_blobs", "squeeze_excite", "norms", "split", "lstm_last", "gru_all", "step",
+                 "lstm_both", "gru_both_last", "gru_reset_last", "rnn_reverse", "lstm_records_first",
+                 "loss_ignored", "loss_pixels", "conv_transpose_dilated"):
         put("onnx", name, (cases / f"case_{name}" / "model.onnx").read_bytes())
 
 

@@ -312,6 +312,83 @@ def transposed_windows():
              {"w": floats(3, 2, 3, 3), "b": floats(6)}, x)
 
 
+def versions():
+    """Operators whose meaning, or whose way to be told it, changed with an opset."""
+    x = floats(2, 6, 5, 4)
+    w, wide = floats(6, 3), floats(120, 3)
+    half, no = np.array(0.5, np.float32), np.array(False)
+
+    case("opset_9_slice", 9, [node("Shape", "x", "s"), node("Slice", "s", "n", starts=[0], ends=[1]),
+                              node("Concat", "n rest", "t", axis=0), node("Reshape", "x t", "f"),
+                              node("MatMul", "f w", "y")], {"rest": ints(120), "w": wide}, x)
+    case("opset_10_slice", 10, [node("Shape", "x", "s"), node("Slice", "s from to axes steps", "n"),
+                                node("Concat", "n rest", "t", axis=0), node("Reshape", "x t", "f"),
+                                node("MatMul", "f w", "y")],
+         {"from": ints(0), "to": ints(2), "axes": ints(0), "steps": ints(2), "rest": ints(120),
+          "w": wide}, x)
+    case("opset_10_dropout", 10, [node("Dropout", "x", "a", ratio=0.3), node("Relu", "a", "y")], {},
+         x)
+    case("opset_12_dropout", 12, [node("Dropout", "x half", "a"), node("Relu", "a", "y")],
+         {"half": half}, x)
+    case("opset_13_dropout", 13, [node("Dropout", "x half no", "a"), node("Relu", "a", "y")],
+         {"half": half, "no": no}, x)
+    window = {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}
+    case("opset_10_pool", 10, [node("AveragePool", "x", "y", **window)], {}, x)
+    case("opset_19_pool", 19, [node("AveragePool", "x", "y", dilations=[1, 1], **window)], {}, x)
+    case("opset_19_pool_pads", 19, [node("AveragePool", "x", "y", pads=[1, 1, 1, 1],
+                                         kernel_shape=[3, 3], strides=[2, 2],
+                                         count_include_pad=1)], {}, x)
+    case("opset_12_softmax", 12, [node("Softmax", "x", "y", axis=1)], {}, floats(2, 6, 1, 1))
+    case("opset_12_softmax_default", 12, [node("MatMul", "x w", "m"), node("Softmax", "m", "y")],
+         {"w": w}, floats(4, 6))
+    case("opset_13_softmax_default", 13, [node("Softmax", "x", "y")], {}, x)
+    case("opset_13_log_softmax", 13, [node("LogSoftmax", "x", "y", axis=1)], {}, x)
+    case("opset_12_unsqueeze", 12, [node("GlobalAveragePool", "x", "p"),
+                                    node("Squeeze", "p", "q", axes=[-1, -2]),
+                                    node("Unsqueeze", "q", "u", axes=[2]), node("Relu", "u", "y")],
+         {}, x)
+    case("opset_13_unsqueeze", 13, [node("GlobalAveragePool", "x", "p"),
+                                    node("Squeeze", "p behind", "q"),
+                                    node("Unsqueeze", "q two", "u"), node("Relu", "u", "y")],
+         {"behind": ints(-1, -2), "two": ints(2)}, x)
+    case("opset_12_split", 12, [node("Split", "x", ["a", "b"], axis=1, split=[2, 4]),
+                                node("Concat", "b a", "y", axis=-3)], {}, x)
+    case("opset_13_split", 13, [node("Split", "x", ["a", "b"], axis=1),
+                                node("Concat", "b a", "y", axis=1)], {}, x)
+    case("opset_18_split", 18, [node("Split", "x", ["a", "b", "c"], axis=2, num_outputs=3),
+                                node("Concat", "c a b", "y", axis=2)], {}, x)
+    case("opset_17_mean", 17, [node("ReduceMean", "x", "y", axes=[-1, -2], keepdims=1)], {}, x)
+    case("opset_18_mean", 18, [node("ReduceMean", "x axes", "y", keepdims=0)], {"axes": ints(2, 3)},
+         x)
+    case("opset_18_pad", 18, [node("Pad", "x pads zero axes", "p"), node("Relu", "p", "y")],
+         {"pads": ints(1, 2, 0, 1), "zero": np.array(0, np.float32), "axes": ints(2, 3)}, x)
+    case("opset_19_cast", 19, [node("Cast", "x", "a", to=1, saturate=1), node("Relu", "a", "y")], {},
+         x)
+    norm = {"scale": floats(6), "bias": floats(6), "mean": floats(6),
+            "variance": floats(6, low=0.2, high=2)}
+    case("opset_8_norm", 8, [node("BatchNormalization", "x scale bias mean variance", "y",
+                                  spatial=1)], norm, x)
+    case("opset_14_norm", 14, [node("BatchNormalization", "x scale bias mean variance", "y",
+                                    training_mode=0)], norm, x)
+    case("opset_13_clip", 13, [helper.make_node("Clip", ["x", "", "half"], ["y"])], {"half": half}, x)
+    case("opset_15_shape", 15, [node("Shape", "x", "n", start=0, end=1),
+                                node("Constant", "", "rest", value_ints=[-1]),
+                                node("Concat", "n rest", "t", axis=0), node("Reshape", "x t", "f"),
+                                node("MatMul", "f w", "y")], {"w": wide}, x)
+    case("opset_14_reshape", 14, [node("Reshape", "x t", "f", allowzero=1),
+                                  node("MatMul", "f w", "y")], {"t": ints(-1, 120), "w": wide}, x)
+    case("opset_13_gather", 13, [node("Gather", "x step", "y", axis=1)],
+         {"step": np.array(-2, np.int64)}, floats(2, 3, 4))
+    case("opset_15_pow", 15, [node("Pow", "x two", "y")], {"two": np.array(2, np.int64)}, x)
+    case("opset_16_prelu", 16, [node("PRelu", "x slope", "a"), node("LeakyRelu", "a", "y")],
+         {"slope": floats(6, 1, 1)}, x)
+    case("opset_20_constant", 20, [node("ConstantOfShape", "dims", "c",
+                                        value=numpy_helper.from_array(np.array([0.5], np.float32))),
+                                   node("Mul", "x c", "y")], {"dims": ints(6, 1, 1)}, x)
+    case("opset_21_flatten", 21, [node("Flatten", "x", "f", axis=-3), node("MatMul", "f w", "y")],
+         {"w": wide}, x)
+
+
 def main():
     for name in os.listdir(HERE):
         if name.startswith("case_"):
@@ -327,6 +404,7 @@ def main():
     directions()
     losses()
     transposed_windows()
+    versions()
 
 
 if __name__ == "__main__":

@@ -461,6 +461,43 @@ static void test_pads_that_are_no_zeros_are_refused(void **state)
     assert_non_null(strstr(err.text, "(Pad, opset 18): mode: only constant"));
 }
 
+/* The model of a case as one of another opset; the message of its import. */
+static int import_as(const char *name, int64_t opset, struct err *err)
+{
+    char path[PATH_BYTES];
+    Caffe__NetParameter *net = NULL;
+    snprintf(path, sizeof path, TEST_ROOT "/test/golden/onnx/case_%s/model.onnx", name);
+    Onnx__ModelProto *model = read_model(path);
+    model->opset_import[0]->version = opset;
+    int rc = onnx_import_model(path, model, NUMBERS_MAX, &net, err);
+    if (net)
+        caffe__net_parameter__free_unpacked(net, NULL);
+    onnx__model_proto__free_unpacked(model, NULL);
+    return rc;
+}
+
+static void test_other_opsets_are_refused_with_the_range(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t opset;
+        const char *error;
+    } cases[] = {
+        {"linear", 22, "opset 22 is not read: opsets 8 to 21 are"},
+        {"two_blobs", 7, "(Max, opset 7): the operator is read from opset 8 to 21"},
+        {"gemm_scaled", 6, "(Gemm, opset 6): the operator is read from opset 7 to 21"},
+        {"loss_mean", 11,
+         "(SoftmaxCrossEntropyLoss, opset 11): the operator is read from opset 12"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct err err = {0};
+        if (import_as(cases[i].name, cases[i].opset, &err) != ERR_UNSUPPORTED ||
+            !strstr(err.text, cases[i].error))
+            fail_msg("%s: not \"%s\", but \"%s\"", cases[i].name, cases[i].error, err.text);
+    }
+}
+
 /* The line "NAME pass" or "NAME unsupported: a text of the message". */
 static bool expected_result(const char *table, const char *name, char text[256])
 {
@@ -523,10 +560,15 @@ static void test_mnist_of_onnx(void **state)
     }
 }
 
-/* A real graph whose weights are all the same, so that each of 1,000 classes has the same
- * probability. A record's ith number of n is i/n. */
-static void check_light_model(const char *path)
+/* A real graph whose weights are all the same, so that its output, which the folder has, is that of
+ * any record. A record's ith number of n is i/n. */
+static void check_light_model(const char *path, const char *folder, const char *name)
 {
+    char what[PATH_BYTES];
+    snprintf(what, sizeof what, "%s_output", name);
+    Onnx__TensorProto *want = read_tensor(folder, what, 0);
+    assert_non_null(want);
+    assert_int_equal(count_of(want), 1000);
     struct onnx_case c = {.model = read_model(path)};
     if (onnx_import_model(path, c.model, NUMBERS_MAX, &c.net, &c.err) != OK)
         fail_msg("%s", c.err.text);
@@ -544,8 +586,10 @@ static void check_light_model(const char *path)
     assert_int_equal(net_blob(ready.net, c.model->graph->output[0]->name, got, 1000, &of_blob),
                      1000);
     for (size_t i = 0; i < 1000; i++)
-        if (!is_near(got[i], 0.001f))
-            fail_msg("%s: class %zu has probability %g", path, i, (double)got[i]);
+        if (!is_near(got[i], number_at(want, i)))
+            fail_msg("%s: class %zu has %g, not %g", path, i, (double)got[i],
+                     (double)number_at(want, i));
+    onnx__tensor_proto__free_unpacked(want, NULL);
     release_ready(&ready);
     free(record);
     release_case(&c);
@@ -572,7 +616,7 @@ static void test_light_models_of_onnx(void **state)
         snprintf(name, sizeof name, "light/%.*s", (int)(end - list[i]), list[i]);
         if (!expected_result((char *)table.data, name, want) || strcmp(want, "pass") != 0)
             fail_msg("%s has no line \"pass\" in test/golden/onnx/cases.txt", name);
-        check_light_model(path);
+        check_light_model(path, folder, name + strlen("light/"));
         models++;
     }
     assert_true(models >= 6);
@@ -586,6 +630,7 @@ int main(void)
         cmocka_unit_test(test_cases_of_onnxruntime),
         cmocka_unit_test(test_weights_of_another_file_are_in_the_folder),
         cmocka_unit_test(test_pads_that_are_no_zeros_are_refused),
+        cmocka_unit_test(test_other_opsets_are_refused_with_the_range),
         cmocka_unit_test(test_cases_of_onnx),
         cmocka_unit_test(test_mnist_of_onnx),
         cmocka_unit_test(test_light_models_of_onnx),
