@@ -297,6 +297,22 @@ def losses():
          {"w": floats(4, 3, 1, 1)}, floats(2, 3, 2, 3), labels=pixels)
 
 
+def recurrent_loss():
+    """Both directions, then one that is read backwards, and a loss, which fine-tuning needs."""
+    nodes, constants = units_of("LSTM", 4, 3, directions=2, direction="bidirectional")
+    more = {"w2": floats(1, 12, 6), "r2": floats(1, 12, 4), "b2": floats(1, 24), "dims": ints(0, 0, -1),
+            "w3": floats(1, 4, 4), "r3": floats(1, 4, 4), "b3": floats(1, 8), "v": floats(4, 5)}
+    case("loss_recurrent", 14, nodes + [
+        node("Transpose", "h", "d", perm=[0, 2, 1, 3]), node("Reshape", "d dims", "j"),
+        helper.make_node("GRU", ["j", "w2", "r2", "b2"], ["h2"], hidden_size=4, direction="reverse"),
+        node("Squeeze", "h2 one", "s2"),
+        helper.make_node("RNN", ["s2", "w3", "r3", "b3"], ["", "last3"], hidden_size=4),
+        node("Squeeze", "last3 zero", "q"), node("MatMul", "q v", "s"),
+        node("SoftmaxCrossEntropyLoss", "s labels", "y")],
+         {**constants, **more, "one": ints(1), "zero": ints(0)}, floats(3, 4, 5),
+         labels=ints(1, 4, 0))
+
+
 def transposed_windows():
     """Pads that differ before and behind, and output padding, which may be more than these."""
     x = floats(2, 3, 4, 3)
@@ -405,6 +421,7 @@ def main():
     losses()
     transposed_windows()
     versions()
+    recurrent_loss()
 
 
 if __name__ == "__main__":

@@ -258,13 +258,13 @@ static float *make_vector(size_t n)
     return at;
 }
 
-static void make_ready(struct ready *r, const Caffe__NetParameter *param, const char *path,
-                       size_t N, const struct shape *record, const struct fields *fields,
-                       const struct kernels *kernels)
+static void make_ready(struct ready *r, const Caffe__NetParameter *param, enum phase phase,
+                       const char *path, size_t N, const struct shape *record,
+                       const struct fields *fields, const struct kernels *kernels)
 {
     struct err err = {0};
     const struct net_options options = {
-        .phase = PHASE_TEST, .batch = N, .input = *record, .fields = fields, .kernels = kernels};
+        .phase = phase, .batch = N, .input = *record, .fields = fields, .kernels = kernels};
     if (net_create(param, &options, &r->net, &err) != OK)
         fail_msg("%s: %s", path, err.text);
     const struct segments *x = net_segments(r->net), *s = net_state_segments(r->net);
@@ -296,7 +296,7 @@ static void run_case(const struct onnx_case *c, const char *folder, const char *
     struct ready ready;
     size_t N = count_records(c);
     float *records = make_records(c, N, &fields, &record);
-    make_ready(&ready, c->net, path, N, &record, &fields, kernels);
+    make_ready(&ready, c->net, PHASE_TEST, path, N, &record, &fields, kernels);
     run_ready(&ready, records, N);
     compare_outputs(ready.net, c, folder, path);
     release_ready(&ready);
@@ -498,6 +498,63 @@ static void test_other_opsets_are_refused_with_the_range(void **state)
     }
 }
 
+/* A small step against the gradient makes the loss smaller by the step times the gradient's square.
+ */
+static void check_gradient(const char *name, const struct kernels *kernels)
+{
+    char folder[PATH_BYTES], path[PATH_BYTES + 16];
+    struct onnx_case c = {0};
+    struct fields fields;
+    struct shape record;
+    struct ready ready;
+    struct net_result result;
+    double loss[2], square = 0, step = 1e-2;
+    snprintf(folder, sizeof folder, TEST_ROOT "/test/golden/onnx/case_%s", name);
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    if (import_case(&c, path, folder, true) != OK)
+        fail_msg("%s", c.err.text);
+    size_t N = count_records(&c);
+    float *records = make_records(&c, N, &fields, &record);
+    make_ready(&ready, c.net, PHASE_TRAIN, path, N, &record, &fields, kernels);
+    const struct net_batch batch = {.data = records, .count = N};
+    struct vec dx = {.at = make_vector(ready.x.n), .n = ready.x.n};
+    net_forward(ready.net, &ready.x, &ready.s, &batch, &result);
+    assert_int_equal(net_backward(ready.net, &ready.x, &dx, NULL), OK);
+    const struct segments *table = net_segments(ready.net);
+    for (size_t i = 0; i < table->count; i++) {
+        double part = 0;
+        for (size_t k = table->at[i].offset; k < table->at[i].offset + table->at[i].len; k++)
+            part += (double)dx.at[k] * (double)dx.at[k];
+        if (!(part > 0))
+            fail_msg("%s: %s has no gradient", name, table->at[i].name);
+        square += part;
+    }
+    for (int side = 0; side < 2; side++) { /* a step back, and two ahead */
+        for (size_t k = 0; k < dx.n; k++)
+            ready.x.at[k] += (float)((side ? -2 : 1) * step / sqrt(square)) * dx.at[k];
+        net_forward(ready.net, &ready.x, &ready.s, &batch, &result);
+        loss[side] = result.loss / (double)N;
+    }
+    double slope = (loss[0] - loss[1]) / (2 * step);
+    if (!(fabs(slope - sqrt(square)) <= 2e-3 * sqrt(square)))
+        fail_msg("%s: slope %g, not %g", name, slope, sqrt(square));
+    release_ready(&ready);
+    release_case(&c);
+    free(dx.at);
+    free(records);
+}
+
+static void test_imported_nets_train(void **state)
+{
+    static const char *const names[] = {"loss_recurrent", "loss_ignored", "loss_likelihood",
+                                        "loss_pixels"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        check_gradient(names[i], &kernels_ref);
+        check_gradient(names[i], &kernels_dnnl);
+    }
+}
+
 /* The line "NAME pass" or "NAME unsupported: a text of the message". */
 static bool expected_result(const char *table, const char *name, char text[256])
 {
@@ -579,7 +636,7 @@ static void check_light_model(const char *path, const char *folder, const char *
     for (size_t i = 0; i < n; i++)
         record[i] = (float)i / (float)n;
     struct ready ready;
-    make_ready(&ready, c.net, path, 1, &(struct shape){1, {n}}, NULL, &kernels_dnnl);
+    make_ready(&ready, c.net, PHASE_TEST, path, 1, &(struct shape){1, {n}}, NULL, &kernels_dnnl);
     float got[1000];
     struct shape of_blob;
     run_ready(&ready, record, 1);
@@ -631,6 +688,7 @@ int main(void)
         cmocka_unit_test(test_weights_of_another_file_are_in_the_folder),
         cmocka_unit_test(test_pads_that_are_no_zeros_are_refused),
         cmocka_unit_test(test_other_opsets_are_refused_with_the_range),
+        cmocka_unit_test(test_imported_nets_train),
         cmocka_unit_test(test_cases_of_onnx),
         cmocka_unit_test(test_mnist_of_onnx),
         cmocka_unit_test(test_light_models_of_onnx),
