@@ -77,7 +77,7 @@ static void forget_views_of_dead_driver(struct storm *s)
     struct storm_node *own = &s->node[NODES_MAX];
     uint32_t newest = 0, kept = 0;
     for (uint32_t i = 0; i < NODES_MAX; i++)
-        if (!s->node[i].dead && s->node[i].view_number > newest)
+        if (!s->node[i].dead && !s->node[i].ended && s->node[i].view_number > newest)
             newest = s->node[i].view_number;
     if (newest == 0 || own->view_number <= newest)
         return;
