@@ -611,6 +611,7 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
     const uint64_t n = e->completed + 1;
     struct coll_waits waits = {0};
     int64_t start = world_now(e->group->world);
+    uint32_t attempted_in = e->synced; /* or at the exchange before */
     struct ranks ranks;
     PL_ASSERT(e->standing != LANE_UNKNOWN); /* E3 */
     int claimed = take_input(e, mine);
@@ -637,6 +638,9 @@ static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
             rc = bring_into_line(e, &c);
         bool adopted = rc == OK && e->completed == n; /* a member had completed it */
         c.n = n;
+        if (rc == OK && !adopted && view->number != attempted_in && e->config.on_view)
+            e->config.on_view(e->config.on_view_user);
+        attempted_in = view->number;
         if (rc == OK && !adopted)
             rc = attempt_exchange(e, &c);
         if (rc == OK) {

@@ -82,6 +82,10 @@ struct exchange_config {
      * exchange may be completed, or else makes its input again. The metadata's `leaving` are the
      * caller's. */
     bool once;
+    /* (optional) Called when an exchange that no member has completed is attempted in a new view:
+     * the lane and its caller's state are as the last exchange left them. */
+    void (*on_view)(void *on_view_user);
+    void *on_view_user;
     struct stages *stages; /* shared by lanes of this node that take turns; NULL: no turns */
     /* State that the driver and the workers hold for this lane besides its results, as of the last
      * exchange that each completed. A worker that sends the result to a recovered driver, or to a

@@ -200,6 +200,8 @@ static int follow_model(struct phased_node *node, struct driver_part *l)
             phased_lane_commit(&node->lane[i]);
             rc = l->on_commit(l, NULL);
         }
+        if (rc == OK && joined && driver_part_saves(l))
+            rc = l->on_commit(l, NULL);
         if (rc != OK || (joined && atomic_load(&l->finish)))
             return rc;
         rc = world_wait(l->world, set, 2, WORLD_FOREVER, &wake);

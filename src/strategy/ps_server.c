@@ -258,6 +258,8 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
         rc = follow_view(s);
         if (rc == OK)
             rc = ps_decide(s);
+        if (rc == OK && s->leader && s->stage != SERVER_EMPTY && driver_part_saves(s->leader))
+            rc = s->leader->on_commit(s->leader, NULL);
         if (rc == OK)
             rc = take_in(s, &change);
     }

@@ -100,6 +100,8 @@ int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part,
         return ERR_NOMEM;
     int rc = exchange_init(e, group, (uint32_t)lanes->count, driver_takes_part, n, config,
                            completed, arena);
+    e->config.on_view = lanes->on_view;
+    e->config.on_view_user = lanes->user;
     lanes->at[lanes->count++] = e;
     if (rc == OK && lanes->needs_sync)
         exchange_join_unsynced(e);
@@ -109,6 +111,12 @@ int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part,
         return ERR_PROTOCOL;
     exchange_join(e, lanes->joined->completed[e->lane]);
     return OK;
+}
+
+bool driver_part_saves(const struct driver_part *l)
+{
+    return l->job->has_pause_below && group_view(l->group)->count < l->job->pause_below &&
+           l->checkpoint_due(l);
 }
 
 void lanes_release(struct lanes *lanes)

@@ -45,6 +45,9 @@ struct lanes {
     /* Of a recovered driver: it has no result of these lanes and does not know how many exchanges
      * are completed, until exchange_sync. */
     bool needs_sync;
+    /* Of a driver with a part: for the lanes that its own task runs (exchange_config.on_view). */
+    void (*on_view)(void *user);
+    void *user;
 };
 
 #define JOIN_STATE_NOT_HERE SIZE_MAX
@@ -193,6 +196,10 @@ struct driver_part {
     atomic_bool finish;
     void *train;
 };
+
+/* Has the run too few workers to train, and a checkpoint been requested? The global model stays as
+ * it is meanwhile, so that the part calls on_commit at once. */
+bool driver_part_saves(const struct driver_part *l);
 
 /* The properties of a strategy in a job, which ops->configure fills in once. */
 struct strategy_traits {

@@ -297,6 +297,10 @@ bool driver_overlaps(const struct driver *d);
  * in between. ERR_PEER: it has paused too long */
 int driver_check_pause(struct driver *d, const struct view *view);
 
+/* The driver part's exchange is repeated in a new view: if the run pauses there, the model is sent
+ * to be written. */
+void driver_on_part_view(void *driver);
+
 /* Request `n` more workers from the host. Errors as world_want_nodes. */
 int driver_request_workers(struct driver *d, uint32_t n);
 

@@ -31,18 +31,35 @@ static void report_end(struct driver *d, const struct view *view, double paused_
              view->count, plural(view->count, "s"), paused_s);
 }
 
-/* Where workers hold the model, it is written at once. The member that was asked may wait in an
- * exchange, so another one is asked when it does not reply. */
+/* The driver part waits in an exchange, and its model stays. */
+void driver_on_part_view(void *driver)
+{
+    struct driver *d = driver;
+    struct driver_part *l = &d->part.driver;
+    size_t count = group_view(&d->group)->count;
+    if (!d->options->dir || !d->job->has_pause_below || count == 0 || count >= d->job->pause_below)
+        return;
+    if (!publisher_start(&d->part.publisher, &l->progress, MODEL_CHECKPOINT, &l->model))
+        atomic_fetch_or(&d->requests.uses, MODEL_CHECKPOINT);
+}
+
+/* The model is written at once. A member that was asked for it may wait in an exchange, so another
+ * one is asked when it does not reply. */
 static void request_checkpoint(struct driver *d, const struct view *view, double t)
 {
     const struct model_requests *requests = &d->requests;
     bool first = d->pause.asked < d->pause.since;
     bool written = atomic_load(&d->model_writer.taken) != requests->taken_before;
-    if (!d->options->dir || !d->traits.workers_hold_model ||
-        (!first && (written || t < d->pause.asked + ASK_AGAIN_S)))
+    bool part = !d->traits.workers_hold_model;
+    if (!d->options->dir || (!first && (part || written || t < d->pause.asked + ASK_AGAIN_S)))
         return;
-    uint32_t node = first ? view->node[0] : view_after(view, atomic_load(&requests->checkpoint_of));
-    driver_request_model_of(d, node, MODEL_CHECKPOINT);
+    uint32_t last = atomic_load(&requests->checkpoint_of);
+    if (part)
+        driver_request_model(d, MODEL_CHECKPOINT);
+    else
+        driver_request_model_of(d, first ? view->node[0] : view_after(view, last),
+                                MODEL_CHECKPOINT);
+    world_raise(d->world, SIGNAL_GROUP); /* the part may wait for nothing else */
     d->pause.asked = d->requests.checkpoint_at = t;
 }
 

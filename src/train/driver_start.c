@@ -166,6 +166,7 @@ static int start_driver_part(struct driver *d, const struct view *view)
         .progress = d->start.resumed.progress,
         .untaken = d->recovery.untaken,
         .resumed = d->start.model,
+        .lanes = {.on_view = driver_on_part_view, .user = d},
         .on_commit = d->progress->on_part_commit,
         .checkpoint_due = checkpoint_due,
         .on_machine = report_machine,
