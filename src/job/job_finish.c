@@ -356,6 +356,8 @@ static int finish_workers(Paceline__Job *job, struct err *err)
                      "patience_seconds: expected more than 0, 1e9 at most, is %g; write "
                      "patience_seconds: 600",
                      job->patience_seconds);
+    if (rc == OK)
+        rc = check_range("stall_seconds", job->stall_seconds, 1, 1e9, err);
     return rc == OK ? check_range("standby", job->standby, 0, WORKERS_MAX, err) : rc;
 }
 

@@ -424,6 +424,16 @@ static void test_pause_below(void **state)
                    "pause_patience_seconds: 600");
 }
 
+static void test_stall_seconds(void **state)
+{
+    (void)state;
+    Paceline__Job *job = finish_job(LEAST);
+    assert_true(job->stall_seconds == 30);
+    job_free(job);
+    expect_refusal(LEAST "stall_seconds: 0.5", "stall_seconds: must be from 1 to 1e+09, is 0.5");
+    expect_refusal(LEAST "stall_seconds: 2e9", "stall_seconds: must be from 1 to 1e+09, is 2e+09");
+}
+
 static void test_memory_budget(void **state)
 {
     (void)state;
@@ -703,6 +713,7 @@ int main(void)
         cmocka_unit_test(test_single_is_for_one_worker),
         cmocka_unit_test(test_override_takes_rivals_back),
         cmocka_unit_test(test_pause_below),
+        cmocka_unit_test(test_stall_seconds),
         cmocka_unit_test(test_memory_budget),
         cmocka_unit_test(test_strategy_by_name),
         cmocka_unit_test(test_set_from_the_command_line),

@@ -321,7 +321,7 @@ int driver_start_group(struct driver *d)
         .incarnation = d->claim.term.incarnation,
         .driver_takes_part = d->traits.driver_part,
         .silence_max = d->host->timing.silence_max,
-        .stall_max = d->host->timing.stall_max,
+        .stall_max = (int64_t)(d->job->stall_seconds * (double)WORLD_SECOND),
         .recovers = d->options->resume && !d->options->no_old_workers,
         .last_view = last_view,
         .last_incarnation = last_view ? d->claim.last_term.incarnation : 0,
