@@ -58,7 +58,7 @@ endif()
 if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
   set(spark_clusters local_cluster_test SparkTest failure_test FailureTest resume_test ResumeTest
     dynamic_allocation_test ElasticTest shared_variable_test SharedVariableTest session_test SessionTest
-    process_test ProcessTest rows_test RowsTest local_cluster_process_test SparkTest
+    rows_test RowsTest local_cluster_process_test SparkTest
     failure_process_test FailureTest resume_process_test ResumeTest
     dynamic_allocation_process_test ElasticTest session_process_test SessionTest
     rows_process_test RowsTest)
@@ -66,7 +66,7 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
   if(NOT spark_missing)
     set(spark_test_classes ${CMAKE_BINARY_DIR}/spark/cluster_test)
     set(spark_test SparkTest SparkNetTest SharedVariableTest FailureTest ElasticTest ResumeTest
-      RowsTest RunningFit RefusedFits ShardServerTest LeaseTest EngineProcessTest ProcessTest SessionTest EstimatorTest
+      RowsTest RunningFit HeldThread RefusedFits ShardServerTest LeaseTest EngineProcessTest ProcessTest SessionTest EstimatorTest
       KeyTest TestCases)
     list(TRANSFORM spark_test PREPEND ${PROJECT_SOURCE_DIR}/spark/test/paceline/spark/)
     list(TRANSFORM spark_test APPEND .java)
@@ -76,6 +76,9 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
               ${spark_test}
       DEPENDS ${spark_test} ${spark_jar}
       VERBATIM)
+    add_executable(hold_thread ${PROJECT_SOURCE_DIR}/spark/test/hold_thread.c)
+    target_link_libraries(hold_thread PRIVATE paceline_flags)
+    target_compile_definitions(hold_thread PRIVATE _GNU_SOURCE)
     add_custom_target(spark_local_cluster_test ALL
       DEPENDS ${spark_test_classes}/paceline/spark/SparkTest.class)
   endif()
@@ -117,7 +120,8 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
       list(JOIN spark_conf ":" spark_conf)
       set_tests_properties(spark/${name} PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
         RESOURCE_LOCK spark_home
-        ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_links};SPARK_TEST_CONF=${spark_conf}")
+        ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_links};SPARK_TEST_CONF=${spark_conf}"
+        ENVIRONMENT_MODIFICATION SPARK_TEST_BUILD=set:${CMAKE_BINARY_DIR})
     endif()
   endforeach()
 endif()

@@ -37,6 +37,7 @@ holds() { # CONDITION DIR
     onnxruntime) ! python3 -c 'import onnxruntime' 2>/dev/null ;;
     opencv) ! python3 -c 'import cv2' 2>/dev/null ;;
     users) ! setpriv --reuid 64002 --regid 64002 --clear-groups test -x "$2/paceline" 2>/dev/null ;;
+    ptrace) [ "$(id -u)" != 0 ] && ! grep -qx 0 /proc/sys/kernel/yama/ptrace_scope 2>/dev/null ;;
     seccomp) ! grep -q "^Seccomp:" /proc/self/status ;;
     sanitizer) [ "$(basename "$2")" != build ] ;;
     *) echo "test/skips.txt: there is no condition $1" >&2 && return 1 ;;

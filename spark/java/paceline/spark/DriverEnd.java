@@ -28,6 +28,14 @@ final class DriverEnd implements DriverPlugin {
             return false;
         }
 
+        /** A worker whose task has ended is still in the library. Is it to be ended by force? */
+        default boolean isStuck(String executor, int worker) {
+            return false;
+        }
+
+        /** That executor lives, and its rows are gone. */
+        default void rowsLost(String executor) {}
+
         /** End soon, with a result. */
         default void stop() {}
 
@@ -54,6 +62,8 @@ final class DriverEnd implements DriverPlugin {
     static final String TAKEN = "taken";
     static final String ALIVE = "alive";
     static final String LEAVE = "leave";
+    static final String STUCK = "stuck";
+    static final String LOST = "lost";
     static final String OVER = "over";
     static final String DECLINE = "decline";
 
@@ -63,6 +73,7 @@ final class DriverEnd implements DriverPlugin {
     private final Set<String> ready = ConcurrentHashMap.newKeySet();
     private final Map<String, String> hosts = new ConcurrentHashMap<>(); // of executors
     private final Map<String, String> failed = new ConcurrentHashMap<>();
+    private final Map<String, Long> heardNs = new ConcurrentHashMap<>(); // when executors last called
     private SparkContext context;
     private volatile int workers; // that the user wants; 0: as a fit has it
 
@@ -81,6 +92,7 @@ final class DriverEnd implements DriverPlugin {
                 hosts.remove(removed.executorId());
                 ready.remove(removed.executorId());
                 failed.remove(removed.executorId());
+                heardNs.remove(removed.executorId());
                 sessions.values().forEach(session -> session.executorLost(removed.executorId()));
             }
         });
@@ -104,33 +116,49 @@ final class DriverEnd implements DriverPlugin {
         return current == this;
     }
 
+    /** A word, the executor that calls, and, except for HELLO, the session or the fit that it asks about. */
     @Override
     public Object receive(Object message) {
         String[] part = ((String) message).split("\n", -1);
-        Coordinator session = sessions.get(part[1]);
-        switch (part[0]) {
-            case HELLO:
-                if (part[2].isEmpty()) {
-                    ready.add(part[1]);
-                } else {
-                    failed.put(part[1], part[2]);
-                }
-                return "";
-            case JOIN:
-                return session == null ? OVER : session.join(part[2], part[3], part[4]);
-            case PLACE:
-                return session != null && session.admitsRows(part[2]) ? PLACE : DECLINE;
-            case OFFER:
-                return session == null ? OVER : session.offerRows(part[2], hosts.keySet());
-            case TAKEN:
-                if (session != null) {
-                    session.rowsTaken(part[2], part[3]);
-                }
-                return session == null ? OVER : TAKEN;
-            default:
-                return session == null ? OVER
-                        : part.length > 2 && session.isToLeave(part[2], Integer.parseInt(part[3])) ? LEAVE : ALIVE;
+        String executor = part[1];
+        heardNs.put(executor, System.nanoTime());
+        if (part[0].equals(HELLO)) {
+            if (part[2].isEmpty()) {
+                ready.add(executor);
+            } else {
+                failed.put(executor, part[2]);
+            }
+            return "";
         }
+        Coordinator session = sessions.get(part[2]);
+        return session == null ? OVER : answer(session, executor, part);
+    }
+
+    private String answer(Coordinator session, String executor, String[] part) {
+        switch (part[0]) {
+            case JOIN:
+                return session.join(part[3], executor, part[4]);
+            case PLACE:
+                return session.admitsRows(executor) ? PLACE : DECLINE;
+            case OFFER:
+                return session.offerRows(executor, hosts.keySet());
+            case TAKEN:
+                session.rowsTaken(executor, part[3]);
+                return TAKEN;
+            case STUCK:
+                return session.isStuck(executor, Integer.parseInt(part[3])) ? STUCK : ALIVE;
+            case LOST:
+                session.rowsLost(executor);
+                return LOST;
+            default:
+                return part.length > 3 && session.isToLeave(part[3], Integer.parseInt(part[4])) ? LEAVE : ALIVE;
+        }
+    }
+
+    /** Has that executor called since then? Each that runs calls every two seconds. */
+    boolean hasCalled(String executor, long sinceNs) {
+        Long heard = heardNs.get(executor);
+        return heard != null && heard - sinceNs >= 0;
     }
 
     void setWorkers(int count) {

@@ -75,6 +75,9 @@ interface Engine extends AutoCloseable {
         /** What the library says of a status that is not 0. */
         String message();
 
+        /** End it by force, with its process and its records. False: it has no process of its own. */
+        boolean kill();
+
         /** Free it. False: its thread is still in the library, and the engine must stay. */
         boolean close();
     }

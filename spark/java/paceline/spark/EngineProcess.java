@@ -37,7 +37,9 @@ final class EngineProcess implements Engine {
     /** A process that has not answered for so long is killed. */
     private static final long ANSWER_MS = 60_000;
     /** The same for calls about its worker, which wait for nothing in the library. */
-    static final long WORKER_ANSWER_MS = 10_000;
+    private static final long WORKER_ANSWER_MS = 10_000;
+    /** Its silence is measured in so many parts: of a time in which this process stood still, one counts. */
+    private static final int SILENCE_PARTS = 10;
     private static final long END_S = 10;
     private static final Timer WATCH = new Timer("paceline-watch", true);
 
@@ -45,20 +47,23 @@ final class EngineProcess implements Engine {
     private final ObjectOutputStream calls;
     private final ObjectInputStream results;
 
+    private final long workerAnswerMs;
     private long answerMs = ANSWER_MS;
+    private volatile boolean killed;
 
     /** Its temporary files are in that folder. */
     EngineProcess(Path folder) {
-        this(List.of("-Djava.io.tmpdir=" + folder), ANSWER_MS);
+        this(List.of("-Djava.io.tmpdir=" + folder), ANSWER_MS, WORKER_ANSWER_MS);
     }
 
-    /** `javaOptions` are further options of its JVM. It is given `answerMs` once it has started. */
-    EngineProcess(List<String> javaOptions, long answerMs) {
+    /** `javaOptions` are further options of its JVM. It is given these times once it has started. */
+    EngineProcess(List<String> javaOptions, long answerMs, long workerAnswerMs) {
+        this.workerAnswerMs = workerAnswerMs;
         try {
             process = start(javaOptions);
             calls = new ObjectOutputStream(process.getOutputStream());
             calls.flush();
-            results = within(answerMs, () -> new ObjectInputStream(process.getInputStream()));
+            results = within(ANSWER_MS, () -> new ObjectInputStream(process.getInputStream()));
         } catch (IOException failed) {
             throw new PacelineException("the process of an engine cannot be started: " + failed.getMessage(), failed);
         }
@@ -92,12 +97,17 @@ final class EngineProcess implements Engine {
     /** Read from the process, which is killed if it takes longer. */
     private <T> T within(long millis, Answer<T> answer) throws IOException {
         TimerTask kill = new TimerTask() {
+            private int parts;
+
             @Override
             public void run() {
-                process.destroyForcibly();
+                parts++;
+                if (parts == SILENCE_PARTS) {
+                    kill();
+                }
             }
         };
-        WATCH.schedule(kill, millis);
+        WATCH.schedule(kill, millis / SILENCE_PARTS, millis / SILENCE_PARTS); // each after the one before
         try {
             return answer.read();
         } finally {
@@ -139,8 +149,13 @@ final class EngineProcess implements Engine {
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         }
-        process.destroyForcibly();
+        kill();
         return "does not answer";
+    }
+
+    private void kill() {
+        killed = true;
+        process.destroyForcibly();
     }
 
     long pid() {
@@ -185,7 +200,7 @@ final class EngineProcess implements Engine {
 
         @Override
         public boolean ended(long millis) {
-            Serializable[] end = (Serializable[]) ask(millis + WORKER_ANSWER_MS, child -> !child.worker.ended(millis)
+            Serializable[] end = (Serializable[]) ask(millis + workerAnswerMs, child -> !child.worker.ended(millis)
                     ? null : new Serializable[] {child.worker.status(), child.worker.message()});
             if (end == null) {
                 return false;
@@ -197,7 +212,7 @@ final class EngineProcess implements Engine {
 
         @Override
         public void leave() {
-            ask(WORKER_ANSWER_MS, child -> {
+            ask(workerAnswerMs, child -> {
                 child.worker.leave();
                 return null;
             });
@@ -205,7 +220,7 @@ final class EngineProcess implements Engine {
 
         @Override
         public int number() {
-            return (Integer) ask(WORKER_ANSWER_MS, child -> child.worker.number());
+            return (Integer) ask(workerAnswerMs, child -> child.worker.number());
         }
 
         @Override
@@ -219,14 +234,24 @@ final class EngineProcess implements Engine {
         }
 
         @Override
+        public boolean kill() {
+            EngineProcess.this.kill();
+            return true;
+        }
+
+        @Override
         public boolean close() {
-            return !process.isAlive() || (Boolean) ask(child -> child.worker.close());
+            try {
+                return !usable() || (Boolean) ask(workerAnswerMs, child -> child.worker.close());
+            } catch (PacelineException gone) {
+                return kill();
+            }
         }
     }
 
     @Override
     public boolean usable() {
-        return process.isAlive();
+        return !killed && process.isAlive();
     }
 
     /** Its process ends when it has read the last call. */

@@ -15,7 +15,8 @@ import org.slf4j.LoggerFactory;
 final class ExecutorEnd implements ExecutorPlugin {
     private static final Logger LOG = LoggerFactory.getLogger(ExecutorEnd.class);
     private static final String NOT_ADOPTED = "rows of lost executors are not adopted: {}";
-    private static final long SWEEP_MS = 2000;
+    static final long SWEEP_MS = 2000;
+    private static final String NO_FIT = "";
 
     private static volatile ExecutorEnd current;
 
@@ -115,7 +116,7 @@ final class ExecutorEnd implements ExecutorPlugin {
     private void findOffers() {
         try {
             for (String fit : keeper.list().stream().map(file -> file.fit).collect(Collectors.toSet())) {
-                RowsOffer offer = RowsOffer.of(ask(DriverEnd.OFFER, fit, id()));
+                RowsOffer offer = RowsOffer.of(ask(DriverEnd.OFFER, fit));
                 if (offer != null) {
                     offers.put(fit, offer);
                 }
@@ -133,7 +134,7 @@ final class ExecutorEnd implements ExecutorPlugin {
             adopted = offer.take(openStore(fit, offer.schema), keeper.list().stream()
                     .filter(file -> file.fit.equals(fit)).collect(Collectors.toList()));
         } finally {
-            reply = ask(DriverEnd.TAKEN, fit, id(), RowsOffer.join(adopted));
+            reply = ask(DriverEnd.TAKEN, fit, RowsOffer.join(adopted));
         }
         if (reply.equals(DriverEnd.OVER)) {
             ExecutorStore.release(fit);
@@ -145,8 +146,8 @@ final class ExecutorEnd implements ExecutorPlugin {
     }
 
     /** Ask the driver; the reply is a String, because no other class of ours could be read here. */
-    String ask(String... words) throws Exception {
-        return (String) plugin.ask(String.join("\n", words));
+    String ask(String what, String... words) throws Exception {
+        return (String) plugin.ask(what + "\n" + id() + "\n" + String.join("\n", words));
     }
 
     /** Report to the driver, at first that this executor is ready, with the rows that it has found here. */
@@ -159,18 +160,22 @@ final class ExecutorEnd implements ExecutorPlugin {
             }
         }
         try {
-            ask(DriverEnd.HELLO, id(), failure == null ? "" : String.valueOf(failure).replace('\n', ' '));
+            ask(DriverEnd.HELLO, failure == null ? "" : String.valueOf(failure).replace('\n', ' '));
         } catch (Exception thrown) {
             failure = thrown;
         }
         sweep();
     }
 
-    /** Free vectors of rounds and stores of sessions that are over; a driver cannot call its executors. */
+    /**
+     * Free vectors of rounds and stores of sessions that are over; a driver cannot call its executors. It takes one that
+     * does not call for one that stands still.
+     */
     private void sweep() {
         while (!ended) {
             try {
                 Thread.sleep(SWEEP_MS);
+                ask(DriverEnd.ALIVE, NO_FIT);
                 SharedTeam.freeDone();
                 freeOver();
             } catch (Exception ignored) {

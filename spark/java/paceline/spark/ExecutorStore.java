@@ -165,6 +165,16 @@ final class ExecutorStore {
         return those.values().stream().mapToLong(Long::longValue).toArray();
     }
 
+    /** The engine of that store is broken. False: its records are gone, and the store with them. */
+    static boolean restore(String session) {
+        ExecutorStore store = find(session);
+        boolean restored = store != null && store.restore();
+        if (!restored) {
+            release(session);
+        }
+        return restored;
+    }
+
     /** Its engine is broken: get all records from the files into another one. False: they are gone. */
     synchronized boolean restore() {
         if (trains || released || kept.isEmpty()) {

@@ -95,7 +95,7 @@ final class Ingest {
         @Override
         public Iterator<Taken> call(Integer partition, Iterator<Row> rows) throws Exception {
             ExecutorEnd end = ExecutorEnd.get();
-            if (folder.isEmpty() && !end.ask(DriverEnd.PLACE, session, end.id()).equals(DriverEnd.PLACE)) {
+            if (folder.isEmpty() && !end.ask(DriverEnd.PLACE, session).equals(DriverEnd.PLACE)) {
                 Thread.sleep(DECLINE_MS);
                 return Collections.emptyIterator();
             }

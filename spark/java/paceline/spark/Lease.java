@@ -76,14 +76,13 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
     private Result serve(ExecutorEnd end, String executor, String host) throws Exception {
         String over = ""; // the fit whose run it has seen end, which the driver may learn later
         while (!TaskContext.get().isInterrupted()) {
-            String[] reply = end.ask(DriverEnd.JOIN, session, name, executor, host).split("\n", -1);
+            String[] reply = end.ask(DriverEnd.JOIN, session, name, host).split("\n", -1);
             boolean joins = reply[0].equals(DriverEnd.JOIN);
             if (reply[0].equals(DriverEnd.WAIT) || (joins && reply[1].equals(over))) {
                 Thread.sleep(ASK_MS);
             } else if (joins) {
                 Result result = restored(train(reply, executor, host), reply[1]);
-                if (result.outcome == Outcome.BROKEN
-                        || end.ask(DriverEnd.ALIVE, reply[1]).equals(DriverEnd.OVER)) {
+                if (end.ask(DriverEnd.ALIVE, reply[1]).equals(DriverEnd.OVER)) {
                     ExecutorStore.release(reply[1]);
                 }
                 if (result.outcome != Outcome.OVER) {
@@ -98,10 +97,9 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
         return new Result(Outcome.LEFT, executor, host, "");
     }
 
-    /** A broken engine is replaced by one with the same records, where these can be had: the lease has only failed. */
+    /** Where a broken engine is replaced, the lease has only failed. */
     private static Result restored(Result result, String fit) {
-        ExecutorStore store = result.outcome == Outcome.BROKEN ? ExecutorStore.find(fit) : null;
-        return store == null || !store.restore() ? result
+        return result.outcome != Outcome.BROKEN || !ExecutorStore.restore(fit) ? result
                 : new Result(Outcome.FAILED, result.executor, result.host, result.message);
     }
 
@@ -109,7 +107,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
      * `reply`: JOIN, the fit, the address of the run's driver, its key; the folder of shards, the beginning of their
      * URLs, or nothing; and the run's directory, which this executor may see, too.
      */
-    private Result train(String[] reply, String executor, String host) throws InterruptedException {
+    private Result train(String[] reply, String executor, String host) {
         if (!reply[4].isEmpty()) {
             Engine engine = ExecutorEnd.get().openEngine();
             return trainWith(engine, engine::close, reply, executor, host);
@@ -120,9 +118,8 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
                 : trainWith(engine, store::endTraining, reply, executor, host);
     }
 
-    /** `giveBack` runs unless a thread is still in the library: that one keeps the engine. */
-    private Result trainWith(Engine engine, Runnable giveBack, String[] reply, String executor, String host)
-            throws InterruptedException {
+    /** `giveBack` runs when no thread is in the library any more. */
+    private Result trainWith(Engine engine, Runnable giveBack, String[] reply, String executor, String host) {
         Engine.Worker worker = null;
         try {
             worker = work(engine, reply, host);
@@ -132,6 +129,8 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
         } finally {
             if (worker == null || worker.close()) {
                 giveBack.run();
+            } else {
+                new LeftWorker(session, reply[1], engine, worker, giveBack).start();
             }
         }
     }
@@ -150,10 +149,13 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
         TaskContext context = TaskContext.get();
         boolean leaves = false;
         long leaveBy = 0;
+        int number = Engine.Worker.NO_NUMBER; // which the driver needs to know soon
         for (int polls = 1; !worker.ended(POLL_MS); polls++) {
             Thread.interrupted(); // Spark interrupts a task that it ends, and each wait would end at once
             boolean ends = context.isInterrupted();
-            if (!leaves && (ends || (polls % ASK_POLLS == 0 && driverEndsIt(worker.number())))) {
+            boolean asks = !leaves && (polls % ASK_POLLS == 0 || number == Engine.Worker.NO_NUMBER);
+            number = asks ? worker.number() : number;
+            if (!leaves && (ends || (asks && driverEndsIt(number)))) {
                 worker.leave();
                 leaves = true;
             }

@@ -2,10 +2,12 @@ package paceline.spark;
 
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.ListIterator;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.function.BooleanSupplier;
@@ -45,7 +47,6 @@ final class LeaseManager {
         String executor = ""; // where it runs; empty: it does not run yet
         String host = "";
         int worker = Engine.Worker.NO_NUMBER; // as it last said
-        long heardMs;
         boolean trains; // as far as it has said
         boolean told; // that it is to leave
         JavaFutureAction<List<Lease.Result>> job;
@@ -75,10 +76,13 @@ final class LeaseManager {
     /** A worker that its run has dropped, and that lives, joins again within this time, unless it is stuck. */
     private static final String REJOIN = "spark.paceline.rejoinWait";
     private static final String REJOIN_DEFAULT = "20s";
+    private static final long REJOIN_MIN_MS = 2 * ExecutorEnd.SWEEP_MS; // an executor that runs calls meanwhile
 
     private final JavaSparkContext context;
     private final String session;
     private final List<Slot> slots = new ArrayList<>(); // the newest last
+    private final Map<String, String> useless = new HashMap<>(); // executors that Spark is to replace, and why
+    private final Set<String> hanging = new HashSet<>(); // executors in which a worker hangs
     private final RestartPolicy policy = new RestartPolicy();
     private final Predicate<String> decommissioned;
     private final Consumer<String> log;
@@ -114,7 +118,7 @@ final class LeaseManager {
         needsRows = false;
         submitted = 0;
         members = 0;
-        rejoinMs = context.getConf().getTimeAsMs(REJOIN, REJOIN_DEFAULT);
+        rejoinMs = Math.max(context.getConf().getTimeAsMs(REJOIN, REJOIN_DEFAULT), REJOIN_MIN_MS);
         policy.beginRun();
         workerJoined();
         target = count(slot -> slot.state != State.LEAVING);
@@ -153,6 +157,7 @@ final class LeaseManager {
         }
         leaveDecommissioned();
         cancelDropped(now);
+        replaceUseless();
         release(count(slot -> slot.state != State.LEAVING && !slot.isIdle()) - target);
         for (int count = count(slot -> slot.state != State.LEAVING); count < target; count++) {
             slots.add(new Slot(nextName()));
@@ -283,8 +288,7 @@ final class LeaseManager {
             long since = policy.overdue(slot.worker, now, rejoinMs);
             boolean runs = slot.state != State.WAITING && slot.trains && DriverEnd.get().location(slot.executor) != null;
             if (runs && since != Long.MAX_VALUE) {
-                cancel(slot, now);
-                replaceSilent(slot, since);
+                cancel(slot, now, since);
                 if (slot.state == State.SUBMITTED) {
                     each.set(slot.successor(nextName()));
                 }
@@ -292,23 +296,37 @@ final class LeaseManager {
         }
     }
 
-    private void cancel(Slot slot, long now) {
+    private void cancel(Slot slot, long now, long since) {
         context.cancelJobGroup(slot.lease);
+        if (!DriverEnd.get().hasCalled(slot.executor, since * 1_000_000)) {
+            useless.put(slot.executor, "it is silent"); // Spark would wait until spark.network.timeout
+        }
         slot.trains = false;
         failed(slot, new Lease.Result(Lease.Outcome.FAILED, slot.executor, slot.host, "worker " + slot.worker
                 + " was lost, and has not joined again within " + rejoinMs + " ms"), now);
     }
 
-    /**
-     * A stopped JVM cannot end a task, nor itself; Spark would wait for its heartbeats until spark.network.timeout. A
-     * lease that waits for the process of its engine is silent, too.
-     */
-    private void replaceSilent(Slot slot, long since) {
-        if (slot.heardMs < since && !context.getConf().getBoolean("spark.paceline.process", false)) {
-            log.accept("executor " + slot.executor + " is silent: Spark is to replace it");
-            rowsLost.accept(slot.executor);
-            context.sc().killAndReplaceExecutor(slot.executor);
+    /** A JVM that is stopped cannot end a task, nor itself; a thread that hangs in the library cannot be ended. */
+    private void replaceUseless() {
+        useless.forEach((executor, why) -> {
+            log.accept("executor " + executor + " is to be replaced: " + why);
+            rowsLost.accept(executor);
+            context.sc().killAndReplaceExecutor(executor);
+        });
+        useless.clear();
+    }
+
+    /** The worker of a task that has ended is still in the library. Does it hang, so that its process is to be ended? */
+    synchronized boolean isStuck(String executor, int worker) {
+        boolean hangs = policy.overdue(worker, now(), rejoinMs) != Long.MAX_VALUE;
+        if (hangs && !context.getConf().getBoolean("spark.paceline.process", false) && hanging.add(executor)) {
+            useless.put(executor, "worker " + worker + " hangs in the library");
         }
+        return hangs;
+    }
+
+    synchronized void rowsLost(String executor) {
+        rowsLost.accept(executor);
     }
 
     private void leaveDecommissioned() {
@@ -403,7 +421,6 @@ final class LeaseManager {
         Slot slot = find(lease);
         if (slot != null) {
             slot.worker = worker;
-            slot.heardMs = now();
         }
         if (slot == null || slot.state != State.LEAVING) {
             return false;

@@ -94,6 +94,11 @@ final class LibraryTask implements Engine.Worker {
     }
 
     @Override
+    public boolean kill() {
+        return false;
+    }
+
+    @Override
     public boolean close() {
         return Native.taskClose(handle) == 0;
     }

@@ -42,6 +42,16 @@ public final class PacelineSession implements AutoCloseable {
         }
 
         @Override
+        public boolean isStuck(String executor, int worker) {
+            return leases.isStuck(executor, worker);
+        }
+
+        @Override
+        public void rowsLost(String executor) {
+            leases.rowsLost(executor);
+        }
+
+        @Override
         public void stop() {
             synchronized (PacelineSession.this) {
                 if (fit != null) {

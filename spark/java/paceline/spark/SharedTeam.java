@@ -140,7 +140,7 @@ final class SharedTeam implements DriverEnd.Coordinator {
         try {
             ExecutorEnd end = ExecutorEnd.get();
             String host = SparkEnv.get().blockManager().blockManagerId().host();
-            String[] reply = end.ask(DriverEnd.JOIN, id, "", end.id(), host).split("\n", -1);
+            String[] reply = end.ask(DriverEnd.JOIN, id, "", host).split("\n", -1);
             if (!reply[0].equals(DriverEnd.JOIN)) {
                 throw new PacelineException("the application of the shared variable is over");
             }

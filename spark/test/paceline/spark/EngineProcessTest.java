@@ -2,7 +2,9 @@ package paceline.spark;
 
 import static paceline.spark.TestCases.check;
 
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -25,6 +27,8 @@ public final class EngineProcessTest {
     private static final int BLOCK_BYTES = 64 << 10; // which a stream in parts keeps in memory
     private static final long ANSWER_MS = 60_000;
     private static final long SILENT_MS = 30_000;
+    private static final long SILENCE_MS = 1000; // for which the processes of tests may not answer
+    private static final long PAUSE_MS = 2500;
     private static final List<String> OPTIONS = List.of("key=" + KEY, "threads=1", "retry=0");
 
     private final Path folder;
@@ -35,6 +39,10 @@ public final class EngineProcessTest {
     }
 
     public static void main(String[] args) throws Exception {
+        if (args.length > 0) {
+            watchEngine(args[0]);
+            return;
+        }
         EngineProcessTest test = new EngineProcessTest(Files.createTempDirectory("paceline-engine-"));
         TestCases.run("test_two_processes_train", test::processesTrain);
         TestCases.run("test_rows_in_a_file_train_as_those_in_memory", test::rowsInAFileTrain);
@@ -43,6 +51,7 @@ public final class EngineProcessTest {
         TestCases.run("test_a_crash_ends_the_process_alone", test::crashEndsTheProcess);
         TestCases.run("test_a_silent_process_is_killed", EngineProcessTest::silentProcessIsKilled);
         TestCases.run("test_a_silent_worker_is_killed_sooner", EngineProcessTest::silentWorkerIsKilledSooner);
+        TestCases.run("test_a_process_outlives_a_pause_and_ends_with_its_parent", test::processEndsWithItsParent);
         TestCases.run("test_a_library_that_cannot_be_loaded", EngineProcessTest::libraryCannotBeLoaded);
     }
 
@@ -67,7 +76,11 @@ public final class EngineProcessTest {
     }
 
     private static EngineProcess opened(int seed) {
-        EngineProcess engine = new EngineProcess(List.of(), ANSWER_MS);
+        return opened(seed, ANSWER_MS);
+    }
+
+    private static EngineProcess opened(int seed, long workerAnswerMs) {
+        EngineProcess engine = new EngineProcess(List.of(), ANSWER_MS, workerAnswerMs);
         engine.open(SCHEMA, RowsLimit.NONE);
         engine.append(rows(seed), seed);
         return engine;
@@ -161,7 +174,7 @@ public final class EngineProcessTest {
     }
 
     private void missingFolderIsNamed() {
-        EngineProcess engine = new EngineProcess(List.of(), ANSWER_MS);
+        EngineProcess engine = new EngineProcess(List.of(), ANSWER_MS, ANSWER_MS);
         engine.open(SCHEMA, new RowsLimit(0, folder + "/gone"));
         expectFailure(() -> fill(engine), "/gone/paceline-rows-");
         for (int i = 0; i < 2; i++) { // once it has failed it fails for ever
@@ -245,7 +258,7 @@ public final class EngineProcessTest {
 
     /** Long before a call that opens or fills an engine would be given up. */
     private static void silentWorkerIsKilledSooner() throws Exception {
-        EngineProcess engine = opened(7);
+        EngineProcess engine = opened(7, SILENCE_MS);
         Engine.Worker worker = engine.work("127.0.0.1:9", List.of("key=" + KEY, "threads=1", "retry=100"));
         check(!worker.ended(1), "the worker has ended: " + worker.message());
         new ProcessBuilder("kill", "-STOP", Long.toString(engine.pid())).start().waitFor();
@@ -256,14 +269,72 @@ public final class EngineProcessTest {
         engine.close();
     }
 
+    /** In a JVM of its own: a process with a worker that is asked for as an executor asks for it. */
+    private static void watchEngine(String driver) throws InterruptedException {
+        EngineProcess engine = opened(8, SILENCE_MS);
+        Engine.Worker worker = engine.work(driver, OPTIONS);
+        System.out.println(engine.pid());
+        while (!worker.ended(100)) {
+            continue;
+        }
+        System.out.println(worker.message());
+    }
+
+    /** It trains on while its parent stands still, and after that. It ends although its worker hangs. */
+    private void processEndsWithItsParent() throws Exception {
+        try (TrainingRun run = run("orphan", 100_000, "workers=1")) {
+            Process parent = new ProcessBuilder(ProcessHandle.current().info().command().orElseThrow(), "-cp",
+                    System.getProperty("java.class.path"), EngineProcessTest.class.getName(), run.address())
+                    .redirectError(ProcessBuilder.Redirect.INHERIT).start();
+            BufferedReader lines = new BufferedReader(new InputStreamReader(parent.getInputStream()));
+            long engine = Long.parseLong(lines.readLine());
+            awaitExchange(run);
+            kill("STOP", parent.pid());
+            for (long end = System.nanoTime() + PAUSE_MS * 1_000_000; System.nanoTime() < end;) {
+                awaitExchange(run);
+            }
+            kill("CONT", parent.pid());
+            for (long end = System.nanoTime() + SILENCE_MS * 1_000_000; System.nanoTime() < end;) {
+                awaitExchange(run);
+            }
+            check(!hasEnded(engine) && !lines.ready(), "the process has ended in the pause");
+            try (HeldThread held = HeldThread.of(engine)) {
+                if (held == null) {
+                    System.out.println("no thread can be held here: the process ends while it trains");
+                }
+                kill("KILL", parent.pid());
+                await("the end of the process", () -> hasEnded(engine));
+            } finally {
+                parent.destroyForcibly();
+            }
+        }
+    }
+
+    private void awaitExchange(TrainingRun run) {
+        long before = exchanges;
+        await("an exchange", () -> {
+            check(!run.poll(10), "the run has ended: " + run.message());
+            return exchanges > before;
+        });
+    }
+
+    private static void kill(String signal, long pid) throws Exception {
+        check(new ProcessBuilder("kill", "-" + signal, Long.toString(pid)).start().waitFor() == 0, "kill " + signal);
+    }
+
+    /** Nobody may have waited for it yet. */
+    private static boolean hasEnded(long pid) {
+        return SparkTest.commandLine(pid).isEmpty();
+    }
+
     private static void silentProcessIsKilled() throws Exception {
-        EngineProcess engine = new EngineProcess(List.of(), 3000);
+        EngineProcess engine = new EngineProcess(List.of(), SILENCE_MS, ANSWER_MS);
         new ProcessBuilder("kill", "-STOP", Long.toString(engine.pid())).start().waitFor();
         expectFailure(() -> engine.open(SCHEMA, RowsLimit.NONE), "has ended with code 137");
         engine.close();
     }
 
     private static void libraryCannotBeLoaded() {
-        expectFailure(() -> new EngineProcess(List.of("-Dos.name=Plan9"), ANSWER_MS), "the jar has no native/plan9-");
+        expectFailure(() -> new EngineProcess(List.of("-Dos.name=Plan9"), ANSWER_MS, ANSWER_MS), "the jar has no native/plan9-");
     }
 }

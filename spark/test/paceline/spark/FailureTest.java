@@ -29,6 +29,7 @@ public final class FailureTest {
     private static final double SILENT_S = 60; // Spark waits for an executor's heartbeat for 120 s
     private static final long REJOIN_MS = 4500;
     private static final int DAMAGED_BYTE = 100;
+    private static final int KNOWN = 300; // exchanges, which take more than the 100 ms between two polls of a lease
     private static final String ONE_READ = "Paceline reads 1 partitions";
 
     private final SparkTest base;
@@ -48,9 +49,13 @@ public final class FailureTest {
             run("test_workers_leave_when_asked", test::workersLeaveWhenAsked);
             run("test_fit_pauses_below_min_workers", test::fitPauses);
             run("test_killed_executor_mpca", () -> test.fitOutlivesExecutor("mpca { }", "KILL", true));
-            if (!SparkTest.usesProcesses(spark)) { // ProcessTest has the others, or they are the driver's work
+            if (SparkTest.usesProcesses(spark)) {
+                run("test_worker_that_hangs_is_replaced", test::hangingProcessIsReplaced);
+                run("test_stopped_executor_is_replaced_with_its_process", test::stoppedExecutorIsReplacedWithItsProcess);
+                ProcessTest.runAll(test.base);
+            } else { // with processes they are the driver's work
                 run("test_native_crash_allreduce", () -> test.fitOutlivesExecutor("allreduce { }", "SEGV", false));
-                run("test_stopped_executor_returns_or_is_replaced", test::stoppedExecutorReturnsOrIsReplaced);
+                run("test_stopped_or_hanging_executor_is_replaced", test::stoppedOrHangingExecutorIsReplaced);
                 run("test_only_worker_leaves_after_its_replacement_joined", test::onlyWorkerIsReplaced);
                 run("test_killed_executor_sync", () -> test.fitOutlivesExecutor(SYNC, "KILL", false));
                 run("test_rows_are_adopted_that_were_to_be_read", test::rowsAreAdoptedInsteadOfRead);
@@ -191,37 +196,113 @@ public final class FailureTest {
         check(signal.equals("SEGV") == crashed(victim.pid()), "a report of a crash, after " + signal);
     }
 
-    /** A worker that joins again in time keeps its lease. Else Spark ends its executor, and another one trains. */
-    private void stoppedExecutorReturnsOrIsReplaced() throws Exception {
+    /** A worker without progress for 3 s hangs; one that has been lost has 4 s to join again. */
+    private RunningFit fitOfHangs(String name) throws Exception {
         context.conf().set("spark.paceline.rejoinWait", "4s");
-        RunningFit run = fit("stopped", SYNC, EXECUTORS);
+        PacelineEstimator estimator = base.estimator();
+        RunningFit run = new RunningFit(base, estimator.setJob(estimator.getJob() + " stall_seconds: 3"), name,
+                "sync { tau: 20 }");
+        run.reach("exchanges by which the driver knows all workers", () -> exchanges(run.events).size() > KNOWN);
+        return run;
+    }
+
+    /** Workers that hang; one that stands still may be among them, or it is silent. */
+    private static long lost(RunningFit run) throws IOException {
+        return run.count("hung") + run.count("cut");
+    }
+
+    /** Null: the system does not let one process hold a thread of another. */
+    private static HeldThread hang(ProcessHandle library) throws Exception {
+        HeldThread held = HeldThread.of(library.pid());
+        if (held == null) {
+            System.out.println("[  SKIPPED ] test_worker_that_hangs_is_replaced (no thread can be held here)");
+        }
+        return held;
+    }
+
+    /** A worker that joins again in time keeps its lease. Else, and if it hangs, Spark replaces its executor. */
+    private void stoppedOrHangingExecutorIsReplaced() throws Exception {
+        RunningFit run = fitOfHangs("stopped");
         Map<String, Long> before = Map.copyOf(leases.task);
         ProcessHandle victim = base.executors().get(0);
+        ProcessHandle hangs = base.executors().get(1);
+        HeldThread held = null;
         try {
             signal(victim, "STOP");
-            run.reach("its loss", () -> run.count("cut") == 1);
+            run.reach("its loss", () -> lost(run) == 1);
             signal(victim, "CONT");
-            double returned = run.reach("its return", () -> run.count("join") == EXECUTORS + 1);
-            int exchanged = exchanges(run.events).size();
-            Thread.sleep(REJOIN_MS);
+            run.reach("its return", () -> run.count("join") > EXECUTORS);
+            held = hang(hangs);
+            Thread.sleep(REJOIN_MS); // and the one that hangs keeps its lease for longer
             check(leases.task.equals(before), "leases " + before + " and then " + leases.task);
-
-            leases.executorAddedNs.clear();
             signal(victim, "STOP");
-            double lost = run.reach("its second loss", () -> run.count("cut") == 2);
-            double ended = run.reach("its end", () -> !victim.isAlive());
-            double joined = run.reach("its replacement", () -> run.count("join") == EXECUTORS + 2);
-            System.out.printf("stopped: lost after %.1f s, with SIGCONT back %.1f s later; without, it ends after %.1f s,"
-                    + " and its replacement joins %.1f s later; longest gap of exchanges %.1f s, %d of them%n", lost,
-                    returned, ended, joined, run.longestGap(), exchanges(run.events).size() - exchanged);
-            check(ended < SILENT_S, "ended after " + ended);
+            HeldThread holds = held;
+            double lost = run.reach("their losses", () -> lost(run) == (holds == null ? 2 : 3));
+            int exchanged = exchanges(run.events).size();
+            double ended = run.reach("their ends", () -> !victim.isAlive() && (holds == null || !hangs.isAlive()));
+            int trained = exchanges(run.events).size() - exchanged;
+            double joined = run.reach("their replacements",
+                    () -> run.count("join") > EXECUTORS + (holds == null ? 1 : 2));
+            System.out.printf("one hangs, one stands still: lost after %.1f s, both end within %.1f s, and replacements"
+                    + " join %.1f s later; %d exchanges meanwhile, longest gap %.1f s%n", lost, ended, joined, trained,
+                    run.longestGap());
+            check(ended < SILENT_S && trained > 0, "ended after " + ended + " s and " + trained + " exchanges");
         } finally {
             victim.destroyForcibly();
+            if (held != null) {
+                held.close();
+            }
         }
         PacelineSummary summary = run.end(EXECUTORS);
         SparkTest.expectEvenCounts(summary);
         // More than once where the next executor has declined it until the rows were there.
         check(summary.leasesResubmitted() >= 1, "leases: " + summary.json());
+        base.expectNoRowsAreLeft();
+    }
+
+    /** It is killed, and its executor lives. */
+    private void hangingProcessIsReplaced() throws Exception {
+        RunningFit run = fitOfHangs("hangs");
+        ProcessHandle executor = base.executors().get(0);
+        ProcessHandle engine = SparkTest.engines(executor.descendants()).get(0);
+        try (HeldThread held = hang(engine)) {
+            if (held != null) {
+                double lost = run.reach("its loss", () -> run.count("hung") == 1);
+                int exchanged = exchanges(run.events).size();
+                double ended = run.reach("its end", () -> !engine.isAlive());
+                int trained = exchanges(run.events).size() - exchanged;
+                double joined = run.reach("its replacement", () -> run.count("join") > EXECUTORS);
+                System.out.printf("a process hangs: lost after %.1f s, it ends %.1f s later, and its replacement joins"
+                        + " %.1f s later; %d exchanges meanwhile%n", lost, ended, joined, trained);
+                check(executor.isAlive() && trained > 0, "its executor has ended, or the others wait");
+            }
+        }
+        SparkTest.expectEvenCounts(run.end(EXECUTORS));
+        base.expectNoRowsAreLeft();
+    }
+
+    /** Both are replaced when an executor stands still with its process, which ends when it continues. */
+    private void stoppedExecutorIsReplacedWithItsProcess() throws Exception {
+        RunningFit run = fitOfHangs("still");
+        ProcessHandle victim = base.executors().get(0);
+        ProcessHandle engine = SparkTest.engines(victim.descendants()).get(0);
+        try {
+            signal(victim, "STOP");
+            signal(engine, "STOP");
+            double lost = run.reach("its loss", () -> lost(run) == 1);
+            double ended = run.reach("its end", () -> !victim.isAlive());
+            double joined = run.reach("its replacement", () -> run.count("join") > EXECUTORS);
+            System.out.printf("an executor stands still with its process: lost after %.1f s, it ends after %.1f s, and"
+                    + " its replacement joins %.1f s later%n", lost, ended, joined);
+            check(ended < SILENT_S, "ended after " + ended);
+            check(engine.isAlive(), "a process that stands still has ended");
+            signal(engine, "CONT");
+            run.reach("the end of the process", () -> SparkTest.commandLine(engine.pid()).isEmpty());
+        } finally {
+            victim.destroyForcibly();
+            engine.destroyForcibly();
+        }
+        SparkTest.expectEvenCounts(run.end(EXECUTORS));
         base.expectNoRowsAreLeft();
     }
 

@@ -33,6 +33,7 @@ public final class LeaseTest {
         run("test_host_is_in_quarantine_after_four_failures_a_minute", LeaseTest::hostIsInQuarantine);
         run("test_quarantine_doubles_to_an_hour", LeaseTest::quarantineDoubles);
         run("test_dropped_worker_has_time_to_join_again", LeaseTest::droppedWorkerHasTime);
+        run("test_executor_that_calls_is_not_silent", LeaseTest::executorThatCallsIsNotSilent);
         run("test_rpc_without_authentication_is_refused", LeaseTest::openRpcIsRefused);
         run("test_end_of_worker_decides_outcome", LeaseTest::statusDecidesOutcome);
         run("test_broken_store_is_made_anew", LeaseTest::brokenStoreIsMadeAnew);
@@ -126,6 +127,15 @@ public final class LeaseTest {
         expect(policy.overdue(4, MINUTE, 2 * SECOND), Long.MAX_VALUE, "a worker that was not dropped");
         policy.beginRun();
         expect(policy.overdue(3, MINUTE, 2 * SECOND), Long.MAX_VALUE, "a worker of the next run");
+    }
+
+    private static void executorThatCallsIsNotSilent() {
+        DriverEnd driver = new DriverEnd();
+        long before = System.nanoTime();
+        driver.receive(DriverEnd.ALIVE + "\n1\n");
+        check(driver.hasCalled("1", before), "executor 1 has called");
+        check(!driver.hasCalled("1", System.nanoTime() + 1), "executor 1 has called since");
+        check(!driver.hasCalled("2", before), "executor 2 has called");
     }
 
     private static void expectProfile(ResourceProfile profile, long cores, long memory, long overhead, long cpus) {

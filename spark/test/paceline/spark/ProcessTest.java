@@ -5,33 +5,25 @@ import static paceline.spark.SparkTest.EXECUTORS;
 import static paceline.spark.TestCases.check;
 import static paceline.spark.TestCases.run;
 
-import java.nio.file.Path;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
-import org.apache.spark.sql.SparkSession;
 
-/** Processes of engines that end, in one application of three executors (process.conf). */
-public final class ProcessTest {
+/** Processes of engines that end, in the application of FailureTest with process.conf. */
+final class ProcessTest {
     private static final int FAILURES = 4;
     private static final int DECLINED = 3;
 
     private final SparkTest base;
 
-    private ProcessTest(SparkSession spark, Path folder) {
-        base = new SparkTest(spark, folder);
+    private ProcessTest(SparkTest base) {
+        this.base = base;
     }
 
-    public static void main(String[] arguments) throws Exception {
-        SparkSession spark = SparkSession.builder().appName("process-test").getOrCreate();
-        try {
-            ProcessTest test = new ProcessTest(spark, Path.of(arguments[0]));
-            run("test_crashed_process_is_replaced", () -> test.processIsReplaced("SEGV"));
-            run("test_killed_process_is_replaced", () -> test.processIsReplaced("KILL"));
-            run("test_host_with_failures_is_in_quarantine", test::hostIsInQuarantine);
-        } finally {
-            spark.stop();
-        }
+    static void runAll(SparkTest base) throws Exception {
+        ProcessTest test = new ProcessTest(base);
+        run("test_crashed_or_killed_process_is_replaced", test::processIsReplaced);
+        run("test_host_with_failures_is_in_quarantine", test::hostIsInQuarantine);
     }
 
     private static Set<Long> pids(List<ProcessHandle> processes) {
@@ -43,9 +35,16 @@ public final class ProcessTest {
     }
 
     /** Its executor stays, and so do the other processes. */
-    private void processIsReplaced(String signal) throws Exception {
+    private void processIsReplaced() throws Exception {
         RunningFit fit = new RunningFit(base,
-                base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS), "crash-" + signal, SYNC);
+                base.estimator().setMinWorkers(EXECUTORS).setMaxWorkers(EXECUTORS), "crash", SYNC);
+        base.jobs.readings.clear();
+        processIsReplaced(fit, "SEGV");
+        processIsReplaced(fit, "KILL");
+        endWithRows(fit);
+    }
+
+    private void processIsReplaced(RunningFit fit, String signal) throws Exception {
         Set<Long> executors = pids(base.executors());
         Set<Long> before = pids(SparkTest.engines());
         check(before.size() == EXECUTORS, "processes: " + before);
@@ -53,15 +52,14 @@ public final class ProcessTest {
             EstimatorTest.expectLibraryInLocalFolder(base.spark, engine);
         }
         long victim = before.iterator().next();
-        base.jobs.readings.clear();
+        long joined = fit.count("join");
         check(new ProcessBuilder("kill", "-" + signal, Long.toString(victim)).start().waitFor() == 0, "kill");
-        fit.reach("a replacement", () -> fit.count("join") > EXECUTORS);
+        fit.reach("a replacement", () -> fit.count("join") > joined);
         Set<Long> after = pids(SparkTest.engines());
         check(pids(base.executors()).equals(executors), "an executor has ended");
         check(after.size() == EXECUTORS && !after.contains(victim), "processes: " + before + ", then " + after);
         after.retainAll(before);
         check(after.size() == EXECUTORS - 1, "another process has ended");
-        endWithRows(fit);
     }
 
     /** The fourth process that ends within a minute puts its host in quarantine: leases there end, and none trains. */

@@ -246,7 +246,7 @@ public final class SparkTest {
         expectError(estimator().setNet("lenex"), rows, "lenex");
         expectError(estimator().setJob(estimator().getJob() + " batchsize: 9"), rows, "job: ", "batchsize");
         expectError(estimator().setMaxWorkers(1), rows, "maxWorkers 1 is below minWorkers 3");
-        expectError(estimator().setMinWorkers(5).setMaxWorkers(5).setPatience(3), rows, "minWorkers is 5");
+        expectError(estimator().setMinWorkers(5).setMaxWorkers(5).setPatience(1), rows, "minWorkers is 5");
         expectError(estimator().setJob(estimator().getJob().replace("batch: 16", "global_batch: 64")
                 + " follow_batch { samples_per_s: 9 }"), rows, "set shardDir");
         expectError(estimator(), rows.filter("label > 5"), "there is no row to train on");
