@@ -459,6 +459,28 @@ static void test_driver_dies_before_a_joiner_has_its_model(void **state)
     assert_int_equal(run_count(r.dir, "member", "what", "back"), 2);
 }
 
+/* A step that takes for ever is none: its worker sends heartbeats, and counts as hung after the
+ * job's time. */
+static void test_who_hangs_is_replaced_after_the_jobs_time(void **state)
+{
+    static const double limits[] = {2, 5};
+    for (int i = 0; i < 2; i++) {
+        char stall[32];
+        struct sim_run r = {.limit_s = 30};
+        snprintf(stall, sizeof stall, "stall_seconds=%g", limits[i]);
+        SIM(*state,
+            "node { count: 3 } step_seconds: 0.004 link { mbit: 100 }\n"
+            "fault { at: 0.1 slow: 1 factor: 1e6 }\n",
+            &r, "workers_min=2", "workers_max=2", "strategy.sync={tau:4}", "stop.epochs=4", stall);
+        cJSON *event = run_event(r.dir, "member", "what", "hung", 0);
+        assert_non_null(event);
+        double after = cJSON_GetObjectItem(event, "t")->valuedouble - 0.1;
+        cJSON_Delete(event);
+        assert_true(after > limits[i] - 0.1 && after < limits[i] + 1.5);
+        sim_adds_up(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_as_many_as_are_wanted),
         cmocka_unit_test(test_little_data_is_gone_over_once),
         cmocka_unit_test(test_driver_dies_before_a_joiner_has_its_model),
+        cmocka_unit_test(test_who_hangs_is_replaced_after_the_jobs_time),
     };
     return cmocka_run_group_tests(tests, tiny_setup_elastic, tiny_teardown);
 }
