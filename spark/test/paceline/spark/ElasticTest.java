@@ -17,6 +17,9 @@ public final class ElasticTest {
     private static final double EVENT_S = 3;
     private static final int FEW = 2;
     private static final int MOST = 4;
+    private static final int OF_A_PROFILE = 2;
+    /** Twice the time after which Spark ends an executor that is idle. */
+    private static final long IDLE_MS = 6_000;
     /** The seconds of a step: 64 by one worker, 56, 57.3 and 64 ms by more. FEW are the fastest. */
     private static final String FOLLOW = "global_batch: 64\n"
             + "follow_batch { samples_per_s: 1000 exchange_s_per_worker: 0.048 gain: 0.01 }"; // in tau = 4 steps
@@ -38,9 +41,35 @@ public final class ElasticTest {
         } finally {
             spark.stop();
         }
-        if (!byProcess) { // there is no executor that could start one
+        if (!byProcess) { // it makes no difference, or there is no executor that could start one
+            run("test_executors_with_shards_stay", () -> executorsWithShardsStay(Path.of(arguments[0])));
             run("test_fit_without_executors_is_refused", () -> RefusedFits.withoutExecutors(Path.of(arguments[0])));
             run("test_fit_without_plugin_is_refused", () -> RefusedFits.withoutPlugin(Path.of(arguments[0])));
+        }
+    }
+
+    /** An executor that only keeps files has no task, and stays until the fit is over. Its cores are not for leases. */
+    private static void executorsWithShardsStay(Path folder) throws Exception {
+        SparkSession spark = SparkSession.builder().appName("shards-test")
+                .config("spark.dynamicAllocation.maxExecutors", OF_A_PROFILE)
+                .config("spark.dynamicAllocation.cachedExecutorIdleTimeout", "1h").getOrCreate();
+        try {
+            ElasticTest test = new ElasticTest(spark, folder);
+            SparkTest base = test.base;
+            RunningFit run = new RunningFit(base, base.estimator().setMinWorkers(1).setMaxWorkers(OF_A_PROFILE)
+                    .setShardDir(Shards.LOCAL), "shards-stay", RunningFit.SYNC);
+            run.reach("its workers", () -> run.count("join") == OF_A_PROFILE);
+            base.rows.unpersist(); // cached rows would keep them as well
+            long packers = test.leases.executors(false);
+            Thread.sleep(IDLE_MS);
+            check(packers > 0 && test.leases.executors(false) == packers
+                    && test.leases.executors(true) == OF_A_PROFILE, "profiles: " + test.leases.profile);
+            PacelineSummary summary = run.end(OF_A_PROFILE);
+            run.expectNoLoss();
+            check(summary.repeated() + summary.missed() == 0, "counts: " + summary.json());
+            SparkTest.await(() -> base.executors().isEmpty());
+        } finally {
+            spark.stop();
         }
     }
 
