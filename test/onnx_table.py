@@ -26,7 +26,7 @@ def passing(text):
 def lost_cases(root):
     """Those that passed in a commit and do not now, each with that commit; None: there is no history."""
     try:
-        log = git(root, 'log', '--format=%H', 'HEAD', '--', TABLE)
+        log = git(root, 'log', '--full-history', '--format=%H', 'HEAD', '--', TABLE)
     except FileNotFoundError:
         return None
     if log.returncode != 0:
@@ -60,6 +60,13 @@ def self_test():
         assert lost_cases(root) == {}
         write_table(root, 'node/a pass\nnode/b pass\nnode/c pass\n')
         assert lost_cases(root) == {}
+        # A merge that takes the shorter table of the other branch.
+        for command in (('branch', 'other'), (*identity, 'commit', '-qam', 'longer'), ('checkout', '-q', 'other'),
+                        (*identity, 'commit', '-q', '--allow-empty', '-m', 'other'),
+                        (*identity, 'merge', '-q', '-s', 'ours', '-m', 'merge', '-')):
+            assert git(root, *command).returncode == 0, command
+        assert set(lost_cases(root)) == {'node/c'}
+        git(root, 'checkout', '-q', '-')
         write_table(root, 'node/a unsupported: pass\nnode/c pass\n')
         assert set(lost_cases(root)) == {'node/a', 'node/b'}
 

@@ -52,7 +52,8 @@ public final class FashionLenet {
             PacelineEstimator estimator = new PacelineEstimator()
                     .setNet("lenet").setFeaturesCol("image").setValidationIndicatorCol("test")
                     .setStrategy(args.length > 4 ? args[4] : "sync").setLearningRate(0.04).setBatchSize(64)
-                    .setEpochs(epochs).setMinWorkers(workers).setMaxWorkers(workers);
+                    .setEpochs(epochs).setMinWorkers(workers).setMaxWorkers(workers)
+                    .setBelowMinWorkers("continue"); // without one that is lost
             if (args.length > 3) {
                 estimator.setCheckpointDir(args[3]);
             }

@@ -31,11 +31,9 @@ void run_hosts_take(struct run_hosts *hosts, int node, const cJSON *event)
         return;
     while (i < hosts->count && !is_same(&hosts->host[i], &host))
         i++;
-    if (i == RUN_HOSTS_MAX)
-        return;
-    if (i == hosts->count)
+    hosts->of[node + 1] = i < RUN_HOSTS_MAX ? i + 1 : 0;
+    if (i == hosts->count && i < RUN_HOSTS_MAX)
         hosts->host[hosts->count++] = host;
-    hosts->of[node + 1] = i + 1;
 }
 
 static void put_count(FILE *out, double count)

@@ -82,6 +82,8 @@ static void test_text_of_others_is_cleaned(void **state)
     }
     assert_int_equal(hosts->count, RUN_HOSTS_MAX);
     assert_int_equal(hosts->of[2 * RUN_HOSTS_MAX], 0);
+    take_text(hosts, 1, "{\"host\":\"one too many\"}"); /* it is where it was no more */
+    assert_int_equal(hosts->of[2], 0);
 }
 
 int main(void)

@@ -175,6 +175,12 @@ final class ExecutorStore {
         return restored;
     }
 
+    /** Give the engine of a worker back; no lease gets a broken one before it is replaced. False: its records are gone. */
+    synchronized boolean takeBack(Runnable giveBack, Engine of) {
+        giveBack.run();
+        return of.usable() || released || restore();
+    }
+
     /** Its engine is broken: get all records from the files into another one. False: they are gone. */
     synchronized boolean restore() {
         if (trains || released || kept.isEmpty()) {

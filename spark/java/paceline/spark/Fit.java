@@ -39,6 +39,8 @@ final class Fit implements AutoCloseable {
     private static final int PARTITIONS_MAX = ExecutorStore.PARTITIONS_MAX / 4;
     /** Members whose connection has not ended: their leases run. */
     private static final Set<String> DROPPED = Set.of("hung", "cut", "fenced");
+    /** A worker that has taken no step for so long hangs. Reads of shards may wait longer. */
+    private static final String STALL_S = "10";
     private static final int REPLACED_WORKERS = 2; // the only worker, which is to leave, and the one in its place
 
     /** What the estimator wants. */
@@ -409,6 +411,9 @@ final class Fit implements AutoCloseable {
         }
         plan.job.add("workers_min", Integer.toString(Math.max(1, plan.minWorkers)));
         plan.job.add("workers_max", Integer.toString(Math.max(workers, REPLACED_WORKERS)));
+        if (plan.shardDir.isEmpty() && !plan.job.sets("stall_seconds")) { // records are in memory, or in files here
+            plan.job.add("stall_seconds", STALL_S);
+        }
         if (plan.pauses) {
             plan.job.add("pause_below", Integer.toString(plan.minWorkers));
             plan.job.add("pause_patience_seconds", Integer.toString(plan.patienceS));

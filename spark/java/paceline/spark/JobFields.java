@@ -43,6 +43,15 @@ final class JobFields {
         return text.indexOf('{') >= 0 || text.indexOf('\n') >= 0 || text.indexOf(": ") >= 0;
     }
 
+    /** Does the user's job set that field, of the job itself or of a part of it? */
+    boolean sets(String field) {
+        try {
+            return !whole && Pattern.compile("\\b" + field + " *:").matcher(Files.readString(file)).find();
+        } catch (IOException failed) {
+            throw new PacelineException("job: " + file + " cannot be read: " + failed.getMessage(), failed);
+        }
+    }
+
     void add(String field, String value) {
         overrides.add(field + "=" + value);
     }

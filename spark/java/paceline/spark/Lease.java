@@ -130,7 +130,7 @@ final class Lease implements FlatMapFunction<Iterator<Integer>, Lease.Result> {
             if (worker == null || worker.close()) {
                 giveBack.run();
             } else {
-                new LeftWorker(session, reply[1], engine, worker, giveBack).start();
+                new LeftWorker(reply[1], engine, worker, giveBack).start();
             }
         }
     }

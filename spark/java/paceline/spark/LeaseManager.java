@@ -311,7 +311,9 @@ final class LeaseManager {
         useless.forEach((executor, why) -> {
             log.accept("executor " + executor + " is to be replaced: " + why);
             rowsLost.accept(executor);
-            context.sc().killAndReplaceExecutor(executor);
+            if (!context.sc().killAndReplaceExecutor(executor)) {
+                hanging.remove(executor); // it asks again, if Spark still has it
+            }
         });
         useless.clear();
     }

@@ -9,14 +9,12 @@ package paceline.spark;
 final class LeftWorker {
     private static final long ASK_MS = 500;
 
-    private final String session;
     private final String fit;
     private final Engine engine;
     private final Engine.Worker worker;
     private final Runnable giveBack;
 
-    LeftWorker(String session, String fit, Engine engine, Engine.Worker worker, Runnable giveBack) {
-        this.session = session;
+    LeftWorker(String fit, Engine engine, Engine.Worker worker, Runnable giveBack) {
         this.fit = fit;
         this.engine = engine;
         this.worker = worker;
@@ -29,11 +27,12 @@ final class LeftWorker {
         thread.start();
     }
 
+    /** A process is ended, too, when its fit is over. */
     private void await() {
         try {
             while (!worker.ended(ASK_MS)) {
                 String number = Integer.toString(worker.number());
-                if (!ask(DriverEnd.STUCK, session, number).equals(DriverEnd.ALIVE) && worker.kill()) {
+                if (!ask(DriverEnd.STUCK, fit, number).equals(DriverEnd.ALIVE) && worker.kill()) {
                     break;
                 }
             }
@@ -41,8 +40,11 @@ final class LeftWorker {
             worker.kill();
         }
         worker.close();
-        giveBack.run();
-        if (!engine.usable() && ExecutorStore.find(fit) != null && !ExecutorStore.restore(fit)) {
+        ExecutorStore store = ExecutorStore.find(fit);
+        if (store == null) {
+            giveBack.run();
+        } else if (!store.takeBack(giveBack, engine)) {
+            ExecutorStore.release(fit);
             ask(DriverEnd.LOST, fit);
         }
     }
