@@ -60,8 +60,7 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
     dynamic_allocation_test ElasticTest shared_variable_test SharedVariableTest session_test SessionTest
     rows_test RowsTest local_cluster_process_test SparkTest
     failure_process_test FailureTest resume_process_test ResumeTest
-    dynamic_allocation_process_test ElasticTest session_process_test SessionTest
-    rows_process_test RowsTest)
+    session_process_test SessionTest rows_process_test RowsTest)
   set(spark_processes lease_test LeaseTest engine_process_test EngineProcessTest)
   if(NOT spark_missing)
     set(spark_test_classes ${CMAKE_BINARY_DIR}/spark/cluster_test)

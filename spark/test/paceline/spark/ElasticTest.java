@@ -10,8 +10,7 @@ import java.nio.file.Path;
 import org.apache.spark.sql.SparkSession;
 
 /**
- * A number of workers that changes, in an application whose executors Spark starts and ends as they are needed; also with
- * process.conf.
+ * A number of workers that changes, in an application whose executors Spark starts and ends as they are needed.
  */
 public final class ElasticTest {
     private static final double EVENT_S = 3;
@@ -34,25 +33,27 @@ public final class ElasticTest {
 
     public static void main(String[] arguments) throws Exception {
         SparkSession spark = SparkSession.builder().appName("elastic-test").getOrCreate();
-        boolean byProcess = SparkTest.usesProcesses(spark);
         try {
             ElasticTest test = new ElasticTest(spark, Path.of(arguments[0]));
             run("test_workers_follow_target", test::workersFollowTarget);
         } finally {
             spark.stop();
         }
-        if (!byProcess) { // it makes no difference, or there is no executor that could start one
-            run("test_executors_with_shards_stay", () -> executorsWithShardsStay(Path.of(arguments[0])));
-            run("test_fit_without_executors_is_refused", () -> RefusedFits.withoutExecutors(Path.of(arguments[0])));
-            run("test_fit_without_plugin_is_refused", () -> RefusedFits.withoutPlugin(Path.of(arguments[0])));
-        }
+        Path folder = Path.of(arguments[0]);
+        run("test_executors_with_shards_stay", () -> executorsWithShardsStay(folder));
+        run("test_fit_without_executors_is_refused", () -> RefusedFits.withoutExecutors(folder));
+        run("test_fit_without_plugin_is_refused", () -> RefusedFits.withoutPlugin(folder));
     }
 
-    /** An executor that only keeps files has no task, and stays until the fit is over. Its cores are not for leases. */
+    /**
+     * An executor that only keeps files has no task, and stays until the fit is over. Its cores are not for leases. Here
+     * the library is in processes.
+     */
     private static void executorsWithShardsStay(Path folder) throws Exception {
         SparkSession spark = SparkSession.builder().appName("shards-test")
                 .config("spark.dynamicAllocation.maxExecutors", OF_A_PROFILE)
-                .config("spark.dynamicAllocation.cachedExecutorIdleTimeout", "1h").getOrCreate();
+                .config("spark.dynamicAllocation.cachedExecutorIdleTimeout", "1h")
+                .config("spark.paceline.process", true).getOrCreate();
         try {
             ElasticTest test = new ElasticTest(spark, folder);
             SparkTest base = test.base;

@@ -94,7 +94,7 @@ public final class ResumeTest {
         await(() -> !first.isAlive() || (exchanges(events).size() > ENOUGH && Files.isDirectory(checkpoints)
                 && checkpoints.toFile().list().length > 1));
         check(first.isAlive(), "the first application ended");
-        Thread.sleep(3000); // anywhere between two exchanges, and between two checkpoints of the driver
+        Thread.sleep(2000); // anywhere between two exchanges, and between two checkpoints of the driver
         List<ProcessHandle> executors = SparkTest.executorsAmong(first.descendants());
         check(executors.size() == SparkTest.EXECUTORS, "executors: " + executors.size());
         first.destroyForcibly().waitFor();
