@@ -126,8 +126,19 @@ static bool is_by_step(const struct onnx_graph *g, const char *name)
     return is;
 }
 
+static int refuse_dimension(const struct onnx_graph *g, const char *name, size_t k, bool by_step,
+                            struct err *err)
+{
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%.200s: input \"%.100s\": dimension %zu%s is not fixed; export the model with "
+                   "fixed sizes of its records%s",
+                   g->path, name, k, by_step && k == 0 ? ", the number of steps," : "",
+                   by_step ? ", (T, N, D): the number of records alone may be any" : "");
+}
+
+/* Where the number of records is not fixed, it is 1. */
 static int read_input_shape(const struct onnx_graph *g, const Onnx__ValueInfoProto *input,
-                            struct shape *out, struct err *err)
+                            bool *by_step, struct shape *out, struct err *err)
 {
     const Onnx__TypeProto__Tensor *type = input->type ? input->type->tensor_type : NULL;
     const Onnx__TensorShapeProto *shape = type ? type->shape : NULL;
@@ -135,15 +146,13 @@ static int read_input_shape(const struct onnx_graph *g, const Onnx__ValueInfoPro
         return err_set(err, ERR_UNSUPPORTED,
                        "%.200s: input \"%.100s\" has no shape of 1 to %d dimensions", g->path,
                        input->name, SHAPE_DIMS_MAX);
+    *by_step = shape->n_dim == 3 && is_by_step(g, input->name);
     *out = (struct shape){.n = shape->n_dim};
     for (size_t k = 0; k < shape->n_dim; k++) {
         const Onnx__TensorShapeProto__Dimension *dim = shape->dim[k];
         bool known = dim->has_dim_value && dim->dim_value > 0 && dim->dim_value <= INT32_MAX;
-        if (!known && k > 0)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "%.200s: input \"%.100s\": dimension %zu is not fixed; export the model "
-                           "with fixed sizes of its records",
-                           g->path, input->name, k);
+        if (!known && k != (*by_step ? 1 : 0))
+            return refuse_dimension(g, input->name, k, *by_step, err);
         out->dim[k] = known ? (size_t)dim->dim_value : 1;
     }
     return shape_count(out) > 0 ? OK
@@ -183,11 +192,12 @@ static int add_input(struct onnx_graph *g, const Onnx__ValueInfoProto *input,
 {
     struct onnx_value *value;
     struct shape shape;
+    bool by_step = false;
     if (!input->name || !input->name[0])
         return err_set(err, ERR_INPUT, "%.200s: an input without a name", g->path);
     if (onnx_find(g, input->name))
         return OK;
-    int rc = read_input_shape(g, input, &shape, err);
+    int rc = read_input_shape(g, input, &by_step, &shape, err);
     if (rc == OK)
         rc = onnx_add(g, input->name, &value, err);
     if (rc != OK)
@@ -197,7 +207,7 @@ static int add_input(struct onnx_graph *g, const Onnx__ValueInfoProto *input,
     value->shape = value->blob_shape = shape;
     if (shape.n == 1) /* one number a record */
         value->blob_shape = (struct shape){2, {shape.dim[0], 1}};
-    if (shape.n == 3 && is_by_step(g, input->name)) {
+    if (by_step) {
         value->by_step = true;
         value->blob_shape = (struct shape){3, {shape.dim[1], shape.dim[0], shape.dim[2]}};
     }

@@ -30,14 +30,16 @@ def node(kind, inputs, output, **attributes):
     return helper.make_node(kind, inputs.split(), outputs, name="node_" + outputs[-1], **attributes)
 
 
-def case(name, opset, nodes, constants, data, batch="N", output="y", reference=False, labels=None):
-    """`data`: the input x as an array, whose first dimension counts records. `labels`: a second input.
+def case(name, opset, nodes, constants, data, batch="N", output="y", reference=False, labels=None,
+         axis=0):
+    """`data`: the input x as an array, whose dimension `axis` counts records. `labels`: a second input.
     `reference`: onnxruntime lacks the operator; ONNX's reference implementation has it."""
     inputs = {"x": data} if labels is None else {"x": data, "labels": labels}
     graph = helper.make_graph(
         nodes, name,
         [helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype),
-                                       [batch] + list(value.shape[1:]))
+                                       list(value.shape[:axis]) + [batch]
+                                       + list(value.shape[axis + 1:]))
          for key, value in inputs.items()],
         [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
         [numpy_helper.from_array(value, key) for key, value in constants.items()])
@@ -274,6 +276,23 @@ def directions():
             node("Concat", "f g", "y", axis=1)], constants, x, reference=True)
 
 
+def steps_first():
+    """As PyTorch exports without batch_first: the graph's input has the steps first, (T, N, D)."""
+    for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        x = floats(4, 3, 5)
+        constants = {"w": floats(2, gates * 3, 5), "r": floats(2, gates * 3, 3),
+                     "b": floats(2, 2 * gates * 3)}
+        units = helper.make_node(kind, ["x", "w", "r", "b"], ["h", "last"], hidden_size=3,
+                                 direction="bidirectional")
+        case(kind.lower() + "_steps_first", 14, [
+            units, node("Transpose", "h", "u", perm=[2, 0, 1, 3]), node("Flatten", "u", "f"),
+            node("MatMul", "f v", "m"), node("Gather", "last zero", "a", axis=0),
+            node("Gather", "last one", "b1", axis=0), node("Concat", "a b1", "j", axis=1),
+            node("MatMul", "j v2", "m2"), node("Add", "m m2", "y")],
+             {**constants, "zero": np.array(0, np.int64), "one": np.array(1, np.int64),
+              "v": floats(24, 2), "v2": floats(6, 2)}, x, axis=1)
+
+
 def losses():
     """At the end of a graph; a label that counts for nothing."""
     x, labels = floats(4, 6), ints(2, 0, 4, 3)
@@ -422,6 +441,7 @@ def main():
     transposed_windows()
     versions()
     recurrent_loss()
+    steps_first()
 
 
 if __name__ == "__main__":

@@ -180,8 +180,28 @@ static void take_weights(const Caffe__NetParameter *net, const struct segments *
     }
 }
 
-/* Records of all inputs: the first dimension counts them, or the second of a sequence by steps,
- * which has one step here. */
+/* The axis of a graph's input that counts records: the one whose size is not fixed, else the first.
+ * The sequences by steps of ONNX's own cases, whose sizes are fixed, have one step. */
+static size_t axis_of_records(const Onnx__GraphProto *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->n_input; i++) {
+        const Onnx__TensorShapeProto *shape = graph->input[i]->type->tensor_type->shape;
+        if (strcmp(graph->input[i]->name, name) == 0)
+            return shape->n_dim > 1 && !shape->dim[1]->has_dim_value ? 1 : 0;
+    }
+    return 0;
+}
+
+/* Record n of N of an input, where the axis `axis` counts them. */
+static void take_record(const Onnx__TensorProto *input, size_t axis, size_t n, size_t N, float *to)
+{
+    size_t each = count_of(input) / N, parts = axis ? (size_t)input->dims[0] : 1;
+    size_t len = each / parts;
+    for (size_t j = 0; j < each; j++)
+        to[j] = number_at(input, (j / len * N + n) * len + j % len);
+}
+
+/* Records of all inputs. */
 static float *make_records(const struct onnx_case *c, size_t N, struct fields *fields,
                            struct shape *record)
 {
@@ -192,15 +212,14 @@ static float *make_records(const struct onnx_case *c, size_t N, struct fields *f
     assert_non_null(records);
     *fields = (struct fields){.n = c->inputs > 1 ? c->inputs : 0};
     for (size_t k = 0, from = 0; k < c->inputs; k++) {
-        const Onnx__TensorProto *input = c->input[k];
         struct field *field = &fields->field[k];
-        size_t each = count_of(input) / N;
+        size_t each = count_of(c->input[k]) / N;
+        size_t axis = axis_of_records(c->model->graph, c->data[k]);
         snprintf(field->name, sizeof field->name, "%s", c->data[k]);
         field->from = from;
         field->shape = (struct shape){1, {each}};
         for (size_t n = 0; n < N; n++)
-            for (size_t j = 0; j < each; j++)
-                records[n * floats + from + j] = number_at(input, n * each + j);
+            take_record(c->input[k], axis, n, N, records + n * floats + from);
         from += each;
     }
     *record = (struct shape){1, {floats}};
