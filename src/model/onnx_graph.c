@@ -201,30 +201,71 @@ int onnx_settle(struct onnx_graph *g, struct onnx_value *value, struct err *err)
     return OK;
 }
 
-unsigned onnx_readers(const struct onnx_graph *g, const char *name)
+/* ---- who reads a value ---- */
+
+static int compare_uses(const void *a, const void *b)
+{
+    return strcmp(((const struct onnx_use *)a)->name, ((const struct onnx_use *)b)->name);
+}
+
+/* Looks are many, and the graph may be built so that a pass over its nodes for each takes minutes.
+ */
+int onnx_index_uses(struct onnx_graph *g, struct err *err)
 {
     const Onnx__GraphProto *graph = g->model->graph;
-    unsigned n = 0;
-    for (size_t i = 0; i < graph->n_output && n < 2; i++)
-        n += graph->output[i]->name && strcmp(graph->output[i]->name, name) == 0;
-    for (size_t i = 0; i < graph->n_node && n < 2; i++)
+    size_t n = graph->n_output;
+    for (size_t i = 0; i < graph->n_node; i++)
+        n += graph->node[i]->n_input;
+    g->use = arena_array(&g->arena, n + 1, struct onnx_use);
+    if (!g->use)
+        return onnx_no_memory(g, err);
+    for (size_t i = 0; i < graph->n_output; i++)
+        if (graph->output[i]->name)
+            g->use[g->uses++] = (struct onnx_use){graph->output[i]->name, NULL, 0};
+    for (size_t i = 0; i < graph->n_node; i++)
         for (size_t k = 0; k < graph->node[i]->n_input; k++)
-            n += strcmp(graph->node[i]->input[k], name) == 0;
-    return n < 2 ? n : 2;
+            g->use[g->uses++] = (struct onnx_use){graph->node[i]->input[k], graph->node[i], k};
+    qsort(g->use, g->uses, sizeof *g->use, compare_uses);
+    return OK;
+}
+
+/* The number of uses of smaller names, or also of this one. */
+static size_t uses_below(const struct onnx_graph *g, const char *name, bool with)
+{
+    size_t from = 0, to = g->uses;
+    while (from < to) {
+        size_t at = from + (to - from) / 2;
+        int order = strcmp(g->use[at].name, name);
+        if (order < 0 || (with && order == 0))
+            from = at + 1;
+        else
+            to = at;
+    }
+    return from;
+}
+
+const struct onnx_use *onnx_uses(const struct onnx_graph *g, const char *name, size_t *n)
+{
+    size_t from = uses_below(g, name, false);
+    *n = uses_below(g, name, true) - from;
+    return g->use + from;
+}
+
+unsigned onnx_readers(const struct onnx_graph *g, const char *name)
+{
+    size_t n;
+    onnx_uses(g, name, &n);
+    return n < 2 ? (unsigned)n : 2;
 }
 
 bool onnx_are_rows(const struct onnx_graph *g, const char *name)
 {
-    const Onnx__GraphProto *graph = g->model->graph;
-    for (size_t i = 0; i < graph->n_output; i++)
-        if (graph->output[i]->name && strcmp(graph->output[i]->name, name) == 0)
+    size_t n;
+    const struct onnx_use *use = onnx_uses(g, name, &n);
+    for (size_t i = 0; i < n; i++) {
+        const char *type = use[i].node ? use[i].node->op_type : NULL;
+        if (!type || strcmp(type, "Gather") != 0 || use[i].k != 1)
             return false;
-    for (size_t i = 0; i < graph->n_node; i++) {
-        const Onnx__NodeProto *node = graph->node[i];
-        bool gathers = node->op_type && strcmp(node->op_type, "Gather") == 0;
-        for (size_t k = 0; k < node->n_input; k++)
-            if (strcmp(node->input[k], name) == 0 && !(gathers && k == 1))
-                return false;
     }
     return true;
 }
@@ -246,6 +287,7 @@ int onnx_result(struct onnx_graph *g, const struct onnx_node *node, size_t k,
     value->shape = value->blob_shape = *shape;
     value->blob = value->name;
     value->layer = g->build.net->n_layer;
+    value->made_by = node->proto;
     return OK;
 }
 

@@ -30,7 +30,16 @@ struct onnx_value {
     struct shape blob_shape; /* and its shape: another than `shape` where a Reshape is due */
     bool by_step;            /* axes 0 and 1 are the net's 1 and 0: a sequence of steps */
     bool directed;           /* and axes 1 and 2 are that of directions, and the net's 0 */
-    size_t layer;            /* 1 + the number of the layer that makes it; 0: none */
+    size_t layer;            /* 1 + the number of the layer that makes it; 0: none, */
+    const Onnx__NodeProto
+        *made_by; /* and the node, or NULL; its first output may have another name */
+};
+
+/* Input k of a node is the value of that name. */
+struct onnx_use {
+    const char *name;
+    const Onnx__NodeProto *node; /* NULL: it is an output of the graph */
+    size_t k;
 };
 
 struct onnx_graph {
@@ -43,6 +52,8 @@ struct onnx_graph {
     size_t n;
     size_t *table; /* 1 + the number of a value, by the hash of its name; 0: none */
     size_t slots;
+    struct onnx_use *use; /* uses, by name */
+    size_t uses;
 };
 
 /* A node that is being read, and how it is called in messages. */
@@ -119,6 +130,11 @@ int onnx_external_read(const struct onnx_graph *g, const Onnx__TensorProto *tens
 /* A tensor's shape; ERR_INPUT: it makes no sense. `where` is for messages. */
 int onnx_tensor_shape(const struct onnx_graph *g, const Onnx__TensorProto *tensor,
                       struct shape *out, struct err *err);
+
+/* Fill `use`, once. ERR_NOMEM */
+int onnx_index_uses(struct onnx_graph *g, struct err *err);
+/* All uses of that name, *n of them. */
+const struct onnx_use *onnx_uses(const struct onnx_graph *g, const char *name, size_t *n);
 
 /* How often is the value of that name read, by nodes and as an output of the graph? 2: twice or
  * more often */

@@ -71,17 +71,21 @@ static int64_t find_opset(const Onnx__ModelProto *model)
 static int make_table(struct onnx_graph *g, struct err *err)
 {
     const Onnx__GraphProto *graph = g->model->graph;
-    size_t n = graph->n_initializer + graph->n_input;
-    for (size_t i = 0; i < graph->n_node; i++)
+    size_t n = graph->n_initializer + graph->n_input, inputs = 0;
+    for (size_t i = 0; i < graph->n_node; i++) {
         n += graph->node[i]->n_output;
-    if (graph->n_node > ONNX_NODES_MAX || n > ONNX_VALUES_MAX)
-        return err_set(err, ERR_UNSUPPORTED, "%.200s: more than %d nodes or %d values", g->path,
-                       ONNX_NODES_MAX, ONNX_VALUES_MAX);
+        inputs += graph->node[i]->n_input;
+    }
+    if (graph->n_node > ONNX_NODES_MAX || inputs > ONNX_INPUTS_MAX || n > ONNX_VALUES_MAX ||
+        graph->n_output > ONNX_OUTPUTS_MAX)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%.200s: more than %d nodes, %d inputs of nodes, %d values or %d outputs",
+                       g->path, ONNX_NODES_MAX, ONNX_INPUTS_MAX, ONNX_VALUES_MAX, ONNX_OUTPUTS_MAX);
     for (g->slots = 16; g->slots < 2 * n; g->slots *= 2)
         continue;
     g->value = arena_array(&g->arena, n + 1, struct onnx_value);
     g->table = arena_array(&g->arena, g->slots, size_t);
-    return g->value && g->table ? OK : onnx_no_memory(g, err);
+    return g->value && g->table ? onnx_index_uses(g, err) : onnx_no_memory(g, err);
 }
 
 static int add_initializers(struct onnx_graph *g, struct err *err)
@@ -111,18 +115,17 @@ static bool is_recurrent(const char *type)
 /* Do only recurrent operators read it, as their sequences? */
 static bool is_by_step(const struct onnx_graph *g, const char *name)
 {
-    const Onnx__GraphProto *graph = g->model->graph;
+    size_t n;
+    const struct onnx_use *use = onnx_uses(g, name, &n);
     bool is = false;
-    for (size_t i = 0; i < graph->n_node; i++)
-        for (size_t k = 0; k < graph->node[i]->n_input; k++) {
-            const char *type = graph->node[i]->op_type ? graph->node[i]->op_type : "";
-            if (strcmp(graph->node[i]->input[k], name) != 0)
-                continue;
-            const struct onnx_node node = {.proto = graph->node[i], .name = ""};
-            if (k > 0 || !is_recurrent(type) || onnx_int(&node, "layout", 0) != 0)
-                return false;
-            is = true;
-        }
+    for (size_t i = 0; i < n; i++) {
+        const struct onnx_node node = {.proto = use[i].node, .name = ""};
+        if (!node.proto)
+            continue;
+        if (use[i].k > 0 || !is_recurrent(node.proto->op_type) || onnx_int(&node, "layout", 0) != 0)
+            return false;
+        is = true;
+    }
     return is;
 }
 

@@ -13,7 +13,9 @@
 /* Of older opsets than the least, operators that have not changed since are read. */
 enum {
     ONNX_NODES_MAX = 1 << 14,
+    ONNX_INPUTS_MAX = 1 << 17, /* of all nodes together */
     ONNX_VALUES_MAX = 1 << 16,
+    ONNX_OUTPUTS_MAX = 1 << 8, /* of the graph */
     ONNX_OPSET_MIN = 8,
     ONNX_OPSET_MAX = 21
 };

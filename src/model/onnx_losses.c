@@ -6,11 +6,11 @@
 
 static bool is_read_by_nodes(const struct onnx_graph *g, const char *name)
 {
-    const Onnx__GraphProto *graph = g->model->graph;
-    for (size_t i = 0; i < graph->n_node; i++)
-        for (size_t k = 0; k < graph->node[i]->n_input; k++)
-            if (strcmp(graph->node[i]->input[k], name) == 0)
-                return true;
+    size_t n;
+    const struct onnx_use *use = onnx_uses(g, name, &n);
+    for (size_t i = 0; i < n; i++)
+        if (use[i].node)
+            return true;
     return false;
 }
 
@@ -104,21 +104,15 @@ int onnx_softmax_loss(struct onnx_graph *g, const struct onnx_node *node, struct
 /* The input of the LogSoftmax over axis 1 that makes the value; NULL: another node makes it. */
 static struct onnx_value *find_scores(const struct onnx_graph *g, const struct onnx_value *x)
 {
-    const Onnx__GraphProto *graph = g->model->graph;
+    const struct onnx_node node = {.proto = x->made_by, .name = ""};
     int64_t n = (int64_t)x->shape.n;
-    for (size_t i = 0; i < graph->n_node; i++) {
-        const struct onnx_node node = {.proto = graph->node[i], .name = ""};
-        if (!onnx_has(&node, 0) || !onnx_has_output(&node, 0) || !node.proto->op_type ||
-            strcmp(node.proto->output[0], x->name) != 0)
-            continue;
-        int64_t axis = onnx_int(&node, "axis", g->opset < 13 ? 1 : -1);
-        bool over = axis == 1 || axis == 1 - n;
-        bool alone = g->opset >= 13 || shape_count_from(&x->shape, 2) == 1;
-        return strcmp(node.proto->op_type, "LogSoftmax") == 0 && n >= 2 && over && alone
-                   ? onnx_find(g, node.proto->input[0])
-                   : NULL;
-    }
-    return NULL;
+    if (!node.proto || strcmp(node.proto->op_type, "LogSoftmax") != 0 ||
+        strcmp(node.proto->output[0], x->name) != 0)
+        return NULL;
+    int64_t axis = onnx_int(&node, "axis", g->opset < 13 ? 1 : -1);
+    bool over = axis == 1 || axis == 1 - n;
+    bool alone = g->opset >= 13 || shape_count_from(&x->shape, 2) == 1;
+    return n >= 2 && over && alone ? onnx_find(g, node.proto->input[0]) : NULL;
 }
 
 int onnx_likelihood_loss(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
