@@ -299,6 +299,15 @@ static void test_nets_that_draw_no_text(void **state)
     expect_no_sample(s, make_changed(s, "num_output: 4 axis: 2", "num_output: 5 axis: 2"),
                      PL_ERR_INPUT,
                      "blob \"ip\" has 5 scores a unit, and the text has 4 characters");
+    expect_no_sample(s, make_changed(s, "num_output: 5", "num_output: 5 reverse: true"),
+                     PL_ERR_UNSUPPORTED, "layer \"rnn\" reads its sequences backwards");
+    expect_no_sample(s,
+                     make_changed(s,
+                                  "type: 'RNN' bottom: 'lstm' top: 'rnn' recurrent_param {\n"
+                                  "  num_output: 5",
+                                  "type: 'GRU' bottom: 'lstm' top: 'rnn' gru_param {\n"
+                                  "  num_output: 5 reverse: true"),
+                     PL_ERR_UNSUPPORTED, "layer \"rnn\" reads its sequences backwards");
 }
 
 static void test_nets_without_recurrent_layers(void **state)

@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "model/load.h"
 #include "model/scores.h"
+#include "nn/rules.h"
 #include "tensor/record_fields.h"
 
 #include <inttypes.h>
@@ -48,6 +49,23 @@ static int plan_net(struct text_sampler *t, const Caffe__NetParameter *param,
     return rc;
 }
 
+/* A layer that reads its sequences backwards would begin with state 0 at each unit. */
+static int check_directions(const Caffe__NetParameter *param, struct err *err)
+{
+    for (size_t i = 0; i < param->n_layer; i++) {
+        const Caffe__LayerParameter *layer = param->layer[i];
+        bool reverse = (layer->recurrent_param && layer->recurrent_param->reverse) ||
+                       (layer->gru_param && layer->gru_param->reverse);
+        if (reverse && rules_include(layer, param->state, PHASE_TEST))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "net: layer \"%.100s\" reads its sequences backwards (reverse: true), "
+                           "from units that have not been drawn; a text is drawn from nets that "
+                           "read forwards",
+                           layer->name ? layer->name : "");
+    }
+    return OK;
+}
+
 static int check_net(const struct text_sampler *t, const struct net *like, struct err *err)
 {
     size_t scores = net_blob(t->net, t->blob, NULL, 0, NULL), units = text_units_count(t->units);
@@ -80,6 +98,8 @@ static int plan_sampler(struct text_sampler *t, const Caffe__NetParameter *param
     if (!t->blob)
         return err_set(err, ERR_NOMEM, "net: out of memory");
     rc = plan_net(t, param, kernels, err);
+    if (rc == OK)
+        rc = check_directions(param, err);
     if (rc == OK)
         rc = check_net(t, like, err);
     if (rc != OK)

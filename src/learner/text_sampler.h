@@ -15,8 +15,8 @@ struct text_sampler;
  * on failure. *out is released by text_sampler_free.
  *
  * ERR_INPUT        the net has no scores, or not one for each unit
- * ERR_UNSUPPORTED  it carries no state, it cannot be planned for one unit, or has other parameters
- *                  then
+ * ERR_UNSUPPORTED  it carries no state, a layer reads backwards, it cannot be planned for one unit,
+ *                  or has other parameters then
  * ERR_NOMEM */
 int text_sampler_create(const Paceline__Net *net, const struct net *like,
                         const struct kernels *kernels, struct text_units *units,
