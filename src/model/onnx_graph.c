@@ -258,15 +258,24 @@ unsigned onnx_readers(const struct onnx_graph *g, const char *name)
     return n < 2 ? (unsigned)n : 2;
 }
 
-bool onnx_are_rows(const struct onnx_graph *g, const char *name)
+static bool reads_integers(const struct onnx_use *use)
+{
+    static const char *const types[] = {"Gather", "SoftmaxCrossEntropyLoss",
+                                        "NegativeLogLikelihoodLoss"};
+    const char *type = use->node ? use->node->op_type : NULL;
+    for (size_t i = 0; type && use->k == 1 && i < sizeof types / sizeof *types; i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return false;
+}
+
+bool onnx_are_integers(const struct onnx_graph *g, const char *name)
 {
     size_t n;
     const struct onnx_use *use = onnx_uses(g, name, &n);
-    for (size_t i = 0; i < n; i++) {
-        const char *type = use[i].node ? use[i].node->op_type : NULL;
-        if (!type || strcmp(type, "Gather") != 0 || use[i].k != 1)
+    for (size_t i = 0; i < n; i++)
+        if (!reads_integers(&use[i]))
             return false;
-    }
     return true;
 }
 

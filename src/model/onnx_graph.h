@@ -139,8 +139,8 @@ const struct onnx_use *onnx_uses(const struct onnx_graph *g, const char *name, s
 /* How often is the value of that name read, by nodes and as an output of the graph? 2: twice or
  * more often */
 unsigned onnx_readers(const struct onnx_graph *g, const char *name);
-/* Is the value read as numbers of rows only, by nodes Gather? */
-bool onnx_are_rows(const struct onnx_graph *g, const char *name);
+/* Is the value read as integers only: as numbers of rows by nodes Gather, as labels by losses? */
+bool onnx_are_integers(const struct onnx_graph *g, const char *name);
 
 /* ---- results ---- */
 

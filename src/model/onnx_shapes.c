@@ -31,7 +31,7 @@ int onnx_identity(struct onnx_graph *g, const struct onnx_node *node, struct err
 }
 
 /* Between types of floats, of integers, or from integers to floats; blobs are floats, which Embed
- * truncates to integers itself. */
+ * and losses truncate to integers themselves. */
 int onnx_cast(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
     struct onnx_value *value;
@@ -40,8 +40,9 @@ int onnx_cast(struct onnx_graph *g, const struct onnx_node *node, struct err *er
     int rc = onnx_input(g, node, 0, &value, err);
     if (rc != OK)
         return rc;
-    bool rows = wide && onnx_has_output(node, 0) && onnx_are_rows(g, node->proto->output[0]);
-    if (value->is_blob && !floats && !rows)
+    bool integers =
+        wide && onnx_has_output(node, 0) && onnx_are_integers(g, node->proto->output[0]);
+    if (value->is_blob && !floats && !integers)
         return onnx_refuse(g, node, err, "to type %lld: values of layers are floats",
                            (long long)to);
     if (!value->is_blob)

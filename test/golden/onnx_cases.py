@@ -306,6 +306,13 @@ def losses():
     case("loss_likelihood", 12, [node("MatMul", "x w", "s"), node("LogSoftmax", "s", "l", axis=1),
                                  node("NegativeLogLikelihoodLoss", "l labels", "y",
                                       ignore_index=0)], weights, x, labels=labels)
+    case("loss_cast", 13, [node("MatMul", "x w", "s"), node("Cast", "labels", "c", to=7),
+                           node("SoftmaxCrossEntropyLoss", "s c", "y")],
+         weights, x, labels=np.array([2, 0, 4, 3], np.float32))
+    case("loss_cast_likelihood", 13, [
+        node("MatMul", "x w", "s"), node("LogSoftmax", "s", "l", axis=1),
+        node("Cast", "labels", "c", to=6), node("NegativeLogLikelihoodLoss", "l c", "y")],
+         weights, x, labels=np.array([1, 4, 0, 2], np.float32))
     pixels = np.array([[[0, 2, 1], [3, 3, 0]], [[1, 2, 2], [0, 3, 1]]], np.int64)
     case("loss_pixels", 17, [node("Conv", "x w", "s"), node("LogSoftmax", "s", "l", axis=1),
                              node("NegativeLogLikelihoodLoss", "l labels", "y")],
