@@ -99,7 +99,7 @@ def covered_curve(page, chart, curve, expected, run='0'):
         values = [v for _, v in expected[bisect.bisect_left(times, column * step):bisect.bisect_left(times, (column + 1) * step)]]
         ys = [y for _, y in points[bisect.bisect_left(xs, (column - 1) * step):bisect.bisect_right(xs, (column + 2) * step)]]
         if values:
-            assert max(ys) >= max(values) - 2 * dy and min(ys) <= min(values) + 2 * dy, (curve, column)
+            assert max(ys) >= lift(max(values)) - 2 * dy and min(ys) <= lift(min(values)) + 2 * dy, (curve, column)
     assert len(points) < 10 * width, 'the page draws more than can be seen'
 
 

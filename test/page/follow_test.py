@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The live page of a real run of eight workers, in a browser: each event is in the page's DOM within a
-second of its line in events.jsonl, the page is drawn within 2 s also after many events, and it asks for
+second of its line in events.jsonl, its curves are those of that file, the page is drawn within 2 s also after many events, and it asks for
 nothing from elsewhere. So does the report of the run.
 
   test/page/follow_test.py BUILD [--events 100000] [--pictures DIR]
@@ -13,7 +13,7 @@ import threading
 import time
 
 import kit
-from browser_test import report
+from browser_test import Page, covered_curve, curve_of, points_of, report
 from devtools import Browser, Tab
 from live_test import Run
 
@@ -76,6 +76,16 @@ def find_lags(events, kind, seen, since):
     return lags
 
 
+def check_curves(tab, lines):
+    """The curves that the page has put together as it got events, up to their newest points."""
+    page = Page(tab.value('document.documentElement.outerHTML'))
+    for chart, curve, kind, key in (('loss', 'train_loss', 'loss', 'loss'), ('exchange', 'exchange_s', 'exchange', 'seconds')):
+        points, dx, _, _ = points_of(page.charts[chart], '0', curve)
+        expected = curve_of([e for _, e in lines.events[:] if e['t'] <= points[-1][0] + dx], kind, key)
+        assert len(points) >= 3, (curve, len(points))
+        covered_curve(page, chart, curve, expected)
+
+
 def check_page(tab, url):
     tab.wait('document.documentElement?.dataset.drawn > 0 && document.querySelectorAll("svg[data-chart] path[data-curve]").length > 0')
     others = [u for u in tab.requests() if not u.startswith(url)]
@@ -109,6 +119,7 @@ def follow_run(browser, run, lines, args):
         if lags[-1] > 1:
             raise Late()
     check_page(tab, url)
+    check_curves(tab, lines)
     if args.pictures:
         late.screenshot(os.path.join(args.pictures, 'live.png'))
 
