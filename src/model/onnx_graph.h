@@ -189,12 +189,12 @@ int onnx_take_part(struct onnx_graph *g, const char *name, const char *top,
 typedef int onnx_operator(struct onnx_graph *g, const struct onnx_node *node, struct err *err);
 
 onnx_operator onnx_conv, onnx_conv_transpose, onnx_max_pool, onnx_average_pool;
-onnx_operator onnx_global_average, onnx_global_max, onnx_reduce_mean, onnx_pad;
+onnx_operator onnx_global_average, onnx_global_max, onnx_reduce_mean, onnx_reduce_max, onnx_pad;
 onnx_operator onnx_gemm, onnx_matmul;
 onnx_operator onnx_relu, onnx_leaky_relu, onnx_sigmoid, onnx_tanh, onnx_abs, onnx_elu, onnx_prelu;
 onnx_operator onnx_exp, onnx_log, onnx_neg, onnx_sqrt, onnx_reciprocal, onnx_clip, onnx_pow;
 onnx_operator onnx_softmax, onnx_log_softmax, onnx_lrn, onnx_dropout, onnx_batch_norm;
-onnx_operator onnx_plus, onnx_minus, onnx_times, onnx_divide, onnx_sum, onnx_max;
+onnx_operator onnx_plus, onnx_minus, onnx_times, onnx_divide, onnx_sum, onnx_max, onnx_mean;
 onnx_operator onnx_concat, onnx_concat_blobs, onnx_split, onnx_gather_blob;
 onnx_operator onnx_flatten, onnx_reshape, onnx_squeeze, onnx_unsqueeze;
 onnx_operator onnx_identity, onnx_cast, onnx_transpose;

@@ -344,13 +344,19 @@ static int list_blobs(struct onnx_graph *g, const struct onnx_node *node, size_t
     return OK;
 }
 
+/* `share`: what is added of each input; 1: all of it. */
 static int add_all(struct onnx_graph *g, const struct onnx_node *node,
-                   Caffe__EltwiseParameter__EltwiseOp op, struct err *err)
+                   Caffe__EltwiseParameter__EltwiseOp op, float share, struct err *err)
 {
     const char **bottom;
     struct shape shape;
     struct onnx_value *x;
     size_t n = node->proto->n_input;
+    float *coeff = share == 1 ? NULL : arena_array(&g->arena, n, float);
+    if (share != 1 && !coeff)
+        return onnx_no_memory(g, err);
+    for (size_t i = 0; coeff && i < n; i++)
+        coeff[i] = share;
     if (n == 1) {
         int rc = onnx_raw_blob(g, node, 0, &x, err);
         return rc == OK ? onnx_result_like(g, node, x, &x->shape, err) : rc;
@@ -358,17 +364,24 @@ static int add_all(struct onnx_graph *g, const struct onnx_node *node,
     if (n == 0)
         return onnx_broken(g, node, err, "no inputs");
     int rc = list_blobs(g, node, SHAPE_DIMS_MAX, &bottom, &shape, err);
-    return rc == OK ? add_eltwise(g, node, op, bottom, n, NULL, &shape, err) : rc;
+    return rc == OK ? add_eltwise(g, node, op, bottom, n, coeff, &shape, err) : rc;
 }
 
 int onnx_sum(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
-    return add_all(g, node, CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__SUM, err);
+    return add_all(g, node, CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__SUM, 1, err);
+}
+
+int onnx_mean(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
+{
+    size_t n = node->proto->n_input;
+    float share = n > 0 ? 1 / (float)n : 1;
+    return add_all(g, node, CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__SUM, share, err);
 }
 
 int onnx_max(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
 {
-    return add_all(g, node, CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__MAX, err);
+    return add_all(g, node, CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__MAX, 1, err);
 }
 
 int onnx_concat_blobs(struct onnx_graph *g, const struct onnx_node *node, struct err *err)

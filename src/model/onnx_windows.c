@@ -579,14 +579,25 @@ static bool is_over_pixels(struct onnx_graph *g, const struct onnx_node *node, s
     return seen[0] && seen[1];
 }
 
-int onnx_reduce_mean(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
+static int reduce_pixels(struct onnx_graph *g, const struct onnx_node *node, bool average,
+                         struct err *err)
 {
     if (!is_over_pixels(g, node, err))
         return onnx_refuse(g, node, err, "axes: only those of an image, 2 and 3");
-    int rc = pool_globally(g, node, true, err);
+    int rc = pool_globally(g, node, average, err);
     if (rc != OK || onnx_int(node, "keepdims", 1) != 0)
         return rc;
     struct onnx_value *y = onnx_find(g, node->proto->output[0]);
     y->shape.n = 2; /* a Reshape is due */
     return OK;
+}
+
+int onnx_reduce_mean(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
+{
+    return reduce_pixels(g, node, true, err);
+}
+
+int onnx_reduce_max(struct onnx_graph *g, const struct onnx_node *node, struct err *err)
+{
+    return reduce_pixels(g, node, false, err);
 }

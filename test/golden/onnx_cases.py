@@ -431,6 +431,15 @@ def versions():
          {"w": wide}, x)
 
 
+def means():
+    x = floats(2, 6, 5, 5)
+    case("mean", 13, [node("Relu", "x", "r"), node("Sigmoid", "x", "s"), node("Mean", "x r s", "m"),
+                      node("Mean", "m", "y")], {}, x)
+    case("reduce_max", 18, [node("ReduceMax", "x axes", "m", keepdims=0), node("Mean", "m m", "y")],
+         {"axes": ints(3, 2)}, x)
+    case("reduce_max_kept", 13, [node("ReduceMax", "x", "y", axes=[2, 3])], {}, x)
+
+
 def main():
     for name in os.listdir(HERE):
         if name.startswith("case_"):
@@ -449,6 +458,7 @@ def main():
     versions()
     recurrent_loss()
     steps_first()
+    means()
 
 
 if __name__ == "__main__":
