@@ -39,6 +39,7 @@ struct group_return {
     const void *hello;
     size_t hello_len;
     uint64_t report[GROUP_REPORT];
+    int64_t round; /* ns in which the worker calls all of the driver's addresses once */
 };
 
 /* ERR_PROTOCOL. out->hello points into `data`. */

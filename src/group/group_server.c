@@ -176,6 +176,7 @@ static int take_return(struct server *s, const struct message *m)
             .incarnation = back.incarnation,
             .members = &back.members,
             .seated = back.seated,
+            .round = back.round,
         };
         return step_roster(s, &event);
     }

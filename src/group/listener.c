@@ -60,6 +60,7 @@ int group_return_decode(const void *data, size_t len, struct group_return *out)
     out->hello = byte_reader_take(&in, out->hello_len);
     for (size_t i = 0; i < GROUP_REPORT; i++)
         out->report[i] = read_u64(&in);
+    out->round = (int64_t)read_u32(&in) * (WORLD_SECOND / 1000);
     return byte_reader_done(&in) ? OK : ERR_PROTOCOL;
 }
 
@@ -99,14 +100,27 @@ static int lose_driver(struct listener *l, const char *outcome)
     return OK;
 }
 
+static size_t count_addresses(const struct group *group)
+{
+    size_t n = 0;
+    while (group->driver.addresses && group->driver.addresses[n])
+        n++;
+    return n;
+}
+
 /* The next address to call, in turns; NULL: the one that the driver had. */
 static const char *next_address(struct listener *l)
 {
-    const char *const *at = l->group->driver.addresses;
-    size_t n = 0;
-    while (at && at[n])
-        n++;
-    return n > 0 ? at[l->calls++ % n] : NULL;
+    size_t n = count_addresses(l->group);
+    return n > 0 ? l->group->driver.addresses[l->calls++ % n] : NULL;
+}
+
+/* ns in which it calls all of its addresses once: a pause after each, and at one of them it may wait
+ * for a welcome that does not come. */
+static int64_t longest_round(const struct group *group)
+{
+    size_t n = count_addresses(group);
+    return n < 2 ? CALL_MAX : (int64_t)n * CALL_MAX + group->timing.silence_max;
 }
 
 /* How long this member waits for a driver. */
@@ -170,6 +184,7 @@ static int send_return(struct group *group, const struct buf *hello)
     PL_ASSERT(noted);
     for (size_t i = 0; i < GROUP_REPORT; i++)
         buf_put_u64(&bytes, report[i]);
+    buf_put_u32(&bytes, (uint32_t)(longest_round(group) / (WORLD_SECOND / 1000)));
     int rc = wire_send_buf(group->world, WORLD_DRIVER, WIRE_RETURN, 0, &bytes);
     buf_release(&bytes);
     return rc;

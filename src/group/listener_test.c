@@ -50,17 +50,19 @@ static void test_group_return_is_decoded_whole(void **state)
 {
     (void)state;
     enum { SEATS = 8 + 8 * MEMBER_WORDS, HELLO = SEATS + 2 * 4 };
-    uint8_t bytes[HELLO + 4 + 3 + 8 * GROUP_REPORT] = {7, 0, 0, 0, 3};
+    uint8_t bytes[HELLO + 4 + 3 + 8 * GROUP_REPORT + 4] = {7, 0, 0, 0, 3};
     struct group_return back;
-    bytes[8] = 1 << 1 | 1 << 4; /* two members, */
-    bytes[SEATS + 4] = 6;       /* the second with a seat */
-    bytes[HELLO] = 3;           /* the hello's length */
+    bytes[8] = 1 << 1 | 1 << 4;  /* two members, */
+    bytes[SEATS + 4] = 6;        /* the second with a seat */
+    bytes[HELLO] = 3;            /* the hello's length */
+    bytes[sizeof bytes - 3] = 2; /* 512 ms */
     assert_int_equal(group_return_decode(bytes, sizeof bytes, &back), OK);
     assert_int_equal(back.view, 7);
     assert_int_equal(back.incarnation, 3);
     assert_int_equal(back.hello_len, 3);
     assert_int_equal(back.seated[1], 0);
     assert_int_equal(back.seated[4], 6);
+    assert_int_equal(back.round, 512 * (WORLD_SECOND / 1000));
     for (size_t n = 0; n < sizeof bytes; n++)
         assert_int_equal(group_return_decode(bytes, n, &back), ERR_PROTOCOL);
     bytes[HELLO + 3] = 0xff; /* a hello of gigabytes */

@@ -62,6 +62,7 @@ struct roster_event {
     uint32_t lane;          /* LANE_AT */
     uint64_t completed;     /* LANE_AT */
     int64_t grace;          /* LINK_CHECK: ns */
+    int64_t round;          /* RECONNECT: ns in which it calls all of its addresses once */
     uint32_t check;         /* LINK_REPORT: of this check, */
     struct roster_link {    /* bytes that took `ns` to arrive, within `span` ns */
         uint32_t from;
@@ -202,6 +203,7 @@ struct roster_check {
 struct roster_recovery {
     bool on;
     int64_t until;              /* end of the wait; 0: it has not begun */
+    int64_t round;              /* ns, the longest of roster_event.round */
     uint32_t view, incarnation; /* of the newest view that any node reports */
     struct members members;     /* its members */
     uint32_t highest;           /* view number reported by any node */

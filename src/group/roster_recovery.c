@@ -122,11 +122,14 @@ static void take_seating(struct roster_recovery *r, const struct roster_event *e
     }
 }
 
-/* ns for which the driver waits for members: as long as it takes to detect a death, 5 s at most. */
+/* ns for which the driver waits for members: as long as it takes to detect a death, or a member to
+ * call all of its addresses; 5 s at most. */
 static int64_t recovery_wait(const struct roster *roster)
 {
-    int64_t silence_max = roster->options.silence_max;
-    return silence_max < GRACE_MAX ? silence_max : GRACE_MAX;
+    int64_t wait = roster->options.silence_max;
+    if (wait < roster->recovery.round)
+        wait = roster->recovery.round;
+    return wait < GRACE_MAX ? wait : GRACE_MAX;
 }
 
 /* Reports a view that no driver can have made: number 0, beyond half of the numbers, or without a
@@ -158,6 +161,7 @@ void roster_reconnect(struct roster *roster, const struct roster_event *event,
         return;
     }
     r->highest = event->view > r->highest ? event->view : r->highest;
+    r->round = event->round > r->round ? event->round : r->round;
     if (is_leaf_report(event)) {
         roster_order(out, ORDER_REJOIN)->node = event->node;
         return;
@@ -185,13 +189,16 @@ void roster_reconnect(struct roster *roster, const struct roster_event *event,
         form_recovered_view(roster, out);
 }
 
-/* The driver waits for recovery_wait after the first member, and twice that for the first one. */
+/* The driver waits for recovery_wait after the first member. For the first one it waits twice that,
+ * and 5 s at least: it does not know yet how many addresses members call. */
 void roster_tick_recovery(struct roster *roster, const struct roster_event *event,
                           struct roster_orders *out)
 {
     struct roster_recovery *r = &roster->recovery;
-    if (r->until == 0)
-        r->until = event->now + 2 * recovery_wait(roster);
+    if (r->until == 0) {
+        int64_t wait = 2 * recovery_wait(roster);
+        r->until = event->now + (wait > GRACE_MAX ? wait : GRACE_MAX);
+    }
     r->until += event->pause;
     if (event->now < r->until)
         return;

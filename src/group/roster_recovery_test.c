@@ -1,6 +1,8 @@
 /* Driver recovery in the roster: returned workers, awaited workers, lost workers. */
 #include "group/roster_story.h"
 
+#define GRACE INT64_C(5000000000) /* ns: no member is awaited for longer */
+
 static void restart_driver(struct story *s, uint32_t workers, uint32_t view, const char *last)
 {
     struct roster_options options = {
@@ -20,8 +22,8 @@ static void restart_driver(struct story *s, uint32_t workers, uint32_t view, con
 }
 
 /* From `view` of driver `incarnation`, which held `who`. */
-static const char *returns_from(struct story *s, uint32_t node, uint32_t incarnation, uint32_t view,
-                                const char *members)
+static const char *returns_after(struct story *s, uint32_t node, uint32_t incarnation,
+                                 uint32_t view, const char *members, int64_t round)
 {
     struct members set = {{0}};
     for (; *members; members++)
@@ -31,7 +33,14 @@ static const char *returns_from(struct story *s, uint32_t node, uint32_t incarna
                                          .address = "host:1",
                                          .view = view,
                                          .incarnation = incarnation,
-                                         .members = &set});
+                                         .members = &set,
+                                         .round = round});
+}
+
+static const char *returns_from(struct story *s, uint32_t node, uint32_t incarnation, uint32_t view,
+                                const char *members)
+{
+    return returns_after(s, node, incarnation, view, members, 0);
 }
 
 static const char *wait_ns(struct story *s, int64_t ns)
@@ -64,6 +73,25 @@ static void test_recovery_wait_is_bounded(void **state)
     assert_string_equal(returns_from(s, 0, 3, 7, "012"), "rejoin 0");
 }
 
+/* Members that call several addresses may come a round of calls after each other, but no member is
+ * awaited for longer than 5 s. */
+static void test_recovery_waits_for_a_round_of_calls(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 2, 7, "01");
+    assert_string_equal(wait_ns(s, MS), "");
+    assert_string_equal(returns_after(s, 1, 3, 7, "01", 3 * SILENCE), "");
+    assert_string_equal(wait_ns(s, 3 * SILENCE - 1), "");
+    assert_string_equal(beats(s, 1, 0, false), "");
+    assert_string_equal(wait_ns(s, 1), "back 1; dead 0; want 1; view 8: 1");
+    restart_driver(s, 2, 7, "01");
+    assert_string_equal(wait_ns(s, MS), "");
+    assert_string_equal(returns_after(s, 1, 3, 7, "01", 100 * GRACE), "");
+    assert_string_equal(wait_ns(s, GRACE - 1), "");
+    assert_string_equal(beats(s, 1, 0, false), "");
+    assert_string_equal(wait_ns(s, 1), "back 1; dead 0; want 1; view 8: 1");
+}
+
 /* Waiting workers replace lost ones, and replacements are requested: the total is the run's first
  * number of workers. */
 static void test_recovery_refills_standbys(void **state)
@@ -79,9 +107,8 @@ static void test_recovery_refills_standbys(void **state)
     restart_driver(s, 2, 7, "01");
     s->roster.options.standby = 1;
     assert_string_equal(wait_ns(s, MS), "");
-    for (int i = 1; i < 4; i++)
-        assert_string_equal(wait_ns(s, SILENCE / 2), "");
-    assert_string_equal(wait_ns(s, SILENCE / 2), "want 3"); /* nobody is left */
+    assert_string_equal(wait_ns(s, GRACE - 1), "");
+    assert_string_equal(wait_ns(s, 1), "want 3"); /* nobody is left */
 }
 
 /* Only a leaf has received the newest view. It must rejoin, and no later view has that number. */
@@ -129,7 +156,7 @@ static void test_recovery_without_reconnects(void **state)
     restart_driver(s, 2, 7, "01");
     assert_string_equal(joins(s, 2), "");
     assert_string_equal(wait_ns(s, MS), "");
-    for (int i = 1; i < 4; i++) {
+    for (int64_t waited = SILENCE / 2; waited < GRACE; waited += SILENCE / 2) {
         assert_string_equal(wait_ns(s, SILENCE / 2), "");
         assert_string_equal(beats(s, 2, 0, false), "");
     }
@@ -145,8 +172,8 @@ static void test_recovery_of_an_excluded_member(void **state)
     restart_driver(s, 2, 7, "01");
     assert_string_equal(returns_from(s, 2, 3, 6, "012"), "");
     assert_string_equal(wait_ns(s, MS), "");
-    assert_string_equal(wait_ns(s, SILENCE), "");
-    assert_string_equal(wait_ns(s, SILENCE), "rejoin 2; want 2");
+    assert_string_equal(wait_ns(s, GRACE - 1), "");
+    assert_string_equal(wait_ns(s, 1), "rejoin 2; want 2");
     assert_string_equal(returns_from(s, 1, 3, 7, "01"), "");
     assert_string_equal(returns_from(s, 0, 3, 7, "01"), "back 1; back 0; view 8: 0 1");
 }
@@ -234,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_recovery_all_reconnect),
         TEST(test_recovery_wait_is_bounded),
+        TEST(test_recovery_waits_for_a_round_of_calls),
         TEST(test_recovery_refills_standbys),
         TEST(test_recovery_newest_view_counts),
         TEST(test_recovery_outnumbers_the_view_of_a_leaf),
