@@ -4,9 +4,12 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { PORT_TEXT = 32 };
@@ -33,17 +36,33 @@ static inline int port_mute(char address[PORT_TEXT])
     return fd;
 }
 
+/* Does no other test process use this port? It is this one's until it ends, by a name in the system's
+ * abstract namespace of Unix sockets. */
+static inline bool port_claim(unsigned port)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "paceline-test-port-%u", port);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        abort();
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    bool claimed = bind(fd, (struct sockaddr *)&name, size) == 0;
+    if (!claimed)
+        close(fd);
+    return claimed;
+}
+
 /* A port that was free a moment ago, and that no process gets by asking for any port: it is below
- * the range of ephemeral ports. Test processes that run at the same time begin at ports of their
- * own. */
+ * the range of ephemeral ports. */
 static inline void port_find(char address[PORT_TEXT])
 {
     enum { FIRST = 20000, PORTS = 12000, PER_PROCESS = 37 };
     static unsigned found;
     for (unsigned i = 0; i < PORTS; i++) {
         unsigned turn = (unsigned)getpid() * PER_PROCESS + found++;
+        unsigned port = FIRST + turn % PORTS;
         struct sockaddr_in at = {.sin_family = AF_INET,
-                                 .sin_port = htons((uint16_t)(FIRST + turn % PORTS)),
+                                 .sin_port = htons((uint16_t)port),
                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         if (fd < 0)
@@ -51,7 +70,7 @@ static inline void port_find(char address[PORT_TEXT])
         int rc = bind(fd, (struct sockaddr *)&at, sizeof at);
         close(fd);
         snprintf(address, PORT_TEXT, "127.0.0.1:%d", ntohs(at.sin_port));
-        if (rc == 0)
+        if (rc == 0 && port_claim(port))
             return;
     }
     abort();
