@@ -185,18 +185,20 @@ class Run:
         `on_event` by this thread; an exception of that stops the run, and is raised when it has
         ended."""
         raised: Optional[BaseException] = None
-        while not self._done:
-            try:
-                with self._news:
-                    if self._seen == len(self._lines) or not self.on_event:
-                        self._news.wait(0.2)
-                self._dispatch()
+        while True:
+            try:  # a signal may raise between any two lines
+                while not self._done:
+                    with self._news:
+                        if self._seen == len(self._lines) or not self.on_event:
+                            self._news.wait(0.2)
+                    self._dispatch()
+                if self._thread:
+                    self._thread.join()
+                break
             except BaseException as why:  # the run ends in good order first
                 self.stop(now=raised is not None)
                 self.on_event = None if not isinstance(why, KeyboardInterrupt) else self.on_event
                 raised = raised or why
-        if self._thread:
-            self._thread.join()
         if raised:
             raise raised
         self._dispatch()
