@@ -97,7 +97,7 @@ run_ctest() { # DIR CTEST_OPTION…
         ctest --test-dir "$dir" --output-on-failure --no-tests=error "$@"
 }
 
-# Tests of real processes have limits of time, beside whatever else the machine does. Up to three of them that fail in a
+# Tests of real processes have limits of time, whatever else the machine does. Up to three of them that fail in a
 # build run once more, alone, unless a process crashed or a sanitizer found something. Those that pass then count as
 # passed, and the result names them.
 try_again() { # DIR

@@ -115,8 +115,8 @@ static const char *next_address(struct listener *l)
     return n > 0 ? l->group->driver.addresses[l->calls++ % n] : NULL;
 }
 
-/* ns in which it calls all of its addresses once: a pause after each, and at one of them it may wait
- * for a welcome that does not come. */
+/* ns in which it calls all of its addresses once: a pause after each, and at one of them it may
+ * wait for a welcome that does not come. */
 static int64_t longest_round(const struct group *group)
 {
     size_t n = count_addresses(group);

@@ -36,7 +36,7 @@ static inline int port_mute(char address[PORT_TEXT])
     return fd;
 }
 
-/* Does no other test process use this port? It is this one's until it ends, by a name in the system's
+/* Does no other test process use this port? It is this one's until it ends, by a name in the
  * abstract namespace of Unix sockets. */
 static inline bool port_claim(unsigned port)
 {
