@@ -28,6 +28,7 @@ from torch_step import lenet
 
 FOLDER = "/usr/share/datasets/fashion-mnist"
 WARM = 5  # steps before the clock of the rate starts
+LOCAL_FROM = 47  # the first step without an average, where averages are periodic: a tenth of an epoch
 
 
 def fc():
@@ -102,10 +103,15 @@ class Training:
         self.pace.begun = time.monotonic()
         loss.backward()
         self.sgd.step()
-        if self.local and (n < 47 or n % self.args.tau == 0):
-            for p in self.net.parameters():
-                dist.all_reduce(p.data)
-                p.data /= self.args.world
+        if self.local and (n < LOCAL_FROM or n % self.args.tau == 0):
+            self.average()
+
+    @torch.no_grad()
+    def average(self):
+        """Of the model, as one vector."""
+        values = nn.utils.parameters_to_vector(self.net.parameters())
+        dist.all_reduce(values)
+        nn.utils.vector_to_parameters(values / self.args.world, self.net.parameters())
 
     @torch.no_grad()
     def error(self):
@@ -128,13 +134,13 @@ def main():
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "eth0")  # of a host; gloo may take loopback
     dist.init_process_group("gloo", init_method=f"tcp://{args.master}", rank=args.rank, world_size=args.world)
     training = Training(args)
-    curve, seconds, warm_s = [], 0.0, 0.0
+    curve, seconds, warm_s, warm = [], 0.0, 0.0, WARM + (LOCAL_FROM if training.local else 0)
     reached = torch.zeros(1)
     for n in range(args.steps):
         begun = time.monotonic()
         training.step(n)
         seconds += time.monotonic() - begun
-        if n + 1 == WARM:
+        if n + 1 == warm:
             warm_s = seconds
         if args.every and (n + 1) % args.every == 0:
             if args.rank == 0:
@@ -145,7 +151,7 @@ def main():
                 break
     dist.barrier()
     if args.rank == 0:
-        print(json.dumps({"samples_s": 64 * args.world * (n + 1 - WARM) / (seconds - warm_s), "curve": curve,
+        print(json.dumps({"samples_s": 64 * args.world * (n + 1 - warm) / (seconds - warm_s), "curve": curve,
                           "reached": bool(reached.item()), "seconds": seconds, "torch": torch.__version__}))
 
 
