@@ -141,6 +141,19 @@ static void find_first_codes(struct coll_plan *plan)
     }
 }
 
+/* A step touches ranges that no step before has touched, or some before have touched all of it. */
+static void find_first(struct coll_plan *plan)
+{
+    const struct step *step = plan->schedule.step;
+    for (size_t i = 0; i < plan->schedule.count; i++) {
+        const struct span range = {step[i].at, step[i].len};
+        bool first = true;
+        for (size_t k = 0; first && k < i; k++)
+            first = !spans_overlap((struct span){step[k].at, step[k].len}, range);
+        plan->flow[i].first = first;
+    }
+}
+
 /* Number the pieces between two ranks in the order of the schedules, each direction on its own,
  * partial sums apart from results. Both sides compute the same numbers. */
 static int number_pieces(struct coll_plan *plan)
@@ -206,6 +219,7 @@ int coll_plan_make(struct coll_plan *plan, struct schedule *schedule,
     if (rc == OK) {
         find_passing(plan);
         find_first_codes(plan);
+        find_first(plan);
     }
     struct need_list needs = {0};
     for (size_t i = 0; rc == OK && i < plan->schedule.count; i++)

@@ -20,6 +20,7 @@ struct flow {
     uint32_t first_piece;     /* its number among the pieces between the two ranks */
     size_t first_need, needs; /* of plan->needs */
     bool codes_first; /* SEND: results that no step before has put into the plan's lossy code */
+    bool first;       /* no step before touches its range */
     bool until_begun; /* steps that wait for a piece of it wait until it has begun, not ended */
     bool held;        /* its next piece could not begin, */
     size_t held_by;   /* because of this step, */

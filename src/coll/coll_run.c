@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "coll/coll_plan.h"
+#include "tensor/vec.h"
 #include "world/trace.h"
 
 #include <stdatomic.h>
@@ -85,6 +86,23 @@ static void land_reduced(void *user, void *at, const void *bytes, size_t n)
     reduce_range(user, at, bytes, n / sizeof(float));
 }
 
+/* y ← the rank's own summand. */
+static void put_own(const struct coll_plan *plan, float *y, size_t n)
+{
+    const struct coll_input *input = &plan->own.input;
+    if (input->at)
+        vec_host_product(y, input->weight, input->at + (y - plan->own.x), n);
+    else
+        memset(y, 0, n * sizeof *y);
+}
+
+static void land_first(void *user, void *at, const void *bytes, size_t n)
+{
+    const struct coll_plan *plan = user;
+    put_own(plan, at, n / sizeof(float));
+    reduce_range(&plan->config.reduction, at, bytes, n / sizeof(float));
+}
+
 static bool is_coded(const struct runner *r, const struct port *port)
 {
     return port->stage && plan_codec(r->plan, port->step) != CODEC_F32;
@@ -116,6 +134,12 @@ static int begin_send(struct runner *r, size_t step_number, size_t piece, struct
     int rc = take_time(r, plan->config.serialise, port->span.len);
     if (rc != OK)
         return rc;
+    if (plan->own.x && plan->flow[step_number].first) {
+        put_own(plan, x, port->span.len);
+        rc = world_copied(r->c->group->world, port->span.len * sizeof *x);
+        if (rc != OK)
+            return rc;
+    }
     if (is_coded(r, port) && x) {
         encode_piece(r, step, port, x);
         from = port->stage;
@@ -141,6 +165,7 @@ static int begin_recv(struct runner *r, size_t step_number, size_t piece, struct
     struct coll_plan *plan = r->plan;
     const struct step *step = &plan->schedule.step[step_number];
     bool coded = is_coded(r, port), lands_reduced = step->kind == STEP_REDUCE && !coded;
+    bool lands_first = lands_reduced && plan->own.x && plan->flow[step_number].first;
     float *x = floats_at(r, port->span.at);
     port->recv = (struct recv){
         .from = r->c->ranks->node[step->peer],
@@ -148,8 +173,12 @@ static int begin_recv(struct runner *r, size_t step_number, size_t piece, struct
         .tag = tag_of(r, step_number, piece),
         .into = x && coded ? port->stage : (void *)x,
         .len = codec_bytes(plan_codec(plan, step_number), port->span.len),
-        .land = lands_reduced ? land_reduced : NULL,
-        .user = lands_reduced ? &plan->config.reduction : NULL,
+        .land = lands_first     ? land_first
+                : lands_reduced ? land_reduced
+                                : NULL,
+        .user = lands_first     ? (void *)plan
+                : lands_reduced ? &plan->config.reduction
+                                : NULL,
         .ended = &r->ended,
     };
     return world_post_recv(r->c->group->world, &port->recv);
@@ -352,5 +381,17 @@ int coll_run(struct coll *c, struct coll_plan *plan, float *x, struct coll_owed 
         withdraw_ports(&r);
     await_count(&r);
     atomic_fetch_sub(&c->group->collectives, 1);
+    return rc;
+}
+
+int coll_reduce(struct coll *c, struct coll_plan *plan, float *x, struct coll_input input)
+{
+    PL_ASSERT(plan->config.codec == CODEC_F32 && plan->schedule.scratch == 0);
+    plan->own.input = input;
+    plan->own.x = x;
+    if (plan->schedule.ranks == 1)
+        put_own(plan, x, plan->schedule.n);
+    int rc = coll_run(c, plan, x, (struct coll_owed){0});
+    plan->own.x = NULL;
     return rc;
 }

@@ -21,9 +21,19 @@ struct coll_config {
     double serialise, reduce;
 };
 
+/* A rank's own summand where it is not in x yet: weight·at, or zeros if `at` is NULL. */
+struct coll_input {
+    const float *at;
+    float weight;
+};
+
 struct coll_plan {
     struct schedule schedule;
     struct coll_config config;
+    struct {
+        float *x; /* of the run under way; NULL: the summand is in it */
+        struct coll_input input;
+    } own;
     struct flow *flow; /* one a step */
     size_t *needs;     /* numbers of steps */
     struct port *ports;
@@ -51,5 +61,10 @@ struct coll_owed {
  * other ranks may still be running. ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_PROTOCOL: x is
  * undefined, and not used any more. */
 int coll_run(struct coll *c, struct coll_plan *plan, float *x, struct coll_owed owed);
+
+/* A reduction in f32, whose x the run writes without a pass of its own over it: a step that is the
+ * first to touch a range begins with the input. Ranges that no step touches stay as they are,
+ * except those of a lone rank. */
+int coll_reduce(struct coll *c, struct coll_plan *plan, float *x, struct coll_input input);
 
 #endif

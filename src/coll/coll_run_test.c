@@ -389,6 +389,84 @@ static void test_run_ends_with_a_new_view(void **state)
     }
 }
 
+/* ---- sums whose own summands are not in the vector ---- */
+
+struct summed {
+    bool at_root;
+    size_t n;
+    float *x[RANKS_MAX];
+};
+
+/* Rank 2 has nothing to contribute, and the root never does. */
+static struct coll_input own_input(const struct summed *t, size_t rank, const float *at)
+{
+    bool none = rank == 2 || (t->at_root && rank == 0);
+    return (struct coll_input){none ? NULL : at, (float)rank + 0.3f};
+}
+
+static int play_summed(struct scene *scene, struct group *group, const struct ranks *ranks)
+{
+    struct summed *t = scene->arg;
+    struct coll c = {.group = group, .view = group_view(group), .ranks = ranks, .lane = 3};
+    struct schedule s;
+    struct coll_plan plan = {0};
+    float *input = calloc(t->n + 1, sizeof *input), *x = calloc(t->n + 1, sizeof *x);
+    t->x[ranks->me] = x;
+    for (size_t i = 0; input && x && i < t->n; i++) {
+        input[i] = call_value(ranks->me, 0, i);
+        x[i] = NAN; /* whatever was there before is written over */
+    }
+    int rc = schedule_split_reduce(&s, CODEC_F32, t->at_root, ranks->count, ranks->me, t->n);
+    if (rc == OK)
+        rc = coll_plan_make(&plan, &s, &(struct coll_config){.chunk = PIECE});
+    if (rc == OK)
+        rc = coll_reduce(&c, &plan, x, own_input(t, ranks->me, input));
+    schedule_release(&s);
+    coll_plan_release(&plan);
+    free(input);
+    return rc;
+}
+
+/* The same sums with the summands in the vectors to begin with. */
+static void judge_summed(const struct summed *t, uint32_t ranks)
+{
+    struct cluster c = {.ranks = ranks, .n = t->n};
+    for (size_t r = 0; r < ranks; r++)
+        assert_int_equal(schedule_split_reduce(&c.by[r], CODEC_F32, t->at_root, ranks, r, t->n),
+                         OK);
+    cluster_make_room(&c);
+    for (size_t r = 0; r < ranks; r++)
+        for (size_t i = 0; i < t->n; i++) {
+            float at = call_value(r, 0, i);
+            const struct coll_input input = own_input(t, r, &at);
+            c.x[r][i] = input.at ? input.weight * at : 0;
+        }
+    cluster_carry_out(&c);
+    size_t parts = t->at_root ? 1 : ranks;
+    for (size_t r = 0; r < parts; r++) {
+        size_t from = schedule_cut(t->n, parts, r), end = schedule_cut(t->n, parts, r + 1);
+        assert_memory_equal(t->x[r] + from, c.x[r] + from, (end - from) * sizeof(float));
+    }
+    cluster_tear_down(&c);
+}
+
+static void test_run_summands_that_are_not_in_the_vector(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, PIECE + 1, 97, 2 * LONG, 20000};
+    for (uint32_t at_root = 0; at_root < 2; at_root++)
+        for (uint32_t ranks = 1 + at_root; ranks <= RANKS_MAX; ranks += STRIDE)
+            for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+                struct summed t = {.at_root = at_root, .n = sizes[k]};
+                struct scene scene = {.ranks = ranks, .play = play_summed, .arg = &t};
+                run_scene(&scene);
+                expect_played(&scene);
+                judge_summed(&t, ranks);
+                for (size_t r = 0; r < ranks; r++)
+                    free(t.x[r]);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_run_broadcast_and_reduce),
         cmocka_unit_test(test_run_gather_and_scatter),
         cmocka_unit_test(test_run_rank_without_share),
+        cmocka_unit_test(test_run_summands_that_are_not_in_the_vector),
         cmocka_unit_test(test_run_is_deterministic),
         cmocka_unit_test(test_run_counts_bytes),
         cmocka_unit_test(test_run_survives_spurious_signals),

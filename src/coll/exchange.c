@@ -346,6 +346,8 @@ static int attempt_exchange(struct exchange *e, struct coll *c)
     struct exchange_meta *meta = &e->meta[c->n & 1];
     struct range all = vec_all(result);
     int64_t begun = trace_now(e->group->world);
+    if (e->config.split && e->config.codec == CODEC_F32)
+        return split_run(e, c, merge_meta);
     if (e->mine.weight > 0)
         vec_copy(result, &e->input, all);
     else

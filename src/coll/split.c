@@ -108,8 +108,11 @@ static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, struct
     if (rc == OK && !at_root(e))
         rc = coll_meta_broadcast(c, meta, sizeof *meta);
     exchange_enter(e, EXCHANGE_REDUCING);
+    const struct coll_input input = {e->mine.weight > 0 ? e->input.at : NULL,
+                                     (float)e->mine.weight};
     if (rc == OK)
-        rc = coll_run(c, &e->plan, x->at, owed);
+        rc = e->config.codec == CODEC_F32 ? coll_reduce(c, &e->plan, x->at, input)
+                                          : coll_run(c, &e->plan, x->at, owed);
     trace_stage(e, c, SPAN_REDUCE, begun);
     if (rc == OK)
         pass_stage(e, STAGE_REDUCE);

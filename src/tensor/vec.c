@@ -527,6 +527,11 @@ void vec_host_add(float *y, const float *x, size_t n)
     vec_kernels_best()->add(y, x, n);
 }
 
+void vec_host_product(float *y, float a, const float *x, size_t n)
+{
+    vec_kernels_best()->product(y, a, x, n);
+}
+
 void vec_host_add_all(float *y, const float *x, size_t n)
 {
     const struct vec_kernels *k = vec_kernels_best();

@@ -156,7 +156,8 @@ struct vec_angle vec_angle(const struct vec *a, const struct vec *p, const struc
 uint64_t vec_hash(const struct vec *v, struct range r);
 
 /* Host-memory forms, which collectives apply to bytes as they arrive. */
-void vec_host_add(float *y, const float *x, size_t n);     /* y ← y + x */
-void vec_host_add_all(float *y, const float *x, size_t n); /* by all compute threads */
+void vec_host_add(float *y, const float *x, size_t n);              /* y ← y + x */
+void vec_host_product(float *y, float a, const float *x, size_t n); /* y ← a·x */
+void vec_host_add_all(float *y, const float *x, size_t n);          /* by all compute threads */
 
 #endif

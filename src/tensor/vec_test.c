@@ -329,6 +329,9 @@ static void test_bytes_from_the_wire_are_added_at_any_alignment(void **state)
         float want = i >= 3 && i < 1004 ? x + b->start[1].at[i + 2] : x;
         assert_true(b->at[0].at[i] == want);
     }
+    vec_host_product(b->at[0].at + 3, 0.7f, b->at[1].at + 5, 1001);
+    for (size_t i = 3; i < 1004; i++)
+        assert_true(b->at[0].at[i] == 0.7f * b->start[1].at[i + 2]);
 }
 
 static void test_one_bad_element_is_found_wherever_it_lies(void **state)
