@@ -49,7 +49,6 @@ static struct phased_settings read_settings(const Paceline__Job *job)
         .equal = set->weights == PACELINE__MPCA__WEIGHTS__equal,
         .states = true,
         .give_passes = 1,
-        .adopt_passes = 1,
     };
 }
 
@@ -81,7 +80,8 @@ static void displace_model(struct phased_worker *w, struct learner *l)
 {
     for (uint32_t i = 0; i < w->node.lanes; i++) {
         struct phased_lane *lane = &w->node.lane[i];
-        mpca_displace(&l->x, &w->star, alpha_of(w, lane), lane->r);
+        struct vec x = phased_shard(lane, &l->x);
+        mpca_displace(&x, &lane->star, alpha_of(w, lane), vec_all(&x));
     }
 }
 
@@ -89,7 +89,9 @@ static void tilt_gradient(struct phased_worker *w, struct learner *l)
 {
     for (uint32_t i = 0; i < w->node.lanes; i++) {
         struct phased_lane *lane = &w->node.lane[i];
-        mpca_tilt(&l->dx, &l->x, &w->star, alpha_of(w, lane), lane->r, &w->own);
+        struct vec x = phased_shard(lane, &l->x), dx = phased_shard(lane, &l->dx),
+                   own = phased_shard(lane, &w->own);
+        mpca_tilt(&dx, &x, &lane->star, alpha_of(w, lane), vec_all(&x), &own);
     }
 }
 

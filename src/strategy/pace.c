@@ -53,7 +53,7 @@ static struct phased_settings read_settings(const Paceline__Job *job)
         .own_vector = true,
         .leaf_progress = true,
         .give_passes = 2,
-        .adopt_passes = 3,
+        .adopt_passes = 2,
     };
 }
 
@@ -88,7 +88,7 @@ static void rebase_model(struct phased_worker *w, struct phased_lane *lane, uint
                          const struct vec *result)
 {
     struct vec x = phased_shard(lane, &w->m->learner->x), sent = phased_shard(lane, &w->own),
-               before = phased_shard(lane, &w->star), b = vec_part(result, 0, lane->r.len);
+               before = vec_part(&lane->star, 0, x.n), b = vec_part(result, 0, lane->r.len);
     bool counted = lane->pending && atomic_load(&lane->slot.counted) <= n;
     if (counted && lane->slot.progress)
         pace_rebase(&x, &b, &sent);
@@ -106,7 +106,7 @@ static void rebase_model(struct phased_worker *w, struct phased_lane *lane, uint
 static void give_up_contribution(struct phased_worker *w, struct phased_lane *lane)
 {
     struct vec x = phased_shard(lane, &w->m->learner->x), sent = phased_shard(lane, &w->own),
-               before = phased_shard(lane, &w->star);
+               before = vec_part(&lane->star, 0, x.n);
     pace_rebase(&x, &before, &sent);
     lane->pending = false;
 }
@@ -120,7 +120,7 @@ static bool renew_contribution(struct phased_lane *lane)
     if (base + 1 == last) {
         struct vec x = vec_part(&lane->slot.x, 0, lane->r.len);
         struct vec b = vec_part(&e->result[last & 1], 0, x.n);
-        struct vec before = vec_part(&e->result[base & 1], 0, x.n);
+        struct vec before = vec_part(&lane->before, 0, x.n);
         pace_rebase(&x, &b, &before);
     }
     return base + 1 >= last;

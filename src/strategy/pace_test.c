@@ -101,10 +101,8 @@ static void scene_open(struct scene *k)
     if (job_parse("t", text, strlen(text), &k->job, &err) != OK || job_finish(k->job, &err) != OK)
         fail_msg("%s", err.text);
     assert_int_equal(vec_init(&k->learner.x, &k->arena, N), OK);
-    assert_int_equal(vec_init(&k->w.star, &k->arena, N), OK);
     assert_int_equal(vec_init(&k->w.own, &k->arena, N), OK);
     vec_fill(&k->learner.x, vec_all(&k->learner.x), 2);
-    vec_fill(&k->w.star, vec_all(&k->w.star), 2);
     assert_int_equal(phased_node_init(node, k->job, &k->learner.x, &k->s, 0, &k->arena), OK);
     k->lane = &node->lane[1];
 }
@@ -143,6 +141,7 @@ static void complete_exchange(struct scene *k, uint64_t n, bool counted)
     k->lane->exchange.completed = n;
     if (counted)
         k->lane->slot.counted = n;
+    phased_spare_held(k->lane);
 }
 
 /* As phased_worker.c: adopt_result. */
@@ -150,7 +149,8 @@ static void adopt_result(struct scene *k, uint64_t n)
 {
     const struct vec *result = &k->lane->exchange.result[n & 1];
     pace_rule.adopt(&k->w, k->lane, n, result);
-    vec_import(&k->w.star, k->lane->r, result->at);
+    k->lane->star = *result;
+    k->lane->held = result->at;
     k->lane->c = n;
 }
 

@@ -5,7 +5,8 @@
  *
  * A worker's training and its lanes share two things for each shard. The slot holds the next
  * contribution: training fills it at a step boundary, the lane takes it at its turn. `arrived` is
- * the exchange whose x̃* may be adopted, from the exchange's memory. Neither waits for the other,
+ * the exchange whose x̃* may be adopted. Training adopts it where it lies: of three vectors, one is
+ * the newest result, one the next, and training may hold the third. Neither waits for the other,
  * except a lane for a contribution, for the time of two steps. */
 #ifndef PL_STRATEGY_PHASED_H
 #define PL_STRATEGY_PHASED_H
@@ -66,13 +67,16 @@ struct phased_lane {
     atomic_bool prepared;     /* driver: completed, and its main task is to move the global model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted; PHASED_NONE: none may be */
     _Atomic uint64_t report_from; /* earlier exchanges were not completed here */
-    _Atomic uint64_t reading;     /* that is being copied out of result[reading - 1]; 0: none is */
+    _Atomic uint64_t reading;     /* that is being read in result[reading - 1]; 0: none is */
+    _Atomic(const float *) held;  /* the memory of `star`, which nobody writes */
+    struct vec spare;             /* for a result, in the place of the one that training holds */
+    struct vec before;            /* the result before the newest, until the next exchange */
     struct exchange_cost cost[PHASED_COSTS]; /* of exchange n in [n % PHASED_COSTS] */
     /* Training's own: */
     uint64_t tau;
     uint64_t c;        /* the exchange that made x̃*_s; PHASED_NONE: a joiner has none yet */
     uint64_t reported; /* the last one reported */
-    float gamma;       /* γ of the result that was adopted last; 0: none was */
+    struct vec star;   /* x̃*_s, then s̃, as adopted: a result */
     bool pending;      /* `pace`: a contribution was made whose end training does not know yet */
     /* `mpca`: of the result that was adopted last */
     int64_t adopted_at;
@@ -137,7 +141,7 @@ struct phased_rule {
     /* (optional) With `steer`: l and P of that exchange, for the next one. */
     struct pace_leap (*leap)(const struct phased_settings *set, const struct exchange_meta *meta,
                              const struct pace_leap *before);
-    /* Training adopts `result`, of exchange n; w->star still has that of lane->c. */
+    /* Training adopts `result`, of exchange n; lane->star still is that of lane->c. */
     void (*adopt)(struct phased_worker *w, struct phased_lane *lane, uint64_t n,
                   const struct vec *result);
     /* (optional) The learner's x_s has just been copied into the slot. */
@@ -181,9 +185,7 @@ struct phased_node {
 struct phased_worker {
     struct phased_node node;
     struct member *m;
-    struct vec both;     /* x̃*, then s̃, as adopted; */
-    struct vec star, s;  /* its two parts */
-    struct vec joint, v; /* x̃ and ṽ of that moment, if the driver does not have them */
+    struct vec joint, s, v; /* x̃, s̃ and ṽ, computed for copies; if the driver does not have them */
     /* As long as x, of the rule. mpca: scratch memory for Eq. 6. pace: of pending contributions,
      * x_s as it was sent. */
     struct vec own;
@@ -224,6 +226,9 @@ int phased_await(struct phased_lane *lane, bool (*holds)(const struct phased_lan
 
 /* Training adopts no result of this lane until `arrived` is set again: results are overwritten. */
 int phased_withhold(struct phased_lane *lane);
+
+/* Training reads no result but the newest any more: what is written next is not what it holds. */
+void phased_spare_held(struct phased_lane *lane);
 
 /* OK, or the error that ended a lane. */
 int phased_node_status(const struct phased_node *node);

@@ -56,6 +56,8 @@ static int lane_init(struct phased_lane *lane, struct vec *x, struct vec *s, uin
     lane->exchange.in_background = true;
     if (rc == OK && node->worker)
         rc = vec_init(&lane->slot.x, arena, n);
+    if (rc == OK && node->worker)
+        rc = vec_init(&lane->spare, arena, n);
     if (rc == OK && node->prepares)
         rc = phased_part_init(lane, x, s, node->worker, arena);
     if (rc != OK)
@@ -64,6 +66,8 @@ static int lane_init(struct phased_lane *lane, struct vec *x, struct vec *s, uin
     float *first = lane->exchange.result[completed & 1].at;
     vec_export(x, lane->r, first);
     vec_export(s, (struct range){0, lane->n_s}, first + lane->r.len);
+    lane->star = lane->exchange.result[completed & 1];
+    atomic_store(&lane->held, node->worker ? first : NULL);
     atomic_store(&lane->slot.turn, stages_tick(&node->stages, number));
     atomic_store(&lane->slot.counted, PHASED_NONE);
     if (node->joins)
@@ -151,21 +155,50 @@ static bool is_known(const struct phased_lane *lane)
     return lane->exchange.standing < LANE_UNKNOWN;
 }
 
-/* The next exchange overwrites the result before the last, which may be being copied. */
-static bool may_overwrite(const struct phased_lane *lane)
-{
-    return atomic_load(&lane->reading) != ((lane->exchange.completed + 1) & 1) + 1;
-}
-
 static bool is_unread(void *lane)
 {
     return atomic_load(&((struct phased_lane *)lane)->reading) == 0;
+}
+
+static bool reads_newest(void *arg)
+{
+    struct phased_lane *lane = arg;
+    uint64_t reading = atomic_load(&lane->reading);
+    return reading == 0 || reading == (lane->exchange.completed & 1) + 1;
 }
 
 int phased_withhold(struct phased_lane *lane)
 {
     atomic_store(&lane->arrived, PHASED_NONE);
     return group_wait(lane->node->group, SIGNAL_PHASED, is_unread, lane, WORLD_FOREVER);
+}
+
+static void spare(struct phased_lane *lane, struct vec *written)
+{
+    struct vec held = *written;
+    if (!held.at || held.at != atomic_load(&lane->held))
+        return;
+    *written = lane->spare;
+    lane->spare = held;
+}
+
+void phased_spare_held(struct phased_lane *lane)
+{
+    struct exchange *e = &lane->exchange;
+    lane->before = e->result[~e->completed & 1];
+    spare(lane, &e->result[~e->completed & 1]);
+    spare(lane, &e->input);
+    spare(lane, &lane->slot.x);
+}
+
+/* Training may adopt the newest result, and from then on reads no older one. */
+static int publish_result(struct phased_lane *lane)
+{
+    atomic_store(&lane->arrived, lane->exchange.completed);
+    world_raise(lane->node->world, SIGNAL_PHASED);
+    int rc = group_wait(lane->node->group, SIGNAL_PHASED, reads_newest, lane, WORLD_FOREVER);
+    phased_spare_held(lane);
+    return rc;
 }
 
 /* ---- a turn ---- */
@@ -262,10 +295,12 @@ static int end_turn(struct phased_lane *lane)
     int rc = phased_part_follow(lane);
     if (node->worker && node->prepares)
         phased_part_commit(lane);
-    atomic_store(&lane->prepared, !node->worker);
+    if (node->worker)
+        return rc == OK ? publish_result(lane) : rc;
+    atomic_store(&lane->prepared, true);
     atomic_store(&lane->arrived, e->completed);
     world_raise(node->world, SIGNAL_PHASED);
-    return node->worker ? rc : phased_await(lane, is_committed, WORLD_FOREVER);
+    return phased_await(lane, is_committed, WORLD_FOREVER);
 }
 
 /* No member will contribute any more, and all know it from the same exchange. */
@@ -285,8 +320,6 @@ static int take_turn(struct phased_lane *lane)
         record_tick(node, stages_tick(&node->stages, lane->exchange.lane));
         rc = node->worker ? take_contribution(lane, &mine) : OK;
     }
-    if (rc == OK)
-        rc = phased_await(lane, may_overwrite, WORLD_FOREVER);
     if (rc == OK) {
         count = MAY_HAVE_COUNTED;
         lane->exchange.base = *exchange_result(&lane->exchange);
@@ -320,6 +353,7 @@ static int join_lane(struct phased_lane *lane)
     lane->part.owned.len = 0; /* its x̃ is older */
     if (!lane->node->worker)
         phased_part_take_up(lane);
+    phased_spare_held(lane);
     atomic_store(&lane->report_from, lane->exchange.completed);
     atomic_store(&lane->arrived, lane->exchange.completed);
     lane->in_line = true;

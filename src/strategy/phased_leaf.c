@@ -133,6 +133,7 @@ static int take_result(struct phased_lane *lane, const struct transfer *in)
         return rc;
     exchange_take_result(&lane->exchange, got.exchange, &lane->slot.x, &got.meta,
                          lane->transfers.view);
+    phased_spare_held(lane);
     phased_settle(lane, lane->slot.tau, COUNTED);
     struct vec *heading = phased_heading(lane);
     vec_fill(heading, vec_all(heading), 0);

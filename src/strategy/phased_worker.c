@@ -55,7 +55,7 @@ static int add_contribution(struct phased_worker *w, struct phased_lane *lane)
 
 /* ---- a worker: what comes in ---- */
 
-/* The lane continues to the next exchange while this one's result is copied, not beyond it. */
+/* The lane waits with the exchange after the next one until this one's result is read. */
 static uint64_t begin_reading(struct phased_lane *lane)
 {
     uint64_t n;
@@ -66,25 +66,36 @@ static uint64_t begin_reading(struct phased_lane *lane)
     return n;
 }
 
-/* `heading`: ṽ, then γ; x̃ is computed when it is read. */
-static int keep_heading(struct phased_worker *w, struct phased_lane *lane, const float *heading)
+static void end_reading(struct phased_lane *lane)
 {
-    if (w->v.n == 0)
-        return OK;
-    vec_import(&w->v, lane->r, heading);
-    lane->gamma = heading[lane->r.len + HEADING_GAMMA];
-    return world_copied(w->node.world, lane->r.len * sizeof(float));
+    atomic_store(&lane->reading, 0);
+    world_raise(lane->node->world, SIGNAL_PHASED);
 }
 
-/* Copies of the model are of x̃ = x̃* − γ·ṽ (Eq. 5). */
+/* x̃ = x̃* − γ·ṽ (Eq. 5) of the newest result. While the lane has none that may be adopted, ṽ is not
+ * known. */
+static void compute_shard(struct phased_worker *w, struct phased_lane *lane)
+{
+    uint64_t n = begin_reading(lane);
+    const struct vec *star = n == PHASED_NONE ? &lane->star : &lane->exchange.result[n & 1];
+    const float *heading = lane->heading[n & 1].at;
+    vec_import(&w->joint, lane->r, star->at);
+    vec_import(&w->s, (struct range){0, lane->n_s}, star->at + lane->r.len);
+    if (n == PHASED_NONE) {
+        vec_fill(&w->v, lane->r, 0);
+    } else {
+        vec_import(&w->v, lane->r, heading);
+        vec_axpy(&w->joint, -heading[lane->r.len + HEADING_GAMMA], &w->v, lane->r);
+    }
+    end_reading(lane);
+}
+
+/* For copies of the model. */
 static void compute_joint(struct member *m)
 {
     struct phased_worker *w = m->own;
-    for (uint32_t i = 0; i < w->node.lanes; i++) {
-        const struct phased_lane *lane = &w->node.lane[i];
-        vec_copy(&w->joint, &w->star, lane->r);
-        vec_axpy(&w->joint, -lane->gamma, &w->v, lane->r);
-    }
+    for (uint32_t i = 0; i < w->node.lanes; i++)
+        compute_shard(w, &w->node.lane[i]);
 }
 
 static bool is_new(const struct phased_lane *lane, uint64_t n)
@@ -94,25 +105,21 @@ static bool is_new(const struct phased_lane *lane, uint64_t n)
 
 static int adopt_result(struct phased_worker *w, struct phased_lane *lane)
 {
-    struct world *world = w->node.world;
     if (!is_new(lane, atomic_load(&lane->arrived)))
         return OK;
-    int64_t begun = trace_now(world);
+    int64_t begun = trace_now(lane->node->world);
     uint64_t n = begin_reading(lane);
     bool adopts = is_new(lane, n); /* the lane may have withheld it meanwhile */
-    int rc = OK;
     if (adopts) {
-        const struct vec *result = &lane->exchange.result[n & 1];
-        w->node.rule->adopt(w, lane, n, result);
-        vec_import(&w->both, phased_range(lane), result->at);
-        rc = keep_heading(w, lane, lane->heading[n & 1].at);
+        struct vec result = lane->exchange.result[n & 1];
+        w->node.rule->adopt(w, lane, n, &result);
+        lane->star = result;
+        lane->c = n;
+        atomic_store(&lane->held, result.at);
     }
-    atomic_store(&lane->reading, 0);
-    world_raise(world, SIGNAL_PHASED);
-    if (!adopts)
-        return OK;
-    lane->c = n;
-    return rc == OK ? charge_copy(lane, begun, n, w->node.settings.adopt_passes) : rc;
+    end_reading(lane);
+    uint32_t passes = w->node.settings.adopt_passes;
+    return adopts && passes > 0 ? charge_copy(lane, begun, n, passes) : OK;
 }
 
 static int adopt_all(struct phased_worker *w)
@@ -153,15 +160,31 @@ static int between_steps(struct phased_worker *w)
 
 /* ---- a worker: a step ---- */
 
+/* The model becomes the global one, as adopted. */
+static void take_global(struct phased_worker *w)
+{
+    struct learner *l = w->m->learner;
+    for (uint32_t i = 0; i < w->node.lanes; i++)
+        vec_import(&l->both, phased_range(&w->node.lane[i]), w->node.lane[i].star.at);
+}
+
+static bool global_is_finite(const struct phased_node *node)
+{
+    bool finite = true;
+    for (uint32_t i = 0; i < node->lanes; i++)
+        finite &= vec_finite(&node->lane[i].star, (struct range){0, node->lane[i].r.len});
+    return finite;
+}
+
 /* A model whose loss is not finite starts over from the global one, as if it had contributed that.
  * ERR_DIVERGED: the global one is not finite, or nor was its loss. */
 static int start_over(struct phased_worker *w)
 {
     struct learner *l = w->m->learner;
-    if (w->restarted || !vec_finite(&w->star, vec_all(&w->star)))
+    if (w->restarted || !global_is_finite(&w->node))
         return ERR_DIVERGED;
-    vec_copy(&l->both, &w->both, vec_all(&l->both));
-    vec_copy(&w->own, &w->star, vec_all(&w->own));
+    take_global(w);
+    vec_copy(&w->own, &l->x, vec_all(&w->own));
     optim_reset(&l->optim);
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].tau = 0;
@@ -258,7 +281,6 @@ static bool has_adopted_all(const struct phased_node *node)
  * they take part with weight 0. */
 static int join_lanes(struct phased_worker *w, struct member *m)
 {
-    struct learner *l = m->learner;
     atomic_store(&m->group->work.busy, false);
     for (;;) {
         const struct wait_for set[] = {
@@ -279,7 +301,7 @@ static int join_lanes(struct phased_worker *w, struct member *m)
             return rc;
     }
     atomic_store(&m->group->work.busy, true);
-    vec_copy(&l->both, &w->both, vec_all(&l->both));
+    take_global(w);
     return group_joined(m->group, group_view(m->group)); /* from now on it may be a leaf */
 }
 
@@ -294,21 +316,18 @@ static int worker_init(struct phased_worker *w, struct member *m)
     w->node.v = m->resumed;
     w->node.threads = l->step_seconds > 0 ? 0 : 1; /* tasks of a simulation share theirs */
     int rc = phased_node_init(&w->node, m->job, &l->x, &l->s, m->start.exchanges, m->arena);
-    if (rc != OK || vec_init_model(&w->both, &w->star, &w->s, m->arena, l->x.n, l->s.n) != OK ||
-        vec_init(&w->joint, m->arena, set->symmetric ? l->x.n : 0) != OK ||
-        vec_init(&w->v, m->arena, w->joint.n) != OK ||
+    size_t copied = set->symmetric ? l->x.n : 0;
+    if (rc != OK || vec_init(&w->joint, m->arena, copied) != OK ||
+        vec_init(&w->v, m->arena, copied) != OK ||
+        vec_init(&w->s, m->arena, set->symmetric ? l->s.n : 0) != OK ||
         vec_init(&w->own, m->arena, set->own_vector ? l->x.n : 0) != OK)
         return ERR_NOMEM;
-    vec_copy(&w->both, &l->both, vec_all(&w->both));
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].adopted_at = world_now(m->world);
-    m->model = (struct global_model){.x = &w->star, .s = &w->s};
-    if (w->joint.n > 0) {
+    if (set->symmetric) {
         m->model = (struct global_model){.x = &w->joint, .s = &w->s, .extra = &w->v};
         m->compute_model = compute_joint;
     }
-    if (m->resumed)
-        vec_copy(&w->v, m->resumed, vec_all(&w->v));
     rc = phased_node_start(&w->node);
     if (rc == OK && w->node.joins)
         rc = join_lanes(w, m);

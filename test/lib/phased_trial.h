@@ -95,21 +95,28 @@ static void record_adopted(struct trial *t, struct member *m, uint32_t number)
     PL_ASSERT(lane->c < EXCHANGES_MAX);
     if (t->net)
         return;
-    const float *star = member_model(m)->x->at + lane->r.from;
+    const float *star = lane->star.at;
     struct adopted *a = &t->adopted[number][lane->c];
     t->star[m->world->self][number][lane->c] = hash_bytes(star, lane->r.len * sizeof *star);
     if (a->there)
         return;
     a->there = true;
-    memcpy(a->x, star, lane->r.len * sizeof *star);
-    if (m->model.extra && lane->c > 0) { /* the model is x̃, and x̃* = x̃ + γ·ṽ */
-        const float *v = m->model.extra->at + lane->r.from;
-        float gamma = lane->gamma;
-        memcpy(a->joint, star, lane->r.len * sizeof *star);
-        for (size_t i = 0; i < lane->r.len; i++)
-            a->x[i] += gamma * v[i];
+    memcpy(a->x, star, lane->star.n * sizeof *star);
+}
+
+/* The model that a worker copies is of the newest results. */
+static void record_joint(struct trial *t, struct member *m)
+{
+    const struct phased_node *node = m->own;
+    if (!m->compute_model || t->net)
+        return;
+    const struct global_model *model = member_model(m);
+    for (uint32_t i = 0; i < node->lanes; i++) {
+        const struct phased_lane *lane = &node->lane[i];
+        uint64_t n = atomic_load(&lane->arrived);
+        PL_ASSERT(n < EXCHANGES_MAX);
+        memcpy(t->adopted[i][n].joint, model->x->at + lane->r.from, lane->r.len * sizeof(float));
     }
-    memcpy(a->x + lane->r.len, m->model.s->at, lane->n_s * sizeof *star);
 }
 
 static bool trial_driver_hosts(const struct trial *t)
@@ -149,6 +156,7 @@ static int on_stepped(struct member *m)
         at->c[i] = node->lane[i].c;
         record_adopted(t, m, i);
     }
+    record_joint(t, m);
     if (!t->net)
         vec_export(&m->learner->x, vec_all(&m->learner->x), at->x);
     t->taken[self] = m->progress.steps;
