@@ -64,53 +64,24 @@ void mpca_tilt(struct vec *dx, const struct vec *x, const struct vec *star, floa
     vec_axpy(dx, alpha, scratch, r);
 }
 
-static int model_init(struct mpca_model *model, size_t n, const struct vec *v, struct arena *arena)
-{
-    int rc = v ? OK : vec_init(&model->v, arena, n);
-    if (v)
-        model->v = *v;
-    return rc == OK ? vec_init(&model->star, arena, n) : rc;
-}
-
-int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, const struct vec *v,
-                    struct arena *arena)
-{
-    joint->now.x = *x;
-    int rc = model_init(&joint->now, x->n, v, arena);
-    if (rc == OK)
-        rc = model_init(&joint->next, x->n, NULL, arena);
-    if (rc == OK)
-        rc = vec_init(&joint->next.x, arena, x->n);
-    if (rc == OK)
-        vec_copy(&joint->now.star, x, vec_all(x));
-    return rc;
-}
-
-static void copy_model(struct mpca_model *to, const struct mpca_model *from, struct range r)
-{
-    vec_copy(&to->x, &from->x, r);
-    vec_copy(&to->v, &from->v, r);
-    vec_copy(&to->star, &from->star, r);
-}
-
 /* As the equation is written: by 1/Σ τ^i, which is rounded to float once. */
 void mpca_mean(struct vec *y, struct range r, const struct mpca_sum *sum)
 {
     if (sum->tau == 0)
         return;
-    vec_import(y, r, sum->x);
+    if (y->at + r.from != sum->x)
+        vec_import(y, r, sum->x);
     vec_scale(y, (float)(1 / (double)sum->tau), r);
 }
 
-void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, uint64_t c,
-                  struct range r, const struct mpca_sum *sum)
+static void prepare_block(struct mpca_joint *joint, const struct mpca_config *config, uint64_t c,
+                          struct range r, const struct mpca_sum *sum)
 {
     const struct mpca_model *now = &joint->now;
     struct mpca_model *next = &joint->next;
-    copy_model(next, now, r);
-    if (sum->tau == 0)
-        return;
     struct vec *R = &next->star; /* until x̃* replaces it */
+    vec_copy(&next->x, &now->x, r);
+    vec_copy(&next->v, &now->v, r);
     /* Eq. 9: R = Σ τ^i·x^i / Σ τ^i */
     mpca_mean(R, r, sum);
     /* Eq. 8: x̃_t = (1 − β)·x̃_{t−1} + β·R */
@@ -120,9 +91,21 @@ void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, ui
                     mpca_gamma(config, c), r);
 }
 
-void mpca_commit(struct mpca_joint *joint, struct range r)
+/* Blocks stay in the cache while the equations pass over them. */
+void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, uint64_t c,
+                  struct range r, const struct mpca_sum *sum)
 {
-    copy_model(&joint->now, &joint->next, r);
+    if (sum->tau == 0) {
+        vec_copy(&joint->next.x, &joint->now.x, r);
+        vec_copy(&joint->next.v, &joint->now.v, r);
+        vec_copy(&joint->next.star, &joint->now.star, r);
+        return;
+    }
+    for (size_t at = 0; at < r.len; at += VEC_BLOCK) {
+        size_t len = r.len - at < VEC_BLOCK ? r.len - at : VEC_BLOCK;
+        const struct mpca_sum part = {sum->x + at, sum->tau};
+        prepare_block(joint, config, c, (struct range){r.from + at, len}, &part);
+    }
 }
 
 /* With d the change of x̃ and f the part that ṽ takes of it,

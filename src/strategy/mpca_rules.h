@@ -9,7 +9,7 @@
  * completed, those without a contribution included, so that all members count alike. Schedules are
  * pure functions of c; they are computed in double and rounded to float before they touch a model.
  *
- * Ranges are those of x. Nothing here blocks, and only mpca_joint_init allocates or fails. */
+ * Ranges are those of x. Nothing here blocks, allocates or fails. */
 #ifndef PL_STRATEGY_MPCA_RULES_H
 #define PL_STRATEGY_MPCA_RULES_H
 
@@ -64,17 +64,13 @@ void mpca_tilt(struct vec *dx, const struct vec *x, const struct vec *star, floa
 
 /* ---- the driver ---- */
 
-/* The global model after t cycles, and in `next` its value after the exchange under way. */
+/* The global model after t cycles, and in `next` its value after the exchange under way: vectors of
+ * the caller. */
 struct mpca_joint {
     struct mpca_model {
         struct vec x, v, star; /* x̃, ṽ, and x̃* as broadcast */
     } now, next;
 };
-
-/* x̃_0 and x̃*_0 are x, ṽ_0 is `v`; NULL: 0. They are borrowed, and become now.x and now.v; four or
- * five other vectors of their length come from the arena. ERR_NOMEM */
-int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, const struct vec *v,
-                    struct arena *arena);
 
 /* Eq. 9: y ← Σ τ^i·x^i / Σ τ^i over the range; y stays as it is when Σ τ^i is 0. This is all that
  * befalls the state s of layers such as BatchNorm: it is never penalised, extrapolated or given
@@ -82,14 +78,12 @@ int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, const struct 
 void mpca_mean(struct vec *y, struct range r, const struct mpca_sum *sum);
 
 /* next ← the model after `now` and `sum`, the reduction over all workers in cycle c (after c
- * complete cycles), over the range; next.star is broadcast. If Σ τ^i is 0, next is now. `now` does
- * not change: another prepare of the range replaces this one, so an exchange can be repeated with
- * other contributions, or abandoned. */
+ * complete cycles), over the range; next.star is broadcast, and may be where sum->x is. If Σ τ^i is
+ * 0, next is now. `now` does not change: another prepare of the range replaces this one, so an
+ * exchange can be repeated with other contributions, or abandoned. Reads and writes three vectors
+ * each, if next.star is the sum. */
 void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, uint64_t c,
                   struct range r, const struct mpca_sum *sum);
-
-/* The exchange is committed: now ← next over the range, as the last prepare left it. */
-void mpca_commit(struct mpca_joint *joint, struct range r);
 
 /* ---- who only hears x̃* ---- */
 

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "mpca_joint.h"
 enum { N = 3 * VEC_BLOCK + 5 * SEGMENT_ALIGN, SHARDS = 3, WORKERS = 3, SEED = 11 };
 
 /* A global model after a few cycles, its workers, and their contributions. */
@@ -66,7 +67,7 @@ static struct mpca_sum *sum_contributions(struct scene *k, struct range r,
 static void one_cycle(struct scene *k, uint64_t c, struct range r, const uint64_t tau[WORKERS])
 {
     mpca_prepare(&k->joint, &mpca_config_default, c, r, sum_contributions(k, r, tau));
-    mpca_commit(&k->joint, r);
+    joint_commit(&k->joint, r);
 }
 
 /* The global model begins as `x0`. */
@@ -83,7 +84,7 @@ static void scene_init(struct scene *k)
         k->x[i] = vec_of(k);
         fill_random(&k->x[i], i);
     }
-    assert_int_equal(mpca_joint_init(&k->joint, &k->x0, NULL, &k->arena), OK);
+    assert_int_equal(joint_init(&k->joint, &k->x0, &k->arena), OK);
 }
 
 static void warm_up(struct scene *k)
@@ -282,7 +283,7 @@ static void test_the_joint_model_of_a_lone_worker_is_its_own(void **state)
         mpca_displace(x, &k->joint.now.star, mpca_alpha(&config, c), vec_all(x));
         add_contribution(&k->sum, x, vec_all(x), tau);
         mpca_prepare(&k->joint, &config, c, vec_all(x), &k->sum);
-        mpca_commit(&k->joint, vec_all(x));
+        joint_commit(&k->joint, vec_all(x));
         bool exact = (tau & (tau - 1)) == 0;
         const struct mpca_model *now = &k->joint.now;
         for (size_t i = 0; i < N; i++) {
@@ -324,7 +325,7 @@ static void test_mpca_without_contributions_nothing_moves(void **state)
         k->sum.x[i] = NAN;
     k->sum.tau = 0;
     mpca_prepare(&k->joint, &mpca_config_default, 5, all, &k->sum);
-    mpca_commit(&k->joint, all);
+    joint_commit(&k->joint, all);
     assert_model(&k->joint.now, before);
 }
 
@@ -345,7 +346,7 @@ static void test_redone_is_as_done_once(void **state)
     mpca_prepare(&k->joint, &mpca_config_default, 4, all, sum_contributions(k, all, one_died));
     assert_model(&k->joint.next, once);
     assert_model(&k->joint.now, before);
-    mpca_commit(&k->joint, all);
+    joint_commit(&k->joint, all);
     assert_model(&k->joint.now, once);
 }
 

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "job/job.h"
+#include "mpca_joint.h"
 #include "strategy/pace_rules.h"
 #include "strategy/phased.h"
 
@@ -54,7 +55,7 @@ static void test_the_average_and_its_direction(void **state)
     arena_init(&arena);
     assert_int_equal(vec_init(&x, &arena, N), OK);
     vec_fill(&x, vec_all(&x), 2);
-    assert_int_equal(mpca_joint_init(&joint, &x, NULL, &arena), OK);
+    assert_int_equal(joint_init(&joint, &x, &arena), OK);
     for (size_t n = 0; n < sizeof exchange / sizeof *exchange; n++) {
         for (size_t i = 0; i < N; i++)
             sum[i] = (float)exchange[n].sum;
@@ -63,7 +64,7 @@ static void test_the_average_and_its_direction(void **state)
         const struct mpca_config config = pace_config(&motion, &leap);
         leap = pace_leap(&motion, &leap);
         mpca_prepare(&joint, &config, n, vec_all(&x), &(struct mpca_sum){sum, exchange[n].tau});
-        mpca_commit(&joint, vec_all(&x));
+        joint_commit(&joint, vec_all(&x));
         expect_all(&joint.now.x, vec_all(&x), exchange[n].r);
         expect_all(&joint.now.v, vec_all(&x), exchange[n].v);
         expect_all(&joint.now.star, vec_all(&x), b[n < 3 ? n + 1 : 3]);

@@ -185,7 +185,7 @@ struct phased_node {
 struct phased_worker {
     struct phased_node node;
     struct member *m;
-    struct vec joint, s, v; /* x̃, s̃ and ṽ, computed for copies; if the driver does not have them */
+    struct vec joint, s, v; /* symmetric: x̃, s̃ and ṽ, computed when a copy is wanted */
     /* As long as x, of the rule. mpca: scratch memory for Eq. 6. pace: of pending contributions,
      * x_s as it was sent. */
     struct vec own;
@@ -239,9 +239,8 @@ void phased_lane_commit(struct phased_lane *lane);
 /* exchange_config.prepare; `user` is the lane. */
 int phased_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *meta);
 
-/* A lane's part of a global model: x_s, then s; `own`: with memory of its own instead of theirs. */
-int phased_part_init(struct phased_lane *lane, struct vec *x, struct vec *s, bool own,
-                     struct arena *arena);
+/* A lane's part of a global model: on the driver, x_s and s themselves. ERR_NOMEM */
+int phased_part_init(struct phased_lane *lane, struct vec *x, struct vec *s, struct arena *arena);
 void phased_part_commit(struct phased_lane *lane);
 
 /* On a recovered driver whose lane is known: compute the global model from x̃* and lane->heading,

@@ -59,7 +59,7 @@ static int lane_init(struct phased_lane *lane, struct vec *x, struct vec *s, uin
     if (rc == OK && node->worker)
         rc = vec_init(&lane->spare, arena, n);
     if (rc == OK && node->prepares)
-        rc = phased_part_init(lane, x, s, node->worker, arena);
+        rc = phased_part_init(lane, x, s, arena);
     if (rc != OK)
         return rc;
     /* The first x̃* is the initial model. */
@@ -173,7 +173,7 @@ int phased_withhold(struct phased_lane *lane)
     return group_wait(lane->node->group, SIGNAL_PHASED, is_unread, lane, WORLD_FOREVER);
 }
 
-static void spare(struct phased_lane *lane, struct vec *written)
+static void swap_held(struct phased_lane *lane, struct vec *written)
 {
     struct vec held = *written;
     if (!held.at || held.at != atomic_load(&lane->held))
@@ -186,9 +186,9 @@ void phased_spare_held(struct phased_lane *lane)
 {
     struct exchange *e = &lane->exchange;
     lane->before = e->result[~e->completed & 1];
-    spare(lane, &e->result[~e->completed & 1]);
-    spare(lane, &e->input);
-    spare(lane, &lane->slot.x);
+    swap_held(lane, &e->result[~e->completed & 1]);
+    swap_held(lane, &e->input);
+    swap_held(lane, &lane->slot.x);
 }
 
 /* Training may adopt the newest result, and from then on reads no older one. */

@@ -6,9 +6,9 @@
 #include "base/minmax.h"
 #include "world/trace.h"
 
-/* Passes over the range, as a copy makes one: next from now 3, R 2, Eq. 8 1, Eq. 4 and 5 2, out 1.
- */
-enum { PREPARE_PASSES = 9 };
+/* Of mpca_prepare over the range, and of mpca_follow, as a copy makes one: it reads one vector and
+ * writes one. */
+enum { PREPARE_PASSES = 3, FOLLOW_PASSES = 2 };
 
 static size_t end_of(struct range r)
 {
@@ -32,40 +32,59 @@ static struct range of_s(const struct phased_lane *lane, struct range r)
     return range_between(max_size(r.from, n) - n, max_size(end_of(r), n) - n);
 }
 
-int phased_part_init(struct phased_lane *lane, struct vec *x, struct vec *s, bool own,
-                     struct arena *arena)
+int phased_part_init(struct phased_lane *lane, struct vec *x, struct vec *s, struct arena *arena)
 {
     struct phased_part *p = &lane->part;
-    const struct vec *v = own ? NULL : lane->node->v;
-    struct vec x_s = {x->at + lane->r.from, lane->r.len}, v_s = {0};
-    if (v)
-        v_s = (struct vec){v->at + lane->r.from, lane->r.len};
-    p->s = (struct vec){s->at, lane->n_s};
-    if (own && (vec_init(&x_s, arena, x_s.n) != OK || vec_init(&p->s, arena, lane->n_s) != OK))
-        return ERR_NOMEM;
-    if (!own)
-        p->owned = range_between(0, lane->exchange.n_floats);
+    const struct phased_node *node = lane->node;
+    size_t n = lane->r.len;
     int rc = vec_init(&p->s_next, arena, lane->n_s);
-    return rc == OK ? mpca_joint_init(&p->joint, &x_s, v ? &v_s : NULL, arena) : rc;
+    if (rc == OK)
+        rc = vec_init(&p->joint.next.x, arena, n);
+    if (node->worker) {
+        if (rc == OK)
+            rc = vec_init(&p->joint.now.x, arena, n);
+        return rc == OK ? vec_init(&p->s, arena, lane->n_s) : rc;
+    }
+    p->joint.now.x = phased_shard(lane, x);
+    if (node->v)
+        p->joint.now.v = phased_shard(lane, node->v);
+    else if (rc == OK)
+        rc = vec_init(&p->joint.now.v, arena, n);
+    p->s = vec_part(s, 0, lane->n_s);
+    p->owned = range_between(0, lane->exchange.n_floats);
+    return rc == OK ? vec_init(&p->joint.next.v, arena, n) : rc;
+}
+
+/* x̃* before and after this exchange are its results. So are, on a worker, the headings for ṽ. */
+static void take_vectors(struct phased_lane *lane, float *result)
+{
+    const struct exchange *e = &lane->exchange;
+    struct mpca_joint *joint = &lane->part.joint;
+    size_t n = lane->r.len;
+    joint->now.star = vec_part(exchange_result(e), 0, n);
+    joint->next.star = (struct vec){result, n};
+    if (!lane->node->worker)
+        return;
+    joint->now.v = vec_part(&lane->heading[e->completed & 1], 0, n);
+    joint->next.v = vec_part(&lane->heading[~e->completed & 1], 0, n);
 }
 
 /* x̃ = x̃* − γ·ṽ (Eq. 5), of what all members have. */
 static void take_over(struct phased_lane *lane, struct range r)
 {
-    const struct vec *heading = phased_heading(lane);
+    const struct vec *heading = phased_heading(lane), *last = exchange_result(&lane->exchange);
     struct phased_part *p = &lane->part;
     struct mpca_model *now = &p->joint.now;
-    const struct vec *last = exchange_result(&lane->exchange);
     struct vec last_s = {last->at + lane->r.len, lane->n_s};
-    struct range xs = of_x(lane, r), ss = of_s(lane, r);
+    struct range xs = of_x(lane, r);
     vec_copy(&now->x, last, xs);
-    vec_copy(&now->star, last, xs);
-    vec_fill(&now->v, xs, 0);
-    vec_copy(&p->s, &last_s, ss);
+    vec_copy(&p->s, &last_s, of_s(lane, r));
     if (heading->n == 0)
-        return;
-    vec_copy(&now->v, heading, xs);
-    vec_axpy(&now->x, -heading->at[lane->r.len + HEADING_GAMMA], &now->v, xs);
+        vec_fill(&now->v, xs, 0);
+    else if (heading->at != now->v.at)
+        vec_copy(&now->v, heading, xs);
+    if (heading->n > 0)
+        vec_axpy(&now->x, -heading->at[lane->r.len + HEADING_GAMMA], &now->v, xs);
 }
 
 struct mpca_config phased_steer(const struct phased_lane *lane, const struct exchange_meta *meta)
@@ -82,6 +101,7 @@ int phased_lane_prepare(void *user, struct range range, float *x, const struct e
     struct range xs = of_x(lane, range), ss = of_s(lane, range), owned = p->owned;
     struct world *world = lane->node->world;
     int64_t begun = trace_now(world);
+    take_vectors(lane, x - range.from);
     if (owned.len == 0)
         owned.from = end_of(range);
     take_over(lane, range_between(range.from, min_size(end_of(range), owned.from)));
@@ -89,7 +109,6 @@ int phased_lane_prepare(void *user, struct range range, float *x, const struct e
     struct mpca_sum sum = {.x = x, .tau = (uint64_t)meta->weight};
     const struct mpca_config config = phased_steer(lane, meta);
     mpca_prepare(&p->joint, &config, lane->exchange.completed, xs, &sum);
-    vec_export(&p->joint.next.star, xs, x);
     sum.x = x + xs.len;
     vec_copy(&p->s_next, &p->s, ss);
     mpca_mean(&p->s_next, ss, &sum);
@@ -104,9 +123,18 @@ int phased_lane_prepare(void *user, struct range range, float *x, const struct e
 void phased_part_commit(struct phased_lane *lane)
 {
     struct phased_part *p = &lane->part;
-    mpca_commit(&p->joint, of_x(lane, p->prepared));
+    struct mpca_model *now = &p->joint.now, *next = &p->joint.next;
+    struct range xs = of_x(lane, p->prepared);
     vec_copy(&p->s, &p->s_next, of_s(lane, p->prepared));
     p->owned = p->prepared;
+    if (lane->node->worker) { /* beyond its part x̃ is not kept */
+        struct vec x = now->x;
+        now->x = next->x;
+        next->x = x;
+        return;
+    }
+    vec_copy(&now->x, &next->x, xs);
+    vec_copy(&now->v, &next->v, xs);
 }
 
 void phased_part_take_up(struct phased_lane *lane)
@@ -126,14 +154,13 @@ void phased_part_take_leap(struct phased_lane *lane)
     lane->leap = (struct pace_leap){extra[HEADING_LEAP_STEPS], extra[HEADING_LEAP_PERIOD]};
 }
 
-/* It reads three vectors and writes one; a copy reads one and writes one. */
-enum { FOLLOW_PASSES = 2 };
-
+/* Where this node has prepared the exchange, it has written ṽ with it. */
 static int follow_heading(struct phased_lane *lane)
 {
     struct exchange *e = &lane->exchange;
     struct vec *heading = phased_heading(lane), *last = &lane->heading[~e->completed & 1];
     struct range xs = {0, lane->r.len}, extras = {xs.len, HEADING_EXTRAS};
+    struct range own = of_x(lane, lane->part.prepared);
     struct world *world = lane->node->world;
     int64_t begun = trace_now(world);
     const struct exchange_meta *meta = exchange_result_meta(e);
@@ -146,11 +173,12 @@ static int follow_heading(struct phased_lane *lane)
     const struct mpca_config config = phased_steer(lane, meta);
     const struct mpca_star before = {&e->result[~e->completed & 1], extra[HEADING_GAMMA]},
                            now = {exchange_result(e), mpca_gamma(&config, e->completed - 1)};
-    mpca_follow(heading, &config, last, &before, &now, xs);
+    mpca_follow(heading, &config, last, &before, &now, range_between(0, own.from));
+    mpca_follow(heading, &config, last, &before, &now, range_between(end_of(own), xs.len));
     extra[HEADING_GAMMA] = now.gamma;
-    int rc = world_copied(world, FOLLOW_PASSES * xs.len * sizeof(float));
-    trace_copied(world, begun, (uint8_t)e->lane, e->completed,
-                 FOLLOW_PASSES * xs.len * sizeof(float));
+    size_t bytes = FOLLOW_PASSES * (xs.len - own.len) * sizeof(float);
+    int rc = world_copied(world, bytes);
+    trace_copied(world, begun, (uint8_t)e->lane, e->completed, bytes);
     return rc;
 }
 

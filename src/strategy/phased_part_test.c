@@ -200,6 +200,7 @@ static void test_parts_move(void **state)
     complete_exchange(&k, all);
     prepare_range(&k, (struct range){ALL, 0}, 0, out);
     complete_exchange(&k, all);
+    vec_fill(phased_heading(k.lane), vec_all(phased_heading(k.lane)), 0);
     prepare_range(&k, (struct range){0, 10}, 20, out); /* its own x̃ of before is out of date */
     expect_near(out[5], element_after((struct element){.x = (double)all[5]}, 6, 25).star);
     scene_close(&k);

@@ -72,8 +72,7 @@ static void end_reading(struct phased_lane *lane)
     world_raise(lane->node->world, SIGNAL_PHASED);
 }
 
-/* x̃ = x̃* − γ·ṽ (Eq. 5) of the newest result. While the lane has none that may be adopted, ṽ is not
- * known. */
+/* x̃ = x̃* − γ·ṽ (Eq. 5) of the newest result. While none may be adopted, ṽ is not known. */
 static void compute_shard(struct phased_worker *w, struct phased_lane *lane)
 {
     uint64_t n = begin_reading(lane);

@@ -52,6 +52,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "mpca_joint.h"
 #include "strategy/mpca_rules.h"
 
 #include <stdio.h>
@@ -123,7 +124,7 @@ static void cluster_init(struct cluster *k, const char *form, bool tilts)
         assert_int_equal(vec_init(vecs[i], &k->arena, ALL), OK);
         vec_copy(vecs[i], &start, vec_all(&start));
     }
-    assert_int_equal(mpca_joint_init(&k->joint, &start, NULL, &k->arena), OK);
+    assert_int_equal(joint_init(&k->joint, &start, &k->arena), OK);
 }
 
 static float alpha_of(const struct cluster *k, size_t s)
@@ -184,7 +185,7 @@ static void reduce_shard(struct cluster *k, size_t s, struct mpca_sum *sum)
 /* The model that was prepared a tick ago has reached every worker. */
 static void finish_broadcast(struct cluster *k, size_t s)
 {
-    mpca_commit(&k->joint, shard_of(s));
+    joint_commit(&k->joint, shard_of(s));
     vec_copy(&k->star, &k->joint.now.star, shard_of(s));
     k->c[s]++;
 }
