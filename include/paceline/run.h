@@ -251,9 +251,9 @@ typedef struct pl_work_options {
     bool one_machine;
     /* The run's directory, where this machine has it, too: on shared storage, for instance. If the
      * driver is lost and does not return within retry_s, or before this worker leaves (`leave` 2),
-     * the first of its workers writes a checkpoint there, from which the next driver resumes.
-     * Strategies whose workers train in step (allreduce, sync, diloco) have it; others resume from
-     * the driver's last checkpoint. NULL: no. */
+     * its workers leave files there from which the next driver resumes: of a synchronous strategy
+     * the first one a checkpoint, else each a report, and one the model. NULL: no; then the run
+     * resumes from the driver's last checkpoint. */
     const char *run_directory;
 } pl_work_options;
 

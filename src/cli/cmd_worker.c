@@ -29,7 +29,7 @@ static const struct option worker_options[] = {
     {"cache", OPTION_TEXT, "DIR", "where a job with `cache: disk` keeps records (/var/tmp)",
      offsetof(struct worker_arguments, cache)},
     {"run-directory", OPTION_TEXT, "DIR",
-     "the run's directory, if this machine has it: a checkpoint goes there when the driver is lost",
+     "the run's directory, if this machine has it: its state goes there when the driver is lost",
      offsetof(struct worker_arguments, run_directory)},
     {"one-machine", OPTION_FLAG, NULL,
      "all workers are on this machine: a memory_budget of 50% is for all together",

@@ -249,5 +249,6 @@ const struct strategy_ops strategy_downpour = {
     .worker = downpour_worker,
     .close = ps_client_close,
     .collect_model = ps_client_gather,
+    .last_model = ps_client_last_model,
     .driver = downpour_driver,
 };

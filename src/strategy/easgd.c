@@ -215,6 +215,16 @@ static int async_worker(struct member *m)
     return rc == ERR_STOP ? ps_client_leave(&e->c) : rc;
 }
 
+/* The centre, as this worker fetched it last. */
+static bool easgd_last_model(struct member *m, uint64_t *version)
+{
+    const struct elastic *e = m->own;
+    if (!e || !ps_client_last_model(m, version))
+        return false;
+    m->model = (struct global_model){.x = &e->c.state.x, .s = &e->c.state.s};
+    return true;
+}
+
 static size_t easgd_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS])
 {
     return easgd_is_async(m->job) ? ps_client_export_join_state(m, word) : 0;
@@ -388,5 +398,6 @@ const struct strategy_ops strategy_easgd = {
     .export_join_state = easgd_export_join_state,
     .worker = easgd_worker,
     .close = ps_client_close,
+    .last_model = easgd_last_model,
     .driver = easgd_driver,
 };

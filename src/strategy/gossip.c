@@ -244,6 +244,15 @@ static int gossip_gather(struct member *m)
     return OK;
 }
 
+/* Any member's own, as while the run lasts. */
+static bool gossip_last_model(struct member *m, uint64_t *version)
+{
+    const struct gossip *g = m->own;
+    *version = 0;
+    return g && !atomic_load(&g->sender.lost) &&
+           vec_finite(&m->learner->both, vec_all(&m->learner->both));
+}
+
 static int gossip_configure(const Paceline__Job *job, struct strategy_traits *traits,
                             struct err *err)
 {
@@ -262,4 +271,5 @@ const struct strategy_ops strategy_gossip = {
     .worker = gossip_worker,
     .close = gossip_close,
     .collect_model = gossip_gather,
+    .last_model = gossip_last_model,
 };

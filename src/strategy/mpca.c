@@ -118,6 +118,7 @@ const struct strategy_ops strategy_mpca = {
     .worker = phased_worker,
     .close = phased_close,
     .collect_model = phased_collect,
+    .last_model = phased_last_model,
     .extras = 1,
     .extra_name = {"joint_direction"},
     .driver = phased_driver,

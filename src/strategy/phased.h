@@ -205,6 +205,7 @@ int phased_configure(const Paceline__Job *job, struct strategy_traits *traits, s
 int phased_worker(struct member *m);
 void phased_close(struct member *m);
 int phased_collect(struct member *m);
+bool phased_last_model(struct member *m, uint64_t *version);
 int phased_driver(struct driver_part *l);
 
 /* ---- lanes (phased_lane.c) ---- */
@@ -215,8 +216,9 @@ int phased_driver(struct driver_part *l);
 int phased_node_init(struct phased_node *node, const Paceline__Job *job, struct vec *x,
                      struct vec *s, uint64_t exchanges, struct arena *arena);
 
-/* Start the lanes' tasks; end them, and release their memory (zeroed: nothing to do). */
+/* Start the lanes' tasks; end them; the same, and release their memory (zeroed: nothing to do). */
 int phased_node_start(struct phased_node *node);
+void phased_node_stop(struct phased_node *node);
 void phased_node_close(struct phased_node *node);
 
 /* Wait until `holds` (NULL: for ever); meanwhile send this lane's last result to members that lack

@@ -395,16 +395,21 @@ int phased_node_start(struct phased_node *node)
     return rc == OK && node->worker ? phased_proxy_start(node) : rc;
 }
 
-void phased_node_close(struct phased_node *node)
+void phased_node_stop(struct phased_node *node)
 {
     for (uint32_t i = 0; node->lane && i < node->lanes; i++)
         if (node->lane[i].task)
             world_cancel(node->world, node->lane[i].task);
     world_end_task(node->world, &node->proxy.task);
-    for (uint32_t i = 0; node->lane && i < node->lanes; i++) {
+    for (uint32_t i = 0; node->lane && i < node->lanes; i++)
         world_end_task(node->world, &node->lane[i].task);
+}
+
+void phased_node_close(struct phased_node *node)
+{
+    phased_node_stop(node);
+    for (uint32_t i = 0; node->lane && i < node->lanes; i++)
         exchange_release(&node->lane[i].exchange);
-    }
     node->lane = NULL;
 }
 

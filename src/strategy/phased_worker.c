@@ -363,6 +363,41 @@ void phased_close(struct member *m)
         phased_node_close(&w->node);
 }
 
+/* With `coordination: driver` only the driver had x̃ and ṽ: they follow from what each lane has. A
+ * leaf may lack ṽ. */
+static int take_headings(struct phased_worker *w)
+{
+    struct member *m = w->m;
+    size_t n = m->learner->x.n;
+    if (w->v.n > 0)
+        return OK;
+    if (vec_init(&w->joint, m->arena, n) != OK || vec_init(&w->v, m->arena, n) != OK)
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < w->node.lanes; i++) {
+        struct phased_lane *lane = &w->node.lane[i];
+        const float *heading = lane->heading[lane->c & 1].at;
+        vec_import(&w->v, lane->r, heading);
+        lane->gamma = heading[lane->r.len + HEADING_GAMMA];
+    }
+    m->model = (struct global_model){.x = &w->joint, .s = &w->s, .extra = &w->v};
+    m->compute_model = compute_joint;
+    return OK;
+}
+
+bool phased_last_model(struct member *m, uint64_t *version)
+{
+    struct phased_worker *w = m->own;
+    *version = 0;
+    if (!w || !w->node.lane || group_is_leaf(m->group))
+        return false;
+    phased_node_stop(&w->node); /* its lanes overwrite results no more */
+    if (adopt_all(w) != OK || !has_adopted_all(&w->node))
+        return false;
+    for (uint32_t i = 0; i < w->node.lanes; i++)
+        *version += w->node.lane[i].c;
+    return take_headings(w) == OK;
+}
+
 int phased_collect(struct member *m)
 {
     return adopt_all(m->own);

@@ -181,5 +181,6 @@ const struct strategy_ops strategy_ps = {
     .worker = ps_worker,
     .close = ps_client_close,
     .collect_model = ps_client_gather,
+    .last_model = ps_client_last_model,
     .driver = ps_driver,
 };

@@ -405,3 +405,10 @@ int ps_client_gather(struct member *m)
     int rc = wait_while(c, is_lacking, m->group->timing.piece);
     return rc == OK ? ps_client_fetch(c) : rc;
 }
+
+bool ps_client_last_model(struct member *m, uint64_t *version)
+{
+    const struct ps_client *c = m->own;
+    *version = c ? c->state.version : 0;
+    return c && c->state.here;
+}

@@ -109,6 +109,9 @@ size_t ps_client_export_join_state(const struct member *m, uint64_t word[JOIN_ST
 /* ops->collect_model; m->own is a client: fetch the model and the optimizer's vectors again. */
 int ps_client_gather(struct member *m);
 
+/* ops->last_model; m->own is a client: the newest state that it has fetched. */
+bool ps_client_last_model(struct member *m, uint64_t *version);
+
 /* c->out becomes what the codec makes of it, which the worker takes into account itself
  * (config.keeps_lost). Does nothing with f32. */
 void ps_client_round(struct ps_client *c);

@@ -247,6 +247,10 @@ struct strategy_ops {
     void (*close)(struct member *m);
     /* (optional) All loops have ended: fetch the global model to this worker, into m->model. */
     int (*collect_model)(struct member *m);
+    /* In asynchronous strategies: no driver will return, and the loop has ended. Bring m->model
+     * up to the newest global model that this worker has. Of two workers' models the later one has
+     * the higher *version. false: this worker has none. */
+    bool (*last_model)(struct member *m, uint64_t *version);
     /* The driver part, which is rank 0 of every exchange; called if traits.driver_part. A recovered
      * driver (l->lanes.needs_sync) continues from the workers' state; l->recovered has what they
      * reported. */

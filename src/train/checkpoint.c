@@ -5,6 +5,7 @@
 #include "model/weights.h"
 #include "train/checkpoint_files.h"
 #include "train/driver_term_file.h"
+#include "train/last_report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -257,19 +258,12 @@ static void end_image(struct image *image)
     safetensors_end(&image->w);
 }
 
-int checkpoint_save(const struct rundir *dir, const struct checkpoint_header *header,
-                    const struct model_layout *layout, const float *model, uint32_t keep,
-                    uint64_t *bytes, struct err *err)
+int checkpoint_save_at(const struct rundir *dir, const char *path,
+                       const struct checkpoint_header *header, const struct model_layout *layout,
+                       const float *model, uint64_t *bytes, struct err *err)
 {
-    char path[RUNDIR_PATH_MAX + 64];
     struct image image;
-    rundir_file(dir, "checkpoint", path, sizeof path);
-    int rc = disk_keep_dir(dir->disk, path, NULL, err);
-    if (rc != OK)
-        return rc;
-    checkpoint_files_remove_unfinished(dir);
-    checkpoint_path_of(dir, header->progress.exchanges, path, sizeof path);
-    rc = begin_image(&image, dir->disk, header, layout, model, err);
+    int rc = begin_image(&image, dir->disk, header, layout, model, err);
     image.dir = dir;
     if (rc == OK) /* room must be left for the final model, events and files of other programs */
         rc = check_space(dir->disk, dir->path, "a checkpoint", image.bytes + image.bytes / 8, err);
@@ -277,9 +271,26 @@ int checkpoint_save(const struct rundir *dir, const struct checkpoint_header *he
         rc = disk_replace_by(dir->disk, path, fill_file, &image, err);
     *bytes = image.bytes;
     end_image(&image);
+    return rc;
+}
+
+int checkpoint_save(const struct rundir *dir, const struct checkpoint_header *header,
+                    const struct model_layout *layout, const float *model, uint32_t keep,
+                    uint64_t *bytes, struct err *err)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    rundir_file(dir, "checkpoint", path, sizeof path);
+    int rc = disk_keep_dir(dir->disk, path, NULL, err);
+    if (rc != OK)
+        return rc;
+    checkpoint_files_remove_unfinished(dir);
+    checkpoint_path_of(dir, header->progress.exchanges, path, sizeof path);
+    rc = checkpoint_save_at(dir, path, header, layout, model, bytes, err);
     if (rc == OK)
         rc = checkpoint_files_remove_others(dir, header->progress.exchanges, keep > 0 ? keep : 1,
                                             header->incarnation, err);
+    if (rc == OK)
+        last_reports_remove(dir, header->incarnation);
     return rc;
 }
 

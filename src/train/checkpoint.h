@@ -82,6 +82,11 @@ int checkpoint_save(const struct rundir *dir, const struct checkpoint_header *he
                     const struct model_layout *layout, const float *model, uint32_t keep,
                     uint64_t *bytes, struct err *err);
 
+/* Write a checkpoint to another file of the run directory, by its whole path. Errors as above. */
+int checkpoint_save_at(const struct rundir *dir, const char *path,
+                       const struct checkpoint_header *header, const struct model_layout *layout,
+                       const float *model, uint64_t *bytes, struct err *err);
+
 /* The path of checkpoint N, into out (RUNDIR_PATH_MAX + 64). */
 void checkpoint_path_of(const struct rundir *dir, uint64_t n, char *out, size_t size);
 

@@ -2,10 +2,10 @@
  *
  * driver_open.c sets it up. driver_initial_state.c finds the initial state. driver_handshake.c does
  * the workers' handshakes. driver_start.c begins the run. driver_term.c claims the run for this
- * driver, and driver_recovery.c takes up the counts of returned workers. driver_first_view.c waits
- * for workers and receives their reasons for leaving. driver_opening.c follows their opening
- * reports. driver_arrivals.c replies to workers while the driver itself still opens. driver.c is
- * the main task. */
+ * driver, and driver_recovery.c takes up the counts of returned workers; driver_last_reports.c does
+ * so with the files of workers that have ended. driver_first_view.c waits for workers and receives
+ * their reasons for leaving. driver_opening.c follows their opening reports. driver_arrivals.c
+ * replies to workers while the driver itself still opens. driver.c is the main task. */
 #ifndef PL_TRAIN_DRIVER_H
 #define PL_TRAIN_DRIVER_H
 
@@ -233,6 +233,11 @@ int driver_find_start(struct driver *d);
  * files of weights give values to some of its tensors alone: driver_check_weights finds out. */
 bool driver_reads_ranges(const struct driver *d);
 void driver_check_weights(struct driver *d, const struct net *net);
+
+/* Resume from what the last driver's workers left in the run directory, if that is further than
+ * `newest`, its newest model or checkpoint (`kept`: there is a checkpoint). ERR_NOT_FOUND: nothing
+ * was left, or a line in the log says why it is passed over; ERR_INPUT, ERR_NOMEM */
+int driver_resume_from_reports(struct driver *d, const struct checkpoint_header *newest, bool kept);
 
 /* Encodes the welcome; then starts the group, and requests workers. */
 int driver_write_welcome(struct driver *d);

@@ -220,21 +220,23 @@ static bool find_elsewhere(const struct rundir *dir, char *path, size_t size)
 }
 
 /* A model that is all there is to resume from, or is further than the newest checkpoint: where the
- * run directory could not take it, it is elsewhere, or the newest checkpoint has become it.
+ * run directory could not take it, it is elsewhere, or the newest checkpoint has become it. Its
+ * path, of RUNDIR_PATH_MAX + 64, and its header.
  * ERR_NOT_FOUND: there is none; ERR_INPUT: it cannot be taken up */
-static int load_final(struct driver *d, const struct progress *newest)
+static int find_final(struct driver *d, const struct progress *newest, char *path,
+                      struct checkpoint_header *header)
 {
     const struct rundir *dir = d->options->dir;
-    char path[RUNDIR_PATH_MAX + 64], here[RUNDIR_PATH_MAX + 64];
-    struct checkpoint_header header;
+    enum { SIZE = RUNDIR_PATH_MAX + 64 };
+    char here[SIZE];
     struct err why, none;
-    bool elsewhere = find_elsewhere(dir, path, sizeof path);
+    bool elsewhere = find_elsewhere(dir, path, SIZE);
     rundir_file(dir, FINAL, here, sizeof here);
-    bool is_there = elsewhere && checkpoint_read_header(path, &header, &why) == OK;
-    if (is_there && newest && !progress_is_further(&header.progress, newest))
+    bool is_there = elsewhere && checkpoint_read_header(path, header, &why) == OK;
+    if (is_there && newest && !progress_is_further(&header->progress, newest))
         return ERR_NOT_FOUND;
-    if (!is_there && !newest && checkpoint_read_header(here, &header, &none) == OK)
-        snprintf(path, sizeof path, "%s", here);
+    if (!is_there && !newest && checkpoint_read_header(here, header, &none) == OK)
+        snprintf(path, SIZE, "%s", here);
     else if (!elsewhere)
         return ERR_NOT_FOUND;
     else if (!is_there)
@@ -242,6 +244,11 @@ static int load_final(struct driver *d, const struct progress *newest)
                        "the run's final model was put elsewhere and cannot be read (%.300s); copy "
                        "it to %s",
                        why.text, here);
+    return OK;
+}
+
+static int load_final(struct driver *d, const char *path)
+{
     int rc =
         driver_reads_ranges(d)
             ? checkpoint_open_model(path, &d->layout, &d->start.ranges, &d->start.resumed, d->err)
@@ -255,12 +262,21 @@ static int load_final(struct driver *d, const struct progress *newest)
 static int load_newest(struct driver *d, bool *is_final)
 {
     const struct rundir *dir = d->options->dir;
-    struct checkpoint_header newest;
+    char path[RUNDIR_PATH_MAX + 64];
+    struct checkpoint_header newest, final;
     bool kept = checkpoint_find_newest(dir, &newest);
-    int rc = load_final(d, kept ? &newest.progress : NULL);
-    *is_final = rc == OK;
+    int rc = find_final(d, kept ? &newest.progress : NULL, path, &final);
+    int reported = rc == ERR_INPUT
+                       ? ERR_NOT_FOUND
+                       : driver_resume_from_reports(d, rc == OK ? &final : &newest, kept);
+    *is_final = rc == OK && reported == ERR_NOT_FOUND;
+    if (reported != ERR_NOT_FOUND)
+        return reported;
+    if (rc == OK)
+        rc = load_final(d, path);
     if (rc == OK || rc == ERR_NOMEM)
         return rc;
+    *is_final = false;
     if (rc == ERR_INPUT && !kept && !d->options->force) {
         struct err why = *d->err;
         return err_set(d->err, ERR_INPUT,

@@ -5,27 +5,16 @@
 #include <inttypes.h>
 
 /* Repeated samples have the offsets of their first use, so they are counted separately. */
-static void sum_of_repeated(struct driver *d, const struct view *view, const struct progress *all)
+static void recover_leases(struct driver *d, const struct view *view, const struct progress *all)
 {
     struct ledger *ledger = &d->ledger;
-    uint64_t repeated_sum = 0, departed_nodes = 0, repeated = 0;
-    for (size_t i = 0; i < view->count; i++) {
-        const struct recovery_report *report = &d->recovery.report[view->node[i]];
-        d->ledger.own[view->node[i]].repeated_by = report->lease.repeated;
-        repeated_sum += report->lease.repeated;
-        departed_nodes = report->departed_totals[DEPARTED_REPEATED_BY] > departed_nodes
-                             ? report->departed_totals[DEPARTED_REPEATED_BY]
-                             : departed_nodes;
-        repeated = report->departed_totals[DEPARTED_REPEATED] > repeated
-                       ? report->departed_totals[DEPARTED_REPEATED]
-                       : repeated;
-    }
-    ledger->repeated_leases = repeated_sum + departed_nodes < all->sample_offset
-                                  ? repeated_sum + departed_nodes
-                                  : all->sample_offset;
+    const struct members members = view_members(view);
+    const struct recovery_sum sum = recovery_sum(d->recovery.report, &members, all);
+    MEMBERS_EACH (node, &members)
+        ledger->own[node].repeated_by = d->recovery.report[node].lease.repeated;
+    ledger->repeated_leases = sum.repeated_leases;
     ledger->used = all->sample_offset - ledger->repeated_leases;
-    lease_server_recover(&d->leases, view, d->recovery.report, ledger->used,
-                         repeated + repeated_sum);
+    lease_server_recover(&d->leases, view, d->recovery.report, ledger->used, sum.repeated);
     ledger_lease(ledger, &d->leases.table);
 }
 
@@ -35,7 +24,7 @@ void driver_resume_with(struct driver *d, const struct view *view)
     struct progress progress = d->progress->recover(d, view);
     ledger_resume(ledger, &progress);
     if (d->traits.takes_leases)
-        sum_of_repeated(d, view, &progress);
+        recover_leases(d, view, &progress);
     d->start.resumed.progress = progress;
     d->start.resumed.used = ledger->used;
     d->start.resumed.missed = ledger->missed;

@@ -2,6 +2,7 @@
  * disk has no room for the final model, the writer waits, with a copy in a fallback location that
  * has room; at the end of the wait that copy is the model. */
 #include "train/checkpoint_ranges.h"
+#include "train/last_report.h"
 #include "train/model_writer.h"
 
 #include <inttypes.h>
@@ -173,6 +174,8 @@ int model_writer_write_final(struct model_writer *k, const struct checkpoint_hea
     };
     for (;;) {
         int rc = try_once(k, header, &p);
+        if (rc == OK && complete) /* nothing is left to resume from reports */
+            last_reports_remove(k->dir, header->incarnation + 1);
         if (rc == OK)
             return end_wait(k, OK);
         if (rc == ERR_PEER) /* the slices of the model are gone */

@@ -192,30 +192,16 @@ static uint32_t one_alone(const struct driver *d)
 /* The sum over all asynchronous workers, those that have left included. */
 static struct progress recover_sum(struct driver *d, const struct view *view)
 {
-    struct progress all = {.sample_offset = 0};
-    uint64_t departed[DEPARTED_COUNT] = {0};
-    for (size_t i = 0; i < view->count; i++) {
-        const struct recovery_report *report = &d->recovery.report[view->node[i]];
-        d->ledger.own[view->node[i]].samples = report->samples;
-        d->ledger.own[view->node[i]].exchanges = report->exchanges;
-        all.sample_offset += report->samples;
-        all.exchanges += report->exchanges;
-        for (int k = 0; k < DEPARTED_COUNT; k++)
-            departed[k] =
-                report->departed_totals[k] > departed[k] ? report->departed_totals[k] : departed[k];
+    const struct members members = view_members(view);
+    const struct recovery_sum sum =
+        recovery_sum(d->recovery.report, &members, &d->start.resumed.progress);
+    struct progress all = {
+        .sample_offset = sum.samples, .samples_used = sum.samples, .exchanges = sum.exchanges};
+    MEMBERS_EACH (node, &members) {
+        d->ledger.own[node].samples = d->recovery.report[node].samples;
+        d->ledger.own[node].exchanges = d->recovery.report[node].exchanges;
     }
-    all.sample_offset += departed[DEPARTED_SAMPLES];
-    all.exchanges += departed[DEPARTED_EXCHANGES];
-    /* A worker that died with the driver is in neither sum, but the checkpoint contains its
-     * reports. */
-    if (all.sample_offset < d->start.resumed.progress.sample_offset)
-        all.sample_offset = d->start.resumed.progress.sample_offset;
-    if (all.exchanges < d->start.resumed.progress.exchanges)
-        all.exchanges = d->start.resumed.progress.exchanges;
-    d->recovery.untaken = all.sample_offset;
-    for (size_t i = 0; i < view->count; i++)
-        d->recovery.untaken -= d->recovery.report[view->node[i]].samples;
-    all.samples_used = all.sample_offset;
+    d->recovery.untaken = sum.untaken;
     all.steps = d->ledger.grows ? (uint64_t)strategy_grown_steps(d->job, all.sample_offset,
                                                                  d->data.epoch_records)
                                 : all.sample_offset / d->ledger.step_samples;

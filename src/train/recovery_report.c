@@ -1,5 +1,7 @@
 #include "train/recovery_report.h"
 
+#include "base/minmax.h"
+
 enum {
     AT_OFFSET,
     AT_STEPS,
@@ -67,4 +69,28 @@ void recovery_report_read(const uint64_t words[GROUP_REPORT], struct recovery_re
         report->join_state[i] = words[AT_JOIN_STATE + i];
     for (int i = 0; i < MEMBER_WORDS; i++)
         progress->sharers.word[i] = words[AT_JOIN_STATE + JOIN_STATE_WORDS + i];
+}
+
+struct recovery_sum recovery_sum(const struct recovery_report *reports, const struct members *nodes,
+                                 const struct progress *least)
+{
+    struct recovery_sum sum = {.samples = 0};
+    uint64_t departed[DEPARTED_COUNT] = {0}, repeated = 0;
+    MEMBERS_EACH (node, nodes) {
+        const struct recovery_report *report = &reports[node];
+        sum.samples += report->samples;
+        sum.exchanges += report->exchanges;
+        repeated += report->lease.repeated;
+        for (int k = 0; k < DEPARTED_COUNT; k++)
+            departed[k] = max_size(departed[k], report->departed_totals[k]);
+    }
+    uint64_t own = sum.samples, before = least->sample_offset - least->samples_used;
+    sum.samples = max_size(own + departed[DEPARTED_SAMPLES], least->sample_offset);
+    sum.exchanges = max_size(sum.exchanges + departed[DEPARTED_EXCHANGES], least->exchanges);
+    sum.untaken = sum.samples - own;
+    bool lacks = own + departed[DEPARTED_SAMPLES] < least->sample_offset;
+    uint64_t again = repeated + departed[DEPARTED_REPEATED_BY];
+    sum.repeated_leases = min_size(lacks ? max_size(again, before) : again, sum.samples);
+    sum.repeated = repeated + departed[DEPARTED_REPEATED];
+    return sum;
 }

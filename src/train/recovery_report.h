@@ -31,4 +31,18 @@ _Static_assert((int)DEPARTED_COUNT == (int)GROUP_TOTALS, "the totals of a heartb
 void recovery_report_write(const struct recovery_report *report, uint64_t words[GROUP_REPORT]);
 void recovery_report_read(const uint64_t words[GROUP_REPORT], struct recovery_report *report);
 
+/* The counts of all workers of an asynchronous run, those that have left included: from the reports
+ * (by node) of the members in `nodes`, but no less than the progress `least`, that of a checkpoint.
+ * A worker that died with the driver is in no report, but the checkpoint contains what it had
+ * reported. */
+struct recovery_sum {
+    uint64_t samples, exchanges;
+    uint64_t untaken;         /* samples that are in none of these reports */
+    uint64_t repeated_leases; /* samples that were trained on again because no lease had arrived */
+    uint64_t repeated;        /* these, and samples of doubtful leases (data/lease.h) */
+};
+
+struct recovery_sum recovery_sum(const struct recovery_report *reports, const struct members *nodes,
+                                 const struct progress *least);
+
 #endif

@@ -1,8 +1,10 @@
 #include "train/worker_checkpoint.h"
 
 #include "base/fault.h"
+#include "group/listener.h"
 #include "train/checkpoint.h"
 #include "train/driver_term_file.h"
+#include "train/last_report.h"
 #include "train/worker_share.h"
 
 #include <inttypes.h>
@@ -19,10 +21,14 @@ static bool has_model(const struct worker *w)
 
 static bool may_save(const struct worker *w)
 {
-    bool is_first = group_view(&w->group)->node[0] == w->world->self;
     return w->host->run_folder && atomic_load(&w->group.driver.missing) &&
-           !atomic_load(&w->group.end.run_ended) && !w->traits.is_async && w->job->slices == 1 &&
-           is_first && w->member.progress.steps > w->start.steps && has_model(w);
+           !atomic_load(&w->group.end.run_ended) && w->job->slices == 1;
+}
+
+static bool may_save_checkpoint(const struct worker *w)
+{
+    bool is_first = group_view(&w->group)->node[0] == w->world->self;
+    return is_first && w->member.progress.steps > w->start.steps && has_model(w);
 }
 
 /* The directory could be another one of that name on this machine. */
@@ -91,11 +97,19 @@ static struct model_layout layout_of(const struct worker *w, const struct model_
     };
 }
 
-static int save_model(struct worker *w, const struct rundir *dir, struct err *err)
+/* The model into the publisher's copy. */
+static struct model_layout copy_model(struct worker *w, uint64_t *updates)
 {
     struct global_model model = worker_model(w);
     struct model_header vectors = model_header_of(&model, w->strategy->extras);
-    struct model_layout layout = layout_of(w, &vectors);
+    PL_ASSERT(vectors.floats <= w->publisher.room);
+    model_copy(w->publisher.copy, &model, w->strategy->extras);
+    *updates = model.updates;
+    return layout_of(w, &vectors);
+}
+
+static int save_checkpoint(struct worker *w, const struct rundir *dir, struct err *err)
+{
     struct checkpoint_header header;
     uint64_t bytes;
     bool further;
@@ -104,9 +118,7 @@ static int save_model(struct worker *w, const struct rundir *dir, struct err *er
         rc = complete_header(w, dir, &header, &further, err);
     if (rc != OK || !further)
         return rc;
-    header.updates = model.updates;
-    PL_ASSERT(vectors.floats <= w->publisher.room);
-    model_copy(w->publisher.copy, &model, w->strategy->extras);
+    struct model_layout layout = copy_model(w, &header.updates);
     rc = checkpoint_save(dir, &header, &layout, w->publisher.copy, w->job->checkpoint->keep, &bytes,
                          err);
     book_texts_release(&header.books);
@@ -119,11 +131,69 @@ static int save_model(struct worker *w, const struct rundir *dir, struct err *er
     return rc;
 }
 
+/* ---- asynchronous: reports of all, and the newest model ---- */
+
+static bool make_report(struct worker *w, struct last_report *report)
+{
+    const struct view *view = group_view(&w->group);
+    *report = (struct last_report){
+        .incarnation = view->incarnation,
+        .node = w->world->self,
+        .view = view->number,
+        .members = view_members(view),
+        .step_samples = (uint64_t)job_step_records(w->job) * job_replicas(w->job),
+    };
+    bool trained = group_read_report(&w->group, report->report);
+    report->has_model = trained && w->strategy->last_model(&w->member, &report->version);
+    return trained;
+}
+
+static int save_last_model(struct worker *w, const struct rundir *dir,
+                           const struct last_report *report, struct err *err)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    struct checkpoint_header header;
+    uint64_t bytes;
+    int rc = make_header(w, &header, err);
+    if (rc != OK)
+        return rc;
+    struct model_layout layout = copy_model(w, &header.updates);
+    last_report_model_path(dir, report, path, sizeof path);
+    rc = checkpoint_save_at(dir, path, &header, &layout, w->publisher.copy, &bytes, err);
+    if (rc == OK)
+        log_info(w->host->log,
+                 "the driver is lost: global model of version %" PRIu64 " written to %s, %" PRIu64
+                 " bytes",
+                 report->version, path, bytes);
+    return rc;
+}
+
+/* Workers end at about the same time, and each writes its report first: so mostly one of them
+ * writes its model. */
+static int save_last_report(struct worker *w, const struct rundir *dir, struct err *err)
+{
+    struct last_report report;
+    struct last_reports all;
+    if (!make_report(w, &report))
+        return OK;
+    int rc = last_report_write(dir, &report, err);
+    if (rc != OK)
+        return rc;
+    log_info(w->host->log, "the driver is lost: recovery report written to %s", dir->path);
+    rc = report.has_model ? last_reports_read(dir, w->host->log, &all, err) : ERR_NOT_FOUND;
+    if (rc != OK)
+        return rc == ERR_NOT_FOUND ? OK : rc;
+    bool writes = !last_reports_have_later(&all, &report);
+    last_reports_release(&all);
+    return writes ? save_last_model(w, dir, &report, err) : OK;
+}
+
 void worker_save_checkpoint(struct worker *w)
 {
     struct rundir dir = {.disk = w->host->run_disk};
     struct err err;
-    if (!may_save(w))
+    bool reports = w->traits.is_async;
+    if (!may_save(w) || !(reports || may_save_checkpoint(w)))
         return;
     int rc = publisher_finish(&w->publisher, world_now(w->world) + WORLD_SECOND);
     if (rc == ERR_TIMEOUT || rc == ERR_CANCELLED) /* its copy is still being read */
@@ -132,8 +202,8 @@ void worker_save_checkpoint(struct worker *w)
     if (rc == OK)
         rc = check_directory(w, &dir, &err);
     if (rc == OK)
-        rc = save_model(w, &dir, &err);
+        rc = reports ? save_last_report(w, &dir, &err) : save_checkpoint(w, &dir, &err);
     if (rc != OK)
-        log_warn(w->host->log, "the driver is lost, and this worker writes no checkpoint: %s",
-                 err.text);
+        log_warn(w->host->log, "the driver is lost, and this worker writes no %s: %s",
+                 reports ? "report or model" : "checkpoint", err.text);
 }

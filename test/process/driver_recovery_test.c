@@ -279,45 +279,149 @@ static void test_it_does_not_come_back(void **state)
     assert_true(took > 0.9 && took < 6);
 }
 
+static int logged_by_workers(const struct cast *c, const char *line)
+{
+    int n = 0;
+    for (int k = 0; k < WORKERS; k++)
+        n += machines_log(&c->m.worker[k], line);
+    return n;
+}
+
+/* The driver dies, and its workers end when it has not returned. Returns the exchanges that it has
+ * reported. */
+static int lose_driver(struct cast *c, struct tiny *t, const char *strategy, const char *epochs)
+{
+    *c = (struct cast){.t = t, .m.run = real_new(t), .saves = true};
+    port_find(c->at);
+    begin_at(c, strategy, epochs, "1", c->at);
+    kill_driver(c);
+    int reported = real_exchanges(&c->m.run);
+    machines_wait(&c->m);
+    return reported;
+}
+
+/* Another driver, with workers of its own, takes the run to its end. */
+static void resume_without(struct cast *c, const char *strategy, const char *epochs)
+{
+    machines_release(&c->m);
+    c->m.workers = 0;
+    start_driver(c, strategy, epochs, SECOND_RUN);
+    for (int k = 0; k < WORKERS; k++)
+        WORKER(&c->m, c->t->folder, "--retry", "10");
+    real_end(&c->m.run, 0, "epochs");
+    machines_end(&c->m, 0);
+    double error = run_number(c->m.run.dir, "end", 0, "test_error");
+    if (error >= 0.3)
+        fail_msg("%s: ends with an error of %g in %s", strategy, error, c->m.run.dir);
+}
+
 /* Workers whose driver does not return leave a checkpoint of what they have trained without it. */
 static void test_workers_save_a_checkpoint(void **state)
 {
     static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:4}",
                                              "strategy.diloco={tau:4}"};
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
-        struct cast c = {.t = *state, .m.run = real_new(*state)};
-        port_find(c.at);
-        c.saves = true;
-        begin_at(&c, strategies[i], "stop.epochs=30", "1", c.at);
-        kill_driver(&c);
-        int reported = real_exchanges(&c.m.run);
-        double before = run_number(c.m.run.dir, "exchange", reported - 1, "n");
-        machines_wait(&c.m);
-        int saved = 0;
-        for (int k = 0; k < WORKERS; k++)
-            saved += machines_log(&c.m.worker[k], "the driver is lost: checkpoint of exchange");
+        struct cast c;
+        int before = lose_driver(&c, *state, strategies[i], "stop.epochs=30");
+        int saved = logged_by_workers(&c, "the driver is lost: checkpoint of exchange");
         if (saved != 1)
             fail_msg("%s: %d checkpoints; %s", strategies[i], saved, c.m.worker[0].err);
-        machines_release(&c.m);
-        c.m.workers = 0;
-        start_driver(&c, strategies[i], "stop.epochs=30", SECOND_RUN);
-        for (int k = 0; k < WORKERS; k++)
-            WORKER(&c.m, c.t->folder, "--retry", "10");
-        real_end(&c.m.run, 0, "epochs");
+        resume_without(&c, strategies[i], "stop.epochs=30");
         double from = run_number(c.m.run.dir, "start", 1, "resumed_after");
-        print_message("    %s: exchange %g reported, resumed after %g\n", strategies[i], before,
+        print_message("    %s: exchange %d reported, resumed after %g\n", strategies[i], before,
                       from);
         bool needs_driver = strstr(strategies[i], "sync"); /* to exchange */
         assert_true(needs_driver ? from >= before : from > before + 5);
         assert_true(run_number(c.m.run.dir, "end", 0, "missed") == 0);
         double place = run_number(c.m.run.dir, "end", 0, "epochs") * (TINY_TRAIN - 60);
         assert_true(fabs(run_number(c.m.run.dir, "end", 0, "used") - place) < 0.5);
-        double error = run_number(c.m.run.dir, "end", 0, "test_error");
-        if (error >= 0.3)
-            fail_msg("%s: ends with an error of %g in %s", strategies[i], error, c.m.run.dir);
-        machines_end(&c.m, 0);
         machines_release(&c.m);
     }
+}
+
+#define FEW_EPOCHS "stop.epochs=15"
+
+/* Of a strategy with leases each leaves its report, and one or more that are as far the model. */
+static void leave_reports(struct cast *c, struct tiny *t, const char *strategy)
+{
+    lose_driver(c, t, strategy, FEW_EPOCHS);
+    int reports = logged_by_workers(c, "the driver is lost: recovery report written to");
+    int models = logged_by_workers(c, "the driver is lost: global model of version");
+    if (reports != WORKERS || models < 1)
+        fail_msg("%s: %d reports, %d models; %s", strategy, reports, models, c->m.worker[0].err);
+}
+
+/* Every sample that was trained on is used or repeated. Grants that were on their way when the
+ * driver died are missed; `missed`: at most so many samples are. */
+static void check_books(const struct cast *c, const char *strategy, double missed_max)
+{
+    double place = run_number(c->m.run.dir, "end", 0, "epochs") * (TINY_TRAIN - 60);
+    double used = run_number(c->m.run.dir, "end", 0, "used");
+    double repeated = run_number(c->m.run.dir, "end", 0, "repeated");
+    double missed = run_number(c->m.run.dir, "end", 0, "missed");
+    print_message("    %s: at %g, %g used, %g repeated, %g missed\n", strategy, place, used,
+                  repeated, missed);
+    if (used > place + 0.5 || place > used + repeated + 0.5 || missed > missed_max)
+        fail_msg("%s: at %g, %g used, %g repeated, %g missed (%s)", strategy, place, used, repeated,
+                 missed, c->m.run.dir);
+}
+
+static void resume_from_reports(struct tiny *t, const char *strategy)
+{
+    struct cast c;
+    leave_reports(&c, t, strategy);
+    int reported = real_exchanges(&c.m.run);
+    resume_without(&c, strategy, FEW_EPOCHS);
+    double from = run_number(c.m.run.dir, "start", 1, "resumed_after");
+    print_message("    %s: %d exchanges reported, resumed after %g\n", strategy, reported, from);
+    assert_true(from >= reported);
+    check_books(&c, strategy, LEASE_MAX);
+    machines_release(&c.m);
+}
+
+static void test_leased_workers_leave_their_reports(void **state)
+{
+    resume_from_reports(*state, "strategy.mpca={}");
+    resume_from_reports(*state, "strategy.mpca={coordination:symmetric}");
+    resume_from_reports(*state, "strategy.gossip={}");
+    resume_from_reports(*state, "strategy.easgd={tau:4}");
+    resume_from_reports(*state, "strategy.ps={consistency:bsp}");
+    resume_from_reports(*state, "strategy.ps={colocated:true}");
+    resume_from_reports(*state, "strategy.downpour={n_push:4 n_fetch:4}");
+}
+
+/* Cut these files of the workers to some bytes. */
+static void cut_files(const struct cast *c, const char *pattern)
+{
+    char command[480];
+    snprintf(command, sizeof command, "truncate -s 100 '%s'/recovery/%s", c->m.run.dir, pattern);
+    assert_int_equal(system(command), 0);
+}
+
+/* A worker died with the driver, or its report is damaged: the others' reports are taken, and its
+ * samples count as missed. Without any model the run goes back to the newest checkpoint. */
+static void test_reports_are_missing(void **state)
+{
+    struct cast c;
+    const char *strategy = "strategy.mpca={}";
+    leave_reports(&c, *state, strategy);
+    int reported = real_exchanges(&c.m.run);
+    cut_files(&c, "1-0");
+    resume_without(&c, strategy, FEW_EPOCHS);
+    assert_non_null(strstr(c.m.run.p.err, "recovery/1-0: is no whole report of a worker"));
+    assert_non_null(strstr(c.m.run.p.err, "worker 0 has left no report"));
+    assert_non_null(strstr(c.m.run.p.err, "2 of the last driver's 3 workers left their reports"));
+    check_books(&c, strategy, 15 * (TINY_TRAIN - 60));
+    machines_release(&c.m);
+
+    leave_reports(&c, *state, strategy);
+    reported = real_exchanges(&c.m.run);
+    cut_files(&c, "*.safetensors");
+    resume_without(&c, strategy, FEW_EPOCHS);
+    assert_non_null(strstr(c.m.run.p.err, "left reports, but no model to resume from"));
+    assert_true(real_exchanges(&c.m.run) > reported);
+    check_books(&c, strategy, 0);
+    machines_release(&c.m);
 }
 
 /* Two drivers on one run directory: the later one is the run's, and the other finds it out before
@@ -405,6 +509,8 @@ int main(void)
         cmocka_unit_test(test_it_stands_still),
         cmocka_unit_test(test_it_does_not_come_back),
         cmocka_unit_test(test_workers_save_a_checkpoint),
+        cmocka_unit_test(test_leased_workers_leave_their_reports),
+        cmocka_unit_test(test_reports_are_missing),
         cmocka_unit_test(test_a_driver_that_was_replaced_ends),
         cmocka_unit_test(test_it_is_interrupted_before_all_are_back),
         cmocka_unit_test(test_two_take_it_up),
