@@ -9,8 +9,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Random;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -43,16 +45,32 @@ public final class EngineProcessTest {
             watchEngine(args[0]);
             return;
         }
-        EngineProcessTest test = new EngineProcessTest(Files.createTempDirectory("paceline-engine-"));
-        TestCases.run("test_two_processes_train", test::processesTrain);
-        TestCases.run("test_rows_in_a_file_train_as_those_in_memory", test::rowsInAFileTrain);
-        TestCases.run("test_missing_folder_is_named", test::missingFolderIsNamed);
+        Path folder = Files.createTempDirectory("paceline-engine-");
+        try {
+            new EngineProcessTest(folder).runAll();
+        } finally {
+            delete(folder);
+        }
+    }
+
+    private void runAll() throws Exception {
+        TestCases.run("test_two_processes_train", this::processesTrain);
+        TestCases.run("test_rows_in_a_file_train_as_those_in_memory", this::rowsInAFileTrain);
+        TestCases.run("test_missing_folder_is_named", this::missingFolderIsNamed);
         TestCases.run("test_messages_arrive", EngineProcessTest::messagesArrive);
-        TestCases.run("test_a_crash_ends_the_process_alone", test::crashEndsTheProcess);
+        TestCases.run("test_a_crash_ends_the_process_alone", this::crashEndsTheProcess);
         TestCases.run("test_a_silent_process_is_killed", EngineProcessTest::silentProcessIsKilled);
         TestCases.run("test_a_silent_worker_is_killed_sooner", EngineProcessTest::silentWorkerIsKilledSooner);
-        TestCases.run("test_a_process_outlives_a_pause_and_ends_with_its_parent", test::processEndsWithItsParent);
+        TestCases.run("test_a_process_outlives_a_pause_and_ends_with_its_parent", this::processEndsWithItsParent);
         TestCases.run("test_a_library_that_cannot_be_loaded", EngineProcessTest::libraryCannotBeLoaded);
+    }
+
+    private static void delete(Path folder) throws IOException {
+        try (Stream<Path> all = Files.walk(folder)) {
+            for (Path each : all.sorted(Comparator.reverseOrder()).collect(Collectors.toList())) {
+                Files.delete(each);
+            }
+        }
     }
 
     // ---- what a process has
