@@ -39,7 +39,7 @@ THEIRS = {"ddp": "ddp", "ddp fp16": "fp16", "ddp bf16": "bf16", "post-local 10":
 
 class Race(PacedWorkers):
     def __init__(self, args, hosts, folder):
-        super().__init__(hosts, WORKERS, folder, args.build, args.limit + 120)
+        super().__init__(hosts, WORKERS, folder, args.build, args.limit + 300)
         self.args, self.port = args, PORT
         with open(os.path.join(folder, "fc.prototxt"), "w") as f:
             f.write(FC)

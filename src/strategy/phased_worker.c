@@ -97,6 +97,19 @@ static void compute_joint(struct member *m)
         compute_shard(w, &w->node.lane[i]);
 }
 
+/* Copies of the model may be wanted. ERR_NOMEM */
+static int offer_copies(struct phased_worker *w)
+{
+    struct member *m = w->m;
+    const struct learner *l = m->learner;
+    if (vec_init(&w->joint, m->arena, l->x.n) != OK || vec_init(&w->v, m->arena, l->x.n) != OK ||
+        vec_init(&w->s, m->arena, l->s.n) != OK)
+        return ERR_NOMEM;
+    m->model = (struct global_model){.x = &w->joint, .s = &w->s, .extra = &w->v};
+    m->compute_model = compute_joint;
+    return OK;
+}
+
 static bool is_new(const struct phased_lane *lane, uint64_t n)
 {
     return n != PHASED_NONE && (n > lane->c || lane->c == PHASED_NONE);
@@ -315,18 +328,11 @@ static int worker_init(struct phased_worker *w, struct member *m)
     w->node.v = m->resumed;
     w->node.threads = l->step_seconds > 0 ? 0 : 1; /* tasks of a simulation share theirs */
     int rc = phased_node_init(&w->node, m->job, &l->x, &l->s, m->start.exchanges, m->arena);
-    size_t copied = set->symmetric ? l->x.n : 0;
-    if (rc != OK || vec_init(&w->joint, m->arena, copied) != OK ||
-        vec_init(&w->v, m->arena, copied) != OK ||
-        vec_init(&w->s, m->arena, set->symmetric ? l->s.n : 0) != OK ||
+    if (rc != OK || (set->symmetric && offer_copies(w) != OK) ||
         vec_init(&w->own, m->arena, set->own_vector ? l->x.n : 0) != OK)
         return ERR_NOMEM;
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].adopted_at = world_now(m->world);
-    if (set->symmetric) {
-        m->model = (struct global_model){.x = &w->joint, .s = &w->s, .extra = &w->v};
-        m->compute_model = compute_joint;
-    }
     rc = phased_node_start(&w->node);
     if (rc == OK && w->node.joins)
         rc = join_lanes(w, m);
@@ -363,27 +369,6 @@ void phased_close(struct member *m)
         phased_node_close(&w->node);
 }
 
-/* With `coordination: driver` only the driver had x̃ and ṽ: they follow from what each lane has. A
- * leaf may lack ṽ. */
-static int take_headings(struct phased_worker *w)
-{
-    struct member *m = w->m;
-    size_t n = m->learner->x.n;
-    if (w->v.n > 0)
-        return OK;
-    if (vec_init(&w->joint, m->arena, n) != OK || vec_init(&w->v, m->arena, n) != OK)
-        return ERR_NOMEM;
-    for (uint32_t i = 0; i < w->node.lanes; i++) {
-        struct phased_lane *lane = &w->node.lane[i];
-        const float *heading = lane->heading[lane->c & 1].at;
-        vec_import(&w->v, lane->r, heading);
-        lane->gamma = heading[lane->r.len + HEADING_GAMMA];
-    }
-    m->model = (struct global_model){.x = &w->joint, .s = &w->s, .extra = &w->v};
-    m->compute_model = compute_joint;
-    return OK;
-}
-
 bool phased_last_model(struct member *m, uint64_t *version)
 {
     struct phased_worker *w = m->own;
@@ -395,7 +380,8 @@ bool phased_last_model(struct member *m, uint64_t *version)
         return false;
     for (uint32_t i = 0; i < w->node.lanes; i++)
         *version += w->node.lane[i].c;
-    return take_headings(w) == OK;
+    /* With `coordination: driver` only the driver has made copies until now. */
+    return m->compute_model || offer_copies(w) == OK;
 }
 
 int phased_collect(struct member *m)
