@@ -119,6 +119,7 @@ static void merge_meta(void *header, const void *other)
     t->loss += o->loss;
     t->stop_votes += o->stop_votes;
     t->flush_votes += o->flush_votes;
+    t->checkpoint_votes += o->checkpoint_votes;
     t->contributors = members_union(&t->contributors, &o->contributors);
     t->participants = members_union(&t->participants, &o->participants);
     t->non_contributing = members_union(&t->non_contributing, &o->non_contributing);

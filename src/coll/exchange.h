@@ -25,8 +25,10 @@ struct exchange_meta {
     uint64_t samples;                /* Σ: records behind the contributions */
     double loss;                     /* Σ of losses over those records */
     uint32_t stop_votes;             /* Σ: members that want the run to end here */
-    uint32_t flush_votes;            /* Σ: members that want nothing to be owed after it: above 0
+    uint16_t flush_votes;            /* Σ: members that want nothing to be owed after it: above 0
                                         the vector and all residuals travel as they are */
+    uint16_t checkpoint_votes;       /* Σ: members that are asked for a checkpoint, for which each
+                                        sends what only it has */
     struct members contributors;     /* ∪: members whose contribution counted */
     struct members participants;     /* ∪: members that took part */
     struct members non_contributing; /* ∪: members with nothing to contribute: joiners, leavers */

@@ -73,21 +73,50 @@ size_t carried_state_floats(size_t streams, size_t row)
     return row > 0 ? streams * (row + CARRIED_STATE_MARKS) : 0;
 }
 
-void carried_state_export(const struct carried_state *c, float *out)
+static float *mark_of(float *table, size_t streams, size_t row, size_t stream)
 {
-    size_t n = c->streams * c->row;
+    return table + streams * row + stream * CARRIED_STATE_MARKS;
+}
+
+static void write_mark(float *mark, uint64_t record)
+{
+    PL_ASSERT(record <= NO_RECORD); /* so both parts are exact */
+    mark[0] = (float)(record >> 16);
+    mark[1] = (float)(record & 0xffff);
+}
+
+/* The place of the stream's next record: in the epoch of `from`, or in the one behind it. */
+static uint64_t next_place(const struct carried_selection *only, size_t streams, size_t stream)
+{
+    uint64_t n = only->sampler->n, place = only->from % n, epoch = only->from - place;
+    uint64_t next = place + (stream + streams - place % streams) % streams;
+    return next < n ? epoch + next : epoch + n + stream;
+}
+
+static bool is_selected(const struct carried_state *c, const struct carried_selection *only,
+                        size_t stream)
+{
+    uint64_t place = next_place(only, c->streams, stream), n = only->sampler->n;
+    return only->takes(only->user, place) &&
+           sampler_at(only->sampler, place / n, (size_t)(place % n)) == c->next[stream];
+}
+
+void carried_state_export(const struct carried_state *c, const struct carried_selection *only,
+                          float *out)
+{
+    size_t bytes = c->row * sizeof *out;
     if (c->streams == 0)
         return;
-    memcpy(out, c->at, n * sizeof *out);
+    carried_table_clear(out, c->streams, c->row);
     for (size_t i = 0; i < c->streams; i++) {
-        float *mark = out + n + i * CARRIED_STATE_MARKS;
-        PL_ASSERT(c->next[i] <= NO_RECORD); /* so both parts are exact */
-        mark[0] = (float)(c->next[i] >> 16);
-        mark[1] = (float)(c->next[i] & 0xffff);
+        if (only && !is_selected(c, only, i))
+            continue;
+        memcpy(out + i * c->row, c->at + i * c->row, bytes);
+        write_mark(mark_of(out, c->streams, c->row, i), c->next[i]);
     }
 }
 
-/* Marks of an untrusted file that are no such parts become NO_RECORD. */
+/* Marks of an untrusted file or node that are no such parts become NO_RECORD. */
 static uint64_t read_mark(const float *mark)
 {
     bool fits = mark[0] >= 0 && mark[0] < 0x1p16f && mark[1] >= 0 && mark[1] < 0x1p16f;
@@ -102,4 +131,35 @@ void carried_state_import(struct carried_state *c, const float *in)
     memcpy(c->at, in, n * sizeof *in);
     for (size_t i = 0; i < c->streams; i++)
         c->next[i] = read_mark(in + n + i * CARRIED_STATE_MARKS);
+}
+
+void carried_table_clear(float *table, size_t streams, size_t row)
+{
+    memset(table, 0, streams * row * sizeof *table);
+    for (size_t i = 0; i < streams; i++)
+        write_mark(mark_of(table, streams, row, i), NO_RECORD);
+}
+
+static bool has_state(const float *table, size_t streams, size_t row, size_t stream)
+{
+    return read_mark(table + streams * row + stream * CARRIED_STATE_MARKS) != NO_RECORD;
+}
+
+void carried_table_merge(float *table, const float *other, size_t streams, size_t row)
+{
+    for (size_t i = 0; i < streams; i++) {
+        if (!has_state(other, streams, row, i))
+            continue;
+        memcpy(table + i * row, other + i * row, row * sizeof *table);
+        memcpy(mark_of(table, streams, row, i), other + streams * row + i * CARRIED_STATE_MARKS,
+               CARRIED_STATE_MARKS * sizeof *table);
+    }
+}
+
+size_t carried_table_count(const float *table, size_t streams, size_t row)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < streams; i++)
+        count += has_state(table, streams, row, i);
+    return count;
 }

@@ -1,7 +1,7 @@
 /* The state that a learner's recurrent layers carry from a record to the one that continues it, as
  * truncated back-propagation through time does: the gradient ends between the two. Besides x and s
- * it is a third kind of vector: the learner's own, in no exchange, mean or model, and in the
- * checkpoints of a run of one worker.
+ * it is a third kind of vector: the learner's own, in no exchange, mean or model. Checkpoints have
+ * that of a lone worker, and of several whose shares are fixed (train/stream_parts.h).
  *
  * Where records are streams (sampler.h), record r + 1 continues record r. A stream has the state
  * that its last record here ended with. A record that does not continue that one begins with 0: the
@@ -39,7 +39,25 @@ void carried_state_reset(struct carried_state *c);
  * that takes them continues a stream where its next record is that one. */
 enum { CARRIED_STATE_MARKS = 2 };
 size_t carried_state_floats(size_t streams, size_t row);
-void carried_state_export(const struct carried_state *c, float *out);
+
+/* Of several learners: the streams whose next record behind the place `from` continues the
+ * learner's state, and is its own. Each stream is one learner's at most. */
+struct carried_selection {
+    const struct sampler *sampler;
+    uint64_t from;
+    bool (*takes)(const void *user, uint64_t place); /* does the learner take the record there? */
+    const void *user;
+};
+
+/* `only` NULL: all streams. The others are 0, and belong to no record. */
+void carried_state_export(const struct carried_state *c, const struct carried_selection *only,
+                          float *out);
 void carried_state_import(struct carried_state *c, const float *in);
+
+/* Tables of such floats: one in which no stream has a state; another's states put into it; and the
+ * number of streams that have one. */
+void carried_table_clear(float *table, size_t streams, size_t row);
+void carried_table_merge(float *table, const float *other, size_t streams, size_t row);
+size_t carried_table_count(const float *table, size_t streams, size_t row);
 
 #endif

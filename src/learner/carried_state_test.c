@@ -203,7 +203,7 @@ static void test_states_move_to_another_learner(void **state)
     struct carried_state *carried = &t[1].l.carried;
     size_t floats = carried_state_floats(carried->streams, carried->row);
     assert_true(floats == STREAMS * (5 + 5 + 4 + 2) && floats <= sizeof saved / sizeof *saved);
-    carried_state_export(&t[0].l.carried, saved);
+    carried_state_export(&t[0].l.carried, NULL, saved);
     carried_state_import(carried, saved);
     assert_near(loss_at(&t[1], 2 * STREAMS, STREAMS), loss[2]);
     double zero = loss_at(&t[0], 5 * STREAMS, STREAMS);
@@ -211,7 +211,7 @@ static void test_states_move_to_another_learner(void **state)
     assert_near(loss_at(&t[1], 5 * STREAMS, STREAMS), zero);
     for (uint64_t next = UINT64_C(0xffff); next <= UINT64_C(1) << 32; next = next * 2 + next % 7) {
         carried->next[1] = next;
-        carried_state_export(carried, saved);
+        carried_state_export(carried, NULL, saved);
         carried->next[1] = 0;
         carried_state_import(carried, saved);
         assert_true(carried->next[1] == next);
@@ -222,6 +222,76 @@ static void test_states_move_to_another_learner(void **state)
     assert_near(loss_at(&t[1], 0, STREAMS), loss[0]);
     close_trial(&t[0]);
     close_trial(&t[1]);
+}
+
+/* ---- of several learners ---- */
+
+enum { MANY = 6, ROW = 2 };
+
+/* One that takes every second record, of the stream of all. */
+static bool takes_odd(const void *user, uint64_t place)
+{
+    return place % 2 == *(const unsigned *)user;
+}
+
+static bool takes_any(const void *user, uint64_t place)
+{
+    (void)user;
+    (void)place;
+    return true;
+}
+
+static uint64_t record_at(const struct sampler *s, uint64_t place)
+{
+    return sampler_at(s, place / s->n, (size_t)(place % s->n));
+}
+
+/* The place of the next record of a stream, by looking at one after another. */
+static uint64_t place_behind(const struct sampler *s, uint64_t from, size_t stream)
+{
+    while (from % s->n % s->streams != stream)
+        from++;
+    return from;
+}
+
+/* From each place on, over the end of an epoch that has no whole number of rows. */
+static void test_learners_give_the_streams_that_they_continue(void **state)
+{
+    (void)state;
+    float at[MANY * ROW], whole[MANY * (ROW + 2)], part[MANY * (ROW + 2)], sum[MANY * (ROW + 2)];
+    uint64_t next[MANY];
+    const struct sampler sampler = {.n = 4 * MANY + 3, .streams = MANY};
+    struct carried_state c = {.streams = MANY, .row = ROW, .at = at, .next = next};
+    for (size_t i = 0; i < MANY * ROW; i++)
+        at[i] = 1 + (float)i;
+    for (uint64_t from = 0; from < 3 * sampler.n; from++) {
+        struct carried_selection only = {.sampler = &sampler, .from = from, .takes = takes_any};
+        for (size_t i = 0; i < MANY; i++)
+            next[i] = record_at(&sampler, place_behind(&sampler, from, i));
+        carried_state_export(&c, NULL, whole);
+        carried_state_export(&c, &only, part);
+        assert_memory_equal(part, whole, sizeof whole);
+        carried_table_clear(sum, MANY, ROW);
+        size_t given = 0;
+        only.takes = takes_odd;
+        for (unsigned odd = 0; odd < 2; odd++) { /* no two give the same stream */
+            only.user = &odd;
+            carried_state_export(&c, &only, part);
+            given += carried_table_count(part, MANY, ROW);
+            carried_table_merge(sum, part, MANY, ROW);
+        }
+        assert_int_equal(given, MANY);
+        assert_memory_equal(sum, whole, sizeof whole);
+        next[1]++; /* a stream that continues elsewhere is nobody's */
+        only.takes = takes_any;
+        carried_state_export(&c, &only, part);
+        assert_int_equal(carried_table_count(part, MANY, ROW), MANY - 1);
+        carried_state_import(&c, part);
+        assert_true(next[0] == record_at(&sampler, place_behind(&sampler, from, 0)));
+        assert_true(next[1] > sampler.n && at[ROW] == 0 && at[0] == 1);
+        at[ROW] = 1 + (float)ROW;
+        at[ROW + 1] = 2 + (float)ROW;
+    }
 }
 
 /* Evaluation begins each window with 0, and leaves the learner's state alone. */
@@ -320,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_workers_share_streams_out),
         cmocka_unit_test(test_the_end_is_held_out),
         cmocka_unit_test(test_states_move_to_another_learner),
+        cmocka_unit_test(test_learners_give_the_streams_that_they_continue),
         cmocka_unit_test(test_streams_begin_again),
         cmocka_unit_test(test_evaluation_carries_nothing),
         cmocka_unit_test(test_refusals),

@@ -88,6 +88,7 @@ static int run_gradient(struct reducer *r, uint64_t samples)
         .stop_votes = atomic_load(&m->group->stop),
         .flush_votes =
             strategy_flush_vote(m, last_bucket(r)->lane, strategy_done_after(m, 1, samples)),
+        .checkpoint_votes = strategy_checkpoint_vote(m),
         .hash_min = UINT64_MAX,
     };
     if (m->progress.exchanges % HASH_EVERY == 0)
@@ -199,6 +200,7 @@ static int allreduce_configure(const Paceline__Job *job, struct strategy_traits 
     traits->joinable = job->slices == 1 || job_replicas(job) > 1;
     traits->sends_gradients = true;
     traits->replicas_agree = true;
+    traits->fixed_shares = true;
     traits->round = 1;
     return OK;
 }

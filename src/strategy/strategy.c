@@ -330,11 +330,23 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
     return rc;
 }
 
-uint32_t strategy_flush_vote(const struct member *m, const struct exchange *lane, bool last)
+bool strategy_keeps_streams(const Paceline__Job *job, const struct strategy_traits *traits,
+                            size_t floats)
+{
+    return traits->fixed_shares && !job->batch_growth && !job->local_data && job->slices == 1 &&
+           !job_is_alone(job) && floats > 0;
+}
+
+bool strategy_checkpoint_vote(const struct member *m)
+{
+    return m->keeps_streams && m->checkpoint_due(m);
+}
+
+bool strategy_flush_vote(const struct member *m, const struct exchange *lane, bool last)
 {
     struct group *group = m->group;
     if (!exchange_may_flush(lane))
-        return 0;
+        return false;
     return last || m->checkpoint_due(m) || atomic_load(&group->stop) || group_is_leaving(group);
 }
 

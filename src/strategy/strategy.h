@@ -77,7 +77,10 @@ struct global_model {
     uint64_t updates; /* updates behind the state */
     const struct vec
         *extra; /* the strategy's own vectors, named by ops->extra_name; NULL: none (yet) */
-    const struct carried_state *carried; /* of a lone worker's learner; NULL: none */
+    /* The state of its streams, or NULL; `carried_only`: of these streams alone, where others have
+     * the rest (NULL: all). */
+    const struct carried_state *carried;
+    const struct carried_selection *carried_only;
 };
 
 /* The world's signals, by which tasks of a node wake each other: 1 is the group's, 2 and 3 the
@@ -108,6 +111,7 @@ struct member {
     /* Set by the strategy: on_commit publishes no models, since they are in slices, and no member
      * has a whole one. The strategy calls the hooks `uses_due`, `evaluate` and `offer`. */
     bool publishes_itself;
+    bool keeps_streams;         /* strategy_keeps_streams: set by train */
     struct model_scores scores; /* of `evaluate`, or of a donor */
     /* ops->extras vectors from a checkpoint or a donor; NULL: none */
     const struct vec *resumed;
@@ -189,6 +193,7 @@ struct driver_part {
     int (*on_commit)(struct driver_part *l, const struct exchange *e);
     /* Train's hook: has a checkpoint been requested? */
     bool (*checkpoint_due)(const struct driver_part *l);
+    bool keeps_streams; /* strategy_keeps_streams: set by train */
     /* Train's hook, for `survey`: a machine has been measured. */
     void (*on_machine)(struct driver_part *l, const struct machine *machine);
     /* Asynchronous strategies: all workers' loops have ended, and `driver` must return. Raised with
@@ -223,7 +228,10 @@ struct strategy_traits {
     bool sends_gradients;     /* dx outlives the step, so each learner needs its own */
     bool
         replicas_agree; /* x and the optimizer's state are equal on all workers at a commit point */
-    uint64_t round;     /* approximate steps between two exchanges */
+    /* The samples of a worker are those of strategy_share in each step to come, as long as the
+     * sharers stay. All commit together, and the metadata have the votes for a checkpoint. */
+    bool fixed_shares;
+    uint64_t round; /* approximate steps between two exchanges */
 };
 
 struct strategy_ops {
@@ -321,7 +329,15 @@ int strategy_steps(struct member *m, const struct progress *from, uint64_t first
 /* This worker's vote for a flush (coll/exchange.h) in the lane's next exchange, the `last` of the
  * run or not: lossy wires deliver what they owe before a checkpoint, a stop, this worker's leave
  * and the end. */
-uint32_t strategy_flush_vote(const struct member *m, const struct exchange *lane, bool last);
+bool strategy_flush_vote(const struct member *m, const struct exchange *lane, bool last);
+
+/* Are the states of streams, of so many floats, kept in checkpoints of several workers? Each sends
+ * those that it has at the commit point of a checkpoint, which the metadata announce. */
+bool strategy_keeps_streams(const Paceline__Job *job, const struct strategy_traits *traits,
+                            size_t floats);
+
+/* This worker's vote for that. */
+bool strategy_checkpoint_vote(const struct member *m);
 
 /* Is the run done after `steps` more of `samples` each? */
 bool strategy_done_after(const struct member *m, uint64_t steps, uint64_t samples);

@@ -221,6 +221,7 @@ static int train_round(struct member *m, const struct rounds *r, uint64_t most, 
     uint64_t samples = strategy_step_samples(m->job, &m->progress, r->records);
     mine->flush_votes =
         strategy_flush_vote(m, r->lane, !by_clock && strategy_done_after(m, most, samples));
+    mine->checkpoint_votes = strategy_checkpoint_vote(m);
     return rc;
 }
 
@@ -370,6 +371,7 @@ static int driver_round(struct driver_part *l, struct rounds *r)
 {
     const struct exchange_meta mine = {
         .flush_votes = exchange_may_flush(r->lane) && l->checkpoint_due(l),
+        .checkpoint_votes = l->keeps_streams && l->checkpoint_due(l),
         .hash_min = UINT64_MAX,
     };
     int rc = exchange_models(r, &mine);
@@ -461,6 +463,7 @@ static int sync_configure(const Paceline__Job *job, struct strategy_traits *trai
     traits->joinable = true;
     /* A lossy codec sends differences to x̃, which a joiner needs before its first exchange. */
     traits->join_needs_no_model = !strategy_is_lossy(job);
+    traits->fixed_shares = !settings_of(job)->has_seconds;
     traits->round = settings_of(job)->tau; /* also where tau_auto or seconds decide */
     return OK;
 }

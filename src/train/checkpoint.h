@@ -1,10 +1,10 @@
 /* Checkpoints (D11): the state from which a run resumes, as safetensors. Tensors are joint/SEGMENT
  * and s/SEGMENT; the optimizer's state by its own name (momentum/SEGMENT), if all workers share it
- * or there is one worker; the strategy's own (outer_momentum/SEGMENT); and, if there is one worker,
- * the state that the streams of its recurrent layers carry: carried/state, a row a stream, and
- * carried/record, the record that each belongs to (learner/carried_state.h). The metadata has the
- * progress, the sample counts, the seed and the driver's incarnation. A checksum covers every byte.
- */
+ * or there is one worker; the strategy's own (outer_momentum/SEGMENT); and, of one worker or of
+ * several with fixed shares, the state that the streams of recurrent layers carry: carried/state, a
+ * row a stream, and carried/record, the record that each belongs to, or none
+ * (learner/carried_state.h). The metadata has the progress, the sample counts, the seed and the
+ * driver's incarnation. A checksum covers every byte. */
 #ifndef PL_TRAIN_CHECKPOINT_H
 #define PL_TRAIN_CHECKPOINT_H
 

@@ -232,6 +232,9 @@ int driver_find_start(struct driver *d);
 /* Does the driver have no model in memory, since it is in slices? It has one to begin with where
  * files of weights give values to some of its tensors alone: driver_check_weights finds out. */
 bool driver_reads_ranges(const struct driver *d);
+
+/* Are the states of several workers' streams kept (stream_parts.h)? */
+bool driver_keeps_streams(const struct driver *d);
 void driver_check_weights(struct driver *d, const struct net *net);
 
 /* Resume from what the last driver's workers left in the run directory, if that is further than

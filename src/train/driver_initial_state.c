@@ -16,6 +16,12 @@ bool driver_reads_ranges(const struct driver *d)
     return d->job->slices > 1 && !d->start.merges;
 }
 
+bool driver_keeps_streams(const struct driver *d)
+{
+    return strategy_keeps_streams(d->job, &d->traits,
+                                  carried_state_floats(d->layout.streams, d->layout.row));
+}
+
 /* Layers that a file of weights lacks keep the values of the seed, and some formats are read whole:
  * then the initial state is put together in memory. */
 void driver_check_weights(struct driver *d, const struct net *net)
@@ -98,6 +104,15 @@ static int load_initial_state(struct driver *d)
     return OK;
 }
 
+/* Streams that have a state: the others begin with 0, as all do at the begin of an epoch. */
+static size_t count_streams(const struct driver *d)
+{
+    const struct model_layout *l = &d->layout;
+    const float *table =
+        d->start.floats + model_floats(l) - carried_state_floats(l->streams, l->row);
+    return carried_table_count(table, l->streams, l->row);
+}
+
 /* Lists the vectors that a checkpoint contained, and those that are reset because it had none. */
 static void report_initial_state(const struct driver *d)
 {
@@ -112,13 +127,16 @@ static void report_initial_state(const struct driver *d)
         buf_printf(&text, ", optimizer state");
     for (size_t i = 0; extra && d->layout.has_extra && i < d->layout.extras; i++)
         buf_printf(&text, ", %s", d->layout.extra_name[i]);
-    if (streams && d->layout.has_carried)
+    size_t kept = streams && d->layout.has_carried ? count_streams(d) : 0;
+    if (kept > 0 && kept == d->layout.streams)
         buf_printf(&text, ", carried state");
+    else if (kept > 0)
+        buf_printf(&text, ", carried state of %zu of %zu streams", kept, d->layout.streams);
     if (state && !d->layout.has_state)
         buf_printf(&text, "; optimizers start over");
     for (size_t i = 0; extra && !d->layout.has_extra && i < d->layout.extras; i++)
         buf_printf(&text, "; %s starts over", d->layout.extra_name[i]);
-    if (streams && !d->layout.has_carried)
+    if (streams && kept == 0)
         buf_printf(&text, "; streams begin with a state of 0");
     buf_put_u8(&text, 0);
     log_info(d->host->log, "%s", text.failed ? "resumes" : (const char *)text.data);
@@ -311,7 +329,7 @@ static int resume_run(struct driver *d)
         return rc;
     if (!d->layout.has_state)
         header->updates = 0;
-    if (!job_is_alone(d->job)) /* each worker takes other records than the lone one has */
+    if (!job_is_alone(d->job) && !driver_keeps_streams(d)) /* any worker may take any record */
         d->layout.has_carried = false;
     header->progress.samples_used = header->used;
     point_at_start(d);

@@ -16,6 +16,8 @@ static uint32_t allowed_uses(void *user, uint32_t node, uint32_t uses)
 {
     const struct driver *d = user;
     const struct view *view = group_view(&d->group);
+    if (uses == MODEL_STREAMS)
+        return 0; /* they are no model */
     if (!d->traits.workers_hold_model)
         return node == WORLD_DRIVER ? uses : 0;
     if (!view || view_rank(view, node) < 0)
@@ -24,7 +26,8 @@ static uint32_t allowed_uses(void *user, uint32_t node, uint32_t uses)
         uses &= ~(uint32_t)MODEL_CHECKPOINT;
     if (node != atomic_load(&d->requests.final_of))
         uses &= ~(uint32_t)MODEL_FINAL;
-    return uses;
+    bool kept = uses & (MODEL_CHECKPOINT | MODEL_FINAL);
+    return kept ? uses : uses & ~(uint32_t)MODEL_STREAMS;
 }
 
 static void on_error_reached(void *user)
@@ -115,7 +118,8 @@ static int hand_over_final(struct driver *d)
     int rc = await_counts(d);
     if (rc == OK)
         rc = publisher_finish(&d->part.publisher, WORLD_FOREVER);
-    if (rc == OK && !publisher_start(&d->part.publisher, &l->progress, MODEL_FINAL, &l->model))
+    uint32_t use = MODEL_FINAL | (l->keeps_streams ? MODEL_STREAMS : 0u);
+    if (rc == OK && !publisher_start(&d->part.publisher, &l->progress, use, &l->model))
         rc = ERR_NOMEM;
     return rc == OK ? publisher_finish(&d->part.publisher, WORLD_FOREVER) : rc;
 }
@@ -169,6 +173,7 @@ static int start_driver_part(struct driver *d, const struct view *view)
         .lanes = {.on_view = driver_on_part_view, .user = d},
         .on_commit = d->progress->on_part_commit,
         .checkpoint_due = checkpoint_due,
+        .keeps_streams = driver_keeps_streams(d),
         .on_machine = report_machine,
         .train = d,
     };

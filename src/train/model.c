@@ -9,9 +9,14 @@
 
 enum { CHUNK_FLOATS = 64 * 1024 };
 
+/* Models and states of streams have numbers of pieces of their own: a node may send both at one
+ * commit point. */
+enum { LANE_MODELS, LANE_STREAMS };
+
 static uint64_t model_tag(const struct model_header *header, size_t piece)
 {
-    return wire_tag(WIRE_MODEL, 0, header->progress.exchanges, (uint32_t)piece);
+    uint32_t lane = header->use == MODEL_STREAMS ? LANE_STREAMS : LANE_MODELS;
+    return wire_tag(WIRE_MODEL, lane, header->progress.exchanges, (uint32_t)piece);
 }
 
 static void header_encode(const struct model_header *header, struct buf *out)
@@ -176,7 +181,7 @@ void model_copy(float *copy, const struct global_model *model, size_t extras)
         at += model->extra[i].n;
     }
     if (model->carried)
-        carried_state_export(model->carried, copy + at);
+        carried_state_export(model->carried, model->carried_only, copy + at);
 }
 
 static size_t carried_floats(const struct carried_state *carried)
@@ -209,21 +214,50 @@ static void take_copy(struct publisher *p, const struct global_model *model)
     model_copy(p->copy, model, p->extras);
 }
 
+/* The copy may be overwritten. */
+static bool is_free(struct publisher *p)
+{
+    return !atomic_load(&p->busy) && publisher_finish(p, WORLD_FOREVER) != ERR_CANCELLED;
+}
+
+/* The copy has been taken since `begun`. */
+static bool send_copy(struct publisher *p, int64_t begun)
+{
+    trace_end(p->world, begun, span_of(&p->header, p->to, SPAN_COPY, TRACE_STEPS));
+    atomic_store(&p->busy, true);
+    if (world_spawn(p->world, "publisher", publish_task, p, &p->task) != OK)
+        atomic_store(&p->busy, false);
+    return p->task != NULL;
+}
+
 static bool start_send(struct publisher *p, uint32_t to, const struct model_header *header,
                        const struct global_model *model)
 {
-    if (atomic_load(&p->busy) || publisher_finish(p, WORLD_FOREVER) == ERR_CANCELLED)
+    if (!is_free(p))
         return false;
     p->to = to;
     p->header = *header;
     int64_t begun = trace_now(p->world);
     if (model)
         take_copy(p, model);
-    trace_end(p->world, begun, span_of(&p->header, to, SPAN_COPY, TRACE_STEPS));
-    atomic_store(&p->busy, true);
-    if (world_spawn(p->world, "publisher", publish_task, p, &p->task) != OK)
-        atomic_store(&p->busy, false);
-    return p->task != NULL;
+    return send_copy(p, begun);
+}
+
+bool publisher_start_streams(struct publisher *p, const struct progress *progress,
+                             const struct carried_state *carried,
+                             const struct carried_selection *only)
+{
+    if (!is_free(p))
+        return false;
+    p->to = p->reader;
+    p->header = (struct model_header){.progress = *progress,
+                                      .use = MODEL_STREAMS,
+                                      .has_carried = true,
+                                      .floats = carried_floats(carried)};
+    PL_ASSERT(p->header.floats <= p->room);
+    int64_t begun = trace_now(p->world);
+    carried_state_export(carried, only, p->copy);
+    return send_copy(p, begun);
 }
 
 bool publisher_start(struct publisher *p, const struct progress *progress, uint32_t use,
@@ -295,15 +329,12 @@ static int receive_piece(struct world *world, const struct group *group, uint32_
     return rc == OK ? recv.status : rc;
 }
 
-int model_receive_header(struct world *world, const struct group *group,
-                         struct model_header *header, uint32_t *from, int64_t deadline)
+static int receive_header(struct world *world, const struct group *group,
+                          const struct wait_for *head, struct model_header *header, uint32_t *from,
+                          int64_t deadline)
 {
-    const struct wait_for head = {.kind = WAIT_MESSAGE,
-                                  .from = *from,
-                                  .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_HEADER_PIECE),
-                                  .mask = WIRE_KIND_MASK | 0xffff};
     struct wake wake;
-    int rc = await_event(world, group, &head, deadline, &wake);
+    int rc = await_event(world, group, head, deadline, &wake);
     if (rc != OK)
         return rc;
     struct byte_reader in = {wake.msg->data, wake.msg->len, false};
@@ -311,6 +342,27 @@ int model_receive_header(struct world *world, const struct group *group,
     *from = wake.msg->from;
     message_unref(wake.msg);
     return rc;
+}
+
+int model_receive_header(struct world *world, const struct group *group,
+                         struct model_header *header, uint32_t *from, int64_t deadline)
+{
+    const struct wait_for head = {.kind = WAIT_MESSAGE,
+                                  .from = *from,
+                                  .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_HEADER_PIECE),
+                                  .mask = WIRE_KIND_MASK | 0xffff};
+    return receive_header(world, group, &head, header, from, deadline);
+}
+
+int model_receive_streams_header(struct world *world, uint64_t exchanges,
+                                 struct model_header *header, uint32_t *from, int64_t deadline)
+{
+    const struct wait_for head = {
+        .kind = WAIT_MESSAGE,
+        .from = WORLD_ANY,
+        .tag = wire_tag(WIRE_MODEL, LANE_STREAMS, exchanges, WIRE_HEADER_PIECE),
+        .mask = UINT64_MAX};
+    return receive_header(world, NULL, &head, header, from, deadline);
 }
 
 int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,

@@ -12,6 +12,9 @@ enum model_use {
     MODEL_FINAL = 4,
     MODEL_URGENT = 16,  /* also within a round, where the global model is known there */
     MODEL_SNAPSHOT = 8, /* for readers of Caffe's files (snapshot.h) */
+    /* Alone: the states of the sender's streams (stream_parts.h), and no model. With another use:
+     * those of all sharers belong to the model, and each sends its own. */
+    MODEL_STREAMS = 32,
 };
 
 #define MODEL_PAUSE_MAX (60 * WORLD_SECOND) /* between two pieces of one */
@@ -21,7 +24,7 @@ struct model_header {
     uint32_t use;                /* model_use, or-ed; 0: to start from */
     bool has_state;              /* the optimizer's vectors follow x and s */
     bool has_extra;              /* and then the strategy's, */
-    bool has_carried;            /* and the state that a lone worker's streams carry */
+    bool has_carried;            /* and the state that the sender's streams carry */
     uint64_t floats;             /* that follow */
     uint64_t updates;            /* that made the optimizer's vectors */
     struct join_state admission; /* for a joiner; else all 0 */
@@ -56,6 +59,11 @@ bool publisher_start(struct publisher *p, const struct progress *progress, uint3
 /* The same for a joiner; `joint` NULL: no vectors. */
 bool publisher_admit(struct publisher *p, uint32_t to, const struct progress *progress,
                      const struct join_state *admission, const struct global_model *model);
+
+/* The same for the states of these streams alone, to the reader. */
+bool publisher_start_streams(struct publisher *p, const struct progress *progress,
+                             const struct carried_state *carried,
+                             const struct carried_selection *only);
 
 /* Is that still on its way? */
 bool publisher_admits(const struct publisher *p);
@@ -95,6 +103,11 @@ int model_receive_header(struct world *world, const struct group *group,
 int model_receive_vectors(struct world *world, const struct group *group, uint32_t from,
                           float *into, size_t room, const struct model_header *header,
                           int64_t pause);
+
+/* The header of the next states of streams, of this commit point, and their node. The vectors
+ * follow. ERR_TIMEOUT, ERR_PROTOCOL, ERR_CANCELLED */
+int model_receive_streams_header(struct world *world, uint64_t exchanges,
+                                 struct model_header *header, uint32_t *from, int64_t deadline);
 
 /* Drop the vectors behind that header instead of receiving them. */
 void model_drop_chunks(struct world *world, uint32_t from, size_t room,

@@ -9,6 +9,8 @@
 int model_writer_init(struct model_writer *k, struct arena *arena)
 {
     atomic_store(&k->last_error, -1.0);
+    if (stream_parts_init(&k->streams, k->world, k->group, k->log, &k->layout, arena) != OK)
+        return ERR_NOMEM;
     if (k->slices > 1) {
         k->layout.source = &k->parts.source;
         return model_parts_init(&k->parts, k->group, k->slices, k->layout.x, k->layout.s, arena);
@@ -360,11 +362,26 @@ static int use_offer(struct model_writer *k, const struct model_header *model)
     return rc;
 }
 
+/* The next model's header. The states of streams that arrive before it are kept for it. */
+static int receive_header(struct model_writer *k, struct model_header *model, uint32_t *from)
+{
+    for (;;) {
+        *from = WORLD_ANY;
+        *model = (struct model_header){.use = 0};
+        int rc = model_receive_header(k->world, NULL, model, from, WORLD_FOREVER);
+        if (rc == OK && model->use == MODEL_STREAMS)
+            rc = stream_parts_take(&k->streams, *from, model);
+        else
+            return rc;
+        if (rc != OK)
+            return rc;
+    }
+}
+
 static int receive_model(struct model_writer *k, struct model_header *model)
 {
-    uint32_t from = WORLD_ANY;
-    *model = (struct model_header){.use = 0};
-    int rc = model_receive_header(k->world, NULL, model, &from, WORLD_FOREVER);
+    uint32_t from;
+    int rc = receive_header(k, model, &from);
     if (rc == OK && k->allowed)
         model->use = k->allowed(k->user, from, model->use);
     if (rc == OK && model->parts_in)
@@ -378,6 +395,8 @@ static int receive_model(struct model_writer *k, struct model_header *model)
         rc = model_receive_vectors(k->world, NULL, from, k->landing, k->room, model,
                                    MODEL_PAUSE_MAX);
     }
+    if (rc == OK && model->use & MODEL_STREAMS)
+        rc = stream_parts_complete(&k->streams, from, model, k->landing, k->room);
     if (rc == ERR_PEER || rc == ERR_TIMEOUT || rc == ERR_PROTOCOL)
         leave_out(k, from, model, rc);
     return rc;

@@ -8,6 +8,7 @@
 #include "train/model_parts.h"
 #include "train/objectives.h"
 #include "train/snapshot.h"
+#include "train/stream_parts.h"
 
 struct model_writer {
     struct world *world;
@@ -28,6 +29,7 @@ struct model_writer {
     uint32_t slices;                 /* above 1 where it is: then */
     struct model_parts parts;        /* files are written from what they offer, */
     bool best_is_due;                /* and an offer that broke off had the best model */
+    struct stream_parts streams;     /* states that belong to checkpoints of several workers */
     struct vec both, x, s;           /* to be evaluated: x, then s, and its two parts */
     _Atomic uint32_t left_out;       /* final models that could not be used */
     atomic_bool here;                /* the final model has arrived */

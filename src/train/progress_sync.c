@@ -243,7 +243,9 @@ static int on_part_commit(struct driver_part *l, const struct exchange *e)
     atomic_fetch_or(&d->requests.uses,
                     use & MODEL_SNAPSHOT); /* a snapshot waits for the next copy */
     d->requests.last_commit = l->progress;
-    use |= uses & ~trigger_awaits_flush(e, uses);
+    use |= uses & ~trigger_awaits_exchange(e, l->keeps_streams, uses);
+    if (use & MODEL_CHECKPOINT && exchange_result_meta(e)->checkpoint_votes > 0)
+        use |= MODEL_STREAMS;
     if (use && !last && !d->traits.workers_hold_model &&
         publisher_start(&d->part.publisher, &l->progress, use, &l->model))
         atomic_fetch_and(&d->requests.uses, ~use);

@@ -32,10 +32,11 @@ uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, size_t recor
     return (evaluate ? MODEL_EVALUATE : 0u) | (snapshot ? MODEL_SNAPSHOT : 0u);
 }
 
-uint32_t trigger_awaits_flush(const struct exchange *e, uint32_t uses)
+uint32_t trigger_awaits_exchange(const struct exchange *e, bool keeps_streams, uint32_t uses)
 {
-    bool waits = !(uses & MODEL_URGENT) && exchange_may_flush(e) && !exchange_has_flushed(e);
-    return waits ? MODEL_CHECKPOINT : 0;
+    bool flush = exchange_may_flush(e) && !exchange_has_flushed(e);
+    bool vote = keeps_streams && exchange_result_meta(e)->checkpoint_votes == 0;
+    return !(uses & MODEL_URGENT) && (flush || vote) ? MODEL_CHECKPOINT : 0;
 }
 
 struct trigger_counts trigger_counts_of(const Paceline__Job *job, uint64_t exchanges,

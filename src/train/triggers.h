@@ -10,9 +10,10 @@
 uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, size_t records,
                       const struct progress *before, const struct progress *after);
 
-/* Of requested uses, the checkpoint, if it is to wait for the next exchange, which will be a flush
- * (coll/exchange.h); `e` has just completed. One that is urgent does not wait. */
-uint32_t trigger_awaits_flush(const struct exchange *e, uint32_t uses);
+/* Of requested uses, the checkpoint, if it is to wait for the next exchange: it will be a flush
+ * (coll/exchange.h), or, in a run that keeps the states of streams, have a vote for the checkpoint.
+ * `e` has just completed. One that is urgent does not wait. */
+uint32_t trigger_awaits_exchange(const struct exchange *e, bool keeps_streams, uint32_t uses);
 
 /* In asynchronous strategies: the number of evaluations and snapshots due from the run's beginning
  * to the summed progress. If the job sets none, evaluations are due once an epoch of `records`. */

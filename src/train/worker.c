@@ -53,6 +53,11 @@ struct global_model worker_model(struct worker *w)
 static bool publish_model(struct worker *w, const struct progress *progress, uint32_t use)
 {
     struct global_model model = worker_model(w);
+    const struct carried_selection own = worker_streams(w);
+    if (use & MODEL_STREAMS && use & MODEL_CHECKPOINT) {
+        model.carried = &w->learner.carried;
+        model.carried_only = &own;
+    }
     return publisher_start(&w->publisher, progress, use, &model);
 }
 
@@ -75,10 +80,16 @@ void worker_publish_if_requested(struct worker *w, const struct progress *progre
                                  const struct exchange *e)
 {
     uint32_t use = atomic_load(&w->group.model_requests) | w->progress->uses_due(w, progress);
+    bool speaks = speaks_for_all(w, progress);
+    bool voted = e && exchange_result_meta(e)->checkpoint_votes > 0;
     if (e)
-        use &= ~trigger_awaits_flush(e, use);
+        use &= ~trigger_awaits_exchange(e, w->member.keeps_streams, use);
     w->counts.seen = *progress;
-    if (use && speaks_for_all(w, progress))
+    if (voted && speaks && use & MODEL_CHECKPOINT)
+        use |= MODEL_STREAMS;
+    else if (voted)
+        worker_send_streams(w);
+    if (use && speaks)
         worker_publish(w, progress, use);
 }
 
@@ -208,6 +219,8 @@ static int hand_over(struct worker *w, uint32_t use)
     if (rc != OK && rc != ERR_PEER)
         return rc;
     rc = w->strategy->collect_model ? w->strategy->collect_model(&w->member) : OK;
+    if (use & MODEL_FINAL && w->member.keeps_streams)
+        use |= MODEL_STREAMS; /* each has sent its own */
     if (rc == OK && !publish_model(w, &w->member.progress, use))
         rc = ERR_NOMEM;
     return rc;
@@ -316,6 +329,7 @@ static int run_loop(struct worker *w)
     if (w->job->slices > 1)
         worker_slice_begin(w);
     w->member.join_state = w->member.lanes.joined = w->join.joined ? &w->join.state : NULL;
+    worker_begin_streams(w);
     w->progress->begin(w);
     w->member.start = w->member.progress = w->counts.seen = w->start;
     w->counts.evaluate_every =
@@ -347,7 +361,9 @@ static int leave_run(struct worker *w)
 {
     bool trains = w->stage == DEPARTED_TRAINING;
     uint32_t reconnects = atomic_load(&w->group.driver.reconnects);
-    int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
+    int rc = w->leave.all ? worker_hand_over_streams(w) : OK;
+    if (rc == OK)
+        rc = publisher_finish(&w->publisher, WORLD_FOREVER);
     if (rc != OK && rc != ERR_PEER)
         return rc;
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
@@ -429,6 +445,8 @@ static int run_strategy(struct worker *w)
         return end_in_trouble(w, rc);
     }
     uint32_t reconnects = atomic_load(&w->group.driver.reconnects);
+    if (rc == OK && worker_hand_over_streams(w) == ERR_CANCELLED)
+        return ERR_CANCELLED;
     int reported = report_done(w, rc);
     int lingered = reported == OK ? await_release(w, rc, reconnects) : reported;
     return rc == OK ? lingered : rc;

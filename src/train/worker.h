@@ -163,6 +163,14 @@ void worker_publish_if_requested(struct worker *w, const struct progress *progre
  * is skipped. */
 void worker_publish(struct worker *w, const struct progress *progress, uint32_t use);
 
+/* The states of this worker's streams (worker_streams.c). Before the loop: are they kept? Behind a
+ * commit point: those that this worker continues; send them to the driver, if nothing else is on
+ * its way there; or, behind the run's last commit point, when that has arrived. ERR_CANCELLED */
+void worker_begin_streams(struct worker *w);
+struct carried_selection worker_streams(const struct worker *w);
+void worker_send_streams(struct worker *w);
+int worker_hand_over_streams(struct worker *w);
+
 /* Within a round: send the model for a stop at once, if it is that of the last commit point. */
 void worker_publish_urgent(struct worker *w);
 

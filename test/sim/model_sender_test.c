@@ -134,6 +134,22 @@ static void test_driver_takes_no_offer_of_a_whole_model(void **state)
     expect_ignored(*state, &p, "an offer of worker 1's replica is dropped");
 }
 
+/* Nobody's streams carry a state in this run. */
+static void test_driver_takes_no_states_of_streams(void **state)
+{
+    static const char *const lines[] = {
+        "worker 1: the states of its streams are dropped: they have the wrong length",
+        "worker 3: the states of its streams are dropped: it is no member",
+    };
+    for (uint32_t i = 0; i < 2; i++) {
+        struct play p = {.from = i == 0 ? 1 : STRANGER, .to = WORLD_DRIVER, .at_s = 1.5};
+        p.header.use = MODEL_STREAMS;
+        p.header.floats = 1;
+        p.header.progress.exchanges = UINT32_MAX;
+        expect_ignored(*state, &p, lines[i]);
+    }
+}
+
 static void test_joiner_takes_no_model_of_a_stranger(void **state)
 {
     struct play p = {.from = STRANGER, .to = 2, .at_s = 1};
@@ -154,6 +170,7 @@ int main(void)
         cmocka_unit_test(test_driver_takes_no_model_of_a_stranger),
         cmocka_unit_test(test_driver_takes_no_model_of_another_member),
         cmocka_unit_test(test_driver_takes_no_offer_of_a_whole_model),
+        cmocka_unit_test(test_driver_takes_no_states_of_streams),
         cmocka_unit_test(test_joiner_takes_no_model_of_a_stranger),
         cmocka_unit_test(test_joiner_waits_for_no_vectors_that_never_come),
     };
