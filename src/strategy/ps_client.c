@@ -408,7 +408,9 @@ int ps_client_gather(struct member *m)
 
 bool ps_client_last_model(struct member *m, uint64_t *version)
 {
-    const struct ps_client *c = m->own;
+    struct ps_client *c = m->own;
+    if (c)
+        world_end_task(m->world, &c->lingering); /* a state arrives no more */
     *version = c ? c->state.version : 0;
     return c && c->state.here;
 }

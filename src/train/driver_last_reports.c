@@ -123,9 +123,11 @@ static void name_missing(const struct driver *d, const struct last_reports *repo
 {
     const struct members missing = members_without(&reports->members, &reports->here);
     MEMBERS_EACH (node, &missing)
-        log_warn(d->host->log,
-                 "worker %u has left no report: its samples since the checkpoint count as missed",
-                 node);
+        log_warn(
+            d->host->log,
+            "worker %u has left no report: unless it returns, its samples since the checkpoint "
+            "count as missed",
+            node);
 }
 
 static int take_up(struct driver *d, const struct last_reports *reports,

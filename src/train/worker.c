@@ -375,6 +375,8 @@ static int leave_run(struct worker *w)
         group_send_leave(&w->group, trains);
     if (rc == OK)
         rc = await_release(w, ERR_STOP, reconnects);
+    if (rc == OK && trains) /* a driver that is lost has nothing of it */
+        worker_save_checkpoint(w);
     if (w->host->left)
         *w->host->left = !atomic_load(&w->group.end.run_ended);
     return rc;

@@ -287,15 +287,20 @@ static int logged_by_workers(const struct cast *c, const char *line)
     return n;
 }
 
-/* The driver dies, and its workers end when it has not returned. Returns the exchanges that it has
- * reported. */
-static int lose_driver(struct cast *c, struct tiny *t, const char *strategy, const char *epochs)
+/* The driver dies, and its workers end: when it has not returned in time, or, where they leave,
+ * when they are told. Returns the exchanges that it has reported. */
+static int lose_driver(struct cast *c, struct tiny *t, const char *strategy, const char *epochs,
+                       bool leave)
 {
     *c = (struct cast){.t = t, .m.run = real_new(t), .saves = true};
     port_find(c->at);
-    begin_at(c, strategy, epochs, "1", c->at);
+    begin_at(c, strategy, epochs, leave ? "30" : "1", c->at);
     kill_driver(c);
     int reported = real_exchanges(&c->m.run);
+    for (int k = 0; k < WORKERS && leave; k++)
+        UNTIL(REAL_LIMIT_S, machines_log(&c->m.worker[k], "this worker resumes without it"));
+    for (int k = 0; k < WORKERS && leave; k++)
+        kill(c->m.worker[k].pid, SIGTERM);
     machines_wait(&c->m);
     return reported;
 }
@@ -322,7 +327,7 @@ static void test_workers_save_a_checkpoint(void **state)
                                              "strategy.diloco={tau:4}"};
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
         struct cast c;
-        int before = lose_driver(&c, *state, strategies[i], "stop.epochs=30");
+        int before = lose_driver(&c, *state, strategies[i], "stop.epochs=30", false);
         int saved = logged_by_workers(&c, "the driver is lost: checkpoint of exchange");
         if (saved != 1)
             fail_msg("%s: %d checkpoints; %s", strategies[i], saved, c.m.worker[0].err);
@@ -342,9 +347,9 @@ static void test_workers_save_a_checkpoint(void **state)
 #define FEW_EPOCHS "stop.epochs=15"
 
 /* Of a strategy with leases each leaves its report, and one or more that are as far the model. */
-static void leave_reports(struct cast *c, struct tiny *t, const char *strategy)
+static void leave_reports(struct cast *c, struct tiny *t, const char *strategy, bool leave)
 {
-    lose_driver(c, t, strategy, FEW_EPOCHS);
+    lose_driver(c, t, strategy, FEW_EPOCHS, leave);
     int reports = logged_by_workers(c, "the driver is lost: recovery report written to");
     int models = logged_by_workers(c, "the driver is lost: global model of version");
     if (reports != WORKERS || models < 1)
@@ -366,10 +371,10 @@ static void check_books(const struct cast *c, const char *strategy, double misse
                  missed, c->m.run.dir);
 }
 
-static void resume_from_reports(struct tiny *t, const char *strategy)
+static void resume_from_reports(struct tiny *t, const char *strategy, bool leave)
 {
     struct cast c;
-    leave_reports(&c, t, strategy);
+    leave_reports(&c, t, strategy, leave);
     int reported = real_exchanges(&c.m.run);
     resume_without(&c, strategy, FEW_EPOCHS);
     double from = run_number(c.m.run.dir, "start", 1, "resumed_after");
@@ -381,13 +386,13 @@ static void resume_from_reports(struct tiny *t, const char *strategy)
 
 static void test_leased_workers_leave_their_reports(void **state)
 {
-    resume_from_reports(*state, "strategy.mpca={}");
-    resume_from_reports(*state, "strategy.mpca={coordination:symmetric}");
-    resume_from_reports(*state, "strategy.gossip={}");
-    resume_from_reports(*state, "strategy.easgd={tau:4}");
-    resume_from_reports(*state, "strategy.ps={consistency:bsp}");
-    resume_from_reports(*state, "strategy.ps={colocated:true}");
-    resume_from_reports(*state, "strategy.downpour={n_push:4 n_fetch:4}");
+    resume_from_reports(*state, "strategy.mpca={}", true);
+    resume_from_reports(*state, "strategy.mpca={coordination:symmetric}", false);
+    resume_from_reports(*state, "strategy.gossip={}", true);
+    resume_from_reports(*state, "strategy.easgd={tau:4}", false);
+    resume_from_reports(*state, "strategy.ps={consistency:bsp}", false);
+    resume_from_reports(*state, "strategy.ps={colocated:true}", false);
+    resume_from_reports(*state, "strategy.downpour={n_push:4 n_fetch:4}", false);
 }
 
 /* Cut these files of the workers to some bytes. */
@@ -404,7 +409,7 @@ static void test_reports_are_missing(void **state)
 {
     struct cast c;
     const char *strategy = "strategy.mpca={}";
-    leave_reports(&c, *state, strategy);
+    leave_reports(&c, *state, strategy, false);
     int reported = real_exchanges(&c.m.run);
     cut_files(&c, "1-0");
     resume_without(&c, strategy, FEW_EPOCHS);
@@ -414,7 +419,7 @@ static void test_reports_are_missing(void **state)
     check_books(&c, strategy, 15 * (TINY_TRAIN - 60));
     machines_release(&c.m);
 
-    leave_reports(&c, *state, strategy);
+    leave_reports(&c, *state, strategy, false);
     reported = real_exchanges(&c.m.run);
     cut_files(&c, "*.safetensors");
     resume_without(&c, strategy, FEW_EPOCHS);
