@@ -54,13 +54,16 @@ else()
 endif()
 
 # The module in an application with three executors. A test reads the settings of spark/test that have its name, and
-# NAME_process_test is NAME_test with the library in processes of its own.
+# NAME_process_test is NAME_test with the library in processes of its own. The cluster of spark_standalone is a master
+# and workers that are processes, that of others is in the driver's JVM.
 if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
-  set(spark_clusters local_cluster_test SparkTest failure_test FailureTest resume_test ResumeTest
-    dynamic_allocation_test ElasticTest shared_variable_test SharedVariableTest session_test SessionTest
-    rows_test RowsTest local_cluster_process_test SparkTest
-    failure_process_test FailureTest resume_process_test ResumeTest
-    session_process_test SessionTest rows_process_test RowsTest)
+  # The longest come first, so that none is left alone at the end.
+  set(spark_clusters failure_test FailureTest local_cluster_test SparkTest session_test SessionTest
+    rows_test RowsTest failure_process_test FailureTest dynamic_allocation_test ElasticTest
+    rows_process_test RowsTest local_cluster_process_test SparkTest
+    resume_test ResumeTest resume_process_test ResumeTest
+    session_process_test SessionTest shared_variable_test SharedVariableTest)
+  set(spark_standalone failure_test resume_test dynamic_allocation_test)
   set(spark_processes lease_test LeaseTest engine_process_test EngineProcessTest)
   if(NOT spark_missing)
     set(spark_test_classes ${CMAKE_BINARY_DIR}/spark/cluster_test)
@@ -92,7 +95,7 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
                 -cp "${spark_jar}:${spark_test_classes}:${spark_home}/jars/*" paceline.spark.${class})
     else()
       add_test(NAME spark/${name}
-        COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_test_classes}
+        COMMAND ${PROJECT_SOURCE_DIR}/spark/test/cluster.sh ${spark_jar} ${spark_test_classes}
                 paceline.spark.${class})
     endif()
   endwhile()
@@ -102,10 +105,14 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
     add_test(NAME spark/python_test COMMAND ${CMAKE_COMMAND} -E echo "[  SKIPPED ] test_python")
   else()
     add_test(NAME spark/python_test
-      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/local_cluster.sh ${spark_jar} ${spark_python}
+      COMMAND ${PROJECT_SOURCE_DIR}/spark/test/cluster.sh ${spark_jar} ${spark_python}
               ${PROJECT_SOURCE_DIR}/spark/test/spark_test.py)
   endif()
-  # Their executors compute on all cores.
+  # They wait for Spark most of the time: two run at once, beside tests that wait as well. Applications of Spark 3
+  # that start in the same second would have the same name, and the same folders.
+  if(spark_core MATCHES "spark-core_2\\.13-3\\.")
+    set(spark_lock RESOURCE_LOCK spark_home)
+  endif()
   foreach(name python_test ${spark_clusters} ${spark_processes})
     if(name MATCHES "_test$")
       string(REGEX REPLACE "(_process)?_test$" "" settings ${name})
@@ -116,10 +123,13 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
       if(name MATCHES "_process_test$")
         list(PREPEND spark_conf ${PROJECT_SOURCE_DIR}/spark/test/process.conf) # its own settings count
       endif()
+      set(spark_cluster local)
+      if(name IN_LIST spark_standalone)
+        set(spark_cluster standalone)
+      endif()
       list(JOIN spark_conf ":" spark_conf)
-      set_tests_properties(spark/${name} PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 4
-        RESOURCE_LOCK spark_home
-        ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_links};SPARK_TEST_CONF=${spark_conf}"
+      set_tests_properties(spark/${name} PROPERTIES TIMEOUT 900 LABELS spark PROCESSORS 2 COST 0.5 ${spark_lock}
+        ENVIRONMENT "PACELINE_TUNER=off;SPARK_HOME=${spark_links};SPARK_TEST_CONF=${spark_conf};SPARK_TEST_CLUSTER=${spark_cluster}"
         ENVIRONMENT_MODIFICATION SPARK_TEST_BUILD=set:${CMAKE_BINARY_DIR})
     endif()
   endforeach()

@@ -1,10 +1,12 @@
 # shellcheck shell=bash
 # ./run spark: a standalone cluster of one master and three workers on loopback, and LeNet on it.
-# Sourced by ./run. $SPARK_HOME is used where it is set; else Spark is installed into .spark.
+# Sourced by ./run, by programs of bench/ and by spark/test/cluster.sh. $SPARK_HOME is used where it is
+# set; else Spark is installed into .spark.
 
 spark_version=4.1.2
 spark_workers=3
-spark_memory=1g # of an executor
+spark_cores=1   # of each worker, and of an executor
+spark_memory=1g # likewise
 spark_home=$PWD/build/spark/home # the build's, with an archive of classes
 # Starts in a quarter of the time.
 spark_java="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$spark_home/classes.jsa"
@@ -44,18 +46,21 @@ write_conf() {
             "spark.jars $PWD/build/paceline-spark.jar" \
             "spark.driver.host 127.0.0.1" "spark.driver.bindAddress 127.0.0.1" \
             "spark.ui.enabled false" "spark.master.rest.enabled false" \
-            "spark.cores.max $spark_workers" "spark.executor.cores 1" \
+            "spark.cores.max $((spark_workers * spark_cores))" "spark.executor.cores $spark_cores" \
             "spark.executor.memory $spark_memory" "spark.driver.memory 1g" \
             "spark.sql.warehouse.dir $spark_dir/warehouse" \
             "spark.driver.extraJavaOptions $spark_java $spark_log" \
             "spark.executor.extraJavaOptions $spark_java $spark_log"
     } >"$spark_settings"
+    write_log "$spark_dir/log4j2.properties"
+}
+
+# Warnings go to stderr.
+write_log() { # FILE
     printf '%s\n' 'rootLogger.level = warn' 'rootLogger.appenderRef.stderr.ref = stderr' \
         'appender.stderr.type = Console' 'appender.stderr.name = stderr' \
         'appender.stderr.target = SYSTEM_ERR' 'appender.stderr.layout.type = PatternLayout' \
-        'appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n' \
-        'logger.master.name = org.apache.spark.deploy.master' 'logger.master.level = info' \
-        >"$spark_dir/log4j2.properties"
+        'appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n' >"$1"
 }
 
 # in_background COMMAND…: its process ends with this one, however that ends.
@@ -86,22 +91,31 @@ wait_for() {
 }
 
 start_cluster() {
-    local deploy=org.apache.spark.deploy n
     spark_dir=$(mktemp -d)
     write_conf || return
     # A Spark of a virtual environment has its Python in its folder bin.
     PYSPARK_PYTHON=$SPARK_HOME/../../../../bin/python3
     [ -x "$PYSPARK_PYTHON" ] || PYSPARK_PYTHON=python3
-    export SPARK_HOME=$spark_home SPARK_CONF_DIR=$spark_home/conf PYSPARK_PYTHON
+    export SPARK_HOME=$spark_home PYSPARK_PYTHON
     export MALLOC_ARENA_MAX=2 # of the driver: paceline-spark.conf has that of executors
-    export SPARK_LOCAL_DIRS=$spark_dir/local SPARK_LOCAL_IP=127.0.0.1 SPARK_SCALA_VERSION=2.13 \
-        SPARK_DAEMON_MEMORY=256m "SPARK_DAEMON_JAVA_OPTS=$spark_java $spark_log"
+    start_daemons
+}
+
+# Master and workers with the settings, and the file for log4j, that are in spark_dir.
+start_daemons() {
+    local deploy=org.apache.spark.deploy n log=-Dlog4j2.configurationFile=$spark_dir/master.properties
+    export SPARK_CONF_DIR=$spark_home/conf SPARK_LOCAL_DIRS=$spark_dir/local SPARK_LOCAL_IP=127.0.0.1 \
+        SPARK_SCALA_VERSION=2.13 SPARK_DAEMON_MEMORY=256m "SPARK_DAEMON_JAVA_OPTS=$spark_java $log"
+    {
+        cat "$spark_dir/log4j2.properties"
+        printf '%s\n' 'logger.master.name = org.apache.spark.deploy.master' 'logger.master.level = info'
+    } >"$spark_dir/master.properties"
     start_daemon master $deploy.master.Master --host 127.0.0.1 --port 0 --webui-port 0
     wait_for 60 'Starting Spark master at' 1 "$spark_dir/master.log" || return
     spark_master=$(sed -n 's/.*Starting Spark master at \(spark:[^ ]*\).*/\1/p' \
         "$spark_dir/master.log")
     for ((n = 1; n <= spark_workers; n++)); do
-        start_daemon "worker-$n" $deploy.worker.Worker --host 127.0.0.1 --webui-port 0 --cores 1 \
+        start_daemon "worker-$n" $deploy.worker.Worker --host 127.0.0.1 --webui-port 0 --cores "$spark_cores" \
             --memory "$spark_memory" --work-dir "$spark_dir/work-$n" "$spark_master"
     done
     wait_for 90 'Registering worker' "$spark_workers" "$spark_dir/master.log"

@@ -47,13 +47,16 @@ public final class FailureTest {
         try {
             FailureTest test = new FailureTest(spark, Path.of(arguments[0]));
             run("test_workers_leave_when_asked", test::workersLeaveWhenAsked);
-            run("test_fit_pauses_below_min_workers", test::fitPauses);
+            run("test_fit_pauses_below_min_workers", () -> test.fitPauses("KILL"));
             run("test_killed_executor_mpca", () -> test.fitOutlivesExecutor("mpca { }", "KILL", true));
             if (SparkTest.usesProcesses(spark)) {
-                run("test_worker_that_hangs_is_replaced", test::hangingProcessIsReplaced);
+                run("test_worker_that_hangs_is_replaced", () -> test.hangingProcessIsReplaced(""));
+                run("test_worker_that_hangs_is_replaced_with_shards",
+                        () -> test.hangingProcessIsReplaced(test.base.folder.resolve("shards").toString()));
                 run("test_stopped_executor_is_replaced_with_its_process", test::stoppedExecutorIsReplacedWithItsProcess);
                 ProcessTest.runAll(test.base);
             } else { // with processes they are the driver's work
+                run("test_fit_pauses_without_decommissioned_executor", () -> test.fitPauses("PWR"));
                 run("test_native_crash_allreduce", () -> test.fitOutlivesExecutor("allreduce { }", "SEGV", false));
                 run("test_stopped_or_hanging_executor_is_replaced", test::stoppedOrHangingExecutorIsReplaced);
                 run("test_only_worker_leaves_after_its_replacement_joined", test::onlyWorkerIsReplaced);
@@ -112,11 +115,11 @@ public final class FailureTest {
     }
 
     /** By default a fit with fewer workers than minWorkers takes no steps until the lost one is replaced. */
-    private void fitPauses() throws Exception {
+    private void fitPauses(String signal) throws Exception {
         PacelineEstimator estimator = base.estimator();
         estimator.clear(estimator.belowMinWorkers());
-        RunningFit run = new RunningFit(base, estimator, "pauses", SYNC);
-        signal(base.executors().get(0), "KILL");
+        RunningFit run = new RunningFit(base, estimator, "pauses" + signal, SYNC);
+        signal(base.executors().get(0), signal);
         run.reach("the pause", () -> events(run.events, "paused").size() == 1);
         run.reach("its end", () -> events(run.events, "resumed").size() == 1);
         long before = exchanges(run.events).size();
@@ -130,6 +133,10 @@ public final class FailureTest {
         long within = exchanges(run.events).stream().filter(t -> t > from + FINISH_S && t < to).count();
         System.out.printf("pause of %.2f s with %d workers%n", to - from, EXECUTORS - 1);
         check(within == 0, within + " exchanges in the pause");
+        if (signal.equals("PWR")) {
+            check(run.count("leave") == 1, "the worker has not left");
+            run.expectNoLoss();
+        }
     }
 
     /** The file in which an executor, or a process of its own, keeps rows for another one. */
@@ -173,6 +180,7 @@ public final class FailureTest {
         leases.executorAddedNs.clear();
         long before = exchanges(run.events).size();
         ProcessHandle victim = base.executors().get(0);
+        Path home = Files.readSymbolicLink(Path.of("/proc/" + victim.pid() + "/cwd"));
         if (damages) {
             damage(keptFile(victim));
         }
@@ -193,13 +201,14 @@ public final class FailureTest {
         check(damages ? !readings.isEmpty() && readings.stream().allMatch(ONE_READ::equals) : readings.isEmpty(),
                 "Spark read rows again: " + readings);
         base.expectNoRowsAreLeft();
-        check(signal.equals("SEGV") == crashed(victim.pid()), "a report of a crash, after " + signal);
+        check(signal.equals("SEGV") == Files.exists(home.resolve("hs_err_pid" + victim.pid() + ".log")),
+                "a report of a crash, after " + signal);
     }
 
     /** A worker without progress for 3 s hangs; one that has been lost has 4 s to join again. */
-    private RunningFit fitOfHangs(String name) throws Exception {
+    private RunningFit fitOfHangs(String name, String shardDir) throws Exception {
         context.conf().set("spark.paceline.rejoinWait", "4s");
-        PacelineEstimator estimator = base.estimator();
+        PacelineEstimator estimator = base.estimator().setShardDir(shardDir);
         RunningFit run = new RunningFit(base, estimator.setJob(estimator.getJob() + " stall_seconds: 3"), name,
                 "sync { tau: 20 }");
         run.reach("exchanges by which the driver knows all workers", () -> exchanges(run.events).size() > KNOWN);
@@ -222,7 +231,7 @@ public final class FailureTest {
 
     /** A worker that joins again in time keeps its lease. Else, and if it hangs, Spark replaces its executor. */
     private void stoppedOrHangingExecutorIsReplaced() throws Exception {
-        RunningFit run = fitOfHangs("stopped");
+        RunningFit run = fitOfHangs("stopped", "");
         Map<String, Long> before = Map.copyOf(leases.task);
         ProcessHandle victim = base.executors().get(0);
         ProcessHandle hangs = base.executors().get(1);
@@ -261,10 +270,10 @@ public final class FailureTest {
     }
 
     /** It is killed, and its executor lives. */
-    private void hangingProcessIsReplaced() throws Exception {
-        RunningFit run = fitOfHangs("hangs");
+    private void hangingProcessIsReplaced(String shardDir) throws Exception {
+        RunningFit run = fitOfHangs(shardDir.isEmpty() ? "hangs" : "hangs-with-shards", shardDir);
         ProcessHandle executor = base.executors().get(0);
-        ProcessHandle engine = SparkTest.engines(executor.descendants()).get(0);
+        ProcessHandle engine = SparkTest.engines(executor).get(0);
         try (HeldThread held = hang(engine)) {
             if (held != null) {
                 double lost = run.reach("its loss", () -> run.count("hung") == 1);
@@ -283,9 +292,9 @@ public final class FailureTest {
 
     /** Both are replaced when an executor stands still with its process, which ends when it continues. */
     private void stoppedExecutorIsReplacedWithItsProcess() throws Exception {
-        RunningFit run = fitOfHangs("still");
+        RunningFit run = fitOfHangs("still", "");
         ProcessHandle victim = base.executors().get(0);
-        ProcessHandle engine = SparkTest.engines(victim.descendants()).get(0);
+        ProcessHandle engine = SparkTest.engines(victim).get(0);
         try {
             signal(victim, "STOP");
             signal(engine, "STOP");
@@ -317,12 +326,5 @@ public final class FailureTest {
         run.reach("its worker", () -> run.count("join") > EXECUTORS);
         SparkTest.expectEvenCounts(run.end(EXECUTORS));
         base.expectNoRowsAreLeft();
-    }
-
-    /** Has that JVM left a report of a crash? Executors run in folders below the home that the test has. */
-    private static boolean crashed(long pid) throws IOException {
-        try (Stream<Path> files = Files.walk(Path.of(System.getenv("SPARK_HOME"), "work"))) {
-            return files.anyMatch(file -> file.getFileName().toString().equals("hs_err_pid" + pid + ".log"));
-        }
     }
 }

@@ -46,7 +46,7 @@ final class ProcessTest {
 
     private void processIsReplaced(RunningFit fit, String signal) throws Exception {
         Set<Long> executors = pids(base.executors());
-        Set<Long> before = pids(SparkTest.engines());
+        Set<Long> before = pids(base.engines());
         check(before.size() == EXECUTORS, "processes: " + before);
         for (long engine : before) {
             EstimatorTest.expectLibraryInLocalFolder(base.spark, engine);
@@ -55,7 +55,7 @@ final class ProcessTest {
         long joined = fit.count("join");
         check(new ProcessBuilder("kill", "-" + signal, Long.toString(victim)).start().waitFor() == 0, "kill");
         fit.reach("a replacement", () -> fit.count("join") > joined);
-        Set<Long> after = pids(SparkTest.engines());
+        Set<Long> after = pids(base.engines());
         check(pids(base.executors()).equals(executors), "an executor has ended");
         check(after.size() == EXECUTORS && !after.contains(victim), "processes: " + before + ", then " + after);
         after.retainAll(before);
@@ -69,7 +69,7 @@ final class ProcessTest {
         for (int failures = 1; failures <= FAILURES; failures++) {
             int joined = EXECUTORS + failures;
             base.jobs.started.clear();
-            check(SparkTest.engines().get(0).destroyForcibly(), "kill");
+            check(base.engines().get(0).destroyForcibly(), "kill");
             if (failures < FAILURES) {
                 fit.reach("replacement " + failures, () -> fit.count("join") == joined);
             }

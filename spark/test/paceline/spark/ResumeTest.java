@@ -33,12 +33,15 @@ public final class ResumeTest {
 
     private final Path folder;
     private final Path events;
-    private final Path contextUp;
+    private final Path starting; // becomes the next one
+    private final Path contextUp; // the name of the application
+    private final String master = System.getProperty("spark.master", "");
     private final List<Process> started = new ArrayList<>();
 
     private ResumeTest(Path folder) {
         this.folder = folder;
         events = folder.resolve(NAME).resolve("run").resolve("events.jsonl");
+        starting = folder.resolve("context-starts");
         contextUp = folder.resolve("context-is-up");
     }
 
@@ -55,7 +58,8 @@ public final class ResumeTest {
     private void train(boolean resumes) throws Exception {
         SparkSession spark = SparkSession.builder().appName("resume-test").getOrCreate();
         try {
-            Files.createFile(contextUp);
+            Files.writeString(starting, spark.sparkContext().applicationId());
+            Files.move(starting, contextUp);
             SparkTest base = new SparkTest(spark, folder);
             int workers = resumes ? FEWER : SparkTest.EXECUTORS;
             PacelineEstimator estimator = base.estimator().setMinWorkers(workers).setMaxWorkers(workers);
@@ -72,10 +76,14 @@ public final class ResumeTest {
     }
 
     private Process start(String role, int executors) throws Exception {
-        Process process = new ProcessBuilder(System.getenv("SPARK_HOME") + "/bin/spark-submit", "--properties-file",
-                System.getenv("SPARK_TEST_SETTINGS"), "--master", "local-cluster[" + executors + ",1,512]", "--class",
-                ResumeTest.class.getName(), System.getenv("SPARK_TEST_JAR"), role, folder.toString())
-                .inheritIO().start();
+        List<String> command = new ArrayList<>(List.of(System.getenv("SPARK_HOME") + "/bin/spark-submit",
+                "--properties-file", System.getenv("SPARK_TEST_SETTINGS"), "--conf", "spark.cores.max=" + executors));
+        if (!master.startsWith("spark:")) { // a cluster of the application's own
+            command.addAll(List.of("--master", "local-cluster[" + executors + ",1,512]"));
+        }
+        command.addAll(List.of("--class", ResumeTest.class.getName(), System.getenv("SPARK_TEST_JAR"), role,
+                folder.toString()));
+        Process process = new ProcessBuilder(command).inheritIO().start();
         started.add(process);
         return process;
     }
@@ -95,7 +103,7 @@ public final class ResumeTest {
                 && checkpoints.toFile().list().length > 1));
         check(first.isAlive(), "the first application ended");
         Thread.sleep(2000); // anywhere between two exchanges, and between two checkpoints of the driver
-        List<ProcessHandle> executors = SparkTest.executorsAmong(first.descendants());
+        List<ProcessHandle> executors = SparkTest.executors(Files.readString(contextUp));
         check(executors.size() == SparkTest.EXECUTORS, "executors: " + executors.size());
         first.destroyForcibly().waitFor();
         long killed = System.nanoTime();

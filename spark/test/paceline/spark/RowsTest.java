@@ -114,7 +114,7 @@ public final class RowsTest {
 
     /** The process that has an executor's rows. */
     private static ProcessHandle keeper(ProcessHandle executor) {
-        return SparkTest.engines(executor.descendants()).stream().findAny().orElse(executor);
+        return SparkTest.engines(executor).stream().findAny().orElse(executor);
     }
 
     /** Open files of rows. */

@@ -26,7 +26,7 @@ import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.SparkSession;
 
-/** Tasks of an RDD reduce vectors, in an application of three executors that spark/test/local_cluster.sh submits. */
+/** Tasks of an RDD reduce vectors, in an application of three executors that spark/test/cluster.sh submits. */
 public final class SharedVariableTest {
     private static final int TASKS = 12;
     private static final int ROUNDS = 5;
@@ -87,8 +87,8 @@ public final class SharedVariableTest {
         }
     }
 
-    private static int executors() {
-        return SparkTest.executorsAmong(ProcessHandle.current().descendants()).size();
+    private int executors() {
+        return SparkTest.executors(spark.sparkContext().applicationId()).size();
     }
 
     private static <T> FutureTask<T> inBackground(Callable<T> body) {
@@ -238,7 +238,7 @@ public final class SharedVariableTest {
                 || (submitted("submitted-.*").size() == holder && submitted("held-.*").size() == 1));
         check(!job.isDone(), "the job ended early");
         long victim = 0;
-        for (ProcessHandle executor : ProcessHandle.current().descendants().collect(Collectors.toList())) {
+        for (ProcessHandle executor : SparkTest.executors(spark.sparkContext().applicationId())) {
             boolean holds = submitted("held-\\d+-" + executor.pid()).size() == 1;
             victim = !holds && !submitted("submitted-\\d+-" + executor.pid()).isEmpty() ? executor.pid() : victim;
         }

@@ -22,6 +22,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.spark.ml.Pipeline;
 import org.apache.spark.ml.PipelineModel;
@@ -38,8 +39,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The module in one application of three executors (local-cluster), which spark/test/local_cluster.sh submits; also
- * with process.conf.
+ * The module in one application of three executors, which spark/test/cluster.sh submits; also with process.conf.
  */
 public final class SparkTest {
     private static final int SIDE = 12;
@@ -50,7 +50,7 @@ public final class SparkTest {
     private static final double MANY_EPOCHS = 17; // 1,000 exchanges, one a step of three batches
     private static final long DEADLINE_MS = 180_000;
     static final long SWEEP_MS = 3000;
-    private static final int SWEEPS = 8;
+    private static final long LEVEL_NS = TimeUnit.SECONDS.toNanos(24);
     /** The one that frees rows of fits that are over, and the one that watches processes of engines. */
     private static final Set<String> EXECUTOR_THREADS = Set.of("paceline-sweepe", "paceline-watch");
     private static final String NET = "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
@@ -191,12 +191,12 @@ public final class SparkTest {
     }
 
     /** The processes of engines, of all executors. */
-    static List<ProcessHandle> engines() {
-        return engines(ProcessHandle.current().descendants());
+    List<ProcessHandle> engines() {
+        return executors().stream().flatMap(executor -> engines(executor).stream()).collect(Collectors.toList());
     }
 
-    static List<ProcessHandle> engines(Stream<ProcessHandle> processes) {
-        return processes
+    static List<ProcessHandle> engines(ProcessHandle executor) {
+        return executor.descendants()
                 .filter(process -> commandLine(process.pid()).contains(EngineChild.class.getName()))
                 .collect(Collectors.toList());
     }
@@ -206,7 +206,7 @@ public final class SparkTest {
         long count = 0;
         for (ProcessHandle executor : executors()) {
             boolean has = threads(executor).anyMatch(name -> !EXECUTOR_THREADS.contains(name));
-            count += has || !engines(executor.descendants()).isEmpty() ? 1 : 0;
+            count += has || !engines(executor).isEmpty() ? 1 : 0;
         }
         return count;
     }
@@ -441,19 +441,20 @@ public final class SparkTest {
     }
 
     void expectNoMoreThan(List<Long> before) throws Exception {
-        List<Long> after = before;
-        boolean more = true;
-        for (int i = 0; more && i < SWEEPS; i++) {
-            Thread.sleep(SWEEP_MS);
+        long from = System.nanoTime();
+        List<Long> after = held();
+        while (more(before, after) && System.nanoTime() - from < LEVEL_NS) {
+            Thread.sleep(200);
             after = held();
-            more = false;
-            for (int k = 0; k < after.size(); k++) {
-                // One for each of five fits would be more; Spark itself opens a connection now and then.
-                more |= after.get(k) > before.get(k) + (k % 3 == 2 ? 60 : 4);
-            }
         }
-        System.out.println("threads, files and MB of each process after 3 fits " + before + ", at the end " + after);
-        check(!more, "more than before");
+        System.out.printf("threads, files and MB of each process after 3 fits %s, at the end, %.1f s later, %s%n", before,
+                (System.nanoTime() - from) / 1e9, after);
+        check(!more(before, after), "more than before");
+    }
+
+    /** One for each of five fits would be more; Spark itself opens a connection now and then. */
+    private static boolean more(List<Long> before, List<Long> after) {
+        return IntStream.range(0, after.size()).anyMatch(k -> after.get(k) > before.get(k) + (k % 3 == 2 ? 60 : 4));
     }
 
     /** Threads of the library, open files and resident MB of each process. Spark's own pools of threads fill up. */
@@ -525,20 +526,21 @@ public final class SparkTest {
 
     /** The processes of this application's executors. */
     List<ProcessHandle> executors() {
-        String application = spark.sparkContext().applicationId();
-        return executorsAmong(ProcessHandle.current().descendants()).stream()
-                .filter(process -> commandLine(process.pid()).contains(application)).collect(Collectors.toList());
+        return executors(spark.sparkContext().applicationId());
+    }
+
+    /** Those of an application: below the script of the test, as are workers that are processes of their own. */
+    static List<ProcessHandle> executors(String application) {
+        ProcessHandle script = ProcessHandle.of(Long.parseLong(System.getenv("SPARK_TEST_PID"))).orElseThrow();
+        return script.descendants().filter(process -> {
+            String line = commandLine(process.pid()); // without what executors and Hadoop start themselves
+            return line.contains("--executor-id") && line.contains("--app-id " + application + " ");
+        }).collect(Collectors.toList());
     }
 
     ProcessHandle executor(String id) {
         return executors().stream().filter(process -> commandLine(process.pid()).contains("--executor-id " + id + " "))
                 .findAny().orElseThrow();
-    }
-
-    /** Without what executors and Hadoop start themselves, and what has ended meanwhile. */
-    static List<ProcessHandle> executorsAmong(Stream<ProcessHandle> processes) {
-        return processes.filter(process -> commandLine(process.pid()).contains("--executor-id"))
-                .collect(Collectors.toList());
     }
 
     static String commandLine(long pid) {
