@@ -30,6 +30,8 @@ public final class FailureTest {
     private static final long REJOIN_MS = 4500;
     private static final int DAMAGED_BYTE = 100;
     private static final int KNOWN = 300; // exchanges, which take more than the 100 ms between two polls of a lease
+    private static final int HANG_TAU = 20;
+    private static final int OPEN = HANG_TAU * 16; // records of a worker between two exchanges
     private static final String ONE_READ = "Paceline reads 1 partitions";
 
     private final SparkTest base;
@@ -210,7 +212,7 @@ public final class FailureTest {
         context.conf().set("spark.paceline.rejoinWait", "4s");
         PacelineEstimator estimator = base.estimator().setShardDir(shardDir);
         RunningFit run = new RunningFit(base, estimator.setJob(estimator.getJob() + " stall_seconds: 3"), name,
-                "sync { tau: 20 }");
+                "sync { tau: " + HANG_TAU + " }");
         run.reach("exchanges by which the driver knows all workers", () -> exchanges(run.events).size() > KNOWN);
         return run;
     }
@@ -286,7 +288,12 @@ public final class FailureTest {
                 check(executor.isAlive() && trained > 0, "its executor has ended, or the others wait");
             }
         }
-        SparkTest.expectEvenCounts(run.end(EXECUTORS));
+        PacelineSummary summary = run.end(EXECUTORS);
+        if (shardDir.isEmpty()) {
+            SparkTest.expectEvenCounts(summary);
+        } else {
+            check(summary.repeated() + summary.missed() <= EXECUTORS * OPEN, "counts: " + summary.json());
+        }
         base.expectNoRowsAreLeft();
     }
 
