@@ -411,6 +411,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
     if (rc != OK)
         return rc;
     engine->error.text[0] = '\0';
+    w.host.run = real_run_of(w.world);
     rc = real_run(w.world, work_task, &w, &engine->error);
     uint32_t self = w.world->self;
     real_close(w.world);

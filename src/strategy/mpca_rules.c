@@ -74,24 +74,33 @@ void mpca_mean(struct vec *y, struct range r, const struct mpca_sum *sum)
     vec_scale(y, (float)(1 / (double)sum->tau), r);
 }
 
-static void prepare_block(struct mpca_joint *joint, const struct mpca_config *config, uint64_t c,
-                          struct range r, const struct mpca_sum *sum)
+struct preparation {
+    struct mpca_joint *joint;
+    const struct mpca_config *config;
+    uint64_t c;
+    size_t from; /* where the sum begins */
+    const struct mpca_sum *sum;
+};
+
+static void prepare_block(void *user, struct range r)
 {
-    const struct mpca_model *now = &joint->now;
-    struct mpca_model *next = &joint->next;
+    const struct preparation *p = user;
+    const struct mpca_config *config = p->config;
+    const struct mpca_model *now = &p->joint->now;
+    struct mpca_model *next = &p->joint->next;
+    const struct mpca_sum sum = {p->sum->x + (r.from - p->from), p->sum->tau};
     struct vec *R = &next->star; /* until x̃* replaces it */
     vec_copy(&next->x, &now->x, r);
     vec_copy(&next->v, &now->v, r);
     /* Eq. 9: R = Σ τ^i·x^i / Σ τ^i */
-    mpca_mean(R, r, sum);
+    mpca_mean(R, r, &sum);
     /* Eq. 8: x̃_t = (1 − β)·x̃_{t−1} + β·R */
-    vec_lerp(&next->x, mpca_beta(config, c), R, r);
+    vec_lerp(&next->x, mpca_beta(config, p->c), R, r);
     /* Eq. 4: ṽ_t = δ·ṽ_{t−1} + (1 − δ)·(x̃_t − x̃_{t−1});  Eq. 5: x̃* = x̃_t + γ·ṽ_t */
     vec_extrapolate(&next->star, &next->v, &next->x, &now->x, config->delta, mpca_fresh(config),
-                    mpca_gamma(config, c), r);
+                    mpca_gamma(config, p->c), r);
 }
 
-/* Blocks stay in the cache while the equations pass over them. */
 void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, uint64_t c,
                   struct range r, const struct mpca_sum *sum)
 {
@@ -101,11 +110,8 @@ void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, ui
         vec_copy(&joint->next.star, &joint->now.star, r);
         return;
     }
-    for (size_t at = 0; at < r.len; at += VEC_BLOCK) {
-        size_t len = r.len - at < VEC_BLOCK ? r.len - at : VEC_BLOCK;
-        const struct mpca_sum part = {sum->x + at, sum->tau};
-        prepare_block(joint, config, c, (struct range){r.from + at, len}, &part);
-    }
+    struct preparation p = {joint, config, c, r.from, sum};
+    vec_each_block(r, prepare_block, &p);
 }
 
 /* With d the change of x̃ and f the part that ṽ takes of it,

@@ -89,7 +89,8 @@ static void rebase_model(struct phased_worker *w, struct phased_lane *lane, uint
 {
     struct vec x = phased_shard(lane, &w->m->learner->x), sent = phased_shard(lane, &w->own),
                before = vec_part(&lane->star, 0, x.n), b = vec_part(result, 0, lane->r.len);
-    bool counted = lane->pending && atomic_load(&lane->slot.counted) <= n;
+    uint64_t by = atomic_load(&lane->slot.counted); /* 0: it is dropped at the next boundary */
+    bool counted = lane->pending && by != 0 && by <= n;
     if (counted && lane->slot.progress)
         pace_rebase(&x, &b, &sent);
     else if (counted)

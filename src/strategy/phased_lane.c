@@ -114,6 +114,23 @@ static bool has_fallen_out(const struct phased_lane *lane)
            (lane->in_line && group_was_leaf(group, lane->exchange.synced));
 }
 
+/* Bring the lane into line in the view in which it has not fallen out, and in no later one: before
+ * that this node may have been a leaf. */
+static int stay_in_line(struct phased_lane *lane)
+{
+    struct group *group = lane->node->group;
+    for (;;) {
+        const struct view *view = group_view(group);
+        if (has_fallen_out(lane))
+            return ERR_VIEW;
+        if (atomic_load(&group->end.over))
+            return OK;
+        int rc = exchange_sync_in(&lane->exchange, view);
+        if (rc != ERR_VIEW)
+            return rc;
+    }
+}
+
 int phased_await(struct phased_lane *lane, bool (*holds)(const struct phased_lane *lane),
                  int64_t deadline)
 {
@@ -124,7 +141,7 @@ int phased_await(struct phased_lane *lane, bool (*holds)(const struct phased_lan
             wait_signal(world, SIGNAL_GROUP),
         };
         struct wake wake;
-        int rc = has_fallen_out(lane) ? ERR_VIEW : exchange_sync(&lane->exchange);
+        int rc = stay_in_line(lane);
         if (rc == OK && atomic_load(&lane->node->group->end.over))
             rc = ERR_DRIVER;
         if (rc != OK || (holds && holds(lane)))

@@ -78,6 +78,12 @@ static void each_block(update_fn *fn, const struct update *u, struct range r)
     });
 }
 
+void vec_each_block(struct range r, void (*fn)(void *user, struct range block), void *user)
+{
+    PARALLEL_EACH(i, block_first(r), block_end(r), 1, r.len >= THREADS_LEN_MIN,
+                  fn(user, block_part(r, i)));
+}
+
 static size_t cut_at(size_t n, size_t parts, size_t i, size_t unit)
 {
     size_t even = n / parts * i + n % parts * i / parts; /* i·n/parts without overflow */

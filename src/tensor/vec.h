@@ -68,6 +68,10 @@ void vec_touch(struct vec *v);
 void vec_export(const struct vec *v, struct range r, float *out);
 void vec_import(struct vec *v, struct range r, const float *in);
 
+/* Call fn for blocks of VEC_BLOCK floats at most, which together are the range, by all threads
+ * where it is long: for equations of several passes, so that a block stays in the cache. */
+void vec_each_block(struct range r, void (*fn)(void *user, struct range block), void *user);
+
 void vec_fill(struct vec *y, struct range r, float value);
 void vec_copy(struct vec *y, const struct vec *x, struct range r);
 void vec_scale(struct vec *y, float a, struct range r);                     /* y ← a·y */

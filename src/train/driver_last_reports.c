@@ -134,9 +134,10 @@ static int take_up(struct driver *d, const struct last_reports *reports,
                    const struct checkpoint_header *newest, bool kept, const struct progress *all,
                    const struct recovery_sum *sum)
 {
-    struct checkpoint_header *header = &d->start.resumed;
+    struct checkpoint_header *header = &d->start.resumed, before = *header;
     int rc = load_model(d, reports, header);
     if (rc != OK) {
+        *header = before;
         if (rc == ERR_NOT_FOUND)
             log_warn(d->host->log, "%s: %zu worker%s left reports, but no model to resume from",
                      d->options->dir->path, reports->count, plural(reports->count, "s"));
@@ -156,14 +157,18 @@ static int take_up(struct driver *d, const struct last_reports *reports,
     return OK;
 }
 
-/* Did the driver make no view without these workers? Then all that it wrote is older than what they
- * have, even if a report is missing in the sum. */
+/* Did no driver make a view without these workers? Then all that it wrote is older than what they
+ * have, even if a report is missing in the sum. The term of a driver that made no view has the last
+ * one of the driver before. */
 static bool is_from_last_view(const struct driver *d, const struct last_reports *reports)
 {
     struct driver_term term;
     struct err none;
-    return driver_term_read(d->options->dir, &term, &none) == OK && term.view > 0 &&
-           term.view <= reports->view;
+    if (driver_term_read(d->options->dir, &term, &none) != OK || term.view == 0)
+        return false;
+    return term.incarnation == reports->incarnation
+               ? term.view <= reports->view
+               : term.view == reports->view && members_within(&term.members, &reports->members);
 }
 
 static bool is_further(const struct driver *d, const struct last_reports *reports,

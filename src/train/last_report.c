@@ -210,7 +210,8 @@ void last_reports_release(struct last_reports *reports)
     *reports = (struct last_reports){.count = 0};
 }
 
-bool last_reports_have_later(const struct last_reports *reports, const struct last_report *own)
+const struct last_report *last_reports_later(const struct last_reports *reports,
+                                             const struct last_report *own)
 {
     for (size_t i = 0; i < reports->count; i++) {
         const struct last_report *other = &reports->at[i];
@@ -218,9 +219,9 @@ bool last_reports_have_later(const struct last_reports *reports, const struct la
             members_has(&own->members, other->node) &&
             (other->version > own->version ||
              (other->version == own->version && other->node < own->node)))
-            return true;
+            return other;
     }
-    return false;
+    return NULL;
 }
 
 static void remove_file(const struct rundir *dir, const struct name *name, const char *end)

@@ -46,8 +46,9 @@ int last_reports_read(const struct rundir *dir, const struct logger *log, struct
                       struct err *err);
 void last_reports_release(struct last_reports *reports);
 
-/* Is another one's model to be written rather than this worker's? */
-bool last_reports_have_later(const struct last_reports *reports, const struct last_report *own);
+/* The report of another one whose model is to be written rather than this worker's; NULL: none. */
+const struct last_report *last_reports_later(const struct last_reports *reports,
+                                             const struct last_report *own);
 
 /* Remove the files of drivers before that incarnation. One that cannot be removed does no harm. */
 void last_reports_remove(const struct rundir *dir, uint32_t before);

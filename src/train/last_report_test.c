@@ -161,16 +161,16 @@ static void test_one_model_is_the_newest(void **state)
     leave_report(&s, &own);
     leave_report(&s, &other);
     read_reports(&s);
-    assert_false(last_reports_have_later(&s.reports, &own)); /* as new: the first one's */
-    assert_true(last_reports_have_later(&s.reports, &other));
+    assert_null(last_reports_later(&s.reports, &own)); /* as new: the first one's */
+    assert_non_null(last_reports_later(&s.reports, &other));
     other.version = 8;
     leave_report(&s, &other);
     read_reports(&s);
-    assert_true(last_reports_have_later(&s.reports, &own));
+    assert_non_null(last_reports_later(&s.reports, &own));
     other.has_model = false;
     leave_report(&s, &other);
     read_reports(&s);
-    assert_false(last_reports_have_later(&s.reports, &own));
+    assert_null(last_reports_later(&s.reports, &own));
     end_scene(&s);
 }
 

@@ -339,6 +339,8 @@ static int receive_header(struct world *world, const struct group *group,
         return rc;
     struct byte_reader in = {wake.msg->data, wake.msg->len, false};
     rc = header_decode(&in, header);
+    if (rc == OK && wake.msg->tag != model_tag(header, WIRE_HEADER_PIECE))
+        rc = ERR_PROTOCOL; /* it would be taken for one of another commit point */
     *from = wake.msg->from;
     message_unref(wake.msg);
     return rc;

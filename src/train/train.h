@@ -45,6 +45,7 @@ struct train_host {
      * it has not (worker_checkpoint.h). */
     struct disk *run_disk;
     const char *run_folder;
+    uint64_t run;     /* its number, as in the term file; 0: not known */
     bool one_machine; /* all workers of the run are on this machine, and share its memory */
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */

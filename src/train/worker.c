@@ -147,7 +147,11 @@ void worker_record_recovery_report(struct worker *w)
 int worker_admit_joiner(struct worker *w)
 {
     struct member *m = &w->member;
-    struct global_model model = worker_model(w);
+    if (atomic_load(&m->group->joiner) == ROSTER_NO_NODE) /* copying the model takes time */
+        return OK;
+    struct global_model model = {.x = NULL};
+    if (!w->traits.join_needs_no_model)
+        model = worker_model(w);
     struct progress progress = w->progress->for_joiner(w);
     if (model.state != w->learner.optim.state) /* it is the servers': the joiner fetches theirs */
         model.states = 0;
@@ -226,6 +230,15 @@ static int hand_over(struct worker *w, uint32_t use)
     return rc;
 }
 
+/* To a driver that has recovered, and knows neither that the loop has ended nor states that were
+ * sent to the one before. */
+static int report_again(struct worker *w, int status)
+{
+    if (status == OK && worker_hand_over_streams(w) == ERR_CANCELLED)
+        return ERR_CANCELLED;
+    return report_done(w, status);
+}
+
 /* After the loop, until the driver sends `bye`: members may still lack the last result, and the
  * driver may request the model. A driver that recovers meanwhile does not know that this loop has
  * ended, so `done` is sent again. */
@@ -241,7 +254,7 @@ static int await_release(struct worker *w, int status, uint32_t reported)
             (atomic_load(&w->group.leave.done) && atomic_load(&w->group.driver.missing)))
             return OK;
         uint32_t reconnects = atomic_load(&w->group.driver.reconnects);
-        int rc = reconnects != reported ? report_done(w, status) : OK;
+        int rc = reconnects != reported ? report_again(w, status) : OK;
         reported = reconnects;
         if (rc == OK)
             rc = worker_drain_lanes(w);
@@ -451,6 +464,8 @@ static int run_strategy(struct worker *w)
         return ERR_CANCELLED;
     int reported = report_done(w, rc);
     int lingered = reported == OK ? await_release(w, rc, reconnects) : reported;
+    if (rc == OK && (lingered == OK || lingered == ERR_DRIVER)) /* it may have died before `bye` */
+        worker_save_checkpoint(w);
     return rc == OK ? lingered : rc;
 }
 

@@ -1,6 +1,7 @@
 #include "train/worker_checkpoint.h"
 
 #include "base/fault.h"
+#include "base/file.h"
 #include "group/listener.h"
 #include "train/checkpoint.h"
 #include "train/driver_term_file.h"
@@ -9,6 +10,9 @@
 
 #include <inttypes.h>
 #include <math.h>
+
+/* ns for which a worker waits for the model of another one. */
+#define OTHER_MODEL_WAIT (3 * WORLD_SECOND)
 
 /* Has this worker the global model of the newest commit point? Where it is the learner's own, a
  * step may have changed it since; where the driver holds it, the learner's is another. */
@@ -31,12 +35,14 @@ static bool may_save_checkpoint(const struct worker *w)
     return is_first && w->member.progress.steps > w->start.steps && has_model(w);
 }
 
-/* The directory could be another one of that name on this machine. */
+/* The directory could be another one of that name on this machine, also of another run. */
 static int check_directory(const struct worker *w, const struct rundir *dir, struct err *err)
 {
     struct driver_term term;
     uint32_t own = group_view(&w->group)->incarnation;
     int rc = driver_term_read(dir, &term, err);
+    if (rc == OK && w->host->run != 0 && term.run != w->host->run)
+        rc = err_set(err, ERR_FENCED, "%s: it is the directory of another run", dir->path);
     if (rc == OK && term.incarnation != own)
         rc = err_set(err, ERR_FENCED,
                      "%s: its newest driver is number %" PRIu32 ", this worker's was %" PRIu32,
@@ -80,6 +86,15 @@ static int make_header(const struct worker *w, struct checkpoint_header *header,
     return job_hash(w->job, &header->job_hash, err);
 }
 
+/* Wait until the publisher's copy is no longer being read. Sending it to the driver has failed. */
+static int await_copy(struct worker *w, struct err *err)
+{
+    int rc = publisher_finish(&w->publisher, world_now(w->world) + WORLD_SECOND);
+    if (rc == ERR_TIMEOUT)
+        return err_set(err, rc, "its model is still being sent");
+    return rc == ERR_CANCELLED ? rc : OK;
+}
+
 /* The vectors of the model in the order of a checkpoint. */
 static struct model_layout layout_of(const struct worker *w, const struct model_header *vectors)
 {
@@ -118,6 +133,11 @@ static int save_checkpoint(struct worker *w, const struct rundir *dir, struct er
         rc = complete_header(w, dir, &header, &further, err);
     if (rc != OK || !further)
         return rc;
+    rc = await_copy(w, err);
+    if (rc != OK) {
+        book_texts_release(&header.books);
+        return rc;
+    }
     struct model_layout layout = copy_model(w, &header.updates);
     rc = checkpoint_save(dir, &header, &layout, w->publisher.copy, w->job->checkpoint->keep, &bytes,
                          err);
@@ -155,6 +175,8 @@ static int save_last_model(struct worker *w, const struct rundir *dir,
     struct checkpoint_header header;
     uint64_t bytes;
     int rc = make_header(w, &header, err);
+    if (rc == OK)
+        rc = await_copy(w, err);
     if (rc != OK)
         return rc;
     struct model_layout layout = copy_model(w, &header.updates);
@@ -168,24 +190,46 @@ static int save_last_model(struct worker *w, const struct rundir *dir,
     return rc;
 }
 
+/* Is there a model that is as new as this worker's? One that another worker promises may not come:
+ * that one may end first, or have no room. */
+static int await_other_model(struct worker *w, const struct rundir *dir,
+                             const struct last_report *own, bool *found, struct err *err)
+{
+    int64_t until = world_now(w->world) + OTHER_MODEL_WAIT;
+    char path[RUNDIR_PATH_MAX + 64];
+    struct last_reports all;
+    int rc = last_reports_read(dir, w->host->log, &all, err);
+    if (rc != OK)
+        return rc;
+    const struct last_report *other = last_reports_later(&all, own);
+    bool promised = other;
+    if (promised)
+        last_report_model_path(dir, other, path, sizeof path);
+    last_reports_release(&all);
+    *found = promised && file_is_regular(path);
+    while (rc == OK && promised && !*found && world_now(w->world) < until) {
+        rc = world_sleep(w->world, world_now(w->world) + WORLD_SECOND / 10);
+        *found = file_is_regular(path);
+    }
+    return rc;
+}
+
 /* Workers end at about the same time, and each writes its report first: so mostly one of them
  * writes its model. */
 static int save_last_report(struct worker *w, const struct rundir *dir, struct err *err)
 {
     struct last_report report;
-    struct last_reports all;
+    bool found = false;
     if (!make_report(w, &report))
         return OK;
     int rc = last_report_write(dir, &report, err);
     if (rc != OK)
         return rc;
     log_info(w->host->log, "the driver is lost: recovery report written to %s", dir->path);
-    rc = report.has_model ? last_reports_read(dir, w->host->log, &all, err) : ERR_NOT_FOUND;
-    if (rc != OK)
-        return rc == ERR_NOT_FOUND ? OK : rc;
-    bool writes = !last_reports_have_later(&all, &report);
-    last_reports_release(&all);
-    return writes ? save_last_model(w, dir, &report, err) : OK;
+    if (!report.has_model)
+        return OK;
+    rc = await_other_model(w, dir, &report, &found, err);
+    return rc == OK && !found ? save_last_model(w, dir, &report, err) : rc;
 }
 
 void worker_save_checkpoint(struct worker *w)
@@ -195,15 +239,12 @@ void worker_save_checkpoint(struct worker *w)
     bool reports = w->traits.is_async;
     if (!may_save(w) || !(reports || may_save_checkpoint(w)))
         return;
-    int rc = publisher_finish(&w->publisher, world_now(w->world) + WORLD_SECOND);
-    if (rc == ERR_TIMEOUT || rc == ERR_CANCELLED) /* its copy is still being read */
-        return;
-    rc = rundir_set_path(&dir, w->host->run_folder, &err);
+    int rc = rundir_set_path(&dir, w->host->run_folder, &err);
     if (rc == OK)
         rc = check_directory(w, &dir, &err);
     if (rc == OK)
         rc = reports ? save_last_report(w, &dir, &err) : save_checkpoint(w, &dir, &err);
-    if (rc != OK)
+    if (rc != OK && rc != ERR_CANCELLED)
         log_warn(w->host->log, "the driver is lost, and this worker writes no %s: %s",
                  reports ? "report or model" : "checkpoint", err.text);
 }
