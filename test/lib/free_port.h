@@ -36,12 +36,14 @@ static inline int port_mute(char address[PORT_TEXT])
     return fd;
 }
 
-/* Does no other test process use this port? It is this one's until it ends, by a name in the
- * abstract namespace of Unix sockets. */
-static inline bool port_claim(unsigned port)
+enum { PORTS_FIRST = 20000, PORTS_OF_PROCESS = 200, PORT_BLOCKS = 60 };
+
+/* Does no other test process use this block of ports? It is this one's until it ends, by a name in
+ * the abstract namespace of Unix sockets. */
+static inline bool port_claim_block(unsigned block)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    int len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "paceline-test-port-%u", port);
+    int len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "paceline-ports-%u", block);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         abort();
@@ -52,15 +54,23 @@ static inline bool port_claim(unsigned port)
     return claimed;
 }
 
+static inline unsigned port_block(void)
+{
+    for (unsigned i = 0; i < PORT_BLOCKS; i++)
+        if (port_claim_block(((unsigned)getpid() + i) % PORT_BLOCKS))
+            return ((unsigned)getpid() + i) % PORT_BLOCKS;
+    abort();
+}
+
 /* A port that was free a moment ago, and that no process gets by asking for any port: it is below
- * the range of ephemeral ports. */
+ * the range of ephemeral ports. No other test process has it. */
 static inline void port_find(char address[PORT_TEXT])
 {
-    enum { FIRST = 20000, PORTS = 12000, PER_PROCESS = 37 };
-    static unsigned found;
-    for (unsigned i = 0; i < PORTS; i++) {
-        unsigned turn = (unsigned)getpid() * PER_PROCESS + found++;
-        unsigned port = FIRST + turn % PORTS;
+    static unsigned block, found;
+    if (found == 0)
+        block = port_block();
+    for (unsigned i = 0; i < PORTS_OF_PROCESS; i++) {
+        unsigned port = PORTS_FIRST + block * PORTS_OF_PROCESS + found++ % PORTS_OF_PROCESS;
         struct sockaddr_in at = {.sin_family = AF_INET,
                                  .sin_port = htons((uint16_t)port),
                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -70,7 +80,7 @@ static inline void port_find(char address[PORT_TEXT])
         int rc = bind(fd, (struct sockaddr *)&at, sizeof at);
         close(fd);
         snprintf(address, PORT_TEXT, "127.0.0.1:%d", ntohs(at.sin_port));
-        if (rc == 0 && port_claim(port))
+        if (rc == 0)
             return;
     }
     abort();
