@@ -42,7 +42,9 @@ static int check_directory(const struct worker *w, const struct rundir *dir, str
     uint32_t own = group_view(&w->group)->incarnation;
     int rc = driver_term_read(dir, &term, err);
     if (rc == OK && w->host->run != 0 && term.run != w->host->run)
-        rc = err_set(err, ERR_FENCED, "%s: it is the directory of another run", dir->path);
+        rc = err_set(err, ERR_FENCED,
+                     "%s: it is the directory of another run; give the worker that of its driver",
+                     dir->path);
     if (rc == OK && term.incarnation != own)
         rc = err_set(err, ERR_FENCED,
                      "%s: its newest driver is number %" PRIu32 ", this worker's was %" PRIu32,
