@@ -34,7 +34,8 @@ static int send_head(struct world *world, const struct play *p)
     buf_put_u32(&head, header->parts_in);
     if (header->parts_in)
         model_scores_encode(&header->scores, &head);
-    uint64_t tag = wire_tag(WIRE_MODEL, 0, header->progress.exchanges, WIRE_HEADER_PIECE);
+    uint32_t lane = header->use == MODEL_STREAMS; /* states of streams have a lane of their own */
+    uint64_t tag = wire_tag(WIRE_MODEL, lane, header->progress.exchanges, WIRE_HEADER_PIECE);
     struct message *m = message_new(tag, 0, head.len);
     memcpy(m->data, head.data, head.len);
     buf_release(&head);
