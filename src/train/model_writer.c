@@ -321,7 +321,8 @@ static void leave_out(struct model_writer *k, uint32_t from, const struct model_
         log_warn(k->log, "worker %u: its model is dropped: nothing more of it arrived in %.0f s",
                  from, world_seconds(MODEL_PAUSE_MAX));
     else if (rc == ERR_PROTOCOL)
-        log_warn(k->log, "worker %u: its model is dropped: it has the wrong length", from);
+        log_warn(k->log, "worker %u: its model is dropped: its header or its length is wrong",
+                 from);
     model_drop_chunks(k->world, from, k->room, model);
     if (rc != ERR_PEER && model->use & MODEL_FINAL) {
         atomic_fetch_add(&k->left_out, 1);
