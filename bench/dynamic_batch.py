@@ -52,7 +52,8 @@ def accuracy_of(paceline, text):
         with open(f"{folder}/run/events.jsonl", encoding="utf-8") as f:
             events = [json.loads(line) for line in f]
     end = json.loads(done.stdout) if done.stdout else {}
-    if done.returncode != 0 and end.get("reason") != "diverged":
+    diverged = end.get("reason") == "diverged" or b"the model diverged" in done.stderr
+    if done.returncode != 0 and not diverged:
         sys.exit(f"exit {done.returncode}: {done.stderr.decode()}")
     evals = [e for e in events if e["kind"] == "eval" and e["set"] == "validation"]
     return 100 * (1 - min((e["error"] for e in evals), default=1)), max((e["step"] for e in evals), default=0)

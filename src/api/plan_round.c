@@ -26,13 +26,15 @@ static const char *sync_round(const Paceline__Job *job, struct round_config *con
     return NULL;
 }
 
-/* Workers have a slice each. Those of `sync` keep the model, and the optimizer's vectors, until the
- * round is committed. */
+/* Workers have a slice each. But for `allreduce` they keep the model, and the optimizer's vectors,
+ * until the round is committed; `diloco` and `easgd` have a vector more. */
 static const char *sliced_round(const Paceline__Job *job, const struct bench_step *learner,
                                 struct round_config *config)
 {
     config->slices = &learner->slices;
-    config->kept = config->strategy == ROUND_SYNC ? 1 + learner->states : 0;
+    bool owns = config->strategy == ROUND_DILOCO || config->strategy == ROUND_EASGD;
+    if (config->strategy != ROUND_ALLREDUCE)
+        config->kept = 1 + learner->states + owns;
     if (config->tau == 0)
         return "rounds of tau_auto are not modelled for slices";
     return job->workers > COST_TIMELINE_RANKS_MAX

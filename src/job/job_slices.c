@@ -37,9 +37,13 @@ static const char *why_not(const Paceline__Job *job)
 {
     switch (job->strategy->algorithm_case) {
     case PACELINE__STRATEGY__ALGORITHM_ALLREDUCE:
-    case PACELINE__STRATEGY__ALGORITHM_SYNC: return NULL;
+    case PACELINE__STRATEGY__ALGORITHM_SYNC:
+    case PACELINE__STRATEGY__ALGORITHM_DILOCO: return NULL;
     case PACELINE__STRATEGY__ALGORITHM_SINGLE: return "is for one worker";
     case PACELINE__STRATEGY__ALGORITHM_EASGD:
+        if (job->strategy->easgd->mode == PACELINE__EASGD__MODE__sync)
+            return NULL;
+        return "has the whole model on its server, unless it is given mode: sync";
     case PACELINE__STRATEGY__ALGORITHM_PS:
     case PACELINE__STRATEGY__ALGORITHM_DOWNPOUR: return "has the whole model on its server";
     case PACELINE__STRATEGY__ALGORITHM_MPCA:
@@ -63,7 +67,7 @@ int job_check_slices(const Paceline__Job *job, struct err *err)
     if (why)
         return err_set(err, ERR_UNSUPPORTED,
                        "slices: strategy %s is not for slices of a model: it %s; write --strategy "
-                       "allreduce, or sync",
+                       "allreduce, sync or diloco",
                        job_strategy_name(job), why);
     const struct {
         const char *field, *why;

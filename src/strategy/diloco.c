@@ -30,6 +30,9 @@
  * A worker's training is ahead of the run's progress: samples are committed with the first exchange
  * that is submitted after them. */
 #include "strategy/async_exchange.h"
+#include "strategy/mean_rules.h"
+#include "strategy/slice_group.h"
+#include "strategy/sliced_rule.h"
 #include "strategy/strategy.h"
 #include "world/trace.h"
 
@@ -189,18 +192,12 @@ static void submit_fragment(struct diloco *d, struct fragment *f)
 /* The outer step of a fragment. Δ replaces the input, which is no longer needed. */
 static void outer_step(struct diloco *d, const struct fragment *f)
 {
-    float lr = d->config->outer_lr, momentum = d->config->outer_momentum;
     struct vec mean = vec_part(exchange_result(f->lane), 0, f->r.len);
     struct vec x = vec_part(&d->x, f->r.from, f->r.len), v = vec_part(&d->v, f->r.from, f->r.len);
     struct vec delta = vec_part(&f->lane->input, 0, f->r.len);
-    struct range all = vec_all(&x);
-    vec_copy(&delta, &x, all);
-    vec_axpy(&delta, -1.0f, &mean, all);
-    vec_copy(&x, &mean, all);
-    vec_scale(&v, momentum, all);
-    vec_axpy(&v, 1.0f, &delta, all);
-    vec_axpy(&x, 1.0f - lr, &delta, all);
-    vec_axpy(&x, -lr * momentum, &v, all);
+    vec_copy(&delta, &x, vec_all(&x));
+    vec_copy(&x, &mean, vec_all(&x));
+    diloco_step(d->config, &x, &v, &delta);
 }
 
 /* x_i ← mix·x_i + (1−mix)·x̃, or x̃ where the worker has not continued; its inner state
@@ -366,6 +363,8 @@ static int finish_fragments(struct diloco *d)
 
 static int diloco_worker(struct member *m)
 {
+    if (m->job->slices > 1)
+        return sliced_worker(m);
     struct diloco *d = m->own = arena_new(m->arena, struct diloco);
     size_t records = m->learner->epoch_records;
     int rc = d ? diloco_open(d, m) : ERR_NOMEM;
@@ -386,6 +385,10 @@ static int diloco_worker(struct member *m)
 
 static void diloco_close(struct member *m)
 {
+    if (m->job->slices > 1) {
+        sliced_close(m);
+        return;
+    }
     struct diloco *d = m->own;
     for (size_t p = 0; d && p < d->count; p++)
         async_exchange_stop(&d->at[p].sender);
@@ -395,6 +398,14 @@ static int diloco_configure(const Paceline__Job *job, struct strategy_traits *tr
                             struct err *err)
 {
     const Paceline__DiLoCo *config = job->strategy->diloco;
+    const struct sliced_refusal refused[] = {
+        {"fragments", config->fragments > 1},
+        {"overlap", config->overlap > 0},
+        {"on_replace: average", config->on_replace == PACELINE__ON_REPLACE__average},
+    };
+    if (job->slices > 1)
+        return sliced_configure(job, config->tau, refused, sizeof refused / sizeof *refused, traits,
+                                err);
     if (config->on_replace == PACELINE__ON_REPLACE__reset && config->fragments > 1)
         return err_set(err, ERR_UNSUPPORTED,
                        "strategy.diloco.on_replace: reset needs fragments: 1, is %u",

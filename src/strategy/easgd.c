@@ -32,7 +32,10 @@
  *
  * The global model is x̃, without the steps since a worker's last visit. */
 #include "base/fault.h"
+#include "strategy/mean_rules.h"
 #include "strategy/ps_client.h"
+#include "strategy/slice_group.h"
+#include "strategy/sliced_rule.h"
 #include "world/trace.h"
 
 #include <inttypes.h>
@@ -46,14 +49,6 @@ static const Paceline__Easgd *settings_of(const Paceline__Job *job)
 static bool easgd_is_async(const Paceline__Job *job)
 {
     return settings_of(job)->mode == PACELINE__EASGD__MODE__async;
-}
-
-/* α with K workers (MPCA §3.2). */
-static float alpha_of(const Paceline__Job *job, size_t workers)
-{
-    const Paceline__Easgd *set = settings_of(job);
-    PL_ASSERT(workers > 0);
-    return set->has_alpha ? set->alpha : 0.9f / (float)workers;
 }
 
 /* A model that is not finite any more has nothing to give: its worker starts over. */
@@ -146,7 +141,8 @@ static int visit_centre(struct elastic *e, struct member *m, bool diverged)
     if (rc == OK && diverged) {
         rc = start_over(e, m);
     } else if (rc == OK) {
-        pull_to_centre(e, m->learner, alpha_of(m->job, group_view(m->group)->count));
+        pull_to_centre(e, m->learner,
+                       easgd_alpha(settings_of(m->job), group_view(m->group)->count));
         trace_copied(m->world, begun, TRACE_STEPS, m->progress.exchanges + 1,
                      e->c.out.n * sizeof(float));
         rc = ps_client_push(&e->c, e->samples, false);
@@ -219,7 +215,7 @@ static int async_worker(struct member *m)
 static bool easgd_last_model(struct member *m, uint64_t *version)
 {
     const struct elastic *e = m->own;
-    if (!e || !ps_client_last_model(m, version))
+    if (!easgd_is_async(m->job) || !e || !ps_client_last_model(m, version))
         return false;
     m->model = (struct global_model){.x = &e->c.state.x, .s = &e->c.state.s};
     return true;
@@ -255,28 +251,18 @@ static int ring_init(struct ring *r, struct lanes *lanes, struct group *group,
     return rc;
 }
 
-/* α of the exchange that has just completed: the same on all nodes, since its metadata is. */
-static float committed_alpha(const struct ring *r, const Paceline__Job *job)
+/* Eq. 2 of x, if it is not NULL, and Eq. 8: the same on all nodes, since the exchange's metadata
+ * is. s̃ is the mean itself. */
+static int move_centre(struct ring *r, const Paceline__Job *job, struct vec *x)
 {
-    return alpha_of(job, members_count(&exchange_result_meta(r->lane)->participants));
-}
-
-/* β of that exchange: α for each worker whose model is in the mean. */
-static float committed_beta(const struct ring *r, const Paceline__Job *job)
-{
-    const Paceline__Easgd *set = settings_of(job);
-    size_t workers = members_count(&exchange_result_meta(r->lane)->contributors);
-    return set->has_beta ? set->beta : committed_alpha(r, job) * (float)workers;
-}
-
-/* Eq. 8; s̃ is the mean itself. */
-static int move_centre(struct ring *r, const Paceline__Job *job)
-{
-    const struct vec *mean = exchange_result(r->lane);
-    struct vec mean_s = vec_part(mean, r->x.n, r->s.n);
-    if (exchange_result_meta(r->lane)->weight == 0)
+    const struct vec *result = exchange_result(r->lane);
+    struct vec mean = vec_part(result, 0, r->x.n), mean_s = vec_part(result, r->x.n, r->s.n);
+    const struct exchange_meta *meta = exchange_result_meta(r->lane);
+    const struct easgd_round round = {members_count(&meta->participants),
+                                      members_count(&meta->contributors)};
+    if (meta->weight == 0)
         return ERR_DIVERGED;
-    vec_lerp(&r->x, committed_beta(r, job), mean, vec_all(&r->x));
+    easgd_step(settings_of(job), &round, x, &r->x, &mean);
     vec_copy(&r->s, &mean_s, vec_all(&r->s));
     return OK;
 }
@@ -294,12 +280,11 @@ static int sync_round(struct ring *r, struct member *m, uint64_t tau)
     trace_copied(m->world, begun, TRACE_STEPS, r->lane->completed + 1, l->both.n * sizeof(float));
     rc = exchange_run(r->lane, &mine);
     begun = trace_now(m->world);
-    if (rc == OK && exchange_counted(r->lane))
-        vec_penalise(&l->x, committed_alpha(r, m->job), &r->x, vec_all(&l->x));
-    else if (rc == OK)
+    bool counted = rc == OK && exchange_counted(r->lane);
+    if (rc == OK && !counted)
         rc = reset_worker(m, &r->both);
     if (rc == OK)
-        rc = move_centre(r, m->job);
+        rc = move_centre(r, m->job, counted ? &l->x : NULL);
     trace_copied(m->world, begun, TRACE_STEPS, r->lane->completed, 2 * l->both.n * sizeof(float));
     return rc;
 }
@@ -362,7 +347,7 @@ static int sync_driver(struct driver_part *l)
     while (rc == OK && !strategy_done(l->job, &l->progress, l->records)) {
         rc = exchange_run(r.lane, &(struct exchange_meta){.hash_min = UINT64_MAX});
         if (rc == OK)
-            rc = move_centre(&r, l->job);
+            rc = move_centre(&r, l->job, NULL);
         if (rc == OK)
             rc = sync_commits(l, &r);
     }
@@ -371,7 +356,9 @@ static int sync_driver(struct driver_part *l)
 
 static int easgd_worker(struct member *m)
 {
-    return easgd_is_async(m->job) ? async_worker(m) : sync_worker(m);
+    return m->job->slices > 1       ? sliced_worker(m)
+           : easgd_is_async(m->job) ? async_worker(m)
+                                    : sync_worker(m);
 }
 
 static int easgd_driver(struct driver_part *l)
@@ -380,10 +367,20 @@ static int easgd_driver(struct driver_part *l)
     return easgd_is_async(l->job) ? ps_server_lead(l, &config) : sync_driver(l);
 }
 
+static void easgd_close(struct member *m)
+{
+    if (m->job->slices > 1)
+        sliced_close(m);
+    else
+        ps_client_close(m);
+}
+
 static int easgd_configure(const Paceline__Job *job, struct strategy_traits *traits,
                            struct err *err)
 {
-    (void)err;
+    const struct sliced_refusal refused[] = {{"tau_auto", settings_of(job)->tau_auto}};
+    if (job->slices > 1)
+        return sliced_configure(job, settings_of(job)->tau, refused, 1, traits, err);
     traits->is_async = easgd_is_async(job);
     traits->takes_leases = traits->is_async;
     traits->driver_part = true;
@@ -397,7 +394,7 @@ const struct strategy_ops strategy_easgd = {
     .configure = easgd_configure,
     .export_join_state = easgd_export_join_state,
     .worker = easgd_worker,
-    .close = ps_client_close,
+    .close = easgd_close,
     .last_model = easgd_last_model,
     .driver = easgd_driver,
 };

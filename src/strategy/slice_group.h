@@ -22,6 +22,7 @@ struct slice_group {
     size_t replica;          /* its number there */
     bool whole;              /* all its mates are there */
     bool handed;             /* joiners of this view have their state */
+    struct vec *own;         /* which is also the rule's vector, if that has one; else NULL */
     struct ranks *mates;     /* by slice */
     struct ranks *peers;     /* by replica; this member among them */
     struct members donors;   /* those peers that have the state */
@@ -112,7 +113,7 @@ enum {
     PARTS_LANE = ROSTER_LANES_MAX - 3, /* with the driver */
 };
 
-/* The loop of a worker that has a slice, of `allreduce` and of `sync`: m->own is its own. */
+/* The loop of a worker that has a slice, of a strategy of sliced_rule.h: m->own is its own. */
 int sliced_worker(struct member *m);
 void sliced_close(struct member *m);
 

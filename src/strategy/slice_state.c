@@ -32,17 +32,18 @@ static int decode_state(const struct buf *bytes, struct slice_state *out)
     return byte_reader_done(&in) ? OK : ERR_PROTOCOL;
 }
 
-/* The learner's vectors in their order; false: there are no more. */
-static bool nth_vector(const struct member *m, size_t i, struct vec *out)
+/* The learner's vectors in their order, and then the rule's; false: there are no more. */
+static bool nth_vector(const struct slice_group *g, size_t i, struct vec *out)
 {
-    const struct learner *l = m->learner;
-    if (i > l->optim.ops->states)
+    const struct learner *l = g->m->learner;
+    size_t states = l->optim.ops->states;
+    if (i > states + (g->own != NULL))
         return false;
-    *out = i == 0 ? l->both : l->optim.state[i - 1];
+    *out = i == 0 ? l->both : i <= states ? l->optim.state[i - 1] : *g->own;
     return true;
 }
 
-static int send_state(struct coll *c, size_t to, const struct member *m,
+static int send_state(struct coll *c, size_t to, const struct slice_group *g,
                       const struct slice_state *state)
 {
     struct buf header = {0};
@@ -52,13 +53,13 @@ static int send_state(struct coll *c, size_t to, const struct member *m,
                            : coll_send(c, to, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE),
                                        header.data, header.len);
     buf_release(&header);
-    for (size_t i = 0; rc == OK && nth_vector(m, i, &v); i++)
+    for (size_t i = 0; rc == OK && nth_vector(g, i, &v); i++)
         rc = coll_send_vector(c, to, WIRE_RESULT, v.at, v.n);
     return rc;
 }
 
 /* The peer's header is as long as this member's own would be. */
-static int receive_state(struct coll *c, size_t from, const struct member *m,
+static int receive_state(struct coll *c, size_t from, const struct slice_group *g,
                          struct slice_state *state)
 {
     struct buf header = {0};
@@ -70,7 +71,7 @@ static int receive_state(struct coll *c, size_t from, const struct member *m,
     if (rc == OK)
         rc = decode_state(&header, state);
     buf_release(&header);
-    for (size_t i = 0; rc == OK && nth_vector(m, i, &v); i++)
+    for (size_t i = 0; rc == OK && nth_vector(g, i, &v); i++)
         rc = coll_recv_vector(c, from, WIRE_RESULT, v.at, v.n);
     return rc;
 }
@@ -102,9 +103,9 @@ static int exchange_states(struct slice_group *g, struct coll *c, struct slice_s
             continue;
         size_t donor = donor_of(g, joiner++);
         if (rank == g->peers->me)
-            rc = receive_state(c, donor, g->m, state);
+            rc = receive_state(c, donor, g, state);
         else if (donor == g->peers->me)
-            rc = send_state(c, rank, g->m, state);
+            rc = send_state(c, rank, g, state);
     }
     return rc;
 }

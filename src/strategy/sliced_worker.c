@@ -1,4 +1,4 @@
-/* `allreduce` and `sync` where the model is in slices (SparkDML §2.2): F members with a slice each
+/* The loop of a worker where the model is in slices (SparkDML §2.2): F members with a slice each
  * are one replica, which takes the same records in each step. Without other replicas the gathers
  * and sums within a step have made the gradient of a slice complete, and
  *
@@ -6,7 +6,7 @@
  *
  * is the optimizer of one worker, since the updates of an element depend on that element alone.
  * Where there are R replicas, a round ends with a sum over the peers of each slice: of gradients
- * (`allreduce`), or after τ steps of models (`sync`),
+ * (`allreduce`), or after τ steps of models (`sync`; `diloco` and `easgd`, by sliced_rule.h),
  *
  *     g_f ← Σ_r w_r g_f,r / Σ_r w_r ,   or   x_f ← Σ_r w_r x_f,r / Σ_r w_r .
  *
@@ -22,6 +22,7 @@
  * point, and has no share of the round under way. */
 #include "base/fault.h"
 #include "strategy/slice_group.h"
+#include "strategy/sliced_rule.h"
 #include "world/trace.h"
 
 enum { HASH_EVERY = 100, HASH_PIECES = 4 };
@@ -31,10 +32,11 @@ enum { VOTE_BAD, VOTE_LEAVES, VOTE_HASH, VOTES = VOTE_HASH + HASH_PIECES };
 
 struct sliced {
     struct slice_group group; /* first: the learner's meetings get it */
-    bool models;              /* peers average models, not gradients */
-    uint64_t applied;         /* rounds whose results the learner has */
-    uint64_t view;            /* of the streams' states */
-    bool joiner;              /* has no share of the round under way */
+    struct sliced_rule rule;
+    bool models;      /* peers average models, not gradients */
+    uint64_t applied; /* rounds whose results the learner has */
+    uint64_t view;    /* of the streams' states */
+    bool joiner;      /* has no share of the round under way */
     bool ended, left;
     size_t sharing, rank; /* replicas that share the samples of a round; of this one among them */
     /* The round under way. */
@@ -229,8 +231,7 @@ static uint64_t round_steps(const struct sliced *s)
     const struct member *m = s->group.m;
     if (!s->models)
         return 1;
-    return strategy_round(m->job, &m->progress, m->learner->epoch_records,
-                          m->job->strategy->sync->tau);
+    return strategy_round(m->job, &m->progress, m->learner->epoch_records, s->rule.tau);
 }
 
 /* One attempt at the round behind the progress. ERR_VIEW: the view has changed */
@@ -243,7 +244,8 @@ static int attempt_round(struct sliced *s)
     s->group.bytes = 0;
     int rc = keep_before(s);
     bool compares = replicas && m->progress.exchanges % HASH_EVERY == 0;
-    s->hash = compares ? vec_hash(&m->learner->x, vec_all(&m->learner->x)) | 1 : 0;
+    const struct vec *common = sliced_rule_common(&s->rule, m->learner);
+    s->hash = compares ? vec_hash(common, vec_all(common)) | 1 : 0;
     if (rc == OK)
         rc = train_steps(s);
     if (rc == OK)
@@ -261,32 +263,25 @@ static int attempt_round(struct sliced *s)
 
 /* ---- its result ---- */
 
-static void take_mean(struct sliced *s)
-{
-    struct learner *l = learner_of(s);
-    size_t n = sum_floats(s);
-    struct vec all = {s->sum, n}, *own = summand_of(s);
-    PL_ASSERT(s->sum[n - 1] > 0);
-    vec_scale(&all, 1.0f / s->sum[n - 1], vec_all(&all));
-    vec_import(own, vec_all(own), s->sum);
-    vec_import(&l->s, vec_all(&l->s), s->sum + own->n);
-}
-
-static void update_model(struct sliced *s)
+static void update_model(struct sliced *s, const struct exchange_meta *meta)
 {
     struct member *m = s->group.m;
-    struct learner *l = m->learner;
-    if (slice_group_has_replicas(&s->group))
-        take_mean(s);
-    if (!s->models) {
-        learner_update(l, m->progress.sample_offset);
-        return;
+    size_t n = sum_floats(s), n_own = summand_of(s)->n, slices = s->group.slice.count;
+    struct vec all = {s->sum, n};
+    struct sliced_round round = {
+        .before = &s->before,
+        .replicas = members_count(&meta->participants) / slices,
+        .contributors = members_count(&meta->contributors) / slices,
+        .steps = s->steps,
+        .damaged = s->group.lane[SLICE_ROUNDS]->mine.weight == 0,
+    };
+    if (slice_group_has_replicas(&s->group)) {
+        PL_ASSERT(s->sum[n - 1] > 0);
+        vec_scale(&all, 1.0f / s->sum[n - 1], vec_all(&all));
+        round.x = vec_part(&all, 0, n_own);
+        round.s = vec_part(&all, n_own, m->learner->s.n);
     }
-    bool damaged = s->group.lane[SLICE_ROUNDS]->mine.weight == 0;
-    if (damaged || m->job->strategy->sync->on_replace == PACELINE__ON_REPLACE__reset)
-        optim_reset(&l->optim);
-    if (damaged)
-        l->steps = m->progress.steps + s->steps;
+    sliced_rule_apply(&s->rule, m, &round);
 }
 
 /* The round's exchange is completed. */
@@ -300,11 +295,12 @@ static int commit_round(struct sliced *s)
     if (meta->hash_max != 0 && meta->hash_min != meta->hash_max)
         return ERR_REPLICAS;
     /* All that trained are lost, and those that have their slices now train from the next round. */
-    bool rests = replicas && meta->weight == 0 && meta->samples == 0;
+    struct members trained = members_without(&meta->participants, &meta->non_contributing);
+    bool rests = replicas && members_empty(&trained);
     if (!rests && (replicas ? meta->weight == 0 : meta->weight < (double)s->group.slice.count))
         return ERR_DIVERGED;
     if (!rests)
-        update_model(s);
+        update_model(s, meta);
     s->joiner = s->kept = false;
     lane->cost.bytes += slice_group_take_bytes(&s->group);
     uint32_t requests = (uint32_t)exchange_result(lane)->at[0];
@@ -461,7 +457,10 @@ static int open_sliced(struct member *m, struct sliced **out)
     if (!s)
         return ERR_NOMEM;
     int rc = slice_group_open(&s->group, m);
-    s->models = m->job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_SYNC;
+    if (rc == OK)
+        rc = sliced_rule_open(&s->rule, m);
+    s->models = sliced_rule_sums_models(&s->rule);
+    s->group.own = s->rule.own.n > 0 ? &s->rule.own : NULL;
     s->applied = m->progress.exchanges;
     bool sums = slice_group_has_replicas(&s->group);
     s->sum = rc == OK && sums ? arena_array(m->arena, sum_floats(s), float) : NULL;

@@ -26,6 +26,7 @@
  * on_replace decides what happens to the optimizer's state when x is replaced: it is kept (`keep`),
  * reset (`reset`), or averaged and replaced with x (`average`). */
 #include "strategy/slice_group.h"
+#include "strategy/sliced_rule.h"
 #include "world/trace.h"
 
 #include <math.h>
@@ -421,50 +422,32 @@ static void sync_close(struct member *m)
         sliced_close(m);
 }
 
-/* Slices are averaged by their peers, so that the driver has no part: sliced_worker.c. */
-static int configure_slices(const Paceline__Job *job, struct strategy_traits *traits,
-                            struct err *err)
+static int sync_configure(const Paceline__Job *job, struct strategy_traits *traits, struct err *err)
 {
     const Paceline__Sync *sync = settings_of(job);
-    const struct {
-        const char *field;
-        bool set;
-    } refused[] = {
+    const struct sliced_refusal refused[] = {
         {"tau_auto", sync->tau_auto},
         {"seconds", sync->has_seconds},
         {"init_iterations", sync->init_iterations > 0},
         {"on_replace: average", sync->on_replace == PACELINE__ON_REPLACE__average},
     };
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (refused[i].set)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "strategy.sync.%s: not with slices, whose rounds are `tau` steps; leave "
-                           "it out",
-                           refused[i].field);
-    traits->joinable = job_replicas(job) > 1;
-    traits->sends_gradients = true;
-    traits->round = sync->tau;
-    return OK;
-}
-
-static int sync_configure(const Paceline__Job *job, struct strategy_traits *traits, struct err *err)
-{
     if (job->slices > 1)
-        return configure_slices(job, traits, err);
-    if (settings_of(job)->has_seconds && job_shares_batch(job))
+        return sliced_configure(job, sync->tau, refused, sizeof refused / sizeof *refused, traits,
+                                err);
+    if (sync->has_seconds && job_shares_batch(job))
         return err_set(
             err, ERR_UNSUPPORTED,
             "strategy.sync.seconds: with rounds by the clock workers take unequal numbers "
             "of steps, each of its own `batch`, and the job sets %s",
             job->batch_growth ? "batch_growth" : "global_batch");
-    if (strategy_wire_drops(job) && settings_of(job)->on_replace == PACELINE__ON_REPLACE__average)
+    if (strategy_wire_drops(job) && sync->on_replace == PACELINE__ON_REPLACE__average)
         return strategy_refuse_average("sync", err);
     traits->driver_part = true;
     traits->joinable = true;
     /* A lossy codec sends differences to x̃, which a joiner needs before its first exchange. */
     traits->join_needs_no_model = !strategy_is_lossy(job);
-    traits->fixed_shares = !settings_of(job)->has_seconds;
-    traits->round = settings_of(job)->tau; /* also where tau_auto or seconds decide */
+    traits->fixed_shares = !sync->has_seconds;
+    traits->round = sync->tau; /* also where tau_auto or seconds decide */
     return OK;
 }
 

@@ -200,6 +200,16 @@ static bool take_carried(const struct safetensors *st, const struct model_layout
     return true;
 }
 
+static bool has_vectors(const struct safetensors *st, const char *path, const char *const *names,
+                        size_t count, const struct model_layout *layout)
+{
+    struct err none;
+    for (size_t i = 0; i < count; i++)
+        if (weights_check(st, path, names[i], layout->x, &none) != OK)
+            return false;
+    return count > 0;
+}
+
 int checkpoint_check_tensors(const struct safetensors *st, const char *path,
                              struct model_layout *layout, struct err *err)
 {
@@ -208,13 +218,11 @@ int checkpoint_check_tensors(const struct safetensors *st, const char *path,
         rc = check_no_more(st, path, layout, err);
     if (rc == OK)
         rc = weights_check(st, path, "s", layout->s, err);
-    layout->has_extra = layout->has_carried = false;
-    layout->has_state = rc == OK && layout->optim->states > 0;
-    for (size_t i = 0; rc == OK && i < layout->optim->states; i++) {
-        struct err none;
-        layout->has_state &=
-            weights_check(st, path, layout->optim->state_name[i], layout->x, &none) == OK;
-    }
+    layout->has_carried = false;
+    layout->has_state =
+        rc == OK && has_vectors(st, path, layout->optim->state_name, layout->optim->states, layout);
+    layout->has_extra =
+        rc == OK && has_vectors(st, path, layout->extra_name, layout->extras, layout);
     return rc;
 }
 

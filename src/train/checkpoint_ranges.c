@@ -40,13 +40,18 @@ static void place_all(struct checkpoint_ranges *r, const struct model_layout *la
         place_vector(r, layout->optim->state_name[i], layout->x, at);
         at += layout->x->total;
     }
+    for (size_t i = 0; layout->has_extra && i < layout->extras; i++) {
+        place_vector(r, layout->extra_name[i], layout->x, at);
+        at += layout->x->total;
+    }
 }
 
 int checkpoint_ranges_make(struct safetensors_file *file, const struct model_layout *layout,
                            struct checkpoint_ranges **out, struct err *err)
 {
     size_t states = layout->has_state ? layout->optim->states : 0;
-    size_t most = layout->x->count * (1 + states) + layout->s->count;
+    size_t extras = layout->has_extra ? layout->extras : 0;
+    size_t most = layout->x->count * (1 + states + extras) + layout->s->count;
     struct checkpoint_ranges *r = calloc(1, sizeof *r);
     struct placed *placed = calloc(most + 1, sizeof *placed);
     if (!r || !placed) {

@@ -9,8 +9,8 @@
 
 struct checkpoint_ranges;
 
-/* As checkpoint_load and checkpoint_load_model, without reading the vectors. has_extra and
- * has_carried become false. The tables of the layout are borrowed until checkpoint_close. */
+/* As checkpoint_load and checkpoint_load_model, without reading the vectors. has_carried becomes
+ * false. The tables of the layout are borrowed until checkpoint_close. */
 int checkpoint_open(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     struct checkpoint_ranges **out, struct checkpoint_header *header,
                     struct err *err);
@@ -33,8 +33,8 @@ int checkpoint_range(const struct checkpoint_ranges *r, size_t from, size_t n, f
 /* The same as a source of a file to be written. */
 struct model_source checkpoint_ranges_source(struct checkpoint_ranges *r);
 
-/* Does the file hold the layout's vectors? layout->has_state: the optimizer's, too; has_extra and
- * has_carried become false. ERR_INPUT (checkpoint_load.c) */
+/* Does the file hold the layout's vectors? has_state: the optimizer's, too; has_extra: the
+ * strategy's; has_carried becomes false. ERR_INPUT (checkpoint_load.c) */
 int checkpoint_check_tensors(const struct safetensors *st, const char *path,
                              struct model_layout *layout, struct err *err);
 

@@ -5,8 +5,13 @@
 
 #include <string.h>
 
-/* x, s, and the optimizer's vectors. */
-enum { VECTOR_X, VECTOR_S, VECTOR_STATE, VECTORS_MAX = VECTOR_STATE + OPTIM_STATE_MAX };
+/* x, s, the optimizer's vectors, and then the strategy's. */
+enum {
+    VECTOR_X,
+    VECTOR_S,
+    VECTOR_STATE,
+    VECTORS_MAX = VECTOR_STATE + OPTIM_STATE_MAX + STRATEGY_EXTRAS_MAX,
+};
 
 enum { PIECE_FLOATS = 64 * 1024 };
 
@@ -188,12 +193,13 @@ static int explain_loss(int rc, struct err *err)
 static int begin_taking(void *user, const struct model_layout *layout, struct err *err)
 {
     struct model_parts *p = user;
-    bool all = layout->has_state && layout->optim->states > 0;
+    size_t more =
+        (layout->has_state ? layout->optim->states : 0) + (layout->has_extra ? layout->extras : 0);
     p->take++;
-    int rc = send_request(p, all ? PARTS_ALL : PARTS_MODEL);
+    int rc = send_request(p, more > 0 ? PARTS_ALL : PARTS_MODEL);
     if (rc != OK)
         return explain_loss(rc, err);
-    p->vectors = VECTOR_STATE + (all ? layout->optim->states : 0);
+    p->vectors = VECTOR_STATE + more;
     begin_vector(p, VECTOR_X);
     return OK;
 }
@@ -300,25 +306,29 @@ static int send_vector(struct coll *c, const struct request *request, size_t vec
     return coll_send_vector(c, c->ranks->count - 1, WIRE_MODEL, v->at, v->n);
 }
 
-static int send_parts(struct coll *c, const struct learner *l, const struct request *request)
+static int send_parts(struct coll *c, const struct global_model *model, size_t extras,
+                      const struct request *request)
 {
-    size_t states = request->taken == PARTS_ALL ? l->optim.ops->states : 0;
-    int rc = send_vector(c, request, VECTOR_X, &l->x);
+    size_t states = request->taken == PARTS_ALL ? model->states : 0;
+    size_t more = request->taken == PARTS_ALL && model->extra ? extras : 0;
+    int rc = send_vector(c, request, VECTOR_X, model->x);
     if (rc == OK)
-        rc = send_vector(c, request, VECTOR_S, &l->s);
+        rc = send_vector(c, request, VECTOR_S, model->s);
     for (size_t i = 0; rc == OK && i < states; i++)
-        rc = send_vector(c, request, VECTOR_STATE + i, &l->optim.state[i]);
+        rc = send_vector(c, request, VECTOR_STATE + i, &model->state[i]);
+    for (size_t i = 0; rc == OK && i < more; i++)
+        rc = send_vector(c, request, VECTOR_STATE + states + i, &model->extra[i]);
     return rc;
 }
 
-int model_parts_serve(struct coll *c, const struct learner *l)
+int model_parts_serve(struct coll *c, const struct global_model *model, size_t extras)
 {
     for (;;) {
         struct request request;
         int rc = receive_request(c, &request);
         if (rc != OK || request.taken == PARTS_NONE)
             return rc;
-        rc = send_parts(c, l, &request);
+        rc = send_parts(c, model, extras, &request);
         if (rc != OK)
             return rc;
     }

@@ -11,7 +11,7 @@
 #include "train/checkpoint.h"
 
 /* The vectors that the driver takes. */
-enum parts_taken { PARTS_NONE, PARTS_MODEL, PARTS_ALL }; /* nothing; x and s; the state, too */
+enum parts_taken { PARTS_NONE, PARTS_MODEL, PARTS_ALL }; /* nothing; x and s; all others, too */
 
 /* ---- the driver's side ---- */
 
@@ -44,8 +44,9 @@ void model_parts_end(struct model_parts *p);
 
 /* ---- a slice's side ---- */
 
-/* Send this slice's vectors as often as the driver takes them, until it takes nothing. `c`: as of
- * m->offer. ERR_VIEW and the other errors of collectives */
-int model_parts_serve(struct coll *c, const struct learner *l);
+/* Send this slice's vectors, of which the strategy's are `extras`, as often as the driver takes
+ * them, until it takes nothing. `c`: as of m->offer. ERR_VIEW and the other errors of
+ * collectives */
+int model_parts_serve(struct coll *c, const struct global_model *model, size_t extras);
 
 #endif

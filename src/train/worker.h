@@ -110,6 +110,9 @@ int worker_join(struct worker *w);
  * view's seat may be yet another slice's. The errors of worker_open. */
 int worker_take_seat(struct worker *w);
 
+/* Room for the strategy's vectors of a checkpoint, zeroed, from the arena. ERR_NOMEM */
+int worker_open_extras(struct worker *w);
+
 /* Is this worker to leave, or to pause? */
 bool worker_is_to_leave(const struct worker *w);
 

@@ -284,6 +284,7 @@ static int open_other_slice(struct worker *w, size_t slice)
     arena_release(&w->arena);
     arena_init(&w->arena);
     w->learner = (struct learner){0};
+    w->extras = (struct worker_extras){.here = false};
     w->opening.late = true; /* a peer has the state, */
     rc = open_net(w, slice, NULL);
     return rc == OK ? make_learner(w) : rc;
@@ -306,17 +307,24 @@ int worker_take_seat(struct worker *w)
     return rc;
 }
 
+int worker_open_extras(struct worker *w)
+{
+    for (size_t i = 0; i < w->strategy->extras; i++)
+        if (vec_init(&w->extras.at[i], &w->arena, w->learner.x.n) != OK)
+            return err_set(&w->err, ERR_NOMEM, "out of memory for a checkpoint");
+    w->extras.here = true;
+    return OK;
+}
+
 /* Keep the strategy's own vectors of a checkpoint. */
 static int take_extra(struct worker *w, const float *from)
 {
-    for (size_t i = 0; i < w->strategy->extras; i++) {
+    int rc = worker_open_extras(w);
+    for (size_t i = 0; rc == OK && i < w->strategy->extras; i++) {
         struct vec *extra = &w->extras.at[i];
-        if (vec_init(extra, &w->arena, w->learner.x.n) != OK)
-            return err_set(&w->err, ERR_NOMEM, "out of memory for a checkpoint");
         vec_import(extra, vec_all(extra), from + i * extra->n);
     }
-    w->extras.here = true;
-    return OK;
+    return rc;
 }
 
 static int take_state(struct worker *w, const struct model_header *header, const float *model)

@@ -26,7 +26,8 @@ static int evaluate_slice(struct member *m, uint32_t uses, bool ended)
     objectives_init(&o, w->world, w->job, w->data.corpus, w->data.ws, NULL, l->step_seconds);
     o.meeting = &meeting;
     o.most = w->host->evaluate_records;
-    int rc = objectives_measure(&o, &l->x, &l->s, m->progress.steps, scores.sum);
+    struct vec x = *m->model.x, state = *m->model.s;
+    int rc = objectives_measure(&o, &x, &state, m->progress.steps, scores.sum);
     if (rc == OK)
         m->scores = scores;
     else if (rc == o.err.status)
@@ -43,6 +44,7 @@ static int send_offer(struct worker *w, uint32_t uses, uint32_t view)
         .progress = m->progress,
         .use = uses,
         .has_state = m->model.states > 0,
+        .has_extra = m->model.extra && w->strategy->extras > 0,
         .updates = w->learner.optim.updates,
         .parts_in = view,
         .scores = m->scores,
@@ -55,7 +57,7 @@ static int offer_slice(struct member *m, struct coll *c, uint32_t uses, bool spe
     struct worker *w = m->train;
     int rc = speaks ? send_offer(w, uses, c->view->number) : OK;
     if (rc == OK)
-        rc = model_parts_serve(c, &w->learner);
+        rc = model_parts_serve(c, &m->model, w->strategy->extras);
     if (rc == ERR_PEER) /* the driver is lost, and the next one asks for what it needs */
         rc = OK;
     if (rc == OK)
@@ -97,7 +99,7 @@ static int serve_in(struct worker *w, const struct view *view)
         return ERR_VIEW;
     int rc = OK;
     while (rc == OK)
-        rc = model_parts_serve(&c, &w->learner);
+        rc = model_parts_serve(&c, &w->member.model, w->strategy->extras);
     return rc;
 }
 
@@ -157,6 +159,12 @@ int worker_slice_fetch(struct worker *w, const struct model_header *header)
     at += s->total;
     for (size_t i = 0; rc == OK && header->has_state && i < l->optim.ops->states; i++) {
         rc = fetch_vector(w, whole, at, &w->data.ws->slice, l->optim.state[i].at);
+        at += whole->total;
+    }
+    if (rc == OK && header->has_extra)
+        rc = worker_open_extras(w);
+    for (size_t i = 0; rc == OK && header->has_extra && i < w->strategy->extras; i++) {
+        rc = fetch_vector(w, whole, at, &w->data.ws->slice, w->extras.at[i].at);
         at += whole->total;
     }
     l->optim.updates = header->has_state ? header->updates : 0;

@@ -11,6 +11,11 @@
 
 enum { BATCH = 16, FAULTS = 12 };
 
+static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:3}",
+                                         "strategy.diloco={tau:3}",
+                                         "strategy.easgd={mode:sync tau:3}"};
+enum { STRATEGIES = sizeof strategies / sizeof *strategies };
+
 static const char cluster[] = "node { count: 8 } step_seconds: 0.004 link { mbit: 100 }\n";
 
 /* So many replicas of so many slices, with these fields. */
@@ -57,6 +62,12 @@ static void test_replicas_of_slices_train_as_replicas(void **state)
         {2, 4, {"strategy.allreduce={}", "stop.steps=20", "collective.algorithm=ring"}},
         {2, 2, {"strategy.sync={tau:4}", "stop.steps=20"}},
         {3, 2, {"strategy.sync={tau:3 on_replace:reset}", "stop.steps=20"}},
+        {2, 2, {"strategy.diloco={tau:4}", "stop.steps=20"}},
+        {3, 2, {"strategy.diloco={tau:3 on_replace:reset}", "stop.steps=20"}},
+        {2, 2, {"strategy.easgd={mode:sync tau:4}", "stop.steps=20"}},
+        {3, 2, {"strategy.easgd={mode:sync tau:3}", "stop.steps=20"}},
+        {1, 2, {"strategy.diloco={tau:4}", "stop.steps=20"}},
+        {1, 2, {"strategy.easgd={mode:sync tau:4 alpha:0.4}", "stop.steps=20"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_same(*state, cases[i].replicas, cases[i].slices, false, cases[i].set);
@@ -77,15 +88,14 @@ static void test_replicas_of_a_range_train_as_replicas(void **state)
     char net[192];
     snprintf(net, sizeof net, "net.file=%s/mixed.prototxt", t->folder);
     static const int shapes[][2] = {{2, 2}, {3, 2}, {2, 4}};
-    static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:3}"};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (size_t k = 0; k < 2; k++) {
+        for (size_t k = 0; k < STRATEGIES; k++) {
             const char *const mixed[] = {strategies[k],     "stop.steps=20", net,
                                          "slices_from=one", "slices_to=two", NULL};
             expect_same(t, shapes[i][0], shapes[i][1], false, mixed);
         }
     snprintf(net, sizeof net, "net.file=%s/sequence.prototxt", t->folder);
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < STRATEGIES; k++) {
         const char *const sequence[] = {strategies[k], "stop.steps=20", net, NULL};
         expect_same(t, 2, 2, false, sequence);
     }
@@ -99,9 +109,11 @@ static void test_two_replicas_of_slices_have_the_bits_of_two(void **state)
     char net[192];
     const char *const allreduce[] = {"strategy.allreduce={}", "stop.steps=20", net, NULL};
     const char *const sync[] = {"strategy.sync={tau:3}", "stop.steps=20", net, NULL};
+    const char *const diloco[] = {"strategy.diloco={tau:3}", "stop.steps=20", net, NULL};
     snprintf(net, sizeof net, "net.file=%s/one.prototxt", t->folder);
     expect_same(t, 2, 2, true, allreduce);
     expect_same(t, 2, 3, true, sync);
+    expect_same(t, 2, 2, true, diloco);
 }
 
 /* The bytes of an exchange event are those that all members send and receive in a round: of these
@@ -226,12 +238,32 @@ static void test_replicas_are_evaluated_on_the_way(void **state)
 static void test_replicas_resume_as_others(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run whole = {.limit_s = 1000}, r = {.limit_s = 1000};
-    REPLICAS(t, cluster, &whole, 2, 1, "stop.steps=20", "strategy.allreduce={}");
-    REPLICAS(t, cluster, &r, 2, 2, "stop.steps=9", "strategy.allreduce={}");
-    REPLICAS(t, cluster, &r, 2, 3, "stop.steps=15", "strategy.allreduce={}");
-    REPLICAS(t, cluster, &r, 2, 1, "stop.steps=20", "strategy.allreduce={}");
-    assert_true(run_difference(r.dir, whole.dir) <= SAME_MAX);
+    /* Workers have no optimizer's state of their own, which a checkpoint has of one alone. */
+    static const char *const strategy[] = {"strategy.allreduce={}",
+                                           "strategy.diloco={tau:3 on_replace:reset}",
+                                           "strategy.diloco={tau:3}"};
+    for (int i = 0; i < 3; i++) {
+        const char *momentum = i < 2 ? "solver.momentum=0.9" : "solver.momentum=0";
+        struct sim_run whole = {.limit_s = 1000}, r = {.limit_s = 1000};
+        REPLICAS(t, cluster, &whole, 2, 1, "stop.steps=20", strategy[i], momentum);
+        REPLICAS(t, cluster, &r, 2, 2, "stop.steps=9", strategy[i], momentum);
+        REPLICAS(t, cluster, &r, 2, 3, "stop.steps=15", strategy[i], momentum);
+        REPLICAS(t, cluster, &r, 2, 1, "stop.steps=20", strategy[i], momentum);
+        assert_true(run_difference(r.dir, whole.dir) <= SAME_MAX);
+    }
+}
+
+/* Models that are not finite on all replicas end the run by name; it does not wait for better
+ * ones. */
+static void test_replicas_diverge_together(void **state)
+{
+    for (size_t k = 0; k < STRATEGIES; k++) {
+        struct sim_run r = {.limit_s = 1000};
+        SIM_TRY(*state, cluster, &r, "slices=2", "workers=4", strategies[k], "stop.steps=60",
+                "solver={base_lr:1e38 lr_policy:'fixed'}");
+        if (r.rc != PL_ERR_DIVERGED || !strstr(r.error, "the model diverged"))
+            fail_msg("%s: %d, %s", strategies[k], r.rc, r.error);
+    }
 }
 
 /* ---- members that go and come ---- */
@@ -249,12 +281,11 @@ static void write_fault(char text[256], const char *what, double at, int node)
 static void test_a_lost_slice_takes_its_replica_alone(void **state)
 {
     struct tiny *t = *state;
-    static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:3}"};
     for (int i = 0; i < FAULTS; i++) {
         struct sim_run r = {.limit_s = 1000};
         char faults[256];
         write_fault(faults, "kill", 0.15 + 0.0017 * i, i % 4);
-        REPLICAS(t, faults, &r, 2, 2, "stop.epochs", "stop.steps=120", strategies[i % 2]);
+        REPLICAS(t, faults, &r, 2, 2, "stop.epochs", "stop.steps=120", strategies[i % STRATEGIES]);
         assert_string_equal(r.report.reason, "steps");
         assert_int_equal(run_count(r.dir, "member", "what", "unseated"), 1);
         assert_true(run_is_finite(r.dir, "final.safetensors"));
@@ -267,12 +298,11 @@ static void test_a_lost_slice_takes_its_replica_alone(void **state)
 static void test_a_standby_fills_the_seat_of_a_lost_slice(void **state)
 {
     struct tiny *t = *state;
-    static const char *const strategies[] = {"strategy.allreduce={}", "strategy.sync={tau:3}"};
     for (int i = 0; i < FAULTS; i++) {
         struct sim_run r = {.limit_s = 1000};
         char faults[256];
         write_fault(faults, "kill", 0.15 + 0.0017 * i, i % 4);
-        REPLICAS(t, faults, &r, 2, 2, "stop.epochs", "stop.steps=330", strategies[i % 2],
+        REPLICAS(t, faults, &r, 2, 2, "stop.epochs", "stop.steps=330", strategies[i % STRATEGIES],
                  "standby=1", "evaluate.every_steps=50");
         assert_string_equal(r.report.reason, "steps");
         assert_int_equal(r.report.workers, 4);
@@ -389,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_replicas_send_the_bytes_of_the_cost_model),
         cmocka_unit_test(test_replicas_are_evaluated_on_the_way),
         cmocka_unit_test(test_replicas_resume_as_others),
+        cmocka_unit_test(test_replicas_diverge_together),
         cmocka_unit_test(test_a_lost_slice_takes_its_replica_alone),
         cmocka_unit_test(test_a_standby_fills_the_seat_of_a_lost_slice),
         cmocka_unit_test(test_what_is_left_of_two_replicas_makes_one),

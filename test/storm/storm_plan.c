@@ -45,6 +45,8 @@ static const struct way ways[] = {
     {{"strategy.allreduce={}", "slices=2"}, 1, JOINED | LANES | SEATS},
     {{"strategy.sync={tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS},
     {{"strategy.allreduce={}", "slices=3"}, 1, JOINED | LANES | SEATS},
+    {{"strategy.diloco={tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS},
+    {{"strategy.easgd={mode:sync tau:2}", "slices=2"}, 2, JOINED | LANES | SEATS},
     {{"strategy.easgd={tau:2}"}, 2, JOINED | FREE},
     {{"strategy.mpca={}"}, 1, JOINED | FREE | LANES | UNSYNCED},
     {{"strategy.mpca={coordination:symmetric shards:5}"}, 1, JOINED | FREE | LANES | UNSYNCED},
