@@ -305,6 +305,37 @@ static void test_joiners_take_over(void **state)
     }
 }
 
+/* Both that began the run have left, and one that joins then has a lower number than the server,
+ * which lives: it takes over, and pushes that were on their way to the other are not waited for. */
+static void test_a_joiner_takes_over_from_a_living_server(void **state)
+{
+    int moves = 0;
+    tiny_elastic(*state);
+    for (int i = 0; i < 24; i++) {
+        char faults[320];
+        const char *const set[] = {"stop={ steps: 200 }",
+                                   "validation=0",
+                                   "workers_min=2",
+                                   "workers_max=4",
+                                   solvers[i % 2],
+                                   ways[i / 2 % 2].strategy,
+                                   NULL};
+        struct ground g;
+        double at = 0.1 + 0.0017 * i;
+        ground_open(&g, *state, set);
+        snprintf(
+            faults, sizeof faults,
+            "fault { at: 0.01 join: 3 } fault { at: 0.05 leave: 0 } fault { at: 0.06 leave: 1 }"
+            "fault { at: %.4f join: 2 }",
+            at);
+        play_faults(&g, faults, 2, 3, false);
+        moves += seen.moves;
+        ground_close(&g);
+    }
+    print_message("    %d times a shard continued from a state\n", moves);
+    assert_true(moves >= 24 * 2 * 2); /* each of two shards, twice */
+}
+
 /* ---- resumed ---- */
 
 /* In rounds the result does not depend on time: ten steps and, resumed, ten more are twenty. */
@@ -335,7 +366,8 @@ int main(void)
         cmocka_unit_test(test_all_servers_die_at_once),
         cmocka_unit_test(test_the_clock_dies_at_the_end),
         cmocka_unit_test(test_a_resumed_run_has_its_optimizer),
-        cmocka_unit_test(test_joiners_take_over), /* the last: it changes the job */
+        cmocka_unit_test(test_joiners_take_over), /* the last two: they change the job */
+        cmocka_unit_test(test_a_joiner_takes_over_from_a_living_server),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
