@@ -67,8 +67,8 @@ struct ps_placement ps_placement_of(const struct group *group, uint32_t servers,
     return placement;
 }
 
-/* A shard moves when its server is gone. Where none of the first members is left, it also moves from
- * a living one to a joiner with a lower number, which took longer to join. */
+/* A shard moves when its server is gone. Where none of the first members is left, it also moves
+ * from a living one to a joiner with a lower number, which took longer to join. */
 uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
 {
     if (!placement->on_workers)
