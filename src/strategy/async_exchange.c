@@ -1,96 +1,55 @@
 #include "strategy/async_exchange.h"
 
 #include "base/fault.h"
-#include "tensor/kernels.h"
 #include "world/trace.h"
 
-#include <stdatomic.h>
-
-/* Wait for an exchange to be submitted. When the view changes meanwhile, other members may lack the
- * lane's last result, and wait for it before they enter the next exchange of any lane. */
-static int await_turn(struct async_exchange *b)
+/* When the view changes between exchanges, other members may lack the lane's last result, and wait
+ * for it before they enter the next exchange of any lane. */
+static int settle_lane(void *user)
 {
-    const uint32_t go_signal = SIGNAL_ASYNC_EXCHANGE + b->lane->lane;
-    int synced = OK;
-    for (;;) {
-        const struct wait_for set[] = {
-            wait_signal(b->world, go_signal),
-            wait_signal(b->world, SIGNAL_GROUP),
-        };
-        if (async_exchange_busy(b))
-            return synced;
-        if (synced == OK)
-            synced = exchange_sync(b->lane);
-        if (async_exchange_busy(b))
-            continue;
-        struct wake wake;
-        int rc = world_wait(b->world, set, 2, WORLD_FOREVER, &wake);
-        if (rc != OK)
-            return rc;
-    }
+    const struct async_exchange *b = user;
+    return exchange_sync(b->lane);
 }
 
-static int async_exchange_main(void *arg)
+static int run_exchange(void *user)
 {
-    struct async_exchange *b = arg;
-    int rc = OK;
-    kernels_set_threads(b->threads);
-    while (rc == OK) {
-        rc = await_turn(b);
-        if (rc == ERR_CANCELLED)
-            return rc;
-        if (rc == OK)
-            rc = exchange_run(b->lane, &b->mine);
-        atomic_store(&b->status, rc);
-        atomic_fetch_add(&b->ended, 1);
-        world_raise(b->world, SIGNAL_ASYNC_EXCHANGE_DONE);
-    }
-    return rc;
+    struct async_exchange *b = user;
+    return exchange_run(b->lane, &b->mine);
 }
 
 int async_exchange_start(struct async_exchange *b, const struct member *m, struct exchange *lane)
 {
-    PL_ASSERT(SIGNAL_ASYNC_EXCHANGE + lane->lane <= STRATEGY_SIGNAL_LAST);
-    *b = (struct async_exchange){.world = m->world, .lane = lane, .threads = (int)m->job->threads};
+    const struct async_work work = {
+        .run = run_exchange,
+        .idle = settle_lane,
+        .user = b,
+        .go = SIGNAL_ASYNC_EXCHANGE + lane->lane,
+        .done = SIGNAL_ASYNC_EXCHANGE_DONE,
+    };
+    PL_ASSERT(work.go <= STRATEGY_SIGNAL_LAST);
+    *b = (struct async_exchange){.lane = lane};
     lane->in_background = true;
-    return world_spawn(m->world, "background", async_exchange_main, b, &b->task);
+    return async_task_start(&b->task, m, &work);
 }
 
 bool async_exchange_busy(const struct async_exchange *b)
 {
-    return atomic_load(&b->submitted) != atomic_load(&b->ended);
+    return async_task_busy(&b->task);
 }
 
 void async_exchange_submit(struct async_exchange *b, const struct exchange_meta *mine)
 {
     PL_ASSERT(!async_exchange_busy(b));
     b->mine = *mine;
-    atomic_fetch_add(&b->submitted, 1);
-    world_raise(b->world, SIGNAL_ASYNC_EXCHANGE + b->lane->lane);
+    async_task_begin(&b->task);
 }
 
-static int await_end(struct async_exchange *b, int64_t deadline)
-{
-    for (;;) {
-        const struct wait_for done = wait_signal(b->world, SIGNAL_ASYNC_EXCHANGE_DONE);
-        if (!async_exchange_busy(b))
-            return atomic_load(&b->status);
-        struct wake wake;
-        int rc = world_wait(b->world, &done, 1, deadline, &wake);
-        if (rc != OK)
-            return rc;
-    }
-}
-
-/* A worker that waits for others computes nothing, and is not expected to. */
 int async_exchange_wait(struct async_exchange *b, int64_t deadline)
 {
-    struct group *group = b->lane->group;
-    int64_t begun = trace_now(b->world);
-    bool busy = atomic_exchange(&group->work.busy, false);
-    int rc = await_end(b, deadline);
-    atomic_store(&group->work.busy, busy);
-    trace_end(b->world, begun,
+    struct world *world = b->task.world;
+    int64_t begun = trace_now(world);
+    int rc = async_task_wait(&b->task, deadline);
+    trace_end(world, begun,
               (struct trace_span){.kind = SPAN_WAIT,
                                   .row = TRACE_STEPS,
                                   .peer = WORLD_ANY,
@@ -100,8 +59,8 @@ int async_exchange_wait(struct async_exchange *b, int64_t deadline)
 
 void async_exchange_stop(struct async_exchange *b)
 {
-    if (!b->task)
+    if (!b->task.task)
         return;
-    world_end_task(b->world, &b->task);
+    async_task_stop(&b->task);
     b->lane->in_background = false;
 }

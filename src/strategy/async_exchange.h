@@ -3,7 +3,7 @@
 #ifndef PL_STRATEGY_ASYNC_EXCHANGE_H
 #define PL_STRATEGY_ASYNC_EXCHANGE_H
 
-#include "strategy/strategy.h"
+#include "strategy/async_task.h"
 
 /* Of the world's signals: one a lane to begin, one for all that an exchange has ended. */
 enum async_exchange_signal {
@@ -11,15 +11,10 @@ enum async_exchange_signal {
     SIGNAL_ASYNC_EXCHANGE, /* … + lane */
 };
 
-/* The two tasks synchronise by signals: writes before a raise are visible after the wait. */
 struct async_exchange {
-    struct world *world;
+    struct async_task task; /* a turn is an exchange */
     struct exchange *lane;
-    int threads;                       /* of the vectors' arithmetic in it */
-    struct exchange_meta mine;         /* of the exchange submitted last */
-    _Atomic uint64_t submitted, ended; /* exchanges */
-    _Atomic int status;                /* of the last one that has ended */
-    struct task *task;
+    struct exchange_meta mine; /* of the exchange submitted last */
 };
 
 /* Start the task; `lane` is open, and the task's alone while an exchange is under way. In between
