@@ -245,6 +245,12 @@ static bool advance_ranks(struct timeline *t)
     return left || t->first < t->tasks->count;
 }
 
+double cost_task_begin(const struct timeline *t, size_t task, size_t rank)
+{
+    const struct rank_run *r = run_of(t, task, rank);
+    return r->begun ? r->begin : INFINITY;
+}
+
 double cost_task_end(const struct timeline *t, size_t task, size_t rank)
 {
     const struct rank_run *r = run_of(t, task, rank);

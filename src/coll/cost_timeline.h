@@ -27,7 +27,9 @@ struct cost_tasks {
     void *user;
 };
 
-/* The time at which the rank has done its part in the task; INFINITY: not yet. For `begin`. */
+/* The time at which the rank has entered the task, or has done its part in it; INFINITY: not yet.
+ * For `begin`. */
+double cost_task_begin(const struct timeline *t, size_t task, size_t rank);
 double cost_task_end(const struct timeline *t, size_t task, size_t rank);
 
 /* `end` gets the time at which the last rank has ended each task. ERR_NOMEM */

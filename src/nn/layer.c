@@ -354,6 +354,14 @@ void layer_op_forward(struct layer *layer, const struct pass *pass)
     layer->op->ops->forward(layer->op, &args);
 }
 
+void layer_pick_gradients(const struct pass *pass, struct op_args *args)
+{
+    if (pass->gradients == GRADIENTS_BOTTOMS)
+        args->dw = args->db = NULL;
+    else if (pass->gradients == GRADIENTS_PARAMS)
+        args->dx = NULL;
+}
+
 void layer_op_backward(struct layer *layer, const struct pass *pass)
 {
     struct op_args args = {
@@ -366,6 +374,7 @@ void layer_op_backward(struct layer *layer, const struct pass *pass)
         .dw = layer->n_at > 0 ? pass->dx + layer->at[0].offset : NULL,
         .db = layer->n_at > 1 ? pass->dx + layer->at[1].offset : NULL,
     };
+    layer_pick_gradients(pass, &args);
     if (layer->inputs) {
         args.x = layer->inputs; /* as forward has left them */
         args.dx = args.dx ? layer->inputs_dx : NULL;

@@ -82,11 +82,16 @@ struct layer_param {
 /* The part of a layer in a chain of layers that runs as one (layer_chain.h), in the order there. */
 enum chain_part { CHAIN_NONE, CHAIN_NORM, CHAIN_SCALE, CHAIN_SUM, CHAIN_RELU, CHAIN_PARTS };
 
+/* Those that backward computes: first those of the bottoms alone, and then the others, of a layer
+ * whose outputs slices share out. */
+enum gradients { GRADIENTS_ALL, GRADIENTS_BOTTOMS, GRADIENTS_PARAMS };
+
 /* The arguments of forward and backward. */
 struct pass {
     const float *x;
     float *s;  /* forward only, as are batch and result */
-    float *dx; /* backward only */
+    float *dx; /* backward only, as are gradients */
+    enum gradients gradients;
     const struct net_batch *batch;
     struct net_result *result;
 };
@@ -276,8 +281,8 @@ static inline bool layer_is_cut(const struct layer *layer)
 
 /* Share out `units`: outputs, or groups of as many each (`what`). A layer that calls this is one
  * that slices share out: its parameters are (outputs, ..), are declared with their whole shape, and
- * come cut; its op is planned for layer_own_of(outputs). ERR_INPUT: there are more slices than
- * units */
+ * come cut; its op is planned for layer_own_of(outputs); without backward_part its backward goes by
+ * pass->gradients. ERR_INPUT: there are more slices than units */
 int layer_share_units(struct layer *layer, const struct setup *setup, size_t units,
                       const char *what, struct err *err);
 
@@ -332,6 +337,9 @@ int layer_folds(struct layer *layer, const struct setup *setup, size_t n, bool *
 
 /* Set the w and b of args for a forward pass: the folded ones, if layers are folded in. */
 void layer_params(const struct layer *layer, const struct pass *pass, struct op_args *args);
+
+/* Leave those of args that the pass wants. */
+void layer_pick_gradients(const struct pass *pass, struct op_args *args);
 
 /* forward and backward of layers that are one op on bottom 0, top 0 and parameters (w, b). */
 void layer_op_forward(struct layer *layer, const struct pass *pass);

@@ -179,12 +179,13 @@ static void inner_backward(struct layer *layer, const struct pass *pass)
     args.dx = dx && self->dx ? self->dx : dx;
     args.dw = self->dw ? self->dw : dw;
     args.db = layer->n_at > 1 ? pass->dx + layer->at[1].offset : NULL;
+    layer_pick_gradients(pass, &args);
     if (self->y)
         recast_back(&self->out, layer->top[0]->d, self->y);
     if (self->dw)
         memset(self->dw, 0, count * sizeof *self->dw);
     layer->op->ops->backward(layer->op, &args);
-    if (dx && self->dx)
+    if (args.dx && self->dx)
         recast_back(&self->in, self->dx, dx);
     if (self->dw) {
         turn_layout(self, LAYOUT_NHWC, self->dw, self->transposed_dw);

@@ -137,14 +137,22 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
  * records, and has all of their parameters. Behind them the slices gather the records; at the end
  * of a step they add up the gradients of these parameters (net_ends_with_sum). */
 
-enum net_meeting { NET_GATHER, NET_SUM };
+enum net_meeting {
+    NET_GATHER,
+    NET_SUM,
+    /* A sum during which the pass has more to compute: the caller may begin it and call
+     * net_continue, which leaves the values alone up to its next point, the other one of the two.
+     * Behind that one they are the sum. */
+    NET_SUM_BEGINS,
+    NET_SUM_ENDS,
+};
 
 struct net_point {
     enum net_meeting meeting;
     size_t number; /* of the point in the net, the same for all slices; below net_points */
     /* Rows, one after another. NET_GATHER: a row has `each` floats of each of the layer's
      * `outputs`; this slice has made those of its own (slice_units), and the caller writes the
-     * others. NET_SUM: the caller puts the sum of all slices' values here, which are one row of
+     * others. Sums: the caller puts the sum of all slices' values here, which are one row of
      * `each` floats. */
     float *values;
     size_t rows, outputs, each;

@@ -291,6 +291,25 @@ static void begin_backward(struct net *net, struct layer *layer)
     net->scratch.at = live_ranges_scratch(net, layer, true);
 }
 
+static void run_backward(const struct net *net, struct layer *layer, enum gradients gradients)
+{
+    struct pass pass = *pass_of(net, layer);
+    pass.gradients = gradients;
+    layer->ops->backward(layer, &pass);
+}
+
+/* The slices add up the gradient of the bottom, which is half of the layer's products, while each
+ * computes that of its parameters. */
+static bool sum_in_background(const struct net *net, struct layer *layer, enum net_meeting meeting,
+                              struct net_point *point)
+{
+    bool begins = meeting == NET_SUM_BEGINS;
+    run_backward(net, layer, begins ? GRADIENTS_BOTTOMS : GRADIENTS_PARAMS);
+    point->meeting = meeting;
+    point->share = begins ? 0.5 : 1;
+    return true;
+}
+
 static bool backward_meets(struct net *net, struct layer *layer)
 {
     struct net_run *run = &net->run;
@@ -299,9 +318,13 @@ static bool backward_meets(struct net *net, struct layer *layer)
         begin_backward(net, layer);
     if (meets_within(layer))
         return layer->ops->backward_part(layer, pass_of(net, layer), begins, &run->point);
+    if (begins && partition_backward(layer, &run->point))
+        return sum_in_background(net, layer, NET_SUM_BEGINS, &run->point);
     if (begins)
-        layer->ops->backward(layer, pass_of(net, layer));
-    return begins && partition_backward(layer, &run->point);
+        run_backward(net, layer, GRADIENTS_ALL);
+    else if (run->point.meeting == NET_SUM_BEGINS)
+        return sum_in_background(net, layer, NET_SUM_ENDS, &run->point);
+    return false;
 }
 
 static int end_backward(struct net *net, const struct layer *layer)

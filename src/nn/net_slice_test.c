@@ -185,6 +185,7 @@ static void test_slices_share_channels_out(void **state)
             run_gradient(&s);
             assert_int_equal(s.gathers, 3);
             assert_int_equal(s.sums, 2);
+            assert_int_equal(s.begun, 2);
             assert_true(find_difference(&s, true) <= 3e-6);
             compare_states(&s);
             const struct segments *whole = net_whole_segments(s.part[0].net);

@@ -37,8 +37,10 @@ struct sliced_net {
 struct sliced {
     struct fixture whole, part[SLICES_MAX];
     size_t count;
-    unsigned gathers, sums; /* points that the slices have met at */
-    size_t ended_with;      /* floats of the sum at the end of the step */
+    unsigned gathers, sums;  /* points that the slices have met at, */
+    unsigned begun;          /* and sums of these that had begun before */
+    float *kept[SLICES_MAX]; /* values of the sum that has begun */
+    size_t ended_with;       /* floats of the sum at the end of the step */
 };
 
 static inline int try_slice(const struct sliced_net *net, size_t index, size_t count,
@@ -104,6 +106,51 @@ static inline void add_up(const struct net_point *const *point, size_t count)
     }
 }
 
+/* While the passes continue the values are the test's: there are none in the blob. */
+static inline void begin_sum(struct sliced *s, const struct net_point *const *point)
+{
+    size_t n = point[0]->rows * point[0]->outputs * point[0]->each;
+    for (size_t f = 0; f < s->count; f++) {
+        s->kept[f] = malloc(n * sizeof *s->kept[f]);
+        assert_non_null(s->kept[f]);
+        memcpy(s->kept[f], point[f]->values, n * sizeof *s->kept[f]);
+        for (size_t i = 0; i < n; i++)
+            point[f]->values[i] = NAN;
+    }
+    s->begun++;
+}
+
+static inline void end_sum(struct sliced *s, const struct net_point *const *point)
+{
+    size_t n = point[0]->rows * point[0]->outputs * point[0]->each;
+    for (size_t f = 0; f < s->count; f++) {
+        assert_non_null(s->kept[f]);
+        for (size_t i = 0; i < n; i++)
+            assert_true(isnan(point[f]->values[i]));
+        memcpy(point[f]->values, s->kept[f], n * sizeof *s->kept[f]);
+        free(s->kept[f]);
+        s->kept[f] = NULL;
+    }
+    add_up(point, s->count);
+    s->sums++;
+}
+
+static inline void meet_slices(struct sliced *s, const struct net_point *const *point)
+{
+    switch (point[0]->meeting) {
+    case NET_GATHER:
+        gather_columns(point, s->count);
+        s->gathers++;
+        return;
+    case NET_SUM:
+        add_up(point, s->count);
+        s->sums++;
+        return;
+    case NET_SUM_BEGINS: begin_sum(s, point); return;
+    case NET_SUM_ENDS: end_sum(s, point); return;
+    }
+}
+
 /* The pass that all have begun, to its end. */
 static inline void run_together(struct sliced *s)
 {
@@ -126,13 +173,8 @@ static inline void run_together(struct sliced *s)
             return;
         assert_true(point[0]->share >= share);
         share = point[0]->share;
-        if (point[0]->meeting == NET_GATHER) {
-            gather_columns(point, s->count);
-            s->gathers++;
-        } else {
-            add_up(point, s->count);
-            s->sums++;
-        }
+        assert_true((point[0]->meeting == NET_SUM_ENDS) == (s->kept[0] != NULL));
+        meet_slices(s, point);
     }
 }
 

@@ -75,8 +75,9 @@ enum round_meeting_kind { ROUND_GATHER, ROUND_SUM, ROUND_BROADCAST };
 
 struct round_meeting {
     enum round_meeting_kind kind;
-    size_t floats; /* of all slices together */
-    double share;  /* of the whole net's step: what a slice has computed until then */
+    size_t floats;    /* of all slices together */
+    double share;     /* of the whole net's step: what a slice has computed until then, */
+    double meanwhile; /* and what it computes meanwhile, before it waits for the end */
 };
 
 struct round_slices {

@@ -13,8 +13,8 @@
 
 enum { RANKS_MAX = COST_TIMELINE_RANKS_MAX, VOTES = 6, STAGES_BESIDES = 8 };
 
-/* The metadata of an exchange on its way to the first rank, and back. */
-enum { META_UP = ROUND_BROADCAST + 1, META_DOWN };
+/* The metadata of an exchange on its way to the first rank, and back; and no messages. */
+enum { META_UP = ROUND_BROADCAST + 1, META_DOWN, STEP_ENDS };
 
 /* Some of the workers, and what they do one after another. A stage is a meeting, too. */
 struct party {
@@ -46,18 +46,23 @@ static int make_stage(void *user, struct schedule *out, size_t task, size_t rank
     }
     if ((int)p->stage[task].kind == META_UP)
         schedule_tree_reduce(out, 0);
-    else
+    else if ((int)p->stage[task].kind == META_DOWN)
         schedule_tree_broadcast(out, 0);
     return schedule_end(out);
 }
 
-/* A rank computes between two stages. */
+/* A rank computes during a stage, and between two of them. */
 static double begin_stage(void *user, const struct timeline *t, size_t task, size_t rank)
 {
     const struct party *p = user;
-    double before = task == 0 ? 0 : p->stage[task - 1].share;
-    double begin = task == 0 ? 0 : cost_task_end(t, task - 1, rank);
-    return begin + (p->stage[task].share - before) * p->step[rank];
+    double begin = 0, done = 0;
+    if (task > 0) {
+        const struct round_meeting *before = &p->stage[task - 1];
+        begin = max_double(cost_task_end(t, task - 1, rank),
+                           cost_task_begin(t, task - 1, rank) + before->meanwhile * p->step[rank]);
+        done = before->share + before->meanwhile;
+    }
+    return begin + (p->stage[task].share - done) * p->step[rank];
 }
 
 static void add_stage(struct party *p, int kind, size_t floats)
@@ -65,7 +70,7 @@ static void add_stage(struct party *p, int kind, size_t floats)
     double share = p->stages == 0 ? 0 : p->stage[p->stages - 1].share;
     if (floats > 0)
         p->stage[p->stages++] =
-            (struct round_meeting){(enum round_meeting_kind)kind, floats, share};
+            (struct round_meeting){(enum round_meeting_kind)kind, floats, share, 0};
 }
 
 /* ---- parties ---- */
@@ -100,8 +105,7 @@ static int count_rank(struct party *p, size_t rank, uint64_t times, struct round
     return rc;
 }
 
-/* Seconds of the stages, which happen `times` times in a round; what is computed behind the last
- * one is not among them. */
+/* Seconds of the stages, which happen `times` times in a round. */
 static int time_party(struct party *p, uint64_t times, double *seconds, struct round_node *node)
 {
     const struct cost_tasks tasks = {.count = p->stages,
@@ -143,13 +147,13 @@ static int time_replica(const struct round *r, size_t replica, double *seconds)
 {
     const struct round_slices *s = r->config->slices;
     struct party p = new_party(r);
-    double steps, end, longest = 0, last = s->meetings ? s->meeting[s->meetings - 1].share : 0;
-    for (size_t f = 0; f < s->count; f++) {
+    double steps, end;
+    for (size_t f = 0; f < s->count; f++)
         take_node(&p, r->cluster, 1 + replica * s->count + f);
-        longest = max_double(longest, p.step[f]);
-    }
     for (size_t i = 0; i < s->meetings; i++)
         p.stage[p.stages++] = s->meeting[i];
+    p.stage[p.stages++] =
+        (struct round_meeting){(enum round_meeting_kind)STEP_ENDS, 0, s->share, 0};
     int rc = time_party(&p, r->config->tau, &steps, r->node);
     if (rc != OK)
         return rc;
@@ -158,7 +162,7 @@ static int time_replica(const struct round *r, size_t replica, double *seconds)
     add_stage(&p, ROUND_BROADCAST, s->common);
     add_stage(&p, ROUND_SUM, r->replicas > 1 ? VOTES : 0);
     rc = time_party(&p, 1, &end, r->node);
-    *seconds = (double)r->config->tau * (steps + (s->share - last) * longest) + end;
+    *seconds = (double)r->config->tau * steps + end;
     return rc;
 }
 

@@ -24,8 +24,8 @@ static const double even[NODES] = {0, 8, 8, 8, 8};
 /* An eighth of the whole net's step, the gather of a layer's outputs, a quarter, the sum of its
  * gradient, and an eighth. */
 static const struct round_meeting meetings[] = {
-    {ROUND_GATHER, MILLION, 0.125},
-    {ROUND_SUM, MILLION, 0.375},
+    {ROUND_GATHER, MILLION, 0.125, 0},
+    {ROUND_SUM, MILLION, 0.375, 0},
 };
 
 static const struct round_slices two = {
@@ -79,6 +79,34 @@ static void test_slices_wait_for_the_slowest(void **state)
     assert_seconds(node[1].utilisation, 4 / 9.5);
 }
 
+/* During the sum, of a second, a slice computes an eighth of a step: the longer one counts. */
+static void test_a_sum_during_computation_by_hand(void **state)
+{
+    (void)state;
+    static const struct round_meeting during[] = {
+        {ROUND_GATHER, MILLION, 0.125, 0},
+        {ROUND_SUM, MILLION, 0.25, 0.125},
+    };
+    static const struct round_slices slices = {
+        .count = 2, .meeting = during, .meetings = 2, .share = 0.5};
+    static const struct {
+        double step[NODES], seconds;
+    } cases[] = {
+        {{0, 4, 4}, 0.5 + 0.5 + 0.5 + 1 + 0.5},
+        {{0, 16, 16}, 2 + 0.5 + 2 + 2 + 2},
+        {{0, 4, 16}, 2 + 0.5 + 2 + 2 + 2},
+    };
+    struct round_node node[NODES];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_seconds(predict_round(ROUND_ALLREDUCE, 1, 2, &slices, cases[i].step, node).seconds,
+                       cases[i].seconds);
+    /* As the last thing in a step. */
+    static const struct round_slices last = {
+        .count = 2, .meeting = during, .meetings = 2, .share = 0.375};
+    assert_seconds(predict_round(ROUND_ALLREDUCE, 1, 2, &last, cases[1].step, node).seconds,
+                   2 + 0.5 + 2 + 2);
+}
+
 /* Two replicas: at the end of a round the peers add up a million floats each. */
 static void test_rounds_of_replicas_by_hand(void **state)
 {
@@ -120,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_of_two_slices_by_hand),
         cmocka_unit_test(test_slices_wait_for_the_slowest),
+        cmocka_unit_test(test_a_sum_during_computation_by_hand),
         cmocka_unit_test(test_rounds_of_replicas_by_hand),
         cmocka_unit_test(test_bytes_are_those_of_the_cost_model),
     };

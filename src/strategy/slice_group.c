@@ -1,4 +1,6 @@
 #include "strategy/slice_group.h"
+
+#include "base/fault.h"
 #include "world/trace.h"
 
 #include <string.h>
@@ -29,6 +31,24 @@ static int open_lane(struct slice_group *g, size_t i)
                       i == SLICE_ROUNDS ? m->progress.exchanges : 0, m->arena, &g->lane[i]);
 }
 
+static int run_in_background(void *user)
+{
+    struct slice_run *run = user;
+    run->status = coll_run(&run->c, run->plan, run->x, (struct coll_owed){0});
+    return OK;
+}
+
+static int start_task(struct slice_group *g)
+{
+    const struct async_work work = {
+        .run = run_in_background,
+        .user = &g->background,
+        .go = SIGNAL_SLICE_SUM,
+        .done = SIGNAL_SLICE_SUMMED,
+    };
+    return async_task_start(&g->task, g->m, &work);
+}
+
 int slice_group_open(struct slice_group *g, struct member *m)
 {
     *g = (struct slice_group){.m = m, .slice = m->learner->ws->slice};
@@ -42,11 +62,12 @@ int slice_group_open(struct slice_group *g, struct member *m)
     int rc = g->plan && g->cut && g->mates && g->peers ? OK : ERR_NOMEM;
     for (size_t i = 0; rc == OK && i < SLICE_EXCHANGES; i++)
         rc = open_lane(g, i);
-    return rc;
+    return rc == OK ? start_task(g) : rc;
 }
 
 void slice_group_close(struct slice_group *g)
 {
+    async_task_stop(&g->task);
     for (size_t i = 0; g->plan && i < g->plans; i++)
         coll_plan_release(&g->plan[i]);
     coll_plan_release(&g->votes);
@@ -211,6 +232,7 @@ static int run_plan(struct slice_group *g, const struct ranks *ranks, uint32_t l
 {
     struct group *group = g->m->group;
     struct coll_waits waits = {0};
+    PL_ASSERT(!async_task_busy(&g->task));
     if (!slice_group_is_current(g))
         return ERR_VIEW;
     struct coll c = slice_group_coll(g, ranks, lane, n, &waits);
@@ -219,6 +241,35 @@ static int run_plan(struct slice_group *g, const struct ranks *ranks, uint32_t l
     atomic_store(&group->work.busy, true);
     g->bytes += waits.bytes;
     return rc;
+}
+
+/* A sum of the mates in the background, and its end. */
+static int begin_sum(struct slice_group *g, struct coll_plan *plan, float *x)
+{
+    struct slice_run *run = &g->background;
+    PL_ASSERT(!async_task_busy(&g->task));
+    if (!slice_group_is_current(g))
+        return ERR_VIEW;
+    *run = (struct slice_run){.plan = plan, .x = x};
+    run->c = slice_group_coll(g, g->mates, SLICE_LANE, ++g->meetings, &run->waits);
+    async_task_begin(&g->task);
+    return OK;
+}
+
+static int end_sum(struct slice_group *g)
+{
+    struct world *world = g->m->world;
+    int64_t begun = trace_now(world);
+    int rc = async_task_wait(&g->task, WORLD_FOREVER);
+    trace_end(world, begun,
+              (struct trace_span){.kind = SPAN_WAIT,
+                                  .row = TRACE_STEPS,
+                                  .peer = WORLD_ANY,
+                                  .n = g->m->progress.exchanges + 1});
+    if (rc != OK)
+        return rc;
+    g->bytes += g->background.waits.bytes;
+    return g->background.status;
 }
 
 static int meet_mates(struct slice_group *g, struct coll_plan *plan, float *x)
@@ -330,8 +381,13 @@ int slice_group_meet(void *slice_group, const struct net_point *point)
     struct coll_plan *plan = &g->plan[point->number];
     if (point->meeting == NET_GATHER)
         return gather_columns(g, point, plan);
+    if (point->meeting == NET_SUM_ENDS)
+        return end_sum(g);
     int rc = plan_sum(g, plan, point->rows * point->outputs * point->each);
-    return rc == OK ? meet_mates(g, plan, point->values) : rc;
+    if (rc != OK)
+        return rc;
+    return point->meeting == NET_SUM ? meet_mates(g, plan, point->values)
+                                     : begin_sum(g, plan, point->values);
 }
 
 /* ---- sums ---- */

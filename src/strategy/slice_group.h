@@ -9,10 +9,22 @@
 #ifndef PL_STRATEGY_SLICE_GROUP_H
 #define PL_STRATEGY_SLICE_GROUP_H
 
-#include "strategy/strategy.h"
+#include "strategy/async_task.h"
 
 /* Exchanges with the commit rule, of all members: of rounds, and of models that were due. */
 enum { SLICE_ROUNDS, SLICE_MODELS, SLICE_EXCHANGES };
+
+/* Of the world's signals: a sum begins in the background; it has ended. */
+enum { SIGNAL_SLICE_SUM = STRATEGY_SIGNAL_FIRST, SIGNAL_SLICE_SUMMED };
+
+/* A collective in a view. */
+struct slice_run {
+    struct coll_plan *plan;
+    float *x;
+    struct coll c;
+    struct coll_waits waits;
+    int status;
+};
 
 struct slice_group {
     struct member *m;
@@ -38,6 +50,8 @@ struct slice_group {
     size_t *cut;  /* where the parts of the slices begin in `parts`, and the last ends */
     float *parts; /* room for the vector of which each slice has a part */
     size_t room;
+    struct slice_run background; /* by the task, from NET_SUM_BEGINS on */
+    struct async_task task;
     uint64_t meetings, summed; /* number the group's messages in this view */
     uint64_t bytes;            /* sent and received since slice_group_take_bytes */
 };
@@ -59,8 +73,9 @@ bool slice_group_is_current(const struct slice_group *g);
 bool slice_group_has_replicas(const struct slice_group *g);
 
 /* Exchange a blob with the mates: learner->meet. Returns when point->values has the result, whose
- * bits are the same on all slices. ERR_VIEW: the view has changed; ERR_PROTOCOL, ERR_CANCELLED,
- * ERR_NOMEM; also those below */
+ * bits are the same on all slices. At NET_SUM_BEGINS it returns at once, and up to NET_SUM_ENDS the
+ * values are the group's, which a caller that gives up in between closes. ERR_VIEW: the view has
+ * changed; ERR_PROTOCOL, ERR_CANCELLED, ERR_NOMEM; also those below */
 int slice_group_meet(void *slice_group, const struct net_point *point);
 
 /* x (n floats, the same in all calls) ← Σ over the mates, or over the peers. */

@@ -27,7 +27,9 @@ enum layout {
 
 /* The arrays of an op in one call; an op uses the fields it needs. x, w, b are inputs, y the
  * output; dy is the incoming gradient, dx is overwritten, dw and db are added to. dx NULL: not
- * wanted. Nothing may overlap, but that x = y and dx = dy are allowed where `in_place` is set. */
+ * wanted; dw NULL, of conv and inner: neither dw nor db is wanted. Two calls, one of them for dx
+ * alone, make the bits of one. Nothing may overlap, but that x = y and dx = dy are allowed where
+ * `in_place` is set. */
 struct op_args {
     const void *x; /* floats, or bf16, as are y, dy and dx */
     const float *w, *b;
@@ -136,8 +138,7 @@ struct lrn_spec {
     float alpha, beta, k;
 };
 
-/* x flattened to (N, I); w (O, I); y (N, O). I counts in NCHW order whatever the layout of x. In
- * backward dw may be NULL: neither dw nor db is wanted. */
+/* x flattened to (N, I); w (O, I); y (N, O). I counts in NCHW order whatever the layout of x. */
 struct inner_spec {
     struct shape x, y;
     bool bias;

@@ -44,7 +44,8 @@ static void conv_forward(struct op *op, const struct op_args *args)
 static void conv_backward(struct op *op, const struct op_args *args)
 {
     const struct conv_op *conv = (const struct conv_op *)op;
-    execute_primitive(conv, ONEDNN_BACKWARD_WEIGHTS, args);
+    if (args->dw)
+        execute_primitive(conv, ONEDNN_BACKWARD_WEIGHTS, args);
     if (args->dx)
         execute_primitive(conv, ONEDNN_BACKWARD_DATA, args);
 }

@@ -181,7 +181,7 @@ struct pass {
     const struct op_args *args;
 };
 
-/* dw and db of some images, and on the way their dx, from which nothing is summed. */
+/* dw and db of some images. */
 static void conv_sum(void *user, size_t first, size_t count, float *sum)
 {
     const struct pass *pass = user;
@@ -195,13 +195,10 @@ static void conv_sum(void *user, size_t first, size_t count, float *sum)
         spread_window(conv, io.x + n * image_size(conv->x));
         add_weights(conv, dy, sum);
         sum_channels(conv->y.C, conv->P, dy, sum + weights);
-        if (io.dx) {
-            set_taps(conv, args->w, dy);
-            gather_window(conv, io.dx + n * image_size(conv->x));
-        }
     }
 }
 
+/* dw and db of some images, and on the way their dx, from which nothing is summed. */
 static void deconv_sum(void *user, size_t first, size_t count, float *sum)
 {
     const struct pass *pass = user;
@@ -237,7 +234,13 @@ static void ref_conv_backward(struct conv_op *conv, const struct op_args *args, 
 static void conv_backward(struct op *op, const struct op_args *args)
 {
     struct conv_op *conv = (struct conv_op *)op;
-    ref_conv_backward(conv, args, conv->y.C, conv_sum);
+    const struct op_floats io = op_floats(args);
+    if (args->dw)
+        ref_conv_backward(conv, args, conv->y.C, conv_sum);
+    for (size_t n = 0; io.dx && n < conv->x.N; n++) {
+        set_taps(conv, args->w, io.dy + n * image_size(conv->y));
+        gather_window(conv, io.dx + n * image_size(conv->x));
+    }
 }
 
 static void deconv_backward(struct op *op, const struct op_args *args)

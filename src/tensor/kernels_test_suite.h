@@ -364,7 +364,7 @@ static inline void assert_gradients(const struct work *work)
     run_free(&run);
 }
 
-/* dx not wanted: nothing else changes. Inference: the same y, and no way back. */
+/* dx not wanted, or dx alone: nothing else changes. Inference: the same y, and no way back. */
 static inline void assert_reduced(const struct kernels *set, const struct work *work,
                                   enum layout layout, const struct run *full)
 {
@@ -381,6 +381,13 @@ static inline void assert_reduced(const struct kernels *set, const struct work *
     op->ops->backward(op, &args);
     assert_memory_equal(run.dw.v, full->dw.v, run.dw.n * sizeof(float));
     assert_memory_equal(run.db.v, full->db.v, run.db.n * sizeof(float));
+    if (work->kind == CONV || work->kind == INNER) {
+        struct array dx = array_of(dtype_of(work), run.x.n);
+        args.dx = dx.v, args.dw = args.db = NULL;
+        op->ops->backward(op, &args);
+        array_return(&work->x, op->x_layout, dtype_of(work), &dx, &run.dx);
+        assert_memory_equal(run.dx.v, full->dx.v, run.dx.n * sizeof(float));
+    }
     op_release(op);
 
     plan_or_fail(set, work, layout, false, &arena, &op);

@@ -292,10 +292,15 @@ static int reserve_meeting(struct recording *r)
 static int record_meeting(void *user, const struct net_point *point)
 {
     struct recording *r = user;
+    if (point->meeting == NET_SUM_ENDS) {
+        struct round_meeting *last = &r->meeting[r->count - 1];
+        last->meanwhile = r->learner->spent - last->share;
+        return OK;
+    }
     int rc = reserve_meeting(r);
     if (rc == OK)
         r->meeting[r->count++] = (struct round_meeting){
-            .kind = point->meeting == NET_SUM ? ROUND_SUM : ROUND_GATHER,
+            .kind = point->meeting == NET_GATHER ? ROUND_GATHER : ROUND_SUM,
             .floats = point->rows * point->outputs * point->each,
             .share = r->learner->spent,
         };

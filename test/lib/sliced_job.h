@@ -25,6 +25,10 @@ static const char sliced_net[] = SLICED_DATA SLICED_INNER(
                                                      "}\n" SLICED_INNER("ip", "two", "ip", 5)
                                                          SLICED_ENDS;
 
+/* Its second layer has a fifth of all products, and sums of 120 values a record. */
+static const char sliced_wide[] = SLICED_DATA SLICED_INNER("one", "data", "one", 120)
+    SLICED_INNER("two", "one", "two", 120) SLICED_INNER("ip", "two", "ip", 5) SLICED_ENDS;
+
 /* One layer, whose input has no gradient. */
 static const char sliced_one[] = SLICED_DATA SLICED_INNER("ip", "data", "ip", 5) SLICED_ENDS;
 
@@ -83,13 +87,14 @@ static const char sliced_sequence[] =
                         SLICED_UNITS("rnn", "RNN", "recurrent_param", "gru", 5)
                             SLICED_INNER("ip", "rnn", "ip", 5) SLICED_ENDS;
 
-/* Setup of a group of tests: net.prototxt is the net above, one.prototxt that of one
- * layer, conv.prototxt the tiny job's own, with a convolution, mixed.prototxt the mixed one,
- * sequence.prototxt one of recurrent layers. */
+/* Setup of a group of tests: net.prototxt is the net above, wide.prototxt the wide one,
+ * one.prototxt that of one layer, conv.prototxt the tiny job's own, with a convolution,
+ * mixed.prototxt the mixed one, sequence.prototxt one of recurrent layers. */
 static inline int sliced_setup(void **state)
 {
     tiny_setup(state);
     tiny_write(*state, "net.prototxt", sliced_net);
+    tiny_write(*state, "wide.prototxt", sliced_wide);
     tiny_write(*state, "one.prototxt", sliced_one);
     tiny_write(*state, "conv.prototxt", tiny_net);
     tiny_write(*state, "mixed.prototxt", sliced_mixed);

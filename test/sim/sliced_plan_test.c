@@ -1,5 +1,5 @@
-/* The plan of a model in slices against its simulation, and the job's pace, which slices spend part
- * by part. */
+/* The plan of a model in slices against its simulation; the job's pace, which slices spend part by
+ * part; and sums that overlap with computation. */
 #include "paceline/plan.h"
 #include "sim_run.h"
 #include "sliced_job.h"
@@ -111,11 +111,50 @@ static void test_slices_keep_pace_part_by_part(void **state)
         fail_msg("%g s, and in four slices %g", whole, fourth);
 }
 
+/* The seconds of a step of the wide net in two slices. */
+static double time_wide(struct tiny *t, double step_seconds, double mbit)
+{
+    static const char *const stops[] = {"stop={steps:10}", "stop={steps:30}"};
+    char cluster[256], net[192], out[128];
+    double end[2];
+    snprintf(cluster, sizeof cluster,
+             "node { count: 2 } step_seconds: %g link { mbit: %g latency_us: 1 }\n", step_seconds,
+             mbit);
+    snprintf(net, sizeof net, "net.file=%s/wide.prototxt", t->folder);
+    for (int i = 0; i < 2; i++) {
+        SIM_RUN(t, cluster, out, net, "slices=2", "workers=2", "strategy.allreduce={}", stops[i],
+                "collective={algorithm: butterfly}", "batch=90",
+                "evaluate.every_exchanges=1000000");
+        end[i] = run_number(out, "end", 0, "t");
+    }
+    return (end[1] - end[0]) / 20;
+}
+
+/* While two slices add up the gradients of a layer's inputs, each computes that of its weights: a
+ * step is shorter than computation and exchanges together by the shorter one of the two. */
+static void test_sums_overlap_with_computation(void **state)
+{
+    const double one = 144 * 120, two = 120 * 120, ip = 120 * 5, step = 0.4;
+    const double product = step / (2 * one + 3 * two + 3 * ip);
+    const double weights[] = {two / 2 * product, ip / 5 * 3 * product}; /* of the larger slice */
+    const double mbits[] = {4, 20, 100};
+    for (size_t i = 0; i < sizeof mbits / sizeof *mbits; i++) {
+        double sum = 90 * 120 * 8 * sizeof(float) / (mbits[i] * 1e6);
+        double expected = fmin(sum, weights[0]) + fmin(sum, weights[1]);
+        double apart = time_wide(*state, step, 1e6) + time_wide(*state, 1e-9, mbits[i]);
+        double saved = apart - time_wide(*state, step, mbits[i]);
+        print_message("    %g Mbit/s: %.2f ms of %.2f\n", mbits[i], 1e3 * saved, 1e3 * expected);
+        if (!(fabs(saved - expected) <= 0.05 * expected))
+            fail_msg("%g s a step, not %g", saved, expected);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_of_slices_are_what_is_simulated),
         cmocka_unit_test(test_slices_keep_pace_part_by_part),
+        cmocka_unit_test(test_sums_overlap_with_computation),
     };
     return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
 }
