@@ -15,6 +15,7 @@
 #include "tensor/recurrence.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct layer_recurrent {
     struct layer layer;
@@ -25,7 +26,13 @@ struct layer_recurrent {
     size_t states;
     /* Of the pass of a slice that has begun: meetings of forward; steps to go, and what follows. */
     size_t met, left;
-    enum { BACKWARD_STEPS, BACKWARD_BOTTOM, BACKWARD_FIXED, BACKWARD_DONE } backward;
+    enum {
+        BACKWARD_STEPS,
+        BACKWARD_BOTTOM,
+        BACKWARD_WEIGHTS,
+        BACKWARD_FIXED,
+        BACKWARD_DONE
+    } backward;
     size_t carried;            /* where the state lies in a record's part of net_batch.carried, */
     const size_t *carried_row; /* whose length this is */
 };
@@ -399,14 +406,38 @@ static bool recurrent_forward_part(struct layer *layer, const struct pass *pass,
            meet_units(self, NET_GATHER, POINT_OUTPUT, args.y, N * T, 1, point);
 }
 
-/* The sums behind the steps: of the gradients of the bottoms. */
-static bool sum_bottoms(struct layer_recurrent *self, struct net_point *point)
+/* The part of the products back that the steps have: those of the state. */
+static double share_of_steps(const struct layer_recurrent *self)
+{
+    double H = (double)self->spec.H, inputs = (double)(self->spec.D + self->spec.S);
+    return H / (2 * H + (self->layer.bottom[0].dx ? 2 : 1) * inputs);
+}
+
+/* Behind the steps: the sum of the gradient of the bottom, which is half of the products, while
+ * those of the weights are computed; and that of the static input's. */
+static bool end_backward_part(struct layer_recurrent *self, const struct recurrence_args *args,
+                              struct net_point *point)
 {
     const struct layer *layer = &self->layer;
+    struct recurrence_args part = *args;
     if (self->backward == BACKWARD_BOTTOM) {
-        self->backward = BACKWARD_FIXED;
-        if (partition_sum(layer, 0, POINT_BOTTOM, point))
+        self->backward = BACKWARD_WEIGHTS;
+        if (partition_sum(layer, 0, POINT_BOTTOM, point)) {
+            memset(part.dw, 0, sizeof part.dw);
+            recurrence_end_backward(self->op, &part);
+            point->meeting = NET_SUM_BEGINS;
+            point->share = 0.5;
             return true;
+        }
+    }
+    if (self->backward == BACKWARD_WEIGHTS) {
+        self->backward = BACKWARD_FIXED;
+        part.dx = NULL;
+        recurrence_end_backward(self->op, &part);
+        if (partition_sum(layer, 0, POINT_BOTTOM, point)) {
+            point->meeting = NET_SUM_ENDS;
+            return true;
+        }
     }
     bool sums = self->backward == BACKWARD_FIXED && self->fixed > 0;
     self->backward = BACKWARD_DONE;
@@ -434,11 +465,10 @@ static bool recurrent_backward_part(struct layer *layer, const struct pass *pass
         recurrence_step_backward(self->op, &args, --self->left);
         if (self->left > 0)
             return meet_units(self, NET_SUM, POINT_HIDDEN, self->op->state, N,
-                              (double)(T - self->left) / (double)T, point);
-        recurrence_end_backward(self->op, &args);
+                              share_of_steps(self) * (double)(T - self->left) / (double)T, point);
         self->backward = BACKWARD_BOTTOM;
     }
-    return sum_bottoms(self, point);
+    return end_backward_part(self, &args, point);
 }
 
 #define RECURRENT(name, names, fields, make, top) \

@@ -407,7 +407,8 @@ static void sum_steps(const struct recurrence *r)
     }
 }
 
-static void add_weights(struct recurrence *r, const struct recurrence_args *args)
+/* Of the state, and of the static input, whose own gradient comes along. */
+static void add_state_weights(struct recurrence *r, const struct recurrence_args *args)
 {
     float *const *dw = args->dw;
     const struct op_args state = {
@@ -431,13 +432,18 @@ static void add_weights(struct recurrence *r, const struct recurrence_args *args
         };
         r->fixed_op->ops->backward(r->fixed_op, &fixed);
     }
+}
+
+/* The gradients of the inputs, of their weights, or of both. */
+static void end_inputs(struct recurrence *r, const struct recurrence_args *args)
+{
     const struct op_args x = {
         .x = args->x,
         .w = args->w[RECURRENCE_WX],
         .dy = r->gates,
         .dx = args->dx,
-        .dw = dw[RECURRENCE_WX],
-        .db = dw[RECURRENCE_BX],
+        .dw = args->dw[RECURRENCE_WX],
+        .db = args->dw[RECURRENCE_BX],
     };
     if (r->rows.op)
         recurrence_rows_backward(r, args);
@@ -474,7 +480,9 @@ void recurrence_end_backward(struct recurrence *r, const struct recurrence_args 
         memcpy(args->dfirst[0], r->dh, bytes);
     if (args->dfirst[1])
         memcpy(args->dfirst[1], r->dc, bytes);
-    add_weights(r, args);
+    if (args->dw[RECURRENCE_WX])
+        add_state_weights(r, args);
+    end_inputs(r, args);
 }
 
 void recurrence_backward(struct recurrence *r, const struct recurrence_args *args)

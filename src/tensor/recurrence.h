@@ -172,7 +172,8 @@ static inline bool recurrence_is_slice(const struct recurrence *r)
  * Forward: begin; step for each step, behind which all slices gather r->state, for take_step; end,
  * behind which those of tanh units gather y. Backward: begin, behind which those of tanh units add
  * up r->dh_all; from the last step on, step, behind which all add up r->state, and finish_step, of
- * which the first step has no need; end, behind which they add up dx and dfixed. */
+ * which the first step has no need; end, behind which they add up dx and dfixed. It may be called
+ * for dx alone, without any dw, and then for the others, without dx. */
 void recurrence_begin_forward(struct recurrence *r, const struct recurrence_args *args);
 void recurrence_step_forward(struct recurrence *r, const struct recurrence_args *args, size_t t);
 void recurrence_take_step(struct recurrence *r, const struct recurrence_args *args, size_t t);

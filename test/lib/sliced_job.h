@@ -87,9 +87,17 @@ static const char sliced_sequence[] =
                         SLICED_UNITS("rnn", "RNN", "recurrent_param", "gru", 5)
                             SLICED_INNER("ip", "rnn", "ip", 5) SLICED_ENDS;
 
+/* Two LSTMs, of which the second one has most of the products. */
+static const char sliced_units[] =
+    SLICED_DATA "layer { name: 'rows' type: 'Reshape' bottom: 'data' top: 'rows'\n"
+                "  reshape_param { shape { dim: 0 dim: 12 dim: 12 } } }\n" SLICED_UNITS(
+                    "one", "LSTM", "recurrent_param", "rows", 24)
+                    SLICED_UNITS("two", "LSTM", "recurrent_param", "one", 64)
+                        SLICED_INNER("ip", "two", "ip", 5) SLICED_ENDS;
+
 /* Setup of a group of tests: net.prototxt is the net above, wide.prototxt the wide one,
  * one.prototxt that of one layer, conv.prototxt the tiny job's own, with a convolution,
- * mixed.prototxt the mixed one, sequence.prototxt one of recurrent layers. */
+ * mixed.prototxt the mixed one, sequence.prototxt and units.prototxt those of recurrent layers. */
 static inline int sliced_setup(void **state)
 {
     tiny_setup(state);
@@ -99,6 +107,7 @@ static inline int sliced_setup(void **state)
     tiny_write(*state, "conv.prototxt", tiny_net);
     tiny_write(*state, "mixed.prototxt", sliced_mixed);
     tiny_write(*state, "sequence.prototxt", sliced_sequence);
+    tiny_write(*state, "units.prototxt", sliced_units);
     return 0;
 }
 

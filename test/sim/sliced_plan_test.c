@@ -111,42 +111,67 @@ static void test_slices_keep_pace_part_by_part(void **state)
         fail_msg("%g s, and in four slices %g", whole, fourth);
 }
 
-/* The seconds of a step of the wide net in two slices. */
-static double time_wide(struct tiny *t, double step_seconds, double mbit)
+/* The seconds of a step of the net in two slices. */
+static double time_step(struct tiny *t, const char *file, double step_seconds, double mbit)
 {
-    static const char *const stops[] = {"stop={steps:10}", "stop={steps:30}"};
+    static const char *const stops[] = {"stop={steps:6}", "stop={steps:14}"};
     char cluster[256], net[192], out[128];
     double end[2];
     snprintf(cluster, sizeof cluster,
              "node { count: 2 } step_seconds: %g link { mbit: %g latency_us: 1 }\n", step_seconds,
              mbit);
-    snprintf(net, sizeof net, "net.file=%s/wide.prototxt", t->folder);
+    snprintf(net, sizeof net, "net.file=%s/%s", t->folder, file);
     for (int i = 0; i < 2; i++) {
         SIM_RUN(t, cluster, out, net, "slices=2", "workers=2", "strategy.allreduce={}", stops[i],
                 "collective={algorithm: butterfly}", "batch=90",
                 "evaluate.every_exchanges=1000000");
         end[i] = run_number(out, "end", 0, "t");
     }
-    return (end[1] - end[0]) / 20;
+    return (end[1] - end[0]) / 8;
 }
+
+/* Two layers, whose sums overlap: values of a record's sum; products of the larger slice's weights;
+ * and those of the net's step. */
+struct overlapping {
+    const char *net;
+    double sum[2], weights[2], all;
+};
 
 /* While two slices add up the gradients of a layer's inputs, each computes that of its weights: a
  * step is shorter than computation and exchanges together by the shorter one of the two. */
+static void check_overlap(struct tiny *t, const struct overlapping *o, double mbit)
+{
+    const double step = 0.4;
+    double expected = 0;
+    for (int i = 0; i < 2; i++)
+        expected +=
+            fmin(90 * o->sum[i] * 8 * sizeof(float) / (mbit * 1e6), o->weights[i] / o->all * step);
+    double apart = time_step(t, o->net, step, 1e6) + time_step(t, o->net, 1e-9, mbit);
+    double saved = apart - time_step(t, o->net, step, mbit);
+    print_message("    %s, %g Mbit/s: %.2f ms of %.2f\n", o->net, mbit, 1e3 * saved,
+                  1e3 * expected);
+    if (!(fabs(saved - expected) <= 0.05 * expected))
+        fail_msg("%g s a step, not %g", saved, expected);
+}
+
 static void test_sums_overlap_with_computation(void **state)
 {
-    const double one = 144 * 120, two = 120 * 120, ip = 120 * 5, step = 0.4;
-    const double product = step / (2 * one + 3 * two + 3 * ip);
-    const double weights[] = {two / 2 * product, ip / 5 * 3 * product}; /* of the larger slice */
-    const double mbits[] = {4, 20, 100};
-    for (size_t i = 0; i < sizeof mbits / sizeof *mbits; i++) {
-        double sum = 90 * 120 * 8 * sizeof(float) / (mbits[i] * 1e6);
-        double expected = fmin(sum, weights[0]) + fmin(sum, weights[1]);
-        double apart = time_wide(*state, step, 1e6) + time_wide(*state, 1e-9, mbits[i]);
-        double saved = apart - time_wide(*state, step, mbits[i]);
-        print_message("    %g Mbit/s: %.2f ms of %.2f\n", mbits[i], 1e3 * saved, 1e3 * expected);
-        if (!(fabs(saved - expected) <= 0.05 * expected))
-            fail_msg("%g s a step, not %g", saved, expected);
-    }
+    const double one = 144 * 120, two = 120 * 120, ip = 120 * 5;
+    const struct overlapping wide = {
+        "wide.prototxt", {120, 120}, {two / 2, ip / 5 * 3}, 2 * one + 3 * two + 3 * ip};
+    for (double mbit = 4; mbit <= 100; mbit *= 25)
+        check_overlap(*state, &wide, mbit);
+}
+
+/* Of a recurrent layer behind its steps: its weights have half of the products back. */
+static void test_sums_of_units_overlap_with_computation(void **state)
+{
+    const double T = 12, G = 4;
+    const double one = T * G * 24 * (12 + 24), two = T * G * 64 * (24 + 64), ip = T * 64 * 5;
+    const struct overlapping units = {
+        "units.prototxt", {T * 24, T * 64}, {two / 2, ip / 5 * 3}, 2 * one + 3 * two + 3 * ip};
+    for (double mbit = 4; mbit <= 100; mbit *= 25)
+        check_overlap(*state, &units, mbit);
 }
 
 int main(void)
@@ -155,6 +180,7 @@ int main(void)
         cmocka_unit_test(test_plans_of_slices_are_what_is_simulated),
         cmocka_unit_test(test_slices_keep_pace_part_by_part),
         cmocka_unit_test(test_sums_overlap_with_computation),
+        cmocka_unit_test(test_sums_of_units_overlap_with_computation),
     };
     return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
 }
