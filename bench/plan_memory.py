@@ -33,7 +33,10 @@ scale: 0.00390625 }} solver {{ type: "SGD" base_lr: 0.001 lr_policy: "fixed" mom
 COLLECTIVES = ["collective { algorithm: chunked_ring }", ""]  # most strategies have exchanges of their own
 WORKERS, LIMIT_MBIT = 2, "100000"
 CLUSTER = "node { count: 2 } step_seconds: 0.1 link { mbit: 1000 latency_us: 100 }\n"
-SETTINGS = {"sync": ["strategy.sync.tau=5"], "easgd": ["strategy.easgd.tau=5"], "diloco": ["strategy.diloco.tau=5"]}
+# Of two workers of `gossip` one touches its second place for a model only if that arrives before the first is mixed in:
+# with few sends that may take hundreds of steps.
+SETTINGS = {"sync": ["strategy.sync.tau=5"], "easgd": ["strategy.easgd.tau=5"], "diloco": ["strategy.diloco.tau=5"],
+            "gossip": ["strategy.gossip.p=1", "stop.steps=400"]}
 
 
 def write_net(path, width):

@@ -2,6 +2,7 @@
 
 #include "base/minmax.h"
 #include "coll/cost_timeline.h"
+#include "strategy/gossip_sender.h"
 #include "tensor/vec.h"
 
 #include <math.h>
@@ -181,12 +182,13 @@ static const char *downpour_round(const Paceline__Job *job, const struct bench_s
     return place_servers(job, learner, d->servers, d->colocated, out);
 }
 
-/* A model that leaves, and two that arrive. */
+/* A model that leaves, and those that arrive: also of two workers one may send its next model
+ * before the other one has mixed in the last. */
 static const char *gossip_round(const Paceline__Job *job, struct round_config *config)
 {
     config->strategy = ROUND_GOSSIP;
     config->p = job->strategy->gossip->p;
-    config->kept = 3;
+    config->kept = 1 + GOSSIP_INBOX;
     return config->p > 0 ? NULL : "rounds without a send (strategy.gossip.p) are not modelled";
 }
 

@@ -46,6 +46,13 @@ static void test_plan_round_keeps_vectors_of_shards(void **state)
     assert_int_equal(config_of("pace { coordination: symmetric }").kept, 8);
 }
 
+/* A model that leaves, and two that arrive (test/sim/round_pace_test.c has both at once). */
+static void test_plan_round_keeps_models_of_gossip(void **state)
+{
+    (void)state;
+    assert_int_equal(config_of("gossip { }").kept, 3);
+}
+
 /* Where servers apply the solver's rule, no worker touches its vectors. */
 static void test_plan_round_knows_whose_rule_it_is(void **state)
 {
@@ -73,6 +80,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_round_keeps_vectors_of_shards),
+        cmocka_unit_test(test_plan_round_keeps_models_of_gossip),
         cmocka_unit_test(test_plan_round_knows_whose_rule_it_is),
         cmocka_unit_test(test_plan_round_places_servers),
     };

@@ -157,7 +157,7 @@ struct round_cost {
 };
 
 /* Predict a round. `node` has workers + 1 places. Makes a schedule for each rank; asynchronous
- * rounds cost up to 180 rounds of the slowest worker, times the messages under way. ERR_NOMEM, with
+ * rounds cost up to 190 rounds of the slowest worker, times the messages under way. ERR_NOMEM, with
  * the outputs undefined.
  *
  * Simulated rounds on 2 to 32 workers, equal or one of them slower, and links of 10 Mbit/s to

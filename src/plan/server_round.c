@@ -18,7 +18,9 @@
 #include <math.h>
 
 enum { NOTICE_BYTES = 72, ORDER_BYTES = 80, GRANT_BYTES = 4 };
-enum { ROUNDS_LEAST = 15, ROUNDS_MOST = 180, ROUNDS_OF_ALL = 480 };
+
+/* Rounds that count: four states of `ps` at least, which has one in seven rounds. */
+enum { COUNTED_LEAST = 28, COUNTED_MOST = 120, COUNTED_OF_ALL = 896 };
 
 enum message_kind {
     PUSH_HEADER,
@@ -64,9 +66,10 @@ struct serving_worker {
     size_t open;         /* shards whose part of the push has not left */
     bool begun;          /* that push */
     bool undecided;      /* the last one */
-    uint64_t pushes, copies, steps;
+    uint64_t pushes, copies, steps, rounds;
     uint64_t uncontained; /* pushes since the last whole state */
     bool whole;           /* the copy that it requests */
+    bool has_state;       /* one of this round was */
     uint64_t wanted;      /* the oldest order that it may be of */
     size_t held;          /* parts of it that have arrived */
     size_t have;          /* shards that have its push */
@@ -373,6 +376,7 @@ static void request_copy(struct world_model *w, size_t worker)
     me->held = 0;
     me->whole = server_copy_is_whole(w->config, ++me->copies, me->uncontained);
     me->uncontained = me->whole ? 0 : me->uncontained;
+    me->has_state |= me->whole;
     for (size_t i = 0; i < (me->whole ? 1 : w->shards); i++)
         send_message(w, FETCH, i, worker, 0, NOTICE_BYTES);
 }
@@ -420,7 +424,9 @@ static void advance_worker(struct world_model *w, size_t worker, uint64_t fillin
         if (++me->action < w->script.count)
             continue;
         me->action = 0;
-        pace_count_round(&me->pace, filling, w->now);
+        const struct pace_mark mark = {++me->rounds, w->now, me->sent, me->received};
+        pace_count_round(&me->pace, filling, me->has_state, &mark);
+        me->has_state = false;
     }
 }
 
@@ -437,25 +443,26 @@ static double next_event(struct world_model *w)
     return next;
 }
 
-static uint64_t least_rounds(const struct world_model *w)
+static uint64_t least_counted(const struct world_model *w)
 {
     uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < w->workers; i++)
-        least = w->worker[i].pace.rounds < least ? w->worker[i].pace.rounds : least;
+        least = pace_counted(&w->worker[i].pace) < least ? pace_counted(&w->worker[i].pace) : least;
     return least;
 }
 
-/* Until the slowest worker has done enough rounds: fewer where there are many workers, whose
+/* Until enough rounds of the slowest worker count: fewer where there are many workers, whose
  * messages are many. A few unequal workers may need many rounds until they meet in the same way
- * again. */
+ * again. Workers that serve each other never do: their rounds vary, and so does the mean of a dozen
+ * of them, by a tenth. */
 static int run_rounds(struct world_model *w)
 {
-    uint64_t rounds = ROUNDS_OF_ALL / w->workers;
-    rounds = rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
-    while (least_rounds(w) < rounds) {
+    uint64_t rounds = COUNTED_OF_ALL / w->workers;
+    rounds = rounds < COUNTED_LEAST ? COUNTED_LEAST : rounds > COUNTED_MOST ? COUNTED_MOST : rounds;
+    while (least_counted(w) < rounds) {
         struct mesh_message m;
         for (size_t i = 0; i < w->workers; i++)
-            advance_worker(w, i, rounds / 3);
+            advance_worker(w, i, rounds / 2);
         double next = next_event(w);
         if (mesh_failed(w->mesh))
             return ERR_NOMEM;
@@ -507,10 +514,11 @@ int server_round_predict(const struct round_config *config, const struct round_c
         rc = run_rounds(&w);
     for (size_t i = 0; rc == OK && i < w.workers; i++) {
         const struct serving_worker *me = &w.worker[i];
-        double rounds = (double)me->pace.rounds;
+        const struct pace_mark *first = &me->pace.first, *last = &me->pace.last;
+        double rounds = (double)pace_counted(&me->pace);
         node[i + 1].pace = pace_of(&me->pace);
-        node[i + 1].sent = (uint64_t)(me->sent / rounds);
-        node[i + 1].received = (uint64_t)(me->received / rounds);
+        node[i + 1].sent = (uint64_t)((last->sent - first->sent) / rounds);
+        node[i + 1].received = (uint64_t)((last->received - first->received) / rounds);
         if (config->servers > 0)
             continue;
         node[0].received += node[i + 1].sent;

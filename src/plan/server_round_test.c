@@ -135,6 +135,26 @@ static void test_server_round_of_downpour(void **state)
     assert_int_equal(node[1].sent, 2 * N * sizeof(float));
 }
 
+/* With a vector of the optimizer a copy is a state after seven pushes, and the model alone in
+ * between. The mean is that of seven rounds. */
+static void test_server_round_between_states(void **state)
+{
+    (void)state;
+    enum { PERIOD = 7 };
+    struct round_node node[WORKERS + 1];
+    struct round_config config = config_of(ROUND_PS);
+    config.server_states = 1;
+    config.kept_pushes = PERIOD + 1;
+    config.chunk = 4 * N;
+    const double model_bytes = N * sizeof(float),
+                 state_bytes = (2 * N + 2 * WORKERS) * sizeof(float);
+    double copied = ((PERIOD - 1) * model_bytes + state_bytes) / PERIOD;
+    expect_near(round_of(&config, fast, 10, node), 10 + 8 * LATENCY +
+                                                       (4 * HEADER + 2 * GRANT) / RATE +
+                                                       push_seconds() + (copied + PIECE) / RATE);
+    assert_int_equal(node[1].received, (uint64_t)copied);
+}
+
 /* ---- servers on workers ----
  *
  * Links so fast that a message takes its latency alone. */
@@ -236,6 +256,7 @@ int main(void)
         cmocka_unit_test(test_server_round_with_a_gate),
         cmocka_unit_test(test_server_round_of_easgd),
         cmocka_unit_test(test_server_round_of_downpour),
+        cmocka_unit_test(test_server_round_between_states),
         cmocka_unit_test(test_servers_of_ps),
         cmocka_unit_test(test_servers_of_unequal_workers),
         cmocka_unit_test(test_servers_take_parts_early),

@@ -26,26 +26,37 @@ struct script {
 
 void server_script_write(struct script *s, const struct round_config *config);
 
-/* Rounds of a worker, of which the first `filling` do not count. */
-struct pace_count {
-    uint64_t rounds, counted;
-    double first, last; /* times at which it has done `filling` rounds, and its last one */
+/* A round of a worker ends: the time, and what it has done and carried until then. */
+struct pace_mark {
+    uint64_t rounds;
+    double at, sent, received; /* s, bytes */
 };
 
-static inline void pace_count_round(struct pace_count *c, uint64_t filling, double now)
+/* Rounds count between two that have a state. A state is longer than other copies and comes once in
+ * several rounds, so any other number of rounds would have too many states or too few. */
+struct pace_count {
+    struct pace_mark first, last; /* first.rounds 0: none counts yet */
+};
+
+/* The first `filling` rounds do not count. */
+static inline void pace_count_round(struct pace_count *c, uint64_t filling, bool has_state,
+                                    const struct pace_mark *now)
 {
-    c->rounds++;
-    if (c->rounds == filling)
-        c->first = now;
-    else if (c->rounds > filling) {
-        c->last = now;
-        c->counted++;
-    }
+    if (now->rounds < filling || !has_state)
+        return;
+    if (c->first.rounds == 0)
+        c->first = *now;
+    c->last = *now;
+}
+
+static inline uint64_t pace_counted(const struct pace_count *c)
+{
+    return c->last.rounds - c->first.rounds;
 }
 
 static inline double pace_of(const struct pace_count *c)
 {
-    return (double)c->counted / (c->last - c->first);
+    return (double)pace_counted(c) / (c->last.at - c->first.at);
 }
 
 /* Bytes of a push, or of a copy that is no state, for x and s floats of the model; */

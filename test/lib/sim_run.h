@@ -87,7 +87,7 @@ struct sim_exchange {
     int lane;
 };
 
-enum { SIM_EXCHANGES_MAX = 4096, SIM_NO_NODE = -2 };
+enum { SIM_EXCHANGES_MAX = 16384, SIM_NO_NODE = -2 };
 
 /* All `exchange` events of a run, in their order; how many. A wait below a microsecond is none. */
 static inline int sim_exchanges(const char *dir, struct sim_exchange *out)
