@@ -62,7 +62,8 @@ if(NOT PACELINE_FUZZ AND TARGET PkgConfig::CMOCKA)
     rows_test RowsTest failure_process_test FailureTest dynamic_allocation_test ElasticTest
     rows_process_test RowsTest local_cluster_process_test SparkTest
     resume_test ResumeTest resume_process_test ResumeTest
-    session_process_test SessionTest shared_variable_test SharedVariableTest)
+    session_process_test SessionTest shared_variable_process_test SharedVariableTest
+    shared_variable_test SharedVariableTest)
   set(spark_standalone failure_test resume_test dynamic_allocation_test)
   set(spark_processes lease_test LeaseTest engine_process_test EngineProcessTest)
   if(NOT spark_missing)

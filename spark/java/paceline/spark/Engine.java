@@ -49,6 +49,32 @@ interface Engine extends AutoCloseable {
     /** Start a worker of the run whose driver has this address; options as Native.workOpen. */
     Worker work(String driver, List<String> options);
 
+    /** A call of the library with a handle. It travels to where the engine is. */
+    interface Call extends Serializable {
+        Reply run(long handle);
+    }
+
+    /** What it returned. */
+    final class Reply implements Serializable {
+        private static final long serialVersionUID = 1;
+        final long status; // or a handle
+        final String message; // of a status below 0
+        final float[] values; // null: none
+
+        Reply(long status) {
+            this(status, null);
+        }
+
+        Reply(long status, float[] values) {
+            this.status = status;
+            this.values = values;
+            message = status < 0 ? Native.message() : "";
+        }
+    }
+
+    /** Call with the engine's handle. */
+    Reply call(Call call);
+
     /** False: its process has ended, and its records are gone. */
     boolean usable();
 

@@ -12,6 +12,8 @@ import java.util.List;
 import java.util.Timer;
 import java.util.TimerTask;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * The library in a process of its own, a JVM that runs {@link EngineChild}. A crash of the library
@@ -52,8 +54,9 @@ final class EngineProcess implements Engine {
     private volatile boolean killed;
 
     /** Its temporary files are in that folder. */
-    EngineProcess(Path folder) {
-        this(List.of("-Djava.io.tmpdir=" + folder), ANSWER_MS, WORKER_ANSWER_MS);
+    EngineProcess(Path folder, String... javaOptions) {
+        this(Stream.concat(Stream.of("-Djava.io.tmpdir=" + folder), Stream.of(javaOptions)).collect(Collectors.toList()),
+                ANSWER_MS, WORKER_ANSWER_MS);
     }
 
     /** `javaOptions` are further options of its JVM. It is given these times once it has started. */
@@ -247,6 +250,11 @@ final class EngineProcess implements Engine {
                 return kill();
             }
         }
+    }
+
+    @Override
+    public Reply call(Engine.Call call) {
+        return (Reply) ask(child -> child.engine.call(call));
     }
 
     @Override

@@ -70,9 +70,10 @@ final class ExecutorEnd implements ExecutorPlugin {
         return end;
     }
 
-    /** For records and a worker, where the application wants them. */
-    Engine openEngine() {
-        return plugin.conf().getBoolean("spark.paceline.process", false) ? new EngineProcess(localFolder()) : new LocalEngine();
+    /** Where the application wants the library; options of Java for its process. */
+    Engine openEngine(String... javaOptions) {
+        return plugin.conf().getBoolean("spark.paceline.process", false) ? new EngineProcess(localFolder(), javaOptions)
+                : new LocalEngine();
     }
 
     /** The store of a fit's rows. Those of fits that are over go first, and leave their memory to it. */

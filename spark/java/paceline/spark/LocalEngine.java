@@ -71,6 +71,11 @@ final class LocalEngine implements Engine {
     }
 
     @Override
+    public Reply call(Call call) {
+        return call.run(engine);
+    }
+
+    @Override
     public boolean usable() {
         return true;
     }

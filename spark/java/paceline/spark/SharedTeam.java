@@ -18,14 +18,16 @@ import org.apache.spark.TaskContext;
 
 /**
  * This process as a member of its application's team, which reduces shared variables. The driver coordinates the team.
- * An executor joins with the first task that uses a variable, and once more if the team has lost it.
+ * An executor joins with the first task that uses a variable, and once more if the team has lost it. Where its library
+ * is in a process, that is the member, and serves one call at a time.
  */
 final class SharedTeam implements DriverEnd.Coordinator {
     /** The time that a task's thread waits before it looks whether Spark ends the task. */
     static final int SLICE_MS = 50;
 
     private static final int MEMBERS_MAX = 1024;
-    private static final int JOIN_S = 60;
+    private static final int JOIN_S = 50; // below the time for which a process may not answer
+    private static final int POLL_MS = 5;
     private static final int PORTS = 5;
     private static final long CLOSE_MS = 5000;
 
@@ -36,15 +38,16 @@ final class SharedTeam implements DriverEnd.Coordinator {
     private final String address;
     private final String key;
     private final boolean coordinates;
-    private final LocalEngine engine = new LocalEngine();
+    private final Engine engine;
     private final Map<String, Integer> numbers = new HashMap<>(); // of variables
     private long handle;
     private volatile boolean lost; // the team continues without this process
 
-    private SharedTeam(String id, String address, String key, boolean coordinates) {
+    private SharedTeam(String id, String address, String key, Engine engine, boolean coordinates) {
         this.id = id;
         this.address = address;
         this.key = key;
+        this.engine = engine;
         this.coordinates = coordinates;
     }
 
@@ -116,14 +119,14 @@ final class SharedTeam implements DriverEnd.Coordinator {
         String host = context.getConf().get("spark.driver.host");
         String id = "paceline-team-" + UUID.randomUUID();
         for (int i = 1;; i++) { // another process may take a port that was free
-            SharedTeam team = new SharedTeam(id, host + ":" + findPort(host), Fit.newKey(), true);
-            int status = team.open(host);
-            if (status == 0) {
+            SharedTeam team = new SharedTeam(id, host + ":" + findPort(host), Fit.newKey(), new LocalEngine(), true);
+            Engine.Reply opened = team.open(host);
+            if (opened.status >= 0) {
                 plugin.register(id, team);
                 return team;
             }
-            if (status != Native.ERR_INPUT || i == PORTS) {
-                throw new PacelineException("the team of shared variables: " + Native.message());
+            if (opened.status != Native.ERR_INPUT || i == PORTS) {
+                throw new PacelineException("the team of shared variables: " + opened.message);
             }
         }
     }
@@ -144,9 +147,11 @@ final class SharedTeam implements DriverEnd.Coordinator {
             if (!reply[0].equals(DriverEnd.JOIN)) {
                 throw new PacelineException("the application of the shared variable is over");
             }
-            SharedTeam team = new SharedTeam(id, reply[1], reply[2], false);
-            if (team.open(host) != 0) {
-                throw new PacelineException("executor " + end.id() + " cannot join: " + Native.message());
+            Engine engine = end.openEngine("-Xmx" + Runtime.getRuntime().maxMemory()); // vectors go through its heap
+            SharedTeam team = new SharedTeam(id, reply[1], reply[2], engine, false);
+            Engine.Reply opened = team.open(host);
+            if (opened.status < 0) {
+                throw new PacelineException("executor " + end.id() + " cannot join: " + opened.message);
             }
             SharedTeam before;
             synchronized (SharedTeam.class) {
@@ -165,18 +170,23 @@ final class SharedTeam implements DriverEnd.Coordinator {
     }
 
     /** Only processes that have the key are members, and values are encrypted on their way. */
-    private int open(String host) {
+    private Engine.Reply open(String host) {
+        String rendezvous = address;
         List<String> options = new ArrayList<>(
                 List.of("key=" + key, "listen=" + host + ":0", "timeout=" + JOIN_S));
         if (coordinates) {
             options.addAll(List.of("members=1", "members_max=" + MEMBERS_MAX));
         }
-        handle = Native.teamOpen(engine.handle(), address, options.toArray(new String[0]));
-        if (handle < 0) {
-            engine.close();
-            return (int) handle;
+        String[] all = options.toArray(new String[0]);
+        try {
+            Engine.Reply opened = engine.call(own -> new Engine.Reply(Native.teamOpen(own, rendezvous, all)));
+            handle = opened.status;
+            return opened;
+        } finally {
+            if (handle <= 0) {
+                engine.close();
+            }
         }
-        return 0;
     }
 
     // ---- the driver
@@ -203,13 +213,15 @@ final class SharedTeam implements DriverEnd.Coordinator {
     /** The calls of other threads return within a slice. */
     private void close() {
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSE_MS);
-        while (Native.teamClose(handle) != 0 && System.nanoTime() < until) {
-            try {
+        try {
+            while (call(own -> new Engine.Reply(Native.teamClose(own))).status != 0 && System.nanoTime() < until) {
                 Thread.sleep(1);
-            } catch (InterruptedException interrupted) {
-                Thread.currentThread().interrupt();
-                return;
             }
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            return;
+        } catch (PacelineException gone) {
+            // so has its process
         }
         engine.close();
     }
@@ -220,8 +232,33 @@ final class SharedTeam implements DriverEnd.Coordinator {
         return id;
     }
 
-    long handle() {
-        return handle;
+    boolean hasProcess() {
+        return engine instanceof EngineProcess;
+    }
+
+    /** Call with the team's handle. */
+    Engine.Reply call(Engine.Call call) {
+        long team = handle;
+        try {
+            return engine.call(own -> call.run(team));
+        } catch (PacelineException gone) {
+            lost = true; // with its process
+            throw gone;
+        }
+    }
+
+    /** Wait so long, or less, for a round's result. A process does not wait: others call it meanwhile. */
+    Engine.Reply await(int variable, long round, int millis) {
+        int wait = hasProcess() ? 0 : millis;
+        Engine.Reply reply = call(own -> new Engine.Reply(Native.sharedGet(own, variable, round, null, wait)));
+        if (hasProcess() && reply.status == Native.ERR_TIMEOUT) {
+            try {
+                Thread.sleep(Math.min(POLL_MS, millis));
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+        return reply;
     }
 
     /** The number by which the library knows the variable; it makes the variable where there is none. */
@@ -229,21 +266,27 @@ final class SharedTeam implements DriverEnd.Coordinator {
         String all = String.join("\n", key, n + " " + tasks + " " + reduction);
         Integer number = numbers.get(all);
         if (number == null) {
-            number = check(Native.sharedOpen(handle, key, n, tasks, reduction));
+            number = (int) check(
+                    call(own -> new Engine.Reply(Native.sharedOpen(own, key, n, tasks, reduction)))).status;
             numbers.put(all, number);
         }
         return number;
     }
 
-    /** A status that is no error, or its message. */
-    int check(int status) {
-        if (status == Native.ERR_PEER) {
+    /** A reply that is no error, or its message. */
+    Engine.Reply check(Engine.Reply reply) {
+        if (reply.status == Native.ERR_PEER) {
             lost = !coordinates;
         }
-        if (status < 0) {
-            throw new PacelineException(Native.message());
+        if (reply.status < 0) {
+            throw new PacelineException(reply.message);
         }
-        return status;
+        return reply;
+    }
+
+    /** The first round that is not done here. */
+    long round(int variable) {
+        return call(own -> new Engine.Reply(Native.sharedRound(own, variable))).status;
     }
 
     /** Free the copies of vectors whose rounds are done, also of variables that no task uses any more. */
@@ -252,9 +295,9 @@ final class SharedTeam implements DriverEnd.Coordinator {
         synchronized (SharedTeam.class) {
             team = current;
         }
-        if (team != null) {
+        if (team != null && !team.lost) {
             synchronized (team) {
-                team.numbers.values().forEach(number -> Native.sharedRound(team.handle, number));
+                team.numbers.values().forEach(team::round);
             }
         }
     }

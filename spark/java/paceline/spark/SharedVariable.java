@@ -93,14 +93,18 @@ public final class SharedVariable implements Serializable {
      */
     public void submit(long round, int task, float[] values) {
         SharedTeam member = SharedTeam.find(team);
-        member.check(Native.sharedSubmit(member.handle(), number(member), round, task, values, null));
+        int number = number(member);
+        member.check(member.call(own -> new Engine.Reply(Native.sharedSubmit(own, number, round, task, values, null))));
     }
 
     /** The same with the floats from the buffer's position to its limit; the position stays. */
     public void submit(long round, int task, FloatBuffer values) {
-        if (values.isDirect() && values.order() == ByteOrder.nativeOrder()) {
-            SharedTeam member = SharedTeam.find(team);
-            member.check(Native.sharedSubmit(member.handle(), number(member), round, task, null, values.slice()));
+        SharedTeam member = SharedTeam.find(team);
+        if (values.isDirect() && values.order() == ByteOrder.nativeOrder() && !member.hasProcess()) {
+            int number = number(member);
+            FloatBuffer floats = values.slice();
+            member.check(member.call(
+                    own -> new Engine.Reply(Native.sharedSubmit(own, number, round, task, null, floats))));
         } else {
             float[] copy = new float[values.remaining()];
             values.duplicate().get(copy);
@@ -121,16 +125,17 @@ public final class SharedVariable implements Serializable {
         int number = number(member);
         for (;;) {
             long left = Math.max(0, TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime()));
-            int status = Native.sharedGet(member.handle(), number, round, null,
-                    (int) Math.min(left, SharedTeam.SLICE_MS));
-            if (status != Native.ERR_TIMEOUT) {
-                member.check(status);
-                float[] result = new float[n];
-                member.check(Native.sharedGet(member.handle(), number, round, result, 0));
-                return result;
+            Engine.Reply reply = member.await(number, round, (int) Math.min(left, SharedTeam.SLICE_MS));
+            if (reply.status != Native.ERR_TIMEOUT) {
+                member.check(reply);
+                int length = n;
+                return member.check(member.call(own -> {
+                    float[] result = new float[length];
+                    return new Engine.Reply(Native.sharedGet(own, number, round, result, 0), result);
+                })).values;
             }
             if (left == 0) {
-                throw new TimeoutException(Native.message());
+                throw new TimeoutException(reply.message);
             }
             SharedTeam.checkTask();
         }
@@ -139,7 +144,7 @@ public final class SharedVariable implements Serializable {
     /** The first round that is not done in this process; where it has just joined, the first in which it takes part. */
     public long round() {
         SharedTeam member = SharedTeam.find(team);
-        return Native.sharedRound(member.handle(), number(member));
+        return member.round(number(member));
     }
 
     private int number(SharedTeam member) {

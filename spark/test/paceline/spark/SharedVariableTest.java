@@ -18,6 +18,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.UnaryOperator;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -64,6 +65,9 @@ public final class SharedVariableTest {
             run("test_wrong_use_is_refused", test::wrongUseIsRefused);
             run("test_failed_task_counts_once", test::failedTaskCountsOnce);
             run("test_tasks_that_end_are_run_again", test::tasksThatEndAreRunAgain);
+            if (spark.sparkContext().getConf().getBoolean("spark.paceline.process", false)) {
+                run("test_tasks_of_killed_process_are_run_again", test::tasksOfKilledProcessAreRunAgain);
+            }
             run("test_tasks_of_killed_executor_are_run_again", test::tasksOfKilledExecutorAreRunAgain);
             run("test_replacement_joins", test::replacementJoins);
             run("test_cancelled_task_ends", test::cancelledTaskEnds);
@@ -217,40 +221,67 @@ public final class SharedVariableTest {
         }
     }
 
-    /** Task 11 holds round 2 open until an executor is killed, and its tasks have submitted again elsewhere. */
+    private Set<Integer> submittedIn(String key, long pid) throws IOException {
+        return submitted(key + ".submitted-\\d+-" + pid + "-\\d+");
+    }
+
     private void tasksOfKilledExecutorAreRunAgain() throws Exception {
-        SharedVariable variable = variable("killed");
-        String files = folder.toString();
+        tasksAreRunAgain("killed", executor -> executor);
+    }
+
+    /** The library's process of an executor, which stays, and joins again with another one. */
+    private void tasksOfKilledProcessAreRunAgain() throws Exception {
+        List<Long> before = executorPids();
+        check(engines().size() == EXECUTORS, "processes: " + engines());
+        tasksAreRunAgain("crashed", executor -> SparkTest.engines(executor).get(0));
+        check(executorPids().equals(before), "executors: " + before + ", then " + executorPids());
+        check(engines().size() == EXECUTORS, "processes: " + engines());
+    }
+
+    private List<Long> executorPids() {
+        return SparkTest.executors(spark.sparkContext().applicationId()).stream().map(ProcessHandle::pid).sorted()
+                .collect(Collectors.toList());
+    }
+
+    private List<ProcessHandle> engines() {
+        return SparkTest.executors(spark.sparkContext().applicationId()).stream()
+                .flatMap(executor -> SparkTest.engines(executor).stream()).collect(Collectors.toList());
+    }
+
+    /** Task 11 holds round 2 open until a process is killed, and the tasks of its executor have submitted again. */
+    private void tasksAreRunAgain(String key, UnaryOperator<ProcessHandle> process) throws Exception {
+        SharedVariable variable = variable(key);
+        String files = folder.resolve(key).toString();
         int holder = TASKS - 1;
         FutureTask<List<Seen>> job = inBackground(() -> playRounds(variable, (round, seen) -> {
             if (round == 2 && seen.task == holder) {
-                Files.createFile(Path.of(files, "held-" + holder + "-" + seen.pid));
-                while (!Files.exists(Path.of(files, "go"))) {
+                Files.createFile(Path.of(files + ".held-" + holder + "-" + seen.pid));
+                while (!Files.exists(Path.of(files + ".go"))) {
                     Thread.sleep(10);
                 }
             }
         }, (round, seen) -> {
             if (round == 2) {
-                Files.createFile(Path.of(files, "submitted-" + seen.task + "-" + seen.pid));
+                Files.createFile(Path.of(files + ".submitted-" + seen.task + "-" + seen.pid + "-" + seen.attempt));
             }
         }));
         await("all tasks but one submit", () -> job.isDone()
-                || (submitted("submitted-.*").size() == holder && submitted("held-.*").size() == 1));
+                || (submitted(key + ".submitted-.*").size() == holder && submitted(key + ".held-.*").size() == 1));
         check(!job.isDone(), "the job ended early");
-        long victim = 0;
+        ProcessHandle victim = null;
         for (ProcessHandle executor : SparkTest.executors(spark.sparkContext().applicationId())) {
-            boolean holds = submitted("held-\\d+-" + executor.pid()).size() == 1;
-            victim = !holds && !submitted("submitted-\\d+-" + executor.pid()).isEmpty() ? executor.pid() : victim;
+            boolean holds = submitted(key + ".held-\\d+-" + executor.pid()).size() == 1;
+            victim = !holds && !submittedIn(key, executor.pid()).isEmpty() ? executor : victim;
         }
-        Set<Integer> lost = submitted("submitted-\\d+-" + victim);
-        ProcessHandle.of(victim).orElseThrow().destroyForcibly();
+        Set<Integer> lost = submittedIn(key, victim.pid());
+        check(process.apply(victim).destroyForcibly(), "kill");
         long from = System.nanoTime();
-        String others = "submitted-\\d+-(?!" + victim + "$)\\d+";
-        await("the lost tasks submit again", () -> job.isDone() || submitted(others).containsAll(lost));
+        String again = key + ".submitted-\\d+-\\d+-1";
+        await("the lost tasks submit again", () -> job.isDone() || submitted(again).containsAll(lost));
         System.out.printf("%d tasks have submitted again after %.1f s%n", lost.size(),
                 (System.nanoTime() - from) / 1e9);
         check(!job.isDone() && variable.round() == 2, "round 2 is not open");
-        Files.createFile(folder.resolve("go"));
+        Files.createFile(Path.of(files + ".go"));
         List<Seen> all = job.get(DEADLINE_S, TimeUnit.SECONDS);
         for (int task : lost) {
             check(all.get(task).attempt == 1 && all.get(task).from == 2, "task " + task + " was not run again");
@@ -271,7 +302,7 @@ public final class SharedVariableTest {
         Set<Long> processes = all.stream().map(seen -> seen.pid).collect(Collectors.toSet());
         int earlier = 0;
         for (long pid : processes) {
-            earlier += submitted("submitted-\\d+-" + pid).isEmpty() ? 0 : 1;
+            earlier += submittedIn("killed", pid).isEmpty() ? 0 : 1;
         }
         check(processes.size() == EXECUTORS && earlier == EXECUTORS - 1, earlier + " earlier ones of " + processes);
     }
