@@ -7,7 +7,8 @@
 
 enum { OBJECTS_MAX = 4096, MESSAGE_MAX = 1024 };
 
-static const char *const kind_name[] = {"engine", "task", "stream", "model", "net", "team"};
+static const char *const kind_name[] = {"engine", "task", "stream", "model",
+                                        "net",    "team", "object"};
 
 /* A handle is the number of objects made before it, times OBJECTS_MAX, plus its place. */
 static struct {
@@ -38,7 +39,8 @@ const char *fail_message(void)
 
 /* ---- objects ---- */
 
-jlong object_add(struct object *object, enum object_kind kind, struct object *parent)
+jlong object_add(struct object *object, enum object_kind kind, struct object *parent,
+                 void (*end)(struct object *object))
 {
     size_t place = 0;
     pthread_mutex_lock(&table.lock);
@@ -47,6 +49,7 @@ jlong object_add(struct object *object, enum object_kind kind, struct object *pa
     if (place < OBJECTS_MAX) {
         object->kind = kind;
         object->parent = parent;
+        object->end = end;
         object->handle = ++table.made * OBJECTS_MAX + (jlong)place;
         table.at[place] = object;
         if (parent)
@@ -98,17 +101,19 @@ void *object_use(jlong handle, enum object_kind kind, enum object_use use)
 {
     pthread_mutex_lock(&table.lock);
     struct object *object = handle > 0 ? table.at[handle % OBJECTS_MAX] : NULL;
-    if (object && (object->handle != handle || object->kind != kind))
+    bool fits = object && object->handle == handle && (kind == OBJECT_ANY || object->kind == kind);
+    if (!fits)
         object = NULL;
     const char *why = refuse_use(object, use);
     if (!why) {
         object->users++;
         mark_use(object, use, true);
     }
+    const char *name = kind_name[object ? object->kind : kind];
     pthread_mutex_unlock(&table.lock);
     if (!why)
         return object;
-    fail(PL_ERR_USAGE, "%s: %s", kind_name[kind], why);
+    fail(PL_ERR_USAGE, "%s: %s", name, why);
     return NULL;
 }
 
@@ -126,7 +131,7 @@ void object_release(void *used, enum object_use use, bool close)
     pthread_mutex_unlock(&table.lock);
 }
 
-unsigned objects_end(void (*end)(struct object *task))
+unsigned objects_end(void (*stop)(struct object *task))
 {
     unsigned busy = 0;
     pthread_mutex_lock(&table.lock);
@@ -137,7 +142,7 @@ unsigned objects_end(void (*end)(struct object *task))
             continue;
         busy++;
         if (object->kind == OBJECT_TASK)
-            end(object);
+            stop(object);
     }
     table.ended = busy == 0;
     pthread_mutex_unlock(&table.lock);

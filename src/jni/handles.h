@@ -20,17 +20,19 @@ enum object_kind {
     OBJECT_STREAM,
     OBJECT_MODEL,
     OBJECT_NET,
-    OBJECT_TEAM
+    OBJECT_TEAM,
+    OBJECT_ANY /* in calls */
 };
 
 /* The head of every object. */
 struct object {
     enum object_kind kind;
     jlong handle;
-    struct object *parent; /* the engine's; NULL: it is an engine */
-    bool own_thread;       /* it does not use its engine */
-    unsigned users;        /* calls in progress, and objects whose parent it is */
-    bool busy;             /* one of these calls has it alone */
+    struct object *parent;              /* the engine's; NULL: it is an engine */
+    void (*end)(struct object *object); /* free all of it but its own memory */
+    bool own_thread;                    /* it does not use its engine */
+    unsigned users;                     /* calls in progress, and objects whose parent it is */
+    bool busy;                          /* one of these calls has it alone */
     bool closing;
 };
 
@@ -42,7 +44,8 @@ enum object_use {
 
 /* Enter an object of which only `own_thread` is set into the table, as a child of `parent`, which
  * the caller uses, or of none. Its handle, or PL_ERR_FULL. */
-jlong object_add(struct object *object, enum object_kind kind, struct object *parent);
+jlong object_add(struct object *object, enum object_kind kind, struct object *parent,
+                 void (*end)(struct object *object));
 
 /* NULL after a message: no such object is open, or it is in use otherwise. */
 void *object_use(jlong handle, enum object_kind kind, enum object_use use);
@@ -51,10 +54,10 @@ void *object_use(jlong handle, enum object_kind kind, enum object_use use);
  * it; without, it stays open. */
 void object_release(void *object, enum object_use use, bool close);
 
-/* The process is about to end: no object can be used alone, except to close it. Calls `end`
+/* The process is about to end: no object can be used alone, except to close it. Calls `stop`
  * for each task that is, and returns how many objects still are. Once it has returned 0 no object
  * can be used at all: exit handlers free what the libraries below have. */
-unsigned objects_end(void (*end)(struct object *task));
+unsigned objects_end(void (*stop)(struct object *task));
 
 /* ---- messages ---- */
 

@@ -28,13 +28,16 @@ struct stream {
     pl_stream *stream;
     size_t record_bytes;
     bool labelled;
-    uint32_t *labels; /* of the `room` records acquired last; NULL: none are */
-    size_t room;
 };
 
 static int fail_by_stream(const struct stream *stream, int status)
 {
     return status == PL_OK ? PL_OK : fail(status, "%s", pl_stream_error(stream->stream));
+}
+
+static void end_stream(struct object *object)
+{
+    pl_stream_free(((struct stream *)object)->stream);
 }
 
 jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, jint channels,
@@ -77,7 +80,7 @@ jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, 
         stream->labelled = classes > 0;
         stream->record_bytes =
             value_bytes(type) * options.channels * options.height * options.width;
-        opened = object_add(&stream->object, OBJECT_STREAM, &engine->object);
+        opened = object_add(&stream->object, OBJECT_STREAM, &engine->object, end_stream);
         if (opened < 0)
             pl_stream_free(stream->stream);
     }
@@ -87,42 +90,41 @@ jlong NATIVE(streamOpen)(JNIEnv *env, jclass class, jlong handle, jstring name, 
     return opened;
 }
 
-jobject NATIVE(streamValues)(JNIEnv *env, jclass class, jlong handle)
+/* out[0] and, if the records have labels, out[1]. */
+static int give_buffers(JNIEnv *env, const struct stream *stream, void *values, uint32_t *labels,
+                        size_t room, jobjectArray out)
 {
-    (void)class;
-    struct stream *stream = object_use(handle, OBJECT_STREAM, USE_ALONE);
-    jobject buffer = NULL;
-    void *values;
-    if (!stream)
-        return NULL;
-    stream->labels = NULL;
-    int rc = fail_by_stream(
-        stream, pl_stream_acquire(stream->stream, &values, &stream->labels, &stream->room));
-    if (rc == PL_OK) {
-        size_t most = INT_MAX / (stream->record_bytes < 4 ? 4 : stream->record_bytes);
-        stream->room = stream->room < most ? stream->room : most;
-        buffer =
-            (*env)->NewDirectByteBuffer(env, values, (jlong)(stream->room * stream->record_bytes));
-    }
-    object_release(stream, USE_ALONE, false);
-    return buffer;
+    const size_t most = INT_MAX / (stream->record_bytes < 4 ? 4 : stream->record_bytes);
+    const jlong n = (jlong)(room < most ? room : most);
+    jobject buffer[2] = {(*env)->NewDirectByteBuffer(env, values, n * (jlong)stream->record_bytes),
+                         NULL};
+    if (buffer[0] && stream->labelled)
+        buffer[1] = (*env)->NewDirectByteBuffer(env, labels, n * (jlong)sizeof *labels);
+    if (!buffer[stream->labelled])
+        return fail(PL_ERR_NOMEM, "out of memory for buffers");
+    for (jsize i = 0; i < 2; i++)
+        (*env)->SetObjectArrayElement(env, out, i, buffer[i]);
+    return PL_OK;
 }
 
-jobject NATIVE(streamLabels)(JNIEnv *env, jclass class, jlong handle)
+jint NATIVE(streamNext)(JNIEnv *env, jclass class, jlong handle, jobjectArray out)
 {
     (void)class;
+    void *values;
+    uint32_t *labels;
+    size_t room;
     struct stream *stream = object_use(handle, OBJECT_STREAM, USE_ALONE);
-    jobject buffer = NULL;
     if (!stream)
-        return NULL;
-    if (stream->labels && stream->labelled)
-        buffer = (*env)->NewDirectByteBuffer(env, stream->labels,
-                                             (jlong)(stream->room * sizeof *stream->labels));
-    else
-        fail(PL_ERR_USAGE, stream->labelled ? "stream: no records are acquired"
-                                            : "stream: its records have no labels");
+        return PL_ERR_USAGE;
+    int rc = out && (*env)->GetArrayLength(env, out) == 2
+                 ? PL_OK
+                 : fail(PL_ERR_USAGE, "stream: no array of two buffers");
+    if (rc == PL_OK)
+        rc = fail_by_stream(stream, pl_stream_acquire(stream->stream, &values, &labels, &room));
+    if (rc == PL_OK)
+        rc = give_buffers(env, stream, values, labels, room, out);
     object_release(stream, USE_ALONE, false);
-    return buffer;
+    return rc;
 }
 
 jint NATIVE(streamCommit)(JNIEnv *env, jclass class, jlong handle, jint count)
@@ -133,8 +135,6 @@ jint NATIVE(streamCommit)(JNIEnv *env, jclass class, jlong handle, jint count)
         return PL_ERR_USAGE;
     int rc = count < 0 ? fail(PL_ERR_USAGE, "stream: %d records", (int)count)
                        : fail_by_stream(stream, pl_stream_commit(stream->stream, (size_t)count));
-    if (rc == PL_OK)
-        stream->labels = NULL;
     object_release(stream, USE_ALONE, false);
     return rc;
 }
@@ -201,17 +201,13 @@ jint NATIVE(streamAdopt)(JNIEnv *env, jclass class, jlong handle, jstring path, 
     return rc;
 }
 
-jint NATIVE(streamEnd)(JNIEnv *env, jclass class, jlong handle, jboolean seal)
+jint NATIVE(streamSeal)(JNIEnv *env, jclass class, jlong handle)
 {
     (void)env, (void)class;
     struct stream *stream = object_use(handle, OBJECT_STREAM, USE_LAST);
     if (!stream)
         return PL_ERR_USAGE;
-    int rc = PL_OK;
-    if (seal)
-        rc = fail_by_stream(stream, pl_stream_seal(stream->stream));
-    else
-        pl_stream_free(stream->stream);
+    int rc = fail_by_stream(stream, pl_stream_seal(stream->stream));
     object_release(stream, USE_LAST, rc == PL_OK);
     if (rc == PL_OK)
         free(stream);
@@ -392,12 +388,18 @@ static void write_shape(JNIEnv *env, jintArray shape, const struct model *model)
     (*env)->SetIntArrayRegion(env, shape, 3, 2, more);
 }
 
+static void end_model(struct object *object)
+{
+    close_model(((const struct engine *)object->parent)->engine, (struct model *)object);
+}
+
 /* Its handle, or a status; the model is freed then. */
 static jlong admit_model(JNIEnv *env, struct engine *engine, struct model *model, jintArray shape,
                          int rc)
 {
-    jlong opened =
-        rc == PL_OK ? object_add(&model->object, OBJECT_MODEL, &engine->object) : (jlong)rc;
+    jlong opened = rc == PL_OK
+                       ? object_add(&model->object, OBJECT_MODEL, &engine->object, end_model)
+                       : (jlong)rc;
     if (opened >= 0)
         write_shape(env, shape, model);
     else if (model)
@@ -477,17 +479,4 @@ jint NATIVE(modelPredict)(JNIEnv *env, jclass class, jlong handle, jobject recor
         rc = predict_records(model, (size_t)count, out);
     object_release(model, USE_ALONE, false);
     return rc;
-}
-
-jint NATIVE(modelClose)(JNIEnv *env, jclass class, jlong handle)
-{
-    (void)env, (void)class;
-    struct model *model = object_use(handle, OBJECT_MODEL, USE_LAST);
-    if (!model)
-        return PL_ERR_USAGE;
-    const struct engine *engine = (const struct engine *)model->object.parent;
-    close_model(engine->engine, model);
-    object_release(model, USE_LAST, true);
-    free(model);
-    return PL_OK;
 }

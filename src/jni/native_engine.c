@@ -63,12 +63,6 @@ JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *vm, void *reserved)
     return claim_process(env) ? JNI_VERSION_10 : JNI_ERR;
 }
 
-jint NATIVE(abi)(JNIEnv *env, jclass class)
-{
-    (void)env, (void)class;
-    return paceline_spark_Native_ABI;
-}
-
 jbyteArray NATIVE(messageBytes)(JNIEnv *env, jclass class)
 {
     (void)class;
@@ -85,10 +79,11 @@ static void keep_log(void *user, pl_log_level level, const char *line)
     lines_put(&engine->log, text);
 }
 
-static void free_engine(struct engine *engine)
+static void end_engine(struct object *object)
 {
+    struct engine *engine = (struct engine *)object;
+    pl_engine_destroy(engine->engine);
     lines_release(&engine->log);
-    free(engine);
 }
 
 jlong NATIVE(engineCreate)(JNIEnv *env, jclass class, jint log_level)
@@ -105,23 +100,23 @@ jlong NATIVE(engineCreate)(JNIEnv *env, jclass class, jint log_level)
     jlong handle = rc == PL_ERR_USAGE ? fail(rc, "PACELINE_ISA names no instruction set: sse2, "
                                                  "avx2 or avx512")
                    : rc != PL_OK      ? fail(rc, "out of memory for an engine")
-                                      : object_add(&engine->object, OBJECT_ENGINE, NULL);
+                                 : object_add(&engine->object, OBJECT_ENGINE, NULL, end_engine);
     if (handle < 0) {
-        pl_engine_destroy(engine->engine);
-        free_engine(engine);
+        end_engine(&engine->object);
+        free(engine);
     }
     return handle;
 }
 
-jint NATIVE(engineDestroy)(JNIEnv *env, jclass class, jlong handle)
+jint NATIVE(close)(JNIEnv *env, jclass class, jlong handle)
 {
     (void)env, (void)class;
-    struct engine *engine = object_use(handle, OBJECT_ENGINE, USE_LAST);
-    if (!engine)
+    struct object *object = object_use(handle, OBJECT_ANY, USE_LAST);
+    if (!object)
         return PL_ERR_USAGE;
-    pl_engine_destroy(engine->engine); /* in use, so that the process does not end meanwhile */
-    object_release(engine, USE_LAST, true);
-    free_engine(engine);
+    object->end(object); /* in use, so that the process does not end meanwhile */
+    object_release(object, USE_LAST, true);
+    free(object);
     return PL_OK;
 }
 

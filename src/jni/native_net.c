@@ -118,6 +118,11 @@ static int open_net(JNIEnv *env, const struct engine *engine, const char *assign
     return rc;
 }
 
+static void end_net(struct object *object)
+{
+    pl_net_free(((struct net *)object)->net);
+}
+
 jlong NATIVE(netOpen)(JNIEnv *env, jclass class, jlong handle, jstring assignment,
                       jobjectArray options, jintArray shape)
 {
@@ -139,25 +144,14 @@ jlong NATIVE(netOpen)(JNIEnv *env, jclass class, jlong handle, jstring assignmen
     if (rc == PL_OK)
         rc = open_net(env, engine, text, &given, shape, net);
     texts_release(&texts);
-    jlong opened = rc == PL_OK ? object_add(&net->object, OBJECT_NET, &engine->object) : (jlong)rc;
+    jlong opened =
+        rc == PL_OK ? object_add(&net->object, OBJECT_NET, &engine->object, end_net) : (jlong)rc;
     if (opened < 0 && net)
         pl_net_free(net->net);
     if (opened < 0)
         free(net);
     object_release(engine, USE_ALONE, false);
     return opened;
-}
-
-jint NATIVE(netClose)(JNIEnv *env, jclass class, jlong handle)
-{
-    (void)env, (void)class;
-    struct net *net = object_use(handle, OBJECT_NET, USE_LAST);
-    if (!net)
-        return PL_ERR_USAGE;
-    pl_net_free(net->net);
-    object_release(net, USE_LAST, true);
-    free(net);
-    return PL_OK;
 }
 
 /* ---- training ---- */

@@ -43,9 +43,10 @@ static const struct option team_options[] = {
 
 /* ---- teams ---- */
 
-/* No round borrows a copy any more. */
-static void free_team(struct team *team)
+static void end_team(struct object *object)
 {
+    struct team *team = (struct team *)object;
+    pl_team_close(team->team); /* no round borrows a copy any more */
     for (uint32_t i = 0; i < team->count; i++) {
         struct variable *v = &team->variable[i];
         for (size_t at = 0; at < (size_t)v->tasks * PL_SHARED_AHEAD; at++)
@@ -53,7 +54,6 @@ static void free_team(struct team *team)
         free(v->copy);
     }
     pthread_mutex_destroy(&team->lock);
-    free(team);
 }
 
 static int take_team_option(void *user, char *text)
@@ -89,25 +89,13 @@ jlong NATIVE(teamOpen)(JNIEnv *env, jclass class, jlong handle, jstring rendezvo
         opened = open_team(env, engine, rendezvous, options, &team->team);
     }
     if (opened == PL_OK)
-        opened = object_add(&team->object, OBJECT_TEAM, &engine->object);
-    if (opened < 0 && team) {
-        pl_team_close(team->team);
-        free_team(team);
-    }
+        opened = object_add(&team->object, OBJECT_TEAM, &engine->object, end_team);
+    if (opened < 0 && team)
+        end_team(&team->object);
+    if (opened < 0)
+        free(team);
     object_release(engine, USE_ALONE, false);
     return opened;
-}
-
-jint NATIVE(teamClose)(JNIEnv *env, jclass class, jlong handle)
-{
-    (void)env, (void)class;
-    struct team *team = object_use(handle, OBJECT_TEAM, USE_LAST);
-    if (!team)
-        return PL_ERR_USAGE;
-    pl_team_close(team->team);
-    object_release(team, USE_LAST, true);
-    free_team(team);
-    return PL_OK;
 }
 
 /* ---- variables ---- */

@@ -184,12 +184,12 @@ static uint32_t count_lost(void *user)
 
 /* ---- opening ---- */
 
-static void free_task(struct task *task)
+static void end_task(struct object *object)
 {
+    struct task *task = (struct task *)object;
     pl_job_free(task->job);
     texts_release(&task->texts);
     lines_release(&task->lines);
-    free(task);
 }
 
 static struct task *make_task(bool works)
@@ -224,9 +224,11 @@ static struct task *make_task(bool works)
 static jlong admit_task(struct task *task, struct engine *engine, int rc)
 {
     jlong handle =
-        rc == PL_OK ? object_add(&task->object, OBJECT_TASK, &engine->object) : (jlong)rc;
+        rc == PL_OK ? object_add(&task->object, OBJECT_TASK, &engine->object, end_task) : (jlong)rc;
     if (handle < 0 && task)
-        free_task(task);
+        end_task(&task->object);
+    if (handle < 0)
+        free(task);
     object_release(engine, USE_ALONE, false);
     return handle;
 }
@@ -383,7 +385,7 @@ jint NATIVE(taskSignal)(JNIEnv *env, jclass class, jlong handle, jint what, jint
                         task->works ? "worker" : "run");
 }
 
-static void end_task(struct object *object)
+static void stop_task(struct object *object)
 {
     struct task *task = (struct task *)object;
     pl_flag_set(&task->flag[paceline_spark_Native_STOP], 2);
@@ -393,7 +395,7 @@ static void end_task(struct object *object)
 jint NATIVE(endCalls)(JNIEnv *env, jclass class)
 {
     (void)env, (void)class;
-    return (jint)objects_end(end_task);
+    return (jint)objects_end(stop_task);
 }
 
 jint NATIVE(taskPoll)(JNIEnv *env, jclass class, jlong handle, jobject buffer)
@@ -409,17 +411,4 @@ jint NATIVE(taskPoll)(JNIEnv *env, jclass class, jlong handle, jobject buffer)
         n += (size_t)sprintf(out + n, "{\"kind\":\"dropped\",\"lines\":%lu}\n", dropped);
     object_release(task, USE_SHARED, false);
     return (jint)n;
-}
-
-jint NATIVE(taskClose)(JNIEnv *env, jclass class, jlong handle)
-{
-    (void)env, (void)class;
-    struct task *task = object_use(handle, OBJECT_TASK, USE_LAST);
-    if (!task)
-        return PL_ERR_USAGE;
-    pl_job_free(task->job);
-    task->job = NULL;
-    object_release(task, USE_LAST, true);
-    free_task(task);
-    return PL_OK;
 }

@@ -124,7 +124,7 @@ final class JobFields {
             byte[] bytes = run < 0 ? null : Native.taskJob(run);
             String wrong = bytes == null ? Native.message() : "";
             if (run >= 0) {
-                Native.taskClose(run);
+                Native.close(run);
             }
             if (bytes == null) {
                 throw new PacelineException("job: " + wrong);

@@ -100,6 +100,6 @@ final class LibraryTask implements Engine.Worker {
 
     @Override
     public boolean close() {
-        return Native.taskClose(handle) == 0;
+        return Native.close(handle) == 0;
     }
 }

@@ -31,7 +31,7 @@ final class LocalEngine implements Engine {
     void add(String name, RecordSchema schema, List<PackedRows> rows) {
         openStream(name, schema, RowsLimit.NONE, Native.COMPLETE);
         rows.forEach(each -> each.appendTo(stream));
-        check(Native.streamEnd(stream, true));
+        check(Native.streamSeal(stream));
         stream = 0;
     }
 
@@ -83,9 +83,9 @@ final class LocalEngine implements Engine {
     @Override
     public void close() {
         if (stream != 0) {
-            Native.streamEnd(stream, false);
+            Native.close(stream);
             stream = 0;
         }
-        Native.engineDestroy(engine);
+        Native.close(engine);
     }
 }

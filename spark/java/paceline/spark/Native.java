@@ -32,11 +32,6 @@ final class Native {
     /** The library has failed a check of its own: all that can be done with the engine is to close it. */
     static final int ERR_BUG = -99;
 
-    /** Of this class; the library's own must be the same. */
-    static final int ABI = 2;
-
-    static native int abi();
-
     static String message() {
         return new String(messageBytes(), StandardCharsets.UTF_8);
     }
@@ -49,6 +44,12 @@ final class Native {
      */
     static native int endCalls();
 
+    /**
+     * Close an object. A stream's records are forgotten; a team is left, and ends with its coordinator. ERR_USAGE while
+     * a call with it is in progress, taskMain included, or while something is open that was opened with it.
+     */
+    static native int close(long handle);
+
     // ---- engines
 
     static final int LOG_DEBUG = 0;
@@ -57,9 +58,6 @@ final class Native {
     static final int LOG_ERROR = 3;
 
     static native long engineCreate(int logLevel);
-
-    /** ERR_USAGE while something that was opened with it is open. */
-    static native int engineDestroy(long engine);
 
     /** The bytes of a buffer for engineLog and taskPoll, at least. */
     static final int LINES_BYTES = 32 << 10;
@@ -115,9 +113,6 @@ final class Native {
      */
     static native int taskPoll(long task, ByteBuffer lines);
 
-    /** ERR_USAGE while taskMain runs, or a taskPoll of another thread is in progress. */
-    static native int taskClose(long task);
-
     // ---- records
 
     static final int U8 = 0;
@@ -143,13 +138,11 @@ final class Native {
     static final int KEPT = 3;
 
     /**
-     * Memory for the next records, whole ones, to be filled from the front; null: see message(). It is gone with the
-     * next call with the stream: a write to it after that is an error that nothing detects.
+     * Memory for the next records, whole ones, to be filled from the front: next[0] for their values, and next[1] for
+     * their labels of 4 bytes, null if they have none. It is gone with the next call with the stream: a write to it
+     * after that is an error that nothing detects.
      */
-    static native ByteBuffer streamValues(long stream);
-
-    /** The same records' labels, of 4 bytes. */
-    static native ByteBuffer streamLabels(long stream);
+    static native int streamNext(long stream, ByteBuffer[] next);
 
     /** The first `count` of these records are complete. ERR_INPUT: a label that is no class, and none counts. */
     static native int streamCommit(long stream, int count);
@@ -167,8 +160,8 @@ final class Native {
      */
     static native int streamAdopt(long stream, String path, long[] hashes, long[] records, boolean[] adopted);
 
-    /** Close the stream. `seal`: no record follows, and the records stay; on an error the stream is still open. */
-    static native int streamEnd(long stream, boolean seal);
+    /** No record follows: close the stream, whose records stay. On an error it is still open. */
+    static native int streamSeal(long stream);
 
     /** Forget the records of a sealed stream. ERR_USAGE: there are none of that name, or a net uses them. */
     static native int unbind(long engine, String name);
@@ -194,8 +187,6 @@ final class Native {
 
     /** The scores, floats, of the first `count` records. */
     static native int modelPredict(long model, ByteBuffer records, int count, ByteBuffer scores);
-
-    static native int modelClose(long model);
 
     // ---- nets
 
@@ -240,8 +231,6 @@ final class Native {
     /** Take the weights from a file, safetensors or caffemodel; with `save`, write one. */
     static native int netFile(long net, String path, boolean save);
 
-    static native int netClose(long net);
-
     // ---- teams and their shared variables
 
     /**
@@ -249,9 +238,6 @@ final class Native {
      * listen=HOST:PORT, key=TEXT, timeout=SECONDS, insecure=1.
      */
     static native long teamOpen(long engine, String rendezvous, String[] options);
-
-    /** Leave it; the coordinator's end ends it. ERR_USAGE while a call with one of its variables is in progress. */
-    static native int teamClose(long team);
 
     static final int SUM = 0;
     static final int MEAN = 1;

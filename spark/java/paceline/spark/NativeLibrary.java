@@ -99,9 +99,6 @@ final class NativeLibrary {
             Files.deleteIfExists(file);
             Files.deleteIfExists(directory);
         }
-        if (Native.abi() != Native.ABI) {
-            throw new IOException("it has interface " + Native.abi() + ", and the classes have " + Native.ABI);
-        }
     }
 
     private static byte[] read(String resource) throws IOException {

@@ -49,10 +49,10 @@ public final class Net implements AutoCloseable {
         @Override
         public synchronized void run() {
             if (net > 0) {
-                Native.netClose(net);
+                Native.close(net);
             }
             if (engine > 0) {
-                Native.engineDestroy(engine);
+                Native.close(engine);
             }
             net = 0;
             engine = 0;
@@ -184,11 +184,11 @@ public final class Net implements AutoCloseable {
         boolean sealed = false;
         try {
             fill(stream, data);
-            done(Native.streamEnd(stream, true));
+            done(Native.streamSeal(stream));
             sealed = true;
         } finally {
             if (!sealed) {
-                Native.streamEnd(stream, false);
+                Native.close(stream);
             }
         }
         if (Native.netData(handles.net, "memory:" + name, training) != 0) {
@@ -203,14 +203,11 @@ public final class Net implements AutoCloseable {
     }
 
     private void fill(long stream, Iterator<Sample> data) {
+        ByteBuffer[] next = new ByteBuffer[2];
         while (data.hasNext()) {
-            ByteBuffer values = Native.streamValues(stream);
-            ByteBuffer labels = values == null ? null : Native.streamLabels(stream);
-            if (labels == null) {
-                throw new PacelineException(Native.message());
-            }
-            FloatBuffer floats = values.order(ByteOrder.nativeOrder()).asFloatBuffer();
-            IntBuffer numbers = labels.order(ByteOrder.nativeOrder()).asIntBuffer();
+            done(Native.streamNext(stream, next));
+            FloatBuffer floats = next[0].order(ByteOrder.nativeOrder()).asFloatBuffer();
+            IntBuffer numbers = next[1].order(ByteOrder.nativeOrder()).asIntBuffer();
             while (numbers.hasRemaining() && data.hasNext()) {
                 Sample sample = data.next();
                 floats.put(valuesOf(sample.data()));

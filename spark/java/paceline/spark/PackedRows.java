@@ -130,13 +130,13 @@ final class PackedRows implements Serializable {
 
     /** Append all records to a stream of the engine, or throw with the library's message. */
     void appendTo(long stream) {
+        ByteBuffer[] next = new ByteBuffer[2];
         for (int at = 0; at < count;) {
-            ByteBuffer values = Native.streamValues(stream);
-            ByteBuffer numbers = values == null ? null : Native.streamLabels(stream);
-            if (numbers == null) {
+            if (Native.streamNext(stream, next) != 0) {
                 throw new PacelineException("records: " + Native.message());
             }
-            numbers.order(ByteOrder.nativeOrder());
+            ByteBuffer values = next[0];
+            ByteBuffer numbers = next[1].order(ByteOrder.nativeOrder());
             int room = Math.min(values.capacity() / schema.bytes(), count - at);
             if (order == null) {
                 int in = at % each;

@@ -83,7 +83,7 @@ final class Predict implements MapPartitionsFunction<Row, Row> {
 
         void close() {
             if (model > 0) {
-                Native.modelClose(model);
+                Native.close(model);
             }
             if (engine != null) {
                 engine.close();

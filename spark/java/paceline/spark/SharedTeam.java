@@ -214,7 +214,7 @@ final class SharedTeam implements DriverEnd.Coordinator {
     private void close() {
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSE_MS);
         try {
-            while (call(own -> new Engine.Reply(Native.teamClose(own))).status != 0 && System.nanoTime() < until) {
+            while (call(own -> new Engine.Reply(Native.close(own))).status != 0 && System.nanoTime() < until) {
                 Thread.sleep(1);
             }
         } catch (InterruptedException interrupted) {

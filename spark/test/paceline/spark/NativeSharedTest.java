@@ -69,8 +69,8 @@ final class NativeSharedTest {
         }
 
         void close() {
-            done(Native.teamClose(team));
-            done(Native.engineDestroy(engine));
+            done(Native.close(team));
+            done(Native.close(engine));
         }
     }
 
@@ -201,7 +201,7 @@ final class NativeSharedTest {
         refused(Native.ERR_INPUT, Native.teamOpen(engine, address, new String[] {"members=1", "key=short"}), "key");
         Member[] team = {new Member(address, "members=1", "members_max=2", "key=" + KEY)};
         refused(Native.ERR_INPUT, Native.teamOpen(engine, address, null), "key");
-        refused(Native.ERR_USAGE, Native.engineDestroy(team[0].engine), "a team");
+        refused(Native.ERR_USAGE, Native.close(team[0].engine), "a team");
         long handle = team[0].team;
         refused(Native.ERR_USAGE, Native.sharedOpen(handle, null, FLOATS, TASKS, Native.SUM), "key");
         refused(Native.ERR_USAGE, Native.sharedOpen(handle, "k".repeat(64), FLOATS, TASKS, Native.SUM), "63");
@@ -231,7 +231,6 @@ final class NativeSharedTest {
         refused(Native.ERR_NOT_FOUND, Native.sharedGet(handle, variable, 0, x, 0), "no longer kept");
         team[0].submit(variable, 0, 0, x); // of a round that is done: it is ignored
         for (long wrong : new long[] {0, -1, team[0].engine, Long.MAX_VALUE}) {
-            refused(Native.ERR_USAGE, Native.teamClose(wrong), "team: it is closed");
             refused(Native.ERR_USAGE, Native.sharedOpen(wrong, "w", FLOATS, TASKS, Native.SUM), "team: it is closed");
             refused(Native.ERR_USAGE, Native.sharedSubmit(wrong, 0, 0, 0, x, null), "team: it is closed");
             refused(Native.ERR_USAGE, Native.sharedGet(wrong, 0, 0, x, 0), "team: it is closed");
@@ -239,7 +238,7 @@ final class NativeSharedTest {
         }
         closeTeam(team);
         refused(Native.ERR_USAGE, Native.sharedGet(handle, variable, 0, x, 0), "team: it is closed");
-        done(Native.engineDestroy(engine));
+        done(Native.close(engine));
     }
 
     // ---- ends
@@ -259,7 +258,7 @@ final class NativeSharedTest {
         check(took >= 50 && took < 1000, "a wait of 50 ms took " + took);
         FutureTask<Integer> waiting = getInBackground(team[0], variable, 1500);
         Thread.sleep(300);
-        refused(Native.ERR_USAGE, Native.teamClose(team[0].team), "it is in use");
+        refused(Native.ERR_USAGE, Native.close(team[0].team), "it is in use");
         check(waiting.get() == Native.ERR_TIMEOUT, "the wait ended early");
         team[0].submit(variable, 0, 0, new float[FLOATS]); // borrowed when the team is closed
         closeTeam(team);

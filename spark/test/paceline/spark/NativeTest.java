@@ -91,7 +91,6 @@ final class NativeTest {
     private void libraryLoadsOnce() throws Exception {
         NativeLibrary.load();
         NativeLibrary.load();
-        check(Native.abi() == Native.ABI, "abi");
         URL classes = NativeTest.class.getProtectionDomain().getCodeSource().getLocation();
         List<URL> path = new ArrayList<>();
         path.add(classes);
@@ -108,7 +107,7 @@ final class NativeTest {
                 }
             }
         }
-        check(Native.abi() == Native.ABI, "abi after the refusal");
+        done(Native.close(opened(Native.engineCreate(Native.LOG_WARN)))); // also after the refusal
     }
 
     // ---- calls that are refused
@@ -116,43 +115,42 @@ final class NativeTest {
     private void wrongHandlesAreRefused() {
         long engine = opened(Native.engineCreate(Native.LOG_WARN));
         long stream = openRows(engine, "rows", false);
-        done(Native.streamEnd(stream, false));
-        done(Native.engineDestroy(engine));
+        done(Native.close(stream));
+        done(Native.close(engine));
         var buffer = direct(Native.LINES_BYTES);
         for (long wrong : new long[] {0, -1, 1, Long.MAX_VALUE, Long.MIN_VALUE, engine, stream}) {
-            long[] status = {Native.engineDestroy(wrong), Native.engineLog(wrong, buffer),
+            long[] status = {Native.close(wrong), Native.engineLog(wrong, buffer),
                     Native.runOpen(wrong, null, null, null), Native.workOpen(wrong, "x", null),
                     Native.taskMain(wrong), Native.taskSignal(wrong, Native.STOP, 1),
-                    Native.taskPoll(wrong, buffer), Native.taskClose(wrong),
+                    Native.taskPoll(wrong, buffer), Native.streamNext(wrong, new ByteBuffer[2]),
                     Native.streamOpen(wrong, "x", 1, 1, 1, 0, Native.U8, 0, null, Native.COMPLETE, 0),
-                    Native.streamCommit(wrong, 1), Native.streamCut(wrong, 1), Native.streamEnd(wrong, true),
+                    Native.streamCommit(wrong, 1), Native.streamCut(wrong, 1), Native.streamSeal(wrong),
                     Native.streamAdopt(wrong, "x", new long[0], new long[0], new boolean[0]),
                     Native.pack(wrong, "memory:x", "x"),
                     Native.modelOpen(wrong, "x", "x", Native.U8, 1, 1, new int[] {1, 1, 1, 0, 0}),
-                    Native.modelPredict(wrong, buffer, 0, buffer), Native.modelClose(wrong),
-                    Native.unbind(wrong, "x"), Native.netOpen(wrong, "net={zoo: 'lenet'}", null, new int[4]),
+                    Native.modelPredict(wrong, buffer, 0, buffer), Native.unbind(wrong, "x"),
+                    Native.netOpen(wrong, "net={zoo: 'lenet'}", null, new int[4]),
                     Native.netData(wrong, "memory:x", true), Native.netTrain(wrong, 1, new double[1]),
                     Native.netTest(wrong, 1, new double[2]), Native.netForward(wrong, buffer, 0, "x", buffer),
                     Native.netTensors(wrong), Native.netCopy(wrong, 0, 0, buffer, 0, false),
-                    Native.netFile(wrong, "x", false), Native.netClose(wrong)};
+                    Native.netFile(wrong, "x", false)};
             for (int i = 0; i < status.length; i++) {
                 check(status[i] == Native.ERR_USAGE, "call " + i + " with " + wrong + " is " + status[i]);
             }
             check(Native.netTensor(wrong, 0, new int[Native.TENSOR_INTS]) == null, "a tensor of none");
-            check(Native.streamValues(wrong) == null && Native.streamLabels(wrong) == null, "values of none");
-            expectIn(Native.message(), "stream: it is closed");
+            expectIn(Native.message(), "net: it is closed");
         }
         long live = opened(Native.engineCreate(Native.LOG_WARN));
         long rows = openRows(live, "rows", false);
-        check(Native.engineDestroy(live) == Native.ERR_USAGE, "an engine with a stream is closed");
+        check(Native.close(live) == Native.ERR_USAGE, "an engine with a stream is closed");
         expectIn(Native.message(), "has open streams");
-        check(Native.taskClose(rows) == Native.ERR_USAGE, "a stream is no task");
+        check(Native.taskMain(rows) == Native.ERR_USAGE, "a stream is no task");
         check(Native.engineLog(live, ByteBuffer.allocate(Native.LINES_BYTES)) == Native.ERR_USAGE, "heap buffer");
         expectIn(Native.message(), "not direct");
         check(Native.engineLog(live, direct(100)) == Native.ERR_USAGE, "small buffer");
         check(Native.engineLog(live, null) == Native.ERR_USAGE, "null buffer");
-        done(Native.streamEnd(rows, false));
-        done(Native.engineDestroy(live));
+        done(Native.close(rows));
+        done(Native.close(live));
     }
 
     private void wrongArgumentsOfNetsAreRefused() {
@@ -185,14 +183,14 @@ final class NativeTest {
                 Native.netData(net, null, true), Native.netForward(net, direct(8), 1, "ip", buffer),
                 Native.netForward(net, buffer, 1, "ip", direct(4)), Native.netForward(net, buffer, -1, "ip", buffer),
                 Native.netForward(net, buffer, 1, null, buffer), Native.netForward(net, heap, 1, "ip", buffer),
-                Native.netFile(net, null, true), Native.engineDestroy(engine), Native.unbind(engine, "rows"),
+                Native.netFile(net, null, true), Native.close(engine), Native.unbind(engine, "rows"),
                 Native.unbind(engine, null)};
         for (int i = 0; i < status.length; i++) {
             check(status[i] == Native.ERR_USAGE, "call " + i + " is " + status[i]);
         }
         check(Native.netForward(net, buffer, 1, "ip", direct(8)) == 2, "two scores");
-        done(Native.netClose(net));
-        done(Native.engineDestroy(engine));
+        done(Native.close(net));
+        done(Native.close(engine));
     }
 
     private void messagesAreUnicode() {
@@ -208,7 +206,7 @@ final class NativeTest {
         check(Native.runOpen(engine, null, new String[] {null}, null) == Native.ERR_USAGE, "a null text");
         check(Native.runOpen(engine, null, new String[] {"workers=many"}, null) == Native.ERR_USAGE, "many");
         check(Native.workOpen(engine, "127.0.0.1:1", new String[] {"threads=-1"}) == Native.ERR_USAGE, "-1 threads");
-        done(Native.engineDestroy(engine));
+        done(Native.close(engine));
     }
 
     private void streamRefusesWrongLabels() {
@@ -219,16 +217,19 @@ final class NativeTest {
         }
         check(Native.streamOpen(engine, null, 1, 1, 1, 2, 0, 0, null, Native.GROWS, 0) == Native.ERR_USAGE, "no name");
         long rows = openRows(engine, "rows", false);
-        check(Native.streamLabels(rows) == null, "labels before records");
+        for (ByteBuffer[] no : new ByteBuffer[][] {null, {}, new ByteBuffer[1], new ByteBuffer[3]}) {
+            check(Native.streamNext(rows, no) == Native.ERR_USAGE, "room for two buffers");
+        }
         check(Native.streamCommit(rows, 1) == Native.ERR_USAGE, "a commit of what was not acquired");
-        check(Native.streamEnd(rows, true) == Native.ERR_INPUT, "an empty stream");
-        Native.streamValues(rows);
-        Native.streamLabels(rows).order(ByteOrder.nativeOrder()).putInt(0, 7);
+        check(Native.streamSeal(rows) == Native.ERR_INPUT, "an empty stream");
+        var next = new ByteBuffer[2];
+        done(Native.streamNext(rows, next));
+        next[1].order(ByteOrder.nativeOrder()).putInt(0, 7);
         check(Native.streamCommit(rows, 1) == Native.ERR_INPUT, "label 7 of 2");
         expectIn(Native.message(), "label 7 of 2 classes");
         check(Native.streamCommit(rows, -1) == Native.ERR_USAGE, "-1 records");
-        done(Native.streamEnd(rows, false));
-        done(Native.engineDestroy(engine));
+        done(Native.close(rows));
+        done(Native.close(engine));
     }
 
     // ---- records
@@ -250,10 +251,11 @@ final class NativeTest {
 
     private static void addRows(long stream, Random random, int count) {
         var pixels = new byte[PIXELS];
+        var next = new ByteBuffer[2];
         while (count > 0) {
-            ByteBuffer values = Native.streamValues(stream);
-            check(values != null, "streamValues");
-            ByteBuffer labels = Native.streamLabels(stream).order(ByteOrder.nativeOrder());
+            done(Native.streamNext(stream, next));
+            ByteBuffer values = next[0];
+            ByteBuffer labels = next[1].order(ByteOrder.nativeOrder());
             int n = Math.min(count, values.capacity() / PIXELS);
             check(labels.capacity() / 4 == values.capacity() / PIXELS, "as many labels as records");
             for (int i = 0; i < n; i++) {
@@ -272,19 +274,19 @@ final class NativeTest {
         addRows(grows, new Random(3), 10);
         check(Native.streamCut(grows, 7) == Native.ERR_USAGE, "a stream without parts is cut");
         expectIn(Native.message(), "stream grows: it is not in parts");
-        done(Native.streamEnd(grows, false));
+        done(Native.close(grows));
         long rows = opened(Native.streamOpen(engine, "rows", 1, SIDE, SIDE, 2, Native.U8, 0, null, Native.PARTS, 0));
         check(Native.streamCut(rows, 7) == Native.ERR_USAGE, "a part without records");
         addRows(rows, new Random(3), 10);
         done(Native.streamCut(rows, 7));
         addRows(rows, new Random(4), 5);
         check(opened(Native.pack(engine, "memory:rows", folder + "/one")) == 10, "records of one part");
-        check(Native.streamEnd(rows, true) == Native.ERR_USAGE, "records in no part are sealed");
+        check(Native.streamSeal(rows) == Native.ERR_USAGE, "records in no part are sealed");
         expectIn(Native.message(), "its last records are in no part");
         done(Native.streamCut(rows, 8));
         check(opened(Native.pack(engine, "memory:rows", folder + "/two")) == 15, "records of two parts");
-        done(Native.streamEnd(rows, true));
-        done(Native.engineDestroy(engine));
+        done(Native.streamSeal(rows));
+        done(Native.close(engine));
     }
 
     /** Another engine gets parts out of a file whose engine is gone. */
@@ -300,8 +302,8 @@ final class NativeTest {
         long[] hashes = {6, 7};
         check(Native.streamAdopt(rows, file, hashes, new long[] {1, 10}, adopted) == Native.ERR_USAGE, "a file in use");
         expectIn(Native.message(), "the process that has it lives");
-        done(Native.streamEnd(kept, false));
-        done(Native.engineDestroy(first));
+        done(Native.close(kept));
+        done(Native.close(first));
         for (Object[] wrong : new Object[][] {{null, hashes, hashes, adopted}, {file, null, hashes, adopted},
                 {file, hashes, null, adopted}, {file, hashes, new long[1], adopted}, {file, hashes, hashes, null},
                 {file, hashes, hashes, new boolean[1]}}) {
@@ -311,8 +313,8 @@ final class NativeTest {
         done(Native.streamAdopt(rows, file, hashes, new long[] {1, 10}, adopted));
         check(!adopted[0] && adopted[1], "adopted: " + Arrays.toString(adopted));
         check(opened(Native.pack(engine, "memory:kept", folder + "/adopted")) == 10, "records that were adopted");
-        done(Native.streamEnd(rows, false));
-        done(Native.engineDestroy(engine));
+        done(Native.close(rows));
+        done(Native.close(engine));
     }
 
     private static long openKept(long engine, String file) {
@@ -323,13 +325,13 @@ final class NativeTest {
         long engine = opened(Native.engineCreate(Native.LOG_WARN));
         long rows = openRows(engine, "rows", false);
         addRows(rows, new Random(3), 100_000);
-        done(Native.streamEnd(rows, true));
+        done(Native.streamSeal(rows));
         String prefix = folder + "/packed";
         check(opened(Native.pack(engine, "memory:rows", prefix)) == 100_000, "records in shards");
         check(Files.exists(Path.of(prefix + "-00000.shard")), "a shard");
         check(Native.pack(engine, "memory:others", prefix) == Native.ERR_INPUT, "records that are not there");
         expectIn(Native.message(), "others");
-        done(Native.engineDestroy(engine));
+        done(Native.close(engine));
     }
 
     // ---- tasks
@@ -392,7 +394,7 @@ final class NativeTest {
         }
 
         void close() {
-            done(Native.taskClose(handle));
+            done(Native.close(handle));
         }
     }
 
@@ -413,8 +415,8 @@ final class NativeTest {
 
         void close() {
             task.close();
-            done(Native.streamEnd(rows, false));
-            done(Native.engineDestroy(engine));
+            done(Native.close(rows));
+            done(Native.close(engine));
         }
     }
 
@@ -436,7 +438,7 @@ final class NativeTest {
         long engine = opened(Native.engineCreate(Native.LOG_INFO));
         long rows = openRows(engine, "rows", false);
         addRows(rows, new Random(1), 64);
-        done(Native.streamEnd(rows, true));
+        done(Native.streamSeal(rows));
         return engine;
     }
 
@@ -472,16 +474,16 @@ final class NativeTest {
             worker.close();
         }
         run.close();
-        done(Native.engineDestroy(engine));
+        done(Native.close(engine));
         predict(folder + "/run/job.prototxt", model);
     }
 
     private void busyObjectsAreRefused(long engine, Task run) {
-        check(Native.taskClose(run.handle) == Native.ERR_USAGE, "a task that runs is closed");
+        check(Native.close(run.handle) == Native.ERR_USAGE, "a task that runs is closed");
         expectIn(Native.message(), "another thread uses it");
         check(Native.runOpen(engine, null, null, null) == Native.ERR_USAGE, "a second task of the engine");
         check(Native.pack(engine, "memory:rows", "x") == Native.ERR_USAGE, "packing meanwhile");
-        check(Native.engineDestroy(engine) == Native.ERR_USAGE, "an engine that runs is closed");
+        check(Native.close(engine) == Native.ERR_USAGE, "an engine that runs is closed");
         check(Native.taskSignal(run.handle, Native.LEAVE, 1) == Native.ERR_USAGE, "a run leaves");
         check(Native.taskSignal(run.handle, 99, 1) == Native.ERR_USAGE, "signal 99");
     }
@@ -515,8 +517,8 @@ final class NativeTest {
         check(Native.modelOpen(engine, job, weights, Native.U8, 1, 64, new int[] {1, 3, 3, 0, 0}) < 0, "3 x 3");
         check(Native.modelOpen(engine, job, weights, 9, 1, 64, shape) == Native.ERR_USAGE, "type 9");
         check(Native.modelOpen(engine, job, weights, Native.U8, 1, 64, null) == Native.ERR_USAGE, "no shape");
-        done(Native.modelClose(model));
-        done(Native.engineDestroy(engine));
+        done(Native.close(model));
+        done(Native.close(engine));
     }
 
     private void runStopsAndWorkerLeaves() throws Exception {
@@ -542,7 +544,7 @@ final class NativeTest {
             worker.close();
         }
         run.close();
-        done(Native.engineDestroy(engine));
+        done(Native.close(engine));
     }
 
     private void wrongKeyIsRefused() throws Exception {
@@ -558,7 +560,7 @@ final class NativeTest {
         run.thread.join(DEADLINE_MS);
         check(run.status < 0, "a run that never began ends with " + run.status);
         run.close();
-        done(Native.engineDestroy(engine));
+        done(Native.close(engine));
     }
 
     private void jobIsKnown() throws Exception {
@@ -567,15 +569,15 @@ final class NativeTest {
         String text = new String(Native.taskJob(run), StandardCharsets.UTF_8);
         expectIn(text, "\nvalidation: 7\n");
         expectIn(text, "\nkernels: auto\n"); // a default
-        done(Native.taskClose(run));
+        done(Native.close(run));
         run = opened(Native.runOpen(engine, writeJob(), new String[] {"batch=0", "stop.epochs=1"}, null));
         check(Native.taskJob(run) == null, "a batch of no records");
         expectIn(Native.message(), "batch");
-        done(Native.taskClose(run));
+        done(Native.close(run));
         long worker = opened(Native.workOpen(engine, "127.0.0.1:1", null));
         check(Native.taskJob(worker) == null, "a worker's job");
-        done(Native.taskClose(worker));
-        done(Native.engineDestroy(engine));
+        done(Native.close(worker));
+        done(Native.close(engine));
     }
 
     /** Each of these overrides logs that it unsets `workers`. */
@@ -583,7 +585,7 @@ final class NativeTest {
         long engine = opened(Native.engineCreate(Native.LOG_INFO));
         String job = writeJob();
         for (int i = 0; i < LOG_LINES; i++) {
-            done(Native.taskClose(opened(Native.runOpen(engine, job, new String[] {"workers_min=1"}, null))));
+            done(Native.close(opened(Native.runOpen(engine, job, new String[] {"workers_min=1"}, null))));
         }
         int whole = 0, missing = 0;
         for (int n; (n = counted(Native.engineLog(engine, lines))) > 0;) {
@@ -596,7 +598,7 @@ final class NativeTest {
             }
         }
         check(missing > 0 && whole + missing == LOG_LINES, whole + " lines, and " + missing + " that are missing");
-        done(Native.engineDestroy(engine));
+        done(Native.close(engine));
     }
 
     // ---- what is left
@@ -619,8 +621,8 @@ final class NativeTest {
         thread.start();
         thread.join();
         done(status[0]);
-        done(Native.modelClose(model));
-        done(Native.engineDestroy(engine));
+        done(Native.close(model));
+        done(Native.close(engine));
     }
 
     /** The JVM starts and ends threads of its own meanwhile. */
@@ -661,7 +663,7 @@ final class NativeTest {
         long engine = Native.engineCreate(Native.LOG_WARN);
         check(engine > 0, "engine: " + Native.message());
         check(Native.endCalls() == 0, "calls are in progress");
-        check(Native.engineDestroy(engine) == Native.ERR_USAGE && Native.message().contains("ending"),
+        check(Native.close(engine) == Native.ERR_USAGE && Native.message().contains("ending"),
                 "an engine was closed: " + Native.message());
     }
 
