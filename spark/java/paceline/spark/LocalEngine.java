@@ -1,5 +1,7 @@
 package paceline.spark;
 
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /** The library in this JVM. */
@@ -55,6 +57,18 @@ final class LocalEngine implements Engine {
     public void append(PackedRows rows, long identity) {
         rows.appendTo(stream);
         check(Native.streamCut(stream, identity));
+        printLog();
+    }
+
+    /** Warnings of the library, which are in the log of the executor or the driver then. */
+    private void printLog() {
+        ByteBuffer lines = ByteBuffer.allocateDirect(Native.LINES_BYTES);
+        for (int bytes; (bytes = Native.engineLog(engine, lines)) > 0;) {
+            byte[] copy = new byte[bytes];
+            lines.get(0, copy);
+            new String(copy, StandardCharsets.UTF_8).lines()
+                    .forEach(line -> System.err.println("paceline: " + line.substring(2))); // without its level
+        }
     }
 
     @Override
@@ -86,6 +100,7 @@ final class LocalEngine implements Engine {
             Native.close(stream);
             stream = 0;
         }
+        printLog();
         Native.close(engine);
     }
 }

@@ -3,8 +3,10 @@ package paceline.spark;
 import static paceline.spark.TestCases.check;
 
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -57,6 +59,7 @@ public final class EngineProcessTest {
         TestCases.run("test_two_processes_train", this::processesTrain);
         TestCases.run("test_rows_in_a_file_train_as_those_in_memory", this::rowsInAFileTrain);
         TestCases.run("test_missing_folder_is_named", this::missingFolderIsNamed);
+        TestCases.run("test_warning_is_printed", this::warningIsPrinted);
         TestCases.run("test_messages_arrive", EngineProcessTest::messagesArrive);
         TestCases.run("test_a_crash_ends_the_process_alone", this::crashEndsTheProcess);
         TestCases.run("test_a_silent_process_is_killed", EngineProcessTest::silentProcessIsKilled);
@@ -199,6 +202,29 @@ public final class EngineProcessTest {
             expectFailure(() -> engine.append(rows(9), 1), "cannot open for writing: No such file or directory");
         }
         engine.close();
+    }
+
+    /** Files of this process end at a limit, as on a disk that is full. The rows stay in memory. */
+    private void warningIsPrinted() throws Exception {
+        var printed = new ByteArrayOutputStream();
+        PrintStream before = System.err;
+        System.setErr(new PrintStream(printed, true));
+        try (LocalEngine engine = new LocalEngine()) {
+            engine.open(SCHEMA, RowsLimit.NONE.keptIn(folder.resolve("full").toString(), 1));
+            limitFiles("1000");
+            fill(engine);
+        } finally {
+            limitFiles("unlimited");
+            System.setErr(before);
+        }
+        String expected = "paceline: stream rows: no part is kept from here on";
+        check(printed.toString().startsWith(expected), "standard error has: " + printed);
+    }
+
+    private static void limitFiles(String bytes) throws Exception {
+        int status = new ProcessBuilder("prlimit", "--pid", Long.toString(ProcessHandle.current().pid()),
+                "--fsize=" + bytes + ":").inheritIO().start().waitFor();
+        check(status == 0, "prlimit");
     }
 
     private byte[] modelOf(String out, RowsLimit limit) throws Exception {
