@@ -38,6 +38,11 @@ static void test_slices_settle_workers_and_strategy(void **state)
     assert_int_equal(job_replicas(job), 3);
     assert_int_equal(job_finish(job, &err), OK);
     job_free(job);
+    assert_int_equal(finish_job(LEAST
+                                "slices: 4 workers: 8 strategy { easgd { mode: sync alpha: 0.4 } }",
+                                &job, &err),
+                     OK); /* two models, so that beta is 0.8 */
+    job_free(job);
     assert_int_equal(finish_job(LEAST "workers: 4", &job, &err), OK);
     assert_int_equal(job->slices, 1);
     assert_int_equal(job_replicas(job), 4);

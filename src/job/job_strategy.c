@@ -104,9 +104,10 @@ static int finish_easgd(Paceline__Job *job, struct err *err)
         rc = check_rate("strategy.easgd.alpha", e->alpha, err);
     if (rc == OK && e->has_beta)
         rc = check_rate("strategy.easgd.beta", e->beta, err);
+    uint32_t replicas = job_workers_max(job) / job->slices; /* each has one model */
     if (rc == OK && e->mode == PACELINE__EASGD__MODE__sync && e->has_alpha && !e->has_beta)
-        rc = check_rate("strategy.easgd.beta (workers times alpha)",
-                        e->alpha * (float)job_workers_max(job), err);
+        rc = check_rate("strategy.easgd.beta (workers times alpha)", e->alpha * (float)replicas,
+                        err);
     return rc == OK && e->momentum ? finish_momentum(job, err) : rc;
 }
 

@@ -178,14 +178,20 @@ static size_t sum_floats(const struct sliced *s)
     return summand_of(s)->n + learner_of(s)->s.n + 1;
 }
 
+static bool has_bad_share(const struct sliced *s)
+{
+    const struct vec *sum = summand_of(s), *state = &learner_of(s)->s;
+    bool shares = !members_has(&s->mine.non_contributing, s->group.m->world->self);
+    return shares && (s->mine.weight == 0 || !vec_finite(sum, vec_all(sum)) ||
+                      !vec_finite(state, vec_all(state)));
+}
+
 /* The slices of a replica contribute together, or not at all, and leave together. */
 static int agree_on_weight(struct sliced *s)
 {
     struct member *m = s->group.m;
     uint64_t hash = s->hash;
-    float vote[VOTES] = {[VOTE_BAD] = s->mine.weight > 0 &&
-                                      !vec_finite(summand_of(s), vec_all(summand_of(s))),
-                         [VOTE_LEAVES] = group_is_leaving(m->group)};
+    float vote[VOTES] = {[VOTE_BAD] = has_bad_share(s), [VOTE_LEAVES] = group_is_leaving(m->group)};
     for (int i = 0; i < HASH_PIECES; i++)
         vote[VOTE_HASH + i] = (float)(hash >> 16 * i & 0xffff);
     int rc = slice_group_vote(&s->group, vote, VOTES);

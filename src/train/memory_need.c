@@ -9,9 +9,11 @@
 
 static bool may_be_cut(const Paceline__Job *job)
 {
-    const char *name = job_strategy_name(job);
-    return !job->local_data && (strcmp(name, "single") == 0 || strcmp(name, "allreduce") == 0 ||
-                                strcmp(name, "sync") == 0);
+    static const char *const names[] = {"single", "allreduce", "sync", "diloco"};
+    bool may = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        may |= strcmp(job_strategy_name(job), names[i]) == 0;
+    return may && !job->local_data;
 }
 
 /* The number of slices of which one has room in `left` bytes, where `bytes` are those of a part

@@ -8,7 +8,8 @@ import java.util.stream.IntStream;
 /**
  * The library as an executor uses it: records that tasks append, and then a worker that trains on
  * them. It is in this JVM ({@link LocalEngine}), or in a process of its own ({@link EngineProcess}),
- * whose end is not the executor's. One thread uses an engine at a time, but one may append while another trains.
+ * whose end is not the executor's. One thread uses an engine at a time, but one may append while
+ * another trains, and several may call a team.
  */
 interface Engine extends AutoCloseable {
     /** The name under which jobs find the records. */

@@ -43,6 +43,7 @@ final class EngineChild {
                 results.flush();
             }
         } catch (EOFException over) {
+            child.engine.printLog();
             System.exit(0); // a worker leaves by the hook of NativeLibrary
         }
     }

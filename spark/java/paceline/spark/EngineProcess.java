@@ -97,7 +97,7 @@ final class EngineProcess implements Engine {
         T read() throws IOException;
     }
 
-    /** Read from the process, which is killed if it takes longer. */
+    /** Call the process, which is killed if it takes longer. */
     private <T> T within(long millis, Answer<T> answer) throws IOException {
         TimerTask kill = new TimerTask() {
             private int parts;
@@ -125,10 +125,10 @@ final class EngineProcess implements Engine {
     private synchronized Serializable ask(long millis, Call call) {
         Object result;
         try {
-            calls.writeObject(call);
-            calls.reset(); // or it would keep all records
-            calls.flush();
             result = within(millis, () -> {
+                calls.writeObject(call);
+                calls.reset(); // or it would keep all records
+                calls.flush();
                 try {
                     return results.readObject();
                 } catch (ClassNotFoundException strange) {

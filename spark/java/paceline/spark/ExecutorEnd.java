@@ -177,8 +177,8 @@ final class ExecutorEnd implements ExecutorPlugin {
             try {
                 Thread.sleep(SWEEP_MS);
                 ask(DriverEnd.ALIVE, NO_FIT);
-                SharedTeam.freeDone();
                 freeOver();
+                SharedTeam.freeDone(); // last: the process of the team may not answer for a minute
             } catch (Exception ignored) {
                 // The driver does not answer: Spark ends this executor when it is gone.
             }

@@ -61,7 +61,7 @@ final class LocalEngine implements Engine {
     }
 
     /** Warnings of the library, which are in the log of the executor or the driver then. */
-    private void printLog() {
+    void printLog() {
         ByteBuffer lines = ByteBuffer.allocateDirect(Native.LINES_BYTES);
         for (int bytes; (bytes = Native.engineLog(engine, lines)) > 0;) {
             byte[] copy = new byte[bytes];

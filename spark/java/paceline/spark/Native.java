@@ -109,7 +109,7 @@ final class Native {
      * Whole lines of JSON, in UTF-8, with a `kind`. Returns their bytes; 0: there are none. A run has the events of
      * docs/EVENTS.md, and listens (address), directory (path), progress, stopping (stage) and report, the last line of
      * a run that taskMain ends with 0. A worker has work (stage: joined, training, left or over). Of progress and of
-     * work with stage training only the newest line is kept. Until taskClose.
+     * work with stage training only the newest line is kept. Until close.
      */
     static native int taskPoll(long task, ByteBuffer lines);
 

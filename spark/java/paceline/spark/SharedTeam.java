@@ -275,8 +275,8 @@ final class SharedTeam implements DriverEnd.Coordinator {
 
     /** A reply that is no error, or its message. */
     Engine.Reply check(Engine.Reply reply) {
-        if (reply.status == Native.ERR_PEER) {
-            lost = !coordinates;
+        if (reply.status == Native.ERR_PEER || reply.status == Native.ERR_BUG) {
+            lost = !coordinates; // the next call joins again, in another process
         }
         if (reply.status < 0) {
             throw new PacelineException(reply.message);

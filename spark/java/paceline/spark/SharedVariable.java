@@ -85,8 +85,9 @@ public final class SharedVariable implements Serializable {
     }
 
     /**
-     * Submit a task's vector for a round. The values are copied, and the call waits for nothing. The first vector of a
-     * task counts; later ones, and those of a round that is done, are ignored.
+     * Submit a task's vector for a round. The values are copied, and the call waits for no result; where the library has
+     * a process, calls go to it one at a time. The first vector of a task counts; later ones, and those of a round that
+     * is done, are ignored.
      *
      * @throws PacelineException the vector has another length, there is no such task, the round is 8 or more beyond the
      *     first that is not done, or the team has lost this process
@@ -117,7 +118,8 @@ public final class SharedVariable implements Serializable {
      *
      * @throws TimeoutException it is not there in time
      * @throws PacelineException the result is no longer kept, or the process joined after it; the team has lost this
-     *     process; Spark ends the task, which is noticed within a tenth of a second
+     *     process; Spark ends the task, which is noticed within a tenth of a second, or when the vectors of others have
+     *     gone to the library's process
      */
     public float[] get(long round, Duration timeout) throws TimeoutException {
         long until = System.nanoTime() + timeout.toNanos();

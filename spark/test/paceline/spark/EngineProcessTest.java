@@ -63,6 +63,8 @@ public final class EngineProcessTest {
         TestCases.run("test_messages_arrive", EngineProcessTest::messagesArrive);
         TestCases.run("test_a_crash_ends_the_process_alone", this::crashEndsTheProcess);
         TestCases.run("test_a_silent_process_is_killed", EngineProcessTest::silentProcessIsKilled);
+        TestCases.run("test_a_silent_process_that_reads_nothing_is_killed",
+                EngineProcessTest::silentProcessThatReadsNothingIsKilled);
         TestCases.run("test_a_silent_worker_is_killed_sooner", EngineProcessTest::silentWorkerIsKilledSooner);
         TestCases.run("test_a_process_outlives_a_pause_and_ends_with_its_parent", this::processEndsWithItsParent);
         TestCases.run("test_a_library_that_cannot_be_loaded", EngineProcessTest::libraryCannotBeLoaded);
@@ -375,6 +377,15 @@ public final class EngineProcessTest {
         EngineProcess engine = new EngineProcess(List.of(), SILENCE_MS, ANSWER_MS);
         new ProcessBuilder("kill", "-STOP", Long.toString(engine.pid())).start().waitFor();
         expectFailure(() -> engine.open(SCHEMA, RowsLimit.NONE), "has ended with code 137");
+        engine.close();
+    }
+
+    /** It does not even read a call that the pipe has no room for. */
+    private static void silentProcessThatReadsNothingIsKilled() throws Exception {
+        EngineProcess engine = new EngineProcess(List.of(), SILENCE_MS, ANSWER_MS);
+        float[] large = new float[1 << 18];
+        new ProcessBuilder("kill", "-STOP", Long.toString(engine.pid())).start().waitFor();
+        expectFailure(() -> engine.call(own -> new Engine.Reply(large.length)), "has ended with code 137");
         engine.close();
     }
 
