@@ -423,8 +423,8 @@ static bool may_end(const struct storm *s, int rc)
         return atomic_load(&s->stop) && (s->drivers > 1 || s->resumes);
     if (rc == ERR_PEER && strstr(s->err.text, "the run has paused for"))
         return s->plan->pauses; /* no worker is left to replace one that is lost */
-    if (rc == ERR_PEER && s->plan->slices > 0 && strstr(s->err.text, "of the model is lost"))
-        return s->incomplete;
+    if (s->plan->slices > 0 && strstr(s->err.text, "of the model is lost"))
+        return s->incomplete; /* with the status of the last worker that was refused, if one was */
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "no progress for"))
         return !s->formed || s->forms_again;
     if (s->drivers > 1 && strstr(s->err.text, "cannot be had")) /* it knows of no workers, */
