@@ -153,7 +153,7 @@ struct shard_watch {
     uint64_t undone_count;
     uint64_t decided[NODES_MAX]; /* of each worker, when it was last a member */
     bool continued;              /* from a state; */
-    uint32_t node;               /* last at this node */
+    uint32_t node, view;         /* last at this node, in that view */
 };
 
 enum { SHARDS_WATCHED = NODES_MAX };

@@ -125,8 +125,11 @@ void watch_server(struct storm *s, const struct ps_server *server, bool recovere
     const struct order_seen now = order_of(server);
     if (!recovered && w->continued && w->node != server->world->self)
         return; /* it has moved, and this server, which stood still, does not know that */
+    if (recovered && ps_port_view(&server->port) < w->view)
+        return; /* likewise: it continues in a view that the others have left */
     if (recovered) {
         w->continued = true;
+        w->view = ps_port_view(&server->port);
         w->node = server->world->self;
         check_recovery(s, w, server, &now);
         undo_orders(s, w, server->version);
