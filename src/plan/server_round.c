@@ -9,6 +9,7 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "coll/fair_links.h"
+#include "coll/link_turns.h"
 #include "coll/transfer.h"
 #include "plan/jitter.h"
 #include "plan/mesh.h"
@@ -48,15 +49,20 @@ enum part_use { USE_NONE, USE_ARRIVES, USE_WAITS, USE_COPY };
 struct part {
     enum part_use use;
     bool next;      /* the header of a push waits */
-    bool requested; /* and so does a request */
+    bool requested; /* and so does a request; */
+    uint64_t since; /* its place in their order */
     uint64_t done;  /* pushes that are applied */
     struct stream push, copy;
+    struct link_peer in, out;
 };
 
 struct shard_model {
     size_t x, s;      /* floats */
     double leaves;    /* share of a step after which its push may */
     uint64_t version; /* orders that are carried out */
+    struct link_turns in, out;
+    uint64_t requests; /* headers and requests so far */
+    double turn;       /* the time at which the next turn comes */
 };
 
 struct serving_worker {
@@ -179,6 +185,26 @@ static void send_pieces(struct world_model *w, struct stream *s, enum message_ki
 
 /* ---- a shard ---- */
 
+static int64_t now_ns(const struct world_model *w)
+{
+    return (int64_t)llround(w->now * 1e9);
+}
+
+static void set_use(struct world_model *w, size_t shard, size_t worker, enum part_use use)
+{
+    struct shard_model *s = &w->shard[shard];
+    struct part *p = part_of(w, shard, worker);
+    if (p->use == USE_ARRIVES)
+        link_turns_end(&s->in, &p->in, p->push.bytes, now_ns(w));
+    if (p->use == USE_COPY)
+        link_turns_end(&s->out, &p->out, p->copy.bytes, now_ns(w));
+    if (use == USE_ARRIVES)
+        link_turns_begin(&s->in, &p->in, p->push.bytes, now_ns(w));
+    if (use == USE_COPY)
+        link_turns_begin(&s->out, &p->out, p->copy.bytes, now_ns(w));
+    p->use = use;
+}
+
 static void send_copy(struct world_model *w, size_t shard, size_t worker)
 {
     const struct shard_model *s = &w->shard[shard];
@@ -187,8 +213,8 @@ static void send_copy(struct world_model *w, size_t shard, size_t worker)
     double bytes = whole ? server_state_bytes(w->config, s->x, s->s, w->workers)
                          : server_vector_bytes(w->config, s->x, s->s);
     size_t floats = whole ? (size_t)(bytes / sizeof(float)) : s->x + s->s;
-    p->use = USE_COPY;
     open_stream(w, &p->copy, bytes, floats);
+    set_use(w, shard, worker, USE_COPY);
     send_message(w, COPY_HEADER, shard, worker, 0, NOTICE_BYTES);
 }
 
@@ -201,23 +227,68 @@ static void order_states(struct world_model *w, size_t worker)
     send_copy(w, 0, worker);
 }
 
-static void serve_next(struct world_model *w, size_t shard, size_t worker)
+static bool is_due(const struct world_model *w, size_t shard, size_t worker, enum part_use use)
+{
+    const struct part *p = part_of(w, shard, worker);
+    const struct serving_worker *client = &w->worker[worker];
+    if (p->use != USE_NONE || p->next)
+        return p->use == USE_NONE && use == USE_ARRIVES;
+    return use == USE_COPY && p->requested && p->done >= client->pushes &&
+           w->shard[shard].version >= client->wanted;
+}
+
+static void serve(struct world_model *w, size_t shard, size_t worker, enum part_use use)
 {
     struct part *p = part_of(w, shard, worker);
-    const struct serving_worker *client = &w->worker[worker];
-    if (p->use != USE_NONE)
-        return;
-    if (p->next) {
+    if (use == USE_ARRIVES) {
         p->next = false;
-        p->use = USE_ARRIVES;
+        set_use(w, shard, worker, USE_ARRIVES);
         grant_pieces(w, &p->push, PUSH_GRANT, shard, worker);
-    } else if (p->requested && p->done >= client->pushes &&
-               w->shard[shard].version >= client->wanted) {
-        p->requested = false;
-        if (client->whole)
-            order_states(w, worker);
-        else
-            send_copy(w, shard, worker);
+        return;
+    }
+    p->requested = false;
+    if (w->worker[worker].whole)
+        order_states(w, worker);
+    else
+        send_copy(w, shard, worker);
+}
+
+/* Of those that are due, the worker that has waited longest. */
+static size_t next_in_turn(const struct world_model *w, size_t shard, enum part_use use)
+{
+    size_t first = w->workers;
+    for (size_t i = 0; i < w->workers; i++) {
+        const struct part *p = part_of(w, shard, i);
+        if (is_due(w, shard, i, use) &&
+            (first == w->workers || p->since < part_of(w, shard, first)->since))
+            first = i;
+    }
+    return first;
+}
+
+/* As ps_serve_workers. With one server, vectors pass one after another. */
+static void serve_in_turn(struct world_model *w, size_t shard, enum part_use use)
+{
+    struct shard_model *s = &w->shard[shard];
+    const struct link_turns *turns = use == USE_ARRIVES ? &s->in : &s->out;
+    size_t i;
+    while ((i = next_in_turn(w, shard, use)) < w->workers) {
+        const struct part *p = part_of(w, shard, i);
+        if (w->shards == 1 &&
+            !link_turns_free(turns, use == USE_ARRIVES ? &p->in : &p->out, now_ns(w))) {
+            s->turn = min_double(s->turn, 1e-9 * (double)turns->free_at);
+            return;
+        }
+        serve(w, shard, i, use);
+    }
+}
+
+static void serve_workers(struct world_model *w)
+{
+    for (size_t i = 0; i < w->shards; i++) {
+        w->shard[i].turn = INFINITY;
+        serve_in_turn(w, i, USE_ARRIVES);
+        serve_in_turn(w, i, USE_COPY);
     }
 }
 
@@ -225,12 +296,9 @@ static void carry_out(struct world_model *w, size_t shard, const struct members 
 {
     w->shard[shard].version++;
     MEMBERS_EACH (i, workers) {
-        struct part *p = part_of(w, shard, i);
-        p->use = USE_NONE;
-        p->done++;
+        set_use(w, shard, i, USE_NONE);
+        part_of(w, shard, i)->done++;
     }
-    for (size_t i = 0; i < w->workers; i++)
-        serve_next(w, shard, i);
 }
 
 /* ---- the clock ---- */
@@ -289,7 +357,7 @@ static void on_push_piece(struct world_model *w, size_t shard, size_t worker)
         grant_pieces(w, &p->push, PUSH_GRANT, shard, worker);
         return;
     }
-    p->use = USE_WAITS;
+    set_use(w, shard, worker, USE_WAITS);
     if (shard == 0)
         count_have(w, worker);
     else
@@ -304,8 +372,7 @@ static void on_copy_piece(struct world_model *w, size_t shard, size_t worker)
         return;
     }
     w->worker[worker].held++;
-    p->use = USE_NONE;
-    serve_next(w, shard, worker);
+    set_use(w, shard, worker, USE_NONE);
 }
 
 static void on_message(struct world_model *w, const struct mesh_message *m)
@@ -314,7 +381,7 @@ static void on_message(struct world_model *w, const struct mesh_message *m)
     switch ((enum message_kind)m->kind) {
     case PUSH_HEADER:
         p->next = true;
-        serve_next(w, m->shard, m->worker);
+        p->since = w->shard[m->shard].requests++;
         return;
     case PUSH_GRANT: send_pieces(w, &p->push, PUSH_PIECE, m->shard, m->worker, m->number); return;
     case PUSH_PIECE: on_push_piece(w, m->shard, m->worker); return;
@@ -333,7 +400,7 @@ static void on_message(struct world_model *w, const struct mesh_message *m)
         return;
     case FETCH:
         p->requested = true;
-        serve_next(w, m->shard, m->worker);
+        p->since = w->shard[m->shard].requests++;
         return;
     }
 }
@@ -435,6 +502,8 @@ static void advance_worker(struct world_model *w, size_t worker, uint64_t fillin
 static double next_event(struct world_model *w)
 {
     double next = mesh_next(w->mesh);
+    for (size_t i = 0; i < w->shards; i++)
+        next = min_double(next, w->shard[i].turn);
     for (size_t i = 0; i < w->workers; i++) {
         const struct serving_worker *me = &w->worker[i];
         if (w->script.at[me->action].kind == COMPUTE)
@@ -472,6 +541,7 @@ static int run_rounds(struct world_model *w)
         while (mesh_take(w->mesh, &m))
             on_message(w, &m);
         decide_pushes(w);
+        serve_workers(w);
     }
     return OK;
 }
@@ -490,8 +560,10 @@ static int make_world(struct world_model *w, const struct round_model *model, st
         struct range r = range_shard(model->x + model->s, w->shards, i);
         size_t end = r.from + r.len, x = r.from < model->x ? model->x - r.from : 0;
         x = end <= model->x ? r.len : x;
-        w->shard[i] = (struct shard_model){
-            .x = x, .s = r.len - x, .leaves = w->config->leaves ? w->config->leaves[i] : 1};
+        w->shard[i] = (struct shard_model){.x = x,
+                                           .s = r.len - x,
+                                           .turn = INFINITY,
+                                           .leaves = w->config->leaves ? w->config->leaves[i] : 1};
     }
     for (size_t i = 0; i < w->workers; i++)
         w->worker[i].open = w->shards;

@@ -24,10 +24,25 @@ static const uint8_t next_uses[USES] = {
     [USE_COPY] = 1 << USE_NONE,
 };
 
-void ps_set_use(struct ps_server_client *g, enum ps_use use)
+void ps_set_use(struct ps_server *s, struct ps_server_client *g, enum ps_use use)
 {
+    int64_t now = world_now(s->world);
     PL_ASSERT(next_uses[g->use] & 1 << use);
+    if (g->use == USE_ARRIVES)
+        link_turns_end(&s->in, &g->in, g->push.status == OK ? g->bytes : 0, now);
+    if (g->use == USE_COPY)
+        link_turns_end(&s->out, &g->out, g->part.status == OK ? g->bytes : 0, now);
+    if (use == USE_ARRIVES)
+        link_turns_begin(&s->in, &g->in, g->bytes, now);
+    if (use == USE_COPY)
+        link_turns_begin(&s->out, &g->out, g->bytes, now);
     g->use = use;
+}
+
+static double vector_bytes(const struct ps_server *s, enum codec codec, size_t floats)
+{
+    size_t exact = s->shard.s.n < floats ? s->shard.s.n : floats;
+    return (double)(codec_bytes(codec, floats - exact) + exact * sizeof(float));
 }
 
 void ps_observe(const struct ps_server *s, bool recovered)
@@ -77,7 +92,8 @@ static int take_push(struct ps_server *s, uint32_t node)
     g->number = push.number;
     g->bad = push.flags & PS_LOST;
     g->outlier = false;
-    ps_set_use(g, g->bad ? USE_WAITS : USE_ARRIVES);
+    g->bytes = vector_bytes(s, s->config.codec, s->shard.range.len);
+    ps_set_use(s, g, g->bad ? USE_WAITS : USE_ARRIVES);
     const struct transfer_in in = {
         .x = g->both.at, .n = s->shard.range.len, .codec = s->config.codec, .exact = s->shard.s.n};
     if (!g->bad)
@@ -93,7 +109,8 @@ int ps_on_push(struct ps_server *s, struct message *m)
     if (g->next)
         transfer_refuse(&s->port.transfers, g->next); /* a second waiting one */
     g->next = m;
-    return ps_serve_next(s, m->from);
+    g->since = s->requests++;
+    return OK;
 }
 
 /* Compare the shard's part of a push with the newest ones of the other workers, and with the mean
@@ -129,10 +146,10 @@ int ps_on_push_ended(struct ps_server *s, struct ps_server_client *g)
 {
     uint32_t node = g->push.peer;
     if (g->push.status != OK || g->number <= s->done[node]) { /* broken; or decided meanwhile */
-        ps_set_use(g, USE_NONE);
-        return ps_serve_next(s, node);
+        ps_set_use(s, g, USE_NONE);
+        return OK;
     }
-    ps_set_use(g, USE_WAITS);
+    ps_set_use(s, g, USE_WAITS);
     g->bad = !vec_finite(&g->both, vec_all(&s->shard.both));
     if (g->bad)
         log_warn(s->log, "worker %u: its push %llu is not finite and is left out", node,
@@ -154,8 +171,9 @@ static int send_copy(struct ps_server *s, uint32_t node, struct ps_message *head
     header->op = PS_PART;
     header->shard = (uint32_t)s->config.index;
     header->version = s->version;
-    ps_set_use(g, USE_COPY);
     bool delta = header->flags & PS_DELTA;
+    g->bytes = vector_bytes(s, delta ? s->config.codec : CODEC_F32, floats);
+    ps_set_use(s, g, USE_COPY);
     ps_send_floats(&s->port, &g->part, header,
                    (struct transfer_out){.to = node,
                                          .lane = PS_LANE_WORKER,
@@ -234,7 +252,7 @@ static int carry_out_pushes(struct ps_server *s, const struct ps_message *order)
             vec_copy(&g->last, &g->both, vec_all(&g->last));
             g->averaged = g->samples;
         }
-        ps_set_use(g, USE_NONE);
+        ps_set_use(s, g, USE_NONE);
         if (members_has(&s->known, p)) /* else it is lost meanwhile */
             s->done[p] = g->number;
     }
@@ -252,7 +270,7 @@ static int carry_out_show(struct ps_server *s, const struct ps_message *order)
             continue;
         if (g->use == USE_COPY) {
             transfer_cancel(&g->part);
-            ps_set_use(g, USE_NONE);
+            ps_set_use(s, g, USE_NONE);
         }
         rc = g->use == USE_NONE ? send_state(s, p, order) : ERR_PROTOCOL;
     }
@@ -288,14 +306,11 @@ static int send_order(struct ps_server *s, enum ps_op op, const struct members *
     return rc == OK ? carry_out(s, &message) : rc;
 }
 
-/* Send the copy that the worker requests, if it can be served now. */
+/* Send the copy that the worker requests. */
 static int reply_fetch(struct ps_server *s, uint32_t node)
 {
     struct ps_server_client *g = s->client[node];
     bool whole = g->request == REQUEST_STATE;
-    if (g->request == REQUEST_NONE || s->done[node] < g->after || s->version < g->version ||
-        (whole && g->final && ps_lacks_pushes(s)))
-        return OK;
     g->request = REQUEST_NONE;
     if (whole) {
         const struct members members = members_only(node);
@@ -310,21 +325,80 @@ static int reply_fetch(struct ps_server *s, uint32_t node)
     return send_copy(s, node, &header, s->shard.both.n);
 }
 
-int ps_serve_next(struct ps_server *s, uint32_t node)
+/* ---- turns ---- */
+
+static bool push_is_due(const struct ps_server *s, uint32_t node)
 {
-    struct ps_server_client *g = s->client[node];
-    if (!g || s->stage != SERVER_SERVES || g->use != USE_NONE)
-        return OK;
-    int rc = g->next ? take_push(s, node) : OK;
-    return rc == OK && g->use == USE_NONE ? reply_fetch(s, node) : rc;
+    return s->client[node]->next != NULL;
 }
 
-int ps_serve_all(struct ps_server *s)
+static bool copy_is_due(const struct ps_server *s, uint32_t node)
 {
+    const struct ps_server_client *g = s->client[node];
+    bool unfinished = g->request == REQUEST_STATE && g->final && ps_lacks_pushes(s);
+    return !g->next && g->request != REQUEST_NONE && s->done[node] >= g->after &&
+           s->version >= g->version && !unfinished;
+}
+
+/* Of those that are due, the worker that has waited longest. VIEW_MEMBERS_MAX: none */
+static uint32_t next_in_turn(const struct ps_server *s,
+                             bool (*is_due)(const struct ps_server *, uint32_t))
+{
+    uint32_t first = VIEW_MEMBERS_MAX;
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
+        const struct ps_server_client *g = s->client[p];
+        if (g && g->use == USE_NONE && is_due(s, p) &&
+            (first == VIEW_MEMBERS_MAX || g->since < s->client[first]->since))
+            first = p;
+    }
+    return first;
+}
+
+/* Of several servers none makes a worker wait: its other parts would wait with that one. */
+static bool has_turn(const struct ps_server *s, uint32_t node)
+{
+    const struct ps_server_client *g = s->client[node];
+    int64_t now = world_now(s->world);
+    return s->port.placement.shards > 1 || (g->next ? link_turns_free(&s->in, &g->in, now)
+                                                    : link_turns_free(&s->out, &g->out, now));
+}
+
+static int take_pushes(struct ps_server *s, int64_t *deadline)
+{
+    uint32_t p;
     int rc = OK;
-    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
-        rc = ps_serve_next(s, p);
+    while (rc == OK && (p = next_in_turn(s, push_is_due)) < VIEW_MEMBERS_MAX) {
+        if (!has_turn(s, p)) {
+            *deadline = s->in.free_at < *deadline ? s->in.free_at : *deadline;
+            return OK;
+        }
+        rc = take_push(s, p);
+        if (s->client[p]->use == USE_WAITS)
+            *deadline = 0; /* it has no vector, and the clock may decide it at once */
+    }
     return rc;
+}
+
+static int send_copies(struct ps_server *s, int64_t *deadline)
+{
+    uint32_t p;
+    int rc = OK;
+    while (rc == OK && (p = next_in_turn(s, copy_is_due)) < VIEW_MEMBERS_MAX) {
+        if (!has_turn(s, p)) {
+            *deadline = s->out.free_at < *deadline ? s->out.free_at : *deadline;
+            return OK;
+        }
+        rc = reply_fetch(s, p);
+    }
+    return rc;
+}
+
+int ps_serve_workers(struct ps_server *s, int64_t *deadline)
+{
+    if (s->stage != SERVER_SERVES)
+        return OK;
+    int rc = take_pushes(s, deadline);
+    return rc == OK ? send_copies(s, deadline) : rc;
 }
 
 /* ---- orders arrive ---- */
@@ -349,12 +423,10 @@ static int report_change(struct ps_server *s)
     return s->leader->on_commit(s->leader, NULL);
 }
 
-/* Pushes are decided: the server receives those that waited for them, and sends copies. */
-static int go_on(struct ps_server *s)
+static int after_decision(struct ps_server *s)
 {
     average_state(s);
-    int rc = ps_serve_all(s);
-    return rc == OK ? report_change(s) : rc;
+    return report_change(s);
 }
 
 int ps_on_order(struct ps_server *s, const struct ps_message *message)
@@ -365,7 +437,7 @@ int ps_on_order(struct ps_server *s, const struct ps_message *message)
         return ERR_PROTOCOL;
     s->ordered_in = message->view;
     int rc = carry_out(s, message);
-    return rc == OK ? go_on(s) : rc;
+    return rc == OK ? after_decision(s) : rc;
 }
 
 /* ---- the clock ---- */
@@ -423,6 +495,6 @@ int ps_decide(struct ps_server *s)
     if (rc == OK)
         rc = report_dropped(s, &d);
     if (rc == OK) /* after both orders, since the sample offset is that of both */
-        rc = go_on(s);
+        rc = after_decision(s);
     return rc == OK ? ps_send_oks(s, &d, now) : rc;
 }

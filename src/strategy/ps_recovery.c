@@ -73,7 +73,7 @@ void ps_forget_pushes(struct ps_server *s)
         g->next = NULL;
         g->request = REQUEST_NONE;
         if (g->use != USE_NONE)
-            ps_set_use(g, USE_NONE);
+            ps_set_use(s, g, USE_NONE);
         g->number = g->averaged = 0;
         g->copied = 0; /* orders count from the state again */
     }

@@ -93,7 +93,7 @@ static int on_loss(struct ps_server *s, uint32_t node)
     drop_waiting(g);
     g->request = REQUEST_NONE;
     if (g->use != USE_NONE && g->use != USE_WAITS) /* its order may be on its way */
-        ps_set_use(g, USE_NONE);
+        ps_set_use(s, g, USE_NONE);
     g->lost_in = ps_port_view(&s->port);
     s->done[node] = 0;
     s->refused[node] = 0;
@@ -168,7 +168,7 @@ static int follow_view(struct ps_server *s)
         s->clock && (s->stage != SERVER_SERVES || has_moved(&s->port.placement, &before));
     if (rc == OK && recovers)
         return ps_ask_for_states(s);
-    return rc == OK && !members_empty(&lost) ? ps_serve_all(s) : rc; /* some waited for those */
+    return rc;
 }
 
 /* ---- the task ---- */
@@ -177,13 +177,14 @@ static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message 
 {
     struct ps_server_client *g = s->client[node];
     g->request = message->flags & PS_WHOLE && s->clock ? REQUEST_STATE : REQUEST_PART;
+    g->since = s->requests++;
     g->after = message->number;
     g->version = message->version;
     g->final = message->flags & PS_LEFT;
     g->from = message->samples;
     if (s->clock)
         ps_clock_fetched(s->clock, node);
-    return ps_serve_next(s, node);
+    return OK;
 }
 
 static int on_have(struct ps_server *s, const struct ps_message *message)
@@ -240,16 +241,15 @@ static int on_ended(struct ps_server *s, struct transfer *ended)
     if (g && ended == &g->push)
         return ps_on_push_ended(s, g);
     if (g && ended == &g->part) {
-        ps_set_use(g, USE_NONE);
-        return ps_serve_next(s, ended->peer);
+        ps_set_use(s, g, USE_NONE);
+        return OK;
     }
     return ended == &s->given && ended->status == OK ? ps_on_given_ended(s) : OK;
 }
 
 /* Receive all messages that have arrived, before anything is decided. */
-static int take_in(struct ps_server *s, const struct wait_for *change)
+static int take_in(struct ps_server *s, const struct wait_for *change, int64_t deadline)
 {
-    int64_t deadline = WORLD_FOREVER;
     struct transfer_wake got;
     for (;;) {
         int rc = transfers_next(&s->port.transfers, change, 1, deadline, &got);
@@ -270,15 +270,18 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
     int rc = s->clock && s->stage == SERVER_EMPTY ? ps_ask_for_states(s) : OK;
     while (rc == OK) {
         const struct wait_for change = wait_signal(s->world, SIGNAL_GROUP);
+        int64_t deadline = WORLD_FOREVER;
         if (finish && atomic_load(finish) && s->stage != SERVER_EMPTY && !ps_lacks_pushes(s))
             break;
         rc = follow_view(s);
         if (rc == OK)
             rc = ps_decide(s);
+        if (rc == OK)
+            rc = ps_serve_workers(s, &deadline);
         if (rc == OK && s->leader && s->stage != SERVER_EMPTY && driver_part_saves(s->leader))
             rc = s->leader->on_commit(s->leader, NULL);
         if (rc == OK)
-            rc = take_in(s, &change);
+            rc = take_in(s, &change, deadline);
     }
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
         if (s->client[p])

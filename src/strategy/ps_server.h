@@ -18,6 +18,7 @@
 #ifndef PL_STRATEGY_PS_SERVER_H
 #define PL_STRATEGY_PS_SERVER_H
 
+#include "coll/link_turns.h"
 #include "coll/outlier.h"
 #include "strategy/ps_clock.h"
 #include "strategy/ps_message.h"
@@ -55,10 +56,13 @@ enum ps_request { REQUEST_NONE, REQUEST_PART, REQUEST_STATE };
 
 /* A worker as a server sees it. */
 struct ps_server_client {
-    struct transfer push;       /* coming in */
-    struct transfer part;       /* going out */
-    struct vec both;            /* a push or a copy; as long as a state */
-    enum ps_use use;            /* of `both` */
+    struct transfer push; /* coming in */
+    struct transfer part; /* going out */
+    struct vec both;      /* a push or a copy; as long as a state */
+    enum ps_use use;      /* of `both`; */
+    double bytes;         /* those that arrive, or of the copy */
+    struct link_peer in, out;
+    uint64_t since;             /* its place in the order of waiting headers and requests */
     struct vec last;            /* its last push, for its s; as long as the shard */
     struct message *next;       /* the header of its next push, until `both` is free */
     uint64_t number;            /* its newest push that was accepted; 0: none */
@@ -99,6 +103,8 @@ struct ps_server {
     struct shard_layout layout; /* of its states, which workers keep */
     struct ps_server_client *client[VIEW_MEMBERS_MAX];
     uint64_t done[VIEW_MEMBERS_MAX];    /* by worker: its newest push that is decided */
+    struct link_turns in, out;          /* pushes arrive one after another, and copies go out so */
+    uint64_t requests;                  /* headers and requests so far */
     struct push *together;              /* room for a push of each */
     struct vec moved;                   /* with `reject`: a running mean of applied pushes' x */
     bool has_moved;                     /* it has one */
@@ -154,16 +160,16 @@ static inline bool ps_rejects(const struct ps_server *server)
 
 /* Assert that the transition is one of the table. */
 void ps_enter(struct ps_server *server, enum ps_server_stage stage);
-void ps_set_use(struct ps_server_client *client, enum ps_use use);
+void ps_set_use(struct ps_server *server, struct ps_server_client *client, enum ps_use use);
 
 /* The header of a push has arrived; its transfer has ended. */
 int ps_on_push(struct ps_server *server, struct message *m);
 int ps_on_push_ended(struct ps_server *server, struct ps_server_client *client);
 
-/* The worker's vector is free: accept its waiting push, if there is one, or send the copy that it
- * requests, if that can be served now. */
-int ps_serve_next(struct ps_server *server, uint32_t node);
-int ps_serve_all(struct ps_server *server); /* the same for all workers */
+/* Accept the waiting pushes of workers whose vectors are free, and send the copies that they request
+ * and that can be served now, each when its turn has come, in the order in which they began to wait.
+ * *deadline is reduced to the time at which the next turn comes. */
+int ps_serve_workers(struct ps_server *server, int64_t *deadline);
 
 /* An order of the clock has arrived. ERR_PROTOCOL */
 int ps_on_order(struct ps_server *server, const struct ps_message *message);

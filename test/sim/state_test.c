@@ -500,9 +500,12 @@ static void test_every_strategy_trains_it(void **state)
     net_of(*state, NORM_NET("0.9"));
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         struct sim_run r = {0};
-        bool plain = strstr(options[i], "downpour") != NULL; /* steps of four add up */
+        bool plain = strstr(options[i], "downpour") != NULL; /* steps of four add up, */
+        bool adds = strstr(options[i], "ps") != NULL;        /* and so do gradients */
         SIM(*state, SIM_CALM, &r, "stop.epochs=6", options[i],
-            plain ? "solver={base_lr:0.02 lr_policy:'fixed'}" : "solver.base_lr=0.05");
+            plain  ? "solver={base_lr:0.01 lr_policy:'fixed'}"
+            : adds ? "solver.base_lr=0.0125"
+                   : "solver.base_lr=0.05");
         double error = run_number(r.dir, "end", 0, "test_error");
         print_message("    %s: %.3g\n", options[i], error);
         assert_true(error < 0.2);
