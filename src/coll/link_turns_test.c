@@ -16,37 +16,37 @@ enum { PEERS = 4, ALONE = 250 }; /* ns of a transfer that has the link alone */
 
 static struct link_peer peer[PEERS];
 
-static void begin(struct link_turns *t, int i, int64_t now)
+static void begin_transfer(struct link_turns *t, int i, int64_t now)
 {
     link_turns_begin(t, &peer[i], BYTES, now);
 }
 
-static void end(struct link_turns *t, int i, int64_t now)
+static void end_transfer(struct link_turns *t, int i, int64_t now)
 {
     link_turns_end(t, &peer[i], BYTES, now);
 }
 
 /* Bursts of all peers at once, each of which takes `took`. */
-static int64_t bursts(struct link_turns *t, int count, int64_t took, int64_t now)
+static int64_t play_bursts(struct link_turns *t, int count, int64_t took, int64_t now)
 {
     for (int k = 0; k < count; k++, now += took) {
         for (int i = 0; i < PEERS; i++) {
             assert_true(link_turns_free(t, &peer[i], now));
-            begin(t, i, now);
+            begin_transfer(t, i, now);
         }
         for (int i = 0; i < PEERS; i++)
-            end(t, i, now + took);
+            end_transfer(t, i, now + took);
     }
     return now;
 }
 
 /* Transfers of peer 0 that have the link alone, up to the next window. */
-static int64_t rest_of_window(struct link_turns *t, int64_t took, int64_t now)
+static int64_t fill_window(struct link_turns *t, int64_t took, int64_t now)
 {
     for (uint32_t window = t->windows; t->windows == window; now += took) {
         assert_true(link_turns_free(t, &peer[0], now));
-        begin(t, 0, now);
-        end(t, 0, now + took);
+        begin_transfer(t, 0, now);
+        end_transfer(t, 0, now + took);
     }
     return now;
 }
@@ -63,13 +63,13 @@ static void test_a_full_link(void **state)
 {
     (void)state;
     struct link_turns t = {0};
-    int64_t now = bursts(&t, 2, PEERS * ALONE, 0);
+    int64_t now = play_bursts(&t, 2, PEERS * ALONE, 0);
     assert_int_equal(t.windows, 1);
     assert_true(t.rate == BYTES / ALONE);
-    begin(&t, 0, now);
+    begin_transfer(&t, 0, now);
     assert_false(link_turns_free(&t, &peer[1], now));
     assert_int_equal(t.free_at, now + ALONE * 5 / 4);
-    end(&t, 0, now + ALONE);
+    end_transfer(&t, 0, now + ALONE);
     assert_true(peer[0].rate == BYTES / ALONE);
     assert_true(link_turns_free(&t, &peer[1], now + ALONE));
 }
@@ -79,11 +79,11 @@ static void test_a_stopped_peer(void **state)
 {
     (void)state;
     struct link_turns t = {0};
-    int64_t now = bursts(&t, 2, PEERS * ALONE, 0);
-    begin(&t, 0, now);
+    int64_t now = play_bursts(&t, 2, PEERS * ALONE, 0);
+    begin_transfer(&t, 0, now);
     assert_false(link_turns_free(&t, &peer[1], now + ALONE * 5 / 4 - 1));
     assert_true(link_turns_free(&t, &peer[1], now + ALONE * 5 / 4));
-    begin(&t, 1, now + ALONE * 5 / 4);
+    begin_transfer(&t, 1, now + ALONE * 5 / 4);
     assert_false(link_turns_free(&t, &peer[2], now + ALONE * 5 / 4));
     link_turns_end(&t, &peer[0], 0, now + ALONE * 2); /* cancelled */
     assert_int_equal(t.active, 1);
@@ -95,21 +95,21 @@ static void test_a_link_with_room(void **state)
 {
     (void)state;
     struct link_turns t = {0};
-    int64_t now = bursts(&t, 2, ALONE, 0); /* 16 bytes/ns together */
+    int64_t now = play_bursts(&t, 2, ALONE, 0); /* 16 bytes/ns together */
     assert_true(t.rate == PEERS * BYTES / ALONE);
-    begin(&t, 0, now);
+    begin_transfer(&t, 0, now);
     assert_false(link_turns_free(&t, &peer[1], now));
     assert_true(link_turns_free(&t, &peer[1], t.free_at));
-    end(&t, 0, now + ALONE);
+    end_transfer(&t, 0, now + ALONE);
     now += ALONE;
     for (int i = 1; i < PEERS; i++, now += ALONE) {
-        begin(&t, i, now);
-        end(&t, i, now + ALONE);
+        begin_transfer(&t, i, now);
+        end_transfer(&t, i, now + ALONE);
     }
     for (int i = 0; i < PEERS; i++) {
         assert_true(peer[i].rate == BYTES / ALONE);
         assert_true(link_turns_free(&t, &peer[i], now));
-        begin(&t, i, now);
+        begin_transfer(&t, i, now);
     }
 }
 
@@ -121,14 +121,14 @@ static void test_a_link_that_carries_more(void **state)
     struct link_turns t = {0};
     int64_t now = 0;
     while (t.windows < 7)
-        now = rest_of_window(&t, ALONE, now);
+        now = fill_window(&t, ALONE, now);
     assert_true(t.rate == BYTES / ALONE);
     for (int k = 0; k < 4; k++, now += 2 * ALONE) { /* each alone for a half, and with the other */
-        begin(&t, 0, now);
+        begin_transfer(&t, 0, now);
         assert_true(link_turns_free(&t, &peer[1], now + ALONE / 2));
-        begin(&t, 1, now + ALONE / 2);
-        end(&t, 0, now + ALONE);
-        end(&t, 1, now + ALONE * 3 / 2);
+        begin_transfer(&t, 1, now + ALONE / 2);
+        end_transfer(&t, 0, now + ALONE);
+        end_transfer(&t, 1, now + ALONE * 3 / 2);
     }
     assert_int_equal(t.windows, 8);
     assert_true(t.rate > 1.3 * BYTES / ALONE && t.rate < 1.4 * BYTES / ALONE);
@@ -139,15 +139,15 @@ static void test_a_link_that_becomes_slower(void **state)
 {
     (void)state;
     struct link_turns t = {0};
-    int64_t now = rest_of_window(&t, ALONE, 0);
+    int64_t now = fill_window(&t, ALONE, 0);
     double before = t.rate;
     for (int k = 0; k < 8; k++, now += 10 * ALONE) {
-        begin(&t, 0, now);
-        end(&t, 0, now + 2 * ALONE);
+        begin_transfer(&t, 0, now);
+        end_transfer(&t, 0, now + 2 * ALONE);
     }
     assert_true(t.rate == before);
     while (t.windows < 30)
-        now = rest_of_window(&t, 2 * ALONE, now);
+        now = fill_window(&t, 2 * ALONE, now);
     assert_true(t.rate < 0.55 * before);
 }
 
