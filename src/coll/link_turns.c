@@ -26,8 +26,7 @@ bool link_turns_free(const struct link_turns *t, const struct link_peer *peer, i
     return t->active == 0 || now >= t->free_at || t->load + load_of(t, peer) <= ROOM * t->rate;
 }
 
-/* Time passes up to now. */
-static void advance(struct link_turns *t, int64_t now)
+static void advance_time(struct link_turns *t, int64_t now)
 {
     if (t->active > 0)
         t->busy += now - t->last;
@@ -42,7 +41,7 @@ static double share_of_time(const struct link_turns *t)
 void link_turns_begin(struct link_turns *t, struct link_peer *peer, double bytes, int64_t now)
 {
     double alone = t->rate > 0 ? bytes / t->rate : 0;
-    advance(t, now);
+    advance_time(t, now);
     t->active++;
     t->peak = t->active > t->peak ? t->active : t->peak;
     t->free_at = now + (int64_t)min_double(share_of_time(t) * alone, LONGEST);
@@ -69,7 +68,7 @@ static void end_window(struct link_turns *t)
 void link_turns_end(struct link_turns *t, struct link_peer *peer, double bytes, int64_t now)
 {
     PL_ASSERT(t->active > 0);
-    advance(t, now);
+    advance_time(t, now);
     t->active--;
     t->load = t->active > 0 ? t->load - peer->load : 0;
     t->bytes += bytes;

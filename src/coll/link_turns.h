@@ -4,15 +4,15 @@
  * are used. If all transfers share the link, all end together, and each direction idles while the
  * other one is used.
  *
- * The next transfer begins at once if the link has room for it: if the peers that use it are slower
- * than the link. Else it begins when the one before has ended, or when it should have: after its
- * bytes at the link's rate, and a quarter more. So a slow or stopped peer holds up no other one for
- * long.
+ * The next transfer begins at once if the link has room for it: if the peers that use it are
+ * slower than the link. Else it begins when the one before has ended, or when it should have: after
+ * its bytes at the link's rate, and a quarter more. So a slow or stopped peer holds up no other one
+ * for long.
  *
- * Both rates are measured. The link's is that of a window of some transfers together; in one window
- * of eight the next transfer begins early: if the link then carries more, that is its rate from then
- * on. In the first window transfers take no turns. A peer's rate is that of its fastest transfer
- * since.
+ * Both rates are measured. The link's is that of a window of some transfers together; in one
+ * window of eight the next transfer begins early: if the link then carries more, that is its rate
+ * from then on. In the first window transfers take no turns. A peer's rate is that of its fastest
+ * transfer since.
  *
  * Pure arithmetic: the caller has the time, in nanoseconds. */
 #ifndef PL_COLL_LINK_TURNS_H

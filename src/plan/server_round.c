@@ -1,5 +1,5 @@
-/* Workers take the actions of their scripts (server_script.h), and meet the servers (server_model.h),
- * until enough rounds of each count. */
+/* Workers take the actions of their scripts (server_script.h) and meet the servers
+ * (server_model.h), until enough rounds of each count. */
 #include "plan/server_round.h"
 
 #include "base/arena.h"

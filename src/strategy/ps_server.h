@@ -166,9 +166,9 @@ void ps_set_use(struct ps_server *server, struct ps_server_client *client, enum 
 int ps_on_push(struct ps_server *server, struct message *m);
 int ps_on_push_ended(struct ps_server *server, struct ps_server_client *client);
 
-/* Accept the waiting pushes of workers whose vectors are free, and send the copies that they request
- * and that can be served now, each when its turn has come, in the order in which they began to wait.
- * *deadline is reduced to the time at which the next turn comes. */
+/* Accept the waiting pushes of workers whose vectors are free, and send the copies that they
+ * request and that can be served now, each when its turn has come, in the order in which they began
+ * to wait. *deadline is reduced to the time at which the next turn comes. */
 int ps_serve_workers(struct ps_server *server, int64_t *deadline);
 
 /* An order of the clock has arrived. ERR_PROTOCOL */
