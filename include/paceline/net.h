@@ -9,6 +9,7 @@
 #define PACELINE_NET_H
 
 #include "paceline/job.h"
+#include "paceline/team.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -228,6 +229,12 @@ typedef struct pl_net_options {
      * statistics, losses and tests are f32. */
     const char *precision;
     bool inference; /* it will not be trained, and its weights are 0 until they are loaded */
+    /* With `inference`: the members of this team have the model in slices, by rank, as a job's
+     * `slices` cuts it, so that none of them holds all of it. They make the same calls in the same
+     * order: pl_net_load_weights reads this member's part of a .safetensors as a run leaves it, and
+     * the scores of all records are everyone's. Calls that need the whole model are refused. The
+     * net uses channel 0 until pl_net_free. NULL, or a team of one: the model is whole. */
+    pl_team *team;
 } pl_net_options;
 
 /* A net with its initial weights. `options` may be NULL.
@@ -237,8 +244,8 @@ typedef struct pl_net_options {
  *
  * PL_ERR_INPUT        a layer, the solver or a value is wrong, by name
  * PL_ERR_UNSUPPORTED  there is no such layer, filler, or optimizer; bf16 where the processor, or
- *                     the kernels "ref" do not support it
- * PL_ERR_USAGE        wrong kernels, or precision
+ *                     the kernels "ref" do not support it; a layer that slices cannot share out
+ * PL_ERR_USAGE        wrong kernels, or precision; a team without `inference`
  * PL_ERR_NOMEM */
 int pl_net_create(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
                   pl_net **out);

@@ -510,6 +510,7 @@ class pl_net_options(Structure):
         ("kernels", c_char_p),
         ("precision", c_char_p),
         ("inference", c_bool),
+        ("team", c_void_p),
     ]
 
 

@@ -111,8 +111,8 @@ static int plan_net(pl_net *net, const struct shape *record, const struct fields
     if (!net->inference)
         return workspace_plan(net->job, record, fields, log, tuner, &net->ws, err);
     bool known = model_scores(net->job->net->define, &scores, &none) == OK;
-    return workspace_plan_tests(net->job, record, fields, log, tuner, known ? scores.blob : NULL,
-                                &net->ws, err);
+    return workspace_plan_tests(net->slice.index, net->job, record, fields, log, tuner,
+                                known ? scores.blob : NULL, &net->ws, err);
 }
 
 int api_net_form(pl_net *net, const struct shape *record, const struct fields *fields,
@@ -145,6 +145,16 @@ int api_net_formed(const pl_net *net, struct err *err)
                    "net: the shape of its records is unknown: state it in the net, or set data");
 }
 
+/* Which layers the slices share out is what the job of the specification says. */
+static int cut_job(pl_net *net, const pl_net_spec *spec, struct err *err)
+{
+    net->job->slices = (uint32_t)net->slice.count;
+    return api_copy_name(spec->slices_from, &net->job->slices_from) &&
+                   api_copy_name(spec->slices_to, &net->job->slices_to)
+               ? OK
+               : err_set(err, ERR_NOMEM, "net: out of memory");
+}
+
 static int create_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
                       pl_net **out)
 {
@@ -161,7 +171,11 @@ static int create_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_o
     net->engine = engine;
     net->inference = own.inference;
     arena_init(&net->arena);
-    rc = api_net_job(spec, &own, &net->job, err);
+    rc = api_net_join(net, own.team, err);
+    if (rc == OK)
+        rc = api_net_job(spec, &own, &net->job, err);
+    if (rc == OK && net->team)
+        rc = cut_job(net, spec, err);
     const struct shape record = model_record_shape(spec->build.net);
     if (rc == OK && record.n > 0)
         rc = api_net_form(net, &record, NULL, err);
@@ -188,6 +202,7 @@ void pl_net_free(pl_net *net)
     if (net->text)
         protobuf_c_message_free_unpacked(&net->text->base, NULL);
     buf_release(&net->drawn);
+    free(net->parts);
     arena_release(&net->arena);
     job_free(net->job);
     free(net);
@@ -230,13 +245,16 @@ static int test_net(pl_net *net, uint64_t steps, pl_test_result *result)
     const struct dataset *set = &net->corpus.set[SET_TEST];
     size_t batch = net->job->batch, all = (set->count + batch - 1) / batch;
     struct net_result sum = {0};
+    int rc = api_net_whole(net, "a test", &net->engine->error);
+    if (rc != OK)
+        return rc;
     if (set->count == 0)
         return err_set(&net->engine->error, ERR_USAGE,
                        "net: there is no validation data; set it first");
     kernels_set_threads((int)net->job->threads);
     size_t count = steps == 0 || steps >= all ? set->count : (size_t)steps * batch;
-    int rc = workspace_evaluate(net->ws, set, 0, count, &net->learner.x, &net->learner.s, &sum,
-                                &net->engine->error);
+    rc = workspace_evaluate(net->ws, set, 0, count, &net->learner.x, &net->learner.s, &sum,
+                            &net->engine->error);
     if (rc != OK)
         return rc;
     struct evaluation e = evaluation_of(&sum);
@@ -260,6 +278,9 @@ static int check_blob(const pl_net *net, size_t count, const char *blob, size_t 
         return err_set(err, ERR_USAGE,
                        "net: blob \"%.100s\" does not go by records: it is %s, not one a record",
                        blob, shape.n == 0 ? "one number" : "of the whole batch");
+    if (net_blob_is_part(net->ws->test, blob))
+        return err_set(err, ERR_UNSUPPORTED, "net: each slice has a part of blob \"%.100s\" alone",
+                       blob);
     size_t floats = shape_count_from(&shape, 1);
     *each = floats;
     if (room / floats < count)
@@ -295,19 +316,19 @@ static int forward_net(pl_net *net, const float *records, size_t count, const ch
     uint32_t *labels = calloc(batch, sizeof *labels); /* for a loss, which is ignored */
     if (!labels)
         return err_set(err, ERR_NOMEM, "net: out of memory for %zu labels", batch);
-    for (size_t i = 0; i < count; i += batch) {
+    for (size_t i = 0; rc == OK && i < count; i += batch) {
         size_t n = count - i < batch ? count - i : batch;
         struct net_batch piece = {
             .data = records + i * net->ws->record_floats,
             .labels = labels,
             .count = n,
         };
-        struct net_result ignored;
-        net_forward(net->ws->test, &net->learner.x, &net->learner.s, &piece, &ignored);
-        net_blob(net->ws->test, blob, out + i * *each, n * *each, NULL);
+        rc = api_net_pass(net, &piece, err);
+        if (rc == OK)
+            net_blob(net->ws->test, blob, out + i * *each, n * *each, NULL);
     }
     free(labels);
-    return OK;
+    return rc;
 }
 
 int pl_net_forward(pl_net *net, const float *records, size_t count, const char *blob, float *out,

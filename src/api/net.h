@@ -11,7 +11,8 @@
 struct pl_net_spec {
     pl_engine *engine;
     struct build build;
-    struct err error;    /* the first of the building calls; status OK: none */
+    char *slices_from, *slices_to; /* the layers that a job's slices share out; NULL: all */
+    struct err error;              /* the first of the building calls; status OK: none */
     struct shape record; /* the record shape that a net of the zoo was published for; else n = 0 */
     struct buf text;     /* pl_net_spec_text's */
     struct arena arena;  /* pl_net_spec_layers' */
@@ -19,6 +20,9 @@ struct pl_net_spec {
 
 /* OK, or the first error of its construction. */
 int api_spec_check(const pl_net_spec *spec, struct err *err);
+
+/* A copy, if there is a name; false: out of memory. */
+bool api_copy_name(const char *name, char **out);
 
 /* The shape of records to plan for: the one given, or, if that is three zeros, the shape that the
  * net states or was published for. ERR_USAGE: unknown */
@@ -57,6 +61,10 @@ struct pl_net {
     Paceline__Data__Text *text;   /* pl_net_form_text's; owned; NULL: none */
     struct text_sampler *sampler; /* of that text, or of the training data; NULL: not needed yet */
     struct buf drawn;             /* pl_net_sample's */
+    pl_team *team;                /* that has the model in slices; NULL: the model is whole */
+    struct model_slice slice;     /* this member's of it */
+    float *parts;                 /* of a blob that the slices gather; */
+    size_t room;                  /* so many floats */
 };
 
 /* Give the net its form, for records of that shape. */
@@ -65,6 +73,16 @@ int api_net_form(pl_net *net, const struct shape *record, const struct fields *f
 
 /* ERR_USAGE while it has none. */
 int api_net_formed(const pl_net *net, struct err *err);
+
+/* The members of the team (NULL: none) have a slice of the net each (net_slice.c). ERR_USAGE,
+ * ERR_PEER */
+int api_net_join(pl_net *net, pl_team *team, struct err *err);
+
+/* ERR_UNSUPPORTED where the net is a slice: `what` needs the whole model. */
+int api_net_whole(const pl_net *net, const char *what, struct err *err);
+
+/* A forward pass of the net for tests. ERR_PEER: a slice was lost; ERR_NOMEM */
+int api_net_pass(pl_net *net, const struct net_batch *batch, struct err *err);
 
 /* Release the net's data. */
 void api_net_release_data(pl_net *net);

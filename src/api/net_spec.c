@@ -54,6 +54,12 @@ static int zoo_spec(pl_engine *engine, const char *name, pl_net_spec **out)
     return rc;
 }
 
+bool api_copy_name(const char *name, char **out)
+{
+    *out = name ? strdup(name) : NULL;
+    return *out || !name;
+}
+
 static int of_job(const pl_job *job, pl_net_spec **out)
 {
     struct err *err = &job->engine->error;
@@ -61,7 +67,15 @@ static int of_job(const pl_job *job, pl_net_spec **out)
     if (!job->message->net || !job->message->net->source_case)
         return err_set(err, ERR_INPUT, "net: is missing from the job");
     int rc = model_load_net(job->message->net, &net, err);
-    return rc == OK ? wrap_net(job->engine, net, out) : rc;
+    if (rc == OK)
+        rc = wrap_net(job->engine, net, out);
+    if (rc != OK)
+        return rc;
+    if (api_copy_name(job->message->slices_from, &(*out)->slices_from) &&
+        api_copy_name(job->message->slices_to, &(*out)->slices_to))
+        return OK;
+    pl_net_spec_free(*out);
+    return err_set(err, ERR_NOMEM, "net: out of memory");
 }
 
 int pl_net_spec_create(pl_engine *engine, const char *name, pl_net_spec **out)
@@ -92,6 +106,8 @@ void pl_net_spec_free(pl_net_spec *spec)
         caffe__net_parameter__free_unpacked(spec->build.net, NULL);
     buf_release(&spec->text);
     arena_release(&spec->arena);
+    free(spec->slices_from);
+    free(spec->slices_to);
     free(spec);
 }
 

@@ -101,11 +101,15 @@ static int load_weights(pl_net *net, const char *path, enum weights_fit fit)
     if (rc != OK)
         return rc;
     const struct weights_into into = {
-        .x = net_segments(workspace_net(net->ws)),
+        .x = net_whole_segments(workspace_net(net->ws)),
         .s = net_state_segments(workspace_net(net->ws)),
         .x_at = net->learner.x.at,
         .s_at = net->learner.s.at,
     };
+    if (net->team && fit == WEIGHTS_ALL)
+        return model_weights_load_slice(path, &net->slice, &into, &net->engine->log, err);
+    if ((rc = api_net_whole(net, "a file that fits in part", err)) != OK)
+        return rc;
     return model_weights_load(path, fit, &into, &net->engine->log, err);
 }
 
@@ -160,6 +164,8 @@ static int save_weights(const pl_net *net, const char *path)
     struct err *err = &net->engine->error;
     char here[API_PATH_MAX];
     int rc = api_net_formed(net, err);
+    if (rc == OK)
+        rc = api_net_whole(net, "a file of its weights", err);
     if (rc == OK)
         rc = api_path_here(path, here, err);
     if (rc != OK)

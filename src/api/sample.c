@@ -101,10 +101,13 @@ static int make_sampler(pl_net *net, struct err *err)
 {
     const Paceline__Data__Text *text = text_of_net(net);
     struct text_units *units;
+    int rc = api_net_whole(net, "drawing a text", err);
+    if (rc != OK)
+        return rc;
     if (!text)
         return err_set(err, ERR_USAGE,
                        "net: its text is unknown: name it, or set text as its training data");
-    int rc = text_units_create(text, &units, err);
+    rc = text_units_create(text, &units, err);
     return rc == OK ? text_sampler_create(net->job->net, workspace_net(net->ws), net->ws->kernels,
                                           units, &net->sampler, err)
                     : rc;

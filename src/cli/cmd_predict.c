@@ -2,6 +2,7 @@
 #include "cli/color.h"
 #include "cli/predict_model.h"
 #include "cli/predict_output.h"
+#include "cli/predict_slices.h"
 #include "cli/predict_values.h"
 
 #include <stdio.h>
@@ -9,16 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { INPUTS_MAX = 4096, TOP = 5, BATCH = 8 };
+enum { INPUTS_MAX = 4096, TOP = 5, BATCH = 8, SLICES_MAX = 1024 };
 
 struct predict_arguments {
     const char *net, *weights, *data, *first, *maps, *mean, *scale, *color, *input, *top, *classes;
-    const char *batch, *threads, *kernels, *which;
+    const char *batch, *threads, *kernels, *which, *slices;
     bool json;
     const char *given[INPUTS_MAX]; /* MODEL, unless --net is given, and pictures */
     const char *model, *const *pictures;
     size_t count;                              /* of pictures */
     size_t first_n, top_n, batch_n, threads_n; /* the numbers of the texts above; 0: not given */
+    size_t slices_n;                           /* likewise; then how many there are */
     uint32_t shape[3];                         /* likewise; zeros */
 };
 
@@ -42,6 +44,7 @@ static const struct option predict_options[] = {
     PREDICT_OPTION("input", "CxHxW", "the shape of a record, if the model leaves it open", input),
     PREDICT_OPTION("batch", "B", "records at a time (8)", batch),
     PREDICT_OPTION("threads", "T", "compute threads (all cores)", threads),
+    PREDICT_OPTION("slices", "F", "F processes with a slice of the model each", slices),
     PREDICT_OPTION("kernels", "K", "ref, dnnl or auto", kernels),
     {"json", OPTION_FLAG, NULL, "print a JSON object a record, one a line, on stdout",
      offsetof(struct predict_arguments, json)},
@@ -96,6 +99,8 @@ static int check_numbers(struct predict_arguments *a)
         return usage_error("--batch must be a number from 1 to 65536");
     if (!read_count(a->threads, 1024, &a->threads_n))
         return usage_error("--threads must be a number from 1 to 1024");
+    if (!read_count(a->slices, SLICES_MAX, &a->slices_n))
+        return usage_error("--slices must be a number from 1 to 1024");
     if (a->input && !read_shape(a->input, a->shape))
         return usage_error("--input must be channels, rows and columns, as in 3x224x224");
     return -1;
@@ -234,16 +239,24 @@ static int find_records(pl_engine *engine, const struct predict_arguments *a,
 
 /* ---- predicting ---- */
 
-static int make_net(pl_engine *engine, const struct predict_arguments *a,
-                    const struct predict_model *model, pl_data *data, size_t records, pl_net **out)
+/* The net is made for: with slices, for one record each at least. */
+static size_t batch_of(const struct predict_arguments *a, size_t records)
 {
     size_t batch = a->batch_n ? a->batch_n : records < BATCH ? records : BATCH;
+    return batch < a->slices_n ? a->slices_n : batch;
+}
+
+static int make_net(pl_engine *engine, const struct predict_arguments *a,
+                    const struct predict_model *model, pl_team *team, pl_data *data, size_t records,
+                    pl_net **out)
+{
     const pl_net_options options = {
         .size = sizeof options,
-        .batch = (uint32_t)batch,
+        .batch = (uint32_t)batch_of(a, records),
         .threads = (uint32_t)a->threads_n,
         .kernels = a->kernels,
         .inference = true,
+        .team = team,
     };
     bool lossless;
     int rc = pl_net_spec_judge(model->spec, &lossless); /* a net without a loss cannot be made */
@@ -337,7 +350,7 @@ static int predict_targets(const struct predict_arguments *a, const struct predi
 }
 
 static int predict_records(pl_engine *engine, const struct predict_arguments *a,
-                           const struct predict_model *model)
+                           const struct predict_model *model, pl_team *team)
 {
     struct predictions p = {0};
     pl_data *data = NULL;
@@ -349,7 +362,7 @@ static int predict_records(pl_engine *engine, const struct predict_arguments *a,
         rc = pl_data_describe(data, &info);
     if (rc == PL_OK) {
         p.records = a->first_n && a->first_n < info.records ? a->first_n : info.records;
-        rc = make_net(engine, a, model, data, p.records, &net);
+        rc = make_net(engine, a, model, team, data, p.records, &net);
     }
     if (rc == PL_OK)
         rc = pl_net_classes_of(net, &p.classes);
@@ -363,6 +376,32 @@ static int predict_records(pl_engine *engine, const struct predict_arguments *a,
     return rc;
 }
 
+static int find_model(pl_engine *engine, const struct predict_arguments *a,
+                      struct predict_model *model)
+{
+    return a->net ? predict_model_make(engine, a->net, a->weights, model)
+                  : predict_model_find(engine, "predict", a->model, a->which, model);
+}
+
+/* One of the processes that have a slice each. */
+static int predict_slice(pl_engine *engine, pl_team *team, const void *arguments)
+{
+    const struct predict_arguments *a = arguments;
+    struct predict_model model;
+    int rc = find_model(engine, a, &model);
+    if (rc == PL_OK)
+        rc = predict_records(engine, a, &model, team);
+    predict_model_release(&model);
+    return rc;
+}
+
+static int predict_by_slices(struct predict_arguments *a)
+{
+    if (!a->threads)
+        a->threads_n = predict_slices_threads((uint32_t)a->slices_n);
+    return predict_slices_run((uint32_t)a->slices_n, predict_slice, a);
+}
+
 static int run_predict(const struct command *command, int argc, char **argv)
 {
     static struct predict_arguments a;
@@ -373,14 +412,15 @@ static int run_predict(const struct command *command, int argc, char **argv)
         end = check_arguments(&a, given);
     if (end >= 0)
         return end;
+    if (a.slices_n > 1)
+        return predict_by_slices(&a);
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
     struct predict_model model;
-    int rc = a.net ? predict_model_make(engine, a.net, a.weights, &model)
-                   : predict_model_find(engine, "predict", a.model, a.which, &model);
+    int rc = find_model(engine, &a, &model);
     if (rc == PL_OK)
-        rc = predict_records(engine, &a, &model);
+        rc = predict_records(engine, &a, &model, NULL);
     int code = rc == PL_OK ? EXIT_DONE : rc > 0 ? rc : cli_fail(engine, rc);
     predict_model_release(&model);
     pl_engine_destroy(engine);

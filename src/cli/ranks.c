@@ -167,8 +167,12 @@ static int exit_code(int status)
 /* A rank has ended. A rank that failed ends the others, which would wait for it in vain. */
 static void take_end(pid_t ended, int status, const pid_t *pid, uint32_t count, int *code)
 {
-    if (*code == EXIT_DONE)
+    bool first = *code == EXIT_DONE;
+    if (first)
         *code = exit_code(status);
+    if (first && WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE) /* else it has said why */
+        fprintf(stderr, "paceline: one of %u processes was ended by signal %d\n", count,
+                WTERMSIG(status));
     for (uint32_t i = 0; *code != EXIT_DONE && i < count; i++)
         if (pid[i] != ended)
             kill(pid[i], SIGKILL); /* one that is stopped, too */

@@ -301,7 +301,7 @@ int workspace_plan(const Paceline__Job *job, const struct shape *record,
     return make_workspace(job, &options, out, err);
 }
 
-int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
+int workspace_plan_tests(size_t slice, const Paceline__Job *job, const struct shape *record,
                          const struct fields *fields, const struct logger *log, struct tuner *tuner,
                          const char *keep, struct workspace **out, struct err *err)
 {
@@ -310,7 +310,9 @@ int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
                                    .log = log,
                                    .tuner = tuner,
                                    .only_tests = true,
-                                   .keep = keep};
+                                   .keep = keep,
+                                   .is_slice = slice != SLICE_ALL,
+                                   .slice = slice};
     return make_workspace(job, &options, out, err);
 }
 
@@ -601,7 +603,8 @@ static int pass_slice(struct workspace *ws, struct net *net, const struct vec *x
                       const struct net_batch *batch, const struct slice_meeting *meeting,
                       struct net_result *result)
 {
-    size_t before = net_points(ws->train) + (net == ws->separate ? net_points(ws->test) : 0);
+    size_t before = ws->train ? net_points(ws->train) : 0;
+    before += net == ws->separate ? net_points(ws->test) : 0;
     const struct net_point *point = NULL;
     net_begin_forward(net, x, s, batch);
     int rc = net_continue(net, &point);
@@ -614,6 +617,16 @@ static int pass_slice(struct workspace *ws, struct net *net, const struct vec *x
     }
     *result = *net_last_result(net);
     return rc;
+}
+
+int workspace_pass(struct workspace *ws, const struct vec *x, struct vec *s,
+                   const struct net_batch *batch, const struct slice_meeting *meeting,
+                   struct net_result *result)
+{
+    if (meeting)
+        return pass_slice(ws, ws->test, x, s, batch, meeting, result);
+    net_forward(ws->test, x, s, batch, result);
+    return OK;
 }
 
 int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t first, size_t count,

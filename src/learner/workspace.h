@@ -87,8 +87,8 @@ int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct 
                    struct err *err);
 
 /* The same without a net for training, for a caller that only tests or reads outputs: the blob
- * `keep` (NULL: the net's outputs), borrowed for the call. */
-int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
+ * `keep` (NULL: the net's outputs), borrowed for the call. `slice`: of the job's, or SLICE_ALL. */
+int workspace_plan_tests(size_t slice, const Paceline__Job *job, const struct shape *record,
                          const struct fields *fields, const struct logger *log, struct tuner *tuner,
                          const char *keep, struct workspace **out, struct err *err);
 
@@ -147,6 +147,12 @@ int workspace_evaluate_slice(struct workspace *ws, const struct dataset *set, si
                              const struct slice_meeting *meeting, struct net_result *sum,
                              struct err *err);
 size_t workspace_points(const struct workspace *ws);
+
+/* A forward pass of the net for tests over one batch; `meeting` of a slice, else NULL. The errors
+ * of `meet`. */
+int workspace_pass(struct workspace *ws, const struct vec *x, struct vec *s,
+                   const struct net_batch *batch, const struct slice_meeting *meeting,
+                   struct net_result *result);
 
 struct evaluation evaluation_of(const struct net_result *sum);
 

@@ -6,6 +6,7 @@
 
 #include "base/logger.h"
 #include "model/safetensors.h"
+#include "tensor/model_slice.h"
 #include "tensor/segment.h"
 
 /* ---- any file, by name of layers ---- */
@@ -37,6 +38,15 @@ struct weights_into {
  * ERR_UNSUPPORTED, ERR_NOMEM */
 int model_weights_load(const char *path, enum weights_fit fit, const struct weights_into *into,
                        const struct logger *log, struct err *err);
+
+/* The same for a slice of a model, WEIGHTS_ALL, from a safetensors file with checksums: the table
+ * `into->x` is the whole model's, and x_at has the slice's part of it. The file is read by range,
+ * and needs no memory. On an error part of the vectors may be written.
+ *
+ * ERR_UNSUPPORTED: also another format */
+int model_weights_load_slice(const char *path, const struct model_slice *slice,
+                             const struct weights_into *into, const struct logger *log,
+                             struct err *err);
 
 /* ---- safetensors, which hold these tensors exactly ---- */
 

@@ -25,6 +25,22 @@ static bool is_ours(const struct file_bytes *bytes)
            memcmp(bytes->data + SAFETENSORS_LENGTH_BYTES, SAFETENSORS_LEAD, n) == 0;
 }
 
+int weights_file_check_ours(const char *path, struct err *err)
+{
+    struct file_bytes bytes;
+    size_t n = SAFETENSORS_LENGTH_BYTES + strlen(SAFETENSORS_LEAD) + 1;
+    int rc = file_read_begin(path, n, NULL, &bytes, err);
+    if (rc != OK)
+        return rc;
+    bool ours = is_ours(&bytes);
+    file_release(&bytes);
+    return ours ? OK
+                : err_set(err, ERR_UNSUPPORTED,
+                          "%.200s: slices read their parts of a .safetensors as a run leaves it; "
+                          "`paceline convert` makes one",
+                          path);
+}
+
 /* A net with its blobs as the bytes of a caffemodel. */
 static int pack_net(const char *path, const Caffe__NetParameter *net, struct file_bytes *out,
                     struct err *err)

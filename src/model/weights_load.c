@@ -14,9 +14,10 @@
 struct tensor {
     const char *name; /* "joint/conv1.0" in safetensors, "conv1.0" in a caffemodel */
     struct shape shape;
-    const float *data;             /* of safetensors, */
-    const struct caffe_blob *blob; /* or of a caffemodel */
-    bool seen;                     /* the net has a segment of its name */
+    const float *data;                   /* of safetensors, unless they are read by range, */
+    const struct caffe_blob *blob;       /* or of a caffemodel */
+    const struct safetensors_item *item; /* of safetensors with Caffe's names */
+    bool seen;                           /* the net has a segment of its name */
 };
 
 struct tensors {
@@ -42,8 +43,8 @@ static int list_safetensors(struct tensors *list, struct arena *arena)
     for (size_t i = 0; list->at && i < st->n; i++) {
         const struct safetensors_item *item = &st->item[i];
         if (is_weights(item->name) && item->count > 0)
-            list->at[list->n++] =
-                (struct tensor){.name = item->name, .shape = item->shape, .data = item->data};
+            list->at[list->n++] = (struct tensor){
+                .name = item->name, .shape = item->shape, .data = item->data, .item = item};
     }
     return list->at ? OK : ERR_NOMEM;
 }
@@ -111,14 +112,20 @@ static int list_caffe(struct tensors *list, struct arena *arena)
     return list->at ? OK : ERR_NOMEM;
 }
 
+static bool are_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+/* A tensor that is read by range is checked then. */
 static bool is_finite(const struct tensor *tensor)
 {
     if (tensor->blob)
         return caffe_blob_finite(tensor->blob);
-    for (size_t i = 0; i < shape_count(&tensor->shape); i++)
-        if (!isfinite(tensor->data[i]))
-            return false;
-    return true;
+    return !tensor->data || are_finite(tensor->data, shape_count(&tensor->shape));
 }
 
 static void copy_tensor(const struct tensor *tensor, float *into)
@@ -148,14 +155,19 @@ struct taker {
     const struct tensor **from;
 };
 
+static int refuse_values(const struct loading *l, const char *name)
+{
+    return err_set(l->err, ERR_INPUT, "%s: tensor %s holds a value that is no finite number",
+                   l->path, name);
+}
+
 static int check_fit(const struct loading *l, const struct segment *segment,
                      const struct tensor *tensor, const char *name, bool *fits)
 {
     char a[64], b[64];
     *fits = tensor && caffe_shapes_fit(&tensor->shape, &segment->shape);
     if (*fits && !is_finite(tensor))
-        return err_set(l->err, ERR_INPUT, "%s: tensor %s holds a value that is no finite number",
-                       l->path, name);
+        return refuse_values(l, name);
     if (*fits)
         return OK;
     shape_text(&segment->shape, b, sizeof b);
@@ -236,8 +248,31 @@ static void take_tensor(const struct taker *to)
             copy_tensor(to->from[i], to->at + to->table->at[i].offset);
 }
 
-/* Once the file is open. */
-static int load_into(struct loading *l, struct arena *arena, const struct weights_into *into)
+/* The slice's part of a vector, and where its segments begin. */
+static int read_ranges(const struct loading *l, const struct safetensors_file *file,
+                       const struct model_slice *slice, const struct taker *to)
+{
+    size_t begin = 0;
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < to->table->count; i++) {
+        const struct segment *segment = &to->table->at[i];
+        const struct safetensors_item *item = to->from[i]->item;
+        size_t at = begin;
+        for (size_t block = 0; rc == OK && block < slice_blocks(segment); block++) {
+            struct range own = slice_of_block(slice, segment, block);
+            rc = safetensors_range(file, item, own.from, own.len, to->at + at, l->err);
+            at += own.len;
+        }
+        if (rc == OK && !are_finite(to->at + begin, at - begin))
+            rc = refuse_values(l, item->name);
+        begin = slice_next_segment(slice, segment, begin);
+    }
+    return rc;
+}
+
+/* Find the tensors of an open file for both vectors. */
+static int match_all(struct loading *l, struct arena *arena, const struct weights_into *into,
+                     struct taker *to_x, struct taker *to_s)
 {
     struct taker x = {"joint/", into->x, into->x_at, NULL};
     struct taker s = {"s/", into->s, into->s_at, NULL};
@@ -257,11 +292,15 @@ static int load_into(struct loading *l, struct arena *arena, const struct weight
     if (l->taken == 0 && l->left > 0)
         return err_set(l->err, ERR_INPUT, "%s: none of its %zu tensors fits the net", l->path,
                        l->list.n);
-    take_tensor(&x);
-    take_tensor(&s);
+    *to_x = x;
+    *to_s = s;
+    return OK;
+}
+
+static void log_taken(const struct loading *l)
+{
     log_info(l->log, "%s: %zu of the net's %zu tensors taken", l->path, l->taken,
              l->taken + l->left);
-    return OK;
 }
 
 int model_weights_load(const char *path, enum weights_fit fit, const struct weights_into *into,
@@ -273,9 +312,44 @@ int model_weights_load(const char *path, enum weights_fit fit, const struct weig
     int rc = weights_file_open(path, WEIGHTS_CHECKED, &file, err);
     if (rc != OK)
         return rc;
+    struct taker x, s;
     arena_init(&arena);
-    rc = load_into(&l, &arena, into);
+    rc = match_all(&l, &arena, into, &x, &s);
+    if (rc == OK) {
+        take_tensor(&x);
+        take_tensor(&s);
+        log_taken(&l);
+    }
     arena_release(&arena);
     weights_file_close(&file);
+    return rc;
+}
+
+int model_weights_load_slice(const char *path, const struct model_slice *slice,
+                             const struct weights_into *into, const struct logger *log,
+                             struct err *err)
+{
+    const struct model_slice all = {SLICE_ALL, slice->count}; /* each has all of s */
+    struct safetensors_file open;
+    struct taker x, s;
+    struct arena arena;
+    int rc = weights_file_check_ours(path, err);
+    if (rc == OK)
+        rc = safetensors_open(path, &open, err);
+    if (rc != OK)
+        return rc;
+    struct weights_file file = {.st = open.st};
+    struct loading l = {
+        .path = path, .fit = WEIGHTS_ALL, .log = log, .err = err, .list = {.file = &file}};
+    arena_init(&arena);
+    rc = match_all(&l, &arena, into, &x, &s);
+    if (rc == OK)
+        rc = read_ranges(&l, &open, slice, &x);
+    if (rc == OK)
+        rc = read_ranges(&l, &open, &all, &s);
+    if (rc == OK)
+        log_taken(&l);
+    arena_release(&arena);
+    safetensors_close(&open);
     return rc;
 }

@@ -487,6 +487,7 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
                      net->phase == PHASE_TRAIN ? "TRAIN" : "TEST");
     if (rc != OK)
         return rc;
+    partition_name_copies(net);
     choose_judge(net);
     count_classes(net);
     return OK;

@@ -206,6 +206,8 @@ int net_foresee_backward(const struct net *net, const struct net_watch *watch);
  * are guaranteed to have the layer's values. */
 bool net_keeps(const struct net *net, const char *name);
 bool net_by_records(const struct net *net, const char *name); /* there is one, a piece a record */
+/* There is one, of which each slice has a part. A blob that slices gather is whole. */
+bool net_blob_is_part(const struct net *net, const char *name);
 size_t net_blob(const struct net *net, const char *name, float *out, size_t size,
                 struct shape *shape);
 

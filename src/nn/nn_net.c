@@ -281,6 +281,12 @@ bool net_by_records(const struct net *net, const char *name)
     return blob && !blob->is_whole && blob->shape.n > 0;
 }
 
+bool net_blob_is_part(const struct net *net, const char *name)
+{
+    const struct blob *blob = newest_blob(net, name);
+    return blob && (blob->own.len < blob->units || blob->data_parallel);
+}
+
 size_t net_blob(const struct net *net, const char *name, float *out, size_t size,
                 struct shape *shape)
 {

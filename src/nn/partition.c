@@ -228,6 +228,13 @@ int partition_finish_layer(struct net *net, struct layer *layer, const struct se
     return OK;
 }
 
+void partition_name_copies(struct net *net)
+{
+    for (size_t i = 0; i < net->n_blobs; i++)
+        if (net->blob[i]->inserted && net->blob[i]->maker->ops == &gather_ops)
+            net->blob[i]->inserted = false;
+}
+
 /* ---- points ---- */
 
 size_t partition_number(const struct layer *layer, size_t point)

@@ -34,6 +34,9 @@ int partition_bottoms(struct net *net, struct layer *layer, const struct setup *
 int partition_finish_layer(struct net *net, struct layer *layer, const struct setup *setup,
                            struct err *err);
 
+/* The net is built: where its slices gather a blob, net_blob has the copy, which is whole. */
+void partition_name_copies(struct net *net);
+
 /* The part of the records that a pass over so many has for data-parallel layers. */
 struct range partition_records(const struct net *net, size_t count);
 

@@ -1,0 +1,108 @@
+/* A net of which this process has a slice, and the other members of a team have the others. */
+#include "api/net.h"
+#include "base/fault.h"
+#include "base/minmax.h"
+#include "tensor/codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int api_net_whole(const pl_net *net, const char *what, struct err *err)
+{
+    return net->team ? err_set(err, ERR_UNSUPPORTED,
+                               "net: %s needs the whole model, of which this is a slice", what)
+                     : OK;
+}
+
+int api_net_join(pl_net *net, pl_team *team, struct err *err)
+{
+    uint32_t members = team ? pl_team_size(team) : 1;
+    if (team && !net->inference)
+        return err_set(err, ERR_USAGE, "team: a net in slices is for inference");
+    if (members == 0)
+        return err_set(err, ERR_PEER, "team: it is over");
+    net->slice = (struct model_slice){SLICE_ALL, 1};
+    if (members == 1)
+        return OK;
+    net->team = team;
+    net->slice = (struct model_slice){pl_team_rank(team), members};
+    return OK;
+}
+
+/* ---- gathers ---- */
+
+static size_t own_floats(const pl_net *net, const struct net_point *p, size_t index)
+{
+    const struct model_slice slice = {index, net->slice.count};
+    return slice_units(&slice, p->outputs).len * p->each * p->rows;
+}
+
+/* Floats of the longest part, such that a team cuts a vector of equal parts of them between two
+ * (pl_team_part). */
+static size_t part_floats(const pl_net *net, const struct net_point *p)
+{
+    size_t most = 0;
+    for (size_t f = 0; f < net->slice.count; f++)
+        most = max_size(most, own_floats(net, p, f));
+    return (most + CODEC_BLOCK - 1) / CODEC_BLOCK * CODEC_BLOCK;
+}
+
+static int reserve_parts(pl_net *net, size_t floats)
+{
+    if (floats <= net->room)
+        return OK;
+    float *parts = realloc(net->parts, floats * sizeof *parts);
+    if (!parts)
+        return ERR_NOMEM;
+    memset(parts + net->room, 0, (floats - net->room) * sizeof *parts);
+    net->parts = parts;
+    net->room = floats;
+    return OK;
+}
+
+/* The columns of one slice: out of the rows, or into them. */
+static void copy_columns(const struct net_point *p, const struct model_slice *slice, float *part,
+                         bool into_rows)
+{
+    struct range own = slice_units(slice, p->outputs);
+    size_t n = own.len * p->each, width = p->outputs * p->each;
+    for (size_t r = 0; r < p->rows; r++) {
+        float *row = p->values + r * width + own.from * p->each;
+        memcpy(into_rows ? row : part, into_rows ? part : row, n * sizeof *row);
+        part += n;
+    }
+}
+
+static int gather_blob(void *user, const struct net_point *p)
+{
+    pl_net *net = user;
+    size_t count = net->slice.count, part = part_floats(net, p);
+    PL_ASSERT(p->meeting == NET_GATHER);
+    int rc = reserve_parts(net, part * count);
+    if (rc != OK)
+        return rc;
+    copy_columns(p, &net->slice, net->parts + part * net->slice.index, false);
+    if (pl_team_part(part * count, (uint32_t)count, 1) != part)
+        return ERR_BUG;
+    rc = pl_team_all_gather(net->team, net->parts, part * count, NULL);
+    for (size_t f = 0; rc == OK && f < count; f++) {
+        const struct model_slice slice = {f, count};
+        if (f != net->slice.index)
+            copy_columns(p, &slice, net->parts + part * f, true);
+    }
+    return rc;
+}
+
+int api_net_pass(pl_net *net, const struct net_batch *batch, struct err *err)
+{
+    const struct slice_meeting meeting = {gather_blob, net};
+    struct net_result ignored;
+    int rc = workspace_pass(net->ws, &net->learner.x, &net->learner.s, batch,
+                            net->team ? &meeting : NULL, &ignored);
+    if (rc == OK)
+        return OK;
+    if (rc == ERR_NOMEM)
+        return err_set(err, rc, "net: out of memory for the values that slices gather");
+    return err_set(err, rc, "net: the slices cannot gather their values: %s",
+                   pl_team_error(net->team, 0));
+}

@@ -1,0 +1,204 @@
+/* `paceline predict --slices`: processes with a slice of the model each print what the whole model
+ * does; they have room where it has not; the end of one ends the command; and what is refused. */
+#include "real_run.h"
+#include "refusal.h"
+#include "sliced_job.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#define SAME_MAX 1e-5
+
+/* ---- what was printed ---- */
+
+/* The number behind the next `"probability":`, or a negative one; *at moves behind it. */
+static double next_probability(const char **at)
+{
+    static const char key[] = "\"probability\":";
+    const char *found = strstr(*at, key);
+    char *end;
+    if (!found)
+        return -1;
+    double number = strtod(found + sizeof key - 1, &end);
+    *at = end;
+    return number;
+}
+
+/* The largest difference of probabilities, whose classes are in the same order. */
+static double find_difference(const char *a, const char *b)
+{
+    double most = 0;
+    for (;;) {
+        double x = next_probability(&a), y = next_probability(&b);
+        assert_true((x < 0) == (y < 0));
+        if (x < 0)
+            return most;
+        most = fmax(most, fabs(x - y));
+    }
+}
+
+/* Train such a net as the whole model, and predict with it whole, then by 2 and 3 slices. */
+static void expect_same(struct tiny *t, bool bits, const char *const *sets)
+{
+    char run[128];
+    real_execute(t, "train", t->job, run, sets);
+    struct process whole;
+    RUN(t, &whole, "predict", run, "--first", "40", "--kernels", "ref", "--json");
+    for (const char *slices = "2"; slices; slices = slices[0] == '2' ? "3" : NULL) {
+        struct process p;
+        RUN(t, &p, "predict", run, "--first", "40", "--kernels", "ref", "--json", "--slices",
+            slices);
+        double most = find_difference(p.out, whole.out);
+        print_message("    %s slices: %.2g\n", slices, most);
+        assert_true(most <= SAME_MAX);
+        if (bits)
+            assert_string_equal(p.out, whole.out);
+        process_release(&p);
+    }
+    process_release(&whole);
+}
+
+#define EXPECT_SAME(t, bits, ...) expect_same(t, bits, (const char *const[]){__VA_ARGS__, NULL})
+#define WHOLE                     "stop.steps=6", "workers=1", "strategy.single={}"
+
+static void test_a_fully_connected_net_has_its_bits(void **state)
+{
+    EXPECT_SAME(*state, true, WHOLE);
+}
+
+static void test_a_convolutional_net_predicts_the_same(void **state)
+{
+    EXPECT_SAME(*state, true, WHOLE, "net.file=conv.prototxt");
+    tiny_write(*state, "channels.prototxt", sliced_channels);
+    EXPECT_SAME(*state, false, WHOLE, "net.file=channels.prototxt");
+}
+
+static void test_a_recurrent_net_has_its_bits(void **state)
+{
+    EXPECT_SAME(*state, true, WHOLE, "net.file=sequence.prototxt");
+}
+
+/* A run in slices says which of its layers are shared out. */
+static void test_the_layers_are_those_of_the_run(void **state)
+{
+    EXPECT_SAME(*state, true, "stop.steps=6", "workers=2", "slices=2", "strategy.allreduce={}",
+                "net.file=mixed.prototxt", "slices_from=one", "slices_to=two");
+}
+
+/* ---- room ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { LIMITED_MB = 0 }; /* their shadow memory has more addresses */
+#else
+enum { LIMITED_MB = 200 };
+#endif
+
+static void limit_addresses(rlim_t bytes, rlim_t *before)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    *before = limit.rlim_cur;
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+/* 70 MB of weights, where each process has 200 MB of addresses: read whole, with the file, they do
+ * not fit. */
+static void test_slices_have_room_for_their_part_alone(void **state)
+{
+    struct tiny *t = *state;
+    char run[128];
+    struct process whole, p;
+    rlim_t before;
+    if (LIMITED_MB == 0)
+        skip();
+    tiny_write(t, "large.prototxt",
+               SLICED_DATA SLICED_INNER("one", "data", "one", 4096)
+                   SLICED_INNER("two", "one", "two", 4096) SLICED_INNER("ip", "two", "ip", 5)
+                       SLICED_ENDS);
+    EXECUTE(t, "train", t->job, run, "stop.steps=1", "workers=1", "strategy.single={}",
+            "net.file=large.prototxt");
+    RUN(t, &whole, "predict", run, "--first", "40", "--json");
+    limit_addresses((rlim_t)LIMITED_MB << 20, &before);
+    RUN(t, &p, "predict", run, "--first", "40", "--json", "--slices", "4");
+    double most = find_difference(p.out, whole.out);
+    print_message("    4 slices: %.2g\n", most);
+    assert_true(most <= SAME_MAX);
+    process_release(&p);
+    const char *const alone[] = {"predict", run, "--first", "40", "--json", NULL};
+    process_start(&p, t->folder, alone);
+    process_wait(&p, REAL_LIMIT_S);
+    assert_int_equal(p.code, 1);
+    assert_non_null(strstr(p.err, "out of memory"));
+    limit_addresses(before, &before);
+    process_release(&p);
+    process_release(&whole);
+}
+
+/* ---- ends ---- */
+
+static void test_the_end_of_a_process_ends_the_command(void **state)
+{
+    struct tiny *t = *state;
+    char run[128];
+    EXECUTE(t, "train", t->job, run, WHOLE);
+    tiny_write_set(t, "many", 2, 100000);
+    for (int which = 0; which < 3; which++) {
+        const char *const argv[] = {
+            "predict", run, "idx:many-images,many-labels", "--batch", "1", "--slices", "3", NULL};
+        pid_t child[PROCESS_CHILDREN_MAX];
+        struct process p;
+        process_start(&p, t->folder, argv);
+        UNTIL(REAL_LIMIT_S, process_children(p.pid, child) == 3);
+        process_nap(0.3);
+        double killed = process_now();
+        kill(which < 2 ? child[which] : p.pid, SIGKILL);
+        process_wait(&p, REAL_LIMIT_S);
+        print_message("    ended after %.3f s\n", process_now() - killed);
+        assert_int_equal(p.code, which < 2 ? 1 : 128 + SIGKILL);
+        if (which < 2 && !strstr(p.err, "one of 3 processes was ended by signal 9"))
+            fail_msg("it said:\n%s", p.err);
+        UNTIL(REAL_LIMIT_S, real_has_ended(child, 3));
+        process_release(&p);
+    }
+}
+
+static void test_wrong_inputs(void **state)
+{
+    struct tiny *t = *state;
+    char run[128], weights[160];
+    struct process p;
+    EXECUTE(t, "train", t->job, run, WHOLE);
+    tiny_write(t, "deconv.prototxt", sliced_deconv);
+    snprintf(weights, sizeof weights, "%s/final.safetensors", run);
+    REFUSED(t, "layer \"ip\": slices: 7 are more than its 5 outputs", "predict", run, "--first",
+            "2", "--slices", "7");
+    REFUSED(t, "--slices must be a number from 1 to 1024", "predict", run, "--first", "2",
+            "--slices", "0");
+    REFUSED(t, "layer \"p\": slices: weights of type \"Deconvolution\"", "predict", "--net",
+            "deconv.prototxt", "--weights", weights, "idx:test-images,test-labels", "--slices",
+            "2");
+    REFUSED(t, "tensor joint/one.0 is 24x144, the net has 120x144", "predict", "--net",
+            "wide.prototxt", "--weights", weights, "idx:test-images,test-labels", "--slices", "2");
+    RUN(t, &p, "convert", weights, "model.caffemodel", "--net", "net.prototxt");
+    process_release(&p);
+    REFUSED(t, "slices read their parts of a .safetensors", "predict", "--net", "net.prototxt",
+            "--weights", "model.caffemodel", "idx:test-images,test-labels", "--slices", "2");
+    RUN(t, &p, "predict", run, "--first", "2", "--slices", "1");
+    process_release(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_fully_connected_net_has_its_bits),
+        cmocka_unit_test(test_a_convolutional_net_predicts_the_same),
+        cmocka_unit_test(test_a_recurrent_net_has_its_bits),
+        cmocka_unit_test(test_the_layers_are_those_of_the_run),
+        cmocka_unit_test(test_slices_have_room_for_their_part_alone),
+        cmocka_unit_test(test_the_end_of_a_process_ends_the_command),
+        cmocka_unit_test(test_wrong_inputs),
+    };
+    return cmocka_run_group_tests(tests, sliced_setup, tiny_teardown);
+}
