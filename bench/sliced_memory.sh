@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A net of 1.2 GB of weights, and as much optimizer state, where each process has 1.1 GB of addresses
 # (RLIMIT_AS), the driver too. Four slices train, evaluate and write a checkpoint; five resume from
-# it; one slice is refused before the start. Prints the most addresses and memory of any process.
+# it, predict and test; one slice is refused before the start, and does not predict. Prints the most
+# addresses and memory of any process.
 #
 #   bench/sliced_memory.sh [WIDTH [LIMIT_KB]]     (12288 1074218; needs 9 GB of disk, 5 GB of memory)
 set -euo pipefail
@@ -68,19 +69,28 @@ limited() { # ARGUMENT...
 run() { # TITLE ARGUMENT...
     local title=$1 begun=$SECONDS watcher
     shift
+    echo "0 0" > "$dir/peak"
     watch &
     watcher=$!
-    limited "$@" --threads 1 --quiet > "$dir/log" 2>&1 || { cat "$dir/log"; kill $watcher; exit 1; }
+    limited "$@" --threads 1 > "$dir/log" 2>&1 || { cat "$dir/log"; kill $watcher; exit 1; }
     kill $watcher
     wait $watcher 2>/dev/null || true
     read -r most used < "$dir/peak"
     echo "$title: $((SECONDS - begun)) s; at most $most kB of addresses, $used kB of memory"
-    grep -E '^test' "$dir/log" || true
+    grep -E '^(test|loss)' "$dir/log" || true
 }
 
-run "4 slices" train job --out run --workers 4 --set slices=4 --strategy allreduce --steps 3
-run "resumed with 5" train job --out run --resume --workers 5 --set slices=5 --strategy allreduce --steps 5
+run "4 slices" train job --out run --workers 4 --set slices=4 --strategy allreduce --steps 3 --quiet
+run "resumed with 5" train job --out run --resume --workers 5 --set slices=5 --strategy allreduce --steps 5 --quiet
 ls -l "$dir/run/final.safetensors" "$dir/run/checkpoint" | awk 'NF > 5 { print $5, $NF }'
+records=idx:train-images,train-labels?scale=0.0039
+run "predicted by 5" predict run "$records" --batch 4 --json
+run "predicted by 4" predict run "$records" --batch 4 --json --slices 4
+run "tested by 5" test run
+if limited predict run --first 40 --slices 1 > "$dir/log" 2>&1; then
+    echo "the whole model has predicted" && exit 1
+fi
+echo "predicted whole: $(tail -1 "$dir/log")"
 for slices in 1 2; do
     if limited train job --out refused --workers $slices --set slices=$slices --strategy allreduce --steps 1 \
         --threads 1 > "$dir/log" 2>&1; then

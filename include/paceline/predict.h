@@ -13,6 +13,11 @@ extern "C" {
  * from where the run was started, not from that directory. As pl_job_load */
 int pl_job_load_run(pl_engine *engine, const char *path, pl_job **out);
 
+/* The number of processes to share a run's model out to (pl_net_options.team): as many as the job's
+ * `slices`, if the file of weights is a model for which this process has no room, by the limits of
+ * the machine, the process and the job's memory_budget; else 1. PL_ERR_INPUT */
+int pl_job_slices_for(const pl_job *job, const char *weights, uint32_t *slices);
+
 /* Channels, height and width of the records that a net is for: those that it states, or those of a
  * job's test (else training) data, which may be opened for it, or what a net of the zoo was
  * published for. `job` may be NULL. PL_ERR_NOT_FOUND: none of these states it; and the errors of

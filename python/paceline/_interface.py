@@ -899,6 +899,7 @@ FUNCTIONS = {
     "pl_job_set_strategy": (c_int, [c_void_p, c_char_p]),
     "pl_job_set_test_data": (c_int, [c_void_p, c_char_p]),
     "pl_job_set_train_data": (c_int, [c_void_p, c_char_p]),
+    "pl_job_slices_for": (c_int, [c_void_p, c_char_p, c_void_p]),
     "pl_job_text": (c_int, [c_void_p, c_void_p]),
     "pl_job_unset": (c_int, [c_void_p, c_char_p]),
     "pl_key_draw": (c_int, [c_void_p, c_char_p]),

@@ -245,16 +245,12 @@ static int test_net(pl_net *net, uint64_t steps, pl_test_result *result)
     const struct dataset *set = &net->corpus.set[SET_TEST];
     size_t batch = net->job->batch, all = (set->count + batch - 1) / batch;
     struct net_result sum = {0};
-    int rc = api_net_whole(net, "a test", &net->engine->error);
-    if (rc != OK)
-        return rc;
     if (set->count == 0)
         return err_set(&net->engine->error, ERR_USAGE,
                        "net: there is no validation data; set it first");
     kernels_set_threads((int)net->job->threads);
     size_t count = steps == 0 || steps >= all ? set->count : (size_t)steps * batch;
-    rc = workspace_evaluate(net->ws, set, 0, count, &net->learner.x, &net->learner.s, &sum,
-                            &net->engine->error);
+    int rc = api_net_evaluate(net, set, count, &sum);
     if (rc != OK)
         return rc;
     struct evaluation e = evaluation_of(&sum);

@@ -81,7 +81,9 @@ int api_net_join(pl_net *net, pl_team *team, struct err *err);
 /* ERR_UNSUPPORTED where the net is a slice: `what` needs the whole model. */
 int api_net_whole(const pl_net *net, const char *what, struct err *err);
 
-/* A forward pass of the net for tests. ERR_PEER: a slice was lost; ERR_NOMEM */
+/* Evaluate the first records of a set; a forward pass of the net for tests. ERR_PEER: a slice was
+ * lost; ERR_NOMEM; records' errors */
+int api_net_evaluate(pl_net *net, const struct dataset *set, size_t count, struct net_result *sum);
 int api_net_pass(pl_net *net, const struct net_batch *batch, struct err *err);
 
 /* Release the net's data. */

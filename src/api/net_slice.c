@@ -93,16 +93,32 @@ static int gather_blob(void *user, const struct net_point *p)
     return rc;
 }
 
+/* Gathers leave no message. */
+static int end_pass(const pl_net *net, int rc, struct err *err)
+{
+    if (rc == OK || !net->team || rc == err->status)
+        return rc;
+    if (rc == ERR_NOMEM)
+        return err_set(err, rc, "net: out of memory for the values that slices gather");
+    return err_set(err, rc, "net: a slice of the model is lost: %s", pl_team_error(net->team, 0));
+}
+
+int api_net_evaluate(pl_net *net, const struct dataset *set, size_t count, struct net_result *sum)
+{
+    const struct slice_meeting meeting = {gather_blob, net};
+    struct err *err = &net->engine->error;
+    err->status = OK;
+    int rc = workspace_evaluate_slice(net->ws, set, 0, count, &net->learner.x, &net->learner.s,
+                                      net->team ? &meeting : NULL, sum, err);
+    return end_pass(net, rc, err);
+}
+
 int api_net_pass(pl_net *net, const struct net_batch *batch, struct err *err)
 {
     const struct slice_meeting meeting = {gather_blob, net};
     struct net_result ignored;
+    err->status = OK;
     int rc = workspace_pass(net->ws, &net->learner.x, &net->learner.s, batch,
                             net->team ? &meeting : NULL, &ignored);
-    if (rc == OK)
-        return OK;
-    if (rc == ERR_NOMEM)
-        return err_set(err, rc, "net: out of memory for the values that slices gather");
-    return err_set(err, rc, "net: the slices cannot gather their values: %s",
-                   pl_team_error(net->team, 0));
+    return end_pass(net, rc, err);
 }

@@ -4,10 +4,13 @@
 #include "api/guard.h"
 #include "api/net.h"
 #include "base/file.h"
+#include "base/memory.h"
+#include "job/job.h"
 #include "job/text.h"
 #include "model/load.h"
 #include "model/scores.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +41,39 @@ static int load_run(pl_engine *engine, const char *path, pl_job **out)
 int pl_job_load_run(pl_engine *engine, const char *path, pl_job **out)
 {
     RETURN_GUARDED(engine, load_run(engine, path, out));
+}
+
+/* The model is as large as its file, which is read whole, into room that doubles as it grows. */
+static int slices_for(const pl_job *job, const char *weights, uint32_t *slices)
+{
+    struct err *err = &job->engine->error;
+    uint64_t room = memory_available(NULL), budget;
+    struct file_open file;
+    *slices = 1;
+    if (job->message->slices <= 1)
+        return OK;
+    int rc = job_memory_budget(job->message, room, &budget, err);
+    if (rc == OK)
+        rc = file_open(weights, &file, err);
+    if (rc != OK)
+        return rc;
+    uint64_t need = 3 * file.len;
+    file_close(&file);
+    if (budget > 0 && (room == 0 || budget < room))
+        room = budget;
+    if (room == 0 || need <= room)
+        return OK;
+    *slices = job->message->slices;
+    log_info(&job->engine->log,
+             "the model and its file need %" PRIu64 " bytes, and there are %" PRIu64
+             ": %u processes have a slice each",
+             need, room, *slices);
+    return OK;
+}
+
+int pl_job_slices_for(const pl_job *job, const char *weights, uint32_t *slices)
+{
+    RETURN_GUARDED(job->engine, slices_for(job, weights, slices));
 }
 
 /* ---- the shape of records ---- */

@@ -383,28 +383,34 @@ static int find_model(pl_engine *engine, const struct predict_arguments *a,
                   : predict_model_find(engine, "predict", a->model, a->which, model);
 }
 
-/* One of the processes that have a slice each. */
-static int predict_slice(pl_engine *engine, pl_team *team, const void *arguments)
-{
-    const struct predict_arguments *a = arguments;
+struct prediction {
+    struct predict_arguments *arguments;
     struct predict_model model;
-    int rc = find_model(engine, a, &model);
-    if (rc == PL_OK)
-        rc = predict_records(engine, a, &model, team);
-    predict_model_release(&model);
-    return rc;
+};
+
+static int predict_slice(pl_engine *engine, pl_team *team, void *prediction)
+{
+    const struct prediction *p = prediction;
+    return predict_records(engine, p->arguments, &p->model, team);
 }
 
-static int predict_by_slices(struct predict_arguments *a)
+/* An exit code, which is no status, comes from the processes that have slices. */
+static int predict_anyhow(pl_engine *engine, struct prediction *p)
 {
+    const struct predict_slices slices = {"predict", predict_slice, p};
+    struct predict_arguments *a = p->arguments;
+    int rc = predict_slices_count(&p->model, a->slices_n, &a->slices_n);
+    if (rc != PL_OK || a->slices_n == 1)
+        return rc == PL_OK ? predict_records(engine, a, &p->model, NULL) : rc;
     if (!a->threads)
-        a->threads_n = predict_slices_threads((uint32_t)a->slices_n);
-    return predict_slices_run((uint32_t)a->slices_n, predict_slice, a);
+        a->threads_n = predict_slices_threads(a->slices_n);
+    return predict_slices_run(engine, (uint32_t)a->slices_n, &slices);
 }
 
 static int run_predict(const struct command *command, int argc, char **argv)
 {
     static struct predict_arguments a;
+    struct prediction p = {.arguments = &a};
     size_t given;
     a = (struct predict_arguments){0};
     int end = options_parse(command, argc, argv, &a, a.given, INPUTS_MAX, &given);
@@ -412,17 +418,14 @@ static int run_predict(const struct command *command, int argc, char **argv)
         end = check_arguments(&a, given);
     if (end >= 0)
         return end;
-    if (a.slices_n > 1)
-        return predict_by_slices(&a);
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    struct predict_model model;
-    int rc = find_model(engine, &a, &model);
+    int rc = find_model(engine, &a, &p.model);
     if (rc == PL_OK)
-        rc = predict_records(engine, &a, &model, NULL);
+        rc = predict_anyhow(engine, &p);
     int code = rc == PL_OK ? EXIT_DONE : rc > 0 ? rc : cli_fail(engine, rc);
-    predict_model_release(&model);
+    predict_model_release(&p.model);
     pl_engine_destroy(engine);
     return code;
 }

@@ -1,6 +1,7 @@
 /* Judging a model: what share of some records it gets right. */
 #include "cli/color.h"
 #include "cli/predict_model.h"
+#include "cli/predict_slices.h"
 #include "paceline/predict.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 struct test_arguments {
     const char *net, *model, *job, *weights, *data, *mean, *scale, *color;
-    const char *batch, *threads, *kernels;
+    const char *batch, *threads, *kernels, *slices;
     const char *run; /* its directory, in place of a job and weights */
     bool json;
 };
@@ -32,6 +33,7 @@ static const struct option test_options[] = {
     TEST_OPTION("color", "rgb|bgr|gray", "the order of colours the net knows", color),
     TEST_OPTION("batch", "B", "records at a time (64)", batch),
     TEST_OPTION("threads", "T", "compute threads (all cores)", threads),
+    TEST_OPTION("slices", "F", "F processes with a slice of the model each", slices),
     TEST_OPTION("kernels", "K", "ref, dnnl or auto", kernels),
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",
      offsetof(struct test_arguments, json)},
@@ -132,33 +134,6 @@ static int check_records(const struct test_arguments *a, const struct predict_mo
     return PL_OK;
 }
 
-/* A status, or, after a message, an exit code. */
-static int judge_net(pl_engine *engine, const struct test_arguments *a,
-                     const pl_net_options *options, pl_test_result *result, bool *lossless)
-{
-    const char *color = a->color;
-    struct predict_model m;
-    pl_net *net = NULL;
-    int rc = find_model(engine, a, &m);
-    if (rc == PL_OK)
-        rc = check_records(a, &m);
-    if (rc == PL_OK)
-        rc = pl_net_spec_judge(m.spec, lossless);
-    if (rc == PL_OK)
-        rc = pl_net_create(engine, m.spec, options, &net);
-    if (rc == PL_OK && (!a->run || !m.job)) /* a run says its own */
-        rc = color_of(engine, a, m.spec, &color);
-    if (rc == PL_OK)
-        rc = set_data(a, color, m.job, net);
-    if (rc == PL_OK && m.weights[0])
-        rc = pl_net_load_weights(net, m.weights);
-    if (rc == PL_OK)
-        rc = pl_net_test(net, 0, result);
-    pl_net_free(net);
-    predict_model_release(&m);
-    return rc;
-}
-
 static void print_result(const struct test_arguments *a, const pl_test_result *result,
                          bool lossless)
 {
@@ -179,6 +154,58 @@ static void print_result(const struct test_arguments *a, const pl_test_result *r
     if (!lossless)
         printf("loss        %.4f\n", result->loss);
     printf("samples     %llu\n", samples);
+}
+
+struct testing {
+    const struct test_arguments *arguments;
+    pl_net_options options;
+    struct predict_model model;
+};
+
+/* A status, or, after a message, an exit code. With a team, one of the processes that have slices.
+ */
+static int judge_net(pl_engine *engine, pl_team *team, void *arg)
+{
+    const struct testing *t = arg;
+    const struct test_arguments *a = t->arguments;
+    const struct predict_model *m = &t->model;
+    const char *color = a->color;
+    pl_net_options options = t->options;
+    pl_test_result result;
+    bool lossless = false;
+    pl_net *net = NULL;
+    options.team = team;
+    int rc = pl_net_spec_judge(m->spec, &lossless);
+    if (rc == PL_OK)
+        rc = pl_net_create(engine, m->spec, &options, &net);
+    if (rc == PL_OK && (!a->run || !m->job)) /* a run says its own */
+        rc = color_of(engine, a, m->spec, &color);
+    if (rc == PL_OK)
+        rc = set_data(a, color, m->job, net);
+    if (rc == PL_OK && m->weights[0])
+        rc = pl_net_load_weights(net, m->weights);
+    if (rc == PL_OK)
+        rc = pl_net_test(net, 0, &result);
+    pl_net_free(net);
+    if (rc == PL_OK)
+        print_result(a, &result, lossless);
+    return rc;
+}
+
+static int judge_anyhow(pl_engine *engine, struct testing *t, size_t given)
+{
+    const struct predict_slices slices = {"test", judge_net, t};
+    size_t count;
+    int rc = find_model(engine, t->arguments, &t->model);
+    if (rc == PL_OK)
+        rc = check_records(t->arguments, &t->model);
+    if (rc == PL_OK)
+        rc = predict_slices_count(&t->model, given, &count);
+    if (rc != PL_OK || count == 1)
+        return rc == PL_OK ? judge_net(engine, NULL, t) : rc;
+    if (!t->options.threads)
+        t->options.threads = (uint32_t)predict_slices_threads(count);
+    return predict_slices_run(engine, (uint32_t)count, &slices);
 }
 
 /* -1 to continue, or the exit code. */
@@ -203,28 +230,32 @@ static int run_test(const struct command *command, int argc, char **argv)
     int end = options_parse(command, argc, argv, &a, &a.run, 1, &count);
     if (end >= 0)
         return end;
-    pl_net_options options = {
-        .size = sizeof options, .kernels = a.kernels, .inference = a.run || a.weights || a.model};
+    bool weighted = a.run || a.weights || a.model;
+    struct testing t = {
+        .arguments = &a,
+        .options = {.size = sizeof t.options, .kernels = a.kernels, .inference = weighted}};
+    uint32_t slices;
     end = check_what(&a);
     if (end >= 0)
         return end;
     if (a.color && !a.data)
         return usage_error("--color is for --data; a job states its own colours");
-    if (!read_count(a.batch, 65536, &options.batch))
+    if (!read_count(a.batch, 65536, &t.options.batch))
         return usage_error("--batch must be a number from 1 to 65536");
-    if (!read_count(a.threads, 1024, &options.threads))
+    if (!read_count(a.threads, 1024, &t.options.threads))
         return usage_error("--threads must be a number from 1 to 1024");
+    if (!read_count(a.slices, 1024, &slices))
+        return usage_error("--slices must be a number from 1 to 1024");
+    if (a.slices && !weighted)
+        return usage_error("--slices are of a model with weights");
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    if (!a.run && !a.weights && !a.model)
+    if (!weighted)
         fprintf(stderr, "warning: without --weights, the net is tested with its initial ones\n");
-    pl_test_result result;
-    bool lossless = false;
-    int rc = judge_net(engine, &a, &options, &result, &lossless);
+    int rc = judge_anyhow(engine, &t, slices);
     int code = rc == PL_OK ? EXIT_DONE : rc > 0 ? rc : cli_fail(engine, rc);
-    if (rc == PL_OK)
-        print_result(&a, &result, lossless);
+    predict_model_release(&t.model);
     pl_engine_destroy(engine);
     return code;
 }

@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-struct slices {
-    int (*predict)(pl_engine *engine, pl_team *team, const void *arg);
-    const void *arg;
+struct process {
+    const struct predict_slices *slices;
+    pl_engine *engine;
 };
 
 /* All but the first are silent; returns the stderr that there was, or -1. */
@@ -37,14 +37,14 @@ static void await_others(const struct ranks_place *place, int status)
     nanosleep(&pause, NULL);
 }
 
-static int end_failed(const pl_engine *engine, const struct ranks_place *place, int status,
-                      int kept)
+static int end_failed(const char *command, const pl_engine *engine, const struct ranks_place *place,
+                      int status, int kept)
 {
     await_others(place, status);
     if (place->rank > 0 && kept >= 0)
         dup2(kept, STDERR_FILENO);
     if (place->rank > 0)
-        fprintf(stderr, "paceline predict: process %u of %u has failed\n", place->rank + 1,
+        fprintf(stderr, "paceline %s: process %u of %u has failed\n", command, place->rank + 1,
                 place->count);
     return status > 0 ? status : cli_fail(engine, status);
 }
@@ -57,18 +57,19 @@ static void leave_together(pl_team *team)
     pl_team_allreduce(team, &one, 1, NULL, &call);
 }
 
-/* `meeting` is the team's: its members are no news. */
-static int predict_in_team(pl_engine *engine, pl_engine *meeting, const struct ranks_place *place,
-                           const struct slices *slices, int kept)
+/* `meeting` is the team's engine: its members are no news. */
+static int predict_in_team(const struct process *p, pl_engine *meeting,
+                           const struct ranks_place *place, int kept)
 {
+    const struct predict_slices *slices = p->slices;
     pl_team *team = NULL;
     int rc = ranks_open(meeting, place, &team);
     if (rc != PL_OK)
-        return end_failed(meeting, place, rc, kept);
-    rc = slices->predict(engine, team, slices->arg);
+        return end_failed(slices->command, meeting, place, rc, kept);
+    rc = slices->predict(p->engine, team, slices->arg);
     if (rc == PL_OK)
         leave_together(team);
-    int code = rc == PL_OK ? EXIT_DONE : end_failed(engine, place, rc, kept);
+    int code = rc == PL_OK ? EXIT_DONE : end_failed(slices->command, p->engine, place, rc, kept);
     pl_team_close(team);
     return code;
 }
@@ -78,25 +79,32 @@ static int run_process(const struct ranks_place *place, void *arg)
     const pl_engine_options quiet = {
         .size = sizeof quiet, .log = output_log, .log_level = PL_LOG_WARN};
     int kept = place->rank > 0 ? silence_output() : -1, code = EXIT_FAILED;
-    pl_engine *engine = cli_engine(), *meeting = NULL;
-    if (engine && pl_engine_create(&quiet, &meeting) == PL_OK)
-        code = predict_in_team(engine, meeting, place, arg, kept);
+    pl_engine *meeting = NULL;
+    if (pl_engine_create(&quiet, &meeting) == PL_OK)
+        code = predict_in_team(arg, meeting, place, kept);
     pl_engine_destroy(meeting);
-    pl_engine_destroy(engine);
     return code;
 }
 
-int predict_slices_run(uint32_t slices,
-                       int (*predict)(pl_engine *engine, pl_team *team, const void *arg),
-                       const void *arg)
+int predict_slices_run(pl_engine *engine, uint32_t count, const struct predict_slices *slices)
 {
-    const struct ranks_place place = {.count = slices};
-    struct slices what = {predict, arg};
-    return ranks_start(&place, run_process, &what);
+    const struct ranks_place place = {.count = count};
+    struct process process = {slices, engine};
+    return ranks_start(&place, run_process, &process);
 }
 
-size_t predict_slices_threads(uint32_t slices)
+int predict_slices_count(const struct predict_model *model, size_t given, size_t *count)
+{
+    uint32_t slices = 1;
+    int rc = given == 0 && model->job && model->weights[0]
+                 ? pl_job_slices_for(model->job, model->weights, &slices)
+                 : PL_OK;
+    *count = given > 0 ? given : slices;
+    return rc;
+}
+
+size_t predict_slices_threads(size_t count)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores > (long)slices ? (size_t)cores / slices : 1;
+    return cores > (long)count ? (size_t)cores / count : 1;
 }

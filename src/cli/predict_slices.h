@@ -1,19 +1,28 @@
-/* Prediction with a model in slices: a process of this machine has one each. */
+/* Commands with a model in slices: a process of this machine has one each. */
 #ifndef PL_CLI_PREDICT_SLICES_H
 #define PL_CLI_PREDICT_SLICES_H
 
-#include "cli/cli.h"
+#include "cli/predict_model.h"
 #include "paceline/team.h"
 
-/* Call `predict` in so many processes (2 or more), each with an engine of its own and a team of all
- * of them; what the first one prints is printed. It returns a status, or, after a message, an exit
- * code. This command's process has no slice. Returns the exit code: a process that fails ends the
- * others, and its reason is printed. */
-int predict_slices_run(uint32_t slices,
-                       int (*predict)(pl_engine *engine, pl_team *team, const void *arg),
-                       const void *arg);
+/* A command, and its part that runs in each of the processes, with a copy of all that this process
+ * has, and the team of them. It returns a status, or, after a message, an exit code. */
+struct predict_slices {
+    const char *command;
+    int (*predict)(pl_engine *engine, pl_team *team, void *arg);
+    void *arg;
+};
+
+/* Run it in so many processes, 2 or more; what the first one prints is printed. This process has no
+ * slice. Returns the exit code: a process that fails ends the others, and its reason is printed.
+ * Before any thread has been started. */
+int predict_slices_run(pl_engine *engine, uint32_t count, const struct predict_slices *slices);
+
+/* How many processes the command is to have: those of --slices, or those of a run's job where the
+ * whole model has no room. A status. */
+int predict_slices_count(const struct predict_model *model, size_t given, size_t *count);
 
 /* The compute threads of each, where none are given. */
-size_t predict_slices_threads(uint32_t slices);
+size_t predict_slices_threads(size_t count);
 
 #endif

@@ -37,12 +37,27 @@ int model_load_prototxt(const char *path, Caffe__NetParameter **out, struct err 
     return OK;
 }
 
+/* A net in the header of a safetensors file, whose tensors are not read. */
+static int load_meta(const char *path, Caffe__NetParameter **out, struct err *err)
+{
+    struct safetensors st;
+    int rc = safetensors_read_meta(path, &st, err);
+    if (rc != OK)
+        return rc;
+    rc = caffe_convert_net(path, &st, out, err);
+    safetensors_release(&st);
+    return rc;
+}
+
 int model_load_file(const char *path, Caffe__NetParameter **out, struct err *err)
 {
     struct weights_file file;
     if (!weights_file_called(path, "caffemodel") && !weights_file_called(path, "safetensors") &&
         !weights_file_called(path, "onnx"))
         return model_load_prototxt(path, out, err);
+    bool ours;
+    if (weights_file_is_ours(path, &ours, NULL) == OK && ours)
+        return load_meta(path, out, err);
     int rc = weights_file_open(path, WEIGHTS_FOREIGN, &file, err);
     if (rc != OK)
         return rc;

@@ -25,20 +25,18 @@ static bool is_ours(const struct file_bytes *bytes)
            memcmp(bytes->data + SAFETENSORS_LENGTH_BYTES, SAFETENSORS_LEAD, n) == 0;
 }
 
-int weights_file_check_ours(const char *path, struct err *err)
+int weights_file_is_ours(const char *path, bool *ours, struct err *err)
 {
-    struct file_bytes bytes;
-    size_t n = SAFETENSORS_LENGTH_BYTES + strlen(SAFETENSORS_LEAD) + 1;
-    int rc = file_read_begin(path, n, NULL, &bytes, err);
+    uint8_t begin[SAFETENSORS_LENGTH_BYTES + sizeof SAFETENSORS_LEAD];
+    const struct file_bytes bytes = {.data = begin, .len = sizeof begin};
+    struct file_open file;
+    int rc = file_open(path, &file, err);
     if (rc != OK)
         return rc;
-    bool ours = is_ours(&bytes);
-    file_release(&bytes);
-    return ours ? OK
-                : err_set(err, ERR_UNSUPPORTED,
-                          "%.200s: slices read their parts of a .safetensors as a run leaves it; "
-                          "`paceline convert` makes one",
-                          path);
+    *ours = file.len >= sizeof begin && file_part(&file, 0, begin, sizeof begin) == OK &&
+            is_ours(&bytes);
+    file_close(&file);
+    return OK;
 }
 
 /* A net with its blobs as the bytes of a caffemodel. */
@@ -115,18 +113,32 @@ int weights_file_open(const char *path, enum weights_trust trust, struct weights
     return rc;
 }
 
+static bool came_of_caffe(const struct safetensors *st)
+{
+    return safetensors_meta_get(st, CAFFE_CONVERT_NET) &&
+           !safetensors_meta_get(st, CAFFE_CONVERT_SOURCE);
+}
+
 int weights_file_of_caffe(const char *path, bool *out, struct err *err)
 {
     struct weights_file file;
+    struct safetensors st;
+    bool ours;
     *out = weights_file_called(path, "caffemodel");
     if (*out || weights_file_called(path, "onnx"))
         return OK;
+    if (weights_file_is_ours(path, &ours, NULL) == OK && ours) {
+        int read = safetensors_read_meta(path, &st, err);
+        if (read != OK)
+            return read;
+        *out = came_of_caffe(&st);
+        safetensors_release(&st);
+        return OK;
+    }
     int rc = weights_file_open(path, WEIGHTS_FOREIGN, &file, err);
     if (rc != OK)
         return rc;
-    *out =
-        !file.is_onnx && (file.is_caffe || (safetensors_meta_get(&file.st, CAFFE_CONVERT_NET) &&
-                                            !safetensors_meta_get(&file.st, CAFFE_CONVERT_SOURCE)));
+    *out = !file.is_onnx && (file.is_caffe || came_of_caffe(&file.st));
     weights_file_close(&file);
     return OK;
 }

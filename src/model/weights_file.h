@@ -24,11 +24,10 @@ enum weights_trust {
  * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM as caffe_model_parse and safetensors_parse */
 int weights_file_open(const char *path, enum weights_trust trust, struct weights_file *out,
                       struct err *err);
-/* Is it a safetensors file of ours, which can be read by range? ERR_UNSUPPORTED: no, and how it
- * becomes one; ERR_INPUT, ERR_NOMEM */
-int weights_file_check_ours(const char *path, struct err *err);
+/* Is it a safetensors file of ours, which can be read by range? Reads its first bytes. ERR_INPUT */
+int weights_file_is_ours(const char *path, bool *ours, struct err *err);
 /* Is it of Caffe: a caffemodel, or converted from one? One that is called .caffemodel or .onnx is
- * not opened, others are read whole. As weights_file_open */
+ * not opened; of one of ours the header is read, others are read whole. As weights_file_open */
 int weights_file_of_caffe(const char *path, bool *out, struct err *err);
 void weights_file_close(struct weights_file *file);
 

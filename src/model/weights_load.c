@@ -333,7 +333,13 @@ int model_weights_load_slice(const char *path, const struct model_slice *slice,
     struct safetensors_file open;
     struct taker x, s;
     struct arena arena;
-    int rc = weights_file_check_ours(path, err);
+    bool ours = false;
+    int rc = weights_file_is_ours(path, &ours, err);
+    if (rc == OK && !ours)
+        rc = err_set(err, ERR_UNSUPPORTED,
+                     "%.200s: slices read their parts of a .safetensors as a run leaves it; "
+                     "`paceline convert` makes one",
+                     path);
     if (rc == OK)
         rc = safetensors_open(path, &open, err);
     if (rc != OK)

@@ -133,6 +133,24 @@ static void put_safetensors(const char *name, const struct file *what)
     buf_release(&image);
 }
 
+static void put_no_number(const char *name)
+{
+    static const float odd[] = {1, 2, 3, 4}, wrong[] = {NAN, -2.0f, 3.0f, 4.25f};
+    struct safetensors_writer w;
+    struct buf image = {0};
+    struct err err = {0};
+    safetensors_begin(&w);
+    put_tensor(&w, "joint/ip.0", 2, 2, wrong);
+    put_tensor(&w, "joint/ip.1", 2, 0, odd);
+    put_tensor(&w, "s/bn.0", 2, 0, odd);
+    put_tensor(&w, "s/bn.1", 2, 0, odd);
+    put_tensor(&w, "s/bn.2", 1, 0, odd);
+    assert_int_equal(safetensors_image(&w, &image, &err), OK);
+    safetensors_end(&w);
+    folder_put(folder, name, image.data, image.len);
+    buf_release(&image);
+}
+
 /* The same, by both formats; what the format is, no name says. */
 static void each_format(const struct file *what, void (*story)(struct scene *scene))
 {
@@ -178,6 +196,61 @@ static void test_more_layers_do_not_matter(void **state)
 {
     (void)state;
     each_format(&(struct file){.more_layers = true}, more_is_named);
+}
+
+/* ---- slices ---- */
+
+/* ip.0 and ip.1 are cut by their two outputs; the state is whole. */
+static void test_a_slice_takes_its_part(void **state)
+{
+    struct scene scene;
+    char path[256];
+    (void)state;
+    put_safetensors("weights", &(struct file){0});
+    for (size_t f = 0; f < 2; f++) {
+        scene_make(&scene);
+        const struct model_slice slice = {f, 2};
+        const struct weights_into into = {&scene.x, &scene.s, scene.x_at, scene.s_at};
+        for (size_t i = 0; i < scene.x.count; i++)
+            scene.x.at[i].units = 2;
+        folder_file(folder, "weights", path);
+        if (model_weights_load_slice(path, &slice, &into, NULL, &scene.err) != OK)
+            fail_msg("%s", scene.err.text);
+        assert_memory_equal(scene.x_at, FOUR + 2 * f, 2 * sizeof *FOUR);
+        assert_true(scene.x_at[2] == -1 && scene.x_at[16] == TWO[f] && scene.x_at[17] == -1);
+        assert_memory_equal(scene.s_at, TWO, sizeof TWO);
+        assert_memory_equal(scene.s_at + 16, TWO, sizeof TWO);
+        assert_true(scene.s_at[32] == ONE[0]);
+        arena_release(&scene.arena);
+    }
+}
+
+static void refuse_slice(const char *name, int status, const char *words)
+{
+    struct scene scene;
+    char path[256];
+    scene_make(&scene);
+    const struct model_slice slice = {0, 2};
+    const struct weights_into into = {&scene.x, &scene.s, scene.x_at, scene.s_at};
+    folder_file(folder, name, path);
+    assert_int_equal(model_weights_load_slice(path, &slice, &into, NULL, &scene.err), status);
+    if (!strstr(scene.err.text, words))
+        fail_msg("\"%s\" says nothing of \"%s\"", scene.err.text, words);
+    arena_release(&scene.arena);
+}
+
+static void test_a_file_that_no_slice_takes(void **state)
+{
+    (void)state;
+    put_safetensors("weights", &(struct file){.other_shape = true});
+    refuse_slice("weights", ERR_INPUT, "joint/ip.0 is 1x2, the net has 2x2");
+    put_safetensors("weights", &(struct file){.more_bias = true});
+    refuse_slice("weights", ERR_INPUT, "the net's layer has none like it");
+    put_caffe("weights", &(struct file){0});
+    refuse_slice("weights", ERR_UNSUPPORTED, "`paceline convert` makes one");
+    refuse_slice("nowhere", ERR_INPUT, "nowhere: cannot open");
+    put_no_number("weights");
+    refuse_slice("weights", ERR_INPUT, "joint/ip.0 holds a value that is no finite number");
 }
 
 /* ---- what does not ---- */
@@ -370,6 +443,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_file_that_fits),
         cmocka_unit_test(test_more_layers_do_not_matter),
+        cmocka_unit_test(test_a_slice_takes_its_part),
+        cmocka_unit_test(test_a_file_that_no_slice_takes),
         cmocka_unit_test(test_a_missing_tensor),
         cmocka_unit_test(test_another_shape),
         cmocka_unit_test(test_one_blob_more),

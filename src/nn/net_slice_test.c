@@ -316,6 +316,56 @@ static void test_the_whole_net_knows_the_parts(void **state)
     }
 }
 
+/* ---- blobs ---- */
+
+static void open_kept(struct fixture *f, const char *text, const char *keep,
+                      struct model_slice slice)
+{
+    const struct net_options options = {
+        .phase = PHASE_TEST,
+        .batch = RECORDS,
+        .input = image,
+        .kernels = &kernels_ref,
+        .keep = keep,
+        .slice = slice,
+    };
+    struct net *net = NULL;
+    struct err err = {0};
+    if (fixture_make(text, &options, &net, &err) != OK)
+        fail_msg("%s", err.text);
+    fixture_fill(f, net, RECORDS, image);
+    net->poisoned = true;
+}
+
+/* net_blob has a blob whole that slices gather; of another one each has a part, and it says so. */
+static void test_a_gathered_blob_is_whole(void **state)
+{
+    (void)state;
+    enum { FLOATS = RECORDS * 5 };
+    struct sliced s = {.count = 3};
+    float all[FLOATS], own[FLOATS];
+    struct net_result result;
+    open_kept(&s.whole, row, "ip", (struct model_slice){SLICE_ALL, 1});
+    net_forward(s.whole.net, &s.whole.x, &s.whole.s, &s.whole.batch, &result);
+    assert_int_equal(net_blob(s.whole.net, "ip", all, FLOATS, NULL), FLOATS);
+    for (size_t f = 0; f < s.count; f++) {
+        struct fixture *p = &s.part[f];
+        open_kept(p, row, "ip", (struct model_slice){f, s.count});
+        assert_true(net_keeps(p->net, "ip") && net_by_records(p->net, "ip"));
+        assert_false(net_blob_is_part(p->net, "ip"));
+        net_begin_forward(p->net, &p->x, &p->s, &p->batch);
+    }
+    run_together(&s);
+    for (size_t f = 0; f < s.count; f++) {
+        assert_int_equal(net_blob(s.part[f].net, "ip", own, FLOATS, NULL), FLOATS);
+        assert_memory_equal(own, all, sizeof own);
+    }
+    close_sliced(&s);
+    open_kept(&s.whole, channels, "k", (struct model_slice){1, 3});
+    assert_true(net_blob_is_part(s.whole.net, "k"));
+    fixture_close(&s.whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_the_whole_net_knows_the_parts),
         cmocka_unit_test(test_a_batch_may_have_fewer_records_than_slices),
         cmocka_unit_test(test_a_pass_may_be_given_up),
+        cmocka_unit_test(test_a_gathered_blob_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* `paceline predict --slices`: processes with a slice of the model each print what the whole model
- * does; they have room where it has not; the end of one ends the command; and what is refused. */
+/* `paceline predict` and `test` by slices: processes with a slice of the model each print what the
+ * whole model does; they have room where it has not; the end of one ends the command; and what is
+ * refused. */
 #include "real_run.h"
 #include "refusal.h"
 #include "sliced_job.h"
@@ -104,7 +105,7 @@ static void limit_addresses(rlim_t bytes, rlim_t *before)
 }
 
 /* 70 MB of weights, where each process has 200 MB of addresses: read whole, with the file, they do
- * not fit. */
+ * not fit. The job of the run says how many slices there are to be. */
 static void test_slices_have_room_for_their_part_alone(void **state)
 {
     struct tiny *t = *state;
@@ -117,16 +118,21 @@ static void test_slices_have_room_for_their_part_alone(void **state)
                SLICED_DATA SLICED_INNER("one", "data", "one", 4096)
                    SLICED_INNER("two", "one", "two", 4096) SLICED_INNER("ip", "two", "ip", 5)
                        SLICED_ENDS);
-    EXECUTE(t, "train", t->job, run, "stop.steps=1", "workers=1", "strategy.single={}",
-            "net.file=large.prototxt");
+    EXECUTE(t, "train", t->job, run, "stop.steps=1", "workers=4", "slices=4",
+            "strategy.allreduce={}", "net.file=large.prototxt");
     RUN(t, &whole, "predict", run, "--first", "40", "--json");
+    assert_null(strstr(whole.err, "have a slice each"));
     limit_addresses((rlim_t)LIMITED_MB << 20, &before);
-    RUN(t, &p, "predict", run, "--first", "40", "--json", "--slices", "4");
+    RUN(t, &p, "predict", run, "--first", "40", "--json");
     double most = find_difference(p.out, whole.out);
     print_message("    4 slices: %.2g\n", most);
     assert_true(most <= SAME_MAX);
+    assert_non_null(strstr(p.err, "4 processes have a slice each"));
     process_release(&p);
-    const char *const alone[] = {"predict", run, "--first", "40", "--json", NULL};
+    RUN(t, &p, "test", run);
+    assert_non_null(strstr(p.err, "4 processes have a slice each"));
+    process_release(&p);
+    const char *const alone[] = {"predict", run, "--first", "40", "--slices", "1", NULL};
     process_start(&p, t->folder, alone);
     process_wait(&p, REAL_LIMIT_S);
     assert_int_equal(p.code, 1);
@@ -134,6 +140,23 @@ static void test_slices_have_room_for_their_part_alone(void **state)
     limit_addresses(before, &before);
     process_release(&p);
     process_release(&whole);
+}
+
+/* ---- a test ---- */
+
+static void test_slices_are_tested(void **state)
+{
+    struct tiny *t = *state;
+    char run[128];
+    struct process whole, p;
+    EXECUTE(t, "train", t->job, run, WHOLE);
+    RUN(t, &whole, "test", run, "--kernels", "ref", "--json");
+    RUN(t, &p, "test", run, "--kernels", "ref", "--json", "--slices", "3");
+    assert_string_equal(p.out, whole.out);
+    process_release(&p);
+    process_release(&whole);
+    REFUSED(t, "--slices are of a model with weights", "test", "--job", t->job, "--slices", "2");
+    REFUSED(t, "layer \"ip\": slices: 7 are more than its 5 outputs", "test", run, "--slices", "7");
 }
 
 /* ---- ends ---- */
@@ -197,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_a_recurrent_net_has_its_bits),
         cmocka_unit_test(test_the_layers_are_those_of_the_run),
         cmocka_unit_test(test_slices_have_room_for_their_part_alone),
+        cmocka_unit_test(test_slices_are_tested),
         cmocka_unit_test(test_the_end_of_a_process_ends_the_command),
         cmocka_unit_test(test_wrong_inputs),
     };
