@@ -49,7 +49,7 @@ JOB
 watch() {
     local at most=0 used=0
     while sleep 0.2; do
-        for at in /proc/[0-9]*; do
+        for at in $(pgrep -x paceline | sed 's,^,/proc/,'); do
             [ "$(readlink "$at/cwd" 2>/dev/null)" = "$dir" ] || continue
             while read -r key kb _; do
                 case $key in

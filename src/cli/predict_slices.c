@@ -1,6 +1,5 @@
 #include "cli/predict_slices.h"
 
-#include "cli/output.h"
 #include "cli/ranks.h"
 
 #include <fcntl.h>
@@ -57,33 +56,31 @@ static void leave_together(pl_team *team)
     pl_team_allreduce(team, &one, 1, NULL, &call);
 }
 
-/* `meeting` is the team's engine: its members are no news. */
+/* `meeting` is the team's engine, without a log: its members are no news. */
 static int predict_in_team(const struct process *p, pl_engine *meeting,
                            const struct ranks_place *place, int kept)
 {
     const struct predict_slices *slices = p->slices;
-    pl_team *team = NULL;
+    pl_team *team;
     int rc = ranks_open(meeting, place, &team);
     if (rc != PL_OK)
         return end_failed(slices->command, meeting, place, rc, kept);
     rc = slices->predict(p->engine, team, slices->arg);
     if (rc == PL_OK)
         leave_together(team);
-    int code = rc == PL_OK ? EXIT_DONE : end_failed(slices->command, p->engine, place, rc, kept);
-    pl_team_close(team);
-    return code;
+    return rc == PL_OK ? EXIT_DONE : end_failed(slices->command, p->engine, place, rc, kept);
 }
 
+/* The process ends without taking leave of the team: a coordinator that lacks memory might not
+ * answer. */
 static int run_process(const struct ranks_place *place, void *arg)
 {
-    const pl_engine_options quiet = {
-        .size = sizeof quiet, .log = output_log, .log_level = PL_LOG_WARN};
     int kept = place->rank > 0 ? silence_output() : -1, code = EXIT_FAILED;
     pl_engine *meeting = NULL;
-    if (pl_engine_create(&quiet, &meeting) == PL_OK)
+    if (pl_engine_create(NULL, &meeting) == PL_OK)
         code = predict_in_team(arg, meeting, place, kept);
-    pl_engine_destroy(meeting);
-    return code;
+    fflush(NULL);
+    _exit(code);
 }
 
 int predict_slices_run(pl_engine *engine, uint32_t count, const struct predict_slices *slices)
