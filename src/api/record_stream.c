@@ -26,8 +26,9 @@ struct pl_stream {
     char path[PATH_MAX_BYTES]; /* of the file, while it is made */
 };
 
-/* Each part, too, leaves a block of its own in memory. */
-enum { GROWING_BLOCK = 16 << 10, PARTS_BLOCK = 64 << 10 };
+/* Each part, too, leaves a block of its own in memory, unless its file is kept. There the system
+ * takes a third less time for one write of 256 KiB than for four of 64. */
+enum { GROWING_BLOCK = 16 << 10, PARTS_BLOCK = 64 << 10, KEPT_BLOCK = 256 << 10 };
 
 static pl_engine *errors_of(const pl_stream *stream)
 {
@@ -96,7 +97,8 @@ static int make_spool(pl_stream *stream, const pl_stream_options *options, struc
     struct file_open kept = {.fd = -1};
     struct spool_config config = {
         .record_bytes = memory_record_bytes(&stream->records),
-        .block_bytes = options->parts   ? PARTS_BLOCK
+        .block_bytes = options->keep    ? KEPT_BLOCK
+                       : options->parts ? PARTS_BLOCK
                        : options->grows ? GROWING_BLOCK
                                         : 0,
         .memory = options->memory > 0 ? options->memory : SIZE_MAX,
