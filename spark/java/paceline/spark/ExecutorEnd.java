@@ -169,7 +169,7 @@ final class ExecutorEnd implements ExecutorPlugin {
     }
 
     /**
-     * Free vectors of rounds and stores of sessions that are over; a driver cannot call its executors. It takes one that
+     * Free stores of sessions that are over; a driver cannot call its executors. It takes one that
      * does not call for one that stands still.
      */
     private void sweep() {
@@ -178,7 +178,6 @@ final class ExecutorEnd implements ExecutorPlugin {
                 Thread.sleep(SWEEP_MS);
                 ask(DriverEnd.ALIVE, NO_FIT);
                 freeOver();
-                SharedTeam.freeDone(); // last: the process of the team may not answer for a minute
             } catch (Exception ignored) {
                 // The driver does not answer: Spark ends this executor when it is gone.
             }

@@ -57,6 +57,7 @@ final class SharedTeam implements DriverEnd.Coordinator {
     static synchronized SharedTeam ofDriver(SparkContext context) {
         if (current == null) {
             current = coordinate(context);
+            runInBackground("paceline-team-sweeper", current::sweep);
         }
         return current;
     }
@@ -76,9 +77,7 @@ final class SharedTeam implements DriverEnd.Coordinator {
             }
             if (joining == null) {
                 joining = new FutureTask<>(() -> join(id));
-                Thread thread = new Thread(joining, "paceline-team");
-                thread.setDaemon(true);
-                thread.start();
+                runInBackground("paceline-team", joining);
             }
             task = joining;
         }
@@ -159,8 +158,9 @@ final class SharedTeam implements DriverEnd.Coordinator {
                 current = team;
             }
             if (before != null) {
-                before.close();
+                runInBackground("paceline-team-end", before::close); // it may take more than a minute
             }
+            runInBackground("paceline-team-sweeper", team::sweep);
             return team;
         } finally {
             synchronized (SharedTeam.class) {
@@ -289,16 +289,32 @@ final class SharedTeam implements DriverEnd.Coordinator {
         return call(own -> new Engine.Reply(Native.sharedRound(own, variable))).status;
     }
 
-    /** Free the copies of vectors whose rounds are done, also of variables that no task uses any more. */
-    static void freeDone() {
-        SharedTeam team;
-        synchronized (SharedTeam.class) {
-            team = current;
-        }
-        if (team != null && !team.lost) {
-            synchronized (team) {
-                team.numbers.values().forEach(team::round);
+    private static void runInBackground(String name, Runnable body) {
+        Thread thread = new Thread(body, name);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    /**
+     * Free the copies of vectors whose rounds are done, also of variables that no task uses any more, as long as this is
+     * the process's team. Its process may not answer for a minute, for which nobody else waits.
+     */
+    private void sweep() {
+        try {
+            while (isCurrent()) {
+                Thread.sleep(ExecutorEnd.SWEEP_MS);
+                synchronized (this) {
+                    numbers.values().forEach(this::round);
+                }
             }
+        } catch (InterruptedException | PacelineException gone) {
+            // so are the copies
+        }
+    }
+
+    private boolean isCurrent() {
+        synchronized (SharedTeam.class) {
+            return current == this && !lost;
         }
     }
 }

@@ -35,6 +35,7 @@ public final class SharedVariableTest {
     private static final int EXECUTORS = 3;
     private static final Duration WAIT = Duration.ofSeconds(120);
     private static final long DEADLINE_S = 180;
+    private static final int REPORTS_S = 30; // below the time for which a process may not answer
 
     /** What a task has seen. */
     private static final class Seen implements Serializable {
@@ -66,6 +67,7 @@ public final class SharedVariableTest {
             run("test_failed_task_counts_once", test::failedTaskCountsOnce);
             run("test_tasks_that_end_are_run_again", test::tasksThatEndAreRunAgain);
             if (spark.sparkContext().getConf().getBoolean("spark.paceline.process", false)) {
+                run("test_executor_reports_while_its_process_is_stopped", test::executorReports);
                 run("test_tasks_of_killed_process_are_run_again", test::tasksOfKilledProcessAreRunAgain);
             }
             run("test_tasks_of_killed_executor_are_run_again", test::tasksOfKilledExecutorAreRunAgain);
@@ -236,6 +238,29 @@ public final class SharedVariableTest {
         tasksAreRunAgain("crashed", executor -> SparkTest.engines(executor).get(0));
         check(executorPids().equals(before), "executors: " + before + ", then " + executorPids());
         check(engines().size() == EXECUTORS, "processes: " + engines());
+    }
+
+    /** The driver takes an executor that does not report for one that stands still. */
+    private void executorReports() throws Exception {
+        check(engines().size() == EXECUTORS, "processes: " + engines());
+        ProcessHandle stopped = engines().get(0);
+        signal("STOP", stopped);
+        try {
+            Thread.sleep(2 * ExecutorEnd.SWEEP_MS); // it is called now
+            long from = System.nanoTime();
+            await("all executors report", () -> IntStream.range(0, EXECUTORS)
+                    .allMatch(id -> DriverEnd.get().hasCalled(Integer.toString(id), from)));
+            double took = (System.nanoTime() - from) / 1e9;
+            check(took < REPORTS_S, "all executors have reported after " + took + " s");
+        } finally {
+            signal("CONT", stopped);
+        }
+        SharedVariable variable = variable("after a stop"); // the team has lost the process, and gets another one
+        expectSums(variable, playRounds(variable, (round, seen) -> { }, (round, seen) -> { }));
+    }
+
+    private static void signal(String name, ProcessHandle process) throws Exception {
+        check(new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).start().waitFor() == 0, name);
     }
 
     private List<Long> executorPids() {
