@@ -171,6 +171,13 @@ static void check_worker_count(struct driver *d, const struct view *view)
         log_warn(d->host->log, "no more workers can be had");
 }
 
+/* May the model that this node was asked for still come? A slice without a seat shows none. */
+static bool may_show(const struct driver *d, const struct view *view, uint32_t node)
+{
+    bool idle = d->job->slices > 1 && members_has(&view->leaves, node);
+    return node == WORLD_DRIVER || (view_rank(view, node) >= 0 && !idle);
+}
+
 /* Is the model of the previous checkpoint still on its way? The lease table is copied at the
  * request, so the next request waits until that model has arrived or its worker is gone. After
  * another minute the request is repeated: a run without checkpoints is worse than a lease table
@@ -181,8 +188,7 @@ static bool awaits_checkpoint(const struct driver *d, const struct view *view, d
     uint32_t of = atomic_load(&d->requests.checkpoint_of);
     return d->requests.awaits_checkpoint &&
            t < d->requests.checkpoint_at + d->job->checkpoint->every_seconds + PATIENCE &&
-           atomic_load(&d->model_writer.taken) == d->requests.taken_before &&
-           (of == WORLD_DRIVER || view_rank(view, of) >= 0);
+           atomic_load(&d->model_writer.taken) == d->requests.taken_before && may_show(d, view, of);
 }
 
 static bool checkpoint_is_due(const struct driver *d, double t, uint64_t exchanges)
