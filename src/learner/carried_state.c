@@ -21,9 +21,10 @@ int carried_state_init(struct carried_state *c, struct arena *arena, size_t stre
         .row = row,
         .at = arena_array(arena, all, float),
         .next = arena_array(arena, streams, uint64_t),
+        .is_own = arena_array(arena, streams, bool),
         .batch = arena_array(arena, some, float),
     };
-    return c->at && c->next && c->batch ? OK : ERR_NOMEM;
+    return c->at && c->next && c->is_own && c->batch ? OK : ERR_NOMEM;
 }
 
 /* The stream of the record at a place. */
@@ -51,12 +52,13 @@ float *carried_state_begin(const struct carried_state *c, const struct sampler *
 }
 
 void carried_state_end(struct carried_state *c, const struct sampler *sampler, uint64_t start,
-                       const struct batch *records)
+                       const struct batch *records, struct range own)
 {
     for (size_t i = 0; i < records->count && c->streams > 0; i++) {
         size_t stream = stream_at(c, sampler, start + i);
         memcpy(c->at + stream * c->row, c->batch + i * c->row, c->row * sizeof(float));
         c->next[stream] = records->records[i] + 1;
+        c->is_own[stream] = i >= own.from && i - own.from < own.len;
     }
 }
 
@@ -123,14 +125,16 @@ static uint64_t read_mark(const float *mark)
     return fits ? (uint64_t)mark[0] << 16 | (uint64_t)mark[1] : NO_RECORD;
 }
 
-void carried_state_import(struct carried_state *c, const float *in)
+void carried_state_import(struct carried_state *c, const float *in, bool are_own)
 {
     size_t n = c->streams * c->row;
     if (c->streams == 0)
         return;
     memcpy(c->at, in, n * sizeof *in);
-    for (size_t i = 0; i < c->streams; i++)
+    for (size_t i = 0; i < c->streams; i++) {
         c->next[i] = read_mark(in + n + i * CARRIED_STATE_MARKS);
+        c->is_own[i] = are_own;
+    }
 }
 
 void carried_table_clear(float *table, size_t streams, size_t row)
@@ -162,4 +166,27 @@ size_t carried_table_count(const float *table, size_t streams, size_t row)
     for (size_t i = 0; i < streams; i++)
         count += has_state(table, streams, row, i);
     return count;
+}
+
+/* In summands the marks of no record are 0, and those of others have an upper part of 1 more. */
+void carried_table_begin_sum(float *table, size_t streams, size_t row, bool counts)
+{
+    for (size_t i = 0; i < streams; i++) {
+        float *mark = mark_of(table, streams, row, i);
+        if (counts && has_state(table, streams, row, i))
+            mark[0] += 1;
+        else
+            memset(mark, 0, CARRIED_STATE_MARKS * sizeof *mark);
+    }
+}
+
+void carried_table_end_sum(float *sum, size_t streams, size_t row)
+{
+    for (size_t i = 0; i < streams; i++) {
+        float *mark = mark_of(sum, streams, row, i);
+        if (mark[0] > 0)
+            mark[0] -= 1;
+        else
+            write_mark(mark, NO_RECORD);
+    }
 }

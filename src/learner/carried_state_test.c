@@ -1,5 +1,6 @@
 /* Streams: a learner carries its recurrent state from record to record, so that windows of any
  * length have the losses of one long one; it begins with 0 where a record does not follow. */
+#include "data/lease.h"
 #include "folder.h"
 #include "job/job.h"
 #include "learner/learner.h"
@@ -204,22 +205,64 @@ static void test_states_move_to_another_learner(void **state)
     size_t floats = carried_state_floats(carried->streams, carried->row);
     assert_true(floats == STREAMS * (5 + 5 + 4 + 2) && floats <= sizeof saved / sizeof *saved);
     carried_state_export(&t[0].l.carried, NULL, saved);
-    carried_state_import(carried, saved);
+    carried_state_import(carried, saved, true);
     assert_near(loss_at(&t[1], 2 * STREAMS, STREAMS), loss[2]);
     double zero = loss_at(&t[0], 5 * STREAMS, STREAMS);
-    carried_state_import(carried, saved);
+    carried_state_import(carried, saved, true);
     assert_near(loss_at(&t[1], 5 * STREAMS, STREAMS), zero);
     for (uint64_t next = UINT64_C(0xffff); next <= UINT64_C(1) << 32; next = next * 2 + next % 7) {
         carried->next[1] = next;
         carried_state_export(carried, NULL, saved);
         carried->next[1] = 0;
-        carried_state_import(carried, saved);
+        carried_state_import(carried, saved, true);
         assert_true(carried->next[1] == next);
     }
     for (size_t i = 0; i < floats; i++) /* no record's */
         saved[i] = i % 2 ? (float)NAN : -1;
-    carried_state_import(carried, saved);
+    carried_state_import(carried, saved, true);
     assert_near(loss_at(&t[1], 0, STREAMS), loss[0]);
+    close_trial(&t[0]);
+    close_trial(&t[1]);
+}
+
+/* A checkpoint keeps of an open lease what its holder has not reported. That is granted again, as a
+ * lease of its own: its streams begin with 0, whatever the holder had trained meanwhile. So is a
+ * lease behind one of another worker; one that continues the worker's last lease continues its
+ * streams, too. */
+static void test_leases_begin_with_0(void **state)
+{
+    enum { STEPS_HELD = 4 };
+    static struct lease_table table, resumed;
+    struct lease given[LEASE_HELD_MAX];
+    struct buf text = {0};
+    struct trial t[2], alone;
+    double loss[STEPS], zero[2];
+    read_losses(*state, STEP, "", loss);
+    for (size_t k = 0; k < 2; k++) {
+        open_trial(&t[k], *state, STEP, STREAMS, STREAMS, "");
+        open_trial(&alone, *state, STEP, STREAMS, STREAMS, "");
+        zero[k] = loss_at(&alone, (k == 0 ? 1 : STEPS_HELD + 1) * STREAMS, STREAMS);
+        close_trial(&alone);
+    }
+    assert_true(lease_open(&table, 0, 0, STREAMS));
+    lease_add_node(&table, 0);
+    lease_grant_first(&table, 0, STEPS_HELD * STREAMS);
+    for (uint64_t i = 0; i < 3; i++)
+        assert_near(loss_at(&t[0], i * STREAMS, STREAMS), loss[i]);
+    lease_report_use(&table, 0, STREAMS, 0);
+    lease_write(&table, &text);
+    assert_string_equal((const char *)text.data, "8 0 0 2-8?");
+    assert_true(lease_read(&resumed, (const char *)text.data, STREAMS));
+    buf_release(&text);
+    lease_add_node(&resumed, 1);
+    assert_int_equal(lease_grant(&resumed, 1, (STEPS_HELD - 1) * STREAMS, given), 1);
+    assert_true(given[0].from == STREAMS && given[0].to == STEPS_HELD * STREAMS);
+    assert_near(loss_at(&t[1], given[0].from, STREAMS), zero[0]);
+    assert_true(fabs(zero[0] - loss[1]) > 1e-3);
+    /* The next lease is another worker's; then one follows that is not. */
+    assert_near(loss_at(&t[0], (STEPS_HELD + 1) * STREAMS, STREAMS), zero[1]);
+    assert_near(loss_at(&t[0], 0, STREAMS), loss[0]);
+    assert_near(loss_at(&t[0], STREAMS, STREAMS), loss[1]);
     close_trial(&t[0]);
     close_trial(&t[1]);
 }
@@ -241,6 +284,13 @@ static bool takes_any(const void *user, uint64_t place)
     return true;
 }
 
+static bool takes_none(const void *user, uint64_t place)
+{
+    (void)user;
+    (void)place;
+    return false;
+}
+
 static uint64_t record_at(const struct sampler *s, uint64_t place)
 {
     return sampler_at(s, place / s->n, (size_t)(place % s->n));
@@ -254,14 +304,34 @@ static uint64_t place_behind(const struct sampler *s, uint64_t from, size_t stre
     return from;
 }
 
+/* Of each two of which one counts, as slices add theirs up. */
+static void add_up_tables(const struct carried_state *c, struct carried_selection *only, float *sum)
+{
+    float part[MANY * (ROW + 2)];
+    memset(sum, 0, sizeof part);
+    for (unsigned odd = 0; odd < 2; odd++)
+        for (unsigned slice = 0; slice < 2; slice++) {
+            only->user = &odd;
+            carried_state_export(c, only, part);
+            for (size_t i = slice; i < MANY * ROW; i += 2)
+                part[i] = 0;
+            carried_table_begin_sum(part, MANY, ROW, slice == 1);
+            for (size_t i = 0; i < MANY * (ROW + 2); i++)
+                sum[i] += part[i];
+        }
+    carried_table_end_sum(sum, MANY, ROW);
+}
+
 /* From each place on, over the end of an epoch that has no whole number of rows. */
 static void test_learners_give_the_streams_that_they_continue(void **state)
 {
     (void)state;
     float at[MANY * ROW], whole[MANY * (ROW + 2)], part[MANY * (ROW + 2)], sum[MANY * (ROW + 2)];
     uint64_t next[MANY];
+    bool is_own[MANY];
     const struct sampler sampler = {.n = 4 * MANY + 3, .streams = MANY};
-    struct carried_state c = {.streams = MANY, .row = ROW, .at = at, .next = next};
+    struct carried_state c = {
+        .streams = MANY, .row = ROW, .at = at, .next = next, .is_own = is_own};
     for (size_t i = 0; i < MANY * ROW; i++)
         at[i] = 1 + (float)i;
     for (uint64_t from = 0; from < 3 * sampler.n; from++) {
@@ -282,11 +352,16 @@ static void test_learners_give_the_streams_that_they_continue(void **state)
         }
         assert_int_equal(given, MANY);
         assert_memory_equal(sum, whole, sizeof whole);
+        add_up_tables(&c, &only, sum);
+        assert_memory_equal(sum, whole, sizeof whole);
+        only.takes = takes_none;
+        add_up_tables(&c, &only, sum);
+        assert_int_equal(carried_table_count(sum, MANY, ROW), 0);
         next[1]++; /* a stream that continues elsewhere is nobody's */
         only.takes = takes_any;
         carried_state_export(&c, &only, part);
         assert_int_equal(carried_table_count(part, MANY, ROW), MANY - 1);
-        carried_state_import(&c, part);
+        carried_state_import(&c, part, true);
         assert_true(next[0] == record_at(&sampler, place_behind(&sampler, from, 0)));
         assert_true(next[1] > sampler.n && at[ROW] == 0 && at[0] == 1);
         at[ROW] = 1 + (float)ROW;
@@ -390,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_workers_share_streams_out),
         cmocka_unit_test(test_the_end_is_held_out),
         cmocka_unit_test(test_states_move_to_another_learner),
+        cmocka_unit_test(test_leases_begin_with_0),
         cmocka_unit_test(test_learners_give_the_streams_that_they_continue),
         cmocka_unit_test(test_streams_begin_again),
         cmocka_unit_test(test_evaluation_carries_nothing),

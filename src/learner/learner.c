@@ -186,7 +186,8 @@ static int compute_batch(struct learner *l, uint64_t start, size_t count,
     rc = local_gradient(l->group, &l->x, &l->s, &l->dx, &batch, watch, &result);
     if (rc != OK)
         return rc;
-    carried_state_end(&l->carried, &l->ws->loader.sampler, start, records);
+    carried_state_end(&l->carried, &l->ws->loader.sampler, start, records,
+                      net_own_records(l->ws->train, count));
     if (l->adapter.is_on)
         thread_adapter_record(&l->adapter, world_now(l->world) - begun, count);
     *loss += result.loss;

@@ -147,6 +147,10 @@ struct layer_ops {
      * The graph puts the layer's name before messages of errors. */
     int (*setup)(struct layer *layer, const struct setup *setup, struct err *err);
 
+    /* (optional) net_keep_own_carried of the layer's part of the row. */
+    void (*keep_own_carried)(const struct layer *layer, const struct model_slice *slice, float *row,
+                             bool is_own);
+
     /* Tops from bottoms. Allocates nothing, cannot fail. */
     void (*forward)(struct layer *layer, const struct pass *pass);
 

@@ -317,6 +317,23 @@ static void take_carried(const struct layer_recurrent *self, const struct net_ba
         args->first[k] = args->last[k] = batch->carried + self->carried + k * self->spec.H;
 }
 
+static void keep_own_carried(const struct layer *layer, const struct model_slice *slice, float *row,
+                             bool is_own)
+{
+    const struct layer_recurrent *self = (const struct layer_recurrent *)layer;
+    size_t H = self->spec.H;
+    struct range own = {0, H};
+    if (layer_is_cut(layer))
+        own = self->spec.own;
+    else if (layer->data_parallel ? !is_own : slice->index > 0)
+        own.len = 0;
+    for (size_t k = 0; self->carried_row && k < self->states; k++) {
+        float *state = row + self->carried + k * H;
+        memset(state, 0, own.from * sizeof *state);
+        memset(state + own.from + own.len, 0, (H - own.from - own.len) * sizeof *state);
+    }
+}
+
 static struct recurrence_args forward_args(const struct layer_recurrent *self,
                                            const struct pass *pass)
 {
@@ -479,6 +496,7 @@ static bool recurrent_backward_part(struct layer *layer, const struct pass *pass
         .reads_bottom = true,                     \
         .reads_top = top,                         \
         .setup = make,                            \
+        .keep_own_carried = keep_own_carried,     \
         .forward = recurrent_forward,             \
         .backward = recurrent_backward,           \
         .forward_part = recurrent_forward_part,   \

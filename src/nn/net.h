@@ -239,6 +239,14 @@ size_t net_classes(const struct net *net);
  * behind it, of each layer in order of the file. 0: there are none. */
 size_t net_carried(const struct net *net);
 
+/* The records of a batch of so many for which a slice computes the data-parallel layers. */
+struct range net_own_records(const struct net *net, size_t count);
+
+/* Leave in a record's carried floats this slice's summand of all slices' states: of layers that
+ * slices share out its own units; of data-parallel ones all, if the record `is_own`; and of others
+ * all, in the first slice. */
+void net_keep_own_carried(const struct net *net, float *row, bool is_own);
+
 /* Is the first thing that it does with records to bring them near 0? */
 bool net_normalises(const struct net *net);
 

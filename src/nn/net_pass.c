@@ -83,7 +83,7 @@ static void check_labels(const struct net *net, const struct net_batch *batch)
 static void take_part(struct net *net, const struct net_batch *batch)
 {
     struct net_run *run = &net->run;
-    struct range own = partition_records(net, batch->count);
+    struct range own = net_own_records(net, batch->count);
     run->records = *batch;
     run->records.count = own.len;
     if (batch->records)

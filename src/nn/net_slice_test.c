@@ -212,6 +212,27 @@ static void test_slices_share_recurrent_units_out(void **state)
                    3 * (T - 1) + 1 + 2 + 2, false);
 }
 
+/* The parts of a row that the slices keep add up to the whole net's. */
+static void expect_sum_of_parts(const struct sliced *s, size_t width)
+{
+    float kept[64], sum[64];
+    assert_true(width <= sizeof kept / sizeof *kept);
+    for (size_t n = 0; n < RECORDS; n++) {
+        memset(sum, 0, sizeof sum);
+        for (size_t f = 0; f < s->count; f++) {
+            struct range own = net_own_records(s->part[f].net, RECORDS);
+            memcpy(kept, s->part[f].batch.carried + n * width, width * sizeof *kept);
+            net_keep_own_carried(s->part[f].net, kept, n >= own.from && n - own.from < own.len);
+            for (size_t i = 0; i < width; i++) {
+                assert_true(kept[i] == 0 || sum[i] == 0);
+                sum[i] += kept[i];
+            }
+        }
+        for (size_t i = 0; i < width; i++)
+            fixture_near((double)sum[i], (double)s->whole.batch.carried[n * width + i], 1e-6);
+    }
+}
+
 /* A batch that continues the one before: of the state each slice has its cells, and all outputs. */
 static void test_slices_carry_a_state(void **state)
 {
@@ -235,6 +256,7 @@ static void test_slices_carry_a_state(void **state)
         for (size_t f = 0; f < count; f++)
             for (size_t i = 0; i < 7; i++)
                 fixture_near((double)s.part[f].batch.carried[i], (double)carried[i], 1e-6);
+        expect_sum_of_parts(&s, width);
         free(carried);
         close_sliced(&s);
     }

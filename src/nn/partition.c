@@ -63,7 +63,7 @@ void partition_place_layer(const struct net *net, size_t i, struct setup *setup)
     setup->data_parallel = i < net->range.from && setup->options->slice.count > 1;
 }
 
-struct range partition_records(const struct net *net, size_t count)
+struct range net_own_records(const struct net *net, size_t count)
 {
     struct range own = net->records;
     size_t end = own.from + own.len < count ? own.from + own.len : count;
@@ -333,6 +333,13 @@ static void keep_own_state(const struct net *net, const struct segment *segment,
     }
     vec_fill(s, (struct range){all.from, own.from - all.from}, 0);
     vec_fill(s, (struct range){own.from + own.len, all.from + all.len - own.from - own.len}, 0);
+}
+
+void net_keep_own_carried(const struct net *net, float *row, bool is_own)
+{
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (net->layer[i]->ops->keep_own_carried)
+            net->layer[i]->ops->keep_own_carried(net->layer[i], &net->slice, row, is_own);
 }
 
 void net_keep_own_states(const struct net *net, struct vec *s)

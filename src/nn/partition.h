@@ -37,9 +37,6 @@ int partition_finish_layer(struct net *net, struct layer *layer, const struct se
 /* The net is built: where its slices gather a blob, net_blob has the copy, which is whole. */
 void partition_name_copies(struct net *net);
 
-/* The part of the records that a pass over so many has for data-parallel layers. */
-struct range partition_records(const struct net *net, size_t count);
-
 /* How often the layer's products are the slice's, in all slices together. */
 double partition_slices_of(const struct net *net, const struct layer *layer);
 

@@ -62,6 +62,8 @@ int slice_group_open(struct slice_group *g, struct member *m)
     int rc = g->plan && g->cut && g->mates && g->peers ? OK : ERR_NOMEM;
     for (size_t i = 0; rc == OK && i < SLICE_EXCHANGES; i++)
         rc = open_lane(g, i);
+    if (rc == OK && m->keeps_streams)
+        rc = slice_group_open_streams(g);
     return rc == OK ? start_task(g) : rc;
 }
 
@@ -73,6 +75,7 @@ void slice_group_close(struct slice_group *g)
     coll_plan_release(&g->votes);
     coll_plan_release(&g->common_plan);
     coll_plan_release(&g->states);
+    coll_plan_release(&g->carried);
     for (size_t i = 0; i < 2; i++)
         coll_plan_release(&g->sums[i]);
 }
@@ -474,6 +477,21 @@ int slice_group_sum(struct slice_group *g, float *x, size_t n)
     for (size_t i = 0; rc == OK && i < 2; x += part[i++])
         if (part[i] > 0)
             rc = run_plan(g, g->peers, PEER_LANE, ++g->summed, &g->sums[i], x);
+    return rc;
+}
+
+int slice_group_add_up(struct slice_group *g, struct vec *v)
+{
+    struct coll_plan peers = {0};
+    int rc = plan_sum(g, &g->carried, v->n);
+    if (rc == OK)
+        rc = meet_mates(g, &g->carried, v->at);
+    if (rc != OK || g->peers->count == 1)
+        return rc;
+    rc = plan_all_sum(g, &peers, g->peers->count, g->peers->me, v->n);
+    if (rc == OK)
+        rc = run_plan(g, g->peers, PEER_LANE, ++g->summed, &peers, v->at);
+    coll_plan_release(&peers);
     return rc;
 }
 

@@ -43,7 +43,9 @@ struct slice_group {
     struct coll_plan votes; /* of the replica; and of the vector of `common` floats */
     struct coll_plan common_plan;
     struct net_parallel parallel; /* of the net: its data-parallel layers (nn/net.h) */
-    struct coll_plan states;      /* of s */
+    struct coll_plan states;      /* of s, */
+    struct coll_plan carried;     /* and of the states of streams, */
+    struct vec streams;           /* as of the model shown last; n = 0: they are not kept */
     size_t common;                /* floats of the other segments that each slice has whole */
     struct coll_plan sums[2];     /* of the peers: of data-parallel layers, and of the rest; */
     size_t sum_ranks, sum_rank;   /* that are so many */
@@ -82,6 +84,9 @@ int slice_group_meet(void *slice_group, const struct net_point *point);
 int slice_group_vote(struct slice_group *g, float *x, size_t n);
 int slice_group_sum(struct slice_group *g, float *x, size_t n);
 
+/* v (as long as g->streams) ← Σ over all members. */
+int slice_group_add_up(struct slice_group *g, struct vec *v);
+
 /* The segments of v (like x) that each slice has whole are the first slice's on all. The gradients
  * of all mates are equal, unless their machines compute otherwise in the last bits; those of
  * data-parallel layers are sums of the mates, and equal. s becomes that of all: each channel that
@@ -103,6 +108,13 @@ struct slice_state {
     struct model_scores scores;
     uint64_t updates, steps;
 };
+
+/* Memory for g->streams, in which no stream has a state. ERR_NOMEM */
+int slice_group_open_streams(struct slice_group *g);
+
+/* g->streams ← the table of the states that all members carry, of which `only` are this replica's.
+ */
+int slice_group_collect_streams(struct slice_group *g, const struct carried_selection *only);
 
 /* Is this member one that lacks the state of its slice in this view? */
 bool slice_group_is_fresh(const struct slice_group *g);

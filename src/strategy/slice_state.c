@@ -3,6 +3,7 @@
  * the same exchange behind them, and a peer that dies ends the view, in which case the next one
  * begins with another hand-over. */
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "strategy/slice_group.h"
 #include "wire/wire_send.h"
 
@@ -32,14 +33,18 @@ static int decode_state(const struct buf *bytes, struct slice_state *out)
     return byte_reader_done(&in) ? OK : ERR_PROTOCOL;
 }
 
-/* The learner's vectors in their order, and then the rule's; false: there are no more. */
+/* The learner's vectors in their order, the states of streams that were shown, and then the rule's;
+ * false: there are no more. */
 static bool nth_vector(const struct slice_group *g, size_t i, struct vec *out)
 {
     const struct learner *l = g->m->learner;
     size_t states = l->optim.ops->states;
-    if (i > states + (g->own != NULL))
+    if (i > states + 1 + (g->own != NULL))
         return false;
-    *out = i == 0 ? l->both : i <= states ? l->optim.state[i - 1] : *g->own;
+    *out = i == 0            ? l->both
+           : i <= states     ? l->optim.state[i - 1]
+           : i == states + 1 ? g->streams
+                             : *g->own;
     return true;
 }
 
@@ -118,7 +123,7 @@ int slice_group_hand_over(struct slice_group *g, struct slice_state *state)
     if (members_empty(&g->donors))
         return slice_group_await_end(g);
     struct coll c = slice_group_coll(g, g->peers, PEER_LANE, 0, &waits);
-    size_t longest = g->m->learner->both.n;
+    size_t longest = max_size(g->m->learner->both.n, g->streams.n);
     while (longest / c.chunk_floats + 1 >= WIRE_HEADER_PIECE)
         c.chunk_floats *= 2; /* pieces have numbers of sixteen bits */
     atomic_store(&g->m->group->work.busy, false);
@@ -129,5 +134,35 @@ int slice_group_hand_over(struct slice_group *g, struct slice_state *state)
         rc = group_joined(g->m->group, g->view);
     }
     g->handed = rc == OK;
+    return rc;
+}
+
+/* ---- the states of streams ---- */
+
+int slice_group_open_streams(struct slice_group *g)
+{
+    struct member *m = g->m;
+    const struct carried_state *c = &m->learner->carried;
+    int rc = vec_init(&g->streams, m->arena, carried_state_floats(c->streams, c->row));
+    if (rc != OK)
+        return rc;
+    carried_table_clear(g->streams.at, c->streams, c->row);
+    m->model.carried_table = &g->streams;
+    return OK;
+}
+
+int slice_group_collect_streams(struct slice_group *g, const struct carried_selection *only)
+{
+    const struct carried_state *c = &g->m->learner->carried;
+    float *table = g->streams.at;
+    carried_state_export(c, only, table);
+    for (size_t i = 0; i < c->streams; i++)
+        net_keep_own_carried(g->m->learner->ws->train, table + i * c->row, c->is_own[i]);
+    carried_table_begin_sum(table, c->streams, c->row, g->slice.index == 0);
+    int rc = slice_group_add_up(g, &g->streams);
+    if (rc == OK)
+        carried_table_end_sum(table, c->streams, c->row);
+    else
+        carried_table_clear(table, c->streams, c->row);
     return rc;
 }

@@ -325,12 +325,39 @@ static int commit_round(struct sliced *s)
 
 /* ---- the model ---- */
 
+/* Is the record at that place this replica's? */
+static bool takes_place(const void *sliced, uint64_t place)
+{
+    const struct sliced *s = sliced;
+    const struct member *m = s->group.m;
+    uint64_t samples = strategy_step_samples(m->job, &m->progress, m->learner->epoch_records);
+    if (s->joiner || !strategy_shares(m, &m->progress))
+        return false;
+    struct stretch own = share_of(s, (place - m->progress.sample_offset) / samples, samples);
+    return place >= own.start && place - own.start < own.count;
+}
+
+static int collect_streams(struct sliced *s)
+{
+    const struct member *m = s->group.m;
+    const struct carried_selection own = {
+        .sampler = &m->learner->ws->loader.sampler,
+        .from = m->progress.sample_offset,
+        .takes = takes_place,
+        .user = s,
+    };
+    return s->group.streams.n > 0 ? slice_group_collect_streams(&s->group, &own) : OK;
+}
+
 /* The replica whose member speaks shows the model, and at the end of the run all do, since each of
  * them may be asked for it. No member continues before that is done: in another view all would
  * repeat it, too. */
 static int show_model(struct sliced *s)
 {
     struct slice_group *g = &s->group;
+    int collected = collect_streams(s);
+    if (collected != OK)
+        return collected;
     uint32_t first = first_of(g->m), seat = view_seat(g->view, first);
     bool is_ours = seat != VIEW_NO_SEAT && seat / g->slice.count == g->replica;
     int rc = s->ended || is_ours ? slice_group_show(g, s->due, s->ended, !s->ended && is_ours,
@@ -467,6 +494,7 @@ static int open_sliced(struct member *m, struct sliced **out)
         rc = sliced_rule_open(&s->rule, m);
     s->models = sliced_rule_sums_models(&s->rule);
     s->group.own = s->rule.own.n > 0 ? &s->rule.own : NULL;
+    s->view = group_first_view(m->group)->number;
     s->applied = m->progress.exchanges;
     bool sums = slice_group_has_replicas(&s->group);
     s->sum = rc == OK && sums ? arena_array(m->arena, sum_floats(s), float) : NULL;

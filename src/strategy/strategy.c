@@ -333,8 +333,8 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
 bool strategy_keeps_streams(const Paceline__Job *job, const struct strategy_traits *traits,
                             size_t floats)
 {
-    return traits->fixed_shares && !job->batch_growth && !job->local_data && job->slices == 1 &&
-           !job_is_alone(job) && floats > 0;
+    bool fixed = traits->fixed_shares || job->slices > 1;
+    return fixed && !job->batch_growth && !job->local_data && !job_is_alone(job) && floats > 0;
 }
 
 bool strategy_checkpoint_vote(const struct member *m)

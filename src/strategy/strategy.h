@@ -81,6 +81,8 @@ struct global_model {
      * the rest (NULL: all). */
     const struct carried_state *carried;
     const struct carried_selection *carried_only;
+    /* Of slices, in place of both: the table of all streams, which each has; NULL: none is kept. */
+    const struct vec *carried_table;
 };
 
 /* The world's signals, by which tasks of a node wake each other: 1 is the group's, 2 and 3 the
@@ -332,7 +334,8 @@ int strategy_steps(struct member *m, const struct progress *from, uint64_t first
 bool strategy_flush_vote(const struct member *m, const struct exchange *lane, bool last);
 
 /* Are the states of streams, of so many floats, kept in checkpoints of several workers? Each sends
- * those that it has at the commit point of a checkpoint, which the metadata announce. */
+ * those that it has at the commit point of a checkpoint, which the metadata announce; slices add
+ * theirs up, and offer them with the model. */
 bool strategy_keeps_streams(const Paceline__Job *job, const struct strategy_traits *traits,
                             size_t floats);
 

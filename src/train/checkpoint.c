@@ -96,19 +96,20 @@ static void put_carried(struct safetensors_writer *w, const struct model_layout 
     const struct shape state = {2, {layout->streams, layout->row}};
     const struct shape record = {2, {layout->streams, CARRIED_STATE_MARKS}};
     safetensors_tensor(w, CHECKPOINT_CARRIED_STATE, &state, at);
-    safetensors_tensor(w, CHECKPOINT_CARRIED_RECORD, &record, at + shape_count(&state));
+    safetensors_tensor(w, CHECKPOINT_CARRIED_RECORD, &record, at ? at + shape_count(&state) : NULL);
 }
 
 /* The tensors of a model that comes from a source. */
 static void put_later(struct safetensors_writer *w, const struct model_layout *layout)
 {
-    PL_ASSERT(!layout->has_carried);
     weights_put(w, "joint", layout->x, NULL);
     weights_put(w, "s", layout->s, NULL);
     for (size_t i = 0; layout->has_state && i < layout->optim->states; i++)
         weights_put(w, layout->optim->state_name[i], layout->x, NULL);
     for (size_t i = 0; layout->has_extra && i < layout->extras; i++)
         weights_put(w, layout->extra_name[i], layout->x, NULL);
+    if (layout->has_carried)
+        put_carried(w, layout, NULL);
 }
 
 static void put_model(struct safetensors_writer *w, const struct checkpoint_header *header,

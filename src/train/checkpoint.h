@@ -1,8 +1,8 @@
 /* Checkpoints (D11): the state from which a run resumes, as safetensors. Tensors are joint/SEGMENT
  * and s/SEGMENT; the optimizer's state by its own name (momentum/SEGMENT), if all workers share it
- * or there is one worker; the strategy's own (outer_momentum/SEGMENT); and, of one worker or of
- * several with fixed shares, the state that the streams of recurrent layers carry: carried/state, a
- * row a stream, and carried/record, the record that each belongs to, or none
+ * or there is one worker; the strategy's own (outer_momentum/SEGMENT); and, of one worker, of
+ * several with fixed shares, or of slices, the state that the streams of recurrent layers carry:
+ * carried/state, a row a stream, and carried/record, the record that each belongs to, or none
  * (learner/carried_state.h). The metadata has the progress, the sample counts, the seed and the
  * driver's incarnation. A checksum covers every byte. */
 #ifndef PL_TRAIN_CHECKPOINT_H
@@ -39,6 +39,7 @@ struct model_layout {
     bool has_state;      /* the optimizer's vectors follow */
     bool has_extra;      /* the strategy's follow */
     bool has_carried;    /* the carried state follows */
+    bool drops_carried;  /* one that is of other streams, or not whole, is left out, not refused */
 };
 
 /* Floats of the present vectors; floats with all optional vectors. */
@@ -133,7 +134,8 @@ bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
  * has_extra and has_carried become those of the file. A line in the log names each damaged file.
  *
  *   ERR_NOT_FOUND  there is no checkpoint
- *   ERR_INPUT      none is valid, with the error of the newest; or it is of another net
+ *   ERR_INPUT      none is valid, with the error of the newest; or it is of another net, or its
+ *                  carried state of other streams
  *   ERR_NOMEM */
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     float *model, struct checkpoint_header *header, struct err *err);

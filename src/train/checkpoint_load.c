@@ -183,21 +183,55 @@ static bool take_vectors(const struct safetensors *st, const char *path, const c
     return count > 0;
 }
 
-/* Load the carried state, if the file has it for as many streams of such a net. */
-static bool take_carried(const struct safetensors *st, const struct model_layout *layout,
-                         float *into)
+static int check_shape(const struct safetensors_item *item, const char *path,
+                       const struct shape *want, struct err *err)
+{
+    char a[64], b[64];
+    if (shape_equal(&item->shape, want))
+        return OK;
+    return err_set(err, ERR_INPUT, "%s: %s is %s, and the streams of this job's net have %s", path,
+                   item->name, shape_text(&item->shape, a, sizeof a),
+                   shape_text(want, b, sizeof b));
+}
+
+/* Has the file the carried state, of as many streams of such a net? One of a run without has none,
+ * and a job without does not look. */
+static int check_carried(const struct safetensors *st, const char *path,
+                         struct model_layout *layout, struct err *err)
 {
     const struct shape state = {2, {layout->streams, layout->row}};
     const struct shape record = {2, {layout->streams, CARRIED_STATE_MARKS}};
-    struct shape a, b;
-    const float *states = safetensors_find(st, CHECKPOINT_CARRIED_STATE, &a);
-    const float *records = safetensors_find(st, CHECKPOINT_CARRIED_RECORD, &b);
-    if (!states || !records || !shape_equal(&a, &state) || !shape_equal(&b, &record) ||
-        layout->streams == 0 || layout->row == 0)
-        return false;
-    memcpy(into, states, shape_count(&state) * sizeof *into);
-    memcpy(into + shape_count(&state), records, shape_count(&record) * sizeof *into);
-    return true;
+    const struct safetensors_item *a = safetensors_item(st, CHECKPOINT_CARRIED_STATE);
+    const struct safetensors_item *b = safetensors_item(st, CHECKPOINT_CARRIED_RECORD);
+    struct err why;
+    layout->has_carried = false;
+    if (layout->streams == 0 || layout->row == 0 || (!a && !b))
+        return OK;
+    int rc = a && b ? OK
+                    : err_set(&why, ERR_INPUT, "%s: has no tensor %s next to %s", path,
+                              a ? CHECKPOINT_CARRIED_RECORD : CHECKPOINT_CARRIED_STATE,
+                              a ? CHECKPOINT_CARRIED_STATE : CHECKPOINT_CARRIED_RECORD);
+    if (rc == OK)
+        rc = check_shape(a, path, &state, &why);
+    if (rc == OK)
+        rc = check_shape(b, path, &record, &why);
+    layout->has_carried = rc == OK;
+    if (rc == OK || layout->drops_carried)
+        return OK;
+    return err_set(err, rc,
+                   "%s; take another checkpoint, or begin the streams with 0 by "
+                   "--force-change",
+                   why.text);
+}
+
+static void take_carried(const struct safetensors *st, float *into)
+{
+    struct shape shape;
+    const float *states = safetensors_find(st, CHECKPOINT_CARRIED_STATE, &shape);
+    size_t n = shape_count(&shape);
+    memcpy(into, states, n * sizeof *into);
+    const float *records = safetensors_find(st, CHECKPOINT_CARRIED_RECORD, &shape);
+    memcpy(into + n, records, shape_count(&shape) * sizeof *into);
 }
 
 static bool has_vectors(const struct safetensors *st, const char *path, const char *const *names,
@@ -218,7 +252,8 @@ int checkpoint_check_tensors(const struct safetensors *st, const char *path,
         rc = check_no_more(st, path, layout, err);
     if (rc == OK)
         rc = weights_check(st, path, "s", layout->s, err);
-    layout->has_carried = false;
+    if (rc == OK)
+        rc = check_carried(st, path, layout, err);
     layout->has_state =
         rc == OK && has_vectors(st, path, layout->optim->state_name, layout->optim->states, layout);
     layout->has_extra =
@@ -234,6 +269,8 @@ static int take_model(const struct safetensors *st, const char *path, struct mod
         rc = check_no_more(st, path, layout, err);
     if (rc == OK)
         rc = take_vector(st, path, "s", layout->s, model + layout->x->total, err);
+    if (rc == OK)
+        rc = check_carried(st, path, layout, err);
     if (rc != OK)
         return rc;
     model += layout->x->total + layout->s->total;
@@ -245,7 +282,8 @@ static int take_model(const struct safetensors *st, const char *path, struct mod
         take_vectors(st, path, layout->extra_name, layout->extras, layout->x, model);
     if (layout->has_extra)
         model += layout->extras * layout->x->total;
-    layout->has_carried = take_carried(st, layout, model);
+    if (layout->has_carried)
+        take_carried(st, model);
     return OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "model/weights.h"
+#include "train/checkpoint_files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,13 @@ static void place_vector(struct checkpoint_ranges *r, const char *prefix,
     }
 }
 
+static void place_tensor(struct checkpoint_ranges *r, const char *name, size_t at)
+{
+    const struct safetensors_item *item = safetensors_item(&r->file.st, name);
+    PL_ASSERT(item);
+    r->placed[r->count++] = (struct placed){at, item};
+}
+
 static void place_all(struct checkpoint_ranges *r, const struct model_layout *layout)
 {
     size_t at = 0;
@@ -44,6 +52,10 @@ static void place_all(struct checkpoint_ranges *r, const struct model_layout *la
         place_vector(r, layout->extra_name[i], layout->x, at);
         at += layout->x->total;
     }
+    if (layout->has_carried) {
+        place_tensor(r, CHECKPOINT_CARRIED_STATE, at);
+        place_tensor(r, CHECKPOINT_CARRIED_RECORD, at + layout->streams * layout->row);
+    }
 }
 
 int checkpoint_ranges_make(struct safetensors_file *file, const struct model_layout *layout,
@@ -51,7 +63,7 @@ int checkpoint_ranges_make(struct safetensors_file *file, const struct model_lay
 {
     size_t states = layout->has_state ? layout->optim->states : 0;
     size_t extras = layout->has_extra ? layout->extras : 0;
-    size_t most = layout->x->count * (1 + states + extras) + layout->s->count;
+    size_t most = layout->x->count * (1 + states + extras) + layout->s->count + 2;
     struct checkpoint_ranges *r = calloc(1, sizeof *r);
     struct placed *placed = calloc(most + 1, sizeof *placed);
     if (!r || !placed) {

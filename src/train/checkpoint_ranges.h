@@ -9,8 +9,8 @@
 
 struct checkpoint_ranges;
 
-/* As checkpoint_load and checkpoint_load_model, without reading the vectors. has_carried becomes
- * false. The tables of the layout are borrowed until checkpoint_close. */
+/* As checkpoint_load and checkpoint_load_model, without reading the vectors. The tables of
+ * the layout are borrowed until checkpoint_close. */
 int checkpoint_open(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     struct checkpoint_ranges **out, struct checkpoint_header *header,
                     struct err *err);
@@ -18,7 +18,8 @@ int checkpoint_open_model(const char *path, struct model_layout *layout,
                           struct checkpoint_ranges **out, struct checkpoint_header *header,
                           struct err *err);
 
-/* The same of a file of weights, which has all of x and s. layout->has_state becomes false, too.
+/* The same of a file of weights, which has all of x and s. layout->has_state and the
+ * like become false.
  * ERR_INPUT: it lacks some, or has another format; ERR_IO, ERR_NOT_FOUND, ERR_NOMEM */
 int checkpoint_open_weights(const char *path, struct model_layout *layout,
                             struct checkpoint_ranges **out, struct err *err);
@@ -34,7 +35,7 @@ int checkpoint_range(const struct checkpoint_ranges *r, size_t from, size_t n, f
 struct model_source checkpoint_ranges_source(struct checkpoint_ranges *r);
 
 /* Does the file hold the layout's vectors? has_state: the optimizer's, too; has_extra: the
- * strategy's; has_carried becomes false. ERR_INPUT (checkpoint_load.c) */
+ * strategy's; has_carried: the states of streams. ERR_INPUT (checkpoint_load.c) */
 int checkpoint_check_tensors(const struct safetensors *st, const char *path,
                              struct model_layout *layout, struct err *err);
 

@@ -4,6 +4,7 @@
 #include "checkpoint_sample.h"
 #include "faulty_disk.h"
 #include "model/safetensors.h"
+#include "model/safetensors_format.h"
 #include "train/checkpoint_ranges.h"
 
 static void test_checkpoint_round_trips(void **state)
@@ -57,9 +58,11 @@ static void test_checkpoint_keeps_carried_state(void **state)
         assert_true(m->layout.has_carried);
         m->layout.has_state = false;
     }
-    m->layout.streams = 2; /* the job has other streams now */
+    m->layout.streams = 2; /* the job has other streams now, by force */
+    m->layout.drops_carried = true;
     assert_int_equal(sample_load(m, model, &header, &err), OK);
     assert_false(m->layout.has_carried);
+    m->layout.drops_carried = false;
     m->layout.streams = 3;
     m->layout.row = 0; /* no layer carries a state */
     assert_int_equal(sample_load(m, model, &header, &err), OK);
@@ -68,6 +71,69 @@ static void test_checkpoint_keeps_carried_state(void **state)
     sample_save(m, 9, 3);
     sample_expect_loaded(m, 9);
     assert_false(m->layout.has_carried);
+}
+
+static void expect_refusal(struct sample *m, const char *expected)
+{
+    struct err err = {0};
+    struct checkpoint_header header;
+    struct checkpoint_ranges *r = NULL;
+    float model[SAMPLE_ROOM];
+    for (int i = 0; i < 2; i++) {
+        int rc = i == 0 ? sample_load(m, model, &header, &err)
+                        : checkpoint_open(&m->dir, &m->logger, &m->layout, &r, &header, &err);
+        assert_int_equal(rc, ERR_INPUT);
+        if (!strstr(err.text, expected))
+            fail_msg("\"%s\" should say \"%s\"", err.text, expected);
+    }
+}
+
+/* One of its tensors has another name: the file is written with that. */
+static void rename_tensor(const struct sample *m, const char *from, const char *to)
+{
+    static uint8_t bytes[FOLDER_BYTES_MAX];
+    static const char file[] = "checkpoint/00000007.safetensors";
+    struct safetensors st;
+    struct safetensors_writer w;
+    struct buf out = {0};
+    struct err err = {0};
+    size_t n = folder_get(&m->folder, file, bytes);
+    assert_int_equal(safetensors_look(file, bytes, n, true, &st, &err), OK);
+    safetensors_begin(&w);
+    for (size_t i = 0; i < st.meta_n; i++)
+        if (strcmp(st.meta[i].key, SAFETENSORS_CHECK) != 0 &&
+            strncmp(st.meta[i].key, SAFETENSORS_XXH3, strlen(SAFETENSORS_XXH3)) != 0)
+            safetensors_meta(&w, st.meta[i].key, st.meta[i].value);
+    for (size_t i = 0; i < st.n; i++)
+        safetensors_tensor(&w, strcmp(st.item[i].name, from) == 0 ? to : st.item[i].name,
+                           &st.item[i].shape, st.item[i].data);
+    assert_int_equal(safetensors_image(&w, &out, &err), OK);
+    folder_put(&m->folder, file, out.data, out.len);
+    buf_release(&out);
+    safetensors_end(&w);
+    safetensors_release(&st);
+}
+
+/* States that are not those of the job's streams are refused by name, not passed over. */
+static void test_checkpoint_of_other_streams_is_refused(void **state)
+{
+    struct sample *m = *state;
+    m->layout.streams = 3;
+    m->layout.row = 5;
+    m->layout.has_carried = true;
+    sample_save(m, 7, 3);
+    m->layout.row = 6;
+    expect_refusal(m, "00000007.safetensors: carried/state is 3x5, and the streams of this job's "
+                      "net have 3x6; take another checkpoint, or begin the streams with 0 by "
+                      "--force-change");
+    m->layout.row = 5;
+    m->layout.streams = 4;
+    expect_refusal(m, "carried/state is 3x5, and the streams of this job's net have 4x5");
+    m->layout.streams = 3;
+    rename_tensor(m, "carried/record", "carried/other");
+    expect_refusal(m, "00000007.safetensors: has no tensor carried/record next to carried/state");
+    rename_tensor(m, "carried/state", "carried/record");
+    expect_refusal(m, "00000007.safetensors: has no tensor carried/state next to carried/record");
 }
 
 /* ---- a model that is in no memory whole ---- */
@@ -102,6 +168,9 @@ static int begin_pieces(void *user, const struct model_layout *layout, struct er
     at += layout->s->total;
     for (size_t i = 0; layout->has_state && i < layout->optim->states; i++, at += layout->x->total)
         add_tensors(p, layout->x, at);
+    size_t carried = layout->has_carried ? carried_state_floats(layout->streams, layout->row) : 0;
+    memcpy(p->tensors + p->floats, at, carried * sizeof *at);
+    p->floats += carried;
     return OK;
 }
 
@@ -140,8 +209,11 @@ static void test_checkpoint_is_written_from_a_source(void **state)
     static uint8_t a[FOLDER_BYTES_MAX], b[FOLDER_BYTES_MAX];
     struct pieces p = {.m = m};
     struct err err = {0};
-    for (int has_state = 0; has_state < 2; has_state++) {
-        m->layout.has_state = has_state;
+    m->layout.streams = 3;
+    m->layout.row = 5;
+    for (int i = 0; i < 4; i++) {
+        m->layout.has_state = i % 2;
+        m->layout.has_carried = i / 2;
         sample_save(m, 7, 3);
         size_t n = folder_get(&m->folder, "checkpoint/00000007.safetensors", a);
         assert_int_equal(save_pieces(m, &p, 7, &err), OK);
@@ -178,11 +250,15 @@ static void test_checkpoint_is_read_by_ranges(void **state)
     struct err err = {0};
     float want[SAMPLE_ROOM], got[SAMPLE_ROOM];
     static uint8_t bytes[FOLDER_BYTES_MAX];
+    m->layout.streams = 3;
+    m->layout.row = 5;
+    m->layout.has_carried = true;
     sample_save(m, 7, 3);
     sample_fill(m, 7, want);
-    m->layout.has_state = false;
+    m->layout.has_state = m->layout.has_carried = false;
     assert_int_equal(checkpoint_open(&m->dir, &m->logger, &m->layout, &r, &header, &err), OK);
-    assert_true(m->layout.has_state && header.progress.exchanges == 7 && header.updates == 12);
+    assert_true(m->layout.has_carried && m->layout.has_state && header.progress.exchanges == 7 &&
+                header.updates == 12);
     size_t all = model_floats(&m->layout);
     for (size_t from = 0; from < all; from++)
         for (size_t n = 1; n <= all - from; n += 5) {
@@ -581,6 +657,7 @@ int main(void)
         TEST(test_checkpoint_round_trips),
         TEST(test_checkpoint_keeps_strategy_vectors),
         TEST(test_checkpoint_keeps_carried_state),
+        TEST(test_checkpoint_of_other_streams_is_refused),
         TEST(test_checkpoint_bytes_are_deterministic),
         TEST(test_checkpoint_is_written_from_a_source),
         TEST(test_checkpoint_of_a_lost_source_is_not_kept),

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FINAL "final.safetensors"
@@ -104,18 +105,33 @@ static int load_initial_state(struct driver *d)
     return OK;
 }
 
-/* Streams that have a state: the others begin with 0, as all do at the begin of an epoch. */
-static size_t count_streams(const struct driver *d)
+/* *count: streams that have a state; others begin with 0, as all do at the begin of an epoch. */
+static int count_streams(const struct driver *d, size_t *count)
 {
     const struct model_layout *l = &d->layout;
-    const float *table =
-        d->start.floats + model_floats(l) - carried_state_floats(l->streams, l->row);
-    return carried_table_count(table, l->streams, l->row);
+    size_t n = l->has_carried ? carried_state_floats(l->streams, l->row) : 0;
+    float *read = d->start.ranges && n > 0 ? malloc(n * sizeof *read) : NULL;
+    *count = 0;
+    if (n == 0)
+        return OK;
+    if (d->start.ranges && !read)
+        return err_set(d->err, ERR_NOMEM, "out of memory for the states of %zu streams",
+                       l->streams);
+    size_t at = model_floats(l) - n;
+    int rc = read ? checkpoint_range(d->start.ranges, at, n, read, d->err) : OK;
+    if (rc == OK)
+        *count = carried_table_count(read ? read : d->start.floats + at, l->streams, l->row);
+    free(read);
+    return rc;
 }
 
 /* Lists the vectors that a checkpoint contained, and those that are reset because it had none. */
-static void report_initial_state(const struct driver *d)
+static int report_initial_state(const struct driver *d)
 {
+    size_t kept;
+    int rc = count_streams(d, &kept);
+    if (rc != OK)
+        return rc;
     const struct progress *progress = &d->start.resumed.progress;
     bool state = d->layout.optim->states > 0, extra = d->layout.extras > 0;
     bool streams = d->layout.streams > 0 && d->layout.row > 0;
@@ -127,7 +143,6 @@ static void report_initial_state(const struct driver *d)
         buf_printf(&text, ", optimizer state");
     for (size_t i = 0; extra && d->layout.has_extra && i < d->layout.extras; i++)
         buf_printf(&text, ", %s", d->layout.extra_name[i]);
-    size_t kept = streams && d->layout.has_carried ? count_streams(d) : 0;
     if (kept > 0 && kept == d->layout.streams)
         buf_printf(&text, ", carried state");
     else if (kept > 0)
@@ -141,6 +156,7 @@ static void report_initial_state(const struct driver *d)
     buf_put_u8(&text, 0);
     log_info(d->host->log, "%s", text.failed ? "resumes" : (const char *)text.data);
     buf_release(&text);
+    return OK;
 }
 
 /* How to resume from an end that was reached. */
@@ -335,9 +351,7 @@ static int resume_run(struct driver *d)
     point_at_start(d);
     d->start.resumes = true;
     rc = check_whether_over(d, is_final);
-    if (rc == OK && !d->ending.over)
-        report_initial_state(d);
-    return rc;
+    return rc == OK && !d->ending.over ? report_initial_state(d) : rc;
 }
 
 /* The book of leases continues where a checkpoint's ended. One of a run that had none has handed

@@ -124,6 +124,7 @@ static int open_model(struct driver *d)
         .extras = d->strategy->extras,
         .streams = d->data.corpus->set[SET_TRAIN].streams,
         .row = net_carried(d->data.ws->train),
+        .drops_carried = d->options->force,
     };
     bool whole = !driver_reads_ranges(d);
     rc = check_memory(d, x->total, whole);

@@ -5,12 +5,12 @@
 
 #include <string.h>
 
-/* x, s, the optimizer's vectors, and then the strategy's. */
+/* x, s, the optimizer's vectors, the strategy's, and then the carried states. */
 enum {
     VECTOR_X,
     VECTOR_S,
     VECTOR_STATE,
-    VECTORS_MAX = VECTOR_STATE + OPTIM_STATE_MAX + STRATEGY_EXTRAS_MAX,
+    VECTORS_MAX = VECTOR_STATE + OPTIM_STATE_MAX + STRATEGY_EXTRAS_MAX + 1,
 };
 
 enum { PIECE_FLOATS = 64 * 1024 };
@@ -55,13 +55,14 @@ static void number_vector(struct coll *c, uint64_t take, size_t vector)
 
 static const struct segments *table_of(const struct model_parts *p, size_t vector)
 {
-    return vector == VECTOR_S ? p->s : p->x;
+    return vector == VECTOR_S ? p->s : vector == p->carried ? &p->streams : p->x;
 }
 
-/* Among how many slices is the vector shared out? Each has all of s, and the same. */
+/* Among how many slices is the vector shared out? Each has all of s and of the carried states, and
+ * the same. */
 static size_t shared_by(const struct model_parts *p)
 {
-    return p->vector == VECTOR_S ? 1 : p->slices;
+    return p->vector == VECTOR_S || p->vector == p->carried ? 1 : p->slices;
 }
 
 static struct model_slice slice_of(const struct model_parts *p, size_t f)
@@ -78,7 +79,8 @@ static void begin_vector(struct model_parts *p, size_t vector)
     for (size_t f = 0; f < p->slices; f++) {
         const struct model_slice slice = slice_of(p, f);
         struct part_stream *s = &p->stream[f];
-        *s = (struct part_stream){.floats = slice_total(&slice, table), .piece = s->piece};
+        size_t floats = vector == p->carried ? table->total : slice_total(&slice, table);
+        *s = (struct part_stream){.floats = floats, .piece = s->piece};
     }
 }
 
@@ -196,6 +198,8 @@ static int begin_taking(void *user, const struct model_layout *layout, struct er
     size_t more =
         (layout->has_state ? layout->optim->states : 0) + (layout->has_extra ? layout->extras : 0);
     p->take++;
+    p->carried = layout->has_carried ? VECTOR_STATE + more : SIZE_MAX;
+    more += layout->has_carried;
     int rc = send_request(p, more > 0 ? PARTS_ALL : PARTS_MODEL);
     if (rc != OK)
         return explain_loss(rc, err);
@@ -236,9 +240,17 @@ static void end_taking(void *user)
 }
 
 int model_parts_init(struct model_parts *p, struct group *group, size_t slices,
-                     const struct segments *x, const struct segments *s, struct arena *arena)
+                     const struct model_layout *layout, struct arena *arena)
 {
-    *p = (struct model_parts){.group = group, .x = x, .s = s, .slices = slices};
+    size_t carried = carried_state_floats(layout->streams, layout->row);
+    *p = (struct model_parts){.group = group,
+                              .x = layout->x,
+                              .s = layout->s,
+                              .streams_only = {.len = carried},
+                              .streams = {.count = carried > 0, .total = carried},
+                              .slices = slices,
+                              .carried = SIZE_MAX};
+    p->streams.at = &p->streams_only;
     p->source = (struct model_source){
         .begin = begin_taking, .next = take_floats, .end = end_taking, .user = p};
     p->stream = arena_array(arena, slices, struct part_stream);
@@ -318,6 +330,8 @@ static int send_parts(struct coll *c, const struct global_model *model, size_t e
         rc = send_vector(c, request, VECTOR_STATE + i, &model->state[i]);
     for (size_t i = 0; rc == OK && i < more; i++)
         rc = send_vector(c, request, VECTOR_STATE + states + i, &model->extra[i]);
+    if (rc == OK && request->taken == PARTS_ALL && model->carried_table)
+        rc = send_vector(c, request, VECTOR_STATE + states + more, model->carried_table);
     return rc;
 }
 

@@ -20,6 +20,8 @@ struct part_stream;
 struct model_parts {
     struct group *group;
     const struct segments *x, *s;
+    struct segment streams_only; /* the carried states of all streams, as one segment, */
+    struct segments streams;     /* and its table */
     size_t slices;
     struct part_stream *stream; /* by slice */
     struct model_source source; /* of the present offer's model */
@@ -27,13 +29,14 @@ struct model_parts {
     struct coll coll;
     uint64_t take;  /* numbers what is taken in this run */
     size_t vectors; /* that are taken; 0: none are under way */
+    size_t carried; /* the number of the carried states among them, or SIZE_MAX */
     /* The place in the file: a vector, a segment, a float of it. */
     size_t vector, segment, at;
 };
 
-/* Memory from the arena. The tables are those of the whole model, borrowed. ERR_NOMEM */
+/* Memory from the arena. The layout's tables are those of the whole model, borrowed. ERR_NOMEM */
 int model_parts_init(struct model_parts *p, struct group *group, size_t slices,
-                     const struct segments *x, const struct segments *s, struct arena *arena);
+                     const struct model_layout *layout, struct arena *arena);
 
 /* An offer of the replica of `node` in that view, which must be the current one, and have all of
  * its slices. ERR_VIEW, ERR_TIMEOUT: it is not; ERR_CANCELLED, ERR_DRIVER */

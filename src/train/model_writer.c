@@ -9,12 +9,12 @@
 int model_writer_init(struct model_writer *k, struct arena *arena)
 {
     atomic_store(&k->last_error, -1.0);
+    if (k->slices > 1)
+        k->layout.source = &k->parts.source;
     if (stream_parts_init(&k->streams, k->world, k->group, k->log, &k->layout, arena) != OK)
         return ERR_NOMEM;
-    if (k->slices > 1) {
-        k->layout.source = &k->parts.source;
-        return model_parts_init(&k->parts, k->group, k->slices, k->layout.x, k->layout.s, arena);
-    }
+    if (k->slices > 1)
+        return model_parts_init(&k->parts, k->group, k->slices, &k->layout, arena);
     k->room = model_floats_most(&k->layout);
     k->landing = arena_array(arena, k->room, float);
     if (!k->landing ||

@@ -15,7 +15,7 @@ int stream_parts_init(struct stream_parts *p, struct world *world, struct group 
         .log = log,
         .streams = layout->streams,
         .row = layout->row,
-        .floats = carried_state_floats(layout->streams, layout->row),
+        .floats = layout->source ? 0 : carried_state_floats(layout->streams, layout->row),
     };
     if (p->floats == 0)
         return OK;

@@ -27,7 +27,8 @@ struct stream_parts {
     float *landing;      /* receives a table */
 };
 
-/* Memory from the arena for those of the layout, which may have none. ERR_NOMEM */
+/* Memory from the arena for those of the layout, which may have none, or have them from its source.
+ * ERR_NOMEM */
 int stream_parts_init(struct stream_parts *p, struct world *world, struct group *group,
                       const struct logger *log, const struct model_layout *layout,
                       struct arena *arena);

@@ -343,7 +343,7 @@ static int take_state(struct worker *w, const struct model_header *header, const
     if (header->has_extra)
         model += w->strategy->extras * l->x.n;
     if (header->has_carried)
-        carried_state_import(&l->carried, model);
+        carried_state_import(&l->carried, model, true);
     return rc;
 }
 

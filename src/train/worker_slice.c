@@ -4,6 +4,8 @@
 #include "train/model_parts.h"
 #include "train/objectives.h"
 
+#include <stdlib.h>
+
 /* ---- evaluation ---- */
 
 static int meet_others(void *user, const struct net_point *point)
@@ -45,6 +47,7 @@ static int send_offer(struct worker *w, uint32_t uses, uint32_t view)
         .use = uses,
         .has_state = m->model.states > 0,
         .has_extra = m->model.extra && w->strategy->extras > 0,
+        .has_carried = m->model.carried_table != NULL,
         .updates = w->learner.optim.updates,
         .parts_in = view,
         .scores = m->scores,
@@ -145,6 +148,22 @@ static int fetch_vector(struct worker *w, const struct segments *whole, size_t f
     return rc;
 }
 
+/* The states of all streams: those that this slice does not compute it needs, too. */
+static int fetch_streams(struct worker *w, size_t from)
+{
+    struct carried_state *c = &w->learner.carried;
+    size_t n = carried_state_floats(c->streams, c->row);
+    float *table = n > 0 ? malloc(n * sizeof *table) : NULL;
+    if (n > 0 && !table)
+        return err_set(&w->err, ERR_NOMEM, "out of memory for the states of %zu streams",
+                       c->streams);
+    int rc = n > 0 ? bootstrap_take_range(&w->group, from, n, table) : OK;
+    if (n > 0 && rc == OK)
+        carried_state_import(c, table, w->data.ws->slice.index == 0);
+    free(table);
+    return rc;
+}
+
 int worker_slice_fetch(struct worker *w, const struct model_header *header)
 {
     struct learner *l = &w->learner;
@@ -167,6 +186,8 @@ int worker_slice_fetch(struct worker *w, const struct model_header *header)
         rc = fetch_vector(w, whole, at, &w->data.ws->slice, w->extras.at[i].at);
         at += whole->total;
     }
+    if (rc == OK && header->has_carried)
+        rc = fetch_streams(w, at);
     l->optim.updates = header->has_state ? header->updates : 0;
     l->steps = header->progress.steps;
     w->start = header->progress;

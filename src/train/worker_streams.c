@@ -31,18 +31,24 @@ struct carried_selection worker_streams(const struct worker *w)
     };
 }
 
+/* Slices offer theirs with the model. */
+static bool has_streams_to_send(const struct worker *w)
+{
+    return w->member.keeps_streams && w->job->slices == 1;
+}
+
 /* Without a publisher that is free they are not sent: training waits for nothing. */
 void worker_send_streams(struct worker *w)
 {
     const struct carried_selection own = worker_streams(w);
-    if (w->member.keeps_streams && strategy_shares(&w->member, &w->member.progress))
+    if (has_streams_to_send(w) && strategy_shares(&w->member, &w->member.progress))
         (void)publisher_start_streams(&w->publisher, &w->member.progress, &w->learner.carried,
                                       &own);
 }
 
 int worker_hand_over_streams(struct worker *w)
 {
-    if (!w->member.keeps_streams)
+    if (!has_streams_to_send(w))
         return OK;
     int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
     if (rc == ERR_CANCELLED)

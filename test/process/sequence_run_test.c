@@ -188,6 +188,35 @@ static void test_slices_carry_the_states_of_streams(void **state)
     }
 }
 
+/* Of a run in slices the checkpoint has the states of all units: it is resumed in more slices, or
+ * fewer. */
+static void test_streams_of_slices_continue(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char whole[128], parts[128];
+    for (int i = 0; i < 2; i++) {
+        RUN(t, &p, "train", "sequence.job", "--out", i == 0 ? "slices-whole" : "slices-parts",
+            "--unset", "solver.clip_gradients", "--set", "slices=2", "--set", "workers=2",
+            "--strategy", "allreduce", "--set", "slices_from=units", "--set",
+            i == 0 ? "stop={steps:40}" : "stop={steps:14}");
+        process_release(&p);
+    }
+    RUN(t, &p, "resume", "slices-parts", "--set", "stop={steps:27}", "--set", "slices=3", "--set",
+        "workers=3");
+    expect_text(&p, "with 3 workers: model, optimizer state, carried state\n");
+    process_release(&p);
+    RUN(t, &p, "resume", "slices-parts", "--set", "stop={steps:40}", "--set", "slices=2", "--set",
+        "workers=2");
+    expect_text(&p, "with 2 workers: model, optimizer state, carried state\n");
+    process_release(&p);
+    snprintf(whole, sizeof whole, "%s/slices-whole", t->folder);
+    snprintf(parts, sizeof parts, "%s/slices-parts", t->folder);
+    double apart = run_difference(parts, whole);
+    print_message("    2, 3, 2 slices: %.2g\n", apart);
+    assert_true(apart <= 1e-5);
+}
+
 /* ---- predictions ---- */
 
 /* The line that begins at *at, as an object, and *at behind it; NULL: there is none. */
@@ -374,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_streams_of_several_workers_continue),
         cmocka_unit_test(test_the_number_of_workers_changes),
         cmocka_unit_test(test_slices_carry_the_states_of_streams),
+        cmocka_unit_test(test_streams_of_slices_continue),
         cmocka_unit_test(test_steps_are_predicted),
         cmocka_unit_test(test_evaluations_draw_texts),
         cmocka_unit_test(test_a_learnt_text),

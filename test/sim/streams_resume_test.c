@@ -1,6 +1,8 @@
 /* The states that recurrent layers carry in a run of several workers, over the end of a run: each
  * worker's are in its checkpoints. The same workers continue to the last bit as those of a run that
  * was not interrupted, and others that share out the same batch continue every stream, too. */
+#include "base/file.h"
+#include "model/safetensors.h"
 #include "strategy_sim.h"
 
 #include <math.h>
@@ -31,7 +33,7 @@ enum { WORKERS = 3 };
 
 /* Lines of the log, of all runs. */
 struct seen {
-    int missing, all, some; /* states that have not arrived; what resumed runs began with */
+    int missing, all, some, none; /* states that have not arrived; what resumed runs began with */
 };
 
 static void read_log(void *user, pl_log_level level, const char *line)
@@ -41,6 +43,7 @@ static void read_log(void *user, pl_log_level level, const char *line)
     (void)level;
     seen->missing += strstr(line, "of 1 of 3 workers, of worker 1 first, have not arrived") != NULL;
     seen->some += kept && strstr(kept, ", carried state of 16 of 24 streams");
+    seen->none += strstr(line, "streams begin with a state of 0") != NULL;
     seen->all += kept && !strstr(kept, " streams");
 }
 
@@ -154,6 +157,26 @@ static void test_deaths_around_a_checkpoint(void **state)
     }
 }
 
+/* In the newest checkpoint some are marked as open, and there is no state. */
+static void expect_open_leases(const struct sim_run *r)
+{
+    char path[3][512];
+    struct file_bytes bytes;
+    struct safetensors st;
+    struct err err = {0};
+    int n = run_checkpoints(r->dir, path);
+    assert_true(n > 0);
+    const char *newest = path[n < 3 ? n - 1 : 2];
+    if (file_read(newest, 1 << 20, &bytes, &err) != OK ||
+        safetensors_parse(newest, bytes.data, bytes.len, true, &st, &err) != OK)
+        fail_msg("%s", err.text);
+    const char *leases = safetensors_meta_get(&st, "leases");
+    assert_true(leases && strchr(leases, '?'));
+    assert_null(safetensors_item(&st, "carried/state"));
+    safetensors_release(&st);
+    file_release(&bytes);
+}
+
 /* A worker joins and one leaves: the streams that they have are in the next checkpoint. */
 static void test_members_that_change(void **state)
 {
@@ -167,6 +190,27 @@ static void test_members_that_change(void **state)
     if (r.rc != PL_OK)
         fail_msg("%s", r.error);
     assert_string_equal(r.report.reason, "steps");
+}
+
+/* Leases: the checkpoint has those that are open, and no states. The rest of an open one is granted
+ * again, and begins with 0 (learner/carried_state_test). */
+static void test_leases_keep_no_states(void **state)
+{
+    static const char *const strategies[] = {"strategy.mpca={}", "strategy.downpour={}",
+                                             "strategy.easgd={tau:2}"};
+    struct tiny *t = *state;
+    for (size_t k = 0; k < sizeof strategies / sizeof *strategies; k++) {
+        struct seen seen = {0};
+        struct sim_run r = {.engine = {.log = read_log, .user = &seen}, .limit_s = 0.35};
+        run_with(t, &r, WORKERS, strategies[k], "stop={steps:400}", FAST, 0.15);
+        assert_int_equal(r.rc, PL_ERR_TIMEOUT);
+        expect_open_leases(&r);
+        r.limit_s = 0;
+        run_with(t, &r, WORKERS, strategies[k], "stop={steps:400}", FAST, 1000);
+        if (r.rc != PL_OK)
+            fail_msg("%s", r.error);
+        assert_true(seen.all == 0 && seen.some == 0 && seen.none == 1);
+    }
 }
 
 static int setup(void **state)
@@ -190,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_other_workers_continue_the_streams),
         cmocka_unit_test(test_deaths_around_a_checkpoint),
         cmocka_unit_test(test_members_that_change),
+        cmocka_unit_test(test_leases_keep_no_states),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }
