@@ -94,7 +94,7 @@ struct strike {
 struct plan {
     uint64_t seed;
     const char *set[4]; /* the strategy and its settings; without a value: unset */
-    bool joinable, frees, local_data;
+    bool joinable, frees, local_data, recurrent;
     bool pauses;   /* with fewer workers than at the start */
     bool stops;    /* the user stops it once these faults are over; else it ends by its steps */
     uint32_t last; /* the first strike that comes after the last step; `strikes`: none does */
@@ -247,10 +247,12 @@ __attribute__((format(printf, 2, 3))) void storm_report(struct storm *s, const c
 /* State that all runs of a process share: the data and the net. */
 struct ground {
     char folder[64];
-    Paceline__Job *job; /* without a strategy */
-    struct corpus corpus;
-    struct workspace *ws;
-    struct vec dx;
+    struct ground_net {
+        Paceline__Job *job; /* without a strategy */
+        struct corpus corpus;
+        struct workspace *ws;
+        struct vec dx;
+    } net[2]; /* the second has a recurrent layer, whose states streams carry */
     struct arena arena;
     struct logger log;
     bool loud;

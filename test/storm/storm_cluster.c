@@ -31,9 +31,20 @@ static const char net_text[] =
     "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
 
+/* A record is three steps of twelve pixels. */
+static const char recurrent_text[] =
+    "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
+    "layer { name: 'steps' type: 'Reshape' bottom: 'data' top: 'steps'\n"
+    "  reshape_param { shape { dim: 0 dim: 3 dim: 12 } } }\n"
+    "layer { name: 'units' type: 'LSTM' bottom: 'steps' top: 'units' recurrent_param {\n"
+    "  num_output: 8 weight_filler { type: 'uniform' min: -0.3 max: 0.3 } } }\n"
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'units' top: 'ip'\n"
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+
 static const char job_text[] =
-    "name: 'storm' net { file: '%s/net.prototxt' }\n"
-    "train_data { idx { images: '%s/train-images' labels: '%s/train-labels' } scale: 0.004 }\n"
+    "name: 'storm' net { file: '%s/%s' }\n"
+    "train_data { idx { images: '%s/train-images' labels: '%s/train-labels' } scale: 0.004 %s }\n"
     "test_data { idx { images: '%s/test-images' labels: '%s/test-labels' } scale: 0.004 }\n"
     "batch: 2 threads: 1 kernels: ref collective { chunk_kb: 1 }\n"
     "solver { base_lr: 0.02 momentum: 0.9 lr_policy: 'fixed' }\n"
@@ -89,20 +100,41 @@ static void on_log(void *user, enum log_level level, const char *line)
         fprintf(stderr, "             | %s\n", line);
 }
 
-static Paceline__Job *new_job(const struct ground *ground)
+static Paceline__Job *new_job(const struct ground *ground, bool recurrent)
 {
     char text[2048];
     struct err err = {0};
     Paceline__Job *job = NULL;
     const char *f = ground->folder;
-    snprintf(text, sizeof text, job_text, f, f, f, f, f);
+    snprintf(text, sizeof text, job_text, f, recurrent ? "recurrent.prototxt" : "net.prototxt", f,
+             f, recurrent ? "streams: 24" : "", f, f);
     expect_ok(job_parse("storm.job", text, strlen(text), &job, &err), &err);
     return job;
 }
 
+static void write_net(const struct ground *ground, const char *name, const char *text)
+{
+    FILE *net = open_in(ground, name);
+    fputs(text, net);
+    fclose(net);
+}
+
+static void open_net(struct ground *ground, bool recurrent)
+{
+    struct ground_net *net = &ground->net[recurrent];
+    struct err err = {0};
+    net->job = new_job(ground, recurrent);
+    expect_ok(job_set(net->job, "workers=4", &err), &err);
+    expect_ok(job_set(net->job, "stop.steps=1", &err), &err);
+    expect_ok(job_finish(net->job, &err), &err);
+    expect_ok(corpus_open(net->job, NULL, &net->corpus, &err), &err);
+    expect_ok(workspace_create(net->job, &net->corpus, &ground->log, NULL, NULL, &net->ws, &err),
+              &err);
+    expect_ok(vec_init(&net->dx, &ground->arena, net_segments(net->ws->train)->total), &err);
+}
+
 void ground_open(struct ground *ground, bool loud)
 {
-    struct err err = {0};
     bool shm = access("/dev/shm", W_OK) == 0;
     *ground = (struct ground){.loud = loud, .log = {.write = on_log, .user = ground}};
     ground->log.level = loud ? LOG_DEBUG : LOG_ERROR;
@@ -110,22 +142,14 @@ void ground_open(struct ground *ground, bool loud)
              shm ? "/dev/shm" : "/tmp");
     if (!mkdtemp(ground->folder))
         abort();
-    FILE *net = open_in(ground, "net.prototxt");
-    fputs(net_text, net);
-    fclose(net);
+    write_net(ground, "net.prototxt", net_text);
+    write_net(ground, "recurrent.prototxt", recurrent_text);
     write_set(ground, "train", TRAIN);
     write_set(ground, "test", TEST);
-    ground->job = new_job(ground);
-    expect_ok(job_set(ground->job, "workers=4", &err), &err);
-    expect_ok(job_set(ground->job, "stop.steps=1", &err), &err);
-    expect_ok(job_finish(ground->job, &err), &err);
     kernels_set_threads(1);
     arena_init(&ground->arena);
-    expect_ok(corpus_open(ground->job, NULL, &ground->corpus, &err), &err);
-    expect_ok(
-        workspace_create(ground->job, &ground->corpus, &ground->log, NULL, NULL, &ground->ws, &err),
-        &err);
-    expect_ok(vec_init(&ground->dx, &ground->arena, net_segments(ground->ws->train)->total), &err);
+    for (int k = 0; k < 2; k++)
+        open_net(ground, k > 0);
 }
 
 static void remove_tree(const char *path)
@@ -138,10 +162,12 @@ static void remove_tree(const char *path)
 
 void ground_close(struct ground *ground)
 {
-    workspace_free(ground->ws);
-    corpus_close(&ground->corpus);
+    for (int k = 0; k < 2; k++) {
+        workspace_free(ground->net[k].ws);
+        corpus_close(&ground->net[k].corpus);
+        job_free(ground->net[k].job);
+    }
     arena_release(&ground->arena);
-    job_free(ground->job);
     remove_tree(ground->folder);
 }
 
@@ -203,13 +229,14 @@ static int node_main(void *arg, struct world *world)
         .user = s,
         .exchanges = {
             .opened = on_exchange_opened, .user = s, .served = on_served, .pushed = on_pushed}};
+    struct ground_net *net = &s->ground->net[s->plan->recurrent];
     struct train_host host = {
         .log = &s->ground->log,
         .timing = group_timing_lan(),
         .step_seconds = 0.004,
-        .corpus = &s->ground->corpus,
-        .ws = s->ground->ws,
-        .dx = &s->ground->dx,
+        .corpus = &net->corpus,
+        .ws = net->ws,
+        .dx = &net->dx,
         .watch = &watch,
     };
     if (s->plan->slices > 0) /* they wait for each other, and the shared net is of no slices */
@@ -277,7 +304,7 @@ static Paceline__Job *job_of(const struct ground *ground, const struct plan *pla
 {
     char field[64];
     struct err err = {0};
-    Paceline__Job *job = new_job(ground);
+    Paceline__Job *job = new_job(ground, plan->recurrent);
     for (int i = 0; i < 4 && plan->set[i]; i++)
         expect_ok((strchr(plan->set[i], '=') ? job_set : job_unset)(job, plan->set[i], &err), &err);
     if (plan->slices > 0) {
@@ -328,7 +355,7 @@ static void play_seed(struct storm *s, enum sim_backend backend, const struct ru
     expect_ok(cluster_parse("storm.cluster", plan->cluster, strlen(plan->cluster), &cluster, &err),
               &err);
     expect_ok(cluster_finish(cluster, &err), &err);
-    s->records = job_takes_all(job)  ? s->ground->corpus.set[SET_TRAIN].count /* at most */
+    s->records = job_takes_all(job)  ? s->ground->net[0].corpus.set[SET_TRAIN].count /* at most */
                  : job->batch_growth ? job->batch_growth->last
                                      : job_step_records(job);
     s->train = (struct train_options){.job = job,

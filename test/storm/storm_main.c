@@ -93,7 +93,10 @@ static void warm_up(struct ground *ground)
     plan_draw(&plan, 0, 0);
     plan.strikes = plan.last = 0;
     plan.steps = 10;
-    storm_play(ground, &plan, SIM_FIBRES, &scratch, NULL, &outcome);
+    for (int k = 0; k < 2; k++) {
+        plan.recurrent = k > 0;
+        storm_play(ground, &plan, SIM_FIBRES, &scratch, NULL, &outcome);
+    }
 }
 
 /* Every other seed. */
