@@ -32,7 +32,8 @@ struct group_timing group_timing_busy(void);
 /* The first message of a worker to a recovered driver. */
 struct group_return {
     uint32_t view, incarnation; /* of the worker's view */
-    struct members members;     /* of that view, without its leaves */
+    struct members members;     /* of that view, without its leaves; */
+    struct members elders;      /* and its elders */
     /* By node, where a model is in slices: 1 more than its seat there, if it has the state of that
      * slice; else 0. */
     uint32_t seated[VIEW_MEMBERS_MAX];

@@ -175,6 +175,7 @@ static int take_return(struct server *s, const struct message *m)
             .view = back.view,
             .incarnation = back.incarnation,
             .members = &back.members,
+            .elders = &back.elders,
             .seated = back.seated,
             .round = back.round,
         };

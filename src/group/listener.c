@@ -50,6 +50,7 @@ int group_return_decode(const void *data, size_t len, struct group_return *out)
     out->view = read_u32(&in);
     out->incarnation = read_u32(&in);
     members_decode(&in, &out->members);
+    members_decode(&in, &out->elders);
     memset(out->seated, 0, sizeof out->seated);
     MEMBERS_EACH (node, &out->members) {
         out->seated[node] = read_u32(&in);
@@ -176,6 +177,7 @@ static int send_return(struct group *group, const struct buf *hello)
     buf_put_u32(&bytes, view->number);
     buf_put_u32(&bytes, view->incarnation);
     members_encode(&members, &bytes);
+    members_encode(&view->elders, &bytes);
     MEMBERS_EACH (node, &members)
         buf_put_u32(&bytes, has_state(group, view, node) ? view_seat(view, node) + 1 : 0);
     buf_put_u32(&bytes, (uint32_t)hello->len);

@@ -49,17 +49,24 @@ static void test_liveness_own_pause_is_not_counted(void **state)
 static void test_group_return_is_decoded_whole(void **state)
 {
     (void)state;
-    enum { SEATS = 8 + 8 * MEMBER_WORDS, HELLO = SEATS + 2 * 4 };
+    enum {
+        ELDERS = 8 + 8 * MEMBER_WORDS,
+        SEATS = ELDERS + 8 * MEMBER_WORDS,
+        HELLO = SEATS + 2 * 4
+    };
     uint8_t bytes[HELLO + 4 + 3 + 8 * GROUP_REPORT + 4] = {7, 0, 0, 0, 3};
     struct group_return back;
     bytes[8] = 1 << 1 | 1 << 4;  /* two members, */
-    bytes[SEATS + 4] = 6;        /* the second with a seat */
+    bytes[ELDERS] = 1 << 4;      /* the second an elder, */
+    bytes[SEATS + 4] = 6;        /* with a seat */
     bytes[HELLO] = 3;            /* the hello's length */
     bytes[sizeof bytes - 3] = 2; /* 512 ms */
     assert_int_equal(group_return_decode(bytes, sizeof bytes, &back), OK);
     assert_int_equal(back.view, 7);
     assert_int_equal(back.incarnation, 3);
     assert_int_equal(back.hello_len, 3);
+    const struct members elder = members_only(4);
+    assert_memory_equal(&back.elders, &elder, sizeof elder);
     assert_int_equal(back.seated[1], 0);
     assert_int_equal(back.seated[4], 6);
     assert_int_equal(back.round, 512 * (WORLD_SECOND / 1000));

@@ -111,6 +111,7 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
         members_put(&view->leaves, m->node, m->leaf);
         members_put(&view->fresh, m->node, roster_has_seats(roster) && m->state == MEMBER_JOINING);
     }
+    view_settle_elders(view);
     roster->check.on = false; /* links have changed */
     PL_ASSERT(donors_are_members(roster));
     memset(roster->lane, 0, sizeof roster->lane); /* reports of older views do not count (E4) */
@@ -339,9 +340,19 @@ static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_or
     }
 }
 
+/* The donor may never see the view with this joiner: it must not wait for it. */
+static void release_donor(struct roster *roster, uint32_t donor, uint32_t joiner,
+                          struct roster_orders *out)
+{
+    const struct roster_member *m = roster_find(roster, donor);
+    if (donor == ROSTER_DRIVER || (m && roster_is_in(m)))
+        roster_order_pair(out, ORDER_CANCEL_JOIN, donor, joiner);
+}
+
 void roster_lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out)
 {
+    bool complete = m->state != MEMBER_JOINING && m->donor != ROSTER_DRIVER;
     if (!roster_is_in(m)) { /* no view holds it, so none changes */
         roster_set_state(m, MEMBER_OUT);
         roster_order(out, ORDER_DROP)->node = m->node;
@@ -350,8 +361,8 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
         drop_orphans(roster, m->node, out);
         if (roster->view.number > 0)
             roster_make_view(roster, out);
-        if (m->donor == ROSTER_DRIVER) /* it may never see the view with this joiner */
-            roster_order_pair(out, ORDER_CANCEL_JOIN, m->donor, m->node);
+        if (!complete)
+            release_donor(roster, m->donor, m->node, out);
     }
     roster_seek_donor(roster, out);
 }

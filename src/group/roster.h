@@ -51,7 +51,7 @@ struct roster_event {
     uint32_t node;
     const char *address; /* JOIN, RECONNECT; borrowed */
     uint32_t incarnation;
-    const struct members *members; /* RECONNECT; borrowed */
+    const struct members *members, *elders; /* RECONNECT; borrowed */
     const uint32_t *seated; /* RECONNECT: as in group_return; borrowed. NULL: nobody has a seat */
     uint64_t progress;      /* HEARTBEAT: steps taken */
     bool busy;              /* HEARTBEAT: it computes, so progress is expected */
@@ -207,8 +207,10 @@ struct roster_recovery {
     uint32_t view, incarnation; /* of the newest view that any node reports */
     struct members members;     /* its members */
     uint32_t highest;           /* view number reported by any node */
-    struct roster_seating {     /* the seats of the newest view that a returned member reports */
+    struct roster_seating {     /* of the newest view that a returned member reports, which may be
+                               older: its elders and seats */
         uint32_t view, incarnation;
+        struct members elders;
         uint32_t seated[VIEW_MEMBERS_MAX]; /* by node: 1 more than its seat; 0: it has none, or */
     } seating;                             /* lacks the state of its slice */
 };

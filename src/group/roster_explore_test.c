@@ -9,7 +9,8 @@
  * view
  *   no two who are in have completed different things as exchange n, but for leaves and former ones
  *   that have not adopted the others' result yet
- *   some member of a view participates
+ *   some member of a view participates, and some member is an elder; a node sees no elder that was
+ *     none, unless all of those before have gone
  *   no leaf receives a result that is older than its own
  *   nobody adopts a result from who does not hold it, or is two behind
  *   where nothing can happen any more, all who are in have completed all N: participants do so
@@ -43,7 +44,8 @@ enum word_kind {
 
 /* Between the driver and one node, in order; `a` to `c` as the kind has it. */
 struct pending_message {
-    uint8_t kind, view, a, b, c;
+    uint8_t kind, view, a, b,
+        c; /* VIEW: members, leaves, elders; RETURN: participants, 0, elders */
 };
 
 struct post {
@@ -54,7 +56,8 @@ struct post {
 struct peer {
     uint8_t alive, hello;
     uint8_t view, members;     /* as it knows them; a set */
-    uint8_t leaves, was_leaf;  /* of these; it was one, and has adopted nothing since */
+    uint8_t leaves, elders;    /* of these */
+    uint8_t was_leaf;          /* it was one, and has adopted nothing since */
     uint8_t completed, joined; /* of the lane; fresh: it does not hold the result */
     uint8_t reported, synced;  /* in which view */
     uint8_t gave;              /* to exchange completed + 1, in view `synced` */
@@ -70,12 +73,13 @@ struct peer {
 struct roster_state {
     uint8_t number, in_view, known, in, waits, join_pending;
     uint8_t donor[NODES]; /* + 1 */
-    uint8_t leaf, view_leaves;
+    uint8_t leaf, view_leaves, view_elders;
     uint8_t decided, reported, joined, were_leaves;
     uint8_t at[NODES];
     uint8_t second, reforming,
         reconnected;                /* the driver has returned; it collects; the returned workers */
     uint8_t last, last_in, highest; /* the newest view that was */
+    uint8_t seen, elders;           /* and that a returned worker has seen */
 };
 
 struct state {
@@ -128,10 +132,12 @@ static void unpack_roster(const struct roster_state *b)
         .incarnation = b->last ? 1 : 0,
         .members.word[0] = b->last_in,
         .highest = b->highest,
+        .seating = {.view = b->seen, .incarnation = b->seen ? 1 : 0, .elders.word[0] = b->elders},
     };
     roster.view.number = b->number;
     roster.view.count = 0;
     roster.view.leaves.word[0] = b->view_leaves;
+    roster.view.elders.word[0] = b->view_elders;
     roster.check = (struct roster_check){0};
     roster.asked_until[0] = roster.no_leaf_until = 0; /* a leaf that was asked may be one again */
     roster.count = 0;
@@ -167,6 +173,8 @@ static void pack_roster(struct roster_state *b)
         b->last = (uint8_t)r->view;
         b->last_in = (uint8_t)r->members.word[0];
         b->highest = (uint8_t)r->highest;
+        b->seen = (uint8_t)r->seating.view;
+        b->elders = (uint8_t)r->seating.elders.word[0];
     }
     for (size_t i = 0; i < roster.view.count; i++)
         b->in_view |= (uint8_t)(1u << roster.view.node[i]);
@@ -182,6 +190,7 @@ static void pack_roster(struct roster_state *b)
         b->donor[m->node] = m->donor == ROSTER_NO_NODE ? 0 : (uint8_t)(m->donor + 1);
     }
     b->view_leaves = (uint8_t)roster.view.leaves.word[0];
+    b->view_elders = (uint8_t)roster.view.elders.word[0];
     b->decided = lane->decided;
     b->reported = (uint8_t)lane->in.word[0];
     b->joined = (uint8_t)lane->joined.word[0];
@@ -237,7 +246,8 @@ static void carry_out(struct state *s)
                 if (set_has(set, k))
                     put_message(&s->to[k],
                                 (struct pending_message){VIEW, (uint8_t)roster.view.number, set,
-                                                         (uint8_t)roster.view.leaves.word[0], 0});
+                                                         (uint8_t)roster.view.leaves.word[0],
+                                                         (uint8_t)roster.view.elders.word[0]});
             break;
         case ORDER_LANE_GO:
             for (uint32_t k = 0; k < NODES; k++)
@@ -287,7 +297,7 @@ static void driver_receives(struct state *s, uint32_t node)
                                                    [MSG_DOWN] = ROSTER_PEER_DOWN,
                                                    [MSG_RETURN] = ROSTER_RECONNECT};
     struct pending_message word = take_message(&s->from[node]);
-    const struct members members = {{word.a}};
+    const struct members members = {{word.a}}, elders = {{word.c}};
     const struct roster_event event = {
         .kind = kinds[word.kind],
         .node = node,
@@ -300,6 +310,7 @@ static void driver_receives(struct state *s, uint32_t node)
         .was_leaf = word.c == LANE_WAS_LEAF,
         .incarnation = 1,
         .members = &members,
+        .elders = &elders,
     };
     uint8_t before = s->roster.number;
     step_driver(s, event);
@@ -334,8 +345,9 @@ static bool reconnect_node(struct state *s, uint32_t node)
     if (!s->roster.second || !p->alive || p->returned)
         return false;
     p->returned = 1;
-    put_message(&s->from[node], (struct pending_message){MSG_RETURN, p->view,
-                                                         (uint8_t)(p->members & ~p->leaves), 0, 0});
+    put_message(&s->from[node],
+                (struct pending_message){MSG_RETURN, p->view, (uint8_t)(p->members & ~p->leaves), 0,
+                                         p->elders});
     return true;
 }
 
@@ -388,12 +400,21 @@ static bool end_leaf(struct state *s, uint32_t node)
 
 /* ---- a node ---- */
 
+/* Elders go, and none comes before all have gone. */
+static void check_elders(const struct peer *p, const struct pending_message *view)
+{
+    unsigned stay = p->elders & view->a;
+    assert_true(stay ? view->c == stay : view->c && (view->c & ~view->a) == 0);
+}
+
 static void node_receives(struct state *s, uint32_t node)
 {
     struct peer *p = &s->peer[node];
     struct pending_message letter = take_message(&s->to[node]);
     switch (letter.kind) {
     case VIEW:
+        check_elders(p, &letter);
+        p->elders = letter.c;
         p->view = letter.view;
         p->members = letter.a;
         p->leaves = letter.b;

@@ -180,7 +180,7 @@ static void test_roster_joining_member_is_no_donor(void **state)
     donor_ready(s, 0, 2);
     assert_string_equal(on_peer_down(s, 1), "dead 1; drop 1; view 3: 0 2");
     joins(s, 3);
-    assert_string_equal(leaves(s, 2), "leave 2; drop 2; view 4: 0");
+    assert_string_equal(leaves(s, 2), "leave 2; drop 2; view 4: 0; release 0 of 2");
 }
 
 /* 0 donors 2 and is the last member that has the model for sure. */
@@ -206,7 +206,7 @@ static void test_roster_needed_member_outlives_the_joiner(void **state)
 {
     struct story *s = *state;
     leave_to_a_joiner(s);
-    assert_string_equal(on_peer_down(s, 2), "dead 2; drop 2; view 4: 0");
+    assert_string_equal(on_peer_down(s, 2), "dead 2; drop 2; view 4: 0; release 0 of 2");
     assert_string_equal(joins(s, 3), "");
     assert_string_equal(leaves(s, 0), "");
     assert_string_equal(ticks(s, s->now), "");
@@ -223,7 +223,7 @@ static void test_roster_leave_gives_a_silent_joiner_up(void **state)
     }
     beats(s, 0, 1, false);
     beats(s, 2, 1, false);
-    assert_string_equal(ticks(s, s->now), "fenced 2; drop 2; view 4: 0");
+    assert_string_equal(ticks(s, s->now), "fenced 2; drop 2; view 4: 0; release 0 of 2");
     assert_string_equal(ticks(s, s->now), "");
 }
 

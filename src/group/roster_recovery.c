@@ -67,6 +67,7 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
         roster_sit_again(roster, out);
     if (roster->options.workers_max > 0) /* the run admits joiners */
         request_missing(roster, out);
+    roster->view.elders = r->seating.elders;
     roster->view.number = r->highest; /* members take a view only if its number is higher */
     roster_make_view(roster, out);
     PL_ASSERT(roster->view.number > r->highest); /* R2 */
@@ -107,16 +108,18 @@ static bool is_newer(const struct roster_recovery *r, const struct roster_event 
            (event->incarnation == r->incarnation && event->view > r->view);
 }
 
-/* Members of one view know the same seats. Each knows best whether it has its own slice's state. */
+/* Members of one view know the same elders and seats. Each knows best whether it has its own
+ * slice's state. */
 static void take_seating(struct roster_recovery *r, const struct roster_event *event)
 {
     struct roster_seating *s = &r->seating;
     bool newer = event->incarnation > s->incarnation ||
                  (event->incarnation == s->incarnation && event->view > s->view);
-    if (event->seated && newer) {
-        s->view = event->view;
-        s->incarnation = event->incarnation;
-        memcpy(s->seated, event->seated, sizeof s->seated);
+    if (newer) {
+        *s = (struct roster_seating){
+            .view = event->view, .incarnation = event->incarnation, .elders = *event->elders};
+        if (event->seated)
+            memcpy(s->seated, event->seated, sizeof s->seated);
     } else if (event->seated && event->incarnation == s->incarnation && event->view == s->view) {
         s->seated[event->node] = event->seated[event->node];
     }

@@ -34,6 +34,7 @@ static const char *returns_after(struct story *s, uint32_t node, uint32_t incarn
                                          .view = view,
                                          .incarnation = incarnation,
                                          .members = &set,
+                                         .elders = &set,
                                          .round = round});
 }
 

@@ -209,6 +209,7 @@ static const char *reconnects_from(struct story *s, uint32_t node, uint32_t view
                                          .view = view,
                                          .incarnation = 3,
                                          .members = &set,
+                                         .elders = &set,
                                          .seated = seated});
 }
 

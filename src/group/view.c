@@ -1,5 +1,7 @@
 #include "group/view.h"
 
+#include "base/fault.h"
+
 int view_rank(const struct view *view, uint32_t node)
 {
     for (size_t i = 0; i < view->count; i++)
@@ -46,6 +48,15 @@ uint32_t view_proxy(const struct view *view, uint32_t leaf)
     return node;
 }
 
+void view_settle_elders(struct view *view)
+{
+    const struct members all = view_members(view);
+    const struct members stay = members_intersection(&view->elders, &all);
+    view->elders = members_empty(&stay) ? all : stay;
+    PL_ASSERT(view->count == 0 || !members_empty(&view->elders)); /* V7 */
+    PL_ASSERT(members_within(&view->elders, &all));
+}
+
 uint32_t view_after(const struct view *view, uint32_t node)
 {
     const struct members participants = view_participants(view);
@@ -68,7 +79,8 @@ void view_encode(const struct view *view, struct buf *out)
         buf_put_text(out, view->address[i]);
         buf_put_u32(out, view->seated[i]);
         buf_put_u8(out, (uint8_t)(members_has(&view->leaves, view->node[i]) |
-                                  members_has(&view->fresh, view->node[i]) << 1));
+                                  members_has(&view->fresh, view->node[i]) << 1 |
+                                  members_has(&view->elders, view->node[i]) << 2));
     }
 }
 
@@ -88,20 +100,21 @@ int view_decode(struct byte_reader *in, struct view *out)
     out->count = read_u32(in);
     if (out->count > VIEW_MEMBERS_MAX)
         return ERR_PROTOCOL;
-    out->leaves = out->fresh = (struct members){{0}};
+    out->leaves = out->fresh = out->elders = (struct members){{0}};
     for (size_t i = 0; i < out->count; i++) {
         out->node[i] = read_u32(in);
         read_text(in, out->address[i], sizeof out->address[i]);
         out->seated[i] = read_u32(in);
         uint8_t flags = read_u8(in);
-        if (flags > 3 || out->node[i] >= VIEW_MEMBERS_MAX ||
+        if (flags > 7 || out->node[i] >= VIEW_MEMBERS_MAX ||
             (i > 0 && out->node[i] <= out->node[i - 1]) || out->seated[i] > VIEW_MEMBERS_MAX ||
             seat_is_taken(out, i))
             return ERR_PROTOCOL;
         members_put(&out->leaves, out->node[i], flags & 1);
-        members_put(&out->fresh, out->node[i], flags >> 1);
+        members_put(&out->fresh, out->node[i], flags >> 1 & 1);
+        members_put(&out->elders, out->node[i], flags >> 2);
     }
     const struct members stay = view_participants(out);
-    bool some = out->count == 0 || !members_empty(&stay);
+    bool some = out->count == 0 || !(members_empty(&stay) || members_empty(&out->elders));
     return byte_reader_done(in) && out->number > 0 && some ? OK : ERR_PROTOCOL;
 }

@@ -19,6 +19,9 @@ struct view {
      * without a seat is a leaf. Those of `fresh` lack the state of their slice, which a peer of
      * theirs sends. Elsewhere nobody has a seat. */
     struct members fresh;
+    /* The members since the time when all of the set before had gone; at first, those that began
+     * the run. Some member is one. A later member is none before all of them have gone. */
+    struct members elders;
     uint32_t node[VIEW_MEMBERS_MAX]; /* workers, ascending, < VIEW_MEMBERS_MAX; rank is the index */
     uint32_t seated[VIEW_MEMBERS_MAX]; /* 0: no seat; else 1 more than the seat (view_seat) */
     char address[VIEW_MEMBERS_MAX][NODE_ADDRESS_MAX]; /* last: a kept copy ends with them */
@@ -40,6 +43,9 @@ struct members view_participants(const struct view *view);
 
 /* The proxy of a leaf: leaves take the participants in turns, in ascending order. */
 uint32_t view_proxy(const struct view *view, uint32_t leaf);
+
+/* Of its elders those stay that are members; if none is, all members are the elders. */
+void view_settle_elders(struct view *view);
 
 /* The member after `node`, in turns: participants in ascending order, then leaves. If `node` is no
  * member: the first participant. The view has members. */

@@ -23,6 +23,8 @@ static struct view *view_of(uint32_t number, size_t count, const uint32_t *node)
         view->node[i] = node[i];
         snprintf(view->address[i], NODE_ADDRESS_MAX, "10.0.0.%u:7000", node[i]);
     }
+    if (count > 0)
+        members_add(&view->elders, node[count / 2]);
     return view;
 }
 
@@ -37,6 +39,7 @@ static void check_equal(const struct view *a, const struct view *b)
     }
     assert_memory_equal(&a->leaves, &b->leaves, sizeof a->leaves);
     assert_memory_equal(&a->fresh, &b->fresh, sizeof a->fresh);
+    assert_memory_equal(&a->elders, &b->elders, sizeof a->elders);
     for (size_t i = 0; i < a->count; i++)
         assert_int_equal(a->seated[i], b->seated[i]);
 }
@@ -92,6 +95,7 @@ static void test_view_largest_round_trips(void **state)
     for (uint32_t i = 0; i < VIEW_MEMBERS_MAX; i++) {
         view->node[i] = i;
         memset(view->address[i], 'x', NODE_ADDRESS_MAX - 1);
+        members_add(&view->elders, i);
     }
     struct buf bytes = {0};
     view_encode(view, &bytes);
@@ -124,6 +128,8 @@ static void test_view_of_wrong_length_is_refused(void **state)
     free(out);
 }
 
+enum { LEAF = 1, ELDER = 4 };
+
 static void expect_refusal_of(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
                               const char *address, uint32_t seated, uint8_t flags)
 {
@@ -147,21 +153,27 @@ static void expect_refusal_of(uint32_t number, uint32_t count, size_t listed, co
 static void expect_refusal(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
                            const char *address)
 {
-    expect_refusal_of(number, count, listed, node, address, 0, 0);
+    expect_refusal_of(number, count, listed, node, address, 0, ELDER);
 }
 
 static void test_view_of_leaves_alone_is_refused(void **state)
 {
     (void)state;
-    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 0, 1);
-    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 0, 4); /* no such flag */
+    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 0, ELDER | LEAF);
+    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 0, ELDER | 8); /* no such flag */
+}
+
+static void test_view_without_an_elder_is_refused(void **state)
+{
+    (void)state;
+    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 0, 0);
 }
 
 static void test_view_of_wrong_seats_is_refused(void **state)
 {
     (void)state;
-    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 3, 0); /* two on one */
-    expect_refusal_of(1, 1, 1, (uint32_t[]){1}, "a", VIEW_MEMBERS_MAX + 1, 0);
+    expect_refusal_of(1, 2, 2, (uint32_t[]){1, 2}, "a", 3, ELDER); /* two on one */
+    expect_refusal_of(1, 1, 1, (uint32_t[]){1}, "a", VIEW_MEMBERS_MAX + 1, ELDER);
 }
 
 static void test_view_seats_are_found(void **state)
@@ -259,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_view_of_wrong_length_is_refused),
         cmocka_unit_test(test_view_invalid_is_refused),
         cmocka_unit_test(test_view_of_leaves_alone_is_refused),
+        cmocka_unit_test(test_view_without_an_elder_is_refused),
         cmocka_unit_test(test_view_of_wrong_seats_is_refused),
         cmocka_unit_test(test_view_seats_are_found),
         cmocka_unit_test(test_view_leaves_have_proxies),

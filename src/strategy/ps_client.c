@@ -359,14 +359,11 @@ static bool is_unkept(const struct ps_client *c)
     return c->successor != WORLD_ANY;
 }
 
-/* The shards here move, and go back to the newest state that a worker has: it must contain all that
- * this worker has pushed. */
+/* A shard that moves goes back to the newest state that a worker has: it must contain all that this
+ * worker has pushed, whether a server leaves now or later. */
 static int hand_over(struct ps_client *c)
 {
-    bool serves = false;
-    for (size_t i = 0; i < c->port.placement.shards; i++)
-        serves |= c->link[i].server != NULL;
-    if (!serves || !group_is_leaving(c->m->group))
+    if (!c->port.placement.on_workers || !group_is_leaving(c->m->group))
         return OK;
     int rc = ps_ask_successor(c);
     return rc == OK ? wait_while(c, is_unkept, WORLD_FOREVER) : rc;

@@ -151,8 +151,8 @@ int ps_client_fetch(struct ps_client *c);
 int ps_client_take(struct ps_client *c);
 
 /* This worker's loop has ended: wait until its pushes are decided, and tell the clock that no
- * worker waits for it. If it leaves the run and serves a shard, wait until another worker has a
- * state with its pushes. From now on a task replies to other nodes. */
+ * worker waits for it. If it leaves a run with servers on workers, wait until another worker has
+ * a state with its pushes. From now on a task replies to other nodes. */
 int ps_client_leave(struct ps_client *c);
 
 /* Move transfers on. Never blocks. ERR_DRIVER, ERR_PEER, ERR_NOMEM */

@@ -145,7 +145,7 @@ static int on_ended(struct ps_client *c, const struct transfer *ended)
     return OK;
 }
 
-/* ---- a worker leaves that serves a shard ---- */
+/* ---- a worker leaves ---- */
 
 int ps_ask_successor(struct ps_client *c)
 {

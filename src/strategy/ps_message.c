@@ -67,20 +67,19 @@ struct ps_placement ps_placement_of(const struct group *group, uint32_t servers,
     return placement;
 }
 
-/* A shard moves when its server is gone. Where none of the first members is left, it also moves
- * from a living one to a joiner with a lower number, which took longer to join. */
+/* The next elder on a circle of all numbers: a shard moves when its server is gone, and then only,
+ * since a view has no new elders while one of the earlier ones is there. */
 uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
 {
     if (!placement->on_workers)
         return WORLD_DRIVER;
-    const struct members now = view_members(placement->now);
-    const struct members left = members_intersection(&placement->first, &now);
+    const struct members *elders = &placement->now->elders;
     uint32_t node = members_next(&placement->first, 0);
     for (size_t i = shard % members_count(&placement->first); i > 0; i--)
         node = members_next(&placement->first, node + 1);
-    node = members_next(&left, node);
+    node = members_next(elders, node);
     if (node == VIEW_MEMBERS_MAX)
-        node = members_next(members_empty(&left) ? &now : &left, 0);
+        node = members_next(elders, 0);
     return node == VIEW_MEMBERS_MAX ? WORLD_ANY : node;
 }
 

@@ -34,8 +34,8 @@ enum ps_op {
     PS_PART,
     /* worker → clock: the sender's loop has ended, and no worker waits for it */
     PS_LEAVE,
-    /* worker → worker: the sender serves a shard and leaves: fetch a state with its push `number`,
-     * not older than order `version`. The reply: it is here. LEFT: this worker leaves, too */
+    /* worker → worker: the sender leaves: fetch a state with its push `number`, not older than
+     * order `version`. The reply: it is here. LEFT: this worker leaves, too */
     PS_KEEP,
     PS_KEPT,
 
@@ -90,8 +90,8 @@ int ps_message_decode(struct byte_reader in, struct ps_message *out);
 
 /* ---- which node serves a shard ---- */
 
-/* Shard i is on the i-th of the workers that began the run; if that one is lost, on the next
- * remaining one; if all of these are lost, on the first joiner. Or one shard is on the driver. */
+/* Shard i is on the i-th of the workers that began the run; if that one is gone, on the next elder
+ * of the view. Or one shard is on the driver. */
 struct ps_placement {
     size_t shards;
     bool on_workers;

@@ -59,7 +59,8 @@ static int on_taken(struct ps_server *s, size_t shard, uint64_t version)
 
 /* ---- 2: all shards take the newest state ---- */
 
-void ps_forget_pushes(struct ps_server *s)
+/* Pushes and copies under way are void, and their senders learn it. */
+static void forget_pushes(struct ps_server *s)
 {
     memset(s->done, 0, sizeof s->done);
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
@@ -153,7 +154,7 @@ int ps_on_given(struct ps_server *s, struct message *m, const struct ps_message 
     }
     if (s->stage != SERVER_EMPTY)
         ps_enter(s, SERVER_EMPTY);
-    ps_forget_pushes(s);
+    forget_pushes(s);
     s->port.epoch = s->ordered_in = ps_port_view(&s->port);
     if (whole && !s->state.at)
         rc = vec_init(&s->state, &s->own, shard_state_length(&s->layout, VIEW_MEMBERS_MAX));

@@ -1,6 +1,8 @@
 /* The task of a parameter server: it follows views, and hands each message on. */
 #include "strategy/ps_server.h"
 
+#include "base/fault.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -134,16 +136,6 @@ static bool is_host(const struct ps_server *s)
     return ps_placement_host(&s->port.placement, s->config.index) == s->world->self;
 }
 
-/* The shard has moved from this node, which lives, to another one, as to a joiner with a lower
- * number. It may move back. Workers would wait for ever for pushes that nobody decides. */
-static int give_shard_up(struct ps_server *s)
-{
-    ps_forget_pushes(s);
-    if (s->stage != SERVER_EMPTY)
-        ps_enter(s, SERVER_EMPTY);
-    return OK;
-}
-
 /* Follow a new view, if there is one. */
 static int follow_view(struct ps_server *s)
 {
@@ -162,8 +154,7 @@ static int follow_view(struct ps_server *s)
     MEMBERS_EACH (p, &joined)
         rc = rc == OK ? on_join(s, p) : rc;
     transfer_cancel(&s->given);
-    if (rc == OK && !is_host(s))
-        return give_shard_up(s);
+    PL_ASSERT(is_host(s)); /* P8 */
     bool recovers =
         s->clock && (s->stage != SERVER_SERVES || has_moved(&s->port.placement, &before));
     if (rc == OK && recovers)
@@ -223,7 +214,7 @@ static int on_message(struct ps_server *s, struct message *m)
     int rc = read ? ps_port_await_view(&s->port, &message) : OK;
     if (rc == OK)
         rc = follow_view(s);
-    bool valid = rc == OK && read && is_host(s) && members_has(&s->known, m->from) &&
+    bool valid = rc == OK && read && members_has(&s->known, m->from) &&
                  (message.op < PS_ASK ? message.epoch >= s->port.epoch
                                       : message.view == ps_port_view(&s->port));
     if (valid && message.op == PS_PUSH)

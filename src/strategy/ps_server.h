@@ -186,9 +186,6 @@ void ps_observe(const struct ps_server *server, bool recovered);
 /* Step 1, by the clock: a shard has moved, or the view has changed in a recovery. */
 int ps_ask_for_states(struct ps_server *server);
 
-/* Pushes and copies under way are void, and their senders learn it. */
-void ps_forget_pushes(struct ps_server *server);
-
 /* A message of this view; the header of a state, which is consumed; its transfer has ended. */
 int ps_on_recovery(struct ps_server *server, uint32_t from, const struct ps_message *message);
 int ps_on_given(struct ps_server *server, struct message *m, const struct ps_message *header);

@@ -825,11 +825,11 @@ def controls():
     welcome += records + text("name: 'x'") + text("jobs/")
     view = struct.pack("<III", 3, 1, 2)
     for node in (0, 2):
-        view += struct.pack("<I", node) + text("10.0.0.3:4711") + struct.pack("<IB", 0, node)
+        view += struct.pack("<I", node) + text("10.0.0.3:4711") + struct.pack("<IB", 0, 4 | node)
     committed = struct.pack("<IQB", 0, 5, 0) + progress
     committed += struct.pack("<ddIQdIQdd", .5, .1, 2, 4096, 38., 1, 64, 12.5, .2) + members + members
     committed += struct.pack("<ddB4Q3QIB", 3., .5, 1, 600, 9000, 0, 0, 64, 0, 128, 3, 0) + struct.pack("<I", 0)
-    back = struct.pack("<II", 3, 1) + members + struct.pack("<4I", 1, 2, 0, len(hello)) + hello + bytes(8 * 64)
+    back = struct.pack("<II", 3, 1) + members + members + struct.pack("<4I", 1, 2, 0, len(hello)) + hello + bytes(8 * 64)
     for k, (name, message) in enumerate((
             ("hello", hello), ("welcome", welcome), ("view", view),
             ("lane_go", struct.pack("<IIQI", 3, 0, 5, 1) + members + members + bytes(2)),

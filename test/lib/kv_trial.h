@@ -112,6 +112,7 @@ static inline int trial_publish(struct world *w, struct group *group, struct vie
 {
     struct buf bytes = {0};
     view->number++;
+    view->elders = view_members(view);
     int rc = group_set_view(group, view);
     view_encode(view, &bytes);
     for (size_t i = 0; rc == OK && i < view->count; i++) {

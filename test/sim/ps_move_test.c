@@ -22,6 +22,7 @@ struct order {
 static struct {
     struct order at[SHARDS][ORDERS], undone[SHARDS][ORDERS]; /* by version; by number */
     uint64_t version[SHARDS], undone_count[SHARDS], pushed[NODES];
+    uint32_t host[SHARDS]; /* where it was served last */
     const char *name;
     uint64_t gone; /* workers that leave or die, bit by bit */
     bool dies;
@@ -37,8 +38,9 @@ static uint64_t bits_of(const struct ps_server *server)
 {
     const struct shard *shard = &server->shard;
     uint64_t hash = vec_hash(&shard->both, vec_all(&shard->both));
-    assert_true(shard->optim.ops->states > 0);
-    for (size_t i = 0; shard->x.n > 0 && i < shard->optim.ops->states; i++)
+    size_t states = shard->x.n > 0 ? server->layout.vectors : 0;
+    assert_true(shard->x.n == 0 || states > 0 || shard->config.rule == SHARD_UPDATES);
+    for (size_t i = 0; i < states; i++)
         hash = hash * 31 + vec_hash(&shard->optim.state[i], vec_all(&shard->x));
     return hash * 31 + shard->optim.updates;
 }
@@ -73,6 +75,11 @@ static void on_served(void *user, const struct ps_server *server, bool recovered
     struct order now = {
         .model = bits_of(server), .history = server->history, .offset = server->sample_offset};
     assert_true(shard < SHARDS && version < ORDERS);
+    uint32_t self = server->world->self, from = seen.host[shard];
+    if (seen.version[shard] > 0 && self != from && members_has(&server->known, from))
+        fail_msg("%s: shard %zu moves from worker %u, which is there, to %u", seen.name, shard,
+                 from, self);
+    seen.host[shard] = self;
     for (uint32_t p = 0; p < NODES; p++)
         if (members_has(&server->known, p))
             now.applied[p] = server->done[p];
@@ -167,7 +174,7 @@ static void expect_all_pushes(int shards)
 
 static void play_faults(struct ground *g, const char *faults, int shards, uint64_t gone, bool dies)
 {
-    char cluster[512];
+    char cluster[768];
     snprintf(cluster, sizeof cluster,
              "node { count: 2 } node { speed: 0.6 } node { speed: 1.4 }\n"
              "step_seconds: 0.004 link { mbit: 100 }\n%s",
@@ -305,35 +312,98 @@ static void test_joiners_take_over(void **state)
     }
 }
 
-/* Both that began the run have left, and one that joins then has a lower number than the server,
- * which lives: it takes over, and pushes that were on their way to the other are not waited for. */
-static void test_a_joiner_takes_over_from_a_living_server(void **state)
+/* A run of two workers and two shards, and more that join it. */
+static void play_joiners(struct tiny *t, int i, const char *faults, uint64_t gone, bool dies)
 {
-    int moves = 0;
+    const char *const set[] = {"stop={ steps: 200 }",
+                               "validation=0",
+                               "workers_min=2",
+                               "workers_max=4",
+                               solvers[i % 2],
+                               ways[i / 2 % 2].strategy,
+                               NULL};
+    struct ground g;
+    ground_open(&g, t, set);
+    play_faults(&g, faults, 2, gone, dies);
+    ground_close(&g);
+}
+
+/* Both that began the run have left, and one that joins then has a lower number than the server,
+ * which lives: the shards stay. */
+static void test_a_joiner_takes_no_shard_from_a_living_server(void **state)
+{
     tiny_elastic(*state);
     for (int i = 0; i < 24; i++) {
         char faults[320];
-        const char *const set[] = {"stop={ steps: 200 }",
-                                   "validation=0",
-                                   "workers_min=2",
-                                   "workers_max=4",
-                                   solvers[i % 2],
-                                   ways[i / 2 % 2].strategy,
-                                   NULL};
-        struct ground g;
-        double at = 0.1 + 0.0017 * i;
-        ground_open(&g, *state, set);
         snprintf(
             faults, sizeof faults,
             "fault { at: 0.01 join: 3 } fault { at: 0.05 leave: 0 } fault { at: 0.06 leave: 1 }"
             "fault { at: %.4f join: 2 }",
-            at);
-        play_faults(&g, faults, 2, 3, false);
-        moves += seen.moves;
+            0.1 + 0.0017 * i);
+        play_joiners(*state, i, faults, 3, false);
+        assert_in_range(seen.moves, 2, 4); /* of each shard: when 0 leaves, and when 1 does */
+    }
+}
+
+/* The server receives the view with such a joiner late, when that has died again: it has seen
+ * nothing of it. */
+static void test_a_server_skips_the_views_of_a_joiner(void **state)
+{
+    tiny_elastic(*state);
+    for (int i = 0; i < 24; i++) {
+        char faults[512];
+        snprintf(
+            faults, sizeof faults,
+            "node {} fault { at: 0.01 join: 3 } fault { at: 0.02 join: 4 }"
+            "fault { at: 0.05 leave: 0 } fault { at: 0.06 leave: 1 } fault { at: 0.15 join: 2 }"
+            "delay { from: -1 to: 3 tag: 'view' nth: 5 seconds: 0.1 } fault { at: %.4f kill: 2 }",
+            0.152 + 0.001 * i);
+        play_joiners(*state, i, faults, 7, true);
+    }
+}
+
+/* Two joiners with lower numbers than the server come one after another, and the first one opens
+ * its client when both are in: it has not seen the view in which others may push to it. */
+static void test_a_joiner_skips_its_first_view(void **state)
+{
+    static const char *const set[] = {"stop={ steps: 200 }",
+                                      "validation=0",
+                                      "workers_min=2",
+                                      "workers_max=4",
+                                      "solver.momentum=0",
+                                      "strategy.downpour={ servers: 2 n_push: 4 n_fetch: 8 }",
+                                      NULL};
+    tiny_elastic(*state);
+    for (int i = 0; i < 48; i++) {
+        char faults[512];
+        struct ground g;
+        double at = 0.15 + 0.0029 * (i / 4);
+        snprintf(faults, sizeof faults,
+                 "node { count: 2 } fault { at: 0.01 join: 4 } fault { at: 0.02 join: 5 }"
+                 "fault { at: 0.05 leave: 2 } fault { at: 0.06 leave: 3 }"
+                 "fault { at: %.4f join: 1 } fault { at: %.4f join: 0 }"
+                 "delay { from: 4 to: 1 tag: 'model' seconds: 0.05 }",
+                 at, at + 0.002 * (i % 4));
+        ground_open(&g, *state, set);
+        play_faults(&g, faults, 2, 12, false);
         ground_close(&g);
     }
-    print_message("    %d times a shard continued from a state\n", moves);
-    assert_true(moves >= 24 * 2 * 2); /* each of two shards, twice */
+}
+
+/* A worker that serves nothing leaves, and then the server does: the state that is left has the
+ * pushes of both. */
+static void test_a_worker_leaves_before_its_server(void **state)
+{
+    tiny_elastic(*state);
+    for (int i = 0; i < 48; i++) {
+        char faults[512];
+        double at = 0.1 + 0.0031 * i;
+        snprintf(faults, sizeof faults,
+                 "fault { at: 0.01 join: 2 } fault { at: 0.02 join: 3 } fault { at: %.4f leave: 2 }"
+                 "fault { at: %.4f leave: 0 } fault { at: %.4f leave: 1 }",
+                 at, at + 0.001 * (i % 8), at + 0.002 * (i % 8));
+        play_joiners(*state, i, faults, 7, false);
+    }
 }
 
 /* ---- resumed ---- */
@@ -367,7 +437,10 @@ int main(void)
         cmocka_unit_test(test_the_clock_dies_at_the_end),
         cmocka_unit_test(test_a_resumed_run_has_its_optimizer),
         cmocka_unit_test(test_joiners_take_over), /* the last two: they change the job */
-        cmocka_unit_test(test_a_joiner_takes_over_from_a_living_server),
+        cmocka_unit_test(test_a_joiner_takes_no_shard_from_a_living_server),
+        cmocka_unit_test(test_a_server_skips_the_views_of_a_joiner),
+        cmocka_unit_test(test_a_joiner_skips_its_first_view),
+        cmocka_unit_test(test_a_worker_leaves_before_its_server),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

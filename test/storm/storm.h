@@ -152,8 +152,9 @@ struct shard_watch {
     struct order_seen *undone; /* those from which it has gone back to a state */
     uint64_t undone_count;
     uint64_t decided[NODES_MAX]; /* of each worker, when it was last a member */
-    bool continued;              /* from a state; */
-    uint32_t node, view;         /* last at this node, in that view */
+    bool continued;              /* from a state, */
+    uint32_t view;               /* last in this view */
+    uint32_t node;               /* that serves it */
 };
 
 enum { SHARDS_WATCHED = NODES_MAX };

@@ -2,8 +2,8 @@
  * order, each once, also across servers; a shard that goes back to a state, since it or another has
  * moved or the driver has recovered, continues with the model, the optimizer, the sample offset and
  * the pushes of an order that was carried out before, and no living worker keeps a newer state; the
- * same pushes in the same order give the same bits again; when the run has ended, every push of the
- * members is applied, and the final model has them. */
+ * same pushes in the same order give the same bits again; no shard moves while its server lives;
+ * when the run has ended, every push of the members is applied, and the final model has them. */
 #include "storm.h"
 #include "strategy/ps_client.h"
 #include "tensor/vec.h"
@@ -117,6 +117,16 @@ static void check_order(struct storm *s, struct shard_watch *w, const struct ps_
                         server->config.index, server->version);
 }
 
+/* A shard moves when its server is gone, and then only (P8). */
+static void check_move(struct storm *s, const struct shard_watch *w, const struct ps_server *server)
+{
+    uint32_t self = server->world->self;
+    bool served = w->order || w->continued;
+    if (served && w->node != self && w->node < NODES_MAX && members_has(&server->known, w->node))
+        storm_break(s, "shard %zu moves from worker %u, which is there, to %u",
+                    server->config.index, w->node, self);
+}
+
 void watch_server(struct storm *s, const struct ps_server *server, bool recovered)
 {
     if (server->config.index >= SHARDS_WATCHED || members_has(&s->former, server->world->self))
@@ -130,7 +140,7 @@ void watch_server(struct storm *s, const struct ps_server *server, bool recovere
     if (recovered) {
         w->continued = true;
         w->view = ps_port_view(&server->port);
-        w->node = server->world->self;
+        check_move(s, w, server);
         check_recovery(s, w, server, &now);
         undo_orders(s, w, server->version);
     } else {
@@ -139,6 +149,7 @@ void watch_server(struct storm *s, const struct ps_server *server, bool recovere
     struct order_seen *at = order_at(s, w, server->version);
     if (at)
         *at = now;
+    w->node = server->world->self;
     w->version = server->version;
     for (uint32_t p = 0; p < NODES_MAX; p++)
         if (members_has(&server->known, p))
