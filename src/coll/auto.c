@@ -1,5 +1,7 @@
 #include "coll/auto.h"
 
+#include "base/minmax.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -32,6 +34,11 @@ enum coll_algorithm auto_rule(enum codec codec, size_t ranks, size_t n)
     if (n < SHORT_FLOATS)
         return codec == CODEC_F32 && power_of_two(ranks) ? COLL_BUTTERFLY : COLL_TREE;
     return power_of_two(ranks) && n < LONG_FLOATS ? COLL_HALVING_DOUBLING : COLL_CHUNKED_RING;
+}
+
+size_t auto_chunk(enum coll_algorithm algorithm, size_t chunk)
+{
+    return algorithm == COLL_HALVING_DOUBLING ? max_size(chunk, CHUNK_FLOATS) : chunk;
 }
 
 bool auto_measures(size_t n)

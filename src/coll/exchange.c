@@ -286,6 +286,8 @@ static int plan_for(struct exchange *e, const struct coll *c, const struct excha
     int rc = OK;
     if (may_measure(e))
         rc = auto_choose(&e->automatic, c, e->n_floats, e->config.codec, &choice, &cut);
+    else if (e->config.algorithm == COLL_AUTO)
+        choice.chunk = auto_chunk(algorithm, choice.chunk);
     if (rc != OK)
         return rc;
     algorithm = choice.algorithm;
