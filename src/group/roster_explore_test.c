@@ -23,14 +23,13 @@
 #include <cmocka.h>
 
 #include "base/hash.h"
-#include "group/roster.h"
+#include "group/roster_bytes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Each learner's change of the state is averaged like it. */
-enum { NODES = 4, JOINER = 3, N = 2, POST_MAX = 8 };
+enum { JOINER = 3, N = 2, POST_MAX = 8 };
 
 enum letter_kind { VIEW = 1, GO, ASK, RELEASE, ENDED };
 enum word_kind {
@@ -44,8 +43,8 @@ enum word_kind {
 
 /* Between the driver and one node, in order; `a` to `c` as the kind has it. */
 struct pending_message {
-    uint8_t kind, view, a, b,
-        c; /* VIEW: members, leaves, elders; RETURN: participants, 0, elders */
+    uint8_t kind, view;
+    uint8_t a, b, c; /* VIEW: members, leaves, elders; RETURN: participants, 0, elders */
 };
 
 struct post {
@@ -67,19 +66,6 @@ struct peer {
     uint8_t donor;         /* whose it is */
     uint8_t returned;      /* to the driver that has returned */
     uint8_t value[N + 1], of[N + 1]; /* exchange n: its contributors and its view */
-};
-
-/* The part of the roster that can change here: time is constant. */
-struct roster_state {
-    uint8_t number, in_view, known, in, waits, join_pending;
-    uint8_t donor[NODES]; /* + 1 */
-    uint8_t leaf, view_leaves, view_elders;
-    uint8_t decided, reported, joined, were_leaves;
-    uint8_t at[NODES];
-    uint8_t second, reforming,
-        reconnected;                /* the driver has returned; it collects; the returned workers */
-    uint8_t last, last_in, highest; /* the newest view that was */
-    uint8_t seen, elders;           /* and that a returned worker has seen */
 };
 
 struct state {
@@ -107,97 +93,6 @@ struct world {
 };
 
 static struct world world;
-
-/* ---- the roster, in a few bytes ---- */
-
-static enum member_state state_of(const struct roster_state *b, uint32_t i)
-{
-    if (b->in >> i & 1)
-        return b->join_pending >> i & 1 ? MEMBER_JOINING : MEMBER_IN;
-    return b->waits >> i & 1         ? MEMBER_WAITS
-           : b->reconnected >> i & 1 ? MEMBER_RETURNED
-                                     : MEMBER_OUT;
-}
-
-static void unpack_roster(const struct roster_state *b)
-{
-    roster.options = options;
-    roster.departed = (struct members){0}; /* the test has its own check of that */
-    roster.options.incarnation = 1u + b->second;
-    roster.options.recovers = b->second;
-    roster.recovery = (struct roster_recovery){
-        .on = b->reforming,
-        .until = 1,
-        .view = b->last,
-        .incarnation = b->last ? 1 : 0,
-        .members.word[0] = b->last_in,
-        .highest = b->highest,
-        .seating = {.view = b->seen, .incarnation = b->seen ? 1 : 0, .elders.word[0] = b->elders},
-    };
-    roster.view.number = b->number;
-    roster.view.count = 0;
-    roster.view.leaves.word[0] = b->view_leaves;
-    roster.view.elders.word[0] = b->view_elders;
-    roster.check = (struct roster_check){0};
-    roster.asked_until[0] = roster.no_leaf_until = 0; /* a leaf that was asked may be one again */
-    roster.count = 0;
-    for (uint32_t i = 0; i < NODES; i++) {
-        if (b->in_view >> i & 1)
-            roster.view.node[roster.view.count++] = i;
-        if (b->known >> i & 1)
-            roster.member[roster.count++] = (struct roster_member){
-                .node = i,
-                .state = state_of(b, i),
-                .donor = b->donor[i] ? b->donor[i] - 1u : ROSTER_NO_NODE,
-                .leaf = b->leaf >> i & 1,
-                .leaf_times = b->leaf >> i & 1, /* one round is enough */
-            };
-    }
-    struct roster_lane *lane = &roster.lane[0];
-    lane->decided = b->decided;
-    lane->in.word[0] = b->reported;
-    lane->joined.word[0] = b->joined;
-    lane->needs_sync.word[0] = lane->were_leaves.word[0] = b->were_leaves;
-    for (size_t i = 0; i < NODES; i++)
-        lane->at[i] = b->at[i];
-}
-
-static void pack_roster(struct roster_state *b)
-{
-    const struct roster_lane *lane = &roster.lane[0];
-    const struct roster_recovery *r = &roster.recovery;
-    *b = (struct roster_state){.number = (uint8_t)roster.view.number,
-                               .second = roster.options.recovers};
-    if (b->second && b->number == 0) { /* not needed afterwards */
-        b->reforming = r->on;
-        b->last = (uint8_t)r->view;
-        b->last_in = (uint8_t)r->members.word[0];
-        b->highest = (uint8_t)r->highest;
-        b->seen = (uint8_t)r->seating.view;
-        b->elders = (uint8_t)r->seating.elders.word[0];
-    }
-    for (size_t i = 0; i < roster.view.count; i++)
-        b->in_view |= (uint8_t)(1u << roster.view.node[i]);
-    for (size_t i = 0; i < roster.count; i++) {
-        const struct roster_member *m = &roster.member[i];
-        b->known |= (uint8_t)(1u << m->node);
-        uint8_t bit = (uint8_t)(1u << m->node);
-        b->in |= roster_is_in(m) ? bit : 0;
-        b->waits |= m->state == MEMBER_WAITS ? bit : 0;
-        b->join_pending |= m->state == MEMBER_JOINING ? bit : 0;
-        b->reconnected |= m->state == MEMBER_RETURNED ? bit : 0;
-        b->leaf |= m->leaf ? bit : 0;
-        b->donor[m->node] = m->donor == ROSTER_NO_NODE ? 0 : (uint8_t)(m->donor + 1);
-    }
-    b->view_leaves = (uint8_t)roster.view.leaves.word[0];
-    b->view_elders = (uint8_t)roster.view.elders.word[0];
-    b->decided = lane->decided;
-    b->reported = (uint8_t)lane->in.word[0];
-    b->joined = (uint8_t)lane->joined.word[0];
-    b->were_leaves = (uint8_t)lane->were_leaves.word[0];
-    for (size_t i = 0; i < NODES; i++)
-        b->at[i] = (uint8_t)lane->at[i];
-}
 
 /* ---- messages ---- */
 
@@ -282,9 +177,10 @@ static void carry_out(struct state *s)
 /* Gives the roster one event, and carries its orders out. */
 static void step_driver(struct state *s, struct roster_event event)
 {
-    unpack_roster(&s->roster);
+    roster.options = options;
+    unpack_roster(&roster, &s->roster);
     roster_step(&roster, &event, &orders);
-    pack_roster(&s->roster);
+    pack_roster(&roster, &s->roster);
     carry_out(s);
 }
 
@@ -369,7 +265,8 @@ static bool make_leaf(struct state *s, uint32_t node)
         !set_has(b->in & ~b->join_pending, node) || (participants & (participants - 1)) == 0)
         return false;
     s->leaves++;
-    unpack_roster(b);
+    roster.options = options;
+    unpack_roster(&roster, b);
     roster_step(&roster,
                 &(struct roster_event){
                     .kind = ROSTER_LINK_CHECK, .node = ROSTER_NO_NODE, .view = b->number},
@@ -382,7 +279,7 @@ static bool make_leaf(struct state *s, uint32_t node)
                         &orders);
     roster_step(&roster, &(struct roster_event){.kind = ROSTER_CHECK_ENDS, .node = ROSTER_NO_NODE},
                 &orders);
-    pack_roster(b);
+    pack_roster(&roster, b);
     assert_true(set_has(b->view_leaves, node));
     carry_out(s);
     return true;
