@@ -232,8 +232,12 @@ typedef struct pl_net_options {
     /* With `inference`: the members of this team have the model in slices, by rank, as a job's
      * `slices` cuts it, so that none of them holds all of it. They make the same calls in the same
      * order: pl_net_load_weights reads this member's part of a .safetensors as a run leaves it, and
-     * the scores of all records are everyone's. Calls that need the whole model are refused. The
-     * net uses channel 0 until pl_net_free. NULL, or a team of one: the model is whole. */
+     * each member gets the scores of all records. Calls that need the whole model are refused with
+     * PL_ERR_UNSUPPORTED; pl_net_weights and the like give the member's part. A pass fails with
+     * PL_ERR_PEER if a member is lost, and so do all later ones; a member whose call fails alone is
+     * to close its team, since the others wait for it. The team is borrowed until pl_net_free, and
+     * the net uses its channel 0, as one net at a time may. NULL, or a team of one: the model is
+     * whole. */
     pl_team *team;
 } pl_net_options;
 

@@ -145,7 +145,7 @@ int api_net_formed(const pl_net *net, struct err *err)
                    "net: the shape of its records is unknown: state it in the net, or set data");
 }
 
-/* Which layers the slices share out is what the job of the specification says. */
+/* The specification's job says which layers the slices share out. */
 static int cut_job(pl_net *net, const pl_net_spec *spec, struct err *err)
 {
     net->job->slices = (uint32_t)net->slice.count;

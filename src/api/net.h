@@ -63,6 +63,7 @@ struct pl_net {
     struct buf drawn;             /* pl_net_sample's */
     pl_team *team;                /* that has the model in slices; NULL: the model is whole */
     struct model_slice slice;     /* this member's of it */
+    bool broken;                  /* a pass of the slices has failed */
     float *parts;                 /* of a blob that the slices gather; */
     size_t room;                  /* so many floats */
 };

@@ -37,8 +37,8 @@ static size_t own_floats(const pl_net *net, const struct net_point *p, size_t in
     return slice_units(&slice, p->outputs).len * p->each * p->rows;
 }
 
-/* Floats of the longest part, such that a team cuts a vector of equal parts of them between two
- * (pl_team_part). */
+/* The floats of the longest part, rounded up to a block, so that pl_team_part cuts the vector
+ * between parts. */
 static size_t part_floats(const pl_net *net, const struct net_point *p)
 {
     size_t most = 0;
@@ -81,6 +81,8 @@ static int gather_blob(void *user, const struct net_point *p)
     int rc = reserve_parts(net, part * count);
     if (rc != OK)
         return rc;
+    if (pl_team_size(net->team) != count || pl_team_rank(net->team) != net->slice.index)
+        return ERR_PEER;
     copy_columns(p, &net->slice, net->parts + part * net->slice.index, false);
     if (pl_team_part(part * count, (uint32_t)count, 1) != part)
         return ERR_BUG;
@@ -93,23 +95,38 @@ static int gather_blob(void *user, const struct net_point *p)
     return rc;
 }
 
-/* Gathers leave no message. */
-static int end_pass(const pl_net *net, int rc, struct err *err)
+/* A gather writes no message. A net whose pass has failed once cannot be used any more: its members
+ * may stand at different gathers. */
+static int end_pass(pl_net *net, int rc, struct err *err)
 {
-    if (rc == OK || !net->team || rc == err->status)
+    if (rc == OK || !net->team)
+        return rc;
+    net->broken = true;
+    if (rc == err->status)
         return rc;
     if (rc == ERR_NOMEM)
         return err_set(err, rc, "net: out of memory for the values that slices gather");
     return err_set(err, rc, "net: a slice of the model is lost: %s", pl_team_error(net->team, 0));
 }
 
+static int begin_pass(const pl_net *net, struct err *err)
+{
+    err->status = OK;
+    return net->broken ? err_set(err, ERR_PEER,
+                                 "net: an earlier call failed, and so the slices of the model do "
+                                 "not fit together any more: make the net again, in a new team")
+                       : OK;
+}
+
 int api_net_evaluate(pl_net *net, const struct dataset *set, size_t count, struct net_result *sum)
 {
     const struct slice_meeting meeting = {gather_blob, net};
     struct err *err = &net->engine->error;
-    err->status = OK;
-    int rc = workspace_evaluate_slice(net->ws, set, 0, count, &net->learner.x, &net->learner.s,
-                                      net->team ? &meeting : NULL, sum, err);
+    int rc = begin_pass(net, err);
+    if (rc != OK)
+        return rc;
+    rc = workspace_evaluate_slice(net->ws, set, 0, count, &net->learner.x, &net->learner.s,
+                                  net->team ? &meeting : NULL, sum, err);
     return end_pass(net, rc, err);
 }
 
@@ -117,8 +134,10 @@ int api_net_pass(pl_net *net, const struct net_batch *batch, struct err *err)
 {
     const struct slice_meeting meeting = {gather_blob, net};
     struct net_result ignored;
-    err->status = OK;
-    int rc = workspace_pass(net->ws, &net->learner.x, &net->learner.s, batch,
-                            net->team ? &meeting : NULL, &ignored);
+    int rc = begin_pass(net, err);
+    if (rc != OK)
+        return rc;
+    rc = workspace_pass(net->ws, &net->learner.x, &net->learner.s, batch,
+                        net->team ? &meeting : NULL, &ignored);
     return end_pass(net, rc, err);
 }

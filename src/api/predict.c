@@ -9,6 +9,7 @@
 #include "job/text.h"
 #include "model/load.h"
 #include "model/scores.h"
+#include "model/weights_file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -49,12 +50,19 @@ static int slices_for(const pl_job *job, const char *weights, uint32_t *slices)
     struct err *err = &job->engine->error;
     uint64_t room = memory_available(NULL), budget;
     struct file_open file;
+    bool ours;
     *slices = 1;
     if (job->message->slices <= 1)
         return OK;
+    if (job->message->slices > JOB_SLICES_MAX)
+        return err_set(err, ERR_INPUT, "slices: %u: at most %d", job->message->slices,
+                       JOB_SLICES_MAX);
     int rc = job_memory_budget(job->message, room, &budget, err);
     if (rc == OK)
-        rc = file_open(weights, &file, err);
+        rc = weights_file_is_ours(weights, &ours, err);
+    if (rc != OK || !ours) /* others are read whole */
+        return rc;
+    rc = file_open(weights, &file, err);
     if (rc != OK)
         return rc;
     uint64_t need = 3 * file.len;

@@ -25,8 +25,9 @@ static int silence_output(void)
     return kept;
 }
 
-/* All processes refuse the same input alike, and the first one says why: the end of a process ends
- * the others, so they give it time. A process that has lost another gives that one time. */
+/* Each process refuses a wrong input for the same reason. The parent kills all others when one
+ * ends. Other processes therefore wait before they exit, so that the first can print its reason. A
+ * process that has lost another one waits longer. */
 static void await_others(const struct ranks_place *place, int status)
 {
     struct timespec pause = {.tv_sec = status == PL_ERR_PEER ? 3
@@ -48,7 +49,8 @@ static int end_failed(const char *command, const pl_engine *engine, const struct
     return status > 0 ? status : cli_fail(engine, status);
 }
 
-/* The end of the coordinator, which the first one is, ends the team: it waits for all. */
+/* The first process coordinates the team, and its end ends the team. So all processes meet here
+ * before they exit. */
 static void leave_together(pl_team *team)
 {
     const pl_call_options call = {.size = sizeof call, .channel = 1};
@@ -56,7 +58,7 @@ static void leave_together(pl_team *team)
     pl_team_allreduce(team, &one, 1, NULL, &call);
 }
 
-/* `meeting` is the team's engine, without a log: its members are no news. */
+/* `meeting` is the team's engine. It has no log, because the user need not know of its members. */
 static int predict_in_team(const struct process *p, pl_engine *meeting,
                            const struct ranks_place *place, int kept)
 {
@@ -71,14 +73,15 @@ static int predict_in_team(const struct process *p, pl_engine *meeting,
     return rc == PL_OK ? EXIT_DONE : end_failed(slices->command, p->engine, place, rc, kept);
 }
 
-/* The process ends without taking leave of the team: a coordinator that lacks memory might not
- * answer. */
+/* The process ends without closing the team: a coordinator that lacks memory might not answer. */
 static int run_process(const struct ranks_place *place, void *arg)
 {
     int kept = place->rank > 0 ? silence_output() : -1, code = EXIT_FAILED;
     pl_engine *meeting = NULL;
     if (pl_engine_create(NULL, &meeting) == PL_OK)
         code = predict_in_team(arg, meeting, place, kept);
+    else
+        fprintf(stderr, "paceline: out of memory\n");
     fflush(NULL);
     _exit(code);
 }

@@ -164,8 +164,16 @@ static int exit_code(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
 }
 
+/* Those that are stopped, too. */
+static void end_ranks(const pid_t *pid, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (pid[i] > 0)
+            kill(pid[i], SIGKILL);
+}
+
 /* A rank has ended. A rank that failed ends the others, which would wait for it in vain. */
-static void take_end(pid_t ended, int status, const pid_t *pid, uint32_t count, int *code)
+static void take_end(pid_t ended, int status, pid_t *pid, uint32_t count, int *code)
 {
     bool first = *code == EXIT_DONE;
     if (first)
@@ -173,9 +181,11 @@ static void take_end(pid_t ended, int status, const pid_t *pid, uint32_t count, 
     if (first && WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE) /* else it has said why */
         fprintf(stderr, "paceline: one of %u processes was ended by signal %d\n", count,
                 WTERMSIG(status));
-    for (uint32_t i = 0; *code != EXIT_DONE && i < count; i++)
-        if (pid[i] != ended)
-            kill(pid[i], SIGKILL); /* one that is stopped, too */
+    for (uint32_t i = 0; i < count; i++)
+        if (pid[i] == ended)
+            pid[i] = 0; /* another process may have that number from now on */
+    if (*code != EXIT_DONE)
+        end_ranks(pid, count);
 }
 
 int ranks_start(const struct ranks_place *place, int (*fn)(const struct ranks_place *, void *),
@@ -185,8 +195,13 @@ int ranks_start(const struct ranks_place *place, int (*fn)(const struct ranks_pl
     struct ranks_place child = *place;
     uint32_t started = 0;
     int code = EXIT_DONE, status;
+    if (place->count > RANKS_MAX) {
+        fprintf(stderr, "paceline: %u ranks: there may be %d\n", place->count, RANKS_MAX);
+        return EXIT_BAD_INPUT;
+    }
     if (!child.key && key_option_draw("bench", &child.key) >= 0)
         return EXIT_FAILED;
+    signal(SIGCHLD, SIG_DFL); /* where it is ignored, no rank leaves a status */
     snprintf(child.rendezvous, sizeof child.rendezvous, "127.0.0.1:%d", free_port());
     snprintf(child.listen, sizeof child.listen, "127.0.0.1:0");
     for (; started < place->count && code == EXIT_DONE; started++) {
@@ -201,13 +216,19 @@ int ranks_start(const struct ranks_place *place, int (*fn)(const struct ranks_pl
         if (pid[started] < 0) {
             fprintf(stderr, "paceline: cannot start rank %u: %s\n", started, strerror(errno));
             code = EXIT_FAILED;
+            end_ranks(pid, started);
             break;
         }
     }
-    for (uint32_t left = started; left > 0; left--) {
+    for (uint32_t left = started; left > 0;) {
         pid_t ended = wait(&status);
+        if (ended < 0 && errno == EINTR)
+            continue;
+        left--;
         if (ended > 0)
             take_end(ended, status, pid, started, &code);
+        else
+            code = EXIT_FAILED;
     }
     return code;
 }

@@ -36,9 +36,10 @@ enum coll_algorithm auto_rule(enum codec codec, size_t ranks, size_t n)
     return power_of_two(ranks) && n < LONG_FLOATS ? COLL_HALVING_DOUBLING : COLL_CHUNKED_RING;
 }
 
-size_t auto_chunk(enum coll_algorithm algorithm, size_t chunk)
+size_t auto_chunk(enum coll_algorithm algorithm, enum codec codec, bool driver, size_t chunk)
 {
-    return algorithm == COLL_HALVING_DOUBLING ? max_size(chunk, CHUNK_FLOATS) : chunk;
+    bool whole = algorithm == COLL_HALVING_DOUBLING && codec == CODEC_F32 && !driver;
+    return whole ? max_size(chunk, CHUNK_FLOATS) : chunk;
 }
 
 bool auto_measures(size_t n)

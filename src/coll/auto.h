@@ -14,8 +14,9 @@ enum coll_algorithm auto_rule(enum codec codec, size_t ranks, size_t n);
 
 /* Floats of a piece under the rule, where a job wants `chunk`. Blocks of halves go to two peers at
  * once. In small pieces both take as long as the later one needs, and the earlier one's receiver
- * waits for it: at 100 Mbit/s four ranks took a sixth longer. */
-size_t auto_chunk(enum coll_algorithm algorithm, size_t chunk);
+ * waits for it: at 100 Mbit/s four ranks took a sixth longer. Codecs work while other pieces
+ * travel, and a driver's heartbeats wait for a piece: there it stays `chunk`. */
+size_t auto_chunk(enum coll_algorithm algorithm, enum codec codec, bool driver, size_t chunk);
 
 /* Long enough to be worth measuring for. */
 bool auto_measures(size_t n);

@@ -287,7 +287,8 @@ static int plan_for(struct exchange *e, const struct coll *c, const struct excha
     if (may_measure(e))
         rc = auto_choose(&e->automatic, c, e->n_floats, e->config.codec, &choice, &cut);
     else if (e->config.algorithm == COLL_AUTO)
-        choice.chunk = auto_chunk(algorithm, choice.chunk);
+        choice.chunk =
+            auto_chunk(algorithm, e->config.codec, c->ranks->node[0] == WORLD_DRIVER, choice.chunk);
     if (rc != OK)
         return rc;
     algorithm = choice.algorithm;

@@ -8,9 +8,8 @@ enum {
     EXPLORE = 8, /* one window of so many begins its transfers early */
 };
 
-#define ROOM    1.1  /* of the link's rate, which peers may be thought to use */
-#define SLACK   1.25 /* of a transfer's time at the link's rate, until the next one begins; */
-#define EARLY   0.5  /* in a window that explores */
+#define ROOM    1.25 /* of the link's rate, which peers may be thought to use */
+#define EARLY   0.5  /* of a transfer's time, until the next begins, in a window that explores */
 #define FULL    0.9  /* share of a window in which a full link is busy */
 #define FORGET  0.1  /* share of a lower rate in the new one */
 #define LONGEST 1e15 /* ns */
@@ -35,7 +34,7 @@ static void advance_time(struct link_turns *t, int64_t now)
 
 static double share_of_time(const struct link_turns *t)
 {
-    return t->windows % EXPLORE == EXPLORE - 1 ? EARLY : SLACK;
+    return t->windows % EXPLORE == EXPLORE - 1 ? EARLY : 1;
 }
 
 void link_turns_begin(struct link_turns *t, struct link_peer *peer, double bytes, int64_t now)
@@ -45,7 +44,12 @@ void link_turns_begin(struct link_turns *t, struct link_peer *peer, double bytes
     t->active++;
     t->peak = t->active > t->peak ? t->active : t->peak;
     t->free_at = now + (int64_t)min_double(share_of_time(t) * alone, LONGEST);
-    *peer = (struct link_peer){.rate = peer->rate, .load = load_of(t, peer), .began = now};
+    *peer = (struct link_peer){.rate = peer->rate,
+                               .load = load_of(t, peer),
+                               .began = now,
+                               .number = ++t->begun,
+                               .first = t->active == 1,
+                               .shared = t->windows == 0};
     t->load += peer->load;
 }
 
@@ -62,7 +66,20 @@ static void end_window(struct link_turns *t)
     t->busy = 0;
     t->bytes = 0;
     t->ended = 0;
+    t->peak = t->active;
     t->windows++;
+}
+
+/* Those that began in the first window shared the link. */
+static void measure_peer(const struct link_turns *t, struct link_peer *peer, double rate)
+{
+    bool alone = peer->first && peer->number == t->begun;
+    if (peer->shared)
+        return;
+    if (rate > peer->rate)
+        peer->rate = rate;
+    else if (alone)
+        peer->rate += FORGET * (rate - peer->rate);
 }
 
 void link_turns_end(struct link_turns *t, struct link_peer *peer, double bytes, int64_t now)
@@ -73,8 +90,8 @@ void link_turns_end(struct link_turns *t, struct link_peer *peer, double bytes, 
     t->load = t->active > 0 ? t->load - peer->load : 0;
     t->bytes += bytes;
     t->ended++;
-    if (t->windows > 0 && now > peer->began) /* in the first window all share the link */
-        peer->rate = max_double(peer->rate, bytes / (double)(now - peer->began));
+    if (bytes > 0 && now > peer->began)
+        measure_peer(t, peer, bytes / (double)(now - peer->began));
     if (t->ended >= WINDOW && t->ended >= 2 * t->peak)
         end_window(t);
 }

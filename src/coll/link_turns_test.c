@@ -68,26 +68,50 @@ static void test_a_full_link(void **state)
     assert_true(t.rate == BYTES / ALONE);
     begin_transfer(&t, 0, now);
     assert_false(link_turns_free(&t, &peer[1], now));
-    assert_int_equal(t.free_at, now + ALONE * 5 / 4);
+    assert_int_equal(t.free_at, now + ALONE);
     end_transfer(&t, 0, now + ALONE);
     assert_true(peer[0].rate == BYTES / ALONE);
     assert_true(link_turns_free(&t, &peer[1], now + ALONE));
 }
 
-/* A peer that has stopped holds the link for a quarter longer than its transfer should take. */
+/* A peer that has stopped holds the link for as long as its transfer should take. */
 static void test_a_stopped_peer(void **state)
 {
     (void)state;
     struct link_turns t = {0};
     int64_t now = play_bursts(&t, 2, PEERS * ALONE, 0);
     begin_transfer(&t, 0, now);
-    assert_false(link_turns_free(&t, &peer[1], now + ALONE * 5 / 4 - 1));
-    assert_true(link_turns_free(&t, &peer[1], now + ALONE * 5 / 4));
-    begin_transfer(&t, 1, now + ALONE * 5 / 4);
-    assert_false(link_turns_free(&t, &peer[2], now + ALONE * 5 / 4));
+    assert_false(link_turns_free(&t, &peer[1], now + ALONE - 1));
+    assert_true(link_turns_free(&t, &peer[1], now + ALONE));
+    begin_transfer(&t, 1, now + ALONE);
+    assert_false(link_turns_free(&t, &peer[2], now + ALONE));
     link_turns_end(&t, &peer[0], 0, now + ALONE * 2); /* cancelled */
     assert_int_equal(t.active, 1);
     assert_true(peer[0].rate == 0);
+}
+
+/* A peer that has become slow no longer counts as one that fills the link. */
+static void test_a_peer_that_becomes_slower(void **state)
+{
+    (void)state;
+    struct link_turns t = {0};
+    int64_t now = play_bursts(&t, 2, PEERS * ALONE, 0);
+    begin_transfer(&t, 0, now);
+    end_transfer(&t, 0, now + ALONE);
+    assert_true(peer[0].rate == BYTES / ALONE);
+    now += 100 * ALONE; /* the link idles, so its rate stays */
+    for (int k = 0; k < 40; k++, now += 100 * ALONE) {
+        begin_transfer(&t, 0, now);
+        end_transfer(&t, 0, now + 10 * ALONE);
+    }
+    assert_true(t.rate == BYTES / ALONE);
+    assert_true(peer[0].rate < 0.12 * BYTES / ALONE);
+    double slow = peer[0].rate;
+    begin_transfer(&t, 1, now);
+    begin_transfer(&t, 0, now + 1);
+    end_transfer(&t, 1, now + ALONE);
+    end_transfer(&t, 0, now + 40 * ALONE); /* it shared the link */
+    assert_true(peer[0].rate == slow);
 }
 
 /* A link that carries four peers at once: they take turns until their own rates are known. */
@@ -156,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_a_full_link, setup),
         cmocka_unit_test_setup(test_a_stopped_peer, setup),
+        cmocka_unit_test_setup(test_a_peer_that_becomes_slower, setup),
         cmocka_unit_test_setup(test_a_link_with_room, setup),
         cmocka_unit_test_setup(test_a_link_that_carries_more, setup),
         cmocka_unit_test_setup(test_a_link_that_becomes_slower, setup),

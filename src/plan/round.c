@@ -130,7 +130,8 @@ static int choose_algorithm(const struct round_config *config, const struct roun
     if (config->algorithm != COLL_AUTO)
         return OK;
     c->cost.algorithm = auto_rule(config->codec, r->raw.ranks, n);
-    c->cost.chunk = auto_chunk(c->cost.algorithm, config->chunk);
+    c->cost.chunk =
+        auto_chunk(c->cost.algorithm, config->codec, round_has_driver(config), config->chunk);
     if (!auto_measures(n))
         return OK;
     c->cost = auto_choose_on(&r->raw, n, config->codec, c->cut);

@@ -113,6 +113,7 @@ static void set_use(struct world_model *w, size_t shard, size_t worker, enum par
     if (use == USE_COPY)
         link_turns_begin(&s->out, &p->out, p->copy.bytes, now_ns(w));
     p->use = use;
+    s->changed = true;
 }
 
 static void send_copy(struct world_model *w, size_t shard, size_t worker)
@@ -196,7 +197,11 @@ static void serve_in_turn(struct world_model *w, size_t shard, enum part_use use
 void server_model_serve(struct world_model *w)
 {
     for (size_t i = 0; i < w->shards; i++) {
-        w->shard[i].turn = INFINITY;
+        struct shard_model *s = &w->shard[i];
+        if (!s->changed && w->now < s->turn)
+            continue;
+        s->changed = false;
+        s->turn = INFINITY;
         serve_in_turn(w, i, USE_ARRIVES);
         serve_in_turn(w, i, USE_COPY);
     }
@@ -205,6 +210,7 @@ void server_model_serve(struct world_model *w)
 static void carry_out(struct world_model *w, size_t shard, const struct members *workers)
 {
     w->shard[shard].version++;
+    w->shard[shard].changed = true;
     MEMBERS_EACH (i, workers) {
         set_use(w, shard, i, USE_NONE);
         part_of(w, shard, i)->done++;
@@ -290,6 +296,7 @@ void server_model_receive(struct world_model *w, const struct mesh_message *m)
     switch ((enum message_kind)m->kind) {
     case PUSH_HEADER:
         p->next = true;
+        w->shard[m->shard].changed = true;
         p->since = w->shard[m->shard].requests++;
         return;
     case PUSH_GRANT: send_pieces(w, &p->push, PUSH_PIECE, m->shard, m->worker, m->number); return;
@@ -309,7 +316,9 @@ void server_model_receive(struct world_model *w, const struct mesh_message *m)
         return;
     case FETCH:
         p->requested = true;
-        p->since = w->shard[m->shard].requests++;
+        w->shard[m->shard].changed = true;
+        if (!p->next)
+            p->since = w->shard[m->shard].requests++;
         return;
     }
 }

@@ -48,6 +48,7 @@ struct shard_model {
     uint64_t version; /* orders that are carried out */
     struct link_turns in, out;
     uint64_t requests; /* headers and requests so far */
+    bool changed;      /* since it was served last */
     double turn;       /* the time at which the next turn comes */
 };
 

@@ -142,7 +142,8 @@ int ps_client_step(struct ps_client *c)
     return rc == ERR_TIMEOUT ? OK : rc;
 }
 
-/* A worker that waits for others computes nothing, and is not expected to. */
+/* A worker that waits for others computes nothing, and is not expected to. A server may serve many
+ * others first, for as long as their vectors take; its silence, or the driver's, ends the wait. */
 static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client *),
                       int64_t patience)
 {
@@ -205,7 +206,7 @@ static bool is_pushing(const struct ps_client *c)
 
 int ps_client_flush(struct ps_client *c)
 {
-    int rc = wait_while(c, is_pushing, c->m->group->timing.piece);
+    int rc = wait_while(c, is_pushing, WORLD_FOREVER);
     return rc == OK ? atomic_load(&c->push_sender.status) : rc;
 }
 
@@ -312,7 +313,7 @@ int ps_client_fetch(struct ps_client *c)
     /* A state, for a worker that leaves. */
     bool under_way = c->whole && !ps_holds_all(c);
     int rc = under_way ? OK : ps_request_copies(c);
-    return rc == OK ? wait_while(c, is_lacking, c->m->group->timing.piece) : rc;
+    return rc == OK ? wait_while(c, is_lacking, WORLD_FOREVER) : rc;
 }
 
 /* The model was copied since then. */
@@ -399,7 +400,7 @@ int ps_client_gather(struct member *m)
     struct ps_client *c = m->own;
     world_end_task(m->world, &c->lingering);
     /* A state under way may have been requested before the loop ended: it need not be final. */
-    int rc = wait_while(c, is_lacking, m->group->timing.piece);
+    int rc = wait_while(c, is_lacking, WORLD_FOREVER);
     return rc == OK ? ps_client_fetch(c) : rc;
 }
 

@@ -461,16 +461,18 @@ static int on_message(struct ps_client *c, struct message *m)
         return OK;
     if (message.op == PS_OK && is_host(c, from, 0))
         on_ok(c, &message);
-    if (message.op == PS_KEEP && view_rank(c->port.placement.now, from) >= 0)
-        on_keep(c, from, &message);
     if (message.op == PS_KEPT && from == c->successor)
         return on_kept(c, &message);
-    if (message.op < PS_ASK)
+    if (message.op < PS_ASK && message.op != PS_KEEP)
         return OK;
-    int rc = ps_port_await_view(&c->port, &message);
+    int rc = ps_port_await_view(&c->port, &message); /* a leaver may be new, and asks once */
     if (rc == OK)
         rc = look_around(c);
-    return rc == OK ? on_clock(c, &message) : rc;
+    if (rc != OK || message.op != PS_KEEP)
+        return rc == OK ? on_clock(c, &message) : rc;
+    if (view_rank(c->port.placement.now, from) >= 0)
+        on_keep(c, from, &message);
+    return OK;
 }
 
 int ps_take_turn(struct ps_client *c, bool (*holds)(const struct ps_client *), int64_t patience)

@@ -154,7 +154,12 @@ static int follow_view(struct ps_server *s)
     MEMBERS_EACH (p, &joined)
         rc = rc == OK ? on_join(s, p) : rc;
     transfer_cancel(&s->given);
-    PL_ASSERT(is_host(s)); /* P8 */
+    if (rc == OK && !is_host(s)) { /* P8: elders come from members' reports */
+        log_error(s->log,
+                  "shard %zu has moved from this worker, which lives: wrong elders in view %u",
+                  s->config.index, view->number);
+        return ERR_PROTOCOL;
+    }
     bool recovers =
         s->clock && (s->stage != SERVER_SERVES || has_moved(&s->port.placement, &before));
     if (rc == OK && recovers)
@@ -168,7 +173,8 @@ static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message 
 {
     struct ps_server_client *g = s->client[node];
     g->request = message->flags & PS_WHOLE && s->clock ? REQUEST_STATE : REQUEST_PART;
-    g->since = s->requests++;
+    if (!g->next) /* else the push before it has the place of both */
+        g->since = s->requests++;
     g->after = message->number;
     g->version = message->version;
     g->final = message->flags & PS_LEFT;

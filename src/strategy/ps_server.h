@@ -62,13 +62,14 @@ struct ps_server_client {
     enum ps_use use;      /* of `both`; */
     double bytes;         /* those that arrive, or of the copy */
     struct link_peer in, out;
-    uint64_t since;             /* its place in the order of waiting headers and requests */
-    struct vec last;            /* its last push, for its s; as long as the shard */
-    struct message *next;       /* the header of its next push, until `both` is free */
-    uint64_t number;            /* its newest push that was accepted; 0: none */
-    uint64_t samples;           /* of that push */
-    bool bad;                   /* that one is not finite, or */
-    bool outlier;               /* refused */
+    uint64_t since;  /* its place in the order of waiting headers and requests */
+    struct vec last; /* its last push, for its s; as long as the shard */
+    struct message
+        *next;        /* the header of its next push, until `both` is free, and its turn has come */
+    uint64_t number;  /* its newest push that was accepted; 0: none */
+    uint64_t samples; /* of that push */
+    bool bad;         /* that one is not finite, or */
+    bool outlier;     /* refused */
     struct outlier_claim claim; /* of its newest push, with `reject` */
     struct outlier_history history;
     uint64_t averaged; /* samples behind `last`; 0: none yet */

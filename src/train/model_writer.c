@@ -234,7 +234,9 @@ static int gather_snapshot(struct model_writer *k, const struct model_header *mo
     float *whole = calloc(all + 1, sizeof *whole);
     if (!whole)
         return err_set(&k->err, ERR_NOMEM, "no memory for the %zu parameters of a snapshot", n);
-    int rc = source->begin(source->user, &k->layout, &k->err);
+    struct model_layout alone = k->layout; /* without the other vectors of a checkpoint */
+    alone.has_state = alone.has_extra = alone.has_carried = false;
+    int rc = source->begin(source->user, &alone, &k->err);
     if (rc == OK)
         rc = take_vector(k, k->layout.x, whole);
     if (rc == OK)

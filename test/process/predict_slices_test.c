@@ -210,6 +210,9 @@ static void test_wrong_inputs(void **state)
             "--weights", "model.caffemodel", "idx:test-images,test-labels", "--slices", "2");
     RUN(t, &p, "predict", run, "--first", "2", "--slices", "1");
     process_release(&p);
+    tiny_write(t, "many.job",
+               "name: 'many' net { file: 'net.prototxt' } slices: 5000 memory_budget: '1'\n");
+    REFUSED(t, "slices: 5000: at most 1024", "test", "--job", "many.job", "--weights", weights);
 }
 
 int main(void)

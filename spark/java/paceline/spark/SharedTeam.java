@@ -301,14 +301,17 @@ final class SharedTeam implements DriverEnd.Coordinator {
      */
     private void sweep() {
         try {
+            Thread.sleep(ExecutorEnd.SWEEP_MS);
             while (isCurrent()) {
-                Thread.sleep(ExecutorEnd.SWEEP_MS);
+                List<Integer> all;
                 synchronized (this) {
-                    numbers.values().forEach(this::round);
+                    all = List.copyOf(numbers.values());
                 }
+                all.forEach(this::round);
+                Thread.sleep(ExecutorEnd.SWEEP_MS);
             }
         } catch (InterruptedException | PacelineException gone) {
-            // so are the copies
+            // the process has ended, and its copies with it
         }
     }
 
