@@ -4,7 +4,7 @@
 #
 #   test/storm/bugs.sh [BUILD] [PATCH...]    BUILD: a configured build, whose options are taken over
 #
-# STORM_SEEDS (3200): how many seeds a bug may take. The unpatched tree is ./run check's.
+# STORM_SEEDS (6400): how many seeds a bug may take. The unpatched tree is ./run check's.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -12,7 +12,7 @@ build=${1:-build}
 [ $# -gt 0 ] && shift
 patches=("$@")
 [ ${#patches[@]} -gt 0 ] || patches=(test/storm/bugs/*.patch)
-seeds=${STORM_SEEDS:-3200}
+seeds=${STORM_SEEDS:-6400}
 copy=$(mktemp -d "${TMPDIR:-/tmp}/paceline-bugs-XXXXXX")
 trap 'rm -rf "$copy"' EXIT
 
