@@ -30,9 +30,9 @@ struct io {
     bool accepting;       /* the listener is watched */
     int64_t accept_after; /* when to continue after running short of descriptors; 0: at will */
     struct link *links;
-    struct link *mapped;  /* links whose streams report readiness themselves */
-    size_t half_open;     /* links that are, */
-    size_t half_open_max; /* and how many there may be: HALF_OPEN_MAX, or fewer descriptors */
+    struct link *mapped;     /* links whose streams report readiness themselves */
+    atomic_size_t half_open; /* links that are (tests read it), */
+    size_t half_open_max;    /* and how many there may be: HALF_OPEN_MAX, or fewer descriptors */
     struct stranger_reason {
         const char *why;
         uint64_t count;    /* connections closed for it since the last log line about one */
