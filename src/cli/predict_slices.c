@@ -26,12 +26,12 @@ static int silence_output(void)
 }
 
 /* Each process refuses a wrong input for the same reason. The parent kills all others when one
- * ends. Other processes therefore wait before they exit, so that the first can print its reason. A
- * process that has lost another one waits longer. */
+ * ends. Other processes therefore wait before they exit, so that the first can print its reason:
+ * longer where many share the cores. A process that has lost another one waits longer, too. */
 static void await_others(const struct ranks_place *place, int status)
 {
     struct timespec pause = {.tv_sec = status == PL_ERR_PEER ? 3
-                                       : place->rank > 0     ? 1
+                                       : place->rank > 0     ? 1 + place->count / 8
                                                              : 0,
                              .tv_nsec = (long)(place->rank % 32) * 30000000};
     nanosleep(&pause, NULL);
