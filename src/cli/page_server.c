@@ -281,18 +281,20 @@ static struct addrinfo *find_address(const char *command, const char *listen)
     return found;
 }
 
-/* Its thread takes no signal: those are the run's. */
+/* Its thread takes no signal: those are the run's. Without an address it has no thread. */
 static struct MHD_Daemon *start_daemon(struct page_server *server, const struct addrinfo *at)
 {
     sigset_t all, before;
-    unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME;
+    unsigned flags = MHD_USE_AUTO | MHD_ALLOW_SUSPEND_RESUME;
+    flags |= at ? MHD_USE_INTERNAL_POLLING_THREAD : MHD_USE_NO_LISTEN_SOCKET;
+    flags |= at && at->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     struct MHD_Daemon *daemon = MHD_start_daemon(
-        at->ai_family == AF_INET6 ? flags | MHD_USE_IPv6 : flags, 0, NULL, NULL, answer_request,
-        server, MHD_OPTION_SOCK_ADDR, at->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)PAGE_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)PAGE_IDLE_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PAGE_HEADER_BYTES_MAX, MHD_OPTION_END);
+        flags, 0, NULL, NULL, answer_request, server, MHD_OPTION_SOCK_ADDR,
+        at ? at->ai_addr : NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)PAGE_CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)PAGE_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)PAGE_HEADER_BYTES_MAX, MHD_OPTION_END);
     int error = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
@@ -302,8 +304,8 @@ static struct MHD_Daemon *start_daemon(struct page_server *server, const struct 
 struct page_server *page_server_start(const char *command, const struct page_options *options,
                                       struct live_page *page)
 {
-    struct addrinfo *at = find_address(command, options->listen);
-    struct page_server *server = at ? calloc(1, sizeof *server) : NULL;
+    struct addrinfo *at = options->listen ? find_address(command, options->listen) : NULL;
+    struct page_server *server = at || !options->listen ? calloc(1, sizeof *server) : NULL;
     if (server) {
         server->page = page;
         server->has_token = options->token != NULL;
@@ -329,6 +331,17 @@ struct page_server *page_server_start(const char *command, const struct page_opt
 unsigned page_server_port(const struct page_server *server)
 {
     return server->port;
+}
+
+bool page_server_take(struct page_server *server, int fd)
+{
+    const struct sockaddr at = {.sa_family = AF_UNIX};
+    return MHD_add_connection(server->daemon, fd, &at, sizeof at) == MHD_YES;
+}
+
+void page_server_answer(struct page_server *server)
+{
+    (void)MHD_run(server->daemon);
 }
 
 /* With the lock held. */

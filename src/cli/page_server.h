@@ -17,7 +17,9 @@ enum {
 };
 
 struct page_options {
-    const char *listen; /* "127.0.0.1:8080", a number; port 0: one that is free */
+    /* "127.0.0.1:8080", a number; port 0: one that is free. NULL: no port and no thread; the
+     * caller hands connections over and has them answered. */
+    const char *listen;
     /* Viewers must show it, as `?token=` or `Authorization: Bearer`. NULL: everybody who
      * reaches the address, which must be loopback; requests must then name a loopback host, so
      * that a page of another site cannot have a browser read this one. */
@@ -32,6 +34,11 @@ struct page_server *page_server_start(const char *command, const struct page_opt
 
 /* The port in use. */
 unsigned page_server_port(const struct page_server *server);
+
+/* Of a server without a port: answer a further connection, the socket `fd`, which the server now
+ * owns (closed where false); and answer what has arrived, without waiting. */
+bool page_server_take(struct page_server *server, int fd);
+void page_server_answer(struct page_server *server);
 
 /* Viewers get what is new; called by the run's thread, often. */
 void page_server_tick(struct page_server *server);
