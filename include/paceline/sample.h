@@ -39,7 +39,8 @@ typedef struct pl_net_sample_options {
 /* Draw a text from a net over text: one that pl_net_form_text has named, or the net's training
  * data. The recurrent layers carry their state from unit to unit, from 0 before the prime. The net
  * must have a form; its weights are used as they are. The time of a unit is that of a forward pass
- * over a sequence of one step, on one thread; the first call plans a net for it.
+ * over a sequence of one step, on one thread; the first call plans a net for it. Members of a team
+ * that have the net in slices draw the same text together: they make the call with equal options.
  *
  * *text is what was drawn, without the prime, *bytes its length; a zero follows. Both are valid
  * until the next call with the net.
@@ -50,6 +51,7 @@ typedef struct pl_net_sample_options {
  *                     for each
  * PL_ERR_UNSUPPORTED  no layer carries a state, or the net cannot be planned for one unit
  * PL_ERR_DIVERGED     a score is not finite
+ * PL_ERR_PEER         a slice of the net is lost
  * PL_ERR_NOMEM */
 int pl_net_sample(pl_net *net, const pl_net_sample_options *options, const char **text,
                   size_t *bytes);

@@ -82,10 +82,12 @@ int api_net_join(pl_net *net, pl_team *team, struct err *err);
 /* ERR_UNSUPPORTED where the net is a slice: `what` needs the whole model. */
 int api_net_whole(const pl_net *net, const char *what, struct err *err);
 
-/* Evaluate the first records of a set; a forward pass of the net for tests. ERR_PEER: a slice was
- * lost; ERR_NOMEM; records' errors */
+/* Evaluate the first records of a set; a forward pass of the net for tests; a text of the net's
+ * sampler. ERR_PEER: a slice was lost; ERR_NOMEM; records' errors; text_sampler_draw's */
 int api_net_evaluate(pl_net *net, const struct dataset *set, size_t count, struct net_result *sum);
 int api_net_pass(pl_net *net, const struct net_batch *batch, struct err *err);
+int api_net_draw(pl_net *net, const struct text_request *request, struct buf *text,
+                 struct err *err);
 
 /* Release the net's data. */
 void api_net_release_data(pl_net *net);

@@ -141,3 +141,14 @@ int api_net_pass(pl_net *net, const struct net_batch *batch, struct err *err)
                         net->team ? &meeting : NULL, &ignored);
     return end_pass(net, rc, err);
 }
+
+int api_net_draw(pl_net *net, const struct text_request *request, struct buf *text, struct err *err)
+{
+    const struct slice_meeting meeting = {gather_blob, net};
+    int rc = begin_pass(net, err);
+    if (rc != OK)
+        return rc;
+    rc = text_sampler_draw(net->sampler, &net->learner.x, &net->learner.s, request,
+                           net->team ? &meeting : NULL, text, err);
+    return end_pass(net, rc, err);
+}

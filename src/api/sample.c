@@ -101,16 +101,11 @@ static int make_sampler(pl_net *net, struct err *err)
 {
     const Paceline__Data__Text *text = text_of_net(net);
     struct text_units *units;
-    int rc = api_net_whole(net, "drawing a text", err);
-    if (rc != OK)
-        return rc;
     if (!text)
         return err_set(err, ERR_USAGE,
                        "net: its text is unknown: name it, or set text as its training data");
-    rc = text_units_create(text, &units, err);
-    return rc == OK ? text_sampler_create(net->job->net, workspace_net(net->ws), net->ws->kernels,
-                                          units, &net->sampler, err)
-                    : rc;
+    int rc = text_units_create(text, &units, err);
+    return rc == OK ? text_sampler_create(net->job->net, net->ws, units, &net->sampler, err) : rc;
 }
 
 static int check_options(const pl_net_sample_options *o, struct err *err)
@@ -144,8 +139,7 @@ static int sample_net(pl_net *net, const pl_net_sample_options *given, const cha
         return rc;
     buf_release(&net->drawn);
     net->drawn = (struct buf){0};
-    rc = text_sampler_draw(net->sampler, &net->learner.x, &net->learner.s, &request, &net->drawn,
-                           err);
+    rc = api_net_draw(net, &request, &net->drawn, err);
     size_t drawn = net->drawn.len;
     buf_put_u8(&net->drawn, 0);
     if (rc == OK && net->drawn.failed)

@@ -15,18 +15,19 @@ struct text_sampler {
     struct arena arena;
     struct text_units *units;
     struct net *net;
-    const char *blob; /* the scores, */
-    bool shares;      /* which are probabilities */
-    float *carried;   /* the state behind the last unit */
-    float *scores;    /* of each unit, behind it */
-    double *weight;   /* of each unit, for the draw */
+    const char *blob;                    /* the scores, */
+    bool shares;                         /* which are probabilities */
+    const struct slice_meeting *meeting; /* during a draw; NULL: the net is whole */
+    float *carried;                      /* the state behind the last unit */
+    float *scores;                       /* of each unit, behind it */
+    double *weight;                      /* of each unit, for the draw */
 };
 
 /* ---- planning ---- */
 
 /* A record is a unit and the one that follows it, as source_text has them. */
 static int plan_net(struct text_sampler *t, const Caffe__NetParameter *param,
-                    const struct kernels *kernels, struct err *err)
+                    const struct workspace *ws, struct err *err)
 {
     static const struct fields fields = {
         2, {{"data", {1, {1}}, 0, true}, {"target", {1, {1}}, 1, true}}};
@@ -35,8 +36,11 @@ static int plan_net(struct text_sampler *t, const Caffe__NetParameter *param,
         .batch = 1,
         .input = {3, {2, 1, 1}},
         .fields = &fields,
-        .kernels = kernels,
+        .kernels = ws->kernels,
         .keep = t->blob,
+        .slice = ws->slice,
+        .slices_from = ws->slices_from,
+        .slices_to = ws->slices_to,
     };
     int before = kernels_threads();
     kernels_set_threads(1);
@@ -87,7 +91,7 @@ static int check_net(const struct text_sampler *t, const struct net *like, struc
 }
 
 static int plan_sampler(struct text_sampler *t, const Caffe__NetParameter *param,
-                        const struct net *like, const struct kernels *kernels, struct err *err)
+                        const struct workspace *ws, struct err *err)
 {
     struct scores scores;
     int rc = model_scores(param, &scores, err);
@@ -97,11 +101,11 @@ static int plan_sampler(struct text_sampler *t, const Caffe__NetParameter *param
     t->blob = arena_strdup(&t->arena, scores.blob);
     if (!t->blob)
         return err_set(err, ERR_NOMEM, "net: out of memory");
-    rc = plan_net(t, param, kernels, err);
+    rc = plan_net(t, param, ws, err);
     if (rc == OK)
         rc = check_directions(param, err);
     if (rc == OK)
-        rc = check_net(t, like, err);
+        rc = check_net(t, workspace_net(ws), err);
     if (rc != OK)
         return rc;
     size_t n = text_units_count(t->units);
@@ -112,9 +116,8 @@ static int plan_sampler(struct text_sampler *t, const Caffe__NetParameter *param
                                                 : err_set(err, ERR_NOMEM, "net: out of memory");
 }
 
-int text_sampler_create(const Paceline__Net *net, const struct net *like,
-                        const struct kernels *kernels, struct text_units *units,
-                        struct text_sampler **out, struct err *err)
+int text_sampler_create(const Paceline__Net *net, const struct workspace *ws,
+                        struct text_units *units, struct text_sampler **out, struct err *err)
 {
     Caffe__NetParameter *param = NULL;
     struct text_sampler *t = calloc(1, sizeof *t);
@@ -126,7 +129,7 @@ int text_sampler_create(const Paceline__Net *net, const struct net *like,
     t->units = units;
     int rc = model_load_net(net, &param, err);
     if (rc == OK)
-        rc = plan_sampler(t, param, like, kernels, err);
+        rc = plan_sampler(t, param, ws, err);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (rc == OK)
         *out = t;
@@ -158,7 +161,9 @@ static int read_unit(struct text_sampler *t, const struct vec *x, struct vec *s,
         .data = record, .labels = &label, .records = &number, .count = 1, .carried = t->carried};
     struct net_result ignored;
     size_t n = text_units_count(t->units);
-    net_forward(t->net, x, s, &batch, &ignored);
+    int rc = slice_meeting_forward(t->meeting, 0, t->net, x, s, &batch, &ignored);
+    if (rc != OK)
+        return rc;
     net_blob(t->net, t->blob, t->scores, n, NULL);
     for (size_t i = 0; i < n; i++)
         if (!isfinite(t->scores[i]))
@@ -254,10 +259,12 @@ static int draw_units(struct text_sampler *t, const struct vec *x, struct vec *s
 }
 
 int text_sampler_draw(struct text_sampler *t, const struct vec *x, struct vec *s,
-                      const struct text_request *request, struct buf *text, struct err *err)
+                      const struct text_request *request, const struct slice_meeting *meeting,
+                      struct buf *text, struct err *err)
 {
     int before = kernels_threads();
     kernels_set_threads(1);
+    t->meeting = meeting;
     int rc = draw_units(t, x, s, request, text, err);
     kernels_set_threads(before);
     return rc;

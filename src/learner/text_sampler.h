@@ -2,25 +2,25 @@
  * before, with the state that the layers carry from one to the next.
  *
  * It has a net of its own, planned for one record of one unit, whose parameters are those of the
- * nets for windows. A unit costs a forward pass over one step of one record, on one thread. */
+ * nets for windows. A unit costs a forward pass over one step of one record, on one thread. Slices
+ * of a model draw a text together: each draws all units, by scores that they gather. */
 #ifndef PL_LEARNER_TEXT_SAMPLER_H
 #define PL_LEARNER_TEXT_SAMPLER_H
 
 #include "data/text_units.h"
-#include "nn/net.h"
+#include "learner/workspace.h"
 
 struct text_sampler;
 
-/* `net` as the job has it, in its test phase, with parameters as in `like`; `units` are taken, also
- * on failure. *out is released by text_sampler_free.
+/* `net` as the job has it, in its test phase, with the parameters, the kernels and the slice of the
+ * workspace; `units` are taken, also on failure. *out is released by text_sampler_free.
  *
  * ERR_INPUT        the net has no scores, or not one for each unit
  * ERR_UNSUPPORTED  it carries no state, a layer reads backwards, it cannot be planned for one unit,
  *                  or has other parameters then
  * ERR_NOMEM */
-int text_sampler_create(const Paceline__Net *net, const struct net *like,
-                        const struct kernels *kernels, struct text_units *units,
-                        struct text_sampler **out, struct err *err);
+int text_sampler_create(const Paceline__Net *net, const struct workspace *ws,
+                        struct text_units *units, struct text_sampler **out, struct err *err);
 void text_sampler_free(struct text_sampler *sampler);
 
 struct text_request {
@@ -33,11 +33,14 @@ struct text_request {
 };
 
 /* Append the units that are drawn, without the prime, to `text`. (x, s) as net_forward takes them.
+ * `meeting` of a slice, else NULL.
  * Scores without a softmax are taken as logarithms of probabilities, up to a constant.
  * ERR_INPUT     the prime has a unit that is none of the text's
  * ERR_DIVERGED  the scores are not finite
- * ERR_NOMEM */
+ * ERR_NOMEM
+ * The errors of `meeting`, which writes its own message. */
 int text_sampler_draw(struct text_sampler *sampler, const struct vec *x, struct vec *s,
-                      const struct text_request *request, struct buf *text, struct err *err);
+                      const struct text_request *request, const struct slice_meeting *meeting,
+                      struct buf *text, struct err *err);
 
 #endif

@@ -598,14 +598,15 @@ size_t workspace_points(const struct workspace *ws)
            (ws->separate ? net_points(ws->separate) : 0);
 }
 
-/* A forward pass that stops where slices meet. */
-static int pass_slice(struct workspace *ws, struct net *net, const struct vec *x, struct vec *s,
-                      const struct net_batch *batch, const struct slice_meeting *meeting,
-                      struct net_result *result)
+int slice_meeting_forward(const struct slice_meeting *meeting, size_t before, struct net *net,
+                          const struct vec *x, struct vec *s, const struct net_batch *batch,
+                          struct net_result *result)
 {
-    size_t before = ws->train ? net_points(ws->train) : 0;
-    before += net == ws->separate ? net_points(ws->test) : 0;
     const struct net_point *point = NULL;
+    if (!meeting) {
+        net_forward(net, x, s, batch, result);
+        return OK;
+    }
     net_begin_forward(net, x, s, batch);
     int rc = net_continue(net, &point);
     while (rc == OK && point) {
@@ -619,14 +620,20 @@ static int pass_slice(struct workspace *ws, struct net *net, const struct vec *x
     return rc;
 }
 
+static int pass_slice(struct workspace *ws, struct net *net, const struct vec *x, struct vec *s,
+                      const struct net_batch *batch, const struct slice_meeting *meeting,
+                      struct net_result *result)
+{
+    size_t before = ws->train ? net_points(ws->train) : 0;
+    before += net == ws->separate ? net_points(ws->test) : 0;
+    return slice_meeting_forward(meeting, before, net, x, s, batch, result);
+}
+
 int workspace_pass(struct workspace *ws, const struct vec *x, struct vec *s,
                    const struct net_batch *batch, const struct slice_meeting *meeting,
                    struct net_result *result)
 {
-    if (meeting)
-        return pass_slice(ws, ws->test, x, s, batch, meeting, result);
-    net_forward(ws->test, x, s, batch, result);
-    return OK;
+    return pass_slice(ws, ws->test, x, s, batch, meeting, result);
 }
 
 int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t first, size_t count,

@@ -148,6 +148,12 @@ int workspace_evaluate_slice(struct workspace *ws, const struct dataset *set, si
                              struct err *err);
 size_t workspace_points(const struct workspace *ws);
 
+/* A forward pass, of a slice with `meeting`, for which the points get numbers from `before` on;
+ * else NULL. The errors of `meet`. */
+int slice_meeting_forward(const struct slice_meeting *meeting, size_t before, struct net *net,
+                          const struct vec *x, struct vec *s, const struct net_batch *batch,
+                          struct net_result *result);
+
 /* A forward pass of the net for tests over one batch; `meeting` of a slice, else NULL. The errors
  * of `meet`. */
 int workspace_pass(struct workspace *ws, const struct vec *x, struct vec *s,

@@ -58,6 +58,7 @@ struct net {
     struct model_slice slice;
     struct file_range range; /* of layers that slices share out */
     struct range records;    /* of a full batch: those of this slice's data-parallel layers */
+    bool divides_records;    /* there are such layers, for a part of the records each */
     struct net_parallel parallel;
     struct net_run run; /* the pass under way */
     struct shares shares;

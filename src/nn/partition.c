@@ -45,13 +45,15 @@ int partition_find_range(struct net *net, const Caffe__NetParameter *param,
         return err_set(err, ERR_INPUT,
                        "slices_to: layer \"%.64s\" is before \"%.64s\", slices_from",
                        options->slices_to, options->slices_from);
-    if (net->range.from > 0 && options->slice.count > net->N)
+    bool few = options->slice.count > net->N;
+    if (net->range.from > 0 && few && options->phase == PHASE_TRAIN)
         return err_set(err, ERR_INPUT,
                        "slices: %zu are more than the %zu records of a batch, of which each slice "
                        "needs one for the layers before \"%.64s\", slices_from; write a larger "
                        "batch",
                        options->slice.count, net->N, options->slices_from);
-    if (net->range.from > 0)
+    net->divides_records = net->range.from > 0 && options->slice.count > 1 && !few;
+    if (net->divides_records)
         net->records = slice_units(&options->slice, net->N);
     return OK;
 }
@@ -60,7 +62,7 @@ void partition_place_layer(const struct net *net, size_t i, struct setup *setup)
 {
     bool cut = i >= net->range.from && i <= net->range.to;
     setup->slice = cut ? setup->options->slice : (struct model_slice){SLICE_ALL, 1};
-    setup->data_parallel = i < net->range.from && setup->options->slice.count > 1;
+    setup->data_parallel = i < net->range.from && net->divides_records;
 }
 
 struct range net_own_records(const struct net *net, size_t count)

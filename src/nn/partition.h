@@ -2,7 +2,8 @@
  * `slices_from` to `slices_to` (net.h). Layers before them are **data-parallel** (the mixed scheme
  * of Krizhevsky 2014, "One weird trick"): each slice computes them for a part of the batch's
  * records, range_cut's, with all their parameters, so that its gradient of them is a contribution
- * to the batch's. Layers behind the range are whole on each slice.
+ * to the batch's. Layers behind the range are whole on each slice; of tests with fewer records than
+ * slices, those before it, too.
  *
  * The top of a layer that slices share out has the slice's part of the channels, and so have those
  * of layers by channel that follow it, with their parameters. Their state is whole in s, of which

@@ -121,8 +121,7 @@ int objectives_open_text(struct objectives *o, const struct logger *log, struct 
     if (rc != OK)
         return rc;
     o->unit_seconds = o->batch_seconds / ((double)o->ws->batch * text->window);
-    rc = text_sampler_create(o->job->net, workspace_net(o->ws), o->ws->kernels, units, &o->sampler,
-                             &why);
+    rc = text_sampler_create(o->job->net, o->ws, units, &o->sampler, &why);
     if (rc == ERR_NOMEM)
         return err_set(err, rc, "%s", why.text);
     if (rc != OK)
@@ -162,7 +161,7 @@ static int draw_text(struct objectives *o, const struct vec *x, struct vec *s, u
     int rc = world_work(o->world, &(struct cost){o->unit_seconds * (double)(request.length + 1)});
     if (rc != OK)
         return rc;
-    if (text_sampler_draw(o->sampler, x, s, &request, &drawn, &diverged) == OK) {
+    if (text_sampler_draw(o->sampler, x, s, &request, NULL, &drawn, &diverged) == OK) {
         cJSON *event = events_new(o->events, "sample");
         events_add_measure(event, "epoch", (double)offset / (double)o->epoch_records);
         cJSON_AddNumberToObject(event, "step", (double)step);

@@ -1,6 +1,6 @@
-/* `paceline predict` and `test` by slices: processes with a slice of the model each print what the
- * whole model does; they have room where it has not; the end of one ends the command; and what is
- * refused. */
+/* `paceline predict`, `test` and `sample` by slices: processes with a slice of the model each print
+ * what the whole model does; they have room where it has not; the end of one ends the command; and
+ * what is refused. */
 #include "real_run.h"
 #include "refusal.h"
 #include "sliced_job.h"
@@ -159,17 +159,106 @@ static void test_slices_are_tested(void **state)
     REFUSED(t, "layer \"ip\": slices: 7 are more than its 5 outputs", "test", run, "--slices", "7");
 }
 
-/* ---- ends ---- */
+/* ---- texts ---- */
 
-static void test_the_end_of_a_process_ends_the_command(void **state)
+#define TEXT_DATA "layer { name: 'text' type: 'Data' top: 'data' top: 'target' }\n"
+#define TEXT_ENDS(bottom)                                                                  \
+    "layer { name: 'scores' type: 'InnerProduct' bottom: '" bottom "' top: 'scores'\n"     \
+    "  inner_product_param { num_output: 8 axis: 2 weight_filler { type: 'xavier' } } }\n" \
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'scores' bottom: 'target'\n"     \
+    "  softmax_param { axis: 2 } }\n"
+
+/* Recurrent layers of each kind over the numbers of characters. */
+static const char text_numbers[] =
+    TEXT_DATA "layer { name: 'rows' type: 'Reshape' bottom: 'data' top: 'rows'\n"
+              "  reshape_param { shape { dim: 0 dim: -1 dim: 1 } } }\n" SLICED_UNITS(
+                  "lstm", "LSTM", "recurrent_param", "rows", 8)
+                  SLICED_UNITS("gru", "GRU", "gru_param", "lstm", 7)
+                      SLICED_UNITS("rnn", "RNN", "recurrent_param", "gru", 6) TEXT_ENDS("rnn");
+
+/* An Embed before the range of layers that slices share out, and 400 kB of weights behind it. */
+static const char text_embedded[] =
+    TEXT_DATA "layer { name: 'embed' type: 'Embed' bottom: 'data' top: 'embed' embed_param {\n"
+              "  input_dim: 8 num_output: 8 weight_filler { type: 'uniform' min: -0.5 max: 0.5 } } "
+              "}\n" SLICED_UNITS("lstm", "LSTM", "recurrent_param", "embed", 156) TEXT_ENDS("lstm");
+
+/* Train a net of a text, and leave the path of its run in `run`. */
+static void train_text(struct tiny *t, const char *net, const char *const *sets, char run[128])
+{
+    FILE *f = tiny_open(t, "train.txt");
+    for (int i = 0; i < 20; i++)
+        fputs("hello world ", f);
+    fclose(f);
+    tiny_write(t, "text.prototxt", net);
+    tiny_write(t, "text.job",
+               "name: 'text' net { file: 'text.prototxt' } batch: 8 threads: 1 kernels: ref\n"
+               "train_data { text { path: 'train.txt' unit: character window: 6 } }\n"
+               "test_data { text { path: 'train.txt' } }\n"
+               "solver { type: 'RMSProp' base_lr: 0.01 rms_decay: 0.9 lr_policy: 'fixed' }\n");
+    real_execute(t, "train", "text.job", run, sets);
+}
+
+#define TRAIN_TEXT(t, net, run, ...) \
+    train_text(t, net, (const char *const[]){"stop.steps=6", __VA_ARGS__, NULL}, run)
+
+/* Draw with the whole model, and by 2 and 3 slices. */
+static void expect_same_text(struct tiny *t, const char *run)
+{
+    struct process whole, p;
+    RUN(t, &whole, "sample", run, "--prime", "hello", "--kernels", "ref", "--seed", "5");
+    assert_int_equal(strlen(whole.out), strlen("hello") + 300 + 1);
+    for (const char *slices = "2"; slices; slices = slices[0] == '2' ? "3" : NULL) {
+        RUN(t, &p, "sample", run, "--prime", "hello", "--kernels", "ref", "--seed", "5", "--slices",
+            slices);
+        assert_string_equal(p.out, whole.out);
+        process_release(&p);
+    }
+    process_release(&whole);
+}
+
+static void test_slices_draw_the_same_text(void **state)
 {
     struct tiny *t = *state;
     char run[128];
-    EXECUTE(t, "train", t->job, run, WHOLE);
-    tiny_write_set(t, "many", 2, 100000);
+    TRAIN_TEXT(t, text_numbers, run, "workers=1", "strategy.single={}");
+    expect_same_text(t, run);
+    REFUSED(t, "prime: byte 2: character U+0078 is none of the 8", "sample", run, "--prime", "hex",
+            "--slices", "3");
+    REFUSED(t, "layer \"rnn\": slices: 7 are more than its 6 units", "sample", run, "--slices",
+            "7");
+    REFUSED(t, "--slices must be whole numbers", "sample", run, "--slices", "1.5");
+}
+
+/* The layers are those of the run, whose job also says how many slices there are. One record is
+ * drawn: there are fewer than slices, among which the layers before the range divide them. */
+static void test_a_text_of_a_run_in_slices(void **state)
+{
+    struct tiny *t = *state;
+    char run[128], path[256];
+    struct process whole, p;
+    TRAIN_TEXT(t, text_embedded, run, "workers=2", "slices=2", "strategy.allreduce={}",
+               "slices_from=lstm");
+    expect_same_text(t, run);
+    RUN(t, &whole, "sample", run, "--kernels", "ref");
+    assert_null(strstr(whole.err, "have a slice each"));
+    snprintf(path, sizeof path, "%s/job.prototxt", run);
+    FILE *f = fopen(path, "a");
+    assert_non_null(f);
+    fputs("memory_budget: '1 MiB'\n", f);
+    fclose(f);
+    RUN(t, &p, "sample", run, "--kernels", "ref");
+    assert_non_null(strstr(p.err, "2 processes have a slice each"));
+    assert_string_equal(p.out, whole.out);
+    process_release(&p);
+    process_release(&whole);
+}
+
+/* ---- ends ---- */
+
+/* Kill each of the first two of three processes, and the command. */
+static void end_processes(struct tiny *t, const char *const *argv)
+{
     for (int which = 0; which < 3; which++) {
-        const char *const argv[] = {
-            "predict", run, "idx:many-images,many-labels", "--batch", "1", "--slices", "3", NULL};
         pid_t child[PROCESS_CHILDREN_MAX];
         struct process p;
         process_start(&p, t->folder, argv);
@@ -185,6 +274,19 @@ static void test_the_end_of_a_process_ends_the_command(void **state)
         UNTIL(REAL_LIMIT_S, real_has_ended(child, 3));
         process_release(&p);
     }
+}
+
+static void test_the_end_of_a_process_ends_the_command(void **state)
+{
+    struct tiny *t = *state;
+    char run[128];
+    EXECUTE(t, "train", t->job, run, WHOLE);
+    tiny_write_set(t, "many", 2, 100000);
+    end_processes(t, (const char *const[]){"predict", run, "idx:many-images,many-labels", "--batch",
+                                           "1", "--slices", "3", NULL});
+    TRAIN_TEXT(t, text_numbers, run, "workers=1", "strategy.single={}");
+    end_processes(
+        t, (const char *const[]){"sample", run, "--length", "100000000", "--slices", "3", NULL});
 }
 
 static void test_wrong_inputs(void **state)
@@ -224,6 +326,8 @@ int main(void)
         cmocka_unit_test(test_the_layers_are_those_of_the_run),
         cmocka_unit_test(test_slices_have_room_for_their_part_alone),
         cmocka_unit_test(test_slices_are_tested),
+        cmocka_unit_test(test_slices_draw_the_same_text),
+        cmocka_unit_test(test_a_text_of_a_run_in_slices),
         cmocka_unit_test(test_the_end_of_a_process_ends_the_command),
         cmocka_unit_test(test_wrong_inputs),
     };
