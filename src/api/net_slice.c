@@ -31,10 +31,10 @@ int api_net_join(pl_net *net, pl_team *team, struct err *err)
 
 /* ---- gathers ---- */
 
-static size_t own_floats(const pl_net *net, const struct net_point *p, size_t index)
+static struct columns columns_of(const pl_net *net, const struct net_point *p, size_t index)
 {
     const struct model_slice slice = {index, net->slice.count};
-    return slice_units(&slice, p->outputs).len * p->each * p->rows;
+    return net_point_columns(p, &slice);
 }
 
 /* The floats of the longest part, rounded up to a block, so that pl_team_part cuts the vector
@@ -42,8 +42,10 @@ static size_t own_floats(const pl_net *net, const struct net_point *p, size_t in
 static size_t part_floats(const pl_net *net, const struct net_point *p)
 {
     size_t most = 0;
-    for (size_t f = 0; f < net->slice.count; f++)
-        most = max_size(most, own_floats(net, p, f));
+    for (size_t f = 0; f < net->slice.count; f++) {
+        const struct columns own = columns_of(net, p, f);
+        most = max_size(most, columns_floats(&own));
+    }
     return (most + CODEC_BLOCK - 1) / CODEC_BLOCK * CODEC_BLOCK;
 }
 
@@ -60,19 +62,6 @@ static int reserve_parts(pl_net *net, size_t floats)
     return OK;
 }
 
-/* The columns of one slice: out of the rows, or into them. */
-static void copy_columns(const struct net_point *p, const struct model_slice *slice, float *part,
-                         bool into_rows)
-{
-    struct range own = slice_units(slice, p->outputs);
-    size_t n = own.len * p->each, width = p->outputs * p->each;
-    for (size_t r = 0; r < p->rows; r++) {
-        float *row = p->values + r * width + own.from * p->each;
-        memcpy(into_rows ? row : part, into_rows ? part : row, n * sizeof *row);
-        part += n;
-    }
-}
-
 static int gather_blob(void *user, const struct net_point *p)
 {
     pl_net *net = user;
@@ -83,14 +72,15 @@ static int gather_blob(void *user, const struct net_point *p)
         return rc;
     if (pl_team_size(net->team) != count || pl_team_rank(net->team) != net->slice.index)
         return ERR_PEER;
-    copy_columns(p, &net->slice, net->parts + part * net->slice.index, false);
+    const struct columns own = columns_of(net, p, net->slice.index);
+    columns_get(&own, p->values, net->parts + part * net->slice.index);
     if (pl_team_part(part * count, (uint32_t)count, 1) != part)
         return ERR_BUG;
     rc = pl_team_all_gather(net->team, net->parts, part * count, NULL);
     for (size_t f = 0; rc == OK && f < count; f++) {
-        const struct model_slice slice = {f, count};
+        const struct columns columns = columns_of(net, p, f);
         if (f != net->slice.index)
-            copy_columns(p, &slice, net->parts + part * f, true);
+            columns_put(&columns, net->parts + part * f, p->values);
     }
     return rc;
 }

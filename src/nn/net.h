@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "job/caffe.pb-c.h"
+#include "tensor/columns.h"
 #include "tensor/kernels.h"
 #include "tensor/model_slice.h"
 
@@ -158,6 +159,13 @@ struct net_point {
     size_t rows, outputs, each;
     double share; /* of the whole net's products in a step: how much is done here (net_share) */
 };
+
+/* The columns of one slice in the values of a gather. */
+static inline struct columns net_point_columns(const struct net_point *p,
+                                               const struct model_slice *slice)
+{
+    return (struct columns){p->rows, p->outputs, p->each, slice_units(slice, p->outputs)};
+}
 
 /* Begin a pass; the arguments are those above and stay borrowed until it is over. */
 void net_begin_forward(struct net *net, const struct vec *x, struct vec *s,

@@ -339,27 +339,18 @@ static int reserve_parts(struct slice_group *g, size_t n)
 
 /* ---- blobs ---- */
 
-/* The columns of one slice: out of the rows, or into them. */
-static void copy_columns(const struct slice_group *g, const struct net_point *p, size_t index,
-                         bool into_rows)
+static struct columns columns_of(const struct slice_group *g, const struct net_point *p,
+                                 size_t index)
 {
     const struct model_slice slice = slice_at(g, index);
-    struct range own = slice_units(&slice, p->outputs);
-    size_t n = own.len * p->each, width = p->outputs * p->each;
-    for (size_t r = 0; r < p->rows; r++) {
-        float *row = p->values + r * width + own.from * p->each;
-        float *part = g->parts + g->cut[index] + r * n;
-        memcpy(into_rows ? row : part, into_rows ? part : row, n * sizeof *row);
-    }
+    return net_point_columns(p, &slice);
 }
 
 static int gather_columns(struct slice_group *g, const struct net_point *p, struct coll_plan *plan)
 {
     size_t each = p->rows * p->each, n = each * p->outputs, count = g->slice.count;
-    for (size_t f = 0; f < count; f++) {
-        const struct model_slice slice = slice_at(g, f);
-        g->cut[f] = each * slice_units(&slice, p->outputs).from;
-    }
+    for (size_t f = 0; f < count; f++)
+        g->cut[f] = each * columns_of(g, p, f).own.from;
     g->cut[count] = n;
     int rc = reserve_parts(g, n);
     if (rc == OK)
@@ -367,14 +358,17 @@ static int gather_columns(struct slice_group *g, const struct net_point *p, stru
     if (rc != OK)
         return rc;
     int64_t begun = trace_now(g->m->world);
-    copy_columns(g, p, g->slice.index, false);
+    const struct columns own = columns_of(g, p, g->slice.index);
+    columns_get(&own, p->values, g->parts + g->cut[g->slice.index]);
     rc = world_copied(g->m->world, n * sizeof(float));
     trace_copied(g->m->world, begun, TRACE_STEPS, g->m->progress.exchanges + 1, n * sizeof(float));
     if (rc == OK)
         rc = meet_mates(g, plan, g->parts);
-    for (size_t f = 0; rc == OK && f < count; f++)
+    for (size_t f = 0; rc == OK && f < count; f++) {
+        const struct columns columns = columns_of(g, p, f);
         if (f != g->slice.index)
-            copy_columns(g, p, f, true);
+            columns_put(&columns, g->parts + g->cut[f], p->values);
+    }
     return rc;
 }
 
