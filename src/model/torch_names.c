@@ -177,8 +177,7 @@ bool torch_map_find(bool (*has)(void *user, const char *layer), void *user, stru
 
 bool torch_is_named(const struct safetensors *st)
 {
-    return safetensors_find(st, "conv1.weight", NULL) ||
-           safetensors_find(st, "features.0.weight", NULL);
+    return safetensors_item(st, "conv1.weight") || safetensors_item(st, "features.0.weight");
 }
 
 /* ---- from there ---- */

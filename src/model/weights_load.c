@@ -325,6 +325,14 @@ int model_weights_load(const char *path, enum weights_fit fit, const struct weig
     return rc;
 }
 
+static int refuse_slices(const char *path, struct err *err)
+{
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%.200s: slices read their parts of a .safetensors as a run leaves it; "
+                   "`paceline convert` makes one",
+                   path);
+}
+
 int model_weights_load_slice(const char *path, const struct model_slice *slice,
                              const struct weights_into *into, const struct logger *log,
                              struct err *err)
@@ -336,14 +344,15 @@ int model_weights_load_slice(const char *path, const struct model_slice *slice,
     bool ours = false;
     int rc = weights_file_is_ours(path, &ours, err);
     if (rc == OK && !ours)
-        rc = err_set(err, ERR_UNSUPPORTED,
-                     "%.200s: slices read their parts of a .safetensors as a run leaves it; "
-                     "`paceline convert` makes one",
-                     path);
+        rc = refuse_slices(path, err);
     if (rc == OK)
         rc = safetensors_open(path, &open, err);
     if (rc != OK)
         return rc;
+    if (torch_is_named(&open.st)) {
+        safetensors_close(&open);
+        return refuse_slices(path, err);
+    }
     struct weights_file file = {.st = open.st};
     struct loading l = {
         .path = path, .fit = WEIGHTS_ALL, .log = log, .err = err, .list = {.file = &file}};

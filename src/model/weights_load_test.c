@@ -133,6 +133,20 @@ static void put_safetensors(const char *name, const struct file *what)
     buf_release(&image);
 }
 
+/* Of ours, with torchvision's names. */
+static void put_torch(const char *name)
+{
+    struct safetensors_writer w;
+    struct buf image = {0};
+    struct err err = {0};
+    safetensors_begin(&w);
+    put_tensor(&w, "conv1.weight", 2, 2, FOUR);
+    assert_int_equal(safetensors_image(&w, &image, &err), OK);
+    safetensors_end(&w);
+    folder_put(folder, name, image.data, image.len);
+    buf_release(&image);
+}
+
 static void put_no_number(const char *name)
 {
     static const float odd[] = {1, 2, 3, 4}, wrong[] = {NAN, -2.0f, 3.0f, 4.25f};
@@ -247,6 +261,8 @@ static void test_a_file_that_no_slice_takes(void **state)
     put_safetensors("weights", &(struct file){.more_bias = true});
     refuse_slice("weights", ERR_INPUT, "the net's layer has none like it");
     put_caffe("weights", &(struct file){0});
+    refuse_slice("weights", ERR_UNSUPPORTED, "`paceline convert` makes one");
+    put_torch("weights");
     refuse_slice("weights", ERR_UNSUPPORTED, "`paceline convert` makes one");
     refuse_slice("nowhere", ERR_INPUT, "nowhere: cannot open");
     put_no_number("weights");
